@@ -1,0 +1,130 @@
+//! The files a pipeline may name: those in its own folder.
+
+use std::path::{Component, Path, PathBuf};
+
+/// The folder that the paths in a pipeline's options are relative to and must stay in.
+#[derive(Clone, Debug)]
+pub struct ProjectFiles {
+    root: PathBuf,
+    allow_outside: bool,
+}
+
+/// A path that a pipeline may not use.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// no such file
+    #[error("no file at `{shown}`", shown = .0.display())]
+    NotFound(PathBuf),
+    /// a folder or a device where a file is needed
+    #[error("`{shown}` is not a file", shown = .0.display())]
+    NotAFile(PathBuf),
+    /// the path leads out of the pipeline's folder
+    #[error("`{shown}` leads out of the pipeline's folder; pass `--allow-outside` to permit that", shown = .0.display())]
+    Outside(PathBuf),
+    /// the file cannot be read
+    #[error("cannot read `{shown}`: {source}", shown = path.display())]
+    Io {
+        /// the path as written
+        path: PathBuf,
+        /// the system's reason
+        source: std::io::Error,
+    },
+    /// the file is larger than it may be
+    #[error("`{shown}` is {size} bytes; at most {limit} are read", shown = path.display())]
+    TooLarge {
+        /// the path as written
+        path: PathBuf,
+        /// its size in bytes
+        size: u64,
+        /// the bound in bytes
+        limit: u64,
+    },
+    /// no file may be named here: the options come from a component
+    #[error("a component may not name files")]
+    Forbidden,
+}
+
+impl ProjectFiles {
+    /// Files below `root`; with `allow_outside` (the operator's word), anywhere.
+    pub fn new(root: impl Into<PathBuf>, allow_outside: bool) -> Self {
+        Self { root: root.into(), allow_outside }
+    }
+
+    /// The folder itself.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The file that `path`, as written in gpux.yml, names. Links are followed before the check.
+    pub fn resolve(&self, path: &Path) -> Result<PathBuf, FileError> {
+        let io = |source: std::io::Error| match source.kind() {
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => FileError::NotFound(path.to_owned()),
+            _ => FileError::Io { path: path.to_owned(), source },
+        };
+        if !self.allow_outside && escapes(path) {
+            return Err(FileError::Outside(path.to_owned()));
+        }
+        let root = self.root.canonicalize().map_err(io)?;
+        let found = root.join(path).canonicalize().map_err(io)?;
+        if !self.allow_outside && !found.starts_with(&root) {
+            return Err(FileError::Outside(path.to_owned()));
+        }
+        if !found.is_file() {
+            return Err(FileError::NotAFile(path.to_owned()));
+        }
+        Ok(found)
+    }
+
+    /// The bytes of the file that `path` names, at most `limit` of them.
+    pub fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
+        let found = self.resolve(path)?;
+        let io = |source| FileError::Io { path: path.to_owned(), source };
+        let size = found.metadata().map_err(io)?.len();
+        if size > limit {
+            return Err(FileError::TooLarge { path: path.to_owned(), size, limit });
+        }
+        std::fs::read(found).map_err(io)
+    }
+}
+
+/// Whether the path as written leaves its folder, before any link is followed.
+fn escapes(path: &Path) -> bool {
+    let mut depth = 0_i64;
+    path.components().any(|component| {
+        match component {
+            Component::Normal(_) => depth += 1,
+            Component::ParentDir => depth -= 1,
+            Component::CurDir => {}
+            Component::RootDir | Component::Prefix(_) => return true,
+        }
+        depth < 0
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_inside_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("project");
+        std::fs::create_dir(&root).unwrap();
+        std::fs::write(root.join("labels.txt"), "one").unwrap();
+        std::fs::write(folder.path().join("secret"), "x").unwrap();
+        let files = ProjectFiles::new(&root, false);
+        assert_eq!(files.read(Path::new("./labels.txt"), 10).unwrap(), b"one");
+        assert!(matches!(files.read(Path::new("labels.txt"), 2), Err(FileError::TooLarge { .. })));
+        assert!(matches!(files.resolve(Path::new("../secret")), Err(FileError::Outside(_))));
+        assert!(matches!(files.resolve(Path::new("a/../../secret")), Err(FileError::Outside(_))));
+        assert!(matches!(files.resolve(&folder.path().join("secret")), Err(FileError::Outside(_))));
+        assert!(matches!(files.resolve(Path::new("none")), Err(FileError::NotFound(_))));
+        assert!(matches!(files.resolve(Path::new(".")), Err(FileError::NotAFile(_))));
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink(folder.path().join("secret"), root.join("link")).unwrap();
+            assert!(matches!(files.resolve(Path::new("link")), Err(FileError::Outside(_))));
+        }
+        assert!(ProjectFiles::new(&root, true).resolve(Path::new("../secret")).is_ok());
+    }
+}

@@ -1,0 +1,99 @@
+//! The one trait behind built-in steps, component steps and models.
+
+use std::time::{Duration, Instant};
+
+use super::signature::{Kind, Mismatch, Signature};
+use super::value::Value;
+
+/// Something that turns values into values. One object serves every request, from any thread.
+pub trait Step: Send + Sync {
+    /// What it takes and gives, given the options it was made with.
+    fn signature(&self) -> &Signature;
+
+    /// What it will give, given what is known about its inputs (one entry for each input port,
+    /// in order; `None` for an optional port left out). An error is a plan that cannot work.
+    ///
+    /// The default checks each input against its port and gives the ports' own kinds.
+    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
+        let signature = self.signature();
+        for (port, given) in signature.inputs.iter().zip(inputs) {
+            if let Some(given) = given {
+                port.kind.accepts(given)?;
+            }
+        }
+        Ok(signature.outputs.iter().map(|port| port.kind.clone()).collect())
+    }
+
+    /// Runs once, on the caller's thread. `inputs` has one entry for each input port, in order;
+    /// so must the result for the output ports.
+    ///
+    /// A value that no later step reads arrives unshared, so it can be changed in place.
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure>;
+
+    /// Facts for `gpux inspect`: options in force, digests, providers. An object.
+    fn details(&self) -> serde_json::Value {
+        serde_json::Value::Object(serde_json::Map::new())
+    }
+}
+
+/// What a step knows about the request it works for, and what it reports back.
+#[derive(Debug, Default)]
+pub struct Context {
+    /// when the whole request must be done; `None` for no limit
+    pub deadline: Option<Instant>,
+    /// highest memory of the step's sandbox, in bytes, if it ran in one
+    pub memory_peak: Option<u64>,
+    /// what a component logged, the newest last
+    pub log: Vec<String>,
+}
+
+impl Context {
+    /// Time left until the request's deadline; `None` for no limit.
+    pub fn time_left(&self) -> Option<Duration> {
+        self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+}
+
+/// Why a step did not give its result.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum StepFailure {
+    /// the request's fault: what it sent cannot be worked on
+    #[error("{0}")]
+    InvalidInput(String),
+    /// the step's fault
+    #[error("{0}")]
+    Failed(String),
+    /// a limit of its sandbox stopped it
+    #[error("{0}")]
+    Limit(LimitExceeded),
+    /// the request's own deadline passed
+    #[error("the request's timeout passed")]
+    Timeout,
+    /// somebody asked the run to stop
+    #[error("the run was stopped")]
+    Cancelled,
+}
+
+/// A limit of the sandbox, reached.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it reached its limit of {value} ({limit}){}", .hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default())]
+pub struct LimitExceeded {
+    /// which one, as it is called in gpux.yml: `time`, `memory` …
+    pub limit: &'static str,
+    /// its value, with its unit
+    pub value: String,
+    /// how to raise it
+    pub hint: Option<String>,
+}
+
+impl From<Mismatch> for StepFailure {
+    fn from(mismatch: Mismatch) -> Self {
+        Self::InvalidInput(mismatch.to_string())
+    }
+}
+
+impl From<super::tensor::TensorError> for StepFailure {
+    fn from(error: super::tensor::TensorError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}

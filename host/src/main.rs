@@ -1,1 +1,3 @@
+//! The `gpux` program.
+
 fn main() {}

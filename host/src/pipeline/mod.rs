@@ -3,18 +3,28 @@
 mod cast;
 mod element;
 mod files;
+mod json;
 mod metadata;
+mod plan;
 mod registry;
+mod run;
 mod signature;
 mod step;
 mod tensor;
+mod trace;
 mod value;
+mod wiring;
 
 pub use element::{Element, ElementSet, ElementType, UnknownElementType};
 pub use files::{FileError, ProjectFiles};
+pub use json::{JsonError, from_json, to_json};
 pub use metadata::{Color, Geometry, Layout, Metadata};
+pub use plan::{Plan, PlanInput, PlanOutput, PlannedStep};
 pub use registry::{BuildError, Builtin, Registry, Site};
+pub use run::{Outcome, RunError, RunOptions, StepError, ValidationError};
 pub use signature::{Dim, Kind, Mismatch, Port, Signature, TensorKind};
 pub use step::{Context, LimitExceeded, Step, StepFailure};
 pub use tensor::{Tensor, TensorData, TensorElement, TensorError, element_count};
+pub use trace::{StepTrace, Trace};
 pub use value::Value;
+pub use wiring::{Names, Place, PlanBuilder, WiringError};

@@ -1,0 +1,452 @@
+//! What `--input` and `--file` say, as requests.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value as Json};
+
+use crate::pipeline::{Kind, Plan, Port, ValidationError, Value, from_json};
+
+/// The inputs of one run, by name.
+pub(super) type Request = Vec<(String, Value)>;
+
+/// Largest file that is read as one value.
+const MAX_FILE: u64 = 2 << 30;
+
+/// Something that cannot be read at all: a usage error, found before anything runs.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum UsageError {
+    #[error("no file matches `{0}`")]
+    NoMatch(String),
+    #[error("`{0}` is not a pattern: {1}")]
+    Pattern(String, glob::PatternError),
+    #[error("cannot read `{path}`: {source}")]
+    Read { path: String, source: std::io::Error },
+    #[error("`{0}` is a folder; name its files, for example `{0}/*`")]
+    Folder(String),
+    #[error("`{name}=…` names no input; the pipeline takes {known}")]
+    UnknownInput { name: String, known: String },
+    #[error("--input {0}: {1}")]
+    Json(String, serde_json::Error),
+    #[error("--input and a batch of requests cannot be combined; put the values into each request")]
+    Combined,
+    #[error("nothing to run on: give --input or --file; the pipeline takes {0}")]
+    Nothing(String),
+}
+
+/// One request with the place it came from.
+pub(super) struct Item {
+    /// a path, `--input`, or a path with the number of a line or list entry
+    pub(super) source: String,
+    /// the request, or why it is none
+    pub(super) request: Result<Request, ValidationError>,
+}
+
+/// Requests, read as they are needed.
+pub(super) struct Requests<'a> {
+    plan: &'a Plan,
+    shared: Request,
+    files: VecDeque<PathBuf>,
+    ready: VecDeque<Item>,
+    lines: Option<Lines>,
+    /// how many there will be, where that is known before reading
+    pub(super) total: Option<u64>,
+}
+
+/// A stream of JSON requests, one a line.
+struct Lines {
+    source: String,
+    reader: Box<dyn BufRead>,
+    number: usize,
+}
+
+impl<'a> Requests<'a> {
+    pub(super) fn new(plan: &'a Plan, inputs: &[String], files: &[String]) -> Result<Self, UsageError> {
+        let files = expand(files)?;
+        let mut requests =
+            Self { plan, shared: Vec::new(), total: None, files: VecDeque::new(), ready: VecDeque::new(), lines: None };
+        let mut batch = Vec::new();
+        for input in inputs {
+            requests.read_input(input, &mut batch)?;
+        }
+        if !batch.is_empty() {
+            if inputs.len() > 1 || !files.is_empty() {
+                return Err(UsageError::Combined);
+            }
+            requests.queue_batch("--input", batch);
+        } else if files.is_empty() {
+            if inputs.is_empty() && plan.inputs().iter().any(|input| !input.port.optional) {
+                return Err(UsageError::Nothing(describe_inputs(plan)));
+            }
+            let request = Ok(std::mem::take(&mut requests.shared));
+            requests.ready.push_back(Item { source: "--input".to_owned(), request });
+        }
+        let streamed = files.iter().any(|path| path.as_os_str() == "-" || extension(path) == "jsonl");
+        let lists = files.iter().any(|path| extension(path) == "json");
+        requests.total = (!streamed && !lists).then_some((files.len() + requests.ready.len()) as u64);
+        requests.files = files.into();
+        Ok(requests)
+    }
+
+    /// Whether more than one result is to be expected.
+    pub(super) fn is_batch(&mut self) -> bool {
+        if self.lines.is_some() || self.files.len() + self.ready.len() > 1 {
+            return true;
+        }
+        if self.ready.is_empty()
+            && let Some(path) = self.files.pop_front()
+        {
+            self.open(&path);
+        }
+        self.lines.is_some() || self.ready.len() > 1
+    }
+
+    fn read_input(&mut self, input: &str, batch: &mut Vec<Json>) -> Result<(), UsageError> {
+        let named = input.split_once('=').filter(|(name, _)| is_name(name));
+        if let Some((name, value)) = named {
+            let Some(port) = self.port(name) else {
+                let known = describe_inputs(self.plan);
+                return Err(UsageError::UnknownInput { name: name.to_owned(), known });
+            };
+            let value = named_value(port, value)?;
+            match value {
+                Ok(value) => self.shared.push((name.to_owned(), value)),
+                Err(error) => self.ready.push_back(Item { source: "--input".to_owned(), request: Err(error) }),
+            }
+            return Ok(());
+        }
+        let text = match input.strip_prefix('@') {
+            Some("-") => String::from_utf8_lossy(&read_stdin()?).into_owned(),
+            Some(path) => std::fs::read_to_string(path).map_err(|source| read_error(Path::new(path), source))?,
+            None => input.to_owned(),
+        };
+        let json: Json = serde_json::from_str(&text).map_err(|error| UsageError::Json(shorten(input), error))?;
+        match json {
+            Json::Array(items) if !items.is_empty() && self.is_list_of_requests(&items) => batch.extend(items),
+            json => match self.request(json) {
+                Ok(request) => self.shared.extend(request),
+                Err(error) => batch_error(&mut self.ready, error),
+            },
+        }
+        Ok(())
+    }
+
+    fn port(&self, name: &str) -> Option<&Port> {
+        self.plan.inputs().iter().map(|input| &input.port).find(|port| port.name == name)
+    }
+
+    /// The only input that a request must give, if there is just one.
+    fn single(&self) -> Option<&Port> {
+        let mut ports = self.plan.inputs().iter().map(|input| &input.port);
+        let first = ports.next()?;
+        if ports.next().is_none() {
+            return Some(first);
+        }
+        let given = |port: &&Port| !self.shared.iter().any(|(name, _)| *name == port.name);
+        let mut missing = self
+            .plan
+            .inputs()
+            .iter()
+            .filter(|input| !input.port.optional && input.default.is_none())
+            .map(|input| &input.port)
+            .filter(given);
+        let first = missing.next()?;
+        missing.next().is_none().then_some(first)
+    }
+
+    /// A list is a batch if its items are objects; for a pipeline with one input that is not a
+    /// tensor, also if they are that input's values.
+    fn is_list_of_requests(&self, items: &[Json]) -> bool {
+        items.iter().all(Json::is_object) || self.single().is_some_and(|port| !matches!(port.kind, Kind::Tensor(_)))
+    }
+
+    /// One request: an object of inputs by name, or the value of the only input.
+    fn request(&self, json: Json) -> Result<Request, ValidationError> {
+        match json {
+            Json::Object(fields) if self.is_request(&fields) => {
+                let read = |(name, json): (String, Json)| {
+                    let port = self.port(&name).ok_or_else(|| {
+                        let known = describe_inputs(self.plan);
+                        ValidationError::input(&name, format_args!("the pipeline has none; it takes {known}"))
+                    })?;
+                    let value =
+                        from_json(json, &port.kind).map_err(|error| ValidationError::input(&port.name, error))?;
+                    Ok((name, value))
+                };
+                fields.into_iter().map(read).collect()
+            }
+            json => {
+                let port = self.single().ok_or_else(|| {
+                    let known = describe_inputs(self.plan);
+                    ValidationError::request(format!("a request is an object of inputs by name: {known}"))
+                })?;
+                let value = from_json(json, &port.kind).map_err(|error| ValidationError::input(&port.name, error))?;
+                Ok(vec![(port.name.clone(), value)])
+            }
+        }
+    }
+
+    /// An object is a request unless it can only be the value of the one input.
+    fn is_request(&self, fields: &Map<String, Json>) -> bool {
+        let named = fields.keys().any(|name| self.port(name).is_some());
+        named || self.single().is_none_or(|port| matches!(port.kind, Kind::Tensor(_) | Kind::Text))
+            && !(fields.contains_key("data") || fields.contains_key("base64"))
+    }
+
+    fn queue_batch(&mut self, source: &str, items: Vec<Json>) {
+        for (index, json) in items.into_iter().enumerate() {
+            let request = self.request(json).map(|request| self.with_shared(request));
+            self.ready.push_back(Item { source: format!("{source}[{index}]"), request });
+        }
+    }
+
+    fn with_shared(&self, mut request: Request) -> Request {
+        let missing = self.shared.iter().filter(|(name, _)| !request.iter().any(|(given, _)| given == name));
+        let missing: Vec<_> = missing.cloned().collect();
+        request.extend(missing);
+        request
+    }
+
+    /// Reads one file of `--file` into requests.
+    fn open(&mut self, path: &Path) {
+        let source = path.display().to_string();
+        let fail = |message: String| Item { source: source.clone(), request: Err(ValidationError::request(message)) };
+        if path.as_os_str() == "-" {
+            return match read_stdin() {
+                Ok(bytes) => self.open_bytes("stdin", bytes),
+                Err(error) => self.ready.push_back(fail(error.to_string())),
+            };
+        }
+        match extension(path).as_str() {
+            "jsonl" | "ndjson" => match File::open(path) {
+                Ok(file) => self.lines = Some(Lines { source, reader: Box::new(BufReader::new(file)), number: 0 }),
+                Err(error) => self.ready.push_back(fail(read_error(path, error).to_string())),
+            },
+            _ => match read_file(path) {
+                Ok(bytes) if extension(path) == "json" => self.open_json(&source, &bytes),
+                Ok(bytes) => {
+                    let request = self.payload(bytes).map(|request| self.with_shared(request));
+                    self.ready.push_back(Item { source, request });
+                }
+                Err(error) => self.ready.push_back(fail(error.to_string())),
+            },
+        }
+    }
+
+    /// Standard input: JSON, lines of JSON, or the bytes of the one input.
+    fn open_bytes(&mut self, source: &str, bytes: Vec<u8>) {
+        let looks_like_json = matches!(bytes.trim_ascii_start().first(), Some(b'{' | b'['));
+        if !looks_like_json {
+            let request = self.payload(bytes).map(|request| self.with_shared(request));
+            self.ready.push_back(Item { source: source.to_owned(), request });
+        } else if serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).is_ok() {
+            self.open_json(source, &bytes);
+        } else {
+            let reader = Box::new(std::io::Cursor::new(bytes));
+            self.lines = Some(Lines { source: source.to_owned(), reader, number: 0 });
+        }
+    }
+
+    fn open_json(&mut self, source: &str, bytes: &[u8]) {
+        match serde_json::from_slice::<Json>(bytes) {
+            Ok(Json::Array(items)) if !items.is_empty() && self.is_list_of_requests(&items) => {
+                self.queue_batch(source, items);
+            }
+            Ok(json) => {
+                let request = self.request(json).map(|request| self.with_shared(request));
+                self.ready.push_back(Item { source: source.to_owned(), request });
+            }
+            Err(error) => {
+                let request = Err(ValidationError::request(format!("not JSON: {error}")));
+                self.ready.push_back(Item { source: source.to_owned(), request });
+            }
+        }
+    }
+
+    /// A file's bytes, as the value of the one input that takes a file.
+    fn payload(&self, bytes: Vec<u8>) -> Result<Request, ValidationError> {
+        let takes_files: Vec<_> = self
+            .plan
+            .inputs()
+            .iter()
+            .map(|input| &input.port)
+            .filter(|port| matches!(port.kind, Kind::Bytes | Kind::Text | Kind::Any))
+            .filter(|port| !self.shared.iter().any(|(name, _)| *name == port.name))
+            .collect();
+        let port = match takes_files.as_slice() {
+            [port] => port,
+            [] => {
+                let known = describe_inputs(self.plan);
+                let message = format!("no input takes the content of a file (only .json and .jsonl): there is {known}");
+                return Err(ValidationError::request(message));
+            }
+            [first, ..] => {
+                let message = format!("several inputs take a file; say which: --input {}=@PATH", first.name);
+                return Err(ValidationError::request(message));
+            }
+        };
+        Ok(vec![(port.name.clone(), file_value(port, bytes)?)])
+    }
+
+    fn next_line(&mut self) -> Option<Item> {
+        let lines = self.lines.as_mut()?;
+        let mut text = String::new();
+        loop {
+            text.clear();
+            lines.number += 1;
+            let source = format!("{}:{}", lines.source, lines.number);
+            let fail = |message: String| Item { source: source.clone(), request: Err(ValidationError::request(message)) };
+            match lines.reader.read_line(&mut text) {
+                Ok(0) => {
+                    self.lines = None;
+                    return None;
+                }
+                Ok(_) if text.trim().is_empty() => {}
+                Ok(_) => {
+                    return Some(match serde_json::from_str(&text) {
+                        Ok(json) => {
+                            let request = self.request(json).map(|request| self.with_shared(request));
+                            Item { source, request }
+                        }
+                        Err(error) => fail(format!("not JSON: {error}")),
+                    });
+                }
+                // The rest of the stream cannot be trusted to start at a line.
+                Err(error) => {
+                    let item = fail(format!("cannot read on: {error}"));
+                    self.lines = None;
+                    return Some(item);
+                }
+            }
+        }
+    }
+}
+
+impl Iterator for Requests<'_> {
+    type Item = Item;
+
+    fn next(&mut self) -> Option<Item> {
+        loop {
+            if let Some(item) = self.ready.pop_front() {
+                return Some(item);
+            }
+            if let Some(item) = self.next_line() {
+                return Some(item);
+            }
+            let path = self.files.pop_front()?;
+            self.open(&path);
+        }
+    }
+}
+
+/// The pipeline's inputs in one line: "`image` (bytes)".
+pub(super) fn describe_inputs(plan: &Plan) -> String {
+    let inputs: Vec<_> = plan
+        .inputs()
+        .iter()
+        .map(|input| {
+            let optional = if input.port.optional || input.default.is_some() { ", optional" } else { "" };
+            format!("`{}` ({}{optional})", input.port.name, input.port.kind)
+        })
+        .collect();
+    if inputs.is_empty() { "no inputs".to_owned() } else { inputs.join(", ") }
+}
+
+fn batch_error(ready: &mut VecDeque<Item>, error: ValidationError) {
+    ready.push_back(Item { source: "--input".to_owned(), request: Err(error) });
+}
+
+/// `name=value`, where the value is `@path`, or JSON, or plain text for an input of text.
+fn named_value(port: &Port, value: &str) -> Result<Result<Value, ValidationError>, UsageError> {
+    if let Some(path) = value.strip_prefix('@') {
+        let path = Path::new(path);
+        let bytes = if path.as_os_str() == "-" { read_stdin()? } else { read_file(path)? };
+        if matches!(port.kind, Kind::Bytes | Kind::Text | Kind::Any) {
+            return Ok(file_value(port, bytes));
+        }
+        let json = serde_json::from_slice(&bytes)
+            .map_err(|error| UsageError::Json(format!("{}=@{}", port.name, path.display()), error))?;
+        return Ok(from_json(json, &port.kind).map_err(|error| ValidationError::input(&port.name, error)));
+    }
+    if matches!(port.kind, Kind::Text) {
+        return Ok(Ok(Value::from(value)));
+    }
+    let json = serde_json::from_str(value).unwrap_or_else(|_| Json::String(value.to_owned()));
+    Ok(from_json(json, &port.kind).map_err(|error| ValidationError::input(&port.name, error)))
+}
+
+fn file_value(port: &Port, bytes: Vec<u8>) -> Result<Value, ValidationError> {
+    if matches!(port.kind, Kind::Text) {
+        let text = String::from_utf8(bytes)
+            .map_err(|error| ValidationError::input(&port.name, format_args!("the file is not UTF-8 text: {error}")))?;
+        return Ok(Value::from(text));
+    }
+    Ok(Value::from(bytes))
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && !text.starts_with(['{', '[', '"', '@']) && text.chars().all(|c| !c.is_whitespace())
+}
+
+fn extension(path: &Path) -> String {
+    path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase()).unwrap_or_default()
+}
+
+/// Paths as they are; patterns expanded, in alphabetical order.
+fn expand(files: &[String]) -> Result<Vec<PathBuf>, UsageError> {
+    let mut paths = Vec::new();
+    for file in files {
+        let path = PathBuf::from(file);
+        if path.is_dir() {
+            return Err(UsageError::Folder(file.trim_end_matches('/').to_owned()));
+        }
+        let is_pattern = file != "-" && file.contains(['*', '?', '[']) && !path.exists();
+        if !is_pattern {
+            if file != "-" {
+                std::fs::metadata(&path).map_err(|source| read_error(&path, source))?;
+            }
+            paths.push(path);
+            continue;
+        }
+        let found = glob::glob(file).map_err(|error| UsageError::Pattern(file.clone(), error))?;
+        let before = paths.len();
+        paths.extend(found.filter_map(Result::ok).filter(|path| path.is_file()));
+        if paths.len() == before {
+            return Err(UsageError::NoMatch(file.clone()));
+        }
+    }
+    Ok(paths)
+}
+
+fn read_error(path: &Path, source: std::io::Error) -> UsageError {
+    UsageError::Read { path: path.display().to_string(), source }
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, UsageError> {
+    let fail = |source| read_error(path, source);
+    let mut bytes = Vec::new();
+    File::open(path).map_err(fail)?.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(fail)?;
+    too_large(&bytes).map_err(fail)?;
+    Ok(bytes)
+}
+
+fn read_stdin() -> Result<Vec<u8>, UsageError> {
+    let fail = |source| UsageError::Read { path: "-".to_owned(), source };
+    let mut bytes = Vec::new();
+    std::io::stdin().lock().take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(fail)?;
+    too_large(&bytes).map_err(fail)?;
+    Ok(bytes)
+}
+
+fn too_large(bytes: &[u8]) -> std::io::Result<()> {
+    if bytes.len() as u64 > MAX_FILE {
+        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, "it is larger than 2 GiB"));
+    }
+    Ok(())
+}
+
+fn shorten(text: &str) -> String {
+    if text.chars().count() <= 40 { text.to_owned() } else { format!("{}…", text.chars().take(40).collect::<String>()) }
+}

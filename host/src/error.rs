@@ -1,0 +1,114 @@
+//! The one error of the library, and what a caller needs to know about it.
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::config::ConfigurationError;
+use crate::inference::{ModelLoadError, ProviderError};
+use crate::pipeline::{RunError, StepError, StepFailure, ValidationError};
+use crate::sandbox::SandboxError;
+
+/// Everything that can go wrong in gpux. The kinds carry the names of the HTTP API.
+#[derive(Debug, thiserror::Error)]
+pub enum GpuxError {
+    /// gpux.yml is wrong, or names something that is
+    #[error(transparent)]
+    Configuration(#[from] Box<ConfigurationError>),
+    /// a model cannot be read, is not ONNX, or its engine refuses it
+    #[error(transparent)]
+    ModelLoad(#[from] ModelLoadError),
+    /// no engine or execution provider can do what was asked
+    #[error(transparent)]
+    Provider(#[from] ProviderError),
+    /// a component cannot be loaded
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    /// the request does not fit the pipeline's inputs
+    #[error(transparent)]
+    Validation(#[from] ValidationError),
+    /// a step failed on a request
+    #[error(transparent)]
+    Step(#[from] StepError),
+}
+
+/// Whose fault an error is; decides exit code and HTTP status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// the request's
+    Request,
+    /// the pipeline's files'
+    Configuration,
+    /// the machine's: no engine, no provider
+    Environment,
+    /// the run's: a step failed or ran out of a limit
+    Run,
+}
+
+impl GpuxError {
+    /// The kind's name: `ConfigurationError`, `ModelLoadError`, `ProviderError`,
+    /// `ValidationError` or `StepError`.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Configuration(_) | Self::Sandbox(_) => "ConfigurationError",
+            Self::ModelLoad(_) => "ModelLoadError",
+            Self::Provider(_) => "ProviderError",
+            Self::Validation(_) => "ValidationError",
+            Self::Step(_) => "StepError",
+        }
+    }
+
+    /// Whose fault it is.
+    pub const fn fault(&self) -> Fault {
+        match self {
+            Self::Configuration(_) | Self::Sandbox(_) => Fault::Configuration,
+            Self::ModelLoad(error) if error.needs_another_engine() => Fault::Environment,
+            Self::ModelLoad(_) => Fault::Configuration,
+            Self::Provider(_) => Fault::Environment,
+            Self::Validation(_) => Fault::Request,
+            Self::Step(StepError { failure: StepFailure::InvalidInput(_), .. }) => Fault::Request,
+            Self::Step(_) => Fault::Run,
+        }
+    }
+
+    /// The error as the HTTP API and `--json` show it: `{error, message, details}`.
+    pub fn to_json(&self) -> Json {
+        let mut details = Map::new();
+        match self {
+            Self::Configuration(error) => {
+                details.insert("diagnostics".to_owned(), error.to_json());
+            }
+            Self::Validation(error) => {
+                if let Some(input) = &error.input {
+                    details.insert("field".to_owned(), json!(input));
+                }
+            }
+            Self::Step(error) => {
+                details.insert("step".to_owned(), json!(error.number));
+                details.insert("name".to_owned(), json!(error.name));
+                if let StepFailure::Limit(limit) = &error.failure {
+                    details.insert("limit".to_owned(), json!(limit.limit));
+                    details.insert("value".to_owned(), json!(limit.value));
+                }
+                if !error.log.is_empty() {
+                    details.insert("log".to_owned(), json!(error.log));
+                }
+            }
+            Self::ModelLoad(_) | Self::Provider(_) | Self::Sandbox(_) => {}
+        }
+        json!({ "error": self.kind(), "message": self.to_string(), "details": details })
+    }
+}
+
+impl From<ConfigurationError> for GpuxError {
+    fn from(error: ConfigurationError) -> Self {
+        Self::Configuration(Box::new(error))
+    }
+}
+
+impl From<RunError> for GpuxError {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Validation(error) => Self::Validation(error),
+            RunError::Step(error) => Self::Step(error),
+        }
+    }
+}

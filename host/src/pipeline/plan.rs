@@ -1,0 +1,95 @@
+//! A checked pipeline: every step made, every value connected.
+
+use std::sync::Arc;
+
+use super::signature::{Kind, Port};
+use super::step::Step;
+use super::value::Value;
+
+/// Where a value of the frame lies while a plan runs.
+pub(super) type Slot = usize;
+
+/// A value that a step reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Source {
+    pub(super) slot: Slot,
+    /// whether nothing reads it afterwards
+    pub(super) last: bool,
+}
+
+/// An input of the pipeline.
+#[derive(Clone, Debug)]
+pub struct PlanInput {
+    /// its name and what it takes
+    pub port: Port,
+    /// what stands for it when a request leaves it out
+    pub default: Option<Value>,
+}
+
+/// An output of the pipeline.
+#[derive(Clone, Debug)]
+pub struct PlanOutput {
+    /// its name in the result
+    pub name: String,
+    /// what it will be
+    pub kind: Kind,
+    pub(super) slot: Slot,
+}
+
+/// A step in its place.
+pub struct PlannedStep {
+    /// its tag in gpux.yml, or the component's name
+    pub name: String,
+    /// the step itself
+    pub step: Arc<dyn Step>,
+    /// what it will give, in order
+    pub kinds: Vec<Kind>,
+    pub(super) inputs: Vec<Option<Source>>,
+    pub(super) outputs: Vec<(String, Slot)>,
+}
+
+impl PlannedStep {
+    /// The names its outputs have in the frame, in order.
+    pub fn output_names(&self) -> impl Iterator<Item = &str> {
+        self.outputs.iter().map(|(name, _)| name.as_str())
+    }
+}
+
+/// A checked pipeline, ready to run any number of requests at once.
+pub struct Plan {
+    inputs: Vec<PlanInput>,
+    steps: Vec<PlannedStep>,
+    outputs: Vec<PlanOutput>,
+    slots: usize,
+}
+
+impl Plan {
+    pub(super) const fn new(
+        inputs: Vec<PlanInput>,
+        steps: Vec<PlannedStep>,
+        outputs: Vec<PlanOutput>,
+        slots: usize,
+    ) -> Self {
+        Self { inputs, steps, outputs, slots }
+    }
+
+    /// What a request gives.
+    pub fn inputs(&self) -> &[PlanInput] {
+        &self.inputs
+    }
+
+    /// The steps, in the order they run.
+    pub fn steps(&self) -> &[PlannedStep] {
+        &self.steps
+    }
+
+    /// What a request gets.
+    pub fn outputs(&self) -> &[PlanOutput] {
+        &self.outputs
+    }
+
+    /// How many values a run holds at most.
+    pub(super) const fn slots(&self) -> usize {
+        self.slots
+    }
+}

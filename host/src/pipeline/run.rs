@@ -1,0 +1,174 @@
+//! Running a plan: one request, one thread, no lock.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::plan::Plan;
+use super::step::{Context, StepFailure};
+use super::trace::{StepTrace, Trace};
+use super::value::Value;
+
+/// How one request is run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RunOptions<'a> {
+    /// when it must be done; `None` for no limit
+    pub deadline: Option<Instant>,
+    /// whether to record what each step did
+    pub trace: bool,
+    /// set by somebody who no longer wants the result; looked at between steps
+    pub cancelled: Option<&'a AtomicBool>,
+}
+
+/// What a run gives.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// the pipeline's outputs, in its order
+    pub outputs: Vec<(String, Value)>,
+    /// what each step did, if that was asked for
+    pub trace: Option<Trace>,
+}
+
+/// A request that does not fit the pipeline's inputs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ValidationError {
+    /// the input it is about; `None` for the request as a whole
+    pub input: Option<String>,
+    /// what is wrong, and what was expected
+    pub message: String,
+}
+
+impl ValidationError {
+    /// An error about the input `name`.
+    pub fn input(name: &str, message: impl std::fmt::Display) -> Self {
+        Self { input: Some(name.to_owned()), message: format!("input `{name}`: {message}") }
+    }
+
+    /// An error about the request as a whole.
+    pub fn request(message: impl Into<String>) -> Self {
+        Self { input: None, message: message.into() }
+    }
+}
+
+/// A step that failed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("step {number} ({name}): {failure}")]
+pub struct StepError {
+    /// its place in the pipeline, from 1
+    pub number: usize,
+    /// its name
+    pub name: String,
+    /// what happened
+    pub failure: StepFailure,
+    /// the last lines it logged
+    pub log: Vec<String>,
+}
+
+/// Why a request got no result.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum RunError {
+    /// the request does not fit the inputs
+    #[error(transparent)]
+    Validation(#[from] ValidationError),
+    /// a step failed
+    #[error(transparent)]
+    Step(#[from] StepError),
+}
+
+impl Plan {
+    /// Runs one request on the calling thread. `values` are the inputs by name, in any order.
+    pub fn run(&self, values: Vec<(String, Value)>, options: RunOptions<'_>) -> Result<Outcome, RunError> {
+        let mut frame = self.bind(values)?;
+        frame.resize_with(self.slots(), || None);
+        let mut trace = options.trace.then(Trace::default);
+        for (index, planned) in self.steps().iter().enumerate() {
+            let mut context = Context { deadline: options.deadline, ..Context::default() };
+            let fail = |failure, log| StepError { number: index + 1, name: planned.name.clone(), failure, log };
+            if options.cancelled.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+                return Err(fail(StepFailure::Cancelled, Vec::new()).into());
+            }
+            if context.time_left().is_some_and(|left| left.is_zero()) {
+                return Err(fail(StepFailure::Timeout, Vec::new()).into());
+            }
+            let inputs: Vec<_> = planned
+                .inputs
+                .iter()
+                .map(|source| {
+                    let source = (*source)?;
+                    if source.last { frame[source.slot].take() } else { frame[source.slot].clone() }
+                })
+                .collect();
+            let before = trace.is_some().then(|| (Instant::now(), bytes(inputs.iter().flatten())));
+            let given = planned.step.run(inputs, &mut context).map_err(|failure| fail(failure, context.log.clone()))?;
+            if given.len() != planned.outputs.len() {
+                let message = format!("it gave {} values instead of {}", given.len(), planned.outputs.len());
+                return Err(fail(StepFailure::Failed(message), context.log).into());
+            }
+            if let (Some(trace), Some((start, bytes_in))) = (&mut trace, before) {
+                trace.steps.push(StepTrace {
+                    name: planned.name.clone(),
+                    time: start.elapsed(),
+                    bytes_in,
+                    bytes_out: bytes(&given),
+                    memory_peak: context.memory_peak,
+                    gave: given.iter().map(|value| value.kind().to_string()).collect(),
+                    log: context.log,
+                });
+            }
+            for ((_, slot), value) in planned.outputs.iter().zip(given) {
+                frame[*slot] = Some(value);
+            }
+        }
+        let outputs = self
+            .outputs()
+            .iter()
+            .filter_map(|output| Some((output.name.clone(), frame[output.slot].clone()?)))
+            .collect();
+        Ok(Outcome { outputs, trace })
+    }
+
+    /// The request's values in the order of the inputs; defaults fill what is left out.
+    fn bind(&self, values: Vec<(String, Value)>) -> Result<Vec<Option<Value>>, ValidationError> {
+        let inputs = self.inputs();
+        let mut frame = Vec::with_capacity(self.slots());
+        frame.resize_with(inputs.len(), || None);
+        for (name, value) in values {
+            let Some(index) = inputs.iter().position(|input| input.port.name == name) else {
+                return Err(ValidationError::input(&name, format_args!("the pipeline has none; {}", self.names())));
+            };
+            let fits = inputs[index].port.kind.accepts(&value.kind());
+            fits.map_err(|mismatch| ValidationError::input(&name, mismatch))?;
+            if frame[index].replace(value).is_some() {
+                return Err(ValidationError::input(&name, "it is given twice"));
+            }
+        }
+        for (input, value) in inputs.iter().zip(&mut frame) {
+            if value.is_none() {
+                value.clone_from(&input.default);
+            }
+            if value.is_none() && !input.port.optional {
+                return Err(ValidationError::input(
+                    &input.port.name,
+                    format_args!("it is missing; it takes {}", input.port.kind),
+                ));
+            }
+        }
+        Ok(frame)
+    }
+
+    fn names(&self) -> String {
+        let names: Vec<_> = self.inputs().iter().map(|input| format!("`{}`", input.port.name)).collect();
+        format!("it takes {}", names.join(", "))
+    }
+}
+
+fn bytes<'a>(values: impl IntoIterator<Item = &'a Value>) -> u64 {
+    values.into_iter().map(|value| value.byte_len() as u64).sum()
+}
+
+impl Trace {
+    /// Time of all steps together.
+    pub fn total(&self) -> Duration {
+        self.steps.iter().map(|step| step.time).sum()
+    }
+}

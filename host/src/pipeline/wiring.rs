@@ -1,0 +1,235 @@
+//! Which value each step reads: from the steps' signatures to a checked [`Plan`].
+
+use std::sync::Arc;
+
+use super::plan::{Plan, PlanInput, PlanOutput, PlannedStep, Slot, Source};
+use super::signature::{Kind, Port};
+use super::step::Step;
+
+/// Names given to a step's ports by `in:` or `out:`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Names {
+    /// by position: the first name is for the first port
+    Ordered(Vec<String>),
+    /// by port
+    ByPort(Vec<(String, String)>),
+}
+
+impl Names {
+    /// The frame name for each port that is mentioned, as (index of the port, frame name).
+    fn resolve<'a>(&'a self, ports: &[Port], at: Place) -> Result<Vec<(usize, &'a str)>, WiringError> {
+        let known = || ports.iter().map(|port| format!("`{}`", port.name)).collect::<Vec<_>>().join(", ");
+        match self {
+            Self::Ordered(names) if names.len() > ports.len() => Err(WiringError {
+                at,
+                message: format!("{} names are given, but the step has {}: {}", names.len(), ports.len(), known()),
+                hint: None,
+            }),
+            Self::Ordered(names) => Ok(names.iter().map(String::as_str).enumerate().collect()),
+            Self::ByPort(pairs) => pairs
+                .iter()
+                .map(|(port, name)| {
+                    let index = ports.iter().position(|candidate| candidate.name == *port);
+                    index.map(|index| (index, name.as_str())).ok_or_else(|| WiringError {
+                        at,
+                        message: format!("the step has no `{port}`"),
+                        hint: Some(format!("it has {}", known())),
+                    })
+                })
+                .collect(),
+        }
+    }
+}
+
+/// Which part of a step a wiring error is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// its `in:`, or the values it would read
+    Inputs,
+    /// its `out:`
+    Outputs,
+}
+
+/// A step that cannot be connected.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct WiringError {
+    /// the part that does not fit
+    pub at: Place,
+    /// what is wrong
+    pub message: String,
+    /// what to do about it
+    pub hint: Option<String>,
+}
+
+/// Collects steps into a plan, connecting each to what is there before it.
+pub struct PlanBuilder {
+    inputs: Vec<PlanInput>,
+    /// whether a value that nothing gives becomes an input of the pipeline
+    open: bool,
+    kinds: Vec<Kind>,
+    names: Vec<(String, Slot)>,
+    previous: Vec<(String, Slot)>,
+    steps: Vec<PlannedStep>,
+}
+
+impl PlanBuilder {
+    /// A plan with these inputs; with `None`, the inputs are what the steps need and no step gives.
+    pub fn new(inputs: Option<Vec<PlanInput>>) -> Self {
+        let open = inputs.is_none();
+        let inputs = inputs.unwrap_or_default();
+        let names: Vec<_> = inputs.iter().enumerate().map(|(slot, input)| (input.port.name.clone(), slot)).collect();
+        Self {
+            open,
+            kinds: inputs.iter().map(|input| input.port.kind.clone()).collect(),
+            previous: names.clone(),
+            names,
+            inputs,
+            steps: Vec::new(),
+        }
+    }
+
+    /// Appends a step. Each input port reads, in this order: the value that `reads` names for it;
+    /// an output of the step before with the port's name; the only output of the step before, if
+    /// this is the step's only required port; the newest value of the port's name.
+    pub fn push(
+        &mut self,
+        name: impl Into<String>,
+        step: Arc<dyn Step>,
+        reads: Option<&Names>,
+        gives: Option<&Names>,
+    ) -> Result<(), WiringError> {
+        let signature = step.signature().clone();
+        let slots = self.connect(&signature.inputs, reads)?;
+        let given: Vec<_> = slots.iter().map(|slot| slot.map(|slot| self.kinds[slot].clone())).collect();
+        let kinds = step.infer(&given).map_err(|mismatch| WiringError {
+            at: Place::Inputs,
+            message: mismatch.to_string(),
+            hint: None,
+        })?;
+
+        let mut outputs: Vec<_> = signature.outputs.iter().map(|port| port.name.clone()).collect();
+        if let Some(gives) = gives {
+            for (index, name) in gives.resolve(&signature.outputs, Place::Outputs)? {
+                name.clone_into(&mut outputs[index]);
+            }
+        }
+        let first = self.kinds.len();
+        self.kinds.extend(kinds.iter().cloned());
+        self.previous = outputs.into_iter().zip(first..).collect();
+        for (name, slot) in &self.previous {
+            self.names.retain(|(known, _)| known != name);
+            self.names.push((name.clone(), *slot));
+        }
+        self.steps.push(PlannedStep {
+            name: name.into(),
+            step,
+            inputs: slots.into_iter().map(|slot| slot.map(|slot| Source { slot, last: false })).collect(),
+            outputs: self.previous.clone(),
+            kinds,
+        });
+        Ok(())
+    }
+
+    fn connect(&mut self, ports: &[Port], reads: Option<&Names>) -> Result<Vec<Option<Slot>>, WiringError> {
+        let mut slots = vec![None; ports.len()];
+        if let Some(reads) = reads {
+            for (index, name) in reads.resolve(ports, Place::Inputs)? {
+                slots[index] = Some(self.find_or_open(name, &ports[index])?);
+            }
+        }
+        let only_required = {
+            let mut required = ports.iter().enumerate().filter(|(_, port)| !port.optional);
+            required.next().filter(|_| required.next().is_none()).map(|(index, _)| index)
+        };
+        for (index, port) in ports.iter().enumerate() {
+            if slots[index].is_some() {
+                continue;
+            }
+            let before = self.previous.iter().find(|(name, _)| *name == port.name).map(|(_, slot)| *slot);
+            let straight = || match self.previous.as_slice() {
+                [(_, slot)] if only_required == Some(index) => Some(*slot),
+                _ => None,
+            };
+            let named = || self.find(&port.name);
+            slots[index] = match before.or_else(straight).or_else(named) {
+                Some(slot) => Some(slot),
+                None if port.optional => None,
+                None => Some(self.find_or_open(&port.name, port)?),
+            };
+        }
+        Ok(slots)
+    }
+
+    fn find(&self, name: &str) -> Option<Slot> {
+        self.names.iter().find(|(known, _)| known == name).map(|(_, slot)| *slot)
+    }
+
+    fn find_or_open(&mut self, name: &str, port: &Port) -> Result<Slot, WiringError> {
+        if let Some(slot) = self.find(name) {
+            return Ok(slot);
+        }
+        // Inputs have the first slots, so they can only be added before the first step.
+        if self.open && self.steps.is_empty() {
+            let slot = self.inputs.len();
+            self.inputs.push(PlanInput { port: Port { name: name.to_owned(), ..port.clone() }, default: None });
+            self.kinds.push(port.kind.clone());
+            self.names.push((name.to_owned(), slot));
+            return Ok(slot);
+        }
+        let there: Vec<_> = self.names.iter().map(|(name, _)| format!("`{name}`")).collect();
+        Err(WiringError {
+            at: Place::Inputs,
+            message: format!("nothing before this step gives `{name}` ({})", port.kind),
+            hint: Some(format!("there is {}; name one with `in:`", there.join(", "))),
+        })
+    }
+
+    /// The plan. Its outputs are the values of these names, or those of the last step.
+    pub fn finish(self, outputs: Option<&[String]>) -> Result<Plan, Vec<(usize, WiringError)>> {
+        let mut faults = Vec::new();
+        let chosen: Vec<(String, Slot)> = match outputs {
+            None => self.previous.clone(),
+            Some(names) => names
+                .iter()
+                .enumerate()
+                .filter_map(|(index, name)| match self.find(name) {
+                    Some(slot) => Some((name.clone(), slot)),
+                    None => {
+                        let there: Vec<_> = self.names.iter().map(|(name, _)| format!("`{name}`")).collect();
+                        faults.push((
+                            index,
+                            WiringError {
+                                at: Place::Outputs,
+                                message: format!("no step gives `{name}`"),
+                                hint: Some(format!("there is {}", there.join(", "))),
+                            },
+                        ));
+                        None
+                    }
+                })
+                .collect(),
+        };
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        let mut steps = self.steps;
+        mark_last_reads(&mut steps, &chosen, self.kinds.len());
+        let outputs =
+            chosen.into_iter().map(|(name, slot)| PlanOutput { name, slot, kind: self.kinds[slot].clone() }).collect();
+        Ok(Plan::new(self.inputs, steps, outputs, self.kinds.len()))
+    }
+}
+
+/// Marks the last read of each value, so that a run can move it there instead of sharing it.
+fn mark_last_reads(steps: &mut [PlannedStep], outputs: &[(String, Slot)], slots: usize) {
+    let mut read_later = vec![false; slots];
+    for (_, slot) in outputs {
+        read_later[*slot] = true;
+    }
+    for step in steps.iter_mut().rev() {
+        for source in step.inputs.iter_mut().rev().flatten() {
+            source.last = !std::mem::replace(&mut read_later[source.slot], true);
+        }
+    }
+}

@@ -28,3 +28,6 @@ pub use tensor::{Tensor, TensorData, TensorElement, TensorError, element_count};
 pub use trace::{StepTrace, Trace};
 pub use value::Value;
 pub use wiring::{Names, Place, PlanBuilder, WiringError};
+
+#[cfg(test)]
+mod tests;

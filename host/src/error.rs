@@ -60,7 +60,7 @@ impl GpuxError {
     pub const fn fault(&self) -> Fault {
         match self {
             Self::Configuration(_) | Self::Sandbox(_) => Fault::Configuration,
-            Self::ModelLoad(error) if error.needs_another_engine() => Fault::Environment,
+            Self::ModelLoad(error) if error.is_environment() => Fault::Environment,
             Self::ModelLoad(_) => Fault::Configuration,
             Self::Provider(_) => Fault::Environment,
             Self::Validation(_) => Fault::Request,

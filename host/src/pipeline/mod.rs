@@ -1,5 +1,6 @@
 //! Values, steps, and the plan that runs them.
 
+mod benchmark;
 mod cast;
 mod element;
 mod files;
@@ -15,13 +16,14 @@ mod trace;
 mod value;
 mod wiring;
 
+pub use benchmark::{Benchmark, BenchmarkOptions, Metrics};
 pub use element::{Element, ElementSet, ElementType, UnknownElementType};
 pub use files::{FileError, ProjectFiles};
 pub use json::{JsonError, from_json, to_json};
 pub use metadata::{Color, Geometry, Layout, Metadata};
 pub use plan::{Plan, PlanInput, PlanOutput, PlannedStep};
 pub use registry::{BuildError, Builtin, Registry, Site};
-pub use run::{Outcome, RunError, RunOptions, StepError, ValidationError};
+pub use run::{Observer, Outputs, RunError, RunOptions, StepError, ValidationError};
 pub use signature::{Dim, Kind, Mismatch, Port, Signature, TensorKind};
 pub use step::{Context, LimitExceeded, Step, StepFailure};
 pub use tensor::{Tensor, TensorData, TensorElement, TensorError, element_count};

@@ -3,29 +3,33 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::plan::Plan;
+use super::plan::{Plan, PlannedStep};
 use super::step::{Context, StepFailure};
-use super::trace::{StepTrace, Trace};
 use super::value::Value;
 
+/// The named outputs of a run, in the pipeline's order.
+pub type Outputs = Vec<(String, Value)>;
+
+/// Somebody who watches a run.
+pub trait Observer {
+    /// A step is about to run on these inputs.
+    fn before(&mut self, step: &PlannedStep, inputs: &[Option<Value>]) {
+        let _ = (step, inputs);
+    }
+
+    /// A step has run.
+    fn after(&mut self, step: &PlannedStep, time: Duration, outputs: &[Value], context: &Context);
+}
+
 /// How one request is run.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Default)]
 pub struct RunOptions<'a> {
     /// when it must be done; `None` for no limit
     pub deadline: Option<Instant>,
-    /// whether to record what each step did
-    pub trace: bool,
+    /// who watches; without one, no step is timed
+    pub observer: Option<&'a mut dyn Observer>,
     /// set by somebody who no longer wants the result; looked at between steps
     pub cancelled: Option<&'a AtomicBool>,
-}
-
-/// What a run gives.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// the pipeline's outputs, in its order
-    pub outputs: Vec<(String, Value)>,
-    /// what each step did, if that was asked for
-    pub trace: Option<Trace>,
 }
 
 /// A request that does not fit the pipeline's inputs.
@@ -77,10 +81,9 @@ pub enum RunError {
 
 impl Plan {
     /// Runs one request on the calling thread. `values` are the inputs by name, in any order.
-    pub fn run(&self, values: Vec<(String, Value)>, options: RunOptions<'_>) -> Result<Outcome, RunError> {
+    pub fn run(&self, values: Vec<(String, Value)>, mut options: RunOptions<'_>) -> Result<Outputs, RunError> {
         let mut frame = self.bind(values)?;
         frame.resize_with(self.slots(), || None);
-        let mut trace = options.trace.then(Trace::default);
         for (index, planned) in self.steps().iter().enumerate() {
             let mut context = Context { deadline: options.deadline, ..Context::default() };
             let fail = |failure, log| StepError { number: index + 1, name: planned.name.clone(), failure, log };
@@ -98,22 +101,17 @@ impl Plan {
                     if source.last { frame[source.slot].take() } else { frame[source.slot].clone() }
                 })
                 .collect();
-            let before = trace.is_some().then(|| (Instant::now(), bytes(inputs.iter().flatten())));
+            let start = options.observer.as_mut().map(|observer| {
+                observer.before(planned, &inputs);
+                Instant::now()
+            });
             let given = planned.step.run(inputs, &mut context).map_err(|failure| fail(failure, context.log.clone()))?;
             if given.len() != planned.outputs.len() {
                 let message = format!("it gave {} values instead of {}", given.len(), planned.outputs.len());
                 return Err(fail(StepFailure::Failed(message), context.log).into());
             }
-            if let (Some(trace), Some((start, bytes_in))) = (&mut trace, before) {
-                trace.steps.push(StepTrace {
-                    name: planned.name.clone(),
-                    time: start.elapsed(),
-                    bytes_in,
-                    bytes_out: bytes(&given),
-                    memory_peak: context.memory_peak,
-                    gave: given.iter().map(|value| value.kind().to_string()).collect(),
-                    log: context.log,
-                });
+            if let (Some(observer), Some(start)) = (&mut options.observer, start) {
+                observer.after(planned, start.elapsed(), &given, &context);
             }
             for ((_, slot), value) in planned.outputs.iter().zip(given) {
                 frame[*slot] = Some(value);
@@ -124,7 +122,7 @@ impl Plan {
             .iter()
             .filter_map(|output| Some((output.name.clone(), frame[output.slot].clone()?)))
             .collect();
-        Ok(Outcome { outputs, trace })
+        Ok(outputs)
     }
 
     /// The request's values in the order of the inputs; defaults fill what is left out.
@@ -159,16 +157,5 @@ impl Plan {
     fn names(&self) -> String {
         let names: Vec<_> = self.inputs().iter().map(|input| format!("`{}`", input.port.name)).collect();
         format!("it takes {}", names.join(", "))
-    }
-}
-
-fn bytes<'a>(values: impl IntoIterator<Item = &'a Value>) -> u64 {
-    values.into_iter().map(|value| value.byte_len() as u64).sum()
-}
-
-impl Trace {
-    /// Time of all steps together.
-    pub fn total(&self) -> Duration {
-        self.steps.iter().map(|step| step.time).sum()
     }
 }

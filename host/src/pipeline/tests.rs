@@ -48,8 +48,8 @@ fn tensor(numbers: &[i32]) -> Value {
     Tensor::new([numbers.len()], numbers.to_vec()).unwrap().into()
 }
 
-fn number(outcome: &Outcome, name: &str) -> i32 {
-    let (_, value) = outcome.outputs.iter().find(|(known, _)| known == name).unwrap();
+fn number(outputs: &Outputs, name: &str) -> i32 {
+    let (_, value) = outputs.iter().find(|(known, _)| known == name).unwrap();
     value.as_tensor().unwrap().as_slice::<i32>().unwrap()[0]
 }
 
@@ -76,9 +76,9 @@ fn names_make_any_graph() {
     builder.push("mixed", sum(&["p", "q", "r?"], &["z"]), Some(&by_port), None).unwrap();
     let plan = builder.finish(Some(&["z".into(), "y".into(), "b".into()])).unwrap();
     let request = vec![("b".into(), tensor(&[10])), ("a".into(), tensor(&[1]))];
-    let outcome = plan.run(request, RunOptions { trace: true, ..RunOptions::default() }).unwrap();
+    let mut trace = Trace::default();
+    let outcome = plan.run(request, RunOptions { observer: Some(&mut trace), ..RunOptions::default() }).unwrap();
     assert_eq!([number(&outcome, "z"), number(&outcome, "y"), number(&outcome, "b")], [12, 11, 10]);
-    let trace = outcome.trace.unwrap();
     assert_eq!((trace.steps[0].bytes_in, trace.steps[0].bytes_out), (8, 8));
     assert_eq!(trace.steps[1].log, ["adding"]);
 }
@@ -163,5 +163,5 @@ fn a_value_is_unshared_at_its_last_reader() {
     builder.push("second", step(), None, None).unwrap();
     let plan = builder.finish(None).unwrap();
     let outcome = plan.run(vec![("b".into(), vec![1, 2].into())], RunOptions::default()).unwrap();
-    assert_eq!(outcome.outputs[0].1, Value::from(vec![1, 2]));
+    assert_eq!(outcome[0].1, Value::from(vec![1, 2]));
 }

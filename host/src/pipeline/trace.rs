@@ -2,11 +2,17 @@
 
 use std::time::Duration;
 
-/// The record of a run.
+use super::plan::PlannedStep;
+use super::run::Observer;
+use super::step::Context;
+use super::value::Value;
+
+/// The record of a run: an [`Observer`] that keeps everything.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     /// one entry a step, in order
     pub steps: Vec<StepTrace>,
+    bytes_in: u64,
 }
 
 /// The record of one step.
@@ -26,4 +32,33 @@ pub struct StepTrace {
     pub gave: Vec<String>,
     /// what it logged
     pub log: Vec<String>,
+}
+
+impl Trace {
+    /// Time of all steps together.
+    pub fn total(&self) -> Duration {
+        self.steps.iter().map(|step| step.time).sum()
+    }
+}
+
+impl Observer for Trace {
+    fn before(&mut self, _: &PlannedStep, inputs: &[Option<Value>]) {
+        self.bytes_in = bytes(inputs.iter().flatten());
+    }
+
+    fn after(&mut self, step: &PlannedStep, time: Duration, outputs: &[Value], context: &Context) {
+        self.steps.push(StepTrace {
+            name: step.name.clone(),
+            time,
+            bytes_in: self.bytes_in,
+            bytes_out: bytes(outputs),
+            memory_peak: context.memory_peak,
+            gave: outputs.iter().map(|value| value.kind().to_string()).collect(),
+            log: context.log.clone(),
+        });
+    }
+}
+
+fn bytes<'a>(values: impl IntoIterator<Item = &'a Value>) -> u64 {
+    values.into_iter().map(|value| value.byte_len() as u64).sum()
 }

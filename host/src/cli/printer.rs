@@ -1,0 +1,226 @@
+//! The one place that writes to the terminal: results to stdout, everything else to stderr.
+
+use std::io::{IsTerminal as _, Write as _};
+
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::Value as Json;
+
+use super::exit::Exit;
+use crate::error::GpuxError;
+
+/// What the user asked to see, and how.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Printer {
+    /// everything as JSON, errors too
+    pub(super) json: bool,
+    /// more than the essential
+    pub(super) verbose: bool,
+}
+
+/// Nobody reads our output any more.
+#[derive(Debug)]
+pub(super) struct Closed;
+
+impl Printer {
+    /// Whether stdout is a terminal that a person looks at.
+    pub(super) fn is_terminal(self) -> bool {
+        std::io::stdout().is_terminal()
+    }
+
+    /// Writes a result and a line end to stdout.
+    pub(super) fn result(self, text: &str) -> Result<(), Closed> {
+        let mut out = anstream::stdout().lock();
+        writeln!(out, "{text}").and_then(|()| out.flush()).map_err(|_| Closed)
+    }
+
+    /// Writes raw bytes to stdout.
+    pub(super) fn bytes(self, bytes: &[u8]) -> Result<(), Closed> {
+        let mut out = std::io::stdout().lock();
+        out.write_all(bytes).and_then(|()| out.flush()).map_err(|_| Closed)
+    }
+
+    /// A line for people, on stderr; never in the way of a result.
+    pub(super) fn note(self, text: &str) {
+        if !self.json {
+            self.stderr(text);
+        }
+    }
+
+    /// A line that only `--verbose` shows.
+    pub(super) fn detail(self, text: &str) {
+        if self.verbose {
+            self.note(text);
+        }
+    }
+
+    /// Something that is not as asked, though the work goes on.
+    pub(super) fn warning(self, text: &str) {
+        if self.json {
+            self.stderr(&serde_json::json!({ "warning": text }).to_string());
+        } else {
+            self.stderr(&format!("{YELLOW}warning{RESET}: {text}"));
+        }
+    }
+
+    /// An error of the library, and the exit code it means.
+    pub(super) fn error(self, error: &GpuxError) -> Exit {
+        if self.json {
+            self.stderr(&pretty(&error.to_json()));
+        } else if let GpuxError::Configuration(error) = error {
+            self.stderr(error.render().trim_end());
+        } else {
+            self.stderr(&format!("{RED}error{RESET}: {error}"));
+            if let GpuxError::Step(error) = error {
+                for line in &error.log {
+                    self.stderr(&format!("  log: {line}"));
+                }
+            }
+        }
+        error.fault().into()
+    }
+
+    /// An error of the command line.
+    pub(super) fn usage(self, error: &dyn std::error::Error) -> Exit {
+        self.fail("UsageError", &error.to_string(), Exit::Usage)
+    }
+
+    /// Any other error, with the exit code it means.
+    pub(super) fn fail(self, kind: &str, message: &str, exit: Exit) -> Exit {
+        if self.json {
+            self.stderr(&pretty(&serde_json::json!({ "error": kind, "message": message, "details": {} })));
+        } else {
+            self.stderr(&format!("{RED}error{RESET}: {message}"));
+        }
+        exit
+    }
+
+    fn stderr(self, text: &str) {
+        // With stderr closed there is nowhere left to complain.
+        let _ = writeln!(anstream::stderr().lock(), "{text}");
+    }
+
+    /// A bar that counts to `total` (or just counts); hidden unless stderr is a terminal.
+    pub(super) fn progress(self, total: Option<u64>, unit: &str) -> ProgressBar {
+        if self.json || !std::io::stderr().is_terminal() {
+            return ProgressBar::hidden();
+        }
+        let bar = match total {
+            Some(total) => ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr()),
+            None => ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()),
+        };
+        let template = match total {
+            Some(_) => format!("{{bar:30}} {{pos}}/{{len}} {unit}, {{per_sec}}, {{eta}} left"),
+            None => format!("{{spinner}} {{pos}} {unit}, {{per_sec}}"),
+        };
+        if let Ok(style) = ProgressStyle::with_template(&template) {
+            bar.set_style(style);
+        }
+        bar
+    }
+}
+
+const RED: &str = "\x1b[1;31m";
+const YELLOW: &str = "\x1b[1;33m";
+const RESET: &str = "\x1b[0m";
+
+/// JSON for reading: indented, lists of scalars on one line.
+pub(super) fn pretty(json: &Json) -> String {
+    let mut text = String::new();
+    write_pretty(json, 0, &mut text);
+    text
+}
+
+fn write_pretty(json: &Json, indent: usize, text: &mut String) {
+    let is_flat = |item: &Json| !item.is_array() && !item.is_object();
+    let newline = |text: &mut String, indent: usize| {
+        text.push('\n');
+        text.extend(std::iter::repeat_n("  ", indent));
+    };
+    match json {
+        Json::Array(items) if !items.iter().all(is_flat) => {
+            text.push('[');
+            for (index, item) in items.iter().enumerate() {
+                text.push_str(if index == 0 { "" } else { "," });
+                newline(text, indent + 1);
+                write_pretty(item, indent + 1, text);
+            }
+            newline(text, indent);
+            text.push(']');
+        }
+        Json::Array(items) => {
+            let items: Vec<_> = items.iter().map(ToString::to_string).collect();
+            text.push_str(&format!("[{}]", items.join(", ")));
+        }
+        Json::Object(fields) if fields.is_empty() => text.push_str("{}"),
+        Json::Object(fields) => {
+            text.push('{');
+            for (index, (name, value)) in fields.iter().enumerate() {
+                text.push_str(if index == 0 { "" } else { "," });
+                newline(text, indent + 1);
+                text.push_str(&format!("{}: ", Json::from(name.as_str())));
+                write_pretty(value, indent + 1, text);
+            }
+            newline(text, indent);
+            text.push('}');
+        }
+        scalar => text.push_str(&scalar.to_string()),
+    }
+}
+
+/// A table with a heading; columns in `right` are aligned to the right.
+pub(super) fn table(heading: &[&str], right: &[usize], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(heading.iter().map(|name| Cell::new(name)));
+    for row in rows {
+        table.add_row(row);
+    }
+    for index in right {
+        if let Some(column) = table.column_mut(*index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let text = table.to_string();
+    let lines: Vec<_> = text.lines().map(str::trim_end).collect();
+    lines.join("\n")
+}
+
+/// A number of bytes for people: `512 B`, `3.2 kB`, `1.4 MB` (powers of 1000).
+pub(super) fn size(bytes: u64) -> String {
+    let units = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")];
+    units
+        .into_iter()
+        .find(|(unit, _)| bytes >= *unit)
+        .map_or_else(|| format!("{bytes} B"), |(unit, name)| format!("{:.1} {name}", bytes as f64 / unit as f64))
+}
+
+/// A duration for people: `3.2 µs`, `14.1 ms`, `2.50 s`.
+pub(super) fn duration(time: std::time::Duration) -> String {
+    let nanos = time.as_nanos() as f64;
+    match nanos {
+        n if n < 1e6 => format!("{:.1} µs", n / 1e3),
+        n if n < 1e9 => format!("{:.2} ms", n / 1e6),
+        n => format!("{:.2} s", n / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_keeps_lists_of_numbers_on_one_line() {
+        let json = serde_json::json!({ "a": [1, 2], "b": [[1], [2]], "c": {}, "d": [] });
+        let expected = "{\n  \"a\": [1, 2],\n  \"b\": [\n    [1],\n    [2]\n  ],\n  \"c\": {},\n  \"d\": []\n}";
+        assert_eq!(pretty(&json), expected);
+        assert_eq!(serde_json::from_str::<Json>(&pretty(&json)).unwrap(), json);
+    }
+
+    #[test]
+    fn quantities_have_units() {
+        assert_eq!([size(12), size(1_500), size(2_000_000)], ["12 B", "1.5 kB", "2.0 MB"]);
+        let time = |nanos| duration(std::time::Duration::from_nanos(nanos));
+        assert_eq!([time(1_500), time(2_500_000), time(3_000_000_000)], ["1.5 µs", "2.50 ms", "3.00 s"]);
+    }
+}

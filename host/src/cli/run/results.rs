@@ -1,0 +1,302 @@
+//! Results of `gpux run`, in the format that was asked for.
+
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::ValueEnum;
+use serde_json::{Map, Value as Json, json};
+
+use crate::cli::printer::{self, Printer};
+use crate::error::GpuxError;
+use crate::pipeline::{Trace, Value, to_json};
+
+/// How results are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// one JSON document
+    Json,
+    /// one JSON object a line
+    Jsonl,
+    /// a table with a heading line
+    Csv,
+    /// for people
+    Text,
+}
+
+/// The end of one item of a run.
+pub(super) struct Finished {
+    pub(super) source: String,
+    pub(super) result: Result<Vec<(String, Value)>, GpuxError>,
+    pub(super) trace: Option<Trace>,
+}
+
+/// Where results go.
+enum Sink {
+    Stdout,
+    File { file: BufWriter<File>, path: PathBuf },
+}
+
+/// Writes results as they come.
+pub(super) struct Results {
+    printer: Printer,
+    sink: Sink,
+    format: Format,
+    batch: bool,
+    columns: Option<Vec<String>>,
+    written: usize,
+}
+
+/// The results cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WriteError {
+    /// the file cannot be made or written to
+    #[error("cannot write `{path}`: {source}", path = path.display())]
+    File { path: PathBuf, source: std::io::Error },
+    /// whoever read our output has gone
+    #[error("the output was closed")]
+    Closed,
+}
+
+impl Results {
+    /// Opens the output. Without a format: by the file's ending; else text on a terminal, JSON
+    /// for one result and JSON lines for several elsewhere.
+    pub(super) fn new(
+        printer: Printer,
+        output: Option<&Path>,
+        format: Option<Format>,
+        batch: bool,
+    ) -> Result<Self, WriteError> {
+        let by_ending = || match output?.extension()?.to_str()? {
+            "json" => Some(Format::Json),
+            "jsonl" | "ndjson" => Some(Format::Jsonl),
+            "csv" => Some(Format::Csv),
+            "txt" => Some(Format::Text),
+            _ => None,
+        };
+        let usual = match (output, batch) {
+            (None, _) if printer.is_terminal() && !printer.json => Format::Text,
+            (_, true) => Format::Jsonl,
+            (_, false) => Format::Json,
+        };
+        let sink = match output {
+            None => Sink::Stdout,
+            Some(path) => {
+                let fail = |source| WriteError::File { path: path.to_owned(), source };
+                Sink::File { file: BufWriter::new(File::create(path).map_err(fail)?), path: path.to_owned() }
+            }
+        };
+        let format = format.or_else(by_ending).unwrap_or(usual);
+        Ok(Self { printer, sink, format, batch, columns: None, written: 0 })
+    }
+
+    /// Writes one result; an error of a batch's item stands in its place.
+    pub(super) fn write(&mut self, item: &Finished) -> Result<(), WriteError> {
+        if let (Ok(outputs), false, Sink::File { .. }) = (&item.result, self.batch, &self.sink)
+            && let ([(_, Value::Bytes(bytes))], false) = (outputs.as_slice(), self.has_known_ending())
+        {
+            return self.raw(bytes);
+        }
+        let text = match self.format {
+            Format::Json if self.batch => {
+                let open = if self.written == 0 { "[\n" } else { ",\n" };
+                format!("{open}{}", printer::pretty(&self.object(item)))
+            }
+            Format::Json => printer::pretty(&self.object(item)),
+            Format::Jsonl => self.object(item).to_string(),
+            Format::Csv => self.csv(item),
+            Format::Text => self.text(item),
+        };
+        self.written += 1;
+        if self.format == Format::Json && self.batch { self.raw(text.as_bytes()) } else { self.line(&text) }
+    }
+
+    /// Ends the document.
+    pub(super) fn finish(&mut self) -> Result<(), WriteError> {
+        if self.format == Format::Json && self.batch {
+            self.line(if self.written == 0 { "[]" } else { "\n]" })?;
+        }
+        Ok(())
+    }
+
+    fn has_known_ending(&self) -> bool {
+        let Sink::File { path, .. } = &self.sink else { return true };
+        matches!(path.extension().and_then(|ending| ending.to_str()), Some("json" | "jsonl" | "ndjson" | "csv" | "txt"))
+    }
+
+    fn line(&mut self, text: &str) -> Result<(), WriteError> {
+        match &mut self.sink {
+            Sink::Stdout => self.printer.result(text).map_err(|_| WriteError::Closed),
+            Sink::File { .. } => self.raw(format!("{text}\n").as_bytes()),
+        }
+    }
+
+    /// Every result reaches the file before the next one is begun, so that a stop loses none.
+    fn raw(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
+        match &mut self.sink {
+            Sink::Stdout => self.printer.bytes(bytes).map_err(|_| WriteError::Closed),
+            Sink::File { file, path } => file
+                .write_all(bytes)
+                .and_then(|()| file.flush())
+                .map_err(|source| WriteError::File { path: path.clone(), source }),
+        }
+    }
+
+    /// One result is the outputs themselves; in a batch it carries its source.
+    fn object(&self, item: &Finished) -> Json {
+        let mut object = match &item.result {
+            Ok(outputs) => {
+                let outputs: Map<_, _> = outputs.iter().map(|(name, value)| (name.clone(), to_json(value))).collect();
+                if !self.batch && item.trace.is_none() {
+                    return Json::Object(outputs);
+                }
+                json!({ "outputs": outputs })
+            }
+            Err(error) => error.to_json(),
+        };
+        if let Some(fields) = object.as_object_mut() {
+            if self.batch {
+                fields.shift_insert(0, "source".to_owned(), json!(item.source));
+            }
+            if let Some(trace) = &item.trace {
+                fields.insert("trace".to_owned(), trace_json(trace));
+            }
+        }
+        object
+    }
+
+    /// A heading with the first result's columns, then a row a result. Structured cells are JSON;
+    /// the best entry of a top-k list is spread over columns of its own.
+    fn csv(&mut self, item: &Finished) -> String {
+        let cells = match &item.result {
+            Ok(outputs) => outputs.iter().flat_map(|(name, value)| csv_cells(name, value)).collect(),
+            Err(error) => vec![("error".to_owned(), error.to_string())],
+        };
+        let mut text = String::new();
+        let columns = match &mut self.columns {
+            Some(columns) => columns.clone(),
+            // The heading waits for the first good result: an error does not know the columns.
+            None if item.result.is_err() => vec!["source".to_owned(), "error".to_owned()],
+            None => {
+                let mut columns = vec!["source".to_owned()];
+                columns.extend(cells.iter().map(|(name, _)| name.clone()));
+                columns.push("error".to_owned());
+                text.push_str(&csv_line(&columns));
+                text.push('\n');
+                self.columns = Some(columns.clone());
+                columns
+            }
+        };
+        let cell = |column: &String| match column.as_str() {
+            "source" => item.source.clone(),
+            name => cells.iter().find(|(known, _)| known == name).map(|(_, cell)| cell.clone()).unwrap_or_default(),
+        };
+        text.push_str(&csv_line(&columns.iter().map(cell).collect::<Vec<_>>()));
+        text
+    }
+
+    fn text(&self, item: &Finished) -> String {
+        let body = match &item.result {
+            Ok(outputs) => {
+                let alone = outputs.len() == 1;
+                let shown = |(name, value): &(String, Value)| {
+                    let text = describe(value);
+                    if alone { text } else { format!("{name}: {text}") }
+                };
+                outputs.iter().map(shown).collect::<Vec<_>>().join(if self.batch { "; " } else { "\n" })
+            }
+            Err(error) => format!("error: {error}"),
+        };
+        if self.batch { format!("{}: {}", item.source, body.replace('\n', ", ")) } else { body }
+    }
+}
+
+fn csv_cells(name: &str, value: &Value) -> Vec<(String, String)> {
+    match to_json(value) {
+        Json::Array(items) if matches!(items.first(), Some(Json::Object(best)) if best.contains_key("score")) => {
+            let best = items.first().and_then(Json::as_object).cloned().unwrap_or_default();
+            best.into_iter().map(|(key, cell)| (format!("{name}.{key}"), scalar_text(&cell))).collect()
+        }
+        json => vec![(name.to_owned(), scalar_text(&json))],
+    }
+}
+
+fn scalar_text(json: &Json) -> String {
+    if let Json::String(text) = json { text.clone() } else { json.to_string() }
+}
+
+fn csv_line(cells: &[String]) -> String {
+    let mut writer = csv::WriterBuilder::new().terminator(csv::Terminator::Any(b'\n')).from_writer(Vec::new());
+    // Writing to memory cannot fail.
+    let _ = writer.write_record(cells);
+    let bytes = writer.into_inner().unwrap_or_default();
+    String::from_utf8_lossy(&bytes).trim_end_matches('\n').to_owned()
+}
+
+/// A value for people: labelled scores as lines, text as it is, tensors shortened.
+fn describe(value: &Value) -> String {
+    match value {
+        Value::Text(text) => text.to_string(),
+        Value::Bytes(bytes) => format!("{} bytes (use --output FILE to keep them)", bytes.len()),
+        Value::Json(json) => ranking(json).unwrap_or_else(|| printer::pretty(json)),
+        Value::Tensor(tensor) => {
+            let json = to_json(value);
+            let kind = value.kind();
+            if tensor.len() <= 64 { format!("{json} ({kind})") } else { format!("{kind}") }
+        }
+    }
+}
+
+/// The list that `top-k` gives: one line an entry, the best first.
+fn ranking(json: &Json) -> Option<String> {
+    let entries = json.as_array().filter(|entries| !entries.is_empty())?;
+    let line = |entry: &Json| {
+        let score = entry.get("score")?.as_f64()?;
+        let label = match entry.get("label") {
+            Some(label) => scalar_text(label),
+            None => entry.get("index")?.to_string(),
+        };
+        let shown = if (0.0..=1.0).contains(&score) { format!("{:6.2} %", score * 100.0) } else { score.to_string() };
+        Some((label, shown))
+    };
+    let lines: Vec<_> = entries.iter().map(line).collect::<Option<_>>()?;
+    let width = lines.iter().map(|(label, _)| label.chars().count()).max()?;
+    let lines: Vec<_> = lines.into_iter().map(|(label, score)| format!("{label:width$}  {score}")).collect();
+    Some(lines.join("\n"))
+}
+
+/// The trace as a table.
+pub(super) fn trace_table(trace: &Trace) -> String {
+    let share = |time: Duration| 100.0 * time.as_secs_f64() / trace.total().as_secs_f64().max(f64::MIN_POSITIVE);
+    let rows = trace.steps.iter().enumerate().map(|(index, step)| {
+        vec![
+            (index + 1).to_string(),
+            step.name.clone(),
+            printer::duration(step.time),
+            format!("{:.0} %", share(step.time)),
+            printer::size(step.bytes_in),
+            printer::size(step.bytes_out),
+            step.memory_peak.map(printer::size).unwrap_or_default(),
+            step.gave.join(", "),
+        ]
+    });
+    let heading = ["#", "step", "time", "share", "in", "out", "sandbox", "gave"];
+    let table = printer::table(&heading, &[0, 2, 3, 4, 5, 6], rows);
+    format!("{table}\ntotal {}", printer::duration(trace.total()))
+}
+
+fn trace_json(trace: &Trace) -> Json {
+    let step = |step: &crate::pipeline::StepTrace| {
+        json!({
+            "name": step.name,
+            "time_ms": step.time.as_secs_f64() * 1e3,
+            "bytes_in": step.bytes_in,
+            "bytes_out": step.bytes_out,
+            "sandbox_memory_bytes": step.memory_peak,
+            "gave": step.gave,
+            "log": step.log,
+        })
+    };
+    json!({ "total_ms": trace.total().as_secs_f64() * 1e3, "steps": trace.steps.iter().map(step).collect::<Vec<_>>() })
+}

@@ -1,4 +1,19 @@
 //! gpux runs, serves and ships an ONNX model together with the code around it.
+//!
+//! A pipeline is described by a `gpux.yml`: native steps, sandboxed WebAssembly components, and
+//! models. [`Runtime`] runs one from Rust; the program `gpux` runs it from the command line.
 
+pub mod assemble;
+pub mod builtin;
+#[doc(hidden)]
+pub mod cli;
 pub mod config;
+pub mod error;
+pub mod inference;
 pub mod pipeline;
+pub mod sandbox;
+
+pub use assemble::{Runtime, RuntimeBuilder};
+pub use config::ConfigParser;
+pub use error::GpuxError;
+pub use inference::{ModelInfo, ModelInspector, ProviderManager};

@@ -1,3 +1,7 @@
 //! The `gpux` program.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    gpux::cli::main()
+}

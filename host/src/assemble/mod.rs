@@ -1,0 +1,34 @@
+//! Spec + built-in steps + components + models → a checked plan. The only room that names all
+//! three kinds of step.
+
+mod engine;
+mod files;
+mod models;
+mod operator;
+mod pipeline;
+mod ports;
+mod report;
+mod runtime;
+mod steps;
+
+pub use engine::{SelectedEngine, select};
+pub use files::find;
+pub use operator::{EngineChoice, Operator};
+pub use pipeline::Pipeline;
+pub use runtime::{Runtime, RuntimeBuilder};
+
+use crate::builtin;
+use crate::config;
+use crate::pipeline::Registry;
+
+/// A registry of every built-in step.
+pub fn builtins() -> Registry {
+    Registry::new(builtin::all())
+}
+
+/// The JSON Schema of gpux.yml with the options of every built-in step.
+pub fn json_schema() -> schemars::Schema {
+    let registry = builtins();
+    let steps: Vec<_> = registry.builtins().map(|step| (step.name, step.summary, (step.schema)())).collect();
+    config::json_schema(&steps)
+}

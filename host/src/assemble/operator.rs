@@ -1,0 +1,61 @@
+//! What the operator decides, and gpux.yml cannot.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::config::{CacheDir, Variables};
+use crate::sandbox::Limits;
+
+/// Which inference engine to use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EngineChoice {
+    /// ONNX Runtime where there is one, else the embedded engine
+    #[default]
+    Auto,
+    /// ONNX Runtime, or an error
+    OnnxRuntime,
+    /// the embedded engine
+    Embedded,
+}
+
+/// The operator's word: flags and environment. A gpux.yml asks; this decides.
+#[derive(Clone, Debug)]
+pub struct Operator {
+    /// the engine; default: the best there is
+    pub engine: EngineChoice,
+    /// ONNX Runtime's library, before any other
+    pub engine_library: Option<PathBuf>,
+    /// the execution provider, in place of the pipeline's
+    pub provider: Option<String>,
+    /// whether a provider that is passed over is an error
+    pub strict: bool,
+    /// whether gpux.yml may name files outside its folder
+    pub allow_outside: bool,
+    /// the environment variables that gpux.yml may read
+    pub variables: Variables<'static>,
+    /// the most that a component may use
+    pub ceiling: Limits,
+    /// where compiled components and verified models are remembered
+    pub cache: Option<CacheDir>,
+    /// the `gpux` program, which tries unknown models in a process of its own; without it they
+    /// are loaded here, guarded against panics only
+    pub program: Option<PathBuf>,
+}
+
+impl Default for Operator {
+    /// The best engine, nothing outside the pipeline's folder, variables named `GPUX_*`,
+    /// components of at most 256 MiB and 10 s, the user's cache, no program.
+    fn default() -> Self {
+        Self {
+            engine: EngineChoice::Auto,
+            engine_library: None,
+            provider: None,
+            strict: false,
+            allow_outside: false,
+            variables: Variables::from_environment([]),
+            ceiling: Limits { memory: 256 << 20, time: Duration::from_secs(10), ..Limits::default() },
+            cache: CacheDir::from_environment(),
+            program: None,
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Steps as written → steps that run.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+
+use super::operator::Operator;
+use crate::config::{self, Action, Diagnostic, Node, Spanned, StepSpec, WasmLimits, WasmSpec, Wiring};
+use crate::pipeline::{BuildError, Names, ProjectFiles, Registry, Site, Step};
+use crate::sandbox::{Grants, Limits, LoadRequest, Sandbox, SandboxError, SandboxOptions};
+
+/// Makes the steps of one pipeline.
+pub(super) struct Workshop<'a> {
+    pub(super) operator: &'a Operator,
+    pub(super) files: &'a ProjectFiles,
+    /// built-in steps and models
+    pub(super) registry: Arc<Registry>,
+    /// started with the first component
+    sandbox: Option<Arc<Sandbox>>,
+    /// components that are used more than once are read once
+    components: HashMap<String, Vec<u8>>,
+}
+
+impl<'a> Workshop<'a> {
+    pub(super) fn new(operator: &'a Operator, files: &'a ProjectFiles, registry: Arc<Registry>) -> Self {
+        Self { operator, files, registry, sandbox: None, components: HashMap::new() }
+    }
+
+    /// The step, or every reason why there is none.
+    pub(super) fn make(&mut self, spec: &StepSpec) -> Result<Arc<dyn Step>, Vec<Diagnostic>> {
+        match &spec.action {
+            Action::Model(call) => {
+                let name = call.name.as_ref();
+                model(&self.registry, name, spec).map_err(|diagnostic| vec![diagnostic])
+            }
+            Action::BuiltIn(options) => {
+                builtin(&self.registry, self.files, &spec.tag, options).map(Arc::from)
+            }
+            Action::Wasm(wasm) => self.component(wasm),
+        }
+    }
+
+    fn component(&mut self, wasm: &WasmSpec) -> Result<Arc<dyn Step>, Vec<Diagnostic>> {
+        let unsupported = unsupported_grants(wasm);
+        if !unsupported.is_empty() {
+            return Err(unsupported);
+        }
+        let limits = limits(&wasm.limits, &self.operator.ceiling)?;
+        let path = &wasm.component;
+        if !self.components.contains_key(&path.value) {
+            let bytes = self.files.read(Path::new(&path.value), self.operator.ceiling.component_size as u64);
+            let bytes = bytes.map_err(|error| vec![Diagnostic::new("file", path.span.clone(), error.to_string())])?;
+            self.components.insert(path.value.clone(), bytes);
+        }
+        let request = LoadRequest {
+            options: wasm.options.to_json(),
+            limits,
+            grants: Grants { models: wasm.grant.models.iter().map(|name| name.value.clone()).collect() },
+            registry: self.registry.clone(),
+        };
+        let fail = |error: &SandboxError| component_diagnostics(error, wasm);
+        let sandbox = self.sandbox().map_err(|error| fail(&error))?;
+        let bytes = self.components.get(&path.value).map(Vec::as_slice).unwrap_or_default();
+        let step = sandbox.load(bytes, &request).map_err(|error| fail(&error))?;
+        Ok(Arc::new(step))
+    }
+
+    fn sandbox(&mut self) -> Result<Arc<Sandbox>, SandboxError> {
+        if let Some(sandbox) = &self.sandbox {
+            return Ok(sandbox.clone());
+        }
+        let options = SandboxOptions {
+            cache: self.operator.cache.clone(),
+            ceiling: self.operator.ceiling.clone(),
+            ..SandboxOptions::default()
+        };
+        let sandbox = Arc::new(Sandbox::new(options)?);
+        self.sandbox = Some(sandbox.clone());
+        Ok(sandbox)
+    }
+}
+
+/// The name of a step in errors and traces.
+pub(super) fn label(spec: &StepSpec) -> String {
+    match &spec.action {
+        Action::Wasm(wasm) => {
+            let path = Path::new(&wasm.component.value);
+            path.file_name().map_or_else(|| wasm.component.value.clone(), |name| name.to_string_lossy().into_owned())
+        }
+        Action::Model(call) => match &call.name {
+            Some(name) if name.value != config::ONLY_MODEL => format!("model {}", name.value),
+            _ => "model".to_owned(),
+        },
+        Action::BuiltIn(_) => spec.tag.value.clone(),
+    }
+}
+
+/// `in:` or `out:` as the plan takes it.
+pub(super) fn names(wiring: &Wiring) -> Names {
+    match wiring {
+        Wiring::Name(name) => Names::Ordered(vec![name.value.clone()]),
+        Wiring::List(names) => Names::Ordered(names.iter().map(|name| name.value.clone()).collect()),
+        Wiring::Map(pairs) => {
+            Names::ByPort(pairs.iter().map(|(port, name)| (port.value.clone(), name.value.clone())).collect())
+        }
+    }
+}
+
+/// Checks the tag and the options of a built-in step without making it.
+pub(super) fn check_builtin(registry: &Registry, tag: &Spanned<String>, options: &Node) -> Vec<Diagnostic> {
+    let Some(builtin) = registry.builtin(&tag.value) else {
+        let known: Vec<_> = registry.builtins().map(|builtin| builtin.name).chain(["model", "wasm"]).collect();
+        let hint = match config::suggest(&tag.value, known.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("these are: {}; a component is `wasm: PATH`", known.join(", ")),
+        };
+        let message = format!("there is no step `{}`", tag.value);
+        return vec![Diagnostic::new("unknown-step", tag.span.clone(), message).hint(hint)];
+    };
+    config::check(options, &tag.value, &(builtin.schema)())
+}
+
+fn builtin(
+    registry: &Registry,
+    files: &ProjectFiles,
+    tag: &Spanned<String>,
+    options: &Node,
+) -> Result<Box<dyn Step>, Vec<Diagnostic>> {
+    let faults = check_builtin(registry, tag, options);
+    let Some(builtin) = registry.builtin(&tag.value).filter(|_| faults.is_empty()) else { return Err(faults) };
+    let json = match options.to_json() {
+        Json::Null => Json::Object(serde_json::Map::new()),
+        json => json,
+    };
+    (builtin.build)(json, &Site::Pipeline(files)).map_err(|error| vec![build_diagnostic(error, tag, options)])
+}
+
+fn build_diagnostic(error: BuildError, tag: &Spanned<String>, options: &Node) -> Diagnostic {
+    let place = at(options, &error.option).unwrap_or_else(|| tag.span.clone());
+    let diagnostic = Diagnostic::new("option", place, format!("{}: {}", tag.value, error.message));
+    match error.hint {
+        Some(hint) => diagnostic.hint(hint),
+        None => diagnostic,
+    }
+}
+
+/// The place of the option at this path of keys; as deep as the file goes.
+fn at(options: &Node, path: &[String]) -> Option<config::Span> {
+    let mut node = options;
+    let mut found = None;
+    for key in path {
+        let next = match key.parse::<usize>() {
+            Ok(index) => node.items().and_then(|items| items.get(index)),
+            Err(_) => node.get(key),
+        };
+        let Some(next) = next else { break };
+        node = next;
+        found = Some(node.span.clone());
+    }
+    found
+}
+
+fn model(
+    registry: &Registry,
+    name: Option<&Spanned<String>>,
+    spec: &StepSpec,
+) -> Result<Arc<dyn Step>, Diagnostic> {
+    let known: Vec<_> = registry.model_names().collect();
+    let list = || known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    match (name, known.as_slice()) {
+        (_, []) => Err(Diagnostic::new("model", spec.tag.span.clone(), "the pipeline has no model")
+            .hint("add `model: {source: PATH.onnx}` or `models:` with several")),
+        (None, [only]) => registry.model(only).cloned(),
+        (None, _) => None,
+        (Some(name), _) => registry.model(&name.value).cloned(),
+    }
+    .transpose_or(|| match name {
+        Some(name) => Diagnostic::new("model", name.span.clone(), format!("there is no model `{}`", name.value))
+            .hint(format!("there is {}", list())),
+        None => Diagnostic::new("model", spec.tag.span.clone(), "the pipeline has several models; say which one runs here")
+            .hint(format!("write `- model: NAME` with one of {}", list())),
+    })
+}
+
+/// The limits that a step asks for, none above the operator's ceiling.
+fn limits(asked: &WasmLimits, ceiling: &Limits) -> Result<Limits, Vec<Diagnostic>> {
+    let usual = Limits::default().capped(ceiling);
+    let mut faults = Vec::new();
+    let mut above = |span: &config::Span, name: &str, asked: String, most: String, flag: &str| {
+        let message = format!("`{name}: {asked}` is above the operator's ceiling of {most}");
+        let hint = format!("lower it, or raise the ceiling with `{flag}`");
+        faults.push(Diagnostic::new("ceiling", span.clone(), message).hint(hint));
+    };
+    let mut limits = usual;
+    if let Some(memory) = &asked.memory {
+        limits.memory = usize::try_from(memory.value.0).unwrap_or(usize::MAX);
+        if limits.memory > ceiling.memory {
+            let most = config::Size(ceiling.memory as u64);
+            above(&memory.span, "memory", memory.value.to_string(), most.to_string(), "--max-memory");
+        }
+    }
+    if let Some(time) = &asked.time {
+        limits.time = time.value.0;
+        if limits.time > ceiling.time {
+            let most = config::TimeSpan(ceiling.time);
+            above(&time.span, "time", time.value.to_string(), most.to_string(), "--max-time");
+        }
+    }
+    if faults.is_empty() { Ok(limits) } else { Err(faults) }
+}
+
+fn component_diagnostics(error: &SandboxError, wasm: &WasmSpec) -> Vec<Diagnostic> {
+    let here = &wasm.component;
+    match error {
+        SandboxError::Options(faults) => faults
+            .iter()
+            .map(|fault| {
+                let span = at(&wasm.options, &fault.path).unwrap_or_else(|| {
+                    if wasm.options.is_null() { here.span.clone() } else { wasm.options.span.clone() }
+                });
+                Diagnostic::new("option", span, format!("{}: {}", here.value, fault.message))
+                    .hint(format!("`gpux inspect {}` shows its options", here.value))
+            })
+            .collect(),
+        other => vec![Diagnostic::new("component", here.span.clone(), format!("{}: {other}", here.value))],
+    }
+}

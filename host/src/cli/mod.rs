@@ -1,0 +1,74 @@
+//! The command line: one file a command, one printer.
+
+mod build;
+mod child;
+mod engine;
+mod exit;
+mod inspect;
+mod interrupt;
+mod operator;
+mod printer;
+mod run;
+mod schema;
+mod steps;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use exit::Exit;
+use printer::Printer;
+
+/// Runs an ONNX model together with the code around it
+#[derive(Debug, Parser)]
+#[command(name = "gpux", version, propagate_version = true, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a pipeline on input
+    Run(run::Arguments),
+    /// Check a pipeline and compile its components, so that the first request is warm
+    Build(build::Arguments),
+    /// Explain a pipeline, a model, a component, or this machine
+    Inspect(inspect::Arguments),
+    /// List and install inference engines
+    Engine(engine::Arguments),
+    /// List the built-in steps, or explain one
+    Steps(steps::Arguments),
+    /// Print the JSON Schema of gpux.yml, for editors
+    Schema(schema::Arguments),
+    #[command(flatten)]
+    Child(child::Command),
+}
+
+/// Parses the command line, does what it says, and gives the exit code.
+pub fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version are results; everything else is a usage error.
+            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
+            let _ = error.print();
+            return exit.into();
+        }
+    };
+    let exit = match arguments.command {
+        Command::Run(arguments) => run::main(arguments),
+        Command::Build(arguments) => build::main(&arguments),
+        Command::Inspect(arguments) => inspect::main(&arguments),
+        Command::Engine(arguments) => engine::main(&arguments),
+        Command::Steps(arguments) => steps::main(&arguments),
+        Command::Schema(arguments) => schema::main(&arguments),
+        Command::Child(command) => child::main(command),
+    };
+    exit.into()
+}
+
+/// The printer that a command's flags ask for.
+const fn printer(json: bool, verbose: bool) -> Printer {
+    Printer { json, verbose }
+}

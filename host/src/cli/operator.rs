@@ -1,0 +1,119 @@
+//! The flags that every command which opens a pipeline shares: the operator's word.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use super::printer::Printer;
+use crate::assemble::{EngineChoice, Operator, Pipeline};
+use crate::config::{CacheDir, Size, TimeSpan, Variables};
+use crate::error::GpuxError;
+use crate::sandbox::Limits;
+
+/// Which pipeline.
+#[derive(Debug, Args)]
+pub(super) struct PipelineArguments {
+    /// A folder with a gpux.yml, such a file, or the name of a folder here [default: .]
+    #[arg(value_name = "PIPELINE")]
+    pipeline: Option<PathBuf>,
+
+    /// Name of the file in the folder [default: gpux.yml, gpux.yaml or GPUXfile]
+    #[arg(short, long, value_name = "NAME")]
+    config: Option<PathBuf>,
+}
+
+impl PipelineArguments {
+    /// Opens the pipeline; warnings go to the printer.
+    pub(super) fn open(&self, operator: &OperatorArguments, printer: Printer) -> Result<Pipeline, GpuxError> {
+        let pipeline = Pipeline::open(&self.path(), &operator.operator())?;
+        for warning in pipeline.warnings() {
+            printer.warning(warning);
+        }
+        printer.detail(&format!("engine: {}", pipeline.engine()));
+        Ok(pipeline)
+    }
+
+    fn path(&self) -> PathBuf {
+        let folder = self.pipeline.clone().unwrap_or_else(|| PathBuf::from("."));
+        match &self.config {
+            Some(config) => folder.join(config),
+            None => folder,
+        }
+    }
+}
+
+/// The engine to use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum EngineName {
+    /// ONNX Runtime where there is one, else the embedded engine
+    Auto,
+    /// ONNX Runtime, or an error
+    Onnxruntime,
+    /// the embedded engine
+    Embedded,
+}
+
+/// What only the operator may decide.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Operator")]
+pub(super) struct OperatorArguments {
+    /// Execution provider: auto, tensorrt, cuda, rocm, coreml, directml, openvino, cpu; or a
+    /// list to try in order (cuda,cpu)
+    #[arg(short, long, value_name = "NAME")]
+    provider: Option<String>,
+
+    /// Fail where a provider would otherwise be replaced by the next one
+    #[arg(long)]
+    strict: bool,
+
+    /// Inference engine
+    #[arg(long, value_enum, default_value_t = EngineName::Auto, value_name = "ENGINE")]
+    engine: EngineName,
+
+    /// ONNX Runtime's shared library, before any other
+    #[arg(long, value_name = "PATH")]
+    engine_library: Option<PathBuf>,
+
+    /// Let gpux.yml read this environment variable (GPUX_* may always be read)
+    #[arg(long, value_name = "NAME")]
+    env: Vec<String>,
+
+    /// Let gpux.yml name files outside its folder
+    #[arg(long)]
+    allow_outside: bool,
+
+    /// Most memory that a component may ask for [default: 256MiB]
+    #[arg(long, value_name = "SIZE")]
+    max_memory: Option<Size>,
+
+    /// Most time that a component may ask for, for one request [default: 10s]
+    #[arg(long, value_name = "TIME")]
+    max_time: Option<TimeSpan>,
+}
+
+impl OperatorArguments {
+    /// The operator's settings: flags, then environment, then defaults.
+    pub(super) fn operator(&self) -> Operator {
+        let usual = Operator::default();
+        Operator {
+            engine: match self.engine {
+                EngineName::Auto => EngineChoice::Auto,
+                EngineName::Onnxruntime => EngineChoice::OnnxRuntime,
+                EngineName::Embedded => EngineChoice::Embedded,
+            },
+            engine_library: self.engine_library.clone(),
+            provider: self.provider.clone(),
+            strict: self.strict,
+            allow_outside: self.allow_outside,
+            variables: Variables::from_environment(self.env.iter().cloned()),
+            ceiling: Limits {
+                memory: self.max_memory.map_or(usual.ceiling.memory, |size| usize::try_from(size.0).unwrap_or(usize::MAX)),
+                time: self.max_time.map_or(usual.ceiling.time, |time: TimeSpan| -> Duration { time.0 }),
+                ..usual.ceiling
+            },
+            cache: CacheDir::from_environment(),
+            program: std::env::current_exe().ok(),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! `gpux steps`: the built-in steps and their options.
+
+use clap::Args;
+use serde_json::{Value as Json, json};
+
+use super::exit::Exit;
+use super::printer::{pretty, table};
+use crate::assemble;
+use crate::config;
+use crate::pipeline::Builtin;
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// The step to explain; without it, all are listed
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+
+    /// As JSON, with the schema of the options
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn main(arguments: &Arguments) -> Exit {
+    let printer = super::printer(arguments.json, false);
+    let registry = assemble::builtins();
+    let text = match &arguments.name {
+        None if arguments.json => pretty(&Json::Array(registry.builtins().map(step_json).collect())),
+        None => {
+            let rows = registry.builtins().map(|step| vec![step.name.to_owned(), step.summary.to_owned()]);
+            table(&["step", ""], &[], rows)
+        }
+        Some(name) => match registry.builtin(name) {
+            Some(step) if arguments.json => pretty(&step_json(step)),
+            Some(step) => explain(step),
+            None => {
+                let known = registry.builtins().map(|step| step.name);
+                let hint = config::suggest(name, known).map(|near| format!("; did you mean `{near}`?"));
+                let message = format!("there is no built-in step `{name}`{}", hint.unwrap_or_default());
+                return printer.fail("UsageError", &message, Exit::Usage);
+            }
+        },
+    };
+    // A reader that has gone needs no more.
+    let _ = printer.result(&text);
+    Exit::Done
+}
+
+fn step_json(step: &Builtin) -> Json {
+    json!({ "name": step.name, "summary": step.summary, "options": (step.schema)() })
+}
+
+fn explain(step: &Builtin) -> String {
+    let schema = (step.schema)();
+    let properties = schema.get("properties").and_then(Json::as_object).cloned().unwrap_or_default();
+    let required: Vec<_> =
+        schema.get("required").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str).collect();
+    let rows = properties.iter().map(|(name, property)| {
+        let default = match property.get("default") {
+            Some(default) if !default.is_null() => default.to_string(),
+            _ if required.contains(&name.as_str()) => "required".to_owned(),
+            _ => String::new(),
+        };
+        let description = property.get("description").and_then(Json::as_str).unwrap_or_default();
+        vec![name.clone(), default, description.split_whitespace().collect::<Vec<_>>().join(" ")]
+    });
+    format!("{}: {}\n\n{}", step.name, step.summary, table(&["option", "default", ""], &[], rows))
+}

@@ -1,0 +1,41 @@
+# What people and CI run. `just` lists it.
+
+default:
+    @just --list
+
+# the gate, as CI runs it
+check:
+    .ci/run
+
+# every test
+test:
+    cargo test
+
+# rewrite what the golden cases expect; read the difference
+bless:
+    GPUX_BLESS=1 TRYCMD=overwrite cargo test
+
+# rebuild the checked-in components from their sources
+guests:
+    guest-examples/rebuild.sh
+
+# train the digits model and make its sample photos again
+digits:
+    python3 -m pip install -r models/requirements.txt
+    python3 models/make_digits.py
+    python3 models/check_samples.py --write
+
+# how much gpux adds around a model, a sandbox and a start
+bench:
+    cargo bench
+
+# start-up of the program: cold, warm, both engines
+start-up:
+    benches/start-up.sh
+
+# the long suites and the races; not part of the gate
+full: check bench start-up
+
+# known vulnerabilities in dependencies; needs the network
+advisories:
+    cargo deny check advisories

@@ -1,0 +1,125 @@
+//! The one-way flow of ARCHITECTURE.md, held against the `use crate::` lines of the source.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Which rooms each room may use.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("config", &[]),
+    ("pipeline", &["config"]),
+    ("builtin", &["config", "pipeline"]),
+    ("sandbox", &["config", "pipeline"]),
+    ("inference", &["config", "pipeline"]),
+    ("error", &["config", "pipeline", "sandbox", "inference"]),
+    ("assemble", &["config", "pipeline", "builtin", "sandbox", "inference", "error"]),
+    ("cli", &["config", "pipeline", "builtin", "sandbox", "inference", "error", "assemble"]),
+];
+
+/// Crates that only one room may name, so that a change of theirs stays in it.
+const OWNERS: &[(&str, &str)] = &[
+    ("wasmtime", "sandbox"),
+    ("wit_component", "sandbox"),
+    ("ort", "inference"),
+    ("tract_onnx", "inference"),
+    ("prost", "inference"),
+    ("tokenizers", "builtin"),
+    ("image", "builtin"),
+    ("fast_image_resize", "builtin"),
+    ("serde_yaml", "config"),
+    ("clap", "cli"),
+    ("comfy_table", "cli"),
+    ("indicatif", "cli"),
+    ("anstream", "cli"),
+];
+
+fn source() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+}
+
+/// Every source file, with the room it is in.
+fn files() -> Vec<(String, PathBuf)> {
+    fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                walk(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&source(), &mut found);
+    let room = |path: &Path| {
+        let inside = path.strip_prefix(source()).unwrap();
+        inside.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs").to_owned()
+    };
+    found.into_iter().map(|path| (room(&path), path)).collect()
+}
+
+/// The rooms that a line names after `crate::`, `use crate::{a::…, b}` included.
+fn rooms_named(line: &str) -> Vec<String> {
+    let code = line.split("//").next().unwrap_or_default();
+    let word = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let mut named = Vec::new();
+    for (position, _) in code.match_indices("crate::") {
+        let rest = &code[position + "crate::".len()..];
+        match rest.strip_prefix('{') {
+            Some(list) => named.extend(list.split(',').map(|item| word(item.trim()))),
+            None => named.push(word(rest)),
+        }
+    }
+    named
+}
+
+#[test]
+fn rooms_use_only_rooms_before_them() {
+    let may_use: BTreeMap<_, _> = MAY_USE.iter().copied().collect();
+    let mut wrong = Vec::new();
+    let mut seen = 0;
+    for (room, path) in files() {
+        let Some(allowed) = may_use.get(room.as_str()) else {
+            assert!(matches!(room.as_str(), "lib" | "main"), "`{room}` is not in the table of this test");
+            continue;
+        };
+        for (number, line) in fs::read_to_string(&path).unwrap().lines().enumerate() {
+            for used in rooms_named(line) {
+                seen += 1;
+                let known = may_use.contains_key(used.as_str());
+                if known && used != room && !allowed.contains(&used.as_str()) {
+                    wrong.push(format!("{}:{}: `{room}` uses `{used}`", path.display(), number + 1));
+                }
+            }
+        }
+    }
+    assert!(seen > 50, "the test found hardly any use of a room: it no longer reads the source right");
+    assert!(wrong.is_empty(), "against the flow:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn big_dependencies_are_named_in_one_room() {
+    let mut wrong = Vec::new();
+    for (room, path) in files() {
+        for (number, line) in fs::read_to_string(&path).unwrap().lines().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            for (dependency, owner) in OWNERS {
+                let named = code.match_indices(&format!("{dependency}::")).any(|(position, _)| {
+                    !code[..position].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':')
+                });
+                if named && room != *owner {
+                    wrong.push(format!("{}:{}: {dependency} belongs to `{owner}`", path.display(), number + 1));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_reader_of_imports_sees_them() {
+    assert_eq!(rooms_named("use crate::sandbox::Limits;"), ["sandbox"]);
+    assert_eq!(rooms_named("use crate::{config::X, pipeline};"), ["config", "pipeline"]);
+    assert_eq!(rooms_named("    crate::inference::run(crate::cli::x)"), ["inference", "cli"]);
+    assert!(rooms_named("// use crate::sandbox").is_empty());
+}

@@ -2,23 +2,29 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::config::ConfigurationError;
-use crate::inference::{ModelLoadError, ProviderError};
+use crate::config::{ConfigurationError, LoadError};
+use crate::inference::{LibraryError, ModelLoadError, ProviderError};
 use crate::pipeline::{RunError, StepError, StepFailure, ValidationError};
 use crate::sandbox::SandboxError;
 
 /// Everything that can go wrong in gpux. The kinds carry the names of the HTTP API.
 #[derive(Debug, thiserror::Error)]
 pub enum GpuxError {
-    /// gpux.yml is wrong, or names something that is
+    /// gpux.yml is not there, is wrong, or names something that is
     #[error(transparent)]
-    Configuration(#[from] Box<ConfigurationError>),
+    Configuration(#[from] LoadError),
     /// a model cannot be read, is not ONNX, or its engine refuses it
     #[error(transparent)]
     ModelLoad(#[from] ModelLoadError),
     /// no engine or execution provider can do what was asked
     #[error(transparent)]
     Provider(#[from] ProviderError),
+    /// the engine library cannot be used
+    #[error(transparent)]
+    Library(#[from] LibraryError),
+    /// ONNX Runtime was asked for, and there is none
+    #[error("no ONNX Runtime library was found; run `gpux engine install`, or name one with `--engine-library`")]
+    NoEngine,
     /// a component cannot be loaded
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
@@ -50,7 +56,7 @@ impl GpuxError {
         match self {
             Self::Configuration(_) | Self::Sandbox(_) => "ConfigurationError",
             Self::ModelLoad(_) => "ModelLoadError",
-            Self::Provider(_) => "ProviderError",
+            Self::Provider(_) | Self::Library(_) | Self::NoEngine => "ProviderError",
             Self::Validation(_) => "ValidationError",
             Self::Step(_) => "StepError",
         }
@@ -62,7 +68,7 @@ impl GpuxError {
             Self::Configuration(_) | Self::Sandbox(_) => Fault::Configuration,
             Self::ModelLoad(error) if error.is_environment() => Fault::Environment,
             Self::ModelLoad(_) => Fault::Configuration,
-            Self::Provider(_) => Fault::Environment,
+            Self::Provider(_) | Self::Library(_) | Self::NoEngine => Fault::Environment,
             Self::Validation(_) => Fault::Request,
             Self::Step(StepError { failure: StepFailure::InvalidInput(_), .. }) => Fault::Request,
             Self::Step(_) => Fault::Run,
@@ -73,7 +79,7 @@ impl GpuxError {
     pub fn to_json(&self) -> Json {
         let mut details = Map::new();
         match self {
-            Self::Configuration(error) => {
+            Self::Configuration(LoadError::Invalid(error)) => {
                 details.insert("diagnostics".to_owned(), error.to_json());
             }
             Self::Validation(error) => {
@@ -92,7 +98,12 @@ impl GpuxError {
                     details.insert("log".to_owned(), json!(error.log));
                 }
             }
-            Self::ModelLoad(_) | Self::Provider(_) | Self::Sandbox(_) => {}
+            Self::Configuration(_)
+            | Self::ModelLoad(_)
+            | Self::Provider(_)
+            | Self::Library(_)
+            | Self::NoEngine
+            | Self::Sandbox(_) => {}
         }
         json!({ "error": self.kind(), "message": self.to_string(), "details": details })
     }
@@ -100,7 +111,13 @@ impl GpuxError {
 
 impl From<ConfigurationError> for GpuxError {
     fn from(error: ConfigurationError) -> Self {
-        Self::Configuration(Box::new(error))
+        Self::Configuration(LoadError::Invalid(Box::new(error)))
+    }
+}
+
+impl From<Box<ConfigurationError>> for GpuxError {
+    fn from(error: Box<ConfigurationError>) -> Self {
+        Self::Configuration(LoadError::Invalid(error))
     }
 }
 

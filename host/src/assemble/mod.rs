@@ -2,7 +2,6 @@
 //! three kinds of step.
 
 mod engine;
-mod files;
 mod models;
 mod operator;
 mod pipeline;
@@ -11,14 +10,13 @@ mod report;
 mod runtime;
 mod steps;
 
-pub use engine::{SelectedEngine, select};
-pub use files::find;
+pub use engine::{SelectedEngine, search, select};
 pub use operator::{EngineChoice, Operator};
 pub use pipeline::Pipeline;
 pub use runtime::{Runtime, RuntimeBuilder};
 
 use crate::builtin;
-use crate::config;
+use crate::config::{self, StepSchema};
 use crate::pipeline::Registry;
 
 /// A registry of every built-in step.
@@ -29,6 +27,9 @@ pub fn builtins() -> Registry {
 /// The JSON Schema of gpux.yml with the options of every built-in step.
 pub fn json_schema() -> schemars::Schema {
     let registry = builtins();
-    let steps: Vec<_> = registry.builtins().map(|step| (step.name, step.summary, (step.schema)())).collect();
+    let steps: Vec<_> = registry
+        .builtins()
+        .map(|step| StepSchema { name: step.name, summary: step.summary, schema: (step.schema)() })
+        .collect();
     config::json_schema(&steps)
 }

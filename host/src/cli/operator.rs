@@ -16,11 +16,11 @@ use crate::sandbox::Limits;
 pub(super) struct PipelineArguments {
     /// A folder with a gpux.yml, such a file, or the name of a folder here [default: .]
     #[arg(value_name = "PIPELINE")]
-    pipeline: Option<PathBuf>,
+    pipeline: Option<String>,
 
     /// Name of the file in the folder [default: gpux.yml, gpux.yaml or GPUXfile]
     #[arg(short, long, value_name = "NAME")]
-    config: Option<PathBuf>,
+    config: Option<String>,
 }
 
 impl PipelineArguments {
@@ -34,11 +34,11 @@ impl PipelineArguments {
         Ok(pipeline)
     }
 
-    fn path(&self) -> PathBuf {
-        let folder = self.pipeline.clone().unwrap_or_else(|| PathBuf::from("."));
+    fn path(&self) -> String {
+        let folder = self.pipeline.as_deref().unwrap_or(".");
         match &self.config {
-            Some(config) => folder.join(config),
-            None => folder,
+            Some(config) => format!("{folder}/{config}"),
+            None => folder.to_owned(),
         }
     }
 }

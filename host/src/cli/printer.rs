@@ -7,6 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value as Json;
 
 use super::exit::Exit;
+use crate::config::LoadError;
 use crate::error::GpuxError;
 
 /// What the user asked to see, and how.
@@ -67,7 +68,7 @@ impl Printer {
     pub(super) fn error(self, error: &GpuxError) -> Exit {
         if self.json {
             self.stderr(&pretty(&error.to_json()));
-        } else if let GpuxError::Configuration(error) = error {
+        } else if let GpuxError::Configuration(LoadError::Invalid(error)) = error {
             self.stderr(error.render().trim_end());
         } else {
             self.stderr(&format!("{RED}error{RESET}: {error}"));

@@ -1,0 +1,77 @@
+//! The models of a pipeline, loaded.
+
+use std::num::NonZeroU32;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::engine::{self, SelectedEngine};
+use super::operator::Operator;
+use crate::config::{Diagnostic, ModelSpec, Spanned, Spec};
+use crate::error::GpuxError;
+use crate::inference::{ModelFile, ModelOptions, ModelStep, ensure_vetted};
+use crate::pipeline::{ProjectFiles, Registry};
+
+/// A model and its name in gpux.yml.
+pub(super) struct LoadedModel {
+    pub(super) name: String,
+    pub(super) step: Arc<ModelStep>,
+}
+
+/// Everything that steps can call by name, and what runs it.
+pub(super) struct Loaded {
+    pub(super) registry: Registry,
+    pub(super) models: Vec<LoadedModel>,
+    /// the engine with its provider, for people
+    pub(super) engine: String,
+    pub(super) warnings: Vec<String>,
+}
+
+/// The models' files that are not there, or may not be used.
+pub(super) fn check_files(spec: &Spec, files: &ProjectFiles) -> Vec<Diagnostic> {
+    let check = |model: &ModelSpec| {
+        let error = files.resolve(Path::new(&model.source.value)).err()?;
+        Some(Diagnostic::new("file", model.source.span.clone(), format!("the model: {error}")))
+    };
+    spec.models.iter().filter_map(check).collect()
+}
+
+/// Loads the models of a pipeline, each tried in a process of its own the first time.
+pub(super) fn load(spec: &Spec, files: &ProjectFiles, operator: &Operator) -> Result<Loaded, GpuxError> {
+    let mut loaded =
+        Loaded { registry: super::builtins(), models: Vec::new(), engine: "no model".to_owned(), warnings: Vec::new() };
+    if spec.models.is_empty() {
+        return Ok(loaded);
+    }
+    let SelectedEngine { engine, library, warnings, .. } = engine::select(operator)?;
+    loaded.warnings = warnings;
+    for model in &spec.models {
+        // The files have been checked; one that is gone by now is reported by the reader.
+        let written = Path::new(&model.source.value);
+        let path = files.resolve(written).unwrap_or_else(|_| files.root().join(written));
+        let options = options(model, operator)?;
+        let file = ModelFile::open(path)?;
+        let (program, cache) = (operator.program.as_deref(), operator.cache.as_ref());
+        ensure_vetted(program, cache, &file, engine.as_ref(), library.as_deref(), &options.providers)?;
+        let step = Arc::new(ModelStep::load(engine.clone(), Arc::new(file), &options)?);
+        loaded.warnings.extend(step.fallbacks().iter().map(ToString::to_string));
+        loaded.engine = format!("{} on {}", engine.name(), step.provider().name());
+        loaded.registry.add_model(&model.name.value, step.clone());
+        loaded.models.push(LoadedModel { name: model.name.value.clone(), step });
+    }
+    Ok(loaded)
+}
+
+/// How the model is run: as gpux.yml says, unless the operator says otherwise.
+fn options(model: &ModelSpec, operator: &Operator) -> Result<ModelOptions, GpuxError> {
+    let providers = match &operator.provider {
+        Some(provider) => provider.parse(),
+        None => model.provider.value.name().parse(),
+    };
+    let count = |number: &Spanned<NonZeroU32>| number.value.get() as usize;
+    Ok(ModelOptions {
+        providers: providers?,
+        strict: operator.strict,
+        instances: model.instances.as_ref().map_or(1, count),
+        threads: model.threads.as_ref().map(count),
+    })
+}

@@ -1,0 +1,188 @@
+//! A pipeline, ready to run.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::models::{self, Loaded, LoadedModel};
+use super::operator::Operator;
+use super::ports;
+use super::steps::{self, Workshop};
+use crate::config::{self, Action, ConfigurationError, Diagnostic, Document, Spec, StepSpec, Variables};
+use crate::error::GpuxError;
+use crate::inference::ModelFile;
+use crate::pipeline::{Place, Plan, PlanBuilder, ProjectFiles, WiringError};
+
+/// A checked pipeline with everything it needs: what `gpux run` runs.
+pub struct Pipeline {
+    pub(super) path: PathBuf,
+    pub(super) spec: Spec,
+    pub(super) plan: Plan,
+    pub(super) models: Vec<LoadedModel>,
+    pub(super) engine: String,
+    pub(super) warnings: Vec<String>,
+}
+
+impl Pipeline {
+    /// Opens the pipeline of a folder, a file, or a name. Every mistake that can be found without
+    /// running it is found here.
+    pub fn open(wanted: &str, operator: &Operator) -> Result<Self, GpuxError> {
+        let path = config::find(wanted, Path::new("."))?;
+        let (document, spec) = config::load(&path, &operator.variables)?;
+        Self::assemble(path, &document, spec, operator)
+    }
+
+    /// A pipeline that is nothing but the model at `path`.
+    pub fn of_model(path: &Path, operator: &Operator) -> Result<Self, GpuxError> {
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+        // JSON is YAML, and gives the model the one way that every pipeline comes in.
+        let text = json!({ "name": "model", "version": "0", "model": { "source": name.replace('$', "$$") } });
+        let (document, spec) = config::parse(path.display().to_string(), text.to_string(), &Variables::none())?;
+        if !path.is_file() {
+            return Err(ModelFile::open(path).map_or_else(GpuxError::from, |_| GpuxError::NoEngine));
+        }
+        Self::assemble(path.to_owned(), &document, spec, operator)
+    }
+
+    fn assemble(path: PathBuf, document: &Document, spec: Spec, operator: &Operator) -> Result<Self, GpuxError> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let files = ProjectFiles::new(folder, operator.allow_outside);
+        let report = |diagnostics: Vec<Diagnostic>| -> Result<(), GpuxError> {
+            if diagnostics.is_empty() {
+                return Ok(());
+            }
+            Err(ConfigurationError::new(document.source.clone(), diagnostics).into())
+        };
+
+        // What the files say about themselves first: it is quick, and all of it is reported.
+        let mut diagnostics = check_steps(&spec);
+        diagnostics.extend(models::check_files(&spec, &files));
+        report(diagnostics)?;
+
+        let loaded = models::load(&spec, &files, operator)?;
+        let plan = build(&spec, &loaded, &files, operator).map_err(|faults| {
+            GpuxError::from(ConfigurationError::new(document.source.clone(), faults))
+        })?;
+        Ok(Self { path, spec, plan, engine: loaded.engine, warnings: loaded.warnings, models: loaded.models })
+    }
+
+    /// The file it was read from.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the file says.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// The checked steps.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The engine that runs its models, with version and provider, for people.
+    pub fn engine(&self) -> &str {
+        &self.engine
+    }
+
+    /// What is not as asked, though it works: providers passed over, engines not loaded.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// How long one request may take: `runtime.timeout`.
+    pub fn timeout(&self) -> Option<Duration> {
+        Some(self.spec.runtime.timeout.0)
+    }
+}
+
+/// Tags and options of the built-in steps, against their schemas.
+fn check_steps(spec: &Spec) -> Vec<Diagnostic> {
+    let registry = super::builtins();
+    let check = |step: &StepSpec| match &step.action {
+        Action::BuiltIn(options) => steps::check_builtin(&registry, &step.tag, options),
+        Action::Model(_) | Action::Wasm(_) => Vec::new(),
+    };
+    spec.pipeline.iter().flat_map(check).collect()
+}
+
+/// Makes and connects the steps. Each that cannot be made is reported; connecting stops at the
+/// first, since what follows depends on what it would have given.
+fn build(
+    spec: &Spec,
+    loaded: &Loaded,
+    files: &ProjectFiles,
+    operator: &Operator,
+) -> Result<Plan, Vec<Diagnostic>> {
+    let mut diagnostics = Vec::new();
+    let mut workshop = Workshop::new(operator, files, Arc::new(loaded.registry.clone()));
+    let mut made = Vec::new();
+    for step in &spec.pipeline {
+        match workshop.make(step) {
+            Ok(object) => made.push((step, object)),
+            Err(faults) => diagnostics.extend(faults),
+        }
+    }
+    let mut inputs = Vec::new();
+    for input in &spec.inputs {
+        match ports::input(input) {
+            Ok(input) => inputs.push(input),
+            Err(fault) => diagnostics.push(fault),
+        }
+    }
+    if !diagnostics.is_empty() {
+        return Err(diagnostics);
+    }
+    let mut builder = PlanBuilder::new((!inputs.is_empty()).then_some(inputs));
+    for (step, object) in made {
+        let (reads, gives) = (step.input.as_ref().map(steps::names), step.output.as_ref().map(steps::names));
+        let pushed = builder.push(steps::label(step), object, reads.as_ref(), gives.as_ref());
+        pushed.map_err(|error| vec![wiring_diagnostic(error, step)])?;
+    }
+    let names: Vec<_> = spec.outputs.iter().map(|output| output.name.value.clone()).collect();
+    let plan = builder.finish((!names.is_empty()).then_some(names.as_slice())).map_err(|faults| {
+        let diagnostic = |(index, error): (usize, WiringError)| {
+            let span = spec.outputs.get(index).map_or(0..0, |output| output.name.span.clone());
+            with_hint(Diagnostic::new("output", span, error.message), error.hint)
+        };
+        faults.into_iter().map(diagnostic).collect::<Vec<_>>()
+    })?;
+    let faults = check_outputs(spec, &plan);
+    if faults.is_empty() { Ok(plan) } else { Err(faults) }
+}
+
+/// What is declared about the outputs, against what the steps will give.
+fn check_outputs(spec: &Spec, plan: &Plan) -> Vec<Diagnostic> {
+    spec.outputs
+        .iter()
+        .zip(plan.outputs())
+        .filter_map(|(declared, output)| {
+            let kind = ports::kind(declared.kind.value, declared.shape.as_ref().map(|shape| shape.value.as_slice()));
+            let mismatch = kind.accepts(&output.kind).err()?;
+            let because = mismatch.because.map(|because| format!(": {because}")).unwrap_or_default();
+            let message =
+                format!("the output `{}` is declared as {kind}, but will be {}{because}", output.name, output.kind);
+            Some(Diagnostic::new("output", declared.kind.span.clone(), message))
+        })
+        .collect()
+}
+
+fn wiring_diagnostic(error: WiringError, step: &StepSpec) -> Diagnostic {
+    let wiring = match error.at {
+        Place::Inputs => &step.input,
+        Place::Outputs => &step.output,
+    };
+    let named = wiring.as_ref().and_then(|wiring| wiring.values().first().map(|name| name.span.clone()));
+    let span = named.unwrap_or_else(|| step.tag.span.clone());
+    with_hint(Diagnostic::new("wiring", span, format!("{}: {}", steps::label(step), error.message)), error.hint)
+}
+
+fn with_hint(diagnostic: Diagnostic, hint: Option<String>) -> Diagnostic {
+    match hint {
+        Some(hint) => diagnostic.hint(hint),
+        None => diagnostic,
+    }
+}

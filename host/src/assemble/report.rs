@@ -1,0 +1,53 @@
+//! A pipeline explained: what `gpux inspect` shows and an HTTP `/info` can give.
+
+use serde_json::{Value as Json, json};
+
+use super::pipeline::Pipeline;
+use crate::pipeline::{PlanInput, PlanOutput, PlannedStep, to_json};
+
+impl Pipeline {
+    /// Name, inputs, steps with what each gives, outputs, models and engine, as JSON.
+    pub fn to_json(&self) -> Json {
+        json!({
+            "name": self.spec.name.value,
+            "version": self.spec.version.value,
+            "description": self.spec.description,
+            "metadata": self.spec.metadata,
+            "path": self.path.display().to_string(),
+            "engine": self.engine,
+            "warnings": self.warnings,
+            "inputs": self.plan.inputs().iter().map(input).collect::<Vec<_>>(),
+            "steps": self.plan.steps().iter().map(step).collect::<Vec<_>>(),
+            "outputs": self.plan.outputs().iter().map(output).collect::<Vec<_>>(),
+            "models": self.models.iter().map(|model| {
+                let mut info = model.step.file().info().to_dict();
+                info["name"] = json!(model.name);
+                info["provider"] = json!(model.step.provider().name());
+                info
+            }).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn input(input: &PlanInput) -> Json {
+    json!({
+        "name": input.port.name,
+        "type": input.port.kind.to_string(),
+        "required": !input.port.optional && input.default.is_none(),
+        "default": input.default.as_ref().map(to_json),
+        "description": input.port.description,
+    })
+}
+
+fn step(step: &PlannedStep) -> Json {
+    let gives = step.output_names().zip(&step.kinds);
+    json!({
+        "name": step.name,
+        "gives": gives.map(|(name, kind)| json!({ "name": name, "type": kind.to_string() })).collect::<Vec<_>>(),
+        "details": step.step.details(),
+    })
+}
+
+fn output(output: &PlanOutput) -> Json {
+    json!({ "name": output.name, "type": output.kind.to_string() })
+}

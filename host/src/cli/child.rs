@@ -1,0 +1,29 @@
+//! What gpux does in processes of its own: whatever may bring a process down.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+use super::exit::Exit;
+use crate::inference;
+
+/// Called by gpux itself; each prints one line of JSON.
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Load a model and run it once
+    #[command(name = "__vet-model", hide = true)]
+    VetModel { request: String },
+    /// Load an engine library and say what it offers
+    #[command(name = "__engine-probe", hide = true)]
+    EngineProbe { library: PathBuf },
+}
+
+pub(super) fn main(command: Command) -> Exit {
+    let answer = match command {
+        Command::VetModel { request } => inference::vet_answer(&request),
+        Command::EngineProbe { library } => inference::probe_answer(&library),
+    };
+    // Without a reader there is nobody to tell.
+    let _ = super::printer(true, false).result(&answer);
+    Exit::Done
+}

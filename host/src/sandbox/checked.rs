@@ -1,0 +1,168 @@
+//! Everything that comes out of a component becomes one of gpux's own values here, or an error.
+//!
+//! What a type of the contract already ensures (UTF-8, handles that are the guest's own, the total
+//! size of what one call carries) wasmtime has checked before.
+
+use super::bindings::{step, types};
+use super::failure::Stop;
+use super::json;
+use super::limits::{Limits, bytes, exceeded};
+use super::log::plain;
+use super::state::State;
+use crate::pipeline::{Dim, ElementSet, ElementType, Kind, Port, Signature, StepFailure, TensorKind, Value};
+
+/// Bytes of a description or an error's text.
+const TEXT: usize = 4 << 10;
+/// Axes of a port's tensor.
+const RANK: usize = 32;
+
+fn fail(what: String) -> StepFailure {
+    StepFailure::Failed(format!("it broke its own signature: {what}"))
+}
+
+/// The values lent to a native step. The inner error is the guest's to handle.
+pub(super) fn lent(state: &State, lent: Vec<types::NamedLentValue>) -> Result<Result<Vec<(String, Value)>, String>, Stop> {
+    let limits = &state.reach.limits;
+    if lent.len() > limits.values {
+        return Ok(Err(format!("{} values in one call; {} are allowed (limit `values`)", lent.len(), limits.values)));
+    }
+    let mut values = Vec::with_capacity(lent.len());
+    for types::NamedLentValue { name, value } in lent {
+        let value = match value {
+            types::LentValue::Tensor(tensor) => Value::Tensor(state.tensor(&tensor)?.clone()),
+            types::LentValue::Text(text) => Value::from(text),
+            types::LentValue::Bytes(bytes) => Value::from(bytes),
+            types::LentValue::Json(text) => match json::parse(&text, limits.json_depth, limits.result) {
+                Ok(json) => Value::from(json),
+                Err(why) => return Ok(Err(why)),
+            },
+        };
+        values.push((plain(&name, limits.name_length), value));
+    }
+    Ok(Ok(values))
+}
+
+/// The result of `process`, one value for each output of `signature`, in its order.
+pub(super) fn results(
+    state: &mut State,
+    signature: &Signature,
+    given: Vec<types::NamedValue>,
+) -> Result<Vec<Value>, StepFailure> {
+    let reach = state.reach.clone();
+    let limits = &reach.limits;
+    if given.len() > limits.values {
+        return Err(StepFailure::Limit(exceeded("values", format!("{} values", limits.values))));
+    }
+    let mut outputs: Vec<Option<Value>> = vec![None; signature.outputs.len()];
+    let mut total = 0_usize;
+    for types::NamedValue { name, value } in given {
+        let shown = || plain(&name, limits.name_length);
+        let place = signature.outputs.iter().position(|port| port.name == name);
+        let (Some(place), true) = (place, name.len() <= limits.name_length) else {
+            return Err(fail(format!("it gave `{}`, which it does not name as an output", shown())));
+        };
+        let value = match value {
+            types::Value::Tensor(tensor) => Value::Tensor(state.take(&tensor).map_err(|stop| stop.0)?),
+            types::Value::Text(text) => Value::from(text),
+            types::Value::Bytes(bytes) => Value::from(bytes),
+            types::Value::Json(text) => json::parse(&text, limits.json_depth, limits.result)
+                .map(Value::from)
+                .map_err(|why| fail(format!("output `{}` is {why}", shown())))?,
+        };
+        total = total.saturating_add(value.byte_len());
+        if total > limits.result {
+            return Err(StepFailure::Limit(exceeded("result", bytes(limits.result))));
+        }
+        let port = &signature.outputs[place];
+        port.kind
+            .accepts(&value.kind())
+            .map_err(|mismatch| fail(format!("output `{}` {}", shown(), mismatch.to_string().replace("takes", "is to be"))))?;
+        if outputs[place].replace(value).is_some() {
+            return Err(fail(format!("it gave `{}` twice", shown())));
+        }
+    }
+    let missing = |place: usize| fail(format!("it did not give its output `{}`", signature.outputs[place].name));
+    outputs.into_iter().enumerate().map(|(place, value)| value.ok_or_else(|| missing(place))).collect()
+}
+
+/// The guest's own error.
+pub(super) fn failure(error: &types::Error) -> StepFailure {
+    match error {
+        types::Error::InvalidInput(why) => StepFailure::InvalidInput(plain(why, TEXT)),
+        types::Error::Failed(why) => StepFailure::Failed(plain(why, TEXT)),
+    }
+}
+
+/// The summary of `describe`.
+pub(super) fn summary(text: &str) -> String {
+    plain(text, TEXT)
+}
+
+/// What `configure` says the step takes and gives.
+pub(super) fn signature(given: step::Signature, limits: &Limits) -> Result<Signature, String> {
+    let step::Signature { inputs, outputs } = given;
+    let signature = Signature { inputs: ports(inputs, "input", limits)?, outputs: ports(outputs, "output", limits)? };
+    if let Some(port) = signature.outputs.iter().find(|port| port.optional) {
+        return Err(format!("an optional output `{}`; only inputs may be optional", port.name));
+    }
+    if signature.outputs.is_empty() {
+        return Err("no output".to_owned());
+    }
+    Ok(signature)
+}
+
+fn ports(given: Vec<step::Port>, what: &str, limits: &Limits) -> Result<Vec<Port>, String> {
+    if given.len() > limits.values {
+        return Err(format!("{} {what}s; {} are allowed (limit `values`)", given.len(), limits.values));
+    }
+    let mut ports: Vec<Port> = Vec::with_capacity(given.len());
+    for step::Port { name, kind, optional, description } in given {
+        let name = checked_name(&name, limits).map_err(|why| format!("an {what} named {why}"))?;
+        if ports.iter().any(|port| port.name == name) {
+            return Err(format!("two {what}s named `{name}`"));
+        }
+        let kind = match kind {
+            step::Kind::Any => Kind::Any,
+            step::Kind::Text => Kind::Text,
+            step::Kind::Bytes => Kind::Bytes,
+            step::Kind::Json => Kind::Json,
+            step::Kind::Tensor(tensor) => {
+                Kind::Tensor(tensor_kind(tensor, limits).map_err(|why| format!("an {what} `{name}` with {why}"))?)
+            }
+        };
+        ports.push(Port { name, kind, optional, description: plain(&description, TEXT) });
+    }
+    Ok(ports)
+}
+
+fn tensor_kind(given: step::TensorKind, limits: &Limits) -> Result<TensorKind, String> {
+    let step::TensorKind { elements, shape, layout } = given;
+    let elements: Vec<_> = elements.into_iter().map(ElementType::from).collect();
+    let elements = if elements.is_empty() { ElementSet::ANY } else { ElementSet::of(&elements) };
+    let shape = shape.map(|dims| {
+        if dims.len() > RANK {
+            return Err(format!("{} axes; at most {RANK} are allowed", dims.len()));
+        }
+        dims.into_iter()
+            .map(|dim| match dim {
+                step::Dimension::Fixed(size) => Ok(Dim::Fixed(size as usize)),
+                step::Dimension::Dynamic => Ok(Dim::Dynamic),
+                step::Dimension::Named(name) => {
+                    checked_name(&name, limits).map(Dim::Named).map_err(|why| format!("a dimension named {why}"))
+                }
+            })
+            .collect()
+    });
+    Ok(TensorKind { elements, shape: shape.transpose()?, layout: layout.map(Into::into) })
+}
+
+fn checked_name(name: &str, limits: &Limits) -> Result<String, String> {
+    if name.is_empty() || name.chars().any(char::is_control) {
+        return Err(format!("`{}`, which is no name", plain(name, limits.name_length)));
+    }
+    if name.len() > limits.name_length {
+        let limit = limits.name_length;
+        return Err(format!("`{}`, longer than {limit} bytes (limit `name_length`)", plain(name, 32)));
+    }
+    Ok(name.to_owned())
+}

@@ -1,0 +1,107 @@
+//! The one engine of a process: how wasmtime is set up, and why.
+
+use wasmtime::{Cache, CacheConfig, Config, Enabled, Engine, PoolingAllocationConfig};
+
+use super::clock::Ticker;
+use super::error::SandboxError;
+use super::limits::Limits;
+use crate::config::CacheDir;
+
+/// Memory of a slot that stays mapped from one request to the next. With `pagemap_scan`, only the
+/// pages that a request wrote are reset: a fresh sandbox costs a third.
+const KEEP_MEMORY: usize = 1 << 20;
+/// The same for tables.
+const KEEP_TABLE: usize = 64 << 10;
+/// Stack of a guest; the rest of the worker's own (2 MiB by default) is for the host's functions.
+const STACK: usize = 512 << 10;
+
+/// Engine and ticker; every component of the process shares them.
+pub(super) struct Machine {
+    pub(super) engine: Engine,
+    pub(super) ticker: Ticker,
+    /// whether sandboxes come from a pool; otherwise each maps its own memory
+    pub(super) pooled: bool,
+}
+
+impl Machine {
+    pub(super) fn new(cache: Option<&CacheDir>, ceiling: &Limits, slots: u32) -> Result<Self, SandboxError> {
+        let cache = cache.map(compiled).transpose()?;
+        let mut config = config(cache);
+        // The pool reserves address space (4 GiB for each memory, none of it real memory), which a
+        // machine or a container may refuse.
+        config.allocation_strategy(pool(ceiling, slots));
+        let (engine, pooled) = match Engine::new(&config) {
+            Ok(engine) => (engine, true),
+            Err(_) => {
+                config.allocation_strategy(wasmtime::InstanceAllocationStrategy::OnDemand);
+                let engine = Engine::new(&config).map_err(|error| SandboxError::Engine(format!("{error:#}")))?;
+                (engine, false)
+            }
+        };
+        let ticker = Ticker::start(engine.clone()).map_err(|error| SandboxError::Engine(error.to_string()))?;
+        Ok(Self { engine, ticker, pooled })
+    }
+}
+
+/// wasmtime's own cache, in a folder that only its owner may enter: what lies there is run as
+/// native code.
+fn compiled(cache: &CacheDir) -> Result<Cache, SandboxError> {
+    let folder = cache.folder("wasmtime").and_then(std::path::absolute);
+    let folder = folder.map_err(|error| SandboxError::Cache(format!("{}: {error}", cache.root().display())))?;
+    let mut config = CacheConfig::new();
+    config.with_directory(folder);
+    Cache::new(config).map_err(|error| SandboxError::Cache(format!("{error:#}")))
+}
+
+fn config(cache: Option<Cache>) -> Config {
+    let mut config = Config::new();
+    config
+        .cache(cache)
+        // Calls are plain calls on the worker's thread: a third of the cost of async ones.
+        .concurrency_support(false)
+        .epoch_interruption(true)
+        .max_wasm_stack(STACK)
+        // Nobody sees a stranger's stack frames, and they cost time on each trap.
+        .wasm_backtrace_max_frames(None)
+        .generate_address_map(false)
+        // Not needed by any toolchain that makes steps; each is attack surface. (Threads, garbage
+        // collection and exceptions are not even compiled in.)
+        .wasm_memory64(false)
+        .wasm_tail_call(false)
+        // The same results on every processor.
+        .relaxed_simd_deterministic(true);
+    config
+}
+
+fn pool(ceiling: &Limits, slots: u32) -> PoolingAllocationConfig {
+    let count = |each: usize| u32::try_from(each).unwrap_or(u32::MAX);
+    let total = |each: usize| count(each).saturating_mul(slots);
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(slots)
+        .total_core_instances(total(ceiling.instances))
+        .max_core_instances_per_component(count(ceiling.instances))
+        .total_memories(total(ceiling.memories))
+        .max_memories_per_component(count(ceiling.memories))
+        .max_memories_per_module(count(ceiling.memories))
+        .total_tables(total(ceiling.tables))
+        .max_tables_per_component(count(ceiling.tables))
+        .max_tables_per_module(count(ceiling.tables))
+        .table_elements(ceiling.table_elements)
+        .max_memory_size(ceiling.memory)
+        .linear_memory_keep_resident(KEEP_MEMORY)
+        .table_keep_resident(KEEP_TABLE)
+        .pagemap_scan(Enabled::Auto);
+    pool
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_without_address_space_falls_back() {
+        let machine = Machine::new(None, &Limits::default(), 1 << 20).unwrap();
+        assert!(!machine.pooled, "a million slots of four memories fit nowhere");
+        assert!(Machine::new(None, &Limits::default(), 4).unwrap().pooled);
+    }
+}

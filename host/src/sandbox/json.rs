@@ -1,0 +1,71 @@
+//! JSON from strangers.
+
+use serde_json::Value;
+
+/// What one JSON value costs in memory, at least: `[0,0,0]` grows 30-fold when it is parsed.
+const VALUE: usize = size_of::<Value>();
+
+/// Parses `text` after a look at its depth and at the memory that it would take.
+pub(super) fn parse(text: &str, depth: usize, memory: usize) -> Result<Value, String> {
+    let (deepest, values) = measure(text.as_bytes());
+    if deepest > depth {
+        return Err(format!("JSON nested {deepest} levels deep; {depth} are allowed (limit `json_depth`)"));
+    }
+    if values.saturating_mul(VALUE).saturating_add(text.len()) > memory {
+        return Err(format!("JSON of {values} values, more than fit into {memory} bytes"));
+    }
+    serde_json::from_str(text).map_err(|error| format!("JSON that cannot be read: {error}"))
+}
+
+/// Deepest nesting, and an upper bound of the number of values.
+fn measure(text: &[u8]) -> (usize, usize) {
+    let (mut depth, mut deepest, mut values) = (0_usize, 0, 1);
+    let mut bytes = text.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'[' | b'{' => {
+                depth += 1;
+                values += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            b',' | b':' => values += 1,
+            b'"' => skip_string(&mut bytes),
+            _ => {}
+        }
+    }
+    (deepest, values)
+}
+
+fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' => {
+                bytes.next();
+            }
+            b'"' => return,
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn depth_is_bounded_before_parsing() {
+        let deep = |levels| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        assert!(parse(&deep(8), 8, 1 << 20).is_ok());
+        assert!(parse(&deep(9), 8, 1 << 20).unwrap_err().contains("9 levels deep"));
+        assert!(parse(&deep(1_000_000), 120, usize::MAX).is_err());
+        assert!(parse(r#"["[[[[\"[[[["]"#, 1, 1 << 20).is_ok(), "brackets in a string do not nest");
+    }
+
+    #[test]
+    fn memory_is_bounded_before_parsing() {
+        let wide = format!("[{}0]", "0,".repeat(1000));
+        assert!(parse(&wide, 8, 1000 * VALUE).unwrap_err().contains("1002 values"));
+        assert!(parse(&wide, 8, 1 << 20).is_ok());
+    }
+}

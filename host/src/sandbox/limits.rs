@@ -1,0 +1,140 @@
+//! What a component may use, and what it may reach.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::pipeline::LimitExceeded;
+
+/// What one component step may use. A field's name is its key under `limits:` in gpux.yml, where a
+/// step may lower any of them below the operator's ceiling.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Limits {
+    /// Time for one request, spent in the component or in built-in steps that it calls: a step
+    /// that hangs must not hold its worker. Running models does not count. Default: 1 s.
+    pub time: Duration,
+    /// Time for `describe` and `configure` when the step is loaded, which may build tables or
+    /// start an interpreter. Default: 10 s.
+    pub setup_time: Duration,
+    /// Bytes of all its memories together and of the tensors that it made on the host, so that one
+    /// step cannot starve the machine. Default: 64 MiB.
+    pub memory: usize,
+    /// Elements of all its tables together, which live outside its memory. Default: 100 000.
+    pub table_elements: usize,
+    /// Linear memories; each reserves address space. Default: 4.
+    pub memories: usize,
+    /// Tables; each reserves address space. Default: 32.
+    pub tables: usize,
+    /// Core instances inside the component; a component from Python has dozens. Default: 100.
+    pub instances: usize,
+    /// Tensors that it holds at a time; each costs the host a little even when empty. Default: 1024.
+    pub handles: usize,
+    /// Bytes of all the values that come out of one call: the result of a request, or what it
+    /// hands to a built-in step or a model. Default: 64 MiB.
+    pub result: usize,
+    /// Values in one call, and ports of the step. Default: 64.
+    pub values: usize,
+    /// Bytes of the name of a port or a dimension. Default: 128.
+    pub name_length: usize,
+    /// Levels of nesting of a JSON value; at most 120. Default: 64.
+    pub json_depth: usize,
+    /// Bytes of log lines kept from one request; the newest stay. Default: 16 KiB.
+    pub log: usize,
+    /// Bytes of the component itself, since compiling takes time and memory in proportion.
+    /// Default: 64 MiB.
+    pub component_size: usize,
+}
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            time: Duration::from_secs(1),
+            setup_time: Duration::from_secs(10),
+            memory: 64 * MIB,
+            table_elements: 100_000,
+            memories: 4,
+            tables: 32,
+            instances: 100,
+            handles: 1024,
+            result: 64 * MIB,
+            values: 64,
+            name_length: 128,
+            json_depth: 64,
+            log: 16 * KIB,
+            component_size: 64 * MIB,
+        }
+    }
+}
+
+impl Limits {
+    /// These limits, each lowered to the operator's `ceiling` where it is above.
+    #[must_use]
+    pub fn capped(&self, ceiling: &Self) -> Self {
+        Self {
+            time: self.time.min(ceiling.time),
+            setup_time: self.setup_time.min(ceiling.setup_time),
+            memory: self.memory.min(ceiling.memory),
+            table_elements: self.table_elements.min(ceiling.table_elements),
+            memories: self.memories.min(ceiling.memories),
+            tables: self.tables.min(ceiling.tables),
+            instances: self.instances.min(ceiling.instances),
+            handles: self.handles.min(ceiling.handles),
+            result: self.result.min(ceiling.result),
+            values: self.values.min(ceiling.values),
+            name_length: self.name_length.min(ceiling.name_length),
+            json_depth: self.json_depth.min(ceiling.json_depth),
+            log: self.log.min(ceiling.log),
+            component_size: self.component_size.min(ceiling.component_size),
+        }
+    }
+}
+
+/// What a component may reach beyond computing and the built-in steps. Nothing by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Grants {
+    /// Models of this pipeline that it may run, by name: `grant: { models: [NAME] }`.
+    pub models: Vec<String>,
+}
+
+/// The limit `name`, of this `value`, was reached.
+pub(super) fn exceeded(name: &'static str, value: impl ToString) -> LimitExceeded {
+    LimitExceeded {
+        limit: name,
+        value: value.to_string(),
+        hint: Some(format!("raise it with `limits: {{ {name}: … }}` on this step, up to the operator's ceiling")),
+    }
+}
+
+/// A size for people: `64 MiB`, `16 KiB`, `100 bytes`.
+pub(super) fn bytes(size: usize) -> String {
+    match size {
+        size if size >= MIB && size.is_multiple_of(MIB) => format!("{} MiB", size / MIB),
+        size if size >= KIB && size.is_multiple_of(KIB) => format!("{} KiB", size / KIB),
+        size => format!("{size} bytes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_can_only_be_lowered() {
+        let ceiling = Limits { memory: MIB, ..Limits::default() };
+        let asked = Limits { memory: 2 * MIB, time: Duration::from_millis(5), ..Limits::default() };
+        let capped = asked.capped(&ceiling);
+        assert_eq!((capped.memory, capped.time), (MIB, Duration::from_millis(5)));
+    }
+
+    #[test]
+    fn the_text_names_limit_value_and_remedy() {
+        assert_eq!(
+            exceeded("memory", bytes(64 * MIB)).to_string(),
+            "it reached its limit of 64 MiB (memory); raise it with `limits: { memory: … }` on this step, up to the \
+             operator's ceiling"
+        );
+    }
+}

@@ -1,0 +1,87 @@
+//! What a guest logs: its newest lines, within a budget.
+
+use std::collections::VecDeque;
+
+/// Bytes of a line that are kept.
+const LINE: usize = 4 << 10;
+
+/// The newest lines, whose bytes together stay within a budget.
+pub(super) struct Tail {
+    lines: VecDeque<String>,
+    size: usize,
+    budget: usize,
+    dropped: usize,
+}
+
+impl Tail {
+    pub(super) fn new(budget: usize) -> Self {
+        Self { lines: VecDeque::new(), size: 0, budget, dropped: 0 }
+    }
+
+    pub(super) fn push(&mut self, level: &str, message: &str) {
+        let line = format!("{level}: {}", plain(message.trim_end(), LINE.min(self.budget)));
+        self.size += cost(&line);
+        self.lines.push_back(line);
+        while self.size > self.budget
+            && let Some(oldest) = self.lines.pop_front()
+        {
+            self.size -= cost(&oldest);
+            self.dropped += 1;
+        }
+    }
+
+    pub(super) fn newest(&self) -> Option<&str> {
+        self.lines.back().map(String::as_str)
+    }
+
+    /// The lines, with a note of how many older ones are gone.
+    pub(super) fn into_lines(self) -> Vec<String> {
+        let note = (self.dropped > 0).then(|| format!("… {} older lines dropped (limit `log`)", self.dropped));
+        note.into_iter().chain(self.lines).collect()
+    }
+}
+
+/// Bytes that a line costs the host: empty ones are not free.
+fn cost(line: &str) -> usize {
+    line.len() + size_of::<String>()
+}
+
+/// A stranger's text for people: at most `limit` bytes, and nothing that steers a terminal.
+pub(super) fn plain(text: &str, limit: usize) -> String {
+    let kept = &text[..text.floor_char_boundary(limit)];
+    let mut plain: String = kept.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if kept.len() < text.len() {
+        plain.push_str(" …");
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_lines_stay_within_the_budget() {
+        let mut tail = Tail::new(200);
+        for line in 0..1000 {
+            tail.push("info", &format!("line {line}"));
+        }
+        assert_eq!(tail.newest(), Some("info: line 999"));
+        let lines = tail.into_lines();
+        assert_eq!(lines[0], "… 995 older lines dropped (limit `log`)");
+        assert_eq!(lines.len(), 6);
+    }
+
+    #[test]
+    fn a_long_line_is_cut_between_characters() {
+        let mut tail = Tail::new(1 << 20);
+        tail.push("warn", &"é".repeat(5000));
+        let line = &tail.into_lines()[0];
+        assert!(line.starts_with("warn: é") && line.ends_with("é …") && line.len() < LINE + 20, "{}", line.len());
+    }
+
+    #[test]
+    fn terminals_are_not_steered() {
+        assert_eq!(plain("a\x1b[2Jb\nc", 100), "a [2Jb c");
+    }
+}

@@ -1,0 +1,92 @@
+//! Counts what a sandbox holds, and stops it at its limits.
+
+use wasmtime::ResourceLimiter;
+
+use super::failure::Stop;
+use super::limits::{Limits, bytes, exceeded};
+
+/// Bytes of all memories of one sandbox and of the tensors it made, with their limit.
+///
+/// An error from here traps the guest at once and keeps which limit it was; answering "no" would
+/// let the guest abort on its own with the reason lost.
+pub(super) struct Meter {
+    memory: usize,
+    used: usize,
+    peak: usize,
+    elements: usize,
+    elements_used: usize,
+    instances: usize,
+    tables: usize,
+    memories: usize,
+}
+
+impl Meter {
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self {
+            memory: limits.memory,
+            used: 0,
+            peak: 0,
+            elements: limits.table_elements,
+            elements_used: 0,
+            instances: limits.instances,
+            tables: limits.tables,
+            memories: limits.memories,
+        }
+    }
+
+    /// Counts `size` more bytes, to be called before they are allocated.
+    pub(super) fn charge(&mut self, size: usize) -> Result<(), Stop> {
+        let used = self.used.saturating_add(size);
+        if used > self.memory {
+            return Err(Stop::limit(exceeded("memory", bytes(self.memory))));
+        }
+        self.used = used;
+        self.peak = self.peak.max(used);
+        Ok(())
+    }
+
+    /// Whether `size` more bytes would fit.
+    pub(super) fn fits(&self, size: usize) -> Result<(), Stop> {
+        if self.used.saturating_add(size) > self.memory {
+            return Err(Stop::limit(exceeded("memory", bytes(self.memory))));
+        }
+        Ok(())
+    }
+
+    pub(super) fn release(&mut self, size: usize) {
+        self.used = self.used.saturating_sub(size);
+    }
+
+    /// The most bytes that were held at a time.
+    pub(super) fn peak(&self) -> u64 {
+        self.peak as u64
+    }
+}
+
+impl ResourceLimiter for Meter {
+    fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        self.charge(desired.saturating_sub(current))?;
+        Ok(true)
+    }
+
+    fn table_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        let used = self.elements_used.saturating_add(desired.saturating_sub(current));
+        if used > self.elements {
+            return Err(Stop::limit(exceeded("table_elements", self.elements)).into());
+        }
+        self.elements_used = used;
+        Ok(true)
+    }
+
+    fn instances(&self) -> usize {
+        self.instances
+    }
+
+    fn tables(&self) -> usize {
+        self.tables
+    }
+
+    fn memories(&self) -> usize {
+        self.memories
+    }
+}

@@ -1,0 +1,36 @@
+//! Component steps: strangers' WebAssembly, in a fresh sandbox for each request.
+//!
+//! The only room that names wasmtime. bytes → [`component`] (checked, compiled, cached) → [`load`]
+//! (described, configured) → [`step`] (one sandbox for each request). What a component may use is
+//! [`Limits`] and [`Grants`]; what it can reach is [`host`]; what comes out of it passes
+//! [`checked`] and nothing else.
+
+mod bindings;
+mod builtins;
+mod checked;
+mod clock;
+mod component;
+mod engine;
+mod error;
+mod failure;
+mod guest;
+mod handles;
+mod host;
+mod inspect;
+mod json;
+mod limits;
+mod load;
+mod log;
+mod meter;
+mod schema;
+mod state;
+mod step;
+#[cfg(test)]
+mod tests;
+
+pub use component::{ComponentKind, componentize};
+pub use error::{OptionFault, SandboxError};
+pub use inspect::{ComponentInfo, PortInfo, SignatureInfo};
+pub use limits::{Grants, Limits};
+pub use load::{LoadRequest, Sandbox, SandboxOptions};
+pub use step::ComponentStep;

@@ -1,0 +1,96 @@
+//! What the host keeps for one running sandbox.
+
+use std::sync::Arc;
+
+use wasmtime::component::Resource;
+
+use super::builtins::BuiltinCache;
+use super::clock::Clock;
+use super::failure::Stop;
+use super::handles::{Handles, Held, cost};
+use super::limits::{Grants, Limits, exceeded};
+use super::log::Tail;
+use super::meter::Meter;
+use crate::pipeline::{Registry, StepFailure, Tensor};
+
+/// What every sandbox of a step shares: what it may use and reach.
+pub(super) struct Reach {
+    pub(super) limits: Limits,
+    pub(super) grants: Grants,
+    pub(super) registry: Arc<Registry>,
+    pub(super) builtins: BuiltinCache,
+}
+
+/// One running sandbox, as the host's functions see it.
+pub(super) struct State {
+    pub(super) reach: Arc<Reach>,
+    pub(super) meter: Meter,
+    pub(super) clock: Clock,
+    pub(super) handles: Handles,
+    pub(super) log: Tail,
+}
+
+impl State {
+    pub(super) fn new(reach: Arc<Reach>, clock: Clock) -> Self {
+        Self {
+            meter: Meter::new(&reach.limits),
+            log: Tail::new(reach.limits.log),
+            handles: Handles::default(),
+            clock,
+            reach,
+        }
+    }
+
+    /// A handle to a tensor that exists anyway: an input.
+    pub(super) fn lend(&mut self, tensor: Tensor) -> Result<Resource<Tensor>, Stop> {
+        self.room_for_handle()?;
+        Ok(self.handles.insert(tensor, 0))
+    }
+
+    /// A handle to a tensor that the guest made, or had made.
+    pub(super) fn hold(&mut self, tensor: Tensor) -> Result<Resource<Tensor>, Stop> {
+        self.room_for_handle()?;
+        let charged = cost(&tensor);
+        self.meter.charge(charged)?;
+        Ok(self.handles.insert(tensor, charged))
+    }
+
+    fn room_for_handle(&self) -> Result<(), Stop> {
+        let limit = self.reach.limits.handles;
+        if self.handles.len() >= limit {
+            return Err(Stop::limit(exceeded("handles", format!("{limit} tensors"))));
+        }
+        Ok(())
+    }
+
+    pub(super) fn tensor(&self, handle: &Resource<Tensor>) -> Result<&Tensor, Stop> {
+        self.handles.get(handle).map(|held| &held.tensor).ok_or_else(dead)
+    }
+
+    /// A tensor to change; the copy that this may make is counted.
+    pub(super) fn tensor_mut(&mut self, handle: &Resource<Tensor>) -> Result<&mut Tensor, Stop> {
+        let held = self.handles.get_mut(handle).ok_or_else(dead)?;
+        if held.charged == 0 {
+            let size = cost(&held.tensor);
+            self.meter.charge(size)?;
+            held.charged = size;
+        }
+        Ok(&mut held.tensor)
+    }
+
+    /// A tensor whose metadata changes: nothing is copied.
+    pub(super) fn metadata_mut(&mut self, handle: &Resource<Tensor>) -> Result<&mut Tensor, Stop> {
+        self.handles.get_mut(handle).map(|held| &mut held.tensor).ok_or_else(dead)
+    }
+
+    /// Takes a tensor out; its handle is dead.
+    pub(super) fn take(&mut self, handle: &Resource<Tensor>) -> Result<Tensor, Stop> {
+        let Held { tensor, charged } = self.handles.remove(handle).ok_or_else(dead)?;
+        self.meter.release(charged);
+        Ok(tensor)
+    }
+}
+
+fn dead() -> Stop {
+    Stop(StepFailure::Failed("it used a tensor that it no longer holds".to_owned()))
+}

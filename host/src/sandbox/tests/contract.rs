@@ -1,0 +1,96 @@
+//! Bytes that are no step: each its own clear error.
+
+use super::*;
+
+fn refuse(bytes: &[u8]) -> String {
+    SANDBOX.load(bytes, &LoadRequest::default()).err().unwrap().to_string()
+}
+
+/// An empty component, with `tail` behind its header.
+fn component(tail: &[u8]) -> Vec<u8> {
+    [b"\0asm\x0d\0\x01\0", tail].concat()
+}
+
+/// A component that imports an instance named `import`, with nothing in it.
+fn importing(import: &str) -> Vec<u8> {
+    // type section: one instance type without items; import section: one instance of it.
+    let name = import.as_bytes();
+    let mut section = vec![1, 0, name.len() as u8];
+    section.extend(name);
+    section.extend([5, 0]);
+    let mut tail = vec![7, 3, 1, 0x42, 0, 10, section.len() as u8];
+    tail.extend(section);
+    component(&tail)
+}
+
+#[test]
+fn what_is_not_webassembly() {
+    assert_eq!(refuse(b""), "this is not WebAssembly: the file is empty");
+    assert_eq!(refuse(b"\x7fELF\x02\x01\x01\0"), "this is not WebAssembly: a component begins with `\\0asm`");
+    assert!(refuse(b"\0asm").contains("header cut off"));
+}
+
+#[test]
+fn what_is_damaged() {
+    let mut bytes = guest("rust/center-ink.wasm");
+    bytes.truncate(bytes.len() / 2);
+    assert!(refuse(&bytes).starts_with("this component is damaged"), "{}", refuse(&bytes));
+}
+
+#[test]
+fn what_is_too_large() {
+    let request =
+        LoadRequest { limits: Limits { component_size: 10 << 10, ..Limits::default() }, ..LoadRequest::default() };
+    let error = SANDBOX.load(&HOSTILE, &request).err().unwrap().to_string();
+    assert!(error.starts_with("it reached its limit of 10 KiB (component_size)"), "{error}");
+}
+
+#[test]
+fn a_component_of_another_world() {
+    let error = refuse(&component(&[]));
+    assert!(error.contains("it does not export `gpux:pipeline/step@0.1.0`; it exports none"), "{error}");
+}
+
+#[test]
+fn a_core_module_without_its_contract() {
+    let error = refuse(b"\0asm\x01\0\0\0");
+    assert!(error.contains("step"), "{error}");
+}
+
+#[test]
+fn a_core_module_with_its_contract_is_a_step() {
+    let bytes = guest("hostile/hostile.core.wasm");
+    let step = SANDBOX.load(&bytes, &LoadRequest::default()).unwrap();
+    assert_eq!(run(&step, "x"), Ok("visit 1".into()));
+    assert_eq!(step.details()["kind"], json!("core-module"));
+}
+
+#[test]
+fn imports_that_are_not_offered_are_named() {
+    let problem = |import: &str| {
+        let info = SANDBOX.inspect(&importing(import), None).unwrap();
+        assert_eq!(info.imports, [import]);
+        info.problem.unwrap()
+    };
+    // Without the export, the world is wrong before the imports are.
+    assert!(problem("wasi:sockets/tcp@0.2.0").contains("no pipeline step"));
+    let compiled =
+        |import: &str| super::super::component::Compiled::new(SANDBOX.engine(), &importing(import), &Limits::default()).unwrap();
+    let error = |import: &str| {
+        let registry = Registry::default();
+        compiled(import).linker(&Grants::default(), &registry).err().unwrap().to_string()
+    };
+    assert!(error("wasi:sockets/tcp@0.2.0").starts_with("this component imports `wasi:sockets/tcp@0.2.0`, which a sandbox does not have"));
+    assert!(error("gpux:pipeline/log@0.2.0").contains("another version"));
+    assert!(error("gpux:pipeline/telepathy@0.1.0").contains("newer"));
+    let models = error("gpux:pipeline/models@0.1.0");
+    assert!(models.contains("add `grant: { models: [NAME] }` to this step in gpux.yml"), "{models}");
+    assert!(compiled("gpux:pipeline/models@0.1.0").linker(&granted(&["rec"]), &Registry::default()).is_ok());
+}
+
+#[test]
+fn a_grant_for_a_model_that_is_not_there() {
+    let request = LoadRequest { grants: granted(&["rec"]), ..LoadRequest::default() };
+    let error = SANDBOX.load(&HOSTILE, &request).err().unwrap().to_string();
+    assert_eq!(error, "`grant: { models: [rec] }` names no model of this pipeline; it has none");
+}

@@ -63,7 +63,7 @@ impl GpuxError {
     }
 
     /// Whose fault it is.
-    pub const fn fault(&self) -> Fault {
+    pub fn fault(&self) -> Fault {
         match self {
             Self::Configuration(_) | Self::Sandbox(_) => Fault::Configuration,
             Self::ModelLoad(error) if error.is_environment() => Fault::Environment,

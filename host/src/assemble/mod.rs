@@ -27,9 +27,10 @@ pub fn builtins() -> Registry {
 /// The JSON Schema of gpux.yml with the options of every built-in step.
 pub fn json_schema() -> schemars::Schema {
     let registry = builtins();
-    let steps: Vec<_> = registry
-        .builtins()
-        .map(|step| StepSchema { name: step.name, summary: step.summary, schema: (step.schema)() })
+    let schemas: Vec<_> = registry.builtins().map(|step| (step, (step.schema)())).collect();
+    let steps: Vec<_> = schemas
+        .iter()
+        .map(|(step, schema)| StepSchema { name: step.name, summary: step.summary, schema })
         .collect();
     config::json_schema(&steps)
 }

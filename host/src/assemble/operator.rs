@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::config::{CacheDir, Variables};
+use crate::config::CacheDir;
 use crate::sandbox::Limits;
 
 /// Which inference engine to use.
@@ -31,8 +31,8 @@ pub struct Operator {
     pub strict: bool,
     /// whether gpux.yml may name files outside its folder
     pub allow_outside: bool,
-    /// the environment variables that gpux.yml may read
-    pub variables: Variables<'static>,
+    /// environment variables that gpux.yml may read beside those named `GPUX_*`
+    pub env: Vec<String>,
     /// the most that a component may use
     pub ceiling: Limits,
     /// where compiled components and verified models are remembered
@@ -52,7 +52,7 @@ impl Default for Operator {
             provider: None,
             strict: false,
             allow_outside: false,
-            variables: Variables::from_environment([]),
+            env: Vec::new(),
             ceiling: Limits { memory: 256 << 20, time: Duration::from_secs(10), ..Limits::default() },
             cache: CacheDir::from_environment(),
             program: None,

@@ -30,7 +30,7 @@ impl Pipeline {
     /// running it is found here.
     pub fn open(wanted: &str, operator: &Operator) -> Result<Self, GpuxError> {
         let path = config::find(wanted, Path::new("."))?;
-        let (document, spec) = config::load(&path, &operator.variables)?;
+        let (document, spec) = config::load(&path, &Variables::from_environment(operator.env.iter().cloned()))?;
         Self::assemble(path, &document, spec, operator)
     }
 

@@ -112,7 +112,7 @@ pub(super) fn names(wiring: &Wiring) -> Names {
 pub(super) fn check_builtin(registry: &Registry, tag: &Spanned<String>, options: &Node) -> Vec<Diagnostic> {
     let Some(builtin) = registry.builtin(&tag.value) else {
         let known: Vec<_> = registry.builtins().map(|builtin| builtin.name).chain(["model", "wasm"]).collect();
-        let hint = match config::suggest(&tag.value, known.iter().copied()) {
+        let hint = match config::closest(&tag.value, known.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("these are: {}; a component is `wasm: PATH`", known.join(", ")),
         };
@@ -168,20 +168,36 @@ fn model(
     spec: &StepSpec,
 ) -> Result<Arc<dyn Step>, Diagnostic> {
     let known: Vec<_> = registry.model_names().collect();
-    let list = || known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    match (name, known.as_slice()) {
-        (_, []) => Err(Diagnostic::new("model", spec.tag.span.clone(), "the pipeline has no model")
-            .hint("add `model: {source: PATH.onnx}` or `models:` with several")),
-        (None, [only]) => registry.model(only).cloned(),
+    let list = known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let here = spec.tag.span.clone();
+    let found = match (name, known.as_slice()) {
+        (_, []) => {
+            return Err(Diagnostic::new("model", here, "the pipeline has no model")
+                .hint("add `model: { source: PATH.onnx }`, or `models:` with several"));
+        }
+        (Some(name), _) => registry.model(&name.value),
+        (None, [only]) => registry.model(only),
         (None, _) => None,
-        (Some(name), _) => registry.model(&name.value).cloned(),
-    }
-    .transpose_or(|| match name {
+    };
+    found.cloned().ok_or_else(|| match name {
         Some(name) => Diagnostic::new("model", name.span.clone(), format!("there is no model `{}`", name.value))
-            .hint(format!("there is {}", list())),
-        None => Diagnostic::new("model", spec.tag.span.clone(), "the pipeline has several models; say which one runs here")
-            .hint(format!("write `- model: NAME` with one of {}", list())),
+            .hint(format!("there is {list}")),
+        None => Diagnostic::new("model", here, "the pipeline has several models; say which one runs here")
+            .hint(format!("write `- model: NAME` with one of {list}")),
     })
+}
+
+/// What a gpux.yml may ask for, but this version cannot grant.
+fn unsupported_grants(wasm: &WasmSpec) -> Vec<Diagnostic> {
+    let grant = &wasm.grant;
+    let wasi = grant.wasi.iter().map(|part| ("wasi", &part.span));
+    let env = grant.env.iter().map(|name| ("env", &name.span));
+    let dirs = grant.dirs.iter().map(|dir| ("dirs", &dir.span));
+    let refuse = |(kind, span): (&str, &config::Span)| {
+        Diagnostic::new("grant", span.clone(), format!("this version of gpux grants no `{kind}`"))
+            .hint("a component can be granted models: `grant: { models: [NAME] }`")
+    };
+    wasi.chain(env).chain(dirs).map(refuse).collect()
 }
 
 /// The limits that a step asks for, none above the operator's ceiling.

@@ -1,6 +1,6 @@
 //! `gpux build`: everything that can be done before the first request.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::exit::Exit;
 use super::operator::{OperatorArguments, PipelineArguments};
-use super::printer::{duration, pretty, size};
-use crate::sandbox;
+use super::printer::{Printer, duration, pretty, size};
+use crate::sandbox::{self, Sandbox, SandboxOptions};
 
 /// Check a pipeline: the file, its models, its components, and that every step fits the next.
 /// Compiles the components and tries the models, so that the first run finds both ready.
@@ -39,7 +39,7 @@ pub(super) struct Arguments {
 
 pub(super) fn main(arguments: &Arguments) -> Exit {
     let printer = super::printer(arguments.json, arguments.verbose);
-    if let Some(component) = arguments.pipeline.component() {
+    if let Some(component) = arguments.pipeline.file_ending("wasm") {
         return wrap(&component, arguments, printer);
     }
     let start = Instant::now();
@@ -62,6 +62,48 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
         )
     };
     // A reader that has gone needs no more.
+    let _ = printer.result(&text);
+    Exit::Done
+}
+
+/// Checks a .wasm file and writes it as a component.
+fn wrap(path: &Path, arguments: &Arguments, printer: Printer) -> Exit {
+    let usage = |message: String| printer.fail("UsageError", &message, Exit::Usage);
+    let bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) => return usage(format!("cannot read `{}`: {error}", path.display())),
+    };
+    let operator = arguments.operator.operator();
+    let options = SandboxOptions {
+        cache: operator.cache.clone(),
+        ceiling: operator.ceiling.clone(),
+        ..SandboxOptions::default()
+    };
+    let checked = Sandbox::new(options).and_then(|sandbox| {
+        let info = sandbox.inspect(&bytes, None)?;
+        Ok((info, sandbox::componentize(&bytes)?))
+    });
+    let (info, component) = match checked {
+        Ok(checked) => checked,
+        Err(error) => {
+            return printer.fail("ConfigurationError", &format!("{}: {error}", path.display()), Exit::Usage);
+        }
+    };
+    if let Some(problem) = &info.problem {
+        return printer.fail("ConfigurationError", &format!("{}: {problem}", path.display()), Exit::Usage);
+    }
+    if let Some(output) = &arguments.output
+        && let Err(error) = std::fs::write(output, &component)
+    {
+        return printer.fail("OutputError", &format!("cannot write `{}`: {error}", output.display()), Exit::Failed);
+    }
+    let written = arguments.output.as_ref().map(|output| output.display().to_string());
+    let text = if arguments.json {
+        pretty(&json!({ "component": path.display().to_string(), "bytes": component.len(), "written": written }))
+    } else {
+        let written = written.map(|written| format!(", written to {written}")).unwrap_or_default();
+        format!("{} is a step: a component of {}{written}", path.display(), size(component.len() as u64))
+    };
     let _ = printer.result(&text);
     Exit::Done
 }

@@ -1,13 +1,15 @@
 //! `gpux engine`: which inference engines there are, and how to get one.
 
 use clap::{Args, Subcommand, ValueEnum};
+use indicatif::ProgressBar;
 use serde_json::{Value as Json, json};
 
 use super::exit::Exit;
 use super::operator::OperatorArguments;
 use super::printer::{Printer, pretty, table};
 use crate::assemble::{self, Operator};
-use crate::inference::{self, Embedded, Engine as _, Found, InstallRequest, ProbeReport};
+use crate::config::CacheDir;
+use crate::inference::{self, Embedded, Found, InstallRequest, ProbeReport, Progress};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -53,5 +55,126 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
     match &arguments.command {
         Command::List { json, operator } => list(&operator.operator(), super::printer(*json, false)),
         Command::Install { build: Build::Cpu, offline, json } => install(*offline, super::printer(*json, false)),
+    }
+}
+
+/// One engine that there is.
+struct Entry {
+    engine: String,
+    origin: String,
+    path: String,
+    /// what it offers, or why it cannot be asked
+    providers: Result<Vec<&'static str>, String>,
+    used: bool,
+}
+
+fn list(operator: &Operator, printer: Printer) -> Exit {
+    // Choosing must not load anything here: a library is examined in a process of its own.
+    let choice = match assemble::search(operator).choose() {
+        Ok(choice) => choice,
+        Err(error) => return printer.error(&error.into()),
+    };
+    let used = choice.found.filter(|_| operator.engine != assemble::EngineChoice::Embedded);
+    let mut entries: Vec<_> =
+        assemble::search(operator).all().into_iter().map(|found| entry(&found, used.as_ref(), operator)).collect();
+    entries.push(Entry {
+        engine: Embedded::NAME.to_owned(),
+        origin: "built in".to_owned(),
+        path: String::new(),
+        providers: Ok(vec!["CPUExecutionProvider"]),
+        used: !entries.iter().any(|entry| entry.used),
+    });
+    let why = match entries.iter().find(|entry| entry.used) {
+        Some(entry) if entry.path.is_empty() => "no usable ONNX Runtime library was found, or it was not asked for",
+        Some(entry) if entry.providers.is_err() => "it is the first in the order of the search, but it does not answer",
+        _ => "it is the first in the order of the search that is new enough",
+    };
+    let text = if printer.json {
+        let engines: Vec<_> = entries.iter().map(entry_json).collect();
+        pretty(&json!({ "engines": engines, "why": why }))
+    } else {
+        let rows = entries.iter().map(|entry| {
+            let providers = match &entry.providers {
+                Ok(names) => names.iter().map(|name| name.trim_end_matches("ExecutionProvider")).collect::<Vec<_>>().join(", "),
+                Err(reason) => reason.clone(),
+            };
+            let used = if entry.used { "→" } else { "" };
+            vec![used.to_owned(), entry.engine.clone(), entry.origin.clone(), providers, entry.path.clone()]
+        });
+        format!("{}\n\n→ is used: {why}", table(&["", "engine", "from", "providers", "library"], &[], rows))
+    };
+    // A reader that has gone needs no more.
+    let _ = printer.result(&text);
+    Exit::Done
+}
+
+fn entry(found: &Found, used: Option<&Found>, operator: &Operator) -> Entry {
+    let report: Result<ProbeReport, String> = match &operator.program {
+        Some(program) => inference::probe_in_child(program, &found.path).map_err(|error| error.to_string()),
+        None => Err("not examined".to_owned()),
+    };
+    let version = report.as_ref().ok().map(|report| report.version.clone()).or_else(|| found.version.clone());
+    Entry {
+        engine: format!("ONNX Runtime {}", version.unwrap_or_else(|| "of unknown version".to_owned())),
+        origin: found.origin.to_string(),
+        path: found.path.display().to_string(),
+        providers: report.map(|report| report.providers.iter().map(|provider| provider.name()).collect()),
+        used: used.is_some_and(|used| used.path == found.path),
+    }
+}
+
+fn entry_json(entry: &Entry) -> Json {
+    let (providers, problem) = match &entry.providers {
+        Ok(providers) => (Some(providers), None),
+        Err(reason) => (None, Some(reason)),
+    };
+    json!({
+        "engine": entry.engine, "from": entry.origin, "library": entry.path, "used": entry.used,
+        "providers": providers, "problem": problem,
+    })
+}
+
+/// Shows an installation as a bar.
+struct Bar {
+    bar: ProgressBar,
+    printer: Printer,
+}
+
+impl Progress for Bar {
+    fn stage(&mut self, what: &str) {
+        if self.bar.is_hidden() {
+            self.printer.note(what);
+        } else {
+            self.bar.set_message(what.to_owned());
+        }
+    }
+
+    fn bytes(&mut self, done: u64, total: u64) {
+        self.bar.set_length(total);
+        self.bar.set_position(done.min(total));
+    }
+}
+
+fn install(offline: bool, printer: Printer) -> Exit {
+    let Some(cache) = CacheDir::from_environment() else {
+        let message = format!("there is no folder for the engine: set {}", CacheDir::VARIABLE);
+        return printer.fail("ProviderError", &message, Exit::Environment);
+    };
+    let mut bar = Bar { bar: printer.download(), printer };
+    let installed = inference::install(&InstallRequest { cache, offline }, &mut bar);
+    bar.bar.finish_and_clear();
+    match installed {
+        Ok(installed) => {
+            let (path, version) = (installed.found.path.display().to_string(), installed.found.version);
+            let text = if printer.json {
+                pretty(&json!({ "library": path, "version": version, "already": installed.already }))
+            } else {
+                let done = if installed.already { "is installed already" } else { "is installed" };
+                format!("ONNX Runtime {} {done}: {path}", version.unwrap_or_default())
+            };
+            let _ = printer.result(&text);
+            Exit::Done
+        }
+        Err(error) => printer.fail("ProviderError", &error.to_string(), Exit::Environment),
     }
 }

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 
 use super::printer::Printer;
 use crate::assemble::{EngineChoice, Operator, Pipeline};
-use crate::config::{CacheDir, Size, TimeSpan, Variables};
+use crate::config::{CacheDir, Size, TimeSpan};
 use crate::error::GpuxError;
 use crate::sandbox::Limits;
 
@@ -32,6 +32,17 @@ impl PipelineArguments {
         }
         printer.detail(&format!("engine: {}", pipeline.engine()));
         Ok(pipeline)
+    }
+
+    /// Whether the user named a pipeline.
+    pub(super) const fn is_named(&self) -> bool {
+        self.pipeline.is_some() || self.config.is_some()
+    }
+
+    /// What the user named, if it is a file with this ending.
+    pub(super) fn file_ending(&self, ending: &str) -> Option<PathBuf> {
+        let path = PathBuf::from(self.pipeline.as_ref()?);
+        path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(ending)).then_some(path)
     }
 
     fn path(&self) -> String {
@@ -106,7 +117,7 @@ impl OperatorArguments {
             provider: self.provider.clone(),
             strict: self.strict,
             allow_outside: self.allow_outside,
-            variables: Variables::from_environment(self.env.iter().cloned()),
+            env: self.env.clone(),
             ceiling: Limits {
                 memory: self.max_memory.map_or(usual.ceiling.memory, |size| usize::try_from(size.0).unwrap_or(usize::MAX)),
                 time: self.max_time.map_or(usual.ceiling.time, |time: TimeSpan| -> Duration { time.0 }),

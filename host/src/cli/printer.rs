@@ -101,6 +101,15 @@ impl Printer {
         let _ = writeln!(anstream::stderr().lock(), "{text}");
     }
 
+    /// A bar for bytes on their way; hidden unless stderr is a terminal.
+    pub(super) fn download(self) -> ProgressBar {
+        let bar = self.progress(Some(0), "bytes");
+        if let Ok(style) = ProgressStyle::with_template("{msg} {bar:30} {bytes}/{total_bytes} {bytes_per_sec}") {
+            bar.set_style(style);
+        }
+        bar
+    }
+
     /// A bar that counts to `total` (or just counts); hidden unless stderr is a terminal.
     pub(super) fn progress(self, total: Option<u64>, unit: &str) -> ProgressBar {
         if self.json || !std::io::stderr().is_terminal() {
@@ -172,7 +181,7 @@ fn write_pretty(json: &Json, indent: usize, text: &mut String) {
 /// A table with a heading; columns in `right` are aligned to the right.
 pub(super) fn table(heading: &[&str], right: &[usize], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(heading.iter().map(|name| Cell::new(name)));
     for row in rows {
         table.add_row(row);

@@ -34,7 +34,7 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
             Some(step) => explain(step),
             None => {
                 let known = registry.builtins().map(|step| step.name);
-                let hint = config::suggest(name, known).map(|near| format!("; did you mean `{near}`?"));
+                let hint = config::closest(name, known).map(|near| format!("; did you mean `{near}`?"));
                 let message = format!("there is no built-in step `{name}`{}", hint.unwrap_or_default());
                 return printer.fail("UsageError", &message, Exit::Usage);
             }

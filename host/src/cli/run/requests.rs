@@ -24,7 +24,7 @@ pub(super) enum UsageError {
     Pattern(String, glob::PatternError),
     #[error("cannot read `{path}`: {source}")]
     Read { path: String, source: std::io::Error },
-    #[error("`{0}` is a folder; name its files, for example `{0}/*`")]
+    #[error("`{0}` is a folder; name its files, for example `{0}/*` (a pipeline is named before --file)")]
     Folder(String),
     #[error("`{name}=…` names no input; the pipeline takes {known}")]
     UnknownInput { name: String, known: String },

@@ -1,0 +1,261 @@
+//! `gpux inspect`: a pipeline, a model, a component, or this machine, explained.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::{Value as Json, json};
+
+use super::exit::Exit;
+use super::operator::{OperatorArguments, PipelineArguments};
+use super::printer::{Printer, pretty, size, table};
+use super::schema::save_or_print;
+use crate::assemble::{self, Operator};
+use crate::error::GpuxError;
+use crate::inference::{ExecutionProvider, ModelInspector, ProviderManager};
+use crate::sandbox::{ComponentInfo, Sandbox, SandboxOptions, SignatureInfo};
+
+/// Explain a pipeline, a model (.onnx) or a component (.wasm); without any, the machine: engine,
+/// providers, folders.
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    pipeline: PipelineArguments,
+
+    /// A model file to explain
+    #[arg(short, long, value_name = "FILE", conflicts_with = "pipeline")]
+    model: Option<PathBuf>,
+
+    /// Options for a component, as JSON: its inputs and outputs may depend on them
+    #[arg(long, value_name = "JSON")]
+    options: Option<String>,
+
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Write it, as JSON, to this file
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+
+    #[command(flatten)]
+    operator: OperatorArguments,
+
+    /// Say more
+    #[arg(long)]
+    verbose: bool,
+}
+
+/// What there is to show, for programs and for people.
+struct Shown {
+    json: Json,
+    text: String,
+}
+
+pub(super) fn main(arguments: &Arguments) -> Exit {
+    let printer = super::printer(arguments.json, arguments.verbose);
+    match show(arguments, printer) {
+        Ok(shown) => match &arguments.save {
+            Some(path) => save_or_print(printer, Some(path), &pretty(&shown.json)),
+            None if arguments.json => save_or_print(printer, None, &pretty(&shown.json)),
+            None => save_or_print(printer, None, &shown.text),
+        },
+        Err(exit) => exit,
+    }
+}
+
+fn show(arguments: &Arguments, printer: Printer) -> Result<Shown, Exit> {
+    let operator = arguments.operator.operator();
+    let fail = |error: GpuxError| printer.error(&error);
+    if let Some(path) = &arguments.model {
+        return model(path).map_err(fail);
+    }
+    if let Some(path) = arguments.pipeline.file_ending("onnx") {
+        return model(&path).map_err(fail);
+    }
+    if let Some(path) = arguments.pipeline.file_ending("wasm") {
+        return component(&path, arguments.options.as_deref(), &operator, printer);
+    }
+    if arguments.pipeline.is_named() {
+        let pipeline = arguments.pipeline.open(&arguments.operator, printer).map_err(fail)?;
+        let json = pipeline.to_json();
+        return Ok(Shown { text: pipeline_text(&json, printer.verbose), json });
+    }
+    machine(&operator).map_err(fail)
+}
+
+fn model(path: &Path) -> Result<Shown, GpuxError> {
+    let json = ModelInspector::inspect(path)?.to_dict();
+    Ok(Shown { text: model_text(&json), json })
+}
+
+fn component(path: &Path, options: Option<&str>, operator: &Operator, printer: Printer) -> Result<Shown, Exit> {
+    let usage = |message: String| printer.fail("UsageError", &message, Exit::Usage);
+    let options: Option<Json> = match options {
+        None => Some(json!({})),
+        Some(text) => Some(serde_json::from_str(text).map_err(|error| usage(format!("--options: {error}")))?),
+    };
+    let bytes = std::fs::read(path).map_err(|error| usage(format!("cannot read `{}`: {error}", path.display())))?;
+    let sandbox = SandboxOptions {
+        cache: operator.cache.clone(),
+        ceiling: operator.ceiling.clone(),
+        ..SandboxOptions::default()
+    };
+    let info = Sandbox::new(sandbox).and_then(|sandbox| sandbox.inspect(&bytes, options.as_ref()));
+    let info = info.map_err(|error| printer.fail("ConfigurationError", &format!("{}: {error}", path.display()), Exit::Usage))?;
+    let json = serde_json::to_value(&info).unwrap_or_default();
+    Ok(Shown { text: component_text(path, &info), json })
+}
+
+/// What this machine has.
+fn machine(operator: &Operator) -> Result<Shown, GpuxError> {
+    let selected = assemble::select(operator)?;
+    let manager = ProviderManager::new(selected.engine.as_ref());
+    let providers = ExecutionProvider::ALL.map(|provider| manager.provider_info(provider));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cache = operator.cache.as_ref().map(|cache| cache.root().display().to_string());
+    let json = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "engine": selected.engine.name(),
+        "engine_source": selected.reason,
+        "warnings": selected.warnings,
+        "provider": manager.best_provider(None).ok().map(ExecutionProvider::name),
+        "providers": providers,
+        "cores": cores,
+        "cache": cache,
+    });
+    let facts = vec![
+        vec!["gpux".to_owned(), env!("CARGO_PKG_VERSION").to_owned()],
+        vec!["engine".to_owned(), format!("{} ({})", selected.engine.name(), selected.reason)],
+        vec!["cores".to_owned(), cores.to_string()],
+        vec!["cache".to_owned(), cache.unwrap_or_else(|| "none".to_owned())],
+    ];
+    let rows = providers.iter().map(|provider| {
+        let available = if provider.available { "yes" } else { "no" };
+        vec![provider.provider.to_owned(), available.to_owned(), provider.description.to_owned()]
+    });
+    let mut text = format!("{}\n\n{}", plain(facts), table(&["provider", "available", ""], &[], rows));
+    for warning in &selected.warnings {
+        text += &format!("\n\n{warning}");
+    }
+    Ok(Shown { json, text })
+}
+
+/// Facts without a heading: name and value in two columns.
+fn plain(rows: Vec<Vec<String>>) -> String {
+    let width = rows.iter().filter_map(|row| row.first()).map(|name| name.chars().count()).max().unwrap_or(0);
+    let line = |row: &Vec<String>| match row.as_slice() {
+        [name, value] => format!("{name:width$}  {value}"),
+        other => other.join("  "),
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn text(json: &Json) -> String {
+    match json {
+        Json::Null => String::new(),
+        Json::String(text) => text.clone(),
+        Json::Array(items) => format!("[{}]", items.iter().map(text).collect::<Vec<_>>().join(", ")),
+        other => other.to_string(),
+    }
+}
+
+fn rows<'a>(json: &'a Json, list: &str) -> impl Iterator<Item = &'a Json> {
+    json.get(list).and_then(Json::as_array).into_iter().flatten()
+}
+
+fn model_text(json: &Json) -> String {
+    let mut facts: Vec<_> = ["name", "version", "format", "path"]
+        .into_iter()
+        .map(|name| vec![name.to_owned(), text(&json[name])])
+        .collect();
+    let bytes = json["size_bytes"].as_u64().unwrap_or_default();
+    facts.push(vec!["size".to_owned(), format!("{} ({} parameters)", size(bytes), json["parameters"])]);
+    let pairs = |name: &str, separator: &str| {
+        let pairs = json[name].as_object().into_iter().flatten();
+        pairs.map(|(key, value)| format!("{key}{separator}{}", text(value))).collect::<Vec<_>>().join(", ")
+    };
+    facts.push(vec!["opset".to_owned(), pairs("opsets", " ")]);
+    facts.push(vec!["operators".to_owned(), pairs("operators", " × ")]);
+    let port = |kind: &'static str| {
+        move |port: &Json| {
+            let required = if port["required"] == json!(false) { "optional" } else { "" };
+            let more = [required.to_owned(), text(&port["description"])];
+            let more: Vec<_> = more.into_iter().filter(|part| !part.is_empty()).collect();
+            vec![kind.to_owned(), text(&port["name"]), text(&port["type"]), text(&port["shape"]), more.join(", ")]
+        }
+    };
+    let ports = rows(json, "inputs").map(port("input")).chain(rows(json, "outputs").map(port("output")));
+    let ports = table(&["", "name", "type", "shape", ""], &[], ports);
+    let metadata = json["metadata"].as_object().into_iter().flatten();
+    let metadata: Vec<_> = metadata.map(|(key, value)| vec![key.clone(), text(value)]).collect();
+    let mut shown = format!("{}\n\n{ports}", plain(facts));
+    if !metadata.is_empty() {
+        shown += &format!("\n\nmetadata\n{}", plain(metadata));
+    }
+    shown
+}
+
+fn pipeline_text(json: &Json, verbose: bool) -> String {
+    let mut facts = vec![vec![text(&json["name"]), text(&json["version"])]];
+    for name in ["description", "path", "engine"] {
+        if !json[name].is_null() {
+            facts.push(vec![name.to_owned(), text(&json[name])]);
+        }
+    }
+    let port = |kind: &'static str| {
+        move |port: &Json| {
+            let optional = if port["required"] == json!(false) { "optional" } else { "" };
+            vec![kind.to_owned(), text(&port["name"]), text(&port["type"]), optional.to_owned(), text(&port["description"])]
+        }
+    };
+    let ports = rows(json, "inputs").map(port("input")).chain(rows(json, "outputs").map(port("output")));
+    let ports = table(&["", "name", "type", "", ""], &[], ports);
+    let step = |(index, step): (usize, &Json)| {
+        let gives = |port: &Json| format!("{}: {}", text(&port["name"]), text(&port["type"]));
+        let gives: Vec<_> = rows(step, "gives").map(gives).collect();
+        vec![(index + 1).to_string(), text(&step["name"]), gives.join(", ")]
+    };
+    let steps = table(&["#", "step", "gives"], &[0], rows(json, "steps").enumerate().map(step));
+    let mut shown = format!("{}\n\n{ports}\n\n{steps}", plain(facts));
+    if verbose {
+        for step in rows(json, "steps") {
+            shown += &format!("\n\n{}\n{}", text(&step["name"]), pretty(&step["details"]));
+        }
+        for model in rows(json, "models") {
+            shown += &format!("\n\n{}", model_text(model));
+        }
+    }
+    shown
+}
+
+fn component_text(path: &Path, info: &ComponentInfo) -> String {
+    let kind = text(&serde_json::to_value(info.kind).unwrap_or_default());
+    let mut facts = vec![
+        vec!["component".to_owned(), path.display().to_string()],
+        vec!["kind".to_owned(), kind],
+        vec!["size".to_owned(), size(info.size as u64)],
+        vec!["sha256".to_owned(), info.digest.clone()],
+    ];
+    if let Some(summary) = &info.summary {
+        facts.push(vec!["summary".to_owned(), summary.clone()]);
+    }
+    facts.push(vec!["imports".to_owned(), info.imports.join(", ")]);
+    facts.push(vec!["exports".to_owned(), info.exports.join(", ")]);
+    let mut shown = format!("{}\n\n{}", plain(facts), info.capabilities());
+    if let Some(SignatureInfo { inputs, outputs }) = &info.signature {
+        let port = |kind: &'static str| {
+            move |port: &crate::sandbox::PortInfo| {
+                vec![kind.to_owned(), port.name.clone(), port.kind.clone(), port.description.clone()]
+            }
+        };
+        let ports = inputs.iter().map(port("input")).chain(outputs.iter().map(port("output")));
+        shown += &format!("\n\n{}", table(&["", "name", "type", ""], &[], ports));
+    }
+    if let Some(schema) = &info.options_schema {
+        shown += &format!("\n\noptions (JSON Schema)\n{}", pretty(schema));
+    }
+    if let Some(problem) = &info.problem {
+        shown += &format!("\n\nproblem: {problem}");
+    }
+    shown
+}

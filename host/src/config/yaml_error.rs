@@ -26,7 +26,7 @@ fn words(kind: &ErrorKind) -> (Option<&'static str>, &'static str) {
             (Some("a tab is used to indent"), "YAML is indented with spaces only; replace the tab by spaces")
         }
         E::UnclosedQuotedScalar | E::DocumentIndicatorInQuotedScalar | E::InvalidQuotedScalarIndent => {
-            (Some("a quote is opened and never closed"), "close the quote on the line it was opened on, or remove it")
+            (Some("a quoted text is not closed before here"), "look above for the opening quote, and close it on its line or remove it")
         }
         E::InvalidTrailingSingleQuotedScalar | E::InvalidTrailingDoubleQuotedScalar => (
             Some("something follows the closing quote"),
@@ -43,7 +43,7 @@ fn words(kind: &ErrorKind) -> (Option<&'static str>, &'static str) {
             (Some("a mapping opened with `{` is not closed"), "separate its entries by `,` and close it with `}`")
         }
         E::MismatchedFlowCollectionEnd { .. } => {
-            (Some("this bracket does not close the one that is open"), "close `[` with `]` and `{` with `}`")
+            (Some("this bracket is closed by one of the other kind"), "close `[` with `]` and `{` with `}`")
         }
         E::MisplacedFlowCollectionEnd => (Some("this bracket closes nothing"), "remove it, or open it before"),
         E::UnknownAnchor => (
@@ -68,6 +68,10 @@ fn words(kind: &ErrorKind) -> (Option<&'static str>, &'static str) {
         E::RecursionLimitExceeded => {
             (Some("values are nested far too deep"), "no field of a gpux.yml needs this; flatten the value")
         }
+        E::InvalidColonPlacement | E::MappingValueNotAllowed | E::MappingKeyNotAllowed => (
+            Some("a `:` cannot stand here"),
+            "if it is part of a text, put the text in quotes; else look above for a bracket that is not closed or a line that is indented too far",
+        ),
         _ => (None, "check the quotes, colons and indentation around here"),
     }
 }

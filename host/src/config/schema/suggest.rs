@@ -15,7 +15,8 @@ pub(in crate::config) fn closest<'a>(written: &str, names: impl IntoIterator<Ite
             // In a word of three letters one wrong letter is another word: `gpu` is not `cpu`.
             let length = written.chars().count();
             let near = distance <= if length < 4 { 0 } else { length / 3 };
-            (name, distance, near || is_abbreviation(&written, &other))
+            let similar = length > 4 && strsim::jaro_winkler(&written, &other) >= 0.92;
+            (name, distance, near || similar || is_abbreviation(&written, &other))
         })
         .filter(|(.., near)| *near)
         .min_by_key(|(_, distance, _)| *distance)

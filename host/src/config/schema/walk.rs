@@ -86,8 +86,28 @@ impl<'c> Context<'c> {
         schema
     }
 
+    /// What the schema says about the value that broke the keyword at `path`: the nearest
+    /// description that is about this value, not about the one that contains it. One sentence.
+    pub(super) fn about(&self, path: &Location) -> Option<String> {
+        let segments: Vec<_> = path.segments().collect();
+        for end in (1..segments.len()).rev() {
+            let parents = &segments[..end];
+            let schema = parents.iter().try_fold(self.schema, |schema, segment| self.step(self.resolve(schema), segment))?;
+            if let Some(description) = self.description(schema) {
+                return Some(description);
+            }
+            let last = parents.last().map(ToString::to_string);
+            let container = parents.len().checked_sub(2).and_then(|at| parents.get(at)).map(ToString::to_string);
+            let ends_here = matches!(last.as_deref(), Some("items" | "additionalProperties"));
+            if ends_here || matches!(container.as_deref(), Some("properties" | "prefixItems" | "$defs")) {
+                return None;
+            }
+        }
+        None
+    }
+
     /// The `description` of a schema, of its own or of what it refers to: first sentence only.
-    pub(super) fn description(&self, schema: &'c Value) -> Option<String> {
+    fn description(&self, schema: &'c Value) -> Option<String> {
         let own = schema.get("description").or_else(|| self.resolve(schema).get("description"))?;
         let text = own.as_str()?.split("\n\n").next()?.replace('\n', " ");
         let text = text.trim().trim_end_matches('.');

@@ -16,7 +16,7 @@ pub(super) fn describe(context: &Context<'_>, error: &ValidationError<'_>, out: 
     let owner = context.owner(error.schema_path());
     let name = &place.name;
     let about =
-        || owner.and_then(|owner| context.description(owner)).map(|text| format!("`{name}`: {}", uncapitalized(&text)));
+        || context.about(error.schema_path()).map(|text| format!("`{name}`: {}", uncapitalized(&text)));
     let mut push = |diagnostic: Diagnostic| {
         let hint = diagnostic.hint.clone().or_else(about);
         out.push(Diagnostic { hint, ..diagnostic });
@@ -142,7 +142,7 @@ fn wrong_type(place: &Place<'_>, expected: &[JsonType], owner: Option<&Value>) -
             diagnostic.hint("remove the quotes")
         }
         Content::Null => diagnostic.hint(format!("write a value after `{}:`, or remove the line", place.name)),
-        Content::Number(_) | Content::Bool(_) if takes(JsonType::String) => {
+        Content::Number(_) | Content::Bool(_) if expected.iter().all(|kind| matches!(kind, JsonType::String | JsonType::Null)) => {
             diagnostic.hint("put it in quotes if it is meant as text")
         }
         Content::Mapping(_) | Content::Sequence(_) => diagnostic,
@@ -174,6 +174,7 @@ fn not_one_of(place: &Place<'_>, options: &[String]) -> Diagnostic {
     };
     let all = format!("it is {}", list(options, "or"));
     let hint = match closest(&written, options.iter().map(String::as_str)) {
+        Some(meant) if options.len() > 12 => format!("did you mean `{meant}`?"),
         Some(meant) => format!("did you mean `{meant}`? {all}"),
         None => all,
     };
@@ -214,6 +215,13 @@ fn union(
     let place = context.place(here);
     let right_type: Vec<_> = branches.iter().filter(|branch| !another_type(branch)).collect();
     if right_type.is_empty() {
+        // Names of another type: the names say more than the type.
+        let mistyped = || branches.iter().flatten().filter(about_all_of_it).filter(|error| matches!(error.kind(), Kind::Type { .. }));
+        let constants: Vec<_> = mistyped().filter_map(|error| context.owner(error.schema_path())?.get("const")).collect();
+        if !constants.is_empty() && constants.len() == mistyped().count() {
+            out.push(not_one_of(&place, &named(constants)));
+            return;
+        }
         let mut expected: Vec<JsonType> = Vec::new();
         for error in branches.iter().flatten().filter(about_all_of_it) {
             if let Kind::Type { kind } = error.kind() {

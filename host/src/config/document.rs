@@ -3,13 +3,13 @@
 //! The tree is built from the parser's events rather than through serde, because that keeps the
 //! full span of every key and value, the text of every number, and goes on after a duplicate key.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_yaml::granit_parser::{Event, Parser, ScalarStyle, Tag};
 
 use super::diagnostic::Diagnostic;
-use super::node::{Content, Node, Spanned};
+use super::node::{Content, Entry, Node, Spanned};
 use super::scalar;
 use super::source::{Source, Span};
 use super::yaml_error;
@@ -82,12 +82,7 @@ impl Cost {
 
 enum Kind {
     Sequence(Vec<Node>),
-    Mapping {
-        entries: Vec<(Spanned<Arc<str>>, Node)>,
-        key: Option<Key>,
-        seen: HashMap<Arc<str>, usize>,
-        merges: Vec<Node>,
-    },
+    Mapping { entries: Vec<Entry>, key: Option<Key>, seen: HashMap<Arc<str>, usize>, merges: Vec<Node> },
 }
 
 enum Key {
@@ -144,7 +139,7 @@ impl Builder<'_> {
                     )?;
                 }
                 Event::SequenceStart(_, anchor, tag) => {
-                    self.begin(Kind::Sequence(Vec::new()), &span, anchor, tag.as_deref())?
+                    self.begin(Kind::Sequence(Vec::new()), &span, anchor, tag.as_deref())?;
                 }
                 Event::MappingStart(_, anchor, tag) => {
                     let kind =
@@ -239,8 +234,8 @@ impl Builder<'_> {
         let content = match open.kind {
             Kind::Sequence(items) => Content::Sequence(items),
             Kind::Mapping { mut entries, merges, .. } => {
-                for source in merges {
-                    self.merge(&mut entries, source)?;
+                if !merges.is_empty() {
+                    self.merge(&mut entries, merges);
                 }
                 Content::Mapping(entries)
             }
@@ -249,12 +244,12 @@ impl Builder<'_> {
     }
 
     /// `<<: value`: the keys of a mapping, or of a list of mappings, that are not yet there.
-    fn merge(&mut self, entries: &mut Vec<(Spanned<Arc<str>>, Node)>, source: Node) -> Result<(), Diagnostic> {
-        let span = source.span.clone();
-        let sources = match source.content {
+    fn merge(&mut self, entries: &mut Vec<Entry>, merges: Vec<Node>) {
+        let mut known: HashSet<Arc<str>> = entries.iter().map(|(key, _)| key.value.clone()).collect();
+        let sources = merges.into_iter().flat_map(|node| match node.content {
             Content::Sequence(items) => items,
-            content => vec![Node::new(content, span.clone())],
-        };
+            content => vec![Node::new(content, node.span)],
+        });
         for source in sources {
             let Content::Mapping(more) = source.content else {
                 let message = format!("`<<` merges a mapping, but this is {}", source.kind_in_words());
@@ -262,15 +257,15 @@ impl Builder<'_> {
                     .push(Diagnostic::new("merge", source.span, message).hint("name a mapping: `<<: *anchor`"));
                 continue;
             };
-            let known: std::collections::HashSet<Arc<str>> = entries.iter().map(|(key, _)| key.value.clone()).collect();
-            entries.extend(more.into_iter().filter(|(key, _)| !known.contains(&key.value)));
+            entries.extend(more.into_iter().filter(|(key, _)| known.insert(key.value.clone())));
         }
-        Ok(())
     }
 
     /// Puts a finished node where it belongs: into the open list or mapping, as a key or a value.
     fn finish(&mut self, node: Node, cost: Cost, anchor: usize, plain: Option<&str>) -> Result<(), Diagnostic> {
         if anchor != 0 {
+            // The copy that aliases are made from takes memory too.
+            self.spend(cost, &node.span)?;
             self.anchors.insert(anchor, (node.clone(), cost));
         }
         let Some(open) = self.open.last_mut() else {
@@ -284,19 +279,18 @@ impl Builder<'_> {
                 None => *key = Some(Self::key(self.text, node, plain, &mut self.diagnostics)),
                 Some(Key::Merge) => merges.push(node),
                 Some(Key::Refused) => {}
-                Some(Key::Name(name)) => match seen.get(&name.value) {
-                    Some(first) => {
+                Some(Key::Name(name)) => {
+                    if let Some(first) = seen.get(&name.value) {
                         let line = self.text[..*first].matches('\n').count() + 1;
                         let message = format!("`{}` is given twice", name.value);
                         let hint = format!("it is first given on line {line}; keep one of the two");
                         self.diagnostics
                             .push(Diagnostic::new("duplicate-key", name.span, message).label("again here").hint(hint));
-                    }
-                    None => {
+                    } else {
                         seen.insert(name.value.clone(), name.span.start);
                         entries.push((name, node));
                     }
-                },
+                }
             },
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! The golden cases of `tests/cases/config`: `right/NAME` has a file and the spec it means,
 //! `wrong/NAME` a file and what its author is told. `GPUX_BLESS=1` writes the expectations.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::format_collect, reason = "tests")]
 
 use std::path::{Path, PathBuf};
 
@@ -91,6 +91,8 @@ fn hostile_files_are_refused_quickly_or_read() {
         (0..100_000).map(|key| format!("{key}: 1\n")).collect(),
         format!("x: &x [{}]\ny: [{}]", "1,".repeat(1000), "*x,".repeat(1000)),
         format!("name: a\nversion: 1\nmodel: m\n{}", (0..5000).map(|key| format!("k{key}: 1\n")).collect::<String>()),
+        (0..60).map(|level| format!("&a{level} [")).collect::<String>() + &"1,".repeat(20_000) + &"]".repeat(60),
+        format!("a: {{ <<: [{}] }}", "{},".repeat(40_000)),
         "\u{feff}".to_owned(),
         "\0".to_owned(),
         "%YAML 1.2\n".repeat(10),

@@ -8,10 +8,13 @@ use super::source::Source;
 /// Bytes that all variables of a file may put into it.
 const MAX_INSERTED: usize = 1 << 20;
 
+/// How a variable is read.
+type Lookup<'a> = Box<dyn Fn(&str) -> Option<String> + 'a>;
+
 /// The variables that a file may read: those named `GPUX_*` and those that the operator passed.
 pub struct Variables<'a> {
     passed: Vec<String>,
-    lookup: Box<dyn Fn(&str) -> Option<String> + 'a>,
+    lookup: Lookup<'a>,
 }
 
 impl std::fmt::Debug for Variables<'_> {

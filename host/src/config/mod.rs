@@ -24,7 +24,7 @@ pub use diagnostic::{ConfigurationError, Diagnostic};
 pub use document::Document;
 pub use interpolate::Variables;
 pub use load::{FILE_NAMES, LoadError, find, load, parse};
-pub use node::{Content, Node, Number, Spanned};
+pub use node::{Content, Entry, Node, Number, Spanned};
 pub use schema::check;
 pub use source::{Position, Source, Span};
 pub use spec::{

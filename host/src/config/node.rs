@@ -36,6 +36,9 @@ pub struct Number {
     pub text: Arc<str>,
 }
 
+/// A key and its value.
+pub type Entry = (Spanned<Arc<str>>, Node);
+
 /// What a [`Node`] holds.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub enum Content {
@@ -51,7 +54,7 @@ pub enum Content {
     /// a list
     Sequence(Vec<Node>),
     /// keys in the order of the file, each once
-    Mapping(Vec<(Spanned<Arc<str>>, Node)>),
+    Mapping(Vec<Entry>),
 }
 
 /// A YAML value with its place. Under an alias, the node itself stands at the alias and its
@@ -87,7 +90,7 @@ impl Node {
     }
 
     /// The entries, if this is a mapping.
-    pub fn entries(&self) -> Option<&[(Spanned<Arc<str>>, Node)]> {
+    pub fn entries(&self) -> Option<&[Entry]> {
         if let Content::Mapping(entries) = &self.content { Some(entries) } else { None }
     }
 

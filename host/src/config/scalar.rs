@@ -50,6 +50,7 @@ fn number(text: &str) -> Option<serde_json::Number> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
     use super::*;
 

@@ -106,7 +106,7 @@ impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut units: Vec<_> = SIZES.iter().collect();
         units.sort_by_key(|(_, factor)| std::cmp::Reverse(*factor));
-        let unit = units.into_iter().find(|(_, factor)| self.0 > 0 && self.0 % factor == 0);
+        let unit = units.into_iter().find(|(_, factor)| self.0 > 0 && self.0.is_multiple_of(*factor));
         match unit {
             Some((name, factor)) => write!(f, "{}{name}", self.0 / factor),
             None => write!(f, "{}B", self.0),
@@ -183,6 +183,7 @@ unit!(TimeSpan, "duration", TimeSpan::from_seconds, {
 });
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
     use super::*;
 

@@ -25,9 +25,10 @@ fn words(kind: &ErrorKind) -> (Option<&'static str>, &'static str) {
         E::TabNotAllowed | E::TabInBlockIndentation | E::TabInIndentation | E::TabAtBlockScalarStart => {
             (Some("a tab is used to indent"), "YAML is indented with spaces only; replace the tab by spaces")
         }
-        E::UnclosedQuotedScalar | E::DocumentIndicatorInQuotedScalar | E::InvalidQuotedScalarIndent => {
-            (Some("a quoted text is not closed before here"), "look above for the opening quote, and close it on its line or remove it")
-        }
+        E::UnclosedQuotedScalar | E::DocumentIndicatorInQuotedScalar | E::InvalidQuotedScalarIndent => (
+            Some("a quoted text is not closed before here"),
+            "look above for the opening quote, and close it on its line or remove it",
+        ),
         E::InvalidTrailingSingleQuotedScalar | E::InvalidTrailingDoubleQuotedScalar => (
             Some("something follows the closing quote"),
             "put the whole value inside the quotes; inside '…' a quote is written '', inside \"…\" it is \\\"",

@@ -58,6 +58,7 @@ pub fn check(node: &Node, name: &str, schema: &Schema) -> Vec<Diagnostic> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
     use super::super::document;
     use super::super::source::Source;

@@ -62,16 +62,8 @@ impl<'c> Context<'c> {
         let (_keyword, parents) = segments.split_last()?;
         parents
             .iter()
-            .try_fold(self.schema, |schema, segment| self.step(self.resolve(schema), segment))
+            .try_fold(self.schema, |schema, segment| step(self.resolve(schema), segment))
             .map(|schema| self.resolve(schema))
-    }
-
-    fn step(&self, schema: &'c Value, segment: &LocationSegment<'_>) -> Option<&'c Value> {
-        match (schema, segment.to_string()) {
-            (Value::Array(items), index) => items.get(index.parse::<usize>().ok()?),
-            (schema, keyword) if keyword == "$ref" => Some(schema),
-            (schema, key) => schema.get(key),
-        }
     }
 
     /// Follows `$ref`; the bounds have made sure that this ends.
@@ -92,7 +84,7 @@ impl<'c> Context<'c> {
         let segments: Vec<_> = path.segments().collect();
         for end in (1..segments.len()).rev() {
             let parents = &segments[..end];
-            let schema = parents.iter().try_fold(self.schema, |schema, segment| self.step(self.resolve(schema), segment))?;
+            let schema = parents.iter().try_fold(self.schema, |schema, segment| step(self.resolve(schema), segment))?;
             if let Some(description) = self.description(schema) {
                 return Some(description);
             }
@@ -107,10 +99,19 @@ impl<'c> Context<'c> {
     }
 
     /// The `description` of a schema, of its own or of what it refers to: first sentence only.
-    fn description(&self, schema: &'c Value) -> Option<String> {
+    pub(super) fn description(&self, schema: &'c Value) -> Option<String> {
         let own = schema.get("description").or_else(|| self.resolve(schema).get("description"))?;
         let text = own.as_str()?.split("\n\n").next()?.replace('\n', " ");
         let text = text.trim().trim_end_matches('.');
         (!text.is_empty()).then(|| text.chars().take(200).collect())
+    }
+}
+
+/// One segment of a path further into a schema.
+fn step<'c>(schema: &'c Value, segment: &LocationSegment<'_>) -> Option<&'c Value> {
+    match (schema, segment.to_string()) {
+        (Value::Array(items), index) => items.get(index.parse::<usize>().ok()?),
+        (schema, keyword) if keyword == "$ref" => Some(schema),
+        (schema, key) => schema.get(key),
     }
 }

@@ -15,8 +15,7 @@ pub(super) fn describe(context: &Context<'_>, error: &ValidationError<'_>, out: 
     let place = context.place(error.instance_path());
     let owner = context.owner(error.schema_path());
     let name = &place.name;
-    let about =
-        || context.about(error.schema_path()).map(|text| format!("`{name}`: {}", uncapitalized(&text)));
+    let about = || context.about(error.schema_path()).map(|text| format!("`{name}`: {}", uncapitalized(&text)));
     let mut push = |diagnostic: Diagnostic| {
         let hint = diagnostic.hint.clone().or_else(about);
         out.push(Diagnostic { hint, ..diagnostic });
@@ -33,7 +32,7 @@ pub(super) fn describe(context: &Context<'_>, error: &ValidationError<'_>, out: 
         Kind::Enum { options } => push(not_one_of(&place, &named(options.as_array().into_iter().flatten()))),
         Kind::Constant { expected_value } => push(not_one_of(&place, &named([&**expected_value]))),
         Kind::AnyOf { context: branches } | Kind::OneOfNotValid { context: branches } => {
-            union(context, error, branches, out)
+            union(context, error, branches, out);
         }
         Kind::Format { format } => push(wrong_format(&place, format)),
         Kind::Minimum { limit } => push(range(format!("`{name}` must be at least {limit}"))),
@@ -44,7 +43,7 @@ pub(super) fn describe(context: &Context<'_>, error: &ValidationError<'_>, out: 
         Kind::MinItems { limit } => push(range(format!("`{name}` needs at least {}", count(*limit, "item")))),
         Kind::MaxItems { limit } => push(range(format!("`{name}` takes at most {}", count(*limit, "item")))),
         Kind::AdditionalItems { limit } => {
-            push(range(format!("`{name}` takes at most {}", count(*limit as u64, "item"))))
+            push(range(format!("`{name}` takes at most {}", count(*limit as u64, "item"))));
         }
         Kind::MinProperties { limit } => push(range(format!("`{name}` needs at least {}", count(*limit, "key")))),
         Kind::MaxProperties { limit } => push(range(format!("`{name}` takes at most {}", count(*limit, "key")))),
@@ -56,7 +55,7 @@ pub(super) fn describe(context: &Context<'_>, error: &ValidationError<'_>, out: 
             push(Diagnostic::new("pattern", place.value(), format!("`{name}` must match `{}`", short(pattern))));
         }
         Kind::FalseSchema => {
-            push(Diagnostic::new("unknown-key", place.head(), format!("`{name}` is not allowed here")))
+            push(Diagnostic::new("unknown-key", place.head(), format!("`{name}` is not allowed here")));
         }
         Kind::OneOfMultipleValid { .. } => {
             push(Diagnostic::new("ambiguous", place.value(), format!("`{name}` can be read in more than one way")));
@@ -68,7 +67,7 @@ pub(super) fn describe(context: &Context<'_>, error: &ValidationError<'_>, out: 
         }
         Kind::Not { .. } => push(Diagnostic::new("value", place.value(), format!("`{name}` must not have this value"))),
         Kind::Contains => {
-            push(Diagnostic::new("value", place.value(), format!("`{name}` lacks an item that it needs")))
+            push(Diagnostic::new("value", place.value(), format!("`{name}` lacks an item that it needs")));
         }
         other => {
             let message = format!("`{name}` breaks the rule `{}`", short(other.keyword()));
@@ -100,22 +99,14 @@ fn unknown_key(place: &Place<'_>, key: &str, owner: Option<&Value>) -> Diagnosti
     }
 }
 
-fn missing_key(context: &Context<'_>, place: &Place<'_>, property: &Value, owner: Option<&Value>) -> Diagnostic {
+fn missing_key<'c>(context: &Context<'c>, place: &Place<'_>, property: &Value, owner: Option<&'c Value>) -> Diagnostic {
     let key = property.as_str().unwrap_or_default();
     let whole = place.is_root && place.name.is_empty();
     let message =
         if whole { format!("the key `{key}` is missing") } else { format!("`{}` lacks the key `{key}`", place.name) };
-    // `context.schema` outlives `owner`'s borrow only through the context: look the property up again there.
-    let about = owner.and_then(|owner| owner.get("properties")?.get(key)).and_then(|schema| {
-        let own = schema.get("description").and_then(Value::as_str).map(str::to_owned);
-        own.or_else(|| {
-            let target = schema.get("$ref")?.as_str()?.trim_start_matches('#').to_owned();
-            context.schema.pointer(&target)?.get("description")?.as_str().map(str::to_owned)
-        })
-    });
-    let about =
-        about.map(|text| format!(": {}", uncapitalized(text.lines().next().unwrap_or_default().trim_end_matches('.'))));
-    Diagnostic::new("missing-key", place.head(), message).hint(format!("add `{key}: …`{}", about.unwrap_or_default()))
+    let about = owner.and_then(|owner| context.description(owner.get("properties")?.get(key)?));
+    let about = about.map(|text| format!(": {}", uncapitalized(&text))).unwrap_or_default();
+    Diagnostic::new("missing-key", place.head(), message).hint(format!("add `{key}: …`{about}"))
 }
 
 fn wrong_type(place: &Place<'_>, expected: &[JsonType], owner: Option<&Value>) -> Diagnostic {
@@ -142,7 +133,9 @@ fn wrong_type(place: &Place<'_>, expected: &[JsonType], owner: Option<&Value>) -
             diagnostic.hint("remove the quotes")
         }
         Content::Null => diagnostic.hint(format!("write a value after `{}:`, or remove the line", place.name)),
-        Content::Number(_) | Content::Bool(_) if expected.iter().all(|kind| matches!(kind, JsonType::String | JsonType::Null)) => {
+        Content::Number(_) | Content::Bool(_)
+            if expected.iter().all(|kind| matches!(kind, JsonType::String | JsonType::Null)) =>
+        {
             diagnostic.hint("put it in quotes if it is meant as text")
         }
         Content::Mapping(_) | Content::Sequence(_) => diagnostic,
@@ -216,8 +209,11 @@ fn union(
     let right_type: Vec<_> = branches.iter().filter(|branch| !another_type(branch)).collect();
     if right_type.is_empty() {
         // Names of another type: the names say more than the type.
-        let mistyped = || branches.iter().flatten().filter(about_all_of_it).filter(|error| matches!(error.kind(), Kind::Type { .. }));
-        let constants: Vec<_> = mistyped().filter_map(|error| context.owner(error.schema_path())?.get("const")).collect();
+        let mistyped = || {
+            branches.iter().flatten().filter(about_all_of_it).filter(|error| matches!(error.kind(), Kind::Type { .. }))
+        };
+        let constants: Vec<_> =
+            mistyped().filter_map(|error| context.owner(error.schema_path())?.get("const")).collect();
         if !constants.is_empty() && constants.len() == mistyped().count() {
             out.push(not_one_of(&place, &named(constants)));
             return;

@@ -63,6 +63,7 @@ pub(super) fn wasm_step() -> Schema {
     SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<wasm::Written>()
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "every caller makes the value for this call")]
 fn tagged(name: &str, summary: &str, options: Value) -> Value {
     json!({
         "description": summary, "type": "object", "properties": { name: options },
@@ -93,7 +94,7 @@ fn rebase(schema: &mut Value, place: &str) {
             for (key, value) in fields {
                 match value {
                     Value::String(target) if key == "$ref" && target.starts_with('#') => {
-                        *target = format!("{place}{}", &target[1..])
+                        *target = format!("{place}{}", &target[1..]);
                     }
                     value => rebase(value, place),
                 }

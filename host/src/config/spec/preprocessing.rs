@@ -167,7 +167,7 @@ pub(super) fn desugar(node: &Node) -> Vec<StepSpec> {
     }
     if let Some((key, path)) = field(node, "custom") {
         let component = Spanned::new(path.as_str().unwrap_or_default().to_owned(), path.span.clone());
-        steps.push(step("wasm", &key.span, Action::Wasm(WasmSpec::at(component))));
+        steps.push(step("wasm", &key.span, Action::Wasm(Box::new(WasmSpec::at(component)))));
     }
     steps
 }

@@ -1,6 +1,6 @@
 //! What no schema can say: which parts of the file go together.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use super::super::diagnostic::Diagnostic;
 use super::super::node::{Node, Spanned};
@@ -62,9 +62,9 @@ fn model_names(root: &Node) -> Vec<&str> {
 }
 
 fn twice(entries: &[(Spanned<String>, &Node)], diagnostics: &mut Vec<Diagnostic>) {
-    let mut seen = HashMap::new();
+    let mut seen = HashSet::new();
     for (name, _) in entries {
-        if seen.insert(name.value.as_str(), ()).is_some() {
+        if !seen.insert(name.value.as_str()) {
             let message = format!("the name `{}` is used twice", name.value);
             diagnostics
                 .push(Diagnostic::new("duplicate-name", name.span.clone(), message).hint("give each its own name"));

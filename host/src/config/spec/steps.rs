@@ -3,7 +3,7 @@
 use schemars::Schema;
 
 use super::super::diagnostic::Diagnostic;
-use super::super::node::{Content, Node, Spanned};
+use super::super::node::{Content, Entry, Node, Spanned};
 use super::super::schema::check;
 use super::super::source::Span;
 use super::wasm::WasmSpec;
@@ -29,7 +29,7 @@ pub enum Action {
     /// runs a model
     Model(ModelCall),
     /// runs a component
-    Wasm(WasmSpec),
+    Wasm(Box<WasmSpec>),
     /// anything else: a built-in step, whose tag and options are checked when the plan is built.
     /// The options are a mapping.
     BuiltIn(Node),
@@ -132,8 +132,8 @@ fn step(item: &Node, wasm: &Schema, diagnostics: &mut Vec<Diagnostic>) -> Option
     }
     let (options, input, output) = split(value, diagnostics);
     let action = match tag.value.as_str() {
-        "model" => Action::Model(model(value, options, diagnostics)),
-        "wasm" if value.as_str().is_some() => Action::Wasm(WasmSpec::read(value).ok()?),
+        "model" => Action::Model(model(value, &options, diagnostics)),
+        "wasm" if value.as_str().is_some() => Action::Wasm(Box::new(WasmSpec::read(value).ok()?)),
         "wasm" => {
             let options = Node::new(options.content, tag.span.clone());
             let found = check(&options, "wasm", wasm);
@@ -141,7 +141,7 @@ fn step(item: &Node, wasm: &Schema, diagnostics: &mut Vec<Diagnostic>) -> Option
                 diagnostics.extend(found);
                 return None;
             }
-            Action::Wasm(WasmSpec::read(&options).ok()?)
+            Action::Wasm(Box::new(WasmSpec::read(&options).ok()?))
         }
         _ => Action::BuiltIn(options),
     };
@@ -152,8 +152,6 @@ fn not_a_step(item: &Node, what: &str) -> Diagnostic {
     let message = format!("a step is a name, or a name with options, but this is {what}");
     Diagnostic::new("step", item.span.clone(), message).hint("write `- softmax`, or `- resize: { size: [8, 8] }`")
 }
-
-type Entry = (Spanned<std::sync::Arc<str>>, Node);
 
 fn several_keys(first: &Entry, second: &Entry) -> Diagnostic {
     let (tag, key) = (&first.0.value, &second.0.value);
@@ -211,7 +209,7 @@ fn wiring(key: &Spanned<std::sync::Arc<str>>, node: &Node, diagnostics: &mut Vec
     read
 }
 
-fn model(value: &Node, options: Node, diagnostics: &mut Vec<Diagnostic>) -> ModelCall {
+fn model(value: &Node, options: &Node, diagnostics: &mut Vec<Diagnostic>) -> ModelCall {
     if let Some(name) = value.as_str() {
         let name = Some(Spanned::new(name.to_owned(), value.span.clone()));
         return ModelCall { name, options: Node::new(Content::Mapping(Vec::new()), value.span.clone()) };

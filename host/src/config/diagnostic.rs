@@ -1,0 +1,204 @@
+//! What is wrong with a file, and how it is shown.
+
+use std::fmt::Write as _;
+
+use super::source::{Source, Span};
+
+/// At most this many mistakes are kept: the rest are consequences or mischief.
+const MAX_DIAGNOSTICS: usize = 50;
+
+/// A line longer than this is cut around the place it is quoted for, in characters.
+const MAX_LINE: usize = 120;
+
+/// One mistake in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// what kind of mistake, for programs; for example `unknown-key`
+    pub code: &'static str,
+    /// what is wrong, in a sentence without a full stop
+    pub message: String,
+    /// the bytes of the file it is about
+    pub span: Span,
+    /// a few words under the caret; may be empty
+    pub label: String,
+    /// what to do next
+    pub hint: Option<String>,
+}
+
+impl Diagnostic {
+    /// A mistake at `span`, without label and hint.
+    pub fn new(code: &'static str, span: Span, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), span, label: String::new(), hint: None }
+    }
+
+    /// The same with words under the caret.
+    #[must_use]
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = label.into();
+        self
+    }
+
+    /// The same with a hint.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// A file that cannot be used, with every mistake in it, in the order of their places.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{}", self.summary())]
+pub struct ConfigurationError {
+    source_file: Source,
+    diagnostics: Vec<Diagnostic>,
+    left_out: usize,
+}
+
+impl ConfigurationError {
+    /// The error for these mistakes in this file: sorted, without repetitions, at most 50.
+    pub fn new(source: Source, mut diagnostics: Vec<Diagnostic>) -> Self {
+        diagnostics.sort_by(|a, b| {
+            (a.span.start, a.span.end, a.code, &a.message).cmp(&(b.span.start, b.span.end, b.code, &b.message))
+        });
+        diagnostics.dedup_by(|a, b| a.span == b.span && a.message == b.message);
+        let left_out = diagnostics.len().saturating_sub(MAX_DIAGNOSTICS);
+        diagnostics.truncate(MAX_DIAGNOSTICS);
+        Self { source_file: source, diagnostics, left_out }
+    }
+
+    /// The file.
+    pub fn source_file(&self) -> &Source {
+        &self.source_file
+    }
+
+    /// The mistakes, first in the file first.
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        &self.diagnostics
+    }
+
+    fn summary(&self) -> String {
+        let name = &self.source_file.name;
+        match self.diagnostics.as_slice() {
+            [] => format!("`{name}` is wrong"),
+            [only] => format!("{name}:{}: {}", self.source_file.position(only.span.start).line, only.message),
+            many => format!("{} mistakes in `{name}`", many.len() + self.left_out),
+        }
+    }
+
+    /// Every mistake with its line, a caret and the hint, as plain text of a fixed layout.
+    pub fn render(&self) -> String {
+        let mut out = String::new();
+        for diagnostic in &self.diagnostics {
+            render_one(&mut out, &self.source_file, diagnostic);
+            out.push('\n');
+        }
+        let total = self.diagnostics.len() + self.left_out;
+        let shown =
+            if self.left_out > 0 { format!(", the first {} shown", self.diagnostics.len()) } else { String::new() };
+        let plural = if total == 1 { "" } else { "s" };
+        let _ = writeln!(out, "{total} mistake{plural} in {}{shown}", self.source_file.name);
+        out
+    }
+
+    /// `{file, errors: [{code, message, line, column, label, hint}]}`.
+    pub fn to_json(&self) -> serde_json::Value {
+        let errors: Vec<_> = self
+            .diagnostics
+            .iter()
+            .map(|diagnostic| {
+                let start = self.source_file.position(diagnostic.span.start);
+                let end = self.source_file.position(diagnostic.span.end);
+                serde_json::json!({
+                    "code": diagnostic.code,
+                    "message": diagnostic.message,
+                    "line": start.line,
+                    "column": start.column,
+                    "end_line": end.line,
+                    "end_column": end.column,
+                    "label": diagnostic.label,
+                    "hint": diagnostic.hint,
+                })
+            })
+            .collect();
+        serde_json::json!({ "file": self.source_file.name, "errors": errors })
+    }
+}
+
+fn render_one(out: &mut String, source: &Source, diagnostic: &Diagnostic) {
+    let place = source.position(diagnostic.span.start);
+    let (line_start, line) = source.line_at(diagnostic.span.start);
+    let number = place.line.to_string();
+    let margin = " ".repeat(number.len());
+
+    let in_line = diagnostic.span.end.min(line_start + line.len()).max(diagnostic.span.start);
+    let width = source.text.get(diagnostic.span.start..in_line).map_or(1, |covered| covered.chars().count()).max(1);
+    let (shown, caret, width) = crop(line, place.column - 1, width);
+
+    let _ = writeln!(out, "error: {}", diagnostic.message);
+    let _ = writeln!(out, "{margin} --> {}:{}:{}", source.name, place.line, place.column);
+    let _ = writeln!(out, "{margin} |");
+    let _ = writeln!(out, "{number} | {shown}");
+    let marks = format!("{margin} | {}{} {}", " ".repeat(caret), "^".repeat(width), diagnostic.label);
+    let _ = writeln!(out, "{}", marks.trim_end());
+    if let Some(hint) = &diagnostic.hint {
+        let _ = writeln!(out, "{margin} = hint: {hint}");
+    }
+}
+
+/// At most [`MAX_LINE`] characters of `line` around the `width` characters at `column`, with the
+/// column and the width in what is left. Tabs become one space, so that the caret stays in place.
+fn crop(line: &str, column: usize, width: usize) -> (String, usize, usize) {
+    let shown = |c: char| if c.is_control() { ' ' } else { c };
+    let length = line.chars().count();
+    if length <= MAX_LINE {
+        return (line.chars().map(shown).collect::<String>().trim_end().to_owned(), column, width);
+    }
+    let from = column.saturating_sub(MAX_LINE / 4).min(length);
+    let cut: String = line.chars().skip(from).take(MAX_LINE).map(shown).collect();
+    let (before, after) = (if from > 0 { "…" } else { "" }, if from + MAX_LINE < length { "…" } else { "" });
+    let caret = column - from + before.chars().count();
+    (format!("{before}{cut}{after}"), caret, width.min(MAX_LINE - (column - from)).max(1))
+}
+
+/// A [`Diagnostic`] with its file, as miette wants it.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", self.diagnostic.message)]
+struct Report {
+    source_code: miette::NamedSource<String>,
+    diagnostic: Diagnostic,
+    quotable: bool,
+}
+
+impl miette::Diagnostic for Report {
+    fn code<'a>(&'a self) -> Option<Box<dyn std::fmt::Display + 'a>> {
+        Some(Box::new(self.diagnostic.code))
+    }
+
+    fn help<'a>(&'a self) -> Option<Box<dyn std::fmt::Display + 'a>> {
+        self.diagnostic.hint.as_ref().map(|hint| Box::new(hint) as Box<dyn std::fmt::Display>)
+    }
+
+    fn source_code(&self) -> Option<&dyn miette::SourceCode> {
+        self.quotable.then_some(&self.source_code as &dyn miette::SourceCode)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = miette::LabeledSpan> + '_>> {
+        let label = (!self.diagnostic.label.is_empty()).then(|| self.diagnostic.label.clone());
+        let span = miette::LabeledSpan::new_with_span(label, self.diagnostic.span.clone());
+        self.quotable.then(|| Box::new(std::iter::once(span)) as Box<dyn Iterator<Item = _>>)
+    }
+}
+
+impl ConfigurationError {
+    /// The mistakes as miette reports, for a terminal with colours. A file with very long lines is
+    /// not quoted there, because miette prints lines whole; [`Self::render`] cuts them.
+    pub fn reports(&self) -> impl Iterator<Item = miette::Report> + '_ {
+        let quotable = self.source_file.text.lines().all(|line| line.len() <= 4 * MAX_LINE);
+        let text = if quotable { self.source_file.text.to_string() } else { String::new() };
+        self.diagnostics.iter().map(move |diagnostic| {
+            let source_code = miette::NamedSource::new(&self.source_file.name, text.clone());
+            miette::Report::new(Report { source_code, diagnostic: diagnostic.clone(), quotable })
+        })
+    }
+}

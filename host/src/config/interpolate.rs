@@ -1,0 +1,220 @@
+//! `${VAR}` and `${VAR:-default}` in the values of a file.
+
+use super::diagnostic::Diagnostic;
+use super::node::{Content, Node};
+use super::scalar;
+use super::source::Source;
+
+/// Bytes that all variables of a file may put into it.
+const MAX_INSERTED: usize = 1 << 20;
+
+/// How a variable is read.
+type Lookup<'a> = Box<dyn Fn(&str) -> Option<String> + 'a>;
+
+/// The variables that a file may read: those named `GPUX_*` and those that the operator passed.
+pub struct Variables<'a> {
+    passed: Vec<String>,
+    lookup: Lookup<'a>,
+}
+
+impl std::fmt::Debug for Variables<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Variables").field("passed", &self.passed).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Variables<'a> {
+    /// The names the operator passed (`--env NAME`), and how to read a variable.
+    pub fn new(passed: impl IntoIterator<Item = String>, lookup: impl Fn(&str) -> Option<String> + 'a) -> Self {
+        Self { passed: passed.into_iter().collect(), lookup: Box::new(lookup) }
+    }
+
+    /// No variable is set.
+    pub fn none() -> Self {
+        Self::new([], |_| None)
+    }
+
+    /// The variables of this process; those not named `GPUX_*` only if `passed`.
+    pub fn from_environment(passed: impl IntoIterator<Item = String>) -> Self {
+        Self::new(passed, |name| std::env::var(name).ok())
+    }
+
+    fn may_read(&self, name: &str) -> bool {
+        name.starts_with("GPUX_") || self.passed.iter().any(|passed| passed == name)
+    }
+}
+
+/// Replaces the variables in every text of `root`. A value that is one variable and nothing else
+/// is read as if it stood in the file without quotes, so a port is a number.
+pub(super) fn interpolate(root: &mut Node, source: &Source, variables: &Variables<'_>) -> Vec<Diagnostic> {
+    let mut pass = Pass { source, variables, inserted: 0, diagnostics: Vec::new() };
+    pass.node(root);
+    pass.diagnostics
+}
+
+struct Pass<'a> {
+    source: &'a Source,
+    variables: &'a Variables<'a>,
+    inserted: usize,
+    diagnostics: Vec<Diagnostic>,
+}
+
+/// A part of a text: as it is, or a variable.
+enum Part<'t> {
+    Text(&'t str),
+    Variable {
+        name: &'t str,
+        default: Option<&'t str>,
+    },
+    /// `${` without `}`, or with something else than a name inside
+    Broken(&'t str),
+}
+
+impl Pass<'_> {
+    fn node(&mut self, node: &mut Node) {
+        match &mut node.content {
+            Content::Sequence(items) => items.iter_mut().for_each(|item| self.node(item)),
+            Content::Mapping(entries) => entries.iter_mut().for_each(|(_, value)| self.node(value)),
+            Content::String(text) if text.contains('$') => {
+                let text = text.clone();
+                node.content = self.text(&text, node);
+            }
+            _ => {}
+        }
+    }
+
+    fn text(&mut self, text: &str, node: &Node) -> Content {
+        let parts = split(text);
+        if let [Part::Variable { name, default }] = parts.as_slice() {
+            let value = self.value(name, *default, node);
+            return scalar::plain(&value).unwrap_or_else(|| Content::String(value.into()));
+        }
+        let mut out = String::new();
+        for part in parts {
+            match part {
+                Part::Text(text) => out.push_str(text),
+                Part::Variable { name, default } => out.push_str(&self.value(name, default, node)),
+                Part::Broken(rest) => {
+                    let shown: String = rest.chars().take(24).collect();
+                    let message = format!("`{shown}` is not a variable");
+                    let hint =
+                        "write `${GPUX_NAME}` or `${GPUX_NAME:-default}`; a plain `$` before `{` is written `$$`";
+                    self.report("variable", node, "${", message, hint);
+                }
+            }
+        }
+        Content::String(out.into())
+    }
+
+    fn value(&mut self, name: &str, default: Option<&str>, node: &Node) -> String {
+        if !self.variables.may_read(name) {
+            let message = format!("the variable `{name}` may not be read");
+            let hint = format!(
+                "a file reads only variables named `GPUX_*`; whoever runs it can pass this one with `--env {name}`"
+            );
+            self.report("variable", node, &format!("${{{name}"), message, hint);
+            return String::new();
+        }
+        let set = (self.variables.lookup)(name).filter(|value| !(value.is_empty() && default.is_some()));
+        let Some(value) = set.or_else(|| default.map(str::to_owned)) else {
+            let message = format!("the variable `{name}` is not set");
+            let hint = format!("set it, or write a default: `${{{name}:-value}}`");
+            self.report("variable", node, &format!("${{{name}"), message, hint);
+            return String::new();
+        };
+        self.inserted = self.inserted.saturating_add(value.len());
+        if self.inserted > MAX_INSERTED {
+            let message = format!("the variables put more than {MAX_INSERTED} bytes into the file");
+            self.report("variable", node, &format!("${{{name}"), message, "shorten their values");
+            return String::new();
+        }
+        value
+    }
+
+    /// Points at `written` inside the node if it is there as written.
+    fn report(&mut self, code: &'static str, node: &Node, written: &str, message: String, hint: impl Into<String>) {
+        let covered = self.source.text.get(node.span.clone()).unwrap_or_default();
+        let span = covered.find(written).map_or(node.span.clone(), |at| {
+            let rest = &covered[at..];
+            let length = rest.find('}').map_or(rest.lines().next().unwrap_or_default().len(), |end| end + 1);
+            node.span.start + at..node.span.start + at + length
+        });
+        self.diagnostics.push(Diagnostic::new(code, span, message).hint(hint));
+    }
+}
+
+fn split(text: &str) -> Vec<Part<'_>> {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        if at > 0 {
+            parts.push(Part::Text(&rest[..at]));
+        }
+        let after = &rest[at + 1..];
+        if let Some(escaped) = after.strip_prefix('$') {
+            parts.push(Part::Text("$"));
+            rest = escaped;
+        } else if let Some(inside) = after.strip_prefix('{') {
+            let Some(end) = inside.find('}') else {
+                parts.push(Part::Broken(&rest[at..]));
+                return parts;
+            };
+            let (name, default) = inside[..end].split_once(":-").map_or((&inside[..end], None), |(n, d)| (n, Some(d)));
+            let valid = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+            parts.push(if valid { Part::Variable { name, default } } else { Part::Broken(&rest[at..at + end + 3]) });
+            rest = &inside[end + 1..];
+        } else {
+            parts.push(Part::Text("$"));
+            rest = after;
+        }
+    }
+    if !rest.is_empty() {
+        parts.push(Part::Text(rest));
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> (serde_json::Value, Vec<Diagnostic>) {
+        let variables = Variables::new(["HOME".to_owned()], |name| match name {
+            "GPUX_PORT" => Some("9000".into()),
+            "HOME" => Some("/home/ada".into()),
+            "GPUX_EMPTY" => Some(String::new()),
+            "SECRET" => Some("leaked".into()),
+            _ => None,
+        });
+        let source = Source::new("gpux.yml", text);
+        let mut root = Node::text(text, 0..text.len());
+        let diagnostics = interpolate(&mut root, &source, &variables);
+        (root.to_json(), diagnostics)
+    }
+
+    #[test]
+    fn values_are_inserted_and_typed() {
+        for (text, expected) in [
+            ("${GPUX_PORT}", serde_json::json!(9000)),
+            ("port ${GPUX_PORT}", serde_json::json!("port 9000")),
+            ("${GPUX_NONE:-0.5}", serde_json::json!(0.5)),
+            ("${GPUX_EMPTY:-x}", serde_json::json!("x")),
+            ("${HOME}/m.onnx", serde_json::json!("/home/ada/m.onnx")),
+            ("$${GPUX_PORT} $5 $", serde_json::json!("${GPUX_PORT} $5 $")),
+        ] {
+            let (value, diagnostics) = read(text);
+            assert_eq!((value, diagnostics), (expected, vec![]), "{text}");
+        }
+    }
+
+    #[test]
+    fn others_are_refused() {
+        for text in ["${SECRET}", "${SECRET:-x}", "${GPUX_NONE}", "a ${", "${a b}", "${}", "${GPUX_PORT"] {
+            let (value, diagnostics) = read(text);
+            assert_eq!(diagnostics.len(), 1, "{text}");
+            assert!(!value.to_string().contains("leaked"));
+        }
+        assert_eq!(read("at ${SECRET}!").1[0].span, 3..12);
+    }
+}

@@ -1,0 +1,167 @@
+//! From a path to a [`Spec`].
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use super::diagnostic::{ConfigurationError, Diagnostic};
+use super::document::{self, Document};
+use super::interpolate::{Variables, interpolate};
+use super::source::Source;
+use super::spec::Spec;
+
+/// The names under which the file of a folder is found, in this order.
+pub const FILE_NAMES: [&str; 3] = ["gpux.yml", "gpux.yaml", "GPUXfile"];
+
+/// Folders that are looked into for a pipeline of a given name.
+const MAX_FOLDERS: usize = 500;
+
+/// A configuration that cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// nothing was found
+    #[error("no pipeline at `{wanted}`; looked for {}", tried.join(", "))]
+    NotFound {
+        /// what was asked for
+        wanted: String,
+        /// where it was looked for
+        tried: Vec<String>,
+    },
+    /// the file cannot be read
+    #[error("cannot read `{}`: {source}", path.display())]
+    Io {
+        /// the file
+        path: PathBuf,
+        /// the system's reason
+        source: std::io::Error,
+    },
+    /// the file is wrong
+    #[error(transparent)]
+    Invalid(#[from] Box<ConfigurationError>),
+}
+
+/// Reads the text of a gpux.yml. `name` is what diagnostics call the file.
+pub fn parse(
+    name: impl Into<String>,
+    text: impl Into<std::sync::Arc<str>>,
+    variables: &Variables<'_>,
+) -> Result<(Document, Spec), Box<ConfigurationError>> {
+    let source = Source::new(name, text);
+    let (root, mut diagnostics) = document::parse(&source);
+    let Some(mut root) = root else { return Err(Box::new(ConfigurationError::new(source, diagnostics))) };
+    diagnostics.extend(interpolate(&mut root, &source, variables));
+    match Spec::from_node(&root) {
+        Ok(spec) if diagnostics.is_empty() => Ok((Document { source, root }, spec)),
+        Ok(_) => Err(Box::new(ConfigurationError::new(source, diagnostics))),
+        Err(more) => {
+            // A value whose variable could not be read is not wrong a second time.
+            let unread: Vec<_> =
+                diagnostics.iter().filter(|found| found.code == "variable").map(|found| found.span.clone()).collect();
+            let inside = |found: &Diagnostic| {
+                unread.iter().any(|span| found.span.start <= span.start && span.end <= found.span.end)
+            };
+            diagnostics.extend(more.into_iter().filter(|found| !inside(found)));
+            Err(Box::new(ConfigurationError::new(source, diagnostics)))
+        }
+    }
+}
+
+/// Reads the gpux.yml at `path`, which must be a file; see [`find`].
+pub fn load(path: &Path, variables: &Variables<'_>) -> Result<(Document, Spec), LoadError> {
+    let name = path.display().to_string();
+    let bytes = bytes(path).map_err(|source| LoadError::Io { path: path.to_owned(), source })?;
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(parse(name, text, variables)?),
+        Err(error) => Err(LoadError::Invalid(Box::new(not_text(name, &error)))),
+    }
+}
+
+/// The bytes of a file, one more than may be used at most.
+fn bytes(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(document::MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn not_text(name: String, error: &std::string::FromUtf8Error) -> ConfigurationError {
+    let valid = error.utf8_error().valid_up_to();
+    let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
+    let message = "the file is not UTF-8 text";
+    let hint = "save it as UTF-8; if this is a model or another binary file, name its gpux.yml instead";
+    let end = text[valid..].chars().next().map_or(valid, |c| valid + c.len_utf8());
+    let diagnostic = Diagnostic::new("not-text", valid..end, message).label("this byte is not UTF-8").hint(hint);
+    ConfigurationError::new(Source::new(name, text), vec![diagnostic])
+}
+
+/// The file that `wanted` means: a file, a folder that has one of [`FILE_NAMES`], or the name of a
+/// pipeline, which is that of `folder`'s own file or of one in a folder directly below it.
+pub fn find(wanted: &str, folder: &Path) -> Result<PathBuf, LoadError> {
+    let path = folder.join(wanted);
+    if path.is_file() {
+        return Ok(path);
+    }
+    let mut tried = Vec::new();
+    if path.is_dir() {
+        for name in FILE_NAMES {
+            let file = path.join(name);
+            if file.is_file() {
+                return Ok(file);
+            }
+            tried.push(format!("`{}`", file.display()));
+        }
+        return Err(LoadError::NotFound { wanted: wanted.to_owned(), tried });
+    }
+    tried.push(format!("a file or folder `{}`", path.display()));
+    tried.push(format!("`name: {wanted}` in `{0}/{1}` and `{0}/*/{1}`", folder.display(), FILE_NAMES[0]));
+    let mut folders: Vec<_> = std::fs::read_dir(folder)
+        .map(|entries| {
+            entries.take(MAX_FOLDERS).flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
+        })
+        .unwrap_or_default();
+    folders.sort();
+    folders.insert(0, folder.to_owned());
+    let files = folders.iter().flat_map(|folder| FILE_NAMES.map(|name| folder.join(name)));
+    let named = files.filter(|file| file.is_file()).find(|file| name_in(file).as_deref() == Some(wanted));
+    named.ok_or_else(|| LoadError::NotFound { wanted: wanted.to_owned(), tried })
+}
+
+/// The `name:` of a file, if it can be read at all.
+fn name_in(file: &Path) -> Option<String> {
+    let text = String::from_utf8(bytes(file).ok()?).ok()?;
+    let root = document::parse(&Source::new("", text)).0?;
+    super::read::read(root.get("name")?).ok()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipeline_is_found_by_file_folder_and_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let inner = folder.path().join("inner");
+        std::fs::create_dir(&inner).unwrap();
+        std::fs::create_dir(folder.path().join("empty")).unwrap();
+        std::fs::write(inner.join("GPUXfile"), "name: sentiment\n").unwrap();
+        let found = |wanted: &str| find(wanted, folder.path()).ok();
+        assert_eq!(found("inner"), Some(inner.join("GPUXfile")));
+        assert_eq!(found("inner/GPUXfile"), Some(inner.join("GPUXfile")));
+        assert_eq!(found("sentiment"), Some(inner.join("GPUXfile")));
+        std::fs::write(inner.join("gpux.yml"), "name: newer\n").unwrap();
+        assert_eq!(found("inner"), Some(inner.join("gpux.yml")));
+        assert!(find("empty", folder.path()).unwrap_err().to_string().contains("gpux.yaml"));
+        assert!(find("nothing", folder.path()).unwrap_err().to_string().contains("name: nothing"));
+    }
+
+    #[test]
+    fn a_binary_file_is_not_a_configuration() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.onnx");
+        std::fs::write(&path, b"name: x\nversion: \xff\xfe\n").unwrap();
+        let LoadError::Invalid(error) = load(&path, &Variables::none()).unwrap_err() else { panic!("another error") };
+        let place = error.source_file().position(error.diagnostics()[0].span.start);
+        assert_eq!((error.diagnostics()[0].code, place.line, place.column), ("not-text", 2, 10));
+        let missing = load(&folder.path().join("none"), &Variables::none()).unwrap_err();
+        assert!(matches!(missing, LoadError::Io { .. }));
+    }
+}

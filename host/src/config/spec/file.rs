@@ -1,0 +1,177 @@
+//! The schema of the whole file.
+
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+use super::{RuntimeSpec, ServingSpec, model, ports, preprocessing, wasm};
+
+/// A built-in step, for completion in editors.
+#[derive(Clone, Debug)]
+pub struct StepSchema<'s> {
+    /// its tag
+    pub name: &'s str,
+    /// what it does, in a sentence
+    pub summary: &'s str,
+    /// what its options are
+    pub schema: &'s Schema,
+}
+
+/// The schema of gpux.yml for editors, with these built-in steps (`model` and `wasm` are known).
+pub fn json_schema(steps: &[StepSchema<'_>]) -> Schema {
+    let (mut file, mut definitions) = parts();
+    let names: Vec<_> = ["model", "wasm"].into_iter().chain(steps.iter().map(|step| step.name)).collect();
+    let mut forms = vec![
+        json!({ "description": "A step without options", "enum": names }),
+        tagged(
+            "model",
+            "Runs a model",
+            json!({ "type": ["object", "string", "null"], "properties": wired(&json!({ "name": { "type": "string" } })) }),
+        ),
+        tagged("wasm", "Runs a component", json!({ "anyOf": [{ "type": "string" }, { "$ref": "#/$defs/Wasm" }] })),
+    ];
+    if let Some(wasm) = definitions.get_mut("Wasm") {
+        wasm["properties"] = wired(&wasm["properties"]);
+    }
+    for step in steps {
+        let definition = format!("step-{}", step.name);
+        let mut schema = step.schema.as_value().clone();
+        rebase(&mut schema, &format!("#/$defs/{definition}"));
+        if let Some(properties) = schema.get("properties") {
+            schema["properties"] = wired(properties);
+        }
+        let reference = json!({ "anyOf": [{ "$ref": format!("#/$defs/{definition}") }, { "type": "null" }] });
+        definitions.insert(definition, schema);
+        forms.push(tagged(step.name, step.summary, reference));
+    }
+    file["properties"]["pipeline"]["items"] = json!({ "oneOf": forms });
+    file["$defs"] = Value::Object(definitions);
+    file["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    file["title"] = json!("gpux.yml");
+    Schema::try_from(file).unwrap_or_default()
+}
+
+/// The schema that the file is checked against. Steps are checked apart, one by one.
+pub(super) fn checked() -> Schema {
+    let (mut file, definitions) = parts();
+    file["$defs"] = Value::Object(definitions);
+    Schema::try_from(file).unwrap_or_default()
+}
+
+/// The schema of a component step's fields.
+pub(super) fn wasm_step() -> Schema {
+    SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<wasm::Written>()
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "every caller makes the value for this call")]
+fn tagged(name: &str, summary: &str, options: Value) -> Value {
+    json!({
+        "description": summary, "type": "object", "properties": { name: options },
+        "required": [name], "additionalProperties": false,
+    })
+}
+
+/// These properties and `in` and `out`.
+fn wired(properties: &Value) -> Value {
+    let wiring = |what: &str| {
+        json!({
+            "description": what,
+            "type": ["string", "array", "object"],
+            "items": { "type": "string" },
+            "additionalProperties": { "type": "string" },
+        })
+    };
+    let mut properties = properties.clone();
+    properties["in"] = wiring("The values this step reads, instead of what the step before gave");
+    properties["out"] = wiring("The names of the values this step gives");
+    properties
+}
+
+/// Makes the local references of `schema` hold when it stands at `place`.
+fn rebase(schema: &mut Value, place: &str) {
+    match schema {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                match value {
+                    Value::String(target) if key == "$ref" && target.starts_with('#') => {
+                        *target = format!("{place}{}", &target[1..]);
+                    }
+                    value => rebase(value, place),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| rebase(item, place)),
+        _ => {}
+    }
+}
+
+fn parts() -> (Value, Map<String, Value>) {
+    let mut generator = SchemaSettings::draft2020_12().into_generator();
+    let file = json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["name", "version"],
+        "properties": {
+            "name": text("The name of the pipeline", 128),
+            "version": text("The version of the pipeline, such as `1.0.0`", 64),
+            "description": { "description": "What the pipeline does, for people", "type": ["string", "null"] },
+            "metadata": { "description": "Anything else worth knowing; gpux hands it on", "type": ["object", "null"] },
+            "model": described("The model: the path of its file, or a mapping with `source`", one_model(&mut generator)),
+            "models": described("The models, each under its name", json!({
+                "type": "object", "minProperties": 1, "maxProperties": 64,
+                "propertyNames": { "minLength": 1, "maxLength": 128 },
+                "additionalProperties": one_model(&mut generator),
+            })),
+            "inputs": section("What a request gives", &many::<ports::WrittenInput>(&mut generator)),
+            "outputs": section("What a request gets", &many::<ports::WrittenOutput>(&mut generator)),
+            "runtime": section("How the models run", &generator.subschema_for::<RuntimeSpec>().to_value()),
+            "serving": section("The server", &generator.subschema_for::<ServingSpec>().to_value()),
+            "preprocessing": section("Steps before the model, in short", &generator.subschema_for::<preprocessing::Written>().to_value()),
+            "pipeline": {
+                "description": "The steps, in the order they run",
+                "type": "array", "minItems": 1, "maxItems": 256,
+            },
+        },
+    });
+    generator.subschema_for::<wasm::Written>();
+    (file, generator.take_definitions(true).into_iter().collect())
+}
+
+fn text(description: &str, longest: usize) -> Value {
+    json!({ "description": description, "type": ["string", "number"], "minLength": 1, "maxLength": longest })
+}
+
+fn described(description: &str, mut schema: Value) -> Value {
+    schema["description"] = json!(description);
+    schema
+}
+
+/// A part of the file that may be left empty.
+fn section(description: &str, schema: &Value) -> Value {
+    json!({ "description": description, "anyOf": [schema, { "type": "null" }] })
+}
+
+fn one_model(generator: &mut SchemaGenerator) -> Value {
+    let path = json!({ "type": "string", "minLength": 1, "maxLength": 1024 });
+    json!({ "anyOf": [generator.subschema_for::<model::Written>(), path] })
+}
+
+/// Ports: a mapping from names, or a list of mappings with a `name`.
+fn many<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
+    let one = T::json_schema(generator).to_value();
+    let mut named = one.clone();
+    named["properties"]["name"] = text("Its name", 128);
+    if let Some(required) = named["required"].as_array_mut() {
+        required.push(json!("name"));
+    }
+    let kind = generator.subschema_for::<ports::PortType>();
+    json!({ "anyOf": [
+        { "type": "object", "additionalProperties": { "anyOf": [one, kind] }, "propertyNames": { "minLength": 1, "maxLength": 128 }, "maxProperties": 256 },
+        { "type": "array", "items": named, "maxItems": 256 },
+    ] })
+}
+
+/// `name`, `version`: text, or a number, which is taken as the text it was written as.
+pub(super) fn text_or_number(_: &mut SchemaGenerator) -> Schema {
+    Schema::try_from(json!({ "type": ["string", "number"], "minLength": 1, "maxLength": 64 })).unwrap_or_default()
+}

@@ -1,0 +1,182 @@
+//! What a gpux.yml says, complete: defaults are filled in, shorthands are spelled out, and places
+//! are kept where a later stage may find a mistake.
+
+mod file;
+mod model;
+mod ports;
+mod preprocessing;
+mod rules;
+mod runtime;
+mod steps;
+mod wasm;
+
+use std::sync::LazyLock;
+
+use schemars::Schema;
+
+use super::diagnostic::Diagnostic;
+use super::node::{Content, Node, Spanned};
+use super::read::read;
+use super::schema::check;
+
+use file::text_or_number;
+pub use file::{StepSchema, json_schema};
+pub use model::{ModelFormat, ModelSpec, ONLY_MODEL};
+pub use ports::{Dimension, InputSpec, Labels, OutputSpec, PortType, UnknownPortType};
+pub use runtime::{Backend, GpuSpec, RuntimeSpec, ServingSpec};
+pub use steps::{Action, ModelCall, StepSpec, Wiring};
+pub use wasm::{DirGrant, Instances, Wasi, WasmGrant, WasmLimits, WasmSpec};
+
+/// A pipeline as its file describes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spec {
+    /// its name
+    pub name: Spanned<String>,
+    /// its version, as written
+    pub version: Spanned<String>,
+    /// for people
+    pub description: Option<String>,
+    /// anything else worth knowing, handed on as it is
+    pub metadata: serde_json::Map<String, serde_json::Value>,
+    /// the models; the one under `model:` is called [`ONLY_MODEL`]
+    pub models: Vec<ModelSpec>,
+    /// what a request gives; empty: what the first step takes
+    pub inputs: Vec<InputSpec>,
+    /// what a request gets; empty: what the last step gives
+    pub outputs: Vec<OutputSpec>,
+    /// how the models run
+    pub runtime: RuntimeSpec,
+    /// the server
+    pub serving: ServingSpec,
+    /// the steps, in order; without `pipeline:` those of `preprocessing:` and then the model
+    pub pipeline: Vec<StepSpec>,
+}
+
+static FILE: LazyLock<Schema> = LazyLock::new(file::checked);
+static WASM: LazyLock<Schema> = LazyLock::new(file::wasm_step);
+
+/// The value of `key`, unless it is empty.
+fn part<'n>(root: &'n Node, key: &str) -> Option<&'n Node> {
+    root.get(key).filter(|node| !node.is_null())
+}
+
+/// Adds `key` to a JSON object if there is a value.
+fn put<T: serde::Serialize>(object: &mut serde_json::Value, key: &str, value: Option<&T>) {
+    if let Some(value) = value {
+        object[key] = serde_json::json!(value);
+    }
+}
+
+impl Spec {
+    /// What the root of a file says, or every mistake in it.
+    pub(super) fn from_node(root: &Node) -> Result<Self, Vec<Diagnostic>> {
+        let mut diagnostics = check(root, "", &FILE);
+        let empty = Node::default();
+        let pipeline = part(root, "pipeline");
+        let mut steps = steps::read(pipeline.unwrap_or(&empty), &WASM, &mut diagnostics);
+        rules::check(root, &steps, &mut diagnostics);
+        if !diagnostics.is_empty() {
+            return Err(diagnostics);
+        }
+        if pipeline.is_none() {
+            steps = part(root, "preprocessing").map(preprocessing::desugar).unwrap_or_default();
+            steps.push(implicit_model(root));
+        }
+        // The shape has been checked, so a failure here is a gap between the schema and the types.
+        Self::assemble(root, steps).map_err(|error| {
+            let span = root.entries().and_then(|entries| entries.first()).map_or(0..0, |(key, _)| key.span.clone());
+            vec![Diagnostic::new("value", span, format!("the file cannot be read: {error}"))]
+        })
+    }
+
+    fn assemble(root: &Node, pipeline: Vec<StepSpec>) -> Result<Self, serde::de::value::Error> {
+        let text = |key| part(root, key).map(read::<Spanned<String>>).transpose();
+        let version = text("version")?.unwrap_or_default();
+        let runtime: RuntimeSpec = part(root, "runtime").map(read).transpose()?.unwrap_or_default();
+        let model = |name: Spanned<String>, node| ModelSpec::read(name, node, &version.value, &runtime);
+        let only = root.entry("model").filter(|(_, node)| !node.is_null());
+        let only = only.map(|(key, node)| model(Spanned::new(ONLY_MODEL.to_owned(), key.span.clone()), node));
+        let several = part(root, "models").and_then(Node::entries).unwrap_or_default().iter();
+        let several = several.map(|(key, node)| model(Spanned::new(key.value.to_string(), key.span.clone()), node));
+        let empty = Node::default();
+        let ports = |key: &str| ports::entries(part(root, key).unwrap_or(&empty));
+        Ok(Self {
+            name: text("name")?.unwrap_or_default(),
+            description: text("description")?.map(|text| text.value),
+            metadata: part(root, "metadata").map(read).transpose()?.unwrap_or_default(),
+            models: only.into_iter().chain(several).collect::<Result<_, _>>()?,
+            inputs: ports("inputs")
+                .into_iter()
+                .map(|(name, node)| InputSpec::read(name, node))
+                .collect::<Result<_, _>>()?,
+            outputs: ports("outputs")
+                .into_iter()
+                .map(|(name, node)| OutputSpec::read(name, node))
+                .collect::<Result<_, _>>()?,
+            serving: part(root, "serving").map(read).transpose()?.unwrap_or_default(),
+            version,
+            runtime,
+            pipeline,
+        })
+    }
+
+    /// The whole of it in the form of a gpux.yml, defaults and shorthands written out. Reading it
+    /// again gives the same.
+    pub fn to_json(&self) -> serde_json::Value {
+        let mut json = serde_json::json!({ "name": self.name, "version": self.version });
+        put(&mut json, "description", self.description.as_ref());
+        if !self.metadata.is_empty() {
+            json["metadata"] = self.metadata.clone().into();
+        }
+        match self.models.as_slice() {
+            [] => {}
+            [only] if only.name.value == ONLY_MODEL => json["model"] = only.to_json(),
+            several => {
+                json["models"] = several.iter().map(|model| (model.name.value.clone(), model.to_json())).collect();
+            }
+        }
+        if !self.inputs.is_empty() {
+            json["inputs"] = self.inputs.iter().map(|input| (input.name.value.clone(), input.to_json())).collect();
+        }
+        if !self.outputs.is_empty() {
+            json["outputs"] = self.outputs.iter().map(|output| (output.name.value.clone(), output.to_json())).collect();
+        }
+        json["runtime"] = serde_json::json!(self.runtime);
+        json["serving"] = serde_json::json!(self.serving);
+        json["pipeline"] = self.pipeline.iter().map(StepSpec::to_json).collect();
+        json
+    }
+
+    /// [`Self::to_json`] as the text of a gpux.yml. A `$` is written so that it is read as one.
+    pub fn to_yaml(&self) -> Result<String, serde_yaml::SerializeError> {
+        let mut json = self.to_json();
+        escape(&mut json);
+        serde_yaml::to_string(&json)
+    }
+
+    /// The model of this name; without a name, the only one.
+    pub fn model(&self, name: Option<&str>) -> Option<&ModelSpec> {
+        match name {
+            Some(name) => self.models.iter().find(|model| model.name.value == name),
+            None => self.models.first().filter(|_| self.models.len() == 1),
+        }
+    }
+}
+
+/// Doubles every `$` in the texts, so that none begins a variable.
+fn escape(json: &mut serde_json::Value) {
+    match json {
+        serde_json::Value::String(text) => *text = text.replace('$', "$$"),
+        serde_json::Value::Array(items) => items.iter_mut().for_each(escape),
+        serde_json::Value::Object(fields) => fields.values_mut().for_each(escape),
+        _ => {}
+    }
+}
+
+fn implicit_model(root: &Node) -> StepSpec {
+    let key = root.entry("model").or_else(|| root.entry("models")).map(|(key, _)| key.span.clone());
+    let span = key.unwrap_or_default();
+    let options = Node::new(Content::Mapping(Vec::new()), span.clone());
+    let tag = Spanned::new("model".to_owned(), span.clone());
+    StepSpec { tag, action: Action::Model(ModelCall { name: None, options }), input: None, output: None, span }
+}

@@ -1,0 +1,229 @@
+//! `pipeline:`: the list of steps.
+
+use schemars::Schema;
+
+use super::super::diagnostic::Diagnostic;
+use super::super::node::{Content, Entry, Node, Spanned};
+use super::super::schema::check;
+use super::super::source::Span;
+use super::wasm::WasmSpec;
+
+/// A step: what it is and which values of the frame it reads and gives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepSpec {
+    /// what kind of step, as written: `resize`, `model`, `wasm`
+    pub tag: Spanned<String>,
+    /// what it does
+    pub action: Action,
+    /// `in:`; `None`: what the step before gave
+    pub input: Option<Wiring>,
+    /// `out:`; `None`: under the step's own names
+    pub output: Option<Wiring>,
+    /// the whole step
+    pub span: Span,
+}
+
+/// What a step does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// runs a model
+    Model(ModelCall),
+    /// runs a component
+    Wasm(Box<WasmSpec>),
+    /// anything else: a built-in step, whose tag and options are checked when the plan is built.
+    /// The options are a mapping.
+    BuiltIn(Node),
+}
+
+/// `- model` or `- model: NAME` or `- model: {name: NAME, …}`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelCall {
+    /// which one; `None`: the only one
+    pub name: Option<Spanned<String>>,
+    /// the other options: a mapping, checked when the plan is built
+    pub options: Node,
+}
+
+/// Which values of the frame a step's ports are.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Wiring {
+    /// the value of the only port
+    Name(Spanned<String>),
+    /// the values of the ports, in their order
+    List(Vec<Spanned<String>>),
+    /// (port, value)
+    Map(Vec<(Spanned<String>, Spanned<String>)>),
+}
+
+impl Wiring {
+    /// The names of the frame's values.
+    pub fn values(&self) -> Vec<&Spanned<String>> {
+        match self {
+            Self::Name(name) => vec![name],
+            Self::List(names) => names.iter().collect(),
+            Self::Map(pairs) => pairs.iter().map(|(_, value)| value).collect(),
+        }
+    }
+
+    fn to_json(&self) -> serde_json::Value {
+        match self {
+            Self::Name(name) => serde_json::json!(name),
+            Self::List(names) => serde_json::json!(names),
+            Self::Map(pairs) => {
+                pairs.iter().map(|(port, value)| (port.value.clone(), serde_json::json!(value))).collect()
+            }
+        }
+    }
+}
+
+impl StepSpec {
+    pub(super) fn to_json(&self) -> serde_json::Value {
+        let mut options = match &self.action {
+            Action::Model(call) => {
+                let mut options = call.options.to_json();
+                super::put(&mut options, "name", call.name.as_ref());
+                options
+            }
+            Action::Wasm(wasm) => wasm.to_json(),
+            Action::BuiltIn(options) => options.to_json(),
+        };
+        super::put(&mut options, "in", self.input.as_ref().map(Wiring::to_json).as_ref());
+        super::put(&mut options, "out", self.output.as_ref().map(Wiring::to_json).as_ref());
+        serde_json::json!({ (self.tag.value.clone()): options })
+    }
+}
+
+/// The steps of `pipeline`, and what is wrong with them; `wasm` describes a component step's fields.
+pub(super) fn read(node: &Node, wasm: &Schema, diagnostics: &mut Vec<Diagnostic>) -> Vec<StepSpec> {
+    let items = node.items().unwrap_or_default();
+    items.iter().filter_map(|item| step(item, wasm, diagnostics)).collect()
+}
+
+fn step(item: &Node, wasm: &Schema, diagnostics: &mut Vec<Diagnostic>) -> Option<StepSpec> {
+    let nothing = Node::new(Content::Null, item.span.clone());
+    let (tag, value) = match &item.content {
+        Content::String(tag) => (Spanned::new(tag.to_string(), item.span.clone()), &nothing),
+        Content::Mapping(entries) => match entries.as_slice() {
+            [(tag, value)] => (Spanned::new(tag.value.to_string(), tag.span.clone()), value),
+            [] => {
+                diagnostics.push(not_a_step(item, "an empty mapping"));
+                return None;
+            }
+            [first, second, ..] => {
+                diagnostics.push(several_keys(first, second));
+                return None;
+            }
+        },
+        Content::Null => {
+            diagnostics.push(not_a_step(item, "empty"));
+            return None;
+        }
+        _ => {
+            diagnostics.push(not_a_step(item, item.kind_in_words()));
+            return None;
+        }
+    };
+    let shorthand = value.as_str().is_some() && matches!(tag.value.as_str(), "model" | "wasm");
+    if !shorthand && !value.is_null() && value.entries().is_none() {
+        let message = format!("`{}` takes its options as a mapping, but this is {}", tag.value, value.kind_in_words());
+        let hint = format!("write `- {}: {{ option: value }}`, or just `- {}`", tag.value, tag.value);
+        diagnostics.push(Diagnostic::new("type", value.span.clone(), message).hint(hint));
+        return None;
+    }
+    let (options, input, output) = split(value, diagnostics);
+    let action = match tag.value.as_str() {
+        "model" => Action::Model(model(value, &options, diagnostics)),
+        "wasm" if value.as_str().is_some() => Action::Wasm(Box::new(WasmSpec::read(value).ok()?)),
+        "wasm" => {
+            let options = Node::new(options.content, tag.span.clone());
+            let found = check(&options, "wasm", wasm);
+            if !found.is_empty() {
+                diagnostics.extend(found);
+                return None;
+            }
+            Action::Wasm(Box::new(WasmSpec::read(&options).ok()?))
+        }
+        _ => Action::BuiltIn(options),
+    };
+    Some(StepSpec { tag, action, input, output, span: item.span.clone() })
+}
+
+fn not_a_step(item: &Node, what: &str) -> Diagnostic {
+    let message = format!("a step is a name, or a name with options, but this is {what}");
+    Diagnostic::new("step", item.span.clone(), message).hint("write `- softmax`, or `- resize: { size: [8, 8] }`")
+}
+
+fn several_keys(first: &Entry, second: &Entry) -> Diagnostic {
+    let (tag, key) = (&first.0.value, &second.0.value);
+    let message = format!("a step has one key, its name, but this one has several: `{tag}`, `{key}`");
+    let hint = match &first.1.content {
+        Content::Null => {
+            format!(
+                "each step is its own list item; indent its options: if `{key}` is an option of `{tag}`, put it two spaces further in"
+            )
+        }
+        Content::String(name) if matches!(&**tag, "use" | "name" | "type" | "step" | "op") => {
+            format!("each step is its own list item under its own name: `- {name}: {{ {key}: … }}`")
+        }
+        _ => format!("each step is its own list item; indent its options: write `- {tag}: …` and `- {key}: …`"),
+    };
+    Diagnostic::new("step", second.0.span.clone(), message).label("a second key").hint(hint)
+}
+
+/// The options without `in` and `out`, and those two.
+fn split(value: &Node, diagnostics: &mut Vec<Diagnostic>) -> (Node, Option<Wiring>, Option<Wiring>) {
+    let mut options = Vec::new();
+    let (mut input, mut output) = (None, None);
+    for (key, node) in value.entries().unwrap_or_default() {
+        match &*key.value {
+            "in" => input = wiring(key, node, diagnostics),
+            "out" => output = wiring(key, node, diagnostics),
+            _ => options.push((key.clone(), node.clone())),
+        }
+    }
+    (Node::new(Content::Mapping(options), value.span.clone()), input, output)
+}
+
+fn wiring(key: &Spanned<std::sync::Arc<str>>, node: &Node, diagnostics: &mut Vec<Diagnostic>) -> Option<Wiring> {
+    let name = |node: &Node| {
+        let text = node.as_str().filter(|text| !text.is_empty() && text.len() <= 128)?;
+        Some(Spanned::new(text.to_owned(), node.span.clone()))
+    };
+    let read = match &node.content {
+        Content::Sequence(items) if !items.is_empty() => {
+            items.iter().map(name).collect::<Option<_>>().map(Wiring::List)
+        }
+        Content::Mapping(entries) if !entries.is_empty() => entries
+            .iter()
+            .map(|(port, node)| Some((Spanned::new(port.value.to_string(), port.span.clone()), name(node)?)))
+            .collect::<Option<_>>()
+            .map(Wiring::Map),
+        _ => name(node).map(Wiring::Name),
+    };
+    if read.is_none() {
+        let message = format!("`{}` names values: one name, a list of names, or `port: name`", key.value);
+        let hint = format!("write `{0}: boxes`, `{0}: [boxes, scores]` or `{0}: {{ port: boxes }}`", key.value);
+        let span = if node.span.is_empty() { key.span.clone() } else { node.span.clone() };
+        diagnostics.push(Diagnostic::new("wiring", span, message).hint(hint));
+    }
+    read
+}
+
+fn model(value: &Node, options: &Node, diagnostics: &mut Vec<Diagnostic>) -> ModelCall {
+    if let Some(name) = value.as_str() {
+        let name = Some(Spanned::new(name.to_owned(), value.span.clone()));
+        return ModelCall { name, options: Node::new(Content::Mapping(Vec::new()), value.span.clone()) };
+    }
+    let name = options.get("name").and_then(|node| {
+        let name = node.as_str().map(|name| Spanned::new(name.to_owned(), node.span.clone()));
+        if name.is_none() {
+            let message = "`name` is the name of a model, which is text";
+            diagnostics.push(
+                Diagnostic::new("type", node.span.clone(), message).hint("write one of the names under `models:`"),
+            );
+        }
+        name
+    });
+    let rest = options.entries().unwrap_or_default().iter().filter(|(key, _)| &*key.value != "name").cloned();
+    ModelCall { name, options: Node::new(Content::Mapping(rest.collect()), options.span.clone()) }
+}

@@ -4,6 +4,7 @@
 //! signature for those options, and is tested against numbers that the reference library computed
 //! (`tests/reference/builtin/`).
 
+mod area;
 mod decode_image;
 mod image_dims;
 mod normalize;

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::image_dims::{ImageDims, MAX_PIXELS, MAX_SIDE, takes_channels};
-use super::ports;
+use super::{area, ports};
 use crate::pipeline::{
     BuildError, Builtin, Color, Context, ElementSet, ElementType, Geometry, Kind, Layout, Mismatch, Port, Signature,
     Step, StepFailure, Tensor, TensorData, TensorElement, TensorKind, Value,
@@ -77,7 +77,8 @@ enum Filter {
 ///
 /// Follows Pillow's `Image.resize` up to version 12 (13 may resize down before across, which rounds
 /// differently): uint8 within one level in all but a sample
-/// in fifty thousand, and identical in 98 to 99.9 % (weights are rounded to 16 bits); `nearest` identical;
+/// in fifty thousand, and identical in 98 to 99.9 % (weights are rounded to 16 bits); `nearest` and `area`
+/// identical;
 /// float32 to the last bits. Where the tensor is known to be RGBA, colours are
 /// weighed by their opacity, as Pillow does.
 struct Resize {
@@ -142,7 +143,7 @@ impl Resize {
             Filter::Bilinear => ResizeAlg::Convolution(FilterType::Bilinear),
             Filter::Bicubic => ResizeAlg::Convolution(FilterType::CatmullRom),
             Filter::Lanczos => ResizeAlg::Convolution(FilterType::Lanczos3),
-            Filter::Area => ResizeAlg::Convolution(area()),
+            Filter::Area => ResizeAlg::Convolution(FilterType::Box),
         }
     }
 }
@@ -199,7 +200,10 @@ impl Step for Resize {
         let weigh_by_opacity = metadata.color == Some(Color::Rgba) && dims.channels == 4;
         let target = ImageDims { height, width, channels: dims.channels };
         let alg = self.filter();
+        // Floats weighed by opacity go the general way.
+        let averages = self.options.filter == Filter::Area && !weigh_by_opacity;
         let resized = match tensor.data() {
+            TensorData::Float32(data) if averages => to_tensor(target, area::resize(data, dims, target))?,
             TensorData::Uint8(data) if alg == ResizeAlg::Nearest => to_tensor(target, nearest(data, dims, target))?,
             TensorData::Float32(data) if alg == ResizeAlg::Nearest => to_tensor(target, nearest(data, dims, target))?,
             TensorData::Uint8(data) => to_tensor(target, resize_levels(data, dims, target, alg, weigh_by_opacity)?)?,
@@ -212,13 +216,6 @@ impl Step for Resize {
     fn details(&self) -> serde_json::Value {
         serde_json::to_value(&self.options).unwrap_or_default()
     }
-}
-
-/// Pillow's BOX. The resizer's own counts a pixel on the lower edge, or not, as rounding happens to
-/// fall; Pillow never does.
-fn area() -> FilterType {
-    let covered = |x: f64| f64::from(u8::from(x > -0.5 + 1e-9 && x <= 0.5));
-    fast_image_resize::Filter::new("area", covered, 0.5).map_or(FilterType::Box, FilterType::Custom)
 }
 
 fn to_tensor<T: TensorElement>(dims: ImageDims, samples: Vec<T>) -> Result<Tensor, StepFailure> {
@@ -274,6 +271,9 @@ fn resize_levels(
 
 /// One pass of [`resize_levels`]: only the width or only the height changes.
 fn pass(from: &[u8], dims: ImageDims, target: ImageDims, alg: ResizeAlg) -> Result<Vec<u8>, StepFailure> {
+    if alg == ResizeAlg::Convolution(FilterType::Box) {
+        return Ok(area::resize(from, dims, target));
+    }
     let of = match dims.channels {
         1 => PixelType::U8,
         3 => PixelType::U8x3,

@@ -182,7 +182,7 @@ def resize():
         at = put(pixels.tobytes())
         for filter_name, filter in FILTERS.items():
             # The noise is shrunk by 3.75, where pixels lie on the edge of what `area` covers.
-            sizes = {"dot": SIZES[:1], "line": SIZES[:1] + SIZES[3:4], "noise": [(16, 32), (32, 16)]}.get(name, SIZES)
+            sizes = {"dot": SIZES[:1], "line": SIZES[:1] + SIZES[3:4], "noise": [(16, 32), (32, 16), (25, 36), (50, 33)]}.get(name, SIZES)
             for height, width in sizes:
                 image = Image.fromarray(pixels[..., 0] if mode == "L" else pixels, mode if mode != "L" else None)
                 result = np.asarray(image.resize((width, height), filter))

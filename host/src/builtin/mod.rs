@@ -1,0 +1,58 @@
+//! The native steps: one file a step, each with the reference library it follows.
+//!
+//! Every step documents its options in a struct whose JSON Schema is what users see, states its
+//! signature for those options, and is tested against numbers that the reference library computed
+//! (`tests/reference/builtin/`).
+
+mod area;
+mod decode_image;
+mod image_dims;
+mod normalize;
+mod ports;
+mod resize;
+mod softmax;
+mod tokenize;
+mod tokenizer_file;
+mod top_k;
+
+use crate::pipeline::Builtin;
+
+/// Every built-in step, in the order in which a pipeline usually uses them.
+pub fn all() -> Vec<Builtin> {
+    vec![
+        decode_image::builtin(),
+        resize::builtin(),
+        normalize::builtin(),
+        tokenize::builtin(),
+        softmax::builtin(),
+        top_k::builtin(),
+    ]
+}
+
+#[cfg(test)]
+mod reference;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+mod tests {
+    use super::all;
+    use crate::pipeline::Site;
+
+    #[test]
+    fn every_option_is_described_and_unknown_ones_are_refused() {
+        for builtin in all() {
+            let schema = serde_json::to_value((builtin.schema)()).unwrap();
+            let properties = schema["properties"].as_object().unwrap();
+            for (name, property) in properties {
+                assert!(
+                    property["description"].as_str().is_some_and(|text| text.len() > 10),
+                    "{}.{name}",
+                    builtin.name
+                );
+            }
+            assert_eq!(schema["additionalProperties"], false, "{}", builtin.name);
+            let error = (builtin.build)(serde_json::json!({"no such option": 1}), &Site::Component).err().unwrap();
+            assert!(error.message.contains("no such option"), "{}: {error}", builtin.name);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! `softmax`: scores → probabilities.
+
+use half::{bf16, f16};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::ports;
+use crate::pipeline::{
+    Builtin, Context, ElementSet, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor, TensorData,
+    TensorElement, TensorKind, Value,
+};
+
+/// Options of `softmax`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Options {
+    /// The axis whose values shall sum to 1; negative ones count from the last. Default: -1.
+    axis: i64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { axis: -1 }
+    }
+}
+
+/// Turns scores into probabilities that sum to 1 along an axis: `exp(x - max) / sum(exp(x - max))`.
+///
+/// Follows `scipy.special.softmax`, NaN and infinities included. The element type stays; float16 and
+/// bfloat16 are computed in float32.
+struct Softmax {
+    options: Options,
+    signature: Signature,
+}
+
+pub(super) fn builtin() -> Builtin {
+    Builtin {
+        name: "softmax",
+        summary: "Turns scores into probabilities that sum to 1",
+        schema: || schemars::schema_for!(Options),
+        build: |options, _| Ok(Box::new(Softmax::new(ports::options(options)?))),
+    }
+}
+
+impl Softmax {
+    fn new(options: Options) -> Self {
+        let floats = Kind::Tensor(TensorKind::of_elements(ElementSet::floats()));
+        let signature = Signature::unary(
+            Port { description: "scores of any shape".into(), ..Port::new("scores", floats.clone()) },
+            Port { description: "probabilities, of the same shape and type".into(), ..Port::new("scores", floats) },
+        );
+        Self { options, signature }
+    }
+}
+
+impl Step for Softmax {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
+        ports::check(&self.signature, inputs)?;
+        let Some(given) = ports::known_tensor(inputs) else {
+            return Ok(vec![self.signature.outputs[0].kind.clone()]);
+        };
+        if let Some(shape) = &given.shape
+            && ports::axis(self.options.axis, shape.len()).is_none()
+        {
+            return Err(ports::refuse(&self.signature, given, no_axis(self.options.axis, shape.len())));
+        }
+        let elements = given.elements.intersection(ElementSet::floats());
+        Ok(vec![Kind::Tensor(TensorKind { elements, ..given.clone() })])
+    }
+
+    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+        let mut tensor = ports::first_tensor(inputs, "scores")?;
+        let Some(axis) = ports::axis(self.options.axis, tensor.rank()) else {
+            return Err(StepFailure::InvalidInput(no_axis(self.options.axis, tensor.rank())));
+        };
+        let (length, stride) = (tensor.shape()[axis], tensor.shape()[axis + 1..].iter().product());
+        match tensor.data() {
+            TensorData::Float32(_) => in_place::<f32>(&mut tensor, |data| along(data, length, stride, softmax_f32)),
+            TensorData::Float64(_) => in_place::<f64>(&mut tensor, |data| along(data, length, stride, softmax_f64)),
+            TensorData::Float16(_) => in_place::<f16>(&mut tensor, |data| {
+                along(data, length, stride, |row| through_f32(row, f16::to_f32, f16::from_f32));
+            }),
+            TensorData::Bfloat16(_) => in_place::<bf16>(&mut tensor, |data| {
+                along(data, length, stride, |row| through_f32(row, bf16::to_f32, bf16::from_f32));
+            }),
+            other => {
+                let message = format!("softmax takes floats, but gets {}; cast them first", other.element());
+                return Err(StepFailure::InvalidInput(message));
+            }
+        }
+        Ok(vec![tensor.into()])
+    }
+
+    fn details(&self) -> serde_json::Value {
+        serde_json::to_value(&self.options).unwrap_or_default()
+    }
+}
+
+fn no_axis(axis: i64, rank: usize) -> String {
+    format!("softmax works along axis {axis}, but there are {rank} axes")
+}
+
+fn in_place<T: TensorElement>(tensor: &mut Tensor, change: impl FnOnce(&mut [T])) {
+    if let Some(data) = tensor.as_mut_slice::<T>() {
+        change(data);
+    }
+}
+
+/// Calls `change` with every run of `length` elements that lie `stride` apart.
+fn along<T: Copy + Default>(data: &mut [T], length: usize, stride: usize, change: impl Fn(&mut [T])) {
+    if data.is_empty() {
+        return;
+    }
+    if stride == 1 {
+        data.chunks_exact_mut(length).for_each(change);
+        return;
+    }
+    let mut row = vec![T::default(); length];
+    for block in data.chunks_exact_mut(length * stride) {
+        for offset in 0..stride {
+            for (value, from) in row.iter_mut().zip(block[offset..].iter().step_by(stride)) {
+                *value = *from;
+            }
+            change(&mut row);
+            for (to, value) in block[offset..].iter_mut().step_by(stride).zip(&row) {
+                *to = *value;
+            }
+        }
+    }
+}
+
+macro_rules! softmax {
+    ($name:ident, $type:ty) => {
+        fn $name(row: &mut [$type]) {
+            let max = row.iter().copied().fold(<$type>::NEG_INFINITY, <$type>::max);
+            for value in &mut *row {
+                *value = (*value - max).exp();
+            }
+            // In parts, so that a long row loses no more precision than NumPy's pairwise sum does.
+            let sum: $type = row.chunks(128).map(|part| part.iter().sum::<$type>()).sum();
+            for value in row {
+                *value /= sum;
+            }
+        }
+    };
+}
+softmax!(softmax_f32, f32);
+softmax!(softmax_f64, f64);
+
+fn through_f32<T: Copy>(row: &mut [T], to: fn(T) -> f32, from: fn(f32) -> T) {
+    let mut wide: Vec<f32> = row.iter().map(|value| to(*value)).collect();
+    softmax_f32(&mut wide);
+    for (value, wide) in row.iter_mut().zip(wide) {
+        *value = from(wide);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::pipeline::{Dim, ElementType};
+
+    fn run(axis: i64, tensor: Tensor) -> Result<Tensor, StepFailure> {
+        let mut values = Softmax::new(Options { axis }).run(vec![Some(tensor.into())], &mut Context::default())?;
+        Ok(values.remove(0).as_tensor().unwrap().clone())
+    }
+
+    #[test]
+    fn odd_input_does_no_harm() {
+        for axis in [0, 1, -1, -2] {
+            assert_eq!(run(axis, Tensor::new([0, 3], Vec::<f32>::new()).unwrap()).unwrap().shape(), [0, 3]);
+            assert_eq!(run(axis, Tensor::new([3, 0], Vec::<f32>::new()).unwrap()).unwrap().shape(), [3, 0]);
+        }
+        let infinite = run(0, Tensor::new([2], vec![f32::NEG_INFINITY, 1.0]).unwrap()).unwrap();
+        assert_eq!(infinite.as_slice::<f32>().unwrap(), [0.0, 1.0]);
+        let nan = run(0, Tensor::new([2], vec![f32::NAN, 1.0]).unwrap()).unwrap();
+        assert!(nan.as_slice::<f32>().unwrap().iter().all(|value| value.is_nan()), "as SciPy");
+        for (axis, tensor) in [
+            (2, Tensor::new([1, 1], vec![1_f32]).unwrap()),
+            (i64::MIN, Tensor::new([1, 1], vec![1_f32]).unwrap()),
+            (-1, Tensor::scalar(1_f32)),
+            (0, Tensor::new([1], vec![1_i64]).unwrap()),
+        ] {
+            assert!(matches!(run(axis, tensor), Err(StepFailure::InvalidInput(_))));
+        }
+    }
+
+    #[test]
+    fn a_shared_tensor_stays_as_it_was() {
+        let scores = Tensor::new([2], vec![0_f32, 0.0]).unwrap();
+        assert_eq!(run(0, scores.clone()).unwrap().as_slice::<f32>().unwrap(), [0.5, 0.5]);
+        assert_eq!(scores.as_slice::<f32>().unwrap(), [0.0, 0.0]);
+    }
+
+    #[test]
+    fn the_plan_knows_type_and_shape() {
+        let infer = |axis, element: ElementType, shape: &[Dim]| {
+            let kind = Kind::Tensor(TensorKind::shaped(element, shape));
+            Softmax::new(Options { axis }).infer(&[Some(kind)]).map(|kinds| kinds[0].to_string())
+        };
+        let shape = [Dim::Dynamic, Dim::Fixed(10)];
+        assert_eq!(infer(-1, ElementType::Float16, &shape).unwrap(), "tensor float16[?, 10]");
+        assert!(
+            infer(2, ElementType::Float32, &shape).unwrap_err().to_string().contains("axis 2, but there are 2 axes")
+        );
+        assert!(infer(-1, ElementType::Int64, &shape).is_err());
+    }
+}

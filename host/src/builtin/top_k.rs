@@ -1,0 +1,343 @@
+//! `top-k`: scores → the best of them, with their labels.
+
+use std::cmp::Ordering;
+use std::path::Path;
+
+use half::{bf16, f16};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::ports;
+use crate::pipeline::{
+    BuildError, Builtin, Context, Dim, ElementSet, Kind, Mismatch, Port, Signature, Site, Step, StepFailure,
+    TensorData, TensorKind, Value,
+};
+
+/// Largest file of labels that is read, in bytes.
+const MAX_LABELS_FILE: u64 = 16 << 20;
+
+/// Most entries of one answer, over all rows.
+const MAX_ENTRIES: usize = 1 << 20;
+
+/// Options of `top-k`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Options {
+    /// How many entries to keep, at least 1; all of them where there are fewer. Default: 5.
+    #[schemars(range(min = 1))]
+    k: usize,
+    /// The name of each index: a list, or the path of a text file with one label a line. There must
+    /// be as many as scores. Default: none, entries then have no `label`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    labels: Option<Labels>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { k: 5, labels: None }
+    }
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+enum Labels {
+    File(String),
+    List(Vec<String>),
+}
+
+/// Lists the highest scores of the last axis, best first, as JSON:
+/// `[{"label": "seven", "index": 7, "score": 0.98}, …]`.
+///
+/// A tensor with more than one row gives a list of such lists. Follows a stable descending sort
+/// (`np.argsort(-scores, kind="stable")`): equal scores stay in the order of their indices, NaN
+/// comes last. JSON has no NaN and no infinity: such a score is `null`.
+struct TopK {
+    options: Options,
+    labels: Option<Vec<String>>,
+    signature: Signature,
+}
+
+pub(super) fn builtin() -> Builtin {
+    Builtin {
+        name: "top-k",
+        summary: "Lists the highest scores with their labels",
+        schema: || schemars::schema_for!(Options),
+        build: |options, site| Ok(Box::new(TopK::new(ports::options(options)?, site)?)),
+    }
+}
+
+impl TopK {
+    fn new(options: Options, site: &Site<'_>) -> Result<Self, BuildError> {
+        if options.k == 0 {
+            return Err(BuildError::option("k", "`k` is 0, but at least 1 entry must be kept"));
+        }
+        let labels = match &options.labels {
+            None => None,
+            Some(Labels::List(labels)) => Some(labels.clone()),
+            Some(Labels::File(path)) => Some(read_labels(path, site)?),
+        };
+        if labels.as_ref().is_some_and(Vec::is_empty) {
+            return Err(BuildError::option("labels", "there are no labels"));
+        }
+        let count = labels.as_ref().map_or_else(String::new, |labels| format!(", {} on the last axis", labels.len()));
+        let signature = Signature::unary(
+            Port {
+                description: format!("a score for each index of the last axis{count}"),
+                ..Port::new("scores", Kind::Tensor(TensorKind::of_elements(ElementSet::numeric())))
+            },
+            Port { description: "the best, as {label, index, score}".into(), ..Port::new("top", Kind::Json) },
+        );
+        Ok(Self { options, labels, signature })
+    }
+
+    fn check_labels(&self, scores: usize) -> Result<(), String> {
+        match &self.labels {
+            Some(labels) if labels.len() != scores => {
+                Err(format!("there are {} labels, but {scores} scores on the last axis", labels.len()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn entries<T: Score>(&self, row: &[T]) -> serde_json::Value {
+        let entry = |index: usize| match &self.labels {
+            Some(labels) => json!({"label": labels.get(index), "index": index, "score": row[index].json()}),
+            None => json!({"index": index, "score": row[index].json()}),
+        };
+        best(row, self.options.k).into_iter().map(entry).collect()
+    }
+
+    fn rows<T: Score>(&self, scores: &[T], width: usize) -> serde_json::Value {
+        if scores.len() == width {
+            return self.entries(scores);
+        }
+        scores.chunks_exact(width).map(|row| self.entries(row)).collect()
+    }
+}
+
+impl Step for TopK {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
+        ports::check(&self.signature, inputs)?;
+        if let Some(given) = ports::known_tensor(inputs)
+            && let Some(shape) = &given.shape
+        {
+            let refuse = |why: String| ports::refuse(&self.signature, given, why);
+            let last = shape.last().ok_or_else(|| refuse("it has no axis".into()))?;
+            if let Dim::Fixed(scores) = last {
+                self.check_labels(*scores).map_err(refuse)?;
+            }
+        }
+        Ok(vec![Kind::Json])
+    }
+
+    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+        let tensor = ports::first_tensor(inputs, "scores")?;
+        let invalid = |message: String| Err(StepFailure::InvalidInput(message));
+        let Some(&width) = tensor.shape().last() else {
+            return invalid("top-k takes scores along an axis, but gets a single number".into());
+        };
+        if tensor.is_empty() {
+            return invalid(format!("there are no scores in a tensor of shape {:?}", tensor.shape()));
+        }
+        self.check_labels(width).map_err(StepFailure::InvalidInput)?;
+        let entries = (tensor.len() / width).saturating_mul(self.options.k.min(width));
+        if entries > MAX_ENTRIES {
+            return invalid(format!("the answer would have {entries} entries, but at most {MAX_ENTRIES} are given"));
+        }
+        let top = match tensor.data() {
+            TensorData::Uint8(scores) => self.rows(scores, width),
+            TensorData::Int8(scores) => self.rows(scores, width),
+            TensorData::Uint16(scores) => self.rows(scores, width),
+            TensorData::Int16(scores) => self.rows(scores, width),
+            TensorData::Uint32(scores) => self.rows(scores, width),
+            TensorData::Int32(scores) => self.rows(scores, width),
+            TensorData::Uint64(scores) => self.rows(scores, width),
+            TensorData::Int64(scores) => self.rows(scores, width),
+            TensorData::Float16(scores) => self.rows(scores, width),
+            TensorData::Bfloat16(scores) => self.rows(scores, width),
+            TensorData::Float32(scores) => self.rows(scores, width),
+            TensorData::Float64(scores) => self.rows(scores, width),
+            TensorData::Bool(_) | TensorData::String(_) => {
+                return invalid(format!("top-k takes numbers, but gets {}", tensor.element()));
+            }
+        };
+        Ok(vec![top.into()])
+    }
+
+    fn details(&self) -> serde_json::Value {
+        json!({"k": self.options.k, "labels": self.labels.as_ref().map(Vec::len)})
+    }
+}
+
+fn read_labels(path: &str, site: &Site<'_>) -> Result<Vec<String>, BuildError> {
+    let bytes = site.read(Path::new(path), MAX_LABELS_FILE).map_err(|error| BuildError::option("labels", error))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|error| BuildError::option("labels", format!("`{path}` is not UTF-8 text: {}", error.utf8_error())))?;
+    let lines = text.trim_start_matches('\u{feff}').trim_end().lines();
+    Ok(lines.map(|line| line.trim().to_owned()).collect())
+}
+
+/// The indices of the `k` highest scores, best first.
+fn best<T: Score>(row: &[T], k: usize) -> Vec<usize> {
+    let better = |a: &usize, b: &usize| {
+        let (left, right) = (&row[*a], &row[*b]);
+        // Only NaN does not compare.
+        let nan_last = || left.is_nan().cmp(&right.is_nan());
+        right.partial_cmp(left).unwrap_or_else(nan_last).then(a.cmp(b))
+    };
+    if k == 1 {
+        let first = (0..row.len()).reduce(|a, b| if better(&b, &a) == Ordering::Less { b } else { a });
+        return first.into_iter().collect();
+    }
+    let mut order: Vec<usize> = (0..row.len()).collect();
+    if k < order.len() {
+        order.select_nth_unstable_by(k, better);
+        order.truncate(k);
+    }
+    order.sort_unstable_by(better);
+    order
+}
+
+/// A number that is compared and shown as what it is.
+trait Score: PartialOrd {
+    fn json(&self) -> serde_json::Value;
+    fn is_nan(&self) -> bool {
+        self.partial_cmp(self).is_none()
+    }
+}
+
+macro_rules! integers {
+    ($($type:ty),+) => {$(impl Score for $type {
+        fn json(&self) -> serde_json::Value { json!(self) }
+    })+};
+}
+integers!(u8, i8, u16, i16, u32, i32, u64, i64);
+
+impl Score for f32 {
+    fn json(&self) -> serde_json::Value {
+        // The shortest number that reads back as this one: 0.1, not 0.10000000149011612.
+        self.to_string().parse::<f64>().map_or(serde_json::Value::Null, |score| json!(score))
+    }
+}
+
+impl Score for f64 {
+    fn json(&self) -> serde_json::Value {
+        json!(self)
+    }
+}
+
+macro_rules! halves {
+    ($($type:ty),+) => {$(impl Score for $type {
+        fn json(&self) -> serde_json::Value { self.to_f32().json() }
+    })+};
+}
+halves!(f16, bf16);
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::pipeline::{ElementType, ProjectFiles, Tensor, TensorElement};
+
+    fn step(options: serde_json::Value) -> Result<Box<dyn Step>, BuildError> {
+        (builtin().build)(options, &Site::Component)
+    }
+
+    fn top<T: TensorElement>(options: serde_json::Value, shape: &[usize], scores: Vec<T>) -> serde_json::Value {
+        let scores = Tensor::new(shape, scores).unwrap().into();
+        let Value::Json(json) =
+            step(options).unwrap().run(vec![Some(scores)], &mut Context::default()).unwrap().remove(0)
+        else {
+            panic!("not JSON")
+        };
+        json.as_ref().clone()
+    }
+
+    #[test]
+    fn best_first_with_labels() {
+        assert_eq!(
+            top(json!({"k": 2, "labels": ["a", "b", "c"]}), &[1, 3], vec![0.1_f32, 0.7, 0.2]),
+            json!([{"label": "b", "index": 1, "score": 0.7}, {"label": "c", "index": 2, "score": 0.2}])
+        );
+        assert_eq!(top(json!({}), &[3], vec![1_u8, 3, 2]).as_array().unwrap().len(), 3);
+        assert_eq!(
+            top(json!({"k": 1}), &[2, 2], vec![1_i64, i64::MAX, i64::MAX, i64::MAX - 1]),
+            json!([
+                [{"index": 1, "score": i64::MAX}],
+                [{"index": 0, "score": i64::MAX}]
+            ])
+        );
+    }
+
+    #[test]
+    fn ties_keep_their_order_and_nan_comes_last() {
+        let scores = vec![f32::NAN, 1.0, f32::INFINITY, 1.0, f32::NAN, f32::NEG_INFINITY];
+        let order = |k: usize| -> Vec<u64> {
+            let top = top(json!({"k": k}), &[6], scores.clone());
+            top.as_array().unwrap().iter().map(|entry| entry["index"].as_u64().unwrap()).collect()
+        };
+        assert_eq!(order(6), [2, 1, 3, 5, 0, 4]);
+        for k in 1..6 {
+            assert_eq!(order(k), order(6)[..k], "k = {k}");
+        }
+        let all = top(json!({"k": 9}), &[6], scores.clone());
+        assert_eq!(all[4], json!({"index": 0, "score": null}));
+        assert_eq!(all[0]["score"], json!(null));
+        let half = top(json!({"k": 1}), &[2], vec![f16::from_f32(0.5), f16::from_f32(2.0)]);
+        assert_eq!(half, json!([{"index": 1, "score": 2.0}]));
+    }
+
+    #[test]
+    fn labels_that_do_not_match_are_refused() {
+        let step = step(json!({"labels": ["a", "b"]})).unwrap();
+        let kind = |dims: &[Dim]| Some(Kind::Tensor(TensorKind::shaped(ElementType::Float32, dims)));
+        assert!(step.infer(&[kind(&[Dim::Dynamic, Dim::Dynamic])]).is_ok());
+        let error = step.infer(&[kind(&[Dim::Dynamic, Dim::Fixed(3)])]).unwrap_err().to_string();
+        assert!(error.contains("2 labels, but 3 scores"), "{error}");
+        let scores = Tensor::new([3], vec![1_f32; 3]).unwrap().into();
+        let error = step.run(vec![Some(scores)], &mut Context::default()).unwrap_err();
+        assert!(matches!(error, StepFailure::InvalidInput(_)), "{error}");
+    }
+
+    #[test]
+    fn labels_come_from_a_file_of_the_project() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("labels.txt"), "\u{feff}zero\r\n one \r\n\r\nthree\n").unwrap();
+        std::fs::write(folder.path().join("latin1.txt"), [0xe9, b'\n']).unwrap();
+        let files = ProjectFiles::new(folder.path(), false);
+        let labels = read_labels("labels.txt", &Site::Pipeline(&files)).unwrap();
+        assert_eq!(labels, ["zero", "one", "", "three"]);
+        let message = |path: &str| read_labels(path, &Site::Pipeline(&files)).unwrap_err().to_string();
+        assert!(message("latin1.txt").contains("UTF-8"));
+        assert!(message("none.txt").contains("no file at `none.txt`"));
+        assert!(message("../labels.txt").contains("leads out"));
+        assert!(step(json!({"labels": "labels.txt"})).err().unwrap().message.contains("may not name files"));
+    }
+
+    #[test]
+    fn absurd_input_is_refused() {
+        assert!(step(json!({"k": 0})).is_err());
+        assert!(step(json!({"k": -1})).is_err());
+        assert!(step(json!({"labels": []})).is_err());
+        let step = step(json!({"k": u64::MAX})).unwrap();
+        let run = |tensor: Tensor| step.run(vec![Some(tensor.into())], &mut Context::default());
+        assert!(run(Tensor::new([1 << 21], vec![0_u8; 1 << 21]).unwrap()).unwrap_err().to_string().contains("entries"));
+        for tensor in [
+            Tensor::scalar(1_f32),
+            Tensor::new([0], Vec::<f32>::new()).unwrap(),
+            Tensor::new([2, 0], Vec::<f32>::new()).unwrap(),
+            Tensor::new([1], vec![true]).unwrap(),
+            Tensor::new([1], vec!["x".to_owned()]).unwrap(),
+        ] {
+            assert!(matches!(run(tensor), Err(StepFailure::InvalidInput(_))));
+        }
+        assert!(step.run(vec![Some("text".into())], &mut Context::default()).is_err());
+        assert!(step.run(vec![], &mut Context::default()).is_err());
+    }
+}

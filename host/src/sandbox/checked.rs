@@ -21,7 +21,10 @@ fn fail(what: String) -> StepFailure {
 }
 
 /// The values lent to a native step. The inner error is the guest's to handle.
-pub(super) fn lent(state: &State, lent: Vec<types::NamedLentValue>) -> Result<Result<Vec<(String, Value)>, String>, Stop> {
+pub(super) fn lent(
+    state: &State,
+    lent: Vec<types::NamedLentValue>,
+) -> Result<Result<Vec<(String, Value)>, String>, Stop> {
     let limits = &state.reach.limits;
     if lent.len() > limits.values {
         return Ok(Err(format!("{} values in one call; {} are allowed (limit `values`)", lent.len(), limits.values)));
@@ -74,9 +77,9 @@ pub(super) fn results(
             return Err(StepFailure::Limit(exceeded("result", bytes(limits.result))));
         }
         let port = &signature.outputs[place];
-        port.kind
-            .accepts(&value.kind())
-            .map_err(|mismatch| fail(format!("output `{}` {}", shown(), mismatch.to_string().replace("takes", "is to be"))))?;
+        port.kind.accepts(&value.kind()).map_err(|mismatch| {
+            fail(format!("output `{}` {}", shown(), mismatch.to_string().replace("takes", "is to be")))
+        })?;
         if outputs[place].replace(value).is_some() {
             return Err(fail(format!("it gave `{}` twice", shown())));
         }

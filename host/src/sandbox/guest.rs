@@ -64,7 +64,8 @@ impl Guest {
         let mut store = self.setup_store();
         let _running = self.machine.ticker.guard();
         let described = self.pre.instantiate(&mut store).and_then(|instance| {
-            let describe: TypedFunc<(), (step::Description,)> = instance.get_typed_func(&mut store, &self.calls.describe)?;
+            let describe: TypedFunc<(), (step::Description,)> =
+                instance.get_typed_func(&mut store, &self.calls.describe)?;
             Ok(describe.call(&mut store, ())?.0)
         });
         described.map_err(|error| self.setup_failed("describe", error, store))
@@ -86,8 +87,7 @@ impl Guest {
             failure: checked::failure(&error),
             log: store.into_data().log.into_lines(),
         })?;
-        checked::signature(given, &self.reach.limits)
-            .map_err(|what| SandboxError::Contract { call: "configure", what })
+        checked::signature(given, &self.reach.limits).map_err(|what| SandboxError::Contract { call: "configure", what })
     }
 
     fn setup_failed(&self, call: &'static str, error: wasmtime::Error, store: Store<State>) -> SandboxError {

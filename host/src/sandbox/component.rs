@@ -97,7 +97,7 @@ impl Compiled {
     pub(super) fn linker(&self, grants: &Grants, registry: &Registry) -> Result<Linker<State>, SandboxError> {
         let mut linker = Linker::new(self.component.engine());
         for import in &self.imports {
-            let linked = match Interface::named(import) {
+            let added = match Interface::named(import) {
                 Interface::Types => types::add_to_linker::<State, Own>(&mut linker, |state| state),
                 Interface::Log => log::add_to_linker::<State, Own>(&mut linker, |state| state),
                 Interface::Builtins => builtins::add_to_linker::<State, Own>(&mut linker, |state| state),
@@ -114,7 +114,7 @@ impl Compiled {
                     return Err(SandboxError::Import { import: import.clone(), why: why.to_owned() });
                 }
             };
-            linked.map_err(|error| SandboxError::Engine(format!("{error:#}")))?;
+            added.map_err(|error| SandboxError::Engine(format!("{error:#}")))?;
         }
         Ok(linker)
     }

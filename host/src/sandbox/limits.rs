@@ -100,10 +100,10 @@ pub struct Grants {
 }
 
 /// The limit `name`, of this `value`, was reached.
-pub(super) fn exceeded(name: &'static str, value: impl ToString) -> LimitExceeded {
+pub(super) fn exceeded(name: &'static str, value: String) -> LimitExceeded {
     LimitExceeded {
         limit: name,
-        value: value.to_string(),
+        value,
         hint: Some(format!("raise it with `limits: {{ {name}: … }}` on this step, up to the operator's ceiling")),
     }
 }

@@ -149,7 +149,7 @@ impl Sandbox {
                 [("memories", needs.num_memories, limits.memories), ("tables", needs.num_tables, limits.tables)]
             {
                 if needed as usize > limit {
-                    return Err(SandboxError::Limit(exceeded(name, limit)));
+                    return Err(SandboxError::Limit(exceeded(name, limit.to_string())));
                 }
             }
         }

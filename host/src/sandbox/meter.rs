@@ -72,7 +72,7 @@ impl ResourceLimiter for Meter {
     fn table_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
         let used = self.elements_used.saturating_add(desired.saturating_sub(current));
         if used > self.elements {
-            return Err(Stop::limit(exceeded("table_elements", self.elements)).into());
+            return Err(Stop::limit(exceeded("table_elements", self.elements.to_string())).into());
         }
         self.elements_used = used;
         Ok(true)

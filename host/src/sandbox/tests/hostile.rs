@@ -117,7 +117,7 @@ fn logs() {
     assert_eq!(outcome, Ok("visit 1".into()));
     assert!(context.log.iter().map(String::len).sum::<usize>() <= 3 << 10);
     // A flood is cut, not punished, unless it takes too long.
-    let step = load("flood-log", Limits { time: Duration::from_secs(60), ..small() }).unwrap();
+    let step = load("flood-log", Limits { time: Duration::from_mins(1), ..small() }).unwrap();
     let mut context = Context::default();
     assert_eq!(run_in(&step, "x", &mut context), Ok("visit 1".into()));
     assert_eq!(context.log.last().unwrap(), "info: line 99999");

@@ -98,6 +98,10 @@ fn attack(attack: &str, inputs: Vec<NamedValue>) -> Result<Option<Value>, Error>
         "huge-result" => return Ok(Some(Value::Bytes(vec![1; 3 << 20]))),
         "deep-json" => return Ok(Some(Value::Json(format!("{}{}", "[".repeat(10_000), "]".repeat(10_000))))),
         "wide-json" => return Ok(Some(Value::Json(format!("[{}0]", "0,".repeat(500_000))))),
+        "bad-utf8" => {
+            // SAFETY: none; the broken text only travels to the host, which must refuse it.
+            return Ok(Some(Value::Text(unsafe { String::from_utf8_unchecked(vec![b'a', 0xff, 0xc0]) })));
+        }
         "bad-json" => return Ok(Some(Value::Json("{".into()))),
         "lying-length" => return Err(refused(Tensor::create(ElementType::Float32, &[3, 4], &[0; 47]))),
         "overflowing-shape" => return Err(refused(Tensor::zeros(ElementType::Float64, &[u32::MAX; 8]))),

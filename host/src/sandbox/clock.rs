@@ -40,6 +40,11 @@ impl Ticker {
         Ok(Self { shared, thread: Some(thread) })
     }
 
+    #[cfg(test)]
+    pub(super) fn is_asleep(&self) -> bool {
+        self.shared.asleep.load(Ordering::SeqCst)
+    }
+
     /// Keeps the ticks coming until the guard is dropped.
     pub(super) fn guard(&self) -> Running<'_> {
         self.shared.running.fetch_add(1, Ordering::SeqCst);

@@ -11,9 +11,10 @@ pack() { cargo run --quiet -p gpux --example componentize -- "$built/$1.wasm" "$
 build -p center-ink
 pack center_ink guest-examples/rust/center-ink.wasm
 
-build -p hostile --features spin-in-describe
-pack hostile guest-examples/hostile/spin-in-describe.wasm
+# The hostile ones stay as they leave the compiler: core modules with their contract in a section.
+for feature in spin-in-describe drive-model; do
+    build -p hostile --features $feature
+    cp "$built/hostile.wasm" guest-examples/hostile/$feature.wasm
+done
 build -p hostile
-pack hostile guest-examples/hostile/hostile.wasm
-# As it leaves the compiler: a core module with its contract in a custom section.
-cp "$built/hostile.wasm" guest-examples/hostile/hostile.core.wasm
+cp "$built/hostile.wasm" guest-examples/hostile/hostile.wasm

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::hint::black_box;
 
-use nanoserde::DeJson;
+use serde::Deserialize;
 
 use self::exports::gpux::pipeline::step::{Description, Dimension, Guest, Kind, Port, Signature, TensorKind};
 use self::gpux::pipeline::types::{ElementType, Error, LentValue, NamedLentValue, NamedValue, Tensor, Value};
@@ -11,9 +11,9 @@ use self::gpux::pipeline::{builtins, log};
 
 wit_bindgen::generate!({ path: "../../wit", world: "pipeline-step" });
 
-#[derive(DeJson)]
-struct Options {
-    attack: Option<String>,
+#[derive(Deserialize)]
+struct Options<'a> {
+    attack: Option<&'a str>,
 }
 
 thread_local! {
@@ -31,16 +31,17 @@ impl Guest for Hostile {
         }
         Description {
             summary: "attacks its sandbox".into(),
-            options_schema: r#"{"type":"object","additionalProperties":false,"properties":{"attack":{"type":"string"}}}"#
-                .into(),
+            options_schema:
+                r#"{"type":"object","additionalProperties":false,"properties":{"attack":{"type":"string"}}}"#.into(),
         }
     }
 
     fn configure(options: String) -> Result<Signature, Error> {
-        let options = Options::deserialize_json(&options).map_err(|_| Error::InvalidInput("bad options".into()))?;
+        let (options, _): (Options<'_>, usize) =
+            serde_json_core::from_str(&options).map_err(|_| Error::InvalidInput("bad options".into()))?;
         let attack = options.attack.unwrap_or_default();
         let mut outputs = vec![port("out")];
-        match attack.as_str() {
+        match attack {
             "configure-spin" => spin(),
             "configure-refuse" => return Err(Error::Failed("I do not want to\x1b[2J".into())),
             "configure-twins" => outputs.push(port("out")),
@@ -54,7 +55,7 @@ impl Guest for Hostile {
             "wrong-kind" => outputs[0].kind = Kind::Json,
             _ => {}
         }
-        ATTACK.set(attack);
+        ATTACK.set(attack.to_owned());
         let mut input = port("in");
         input.optional = true;
         Ok(Signature { inputs: vec![input], outputs })
@@ -97,6 +98,10 @@ fn attack(attack: &str, inputs: Vec<NamedValue>) -> Result<Option<Value>, Error>
         "huge-result" => return Ok(Some(Value::Bytes(vec![1; 3 << 20]))),
         "deep-json" => return Ok(Some(Value::Json(format!("{}{}", "[".repeat(10_000), "]".repeat(10_000))))),
         "wide-json" => return Ok(Some(Value::Json(format!("[{}0]", "0,".repeat(500_000))))),
+        "bad-utf8" => {
+            // SAFETY: none; the broken text only travels to the host, which must refuse it.
+            return Ok(Some(Value::Text(unsafe { String::from_utf8_unchecked(vec![b'a', 0xff, 0xc0]) })));
+        }
         "bad-json" => return Ok(Some(Value::Json("{".into()))),
         "lying-length" => return Err(refused(Tensor::create(ElementType::Float32, &[3, 4], &[0; 47]))),
         "overflowing-shape" => return Err(refused(Tensor::zeros(ElementType::Float64, &[u32::MAX; 8]))),
@@ -130,17 +135,29 @@ fn attack(attack: &str, inputs: Vec<NamedValue>) -> Result<Option<Value>, Error>
             return Ok(outputs.pop().map(|output| output.value));
         }
         "builtin-wrong-options" => {
-            return Err(builtins::run("copy", r#"{"times": "x"}"#, &[]).err().unwrap_or(Error::Failed("accepted".into())));
+            return Err(builtins::run("copy", r#"{"times": "x"}"#, &[])
+                .err()
+                .unwrap_or(Error::Failed("accepted".into())));
         }
         "builtin-too-large" => {
             let tensor = Tensor::zeros(ElementType::Uint8, &[1 << 20]).map_err(Error::Failed)?;
             let input = NamedLentValue { name: String::new(), value: LentValue::Tensor(&tensor) };
-            return Err(builtins::run("copy", r#"{"times": 1000000}"#, &[input]).err().unwrap_or(Error::Failed("run".into())));
+            return Err(builtins::run("copy", r#"{"times": 1000000}"#, &[input])
+                .err()
+                .unwrap_or(Error::Failed("run".into())));
         }
         "write-input" => {
-            let Some(Value::Tensor(tensor)) = inputs.into_iter().next().map(|input| input.value) else { return Ok(None) };
+            let Some(Value::Tensor(tensor)) = inputs.into_iter().next().map(|input| input.value) else {
+                return Ok(None);
+            };
             tensor.write(0, &[9]).map_err(Error::Failed)?;
             return Ok(Some(Value::Tensor(tensor)));
+        }
+        #[cfg(feature = "drive-model")]
+        "model" | "model-not-granted" => {
+            let model = if attack == "model" { "rec" } else { "other" };
+            let input = NamedLentValue { name: String::new(), value: LentValue::Text("seen".into()) };
+            return Ok(self::gpux::pipeline::models::run(model, &[input])?.pop().map(|output| output.value));
         }
         other => return Err(Error::InvalidInput(format!("no attack `{other}`"))),
     }

@@ -16,12 +16,15 @@ const TEXT: usize = 4 << 10;
 /// Axes of a port's tensor.
 const RANK: usize = 32;
 
-fn fail(what: String) -> StepFailure {
+fn fail(what: &str) -> StepFailure {
     StepFailure::Failed(format!("it broke its own signature: {what}"))
 }
 
 /// The values lent to a native step. The inner error is the guest's to handle.
-pub(super) fn lent(state: &State, lent: Vec<types::NamedLentValue>) -> Result<Result<Vec<(String, Value)>, String>, Stop> {
+pub(super) fn lent(
+    state: &State,
+    lent: Vec<types::NamedLentValue>,
+) -> Result<Result<Vec<(String, Value)>, String>, Stop> {
     let limits = &state.reach.limits;
     if lent.len() > limits.values {
         return Ok(Err(format!("{} values in one call; {} are allowed (limit `values`)", lent.len(), limits.values)));
@@ -59,7 +62,7 @@ pub(super) fn results(
         let shown = || plain(&name, limits.name_length);
         let place = signature.outputs.iter().position(|port| port.name == name);
         let (Some(place), true) = (place, name.len() <= limits.name_length) else {
-            return Err(fail(format!("it gave `{}`, which it does not name as an output", shown())));
+            return Err(fail(&format!("it gave `{}`, which it does not name as an output", shown())));
         };
         let value = match value {
             types::Value::Tensor(tensor) => Value::Tensor(state.take(&tensor).map_err(|stop| stop.0)?),
@@ -67,21 +70,21 @@ pub(super) fn results(
             types::Value::Bytes(bytes) => Value::from(bytes),
             types::Value::Json(text) => json::parse(&text, limits.json_depth, limits.result)
                 .map(Value::from)
-                .map_err(|why| fail(format!("output `{}` is {why}", shown())))?,
+                .map_err(|why| fail(&format!("output `{}` is {why}", shown())))?,
         };
         total = total.saturating_add(value.byte_len());
         if total > limits.result {
             return Err(StepFailure::Limit(exceeded("result", bytes(limits.result))));
         }
         let port = &signature.outputs[place];
-        port.kind
-            .accepts(&value.kind())
-            .map_err(|mismatch| fail(format!("output `{}` {}", shown(), mismatch.to_string().replace("takes", "is to be"))))?;
+        port.kind.accepts(&value.kind()).map_err(|mismatch| {
+            fail(&format!("output `{}` {}", shown(), mismatch.to_string().replace("takes", "is to be")))
+        })?;
         if outputs[place].replace(value).is_some() {
-            return Err(fail(format!("it gave `{}` twice", shown())));
+            return Err(fail(&format!("it gave `{}` twice", shown())));
         }
     }
-    let missing = |place: usize| fail(format!("it did not give its output `{}`", signature.outputs[place].name));
+    let missing = |place: usize| fail(&format!("it did not give its output `{}`", signature.outputs[place].name));
     outputs.into_iter().enumerate().map(|(place, value)| value.ok_or_else(|| missing(place))).collect()
 }
 

@@ -40,6 +40,11 @@ impl Ticker {
         Ok(Self { shared, thread: Some(thread) })
     }
 
+    #[cfg(test)]
+    pub(super) fn is_asleep(&self) -> bool {
+        self.shared.asleep.load(Ordering::SeqCst)
+    }
+
     /// Keeps the ticks coming until the guard is dropped.
     pub(super) fn guard(&self) -> Running<'_> {
         self.shared.running.fetch_add(1, Ordering::SeqCst);
@@ -139,7 +144,10 @@ impl Clock {
     pub(super) fn admit(&self, bytes: usize) -> Result<(), Stop> {
         let cost = Duration::from_nanos((bytes as u64).saturating_mul(NANOSECONDS_PER_BYTE));
         let done = Instant::now().checked_add(cost);
-        done.map_or_else(|| Err(Stop::limit(exceeded(self.name, format!("{:?}", self.limit)))), |done| self.check_at(done))
+        done.map_or_else(
+            || Err(Stop::limit(exceeded(self.name, format!("{:?}", self.limit)))),
+            |done| self.check_at(done),
+        )
     }
 
     /// Gives back the time since `begin`, which a model took; the request's own deadline stays.

@@ -73,7 +73,8 @@ impl Compiled {
         let component = component.map_err(|error| SandboxError::Compile(plain(&format!("{error:#}"), 2000)))?;
         let shape = component.component_type();
         let name = |name: &str| plain(name, 200);
-        let digest = Sha256::digest(bytes).iter().fold(String::with_capacity(64), |hex, byte| hex + &format!("{byte:02x}"));
+        let digest =
+            Sha256::digest(bytes).iter().fold(String::with_capacity(64), |hex, byte| hex + &format!("{byte:02x}"));
         Ok(Self {
             imports: shape.imports(engine).map(|(import, _)| name(import)).collect(),
             exports: shape.exports(engine).map(|(export, _)| name(export)).collect(),
@@ -96,7 +97,7 @@ impl Compiled {
     pub(super) fn linker(&self, grants: &Grants, registry: &Registry) -> Result<Linker<State>, SandboxError> {
         let mut linker = Linker::new(self.component.engine());
         for import in &self.imports {
-            let linked = match Interface::named(import) {
+            let added = match Interface::named(import) {
                 Interface::Types => types::add_to_linker::<State, Own>(&mut linker, |state| state),
                 Interface::Log => log::add_to_linker::<State, Own>(&mut linker, |state| state),
                 Interface::Builtins => builtins::add_to_linker::<State, Own>(&mut linker, |state| state),
@@ -113,7 +114,7 @@ impl Compiled {
                     return Err(SandboxError::Import { import: import.clone(), why: why.to_owned() });
                 }
             };
-            linked.map_err(|error| SandboxError::Engine(format!("{error:#}")))?;
+            added.map_err(|error| SandboxError::Engine(format!("{error:#}")))?;
         }
         Ok(linker)
     }
@@ -151,7 +152,9 @@ impl Interface {
             });
         };
         match interface {
-            _ if !version.starts_with("0.1.") => Self::Other("is of another version; this gpux speaks gpux:pipeline@0.1"),
+            _ if !version.starts_with("0.1.") => {
+                Self::Other("is of another version; this gpux speaks gpux:pipeline@0.1")
+            }
             "types" => Self::Types,
             "log" => Self::Log,
             "builtins" => Self::Builtins,

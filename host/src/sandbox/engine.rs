@@ -30,13 +30,12 @@ impl Machine {
         // The pool reserves address space (4 GiB for each memory, none of it real memory), which a
         // machine or a container may refuse.
         config.allocation_strategy(pool(ceiling, slots));
-        let (engine, pooled) = match Engine::new(&config) {
-            Ok(engine) => (engine, true),
-            Err(_) => {
-                config.allocation_strategy(wasmtime::InstanceAllocationStrategy::OnDemand);
-                let engine = Engine::new(&config).map_err(|error| SandboxError::Engine(format!("{error:#}")))?;
-                (engine, false)
-            }
+        let (engine, pooled) = if let Ok(engine) = Engine::new(&config) {
+            (engine, true)
+        } else {
+            config.allocation_strategy(wasmtime::InstanceAllocationStrategy::OnDemand);
+            let engine = Engine::new(&config).map_err(|error| SandboxError::Engine(format!("{error:#}")))?;
+            (engine, false)
         };
         let ticker = Ticker::start(engine.clone()).map_err(|error| SandboxError::Engine(error.to_string()))?;
         Ok(Self { engine, ticker, pooled })

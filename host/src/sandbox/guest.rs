@@ -64,10 +64,11 @@ impl Guest {
         let mut store = self.setup_store();
         let _running = self.machine.ticker.guard();
         let described = self.pre.instantiate(&mut store).and_then(|instance| {
-            let describe: TypedFunc<(), (step::Description,)> = instance.get_typed_func(&mut store, &self.calls.describe)?;
+            let describe: TypedFunc<(), (step::Description,)> =
+                instance.get_typed_func(&mut store, self.calls.describe)?;
             Ok(describe.call(&mut store, ())?.0)
         });
-        described.map_err(|error| self.setup_failed("describe", error, store))
+        described.map_err(|error| self.setup_failed("describe", &error, store))
     }
 
     /// What the step takes and gives with `options`. Also makes sure that `process` is callable.
@@ -76,7 +77,7 @@ impl Guest {
         let _running = self.machine.ticker.guard();
         let configured = match self.configured(&mut store, options) {
             Ok(configured) => configured,
-            Err(error) => return Err(self.setup_failed("configure", error, store)),
+            Err(error) => return Err(self.setup_failed("configure", &error, store)),
         };
         let Configured { instance, signature } = configured;
         typed::<Process<'_>, ProcessResult>(&instance, &mut store, &self.calls.process)
@@ -86,13 +87,12 @@ impl Guest {
             failure: checked::failure(&error),
             log: store.into_data().log.into_lines(),
         })?;
-        checked::signature(given, &self.reach.limits)
-            .map_err(|what| SandboxError::Contract { call: "configure", what })
+        checked::signature(given, &self.reach.limits).map_err(|what| SandboxError::Contract { call: "configure", what })
     }
 
-    fn setup_failed(&self, call: &'static str, error: wasmtime::Error, store: Store<State>) -> SandboxError {
+    fn setup_failed(&self, call: &'static str, error: &wasmtime::Error, store: Store<State>) -> SandboxError {
         let log = store.into_data().log;
-        let failure = failure(&error, &self.reach.limits, &log);
+        let failure = failure(error, &self.reach.limits, &log);
         SandboxError::Setup { call, failure, log: log.into_lines() }
     }
 
@@ -100,7 +100,7 @@ impl Guest {
     fn configured(&self, store: &mut Store<State>, options: &str) -> wasmtime::Result<Configured> {
         let instance = self.pre.instantiate(&mut *store)?;
         let configure: TypedFunc<(&str,), (Result<step::Signature, types::Error>,)> =
-            instance.get_typed_func(&mut *store, &self.calls.configure)?;
+            instance.get_typed_func(&mut *store, self.calls.configure)?;
         let (signature,) = configure.call(store, (options,))?;
         Ok(Configured { instance, signature })
     }
@@ -132,7 +132,7 @@ impl Guest {
         store: &mut Store<State>,
         options: &str,
         signature: &Signature,
-        inputs: Vec<Option<Value>>,
+        mut inputs: Vec<Option<Value>>,
     ) -> wasmtime::Result<Result<Vec<types::NamedValue>, StepFailure>> {
         let Configured { instance, signature: again } = self.configured(store, options)?;
         if let Err(error) = again {
@@ -140,17 +140,21 @@ impl Guest {
         }
         let process = typed::<Process<'_>, ProcessResult>(&instance, store, &self.calls.process)?;
         let mut given = Vec::with_capacity(inputs.len());
-        for (port, value) in signature.inputs.iter().zip(&inputs) {
-            let Some(value) = value else { continue };
-            let value = match value {
-                Value::Tensor(tensor) if too_long(tensor) => {
+        for (port, value) in signature.inputs.iter().zip(&mut inputs) {
+            let value = if let Some(Value::Tensor(tensor)) = value.take_if(|value| value.as_tensor().is_some()) {
+                if too_long(&tensor) {
                     let why = format!("`{}` is larger than 4 GiB, which a component cannot address", port.name);
                     return Ok(Err(StepFailure::InvalidInput(why)));
                 }
-                Value::Tensor(tensor) => InputValue::Tensor(store.data_mut().lend(tensor.clone())?),
-                Value::Text(text) => InputValue::Text(text),
-                Value::Bytes(bytes) => InputValue::Bytes(bytes),
-                Value::Json(json) => InputValue::Json(json.to_string()),
+                // Moved, not shared: what nobody else reads is written to in place.
+                InputValue::Tensor(store.data_mut().lend(tensor)?)
+            } else {
+                match value {
+                    Some(Value::Text(text)) => InputValue::Text(text),
+                    Some(Value::Bytes(bytes)) => InputValue::Bytes(bytes),
+                    Some(Value::Json(json)) => InputValue::Json(json.to_string()),
+                    Some(Value::Tensor(_)) | None => continue,
+                }
             };
             given.push(Input { name: &port.name, value });
         }

@@ -7,7 +7,7 @@ use super::failure::Stop;
 use super::state::State;
 use crate::pipeline::{ElementType, StepFailure, Tensor, TensorError, element_count};
 
-/// Axes of a tensor; NumPy's own bound is 64, ONNX models in the wild stay below 10.
+/// Axes of a tensor; `NumPy`'s own bound is 64, ONNX models in the wild stay below 10.
 const RANK: usize = 32;
 
 type Answer<T> = wasmtime::Result<Result<T, String>>;
@@ -58,7 +58,8 @@ impl types::HostTensor for State {
             Err(why) => return Ok(Err(why)),
         };
         let element = ElementType::from(element);
-        let size = element_count(&shape).and_then(|count| count.checked_mul(element.size().unwrap_or(size_of::<String>())));
+        let size =
+            element_count(&shape).and_then(|count| count.checked_mul(element.size().unwrap_or(size_of::<String>())));
         if let Some(size) = size {
             self.meter.fits(size)?;
         }
@@ -78,7 +79,8 @@ impl types::HostTensor for State {
     }
 
     fn data(&mut self, tensor: Resource<Tensor>) -> wasmtime::Result<Vec<u8>> {
-        let texts = || Stop(StepFailure::Failed("it asked for the bytes of a tensor of text; `texts` has them".to_owned()));
+        let texts =
+            || Stop(StepFailure::Failed("it asked for the bytes of a tensor of text; `texts` has them".to_owned()));
         Ok(self.tensor(&tensor)?.bytes().ok_or_else(texts)?.to_vec())
     }
 

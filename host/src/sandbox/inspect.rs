@@ -96,10 +96,11 @@ impl ComponentInfo {
 
     /// "It can: compute. It cannot: read files, use the network …"
     pub fn capabilities(&self) -> String {
-        let mut text = format!("It can: {}.", self.can.join(", "));
-        if !self.needs.is_empty() {
-            text += &format!(" If granted, it can: {}.", self.needs.join(", "));
-        }
-        text + &format!(" It cannot: {}.", self.cannot.join(", "))
+        let needs = if self.needs.is_empty() {
+            String::new()
+        } else {
+            format!(" If granted, it can: {}.", self.needs.join(", "))
+        };
+        format!("It can: {}.{needs} It cannot: {}.", self.can.join(", "), self.cannot.join(", "))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::pipeline::LimitExceeded;
 
@@ -12,9 +12,11 @@ use crate::pipeline::LimitExceeded;
 pub struct Limits {
     /// Time for one request, spent in the component or in built-in steps that it calls: a step
     /// that hangs must not hold its worker. Running models does not count. Default: 1 s.
+    #[serde(serialize_with = "duration")]
     pub time: Duration,
     /// Time for `describe` and `configure` when the step is loaded, which may build tables or
     /// start an interpreter. Default: 10 s.
+    #[serde(serialize_with = "duration")]
     pub setup_time: Duration,
     /// Bytes of all its memories together and of the tensors that it made on the host, so that one
     /// step cannot starve the machine. Default: 64 MiB.
@@ -99,11 +101,16 @@ pub struct Grants {
     pub models: Vec<String>,
 }
 
+/// As gpux.yml writes it: `50ms`, `1s`.
+fn duration<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&format_args!("{duration:?}"))
+}
+
 /// The limit `name`, of this `value`, was reached.
-pub(super) fn exceeded(name: &'static str, value: impl ToString) -> LimitExceeded {
+pub(super) fn exceeded(name: &'static str, value: String) -> LimitExceeded {
     LimitExceeded {
         limit: name,
-        value: value.to_string(),
+        value,
         hint: Some(format!("raise it with `limits: {{ {name}: … }}` on this step, up to the operator's ceiling")),
     }
 }
@@ -127,6 +134,7 @@ mod tests {
         let asked = Limits { memory: 2 * MIB, time: Duration::from_millis(5), ..Limits::default() };
         let capped = asked.capped(&ceiling);
         assert_eq!((capped.memory, capped.time), (MIB, Duration::from_millis(5)));
+        assert_eq!(serde_json::to_value(capped).unwrap()["time"], "5ms");
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub struct LoadRequest {
 /// Runs components. One for each process: it holds an engine, a pool of sandboxes and the thread
 /// that ticks for their deadlines.
 pub struct Sandbox {
-    machine: Arc<Machine>,
+    pub(super) machine: Arc<Machine>,
     ceiling: Limits,
 }
 
@@ -68,11 +68,6 @@ impl Sandbox {
     /// Whether sandboxes come from a pool; if not, each request costs a few more microseconds.
     pub fn is_pooled(&self) -> bool {
         self.machine.pooled
-    }
-
-    #[cfg(test)]
-    pub(super) fn engine(&self) -> &wasmtime::Engine {
-        &self.machine.engine
     }
 
     /// Makes a step of a component (or of a core module that carries its contract): compiles it or
@@ -149,7 +144,7 @@ impl Sandbox {
                 [("memories", needs.num_memories, limits.memories), ("tables", needs.num_tables, limits.tables)]
             {
                 if needed as usize > limit {
-                    return Err(SandboxError::Limit(exceeded(name, limit)));
+                    return Err(SandboxError::Limit(exceeded(name, limit.to_string())));
                 }
             }
         }

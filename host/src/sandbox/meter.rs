@@ -72,7 +72,7 @@ impl ResourceLimiter for Meter {
     fn table_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
         let used = self.elements_used.saturating_add(desired.saturating_sub(current));
         if used > self.elements {
-            return Err(Stop::limit(exceeded("table_elements", self.elements)).into());
+            return Err(Stop::limit(exceeded("table_elements", self.elements.to_string())).into());
         }
         self.elements_used = used;
         Ok(true)
@@ -88,5 +88,39 @@ impl ResourceLimiter for Meter {
 
     fn memories(&self) -> usize {
         self.memories
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline::StepFailure;
+
+    fn name(error: &wasmtime::Error) -> &'static str {
+        match error.downcast_ref() {
+            Some(Stop(StepFailure::Limit(limit))) => limit.limit,
+            _ => "none",
+        }
+    }
+
+    #[test]
+    fn all_memories_count_together() {
+        let mut meter = Meter::new(&Limits { memory: 100, ..Limits::default() });
+        assert!(meter.memory_growing(0, 60, None).unwrap());
+        assert_eq!(name(&meter.memory_growing(0, 60, None).unwrap_err()), "memory");
+        meter.charge(40).unwrap();
+        assert!(meter.charge(1).is_err() && meter.charge(usize::MAX).is_err());
+        meter.release(40);
+        assert!(meter.memory_growing(60, 100, None).unwrap());
+        assert_eq!(meter.peak(), 100);
+    }
+
+    #[test]
+    fn all_tables_count_together() {
+        let mut meter = Meter::new(&Limits { table_elements: 100, ..Limits::default() });
+        assert!(meter.table_growing(0, 60, None).unwrap());
+        assert_eq!(name(&meter.table_growing(0, 60, None).unwrap_err()), "table_elements");
+        assert_eq!(name(&meter.table_growing(60, usize::MAX, None).unwrap_err()), "table_elements");
+        assert!(meter.table_growing(60, 100, None).unwrap());
     }
 }

@@ -1,9 +1,9 @@
 //! Component steps: strangers' WebAssembly, in a fresh sandbox for each request.
 //!
-//! The only room that names wasmtime. bytes → [`component`] (checked, compiled, cached) → [`load`]
-//! (described, configured) → [`step`] (one sandbox for each request). What a component may use is
-//! [`Limits`] and [`Grants`]; what it can reach is [`host`]; what comes out of it passes
-//! [`checked`] and nothing else.
+//! The only room that names wasmtime. bytes → `component` (checked, compiled, cached) → `load`
+//! (described, configured) → `step` (one sandbox for each request). What a component may use is
+//! [`Limits`] and [`Grants`]; what it can reach is `host`; what comes out of it passes
+//! `checked` and nothing else.
 
 mod bindings;
 mod builtins;

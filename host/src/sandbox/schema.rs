@@ -29,7 +29,8 @@ pub(super) fn parse(text: &str) -> Result<Value, SandboxError> {
     if text.len() > SIZE {
         return Err(contract(format!("an options schema of {} bytes; at most {SIZE} are read", text.len())));
     }
-    let schema = json::parse(text, DEPTH, 64 * SIZE).map_err(|why| contract(format!("an options schema that is {why}")))?;
+    let schema =
+        json::parse(text, DEPTH, 64 * SIZE).map_err(|why| contract(format!("an options schema that is {why}")))?;
     let mut left = PLACES;
     follow(&schema, &schema, &mut left, 0)
         .map_err(|why| contract(format!("an options schema that cannot be used: {why}")))?;
@@ -47,7 +48,8 @@ fn follow(root: &Value, at: &Value, left: &mut usize, depth: usize) -> Result<()
         Value::Object(fields) => fields.iter().try_for_each(|(key, value)| match (key.as_str(), value) {
             ("$ref", Value::String(target)) => {
                 let pointer = target.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
-                let found = pointer.ok_or_else(|| format!("`$ref: {}` names no place in it", plain(target, MESSAGE)))?;
+                let found =
+                    pointer.ok_or_else(|| format!("`$ref: {}` names no place in it", plain(target, MESSAGE)))?;
                 follow(root, found, left, depth + 1)
             }
             ("$dynamicRef" | "$recursiveRef" | "$id" | "$anchor" | "$dynamicAnchor", _) => {
@@ -61,7 +63,8 @@ fn follow(root: &Value, at: &Value, left: &mut usize, depth: usize) -> Result<()
 
 /// Checks `options` against `schema`; every fault is reported.
 pub(super) fn check(schema: &Value, options: &Value) -> Result<(), SandboxError> {
-    let validator = validator(schema).map_err(|why| contract(format!("an options schema that cannot be used: {why}")))?;
+    let validator =
+        validator(schema).map_err(|why| contract(format!("an options schema that cannot be used: {why}")))?;
     let faults: Vec<_> = faults(&validator, options);
     if faults.is_empty() { Ok(()) } else { Err(SandboxError::Options(faults)) }
 }
@@ -95,7 +98,8 @@ mod tests {
         )
         .unwrap();
         assert!(check(&schema, &serde_json::json!({"margin": 0.5, "size": [1, 2]})).is_ok());
-        let Err(SandboxError::Options(faults)) = check(&schema, &serde_json::json!({"margin": 2, "size": [1, "b"], "c": 0}))
+        let Err(SandboxError::Options(faults)) =
+            check(&schema, &serde_json::json!({"margin": 2, "size": [1, "b"], "c": 0}))
         else {
             unreachable!()
         };
@@ -111,7 +115,8 @@ mod tests {
         let mut doubling = String::from(r##"{"$ref":"#/$defs/d0","$defs":{"d30":{}"##);
         for level in 0..30 {
             let next = level + 1;
-            doubling += &format!(r##","d{level}":{{"allOf":[{{"$ref":"#/$defs/d{next}"}},{{"$ref":"#/$defs/d{next}"}}]}}"##);
+            doubling +=
+                &format!(r##","d{level}":{{"allOf":[{{"$ref":"#/$defs/d{next}"}},{{"$ref":"#/$defs/d{next}"}}]}}"##);
         }
         assert!(message(&(doubling + "}}")).contains("too many places"));
         assert!(message(r#"{"$ref":"https://example.com/schema"}"#).contains("names no place"));

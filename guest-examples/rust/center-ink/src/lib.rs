@@ -6,7 +6,7 @@ pub mod ink;
 
 use std::cell::Cell;
 
-use nanoserde::DeJson;
+use serde::Deserialize;
 
 use self::exports::gpux::pipeline::step::{Description, Dimension, Guest, Kind, Port, Signature, TensorKind};
 use self::gpux::pipeline::types::{Color, ElementType, Error, Layout, NamedValue, Tensor, Value};
@@ -28,7 +28,7 @@ pub const OPTIONS_SCHEMA: &str = r#"{
   }
 }"#;
 
-#[derive(DeJson)]
+#[derive(Deserialize)]
 struct Options {
     margin: Option<f32>,
 }
@@ -48,7 +48,8 @@ impl Guest for CenterInk {
     }
 
     fn configure(options: String) -> Result<Signature, Error> {
-        let options = Options::deserialize_json(&options)
+        let options = serde_json_core::from_str(&options)
+            .map(|(options, _): (Options, usize)| options)
             .map_err(|_| Error::InvalidInput("the options are not a JSON object with a number `margin`".into()))?;
         MARGIN.set(options.margin);
         let port = |description: &str| Port {
@@ -77,7 +78,9 @@ impl Guest for CenterInk {
             return Err(invalid("it takes an image with three axes: height, width, channels"));
         };
         if channels != 1 {
-            return Err(invalid("it takes a gray image, but this one has colours; use `decode-image: { channels: gray }`"));
+            return Err(invalid(
+                "it takes a gray image, but this one has colours; use `decode-image: { channels: gray }`",
+            ));
         }
         if image.element() != ElementType::Uint8 {
             return Err(invalid("it takes an image of uint8; put it before `normalize`"));
@@ -89,8 +92,7 @@ impl Guest for CenterInk {
         let centered = ink::center(&image.data(), width as usize, height as usize, &options)
             .map_err(|_| invalid("no ink found: nothing in the image stands out from its background"))?;
         let side = centered.side as u32;
-        let output =
-            Tensor::create(ElementType::Uint8, &[side, side, 1], &centered.pixels).map_err(Error::Failed)?;
+        let output = Tensor::create(ElementType::Uint8, &[side, side, 1], &centered.pixels).map_err(Error::Failed)?;
         output.set_layout(Some(Layout::Hwc));
         output.set_color(Some(Color::Gray));
         Ok(vec![NamedValue { name: "image".into(), value: Value::Tensor(output) }])

@@ -56,7 +56,10 @@ fn options_are_checked_against_its_own_schema() {
 fn what_a_request_got_wrong_is_said_to_the_request() {
     let step = step(json!({})).unwrap();
     let error = run(&step, photo(32, 32, 3)).unwrap_err();
-    assert!(matches!(&error, StepFailure::InvalidInput(why) if why.contains("`decode-image: { channels: gray }`")), "{error}");
+    assert!(
+        matches!(&error, StepFailure::InvalidInput(why) if why.contains("`decode-image: { channels: gray }`")),
+        "{error}"
+    );
     let blank = Tensor::new([16, 16, 1], vec![7_u8; 256]).unwrap();
     assert!(matches!(run(&step, blank), Err(StepFailure::InvalidInput(why)) if why.contains("no ink")));
     assert!(matches!(run(&step, "text"), Err(StepFailure::InvalidInput(_))));
@@ -83,7 +86,8 @@ fn a_cached_component_compiles_once() {
     let folder = tempfile::tempdir().unwrap();
     let cache = Some(CacheDir::at(folder.path().join("cache")));
     for _ in 0..2 {
-        let sandbox = Sandbox::new(SandboxOptions { cache: cache.clone(), slots: 4, ..SandboxOptions::default() }).unwrap();
+        let sandbox =
+            Sandbox::new(SandboxOptions { cache: cache.clone(), slots: 4, ..SandboxOptions::default() }).unwrap();
         let step = sandbox.load(&bytes(), &LoadRequest::default()).unwrap();
         assert!(run(&step, photo(32, 32, 1)).is_ok());
     }

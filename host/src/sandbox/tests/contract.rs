@@ -1,5 +1,6 @@
 //! Bytes that are no step: each its own clear error.
 
+use super::super::component::{Compiled, componentize};
 use super::*;
 
 fn refuse(bytes: &[u8]) -> String {
@@ -59,10 +60,13 @@ fn a_core_module_without_its_contract() {
 
 #[test]
 fn a_core_module_with_its_contract_is_a_step() {
-    let bytes = guest("hostile/hostile.core.wasm");
-    let step = SANDBOX.load(&bytes, &LoadRequest::default()).unwrap();
-    assert_eq!(run(&step, "x"), Ok("visit 1".into()));
-    assert_eq!(step.details()["kind"], json!("core-module"));
+    let load = |bytes: &[u8]| SANDBOX.load(bytes, &LoadRequest::default()).unwrap();
+    let (module, component) = (load(&HOSTILE), load(&componentize(&HOSTILE).unwrap()));
+    for (step, kind) in [(&module, "core-module"), (&component, "component")] {
+        assert_eq!(run(step, "x"), Ok("visit 1".into()));
+        assert_eq!(step.details()["kind"], json!(kind));
+    }
+    assert_ne!(module.digest(), component.digest());
 }
 
 #[test]
@@ -75,12 +79,15 @@ fn imports_that_are_not_offered_are_named() {
     // Without the export, the world is wrong before the imports are.
     assert!(problem("wasi:sockets/tcp@0.2.0").contains("no pipeline step"));
     let compiled =
-        |import: &str| super::super::component::Compiled::new(SANDBOX.engine(), &importing(import), &Limits::default()).unwrap();
+        |import: &str| Compiled::new(&SANDBOX.machine.engine, &importing(import), &Limits::default()).unwrap();
     let error = |import: &str| {
         let registry = Registry::default();
         compiled(import).linker(&Grants::default(), &registry).err().unwrap().to_string()
     };
-    assert!(error("wasi:sockets/tcp@0.2.0").starts_with("this component imports `wasi:sockets/tcp@0.2.0`, which a sandbox does not have"));
+    assert!(
+        error("wasi:sockets/tcp@0.2.0")
+            .starts_with("this component imports `wasi:sockets/tcp@0.2.0`, which a sandbox does not have")
+    );
     assert!(error("gpux:pipeline/log@0.2.0").contains("another version"));
     assert!(error("gpux:pipeline/telepathy@0.1.0").contains("newer"));
     let models = error("gpux:pipeline/models@0.1.0");

@@ -48,6 +48,17 @@ fn time() {
 }
 
 #[test]
+fn a_deadline_after_a_long_rest() {
+    let sandbox = Sandbox::new(SandboxOptions { slots: 2, ..SandboxOptions::default() }).unwrap();
+    let request = LoadRequest { options: json!({"attack": "spin"}), limits: small(), ..LoadRequest::default() };
+    let step = sandbox.load(&HOSTILE, &request).unwrap();
+    while !sandbox.machine.ticker.is_asleep() {
+        std::thread::yield_now();
+    }
+    assert!(matches!(run(&step, "x"), Err(StepFailure::Limit(limit)) if limit.limit == "time"));
+}
+
+#[test]
 fn the_requests_own_deadline() {
     let step = load("spin", Limits::default()).unwrap();
     let mut context = Context { deadline: Some(Instant::now() + Duration::from_millis(20)), ..Context::default() };
@@ -98,6 +109,8 @@ fn results() {
     assert_eq!(json("deep-json"), "output `out` is JSON nested 10000 levels deep; 64 are allowed (limit `json_depth`)");
     assert!(json("wide-json").contains("output `out` is JSON of 500002 values"));
     assert!(json("bad-json").contains("output `out` is JSON that cannot be read"));
+    let text = failed("bad-utf8");
+    assert!(text.starts_with("it broke the contract with its host: invalid utf-8"), "{text}");
     let kind = failed("wrong-kind");
     assert_eq!(kind, "it broke its own signature: output `out` is to be JSON, but gets text");
 }
@@ -117,7 +130,7 @@ fn logs() {
     assert_eq!(outcome, Ok("visit 1".into()));
     assert!(context.log.iter().map(String::len).sum::<usize>() <= 3 << 10);
     // A flood is cut, not punished, unless it takes too long.
-    let step = load("flood-log", Limits { time: Duration::from_secs(60), ..small() }).unwrap();
+    let step = load("flood-log", Limits { time: Duration::from_mins(1), ..small() }).unwrap();
     let mut context = Context::default();
     assert_eq!(run_in(&step, "x", &mut context), Ok("visit 1".into()));
     assert_eq!(context.log.last().unwrap(), "info: line 99999");

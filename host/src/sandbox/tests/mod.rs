@@ -34,7 +34,8 @@ static HOSTILE: LazyLock<Vec<u8>> = LazyLock::new(|| guest("hostile/hostile.wasm
 
 fn load(attack: &str, limits: Limits) -> Result<ComponentStep, SandboxError> {
     let registry = Arc::new(Registry::new([COPY]));
-    SANDBOX.load(&HOSTILE, &LoadRequest { options: json!({"attack": attack}), limits, registry, ..LoadRequest::default() })
+    SANDBOX
+        .load(&HOSTILE, &LoadRequest { options: json!({"attack": attack}), limits, registry, ..LoadRequest::default() })
 }
 
 /// Runs one request with one value.
@@ -50,9 +51,7 @@ fn run_in(step: &ComponentStep, input: impl Into<Value>, context: &mut Context) 
 const COPY: Builtin = Builtin {
     name: "copy",
     summary: "repeats a tensor's bytes",
-    schema: || {
-        schemars::json_schema!({"type": "object", "properties": {"times": {"type": "integer", "minimum": 1}}})
-    },
+    schema: || schemars::json_schema!({"type": "object", "properties": {"times": {"type": "integer", "minimum": 1}}}),
     build: |options, site| {
         if !matches!(site, Site::Component) {
             return Err(BuildError::option("times", "only for components"));

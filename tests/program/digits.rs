@@ -28,9 +28,19 @@ fn expected() -> serde_json::Map<String, Json> {
 
 /// Every sample through `config`: (file name, outputs).
 fn run_samples(config: &str, engine: &str) -> Vec<(String, Json)> {
-    let output = gpux(&["run", config, "--allow-outside", "--engine", engine, "--file", "models/samples/*.jpg", "models/samples/*.png"]);
+    let output = gpux(&[
+        "run",
+        config,
+        "--allow-outside",
+        "--engine",
+        engine,
+        "--file",
+        "models/samples/*.jpg",
+        "models/samples/*.png",
+    ]);
     let lines: Vec<Json> = stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let name = |line: &Json| Path::new(line["source"].as_str().unwrap()).file_name().unwrap().to_str().unwrap().to_owned();
+    let name =
+        |line: &Json| Path::new(line["source"].as_str().unwrap()).file_name().unwrap().to_str().unwrap().to_owned();
     lines.iter().map(|line| (name(line), line["outputs"].clone())).collect()
 }
 

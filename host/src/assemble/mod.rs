@@ -28,9 +28,7 @@ pub fn builtins() -> Registry {
 pub fn json_schema() -> schemars::Schema {
     let registry = builtins();
     let schemas: Vec<_> = registry.builtins().map(|step| (step, (step.schema)())).collect();
-    let steps: Vec<_> = schemas
-        .iter()
-        .map(|(step, schema)| StepSchema { name: step.name, summary: step.summary, schema })
-        .collect();
+    let steps: Vec<_> =
+        schemas.iter().map(|(step, schema)| StepSchema { name: step.name, summary: step.summary, schema }).collect();
     config::json_schema(&steps)
 }

@@ -10,7 +10,7 @@ use super::models::{self, Loaded, LoadedModel};
 use super::operator::Operator;
 use super::ports;
 use super::steps::{self, Workshop};
-use crate::config::{self, Action, ConfigurationError, Diagnostic, Document, Spec, StepSpec, Variables};
+use crate::config::{self, ConfigurationError, Diagnostic, Document, Node, Spanned, Spec, StepSpec, Variables};
 use crate::error::GpuxError;
 use crate::inference::ModelFile;
 use crate::pipeline::{Place, Plan, PlanBuilder, ProjectFiles, WiringError};
@@ -30,7 +30,8 @@ impl Pipeline {
     /// running it is found here.
     pub fn open(wanted: &str, operator: &Operator) -> Result<Self, GpuxError> {
         let path = config::find(wanted, Path::new("."))?;
-        let (document, spec) = config::load(&path, &Variables::from_environment(operator.env.iter().cloned()))?;
+        let (document, spec) =
+            config::load(&path, &Variables::from_environment(operator.env.iter().cloned()), &check_step)?;
         Self::assemble(path, &document, spec, operator)
     }
 
@@ -39,7 +40,8 @@ impl Pipeline {
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
         // JSON is YAML, and gives the model the one way that every pipeline comes in.
         let text = json!({ "name": "model", "version": "0", "model": { "source": name.replace('$', "$$") } });
-        let (document, spec) = config::parse(path.display().to_string(), text.to_string(), &Variables::none())?;
+        let (document, spec) =
+            config::parse(path.display().to_string(), text.to_string(), &Variables::none(), &check_step)?;
         if !path.is_file() {
             return Err(ModelFile::open(path).map_or_else(GpuxError::from, |_| GpuxError::NoEngine));
         }
@@ -56,15 +58,11 @@ impl Pipeline {
             Err(ConfigurationError::new(document.source.clone(), diagnostics).into())
         };
 
-        // What the files say about themselves first: it is quick, and all of it is reported.
-        let mut diagnostics = check_steps(&spec);
-        diagnostics.extend(models::check_files(&spec, &files));
-        report(diagnostics)?;
+        report(models::check_files(&spec, &files))?;
 
         let loaded = models::load(&spec, &files, operator)?;
-        let plan = build(&spec, &loaded, &files, operator).map_err(|faults| {
-            GpuxError::from(ConfigurationError::new(document.source.clone(), faults))
-        })?;
+        let plan = build(&spec, &loaded, &files, operator)
+            .map_err(|faults| GpuxError::from(ConfigurationError::new(document.source.clone(), faults)))?;
         Ok(Self { path, spec, plan, engine: loaded.engine, warnings: loaded.warnings, models: loaded.models })
     }
 
@@ -99,24 +97,14 @@ impl Pipeline {
     }
 }
 
-/// Tags and options of the built-in steps, against their schemas.
-fn check_steps(spec: &Spec) -> Vec<Diagnostic> {
-    let registry = super::builtins();
-    let check = |step: &StepSpec| match &step.action {
-        Action::BuiltIn(options) => steps::check_builtin(&registry, &step.tag, options),
-        Action::Model(_) | Action::Wasm(_) => Vec::new(),
-    };
-    spec.pipeline.iter().flat_map(check).collect()
+/// The tag and the options of a built-in step, against the registry.
+fn check_step(tag: &Spanned<String>, options: &Node) -> Vec<Diagnostic> {
+    steps::check_builtin(&super::builtins(), tag, options)
 }
 
 /// Makes and connects the steps. Each that cannot be made is reported; connecting stops at the
 /// first, since what follows depends on what it would have given.
-fn build(
-    spec: &Spec,
-    loaded: &Loaded,
-    files: &ProjectFiles,
-    operator: &Operator,
-) -> Result<Plan, Vec<Diagnostic>> {
+fn build(spec: &Spec, loaded: &Loaded, files: &ProjectFiles, operator: &Operator) -> Result<Plan, Vec<Diagnostic>> {
     let mut diagnostics = Vec::new();
     let mut workshop = Workshop::new(operator, files, Arc::new(loaded.registry.clone()));
     let mut made = Vec::new();

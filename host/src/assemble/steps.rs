@@ -35,9 +35,7 @@ impl<'a> Workshop<'a> {
                 let name = call.name.as_ref();
                 model(&self.registry, name, spec).map_err(|diagnostic| vec![diagnostic])
             }
-            Action::BuiltIn(options) => {
-                builtin(&self.registry, self.files, &spec.tag, options).map(Arc::from)
-            }
+            Action::BuiltIn(options) => builtin(&self.registry, self.files, &spec.tag, options).map(Arc::from),
             Action::Wasm(wasm) => self.component(wasm),
         }
     }
@@ -162,11 +160,7 @@ fn at(options: &Node, path: &[String]) -> Option<config::Span> {
     found
 }
 
-fn model(
-    registry: &Registry,
-    name: Option<&Spanned<String>>,
-    spec: &StepSpec,
-) -> Result<Arc<dyn Step>, Diagnostic> {
+fn model(registry: &Registry, name: Option<&Spanned<String>>, spec: &StepSpec) -> Result<Arc<dyn Step>, Diagnostic> {
     let known: Vec<_> = registry.model_names().collect();
     let list = known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     let here = spec.tag.span.clone();
@@ -215,6 +209,11 @@ fn limits(asked: &WasmLimits, ceiling: &Limits) -> Result<Limits, Vec<Diagnostic
         if limits.memory > ceiling.memory {
             let most = config::Size(ceiling.memory as u64);
             above(&memory.span, "memory", memory.value.to_string(), most.to_string(), "--max-memory");
+        }
+    }
+    for (size, limit) in [(&asked.result, &mut limits.result), (&asked.log, &mut limits.log)] {
+        if let Some(size) = size {
+            *limit = usize::try_from(size.value.0).unwrap_or(usize::MAX).min(*limit);
         }
     }
     if let Some(time) = &asked.time {

@@ -95,7 +95,9 @@ fn list(operator: &Operator, printer: Printer) -> Exit {
     } else {
         let rows = entries.iter().map(|entry| {
             let providers = match &entry.providers {
-                Ok(names) => names.iter().map(|name| name.trim_end_matches("ExecutionProvider")).collect::<Vec<_>>().join(", "),
+                Ok(names) => {
+                    names.iter().map(|name| name.trim_end_matches("ExecutionProvider")).collect::<Vec<_>>().join(", ")
+                }
                 Err(reason) => reason.clone(),
             };
             let used = if entry.used { "→" } else { "" };

@@ -101,7 +101,8 @@ fn component(path: &Path, options: Option<&str>, operator: &Operator, printer: P
         ..SandboxOptions::default()
     };
     let info = Sandbox::new(sandbox).and_then(|sandbox| sandbox.inspect(&bytes, options.as_ref()));
-    let info = info.map_err(|error| printer.fail("ConfigurationError", &format!("{}: {error}", path.display()), Exit::Usage))?;
+    let info =
+        info.map_err(|error| printer.fail("ConfigurationError", &format!("{}: {error}", path.display()), Exit::Usage))?;
     let json = serde_json::to_value(&info).unwrap_or_default();
     Ok(Shown { text: component_text(path, &info), json })
 }
@@ -205,7 +206,13 @@ fn pipeline_text(json: &Json, verbose: bool) -> String {
     let port = |kind: &'static str| {
         move |port: &Json| {
             let optional = if port["required"] == json!(false) { "optional" } else { "" };
-            vec![kind.to_owned(), text(&port["name"]), text(&port["type"]), optional.to_owned(), text(&port["description"])]
+            vec![
+                kind.to_owned(),
+                text(&port["name"]),
+                text(&port["type"]),
+                optional.to_owned(),
+                text(&port["description"]),
+            ]
         }
     };
     let ports = rows(json, "inputs").map(port("input")).chain(rows(json, "outputs").map(port("output")));

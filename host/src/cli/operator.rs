@@ -119,7 +119,9 @@ impl OperatorArguments {
             allow_outside: self.allow_outside,
             env: self.env.clone(),
             ceiling: Limits {
-                memory: self.max_memory.map_or(usual.ceiling.memory, |size| usize::try_from(size.0).unwrap_or(usize::MAX)),
+                memory: self
+                    .max_memory
+                    .map_or(usual.ceiling.memory, |size| usize::try_from(size.0).unwrap_or(usize::MAX)),
                 time: self.max_time.map_or(usual.ceiling.time, |time: TimeSpan| -> Duration { time.0 }),
                 ..usual.ceiling
             },

@@ -26,7 +26,7 @@ fn variables() -> Variables<'static> {
 fn read(case: &Path) -> Result<(Document, Spec), Box<ConfigurationError>> {
     let file = find(".", case).unwrap();
     let text = std::fs::read_to_string(&file).unwrap();
-    parse(file.file_name().unwrap().to_str().unwrap(), text, &variables())
+    parse(file.file_name().unwrap().to_str().unwrap(), text, &variables(), &any_step)
 }
 
 fn expect(path: &Path, actual: &str) -> Option<String> {
@@ -64,7 +64,7 @@ fn right_files_mean_what_they_say() {
                 let text = format!("{}\n", serde_json::to_string_pretty(&json).unwrap());
                 failures.extend(expect(&case.join("expected.json"), &text));
                 let yaml = spec.to_yaml().unwrap();
-                match parse("again", yaml.clone(), &Variables::none()) {
+                match parse("again", yaml.clone(), &Variables::none(), &any_step) {
                     Ok((_, again)) => assert_eq!(again.to_json(), json, "{}: {yaml}", case.display()),
                     Err(error) => failures.push(format!("{} does not read back\n{}", case.display(), error.render())),
                 }
@@ -103,7 +103,7 @@ fn hostile_files_are_refused_quickly_or_read() {
         "é: \u{2028}ü\n\t".to_owned(),
     ] {
         let start = std::time::Instant::now();
-        let error = parse("hostile", text.clone(), &Variables::none()).unwrap_err();
+        let error = parse("hostile", text.clone(), &Variables::none(), &any_step).unwrap_err();
         assert!(!error.diagnostics().is_empty());
         assert!(error.diagnostics().len() <= 50);
         assert!(error.render().len() < 40_000, "{}", error.render().len());
@@ -120,7 +120,7 @@ proptest::proptest! {
         let boundary = |at: usize| (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap();
         let (from, to) = (boundary(from.min(to)), boundary(from.max(to)));
         let mangled = format!("{}{insert}{}", &text[..from], &text[to..]);
-        if let Err(error) = parse("mangled", mangled.clone(), &Variables::none()) {
+        if let Err(error) = parse("mangled", mangled.clone(), &Variables::none(), &any_step) {
             for diagnostic in error.diagnostics() {
                 proptest::prop_assert!(mangled.get(diagnostic.span.clone()).is_some(), "{diagnostic:?}");
             }
@@ -153,15 +153,16 @@ fn the_schema_for_editors_accepts_the_right_files() {
     let generated = json_schema(&steps);
     for case in cases("right") {
         let (_, spec) = read(&case).unwrap_or_else(|error| panic!("{}", error.render()));
-        let (document, _) = parse("again", spec.to_yaml().unwrap(), &Variables::none()).unwrap();
+        let (document, _) = parse("again", spec.to_yaml().unwrap(), &Variables::none(), &any_step).unwrap();
         assert_eq!(check(&document.root, "file", &generated), vec![], "{}", case.display());
     }
 }
 
 #[test]
 fn miette_shows_every_mistake() {
-    let error = parse("gpux.yml", "name: a\nverison: 1\nmodel: m.onnx\nserving: { prot: 1 }\n", &Variables::none())
-        .unwrap_err();
+    let error =
+        parse("gpux.yml", "name: a\nverison: 1\nmodel: m.onnx\nserving: { prot: 1 }\n", &Variables::none(), &any_step)
+            .unwrap_err();
     let shown: Vec<_> = error.reports().map(|report| format!("{report:?}")).collect();
     assert_eq!(shown.len(), error.diagnostics().len());
     assert!(shown.iter().any(|text| text.contains("prot") && text.contains("gpux.yml")));

@@ -7,7 +7,7 @@ use super::diagnostic::{ConfigurationError, Diagnostic};
 use super::document::{self, Document};
 use super::interpolate::{Variables, interpolate};
 use super::source::Source;
-use super::spec::Spec;
+use super::spec::{Spec, StepCheck};
 
 /// The names under which the file of a folder is found, in this order.
 pub const FILE_NAMES: [&str; 3] = ["gpux.yml", "gpux.yaml", "GPUXfile"];
@@ -39,17 +39,19 @@ pub enum LoadError {
     Invalid(#[from] Box<ConfigurationError>),
 }
 
-/// Reads the text of a gpux.yml. `name` is what diagnostics call the file.
+/// Reads the text of a gpux.yml. `name` is what diagnostics call the file; `steps` knows the built-in
+/// steps.
 pub fn parse(
     name: impl Into<String>,
     text: impl Into<std::sync::Arc<str>>,
     variables: &Variables<'_>,
+    steps: StepCheck<'_>,
 ) -> Result<(Document, Spec), Box<ConfigurationError>> {
     let source = Source::new(name, text);
     let (root, mut diagnostics) = document::parse(&source);
     let Some(mut root) = root else { return Err(Box::new(ConfigurationError::new(source, diagnostics))) };
     diagnostics.extend(interpolate(&mut root, &source, variables));
-    match Spec::from_node(&root) {
+    match Spec::from_node(&root, steps) {
         Ok(spec) if diagnostics.is_empty() => Ok((Document { source, root }, spec)),
         Ok(_) => Err(Box::new(ConfigurationError::new(source, diagnostics))),
         Err(more) => {
@@ -66,11 +68,11 @@ pub fn parse(
 }
 
 /// Reads the gpux.yml at `path`, which must be a file; see [`find`].
-pub fn load(path: &Path, variables: &Variables<'_>) -> Result<(Document, Spec), LoadError> {
+pub fn load(path: &Path, variables: &Variables<'_>, steps: StepCheck<'_>) -> Result<(Document, Spec), LoadError> {
     let name = path.display().to_string();
     let bytes = bytes(path).map_err(|source| LoadError::Io { path: path.to_owned(), source })?;
     match String::from_utf8(bytes) {
-        Ok(text) => Ok(parse(name, text, variables)?),
+        Ok(text) => Ok(parse(name, text, variables, steps)?),
         Err(error) => Err(LoadError::Invalid(Box::new(not_text(name, &error)))),
     }
 }
@@ -134,6 +136,7 @@ fn name_in(file: &Path) -> Option<String> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
+    use super::super::spec::any_step;
     use super::*;
 
     #[test]
@@ -158,10 +161,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.onnx");
         std::fs::write(&path, b"name: x\nversion: \xff\xfe\n").unwrap();
-        let LoadError::Invalid(error) = load(&path, &Variables::none()).unwrap_err() else { panic!("another error") };
+        let LoadError::Invalid(error) = load(&path, &Variables::none(), &any_step).unwrap_err() else {
+            panic!("another error")
+        };
         let place = error.source_file().position(error.diagnostics()[0].span.start);
         assert_eq!((error.diagnostics()[0].code, place.line, place.column), ("not-text", 2, 10));
-        let missing = load(&folder.path().join("none"), &Variables::none()).unwrap_err();
+        let missing = load(&folder.path().join("none"), &Variables::none(), &any_step).unwrap_err();
         assert!(matches!(missing, LoadError::Io { .. }));
     }
 }

@@ -11,6 +11,7 @@ mod golden;
 mod interpolate;
 mod load;
 mod node;
+mod parser;
 mod read;
 mod scalar;
 mod schema;
@@ -25,11 +26,12 @@ pub use document::Document;
 pub use interpolate::Variables;
 pub use load::{FILE_NAMES, LoadError, find, load, parse};
 pub use node::{Content, Entry, Node, Number, Spanned};
-pub use schema::check;
+pub use parser::ConfigParser;
+pub use schema::{check, closest};
 pub use source::{Position, Source, Span};
 pub use spec::{
     Action, Backend, Dimension, DirGrant, GpuSpec, InputSpec, Instances, Labels, ModelCall, ModelFormat, ModelSpec,
-    ONLY_MODEL, OutputSpec, PortType, RuntimeSpec, ServingSpec, Spec, StepSchema, StepSpec, UnknownPortType, Wasi,
-    WasmGrant, WasmLimits, WasmSpec, Wiring, json_schema,
+    ONLY_MODEL, OutputSpec, PortType, RuntimeSpec, ServingSpec, Spec, StepCheck, StepSchema, StepSpec, UnknownPortType,
+    Wasi, WasmGrant, WasmLimits, WasmSpec, Wiring, any_step, json_schema,
 };
 pub use units::{Size, TimeSpan, UnitError};

@@ -203,7 +203,8 @@ fn show_trace(printer: Printer, trace: Option<&Trace>) {
 /// Prints a benchmark: the whole first, then its steps.
 fn report(benchmark: &Benchmark, pipeline: &Pipeline, printer: Printer) -> Result<Exit, WriteError> {
     if printer.json {
-        let steps: Vec<_> = benchmark.steps.iter().map(|(name, times)| json!({ "name": name, "times_ms": times })).collect();
+        let steps: Vec<_> =
+            benchmark.steps.iter().map(|(name, times)| json!({ "name": name, "times_ms": times })).collect();
         let mut report = json!({ "engine": pipeline.engine(), "runs": benchmark.runs, "steps": steps });
         if let (Some(report), Ok(serde_json::Value::Object(total))) =
             (report.as_object_mut(), serde_json::to_value(&benchmark.total))

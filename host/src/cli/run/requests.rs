@@ -191,8 +191,9 @@ impl<'a> Requests<'a> {
     /// An object is a request unless it can only be the value of the one input.
     fn is_request(&self, fields: &Map<String, Json>) -> bool {
         let named = fields.keys().any(|name| self.port(name).is_some());
-        named || self.single().is_none_or(|port| matches!(port.kind, Kind::Tensor(_) | Kind::Text))
-            && !(fields.contains_key("data") || fields.contains_key("base64"))
+        named
+            || self.single().is_none_or(|port| matches!(port.kind, Kind::Tensor(_) | Kind::Text))
+                && !(fields.contains_key("data") || fields.contains_key("base64"))
     }
 
     fn queue_batch(&mut self, source: &str, items: Vec<Json>) {
@@ -297,7 +298,8 @@ impl<'a> Requests<'a> {
             text.clear();
             lines.number += 1;
             let source = format!("{}:{}", lines.source, lines.number);
-            let fail = |message: String| Item { source: source.clone(), request: Err(ValidationError::request(message)) };
+            let fail =
+                |message: String| Item { source: source.clone(), request: Err(ValidationError::request(message)) };
             match lines.reader.read_line(&mut text) {
                 Ok(0) => {
                     self.lines = None;
@@ -448,5 +450,9 @@ fn too_large(bytes: &[u8]) -> std::io::Result<()> {
 }
 
 fn shorten(text: &str) -> String {
-    if text.chars().count() <= 40 { text.to_owned() } else { format!("{}…", text.chars().take(40).collect::<String>()) }
+    if text.chars().count() <= 40 {
+        text.to_owned()
+    } else {
+        format!("{}…", text.chars().take(40).collect::<String>())
+    }
 }

@@ -13,7 +13,8 @@ use super::diagnostic::Diagnostic;
 use super::node::Node;
 use super::units::{Size, TimeSpan};
 
-pub(super) use suggest::{closest, list};
+pub use suggest::closest;
+pub(super) use suggest::list;
 
 /// Errors of one value that are turned into words.
 const MAX_ERRORS: usize = 200;

@@ -1,7 +1,7 @@
 //! "Did you mean …?"
 
 /// The name nearest to `written`, if one is near enough to be what was meant.
-pub(in crate::config) fn closest<'a>(written: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn closest<'a>(written: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |name: &str| name.to_lowercase().replace(['-', ' '], "_");
     let written = plain(written);
     if written.len() > 64 {

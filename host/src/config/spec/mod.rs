@@ -27,6 +27,15 @@ pub use runtime::{Backend, GpuSpec, RuntimeSpec, ServingSpec};
 pub use steps::{Action, ModelCall, StepSpec, Wiring};
 pub use wasm::{DirGrant, Instances, Wasi, WasmGrant, WasmLimits, WasmSpec};
 
+/// Says what is wrong with the tag and the options of a built-in step. Which steps there are is
+/// known only to the caller; asking here puts their mistakes beside all others.
+pub type StepCheck<'a> = &'a dyn Fn(&Spanned<String>, &Node) -> Vec<Diagnostic>;
+
+/// A [`StepCheck`] that finds nothing wrong.
+pub fn any_step(_: &Spanned<String>, _: &Node) -> Vec<Diagnostic> {
+    Vec::new()
+}
+
 /// A pipeline as its file describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
@@ -69,18 +78,23 @@ fn put<T: serde::Serialize>(object: &mut serde_json::Value, key: &str, value: Op
 
 impl Spec {
     /// What the root of a file says, or every mistake in it.
-    pub(super) fn from_node(root: &Node) -> Result<Self, Vec<Diagnostic>> {
+    pub(super) fn from_node(root: &Node, check_step: StepCheck<'_>) -> Result<Self, Vec<Diagnostic>> {
         let mut diagnostics = check(root, "", &FILE);
         let empty = Node::default();
         let pipeline = part(root, "pipeline");
         let mut steps = steps::read(pipeline.unwrap_or(&empty), &WASM, &mut diagnostics);
         rules::check(root, &steps, &mut diagnostics);
-        if !diagnostics.is_empty() {
-            return Err(diagnostics);
-        }
-        if pipeline.is_none() {
+        if diagnostics.is_empty() && pipeline.is_none() {
             steps = part(root, "preprocessing").map(preprocessing::desugar).unwrap_or_default();
             steps.push(implicit_model(root));
+        }
+        for step in &steps {
+            if let Action::BuiltIn(options) = &step.action {
+                diagnostics.extend(check_step(&step.tag, options));
+            }
+        }
+        if !diagnostics.is_empty() {
+            return Err(diagnostics);
         }
         // The shape has been checked, so a failure here is a gap between the schema and the types.
         Self::assemble(root, steps).map_err(|error| {

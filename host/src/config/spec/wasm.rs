@@ -37,7 +37,7 @@ pub struct WasmLimits {
     pub time: Option<Spanned<TimeSpan>>,
     /// How many bytes one call may give back
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub output: Option<Spanned<Size>>,
+    pub result: Option<Spanned<Size>>,
     /// How many bytes one call may log
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<Spanned<Size>>,

@@ -47,7 +47,9 @@ fn empty_tensors_and_any_number_of_rows() {
         let mean = step(engine.clone(), "mean").unwrap();
         for (batch, words) in [(1, 1), (3, 7), (2, 4)] {
             let output = run(&mean, vec![tensor(&[batch, words, 4], vec![1.5_f32; batch * words * 4])]).unwrap();
-            assert_eq!(output[0], tensor(&[batch, 4], vec![1.5_f32; batch * 4]), "{}", engine.name());
+            assert_eq!(output[0].shape(), [batch, 4], "{}", engine.name());
+            // One engine multiplies by 1/words, so the last bit may differ.
+            assert!(output[0].as_slice::<f32>().unwrap().iter().all(|mean| (mean - 1.5).abs() < 1e-6), "{output:?}");
         }
     }
     let Some(engine) = onnxruntime() else { return };

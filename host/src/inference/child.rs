@@ -1,0 +1,124 @@
+//! Asking a child process, with a deadline: for libraries and models that may bring a process down.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use super::guard::shorten;
+
+/// The most that is read of what a child wrote.
+const OUTPUT_LIMIT: u64 = 1 << 20;
+
+/// A child that gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ChildFault {
+    #[error("no process could be started: {0}")]
+    Start(std::io::Error),
+    #[error("it did not end within {} s", .0.as_secs())]
+    Timeout(Duration),
+    #[error("{how}{}", if .stderr.is_empty() { String::new() } else { format!(": {stderr}") })]
+    Ended { how: String, stderr: String },
+}
+
+/// Runs `program` with `arguments` and gives back what it wrote to stdout. Its answer is JSON on
+/// one line, the last: libraries write there too.
+pub(super) fn ask<T: serde::de::DeserializeOwned>(
+    program: &Path,
+    arguments: &[&OsStr],
+    timeout: Duration,
+) -> Result<T, ChildFault> {
+    // Files, not pipes: a child that writes more than anyone reads must not hang.
+    let (mut stdout, mut stderr) =
+        (tempfile::tempfile().map_err(ChildFault::Start)?, tempfile::tempfile().map_err(ChildFault::Start)?);
+    let status = run(program, arguments, timeout, &stdout, &stderr)?;
+    let output = read(&mut stdout).map_err(ChildFault::Start)?;
+    let answer = output.lines().last().and_then(|line| serde_json::from_str(line).ok());
+    match answer {
+        Some(answer) if status.success() => Ok(answer),
+        _ => {
+            let stderr = read(&mut stderr).map_err(ChildFault::Start)?;
+            let tail: Vec<_> = stderr.lines().rev().filter(|line| !line.trim().is_empty()).take(3).collect();
+            let tail: Vec<_> = tail.into_iter().rev().collect();
+            Err(ChildFault::Ended { how: describe(status), stderr: shorten(&tail.join("; ")) })
+        }
+    }
+}
+
+fn run(
+    program: &Path,
+    arguments: &[&OsStr],
+    timeout: Duration,
+    stdout: &File,
+    stderr: &File,
+) -> Result<ExitStatus, ChildFault> {
+    let copy = |file: &File| file.try_clone().map(Stdio::from).map_err(ChildFault::Start);
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(copy(stdout)?).stderr(copy(stderr)?);
+    let mut child = command.spawn().map_err(ChildFault::Start)?;
+    let deadline = Instant::now() + timeout;
+    let mut pause = Duration::from_micros(200);
+    loop {
+        if let Some(status) = child.try_wait().map_err(ChildFault::Start)? {
+            return Ok(status);
+        }
+        if Instant::now() >= deadline {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(ChildFault::Timeout(timeout));
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(10));
+    }
+}
+
+fn read(file: &mut File) -> std::io::Result<String> {
+    file.seek(SeekFrom::Start(0))?;
+    let mut bytes = Vec::new();
+    file.take(OUTPUT_LIMIT).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn describe(status: ExitStatus) -> String {
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        let name = match signal {
+            4 => " (illegal instruction)",
+            6 => " (aborted)",
+            7 => " (bus error)",
+            8 => " (arithmetic error)",
+            9 => " (killed)",
+            11 => " (segmentation fault)",
+            _ => "",
+        };
+        return format!("it was ended by signal {signal}{name}");
+    }
+    match status.code() {
+        Some(code) => format!("it ended with exit code {code} and no answer"),
+        None => "it ended without an answer".to_owned(),
+    }
+}
+
+#[cfg(all(test, unix))]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, timeout: Duration) -> Result<Vec<u8>, String> {
+        ask(Path::new("/bin/sh"), &["-c".as_ref(), script.as_ref()], timeout).map_err(|fault| fault.to_string())
+    }
+
+    #[test]
+    fn answers_crashes_and_silence() {
+        let long = Duration::from_secs(60);
+        assert_eq!(shell("echo noise; echo '[1,2]'", long), Ok(vec![1, 2]));
+        let crash = shell("echo terminate called >&2; kill -SEGV $$", long).unwrap_err();
+        assert_eq!(crash, "it was ended by signal 11 (segmentation fault): terminate called");
+        assert_eq!(shell("exit 3", long).unwrap_err(), "it ended with exit code 3 and no answer");
+        assert!(shell("sleep 600", Duration::from_millis(1)).unwrap_err().contains("did not end within"));
+        // More than a pipe holds.
+        assert_eq!(shell("head -c 900000 /dev/zero | tr '\\0' x; echo; echo '[3]'", long), Ok(vec![3]));
+    }
+}

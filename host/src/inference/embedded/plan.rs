@@ -1,0 +1,60 @@
+//! A model made ready to run: for any size of its open dimensions, or for one set of shapes.
+
+use tract_onnx::prelude::{
+    InferenceFact, InferenceModel, InferenceModelExt as _, IntoRunnable as _, SymbolScope, TDim, TVec, TractResult,
+    TypedSimpleState,
+};
+use tract_onnx::tract_hir::infer::Factoid as _;
+use tract_onnx::tract_hir::internal::anyhow;
+
+/// A model ready to run, with the state of its operators.
+pub(super) type State = TypedSimpleState;
+
+/// The shapes of all inputs.
+pub(super) type Shapes = Vec<Vec<usize>>;
+
+/// Whether every dimension of every input is known from the model alone.
+pub(super) fn is_fixed(model: &InferenceModel) -> TractResult<bool> {
+    for index in 0..model.input_outlets()?.len() {
+        if model.input_fact(index)?.shape.as_concrete_finite()?.is_none() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// A plan for every size of the open dimensions.
+pub(super) fn symbolic(mut model: InferenceModel) -> TractResult<State> {
+    for index in 0..model.input_outlets()?.len() {
+        let fact = model.input_fact(index)?.clone();
+        if fact.shape.is_open() {
+            return Err(anyhow!("the rank of input {index} is open"));
+        }
+        let dims = fact.shape.dims().map(|dim| dim.concretize().unwrap_or_else(|| fresh(&model.symbols)));
+        let dims: TVec<TDim> = dims.collect();
+        model.set_input_fact(index, fact.with_shape(dims))?;
+    }
+    ready(model)
+}
+
+/// A plan for these shapes only.
+pub(super) fn concrete(mut model: InferenceModel, shapes: &Shapes) -> TractResult<State> {
+    for (index, shape) in shapes.iter().enumerate() {
+        let fact: InferenceFact = model.input_fact(index)?.clone();
+        model.set_input_fact(index, fact.with_shape(shape.as_slice()))?;
+    }
+    // What the file says about outputs may name dimensions that are now numbers.
+    for index in 0..model.output_outlets()?.len() {
+        let fact = InferenceFact::default();
+        model.set_output_fact(index, fact)?;
+    }
+    ready(model)
+}
+
+fn fresh(symbols: &SymbolScope) -> TDim {
+    TDim::from(symbols.new_with_prefix("open"))
+}
+
+fn ready(model: InferenceModel) -> TractResult<State> {
+    model.into_optimized()?.into_runnable()?.spawn()
+}

@@ -1,0 +1,56 @@
+//! What every inference engine does, however it does it.
+
+use crate::pipeline::Tensor;
+
+use super::error::ModelLoadError;
+use super::model_file::ModelFile;
+use super::providers::ExecutionProvider;
+
+/// How one session is made.
+#[derive(Clone, Debug)]
+pub struct SessionOptions {
+    /// where the model runs; operators that it lacks run on the CPU
+    pub provider: ExecutionProvider,
+    /// threads that one operator may use; `None` leaves the choice to the engine
+    pub threads: Option<usize>,
+}
+
+/// Something that runs models.
+pub trait Engine: Send + Sync {
+    /// Its name and version, for people: `ONNX Runtime 1.31.1`, `embedded (tract 0.23)`.
+    fn name(&self) -> &str;
+
+    /// What tells this engine from another when results of trials are remembered: name, version,
+    /// and for a library its path, size and date.
+    fn identity(&self) -> &str;
+
+    /// The execution providers it offers, best first.
+    fn providers(&self) -> &[ExecutionProvider];
+
+    /// Makes a session. Called again whenever one must be replaced.
+    fn load(&self, file: &ModelFile, options: &SessionOptions) -> Result<Box<dyn Session>, ModelLoadError>;
+}
+
+/// A loaded model, used by one run at a time.
+pub trait Session: Send {
+    /// Runs the model. Each input is given with its index among the model's inputs, in ascending
+    /// order; those left out have defaults. The result has every output, in the model's order.
+    fn run(&mut self, inputs: &[(usize, &Tensor)]) -> Result<Vec<Tensor>, RunFailure>;
+}
+
+/// Why a run gave no result.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunFailure {
+    /// the engine refused the values or could not compute; the session is fine
+    #[error("{0}")]
+    Failed(String),
+    /// the session is broken and must be replaced
+    #[error("{0}")]
+    Broken(String),
+    /// the embedded engine met something it has not
+    #[error("the embedded engine has no {feature}; run `gpux engine install` to use ONNX Runtime")]
+    NeedsOnnxRuntime {
+        /// the operator or feature
+        feature: String,
+    },
+}

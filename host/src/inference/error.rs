@@ -1,0 +1,87 @@
+//! Why a model, an engine library or a provider cannot be used.
+
+use std::path::PathBuf;
+
+use super::providers::ProviderError;
+
+/// A model that cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelLoadError {
+    /// the file cannot be read
+    #[error("cannot read the model `{shown}`: {source}", shown = path.display())]
+    Io {
+        /// the model's file
+        path: PathBuf,
+        /// the system's reason
+        source: std::io::Error,
+    },
+    /// the file is not an ONNX model, or breaks a rule of the format
+    #[error("`{shown}` is not a valid ONNX model: {reason}", shown = path.display())]
+    Invalid {
+        /// the model's file
+        path: PathBuf,
+        /// which rule, and where
+        reason: String,
+    },
+    /// weights outside the model's file that may not or cannot be read
+    #[error("the model `{shown}` keeps `{tensor}` in another file: {reason}", shown = path.display())]
+    ExternalData {
+        /// the model's file
+        path: PathBuf,
+        /// the tensor whose data is elsewhere
+        tensor: String,
+        /// what is wrong with where it is
+        reason: String,
+    },
+    /// an input or output of a kind that gpux does not carry
+    #[error("the model `{shown}` cannot be used: {what} `{port}` is {kind}; only tensors are supported", shown = path.display())]
+    UnsupportedKind {
+        /// the model's file
+        path: PathBuf,
+        /// `input` or `output`
+        what: &'static str,
+        /// its name
+        port: String,
+        /// its ONNX type
+        kind: String,
+    },
+    /// the embedded engine lacks something that ONNX Runtime has
+    #[error(
+        "the model `{shown}` needs ONNX Runtime: the embedded engine has no {feature}; run `gpux engine install`",
+        shown = path.display()
+    )]
+    NeedsOnnxRuntime {
+        /// the model's file
+        path: PathBuf,
+        /// the operator or feature, for example `operator NonMaxSuppression`
+        feature: String,
+    },
+    /// the engine refused the model
+    #[error("{engine} cannot load the model `{shown}`: {reason}", shown = path.display())]
+    Engine {
+        /// the model's file
+        path: PathBuf,
+        /// the engine's name and version
+        engine: String,
+        /// the engine's own message
+        reason: String,
+    },
+    /// the trial in a child process did not end well
+    #[error("the model `{shown}` was tried in a process of its own first, and {reason}", shown = path.display())]
+    Vetting {
+        /// the model's file
+        path: PathBuf,
+        /// how the child ended
+        reason: String,
+    },
+    /// the asked-for execution provider cannot run it
+    #[error(transparent)]
+    Provider(#[from] ProviderError),
+}
+
+impl ModelLoadError {
+    /// Whether the cause is the machine (no engine, no provider) rather than the model.
+    pub fn is_environment(&self) -> bool {
+        matches!(self, Self::NeedsOnnxRuntime { .. } | Self::Provider(_))
+    }
+}

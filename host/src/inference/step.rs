@@ -1,0 +1,288 @@
+//! A model as a step of a pipeline.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::json;
+use smallvec::SmallVec;
+
+use super::adapt::{Adapts, adapt, apply};
+use super::engine::{Engine, RunFailure, SessionOptions};
+use super::error::ModelLoadError;
+use super::model_file::ModelFile;
+use super::providers::{ExecutionProvider, Fallback, ProviderChoice, ProviderError};
+use super::sessions::{SessionSet, Unavailable};
+use crate::pipeline::{Context, Dim, Kind, Mismatch, Signature, Step, StepFailure, Tensor, TensorKind, Value};
+
+/// How a model is run.
+#[derive(Clone, Debug)]
+pub struct ModelOptions {
+    /// the execution providers to try
+    pub providers: ProviderChoice,
+    /// whether anything but the first choice is an error
+    pub strict: bool,
+    /// how many runs may go on at once; each takes memory of its own
+    pub instances: usize,
+    /// threads that one operator may use; `None` leaves it to the engine for one instance, and
+    /// shares the cores between several
+    pub threads: Option<usize>,
+}
+
+impl Default for ModelOptions {
+    /// The best provider, one instance.
+    fn default() -> Self {
+        Self { providers: ProviderChoice::Auto, strict: false, instances: 1, threads: None }
+    }
+}
+
+/// A loaded model.
+pub struct ModelStep {
+    file: Arc<ModelFile>,
+    engine: Arc<dyn Engine>,
+    signature: Signature,
+    /// what each input takes: the signature's kinds, unwrapped
+    wanted: Vec<TensorKind>,
+    sessions: SessionSet,
+    fallbacks: Vec<Fallback>,
+    /// what the latest plan has to change about each input, for [`Step::details`]
+    inserted: Mutex<Vec<(usize, Adapts)>>,
+}
+
+impl ModelStep {
+    /// Loads the model on the first provider that takes it.
+    pub fn load(engine: Arc<dyn Engine>, file: Arc<ModelFile>, options: &ModelOptions) -> Result<Self, ModelLoadError> {
+        let signature = file.info().signature()?;
+        let tensor_kind = |kind: &Kind| if let Kind::Tensor(kind) = kind { Some(kind.clone()) } else { None };
+        let wanted = signature.inputs.iter().filter_map(|port| tensor_kind(&port.kind)).collect();
+        let chain = options.providers.chain(engine.name(), engine.providers(), options.strict)?;
+        let threads = options.threads.or_else(|| share_of_cores(options.instances));
+        let mut fallbacks = chain.passed_over;
+        let mut left = chain.tried.into_iter().peekable();
+        while let Some(provider) = left.next() {
+            let session_options = SessionOptions { provider, threads };
+            match engine.load(&file, &session_options) {
+                Ok(first) => {
+                    let instances = options.instances;
+                    let sessions = SessionSet::new(engine.clone(), file.clone(), session_options, first, instances)?;
+                    return Ok(Self {
+                        file,
+                        engine,
+                        signature,
+                        wanted,
+                        sessions,
+                        fallbacks,
+                        inserted: Mutex::default(),
+                    });
+                }
+                // The CPU takes every sound model, so its refusal is about the model.
+                Err(error) if provider == ExecutionProvider::Cpu => return Err(error),
+                Err(error) => {
+                    let reason = match error {
+                        ModelLoadError::Engine { reason, .. } => reason,
+                        other => other.to_string(),
+                    };
+                    if left.peek().is_none() {
+                        return Err(ProviderError::Unusable { provider, reason }.into());
+                    }
+                    fallbacks.push(Fallback { provider, reason });
+                }
+            }
+        }
+        Err(ProviderError::Unusable { provider: ExecutionProvider::Cpu, reason: "nothing is left to try".into() }
+            .into())
+    }
+
+    /// The model's file.
+    pub fn file(&self) -> &ModelFile {
+        &self.file
+    }
+
+    /// The engine that runs it.
+    pub fn engine(&self) -> &dyn Engine {
+        &*self.engine
+    }
+
+    /// Where it runs.
+    pub fn provider(&self) -> ExecutionProvider {
+        self.sessions.options().provider
+    }
+
+    /// What was tried before, and why it is not used.
+    pub fn fallbacks(&self) -> &[Fallback] {
+        &self.fallbacks
+    }
+
+    /// Its sessions.
+    pub fn sessions(&self) -> &SessionSet {
+        &self.sessions
+    }
+
+    /// What is done to input number `index` when it is given as `given`.
+    pub fn adapts(&self, index: usize, given: &TensorKind) -> Result<Adapts, Mismatch> {
+        adapt(given, &self.wanted[index]).map_err(|fault| self.named(index, fault))
+    }
+
+    /// The fault with the input's name in front.
+    fn named(&self, index: usize, fault: Mismatch) -> Mismatch {
+        let name = &self.signature.inputs[index].name;
+        let because = match fault.because {
+            Some(because) => format!("input `{name}`: {because}"),
+            None => format!("input `{name}`"),
+        };
+        Mismatch { because: Some(because), ..fault }
+    }
+
+    fn missing(&self, index: usize) -> String {
+        format!(
+            "the model's input `{}` is missing; it takes tensor {}",
+            self.signature.inputs[index].name, self.wanted[index]
+        )
+    }
+
+    /// The tensor as the model takes it.
+    fn adapted(&self, index: usize, value: Value) -> Result<Tensor, StepFailure> {
+        let Value::Tensor(tensor) = value else {
+            let expected = Kind::Tensor(self.wanted[index].clone());
+            return Err(self.named(index, Mismatch { expected, given: value.kind(), because: None }).into());
+        };
+        if fits(&tensor, &self.wanted[index]) {
+            return Ok(tensor);
+        }
+        let adapts = self.adapts(index, &TensorKind::of(&tensor))?;
+        Ok(apply(tensor, &adapts)?)
+    }
+}
+
+/// The cores, shared between instances; `None` for a single one, which may have them all.
+fn share_of_cores(instances: usize) -> Option<usize> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    (instances > 1).then(|| (cores / instances).max(1))
+}
+
+/// Whether the tensor needs no change and cannot be refused. Images are left to [`adapt`].
+fn fits(tensor: &Tensor, wanted: &TensorKind) -> bool {
+    let shape_fits = |shape: &Vec<Dim>| {
+        shape.len() == tensor.rank()
+            && shape.iter().zip(tensor.shape()).all(|(dim, size)| !matches!(dim, Dim::Fixed(fixed) if fixed != size))
+    };
+    tensor.metadata.layout.is_none()
+        && wanted.elements.contains(tensor.element())
+        && wanted.shape.as_ref().is_none_or(shape_fits)
+}
+
+impl Step for ModelStep {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
+        // Sizes of named dimensions, as far as the inputs tell.
+        let mut sizes: Vec<(&str, usize)> = Vec::new();
+        let mut inserted = Vec::new();
+        for (index, given) in inputs.iter().enumerate().take(self.wanted.len()) {
+            let wanted = &self.wanted[index];
+            match given {
+                Some(Kind::Tensor(given)) => {
+                    let adapts = self.adapts(index, given)?;
+                    bind(&mut sizes, wanted, given, &adapts);
+                    inserted.push((index, adapts));
+                }
+                Some(Kind::Any) => {}
+                None if self.signature.inputs[index].optional => {}
+                None => {
+                    let because = Some(self.missing(index));
+                    return Err(Mismatch { expected: Kind::Tensor(wanted.clone()), given: Kind::Any, because });
+                }
+                Some(other) => {
+                    let expected = Kind::Tensor(wanted.clone());
+                    return Err(self.named(index, Mismatch { expected, given: other.clone(), because: None }));
+                }
+            }
+        }
+        *self.inserted.lock().unwrap_or_else(PoisonError::into_inner) = inserted;
+        let known = |dim: &Dim| match dim {
+            Dim::Named(name) => {
+                sizes.iter().find(|(bound, _)| bound == name).map_or(dim.clone(), |(_, size)| Dim::Fixed(*size))
+            }
+            _ => dim.clone(),
+        };
+        let output = |kind: &Kind| match kind {
+            Kind::Tensor(tensor) => {
+                let shape = tensor.shape.as_ref().map(|dims| dims.iter().map(known).collect());
+                Kind::Tensor(TensorKind { shape, ..tensor.clone() })
+            }
+            other => other.clone(),
+        };
+        Ok(self.signature.outputs.iter().map(|port| output(&port.kind)).collect())
+    }
+
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
+        if inputs.len() > self.wanted.len() {
+            let message = format!("the model takes {} inputs, but gets {}", self.wanted.len(), inputs.len());
+            return Err(StepFailure::InvalidInput(message));
+        }
+        let mut tensors: SmallVec<[(usize, Tensor); 4]> = SmallVec::new();
+        let given = inputs.len();
+        for (index, value) in inputs.into_iter().enumerate() {
+            match value {
+                Some(value) => tensors.push((index, self.adapted(index, value)?)),
+                None if self.signature.inputs[index].optional => {}
+                None => return Err(StepFailure::InvalidInput(self.missing(index))),
+            }
+        }
+        if let Some(index) = (given..self.wanted.len()).find(|index| !self.signature.inputs[*index].optional) {
+            return Err(StepFailure::InvalidInput(self.missing(index)));
+        }
+        let views: SmallVec<[(usize, &Tensor); 4]> = tensors.iter().map(|(index, tensor)| (*index, tensor)).collect();
+        match self.sessions.run(&views, context.deadline) {
+            Ok(outputs) => Ok(outputs.into_iter().map(Value::Tensor).collect()),
+            Err(Unavailable::Timeout) => Err(StepFailure::Timeout),
+            Err(Unavailable::Run(RunFailure::Failed(reason))) => {
+                Err(StepFailure::Failed(format!("the model failed: {reason}")))
+            }
+            Err(other) => Err(StepFailure::Failed(other.to_string())),
+        }
+    }
+
+    fn details(&self) -> serde_json::Value {
+        let inserted = self.inserted.lock().unwrap_or_else(PoisonError::into_inner);
+        let changes = |(index, adapts): &(usize, Adapts)| {
+            let changes: Vec<_> = adapts.iter().map(ToString::to_string).collect();
+            (self.signature.inputs[*index].name.clone(), json!(changes))
+        };
+        let inserted: serde_json::Map<_, _> =
+            inserted.iter().filter(|(_, adapts)| !adapts.is_empty()).map(changes).collect();
+        json!({
+            "inserted": inserted,
+            "model": self.file.path().display().to_string(),
+            "digest": self.file.digest(),
+            "engine": self.engine.name(),
+            "provider": self.provider().name(),
+            "fallbacks": self.fallbacks,
+            "instances": self.sessions.instances(),
+            "threads": self.sessions.options().threads,
+        })
+    }
+}
+
+/// Notes the sizes that `given`, once changed, lends to the names in `wanted`.
+fn bind<'a>(sizes: &mut Vec<(&'a str, usize)>, wanted: &'a TensorKind, given: &TensorKind, adapts: &[super::Adapt]) {
+    let (Some(wanted), Some(given)) = (&wanted.shape, &given.shape) else { return };
+    let mut given = given.clone();
+    for adapt in adapts {
+        match adapt {
+            super::Adapt::Layout(layout) => super::adapt::move_channels(&mut given, *layout),
+            super::Adapt::Batch => given.insert(0, Dim::Fixed(1)),
+            super::Adapt::Cast(_) => {}
+        }
+    }
+    for dims in wanted.iter().zip(given) {
+        if let (Dim::Named(name), Dim::Fixed(size)) = dims
+            && !sizes.iter().any(|(bound, _)| bound == name)
+        {
+            sizes.push((name, size));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

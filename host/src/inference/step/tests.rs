@@ -1,0 +1,45 @@
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use super::*;
+use crate::inference::testing::{embedded, engines, step, tensor};
+use crate::pipeline::{ElementType, Layout, Metadata};
+
+#[test]
+fn a_gray_image_becomes_a_batch() {
+    for engine in engines() {
+        let conv = step(engine, "conv").unwrap();
+        let metadata = Metadata { layout: Some(Layout::Hwc), ..Metadata::default() };
+        let image = tensor(&[8, 8, 1], vec![0.5_f32; 64]).with_metadata(metadata);
+        let kinds = conv.infer(&[Some(Kind::Tensor(TensorKind::of(&image)))]).unwrap();
+        assert_eq!(kinds[0].to_string(), "tensor float32[1, 3]");
+        assert_eq!(conv.details()["inserted"]["image"], json!(["layout to CHW", "add a batch axis"]));
+        let output = conv.run(vec![Some(Value::Tensor(image))], &mut Context::default()).unwrap();
+        assert_eq!(output[0].as_tensor().unwrap().shape(), [1, 3]);
+        let bytes = tensor(&[8, 8, 1], vec![1_u8; 64]).with_metadata(metadata);
+        assert!(conv.run(vec![Some(Value::Tensor(bytes))], &mut Context::default()).is_ok());
+    }
+}
+
+#[test]
+fn wrong_inputs_are_told_precisely() {
+    let conv = step(embedded(), "conv").unwrap();
+    let run = |inputs| conv.run(inputs, &mut Context::default()).unwrap_err();
+    let fault = |value: Value| {
+        let failure = run(vec![Some(value)]);
+        assert!(matches!(failure, StepFailure::InvalidInput(_)));
+        failure.to_string()
+    };
+    assert_eq!(
+        fault(Value::Tensor(tensor(&[1, 1, 8, 9], vec![0_f32; 72]))),
+        "takes tensor float32[N, 1, 8, 8], but gets tensor float32[1, 1, 8, 9]: input `image`: axis 3 is 9, not 8"
+    );
+    assert!(fault(Value::Tensor(tensor(&[64], vec![0_f32; 64]))).contains("it has 1 axes, not 4"));
+    assert!(fault(Value::Tensor(tensor(&[1, 1, 8, 8], vec![true; 64]))).contains("cast it to float32"));
+    assert!(fault(Value::from("text")).contains("but gets text: input `image`"));
+    assert!(run(vec![None]).to_string().contains("the model's input `image` is missing; it takes tensor float32"));
+    assert!(run(vec![]).to_string().contains("is missing"));
+    assert!(run(vec![None, None]).to_string().contains("takes 1 inputs, but gets 2"));
+    let planned = conv.infer(&[Some(Kind::Tensor(TensorKind::of_elements(ElementType::String)))]).unwrap_err();
+    assert!(planned.to_string().contains("input `image`: the element type is string"), "{planned}");
+    assert!(conv.infer(&[Some(Kind::Json)]).is_err() && conv.infer(&[None]).is_err());
+}

@@ -1,0 +1,50 @@
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use super::*;
+use crate::inference::testing::{embedded, model, path};
+
+fn request(name: &str) -> String {
+    let model = path(&format!("{name}.onnx"));
+    // No bound of memory: it would hold for the whole process of the tests.
+    let request = VetRequest { model, library: None, providers: ProviderChoice::Auto, memory: None };
+    serde_json::to_string(&request).unwrap()
+}
+
+#[test]
+fn the_childs_verdicts() {
+    let verdict = |request: &str| serde_json::from_str::<Verdict>(&vet_answer(request)).unwrap();
+    assert!(matches!(verdict(&request("conv")), Verdict::Sound));
+    // Zeros are a fine index; a failing run would be no fault of the model.
+    assert!(matches!(verdict(&request("gather")), Verdict::Sound));
+    assert!(matches!(verdict(&request("det")), Verdict::NeedsOnnxRuntime { feature } if feature == "operator `Det`"));
+    assert!(matches!(verdict(&request("external-outside")), Verdict::Refused { .. }));
+    assert!(matches!(verdict("{"), Verdict::Refused { .. }));
+}
+
+#[cfg(unix)]
+#[test]
+fn crashes_are_errors_and_success_is_remembered() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let cache = CacheDir::at(folder.path().join("cache"));
+    let program = |name: &str, script: &str| {
+        let program = folder.path().join(name);
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+        program
+    };
+    let file = model("conv");
+    let ensure = |program: &Path| {
+        let engine = embedded();
+        ensure_vetted(Some(program), Some(&cache), &file, &*engine, None, &ProviderChoice::Auto)
+            .map_err(|error| error.to_string())
+    };
+    let crash = ensure(&program("crash", "echo stack overflow >&2; kill -ABRT $$")).unwrap_err();
+    assert!(crash.contains("ended by signal 6 (aborted): stack overflow; the model may be damaged"), "{crash}");
+    let refused = ensure(&program("refuse", r#"echo '{"Refused":{"reason":"bad node"}}'"#)).unwrap_err();
+    assert!(refused.contains("embedded engine (tract 0.23) cannot load") && refused.ends_with("bad node"), "{refused}");
+    assert!(ensure(Path::new("/no/such/gpux")).unwrap_err().contains("could not be started"));
+    ensure(&program("fine", r#"test "$1" = __vet-model && echo '"Sound"'"#)).unwrap();
+    // Remembered: the crashing child is not asked again.
+    ensure(&folder.path().join("crash")).unwrap();
+}

@@ -1,0 +1,91 @@
+"""Makes the tiny models that the tests of inference use. Needs the packages onnx and numpy."""
+
+from pathlib import Path
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper, save
+
+HERE = Path(__file__).parent
+
+
+def value(name, kind, shape):
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def write(name, nodes, inputs, outputs, initializers=(), opset=17, **extra):
+    graph = helper.make_graph(nodes, name, inputs, outputs, [numpy_helper.from_array(a, n) for n, a in initializers])
+    opsets = [helper.make_opsetid("", opset)] + [helper.make_opsetid(d, 1) for d in extra.pop("domains", ())]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=9, producer_name="gpux tests")
+    for key, text in extra.items():
+        helper.set_model_props(model, {key: text})
+    save(model, HERE / f"{name}.onnx")
+    return model
+
+
+TYPES = {
+    "bool": TensorProto.BOOL, "uint8": TensorProto.UINT8, "int8": TensorProto.INT8, "uint16": TensorProto.UINT16,
+    "int16": TensorProto.INT16, "uint32": TensorProto.UINT32, "int32": TensorProto.INT32, "uint64": TensorProto.UINT64,
+    "int64": TensorProto.INT64, "float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16,
+    "float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE, "string": TensorProto.STRING,
+}
+
+for name, kind in TYPES.items():
+    # Reshaped, so that the value is really the engine's.
+    write(f"flip-{name}", [helper.make_node("Transpose", ["x"], ["y"], perm=[1, 0])],
+          [value("x", kind, ["rows", 3])], [value("y", kind, [3, "rows"])])
+
+# A small image classifier: [N, 1, 8, 8] → [N, 3].
+rng = np.random.default_rng(7)
+write("conv",
+      [helper.make_node("Conv", ["image", "w", "b"], ["c"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+       helper.make_node("Relu", ["c"], ["r"]),
+       helper.make_node("GlobalAveragePool", ["r"], ["g"]),
+       helper.make_node("Flatten", ["g"], ["scores"])],
+      [value("image", TensorProto.FLOAT, ["N", 1, 8, 8])], [value("scores", TensorProto.FLOAT, ["N", 3])],
+      [("w", rng.standard_normal((3, 1, 3, 3)).astype(np.float32)), ("b", np.array([0.1, -0.2, 0.3], np.float32))],
+      version="2.5.0")
+
+# Two inputs, two outputs of different types, a dimension they share.
+write("two",
+      [helper.make_node("Add", ["a", "b"], ["sum"]), helper.make_node("ArgMax", ["sum"], ["best"], axis=1, keepdims=0)],
+      [value("a", TensorProto.FLOAT, ["N", 4]), value("b", TensorProto.FLOAT, ["N", 4])],
+      [value("sum", TensorProto.FLOAT, ["N", 4]), value("best", TensorProto.INT64, ["N"])])
+
+# An input with a default.
+write("default", [helper.make_node("Mul", ["x", "scale"], ["y"])],
+      [value("x", TensorProto.FLOAT, [None, 2]), value("scale", TensorProto.FLOAT, [1])],
+      [value("y", TensorProto.FLOAT, [None, 2])], [("scale", np.array([2], np.float32))])
+
+# Open dimensions that decide the result's shape.
+write("mean", [helper.make_node("ReduceMean", ["x"], ["y"], axes=[1], keepdims=0)],
+      [value("x", TensorProto.FLOAT, ["batch", "words", 4])], [value("y", TensorProto.FLOAT, ["batch", 4])])
+
+# Values that gpux does not carry.
+write("sequence", [helper.make_node("SequenceConstruct", ["x"], ["s"])], [value("x", TensorProto.FLOAT, [2])],
+      [helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, [2])])
+
+# An operator that the embedded engine has not.
+write("det", [helper.make_node("Det", ["x"], ["y"])], [value("x", TensorProto.FLOAT, [2, 2])],
+      [value("y", TensorProto.FLOAT, [])])
+
+# Fails when run: an index beyond the end.
+write("gather", [helper.make_node("Gather", ["table", "index"], ["y"], axis=0)],
+      [value("index", TensorProto.INT64, ["N"])], [value("y", TensorProto.FLOAT, ["N"])],
+      [("table", np.array([10, 20, 30], np.float32))])
+
+# Weights beside the model.
+def external(name, location, length=16):
+    tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4], data_location=TensorProto.EXTERNAL)
+    for key, text in {"location": location, "offset": "0", "length": str(length)}.items():
+        tensor.external_data.add(key=key, value=text)
+    graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], name,
+                              [value("x", TensorProto.FLOAT, [4])], [value("y", TensorProto.FLOAT, [4])], [tensor])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    (HERE / f"{name}.onnx").write_bytes(model.SerializeToString())
+
+(HERE / "weights.bin").write_bytes(np.array([1, 2, 3, 4], np.float32).tobytes())
+external("external", "weights.bin")
+external("external-outside", "../../Cargo.toml")
+external("external-absolute", "/etc/passwd")
+external("external-none", "nowhere.bin")
+external("external-short", "weights.bin", length=12)

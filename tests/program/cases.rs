@@ -1,1 +1,12 @@
+//! Golden cases: each `.toml` in `tests/cases/run` is a command line, with what it must print
+//! beside it. `TRYCMD=overwrite cargo test` writes what it prints now.
 
+#[test]
+fn the_program_says_what_its_cases_say() {
+    let cache = concat!(env!("CARGO_TARGET_TMPDIR"), "/cases-cache");
+    trycmd::TestCases::new()
+        .register_bin("gpux", std::path::Path::new(env!("CARGO_BIN_EXE_gpux")))
+        .env("GPUX_CACHE_DIR", cache)
+        .env("NO_COLOR", "1")
+        .case(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/cases/run/*.toml"));
+}

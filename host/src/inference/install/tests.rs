@@ -71,16 +71,3 @@ fn offline_uses_what_is_there_and_fetches_nothing() {
     let installed = install(&request, &mut Silent).unwrap();
     assert!(installed.already && installed.found.version.as_deref() == Some("1.31.1"));
 }
-
-#[test]
-#[ignore = "needs the network: run it by name"]
-fn the_real_thing() {
-    let folder = tempfile::tempdir().unwrap();
-    let request = InstallRequest { cache: CacheDir::at(folder.path()), offline: false };
-    let first = install(&request, &mut Silent).unwrap();
-    assert!(!first.already && first.found.path.is_file());
-    assert!(install(&request, &mut Silent).unwrap().already);
-    let leftovers: Vec<_> = fs::read_dir(folder.path().join("downloads")).unwrap().collect();
-    assert!(leftovers.is_empty(), "{leftovers:?}");
-    assert_eq!(crate::inference::probe(&first.found.path).unwrap().version, first.found.version.unwrap());
-}

@@ -68,6 +68,7 @@ impl GpuxError {
             Self::Configuration(_) | Self::Sandbox(_) => Fault::Configuration,
             Self::ModelLoad(error) if error.is_environment() => Fault::Environment,
             Self::ModelLoad(_) => Fault::Configuration,
+            Self::Provider(ProviderError::Unknown(_)) => Fault::Configuration,
             Self::Provider(_) | Self::Library(_) | Self::NoEngine => Fault::Environment,
             Self::Validation(_) => Fault::Request,
             Self::Step(StepError { failure: StepFailure::InvalidInput(_), .. }) => Fault::Request,

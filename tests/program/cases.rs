@@ -3,6 +3,16 @@
 
 #[test]
 fn the_program_says_what_its_cases_say() {
+    // Without its two files a case would check nothing.
+    let folder = crate::digits::root().join("tests/cases/run");
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|ending| ending == "toml") {
+            for printed in ["stdout", "stderr"] {
+                assert!(path.with_extension(printed).is_file(), "{} has no .{printed}", path.display());
+            }
+        }
+    }
     let cache = concat!(env!("CARGO_TARGET_TMPDIR"), "/cases-cache");
     trycmd::TestCases::new()
         .register_bin("gpux", std::path::Path::new(env!("CARGO_BIN_EXE_gpux")))

@@ -2,6 +2,7 @@
 //! three kinds of step.
 
 mod engine;
+mod limits;
 mod models;
 mod operator;
 mod pipeline;

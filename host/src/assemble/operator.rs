@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::config::CacheDir;
+use super::limits;
+use crate::config::{CacheDir, WasmLimits};
 use crate::sandbox::Limits;
 
 /// Which inference engine to use.
@@ -33,13 +34,20 @@ pub struct Operator {
     pub allow_outside: bool,
     /// environment variables that gpux.yml may read beside those named `GPUX_*`
     pub env: Vec<String>,
-    /// the most that a component may use
+    /// the most that a component may ask for
     pub ceiling: Limits,
     /// where compiled components and verified models are remembered
     pub cache: Option<CacheDir>,
     /// the `gpux` program, which tries unknown models in a process of its own; without it they
     /// are loaded here, guarded against panics only
     pub program: Option<PathBuf>,
+}
+
+impl Operator {
+    /// Changes the ceiling where `limits` says something.
+    pub fn set_ceiling(&mut self, limits: &WasmLimits) {
+        self.ceiling = limits::ceiling(self.ceiling.clone(), limits);
+    }
 }
 
 impl Default for Operator {

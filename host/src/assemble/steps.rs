@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
+use super::limits;
 use super::operator::Operator;
-use crate::config::{self, Action, Diagnostic, Node, Spanned, StepSpec, WasmLimits, WasmSpec, Wiring};
+use crate::config::{self, Action, Diagnostic, Node, Spanned, StepSpec, WasmSpec, Wiring};
 use crate::pipeline::{BuildError, Names, ProjectFiles, Registry, Site, Step};
-use crate::sandbox::{Grants, Limits, LoadRequest, Sandbox, SandboxError, SandboxOptions};
+use crate::sandbox::{Grants, LoadRequest, Sandbox, SandboxError, SandboxOptions};
 
 /// Makes the steps of one pipeline.
 pub(super) struct Workshop<'a> {
@@ -45,7 +46,7 @@ impl<'a> Workshop<'a> {
         if !unsupported.is_empty() {
             return Err(unsupported);
         }
-        let limits = limits(&wasm.limits, &self.operator.ceiling)?;
+        let limits = limits::below(&wasm.limits, &self.operator.ceiling)?;
         let path = &wasm.component;
         if !self.components.contains_key(&path.value) {
             let bytes = self.files.read(Path::new(&path.value), self.operator.ceiling.component_size as u64);
@@ -192,38 +193,6 @@ fn unsupported_grants(wasm: &WasmSpec) -> Vec<Diagnostic> {
             .hint("a component can be granted models: `grant: { models: [NAME] }`")
     };
     wasi.chain(env).chain(dirs).map(refuse).collect()
-}
-
-/// The limits that a step asks for, none above the operator's ceiling.
-fn limits(asked: &WasmLimits, ceiling: &Limits) -> Result<Limits, Vec<Diagnostic>> {
-    let usual = Limits::default().capped(ceiling);
-    let mut faults = Vec::new();
-    let mut above = |span: &config::Span, name: &str, asked: String, most: String, flag: &str| {
-        let message = format!("`{name}: {asked}` is above the operator's ceiling of {most}");
-        let hint = format!("lower it, or raise the ceiling with `{flag}`");
-        faults.push(Diagnostic::new("ceiling", span.clone(), message).hint(hint));
-    };
-    let mut limits = usual;
-    if let Some(memory) = &asked.memory {
-        limits.memory = usize::try_from(memory.value.0).unwrap_or(usize::MAX);
-        if limits.memory > ceiling.memory {
-            let most = config::Size(ceiling.memory as u64);
-            above(&memory.span, "memory", memory.value.to_string(), most.to_string(), "--max-memory");
-        }
-    }
-    for (size, limit) in [(&asked.result, &mut limits.result), (&asked.log, &mut limits.log)] {
-        if let Some(size) = size {
-            *limit = usize::try_from(size.value.0).unwrap_or(usize::MAX).min(*limit);
-        }
-    }
-    if let Some(time) = &asked.time {
-        limits.time = time.value.0;
-        if limits.time > ceiling.time {
-            let most = config::TimeSpan(ceiling.time);
-            above(&time.span, "time", time.value.to_string(), most.to_string(), "--max-time");
-        }
-    }
-    if faults.is_empty() { Ok(limits) } else { Err(faults) }
 }
 
 fn component_diagnostics(error: &SandboxError, wasm: &WasmSpec) -> Vec<Diagnostic> {

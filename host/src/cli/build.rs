@@ -73,7 +73,10 @@ fn wrap(path: &Path, arguments: &Arguments, printer: Printer) -> Exit {
         Ok(bytes) => bytes,
         Err(error) => return usage(format!("cannot read `{}`: {error}", path.display())),
     };
-    let operator = arguments.operator.operator();
+    let operator = match arguments.operator.operator() {
+        Ok(operator) => operator,
+        Err(error) => return printer.error(&error),
+    };
     let options = SandboxOptions {
         cache: operator.cache.clone(),
         ceiling: operator.ceiling.clone(),

@@ -53,7 +53,10 @@ enum Build {
 
 pub(super) fn main(arguments: &Arguments) -> Exit {
     match &arguments.command {
-        Command::List { json, operator } => list(&operator.operator(), super::printer(*json, false)),
+        Command::List { json, operator } => {
+            let printer = super::printer(*json, false);
+            operator.operator().map_or_else(|error| printer.error(&error), |operator| list(&operator, printer))
+        }
         Command::Install { build: Build::Cpu, offline, json } => install(*offline, super::printer(*json, false)),
     }
 }

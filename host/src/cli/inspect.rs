@@ -64,8 +64,8 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
 }
 
 fn show(arguments: &Arguments, printer: Printer) -> Result<Shown, Exit> {
-    let operator = arguments.operator.operator();
     let fail = |error: GpuxError| printer.error(&error);
+    let operator = arguments.operator.operator().map_err(fail)?;
     if let Some(path) = &arguments.model {
         return model(path).map_err(fail);
     }
@@ -220,9 +220,11 @@ fn pipeline_text(json: &Json, verbose: bool) -> String {
     let step = |(index, step): (usize, &Json)| {
         let gives = |port: &Json| format!("{}: {}", text(&port["name"]), text(&port["type"]));
         let gives: Vec<_> = rows(step, "gives").map(gives).collect();
-        vec![(index + 1).to_string(), text(&step["name"]), gives.join(", ")]
+        let inserted = step["details"]["inserted"].as_object().into_iter().flatten();
+        let inserted = inserted.map(|(input, changes)| format!("changes `{input}` first: {}", text(changes)));
+        vec![(index + 1).to_string(), text(&step["name"]), gives.join(", "), inserted.collect::<Vec<_>>().join("; ")]
     };
-    let steps = table(&["#", "step", "gives"], &[0], rows(json, "steps").enumerate().map(step));
+    let steps = table(&["#", "step", "gives", ""], &[0], rows(json, "steps").enumerate().map(step));
     let mut shown = format!("{}\n\n{ports}\n\n{steps}", plain(facts));
     if verbose {
         for step in rows(json, "steps") {

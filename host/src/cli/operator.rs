@@ -1,15 +1,13 @@
 //! The flags that every command which opens a pipeline shares: the operator's word.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
 use super::printer::Printer;
 use crate::assemble::{EngineChoice, Operator, Pipeline};
-use crate::config::{CacheDir, Size, TimeSpan};
+use crate::config::WasmLimits;
 use crate::error::GpuxError;
-use crate::sandbox::Limits;
 
 /// Which pipeline.
 #[derive(Debug, Args)]
@@ -26,7 +24,7 @@ pub(super) struct PipelineArguments {
 impl PipelineArguments {
     /// Opens the pipeline; warnings go to the printer.
     pub(super) fn open(&self, operator: &OperatorArguments, printer: Printer) -> Result<Pipeline, GpuxError> {
-        let pipeline = Pipeline::open(&self.path(), &operator.operator())?;
+        let pipeline = Pipeline::open(&self.path(), &operator.operator()?)?;
         for warning in pipeline.warnings() {
             printer.warning(warning);
         }
@@ -94,20 +92,16 @@ pub(super) struct OperatorArguments {
     #[arg(long)]
     allow_outside: bool,
 
-    /// Most memory that a component may ask for [default: 256MiB]
-    #[arg(long, value_name = "SIZE")]
-    max_memory: Option<Size>,
-
-    /// Most time that a component may ask for, for one request [default: 10s]
-    #[arg(long, value_name = "TIME")]
-    max_time: Option<TimeSpan>,
+    /// The most that a component may ask for, for example `memory=1GiB`, `time=30s`; may be
+    /// repeated [default: memory=256MiB, time=10s, others as each limit's own default]
+    #[arg(long, value_name = "NAME=VALUE")]
+    limit: Vec<String>,
 }
 
 impl OperatorArguments {
     /// The operator's settings: flags, then environment, then defaults.
-    pub(super) fn operator(&self) -> Operator {
-        let usual = Operator::default();
-        Operator {
+    pub(super) fn operator(&self) -> Result<Operator, GpuxError> {
+        let mut operator = Operator {
             engine: match self.engine {
                 EngineName::Auto => EngineChoice::Auto,
                 EngineName::Onnxruntime => EngineChoice::OnnxRuntime,
@@ -118,15 +112,13 @@ impl OperatorArguments {
             strict: self.strict,
             allow_outside: self.allow_outside,
             env: self.env.clone(),
-            ceiling: Limits {
-                memory: self
-                    .max_memory
-                    .map_or(usual.ceiling.memory, |size| usize::try_from(size.0).unwrap_or(usize::MAX)),
-                time: self.max_time.map_or(usual.ceiling.time, |time: TimeSpan| -> Duration { time.0 }),
-                ..usual.ceiling
-            },
-            cache: CacheDir::from_environment(),
             program: std::env::current_exe().ok(),
+            ..Operator::default()
+        };
+        if !self.limit.is_empty() {
+            let lines: Vec<_> = self.limit.iter().map(|limit| limit.replacen('=', ": ", 1)).collect();
+            operator.set_ceiling(&WasmLimits::parse("--limit", &lines.join("\n"))?);
         }
+        Ok(operator)
     }
 }

@@ -1,7 +1,7 @@
 //! From a path to a [`Spec`].
 
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::diagnostic::{ConfigurationError, Diagnostic};
 use super::document::{self, Document};
@@ -97,14 +97,14 @@ fn not_text(name: String, error: &std::string::FromUtf8Error) -> ConfigurationEr
 /// The file that `wanted` means: a file, a folder that has one of [`FILE_NAMES`], or the name of a
 /// pipeline, which is that of `folder`'s own file or of one in a folder directly below it.
 pub fn find(wanted: &str, folder: &Path) -> Result<PathBuf, LoadError> {
-    let path = folder.join(wanted);
+    let path = plain(folder.join(wanted));
     if path.is_file() {
         return Ok(path);
     }
     let mut tried = Vec::new();
     if path.is_dir() {
         for name in FILE_NAMES {
-            let file = path.join(name);
+            let file = plain(path.join(name));
             if file.is_file() {
                 return Ok(file);
             }
@@ -121,9 +121,15 @@ pub fn find(wanted: &str, folder: &Path) -> Result<PathBuf, LoadError> {
         .unwrap_or_default();
     folders.sort();
     folders.insert(0, folder.to_owned());
-    let files = folders.iter().flat_map(|folder| FILE_NAMES.map(|name| folder.join(name)));
+    let files = folders.iter().flat_map(|folder| FILE_NAMES.map(|name| plain(folder.join(name))));
     let named = files.filter(|file| file.is_file()).find(|file| name_in(file).as_deref() == Some(wanted));
     named.ok_or_else(|| LoadError::NotFound { wanted: wanted.to_owned(), tried })
+}
+
+/// The same path without `.` in it, as people write it.
+fn plain(path: PathBuf) -> PathBuf {
+    let plain: PathBuf = path.components().filter(|part| *part != Component::CurDir).collect();
+    if plain.as_os_str().is_empty() { path } else { plain }
 }
 
 /// The `name:` of a file, if it can be read at all.

@@ -68,8 +68,16 @@ impl<'a> Requests<'a> {
         let mut requests =
             Self { plan, shared: Vec::new(), total: None, files: VecDeque::new(), ready: VecDeque::new(), lines: None };
         let mut batch = Vec::new();
+        let mut fault = None;
         for input in inputs {
-            requests.read_input(input, &mut batch)?;
+            if let Err(error) = requests.read_input(input, &mut batch)? {
+                fault.get_or_insert(error);
+            }
+        }
+        if let Some(error) = fault {
+            requests.ready.push_back(Item { source: "--input".to_owned(), request: Err(error) });
+            requests.total = Some(1);
+            return Ok(requests);
         }
         if !batch.is_empty() {
             if inputs.len() > 1 || !files.is_empty() {
@@ -103,19 +111,14 @@ impl<'a> Requests<'a> {
         self.lines.is_some() || self.ready.len() > 1
     }
 
-    fn read_input(&mut self, input: &str, batch: &mut Vec<Json>) -> Result<(), UsageError> {
-        let named = input.split_once('=').filter(|(name, _)| is_name(name));
-        if let Some((name, value)) = named {
+    /// Reads one `--input`: a value for every request, or a batch of requests.
+    fn read_input(&mut self, input: &str, batch: &mut Vec<Json>) -> Result<Result<(), ValidationError>, UsageError> {
+        if let Some((name, value)) = input.split_once('=').filter(|(name, _)| is_name(name)) {
             let Some(port) = self.port(name) else {
                 let known = describe_inputs(self.plan);
                 return Err(UsageError::UnknownInput { name: name.to_owned(), known });
             };
-            let value = named_value(port, value)?;
-            match value {
-                Ok(value) => self.shared.push((name.to_owned(), value)),
-                Err(error) => self.ready.push_back(Item { source: "--input".to_owned(), request: Err(error) }),
-            }
-            return Ok(());
+            return Ok(named_value(port, value)?.map(|value| self.shared.push((name.to_owned(), value))));
         }
         let text = match input.strip_prefix('@') {
             Some("-") => String::from_utf8_lossy(&read_stdin()?).into_owned(),
@@ -125,12 +128,9 @@ impl<'a> Requests<'a> {
         let json: Json = serde_json::from_str(&text).map_err(|error| UsageError::Json(shorten(input), error))?;
         match json {
             Json::Array(items) if !items.is_empty() && self.is_list_of_requests(&items) => batch.extend(items),
-            json => match self.request(json) {
-                Ok(request) => self.shared.extend(request),
-                Err(error) => batch_error(&mut self.ready, error),
-            },
+            json => return Ok(self.request(json).map(|request| self.shared.extend(request))),
         }
-        Ok(())
+        Ok(Ok(()))
     }
 
     fn port(&self, name: &str) -> Option<&Port> {
@@ -356,10 +356,6 @@ pub(super) fn describe_inputs(plan: &Plan) -> String {
     if inputs.is_empty() { "no inputs".to_owned() } else { inputs.join(", ") }
 }
 
-fn batch_error(ready: &mut VecDeque<Item>, error: ValidationError) {
-    ready.push_back(Item { source: "--input".to_owned(), request: Err(error) });
-}
-
 /// `name=value`, where the value is `@path`, or JSON, or plain text for an input of text.
 fn named_value(port: &Port, value: &str) -> Result<Result<Value, ValidationError>, UsageError> {
     if let Some(path) = value.strip_prefix('@') {
@@ -376,7 +372,13 @@ fn named_value(port: &Port, value: &str) -> Result<Result<Value, ValidationError
         return Ok(Ok(Value::from(value)));
     }
     let json = serde_json::from_str(value).unwrap_or_else(|_| Json::String(value.to_owned()));
-    Ok(from_json(json, &port.kind).map_err(|error| ValidationError::input(&port.name, error)))
+    Ok(from_json(json, &port.kind).map_err(|error| {
+        let advice = match port.kind {
+            Kind::Bytes => format!("; for a file write `{}=@PATH`", port.name),
+            _ => String::new(),
+        };
+        ValidationError::input(&port.name, format_args!("{error}{advice}"))
+    }))
 }
 
 fn file_value(port: &Port, bytes: Vec<u8>) -> Result<Value, ValidationError> {

@@ -201,7 +201,7 @@ impl Results {
             Ok(outputs) => {
                 let alone = outputs.len() == 1;
                 let shown = |(name, value): &(String, Value)| {
-                    let text = describe(value);
+                    let text = describe(value, self.batch);
                     if alone { text } else { format!("{name}: {text}") }
                 };
                 outputs.iter().map(shown).collect::<Vec<_>>().join(if self.batch { "; " } else { "\n" })
@@ -235,11 +235,13 @@ fn csv_line(cells: &[String]) -> String {
 }
 
 /// A value for people: labelled scores as lines, text as it is, tensors shortened.
-fn describe(value: &Value) -> String {
+fn describe(value: &Value, one_line: bool) -> String {
     match value {
         Value::Text(text) => text.to_string(),
         Value::Bytes(bytes) => format!("{} bytes (use --output FILE to keep them)", bytes.len()),
-        Value::Json(json) => ranking(json).unwrap_or_else(|| printer::pretty(json)),
+        Value::Json(json) => {
+            ranking(json).unwrap_or_else(|| if one_line { json.to_string() } else { printer::pretty(json) })
+        }
         Value::Tensor(tensor) => {
             let json = to_json(value);
             let kind = value.kind();

@@ -1,13 +1,19 @@
 //! `- wasm: …`: a component step.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::str::FromStr;
 
 use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};
 
+use super::super::diagnostic::{ConfigurationError, Diagnostic};
+use super::super::document;
 use super::super::node::{Content, Node, Spanned};
 use super::super::read::read;
+use super::super::schema::check;
+use super::super::source::Source;
 use super::super::units::{Size, TimeSpan};
 
 /// A component step.
@@ -25,22 +31,70 @@ pub struct WasmSpec {
     pub instances: Instances,
 }
 
-/// Limits of one call of a component. What is `None` is the operator's default.
+/// Limits of a component step. What is `None` is the default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WasmLimits {
-    /// How much memory the component may take, all its memories together
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory: Option<Spanned<Size>>,
-    /// How long one call may compute, the built-ins it calls included
+    /// How long one request may compute, the built-ins it calls included
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<Spanned<TimeSpan>>,
-    /// How many bytes one call may give back
+    /// How long the component may take to describe and configure itself
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub setup_time: Option<Spanned<TimeSpan>>,
+    /// How much memory the component may take, all its memories and tensors together
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Spanned<Size>>,
+    /// How many bytes the values of one call may have
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<Spanned<Size>>,
-    /// How many bytes one call may log
+    /// How many bytes of log lines are kept from one request
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<Spanned<Size>>,
+    /// How many bytes the component itself may have
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub component_size: Option<Spanned<Size>>,
+    /// How many elements all its tables may have
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table_elements: Option<Spanned<NonZeroU32>>,
+    /// How many linear memories it may have
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memories: Option<Spanned<NonZeroU32>>,
+    /// How many tables it may have
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tables: Option<Spanned<NonZeroU32>>,
+    /// How many core instances it may have
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instances: Option<Spanned<NonZeroU32>>,
+    /// How many tensors it may hold at a time
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handles: Option<Spanned<NonZeroU32>>,
+    /// How many values one call may have
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub values: Option<Spanned<NonZeroU32>>,
+    /// How many bytes the name of a value may have
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name_length: Option<Spanned<NonZeroU32>>,
+    /// How deep a JSON value may be nested
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 120))]
+    pub json_depth: Option<Spanned<NonZeroU32>>,
+}
+
+impl WasmLimits {
+    /// Reads limits outside of a gpux.yml: a text of `NAME: VALUE` lines, called `name` in
+    /// diagnostics.
+    pub fn parse(name: &str, text: &str) -> Result<Self, Box<ConfigurationError>> {
+        let source = Source::new(name, text);
+        let fail = |diagnostics| Box::new(ConfigurationError::new(source.clone(), diagnostics));
+        let (node, diagnostics) = document::parse(&source);
+        let Some(node) = node.filter(|_| diagnostics.is_empty()) else { return Err(fail(diagnostics)) };
+        let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Self>();
+        let diagnostics = check(&node, name, &schema);
+        if !diagnostics.is_empty() {
+            return Err(fail(diagnostics));
+        }
+        read(&node).map_err(|error| fail(vec![Diagnostic::new("value", node.span.clone(), error.to_string())]))
+    }
 }
 
 /// What a component may use beyond computing. Empty: nothing.

@@ -1,20 +1,37 @@
 #!/bin/sh
-# Rebuilds the checked-in components. Needs: rustup target add wasm32-unknown-unknown
+# Rebuilds the checked-in components from their sources; with --check, builds them elsewhere and
+# compares what they do instead. Needs: rustup target add wasm32-unknown-unknown
 set -eu
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
 built=$target/wasm32-unknown-unknown/guest
+into=guest-examples
+[ "${1:-}" = --check ] && into=$target/rebuilt
 
 build() { cargo build --quiet --profile guest --target wasm32-unknown-unknown --target-dir "$target" "$@"; }
-pack() { cargo run --quiet -p gpux --example componentize -- "$built/$1.wasm" "$2"; }
+gpux() { cargo run --quiet -p gpux -- "$@"; }
 
+mkdir -p "$into/rust" "$into/hostile"
 build -p center-ink
-pack center_ink guest-examples/rust/center-ink.wasm
+gpux build "$built/center_ink.wasm" --output "$into/rust/center-ink.wasm"
 
 # The hostile ones stay as they leave the compiler: core modules with their contract in a section.
 for feature in spin-in-describe drive-model; do
     build -p hostile --features $feature
-    cp "$built/hostile.wasm" guest-examples/hostile/$feature.wasm
+    cp "$built/hostile.wasm" "$into/hostile/$feature.wasm"
 done
 build -p hostile
-cp "$built/hostile.wasm" guest-examples/hostile/hostile.wasm
+cp "$built/hostile.wasm" "$into/hostile/hostile.wasm"
+
+if [ "$into" != guest-examples ]; then
+    logits() { gpux run tests/cases/pipelines/digits-logits.yml --allow-outside --engine embedded --file 'models/samples/*g'; }
+    logits >"$into/checked-in.jsonl"
+    GPUX_CENTER_INK=$(realpath "$into/rust/center-ink.wasm") logits >"$into/rebuilt.jsonl"
+    cmp "$into/checked-in.jsonl" "$into/rebuilt.jsonl"
+    for guest in hostile drive-model; do
+        gpux inspect "guest-examples/hostile/$guest.wasm" | grep -vE 'sha256|component |size' >"$into/checked-in.txt"
+        gpux inspect "$into/hostile/$guest.wasm" | grep -vE 'sha256|component |size' >"$into/rebuilt.txt"
+        cmp "$into/checked-in.txt" "$into/rebuilt.txt"
+    done
+    echo "the checked-in components do what their sources say"
+fi

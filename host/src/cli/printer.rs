@@ -10,7 +10,8 @@ use super::exit::Exit;
 use crate::config::LoadError;
 use crate::error::GpuxError;
 
-/// What the user asked to see, and how.
+/// What the user asked to see, and how. Everything that writes is a method of it, whether or not
+/// the flags matter there: whoever holds no printer prints nothing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Printer {
     /// everything as JSON, errors too
@@ -23,6 +24,7 @@ pub(super) struct Printer {
 #[derive(Debug)]
 pub(super) struct Closed;
 
+#[allow(clippy::unused_self, reason = "see the type")]
 impl Printer {
     /// Whether stdout is a terminal that a person looks at.
     pub(super) fn is_terminal(self) -> bool {
@@ -182,7 +184,7 @@ fn write_pretty(json: &Json, indent: usize, text: &mut String) {
 pub(super) fn table(heading: &[&str], right: &[usize], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(heading.iter().map(|name| Cell::new(name)));
+    table.set_header(heading.iter().map(Cell::new));
     for row in rows {
         table.add_row(row);
     }

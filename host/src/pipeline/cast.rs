@@ -14,6 +14,7 @@ trait Number: Copy {
 
 macro_rules! integers {
     ($($type:ty),+) => {$(impl Number for $type {
+        #[allow(clippy::cast_lossless, reason = "lossless for the narrower types of the macro only")]
         fn to_f64(self) -> f64 { self as f64 }
         fn to_i128(self) -> i128 { i128::from(self) }
         fn to_bool(self) -> bool { self != 0 }

@@ -22,7 +22,7 @@ pub use files::{FileError, ProjectFiles};
 pub use json::{JsonError, from_json, to_json};
 pub use metadata::{Color, Geometry, Layout, Metadata};
 pub use plan::{Plan, PlanInput, PlanOutput, PlannedStep};
-pub use registry::{BuildError, Builtin, Registry, Site};
+pub use registry::{Build, BuildError, Builtin, Registry, Site};
 pub use run::{Observer, Outputs, RunError, RunOptions, StepError, ValidationError};
 pub use signature::{Dim, Kind, Mismatch, Port, Signature, TensorKind};
 pub use step::{Context, LimitExceeded, Step, StepFailure};

@@ -17,8 +17,11 @@ pub struct Builtin {
     /// the JSON Schema of its options; what is written in gpux.yml is checked against it first
     pub schema: fn() -> schemars::Schema,
     /// makes the step; `options` fits the schema
-    pub build: fn(options: serde_json::Value, site: &Site<'_>) -> Result<Box<dyn Step>, BuildError>,
+    pub build: Build,
 }
+
+/// Makes a step from options, which fit its schema, written at `site`.
+pub type Build = fn(options: serde_json::Value, site: &Site<'_>) -> Result<Box<dyn Step>, BuildError>;
 
 /// Where a step's options were written, which decides what they may name.
 pub enum Site<'a> {

@@ -213,7 +213,7 @@ fn sizes(element: ElementType, shape: &[usize]) -> Result<(usize, usize), Tensor
         .and_then(|count| {
             let size = element.size().unwrap_or(size_of::<String>());
             let bytes = count.checked_mul(size)?;
-            (bytes <= isize::MAX as usize).then_some((count, bytes))
+            isize::try_from(bytes).is_ok().then_some((count, bytes))
         })
         .ok_or_else(|| TensorError::TooLarge { element, shape: shape.to_vec() })
 }
@@ -250,9 +250,6 @@ impl Tensor {
         let (_, expected) = sizes(element, &shape)?;
         if bytes.len() != expected {
             return Err(TensorError::ByteLength { element, shape, expected, given: bytes.len() });
-        }
-        fn collect<T: TensorElement + bytemuck::Pod>(bytes: &[u8]) -> TensorData {
-            T::wrap(bytemuck::pod_collect_to_vec(bytes))
         }
         let data = match element {
             ElementType::Bool => bool::wrap(bytes.iter().map(|byte| to_bool(*byte)).collect::<Result<_, _>>()?),
@@ -393,6 +390,10 @@ impl Tensor {
         }
         Ok(Self { shape: self.shape.clone(), data: super::cast::cast(&self.data, to), metadata: self.metadata })
     }
+}
+
+fn collect<T: TensorElement + bytemuck::Pod>(bytes: &[u8]) -> TensorData {
+    T::wrap(bytemuck::pod_collect_to_vec(bytes))
 }
 
 fn to_bool(byte: u8) -> Result<bool, TensorError> {

@@ -53,8 +53,8 @@ fn number(outputs: &Outputs, name: &str) -> i32 {
     value.as_tensor().unwrap().as_slice::<i32>().unwrap()[0]
 }
 
-fn ordered(names: &[&str]) -> Option<Names> {
-    Some(Names::Ordered(names.iter().map(ToString::to_string).collect()))
+fn ordered(names: &[&str]) -> Names {
+    Names::Ordered(names.iter().map(ToString::to_string).collect())
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_list_is_a_straight_line() {
 #[test]
 fn names_make_any_graph() {
     let mut builder = PlanBuilder::new(None);
-    builder.push("both", sum(&["a", "b"], &["x", "y"]), None, ordered(&["left"]).as_ref()).unwrap();
+    builder.push("both", sum(&["a", "b"], &["x", "y"]), None, Some(&ordered(&["left"]))).unwrap();
     let by_port = Names::ByPort(vec![("p".into(), "left".into()), ("q".into(), "a".into())]);
     builder.push("mixed", sum(&["p", "q", "r?"], &["z"]), Some(&by_port), None).unwrap();
     let plan = builder.finish(Some(&["z".into(), "y".into(), "b".into()])).unwrap();
@@ -93,7 +93,7 @@ fn what_cannot_be_connected_says_why() {
     let unknown = Names::ByPort(vec![("q".into(), "x".into())]);
     let error = builder.push("one", sum(&["z"], &["w"]), Some(&unknown), None).unwrap_err();
     assert_eq!((error.at, error.message.as_str()), (Place::Inputs, "the step has no `q`"));
-    let error = builder.push("one", sum(&["z"], &["w"]), ordered(&["x"]).as_ref(), ordered(&["v", "w"]).as_ref());
+    let error = builder.push("one", sum(&["z"], &["w"]), Some(&ordered(&["x"])), Some(&ordered(&["v", "w"])));
     assert_eq!(error.unwrap_err().at, Place::Outputs);
     let faults = builder.finish(Some(&["none".into()])).err().unwrap();
     assert_eq!(faults[0].1.message, "no step gives `none`");

@@ -193,9 +193,10 @@ impl PlanBuilder {
             Some(names) => names
                 .iter()
                 .enumerate()
-                .filter_map(|(index, name)| match self.find(name) {
-                    Some(slot) => Some((name.clone(), slot)),
-                    None => {
+                .filter_map(|(index, name)| {
+                    if let Some(slot) = self.find(name) {
+                        Some((name.clone(), slot))
+                    } else {
                         let there: Vec<_> = self.names.iter().map(|(name, _)| format!("`{name}`")).collect();
                         faults.push((
                             index,

@@ -162,7 +162,7 @@ impl Paper {
         for (row, y) in residuals.chunks_exact(self.xs.points.len()).zip(&self.ys.points) {
             let (mut constant, mut linear, mut square) = (0.0, 0.0, 0.0);
             for (&residual, x) in row.iter().zip(&self.xs.points) {
-                let near = residual.clamp(-bound, bound);
+                let near = residual.max(-bound).min(bound); // `clamp` panics with its values, which brings in their formatting
                 let residual = if pull || residual.abs() <= bound { near } else { 0.0 };
                 constant += residual;
                 linear += residual * x.linear;

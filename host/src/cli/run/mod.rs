@@ -27,6 +27,7 @@ use crate::pipeline::{Benchmark, BenchmarkOptions, Metrics, RunOptions, Trace};
 ///   gpux run . --file photo.jpg --benchmark --runs 1000
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(super) struct Arguments {
     #[command(flatten)]
     pipeline: PipelineArguments,

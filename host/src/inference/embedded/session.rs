@@ -64,13 +64,12 @@ impl TractSession {
     fn run_concrete(&mut self, inputs: &[(usize, &Tensor)], values: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let same = |shapes: &Shapes| inputs.iter().map(|(_, tensor)| tensor.shape()).eq(shapes.iter());
         let kept = self.concrete.iter().position(|(shapes, _)| same(shapes));
-        let (shapes, mut state) = match kept.and_then(|at| self.concrete.remove(at)) {
-            Some(kept) => kept,
-            None => {
-                let shapes: Shapes = inputs.iter().map(|(_, tensor)| tensor.shape().to_vec()).collect();
-                let state = plan::concrete(self.model.clone(), &shapes)?;
-                (shapes, state)
-            }
+        let (shapes, mut state) = if let Some(kept) = kept.and_then(|at| self.concrete.remove(at)) {
+            kept
+        } else {
+            let shapes: Shapes = inputs.iter().map(|(_, tensor)| tensor.shape().to_vec()).collect();
+            let state = plan::concrete(self.model.clone(), &shapes)?;
+            (shapes, state)
         };
         let outputs = state.run(values);
         if outputs.is_err() {

@@ -2,6 +2,7 @@
 //! nodes) are skipped without being copied.
 
 #[derive(Clone, PartialEq, prost::Message)]
+#[expect(clippy::struct_field_names, reason = "`model_version` is the name in the format")]
 pub(super) struct Model {
     #[prost(int64, tag = "1")]
     pub(super) ir_version: i64,

@@ -172,7 +172,7 @@ impl Search {
     /// The library to use. One that the operator names must be there and new enough; others that
     /// are too old are passed over.
     pub fn choose(&self) -> Result<Choice, LibraryError> {
-        for (path, origin) in self.named() {
+        if let Some((path, origin)) = self.named().next() {
             let found = Self::named_library(path, origin)?;
             return found.too_old().map_or(Ok(Choice { found: Some(found), passed_over: Vec::new() }), Err);
         }

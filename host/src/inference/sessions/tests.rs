@@ -87,7 +87,7 @@ fn waiting_ends_with_a_session_or_at_the_deadline() {
         }
         let late = set.run(&[(0, &order(0))], Some(Instant::now() + Duration::from_millis(5)));
         assert!(matches!(late, Err(Unavailable::Timeout)));
-        let waiting = scope.spawn(|| set.run(&[(0, &order(0))], Some(Instant::now() + Duration::from_secs(60))));
+        let waiting = scope.spawn(|| set.run(&[(0, &order(0))], Some(Instant::now() + Duration::from_mins(1))));
         while set.waiting.load(Ordering::SeqCst) == 0 {
             std::thread::yield_now();
         }

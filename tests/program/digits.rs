@@ -16,7 +16,7 @@ pub(crate) fn gpux(arguments: &[&str]) -> Output {
 }
 
 pub(crate) fn stdout(output: &Output) -> String {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 

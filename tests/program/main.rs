@@ -5,3 +5,4 @@
 mod architecture;
 mod cases;
 mod digits;
+mod run;

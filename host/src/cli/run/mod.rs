@@ -2,6 +2,7 @@
 
 mod requests;
 mod results;
+mod sources;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -9,8 +10,9 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::json;
 
-use self::requests::{Item, Request, Requests, UsageError};
+use self::requests::{Item, Request, Requests};
 use self::results::{Finished, Format, Results, WriteError};
+use self::sources::UsageError;
 use super::exit::Exit;
 use super::interrupt;
 use super::operator::{OperatorArguments, PipelineArguments};

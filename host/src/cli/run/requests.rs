@@ -2,39 +2,16 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read as _};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value as Json};
 
+use super::sources::{UsageError, expand, extension, read_error, read_file, read_stdin, shorten};
 use crate::pipeline::{Kind, Plan, Port, ValidationError, Value, from_json};
 
 /// The inputs of one run, by name.
 pub(super) type Request = Vec<(String, Value)>;
-
-/// Largest file that is read as one value.
-const MAX_FILE: u64 = 2 << 30;
-
-/// Something that cannot be read at all: a usage error, found before anything runs.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum UsageError {
-    #[error("no file matches `{0}`")]
-    NoMatch(String),
-    #[error("`{0}` is not a pattern: {1}")]
-    Pattern(String, glob::PatternError),
-    #[error("cannot read `{path}`: {source}")]
-    Read { path: String, source: std::io::Error },
-    #[error("`{0}` is a folder; name its files, for example `{0}/*` (a pipeline is named before --file)")]
-    Folder(String),
-    #[error("`{name}=…` names no input; the pipeline takes {known}")]
-    UnknownInput { name: String, known: String },
-    #[error("--input {0}: {1}")]
-    Json(String, serde_json::Error),
-    #[error("--input and a batch of requests cannot be combined; put the values into each request")]
-    Combined,
-    #[error("nothing to run on: give --input or --file; the pipeline takes {0}")]
-    Nothing(String),
-}
 
 /// One request with the place it came from.
 pub(super) struct Item {
@@ -392,69 +369,4 @@ fn file_value(port: &Port, bytes: Vec<u8>) -> Result<Value, ValidationError> {
 
 fn is_name(text: &str) -> bool {
     !text.is_empty() && !text.starts_with(['{', '[', '"', '@']) && text.chars().all(|c| !c.is_whitespace())
-}
-
-fn extension(path: &Path) -> String {
-    path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase()).unwrap_or_default()
-}
-
-/// Paths as they are; patterns expanded, in alphabetical order.
-fn expand(files: &[String]) -> Result<Vec<PathBuf>, UsageError> {
-    let mut paths = Vec::new();
-    for file in files {
-        let path = PathBuf::from(file);
-        if path.is_dir() {
-            return Err(UsageError::Folder(file.trim_end_matches('/').to_owned()));
-        }
-        let is_pattern = file != "-" && file.contains(['*', '?', '[']) && !path.exists();
-        if !is_pattern {
-            if file != "-" {
-                std::fs::metadata(&path).map_err(|source| read_error(&path, source))?;
-            }
-            paths.push(path);
-            continue;
-        }
-        let found = glob::glob(file).map_err(|error| UsageError::Pattern(file.clone(), error))?;
-        let before = paths.len();
-        paths.extend(found.filter_map(Result::ok).filter(|path| path.is_file()));
-        if paths.len() == before {
-            return Err(UsageError::NoMatch(file.clone()));
-        }
-    }
-    Ok(paths)
-}
-
-fn read_error(path: &Path, source: std::io::Error) -> UsageError {
-    UsageError::Read { path: path.display().to_string(), source }
-}
-
-fn read_file(path: &Path) -> Result<Vec<u8>, UsageError> {
-    let fail = |source| read_error(path, source);
-    let mut bytes = Vec::new();
-    File::open(path).map_err(fail)?.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(fail)?;
-    too_large(&bytes).map_err(fail)?;
-    Ok(bytes)
-}
-
-fn read_stdin() -> Result<Vec<u8>, UsageError> {
-    let fail = |source| UsageError::Read { path: "-".to_owned(), source };
-    let mut bytes = Vec::new();
-    std::io::stdin().lock().take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(fail)?;
-    too_large(&bytes).map_err(fail)?;
-    Ok(bytes)
-}
-
-fn too_large(bytes: &[u8]) -> std::io::Result<()> {
-    if bytes.len() as u64 > MAX_FILE {
-        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, "it is larger than 2 GiB"));
-    }
-    Ok(())
-}
-
-fn shorten(text: &str) -> String {
-    if text.chars().count() <= 40 {
-        text.to_owned()
-    } else {
-        format!("{}…", text.chars().take(40).collect::<String>())
-    }
 }

@@ -1,0 +1,162 @@
+//! `gpux run` with files, streams and interruptions.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value as Json;
+
+use crate::digits::{gpux, root, stdout};
+
+const SEVEN: &str = "models/samples/seven.png";
+const SCORES: &str = "tests/cases/pipelines/scores.yml";
+
+fn start(arguments: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_gpux"))
+        .args(arguments)
+        .current_dir(root())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// The program with `input` on its standard input.
+fn fed(arguments: &[&str], input: &[u8]) -> Output {
+    let mut child = start(arguments);
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+fn label(json: &Json) -> &str {
+    json["top"][0]["label"].as_str().unwrap()
+}
+
+#[test]
+fn standard_input_may_be_an_image_json_or_lines() {
+    let image = std::fs::read(root().join(SEVEN)).unwrap();
+    let output = fed(&["run", "--engine", "embedded", "--file", "-"], &image);
+    assert_eq!(label(&serde_json::from_str(&stdout(&output)).unwrap()), "seven");
+
+    let one = stdout(&fed(&["run", SCORES, "--file", "-"], b"{\"x\": [1, 2, 3, 4]}"));
+    assert!(serde_json::from_str::<Json>(&one).unwrap()["scores"].is_array());
+
+    let lines = stdout(&fed(&["run", SCORES, "--file", "-"], b"{\"x\": [1, 2, 3, 4]}\n[5, 6, 7, 8]\n"));
+    assert_eq!(lines.lines().count(), 2);
+}
+
+#[test]
+fn named_inputs_take_files() {
+    let output = gpux(&["run", "--engine", "embedded", "--input", &format!("image=@{SEVEN}")]);
+    assert_eq!(label(&serde_json::from_str(&stdout(&output)).unwrap()), "seven");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("request.json");
+    std::fs::write(&file, "{\"x\": [1, 2, 3, 4]}").unwrap();
+    stdout(&gpux(&["run", SCORES, "--input", &format!("@{}", file.display())]));
+}
+
+#[test]
+fn the_ending_of_the_output_decides_its_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str| {
+        let path = folder.path().join(name);
+        let files = [SEVEN, "models/samples/two.jpg"];
+        let output = ["--output", path.to_str().unwrap()];
+        let arguments = ["run", "--engine", "embedded", "--file"].into_iter().chain(files).chain(output);
+        let printed = stdout(&gpux(&arguments.collect::<Vec<_>>()));
+        assert_eq!(printed, "", "{name}");
+        std::fs::read_to_string(path).unwrap()
+    };
+    let list: Json = serde_json::from_str(&write("out.json")).unwrap();
+    assert_eq!([label(&list[0]["outputs"]), label(&list[1]["outputs"])], ["seven", "two"]);
+    let lines = write("out.jsonl");
+    assert_eq!(lines.lines().map(|line| serde_json::from_str::<Json>(line).unwrap()).count(), 2);
+    let table = write("out.csv");
+    let rows: Vec<_> = table.lines().collect();
+    assert_eq!(rows[0], "source,top.label,top.index,top.score,error");
+    assert!(rows[1].starts_with("models/samples/seven.png,seven,7,0.99"), "{table}");
+    assert!(write("out.txt").lines().nth(1).unwrap().starts_with("models/samples/two.jpg: two"));
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_an_error_before_anything_runs() {
+    let output = gpux(&["run", "--engine", "embedded", "--file", SEVEN, "--output", "nowhere/out.json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(message.contains("cannot write `nowhere/out.json`"), "{message}");
+}
+
+#[test]
+fn traces_and_benchmarks_are_json_on_request() {
+    let run = ["run", "--engine", "embedded", "--file", SEVEN, "--json"];
+    let traced: Json = serde_json::from_str(&stdout(&gpux(&[&run[..], &["--trace"]].concat()))).unwrap();
+    let steps = traced["trace"]["steps"].as_array().unwrap();
+    let names: Vec<_> = steps.iter().map(|step| step["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["decode-image", "center-ink.wasm", "resize", "normalize", "model", "softmax", "top-k"]);
+    assert!(steps[1]["sandbox_memory_bytes"].as_u64().unwrap() > 100_000);
+    assert_eq!(steps[0]["bytes_out"].as_u64(), Some(640 * 480));
+
+    let timed = gpux(&[&run[..], &["--benchmark", "--runs", "5", "--warmup", "1"]].concat());
+    let timed: Json = serde_json::from_str(&stdout(&timed)).unwrap();
+    assert_eq!(timed["runs"], 5);
+    assert!(timed["fps"].as_f64().unwrap() > 0.0 && timed["p99"].as_f64() >= timed["p50"].as_f64());
+    assert_eq!(timed["steps"].as_array().unwrap().len(), 7);
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    let mut child = start(&["run", SCORES, "--file", "-"]);
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(&b"[1, 2, 3, 4]\n".repeat(20_000)).unwrap();
+    drop(stdin);
+    let mut first = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    assert!(first.contains("scores"), "{first}");
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+/// What is done is kept, and the exit code says that it is not all.
+#[cfg(unix)]
+#[test]
+fn an_interrupt_keeps_what_is_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let (stream, path) = (folder.path().join("endless.jsonl"), folder.path().join("out.jsonl"));
+    assert!(Command::new("mkfifo").arg(&stream).status().unwrap().success());
+    let mut child =
+        start(&["run", SCORES, "--file", stream.to_str().unwrap(), "--output", path.to_str().unwrap()]);
+    // The stream stays open, so only the interrupt can end the run.
+    let mut stream = std::fs::OpenOptions::new().write(true).open(&stream).unwrap();
+    stream.write_all(b"[1, 2, 3, 4]\n[1, 2, 3, 4]\n").unwrap();
+    while std::fs::read_to_string(&path).map_or(0, |text| text.lines().count()) < 2 {
+        std::thread::yield_now();
+    }
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    // The run hears of it at one of the next items, and then closes the stream.
+    let more = (0..1_000_000).take_while(|_| stream.write_all(b"[1, 2, 3, 4]\n").is_ok()).count();
+    assert!(more < 1_000_000, "the run went on");
+    let mut message = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut message).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{message}");
+    let kept = std::fs::read_to_string(path).unwrap();
+    assert!(kept.lines().all(|line| serde_json::from_str::<Json>(line).is_ok()), "{kept}");
+    assert!(kept.lines().count() >= 2);
+}
+
+/// The first use of a model goes through a process of its own, and is remembered.
+#[test]
+fn a_model_is_tried_once_in_a_process_of_its_own() {
+    let cache = tempfile::tempdir().unwrap();
+    let run = || {
+        let output = Command::new(env!("CARGO_BIN_EXE_gpux"))
+            .args(["run", "--engine", "embedded", "--file", SEVEN])
+            .env("GPUX_CACHE_DIR", cache.path())
+            .current_dir(root())
+            .output()
+            .unwrap();
+        stdout(&output);
+        std::fs::read_dir(cache.path().join("verified")).unwrap().count()
+    };
+    assert_eq!([run(), run()], [1, 1]);
+}

@@ -123,8 +123,7 @@ fn an_interrupt_keeps_what_is_done() {
     let folder = tempfile::tempdir().unwrap();
     let (stream, path) = (folder.path().join("endless.jsonl"), folder.path().join("out.jsonl"));
     assert!(Command::new("mkfifo").arg(&stream).status().unwrap().success());
-    let mut child =
-        start(&["run", SCORES, "--file", stream.to_str().unwrap(), "--output", path.to_str().unwrap()]);
+    let mut child = start(&["run", SCORES, "--file", stream.to_str().unwrap(), "--output", path.to_str().unwrap()]);
     // The stream stays open, so only the interrupt can end the run.
     let mut stream = std::fs::OpenOptions::new().write(true).open(&stream).unwrap();
     stream.write_all(b"[1, 2, 3, 4]\n[1, 2, 3, 4]\n").unwrap();

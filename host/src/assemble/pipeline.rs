@@ -10,7 +10,10 @@ use super::models::{self, Loaded, LoadedModel};
 use super::operator::Operator;
 use super::ports;
 use super::steps::{self, Workshop};
-use crate::config::{self, ConfigurationError, Diagnostic, Document, Node, Spanned, Spec, StepSpec, Variables};
+use crate::config::{
+    self, Action, ConfigurationError, Diagnostic, Document, Labels, Node, OutputSpec, Spanned, Spec, StepSpec,
+    Variables,
+};
 use crate::error::GpuxError;
 use crate::inference::ModelFile;
 use crate::pipeline::{Place, Plan, PlanBuilder, ProjectFiles, WiringError};
@@ -51,19 +54,24 @@ impl Pipeline {
     fn assemble(path: PathBuf, document: &Document, spec: Spec, operator: &Operator) -> Result<Self, GpuxError> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let files = ProjectFiles::new(folder, operator.allow_outside);
-        let report = |diagnostics: Vec<Diagnostic>| -> Result<(), GpuxError> {
-            if diagnostics.is_empty() {
-                return Ok(());
-            }
-            Err(ConfigurationError::new(document.source.clone(), diagnostics).into())
-        };
+        let report_all =
+            |found: Vec<Diagnostic>| GpuxError::from(ConfigurationError::new(document.source.clone(), found));
+        let report = |found: Vec<Diagnostic>| if found.is_empty() { Ok(()) } else { Err(report_all(found)) };
 
-        report(models::check_files(&spec, &files))?;
+        let mut missing = models::check_files(&spec, &files);
+        if !missing.is_empty() {
+            // Without its models the pipeline cannot be connected, but its other steps can be made.
+            let mut workshop = Workshop::new(operator, &files, Arc::new(super::builtins()));
+            let steps = spec.pipeline.iter().filter(|step| !matches!(step.action, Action::Model(_)));
+            missing.extend(steps.filter_map(|step| workshop.make(step).err()).flatten());
+        }
+        report(missing)?;
 
         let loaded = models::load(&spec, &files, operator)?;
-        let plan = build(&spec, &loaded, &files, operator)
-            .map_err(|faults| GpuxError::from(ConfigurationError::new(document.source.clone(), faults)))?;
-        Ok(Self { path, spec, plan, engine: loaded.engine, warnings: loaded.warnings, models: loaded.models })
+        let plan = build(&spec, &loaded, &files, operator).map_err(report_all)?;
+        let mut warnings = loaded.warnings;
+        warnings.extend(unused(&spec));
+        Ok(Self { path, spec, plan, engine: loaded.engine, warnings, models: loaded.models })
     }
 
     /// The file it was read from.
@@ -114,21 +122,26 @@ fn build(spec: &Spec, loaded: &Loaded, files: &ProjectFiles, operator: &Operator
             Err(faults) => diagnostics.extend(faults),
         }
     }
-    let mut inputs = Vec::new();
-    for input in &spec.inputs {
-        match ports::input(input) {
-            Ok(input) => inputs.push(input),
-            Err(fault) => diagnostics.push(fault),
+    let inputs = match ports::inputs(spec, made.first().map(|(_, step)| step.signature())) {
+        Ok(inputs) => inputs,
+        Err(faults) => {
+            diagnostics.extend(faults);
+            None
+        }
+    };
+    diagnostics.extend(check_labels(spec, files));
+    if !diagnostics.is_empty() {
+        return Err(diagnostics);
+    }
+    let mut builder = PlanBuilder::new(inputs);
+    for (step, object) in made {
+        let (reads, gives) = (step.input.as_ref().map(steps::names), step.output.as_ref().map(steps::names));
+        if let Err(error) = builder.push(steps::label(step), object, reads.as_ref(), gives.as_ref()) {
+            diagnostics.push(wiring_diagnostic(error, step));
         }
     }
     if !diagnostics.is_empty() {
         return Err(diagnostics);
-    }
-    let mut builder = PlanBuilder::new((!inputs.is_empty()).then_some(inputs));
-    for (step, object) in made {
-        let (reads, gives) = (step.input.as_ref().map(steps::names), step.output.as_ref().map(steps::names));
-        let pushed = builder.push(steps::label(step), object, reads.as_ref(), gives.as_ref());
-        pushed.map_err(|error| vec![wiring_diagnostic(error, step)])?;
     }
     let names: Vec<_> = spec.outputs.iter().map(|output| output.name.value.clone()).collect();
     let plan = builder.finish((!names.is_empty()).then_some(names.as_slice())).map_err(|faults| {
@@ -140,6 +153,29 @@ fn build(spec: &Spec, loaded: &Loaded, files: &ProjectFiles, operator: &Operator
     })?;
     let faults = check_outputs(spec, &plan);
     if faults.is_empty() { Ok(plan) } else { Err(faults) }
+}
+
+/// The files of labels that outputs name.
+fn check_labels(spec: &Spec, files: &ProjectFiles) -> Vec<Diagnostic> {
+    let check = |output: &OutputSpec| match &output.labels {
+        Some(Labels::File(path)) => {
+            let error = files.resolve(Path::new(&path.value)).err()?;
+            Some(Diagnostic::new("file", path.span.clone(), format!("the labels: {error}")))
+        }
+        _ => None,
+    };
+    spec.outputs.iter().filter_map(check).collect()
+}
+
+/// What the file sets without effect in this version: better said than silently ignored.
+fn unused(spec: &Spec) -> Vec<String> {
+    let options = !spec.runtime.gpu.options.is_empty() || spec.models.iter().any(|model| !model.options.is_empty());
+    let batches = spec.runtime.batch_size.get() > 1;
+    let unused = [
+        (options, "provider options are not used by this version of gpux"),
+        (batches, "`runtime.batch_size` is not used by this version of gpux: requests are run one by one"),
+    ];
+    unused.into_iter().filter(|(set, _)| *set).map(|(_, text)| text.to_owned()).collect()
 }
 
 /// What is declared about the outputs, against what the steps will give.

@@ -1,7 +1,7 @@
 //! What gpux.yml says about inputs and outputs, as the plan's own types.
 
-use crate::config::{Diagnostic, Dimension, InputSpec, PortType};
-use crate::pipeline::{Dim, ElementType, Kind, PlanInput, Port, TensorKind, from_json};
+use crate::config::{Diagnostic, Dimension, InputSpec, PortType, Spec};
+use crate::pipeline::{Dim, ElementType, Kind, PlanInput, Port, Signature, TensorKind, from_json};
 
 /// The kind of value that a declared type and shape describe. Text without a shape is text, not a
 /// tensor of strings.
@@ -26,8 +26,34 @@ pub(super) fn kind(port: PortType, shape: Option<&[Dimension]>) -> Kind {
     Kind::Tensor(TensorKind::shaped(element, shape.iter().map(dim).collect::<Vec<_>>()))
 }
 
+/// The declared inputs; `None` when what the steps need decides. Under `preprocessing:` a declared
+/// tensor of numbers describes the model, and the request gives what the first step takes.
+pub(super) fn inputs(spec: &Spec, first: Option<&Signature>) -> Result<Option<Vec<PlanInput>>, Vec<Diagnostic>> {
+    let (mut inputs, mut faults) = (Vec::new(), Vec::new());
+    for declared in &spec.inputs {
+        match input(declared) {
+            Ok(input) => inputs.push(input),
+            Err(fault) => faults.push(fault),
+        }
+    }
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let numbers = |input: &PlanInput| match &input.port.kind {
+        Kind::Tensor(kind) => kind.element() != Some(ElementType::String),
+        _ => false,
+    };
+    if spec.preprocessed && inputs.iter().all(numbers) {
+        match (inputs.as_mut_slice(), first.and_then(|first| first.inputs.first())) {
+            ([only], Some(port)) => only.port.kind = port.kind.clone(),
+            _ => return Ok(None),
+        }
+    }
+    Ok((!inputs.is_empty()).then_some(inputs))
+}
+
 /// A declared input of the pipeline.
-pub(super) fn input(spec: &InputSpec) -> Result<PlanInput, Diagnostic> {
+fn input(spec: &InputSpec) -> Result<PlanInput, Diagnostic> {
     let kind = kind(spec.kind.value, spec.shape.as_ref().map(|shape| shape.value.as_slice()));
     let default = match &spec.default {
         None => None,

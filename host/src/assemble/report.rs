@@ -3,6 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use super::pipeline::Pipeline;
+use crate::config::Labels;
 use crate::pipeline::{PlanInput, PlanOutput, PlannedStep, to_json};
 
 impl Pipeline {
@@ -18,13 +19,29 @@ impl Pipeline {
             "warnings": self.warnings,
             "inputs": self.plan.inputs().iter().map(input).collect::<Vec<_>>(),
             "steps": self.plan.steps().iter().map(step).collect::<Vec<_>>(),
-            "outputs": self.plan.outputs().iter().map(output).collect::<Vec<_>>(),
+            "outputs": self.plan.outputs().iter().map(|output| self.output(output)).collect::<Vec<_>>(),
             "models": self.models.iter().map(|model| {
                 let mut info = model.step.file().info().to_dict();
                 info["name"] = json!(model.name);
                 info["provider"] = json!(model.step.provider().name());
                 info
             }).collect::<Vec<_>>(),
+        })
+    }
+}
+
+impl Pipeline {
+    fn output(&self, output: &PlanOutput) -> Json {
+        let declared = self.spec.outputs.iter().find(|declared| declared.name.value == output.name);
+        let labels = declared.and_then(|declared| declared.labels.as_ref()).map(|labels| match labels {
+            Labels::List(labels) => json!(labels),
+            Labels::File(path) => json!(path.value),
+        });
+        json!({
+            "name": output.name,
+            "type": output.kind.to_string(),
+            "labels": labels,
+            "description": declared.and_then(|declared| declared.description.as_deref()),
         })
     }
 }
@@ -46,8 +63,4 @@ fn step(step: &PlannedStep) -> Json {
         "gives": gives.map(|(name, kind)| json!({ "name": name, "type": kind.to_string() })).collect::<Vec<_>>(),
         "details": step.step.details(),
     })
-}
-
-fn output(output: &PlanOutput) -> Json {
-    json!({ "name": output.name, "type": output.kind.to_string() })
 }

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 use super::limits;
 use super::operator::Operator;
-use crate::config::{self, Action, Diagnostic, Node, Spanned, StepSpec, WasmSpec, Wiring};
+use crate::config::{self, Action, Diagnostic, Instances, Node, Spanned, StepSpec, WasmSpec, Wiring};
 use crate::pipeline::{BuildError, Names, ProjectFiles, Registry, Site, Step};
 use crate::sandbox::{Grants, LoadRequest, Sandbox, SandboxError, SandboxOptions};
 
@@ -42,7 +42,7 @@ impl<'a> Workshop<'a> {
     }
 
     fn component(&mut self, wasm: &WasmSpec) -> Result<Arc<dyn Step>, Vec<Diagnostic>> {
-        let unsupported = unsupported_grants(wasm);
+        let unsupported = unsupported(wasm);
         if !unsupported.is_empty() {
             return Err(unsupported);
         }
@@ -182,8 +182,8 @@ fn model(registry: &Registry, name: Option<&Spanned<String>>, spec: &StepSpec) -
     })
 }
 
-/// What a gpux.yml may ask for, but this version cannot grant.
-fn unsupported_grants(wasm: &WasmSpec) -> Vec<Diagnostic> {
+/// What a gpux.yml may ask for, but this version does not have.
+fn unsupported(wasm: &WasmSpec) -> Vec<Diagnostic> {
     let grant = &wasm.grant;
     let wasi = grant.wasi.iter().map(|part| ("wasi", &part.span));
     let env = grant.env.iter().map(|name| ("env", &name.span));
@@ -192,13 +192,25 @@ fn unsupported_grants(wasm: &WasmSpec) -> Vec<Diagnostic> {
         Diagnostic::new("grant", span.clone(), format!("this version of gpux grants no `{kind}`"))
             .hint("a component can be granted models: `grant: { models: [NAME] }`")
     };
-    wasi.chain(env).chain(dirs).map(refuse).collect()
+    let mut faults: Vec<_> = wasi.chain(env).chain(dirs).map(refuse).collect();
+    if wasm.instances == Instances::Reuse {
+        let message = "this version of gpux gives every request a fresh instance";
+        faults
+            .push(Diagnostic::new("instances", wasm.component.span.clone(), message).hint("remove `instances: reuse`"));
+    }
+    faults
 }
 
 fn component_diagnostics(error: &SandboxError, wasm: &WasmSpec) -> Vec<Diagnostic> {
     let here = &wasm.component;
+    // The same words as for the options of built-in steps, wherever they find the fault as well.
+    let described = |schema: &Json| {
+        let schema = schemars::Schema::try_from(schema.clone()).unwrap_or_default();
+        config::check(&wasm.options, &here.value, &schema)
+    };
     match error {
-        SandboxError::Options(faults) => faults
+        SandboxError::Options { schema, .. } if !described(schema).is_empty() => described(schema),
+        SandboxError::Options { faults, .. } => faults
             .iter()
             .map(|fault| {
                 let span = at(&wasm.options, &fault.path).unwrap_or_else(|| {

@@ -10,8 +10,8 @@ use serde_json::json;
 
 use super::ports;
 use crate::pipeline::{
-    BuildError, Builtin, Context, Dim, ElementSet, Kind, Mismatch, Port, Signature, Site, Step, StepFailure,
-    TensorData, TensorKind, Value,
+    BuildError, Builtin, Context, Dim, ElementSet, Kind, Mismatch, Port, Signature, Site, Step, StepFailure, Tensor,
+    TensorData, TensorElement, TensorKind, Value, to_json,
 };
 
 /// Largest file of labels that is read, in bytes.
@@ -52,7 +52,7 @@ enum Labels {
 ///
 /// A tensor with more than one row gives a list of such lists. Follows a stable descending sort
 /// (`np.argsort(-scores, kind="stable")`): equal scores stay in the order of their indices, NaN
-/// comes last. JSON has no NaN and no infinity: such a score is `null`.
+/// comes last. NaN and infinities are written as text, as everywhere.
 struct TopK {
     options: Options,
     labels: Option<Vec<String>>,
@@ -205,39 +205,20 @@ fn best<T: Score>(row: &[T], k: usize) -> Vec<usize> {
 }
 
 /// A number that is compared and shown as what it is.
-trait Score: PartialOrd {
-    fn json(&self) -> serde_json::Value;
+trait Score: PartialOrd + TensorElement {
+    /// As every other number is written: shortest digits, `"NaN"` and `"Infinity"` as text.
+    fn json(&self) -> serde_json::Value {
+        to_json(&Tensor::scalar(self.clone()).into())
+    }
     fn is_nan(&self) -> bool {
         self.partial_cmp(self).is_none()
     }
 }
 
-macro_rules! integers {
-    ($($type:ty),+) => {$(impl Score for $type {
-        fn json(&self) -> serde_json::Value { json!(self) }
-    })+};
+macro_rules! scores {
+    ($($type:ty),+) => {$(impl Score for $type {})+};
 }
-integers!(u8, i8, u16, i16, u32, i32, u64, i64);
-
-impl Score for f32 {
-    fn json(&self) -> serde_json::Value {
-        // The shortest number that reads back as this one: 0.1, not 0.10000000149011612.
-        self.to_string().parse::<f64>().map_or(serde_json::Value::Null, |score| json!(score))
-    }
-}
-
-impl Score for f64 {
-    fn json(&self) -> serde_json::Value {
-        json!(self)
-    }
-}
-
-macro_rules! halves {
-    ($($type:ty),+) => {$(impl Score for $type {
-        fn json(&self) -> serde_json::Value { self.to_f32().json() }
-    })+};
-}
-halves!(f16, bf16);
+scores!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, f16, bf16);
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
@@ -287,8 +268,8 @@ mod tests {
             assert_eq!(order(k), order(6)[..k], "k = {k}");
         }
         let all = top(json!({"k": 9}), &[6], scores.clone());
-        assert_eq!(all[4], json!({"index": 0, "score": null}));
-        assert_eq!(all[0]["score"], json!(null));
+        assert_eq!(all[4], json!({"index": 0, "score": "NaN"}));
+        assert_eq!(all[0]["score"], json!("Infinity"));
         let half = top(json!({"k": 1}), &[2], vec![f16::from_f32(0.5), f16::from_f32(2.0)]);
         assert_eq!(half, json!([{"index": 1, "score": 2.0}]));
     }

@@ -88,7 +88,8 @@ fn list(operator: &Operator, printer: Printer) -> Exit {
         used: !entries.iter().any(|entry| entry.used),
     });
     let why = match entries.iter().find(|entry| entry.used) {
-        Some(entry) if entry.path.is_empty() => "no usable ONNX Runtime library was found, or it was not asked for",
+        Some(_) if operator.engine == assemble::EngineChoice::Embedded => "it was asked for",
+        Some(entry) if entry.path.is_empty() => "no ONNX Runtime library was found that can be used",
         Some(entry) if entry.providers.is_err() => "it is the first in the order of the search, but it does not answer",
         _ => "it is the first in the order of the search that is new enough",
     };
@@ -101,12 +102,15 @@ fn list(operator: &Operator, printer: Printer) -> Exit {
                 Ok(names) => {
                     names.iter().map(|name| name.trim_end_matches("ExecutionProvider")).collect::<Vec<_>>().join(", ")
                 }
-                Err(reason) => reason.clone(),
+                Err(_) => "none: see below".to_owned(),
             };
             let used = if entry.used { "→" } else { "" };
             vec![used.to_owned(), entry.engine.clone(), entry.origin.clone(), providers, entry.path.clone()]
         });
-        format!("{}\n\n→ is used: {why}", table(&["", "engine", "from", "providers", "library"], &[], rows))
+        let listed = table(&["", "engine", "from", "providers", "library"], &[], rows);
+        let problems = entries.iter().filter_map(|entry| entry.providers.as_ref().err());
+        let problems: Vec<_> = problems.map(|reason| format!("\n{reason}")).collect();
+        format!("{listed}\n\n→ is used: {why}{}", problems.concat())
     };
     // A reader that has gone needs no more.
     let _ = printer.result(&text);

@@ -49,16 +49,26 @@ pub(super) struct Arguments {
 struct Shown {
     json: Json,
     text: String,
+    exit: Exit,
+}
+
+impl Shown {
+    fn new(json: Json, text: String) -> Self {
+        Self { json, text, exit: Exit::Done }
+    }
 }
 
 pub(super) fn main(arguments: &Arguments) -> Exit {
     let printer = super::printer(arguments.json, arguments.verbose);
     match show(arguments, printer) {
-        Ok(shown) => match &arguments.save {
-            Some(path) => save_or_print(printer, Some(path), &pretty(&shown.json)),
-            None if arguments.json => save_or_print(printer, None, &pretty(&shown.json)),
-            None => save_or_print(printer, None, &shown.text),
-        },
+        Ok(shown) => {
+            let saved = match &arguments.save {
+                Some(path) => save_or_print(printer, Some(path), &pretty(&shown.json)),
+                None if arguments.json => save_or_print(printer, None, &pretty(&shown.json)),
+                None => save_or_print(printer, None, &shown.text),
+            };
+            if saved == Exit::Done { shown.exit } else { saved }
+        }
         Err(exit) => exit,
     }
 }
@@ -78,14 +88,15 @@ fn show(arguments: &Arguments, printer: Printer) -> Result<Shown, Exit> {
     if arguments.pipeline.is_named() {
         let pipeline = arguments.pipeline.open(&arguments.operator, printer).map_err(fail)?;
         let json = pipeline.to_json();
-        return Ok(Shown { text: pipeline_text(&json, printer.verbose), json });
+        let text = pipeline_text(&json, printer.verbose);
+        return Ok(Shown::new(json, text));
     }
     machine(&operator).map_err(fail)
 }
 
 fn model(path: &Path) -> Result<Shown, GpuxError> {
     let json = ModelInspector::inspect(path)?.to_dict();
-    Ok(Shown { text: model_text(&json), json })
+    Ok(Shown::new(json.clone(), model_text(&json)))
 }
 
 fn component(path: &Path, options: Option<&str>, operator: &Operator, printer: Printer) -> Result<Shown, Exit> {
@@ -104,7 +115,8 @@ fn component(path: &Path, options: Option<&str>, operator: &Operator, printer: P
     let info =
         info.map_err(|error| printer.fail("ConfigurationError", &format!("{}: {error}", path.display()), Exit::Usage))?;
     let json = serde_json::to_value(&info).unwrap_or_default();
-    Ok(Shown { text: component_text(path, &info), json })
+    let exit = if info.problem.is_some() { Exit::Usage } else { Exit::Done };
+    Ok(Shown { text: component_text(path, &info), json, exit })
 }
 
 /// What this machine has.
@@ -138,7 +150,7 @@ fn machine(operator: &Operator) -> Result<Shown, GpuxError> {
     for warning in &selected.warnings {
         text += &format!("\n\n{warning}");
     }
-    Ok(Shown { json, text })
+    Ok(Shown::new(json, text))
 }
 
 /// Facts without a heading: name and value in two columns.

@@ -12,7 +12,7 @@ use crate::error::GpuxError;
 /// Which pipeline.
 #[derive(Debug, Args)]
 pub(super) struct PipelineArguments {
-    /// A folder with a gpux.yml, such a file, or the name of a folder here [default: .]
+    /// A folder with a gpux.yml, such a file, the `name` in one, or a model (.onnx) alone
     #[arg(value_name = "PIPELINE")]
     pipeline: Option<String>,
 
@@ -24,7 +24,11 @@ pub(super) struct PipelineArguments {
 impl PipelineArguments {
     /// Opens the pipeline; warnings go to the printer.
     pub(super) fn open(&self, operator: &OperatorArguments, printer: Printer) -> Result<Pipeline, GpuxError> {
-        let pipeline = Pipeline::open(&self.path(), &operator.operator()?)?;
+        let operator = operator.operator()?;
+        let pipeline = match self.file_ending("onnx") {
+            Some(model) => Pipeline::of_model(&model, &operator)?,
+            None => Pipeline::open(&self.path(), &operator)?,
+        };
         for warning in pipeline.warnings() {
             printer.warning(warning);
         }

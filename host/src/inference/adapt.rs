@@ -52,7 +52,7 @@ fn cast(given: &TensorKind, wanted: &TensorKind) -> Result<Option<ElementType>, 
     }
     let refused = || {
         let to = wanted.elements;
-        format!("the element type is {}, not {to}; cast it to {to} before the model if that is meant", given.elements)
+        format!("the element type is {}, not {to}, and a conversion could lose what the numbers mean", given.elements)
     };
     let to = wanted.element().ok_or_else(refused)?;
     if given.elements.iter().all(|from| keeps_meaning(from, to)) { Ok(Some(to)) } else { Err(refused()) }
@@ -100,8 +100,8 @@ fn axes(given: &TensorKind, wanted: &TensorKind) -> Result<Adapts, String> {
                 std::cmp::Ordering::Less => false,
                 std::cmp::Ordering::Equal => {
                     return Err(format!(
-                        "the model does not say whether it takes {layout} or {other}; give the input's shape in \
-                         gpux.yml, or put the axes in order with a `transpose` step"
+                        "the model does not say whether it takes {layout} or {other}; export it with a fixed number \
+                         of channels"
                     ));
                 }
             },

@@ -127,6 +127,7 @@ pub fn ensure_vetted(
     providers: &ProviderChoice,
 ) -> Result<(), ModelLoadError> {
     let Some(gpux) = gpux else { return Ok(()) };
+    file.info().signature()?;
     let key = format!("{}\0{}\0{providers:?}\0{}", file.digest(), engine.identity(), env!("CARGO_PKG_VERSION"));
     let key = hex(&Sha256::digest(key));
     let marker = cache.and_then(|cache| cache.folder("verified").ok()).map(|folder| folder.join(key));

@@ -59,7 +59,7 @@ pub struct Benchmark {
     pub runs: usize,
     /// the whole plan, timed without anybody watching
     pub total: Metrics,
-    /// each step by name, timed in as many runs again
+    /// each step by name, timed in as many runs again; empty if it was stopped before
     pub steps: Vec<(String, Metrics)>,
 }
 
@@ -117,7 +117,8 @@ impl Plan {
             self.run(request.to_vec(), RunOptions { deadline: deadline(), observer: Some(observer), cancelled: None })?;
         }
         let names = self.steps().iter().map(|step| step.name.clone());
-        let steps = names.zip(watch.times.into_iter().map(Metrics::of)).collect();
+        let steps = names.zip(watch.times).filter(|(_, times)| !times.is_empty());
+        let steps = steps.map(|(name, times)| (name, Metrics::of(times))).collect();
         Ok(Benchmark { runs: totals.len(), total: Metrics::of(totals), steps })
     }
 }

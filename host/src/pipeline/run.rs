@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::plan::{Plan, PlannedStep};
+use super::signature::{Dim, Kind, TensorKind};
 use super::step::{Context, StepFailure};
 use super::value::Value;
 
@@ -15,6 +16,11 @@ pub trait Observer {
     /// A step is about to run on these inputs.
     fn before(&mut self, step: &PlannedStep, inputs: &[Option<Value>]) {
         let _ = (step, inputs);
+    }
+
+    /// A step has failed; the run ends.
+    fn failed(&mut self, step: &PlannedStep, time: Duration, context: &Context) {
+        let _ = (step, time, context);
     }
 
     /// A step has run.
@@ -79,6 +85,27 @@ pub enum RunError {
     Step(#[from] StepError),
 }
 
+/// Holds the sizes of named dimensions against those of the inputs before.
+fn same_names_same_sizes<'a>(
+    sizes: &mut Vec<(&'a str, usize, &'a str)>,
+    input: &'a str,
+    declared: &'a [Dim],
+    given: &[usize],
+) -> Result<(), ValidationError> {
+    for (dim, size) in declared.iter().zip(given) {
+        let Dim::Named(name) = dim else { continue };
+        match sizes.iter().find(|(known, ..)| known == name) {
+            None => sizes.push((name, *size, input)),
+            Some((_, known, _)) if known == size => {}
+            Some((_, known, other)) => {
+                let message = format_args!("its dimension `{name}` is {size}, but that of `{other}` is {known}");
+                return Err(ValidationError::input(input, message));
+            }
+        }
+    }
+    Ok(())
+}
+
 impl Plan {
     /// Runs one request on the calling thread. `values` are the inputs by name, in any order.
     pub fn run(&self, values: Vec<(String, Value)>, mut options: RunOptions<'_>) -> Result<Outputs, RunError> {
@@ -105,7 +132,15 @@ impl Plan {
                 observer.before(planned, &inputs);
                 Instant::now()
             });
-            let given = planned.step.run(inputs, &mut context).map_err(|failure| fail(failure, context.log.clone()))?;
+            let given = match planned.step.run(inputs, &mut context) {
+                Ok(given) => given,
+                Err(failure) => {
+                    if let (Some(observer), Some(start)) = (&mut options.observer, start) {
+                        observer.failed(planned, start.elapsed(), &context);
+                    }
+                    return Err(fail(failure, context.log).into());
+                }
+            };
             if given.len() != planned.outputs.len() {
                 let message = format!("it gave {} values instead of {}", given.len(), planned.outputs.len());
                 return Err(fail(StepFailure::Failed(message), context.log).into());
@@ -140,7 +175,13 @@ impl Plan {
                 return Err(ValidationError::input(&name, "it is given twice"));
             }
         }
+        let mut sizes: Vec<(&str, usize, &str)> = Vec::new();
         for (input, value) in inputs.iter().zip(&mut frame) {
+            if let (Some(Value::Tensor(tensor)), Kind::Tensor(TensorKind { shape: Some(shape), .. })) =
+                (&*value, &input.port.kind)
+            {
+                same_names_same_sizes(&mut sizes, &input.port.name, shape, tensor.shape())?;
+            }
             if value.is_none() {
                 value.clone_from(&input.default);
             }

@@ -28,13 +28,25 @@ pub struct StepTrace {
     pub bytes_out: u64,
     /// highest memory of its sandbox, in bytes, if it ran in one
     pub memory_peak: Option<u64>,
-    /// what it gave, described
+    /// what it gave, described; `failed` if it failed
     pub gave: Vec<String>,
     /// what it logged
     pub log: Vec<String>,
 }
 
 impl Trace {
+    fn record(&mut self, step: &PlannedStep, time: Duration, bytes_out: u64, gave: Vec<String>, context: &Context) {
+        self.steps.push(StepTrace {
+            name: step.name.clone(),
+            time,
+            bytes_in: self.bytes_in,
+            bytes_out,
+            memory_peak: context.memory_peak,
+            gave,
+            log: context.log.clone(),
+        });
+    }
+
     /// Time of all steps together.
     pub fn total(&self) -> Duration {
         self.steps.iter().map(|step| step.time).sum()
@@ -46,16 +58,13 @@ impl Observer for Trace {
         self.bytes_in = bytes(inputs.iter().flatten());
     }
 
+    fn failed(&mut self, step: &PlannedStep, time: Duration, context: &Context) {
+        self.record(step, time, 0, vec!["failed".to_owned()], context);
+    }
+
     fn after(&mut self, step: &PlannedStep, time: Duration, outputs: &[Value], context: &Context) {
-        self.steps.push(StepTrace {
-            name: step.name.clone(),
-            time,
-            bytes_in: self.bytes_in,
-            bytes_out: bytes(outputs),
-            memory_peak: context.memory_peak,
-            gave: outputs.iter().map(|value| value.kind().to_string()).collect(),
-            log: context.log.clone(),
-        });
+        let gave = outputs.iter().map(|value| value.kind().to_string()).collect();
+        self.record(step, time, bytes(outputs), gave, context);
     }
 }
 

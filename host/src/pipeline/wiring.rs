@@ -89,7 +89,8 @@ impl PlanBuilder {
         }
     }
 
-    /// Appends a step. Each input port reads, in this order: the value that `reads` names for it;
+    /// Appends a step; one that cannot be connected is an error, but what it would give stays known
+    /// to the steps after it. Each input port reads, in this order: the value that `reads` names for it;
     /// an output of the step before with the port's name; the only output of the step before, if
     /// this is the step's only required port; the newest value of the port's name.
     pub fn push(
@@ -100,13 +101,20 @@ impl PlanBuilder {
         gives: Option<&Names>,
     ) -> Result<(), WiringError> {
         let signature = step.signature().clone();
-        let slots = self.connect(&signature.inputs, reads)?;
-        let given: Vec<_> = slots.iter().map(|slot| slot.map(|slot| self.kinds[slot].clone())).collect();
-        let kinds = step.infer(&given).map_err(|mismatch| WiringError {
-            at: Place::Inputs,
-            message: mismatch.to_string(),
-            hint: None,
-        })?;
+        let checked = self.connect(&signature.inputs, reads).and_then(|slots| {
+            let given: Vec<_> = slots.iter().map(|slot| slot.map(|slot| self.kinds[slot].clone())).collect();
+            let kinds = step.infer(&given).map_err(|mismatch| WiringError {
+                at: Place::Inputs,
+                message: mismatch.to_string(),
+                hint: None,
+            })?;
+            Ok((slots, kinds))
+        });
+        // After a mistake the next steps are still checked, as far as they do not depend on it.
+        let (slots, kinds, fault) = match checked {
+            Ok((slots, kinds)) => (slots, kinds, None),
+            Err(fault) => (Vec::new(), vec![Kind::Any; signature.outputs.len()], Some(fault)),
+        };
 
         let mut outputs: Vec<_> = signature.outputs.iter().map(|port| port.name.clone()).collect();
         if let Some(gives) = gives {
@@ -128,7 +136,7 @@ impl PlanBuilder {
             outputs: self.previous.clone(),
             kinds,
         });
-        Ok(())
+        fault.map_or(Ok(()), Err)
     }
 
     fn connect(&mut self, ports: &[Port], reads: Option<&Names>) -> Result<Vec<Option<Slot>>, WiringError> {
@@ -157,6 +165,17 @@ impl PlanBuilder {
                 None if port.optional => None,
                 None => Some(self.find_or_open(&port.name, port)?),
             };
+        }
+        for (port, slot) in ports.iter().zip(&slots).filter(|(port, _)| !port.optional) {
+            let input = slot.and_then(|slot| self.inputs.get(slot));
+            if let Some(input) = input.filter(|input| input.port.optional && input.default.is_none()) {
+                let name = &input.port.name;
+                return Err(WiringError {
+                    at: Place::Inputs,
+                    message: format!("it needs `{}`, but the input `{name}` may be left out", port.name),
+                    hint: Some(format!("remove `required: false` from `{name}`, or give it a `default`")),
+                });
+            }
         }
         Ok(slots)
     }

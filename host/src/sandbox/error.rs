@@ -82,8 +82,13 @@ pub enum SandboxError {
         what: String,
     },
     /// the options do not fit the component's schema
-    #[error("{}", Faults(.0))]
-    Options(Vec<OptionFault>),
+    #[error("{}", Faults(.faults))]
+    Options {
+        /// each option that does not fit
+        faults: Vec<OptionFault>,
+        /// the component's schema, checked to be harmless
+        schema: serde_json::Value,
+    },
 }
 
 /// One option that does not fit the component's schema.

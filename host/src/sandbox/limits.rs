@@ -111,7 +111,9 @@ pub(super) fn exceeded(name: &'static str, value: String) -> LimitExceeded {
     LimitExceeded {
         limit: name,
         value,
-        hint: Some(format!("raise it with `limits: {{ {name}: … }}` on this step, up to the operator's ceiling")),
+        hint: Some(format!(
+            "raise it with `limits: {{ {name}: … }}` on this step, and its ceiling with `--limit {name}=…`"
+        )),
     }
 }
 
@@ -141,8 +143,8 @@ mod tests {
     fn the_text_names_limit_value_and_remedy() {
         assert_eq!(
             exceeded("memory", bytes(64 * MIB)).to_string(),
-            "it reached its limit of 64 MiB (memory); raise it with `limits: { memory: … }` on this step, up to the \
-             operator's ceiling"
+            "it reached its limit of 64 MiB (memory); raise it with `limits: { memory: … }` on this step, and \
+             its ceiling with `--limit memory=…`"
         );
     }
 }

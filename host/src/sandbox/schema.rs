@@ -66,7 +66,7 @@ pub(super) fn check(schema: &Value, options: &Value) -> Result<(), SandboxError>
     let validator =
         validator(schema).map_err(|why| contract(format!("an options schema that cannot be used: {why}")))?;
     let faults: Vec<_> = faults(&validator, options);
-    if faults.is_empty() { Ok(()) } else { Err(SandboxError::Options(faults)) }
+    if faults.is_empty() { Ok(()) } else { Err(SandboxError::Options { faults, schema: schema.clone() }) }
 }
 
 /// A validator whose patterns run in linear time, whatever they are.
@@ -98,7 +98,7 @@ mod tests {
         )
         .unwrap();
         assert!(check(&schema, &serde_json::json!({"margin": 0.5, "size": [1, 2]})).is_ok());
-        let Err(SandboxError::Options(faults)) =
+        let Err(SandboxError::Options { faults, .. }) =
             check(&schema, &serde_json::json!({"margin": 2, "size": [1, "b"], "c": 0}))
         else {
             unreachable!()

@@ -151,7 +151,7 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
     let bar = if batch { printer.progress(requests.total, "items") } else { indicatif::ProgressBar::hidden() };
     let mut exit = Exit::Done;
     for Item { source, request } in requests {
-        let mut trace = arguments.trace.then(Trace::default);
+        let mut trace = (arguments.trace || arguments.verbose).then(Trace::default);
         let result = match request {
             Ok(request) => run_one(&pipeline, request, timeout, trace.as_mut()),
             Err(error) => Err(error.into()),
@@ -161,17 +161,16 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
             break;
         }
         if let (Err(error), false) = (&result, batch) {
-            let exit = printer.error(error);
-            show_trace(printer, trace.as_ref());
-            return Ok(exit);
+            show_trace(arguments, printer, trace.as_ref());
+            return Ok(printer.error(error));
         }
         if result.is_err() {
             exit = Exit::Failed;
         }
         if !printer.json {
-            bar.suspend(|| show_trace(printer, trace.as_ref()));
+            bar.suspend(|| show_trace(arguments, printer, trace.as_ref()));
         }
-        let finished = Finished { source, result, trace: trace.filter(|_| printer.json) };
+        let finished = Finished { source, result, trace: trace.filter(|_| arguments.trace && printer.json) };
         bar.suspend(|| results.write(&finished))?;
         bar.inc(1);
     }
@@ -197,9 +196,16 @@ fn run_one(
     pipeline.plan().run(request, options).map_err(GpuxError::from)
 }
 
-fn show_trace(printer: Printer, trace: Option<&Trace>) {
-    if let Some(trace) = trace {
+/// The table for `--trace`; what components logged for `--verbose`.
+fn show_trace(arguments: &Arguments, printer: Printer, trace: Option<&Trace>) {
+    let Some(trace) = trace else { return };
+    if arguments.trace {
         printer.note(&results::trace_table(trace));
+    }
+    for step in &trace.steps {
+        for line in &step.log {
+            printer.detail(&format!("{}: {line}", step.name));
+        }
     }
 }
 

@@ -28,6 +28,8 @@ pub(super) struct Requests<'a> {
     files: VecDeque<PathBuf>,
     ready: VecDeque<Item>,
     lines: Option<Lines>,
+    /// whether there may be several: a list, a stream, a pattern, several files
+    batch: bool,
     /// how many there will be, where that is known before reading
     pub(super) total: Option<u64>,
 }
@@ -41,9 +43,16 @@ struct Lines {
 
 impl<'a> Requests<'a> {
     pub(super) fn new(plan: &'a Plan, inputs: &[String], files: &[String]) -> Result<Self, UsageError> {
-        let files = expand(files)?;
-        let mut requests =
-            Self { plan, shared: Vec::new(), total: None, files: VecDeque::new(), ready: VecDeque::new(), lines: None };
+        let (files, pattern) = expand(files)?;
+        let mut requests = Self {
+            plan,
+            shared: Vec::new(),
+            total: None,
+            files: VecDeque::new(),
+            ready: VecDeque::new(),
+            lines: None,
+            batch: false,
+        };
         let mut batch = Vec::new();
         let mut fault = None;
         for input in inputs {
@@ -68,24 +77,24 @@ impl<'a> Requests<'a> {
             let request = Ok(std::mem::take(&mut requests.shared));
             requests.ready.push_back(Item { source: "--input".to_owned(), request });
         }
-        let streamed = files.iter().any(|path| path.as_os_str() == "-" || extension(path) == "jsonl");
-        let lists = files.iter().any(|path| extension(path) == "json");
-        requests.total = (!streamed && !lists).then_some((files.len() + requests.ready.len()) as u64);
+        let uncounted =
+            |path: &PathBuf| path.as_os_str() == "-" || matches!(&*extension(path), "json" | "jsonl" | "ndjson");
+        requests.total = (!files.iter().any(uncounted)).then_some((files.len() + requests.ready.len()) as u64);
+        requests.batch |= files.len() > 1 || pattern;
         requests.files = files.into();
         Ok(requests)
     }
 
-    /// Whether more than one result is to be expected.
+    /// Whether results are those of a batch, each with its source: decided by what was asked for,
+    /// not by how many items there turn out to be.
     pub(super) fn is_batch(&mut self) -> bool {
-        if self.lines.is_some() || self.files.len() + self.ready.len() > 1 {
-            return true;
-        }
         if self.ready.is_empty()
+            && self.lines.is_none()
             && let Some(path) = self.files.pop_front()
         {
             self.open(&path);
         }
-        self.lines.is_some() || self.ready.len() > 1
+        self.batch || self.lines.is_some()
     }
 
     /// Reads one `--input`: a value for every request, or a batch of requests.
@@ -102,7 +111,12 @@ impl<'a> Requests<'a> {
             Some(path) => std::fs::read_to_string(path).map_err(|source| read_error(Path::new(path), source))?,
             None => input.to_owned(),
         };
-        let json: Json = serde_json::from_str(&text).map_err(|error| UsageError::Json(shorten(input), error))?;
+        let json = match serde_json::from_str(&text) {
+            Ok(json) => json,
+            // A pipeline of one text takes the text itself.
+            Err(_) if self.takes_text() && !text.starts_with(['{', '[']) => Json::String(text),
+            Err(error) => return Err(UsageError::Json(shorten(input), error)),
+        };
         match json {
             Json::Array(items) if !items.is_empty() && self.is_list_of_requests(&items) => batch.extend(items),
             json => return Ok(self.request(json).map(|request| self.shared.extend(request))),
@@ -131,6 +145,10 @@ impl<'a> Requests<'a> {
             .filter(given);
         let first = missing.next()?;
         missing.next().is_none().then_some(first)
+    }
+
+    fn takes_text(&self) -> bool {
+        self.single().is_some_and(|port| matches!(port.kind, Kind::Text | Kind::Any))
     }
 
     /// A list is a batch if its items are objects; for a pipeline with one input that is not a
@@ -174,6 +192,7 @@ impl<'a> Requests<'a> {
     }
 
     fn queue_batch(&mut self, source: &str, items: Vec<Json>) {
+        self.batch = true;
         for (index, json) in items.into_iter().enumerate() {
             let request = self.request(json).map(|request| self.with_shared(request));
             self.ready.push_back(Item { source: format!("{source}[{index}]"), request });
@@ -345,7 +364,7 @@ fn named_value(port: &Port, value: &str) -> Result<Result<Value, ValidationError
             .map_err(|error| UsageError::Json(format!("{}=@{}", port.name, path.display()), error))?;
         return Ok(from_json(json, &port.kind).map_err(|error| ValidationError::input(&port.name, error)));
     }
-    if matches!(port.kind, Kind::Text) {
+    if matches!(port.kind, Kind::Text | Kind::Any) {
         return Ok(Ok(Value::from(value)));
     }
     let json = serde_json::from_str(value).unwrap_or_else(|_| Json::String(value.to_owned()));
@@ -359,6 +378,9 @@ fn named_value(port: &Port, value: &str) -> Result<Result<Value, ValidationError
 }
 
 fn file_value(port: &Port, bytes: Vec<u8>) -> Result<Value, ValidationError> {
+    if matches!(port.kind, Kind::Any) {
+        return Ok(String::from_utf8(bytes).map_or_else(|error| Value::from(error.into_bytes()), Value::from));
+    }
     if matches!(port.kind, Kind::Text) {
         let text = String::from_utf8(bytes)
             .map_err(|error| ValidationError::input(&port.name, format_args!("the file is not UTF-8 text: {error}")))?;

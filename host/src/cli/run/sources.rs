@@ -32,9 +32,9 @@ pub(super) fn extension(path: &Path) -> String {
     path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase()).unwrap_or_default()
 }
 
-/// Paths as they are; patterns expanded, in alphabetical order.
-pub(super) fn expand(files: &[String]) -> Result<Vec<PathBuf>, UsageError> {
-    let mut paths = Vec::new();
+/// Paths as they are; patterns expanded, in alphabetical order. Also whether there was a pattern.
+pub(super) fn expand(files: &[String]) -> Result<(Vec<PathBuf>, bool), UsageError> {
+    let (mut paths, mut pattern) = (Vec::new(), false);
     for file in files {
         let path = PathBuf::from(file);
         if path.is_dir() {
@@ -48,6 +48,7 @@ pub(super) fn expand(files: &[String]) -> Result<Vec<PathBuf>, UsageError> {
             paths.push(path);
             continue;
         }
+        pattern = true;
         let found = glob::glob(file).map_err(|error| UsageError::Pattern(file.clone(), error))?;
         let before = paths.len();
         paths.extend(found.filter_map(Result::ok).filter(|path| path.is_file()));
@@ -55,7 +56,7 @@ pub(super) fn expand(files: &[String]) -> Result<Vec<PathBuf>, UsageError> {
             return Err(UsageError::NoMatch(file.clone()));
         }
     }
-    Ok(paths)
+    Ok((paths, pattern))
 }
 
 pub(super) fn read_error(path: &Path, source: std::io::Error) -> UsageError {

@@ -15,7 +15,7 @@ use std::sync::LazyLock;
 use schemars::Schema;
 
 use super::diagnostic::Diagnostic;
-use super::node::{Content, Node, Spanned};
+use super::node::{Node, Spanned};
 use super::read::read;
 use super::schema::check;
 
@@ -59,6 +59,9 @@ pub struct Spec {
     pub serving: ServingSpec,
     /// the steps, in order; without `pipeline:` those of `preprocessing:` and then the model
     pub pipeline: Vec<StepSpec>,
+    /// whether the steps come from `preprocessing:`; a declared tensor then describes what the
+    /// model takes, not what a request gives
+    pub preprocessed: bool,
 }
 
 static FILE: LazyLock<Schema> = LazyLock::new(file::checked);
@@ -84,8 +87,10 @@ impl Spec {
         let pipeline = part(root, "pipeline");
         let mut steps = steps::read(pipeline.unwrap_or(&empty), &WASM, &mut diagnostics);
         rules::check(root, &steps, &mut diagnostics);
+        let mut preprocessed = false;
         if diagnostics.is_empty() && pipeline.is_none() {
             steps = part(root, "preprocessing").map(preprocessing::desugar).unwrap_or_default();
+            preprocessed = !steps.is_empty();
             steps.push(implicit_model(root));
         }
         for step in &steps {
@@ -97,13 +102,13 @@ impl Spec {
             return Err(diagnostics);
         }
         // The shape has been checked, so a failure here is a gap between the schema and the types.
-        Self::assemble(root, steps).map_err(|error| {
+        Self::assemble(root, steps, preprocessed).map_err(|error| {
             let span = root.entries().and_then(|entries| entries.first()).map_or(0..0, |(key, _)| key.span.clone());
             vec![Diagnostic::new("value", span, format!("the file cannot be read: {error}"))]
         })
     }
 
-    fn assemble(root: &Node, pipeline: Vec<StepSpec>) -> Result<Self, serde::de::value::Error> {
+    fn assemble(root: &Node, pipeline: Vec<StepSpec>, preprocessed: bool) -> Result<Self, serde::de::value::Error> {
         let text = |key| part(root, key).map(read::<Spanned<String>>).transpose();
         let version = text("version")?.unwrap_or_default();
         let runtime: RuntimeSpec = part(root, "runtime").map(read).transpose()?.unwrap_or_default();
@@ -131,6 +136,7 @@ impl Spec {
             version,
             runtime,
             pipeline,
+            preprocessed,
         })
     }
 
@@ -190,7 +196,6 @@ fn escape(json: &mut serde_json::Value) {
 fn implicit_model(root: &Node) -> StepSpec {
     let key = root.entry("model").or_else(|| root.entry("models")).map(|(key, _)| key.span.clone());
     let span = key.unwrap_or_default();
-    let options = Node::new(Content::Mapping(Vec::new()), span.clone());
     let tag = Spanned::new("model".to_owned(), span.clone());
-    StepSpec { tag, action: Action::Model(ModelCall { name: None, options }), input: None, output: None, span }
+    StepSpec { tag, action: Action::Model(ModelCall { name: None }), input: None, output: None, span }
 }

@@ -132,7 +132,16 @@ pub(super) fn desugar(node: &Node) -> Vec<StepSpec> {
     };
     if let Some((key, tokenizer)) = field(node, "tokenizer") {
         let mut options = vec![(Spanned::new(Arc::from("tokenizer"), key.span.clone()), tokenizer.clone())];
-        options.extend(list(&[("max_length", "max_length"), ("padding", "padding"), ("truncation", "truncation")]));
+        options.extend(list(&[("max_length", "max_length"), ("truncation", "truncation")]));
+        if let Some((key, padding)) = field(node, "padding") {
+            // As in Hugging Face's tokenizers: `true` is the longest text of the batch.
+            let mode = match &padding.content {
+                Content::Bool(true) => Node::text("longest", padding.span.clone()),
+                Content::Bool(false) => Node::text("none", padding.span.clone()),
+                _ => padding.clone(),
+            };
+            options.push((Spanned::new(Arc::from("padding"), key.span.clone()), mode));
+        }
         steps.push(built_in("tokenize", &key.span, options));
     }
     let image = IMAGE.iter().find_map(|name| field(node, name));

@@ -35,13 +35,11 @@ pub enum Action {
     BuiltIn(Node),
 }
 
-/// `- model` or `- model: NAME` or `- model: {name: NAME, …}`.
+/// `- model` or `- model: NAME` or `- model: {name: NAME}`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelCall {
     /// which one; `None`: the only one
     pub name: Option<Spanned<String>>,
-    /// the other options: a mapping, checked when the plan is built
-    pub options: Node,
 }
 
 /// Which values of the frame a step's ports are.
@@ -80,7 +78,7 @@ impl StepSpec {
     pub(super) fn to_json(&self) -> serde_json::Value {
         let mut options = match &self.action {
             Action::Model(call) => {
-                let mut options = call.options.to_json();
+                let mut options = serde_json::json!({});
                 super::put(&mut options, "name", call.name.as_ref());
                 options
             }
@@ -212,7 +210,7 @@ fn wiring(key: &Spanned<std::sync::Arc<str>>, node: &Node, diagnostics: &mut Vec
 fn model(value: &Node, options: &Node, diagnostics: &mut Vec<Diagnostic>) -> ModelCall {
     if let Some(name) = value.as_str() {
         let name = Some(Spanned::new(name.to_owned(), value.span.clone()));
-        return ModelCall { name, options: Node::new(Content::Mapping(Vec::new()), value.span.clone()) };
+        return ModelCall { name };
     }
     let name = options.get("name").and_then(|node| {
         let name = node.as_str().map(|name| Spanned::new(name.to_owned(), node.span.clone()));
@@ -224,6 +222,11 @@ fn model(value: &Node, options: &Node, diagnostics: &mut Vec<Diagnostic>) -> Mod
         }
         name
     });
-    let rest = options.entries().unwrap_or_default().iter().filter(|(key, _)| &*key.value != "name").cloned();
-    ModelCall { name, options: Node::new(Content::Mapping(rest.collect()), options.span.clone()) }
+    for (key, _) in options.entries().unwrap_or_default().iter().filter(|(key, _)| &*key.value != "name") {
+        let message = format!("unknown key `{}` in `model`", key.value);
+        let hint =
+            "these can be set here: `name`, `in` and `out`; how a model runs is said under `model:` or `models:`";
+        diagnostics.push(Diagnostic::new("unknown-key", key.span.clone(), message).hint(hint));
+    }
+    ModelCall { name }
 }

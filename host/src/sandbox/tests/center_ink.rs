@@ -46,7 +46,7 @@ fn it_centres_the_ink() {
 fn options_are_checked_against_its_own_schema() {
     assert!(step(serde_json::Value::Null).is_ok());
     let error = step(json!({"margin": 2, "colour": "red"})).err().unwrap();
-    let SandboxError::Options(faults) = &error else { panic!("{error}") };
+    let SandboxError::Options { faults, .. } = &error else { panic!("{error}") };
     assert_eq!(faults.len(), 2);
     let text = error.to_string();
     assert!(text.contains("(at `margin`)") && text.contains("colour"), "{text}");

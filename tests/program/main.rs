@@ -6,3 +6,4 @@ mod architecture;
 mod cases;
 mod digits;
 mod run;
+mod schema;

@@ -159,3 +159,67 @@ fn a_model_is_tried_once_in_a_process_of_its_own() {
     };
     assert_eq!([run(), run()], [1, 1]);
 }
+
+/// A failed run leaves what was in the output file; the input is never overwritten.
+#[test]
+fn nothing_is_lost_to_a_failed_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("kept.json");
+    std::fs::write(&kept, "precious").unwrap();
+    let kept_name = kept.to_str().unwrap();
+    let failed = gpux(&["run", "--engine", "embedded", "--file", "README.md", "--output", kept_name]);
+    assert_eq!(failed.status.code(), Some(1));
+    assert_eq!(std::fs::read_to_string(&kept).unwrap(), "precious");
+
+    let photo = folder.path().join("photo.png");
+    std::fs::copy(root().join(SEVEN), &photo).unwrap();
+    let name = photo.to_str().unwrap();
+    for input in [["--file".to_owned(), name.to_owned()], ["--input".to_owned(), format!("image=@{name}")]] {
+        let output = gpux(&["run", "--engine", "embedded", &input[0], &input[1], "--output", name]);
+        assert_eq!(output.status.code(), Some(2));
+        assert_eq!(std::fs::read(&photo).unwrap(), std::fs::read(root().join(SEVEN)).unwrap());
+    }
+}
+
+/// One bad entry of a list is reported in its place.
+#[test]
+fn a_list_with_an_object_is_a_batch() {
+    let output = fed(&["run", SCORES, "--file", "-"], b"[{\"x\": [1, 2, 3, 4]}, 5, {\"x\": [1, 2, 3, 4]}]");
+    assert_eq!(output.status.code(), Some(1));
+    let lines: Vec<Json> =
+        String::from_utf8_lossy(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 3);
+    assert_eq!(lines[1]["error"], "ValidationError");
+    assert!(lines[2]["outputs"]["scores"].is_array());
+}
+
+/// A cache that cannot be written costs time, not the run.
+#[test]
+fn a_cache_that_cannot_be_used_is_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a-file");
+    std::fs::write(&file, "").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_gpux"))
+        .args(["run", "--engine", "embedded", "--file", SEVEN])
+        .env("GPUX_CACHE_DIR", file.join("cache"))
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert_eq!(label(&serde_json::from_str(&stdout(&output)).unwrap()), "seven");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("GPUX_CACHE_DIR"));
+}
+
+/// Waiting for input is nothing that a stop must wait for.
+#[cfg(unix)]
+#[test]
+fn an_interrupt_ends_a_run_that_waits_for_input() {
+    let mut child = start(&["run", SCORES, "--file", "-"]);
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"[1, 2, 3, 4]").unwrap();
+    let pid = child.id().to_string();
+    // The handler may not be in place yet; then the signal itself ends the program.
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    let status = child.wait().unwrap();
+    assert!(matches!(status.code(), None | Some(130)), "{status}");
+    drop(stdin);
+}

@@ -44,6 +44,19 @@ pub struct Operator {
 }
 
 impl Operator {
+    /// The cache, if it can be written to; else what to tell the user.
+    pub fn usable_cache(&self) -> Result<Option<CacheDir>, String> {
+        let Some(cache) = &self.cache else { return Ok(None) };
+        cache.check().map(|()| Some(cache.clone())).map_err(|error| {
+            format!(
+                "the cache `{}` cannot be used ({error}): components are compiled and models tried again each time; \
+                 set {} to a folder of your own",
+                cache.root().display(),
+                CacheDir::VARIABLE
+            )
+        })
+    }
+
     /// Changes the ceiling where `limits` says something.
     pub fn set_ceiling(&mut self, limits: &WasmLimits) {
         self.ceiling = limits::ceiling(self.ceiling.clone(), limits);

@@ -52,6 +52,12 @@ impl Pipeline {
     }
 
     fn assemble(path: PathBuf, document: &Document, spec: Spec, operator: &Operator) -> Result<Self, GpuxError> {
+        let mut warnings = Vec::new();
+        let cache = operator.usable_cache().unwrap_or_else(|warning| {
+            warnings.push(warning);
+            None
+        });
+        let operator = &Operator { cache, ..operator.clone() };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let files = ProjectFiles::new(folder, operator.allow_outside);
         let report_all =
@@ -69,7 +75,7 @@ impl Pipeline {
 
         let loaded = models::load(&spec, &files, operator)?;
         let plan = build(&spec, &loaded, &files, operator).map_err(report_all)?;
-        let mut warnings = loaded.warnings;
+        warnings.extend(loaded.warnings);
         warnings.extend(unused(&spec));
         Ok(Self { path, spec, plan, engine: loaded.engine, warnings, models: loaded.models })
     }

@@ -6,6 +6,7 @@
 
 mod area;
 mod decode_image;
+mod growth;
 mod image_dims;
 mod normalize;
 mod ports;

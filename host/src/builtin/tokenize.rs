@@ -11,6 +11,7 @@ use tokenizers::{
     TruncationParams, TruncationStrategy,
 };
 
+use super::growth::growth;
 use super::{ports, tokenizer_file};
 use crate::pipeline::{
     BuildError, Builtin, Context, Dim, ElementType, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor,
@@ -25,6 +26,9 @@ const MAX_TOKENS: usize = 16 << 20;
 
 /// Most text that is taken at once, in bytes.
 const MAX_TEXT: usize = 64 << 20;
+
+/// Most text that a tokenizer's normalizer may make of it, in bytes.
+const MAX_NORMALIZED: usize = 1 << 30;
 
 /// What tokenizers call their padding, where their file does not say how to pad.
 const PAD_TOKENS: [&str; 4] = ["[PAD]", "<pad>", "<|padding|>", "<|endoftext|>"];
@@ -88,6 +92,8 @@ struct Tokenize {
     /// the same without truncation and special tokens, made when the first pair has to be cut
     bare: OnceLock<Tokenizer>,
     file: String,
+    /// how many times longer the tokenizer's normalizer can make a text
+    growth: usize,
     truncates: bool,
     fill: Fill,
     signature: Signature,
@@ -151,6 +157,7 @@ impl Tokenize {
             tokenizer,
             bare: OnceLock::new(),
             file: file.to_owned(),
+            growth: growth(bytes),
             truncates,
             fill: padding,
             signature,
@@ -299,6 +306,13 @@ impl Step for Tokenize {
             self.check_room(true).map_err(StepFailure::InvalidInput)?;
         }
         let bytes: usize = texts.iter().chain(pairs.iter().flatten()).map(String::len).sum();
+        if bytes <= MAX_TEXT && bytes.saturating_mul(self.growth) > MAX_NORMALIZED {
+            return Err(StepFailure::Failed(format!(
+                "the tokenizer may make {} times as much of a text before it cuts it up, which is too much for {bytes} \
+                 bytes; send less at once, or use another tokenizer",
+                self.growth
+            )));
+        }
         if bytes > MAX_TEXT {
             let message = format!("the text is {bytes} bytes; at most {MAX_TEXT} are tokenized at once");
             return Err(StepFailure::InvalidInput(message));

@@ -78,7 +78,7 @@ fn wrap(path: &Path, arguments: &Arguments, printer: Printer) -> Exit {
         Err(error) => return printer.error(&error),
     };
     let options = SandboxOptions {
-        cache: operator.cache.clone(),
+        cache: operator.usable_cache().unwrap_or_default(),
         ceiling: operator.ceiling.clone(),
         ..SandboxOptions::default()
     };

@@ -73,11 +73,11 @@ struct Entry {
 
 fn list(operator: &Operator, printer: Printer) -> Exit {
     // Choosing must not load anything here: a library is examined in a process of its own.
-    let choice = match assemble::search(operator).choose() {
-        Ok(choice) => choice,
-        Err(error) => return printer.error(&error.into()),
+    let (found, fault) = match assemble::search(operator).choose() {
+        Ok(choice) => (choice.found, None),
+        Err(error) => (None, Some(error)),
     };
-    let used = choice.found.filter(|_| operator.engine != assemble::EngineChoice::Embedded);
+    let used = found.filter(|_| operator.engine != assemble::EngineChoice::Embedded);
     let mut entries: Vec<_> =
         assemble::search(operator).all().into_iter().map(|found| entry(&found, used.as_ref(), operator)).collect();
     entries.push(Entry {
@@ -85,13 +85,14 @@ fn list(operator: &Operator, printer: Printer) -> Exit {
         origin: "built in".to_owned(),
         path: String::new(),
         providers: Ok(vec!["CPUExecutionProvider"]),
-        used: !entries.iter().any(|entry| entry.used),
+        used: fault.is_none() && !entries.iter().any(|entry| entry.used),
     });
     let why = match entries.iter().find(|entry| entry.used) {
         Some(_) if operator.engine == assemble::EngineChoice::Embedded => "it was asked for",
         Some(entry) if entry.path.is_empty() => "no ONNX Runtime library was found that can be used",
         Some(entry) if entry.providers.is_err() => "it is the first in the order of the search, but it does not answer",
-        _ => "it is the first in the order of the search that is new enough",
+        Some(_) => "it is the first in the order of the search that is new enough",
+        None => "none: what was named cannot be used",
     };
     let text = if printer.json {
         let engines: Vec<_> = entries.iter().map(entry_json).collect();
@@ -114,7 +115,7 @@ fn list(operator: &Operator, printer: Printer) -> Exit {
     };
     // A reader that has gone needs no more.
     let _ = printer.result(&text);
-    Exit::Done
+    fault.map_or(Exit::Done, |error| printer.error(&error.into()))
 }
 
 fn entry(found: &Found, used: Option<&Found>, operator: &Operator) -> Entry {

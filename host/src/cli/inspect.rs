@@ -107,7 +107,7 @@ fn component(path: &Path, options: Option<&str>, operator: &Operator, printer: P
     };
     let bytes = std::fs::read(path).map_err(|error| usage(format!("cannot read `{}`: {error}", path.display())))?;
     let sandbox = SandboxOptions {
-        cache: operator.cache.clone(),
+        cache: operator.usable_cache().unwrap_or_default(),
         ceiling: operator.ceiling.clone(),
         ..SandboxOptions::default()
     };

@@ -1,21 +1,43 @@
-//! Ctrl-C: the first stops the work between items, the second stops the program.
+//! Ctrl-C: what is under way is finished if that takes a moment, and what is done is kept.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How long an item may still take once somebody asked to stop.
+const GRACE: Duration = Duration::from_secs(2);
 
 static STOPPED: AtomicBool = AtomicBool::new(false);
+static BUSY: AtomicBool = AtomicBool::new(false);
 
-/// The flag that ctrl-C (or a polite kill) sets; it is watched from now on.
+/// The flag that ctrl-C (or a polite kill) sets; it is watched from now on. Between items the
+/// program ends at once; an item under way has [`GRACE`]; a second ctrl-C ends it without.
 pub(super) fn watch() -> &'static AtomicBool {
     // A second call finds the handler in place; a system without signals goes without.
     let _ = ctrlc::set_handler(|| {
-        if STOPPED.swap(true, Ordering::Relaxed) {
+        if STOPPED.swap(true, Ordering::SeqCst) || !BUSY.load(Ordering::SeqCst) {
+            std::process::exit(130);
+        }
+        // Without a thread there is no grace.
+        let grace = std::thread::Builder::new().spawn(|| {
+            std::thread::sleep(GRACE);
+            std::process::exit(130);
+        });
+        if grace.is_err() {
             std::process::exit(130);
         }
     });
     &STOPPED
 }
 
+/// Runs `work` as something that may be finished after ctrl-C.
+pub(super) fn finishing<T>(work: impl FnOnce() -> T) -> T {
+    BUSY.store(true, Ordering::SeqCst);
+    let done = work();
+    BUSY.store(false, Ordering::SeqCst);
+    done
+}
+
 /// Whether somebody asked to stop.
 pub(super) fn stopped() -> bool {
-    STOPPED.load(Ordering::Relaxed)
+    STOPPED.load(Ordering::SeqCst)
 }

@@ -50,7 +50,7 @@ impl PipelineArguments {
     fn path(&self) -> String {
         let folder = self.pipeline.as_deref().unwrap_or(".");
         match &self.config {
-            Some(config) => format!("{folder}/{config}"),
+            Some(config) => std::path::Path::new(folder).join(config).display().to_string(),
             None => folder.to_owned(),
         }
     }
@@ -65,6 +65,13 @@ enum EngineName {
     Onnxruntime,
     /// the embedded engine
     Embedded,
+}
+
+fn named_value(text: &str) -> Result<String, String> {
+    if text.split_once('=').is_some_and(|(name, value)| !name.is_empty() && !value.is_empty()) {
+        return Ok(text.to_owned());
+    }
+    Err("write NAME=VALUE, for example `memory=1GiB`".to_owned())
 }
 
 /// What only the operator may decide.
@@ -98,7 +105,7 @@ pub(super) struct OperatorArguments {
 
     /// The most that a component may ask for, for example `memory=1GiB`, `time=30s`; may be
     /// repeated [default: memory=256MiB, time=10s, others as each limit's own default]
-    #[arg(long, value_name = "NAME=VALUE")]
+    #[arg(long, value_name = "NAME=VALUE", value_parser = named_value)]
     limit: Vec<String>,
 }
 

@@ -32,6 +32,17 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
         Some(name) => match registry.builtin(name) {
             Some(step) if arguments.json => pretty(&step_json(step)),
             Some(step) => explain(step),
+            None if matches!(name.as_str(), "model" | "wasm") => {
+                let text = match name.as_str() {
+                    "model" => {
+                        "model: runs a model of the pipeline: `- model`, or `- model: NAME` with several under `models:`"
+                    }
+                    _ => {
+                        "wasm: runs a component: `- wasm: PATH`, or `- wasm: { component: PATH, options: {…}, limits: {…}, grant: {…} }`"
+                    }
+                };
+                text.to_owned()
+            }
             None => {
                 let known = registry.builtins().map(|step| step.name);
                 let hint = config::closest(name, known).map(|near| format!("; did you mean `{near}`?"));

@@ -32,6 +32,11 @@ impl CacheDir {
         &self.root
     }
 
+    /// Whether files can be made in it; makes the folder if it is not there.
+    pub fn check(&self) -> std::io::Result<()> {
+        tempfile::tempfile_in(self.folder("")?).map(drop)
+    }
+
     /// The folder `name` of the cache, made (with its parents, mode 0700) if it is not there.
     pub fn folder(&self, name: &str) -> std::io::Result<PathBuf> {
         let path = self.root.join(name);

@@ -241,6 +241,10 @@ fn build(element: ElementType, shape: Vec<usize>, leaves: &[&Json]) -> Result<Te
     fn float(leaf: &Json) -> Option<f64> {
         leaf.as_f64().or_else(|| leaf.as_str().and_then(special_float))
     }
+    /// A number too large for the narrower type is refused, not made infinite.
+    fn narrow(leaf: &Json, narrowed: impl Fn(f64) -> f64) -> Option<f64> {
+        float(leaf).filter(|wide| !wide.is_finite() || narrowed(*wide).is_finite())
+    }
     match element {
         ElementType::Bool => all(shape, leaves, Json::as_bool),
         ElementType::Uint8 => int::<u8>(shape, leaves),
@@ -251,9 +255,15 @@ fn build(element: ElementType, shape: Vec<usize>, leaves: &[&Json]) -> Result<Te
         ElementType::Int32 => int::<i32>(shape, leaves),
         ElementType::Uint64 => int::<u64>(shape, leaves),
         ElementType::Int64 => int::<i64>(shape, leaves),
-        ElementType::Float16 => all(shape, leaves, |leaf| float(leaf).map(half::f16::from_f64)),
-        ElementType::Bfloat16 => all(shape, leaves, |leaf| float(leaf).map(half::bf16::from_f64)),
-        ElementType::Float32 => all(shape, leaves, |leaf| float(leaf).map(|number| number as f32)),
+        ElementType::Float16 => all(shape, leaves, |leaf| {
+            narrow(leaf, |wide| f64::from(half::f16::from_f64(wide))).map(half::f16::from_f64)
+        }),
+        ElementType::Bfloat16 => all(shape, leaves, |leaf| {
+            narrow(leaf, |wide| f64::from(half::bf16::from_f64(wide))).map(half::bf16::from_f64)
+        }),
+        ElementType::Float32 => {
+            all(shape, leaves, |leaf| narrow(leaf, |wide| f64::from(wide as f32)).map(|wide| wide as f32))
+        }
         ElementType::Float64 => all(shape, leaves, float),
         ElementType::String => all(shape, leaves, |leaf| leaf.as_str().map(str::to_owned)),
     }
@@ -395,6 +405,7 @@ mod tests {
         assert_eq!(message(json!(["x"]), &float), "takes float32 elements, but this is the string \"x\"");
         let uint8 = kind(ElementType::Uint8, &[Dim::Dynamic]);
         assert_eq!(message(json!([300]), &uint8), "300 is not a uint8");
+        assert_eq!(message(json!([[1e39]]), &float), "1e+39 is not a float32");
         assert_eq!(message(json!([0.5]), &uint8), "0.5 is not a uint8");
         assert!(message(json!("*"), &Kind::Bytes).contains("not base64"));
         assert!(message(json!(1), &Kind::Text).contains("takes text"));

@@ -1,14 +1,12 @@
 //! `gpux run`: requests in, results out.
 
+mod benchmark;
 mod requests;
 mod results;
 mod sources;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-use clap::Args;
-use serde_json::json;
 
 use self::requests::{Item, Request, Requests};
 use self::results::{Finished, Format, Results, WriteError};
@@ -16,10 +14,11 @@ use self::sources::UsageError;
 use super::exit::Exit;
 use super::interrupt;
 use super::operator::{OperatorArguments, PipelineArguments};
-use super::printer::{self, Printer};
+use super::printer::Printer;
 use crate::assemble::Pipeline;
 use crate::error::GpuxError;
-use crate::pipeline::{Benchmark, BenchmarkOptions, Metrics, RunOptions, Trace};
+use crate::pipeline::{BenchmarkOptions, Outputs, RunOptions, Trace};
+use clap::Args;
 
 /// Examples:
 ///   gpux run --file photo.jpg
@@ -64,7 +63,7 @@ pub(super) struct Arguments {
     trace: bool,
 
     /// Time the pipeline on the first request instead of printing its result
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["trace", "format"])]
     benchmark: bool,
 
     /// How many runs to time
@@ -143,57 +142,94 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
         let options =
             BenchmarkOptions { runs: arguments.runs, warmup: arguments.warmup, timeout, cancelled: Some(cancelled) };
         let benchmark = pipeline.plan().benchmark(&request, options).map_err(GpuxError::from)?;
-        return report(&benchmark, &pipeline, printer).map_err(Failure::from);
+        return Ok(benchmark::report(&benchmark, &pipeline, arguments, printer));
     }
 
     let batch = requests.is_batch();
-    let mut results = Results::new(printer, arguments.output.as_deref(), arguments.format, batch)?;
-    let bar = if batch { printer.progress(requests.total, "items") } else { indicatif::ProgressBar::hidden() };
+    refuse_overwriting(arguments)?;
+    let mut run = Run {
+        arguments,
+        printer,
+        pipeline: &pipeline,
+        timeout,
+        batch,
+        results: Results::new(printer, arguments.output.as_deref(), arguments.format, batch)?,
+        bar: if batch { printer.progress(requests.total, "items") } else { indicatif::ProgressBar::hidden() },
+    };
     let mut exit = Exit::Done;
-    for Item { source, request } in requests {
-        let mut trace = (arguments.trace || arguments.verbose).then(Trace::default);
-        let result = match request {
-            Ok(request) => run_one(&pipeline, request, timeout, trace.as_mut()),
-            Err(error) => Err(error.into()),
-        };
-        if interrupt::stopped() {
-            exit = Exit::Interrupted;
-            break;
+    for item in requests {
+        match interrupt::finishing(|| run.item(item))? {
+            Exit::Done => {}
+            Exit::Failed if batch => exit = Exit::Failed,
+            end => {
+                exit = end;
+                break;
+            }
         }
-        if let (Err(error), false) = (&result, batch) {
-            show_trace(arguments, printer, trace.as_ref());
-            return Ok(printer.error(error));
-        }
-        if result.is_err() {
-            exit = Exit::Failed;
-        }
-        if !printer.json {
-            bar.suspend(|| show_trace(arguments, printer, trace.as_ref()));
-        }
-        let finished = Finished { source, result, trace: trace.filter(|_| arguments.trace && printer.json) };
-        bar.suspend(|| results.write(&finished))?;
-        bar.inc(1);
     }
-    bar.finish_and_clear();
-    results.finish()?;
+    run.bar.finish_and_clear();
+    run.results.finish()?;
     if exit == Exit::Interrupted {
         printer.note("stopped; the results so far are complete");
     }
     Ok(exit)
 }
 
-fn run_one(
-    pipeline: &Pipeline,
-    request: Request,
+/// An output that is one of the inputs would destroy it.
+fn refuse_overwriting(arguments: &Arguments) -> Result<(), UsageError> {
+    let Some(output) = arguments.output.as_ref().and_then(|path| path.canonicalize().ok()) else { return Ok(()) };
+    let named = arguments.input.iter().filter_map(|input| input.split_once('@').map(|(_, path)| path));
+    let mut inputs = arguments.file.iter().map(String::as_str).chain(named);
+    match inputs.find(|input| Path::new(input).canonicalize().is_ok_and(|input| input == output)) {
+        Some(input) => Err(UsageError::Overwrites(input.to_owned())),
+        None => Ok(()),
+    }
+}
+
+/// A run over one or many items.
+struct Run<'a> {
+    arguments: &'a Arguments,
+    printer: Printer,
+    pipeline: &'a Pipeline,
     timeout: Option<Duration>,
-    trace: Option<&mut Trace>,
-) -> Result<crate::pipeline::Outputs, GpuxError> {
-    let options = RunOptions {
-        deadline: timeout.map(|timeout| Instant::now() + timeout),
-        observer: trace.map(|trace| trace as _),
-        cancelled: Some(interrupt::watch()),
-    };
-    pipeline.plan().run(request, options).map_err(GpuxError::from)
+    batch: bool,
+    results: Results,
+    bar: indicatif::ProgressBar,
+}
+
+impl Run<'_> {
+    /// Runs one item and writes its result; an error of a batch's item is a result in its place.
+    fn item(&mut self, Item { source, request }: Item) -> Result<Exit, WriteError> {
+        let (arguments, printer) = (self.arguments, self.printer);
+        let mut trace = (arguments.trace || arguments.verbose).then(Trace::default);
+        let result = match request {
+            Ok(request) => self.request(request, trace.as_mut()),
+            Err(error) => Err(error.into()),
+        };
+        if interrupt::stopped() {
+            return Ok(Exit::Interrupted);
+        }
+        self.bar.suspend(|| show_trace(arguments, printer, trace.as_ref()));
+        let exit = match &result {
+            Ok(_) => Exit::Done,
+            Err(error) if !self.batch => return Ok(printer.error(error)),
+            Err(_) => Exit::Failed,
+        };
+        let finished = Finished { source, result, trace: trace.filter(|_| arguments.trace && printer.json) };
+        let results = &mut self.results;
+        self.bar.suspend(|| results.write(&finished))?;
+        self.bar.inc(1);
+        Ok(exit)
+    }
+
+    fn request(&self, request: Request, trace: Option<&mut Trace>) -> Result<Outputs, GpuxError> {
+        let options = RunOptions {
+            deadline: self.timeout.map(|timeout| Instant::now() + timeout),
+            observer: trace.map(|trace| trace as _),
+            cancelled: Some(interrupt::watch()),
+        };
+        self.pipeline.plan().run(request, options).map_err(GpuxError::from)
+    }
 }
 
 /// The table for `--trace`; what components logged for `--verbose`.
@@ -207,42 +243,4 @@ fn show_trace(arguments: &Arguments, printer: Printer, trace: Option<&Trace>) {
             printer.detail(&format!("{}: {line}", step.name));
         }
     }
-}
-
-/// Prints a benchmark: the whole first, then its steps.
-fn report(benchmark: &Benchmark, pipeline: &Pipeline, printer: Printer) -> Result<Exit, WriteError> {
-    if printer.json {
-        let steps: Vec<_> =
-            benchmark.steps.iter().map(|(name, times)| json!({ "name": name, "times_ms": times })).collect();
-        let mut report = json!({ "engine": pipeline.engine(), "runs": benchmark.runs, "steps": steps });
-        if let (Some(report), Ok(serde_json::Value::Object(total))) =
-            (report.as_object_mut(), serde_json::to_value(&benchmark.total))
-        {
-            report.extend(total);
-        }
-        printer.result(&printer::pretty(&report)).map_err(|_| WriteError::Closed)?;
-        return Ok(Exit::Done);
-    }
-    let millis = |value: f64| printer::duration(Duration::from_secs_f64(value / 1e3));
-    let row = |name: &str, times: &Metrics, fps: String| {
-        let columns = [
-            times.avg_inference_time,
-            times.min_inference_time,
-            times.max_inference_time,
-            times.p50,
-            times.p95,
-            times.p99,
-        ];
-        let mut row = vec![name.to_owned()];
-        row.extend(columns.into_iter().map(millis));
-        row.push(fps);
-        row
-    };
-    let mut rows: Vec<_> = benchmark.steps.iter().map(|(name, times)| row(name, times, String::new())).collect();
-    rows.push(row("pipeline", &benchmark.total, format!("{:.1}", benchmark.total.fps)));
-    let heading = ["step", "avg", "min", "max", "p50", "p95", "p99", "fps"];
-    printer.note(&format!("{} runs on {}", benchmark.runs, pipeline.engine()));
-    let table = printer::table(&heading, &[1, 2, 3, 4, 5, 6, 7], rows);
-    printer.result(&table).map_err(|_| WriteError::Closed)?;
-    Ok(if interrupt::stopped() { Exit::Interrupted } else { Exit::Done })
 }

@@ -108,10 +108,10 @@ impl<'a> Requests<'a> {
         }
         let text = match input.strip_prefix('@') {
             Some("-") => String::from_utf8_lossy(&read_stdin()?).into_owned(),
-            Some(path) => std::fs::read_to_string(path).map_err(|source| read_error(Path::new(path), source))?,
+            Some(path) => String::from_utf8_lossy(&read_file(Path::new(path))?).into_owned(),
             None => input.to_owned(),
         };
-        let json = match serde_json::from_str(&text) {
+        let json = match serde_json::from_str(text.trim_start_matches('\u{feff}')) {
             Ok(json) => json,
             // A pipeline of one text takes the text itself.
             Err(_) if self.takes_text() && !text.starts_with(['{', '[']) => Json::String(text),
@@ -151,10 +151,10 @@ impl<'a> Requests<'a> {
         self.single().is_some_and(|port| matches!(port.kind, Kind::Text | Kind::Any))
     }
 
-    /// A list is a batch if its items are objects; for a pipeline with one input that is not a
+    /// A list is a batch if there is an object among its items; for a pipeline with one input that is not a
     /// tensor, also if they are that input's values.
     fn is_list_of_requests(&self, items: &[Json]) -> bool {
-        items.iter().all(Json::is_object) || self.single().is_some_and(|port| !matches!(port.kind, Kind::Tensor(_)))
+        items.iter().any(Json::is_object) || self.single().is_some_and(|port| !matches!(port.kind, Kind::Tensor(_)))
     }
 
     /// One request: an object of inputs by name, or the value of the only input.
@@ -247,7 +247,7 @@ impl<'a> Requests<'a> {
     }
 
     fn open_json(&mut self, source: &str, bytes: &[u8]) {
-        match serde_json::from_slice::<Json>(bytes) {
+        match serde_json::from_slice::<Json>(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)) {
             Ok(Json::Array(items)) if !items.is_empty() && self.is_list_of_requests(&items) => {
                 self.queue_batch(source, items);
             }
@@ -303,7 +303,7 @@ impl<'a> Requests<'a> {
                 }
                 Ok(_) if text.trim().is_empty() => {}
                 Ok(_) => {
-                    return Some(match serde_json::from_str(&text) {
+                    return Some(match serde_json::from_str(text.trim()) {
                         Ok(json) => {
                             let request = self.request(json).map(|request| self.with_shared(request));
                             Item { source, request }

@@ -35,7 +35,11 @@ pub(super) struct Finished {
 /// Where results go.
 enum Sink {
     Stdout,
-    File { file: BufWriter<File>, path: PathBuf },
+    /// the file is made, or emptied, when the first result is there
+    File {
+        file: Option<BufWriter<File>>,
+        path: PathBuf,
+    },
 }
 
 /// Writes results as they come.
@@ -83,8 +87,8 @@ impl Results {
         let sink = match output {
             None => Sink::Stdout,
             Some(path) => {
-                let fail = |source| WriteError::File { path: path.to_owned(), source };
-                Sink::File { file: BufWriter::new(File::create(path).map_err(fail)?), path: path.to_owned() }
+                can_be_written(path).map_err(|source| WriteError::File { path: path.to_owned(), source })?;
+                Sink::File { file: None, path: path.to_owned() }
             }
         };
         let format = format.or_else(by_ending).unwrap_or(usual);
@@ -136,10 +140,14 @@ impl Results {
     fn raw(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
         match &mut self.sink {
             Sink::Stdout => self.printer.bytes(bytes).map_err(|_| WriteError::Closed),
-            Sink::File { file, path } => file
-                .write_all(bytes)
-                .and_then(|()| file.flush())
-                .map_err(|source| WriteError::File { path: path.clone(), source }),
+            Sink::File { file, path } => {
+                let fail = |source| WriteError::File { path: path.clone(), source };
+                let file = match file {
+                    Some(file) => file,
+                    None => file.insert(BufWriter::new(File::create(&path).map_err(fail)?)),
+                };
+                file.write_all(bytes).and_then(|()| file.flush()).map_err(fail)
+            }
         }
     }
 
@@ -210,6 +218,18 @@ impl Results {
         };
         if self.batch { format!("{}: {}", item.source, body.replace('\n', ", ")) } else { body }
     }
+}
+
+/// Finds out before anything runs, without touching what is there.
+fn can_be_written(path: &Path) -> std::io::Result<()> {
+    if path.exists() {
+        return File::options().append(true).open(path).map(drop);
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if folder.metadata()?.permissions().readonly() {
+        return Err(std::io::ErrorKind::PermissionDenied.into());
+    }
+    Ok(())
 }
 
 fn csv_cells(name: &str, value: &Value) -> Vec<(String, String)> {

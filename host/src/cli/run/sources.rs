@@ -20,10 +20,12 @@ pub(super) enum UsageError {
     Folder(String),
     #[error("`{name}=…` names no input; the pipeline takes {known}")]
     UnknownInput { name: String, known: String },
-    #[error("--input {0}: {1}")]
+    #[error("--input {0}: {1}; it takes JSON, `@file.json`, `name=value` or `name=@path`")]
     Json(String, serde_json::Error),
     #[error("--input and a batch of requests cannot be combined; put the values into each request")]
     Combined,
+    #[error("`{0}` is an input; writing the results to it would destroy it")]
+    Overwrites(String),
     #[error("nothing to run on: give --input or --file; the pipeline takes {0}")]
     Nothing(String),
 }

@@ -70,7 +70,8 @@ fn the_ending_of_the_output_decides_its_format() {
     let list: Json = serde_json::from_str(&write("out.json")).unwrap();
     assert_eq!([label(&list[0]["outputs"]), label(&list[1]["outputs"])], ["seven", "two"]);
     let lines = write("out.jsonl");
-    assert_eq!(lines.lines().map(|line| serde_json::from_str::<Json>(line).unwrap()).count(), 2);
+    let lines: Vec<Json> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 2);
     let table = write("out.csv");
     let rows: Vec<_> = table.lines().collect();
     assert_eq!(rows[0], "source,top.label,top.index,top.score,error");

@@ -73,6 +73,22 @@ write("gather", [helper.make_node("Gather", ["table", "index"], ["y"], axis=0)],
       [value("index", TensorProto.INT64, ["N"])], [value("y", TensorProto.FLOAT, ["N"])],
       [("table", np.array([10, 20, 30], np.float32))])
 
+# Loops: one turn adds 1 to x. `loop` makes as many turns as its input says, `endless` never stops.
+def turn():
+    return helper.make_graph(
+        [helper.make_node("Identity", ["on"], ["still_on"]), helper.make_node("Add", ["before", "one"], ["after"])],
+        "turn", [value("turn", TensorProto.INT64, []), value("on", TensorProto.BOOL, []),
+                 value("before", TensorProto.FLOAT, [1])],
+        [value("still_on", TensorProto.BOOL, []), value("after", TensorProto.FLOAT, [1])],
+        [numpy_helper.from_array(np.array([1], np.float32), "one")])
+
+
+write("loop", [helper.make_node("Loop", ["turns", "", "x"], ["y"], body=turn())],
+      [value("turns", TensorProto.INT64, []), value("x", TensorProto.FLOAT, [1])], [value("y", TensorProto.FLOAT, [1])])
+write("endless", [helper.make_node("Loop", ["", "forever", "x"], ["y"], body=turn())],
+      [value("x", TensorProto.FLOAT, [1])], [value("y", TensorProto.FLOAT, [1])],
+      [("forever", np.array(True))])
+
 # Weights beside the model.
 def external(name, location, length=16):
     tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4], data_location=TensorProto.EXTERNAL)

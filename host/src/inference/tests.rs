@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::testing::{embedded, engines, model, onnxruntime, step, tensor};
 use super::*;
@@ -109,6 +110,27 @@ fn a_failing_run_leaves_the_model_usable() {
         let error = run(&gather, vec![tensor(&[1], vec![7_i64])]).unwrap_err();
         assert!(matches!(error, StepFailure::Failed(_)), "{error}");
         assert_eq!(run(&gather, vec![tensor(&[1], vec![1_i64])]).unwrap()[0], tensor(&[1], vec![20_f32]));
+    }
+}
+
+#[test]
+fn a_run_past_its_deadline_is_stopped() {
+    let Some(engine) = onnxruntime() else { return };
+    let step = step(engine, "loop").unwrap();
+    let turn = |turns: i64, limit| {
+        let inputs = [tensor(&[], vec![turns]), tensor(&[1], vec![0.5_f32])].map(|input| Some(Value::Tensor(input)));
+        let mut context = Context { deadline: Some(Instant::now() + limit), ..Context::default() };
+        step.run(inputs.to_vec(), &mut context)
+    };
+    let long = Duration::from_mins(5);
+    // The second time the watching thread is known to be there already.
+    for _ in 0..2 {
+        let begin = Instant::now();
+        // Hours of work.
+        assert_eq!(turn(100_000_000_000, Duration::from_millis(100)), Err(StepFailure::Timeout));
+        assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+        // The one session serves the next request.
+        assert_eq!(turn(3, long), Ok(vec![Value::Tensor(tensor(&[1], vec![3.5_f32]))]));
     }
 }
 

@@ -4,6 +4,7 @@ mod environment;
 mod providers;
 mod session;
 mod values;
+mod watch;
 
 use ort::environment::Environment;
 use ort::logging::LogLevel;

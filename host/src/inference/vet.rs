@@ -21,7 +21,7 @@ use crate::config::CacheDir;
 use crate::pipeline::{Context, Dim, ElementType, Kind, Signature, Step as _, Tensor, Value};
 
 /// Loading and one run of a large model on a slow disk fit; a model that takes longer is refused.
-const TIMEOUT: Duration = Duration::from_mins(2);
+const TIMEOUT: Duration = child::LONGEST;
 /// Memory for an engine itself, in bytes; a model may take eight times its size on top.
 const MEMORY: u64 = 2 << 30;
 /// The most elements that a trial input may have.

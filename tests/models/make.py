@@ -68,6 +68,14 @@ write("sequence", [helper.make_node("SequenceConstruct", ["x"], ["s"])], [value(
 write("det", [helper.make_node("Det", ["x"], ["y"])], [value("x", TensorProto.FLOAT, [2, 2])],
       [value("y", TensorProto.FLOAT, [])])
 
+# A use of an operator that the embedded engine has not: a shape that is known only at run time.
+write("fill", [helper.make_node("ConstantOfShape", ["shape"], ["y"], name="filled")],
+      [value("shape", TensorProto.INT64, [2])], [value("y", TensorProto.FLOAT, ["a", "b"])])
+
+# Nothing produces `missing`.
+write("dangling", [helper.make_node("Add", ["x", "missing"], ["y"])], [value("x", TensorProto.FLOAT, [2])],
+      [value("y", TensorProto.FLOAT, [2])])
+
 # Fails when run: an index beyond the end.
 write("gather", [helper.make_node("Gather", ["table", "index"], ["y"], axis=0)],
       [value("index", TensorProto.INT64, ["N"])], [value("y", TensorProto.FLOAT, ["N"])],

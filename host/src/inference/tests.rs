@@ -139,6 +139,12 @@ fn what_the_embedded_engine_lacks_is_named() {
     let error = step(embedded(), "det").err().unwrap();
     assert!(error.to_string().contains("no operator `Det`; run `gpux engine install`"), "{error}");
     assert!(error.is_environment());
+    let error = step(embedded(), "fill").err().unwrap();
+    let reason = "(operator `ConstantOfShape` of node `filled`: shape input is variable); run `gpux engine install`";
+    assert!(error.to_string().ends_with(reason), "{error}");
+    assert!(error.is_environment());
+    // The model's own fault is not the machine's.
+    assert!(!step(embedded(), "dangling").err().unwrap().is_environment());
     for engine in engines() {
         let error = step(engine, "sequence").err().unwrap().to_string();
         assert!(error.contains("output `s` is sequence(float32); only tensors are supported"), "{error}");

@@ -45,6 +45,8 @@ pub struct VetRequest {
 enum Verdict {
     Sound,
     NeedsOnnxRuntime { feature: String },
+    BeyondEmbedded { reason: String },
+    Invalid { reason: String },
     Refused { reason: String },
 }
 
@@ -91,6 +93,8 @@ pub fn vet_answer(request: &str) -> String {
             match vet(&request) {
                 Ok(()) => Verdict::Sound,
                 Err(ModelLoadError::NeedsOnnxRuntime { feature, .. }) => Verdict::NeedsOnnxRuntime { feature },
+                Err(ModelLoadError::BeyondEmbedded { reason, .. }) => Verdict::BeyondEmbedded { reason },
+                Err(ModelLoadError::Invalid { reason, .. }) => Verdict::Invalid { reason },
                 Err(ModelLoadError::Engine { reason, .. } | ModelLoadError::Vetting { reason, .. }) => {
                     Verdict::Refused { reason }
                 }
@@ -153,6 +157,10 @@ pub fn ensure_vetted(
         Ok(Verdict::NeedsOnnxRuntime { feature }) => {
             Err(ModelLoadError::NeedsOnnxRuntime { path: file.path().to_owned(), feature })
         }
+        Ok(Verdict::BeyondEmbedded { reason }) => {
+            Err(ModelLoadError::BeyondEmbedded { path: file.path().to_owned(), reason })
+        }
+        Ok(Verdict::Invalid { reason }) => Err(ModelLoadError::Invalid { path: file.path().to_owned(), reason }),
         Ok(Verdict::Refused { reason }) => {
             let engine = engine.name().to_owned();
             Err(ModelLoadError::Engine { path: file.path().to_owned(), engine, reason })

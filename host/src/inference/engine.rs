@@ -23,7 +23,7 @@ pub trait Engine: Send + Sync {
     fn name(&self) -> &str;
 
     /// What tells this engine from another when results of trials are remembered: name, version,
-    /// and for a library its path, size and date.
+    /// and for a library its path, size, date and providers.
     fn identity(&self) -> &str;
 
     /// The execution providers it offers, best first.

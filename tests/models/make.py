@@ -97,6 +97,12 @@ write("endless", [helper.make_node("Loop", ["", "forever", "x"], ["y"], body=tur
       [value("x", TensorProto.FLOAT, [1])], [value("y", TensorProto.FLOAT, [1])],
       [("forever", np.array(True))])
 
+# Takes 2 GiB at once when it is run.
+write("greedy", [helper.make_node("Expand", ["x", "shape"], ["e"]),
+                 helper.make_node("ReduceSum", ["e"], ["y"], keepdims=0)],
+      [value("x", TensorProto.FLOAT, [1])], [value("y", TensorProto.FLOAT, [])],
+      [("shape", np.array([1 << 29], np.int64))])
+
 # Weights beside the model.
 def external(name, location, length=16):
     tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4], data_location=TensorProto.EXTERNAL)

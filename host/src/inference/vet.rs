@@ -51,7 +51,7 @@ enum Verdict {
 }
 
 /// Loads the model and runs it once on zeros. A failed run is no fault of the model: zeros may
-/// be values that it refuses. What counts is that the process lives.
+/// be values that it refuses. What counts is that the process lives, within its memory.
 pub fn vet(request: &VetRequest) -> Result<(), ModelLoadError> {
     let file = Arc::new(ModelFile::open(&request.model)?);
     let engine: Arc<dyn Engine> = match &request.library {
@@ -64,9 +64,30 @@ pub fn vet(request: &VetRequest) -> Result<(), ModelLoadError> {
     let options = ModelOptions { providers: request.providers.clone(), ..ModelOptions::default() };
     let step = ModelStep::load(engine, file, &options)?;
     if let Some(inputs) = trial_inputs(step.signature()) {
-        let _ = step.run(inputs, &mut Context::default());
+        let outcome = step.run(inputs, &mut Context::default());
+        if let (Err(failure), Some(limit)) = (outcome, request.memory)
+            && ran_out_of_memory(&failure.to_string(), limit)
+        {
+            let reason = format!("its trial run took more than the {} MiB of memory that it may take", limit >> 20);
+            return Err(ModelLoadError::Vetting { path: request.model.clone(), reason });
+        }
     }
     Ok(())
+}
+
+/// Whether a failed run came close to the bound of the process's memory, or asked for so much at
+/// once that it never came close: that shows only in the words of ONNX Runtime.
+fn ran_out_of_memory(failure: &str, limit: u64) -> bool {
+    let refused = ["bad_alloc", "Failed to allocate memory"].iter().any(|words| failure.contains(words));
+    refused || peak_memory().is_some_and(|peak| peak >= limit / 10 * 9)
+}
+
+/// The most memory that this process has had, in bytes, where the system says.
+fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes << 10)
 }
 
 /// Zeros for every input, open dimensions being 1; `None` when that would be too much.

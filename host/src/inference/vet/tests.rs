@@ -23,6 +23,18 @@ fn the_childs_verdicts() {
     assert!(matches!(verdict("{"), Verdict::Refused { .. }));
 }
 
+#[test]
+fn running_out_of_memory_is_told_from_other_failures() {
+    assert!(!ran_out_of_memory("indices element out of data bounds", u64::MAX));
+    assert!(ran_out_of_memory("Failed to allocate memory for requested buffer of size 7", u64::MAX));
+    #[cfg(target_os = "linux")]
+    {
+        let peak = peak_memory().unwrap();
+        assert!(peak > 1 << 20);
+        assert!(ran_out_of_memory("indices element out of data bounds", peak));
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn crashes_are_errors_and_success_is_remembered() {

@@ -68,10 +68,40 @@ write("sequence", [helper.make_node("SequenceConstruct", ["x"], ["s"])], [value(
 write("det", [helper.make_node("Det", ["x"], ["y"])], [value("x", TensorProto.FLOAT, [2, 2])],
       [value("y", TensorProto.FLOAT, [])])
 
+# A use of an operator that the embedded engine has not: a shape that is known only at run time.
+write("fill", [helper.make_node("ConstantOfShape", ["shape"], ["y"], name="filled")],
+      [value("shape", TensorProto.INT64, [2])], [value("y", TensorProto.FLOAT, ["a", "b"])])
+
+# Nothing produces `missing`.
+write("dangling", [helper.make_node("Add", ["x", "missing"], ["y"])], [value("x", TensorProto.FLOAT, [2])],
+      [value("y", TensorProto.FLOAT, [2])])
+
 # Fails when run: an index beyond the end.
 write("gather", [helper.make_node("Gather", ["table", "index"], ["y"], axis=0)],
       [value("index", TensorProto.INT64, ["N"])], [value("y", TensorProto.FLOAT, ["N"])],
       [("table", np.array([10, 20, 30], np.float32))])
+
+# Loops: one turn adds 1 to x. `loop` makes as many turns as its input says, `endless` never stops.
+def turn():
+    return helper.make_graph(
+        [helper.make_node("Identity", ["on"], ["still_on"]), helper.make_node("Add", ["before", "one"], ["after"])],
+        "turn", [value("turn", TensorProto.INT64, []), value("on", TensorProto.BOOL, []),
+                 value("before", TensorProto.FLOAT, [1])],
+        [value("still_on", TensorProto.BOOL, []), value("after", TensorProto.FLOAT, [1])],
+        [numpy_helper.from_array(np.array([1], np.float32), "one")])
+
+
+write("loop", [helper.make_node("Loop", ["turns", "", "x"], ["y"], body=turn())],
+      [value("turns", TensorProto.INT64, []), value("x", TensorProto.FLOAT, [1])], [value("y", TensorProto.FLOAT, [1])])
+write("endless", [helper.make_node("Loop", ["", "forever", "x"], ["y"], body=turn())],
+      [value("x", TensorProto.FLOAT, [1])], [value("y", TensorProto.FLOAT, [1])],
+      [("forever", np.array(True))])
+
+# Takes 2 GiB at once when it is run.
+write("greedy", [helper.make_node("Expand", ["x", "shape"], ["e"]),
+                 helper.make_node("ReduceSum", ["e"], ["y"], keepdims=0)],
+      [value("x", TensorProto.FLOAT, [1])], [value("y", TensorProto.FLOAT, [])],
+      [("shape", np.array([1 << 29], np.int64))])
 
 # Weights beside the model.
 def external(name, location, length=16):

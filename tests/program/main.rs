@@ -4,6 +4,7 @@
 
 mod architecture;
 mod cases;
+mod child;
 mod digits;
 mod run;
 mod schema;

@@ -19,6 +19,8 @@ pub(super) enum Command {
 }
 
 pub(super) fn main(command: Command) -> Exit {
+    // Without the watching thread the work is bounded by its limits, and by the parent's patience.
+    let _ = inference::end_with_parent();
     let answer = match command {
         Command::VetModel { request } => inference::vet_answer(&request),
         Command::EngineProbe { library } => inference::probe_answer(&library),

@@ -4,13 +4,16 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use super::guard::shorten;
 
 /// The most that is read of what a child wrote.
 const OUTPUT_LIMIT: u64 = 1 << 20;
+
+/// The longest that any child is waited for.
+pub(super) const LONGEST: Duration = Duration::from_mins(2);
 
 /// A child that gave no answer.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +25,46 @@ pub(super) enum ChildFault {
     #[error("{how}{}", if .stderr.is_empty() { String::new() } else { format!(": {stderr}") })]
     Ended { how: String, stderr: String },
 }
+
+/// To be called by such a child before anything else: the process ends as soon as its parent does,
+/// however that ended. The parent holds the other end of the child's stdin and writes nothing.
+///
+/// On Linux the processor time is bounded too, so that nothing runs forever.
+pub fn end_with_parent() -> std::io::Result<()> {
+    bound_processor_time();
+    let wait = || {
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        end();
+    };
+    std::thread::Builder::new().name("gpux-parent".to_owned()).spawn(wait)?;
+    Ok(())
+}
+
+/// Without the exit handlers of native libraries, which are at work on other threads.
+#[cfg(target_os = "linux")]
+fn end() {
+    use rustix::process::{Signal, getpid, kill_process};
+    if kill_process(getpid(), Signal::KILL).is_err() {
+        std::process::exit(1);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn end() {
+    std::process::exit(1);
+}
+
+#[cfg(target_os = "linux")]
+fn bound_processor_time() {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    // The time of all threads counts, and every core may be busy until the parent gives up.
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
+    let limit = (LONGEST.as_secs() + 10) * cores;
+    let _ = setrlimit(Resource::Cpu, Rlimit { current: Some(limit), maximum: Some(limit) });
+}
+
+#[cfg(not(target_os = "linux"))]
+fn bound_processor_time() {}
 
 /// Runs `program` with `arguments` and gives back what it wrote to stdout. Its answer is JSON on
 /// one line, the last: libraries write there too.
@@ -56,21 +99,30 @@ fn run(
 ) -> Result<ExitStatus, ChildFault> {
     let copy = |file: &File| file.try_clone().map(Stdio::from).map_err(ChildFault::Start);
     let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stdout(copy(stdout)?).stderr(copy(stderr)?);
-    let mut child = command.spawn().map_err(ChildFault::Start)?;
+    command.args(arguments).stdin(Stdio::piped()).stdout(copy(stdout)?).stderr(copy(stderr)?);
+    let mut child = Started(command.spawn().map_err(ChildFault::Start)?);
     let deadline = Instant::now() + timeout;
     let mut pause = Duration::from_micros(200);
     loop {
-        if let Some(status) = child.try_wait().map_err(ChildFault::Start)? {
+        if let Some(status) = child.0.try_wait().map_err(ChildFault::Start)? {
             return Ok(status);
         }
         if Instant::now() >= deadline {
-            let _ = child.kill();
-            let _ = child.wait();
             return Err(ChildFault::Timeout(timeout));
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(10));
+    }
+}
+
+/// A child that is ended, and its end waited for, however the asking ends. Its stdin stays open
+/// as long as this lives.
+struct Started(Child);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

@@ -1,5 +1,7 @@
 //! What every inference engine does, however it does it.
 
+use std::time::Instant;
+
 use crate::pipeline::Tensor;
 
 use super::error::ModelLoadError;
@@ -21,7 +23,7 @@ pub trait Engine: Send + Sync {
     fn name(&self) -> &str;
 
     /// What tells this engine from another when results of trials are remembered: name, version,
-    /// and for a library its path, size and date.
+    /// and for a library its path, size, date and providers.
     fn identity(&self) -> &str;
 
     /// The execution providers it offers, best first.
@@ -35,7 +37,11 @@ pub trait Engine: Send + Sync {
 pub trait Session: Send {
     /// Runs the model. Each input is given with its index among the model's inputs, in ascending
     /// order; those left out have defaults. The result has every output, in the model's order.
-    fn run(&mut self, inputs: &[(usize, &Tensor)]) -> Result<Vec<Tensor>, RunFailure>;
+    ///
+    /// ONNX Runtime stops a run within some milliseconds of `deadline`, between two operators: one
+    /// operator that is at work is never cut short. The embedded engine cannot be stopped: there
+    /// `deadline` has no effect, and the run goes on to its end.
+    fn run(&mut self, inputs: &[(usize, &Tensor)], deadline: Option<Instant>) -> Result<Vec<Tensor>, RunFailure>;
 }
 
 /// Why a run gave no result.
@@ -44,6 +50,9 @@ pub enum RunFailure {
     /// the engine refused the values or could not compute; the session is fine
     #[error("{0}")]
     Failed(String),
+    /// the deadline passed and the run was stopped; the session is fine
+    #[error("the model was stopped: its deadline passed")]
+    Timeout,
     /// the session is broken and must be replaced
     #[error("{0}")]
     Broken(String),

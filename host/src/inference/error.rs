@@ -56,6 +56,17 @@ pub enum ModelLoadError {
         /// the operator or feature, for example `operator NonMaxSuppression`
         feature: String,
     },
+    /// the embedded engine has every operator of the model, but not for what the model does
+    #[error(
+        "the model `{shown}` needs ONNX Runtime: the embedded engine cannot load it ({reason}); run `gpux engine install`",
+        shown = path.display()
+    )]
+    BeyondEmbedded {
+        /// the model's file
+        path: PathBuf,
+        /// the operator and the node if they are known, and the cause
+        reason: String,
+    },
     /// the engine refused the model
     #[error("{engine} cannot load the model `{shown}`: {reason}", shown = path.display())]
     Engine {
@@ -82,6 +93,6 @@ pub enum ModelLoadError {
 impl ModelLoadError {
     /// Whether the cause is the machine (no engine, no provider) rather than the model.
     pub fn is_environment(&self) -> bool {
-        matches!(self, Self::NeedsOnnxRuntime { .. } | Self::Provider(_))
+        matches!(self, Self::NeedsOnnxRuntime { .. } | Self::BeyondEmbedded { .. } | Self::Provider(_))
     }
 }

@@ -17,6 +17,7 @@ mod step;
 mod vet;
 
 pub use adapt::{Adapt, Adapts, adapt};
+pub use child::end_with_parent;
 pub use embedded::Embedded;
 pub use engine::{Engine, RunFailure, Session, SessionOptions};
 pub use error::ModelLoadError;

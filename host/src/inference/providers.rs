@@ -139,17 +139,26 @@ pub enum ProviderChoice {
     Auto,
     /// these, in this order; the CPU comes last unless only these will do
     These(Vec<ExecutionProvider>),
+    /// these, in this order, then the best that works
+    First(Vec<ExecutionProvider>),
 }
 
 impl FromStr for ProviderChoice {
     type Err = ProviderError;
 
-    /// Reads `auto`, a name, or names with commas between them.
+    /// Reads `auto`, a name, or names with commas between them. `auto` among them stands for all
+    /// that the engine offers, so names behind it change nothing.
     fn from_str(text: &str) -> Result<Self, ProviderError> {
-        if text.trim().eq_ignore_ascii_case("auto") {
-            return Ok(Self::Auto);
-        }
-        text.split(',').map(str::parse).collect::<Result<_, _>>().map(Self::These)
+        let is_auto = |name: &str| name.trim().eq_ignore_ascii_case("auto");
+        let read = |names: &mut dyn Iterator<Item = &str>| names.map(str::parse).collect::<Result<Vec<_>, _>>();
+        let mut names = text.split(',');
+        let first = read(&mut names.by_ref().take_while(|name| !is_auto(name)))?;
+        read(&mut names.filter(|name| !is_auto(name)))?;
+        Ok(match (text.split(',').any(is_auto), first.is_empty()) {
+            (false, _) => Self::These(first),
+            (true, true) => Self::Auto,
+            (true, false) => Self::First(first),
+        })
     }
 }
 
@@ -192,6 +201,10 @@ impl ProviderChoice {
         let mut wanted = match self {
             Self::Auto => offered.to_vec(),
             Self::These(providers) => providers.clone(),
+            Self::First(first) => {
+                let rest = offered.iter().filter(|provider| !first.contains(provider));
+                first.iter().chain(rest).copied().collect()
+            }
         };
         if strict {
             wanted.truncate(1);
@@ -294,6 +307,12 @@ mod tests {
         assert_eq!(chain("auto", false).unwrap().tried, offered);
         assert_eq!(chain("auto", true).unwrap().tried, [TensorRt]);
         assert_eq!(chain("cuda", false).unwrap().tried, [Cuda, Cpu]);
+        assert_eq!(chain("cuda, auto", false).unwrap().tried, [Cuda, TensorRt, Cpu]);
+        assert_eq!(chain("cuda, auto", true).unwrap().tried, [Cuda]);
+        for text in ["auto,cpu", " AUTO , cuda", "auto,auto,openvino"] {
+            assert_eq!(text.parse(), Ok(ProviderChoice::Auto));
+        }
+        assert_eq!("auto,warp".parse::<ProviderChoice>(), Err(ProviderError::Unknown("warp".to_owned())));
         let missing = chain("openvino, cuda", false).unwrap();
         assert_eq!(missing.tried, [Cuda, Cpu]);
         assert_eq!(missing.passed_over[0].provider, OpenVino);

@@ -79,7 +79,8 @@ impl SessionSet {
         &self.options
     }
 
-    /// Runs the model on a free session; waits for one until `deadline`.
+    /// Runs the model on a free session; waits for one until `deadline`, and hands it on to
+    /// [`Session::run`].
     pub fn run(&self, inputs: &[(usize, &Tensor)], deadline: Option<Instant>) -> Result<Vec<Tensor>, Unavailable> {
         let slot = self.check_out(deadline).ok_or(Unavailable::Timeout)?;
         let mut out = CheckedOut { set: self, slot: None };
@@ -87,7 +88,7 @@ impl SessionSet {
             Some(session) => session,
             None => self.engine.load(&self.file, &self.options)?,
         };
-        let result = guard(|| session.run(inputs));
+        let result = guard(|| session.run(inputs, deadline));
         let result =
             result.unwrap_or_else(|panic| Err(RunFailure::Broken(format!("the engine failed within ({panic})"))));
         if !matches!(result, Err(RunFailure::Broken(_))) {

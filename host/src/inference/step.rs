@@ -235,7 +235,7 @@ impl Step for ModelStep {
         let views: SmallVec<[(usize, &Tensor); 4]> = tensors.iter().map(|(index, tensor)| (*index, tensor)).collect();
         match self.sessions.run(&views, context.deadline) {
             Ok(outputs) => Ok(outputs.into_iter().map(Value::Tensor).collect()),
-            Err(Unavailable::Timeout) => Err(StepFailure::Timeout),
+            Err(Unavailable::Timeout | Unavailable::Run(RunFailure::Timeout)) => Err(StepFailure::Timeout),
             Err(Unavailable::Run(RunFailure::Failed(reason))) => {
                 Err(StepFailure::Failed(format!("the model failed: {reason}")))
             }

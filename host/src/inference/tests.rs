@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::testing::{embedded, engines, model, onnxruntime, step, tensor};
 use super::*;
@@ -113,10 +114,37 @@ fn a_failing_run_leaves_the_model_usable() {
 }
 
 #[test]
+fn a_run_past_its_deadline_is_stopped() {
+    let Some(engine) = onnxruntime() else { return };
+    let step = step(engine, "loop").unwrap();
+    let turn = |turns: i64, limit| {
+        let inputs = [tensor(&[], vec![turns]), tensor(&[1], vec![0.5_f32])].map(|input| Some(Value::Tensor(input)));
+        let mut context = Context { deadline: Some(Instant::now() + limit), ..Context::default() };
+        step.run(inputs.to_vec(), &mut context)
+    };
+    let long = Duration::from_mins(5);
+    // The second time the watching thread is known to be there already.
+    for _ in 0..2 {
+        let begin = Instant::now();
+        // Hours of work.
+        assert_eq!(turn(100_000_000_000, Duration::from_millis(100)), Err(StepFailure::Timeout));
+        assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+        // The one session serves the next request.
+        assert_eq!(turn(3, long), Ok(vec![Value::Tensor(tensor(&[1], vec![3.5_f32]))]));
+    }
+}
+
+#[test]
 fn what_the_embedded_engine_lacks_is_named() {
     let error = step(embedded(), "det").err().unwrap();
     assert!(error.to_string().contains("no operator `Det`; run `gpux engine install`"), "{error}");
     assert!(error.is_environment());
+    let error = step(embedded(), "fill").err().unwrap();
+    let reason = "(operator `ConstantOfShape` of node `filled`: shape input is variable); run `gpux engine install`";
+    assert!(error.to_string().ends_with(reason), "{error}");
+    assert!(error.is_environment());
+    // The model's own fault is not the machine's.
+    assert!(!step(embedded(), "dangling").err().unwrap().is_environment());
     for engine in engines() {
         let error = step(engine, "sequence").err().unwrap().to_string();
         assert!(error.contains("output `s` is sequence(float32); only tensors are supported"), "{error}");

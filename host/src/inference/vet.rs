@@ -21,7 +21,7 @@ use crate::config::CacheDir;
 use crate::pipeline::{Context, Dim, ElementType, Kind, Signature, Step as _, Tensor, Value};
 
 /// Loading and one run of a large model on a slow disk fit; a model that takes longer is refused.
-const TIMEOUT: Duration = Duration::from_mins(2);
+const TIMEOUT: Duration = child::LONGEST;
 /// Memory for an engine itself, in bytes; a model may take eight times its size on top.
 const MEMORY: u64 = 2 << 30;
 /// The most elements that a trial input may have.
@@ -45,11 +45,13 @@ pub struct VetRequest {
 enum Verdict {
     Sound,
     NeedsOnnxRuntime { feature: String },
+    BeyondEmbedded { reason: String },
+    Invalid { reason: String },
     Refused { reason: String },
 }
 
 /// Loads the model and runs it once on zeros. A failed run is no fault of the model: zeros may
-/// be values that it refuses. What counts is that the process lives.
+/// be values that it refuses. What counts is that the process lives, within its memory.
 pub fn vet(request: &VetRequest) -> Result<(), ModelLoadError> {
     let file = Arc::new(ModelFile::open(&request.model)?);
     let engine: Arc<dyn Engine> = match &request.library {
@@ -62,9 +64,30 @@ pub fn vet(request: &VetRequest) -> Result<(), ModelLoadError> {
     let options = ModelOptions { providers: request.providers.clone(), ..ModelOptions::default() };
     let step = ModelStep::load(engine, file, &options)?;
     if let Some(inputs) = trial_inputs(step.signature()) {
-        let _ = step.run(inputs, &mut Context::default());
+        let outcome = step.run(inputs, &mut Context::default());
+        if let (Err(failure), Some(limit)) = (outcome, request.memory)
+            && ran_out_of_memory(&failure.to_string(), limit)
+        {
+            let reason = format!("its trial run took more than the {} MiB of memory that it may take", limit >> 20);
+            return Err(ModelLoadError::Vetting { path: request.model.clone(), reason });
+        }
     }
     Ok(())
+}
+
+/// Whether a failed run came close to the bound of the process's memory, or asked for so much at
+/// once that it never came close: that shows only in the words of ONNX Runtime.
+fn ran_out_of_memory(failure: &str, limit: u64) -> bool {
+    let refused = ["bad_alloc", "Failed to allocate memory"].iter().any(|words| failure.contains(words));
+    refused || peak_memory().is_some_and(|peak| peak >= limit / 10 * 9)
+}
+
+/// The most memory that this process has had, in bytes, where the system says.
+fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes << 10)
 }
 
 /// Zeros for every input, open dimensions being 1; `None` when that would be too much.
@@ -91,6 +114,8 @@ pub fn vet_answer(request: &str) -> String {
             match vet(&request) {
                 Ok(()) => Verdict::Sound,
                 Err(ModelLoadError::NeedsOnnxRuntime { feature, .. }) => Verdict::NeedsOnnxRuntime { feature },
+                Err(ModelLoadError::BeyondEmbedded { reason, .. }) => Verdict::BeyondEmbedded { reason },
+                Err(ModelLoadError::Invalid { reason, .. }) => Verdict::Invalid { reason },
                 Err(ModelLoadError::Engine { reason, .. } | ModelLoadError::Vetting { reason, .. }) => {
                     Verdict::Refused { reason }
                 }
@@ -153,6 +178,10 @@ pub fn ensure_vetted(
         Ok(Verdict::NeedsOnnxRuntime { feature }) => {
             Err(ModelLoadError::NeedsOnnxRuntime { path: file.path().to_owned(), feature })
         }
+        Ok(Verdict::BeyondEmbedded { reason }) => {
+            Err(ModelLoadError::BeyondEmbedded { path: file.path().to_owned(), reason })
+        }
+        Ok(Verdict::Invalid { reason }) => Err(ModelLoadError::Invalid { path: file.path().to_owned(), reason }),
         Ok(Verdict::Refused { reason }) => {
             let engine = engine.name().to_owned();
             Err(ModelLoadError::Engine { path: file.path().to_owned(), engine, reason })

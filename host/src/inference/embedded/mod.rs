@@ -1,24 +1,27 @@
 //! The embedded engine: tract, so that gpux runs models with nothing installed.
 
 mod plan;
+mod refusal;
 mod session;
 mod values;
 
 use std::path::Path;
 
 use tract_onnx::pb::ModelProto;
-use tract_onnx::prelude::{Framework as _, InferenceModel, TractResult};
+use tract_onnx::prelude::{Framework as _, InferenceModel};
 use tract_onnx::tract_hir::internal::anyhow;
 
 use super::engine::{Engine, Session, SessionOptions};
 use super::error::ModelLoadError;
-use super::guard::{guard, shorten};
+use super::guard::guard;
 use super::model_file::ModelFile;
 use super::providers::ExecutionProvider;
 use crate::pipeline::{ElementType, TensorKind};
 
+use refusal::Refusal;
+
 /// tract. It carries bool, integer and float tensors; whatever else a model needs is
-/// [`ModelLoadError::NeedsOnnxRuntime`].
+/// [`ModelLoadError::NeedsOnnxRuntime`] or [`ModelLoadError::BeyondEmbedded`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Embedded;
 
@@ -45,14 +48,13 @@ impl Engine for Embedded {
         if let Some(feature) = missing_feature(file) {
             return Err(ModelLoadError::NeedsOnnxRuntime { path: path(), feature });
         }
-        let refused = |reason: String| ModelLoadError::Engine {
-            path: path(),
-            engine: Self::NAME.to_owned(),
-            reason: format!("{}; ONNX Runtime may take it: run `gpux engine install`", shorten(&reason)),
-        };
-        let made = guard(|| session::TractSession::new(read(file)?, file.info()));
-        let made = made.map_err(|panic| refused(format!("it failed within ({panic})")))?;
-        made.map(|session| Box::new(session) as Box<dyn Session>).map_err(|error| refused(format!("{error:#}")))
+        let beyond = |reason: String| ModelLoadError::BeyondEmbedded { path: path(), reason };
+        let made = guard(|| Ok(session::TractSession::new(read(file)?, file.info())?));
+        match made.map_err(|panic| beyond(format!("it failed within: {panic}")))? {
+            Ok(session) => Ok(Box::new(session)),
+            Err(Refusal::Invalid(reason)) => Err(ModelLoadError::Invalid { path: path(), reason }),
+            Err(Refusal::Beyond(error)) => Err(beyond(refusal::reason(&error, &file.info().operators))),
+        }
     }
 }
 
@@ -78,7 +80,7 @@ fn missing_feature(file: &ModelFile) -> Option<String> {
         .map(|(kind, _)| if kind == "string" { "string tensors".to_owned() } else { format!("values of type {kind}") })
 }
 
-fn read(file: &ModelFile) -> TractResult<InferenceModel> {
+fn read(file: &ModelFile) -> Result<InferenceModel, Refusal> {
     let onnx = tract_onnx::onnx();
     let proto: ModelProto = match file.whole() {
         Some(mut bytes) => onnx.proto_model_for_read(&mut bytes)?,
@@ -88,7 +90,7 @@ fn read(file: &ModelFile) -> TractResult<InferenceModel> {
     let folder = folder.to_str().ok_or_else(|| anyhow!("the model's folder is not UTF-8"))?;
     let parsed = onnx.parse(&proto, Some(folder))?;
     if let Some(name) = parsed.unresolved_inputs.first() {
-        return Err(anyhow!("nothing produces the value `{name}`"));
+        return Err(Refusal::Invalid(format!("nothing produces the value `{name}`")));
     }
     Ok(parsed.model)
 }

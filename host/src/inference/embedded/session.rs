@@ -1,6 +1,7 @@
 //! One session of the embedded engine.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use tract_onnx::prelude::{InferenceModel, TValue, TVec, TractResult};
 use tract_onnx::tract_hir::internal::IntoTValue as _;
@@ -111,7 +112,7 @@ fn failed(error: &tract_onnx::prelude::TractError) -> RunFailure {
 }
 
 impl Session for TractSession {
-    fn run(&mut self, inputs: &[(usize, &Tensor)]) -> Result<Vec<Tensor>, RunFailure> {
+    fn run(&mut self, inputs: &[(usize, &Tensor)], _deadline: Option<Instant>) -> Result<Vec<Tensor>, RunFailure> {
         let values = self.native(inputs)?;
         let outputs = self.run_values(inputs, values).map_err(|error| failed(&error))?;
         self.collect(&outputs).map_err(|error| failed(&error))

@@ -32,7 +32,7 @@ pub struct Device {
 pub struct ProbeReport {
     /// its version
     pub version: String,
-    /// the execution providers it was built with, best first
+    /// the execution providers it offers, best first
     pub providers: Vec<ExecutionProvider>,
     /// the devices it sees
     pub devices: Vec<Device>,

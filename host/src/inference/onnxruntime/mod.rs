@@ -4,6 +4,7 @@ mod environment;
 mod providers;
 mod session;
 mod values;
+mod watch;
 
 use ort::environment::Environment;
 use ort::logging::LogLevel;
@@ -35,12 +36,13 @@ impl OnnxRuntime {
             build_version().or_else(|| library.version.clone()).unwrap_or_else(|| "of unknown version".into());
         let meta = library.path.metadata().ok();
         let modified = meta.as_ref().and_then(|meta| meta.modified().ok());
+        // The library as it was loaded: links to it may lie elsewhere than the providers' libraries.
+        let providers = providers::offered(&library.path.canonicalize().unwrap_or_else(|_| library.path.clone()));
         let identity = format!(
-            "onnxruntime {version} {} {} {modified:?}",
+            "onnxruntime {version} {} {} {modified:?} {providers:?}",
             library.path.display(),
             meta.as_ref().map_or(0, std::fs::Metadata::len),
         );
-        let providers = providers::offered();
         Ok(Self { environment, name: format!("ONNX Runtime {version}"), identity, version, providers })
     }
 

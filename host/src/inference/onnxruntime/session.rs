@@ -1,6 +1,7 @@
 //! One session of ONNX Runtime.
 
 use std::borrow::Cow;
+use std::time::Instant;
 
 use ort::session::{Session as Native, SessionInputValue, SessionInputs};
 use smallvec::SmallVec;
@@ -11,6 +12,7 @@ use crate::inference::model_file::ModelFile;
 use crate::pipeline::Tensor;
 
 use super::values;
+use super::watch::{Late, Watch};
 
 pub(super) struct OrtSession {
     native: Native,
@@ -18,6 +20,8 @@ pub(super) struct OrtSession {
     names: Vec<String>,
     /// whether the first inputs, in order, are just those that must be given
     positional: usize,
+    /// made for the first run under a deadline
+    watch: Option<Watch>,
 }
 
 impl OrtSession {
@@ -31,25 +35,39 @@ impl OrtSession {
         if !native.outputs().iter().map(ort::value::Outlet::name).eq(ours) {
             return Err("its outputs are not those that the file declares".to_owned());
         }
-        Ok(Self { native, names, positional })
+        Ok(Self { native, names, positional, watch: None })
     }
 }
 
 impl Session for OrtSession {
-    fn run(&mut self, inputs: &[(usize, &Tensor)]) -> Result<Vec<Tensor>, RunFailure> {
+    fn run(&mut self, inputs: &[(usize, &Tensor)], deadline: Option<Instant>) -> Result<Vec<Tensor>, RunFailure> {
         let failed = |error: ort::Error| RunFailure::Failed(shorten(error.message()));
         let in_order =
             inputs.len() == self.positional && inputs.iter().enumerate().all(|(at, (index, _))| at == *index);
         let views = inputs.iter().map(|(_, tensor)| values::view(tensor));
-        let outputs = if in_order {
-            let views = views.collect::<Result<SmallVec<[SessionInputValue<'_>; 4]>, _>>().map_err(failed)?;
-            self.native.run(SessionInputs::<0>::ValueSlice(&views)).map_err(failed)?
+        let slice: SmallVec<[SessionInputValue<'_>; 4]>;
+        let inputs = if in_order {
+            slice = views.collect::<Result<_, _>>().map_err(failed)?;
+            SessionInputs::<0>::ValueSlice(&slice)
         } else {
             let names = inputs.iter().map(|(index, _)| Cow::Borrowed(self.names[*index].as_str()));
             let named = names.zip(views).map(|(name, view)| Ok((name, view?)));
-            let named = named.collect::<ort::Result<Vec<_>>>().map_err(failed)?;
-            self.native.run(SessionInputs::<0>::ValueMap(named)).map_err(failed)?
+            SessionInputs::ValueMap(named.collect::<ort::Result<Vec<_>>>().map_err(failed)?)
         };
+        let outputs = match deadline {
+            None => self.native.run(inputs),
+            Some(deadline) => {
+                let watch = match &self.watch {
+                    Some(watch) => watch,
+                    None => self.watch.insert(Watch::new().map_err(RunFailure::Failed)?),
+                };
+                watch.begin(deadline);
+                let outputs = self.native.run_with_options(inputs, watch.options());
+                watch.end().map_err(|Late| RunFailure::Timeout)?;
+                outputs
+            }
+        };
+        let outputs = outputs.map_err(failed)?;
         outputs.iter().map(|(name, value)| values::copy(name, &value).map_err(RunFailure::Failed)).collect()
     }
 }

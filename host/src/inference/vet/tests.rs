@@ -18,7 +18,21 @@ fn the_childs_verdicts() {
     assert!(matches!(verdict(&request("gather")), Verdict::Sound));
     assert!(matches!(verdict(&request("det")), Verdict::NeedsOnnxRuntime { feature } if feature == "operator `Det`"));
     assert!(matches!(verdict(&request("external-outside")), Verdict::Refused { .. }));
+    assert!(matches!(verdict(&request("fill")), Verdict::BeyondEmbedded { reason } if reason.contains("`filled`")));
+    assert!(matches!(verdict(&request("dangling")), Verdict::Invalid { reason } if reason.contains("`missing`")));
     assert!(matches!(verdict("{"), Verdict::Refused { .. }));
+}
+
+#[test]
+fn running_out_of_memory_is_told_from_other_failures() {
+    assert!(!ran_out_of_memory("indices element out of data bounds", u64::MAX));
+    assert!(ran_out_of_memory("Failed to allocate memory for requested buffer of size 7", u64::MAX));
+    #[cfg(target_os = "linux")]
+    {
+        let peak = peak_memory().unwrap();
+        assert!(peak > 1 << 20);
+        assert!(ran_out_of_memory("indices element out of data bounds", peak));
+    }
 }
 
 #[cfg(unix)]

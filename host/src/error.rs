@@ -25,7 +25,7 @@ pub enum GpuxError {
     /// ONNX Runtime was asked for, and there is none
     #[error("no ONNX Runtime library was found; run `gpux engine install`, or name one with `--engine-library`")]
     NoEngine,
-    /// a component cannot be loaded
+    /// this machine cannot run components
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
     /// the request does not fit the pipeline's inputs
@@ -54,9 +54,9 @@ impl GpuxError {
     /// `ValidationError` or `StepError`.
     pub const fn kind(&self) -> &'static str {
         match self {
-            Self::Configuration(_) | Self::Sandbox(_) => "ConfigurationError",
+            Self::Configuration(_) => "ConfigurationError",
             Self::ModelLoad(_) => "ModelLoadError",
-            Self::Provider(_) | Self::Library(_) | Self::NoEngine => "ProviderError",
+            Self::Provider(_) | Self::Library(_) | Self::NoEngine | Self::Sandbox(_) => "ProviderError",
             Self::Validation(_) => "ValidationError",
             Self::Step(_) => "StepError",
         }
@@ -65,7 +65,8 @@ impl GpuxError {
     /// Whose fault it is.
     pub fn fault(&self) -> Fault {
         match self {
-            Self::Configuration(_) | Self::Sandbox(_) => Fault::Configuration,
+            Self::Configuration(_) => Fault::Configuration,
+            Self::Sandbox(_) => Fault::Environment,
             Self::ModelLoad(error) if error.is_environment() => Fault::Environment,
             Self::ModelLoad(_) => Fault::Configuration,
             Self::Provider(ProviderError::Unknown(_)) => Fault::Configuration,

@@ -1,5 +1,6 @@
 //! The models of a pipeline, loaded.
 
+use std::io;
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,8 +9,14 @@ use super::engine::{self, SelectedEngine};
 use super::operator::Operator;
 use crate::config::{Diagnostic, ModelSpec, Spanned, Spec};
 use crate::error::GpuxError;
-use crate::inference::{ModelFile, ModelOptions, ModelStep, ensure_vetted};
+use crate::inference::{ModelFile, ModelLoadError, ModelOptions, ModelStep, ensure_vetted};
 use crate::pipeline::{ProjectFiles, Registry};
+
+/// The most sessions of one model: each takes memory for its weights.
+const MAX_INSTANCES: u32 = 64;
+
+/// The most threads of one session: beyond any machine's cores they only cost.
+const MAX_THREADS: u32 = 256;
 
 /// A model and its name in gpux.yml.
 pub(super) struct LoadedModel {
@@ -32,7 +39,16 @@ pub(super) fn check_files(spec: &Spec, files: &ProjectFiles) -> Vec<Diagnostic> 
         let error = files.resolve(Path::new(&model.source.value)).err()?;
         Some(Diagnostic::new("file", model.source.span.clone(), format!("the model: {error}")))
     };
-    spec.models.iter().filter_map(check).collect()
+    let most = |model: &ModelSpec| {
+        let above = |name: &str, asked: &Option<Spanned<NonZeroU32>>, most: u32| {
+            let asked = asked.as_ref().filter(|asked| asked.value.get() > most)?;
+            let message = format!("`{name}: {}` is more than the {most} that a model may have", asked.value);
+            Some(Diagnostic::new("ceiling", asked.span.clone(), message))
+        };
+        let instances = above("instances", &model.instances, MAX_INSTANCES);
+        instances.into_iter().chain(above("threads", &model.threads, MAX_THREADS)).collect::<Vec<_>>()
+    };
+    spec.models.iter().flat_map(|model| check(model).into_iter().chain(most(model))).collect()
 }
 
 /// Loads the models of a pipeline, each tried in a process of its own the first time.
@@ -45,9 +61,10 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, operator: &Operator) -> Re
     let SelectedEngine { engine, library, warnings, .. } = engine::select(operator)?;
     loaded.warnings = warnings;
     for model in &spec.models {
-        // The files have been checked; one that is gone by now is reported by the reader.
-        let written = Path::new(&model.source.value);
-        let path = files.resolve(written).unwrap_or_else(|_| files.root().join(written));
+        // The files have been checked; this is about one that changed since.
+        let changed =
+            |error| ModelLoadError::Io { path: model.source.value.clone().into(), source: io::Error::other(error) };
+        let path = files.resolve(Path::new(&model.source.value)).map_err(changed)?;
         let options = options(model, operator)?;
         let file = ModelFile::open(path)?;
         let (program, cache) = (operator.program.as_deref(), operator.cache.as_ref());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::limits;
 use crate::config::{CacheDir, WasmLimits};
-use crate::sandbox::Limits;
+use crate::sandbox::{Limits, Sandbox, SandboxError, SandboxOptions};
 
 /// Which inference engine to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,16 +44,26 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// The cache, if it can be written to; else what to tell the user.
-    pub fn usable_cache(&self) -> Result<Option<CacheDir>, String> {
-        let Some(cache) = &self.cache else { return Ok(None) };
-        cache.check().map(|()| Some(cache.clone())).map_err(|error| {
-            format!(
-                "the cache `{}` cannot be used ({error}): components are compiled and models tried again each time; \
+    /// Gives up a cache that cannot be written to; says what to tell the user.
+    pub fn drop_unusable_cache(&mut self) -> Option<String> {
+        let cache = self.cache.as_ref()?;
+        let error = cache.check().err()?;
+        let warning = format!(
+            "the cache `{}` cannot be used ({error}): components are compiled and models tried again each time; \
                  set {} to a folder of your own",
-                cache.root().display(),
-                CacheDir::VARIABLE
-            )
+            cache.root().display(),
+            CacheDir::VARIABLE
+        );
+        self.cache = None;
+        Some(warning)
+    }
+
+    /// The sandbox of this process, within the operator's ceiling.
+    pub fn sandbox(&self) -> Result<Sandbox, SandboxError> {
+        Sandbox::new(SandboxOptions {
+            cache: self.cache.clone(),
+            ceiling: self.ceiling.clone(),
+            ..SandboxOptions::default()
         })
     }
 

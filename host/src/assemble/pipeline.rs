@@ -17,6 +17,7 @@ use crate::config::{
 use crate::error::GpuxError;
 use crate::inference::ModelFile;
 use crate::pipeline::{Place, Plan, PlanBuilder, ProjectFiles, WiringError};
+use crate::sandbox::Sandbox;
 
 /// A checked pipeline with everything it needs: what `gpux run` runs.
 pub struct Pipeline {
@@ -46,35 +47,36 @@ impl Pipeline {
         let (document, spec) =
             config::parse(path.display().to_string(), text.to_string(), &Variables::none(), &check_step)?;
         if !path.is_file() {
-            return Err(ModelFile::open(path).map_or_else(GpuxError::from, |_| GpuxError::NoEngine));
+            ModelFile::open(path)?;
         }
-        Self::assemble(path.to_owned(), &document, spec, operator)
+        // The operator named this very file, wherever a link leads.
+        let operator = Operator { allow_outside: true, ..operator.clone() };
+        Self::assemble(path.to_owned(), &document, spec, &operator)
     }
 
     fn assemble(path: PathBuf, document: &Document, spec: Spec, operator: &Operator) -> Result<Self, GpuxError> {
-        let mut warnings = Vec::new();
-        let cache = operator.usable_cache().unwrap_or_else(|warning| {
-            warnings.push(warning);
-            None
-        });
-        let operator = &Operator { cache, ..operator.clone() };
+        let mut operator = operator.clone();
+        let mut warnings: Vec<_> = operator.drop_unusable_cache().into_iter().collect();
+        let operator = &operator;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let files = ProjectFiles::new(folder, operator.allow_outside);
         let report_all =
             |found: Vec<Diagnostic>| GpuxError::from(ConfigurationError::new(document.source.clone(), found));
         let report = |found: Vec<Diagnostic>| if found.is_empty() { Ok(()) } else { Err(report_all(found)) };
 
+        let has_components = spec.pipeline.iter().any(|step| matches!(step.action, Action::Wasm(_)));
+        let sandbox = has_components.then(|| operator.sandbox()).transpose()?;
         let mut missing = models::check_files(&spec, &files);
         if !missing.is_empty() {
             // Without its models the pipeline cannot be connected, but its other steps can be made.
-            let mut workshop = Workshop::new(operator, &files, Arc::new(super::builtins()));
+            let mut workshop = Workshop::new(operator, &files, Arc::new(super::builtins()), sandbox.as_ref());
             let steps = spec.pipeline.iter().filter(|step| !matches!(step.action, Action::Model(_)));
             missing.extend(steps.filter_map(|step| workshop.make(step).err()).flatten());
         }
         report(missing)?;
 
         let loaded = models::load(&spec, &files, operator)?;
-        let plan = build(&spec, &loaded, &files, operator).map_err(report_all)?;
+        let plan = build(&spec, &loaded, &files, operator, sandbox.as_ref()).map_err(report_all)?;
         warnings.extend(loaded.warnings);
         warnings.extend(unused(&spec));
         Ok(Self { path, spec, plan, engine: loaded.engine, warnings, models: loaded.models })
@@ -118,9 +120,15 @@ fn check_step(tag: &Spanned<String>, options: &Node) -> Vec<Diagnostic> {
 
 /// Makes and connects the steps. Each that cannot be made is reported; connecting stops at the
 /// first, since what follows depends on what it would have given.
-fn build(spec: &Spec, loaded: &Loaded, files: &ProjectFiles, operator: &Operator) -> Result<Plan, Vec<Diagnostic>> {
+fn build(
+    spec: &Spec,
+    loaded: &Loaded,
+    files: &ProjectFiles,
+    operator: &Operator,
+    sandbox: Option<&Sandbox>,
+) -> Result<Plan, Vec<Diagnostic>> {
     let mut diagnostics = Vec::new();
-    let mut workshop = Workshop::new(operator, files, Arc::new(loaded.registry.clone()));
+    let mut workshop = Workshop::new(operator, files, Arc::new(loaded.registry.clone()), sandbox);
     let mut made = Vec::new();
     for step in &spec.pipeline {
         match workshop.make(step) {

@@ -57,10 +57,15 @@ fn input(spec: &InputSpec) -> Result<PlanInput, Diagnostic> {
     let kind = kind(spec.kind.value, spec.shape.as_ref().map(|shape| shape.value.as_slice()));
     let default = match &spec.default {
         None => None,
-        Some(default) => Some(from_json(default.value.clone(), &kind).map_err(|error| {
-            let message = format!("the default of `{}` does not fit its type: {error}", spec.name.value);
-            Diagnostic::new("default", default.span.clone(), message)
-        })?),
+        Some(default) => {
+            let fault = |error: &dyn std::fmt::Display| {
+                let message = format!("the default of `{}` does not fit its type: {error}", spec.name.value);
+                Diagnostic::new("default", default.span.clone(), message)
+            };
+            let value = from_json(default.value.clone(), &kind).map_err(|error| fault(&error))?;
+            kind.accepts(&value.kind()).map_err(|mismatch| fault(&mismatch))?;
+            Some(value)
+        }
     };
     let port = Port {
         name: spec.name.value.clone(),

@@ -1,13 +1,13 @@
 //! gpux from Rust: one object that runs a model, or a whole pipeline.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::operator::Operator;
 use super::pipeline::Pipeline;
 use crate::error::GpuxError;
 use crate::inference::{ExecutionProvider, ModelInfo, ProviderInfo, ProviderManager};
-use crate::pipeline::{BenchmarkOptions, Metrics, Outputs, Plan, RunOptions, Value};
+use crate::pipeline::{BenchmarkOptions, Metrics, Outputs, Plan, RunOptions, Value, deadline_after};
 
 /// Runs a model, or a pipeline around one.
 ///
@@ -137,7 +137,7 @@ impl Runtime {
     }
 
     fn run(&self, values: Vec<(String, Value)>) -> Result<Outputs, GpuxError> {
-        let deadline = self.timeout().map(|timeout| Instant::now() + timeout);
+        let deadline = deadline_after(self.timeout());
         Ok(self.plan().run(values, RunOptions { deadline, ..RunOptions::default() })?)
     }
 

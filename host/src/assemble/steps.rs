@@ -10,7 +10,7 @@ use super::limits;
 use super::operator::Operator;
 use crate::config::{self, Action, Diagnostic, Instances, Node, Spanned, StepSpec, WasmSpec, Wiring};
 use crate::pipeline::{BuildError, Names, ProjectFiles, Registry, Site, Step};
-use crate::sandbox::{Grants, LoadRequest, Sandbox, SandboxError, SandboxOptions};
+use crate::sandbox::{Grants, LoadRequest, Sandbox, SandboxError};
 
 /// Makes the steps of one pipeline.
 pub(super) struct Workshop<'a> {
@@ -18,15 +18,20 @@ pub(super) struct Workshop<'a> {
     pub(super) files: &'a ProjectFiles,
     /// built-in steps and models
     pub(super) registry: Arc<Registry>,
-    /// started with the first component
-    sandbox: Option<Arc<Sandbox>>,
+    /// there if the pipeline has components
+    sandbox: Option<&'a Sandbox>,
     /// components that are used more than once are read once
     components: HashMap<String, Vec<u8>>,
 }
 
 impl<'a> Workshop<'a> {
-    pub(super) fn new(operator: &'a Operator, files: &'a ProjectFiles, registry: Arc<Registry>) -> Self {
-        Self { operator, files, registry, sandbox: None, components: HashMap::new() }
+    pub(super) fn new(
+        operator: &'a Operator,
+        files: &'a ProjectFiles,
+        registry: Arc<Registry>,
+        sandbox: Option<&'a Sandbox>,
+    ) -> Self {
+        Self { operator, files, registry, sandbox, components: HashMap::new() }
     }
 
     /// The step, or every reason why there is none.
@@ -60,24 +65,10 @@ impl<'a> Workshop<'a> {
             registry: self.registry.clone(),
         };
         let fail = |error: &SandboxError| component_diagnostics(error, wasm);
-        let sandbox = self.sandbox().map_err(|error| fail(&error))?;
+        let Some(sandbox) = self.sandbox else { return Err(Vec::new()) };
         let bytes = self.components.get(&path.value).map(Vec::as_slice).unwrap_or_default();
         let step = sandbox.load(bytes, &request).map_err(|error| fail(&error))?;
         Ok(Arc::new(step))
-    }
-
-    fn sandbox(&mut self) -> Result<Arc<Sandbox>, SandboxError> {
-        if let Some(sandbox) = &self.sandbox {
-            return Ok(sandbox.clone());
-        }
-        let options = SandboxOptions {
-            cache: self.operator.cache.clone(),
-            ceiling: self.operator.ceiling.clone(),
-            ..SandboxOptions::default()
-        };
-        let sandbox = Arc::new(Sandbox::new(options)?);
-        self.sandbox = Some(sandbox.clone());
-        Ok(sandbox)
     }
 }
 

@@ -12,9 +12,13 @@ use serde::{Deserialize, Serialize};
 use super::image_dims::MAX_PIXELS;
 use super::ports;
 use crate::pipeline::{
-    BuildError, Builtin, Color, Context, ElementType, Kind, Layout, Metadata, Port, Signature, Step, StepFailure,
+    BuildError, Builtin, Color, Context, ElementType, Kind, Layout, Metadata, Port, Signature, Site, Step, StepFailure,
     Tensor, TensorKind, Value,
 };
+
+/// The most pixels for a component, whose deadline and memory are charged only when the picture is
+/// there: at most 16 MiB, decoded in some tens of milliseconds.
+const MAX_PIXELS_IN_COMPONENT: u64 = 4 << 20;
 
 /// Highest value of the option `max_pixels`.
 const MAX_PIXELS_CEILING: u64 = 256 << 20;
@@ -86,7 +90,13 @@ pub(super) fn builtin() -> Builtin {
         name: "decode-image",
         summary: "Decodes a JPEG or PNG file to pixels",
         schema: || schemars::schema_for!(Options),
-        build: |options, _| Ok(Box::new(DecodeImage::new(ports::options(options)?)?)),
+        build: |options, site| {
+            let mut options: Options = ports::options(options)?;
+            if matches!(site, Site::Component) {
+                options.max_pixels = options.max_pixels.min(MAX_PIXELS_IN_COMPONENT);
+            }
+            Ok(Box::new(DecodeImage::new(options)?))
+        },
     }
 }
 

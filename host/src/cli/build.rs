@@ -9,7 +9,7 @@ use serde_json::json;
 use super::exit::Exit;
 use super::operator::{OperatorArguments, PipelineArguments};
 use super::printer::{Printer, duration, pretty, size};
-use crate::sandbox::{self, Sandbox, SandboxOptions};
+use crate::sandbox;
 
 /// Check a pipeline: the file, its models, its components, and that every step fits the next.
 /// Compiles the components and tries the models, so that the first run finds both ready.
@@ -41,6 +41,10 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
     let printer = super::printer(arguments.json, arguments.verbose);
     if let Some(component) = arguments.pipeline.file_ending("wasm") {
         return wrap(&component, arguments, printer);
+    }
+    if arguments.output.is_some() {
+        let message = "--output goes with a .wasm file; a pipeline is built into the cache";
+        return printer.fail("UsageError", message, Exit::Usage);
     }
     let start = Instant::now();
     let pipeline = match arguments.pipeline.open(&arguments.operator, printer) {
@@ -77,12 +81,7 @@ fn wrap(path: &Path, arguments: &Arguments, printer: Printer) -> Exit {
         Ok(operator) => operator,
         Err(error) => return printer.error(&error),
     };
-    let options = SandboxOptions {
-        cache: operator.usable_cache().unwrap_or_default(),
-        ceiling: operator.ceiling.clone(),
-        ..SandboxOptions::default()
-    };
-    let checked = Sandbox::new(options).and_then(|sandbox| {
+    let checked = operator.sandbox().and_then(|sandbox| {
         let info = sandbox.inspect(&bytes, None)?;
         Ok((info, sandbox::componentize(&bytes)?))
     });

@@ -12,7 +12,7 @@ use super::schema::save_or_print;
 use crate::assemble::{self, Operator};
 use crate::error::GpuxError;
 use crate::inference::{ExecutionProvider, ModelInspector, ProviderManager};
-use crate::sandbox::{ComponentInfo, Sandbox, SandboxOptions, SignatureInfo};
+use crate::sandbox::{ComponentInfo, SignatureInfo};
 
 /// Explain a pipeline, a model (.onnx) or a component (.wasm); without any, the machine: engine,
 /// providers, folders.
@@ -106,12 +106,7 @@ fn component(path: &Path, options: Option<&str>, operator: &Operator, printer: P
         Some(text) => Some(serde_json::from_str(text).map_err(|error| usage(format!("--options: {error}")))?),
     };
     let bytes = std::fs::read(path).map_err(|error| usage(format!("cannot read `{}`: {error}", path.display())))?;
-    let sandbox = SandboxOptions {
-        cache: operator.usable_cache().unwrap_or_default(),
-        ceiling: operator.ceiling.clone(),
-        ..SandboxOptions::default()
-    };
-    let info = Sandbox::new(sandbox).and_then(|sandbox| sandbox.inspect(&bytes, options.as_ref()));
+    let info = operator.sandbox().and_then(|sandbox| sandbox.inspect(&bytes, options.as_ref()));
     let info =
         info.map_err(|error| printer.fail("ConfigurationError", &format!("{}: {error}", path.display()), Exit::Usage))?;
     let json = serde_json::to_value(&info).unwrap_or_default();

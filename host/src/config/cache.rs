@@ -45,6 +45,14 @@ impl CacheDir {
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder.create(&path)?;
+        #[cfg(unix)]
+        for folder in [&self.root, &path] {
+            use std::os::unix::fs::PermissionsExt as _;
+            if folder.metadata()?.permissions().mode() & 0o022 != 0 {
+                let message = format!("others may write to `{}`, and what lies there is run as code", folder.display());
+                return Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, message));
+            }
+        }
         Ok(path)
     }
 }

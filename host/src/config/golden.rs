@@ -157,13 +157,3 @@ fn the_schema_for_editors_accepts_the_right_files() {
         assert_eq!(check(&document.root, "file", &generated), vec![], "{}", case.display());
     }
 }
-
-#[test]
-fn miette_shows_every_mistake() {
-    let error =
-        parse("gpux.yml", "name: a\nverison: 1\nmodel: m.onnx\nserving: { prot: 1 }\n", &Variables::none(), &any_step)
-            .unwrap_err();
-    let shown: Vec<_> = error.reports().map(|report| format!("{report:?}")).collect();
-    assert_eq!(shown.len(), error.diagnostics().len());
-    assert!(shown.iter().any(|text| text.contains("prot") && text.contains("gpux.yml")));
-}

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::plan::{Plan, PlannedStep};
-use super::run::{Observer, RunError, RunOptions};
+use super::run::{Observer, RunError, RunOptions, deadline_after};
 use super::step::Context;
 use super::value::Value;
 
@@ -93,7 +93,7 @@ impl Plan {
     /// Runs one request again and again on this thread.
     pub fn benchmark(&self, request: &[(String, Value)], options: BenchmarkOptions<'_>) -> Result<Benchmark, RunError> {
         let stopped = || options.cancelled.is_some_and(|flag| flag.load(Ordering::Relaxed));
-        let deadline = || options.timeout.map(|timeout| Instant::now() + timeout);
+        let deadline = || deadline_after(options.timeout);
         for _ in 0..options.warmup {
             self.run(request.to_vec(), RunOptions { deadline: deadline(), ..RunOptions::default() })?;
             if stopped() {

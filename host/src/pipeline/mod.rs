@@ -23,7 +23,7 @@ pub use json::{JsonError, from_json, to_json};
 pub use metadata::{Color, Geometry, Layout, Metadata};
 pub use plan::{Plan, PlanInput, PlanOutput, PlannedStep};
 pub use registry::{Build, BuildError, Builtin, Registry, Site};
-pub use run::{Observer, Outputs, RunError, RunOptions, StepError, ValidationError};
+pub use run::{Observer, Outputs, RunError, RunOptions, StepError, ValidationError, deadline_after};
 pub use signature::{Dim, Kind, Mismatch, Port, Signature, TensorKind};
 pub use step::{Context, LimitExceeded, Step, StepFailure};
 pub use tensor::{Tensor, TensorData, TensorElement, TensorError, element_count};

@@ -38,6 +38,11 @@ pub struct RunOptions<'a> {
     pub cancelled: Option<&'a AtomicBool>,
 }
 
+/// The moment `timeout` from now; `None` for no limit, which is what a time beyond all clocks is.
+pub fn deadline_after(timeout: Option<Duration>) -> Option<Instant> {
+    Instant::now().checked_add(timeout?)
+}
+
 /// A request that does not fit the pipeline's inputs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -177,11 +182,6 @@ impl Plan {
         }
         let mut sizes: Vec<(&str, usize, &str)> = Vec::new();
         for (input, value) in inputs.iter().zip(&mut frame) {
-            if let (Some(Value::Tensor(tensor)), Kind::Tensor(TensorKind { shape: Some(shape), .. })) =
-                (&*value, &input.port.kind)
-            {
-                same_names_same_sizes(&mut sizes, &input.port.name, shape, tensor.shape())?;
-            }
             if value.is_none() {
                 value.clone_from(&input.default);
             }
@@ -190,6 +190,11 @@ impl Plan {
                     &input.port.name,
                     format_args!("it is missing; it takes {}", input.port.kind),
                 ));
+            }
+            if let (Some(Value::Tensor(tensor)), Kind::Tensor(TensorKind { shape: Some(shape), .. })) =
+                (&*value, &input.port.kind)
+            {
+                same_names_same_sizes(&mut sizes, &input.port.name, shape, tensor.shape())?;
             }
         }
         Ok(frame)

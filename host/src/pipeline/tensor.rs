@@ -202,9 +202,15 @@ pub struct Tensor {
     pub metadata: Metadata,
 }
 
-/// Elements in a tensor of this shape, or `None` when the product overflows.
+/// The most that the other dimensions of an empty tensor may multiply to: code that walks a shape
+/// may trust that its parts are of a size that memory could hold.
+const MAX_EMPTY: usize = 1 << 20;
+
+/// Elements in a tensor of this shape; `None` when the product overflows, or when an empty tensor
+/// has absurd other dimensions.
 pub fn element_count(shape: &[usize]) -> Option<usize> {
-    shape.iter().try_fold(1_usize, |product, dim| product.checked_mul(*dim))
+    let others = shape.iter().try_fold(1_usize, |product, dim| product.checked_mul((*dim).max(1)))?;
+    if shape.contains(&0) { (others <= MAX_EMPTY).then_some(0) } else { Some(others) }
 }
 
 /// Elements and bytes of a tensor, refused where they exceed what Rust can allocate.
@@ -430,6 +436,10 @@ mod tests {
         assert!(matches!(error, TensorError::TooLarge { .. }));
         assert!(Tensor::from_bytes(ElementType::Int64, [1 << 40, 1 << 40], &[]).is_err());
         assert!(Tensor::zeros(ElementType::String, [usize::MAX / 8]).is_err());
+        assert!(Tensor::new([4_000_000_000, 0], Vec::<f32>::new()).is_err());
+        assert!(Tensor::zeros(ElementType::Uint8, [0, 1 << 40, 1 << 40]).is_err());
+        assert!(Tensor::zeros(ElementType::Uint8, [0]).unwrap().reshape([1 << 30, 0]).is_err());
+        assert!(Tensor::zeros(ElementType::Uint8, [0, 1000]).is_ok());
     }
 
     #[test]

@@ -117,11 +117,16 @@ impl PlanBuilder {
         };
 
         let mut outputs: Vec<_> = signature.outputs.iter().map(|port| port.name.clone()).collect();
-        if let Some(gives) = gives {
-            for (index, name) in gives.resolve(&signature.outputs, Place::Outputs)? {
-                name.clone_into(&mut outputs[index]);
+        let renamed = gives.map_or(Ok(Vec::new()), |gives| gives.resolve(&signature.outputs, Place::Outputs));
+        let fault = match renamed {
+            Ok(renamed) => {
+                for (index, name) in renamed {
+                    name.clone_into(&mut outputs[index]);
+                }
+                fault
             }
-        }
+            Err(misnamed) => fault.or(Some(misnamed)),
+        };
         let first = self.kinds.len();
         self.kinds.extend(kinds.iter().cloned());
         self.previous = outputs.into_iter().zip(first..).collect();

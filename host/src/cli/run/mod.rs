@@ -5,8 +5,8 @@ mod requests;
 mod results;
 mod sources;
 
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use self::requests::{Item, Request, Requests};
 use self::results::{Finished, Format, Results, WriteError};
@@ -17,7 +17,7 @@ use super::operator::{OperatorArguments, PipelineArguments};
 use super::printer::Printer;
 use crate::assemble::Pipeline;
 use crate::error::GpuxError;
-use crate::pipeline::{BenchmarkOptions, Outputs, RunOptions, Trace};
+use crate::pipeline::{BenchmarkOptions, Outputs, RunOptions, Trace, deadline_after};
 use clap::Args;
 
 /// Examples:
@@ -136,17 +136,20 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
     let pipeline = arguments.pipeline.open(&arguments.operator, printer)?;
     let timeout = arguments.timeout.or(pipeline.timeout());
     let mut requests = Requests::new(pipeline.plan(), &arguments.input, &arguments.file)?;
+    if let Some(input) = arguments.output.as_deref().and_then(|output| requests.reads(output)) {
+        return Err(UsageError::Overwrites(input).into());
+    }
     if arguments.benchmark {
         let Some(Item { request, .. }) = requests.next() else { return Ok(Exit::Done) };
         let request = request.map_err(GpuxError::from)?;
         let options =
             BenchmarkOptions { runs: arguments.runs, warmup: arguments.warmup, timeout, cancelled: Some(cancelled) };
-        let benchmark = pipeline.plan().benchmark(&request, options).map_err(GpuxError::from)?;
+        let benchmark =
+            interrupt::finishing(|| pipeline.plan().benchmark(&request, options)).map_err(GpuxError::from)?;
         return Ok(benchmark::report(&benchmark, &pipeline, arguments, printer));
     }
 
     let batch = requests.is_batch();
-    refuse_overwriting(arguments)?;
     let mut run = Run {
         arguments,
         printer,
@@ -173,17 +176,6 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
         printer.note("stopped; the results so far are complete");
     }
     Ok(exit)
-}
-
-/// An output that is one of the inputs would destroy it.
-fn refuse_overwriting(arguments: &Arguments) -> Result<(), UsageError> {
-    let Some(output) = arguments.output.as_ref().and_then(|path| path.canonicalize().ok()) else { return Ok(()) };
-    let named = arguments.input.iter().filter_map(|input| input.split_once('@').map(|(_, path)| path));
-    let mut inputs = arguments.file.iter().map(String::as_str).chain(named);
-    match inputs.find(|input| Path::new(input).canonicalize().is_ok_and(|input| input == output)) {
-        Some(input) => Err(UsageError::Overwrites(input.to_owned())),
-        None => Ok(()),
-    }
 }
 
 /// A run over one or many items.
@@ -224,7 +216,7 @@ impl Run<'_> {
 
     fn request(&self, request: Request, trace: Option<&mut Trace>) -> Result<Outputs, GpuxError> {
         let options = RunOptions {
-            deadline: self.timeout.map(|timeout| Instant::now() + timeout),
+            deadline: deadline_after(self.timeout),
             observer: trace.map(|trace| trace as _),
             cancelled: Some(interrupt::watch()),
         };

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value as Json};
@@ -12,6 +12,12 @@ use crate::pipeline::{Kind, Plan, Port, ValidationError, Value, from_json};
 
 /// The inputs of one run, by name.
 pub(super) type Request = Vec<(String, Value)>;
+
+/// Longest line of a stream, in bytes.
+const MAX_LINE: u64 = 256 << 20;
+
+/// What Windows programs put before UTF-8 text.
+const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// One request with the place it came from.
 pub(super) struct Item {
@@ -26,6 +32,8 @@ pub(super) struct Requests<'a> {
     plan: &'a Plan,
     shared: Request,
     files: VecDeque<PathBuf>,
+    /// files that `--input` named
+    named: Vec<PathBuf>,
     ready: VecDeque<Item>,
     lines: Option<Lines>,
     /// whether there may be several: a list, a stream, a pattern, several files
@@ -49,6 +57,7 @@ impl<'a> Requests<'a> {
             shared: Vec::new(),
             total: None,
             files: VecDeque::new(),
+            named: inputs.iter().filter_map(|input| input.split_once('@')).map(|(_, path)| path.into()).collect(),
             ready: VecDeque::new(),
             lines: None,
             batch: false,
@@ -97,9 +106,19 @@ impl<'a> Requests<'a> {
         self.batch || self.lines.is_some()
     }
 
+    /// The input that `output` is, if it is one: writing there would destroy it.
+    pub(super) fn reads(&self, output: &Path) -> Option<String> {
+        let output = output.canonicalize().ok()?;
+        let mut read = self.files.iter().chain(&self.named);
+        read.find(|path| path.canonicalize().is_ok_and(|path| path == output)).map(|path| path.display().to_string())
+    }
+
     /// Reads one `--input`: a value for every request, or a batch of requests.
     fn read_input(&mut self, input: &str, batch: &mut Vec<Json>) -> Result<Result<(), ValidationError>, UsageError> {
-        if let Some((name, value)) = input.split_once('=').filter(|(name, _)| is_name(name)) {
+        let named = input.split_once('=').filter(|(name, _)| is_name(name));
+        // A text may hold a `=` of its own.
+        let named = named.filter(|(name, _)| self.port(name).is_some() || !self.takes_text());
+        if let Some((name, value)) = named {
             let Some(port) = self.port(name) else {
                 let known = describe_inputs(self.plan);
                 return Err(UsageError::UnknownInput { name: name.to_owned(), known });
@@ -247,7 +266,7 @@ impl<'a> Requests<'a> {
     }
 
     fn open_json(&mut self, source: &str, bytes: &[u8]) {
-        match serde_json::from_slice::<Json>(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)) {
+        match serde_json::from_slice::<Json>(bytes.strip_prefix(BOM).unwrap_or(bytes)) {
             Ok(Json::Array(items)) if !items.is_empty() && self.is_list_of_requests(&items) => {
                 self.queue_batch(source, items);
             }
@@ -289,21 +308,26 @@ impl<'a> Requests<'a> {
 
     fn next_line(&mut self) -> Option<Item> {
         let lines = self.lines.as_mut()?;
-        let mut text = String::new();
+        let mut bytes = Vec::new();
         loop {
-            text.clear();
+            bytes.clear();
             lines.number += 1;
             let source = format!("{}:{}", lines.source, lines.number);
             let fail =
                 |message: String| Item { source: source.clone(), request: Err(ValidationError::request(message)) };
-            match lines.reader.read_line(&mut text) {
+            let read = lines.reader.by_ref().take(MAX_LINE + 1).read_until(b'\n', &mut bytes);
+            let fault = match read {
                 Ok(0) => {
                     self.lines = None;
                     return None;
                 }
-                Ok(_) if text.trim().is_empty() => {}
+                Ok(read) if read as u64 > MAX_LINE => "the line is longer than 256 MiB".to_owned(),
                 Ok(_) => {
-                    return Some(match serde_json::from_str(text.trim()) {
+                    let line = bytes.strip_prefix(BOM).unwrap_or(&bytes).trim_ascii();
+                    if line.is_empty() {
+                        continue;
+                    }
+                    return Some(match serde_json::from_slice(line) {
                         Ok(json) => {
                             let request = self.request(json).map(|request| self.with_shared(request));
                             Item { source, request }
@@ -311,13 +335,12 @@ impl<'a> Requests<'a> {
                         Err(error) => fail(format!("not JSON: {error}")),
                     });
                 }
-                // The rest of the stream cannot be trusted to start at a line.
-                Err(error) => {
-                    let item = fail(format!("cannot read on: {error}"));
-                    self.lines = None;
-                    return Some(item);
-                }
-            }
+                Err(error) => format!("cannot read on: {error}"),
+            };
+            // Where the next line begins is not known.
+            let item = fail(fault);
+            self.lines = None;
+            return Some(item);
         }
     }
 }

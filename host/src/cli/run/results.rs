@@ -48,7 +48,10 @@ pub(super) struct Results {
     sink: Sink,
     format: Format,
     batch: bool,
+    /// whether one output of bytes is written as it is: nothing else was asked for
+    raw: bool,
     columns: Option<Vec<String>>,
+    waiting: Vec<(String, Vec<(String, String)>)>,
     written: usize,
 }
 
@@ -91,14 +94,15 @@ impl Results {
                 Sink::File { file: None, path: path.to_owned() }
             }
         };
+        let raw = format.is_none() && by_ending().is_none();
         let format = format.or_else(by_ending).unwrap_or(usual);
-        Ok(Self { printer, sink, format, batch, columns: None, written: 0 })
+        Ok(Self { printer, sink, format, batch, raw, columns: None, waiting: Vec::new(), written: 0 })
     }
 
     /// Writes one result; an error of a batch's item stands in its place.
     pub(super) fn write(&mut self, item: &Finished) -> Result<(), WriteError> {
         if let (Ok(outputs), false, Sink::File { .. }) = (&item.result, self.batch, &self.sink)
-            && let ([(_, Value::Bytes(bytes))], false) = (outputs.as_slice(), self.has_known_ending())
+            && let ([(_, Value::Bytes(bytes))], false) = (outputs.as_slice(), !self.raw)
         {
             return self.raw(bytes);
         }
@@ -113,6 +117,9 @@ impl Results {
             Format::Text => self.text(item),
         };
         self.written += 1;
+        if self.format == Format::Csv && text.is_empty() {
+            return Ok(());
+        }
         if self.format == Format::Json && self.batch { self.raw(text.as_bytes()) } else { self.line(&text) }
     }
 
@@ -121,12 +128,11 @@ impl Results {
         if self.format == Format::Json && self.batch {
             self.line(if self.written == 0 { "[]" } else { "\n]" })?;
         }
+        if !self.waiting.is_empty() {
+            let lines = self.csv_heading(Vec::new());
+            self.line(&lines.join("\n"))?;
+        }
         Ok(())
-    }
-
-    fn has_known_ending(&self) -> bool {
-        let Sink::File { path, .. } = &self.sink else { return true };
-        matches!(path.extension().and_then(|ending| ending.to_str()), Some("json" | "jsonl" | "ndjson" | "csv" | "txt"))
     }
 
     fn line(&mut self, text: &str) -> Result<(), WriteError> {
@@ -175,33 +181,41 @@ impl Results {
     }
 
     /// A heading with the first result's columns, then a row a result. Structured cells are JSON;
-    /// the best entry of a top-k list is spread over columns of its own.
+    /// the best entry of a top-k list is spread over columns of its own. Items that fail before
+    /// there is a result wait for the heading.
     fn csv(&mut self, item: &Finished) -> String {
         let cells = match &item.result {
             Ok(outputs) => outputs.iter().flat_map(|(name, value)| csv_cells(name, value)).collect(),
             Err(error) => vec![("error".to_owned(), error.to_string())],
         };
-        let mut text = String::new();
-        let columns = match &mut self.columns {
-            Some(columns) => columns.clone(),
-            // The heading waits for the first good result: an error does not know the columns.
-            None if item.result.is_err() => vec!["source".to_owned(), "error".to_owned()],
-            None => {
-                let mut columns = vec!["source".to_owned()];
-                columns.extend(cells.iter().map(|(name, _)| name.clone()));
-                columns.push("error".to_owned());
-                text.push_str(&csv_line(&columns));
-                text.push('\n');
-                self.columns = Some(columns.clone());
-                columns
-            }
-        };
+        if self.columns.is_none() && item.result.is_err() {
+            self.waiting.push((item.source.clone(), cells));
+            return String::new();
+        }
+        let mut lines = self.csv_heading(cells.iter().map(|(name, _)| name.clone()).collect());
+        lines.push(self.csv_row(&item.source, &cells));
+        lines.join("\n")
+    }
+
+    /// The heading and the items that waited for it; nothing when it is written already.
+    fn csv_heading(&mut self, columns: Vec<String>) -> Vec<String> {
+        if self.columns.is_some() {
+            return Vec::new();
+        }
+        let all: Vec<_> = std::iter::once("source".to_owned()).chain(columns).chain(["error".to_owned()]).collect();
+        let mut lines = vec![csv_line(&all)];
+        self.columns = Some(all);
+        let waiting = std::mem::take(&mut self.waiting);
+        lines.extend(waiting.iter().map(|(source, cells)| self.csv_row(source, cells)));
+        lines
+    }
+
+    fn csv_row(&self, source: &str, cells: &[(String, String)]) -> String {
         let cell = |column: &String| match column.as_str() {
-            "source" => item.source.clone(),
+            "source" => source.to_owned(),
             name => cells.iter().find(|(known, _)| known == name).map(|(_, cell)| cell.clone()).unwrap_or_default(),
         };
-        text.push_str(&csv_line(&columns.iter().map(cell).collect::<Vec<_>>()));
-        text
+        csv_line(&self.columns.iter().flatten().map(cell).collect::<Vec<_>>())
     }
 
     fn text(&self, item: &Finished) -> String {

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # From the start of the process to the answer of `gpux run` on a sample photo, on both engines:
 # cold (nothing cached: the component is compiled, the model tried in a child process) and warm.
-# Beside it, in turns: how long the same program takes to say its version.
+# Beside it, in turns: how long the same program takes to say its version. Processor time is printed
+# too: it counts the work of every core, and depends less on what else the machine does.
 #
 #   benches/start-up.sh [ROUNDS] [FILE]
 #
@@ -19,18 +20,22 @@ fi
 export GPUX
 
 exec python3 - "$rounds" "$file" <<'PYTHON'
-import json, os, statistics, subprocess, sys, tempfile, time
+import json, os, resource, statistics, subprocess, sys, tempfile, time
 
 rounds, file = int(sys.argv[1]), sys.argv[2]
 gpux = os.environ["GPUX"]
 
 
 def run(*arguments, cache=None):
-    """Wall time in milliseconds, and what it wrote."""
+    """Wall and processor time in milliseconds, and what it wrote."""
     environment = dict(os.environ, GPUX_CACHE_DIR=cache) if cache else None
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.perf_counter()
     done = subprocess.run([gpux, *arguments], env=environment, capture_output=True, text=True, check=True)
-    return (time.perf_counter() - start) * 1e3, done.stdout
+    wall = time.perf_counter() - start
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return (wall * 1e3, processor * 1e3), done.stdout
 
 
 listed = json.loads(run("engine", "list", "--json")[1])
@@ -52,14 +57,15 @@ with tempfile.TemporaryDirectory() as folder:
                 times.setdefault(f"{name}, cold", []).append(run(*command, cache=cold)[0])
             if name not in answers:
                 run(*command, cache=warm)
-            milliseconds, answer = run(*command, cache=warm)
-            times.setdefault(f"{name}, warm", []).append(milliseconds)
+            took, answer = run(*command, cache=warm)
+            times.setdefault(f"{name}, warm", []).append(took)
             answers[name] = answer.strip()
 
 print(f"gpux run --file {file}: process start to exit, {rounds} rounds, ms")
-print(f"{'':26}{'median':>9}{'lowest':>9}{'highest':>9}")
-for name, values in times.items():
-    print(f"{name:26}{statistics.median(values):9.1f}{min(values):9.1f}{max(values):9.1f}")
+print(f"{'':26}{'median':>9}{'lowest':>9}{'highest':>9}{'processor, median':>20}")
+for name, pairs in times.items():
+    wall, processor = zip(*pairs)
+    print(f"{name:26}{statistics.median(wall):9.1f}{min(wall):9.1f}{max(wall):9.1f}{statistics.median(processor):20.1f}")
 for name, answer in answers.items():
     print(f"{name} answered {' '.join(answer.split())[:110]}")
 PYTHON

@@ -60,6 +60,12 @@ write("default", [helper.make_node("Mul", ["x", "scale"], ["y"])],
 write("mean", [helper.make_node("ReduceMean", ["x"], ["y"], axes=[1], keepdims=0)],
       [value("x", TensorProto.FLOAT, ["batch", "words", 4])], [value("y", TensorProto.FLOAT, ["batch", 4])])
 
+# As little work as a model can do, for measuring what is around it.
+write("adds",
+      [helper.make_node("Add", ["x", "x"], ["a"]), helper.make_node("Add", ["a", "x"], ["b"]),
+       helper.make_node("Add", ["b", "a"], ["y"])],
+      [value("x", TensorProto.FLOAT, [1, 16])], [value("y", TensorProto.FLOAT, [1, 16])])
+
 # Values that gpux does not carry.
 write("sequence", [helper.make_node("SequenceConstruct", ["x"], ["s"])], [value("x", TensorProto.FLOAT, [2])],
       [helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, [2])])

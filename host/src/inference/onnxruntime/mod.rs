@@ -51,6 +51,13 @@ impl OnnxRuntime {
         &self.version
     }
 
+    /// The process's environment, of which `ort` allows one: benchmarks make the bare sessions
+    /// in it that gpux is compared with.
+    #[doc(hidden)]
+    pub fn environment(&self) -> &'static Environment {
+        self.environment
+    }
+
     /// Every device that a provider of the library has found.
     pub fn devices(&self) -> Vec<Device> {
         let device = |device: ort::device::Device<'_>| {

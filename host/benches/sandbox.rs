@@ -1,0 +1,139 @@
+//! What a sandbox costs: an empty step, the step of the example, and a guest that never ends.
+//!
+//! Bars: 8 µs for a fresh, configured sandbox around a step that does nothing; 100 µs for
+//! `center-ink` on a gray image of 160×160; a guest with a deadline of 50 ms is stopped within 60.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark prints, and stops at the first surprise")]
+
+#[path = "../../guest-examples/rust/center-ink/src/ink.rs"]
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    reason = "the guest's own file, which has tests and more callers"
+)]
+mod ink;
+mod side_by_side;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use gpux::pipeline::{Context, Site, Step, StepFailure, Value};
+use gpux::sandbox::{ComponentStep, Limits, LoadRequest, Sandbox, SandboxOptions, componentize};
+use serde_json::json;
+use side_by_side::{compare, way};
+
+fn main() {
+    let sandbox = Sandbox::new(SandboxOptions::default()).unwrap();
+    empty(&sandbox);
+    center_ink(&sandbox);
+    spinning(&sandbox);
+}
+
+fn file(path: &str) -> Vec<u8> {
+    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap()
+}
+
+fn load(sandbox: &Sandbox, component: &str, options: serde_json::Value, limits: Limits) -> ComponentStep {
+    let request = LoadRequest { options, limits, ..LoadRequest::default() };
+    sandbox.load(&file(component), &request).unwrap()
+}
+
+fn run(step: &dyn Step, value: Value) -> Vec<Value> {
+    step.run(vec![Some(value)], &mut Context::default()).unwrap()
+}
+
+/// The price of a sandbox: bare wasmtime making an instance of the component, and gpux making one,
+/// configuring it and calling a step that does nothing.
+fn empty(sandbox: &Sandbox) {
+    let component = componentize(&file("guest-examples/hostile/hostile.wasm")).unwrap();
+    let engine = wasmtime::Engine::new(&bare_config()).unwrap();
+    let component = wasmtime::component::Component::new(&engine, component).unwrap();
+    let mut linker = wasmtime::component::Linker::<()>::new(&engine);
+    linker.define_unknown_imports_as_traps(&component).unwrap();
+    let bare = linker.instantiate_pre(&component).unwrap();
+
+    let step = load(sandbox, "guest-examples/hostile/hostile.wasm", json!({"attack": ""}), Limits::default());
+    compare(
+        "a fresh sandbox for each request, and a step that does nothing",
+        vec![
+            way("bare wasmtime: make an instance, call nothing", || {
+                let mut store = wasmtime::Store::new(&engine, ());
+                store.set_epoch_deadline(1 << 40);
+                bare.instantiate(&mut store).unwrap()
+            }),
+            way("gpux: make, configure, call, check", || step.run(vec![None], &mut Context::default()).unwrap()),
+        ],
+    );
+}
+
+/// What gpux sets as well, and a pool of the usual size.
+fn bare_config() -> wasmtime::Config {
+    let mut pool = wasmtime::PoolingAllocationConfig::new();
+    pool.total_component_instances(16)
+        .max_memory_size(64 << 20)
+        .linear_memory_keep_resident(1 << 20)
+        .table_keep_resident(64 << 10)
+        .pagemap_scan(wasmtime::Enabled::Auto);
+    let mut config = wasmtime::Config::new();
+    config.concurrency_support(false).epoch_interruption(true).allocation_strategy(pool);
+    config
+}
+
+/// The example's component beside the same Rust code, compiled natively.
+fn center_ink(sandbox: &Sandbox) {
+    let step = load(sandbox, "guest-examples/rust/center-ink.wasm", json!({"margin": 0.15}), Limits::default());
+    let photos = [("eight-small.png", None), ("seven.png", None), ("seven.png", Some([1920, 1080]))];
+    for (name, size) in photos {
+        let image = photo(name, size);
+        let tensor = image.as_tensor().unwrap();
+        let (pixels, [height, width, _]) = (tensor.as_slice::<u8>().unwrap(), tensor.shape()) else { return };
+        let medians = compare(
+            &format!("center-ink on {width}×{height} gray"),
+            vec![
+                way("native", || ink::center(pixels, *width, *height, &ink::Options { margin: 0.15 }).unwrap()),
+                way("component", || run(&step, image.clone())),
+            ],
+        );
+        let megapixels = (width * height) as f64 / 1e6;
+        println!(
+            "per megapixel: native {:.0} µs, component {:.0} µs",
+            medians[0] / megapixels,
+            medians[1] / megapixels
+        );
+    }
+}
+
+/// A sample photo as `decode-image` gives it, and as large as wanted.
+fn photo(name: &str, size: Option<[usize; 2]>) -> Value {
+    let bytes = Value::from(file(&format!("models/samples/{name}")));
+    let image = run(&*builtin("decode-image", json!({"channels": "gray"})), bytes).remove(0);
+    match size {
+        None => image,
+        Some(size) => run(&*builtin("resize", json!({ "size": size })), image).remove(0),
+    }
+}
+
+fn builtin(name: &str, options: serde_json::Value) -> Box<dyn Step> {
+    (gpux::assemble::builtins().builtin(name).unwrap().build)(options, &Site::Component).unwrap()
+}
+
+/// How long after its start a guest that never ends is stopped.
+fn spinning(sandbox: &Sandbox) {
+    let deadline = Duration::from_millis(50);
+    let limits = Limits { time: deadline, ..Limits::default() };
+    let step = load(sandbox, "guest-examples/hostile/hostile.wasm", json!({"attack": "spin"}), limits);
+    let mut times: Vec<_> = (0..40)
+        .map(|_| {
+            let start = Instant::now();
+            let failure = step.run(vec![None], &mut Context::default()).unwrap_err();
+            assert!(matches!(failure, StepFailure::Limit(_)), "{failure}");
+            start.elapsed()
+        })
+        .collect();
+    times.sort_unstable();
+    println!(
+        "\na guest that spins, deadline {deadline:?}: stopped after {:.1?} (median of 40), {:.1?} (slowest)",
+        times[20], times[39]
+    );
+}

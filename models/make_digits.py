@@ -1,9 +1,9 @@
 """Trains the digit model of the examples and makes its sample photos.
 
-    python -m venv /tmp/models-venv
-    /tmp/models-venv/bin/pip install -r models/requirements.txt
-    /tmp/models-venv/bin/python models/make_digits.py
-    /tmp/models-venv/bin/python models/check_samples.py --write
+    python -m venv .venv
+    .venv/bin/pip install -r models/requirements.txt
+    .venv/bin/python models/make_digits.py
+    .venv/bin/python models/check_samples.py --write
 
 Writes `digits.onnx`, `digits.labels.txt`, the card `digits.md` and `samples/` beside this file. A fifth of the data
 set is held out: the accuracies and the samples come from it, training never sees it. A few minutes on one core;

@@ -2,6 +2,11 @@
 //!
 //! A pipeline is described by a `gpux.yml`: native steps, sandboxed WebAssembly components, and
 //! models. [`Runtime`] runs one from Rust; the program `gpux` runs it from the command line.
+//!
+//! A program that loads ONNX Runtime through this library and does not want it to report to its
+//! makers sets `ORT_DISABLE_TELEMETRY=1` before it starts, as `gpux` does for itself.
+
+#![forbid(unsafe_code)]
 
 pub mod assemble;
 pub mod builtin;

@@ -5,6 +5,7 @@ mod requests;
 mod results;
 mod sources;
 
+use std::mem::ManuallyDrop;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -133,7 +134,9 @@ pub(super) fn main(arguments: Arguments) -> Exit {
 
 fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
     let cancelled = interrupt::watch();
-    let pipeline = arguments.pipeline.open(&arguments.operator, printer)?;
+    // Taking sessions and sandboxes down piece by piece takes longer than many a run, and the
+    // process is about to end: the system frees them all at once.
+    let pipeline = ManuallyDrop::new(arguments.pipeline.open(&arguments.operator, printer)?);
     let timeout = arguments.timeout.or(pipeline.timeout());
     let mut requests = Requests::new(pipeline.plan(), &arguments.input, &arguments.file)?;
     if let Some(input) = arguments.output.as_deref().and_then(|output| requests.reads(output)) {

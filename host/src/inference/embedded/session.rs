@@ -1,7 +1,7 @@
 //! One session of the embedded engine.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tract_onnx::prelude::{InferenceModel, TValue, TVec, TractResult};
 use tract_onnx::tract_hir::internal::IntoTValue as _;
@@ -13,8 +13,13 @@ use crate::inference::graph::ModelInfo;
 use crate::inference::guard::{guard, shorten};
 use crate::pipeline::{ElementType, Tensor};
 
-/// Shapes whose plans, and whose times, are kept at once, the latest used last.
+/// Shapes whose plans, and whose runs, are kept at once, the latest used last.
 const PLANS: usize = 8;
+
+/// Runs of a shape on the plan for any shape before it gets a plan of its own. A count and not a
+/// time: the two plans may differ in a result's last bits, and what a request gets must not depend
+/// on how busy the machine is. Making a plan costs about as much as this many runs of a small model.
+const RUNS_BEFORE_A_PLAN: u32 = 32;
 
 pub(super) struct TractSession {
     /// the model as read, to make plans from
@@ -22,11 +27,11 @@ pub(super) struct TractSession {
     /// runs any shape; `None` when tract cannot plan this model without knowing the shapes
     symbolic: Option<State>,
     concrete: VecDeque<(Shapes, State)>,
-    /// time spent running shapes on the plan for any shape, the latest last; `None` for shapes
-    /// that no plan can be made for
-    rented: VecDeque<(Shapes, Option<Duration>)>,
-    /// what making a plan costs; `None` where one plan is all there is to make
-    price: Option<Duration>,
+    /// runs of shapes on the plan for any shape, the latest last; `None` for shapes that no plan
+    /// can be made for
+    rented: VecDeque<(Shapes, Option<u32>)>,
+    /// whether the model takes more than one shape
+    open: bool,
     /// index among the model's inputs → index among tract's; `None` for one with a default, which
     /// tract has made a constant
     inputs: Vec<Option<usize>>,
@@ -36,9 +41,7 @@ pub(super) struct TractSession {
 
 impl TractSession {
     pub(super) fn new(model: InferenceModel, info: &ModelInfo) -> TractResult<Self> {
-        let start = Instant::now();
         let symbolic = plan::symbolic(model.clone());
-        let price = start.elapsed();
         let fixed = plan::is_fixed(&model)?;
         let symbolic = if fixed { Some(symbolic?) } else { symbolic.ok() };
         let mut position = 0..;
@@ -46,7 +49,7 @@ impl TractSession {
             symbolic,
             concrete: VecDeque::new(),
             rented: VecDeque::new(),
-            price: (!fixed).then_some(price),
+            open: !fixed,
             inputs: info.inputs.iter().map(|input| if input.required { position.next() } else { None }).collect(),
             names: info.inputs.iter().map(|input| input.name.clone()).collect(),
             outputs: info.outputs.iter().map(|output| output.tensor.as_ref()?.element()).collect(),
@@ -90,56 +93,54 @@ impl TractSession {
         outputs
     }
 
-    /// Whether these shapes have a plan of their own. One is made as soon as running them on the
-    /// plan for any shape, which can be half as fast, has taken as long as making one takes: so
-    /// neither shapes that come once nor shapes that come always cost more than twice the least.
+    /// Whether these shapes have a plan of their own. One is made for shapes that keep coming: the
+    /// plan for any shape can be half as fast.
     fn has_plan(&mut self, inputs: &[(usize, &Tensor)]) -> bool {
         if self.concrete.iter().any(|(shapes, _)| are(shapes, inputs)) {
             return true;
         }
-        let Some((shapes, spent)) = self.rented.iter_mut().find(|(shapes, _)| are(shapes, inputs)) else {
+        let Some((shapes, runs)) = self.rented.iter_mut().find(|(shapes, _)| are(shapes, inputs)) else {
             return false;
         };
-        if spent.is_none_or(|spent| self.price.is_none_or(|price| spent < price)) {
+        if runs.is_none_or(|runs| runs < RUNS_BEFORE_A_PLAN) {
             return false;
         }
         let model = self.model.clone();
         if let Ok(Ok(state)) = guard(|| plan::concrete(model, shapes)) {
             // Should this plan have to go for others, it must earn its place again.
-            *spent = Some(Duration::ZERO);
+            *runs = Some(0);
             keep(&mut self.concrete, (shapes.clone(), state));
             return true;
         }
-        *spent = None;
+        *runs = None;
         false
     }
 
     /// Notes that these shapes ran on the plan for any shape.
-    fn rent(&mut self, inputs: &[(usize, &Tensor)], time: Duration) {
+    fn rent(&mut self, inputs: &[(usize, &Tensor)]) {
         match self.rented.iter_mut().find(|(shapes, _)| are(shapes, inputs)) {
-            Some((_, spent)) => *spent = spent.map(|spent| spent + time),
-            None => keep(&mut self.rented, (shapes(inputs), Some(time))),
+            Some((_, runs)) => *runs = runs.map(|runs| runs.saturating_add(1)),
+            None => keep(&mut self.rented, (shapes(inputs), Some(1))),
         }
     }
 
     fn run_values(&mut self, inputs: &[(usize, &Tensor)], values: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        if self.price.is_some() && self.has_plan(inputs) {
+        if self.open && self.has_plan(inputs) {
             return self.run_concrete(inputs, values);
         }
         let Some(state) = &mut self.symbolic else { return self.run_concrete(inputs, values) };
-        let start = Instant::now();
         let plan = state.plan().clone();
         let outcome = guard(|| state.run(values.clone()));
         if let Ok(Ok(outputs)) = outcome {
-            if self.price.is_some() {
-                self.rent(inputs, start.elapsed());
+            if self.open {
+                self.rent(inputs);
             }
             return Ok(outputs);
         }
         // The state may hold half a run. Some operators fail only with open shapes: then a plan
         // for these shapes works, and every later run goes that way.
         self.symbolic = Some(plan.spawn()?);
-        if self.price.is_none() {
+        if !self.open {
             return outcome.map_err(anyhow_panic)?;
         }
         let outputs = self.run_concrete(inputs, values)?;
@@ -193,15 +194,17 @@ mod tests {
         let mut session = TractSession::new(read(&file).unwrap(), file.info()).unwrap();
         let images = |count: usize| Tensor::new([count, 1, 8, 8], vec![0.5_f32; count * 64]).unwrap();
         let run = |session: &mut TractSession, count| session.run(&[(0, &images(count))], None).unwrap().remove(0);
-        session.price = Some(Duration::MAX);
         let open = run(&mut session, 2);
-        assert!(session.concrete.is_empty(), "one run is not worth a plan");
-        session.price = Some(Duration::ZERO);
+        for _ in 1..RUNS_BEFORE_A_PLAN {
+            assert_eq!(run(&mut session, 2), open);
+            assert!(session.concrete.is_empty(), "a plan was made too soon");
+        }
         let fixed = run(&mut session, 2);
         assert_eq!(session.concrete.len(), 1);
         let pairs = open.as_slice::<f32>().unwrap().iter().zip(fixed.as_slice::<f32>().unwrap());
         assert!(pairs.clone().count() == 6 && pairs.clone().all(|(open, fixed)| (open - fixed).abs() < 1e-5));
-        for count in (1..=PLANS + 3).flat_map(|count| [count, count]) {
+        let often = RUNS_BEFORE_A_PLAN as usize + 1;
+        for count in (1..=PLANS + 3).flat_map(|count| std::iter::repeat_n(count, often)) {
             assert_eq!(run(&mut session, count).shape(), [count, 3]);
         }
         assert_eq!(session.concrete.len(), PLANS, "more shapes than are kept");

@@ -397,4 +397,19 @@ mod tests {
         assert!(step.run(text, &mut Context::default()).unwrap_err().to_string().contains("takes bytes"));
         assert!(step.run(vec![None], &mut Context::default()).is_err());
     }
+
+    /// What a component asks for is charged only afterwards, so it gets less room beforehand.
+    #[test]
+    fn a_component_decodes_no_large_pictures() {
+        let mut png = std::io::Cursor::new(Vec::new());
+        image::GrayImage::new(2049, 2048).write_to(&mut png, image::ImageFormat::Png).unwrap();
+        let png = Value::from(png.into_inner());
+        let run = |site: &Site<'_>| {
+            let step = (builtin().build)(json!({"max_pixels": 64 << 20}), site).unwrap();
+            step.run(vec![Some(png.clone())], &mut Context::default())
+        };
+        let files = crate::pipeline::ProjectFiles::new(".", false);
+        assert!(run(&Site::Pipeline(&files)).is_ok());
+        assert!(run(&Site::Component).unwrap_err().to_string().contains("max_pixels"));
+    }
 }

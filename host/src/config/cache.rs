@@ -56,3 +56,22 @@ impl CacheDir {
         Ok(path)
     }
 }
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_that_others_may_write_to_is_refused() {
+        let parent = tempfile::tempdir().unwrap();
+        let cache = CacheDir::at(parent.path().join("cache"));
+        let folder = cache.folder("wasmtime").unwrap();
+        assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        cache.check().unwrap();
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(cache.folder("wasmtime").unwrap_err().to_string().contains("others may write"));
+    }
+}

@@ -100,8 +100,9 @@ impl Drop for Running<'_> {
     }
 }
 
-/// What a native call is taken to cost for each byte it reads or writes. The slowest built-in
-/// (decoding) stays near it on the machines tried.
+/// What a native call is taken to cost for each byte it reads or writes, as far as their sizes are
+/// known beforehand. How much a picture decodes to is not: decode-image itself bounds that for
+/// components.
 const NANOSECONDS_PER_BYTE: u64 = 2;
 
 /// The time that one sandbox has.

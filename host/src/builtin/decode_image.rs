@@ -401,8 +401,8 @@ mod tests {
     /// What a component asks for is charged only afterwards, so it gets less room beforehand.
     #[test]
     fn a_component_decodes_no_large_pictures() {
-        let mut png = std::io::Cursor::new(Vec::new());
-        image::GrayImage::new(2049, 2048).write_to(&mut png, image::ImageFormat::Png).unwrap();
+        let mut png = Cursor::new(Vec::new());
+        image::GrayImage::new(2049, 2048).write_to(&mut png, ImageFormat::Png).unwrap();
         let png = Value::from(png.into_inner());
         let run = |site: &Site<'_>| {
             let step = (builtin().build)(json!({"max_pixels": 64 << 20}), site).unwrap();

@@ -1,18 +1,23 @@
 //! `gpux build`: everything that can be done before the first request.
 
-use std::path::{Path, PathBuf};
+mod component;
+mod step;
+
+use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use serde_json::json;
 
 use super::exit::Exit;
 use super::operator::{OperatorArguments, PipelineArguments};
-use super::printer::{Printer, duration, pretty, size};
-use crate::sandbox;
+use super::printer::{Printer, duration, pretty};
+
 
 /// Check a pipeline: the file, its models, its components, and that every step fits the next.
 /// Compiles the components and tries the models, so that the first run finds both ready.
+///
+/// With the folder of a step (it has a step.yml), builds the step from its sources: runs the
+/// build of its language, or its own commands. That is as safe as its sources are.
 ///
 /// With a .wasm file, checks that it is a step and, with --output, writes it as a component.
 #[derive(Debug, Args)]
@@ -25,6 +30,10 @@ pub(super) struct Arguments {
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
 
+    /// Keep names and debug information in the component
+    #[arg(long)]
+    no_strip: bool,
+
     /// The result as JSON
     #[arg(long)]
     json: bool,
@@ -32,20 +41,28 @@ pub(super) struct Arguments {
     #[command(flatten)]
     operator: OperatorArguments,
 
-    /// Say more
+    /// Say more; of a step's build, everything it prints
     #[arg(long)]
     verbose: bool,
 }
 
 pub(super) fn main(arguments: &Arguments) -> Exit {
     let printer = super::printer(arguments.json, arguments.verbose);
-    if let Some(component) = arguments.pipeline.file_ending("wasm") {
-        return wrap(&component, arguments, printer);
+    if let Some(path) = arguments.pipeline.file_ending("wasm") {
+        return component::main(&path, arguments, printer);
     }
     if arguments.output.is_some() {
-        let message = "--output goes with a .wasm file; a pipeline is built into the cache";
+        let message = "--output goes with a .wasm file; a pipeline is built into the cache, and a step to the \
+                       `output` of its step.yml";
         return printer.fail("UsageError", message, Exit::Usage);
     }
+    if let Some(folder) = arguments.pipeline.step_folder() {
+        return step::main(&folder, arguments, printer);
+    }
+    pipeline(arguments, printer)
+}
+
+fn pipeline(arguments: &Arguments, printer: Printer) -> Exit {
     let start = Instant::now();
     let pipeline = match arguments.pipeline.open(&arguments.operator, printer) {
         Ok(pipeline) => pipeline,
@@ -66,46 +83,6 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
         )
     };
     // A reader that has gone needs no more.
-    let _ = printer.result(&text);
-    Exit::Done
-}
-
-/// Checks a .wasm file and writes it as a component.
-fn wrap(path: &Path, arguments: &Arguments, printer: Printer) -> Exit {
-    let usage = |message: String| printer.fail("UsageError", &message, Exit::Usage);
-    let bytes = match std::fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) => return usage(format!("cannot read `{}`: {error}", path.display())),
-    };
-    let operator = match arguments.operator.operator() {
-        Ok(operator) => operator,
-        Err(error) => return printer.error(&error),
-    };
-    let checked = operator.sandbox().and_then(|sandbox| {
-        let info = sandbox.inspect(&bytes, None)?;
-        Ok((info, sandbox::componentize(&bytes)?))
-    });
-    let (info, component) = match checked {
-        Ok(checked) => checked,
-        Err(error) => {
-            return printer.fail("ConfigurationError", &format!("{}: {error}", path.display()), Exit::Usage);
-        }
-    };
-    if let Some(problem) = &info.problem {
-        return printer.fail("ConfigurationError", &format!("{}: {problem}", path.display()), Exit::Usage);
-    }
-    if let Some(output) = &arguments.output
-        && let Err(error) = std::fs::write(output, &component)
-    {
-        return printer.fail("OutputError", &format!("cannot write `{}`: {error}", output.display()), Exit::Failed);
-    }
-    let written = arguments.output.as_ref().map(|output| output.display().to_string());
-    let text = if arguments.json {
-        pretty(&json!({ "component": path.display().to_string(), "bytes": component.len(), "written": written }))
-    } else {
-        let written = written.map(|written| format!(", written to {written}")).unwrap_or_default();
-        format!("{} is a step: a component of {}{written}", path.display(), size(component.len() as u64))
-    };
     let _ = printer.result(&text);
     Exit::Done
 }

@@ -149,10 +149,10 @@ fn a_case_expects_one_thing() {
 
 proptest! {
     #[test]
-    fn texts_and_names_come_back(text in "\\PC{0,80}|[\u{0}-\u{a0}\u{2028}\u{feff}a\"\\\\#:{}]{0,40}", name in "[^\u{0}-\u{1f}\u{7f}-\u{9f}\u{feff}\u{2028}\u{2029}]{1,20}") {
+    fn texts_and_names_come_back(text in "\\PC{0,80}|[\u{0}-\u{a0}\u{2028}\u{feff}a\"\\\\#:{}]{0,40}", name in "\\PC{1,20}|[\u{20}-\u{a0}\u{2028}\u{feff}]{1,20}") {
         let values = [
             (name.as_str(), Value::from(text.as_str()), Kind::Text),
-            ("\u{1}".trim_matches('\u{1}'), json!({ name.clone(): text }).into(), Kind::Json),
+            ("json", json!({ name.clone(): text }).into(), Kind::Json),
         ];
         let read = through_a_file(&values);
         prop_assert_eq!(&read[0].1, &values[0].1);

@@ -29,7 +29,8 @@ fn stderr(output: &Output) -> String {
 }
 
 fn json(output: &Output) -> Json {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", stderr(output)))
+    assert!(!output.stdout.is_empty(), "{}", stderr(output));
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 fn read(path: impl AsRef<Path>) -> String {

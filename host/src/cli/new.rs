@@ -73,12 +73,12 @@ fn report(new: New, made: &Scaffolded, printer: Printer) -> Exit {
     let text = if printer.json {
         pretty(&json!({ "name": made.name, "folder": folder.to_string(), "files": made.files }))
     } else {
-        let files: String = shown(&made.files).iter().map(|file| format!("  {folder}/{file}\n")).collect();
+        let files: Vec<_> = shown(&made.files).iter().map(|file| format!("  {folder}/{file}")).collect();
         let next = match new {
             New::Pipeline => next_for_pipeline(&made.folder),
             New::Step(language) => next_for_step(made, language),
         };
-        format!("{folder} is made:\n{files}\nNext:\n{next}")
+        format!("{folder} is made:\n{}\n\nNext:\n{next}", files.join("\n"))
     };
     // A reader that has gone needs no more.
     let _ = printer.result(&text);

@@ -93,12 +93,11 @@ impl BuildError {
 pub fn build(request: BuildRequest<'_>, sandbox: &Sandbox, progress: &mut dyn Progress) -> Result<Built, BuildError> {
     let step = request.step;
     let mut workspace = Workspace::new(&step.folder, progress);
-    let module = match &step.build {
-        Some(commands) => workspace.shell(commands)?,
-        None => {
-            workspace.require(step.language.tools())?;
-            step.language.build(&mut workspace)?
-        }
+    let module = if let Some(commands) = &step.build {
+        workspace.shell(commands)?
+    } else {
+        workspace.require(step.language.tools())?;
+        step.language.build(&mut workspace)?
     };
     let component = sandbox::componentize(&module).map_err(|error| BuildError::NoStep(error.to_string()))?;
     let size_before = component.len();

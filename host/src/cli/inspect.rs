@@ -257,6 +257,9 @@ fn component_text(path: &Path, info: &ComponentInfo) -> String {
     }
     facts.push(vec!["imports".to_owned(), info.imports.join(", ")]);
     facts.push(vec!["exports".to_owned(), info.exports.join(", ")]);
+    if let Some(start) = &info.start {
+        facts.push(vec!["start".to_owned(), start.to_string()]);
+    }
     let mut shown = format!("{}\n\n{}", plain(facts), info.capabilities());
     if let Some(SignatureInfo { inputs, outputs }) = &info.signature {
         let port = |kind: &'static str| {

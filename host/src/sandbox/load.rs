@@ -140,7 +140,7 @@ impl Sandbox {
         }
         let prepared = match (&self.program, &self.cache) {
             (Some(program), Some(cache)) => prepare::ask(program, cache, &self.ceiling, order)?,
-            _ => prepare::prepare(order)?,
+            _ => prepare::prepare(order, &Compiled::new)?,
         };
         if let Some(kept) = kept {
             kept.write(&prepared);

@@ -1,12 +1,15 @@
 //! Preparing a component in a process of its own: compiling it may take more time and memory than
 //! it is worth, and whatever goes wrong ends there.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
+use wasmtime::Engine;
 
 use super::super::component::{Compiled, componentize};
 use super::super::engine::Machine;
@@ -63,6 +66,38 @@ pub(in crate::sandbox) fn ask(
     Ok(prepared)
 }
 
+/// The time left for compiling; the compiler itself cannot be interrupted.
+struct Watch {
+    left: Cell<Duration>,
+    limit: Duration,
+}
+
+impl Watch {
+    /// Compiles on a thread of its own. Out of time, the thread is left to end with the process.
+    fn compile(&self, engine: &Engine, component: &[u8]) -> Result<Compiled, SandboxError> {
+        let begin = Instant::now();
+        let (sender, receiver) = mpsc::channel();
+        let (engine, component) = (engine.clone(), component.to_vec());
+        let work = move || {
+            // Nobody waits for it any more if this fails.
+            let _ = sender.send(Compiled::new(&engine, &component));
+        };
+        let thread = std::thread::Builder::new().name("gpux-compile".to_owned()).spawn(work);
+        thread.map_err(|error| SandboxError::Engine(error.to_string()))?;
+        let outcome = receiver.recv_timeout(self.left.get());
+        self.left.set(self.left.get().saturating_sub(begin.elapsed()));
+        match outcome {
+            Ok(compiled) => compiled,
+            Err(RecvTimeoutError::Timeout) => Err(out_of_time(self.limit)),
+            Err(RecvTimeoutError::Disconnected) => Err(SandboxError::Compile("the compiler panicked".to_owned())),
+        }
+    }
+}
+
+fn out_of_time(limit: Duration) -> SandboxError {
+    SandboxError::Limit(exceeded("compile_time", format!("{limit:?}")))
+}
+
 /// How long the child may take: compiling twice (to be set up, and for requests) and two setups.
 fn patience(limits: &Limits) -> Duration {
     limits.compile_time.saturating_add(limits.setup_time.saturating_mul(2)).saturating_add(SLACK)
@@ -71,7 +106,7 @@ fn patience(limits: &Limits) -> Duration {
 /// A child that gave no answer ran into one of its bounds, or broke.
 fn ended(fault: &ChildFault, limits: &Limits) -> SandboxError {
     match fault {
-        ChildFault::Timeout(_) => SandboxError::Limit(exceeded("compile_time", format!("{:?}", limits.compile_time))),
+        ChildFault::Timeout(_) => out_of_time(limits.compile_time),
         // The allocator's own last words.
         ChildFault::Ended { stderr, .. } if stderr.contains("memory allocation of") => {
             SandboxError::Limit(exceeded("compile_memory", bytes(limits.compile_memory)))
@@ -102,16 +137,18 @@ fn work(folder: &Path, registry: Registry) -> Result<Prepared, SandboxError> {
         grants: &grants,
         registry: &Arc::new(registry),
     };
-    let prepared = prepare(&order)?;
+    let watch = Watch { left: Cell::new(limits.compile_time), limit: limits.compile_time };
+    let compile = |engine: &Engine, component: &[u8]| watch.compile(engine, component);
+    let prepared = prepare(&order, &compile)?;
     if let Ok(Some(ready)) = &prepared.ready {
         // The same settings as the process that will ask the cache for it; but one slot is enough.
         let machine = Machine::new(Some(&CacheDir::at(cache)), &ceiling, 1)?;
         match &ready.snapshot {
             Some(snapshot) => {
                 std::fs::write(folder.join(SNAPSHOT), snapshot).map_err(here)?;
-                Compiled::new(&machine.engine, snapshot)?;
+                compile(&machine.engine, snapshot)?;
             }
-            None => drop(Compiled::new(&machine.engine, &componentize(&bytes)?)?),
+            None => drop(compile(&machine.engine, &componentize(&bytes)?)?),
         }
     }
     Ok(prepared)

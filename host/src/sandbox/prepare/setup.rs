@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use wasmtime::component::Instance;
+use wasmtime::{Engine, Store};
+
 use super::super::checked;
 use super::super::clock::Clock;
 use super::super::component::{Compiled, ComponentKind, componentize};
@@ -14,11 +17,12 @@ use super::super::schema;
 use super::super::state::{Phase, Reach, State};
 use super::snapshot::Instrumented;
 use super::{Described, Facts, Order, Prepared, Ready, Start, digest};
-use wasmtime::Store;
-use wasmtime::component::Instance;
+
+/// How a component is compiled: in a child, under a watch.
+pub(in crate::sandbox) type Compile<'a> = &'a dyn Fn(&Engine, &[u8]) -> Result<Compiled, SandboxError>;
 
 /// Describes and configures a component, and takes its snapshot.
-pub(in crate::sandbox) fn prepare(order: &Order<'_>) -> Result<Prepared, SandboxError> {
+pub(in crate::sandbox) fn prepare(order: &Order<'_>, compile: Compile<'_>) -> Result<Prepared, SandboxError> {
     let kind = ComponentKind::of(order.bytes)?;
     let component = componentize(order.bytes)?;
     let machine = Arc::new(Machine::for_setup()?);
@@ -26,7 +30,7 @@ pub(in crate::sandbox) fn prepare(order: &Order<'_>) -> Result<Prepared, Sandbox
         Some(_) => Instrumented::new(&component, order.grants),
         None => Err("it has not been configured".to_owned()),
     };
-    let (compiled, instrumented) = compile(&machine, &component, instrumented)?;
+    let (compiled, instrumented) = choose(&machine.engine, &component, instrumented, compile)?;
     let facts = Facts {
         digest: digest(order.bytes),
         size: order.bytes.len(),
@@ -42,19 +46,21 @@ pub(in crate::sandbox) fn prepare(order: &Order<'_>) -> Result<Prepared, Sandbox
 /// The component with what a snapshot needs, or else as it is and why.
 type Chosen<'a> = Result<Instrumented<'a>, String>;
 
-fn compile<'a>(
-    machine: &Machine,
+fn choose<'a>(
+    engine: &Engine,
     component: &[u8],
     instrumented: Chosen<'a>,
+    compile: Compile<'_>,
 ) -> Result<(Compiled, Chosen<'a>), SandboxError> {
     let why = match instrumented {
-        Ok(instrumented) => match Compiled::new(&machine.engine, &instrumented.component) {
+        Ok(instrumented) => match compile(engine, &instrumented.component) {
             Ok(compiled) => return Ok((compiled, Ok(instrumented))),
+            Err(limit @ SandboxError::Limit(_)) => return Err(limit),
             Err(error) => error.to_string(),
         },
         Err(why) => why,
     };
-    Ok((Compiled::new(&machine.engine, component)?, Err(why)))
+    Ok((compile(engine, component)?, Err(why)))
 }
 
 fn setup(

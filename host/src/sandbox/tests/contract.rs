@@ -1,6 +1,5 @@
 //! Bytes that are no step: each its own clear error.
 
-use super::super::component::{Compiled, componentize};
 use super::*;
 
 fn refuse(bytes: &[u8]) -> String {

@@ -5,6 +5,7 @@
 mod center_ink;
 mod contract;
 mod hostile;
+mod instances;
 mod native;
 
 use std::path::PathBuf;
@@ -12,6 +13,9 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::json;
 
+use super::component::{Compiled, componentize};
+use super::linked::Linked;
+use super::state::Reach;
 use super::{ComponentStep, Grants, Limits, LoadRequest, Sandbox, SandboxError, SandboxOptions};
 use crate::config::CacheDir;
 use crate::pipeline::{

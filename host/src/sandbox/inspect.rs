@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::component::{ComponentKind, Interface};
+use super::error::SandboxError;
 use super::prepare::{Described, Facts, Prepared, Start};
 use crate::pipeline::{Port, Signature};
 
@@ -75,12 +76,14 @@ impl SignatureInfo {
 }
 
 impl ComponentInfo {
-    pub(super) fn of(prepared: Prepared) -> Self {
+    pub(super) fn of(prepared: Prepared, options_given: bool) -> Self {
         let Prepared { facts: Facts { digest, size, kind, imports, exports }, described, ready } = prepared;
         let (summary, options_schema) =
             described.map(|Described { summary, options_schema }| (summary, options_schema)).unzip();
         let (ready, problem) = match ready {
-            Ok(ready) => (ready, None),
+            Ok(ready) => (Some(ready), None),
+            // Without any, it may well need some.
+            Err(SandboxError::Options { .. }) if !options_given => (None, None),
             Err(error) => (None, Some(error.to_string())),
         };
         let signature = ready.as_ref().map(|ready| SignatureInfo::of(&ready.signature));

@@ -94,12 +94,9 @@ impl Sandbox {
             return Err(SandboxError::UnknownModel { name: name.clone(), models });
         }
         let (limits, options) = (limits.capped(&self.ceiling), or_empty(options));
-        let order = Order { bytes, options: Some(&options), limits: &limits, grants, registry };
+        let order = Order { bytes, options: &options, limits: &limits, grants, registry };
         let Prepared { facts, described, ready } = self.prepare(&order)?;
-        let (Some(described), Some(ready)) = (described, ready?) else {
-            return Err(SandboxError::Engine("the component was not configured".to_owned()));
-        };
-        let Ready { signature, start, snapshot } = ready;
+        let Ready { signature, start, snapshot } = ready?;
         let component = match &snapshot {
             Some(snapshot) => Cow::Borrowed(snapshot.as_slice()),
             None => componentize(bytes)?,
@@ -111,19 +108,25 @@ impl Sandbox {
         // One for each worker at most; the pool has more slots than that.
         let reused = if *reuse { self.machine.cores } else { 0 };
         let guest = Guest::new(linked, signature, text, reused);
-        Ok(ComponentStep { guest, facts, summary: described.summary, options, start, reuse: *reuse })
+        Ok(ComponentStep {
+            guest,
+            facts,
+            summary: described.map(|described| described.summary).unwrap_or_default(),
+            options,
+            start,
+            reuse: *reuse,
+        })
     }
 
-    /// Everything about a component that can be known without a pipeline; with `options`, also its
-    /// signature.
+    /// Everything about a component that can be known without a pipeline. Without `options`, its
+    /// signature is known only if it needs none.
     pub fn inspect(&self, bytes: &[u8], options: Option<&Value>) -> Result<ComponentInfo, SandboxError> {
-        let options = options.map(or_empty);
+        let given = or_empty(options.unwrap_or(&Value::Null));
         // To be described it may import models; it finds none.
         let grants = Grants { models: vec![String::new()] };
         let registry = Arc::default();
-        let order =
-            Order { bytes, options: options.as_ref(), limits: &self.ceiling, grants: &grants, registry: &registry };
-        Ok(ComponentInfo::of(self.prepare(&order)?))
+        let order = Order { bytes, options: &given, limits: &self.ceiling, grants: &grants, registry: &registry };
+        Ok(ComponentInfo::of(self.prepare(&order)?, options.is_some()))
     }
 
     /// What is remembered of this order, or what a child, or without a program this process,

@@ -28,7 +28,7 @@ const SLACK: Duration = Duration::from_secs(5);
 
 #[derive(Serialize, Deserialize)]
 struct Request {
-    options: Option<Json>,
+    options: Json,
     limits: Limits,
     grants: Grants,
     /// under which the parent will look the compiled component up
@@ -47,7 +47,7 @@ pub(in crate::sandbox) fn ask(
     let folder = tempfile::tempdir_in(cache.folder("work").map_err(here)?).map_err(here)?;
     let path = |name: &str| folder.path().join(name);
     let request = Request {
-        options: order.options.cloned(),
+        options: order.options.clone(),
         limits: order.limits.clone(),
         grants: order.grants.clone(),
         ceiling: ceiling.clone(),
@@ -60,7 +60,7 @@ pub(in crate::sandbox) fn ask(
     let answer: Result<Prepared, SandboxError> =
         child::ask(program, &arguments, patience(order.limits)).map_err(|fault| ended(&fault, order.limits))?;
     let mut prepared = answer?;
-    if let Ok(Some(ready)) = &mut prepared.ready {
+    if let Ok(ready) = &mut prepared.ready {
         ready.snapshot = std::fs::read(path(SNAPSHOT)).ok();
     }
     Ok(prepared)
@@ -130,17 +130,12 @@ fn work(folder: &Path, registry: Registry) -> Result<Prepared, SandboxError> {
     child::bound_processor_time(patience(&limits));
     child::bound_memory(Some(limits.compile_memory as u64));
     let bytes = std::fs::read(folder.join(COMPONENT)).map_err(here)?;
-    let order = Order {
-        bytes: &bytes,
-        options: options.as_ref(),
-        limits: &limits,
-        grants: &grants,
-        registry: &Arc::new(registry),
-    };
+    let order =
+        Order { bytes: &bytes, options: &options, limits: &limits, grants: &grants, registry: &Arc::new(registry) };
     let watch = Watch { left: Cell::new(limits.compile_time), limit: limits.compile_time };
     let compile = |engine: &Engine, component: &[u8]| watch.compile(engine, component);
     let prepared = prepare(&order, &compile)?;
-    if let Ok(Some(ready)) = &prepared.ready {
+    if let Ok(ready) = &prepared.ready {
         // The same settings as the process that will ask the cache for it; but one slot is enough.
         let machine = Machine::new(Some(&CacheDir::at(cache)), &ceiling, 1)?;
         match &ready.snapshot {

@@ -21,12 +21,11 @@ pub(in crate::sandbox) struct Kept {
 }
 
 impl Kept {
-    /// Where this order's result is kept, if there is a cache. Only configured steps are.
+    /// Where this order's result is kept, if there is a cache.
     pub(in crate::sandbox) fn at(cache: Option<&CacheDir>, order: &Order<'_>) -> Option<Self> {
         let folder = cache?.folder("steps").ok()?;
-        let options = order.options?;
         let decides =
-            json!([FORMAT, env!("CARGO_PKG_VERSION"), digest(order.bytes), options, order.limits, order.grants,]);
+            json!([FORMAT, env!("CARGO_PKG_VERSION"), digest(order.bytes), order.options, order.limits, order.grants]);
         Some(Self { folder, key: digest(decides.to_string().as_bytes()) })
     }
 
@@ -37,7 +36,7 @@ impl Kept {
     /// What was remembered, if it is whole.
     pub(in crate::sandbox) fn read(&self) -> Option<Prepared> {
         let mut prepared: Prepared = serde_json::from_slice(&std::fs::read(self.path("json")).ok()?).ok()?;
-        if let Ok(Some(ready)) = &mut prepared.ready
+        if let Ok(ready) = &mut prepared.ready
             && ready.start == Start::Snapshot
         {
             ready.snapshot = Some(std::fs::read(self.path("wasm")).ok()?);
@@ -47,7 +46,7 @@ impl Kept {
 
     /// Remembers a success. Not remembering costs the next start some time, no more.
     pub(in crate::sandbox) fn write(&self, prepared: &Prepared) {
-        let Ok(Some(ready)) = &prepared.ready else { return };
+        let Ok(ready) = &prepared.ready else { return };
         let Ok(text) = serde_json::to_vec(prepared) else { return };
         let snapshot = ready.snapshot.as_ref().map(|snapshot| place(&self.path("wasm"), snapshot));
         if snapshot.is_none_or(|placed| placed.is_ok()) && place(&self.path("json"), &text).is_ok() {

@@ -29,8 +29,8 @@ use crate::pipeline::{Registry, Signature};
 /// A component that is to be prepared, and for what.
 pub(super) struct Order<'a> {
     pub(super) bytes: &'a [u8],
-    /// an object; `None` if it is only to be described
-    pub(super) options: Option<&'a Json>,
+    /// an object
+    pub(super) options: &'a Json,
     pub(super) limits: &'a Limits,
     pub(super) grants: &'a Grants,
     pub(super) registry: &'a Arc<Registry>,
@@ -41,8 +41,7 @@ pub(super) struct Order<'a> {
 pub(super) struct Prepared {
     pub(super) facts: Facts,
     pub(super) described: Option<Described>,
-    /// `None` if no options were given
-    pub(super) ready: Result<Option<Ready>, SandboxError>,
+    pub(super) ready: Result<Ready, SandboxError>,
 }
 
 /// What a component is, whatever it does.

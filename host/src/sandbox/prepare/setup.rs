@@ -26,10 +26,7 @@ pub(in crate::sandbox) fn prepare(order: &Order<'_>, compile: Compile<'_>) -> Re
     let kind = ComponentKind::of(order.bytes)?;
     let component = componentize(order.bytes)?;
     let machine = Arc::new(Machine::for_setup()?);
-    let instrumented = match order.options {
-        Some(_) => Instrumented::new(&component, order.grants),
-        None => Err("it has not been configured".to_owned()),
-    };
+    let instrumented = Instrumented::new(&component, order.grants);
     let (compiled, instrumented) = choose(&machine.engine, &component, instrumented, compile)?;
     let facts = Facts {
         digest: digest(order.bytes),
@@ -69,7 +66,7 @@ fn setup(
     instrumented: &Chosen<'_>,
     order: &Order<'_>,
     described: &mut Option<Described>,
-) -> Result<Option<Ready>, SandboxError> {
+) -> Result<Ready, SandboxError> {
     within_limits(compiled, order)?;
     let reach = Reach::new(order.limits.clone(), order.grants.clone(), order.registry.clone());
     let linked = Linked::new(machine.clone(), compiled, reach)?;
@@ -77,9 +74,8 @@ fn setup(
     let options_schema = schema::parse(&description.options_schema)?;
     let Described { options_schema, .. } =
         described.insert(Described { summary: checked::summary(&description.summary), options_schema });
-    let Some(options) = order.options else { return Ok(None) };
-    schema::check(options_schema, options)?;
-    configure(&linked, &options.to_string(), instrumented).map(Some)
+    schema::check(options_schema, order.options)?;
+    configure(&linked, &order.options.to_string(), instrumented)
 }
 
 fn within_limits(compiled: &Compiled, order: &Order<'_>) -> Result<(), SandboxError> {

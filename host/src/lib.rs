@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod assemble;
+pub mod author;
 pub mod builtin;
 #[doc(hidden)]
 pub mod cli;

@@ -13,7 +13,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("inference", &["config", "pipeline"]),
     ("error", &["config", "pipeline", "sandbox", "inference"]),
     ("assemble", &["config", "pipeline", "builtin", "sandbox", "inference", "error"]),
-    ("cli", &["config", "pipeline", "builtin", "sandbox", "inference", "error", "assemble"]),
+    ("author", &["config", "pipeline", "sandbox", "error", "assemble"]),
+    ("cli", &["config", "pipeline", "builtin", "sandbox", "inference", "error", "assemble", "author"]),
 ];
 
 /// Crates that only one room may name, so that a change of theirs stays in it.

@@ -6,6 +6,7 @@ mod engine;
 mod exit;
 mod inspect;
 mod interrupt;
+mod new;
 mod operator;
 mod printer;
 mod run;
@@ -29,9 +30,11 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Make a folder for a pipeline or a step
+    New(new::Arguments),
     /// Run a pipeline on input
     Run(run::Arguments),
-    /// Check a pipeline and compile its components, so that the first request is warm
+    /// Check a pipeline and make it ready to run, or build a step from its sources
     Build(build::Arguments),
     /// Explain a pipeline, a model, a component, or this machine
     Inspect(inspect::Arguments),
@@ -57,6 +60,7 @@ pub fn main() -> ExitCode {
         }
     };
     let exit = match arguments.command {
+        Command::New(arguments) => new::main(&arguments),
         Command::Run(arguments) => run::main(arguments),
         Command::Build(arguments) => build::main(&arguments),
         Command::Inspect(arguments) => inspect::main(&arguments),

@@ -5,15 +5,13 @@ use std::num::NonZeroU32;
 use std::str::FromStr;
 
 use schemars::JsonSchema;
-use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};
 
-use super::super::diagnostic::{ConfigurationError, Diagnostic};
-use super::super::document;
+use super::super::diagnostic::ConfigurationError;
+use super::super::document::Form;
 use super::super::node::{Content, Node, Spanned};
 use super::super::read::read;
-use super::super::schema::check;
-use super::super::source::Source;
+use super::super::typed::parse_as;
 use super::super::units::{Size, TimeSpan};
 
 /// A component step.
@@ -84,16 +82,8 @@ impl WasmLimits {
     /// Reads limits outside of a gpux.yml: a text of `NAME: VALUE` lines, called `name` in
     /// diagnostics.
     pub fn parse(name: &str, text: &str) -> Result<Self, Box<ConfigurationError>> {
-        let source = Source::new(name, text);
-        let fail = |diagnostics| Box::new(ConfigurationError::new(source.clone(), diagnostics));
-        let (node, diagnostics) = document::parse(&source);
-        let Some(node) = node.filter(|_| diagnostics.is_empty()) else { return Err(fail(diagnostics)) };
-        let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Self>();
-        let diagnostics = check(&node, name, &schema);
-        if !diagnostics.is_empty() {
-            return Err(fail(diagnostics));
-        }
-        read(&node).map_err(|error| fail(vec![Diagnostic::new("value", node.span.clone(), error.to_string())]))
+        let form = Form { name: "list of limits", start: "write `NAME: VALUE`" };
+        parse_as(form, name, text).map(|(_, limits)| limits)
     }
 }
 

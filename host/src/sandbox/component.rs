@@ -49,9 +49,6 @@ pub fn componentize(bytes: &[u8]) -> Result<Cow<'_, [u8]>, SandboxError> {
     encode().map(Cow::Owned).map_err(|error| SandboxError::Componentize(plain(&format!("{error:#}"), 2000)))
 }
 
-/// The export through which the snapshotter reads memories and globals; no component's own.
-const ACCESS: &str = "wasmtime:wizer/access";
-
 /// A component, compiled.
 pub(super) struct Compiled {
     pub(super) component: Component,
@@ -70,7 +67,7 @@ impl Compiled {
         let name = |name: &str| plain(name, 200);
         Ok(Self {
             imports: shape.imports(engine).map(|(import, _)| name(import)).collect(),
-            exports: shape.exports(engine).map(|(export, _)| name(export)).filter(|name| name != ACCESS).collect(),
+            exports: shape.exports(engine).map(|(export, _)| name(export)).collect(),
             component,
         })
     }

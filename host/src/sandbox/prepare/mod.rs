@@ -9,6 +9,7 @@ mod child;
 mod kept;
 mod setup;
 mod snapshot;
+mod tree;
 
 use std::fmt;
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 mod benchmark;
 mod cast;
 mod element;
+mod failures;
 mod files;
 mod json;
 mod metadata;
@@ -19,6 +20,7 @@ mod wiring;
 
 pub use benchmark::{Benchmark, BenchmarkOptions, Metrics};
 pub use element::{Element, ElementSet, ElementType, UnknownElementType};
+pub use failures::Failures;
 pub use files::{FileError, ProjectFiles};
 pub use json::{JsonError, from_json, to_json};
 pub use metadata::{Color, Geometry, Layout, Metadata};

@@ -3,14 +3,16 @@
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use wasmtime::Engine;
+use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, ComponentExportIndex, Linker};
 
-use super::bindings::{STEP, builtins, log, models, types};
+use super::bindings::STEP;
 use super::error::SandboxError;
-use super::limits::{Grants, Limits, bytes as size_text, exceeded};
+use super::grants::Grants;
+use super::imports::{self, Import};
+use super::limits::{Limits, bytes as size_text, exceeded};
 use super::log::plain;
 use super::state::State;
-use crate::pipeline::Registry;
 
 /// What the bytes of a step are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -93,73 +95,34 @@ impl Compiled {
         Ok(Calls { describe: call("describe")?, configure: call("configure")?, process: call("process")? })
     }
 
+    /// The interfaces that it imports.
+    pub(super) fn needs(&self) -> Vec<Import> {
+        let engine = self.component.engine();
+        let called = |item: &ComponentItem| match item {
+            ComponentItem::ComponentInstance(instance) => {
+                instance.exports(engine).any(|(_, export)| matches!(export.ty, ComponentItem::ComponentFunc(_)))
+            }
+            _ => true,
+        };
+        let imports = self.component.component_type();
+        let imports = imports.imports(engine);
+        imports.map(|(name, item)| Import { name: plain(name, 200), called: called(&item.ty) }).collect()
+    }
+
     /// A linker with the interfaces that it imports and may have.
-    pub(super) fn linker(&self, grants: &Grants, registry: &Registry) -> Result<Linker<State>, SandboxError> {
+    pub(super) fn linker(&self, grants: &Grants) -> Result<Linker<State>, SandboxError> {
         let mut linker = Linker::new(self.component.engine());
-        for import in &self.imports {
-            let added = match Interface::named(import) {
-                Interface::Types => types::add_to_linker::<State, Own>(&mut linker, |state| state),
-                Interface::Log => log::add_to_linker::<State, Own>(&mut linker, |state| state),
-                Interface::Builtins => builtins::add_to_linker::<State, Own>(&mut linker, |state| state),
-                Interface::Models if grants.models.is_empty() => {
-                    let names: Vec<_> = registry.model_names().collect();
-                    let why = format!(
-                        "is not granted; to let it run models, add `grant: {{ models: [{}] }}` to this step in gpux.yml",
-                        if names.is_empty() { "NAME".to_owned() } else { names.join(", ") }
-                    );
-                    return Err(SandboxError::Import { import: import.clone(), why });
-                }
-                Interface::Models => models::add_to_linker::<State, Own>(&mut linker, |state| state),
-                Interface::Other(why) => {
-                    return Err(SandboxError::Import { import: import.clone(), why: why.to_owned() });
-                }
-            };
-            added.map_err(|error| SandboxError::Engine(format!("{error:#}")))?;
-        }
+        imports::link(&mut linker, &self.needs(), grants)?;
         Ok(linker)
     }
 }
 
-type Own = wasmtime::component::HasSelf<State>;
+/// The bindings work on the state itself.
+pub(super) type Own = wasmtime::component::HasSelf<State>;
 
 /// Where a step's calls are; looked up once.
 pub(super) struct Calls {
     pub(super) describe: ComponentExportIndex,
     pub(super) configure: ComponentExportIndex,
     pub(super) process: ComponentExportIndex,
-}
-
-/// What an import asks for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Interface {
-    Types,
-    Log,
-    Builtins,
-    Models,
-    /// nothing that can be linked, and why
-    Other(&'static str),
-}
-
-impl Interface {
-    pub(super) fn named(import: &str) -> Self {
-        let (name, version) = import.split_once('@').unwrap_or((import, ""));
-        let Some(interface) = name.strip_prefix("gpux:pipeline/") else {
-            return Self::Other(if name.starts_with("wasi:") {
-                "a sandbox does not have: a step gets no files, no network, no clock and no environment; build it \
-                 without WASI (for Rust, target wasm32-unknown-unknown)"
-            } else {
-                "gpux does not offer; a step may import gpux:pipeline's types, log, builtins and models"
-            });
-        };
-        match interface {
-            _ if !version.starts_with("0.1.") => {
-                Self::Other("is of another version; this gpux speaks gpux:pipeline@0.1")
-            }
-            "types" => Self::Types,
-            "log" => Self::Log,
-            "builtins" => Self::Builtins,
-            "models" => Self::Models,
-            _ => Self::Other("this gpux does not offer; the component was built for a newer one"),
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! What a component may use, and what it may reach.
+//! What a component may use.
 
 use std::time::Duration;
 
@@ -92,13 +92,6 @@ impl Limits {
             component_size: self.component_size.min(ceiling.component_size),
         }
     }
-}
-
-/// What a component may reach beyond computing and the built-in steps. Nothing by default.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Grants {
-    /// Models of this pipeline that it may run, by name: `grant: { models: [NAME] }`.
-    pub models: Vec<String>,
 }
 
 /// As gpux.yml writes it: `50ms`, `1s`.

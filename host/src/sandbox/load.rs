@@ -9,12 +9,15 @@ use super::checked;
 use super::component::Compiled;
 use super::engine::Machine;
 use super::error::SandboxError;
+use super::grants::Grants;
 use super::guest::Guest;
+use super::imports::{self, Refusal};
 use super::inspect::{self, ComponentInfo};
-use super::limits::{Grants, Limits, exceeded};
+use super::limits::{Limits, exceeded};
 use super::schema;
 use super::state::Reach;
 use super::step::ComponentStep;
+use super::wasi::Folders;
 use crate::config::CacheDir;
 use crate::pipeline::Registry;
 
@@ -97,6 +100,11 @@ impl Sandbox {
         Ok(info)
     }
 
+    /// What of a component's imports `grants` leave out, without running any of it.
+    pub fn refusals(&self, bytes: &[u8], grants: &Grants) -> Result<Vec<Refusal>, SandboxError> {
+        Ok(imports::refusals(&Compiled::new(&self.machine.engine, bytes, &self.ceiling)?.needs(), grants))
+    }
+
     fn describe(
         &self,
         compiled: &Compiled,
@@ -104,8 +112,10 @@ impl Sandbox {
         options: Option<&Value>,
         info: &mut ComponentInfo,
     ) -> Result<(), SandboxError> {
-        // To be described it may import models; it finds none.
-        let grants = Grants { models: vec![String::new()] };
+        // To be described it may import everything that can be granted. It finds no model, no
+        // folder and no variable; a clock and random numbers show it nothing of this machine.
+        let grants =
+            Grants { models: vec![String::new()], clock: true, random: true, stdio: true, ..Grants::default() };
         let guest = self.link(compiled, limits, grants, Arc::default())?;
         let description = guest.describe()?;
         let schema = schema::parse(&description.options_schema)?;
@@ -148,7 +158,8 @@ impl Sandbox {
                 }
             }
         }
-        let reach = Reach { limits, grants, registry, builtins: BuiltinCache::default() };
+        let folders = Folders::open(&grants)?;
+        let reach = Reach { limits, grants, folders, registry, builtins: BuiltinCache::default() };
         Guest::new(self.machine.clone(), compiled, reach)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The only room that names wasmtime. bytes → `component` (checked, compiled, cached) → `load`
 //! (described, configured) → `step` (one sandbox for each request). What a component may use is
-//! [`Limits`] and [`Grants`]; what it can reach is `host`; what comes out of it passes
+//! [`Limits`] and [`Grants`]; what it can reach is `host`, `builtins` and `wasi`; what comes out of it passes
 //! `checked` and nothing else.
 
 mod bindings;
@@ -13,9 +13,11 @@ mod component;
 mod engine;
 mod error;
 mod failure;
+mod grants;
 mod guest;
 mod handles;
 mod host;
+mod imports;
 mod inspect;
 mod json;
 mod limits;
@@ -27,10 +29,13 @@ mod state;
 mod step;
 #[cfg(test)]
 mod tests;
+mod wasi;
 
 pub use component::{ComponentKind, componentize};
 pub use error::{OptionFault, SandboxError};
-pub use inspect::{ComponentInfo, PortInfo, SignatureInfo};
-pub use limits::{Grants, Limits};
+pub use grants::{Capability, DirGrant, EnvGrant, Grants};
+pub use imports::{Because, Refusal};
+pub use inspect::{ComponentInfo, Need, PortInfo, SignatureInfo};
+pub use limits::Limits;
 pub use load::{LoadRequest, Sandbox, SandboxOptions};
 pub use step::ComponentStep;

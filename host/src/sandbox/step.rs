@@ -3,7 +3,9 @@
 use serde_json::{Value as Json, json};
 
 use super::component::Compiled;
+use super::grants::Capability;
 use super::guest::{Finished, Guest};
+use super::{imports, inspect};
 use crate::pipeline::{Context, Signature, Step, StepFailure, Value};
 
 /// A component, loaded and configured. Each run happens in a sandbox of its own: nothing is left
@@ -22,6 +24,11 @@ impl ComponentStep {
     /// What the component says about itself, in a line.
     pub fn summary(&self) -> &str {
         &self.summary
+    }
+
+    /// What it is granted and does not import.
+    pub fn unused_grants(&self) -> Vec<Capability> {
+        imports::unused(&self.compiled.needs(), &self.guest.reach.grants)
     }
 
     /// SHA-256 of the component's bytes, in hexadecimal.
@@ -54,6 +61,7 @@ impl Step for ComponentStep {
             "options": self.options,
             "limits": reach.limits,
             "grants": reach.grants,
+            "can": inspect::granted(&self.compiled.needs(), &reach.grants),
         })
     }
 }

@@ -6,6 +6,7 @@ mod center_ink;
 mod contract;
 mod hostile;
 mod native;
+mod wasi;
 
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
@@ -91,5 +92,5 @@ impl Step for Copy {
 }
 
 fn granted(models: &[&str]) -> Grants {
-    Grants { models: models.iter().map(|name| (*name).to_owned()).collect() }
+    Grants { models: models.iter().map(|name| (*name).to_owned()).collect(), ..Grants::default() }
 }

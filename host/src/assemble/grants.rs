@@ -149,6 +149,9 @@ fn remedy(granted: &WasmGrant, missing: &[Capability], operator: &Operator, mode
     ];
     let line = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
     let mut hint = format!("add `grant: {{ {line} }}` to this step in gpux.yml");
+    if missing.contains(&Capability::Stdio) {
+        hint += ": what it prints is logged, and it finds no folder and no variable unless `dirs` and `env` name some";
+    }
     if !flags.is_empty() {
         hint += &format!(", and run with `--allow {}`", flags.join(","));
     }

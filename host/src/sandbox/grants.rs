@@ -60,7 +60,7 @@ impl Grants {
         self.any_wasi()
     }
 
-    /// Whether `capability` holds.
+    /// Whether `capability` is granted by its own name.
     pub const fn allows(&self, capability: Capability) -> bool {
         match capability {
             Capability::Models => !self.models.is_empty(),
@@ -114,7 +114,7 @@ pub enum Capability {
     Environment,
     /// read and write files
     Files,
-    /// write to standard output
+    /// have the streams and the exit of a program, which lead nowhere but to the log
     Stdio,
 }
 
@@ -130,7 +130,7 @@ impl Capability {
             Self::Random => "draw random numbers",
             Self::Environment => "see the environment",
             Self::Files => "read files",
-            Self::Stdio => "print",
+            Self::Stdio => "use standard streams",
         }
     }
 

@@ -57,13 +57,13 @@ impl Interface {
 
     fn wasi(name: &str, version: &str) -> Self {
         if ["sockets/", "http/", "tls/"].iter().any(|network| name.starts_with(network)) {
-            return Self::Other("uses the network: no step may, and no grant changes that");
+            return Self::Other("a step never gets: no grant opens the network");
         }
         if !version.starts_with("0.2.") {
             return Self::Other("is of another version of WASI; this gpux speaks 0.2");
         }
         wasi::Interface::named(name).map_or(
-            Self::Other("no step is ever given; of WASI there are clocks, random, filesystem, cli and io"),
+            Self::Other("a step never gets; of WASI there are clocks, random, filesystem, cli and io"),
             Self::Wasi,
         )
     }
@@ -107,6 +107,8 @@ impl fmt::Display for Refusal {
             write!(f, " and {} more", self.imports.len() - NAMED)?;
         }
         match self.because {
+            // Not all of them are streams, and none of them does anything by itself.
+            Because::NotGranted(Capability::Stdio) => f.write_str(", and nothing of WASI is granted"),
             Because::NotGranted(capability) => write!(f, " to {}, which is not granted", capability.words()),
             Because::Never(why) => write!(f, ", which {why}"),
         }
@@ -119,14 +121,11 @@ impl fmt::Display for Refusal {
 /// variable, so any granted part of WASI brings them along, as it does standard output.
 pub(super) fn refusals(imports: &[Import], grants: &Grants) -> Vec<Refusal> {
     let mut refusals: Vec<Refusal> = Vec::new();
-    let mut refuse = |because: Because, import: &Import| {
-        let same =
-            refusals.iter_mut().find(|refusal| refusal.because == because && matches!(because, Because::NotGranted(_)));
-        match same {
+    let mut refuse =
+        |because: Because, import: &Import| match refusals.iter_mut().find(|refusal| refusal.because == because) {
             Some(refusal) => refusal.imports.push(import.name.clone()),
             None => refusals.push(Refusal { imports: vec![import.name.clone()], because }),
-        }
-    };
+        };
     let mut habit = Vec::new();
     let mut wasi = grants.any_wasi();
     for import in imports {

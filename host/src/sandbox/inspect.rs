@@ -122,8 +122,15 @@ fn free(imports: &[Import]) -> Vec<&'static str> {
 /// What a component with these imports can do under `grants`, in plain words.
 pub(super) fn granted(imports: &[Import], grants: &Grants) -> Vec<String> {
     let mut can: Vec<String> = free(imports).into_iter().map(str::to_owned).collect();
-    for capability in Capability::ALL.into_iter().filter(|it| grants.allows(*it) && asks(imports, *it).next().is_some())
-    {
+    let holds = |capability| match capability {
+        // Any part of WASI brings them along.
+        Capability::Stdio => grants.any_wasi(),
+        other => grants.allows(other),
+    };
+    for capability in Capability::ALL {
+        if !holds(capability) || asks(imports, capability).next().is_none() {
+            continue;
+        }
         match capability {
             Capability::Models => can.push(format!("run the models {}", grants.models.join(", "))),
             Capability::Environment => {
@@ -232,11 +239,11 @@ mod tests {
     fn what_is_asked_for_follows_from_the_imports() {
         assert!(asked(&["gpux:pipeline/types", "gpux:pipeline/builtins"]).is_empty());
         assert_eq!(asked(&["gpux:pipeline/models"]), ["run models!"]);
-        assert_eq!(asked(&["clocks/monotonic-clock", "io/poll"]), ["read the clock!", "print"]);
+        assert_eq!(asked(&["clocks/monotonic-clock", "io/poll"]), ["read the clock!", "use standard streams"]);
         // The file interface names a type of the clock's.
-        assert_eq!(asked(&["filesystem/types", "clocks/wall-clock (types)"]), ["read files", "print!"]);
-        assert_eq!(asked(&["cli/stdout", "cli/environment"]), ["see the environment", "print!"]);
-        assert_eq!(asked(&["random/insecure-seed", "cli/stderr"]), ["draw random numbers!", "print"]);
+        assert_eq!(asked(&["filesystem/types", "clocks/wall-clock (types)"]), ["read files", "use standard streams!"]);
+        assert_eq!(asked(&["cli/stdout", "cli/environment"]), ["see the environment", "use standard streams!"]);
+        assert_eq!(asked(&["random/insecure-seed", "cli/stderr"]), ["draw random numbers!", "use standard streams"]);
         assert!(asked(&["sockets/tcp", "http/outgoing-handler", "nn/graph"]).is_empty());
     }
 

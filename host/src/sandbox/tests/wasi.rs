@@ -311,7 +311,7 @@ fn what_is_not_granted_is_not_linked() {
     }
     let network = guest("hostile-wasi/network.wasm");
     let error = SANDBOX.load(&network, &LoadRequest { grants: everything(), ..LoadRequest::default() });
-    assert!(error.err().unwrap().to_string().contains("uses the network: no step may, and no grant changes that"));
+    assert!(error.err().unwrap().to_string().contains("a step never gets: no grant opens the network"));
 }
 
 #[test]
@@ -322,11 +322,12 @@ fn a_component_is_described_before_anything_is_granted() {
         info.capabilities(),
         "It can: compute. If granted, it can: read the clock (`grant: { wasi: [clock] }`), draw random numbers \
          (`grant: { wasi: [random] }`), see the environment (`grant: { env: [NAME] }`), read files (`grant: { dirs: \
-         [./FOLDER] }`), print (`grant: { wasi: [stdio] }`). It cannot: use the network, run models. It is not loaded \
+         [./FOLDER] }`), use standard streams (`grant: { wasi: [stdio] \
+         }`). It cannot: use the network, run models. It is not loaded \
          unless it may read the clock and draw random numbers; the operator agrees with `--allow clock,random`."
     );
     let network = SANDBOX.inspect(&guest("hostile-wasi/network.wasm"), None).unwrap();
-    assert!(network.problem.unwrap().contains("uses the network"));
+    assert!(network.problem.unwrap().contains("no grant opens the network"));
     assert!(network.cannot.contains(&"use the network"));
 }
 

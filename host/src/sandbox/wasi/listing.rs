@@ -4,6 +4,7 @@
 use rustix::fs::{Mode, OFlags};
 use wasmtime::component::Resource;
 use wasmtime_wasi::filesystem::Descriptor;
+#[cfg(target_os = "linux")]
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 use wasmtime_wasi::p2::bindings::sync::filesystem::types::{
     DirectoryEntry, DirectoryEntryStream, HostDirectoryEntryStream,
@@ -26,11 +27,11 @@ impl State {
             Descriptor::Dir(folder) => folder.dir.clone(),
             Descriptor::File(_) => return Err(ErrorCode::NotDirectory.into()),
         };
-        self.count_open().map_err(FsError::trap)?;
         // The folder's own descriptor may be one that can only be walked through.
         let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(folder.as_ref(), c".", how, Mode::empty());
         let listing = opened.and_then(Listing::new).map_err(std::io::Error::from)?;
+        self.count_open().map_err(FsError::trap)?;
         let key = self.wasi().table.push(listing)?;
         Ok(Resource::new_own(key.rep()))
     }
@@ -38,9 +39,10 @@ impl State {
     #[cfg(not(target_os = "linux"))]
     pub(super) fn list(&mut self, folder: &Resource<Descriptor>) -> FsResult<Resource<DirectoryEntryStream>> {
         use wasmtime_wasi::p2::bindings::filesystem::types::HostDescriptor;
-        self.count_open().map_err(FsError::trap)?;
         let folder = Resource::new_borrow(folder.rep());
-        self.files(async |view| HostDescriptor::read_directory(view, folder).await)
+        let listing = self.files(async |view| HostDescriptor::read_directory(view, folder).await)?;
+        self.count_open().map_err(FsError::trap)?;
+        Ok(listing)
     }
 
     #[cfg(target_os = "linux")]

@@ -28,7 +28,7 @@ cp "$built/hostile.wasm" "$into/hostile/hostile.wasm"
 # What it imports decides what it must be granted: one build for each.
 mkdir -p "$into/hostile-wasi"
 for feature in all print-only network; do
-    build -p hostile-wasi --features $feature
+    build -p hostile-wasi --no-default-features --features $feature
     cp "$built/hostile_wasi.wasm" "$into/hostile-wasi/$feature.wasm"
 done
 

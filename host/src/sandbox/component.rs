@@ -44,8 +44,17 @@ pub fn componentize(bytes: &[u8]) -> Result<Vec<u8>, SandboxError> {
         return Ok(bytes.to_vec());
     }
     let encode = || wit_component::ComponentEncoder::default().validate(true).module(bytes)?.encode();
-    // The whole chain: the outer error only says which stage it was.
-    encode().map_err(|error| SandboxError::Componentize(plain(&format!("{error:#}"), 2000)))
+    encode().map_err(|error| {
+        // The whole chain: the outer error only says which stage it was.
+        let why = format!("{error:#}");
+        SandboxError::Componentize(if why.contains("wasi_snapshot_preview1") {
+            "it is built for WASI 0.1 (wasm32-wasip1), which gpux does not speak; build it without WASI, or for WASI 0.2 \
+             (wasm32-wasip2)"
+                .to_owned()
+        } else {
+            plain(&why, 2000)
+        })
+    })
 }
 
 /// A component, compiled and known to be a step.

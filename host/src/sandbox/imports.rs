@@ -149,7 +149,9 @@ pub(super) fn refusals(imports: &[Import], grants: &Grants) -> Vec<Refusal> {
         }
     }
     if !wasi {
-        habit.into_iter().for_each(|import| refuse(Because::NotGranted(Capability::Stdio), import));
+        for import in habit {
+            refuse(Because::NotGranted(Capability::Stdio), import);
+        }
     }
     refusals
 }

@@ -59,6 +59,14 @@ fn a_core_module_without_its_contract() {
 }
 
 #[test]
+fn a_core_module_for_the_first_wasi() {
+    let mut module = b"\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x02\x23\x01\x16".to_vec();
+    module.extend(b"wasi_snapshot_preview1\x08fd_write\0\0");
+    let error = refuse(&module);
+    assert!(error.contains("it is built for WASI 0.1 (wasm32-wasip1)"), "{error}");
+}
+
+#[test]
 fn a_core_module_with_its_contract_is_a_step() {
     let load = |bytes: &[u8]| SANDBOX.load(bytes, &LoadRequest::default()).unwrap();
     let (module, component) = (load(&HOSTILE), load(&componentize(&HOSTILE).unwrap()));

@@ -17,7 +17,7 @@ fn folder(path: &Path, name: &str, writable: bool) -> DirGrant {
 }
 
 fn step(grants: Grants, limits: Limits) -> ComponentStep {
-    SANDBOX.load(&ALL, &LoadRequest { grants, limits, ..LoadRequest::default() }).unwrap()
+    SANDBOX.load(&ALL, &LoadRequest { limits, grants, ..LoadRequest::default() }).unwrap()
 }
 
 fn small() -> Limits {
@@ -117,6 +117,14 @@ fn a_flood_of_output_stays_within_the_log() {
         assert!(matches!(outcome, Err(StepFailure::Limit(limit)) if limit.limit == "time"), "{attack}");
         assert!(context.log.iter().map(String::len).sum::<usize>() <= 2 << 10, "{attack}: {}", context.log.len());
     }
+}
+
+#[test]
+fn one_call_of_many_lines_ends_at_the_deadline() {
+    let hurried = Limits { memory: 64 << 20, result: 64 << 20, ..small() };
+    let begin = Instant::now();
+    assert_eq!(strike_with(&step(everything(), hurried), "print-lines 40000000"), "limit time");
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
 }
 
 #[test]

@@ -118,10 +118,6 @@ fn strike(word: &str, about: &str) -> Option<String> {
             stderr::get_stderr().write(b"and this\n").ok()?;
             "printed".into()
         }
-        "print-lines" => {
-            stdout::get_stdout().blocking_write_and_flush(&vec![b'\n'; number() as usize]).ok()?;
-            "printed".into()
-        }
         "print-for-ever" => {
             let stdout = stdout::get_stdout();
             loop {

@@ -25,14 +25,21 @@ done
 build -p hostile
 cp "$built/hostile.wasm" "$into/hostile/hostile.wasm"
 
+# What it imports decides what it must be granted: one build for each.
+mkdir -p "$into/hostile-wasi"
+for feature in all print-only network; do
+    build -p hostile-wasi --no-default-features --features $feature
+    cp "$built/hostile_wasi.wasm" "$into/hostile-wasi/$feature.wasm"
+done
+
 if [ "$into" != guest-examples ]; then
     logits() { gpux run tests/cases/pipelines/digits-logits.yml --allow-outside --engine embedded --file 'models/samples/*g'; }
     logits >"$into/checked-in.jsonl"
     GPUX_CENTER_INK=$(realpath "$into/rust/center-ink.wasm") logits >"$into/rebuilt.jsonl"
     cmp "$into/checked-in.jsonl" "$into/rebuilt.jsonl"
-    for guest in hostile drive-model; do
-        gpux inspect "guest-examples/hostile/$guest.wasm" | grep -vE 'sha256|component |size' >"$into/checked-in.txt"
-        gpux inspect "$into/hostile/$guest.wasm" | grep -vE 'sha256|component |size' >"$into/rebuilt.txt"
+    for guest in hostile/hostile hostile/drive-model hostile-wasi/all hostile-wasi/print-only; do
+        gpux inspect "guest-examples/$guest.wasm" | grep -vE 'sha256|component |size' >"$into/checked-in.txt"
+        gpux inspect "$into/$guest.wasm" | grep -vE 'sha256|component |size' >"$into/rebuilt.txt"
         cmp "$into/checked-in.txt" "$into/rebuilt.txt"
     done
     echo "the checked-in components do what their sources say"

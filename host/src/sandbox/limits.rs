@@ -1,4 +1,4 @@
-//! What a component may use, and what it may reach.
+//! What a component may use.
 
 use std::time::Duration;
 
@@ -112,21 +112,6 @@ impl Limits {
             compile_time: self.compile_time.min(ceiling.compile_time),
             compile_memory: self.compile_memory.min(ceiling.compile_memory),
         }
-    }
-}
-
-/// What a component may reach beyond computing and the built-in steps. Nothing by default.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Grants {
-    /// Models of this pipeline that it may run, by name: `grant: { models: [NAME] }`.
-    pub models: Vec<String>,
-}
-
-impl Grants {
-    /// What a snapshot would freeze, if any of it is granted.
-    #[expect(clippy::unused_self, reason = "nothing of this kind can be granted yet")]
-    pub(super) const fn volatile(&self) -> Option<&'static str> {
-        None
     }
 }
 

@@ -126,6 +126,9 @@ pub enum Wasi {
     Clock,
     /// random numbers
     Random,
+    /// what a toolchain's start-up code expects of a program: output, which is logged, an empty
+    /// input, `exit`
+    Stdio,
 }
 
 /// How long an instance of a component lives.

@@ -14,8 +14,10 @@ build() { cargo build --quiet --profile guest --target wasm32-unknown-unknown --
 gpux() { cargo run --quiet -p gpux -- "$@"; }
 
 mkdir -p "$into/rust" "$into/hostile"
-build -p center-ink
-gpux build "$built/center_ink.wasm" --output "$into/rust/center-ink.wasm"
+for guest in center-ink greedy-decoder nms thumbnail to-floats; do
+    build -p $guest
+    gpux build "$built/$(echo $guest | tr - _).wasm" --output "$into/rust/$guest.wasm"
+done
 
 # The hostile ones stay as they leave the compiler: core modules with their contract in a section.
 for feature in spin-in-describe drive-model; do

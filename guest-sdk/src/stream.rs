@@ -30,11 +30,18 @@ const fn piece(bytes: usize) -> usize {
 /// Calls `f` with each piece of `tensor`, and where in the tensor it starts, in elements.
 #[inline]
 pub fn read<T: Element>(tensor: &Tensor, mut f: impl FnMut(usize, &[T])) -> Result<(), Error> {
+    try_read(tensor, |start, elements| {
+        f(start, elements);
+        Ok(())
+    })
+}
+
+/// As [`read`], to the first error of `f`.
+#[inline]
+pub fn try_read<T: Element>(tensor: &Tensor, mut f: impl FnMut(usize, &[T]) -> Result<(), Error>) -> Result<(), Error> {
     tensor.expect::<T>()?;
-    for (start, len) in pieces(tensor.len(), piece(size_of::<T>())) {
-        f(start, &tensor.read_unchecked(start, len)?);
-    }
-    Ok(())
+    pieces(tensor.len(), piece(size_of::<T>()))
+        .try_for_each(|(start, len)| f(start, &tensor.read_unchecked(start, len)?))
 }
 
 /// Writes all of `tensor`: `f` fills each piece, told where in the tensor it starts, in elements.

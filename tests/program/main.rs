@@ -5,6 +5,7 @@
 mod architecture;
 mod cases;
 mod child;
+mod decoder;
 mod digits;
 mod run;
 mod schema;

@@ -99,7 +99,7 @@ pub fn zip<A: Element, B: Element, C: Element>(
     let mut buffer = Vec::new();
     for (start, len) in pieces(a.len(), piece(size_of::<A>() + size_of::<B>() + size_of::<C>())) {
         buffer.resize(len, C::default());
-        chunks::zip(&*a.read_unchecked(start, len)?, &*b.read_unchecked(start, len)?, &mut buffer, &mut f);
+        chunks::zip(&a.read_unchecked(start, len)?, &b.read_unchecked(start, len)?, &mut buffer, &mut f);
         into.write_unchecked(start, &buffer)?;
     }
     Ok(())
@@ -158,11 +158,13 @@ mod tests {
 
             let mut halves = Tensor::zeros::<f64>([length]).unwrap();
             map(&tensor, &mut halves, |x: f32| f64::from(x) / 2.0).unwrap();
-            assert!(halves.view::<f64>().unwrap().iter().enumerate().all(|(i, x)| *x == i as f64 / 2.0));
+            let expected: Vec<_> = (0..length).map(|i| f64::from(i) / 2.0).collect();
+            assert_eq!(*halves.view::<f64>().unwrap(), expected);
 
             let mut sums = Tensor::zeros::<f32>([length]).unwrap();
             zip(&tensor, &halves, &mut sums, |a: f32, b: f64| a + b as f32).unwrap();
-            assert!(sums.view::<f32>().unwrap().iter().enumerate().all(|(i, x)| *x == i as f32 * 1.5));
+            let expected: Vec<_> = (0..length).map(|i| i as f32 * 1.5).collect();
+            assert_eq!(*sums.view::<f32>().unwrap(), expected);
 
             let mut written = Tensor::zeros::<u32>([length]).unwrap();
             write(&mut written, |start, elements| {

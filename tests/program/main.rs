@@ -7,5 +7,6 @@ mod cases;
 mod child;
 mod decoder;
 mod digits;
+mod guests;
 mod run;
 mod schema;

@@ -95,11 +95,12 @@ impl Nms {
         };
         let least = self.options.score as f32;
         let most = self.options.candidates as usize;
+        let higher = |a: f32, b: f32| if b > a { b } else { a };
         let mut found = Vec::new();
         stream::read(scores, |start, scores: &[f32]| {
             for (chunk, scores) in scores.chunks(chunks::LANES).enumerate() {
                 // Nearly all scores are low, so most chunks end here.
-                if !chunks::fold(scores, false, |any, score| any | (score > least), |a, b| a | b) {
+                if chunks::fold(scores, f32::NEG_INFINITY, higher, higher) <= least {
                     continue;
                 }
                 for (place, score) in scores.iter().enumerate() {

@@ -36,7 +36,7 @@
 //!     fn process(&self, inputs: Values) -> Result<Values, Error> {
 //!         let gray = inputs.tensor("image")?;
 //!         let mut result = Tensor::zeros::<u8>(gray.shape())?;
-//!         stream::map(gray, &mut result, |pixel: u8| if pixel >= self.0 { 255 } else { 0 })?;
+//!         stream::map::<u8, u8>(gray, &mut result, |pixel| if pixel >= self.0 { 255 } else { 0 })?;
 //!         result.copy_metadata(gray);
 //!         Ok(Values::from([("image", result)]))
 //!     }
@@ -72,7 +72,7 @@
 //!
 //! A step with options of its own is a component of 90 kB. Three quarters of the standard library's
 //! usual weight stay out because options are read by a reader of this crate's own, and because
-//! [`Step::OPTIONS_SCHEMA`] may hold the schema as text; without that, add 80 kB for the code that
+//! [`Step::OPTIONS_SCHEMA`] may hold the schema as text; without that, add 85 kB for the code that
 //! makes it.
 
 #![deny(unsafe_code)]

@@ -47,7 +47,7 @@ pub fn try_read<T: Element>(tensor: &Tensor, mut f: impl FnMut(usize, &[T]) -> R
 /// Writes all of `tensor`: `f` fills each piece, told where in the tensor it starts, in elements.
 #[inline]
 pub fn write<T: Element>(tensor: &mut Tensor, mut f: impl FnMut(usize, &mut [T])) -> Result<(), Error> {
-    tensor.expect::<T>()?;
+    tensor.expect_own::<T>()?;
     let mut buffer = Vec::new();
     for (start, len) in pieces(tensor.len(), piece(size_of::<T>())) {
         buffer.resize(len, T::default());
@@ -68,7 +68,7 @@ pub fn convert<A: Element, B: Element>(
     from.expect::<A>()?;
     same_length(from, into)?;
     let mut pieces = pieces(from.len(), piece(size_of::<A>() + size_of::<B>()));
-    into.expect::<B>()?;
+    into.expect_own::<B>()?;
     let mut buffer = Vec::new();
     pieces.try_for_each(|(start, len)| {
         buffer.resize(len, B::default());
@@ -77,7 +77,8 @@ pub fn convert<A: Element, B: Element>(
     })
 }
 
-/// `into[i] = f(from[i])`, for tensors with as many elements, in SIMD as far as `f` allows.
+/// `into[i] = f(from[i])`, for tensors with as many elements, in SIMD as far as `f` allows. Name the
+/// types, as in `map::<u8, f32>(…)`, where `f` does not say them.
 #[inline]
 pub fn map<A: Element, B: Element>(from: &Tensor, into: &mut Tensor, mut f: impl FnMut(A) -> B) -> Result<(), Error> {
     convert(from, into, |_, from, into| chunks::map(from, into, &mut f))
@@ -93,7 +94,7 @@ pub fn zip<A: Element, B: Element, C: Element>(
 ) -> Result<(), Error> {
     a.expect::<A>()?;
     b.expect::<B>()?;
-    into.expect::<C>()?;
+    into.expect_own::<C>()?;
     same_length(a, b)?;
     same_length(a, into)?;
     let mut buffer = Vec::new();
@@ -187,6 +188,8 @@ mod tests {
         assert_eq!(error, Error::failed("one tensor has 3 elements, the other 4"));
         let error = map(&long, &mut into, |x: u8| f32::from(x)).unwrap_err();
         assert_eq!(error, Error::invalid("the tensor holds float32, not uint8"));
+        let error = map(&long, &mut into, |x: f32| x as i32).unwrap_err();
+        assert_eq!(error, Error::failed("the tensor holds float32, not int32"));
         let error = zip(&long, &short, &mut into, |a: f32, _: f32| a).unwrap_err();
         assert!(matches!(error, Error::Failed(_)));
     }

@@ -143,3 +143,6 @@ fn kind(value: &Value) -> Kind {
         Value::Json(_) => Kind::Json,
     }
 }
+
+#[cfg(test)]
+mod tests;

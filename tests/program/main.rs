@@ -5,6 +5,8 @@
 mod architecture;
 mod cases;
 mod child;
+mod decoder;
 mod digits;
+mod guests;
 mod run;
 mod schema;

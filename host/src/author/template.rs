@@ -45,11 +45,18 @@ fn capitalized(word: &str) -> String {
     letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect()
 }
 
-/// The files at these paths below a folder of `host/`, embedded: `template_files!("templates/rust": "a", "b/c")`.
+/// The files at these paths below a folder of `host/`, embedded: `template_files!("templates/rust": "a", "b/c")`;
+/// with another folder, those of the SDK as they go there: `template_files!("../guest-sdk/c" => "gpux-step": "a")`.
 macro_rules! template_files {
     ($folder:literal: $($path:literal),+ $(,)?) => {
         &[$($crate::author::template::TemplateFile::new(
             $path,
+            include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/", $folder, "/", $path)),
+        )),+]
+    };
+    ($folder:literal => $into:literal: $($path:literal),+ $(,)?) => {
+        &[$($crate::author::template::TemplateFile::new(
+            concat!($into, "/", $path),
             include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/", $folder, "/", $path)),
         )),+]
     };

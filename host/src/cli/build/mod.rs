@@ -12,7 +12,6 @@ use super::exit::Exit;
 use super::operator::{OperatorArguments, PipelineArguments};
 use super::printer::{Printer, duration, pretty};
 
-
 /// Check a pipeline: the file, its models, its components, and that every step fits the next.
 /// Compiles the components and tries the models, so that the first run finds both ready.
 ///

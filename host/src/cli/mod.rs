@@ -12,6 +12,7 @@ mod printer;
 mod run;
 mod schema;
 mod steps;
+mod test;
 
 use std::process::ExitCode;
 
@@ -36,6 +37,8 @@ enum Command {
     Run(run::Arguments),
     /// Check a pipeline and make it ready to run, or build a step from its sources
     Build(build::Arguments),
+    /// Run the golden cases of a step or a pipeline
+    Test(test::Arguments),
     /// Explain a pipeline, a model, a component, or this machine
     Inspect(inspect::Arguments),
     /// List and install inference engines
@@ -63,6 +66,7 @@ pub fn main() -> ExitCode {
         Command::New(arguments) => new::main(&arguments),
         Command::Run(arguments) => run::main(arguments),
         Command::Build(arguments) => build::main(&arguments),
+        Command::Test(arguments) => test::main(&arguments),
         Command::Inspect(arguments) => inspect::main(&arguments),
         Command::Engine(arguments) => engine::main(&arguments),
         Command::Steps(arguments) => steps::main(&arguments),

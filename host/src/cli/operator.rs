@@ -50,9 +50,14 @@ impl PipelineArguments {
 
     /// The folder that the user named, if it is that of a step and of no pipeline.
     pub(super) fn step_folder(&self) -> Option<PathBuf> {
-        let folder = PathBuf::from(self.pipeline.as_deref().unwrap_or("."));
+        let folder = self.folder();
         let is_pipeline = FILE_NAMES.iter().any(|name| folder.join(name).is_file());
         (self.config.is_none() && !is_pipeline && StepFile::is_in(&folder)).then_some(folder)
+    }
+
+    /// What the user named, as a folder; without a name, this one.
+    pub(super) fn folder(&self) -> PathBuf {
+        PathBuf::from(self.pipeline.as_deref().unwrap_or("."))
     }
 
     fn path(&self) -> String {

@@ -102,7 +102,7 @@ pub fn build(request: BuildRequest<'_>, sandbox: &Sandbox, progress: &mut dyn Pr
     };
     let component = sandbox::componentize(&module).map_err(|error| BuildError::NoStep(error.to_string()))?;
     let size_before = component.len();
-    let component = if request.strip { strip(&component)? } else { component };
+    let component = if request.strip { strip(&component)? } else { component.into_owned() };
     let info = inspect(&component, sandbox)?;
     let path = step.component();
     save(&path, &component)?;

@@ -31,7 +31,7 @@ pub(super) fn main(path: &Path, arguments: &Arguments, printer: Printer) -> Exit
             Ok(stripped) => stripped,
             Err(error) => return wrong(error.to_string()),
         },
-        _ => component,
+        _ => component.into_owned(),
     };
     let info: ComponentInfo = match operator.sandbox().and_then(|sandbox| sandbox.inspect(&component, None)) {
         Ok(info) => info,

@@ -8,6 +8,8 @@ use std::time::Instant;
 
 use clap::Args;
 
+pub(super) use step::build_step;
+
 use super::exit::Exit;
 use super::operator::{OperatorArguments, PipelineArguments};
 use super::printer::{Printer, duration, pretty};

@@ -42,6 +42,9 @@ pub struct WasmLimits {
     /// How much memory the component may take, all its memories and tensors together
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Spanned<Size>>,
+    /// How many bytes the values given to one request may have
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<Spanned<Size>>,
     /// How many bytes the values of one call may have
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<Spanned<Size>>,
@@ -51,6 +54,12 @@ pub struct WasmLimits {
     /// How many bytes the component itself may have
     #[serde(skip_serializing_if = "Option::is_none")]
     pub component_size: Option<Spanned<Size>>,
+    /// How long compiling it may take when it is loaded
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compile_time: Option<Spanned<TimeSpan>>,
+    /// How much memory compiling it may take
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compile_memory: Option<Spanned<Size>>,
     /// How many elements all its tables may have
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table_elements: Option<Spanned<NonZeroU32>>,
@@ -66,6 +75,9 @@ pub struct WasmLimits {
     /// How many tensors it may hold at a time
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handles: Option<Spanned<NonZeroU32>>,
+    /// How many built-in steps and models it may run during one request
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls: Option<Spanned<NonZeroU32>>,
     /// How many values one call may have
     #[serde(skip_serializing_if = "Option::is_none")]
     pub values: Option<Spanned<NonZeroU32>>,

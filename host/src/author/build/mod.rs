@@ -127,7 +127,11 @@ pub fn save(path: &Path, bytes: &[u8]) -> Result<(), BuildError> {
     let write = || {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder)?;
-        let mut draft = tempfile::Builder::new().prefix(".gpux-").tempfile_in(folder)?;
+        let mut builder = tempfile::Builder::new();
+        // A temporary file is its owner's alone; this one is to be as any new file.
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        let mut draft = builder.prefix(".gpux-").tempfile_in(folder)?;
         draft.write_all(bytes)?;
         draft.persist(path).map_err(|error| error.error)?;
         Ok(())

@@ -218,8 +218,3 @@ impl Case {
 fn fail(document: &Document, faults: Vec<Diagnostic>) -> Box<ConfigurationError> {
     Box::new(ConfigurationError::new(document.source.clone(), faults))
 }
-
-/// A JSON value as a line of YAML, which JSON is.
-pub(in crate::author) fn mapping_text<T: Serialize>(value: &T) -> String {
-    serde_json::to_value(value).unwrap_or_default().to_string()
-}

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use serde::Serialize;
 use serde_json::Value as Json;
 
-use super::file::{ErrorKind, mapping_text};
+use super::file::ErrorKind;
 use super::metadata;
 use crate::pipeline::{Kind, Metadata, Tensor, Value, to_json, to_npy};
 
@@ -99,7 +100,27 @@ fn metadata_text(metadata: Metadata) -> String {
     if metadata == Metadata::default() {
         return String::new();
     }
-    format!(", metadata: {}", mapping_text(&metadata::Written::from(metadata)))
+    format!(", metadata: {}", flow(&metadata::Written::from(metadata)))
+}
+
+/// A value as one line of YAML: `{ layout: HWC, color: rgb }`.
+pub(in crate::author) fn flow<T: Serialize>(value: &T) -> String {
+    // By way of text, in which a float32 has no more digits than it needs.
+    let text = serde_json::to_string(value).unwrap_or_default();
+    flow_json(&serde_json::from_str(&text).unwrap_or_default())
+}
+
+fn flow_json(json: &Json) -> String {
+    match json {
+        Json::Object(fields) if !fields.is_empty() => {
+            let fields: Vec<_> =
+                fields.iter().map(|(name, json)| format!("{}: {}", key(name), flow_json(json))).collect();
+            format!("{{ {} }}", fields.join(", "))
+        }
+        Json::Array(items) => format!("[{}]", items.iter().map(flow_json).collect::<Vec<_>>().join(", ")),
+        Json::String(text) => key(text),
+        scalar => scalar.to_string(),
+    }
 }
 
 /// The line for an expected error.

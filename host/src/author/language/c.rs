@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use super::Tool;
 use crate::author::build::{BuildError, Workspace};
-use crate::author::template::{TemplateFile, template_files};
 
 const ZIG: Tool = Tool {
     name: "zig",
@@ -32,27 +31,6 @@ const OPTIONS: &[&str] = &[
 
 /// What the contract is in C.
 const BINDINGS: &[&str] = &["gpux-step/pipeline_step.c", "gpux-step/pipeline_step_component_type.o"];
-
-const FILES: &[TemplateFile] = template_files!("templates/c":
-    ".gitignore.template",
-    "README.md",
-    "src/step.c",
-    "step.yml",
-    "tests/half/case.yml",
-    "tests/not-a-number/case.yml",
-);
-
-const SDK: &[TemplateFile] = template_files!("../guest-sdk/c" => "gpux-step":
-    "gpux_json.h",
-    "gpux_step.h",
-    "pipeline_step.c",
-    "pipeline_step.h",
-    "pipeline_step_component_type.o",
-);
-
-pub(super) fn template() -> Vec<TemplateFile> {
-    [FILES, SDK].concat()
-}
 
 pub(super) fn build(workspace: &mut Workspace<'_>) -> Result<Vec<u8>, BuildError> {
     let sources = sources(workspace)?;
@@ -84,15 +62,4 @@ fn sources(workspace: &Workspace<'_>) -> Result<Vec<PathBuf>, BuildError> {
         return Err(BuildError::NoModule("there is no `.c` file in `src/`".to_owned()));
     }
     Ok(sources)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::author::template::tests::assert_complete;
-
-    #[test]
-    fn the_template_is_what_lies_in_its_folder() {
-        assert_complete(FILES, "templates/c");
-    }
 }

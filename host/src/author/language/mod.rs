@@ -1,7 +1,7 @@
 //! The languages that a step can be written in: a template and a recipe each.
 //!
-//! A new language is a folder of `host/templates/`, a file beside this one, and its line in
-//! [`Language`]'s methods.
+//! A new language is a folder of `host/templates/` (`build.rs` embeds it, and what it carries along
+//! from elsewhere), a file beside this one, and its line in [`Language`]'s methods.
 
 mod c;
 mod javascript;
@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::build::{BuildError, Workspace};
-use super::template::TemplateFile;
+use super::template::{TemplateFile, embedded};
 
 /// A language that a step can be written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -57,12 +57,12 @@ impl Language {
     }
 
     /// The files of a new step's folder.
-    pub(super) fn template(self) -> Vec<TemplateFile> {
+    pub(super) const fn template(self) -> &'static [TemplateFile] {
         match self {
-            Self::Rust => rust::template(),
-            Self::C => c::template(),
-            Self::JavaScript => javascript::template(),
-            Self::Python => python::template(),
+            Self::Rust => embedded::RUST,
+            Self::C => embedded::C,
+            Self::JavaScript => embedded::JS,
+            Self::Python => embedded::PYTHON,
         }
     }
 

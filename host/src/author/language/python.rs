@@ -2,7 +2,6 @@
 
 use super::Tool;
 use crate::author::build::{BuildError, Workspace};
-use crate::author::template::{TemplateFile, template_files};
 
 const COMPONENTIZE: &str = "componentize-py";
 
@@ -11,34 +10,6 @@ pub(super) const TOOLS: &[Tool] = &[Tool {
     checks: &[&[COMPONENTIZE, "--version"]],
     install: "run `python3 -m pip install componentize-py==0.25.1`",
 }];
-
-const FILES: &[TemplateFile] = template_files!("templates/python":
-    ".gitignore.template",
-    "README.md",
-    "app.py",
-    "requirements.txt",
-    "step.yml",
-    "tests/too-long/case.yml",
-    "tests/words/case.yml",
-    "wit/world.wit",
-);
-
-const SDK: &[TemplateFile] = template_files!("../guest-sdk/python/gpux_step" => "gpux_step":
-    "__init__.py",
-    "builtins.py",
-    "export.py",
-    "log.py",
-    "models.py",
-    "ports.py",
-    "tensor.py",
-    "values.py",
-);
-
-const CONTRACT: &[TemplateFile] = template_files!("../wit" => "wit/deps": "pipeline.wit");
-
-pub(super) fn template() -> Vec<TemplateFile> {
-    [FILES, SDK, CONTRACT].concat()
-}
 
 pub(super) fn build(workspace: &mut Workspace<'_>) -> Result<Vec<u8>, BuildError> {
     let draft = Workspace::draft()?;
@@ -49,15 +20,4 @@ pub(super) fn build(workspace: &mut Workspace<'_>) -> Result<Vec<u8>, BuildError
     componentize.args(["--stub-wasi", "--python-path", ".", "app", "--output"]).arg(&component);
     workspace.run(&mut componentize)?;
     workspace.read(&component)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::author::template::tests::assert_complete;
-
-    #[test]
-    fn the_template_is_what_lies_in_its_folder() {
-        assert_complete(FILES, "templates/python");
-    }
 }

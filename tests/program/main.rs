@@ -6,5 +6,6 @@ mod architecture;
 mod cases;
 mod child;
 mod digits;
+mod languages;
 mod run;
 mod schema;

@@ -15,9 +15,11 @@ pub(super) fn build(workspace: &mut Workspace<'_>) -> Result<Vec<u8>, BuildError
     let draft = Workspace::draft()?;
     let component = draft.path().join("step.wasm");
     let mut componentize = workspace.command(COMPONENTIZE);
-    componentize.args(["--wit-path", "wit", "--world", "step", "componentize"]);
+    componentize.args(["--quiet", "--wit-path", "wit", "--world", "step", "componentize"]);
     // No WASI: what is not granted is not even imported.
     componentize.args(["--stub-wasi", "--python-path", ".", "app", "--output"]).arg(&component);
+    // Its own stack would hide the step's traceback.
+    componentize.env("RUST_BACKTRACE", "0");
     workspace.run(&mut componentize)?;
     workspace.read(&component)
 }

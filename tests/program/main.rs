@@ -9,5 +9,6 @@ mod child;
 mod decoder;
 mod digits;
 mod guests;
+mod languages;
 mod run;
 mod schema;

@@ -104,7 +104,7 @@ impl models::Host for State {
 /// A native call that may be made.
 struct Call {
     inputs: Vec<Option<Value>>,
-    /// of all inputs, and of the outputs as far as their size is known before
+    /// of all inputs, of the outputs as far as their size is known before, and of what lies between
     bytes: usize,
 }
 
@@ -126,7 +126,7 @@ impl State {
             Err(mismatch) => return Ok(Err(mismatch.to_string())),
         };
         let given: usize = inputs.iter().flatten().map(Value::byte_len).sum();
-        let made = outputs.iter().map(least_size).fold(0, usize::saturating_add);
+        let made = outputs.iter().map(least_size).fold(step.buffers(&kinds), usize::saturating_add);
         self.meter.fits(made)?;
         Ok(Ok(Call { inputs, bytes: given.saturating_add(made) }))
     }

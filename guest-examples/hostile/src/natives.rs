@@ -42,7 +42,7 @@ pub(super) fn attack(attack: &str, inputs: Vec<NamedValue>) -> Result<Option<Val
         "resize-for-ever" => {
             let tensor = zeros(&[512, 512, 1])?;
             loop {
-                let options = r#"{"size": [1448, 1448], "filter": "lanczos3"}"#;
+                let options = r#"{"size": [1448, 1448], "filter": "lanczos"}"#;
                 black_box(builtins::run("resize", options, &[lent(&tensor)])?);
             }
         }

@@ -138,6 +138,8 @@ impl State {
             Err(StepFailure::Failed(why)) => return Ok(Err(types::Error::Failed(why))),
             Err(other) => return Err(Stop(other).into()),
         };
+        let copied = |value: &Value| if value.as_tensor().is_some() { 0 } else { value.byte_len() };
+        self.may_cross(values.iter().map(copied).fold(0, usize::saturating_add))?;
         let mut given = Vec::with_capacity(values.len());
         for (port, value) in signature.outputs.iter().zip(values) {
             let value = match value {

@@ -1,5 +1,7 @@
 //! Bytes → a compiled component that may be linked.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use wasmtime::Engine;
@@ -41,9 +43,15 @@ pub fn componentize(bytes: &[u8]) -> Result<Vec<u8>, SandboxError> {
     if ComponentKind::of(bytes)? == ComponentKind::Component {
         return Ok(bytes.to_vec());
     }
+    // The encoder trusts a module to be whole, and panics where a hostile one is not.
+    if let Some(damage) = wasmparser::Parser::new(0).parse_all(bytes).find_map(Result::err) {
+        return Err(SandboxError::Compile(plain(&damage.to_string(), 2000)));
+    }
     let encode = || wit_component::ComponentEncoder::default().validate(true).module(bytes)?.encode();
+    let encoded = catch_unwind(AssertUnwindSafe(encode))
+        .map_err(|_| SandboxError::Componentize("the encoder gave up on it".to_owned()))?;
     // The whole chain: the outer error only says which stage it was.
-    encode().map_err(|error| SandboxError::Componentize(plain(&format!("{error:#}"), 2000)))
+    encoded.map_err(|error| SandboxError::Componentize(plain(&format!("{error:#}"), 2000)))
 }
 
 /// A component, compiled and known to be a step.

@@ -46,7 +46,7 @@ impl Guest {
     fn store(&self, clock: Clock) -> Store<State> {
         let mut store = Store::new(&self.machine.engine, State::new(self.reach.clone(), clock));
         store.limiter(|state| &mut state.meter);
-        store.set_hostcall_fuel(self.reach.limits.result);
+        store.set_hostcall_fuel(self.reach.limits.crossing().1);
         store.set_epoch_deadline(1);
         store.epoch_deadline_callback(|store| {
             store.data().clock.check()?;

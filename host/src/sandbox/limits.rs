@@ -34,6 +34,10 @@ pub struct Limits {
     /// Bytes of all the values that come out of one call: the result of a request, or what it
     /// hands to a built-in step or a model. Default: 64 MiB.
     pub result: usize,
+    /// Bytes that one call copies between the component and its host: text, bytes, JSON, a
+    /// tensor's data, read or written at once. While it lasts the host holds them a second time,
+    /// beyond `memory`. Tensors passed by their handles cost nothing. Default: 16 MiB.
+    pub copy: usize,
     /// Values in one call, and ports of the step. Default: 64.
     pub values: usize,
     /// Bytes of the name of a port or a dimension. Default: 128.
@@ -62,6 +66,7 @@ impl Default for Limits {
             instances: 100,
             handles: 1024,
             result: 64 * MIB,
+            copy: 16 * MIB,
             values: 64,
             name_length: 128,
             json_depth: 64,
@@ -85,12 +90,26 @@ impl Limits {
             instances: self.instances.min(ceiling.instances),
             handles: self.handles.min(ceiling.handles),
             result: self.result.min(ceiling.result),
+            copy: self.copy.min(ceiling.copy),
             values: self.values.min(ceiling.values),
             name_length: self.name_length.min(ceiling.name_length),
             json_depth: self.json_depth.min(ceiling.json_depth),
             log: self.log.min(ceiling.log),
             component_size: self.component_size.min(ceiling.component_size),
         }
+    }
+}
+
+impl Limits {
+    /// Bytes that may cross in one call, and the name of the limit that says so.
+    pub(super) fn crossing(&self) -> (&'static str, usize) {
+        if self.result < self.copy { ("result", self.result) } else { ("copy", self.copy) }
+    }
+
+    /// More would cross in one call than may.
+    pub(super) fn crossed(&self) -> LimitExceeded {
+        let (name, size) = self.crossing();
+        exceeded(name, bytes(size))
     }
 }
 

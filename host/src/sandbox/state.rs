@@ -8,7 +8,7 @@ use super::builtins::BuiltinCache;
 use super::clock::Clock;
 use super::failure::Stop;
 use super::handles::{Handles, Held, cost};
-use super::limits::{Grants, Limits, exceeded};
+use super::limits::{Grants, Limits, bytes, exceeded};
 use super::log::Tail;
 use super::meter::Meter;
 use crate::pipeline::{Registry, StepFailure, Tensor};
@@ -61,6 +61,12 @@ impl State {
             return Err(Stop::limit(exceeded("handles", format!("{limit} tensors"))));
         }
         Ok(())
+    }
+
+    /// Whether `size` bytes may go into the guest in one call.
+    pub(super) fn may_cross(&self, size: usize) -> Result<(), Stop> {
+        let limits = &self.reach.limits;
+        if size > limits.copy { Err(Stop::limit(exceeded("copy", bytes(limits.copy)))) } else { Ok(()) }
     }
 
     pub(super) fn tensor(&self, handle: &Resource<Tensor>) -> Result<&Tensor, Stop> {

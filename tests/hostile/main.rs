@@ -11,6 +11,7 @@ mod attack;
 mod calls;
 mod dice;
 mod memory;
+mod monsters;
 mod mutants;
 mod neighbour;
 

@@ -1,4 +1,4 @@
-"""The algorithm of `guest-examples/rust/center-ink/src/ink.rs` in NumPy.
+"""The algorithm of `guest-examples/rust/center-ink/src/ink/` in NumPy.
 
 The component is the product; this copy lets the training script and `check_samples.py` centre digits without a
 wasm toolchain. Both make the same decisions in the same order: change them together.

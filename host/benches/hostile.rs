@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use attack::{Attack, Outcome, limits};
 use gpux::config::CacheDir;
-use gpux::pipeline::{Context, ElementType, Registry, Site, Step as _, Tensor};
+use gpux::pipeline::{Context, ElementType, Registry, Site, Tensor};
 use gpux::sandbox::{Limits, Sandbox, SandboxOptions};
 use neighbour::Neighbour;
 use serde_json::json;
@@ -34,7 +34,8 @@ fn main() {
     let folder = tempfile::tempdir().unwrap();
     let cache = Some(CacheDir::at(folder.path().join("cache")));
     let ceiling = Limits { time: Duration::from_mins(5), ..Limits::default() };
-    let sandbox = Sandbox::new(SandboxOptions { cache, ceiling, ..SandboxOptions::default() }).unwrap();
+    let program = Some(env!("CARGO_BIN_EXE_gpux").into());
+    let sandbox = Sandbox::new(SandboxOptions { cache, ceiling, program, ..SandboxOptions::default() }).unwrap();
     let registry = Arc::new(gpux::assemble::builtins());
     let neighbour = Neighbour::new(&sandbox, &registry);
     neighbour.beside(|| std::thread::sleep(PEACE));
@@ -64,6 +65,7 @@ fn main() {
 /// One line of the table.
 struct Row {
     name: String,
+    what: String,
     text: String,
     median: Duration,
     slowest: Duration,
@@ -95,6 +97,7 @@ fn measure(attack: &Attack, sandbox: &Sandbox, registry: &Arc<Registry>, neighbo
     let late = |outcome: &Outcome| Some(outcome.time.saturating_sub(outcome.deadline?));
     Row {
         name: attack.name.clone(),
+        what: attack.what.clone(),
         text: outcomes[0].text.clone(),
         median: outcomes[outcomes.len() / 2].time,
         slowest: outcomes[outcomes.len() - 1].time,
@@ -121,8 +124,9 @@ impl std::fmt::Display for Row {
         let said: String = self.text.replace('|', "\\|").chars().take(90).collect();
         write!(
             f,
-            "| {} | {said} | {:.2} | {:.2} | {late} | {taken} | {} → {} | {} → {} | yes |",
+            "| {}: {} | {said} | {:.2} | {:.2} | {late} | {taken} | {} → {} | {} → {} | yes |",
             self.name,
+            self.what,
             millis(self.median),
             millis(self.slowest),
             self.before[0].as_micros(),

@@ -4,7 +4,7 @@
 //! `center-ink` on a gray image of 160×160; a guest with a deadline of 50 ms is stopped within 60.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark prints, and stops at the first surprise")]
 
-#[path = "../../guest-examples/rust/center-ink/src/ink.rs"]
+#[path = "../../guest-examples/rust/center-ink/src/ink/mod.rs"]
 #[allow(
     clippy::trivially_copy_pass_by_ref,
     dead_code,

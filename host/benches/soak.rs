@@ -39,12 +39,14 @@ fn main() {
     let requests = std::env::var("GPUX_SOAK").map_or(REQUESTS, |count| count.parse().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let cache = Some(CacheDir::at(folder.path().join("cache")));
-    let sandbox = Sandbox::new(SandboxOptions { cache, ..SandboxOptions::default() }).unwrap();
+    let program = Some(env!("CARGO_BIN_EXE_gpux").into());
+    let sandbox = Sandbox::new(SandboxOptions { cache, program, ..SandboxOptions::default() }).unwrap();
     let registry = Arc::new(gpux::assemble::builtins());
     let begin = Instant::now();
     let works = works(&sandbox, &registry);
     println!("{STEPS} components loaded in {:.1?}; {} MiB resident", begin.elapsed(), resident());
 
+    serve(&works, 5 * STEPS);
     println!("\n| requests | MiB resident | requests/s |\n| --- | --- | --- |");
     let mut marks = Vec::new();
     for report in 1..=REPORTS {

@@ -9,11 +9,14 @@
 #![forbid(unsafe_code)]
 
 pub mod assemble;
+pub mod author;
 pub mod builtin;
+mod child;
 #[doc(hidden)]
 pub mod cli;
 pub mod config;
 pub mod error;
+mod guard;
 pub mod inference;
 pub mod pipeline;
 pub mod sandbox;

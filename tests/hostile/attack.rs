@@ -141,9 +141,10 @@ fn shown(values: &[Value]) -> String {
 }
 
 fn limit(failure: &StepFailure) -> Option<Duration> {
-    match failure {
-        StepFailure::Limit(LimitExceeded { limit: "time", .. }) => Some(limits().time),
-        StepFailure::Limit(LimitExceeded { limit: "setup_time", .. }) => Some(limits().setup_time),
+    let StepFailure::Limit(LimitExceeded { limit, .. }) = failure else { return None };
+    match limit.as_ref() {
+        "time" => Some(limits().time),
+        "setup_time" => Some(limits().setup_time),
         _ => None,
     }
 }

@@ -36,7 +36,8 @@ static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| {
     let built = std::env::current_exe().unwrap();
     let cache = Some(CacheDir::at(built.with_file_name("gpux-test-cache")));
     let ceiling = Limits { time: Duration::from_mins(5), ..Limits::default() };
-    Sandbox::new(SandboxOptions { cache, ceiling, ..SandboxOptions::default() }).unwrap()
+    let program = Some(env!("CARGO_BIN_EXE_gpux").into());
+    Sandbox::new(SandboxOptions { cache, ceiling, program, ..SandboxOptions::default() }).unwrap()
 });
 
 /// Held by each test while it runs: what one of them measures is the whole process's.
@@ -59,7 +60,13 @@ fn every_attack_meets_its_limit_and_harms_nobody() {
         let peak = memory::peak();
         let outcome = outcome.unwrap();
         if outcome.text != attack.expected() {
-            wrong.push(format!("{}: expected {}\n{:>w$}: got {}", attack.name, attack.expected(), "", outcome.text, w = attack.name.len()));
+            wrong.push(format!(
+                "{} ({}): expected\n    {}\nbut got\n    {}",
+                attack.name,
+                attack.what,
+                attack.expected(),
+                outcome.text
+            ));
         }
         if outcome.deadline.is_some_and(|deadline| outcome.time > deadline + LATE) {
             wrong.push(format!("{}: stopped only after {:?}", attack.name, outcome.time));

@@ -36,7 +36,7 @@ fn damaged_components_are_refused_or_run_within_their_limits() {
     let sandbox = Sandbox::new(SandboxOptions { slots: 4, ..SandboxOptions::default() }).unwrap();
     let small = ["grow-table", "not-for-snapshots", "forged-handle", "drop-twice"];
     let mut valid: Vec<_> = small.iter().map(|name| guest(&format!("hostile/wat/{name}.wasm"))).collect();
-    valid.extend(small.iter().map(|name| componentize(&guest(&format!("hostile/wat/{name}.wasm"))).unwrap()));
+    valid.extend(small.iter().map(|name| componentize(&guest(&format!("hostile/wat/{name}.wasm"))).unwrap().into_owned()));
     valid.extend([guest("rust/center-ink.wasm"), guest("hostile/hostile.wasm")]);
     for bytes in &valid {
         assert!(survive(&sandbox, bytes), "they work as they are");

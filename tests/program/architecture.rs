@@ -6,19 +6,24 @@ use std::path::{Path, PathBuf};
 
 /// Which rooms each room may use.
 const MAY_USE: &[(&str, &[&str])] = &[
+    ("guard", &[]),
+    ("child", &["guard"]),
     ("config", &[]),
     ("pipeline", &["config"]),
     ("builtin", &["config", "pipeline"]),
-    ("sandbox", &["config", "pipeline"]),
-    ("inference", &["config", "pipeline"]),
+    ("sandbox", &["guard", "child", "config", "pipeline"]),
+    ("inference", &["guard", "child", "config", "pipeline"]),
     ("error", &["config", "pipeline", "sandbox", "inference"]),
     ("assemble", &["config", "pipeline", "builtin", "sandbox", "inference", "error"]),
-    ("cli", &["config", "pipeline", "builtin", "sandbox", "inference", "error", "assemble"]),
+    ("author", &["config", "pipeline", "sandbox", "error", "assemble"]),
+    ("cli", &["child", "config", "pipeline", "builtin", "sandbox", "inference", "error", "assemble", "author"]),
 ];
 
 /// Crates that only one room may name, so that a change of theirs stays in it.
 const OWNERS: &[(&str, &str)] = &[
     ("wasmtime", "sandbox"),
+    ("wasmtime_wasi", "sandbox"),
+    ("wasmtime_wizer", "sandbox"),
     ("wit_component", "sandbox"),
     ("ort", "inference"),
     ("tract_onnx", "inference"),

@@ -10,27 +10,34 @@ use crate::sandbox::Limits;
 /// A limit as written, with its name and its place among the limits in force.
 type Written<'a, T, L> = (&'static str, &'a Option<Spanned<T>>, &'a mut L);
 
-fn sizes<'a>(asked: &'a WasmLimits, limits: &'a mut Limits) -> [Written<'a, Size, usize>; 5] {
+fn sizes<'a>(asked: &'a WasmLimits, limits: &'a mut Limits) -> [Written<'a, Size, usize>; 7] {
     [
         ("memory", &asked.memory, &mut limits.memory),
+        ("input", &asked.input, &mut limits.input),
         ("result", &asked.result, &mut limits.result),
         ("copy", &asked.copy, &mut limits.copy),
         ("log", &asked.log, &mut limits.log),
         ("component_size", &asked.component_size, &mut limits.component_size),
+        ("compile_memory", &asked.compile_memory, &mut limits.compile_memory),
     ]
 }
 
-fn times<'a>(asked: &'a WasmLimits, limits: &'a mut Limits) -> [Written<'a, TimeSpan, Duration>; 2] {
-    [("time", &asked.time, &mut limits.time), ("setup_time", &asked.setup_time, &mut limits.setup_time)]
+fn times<'a>(asked: &'a WasmLimits, limits: &'a mut Limits) -> [Written<'a, TimeSpan, Duration>; 3] {
+    [
+        ("time", &asked.time, &mut limits.time),
+        ("setup_time", &asked.setup_time, &mut limits.setup_time),
+        ("compile_time", &asked.compile_time, &mut limits.compile_time),
+    ]
 }
 
-fn counts<'a>(asked: &'a WasmLimits, limits: &'a mut Limits) -> [Written<'a, NonZeroU32, usize>; 8] {
+fn counts<'a>(asked: &'a WasmLimits, limits: &'a mut Limits) -> [Written<'a, NonZeroU32, usize>; 9] {
     [
         ("table_elements", &asked.table_elements, &mut limits.table_elements),
         ("memories", &asked.memories, &mut limits.memories),
         ("tables", &asked.tables, &mut limits.tables),
         ("instances", &asked.instances, &mut limits.instances),
         ("handles", &asked.handles, &mut limits.handles),
+        ("calls", &asked.calls, &mut limits.calls),
         ("values", &asked.values, &mut limits.values),
         ("name_length", &asked.name_length, &mut limits.name_length),
         ("json_depth", &asked.json_depth, &mut limits.json_depth),

@@ -62,6 +62,7 @@ impl Operator {
     pub fn sandbox(&self) -> Result<Sandbox, SandboxError> {
         Sandbox::new(SandboxOptions {
             cache: self.cache.clone(),
+            program: self.program.clone(),
             ceiling: self.ceiling.clone(),
             ..SandboxOptions::default()
         })

@@ -36,7 +36,7 @@ impl Pipeline {
         let path = config::find(wanted, Path::new("."))?;
         let (document, spec) =
             config::load(&path, &Variables::from_environment(operator.env.iter().cloned()), &check_step)?;
-        Self::assemble(path, &document, spec, operator)
+        Self::of_spec(path, &document, spec, operator)
     }
 
     /// A pipeline that is nothing but the model at `path`.
@@ -51,10 +51,12 @@ impl Pipeline {
         }
         // The operator named this very file, wherever a link leads.
         let operator = Operator { allow_outside: true, ..operator.clone() };
-        Self::assemble(path.to_owned(), &document, spec, &operator)
+        Self::of_spec(path.to_owned(), &document, spec, &operator)
     }
 
-    fn assemble(path: PathBuf, document: &Document, spec: Spec, operator: &Operator) -> Result<Self, GpuxError> {
+    /// The pipeline that `spec` describes. `path` stands for its file: what it names is relative to
+    /// the folder of that. Mistakes are shown in `document`.
+    pub fn of_spec(path: PathBuf, document: &Document, spec: Spec, operator: &Operator) -> Result<Self, GpuxError> {
         let mut operator = operator.clone();
         let mut warnings: Vec<_> = operator.drop_unusable_cache().into_iter().collect();
         let operator = &operator;
@@ -114,7 +116,7 @@ impl Pipeline {
 }
 
 /// The tag and the options of a built-in step, against the registry.
-fn check_step(tag: &Spanned<String>, options: &Node) -> Vec<Diagnostic> {
+pub(super) fn check_step(tag: &Spanned<String>, options: &Node) -> Vec<Diagnostic> {
     steps::check_builtin(&super::builtins(), tag, options)
 }
 

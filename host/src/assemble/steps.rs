@@ -63,6 +63,7 @@ impl<'a> Workshop<'a> {
             limits,
             grants: Grants { models: wasm.grant.models.iter().map(|name| name.value.clone()).collect() },
             registry: self.registry.clone(),
+            reuse: wasm.instances == Instances::Reuse,
         };
         let fail = |error: &SandboxError| component_diagnostics(error, wasm);
         let Some(sandbox) = self.sandbox else { return Err(Vec::new()) };
@@ -183,13 +184,7 @@ fn unsupported(wasm: &WasmSpec) -> Vec<Diagnostic> {
         Diagnostic::new("grant", span.clone(), format!("this version of gpux grants no `{kind}`"))
             .hint("a component can be granted models: `grant: { models: [NAME] }`")
     };
-    let mut faults: Vec<_> = wasi.chain(env).chain(dirs).map(refuse).collect();
-    if wasm.instances == Instances::Reuse {
-        let message = "this version of gpux gives every request a fresh instance";
-        faults
-            .push(Diagnostic::new("instances", wasm.component.span.clone(), message).hint("remove `instances: reuse`"));
-    }
-    faults
+    wasi.chain(env).chain(dirs).map(refuse).collect()
 }
 
 fn component_diagnostics(error: &SandboxError, wasm: &WasmSpec) -> Vec<Diagnostic> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 
 use super::exit::Exit;
-use crate::inference;
+use crate::{assemble, child, inference, sandbox};
 
 /// Called by gpux itself; each prints one line of JSON.
 #[derive(Debug, Subcommand)]
@@ -13,6 +13,9 @@ pub(super) enum Command {
     /// Load a model and run it once
     #[command(name = "__vet-model", hide = true)]
     VetModel { request: String },
+    /// Compile and configure a component
+    #[command(name = "__prepare-component", hide = true)]
+    PrepareComponent { folder: PathBuf },
     /// Load an engine library and say what it offers
     #[command(name = "__engine-probe", hide = true)]
     EngineProbe { library: PathBuf },
@@ -20,9 +23,10 @@ pub(super) enum Command {
 
 pub(super) fn main(command: Command) -> Exit {
     // Without the watching thread the work is bounded by its limits, and by the parent's patience.
-    let _ = inference::end_with_parent();
+    let _ = child::end_with_parent();
     let answer = match command {
         Command::VetModel { request } => inference::vet_answer(&request),
+        Command::PrepareComponent { folder } => sandbox::prepare_answer(&folder, assemble::builtins()),
         Command::EngineProbe { library } => inference::probe_answer(&library),
     };
     // Without a reader there is nobody to tell.

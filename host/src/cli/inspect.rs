@@ -102,7 +102,7 @@ fn model(path: &Path) -> Result<Shown, GpuxError> {
 fn component(path: &Path, options: Option<&str>, operator: &Operator, printer: Printer) -> Result<Shown, Exit> {
     let usage = |message: String| printer.fail("UsageError", &message, Exit::Usage);
     let options: Option<Json> = match options {
-        None => Some(json!({})),
+        None => None,
         Some(text) => Some(serde_json::from_str(text).map_err(|error| usage(format!("--options: {error}")))?),
     };
     let bytes = std::fs::read(path).map_err(|error| usage(format!("cannot read `{}`: {error}", path.display())))?;
@@ -257,6 +257,9 @@ fn component_text(path: &Path, info: &ComponentInfo) -> String {
     }
     facts.push(vec!["imports".to_owned(), info.imports.join(", ")]);
     facts.push(vec!["exports".to_owned(), info.exports.join(", ")]);
+    if let Some(start) = &info.start {
+        facts.push(vec!["start".to_owned(), start.to_string()]);
+    }
     let mut shown = format!("{}\n\n{}", plain(facts), info.capabilities());
     if let Some(SignatureInfo { inputs, outputs }) = &info.signature {
         let port = |kind: &'static str| {
@@ -269,6 +272,9 @@ fn component_text(path: &Path, info: &ComponentInfo) -> String {
     }
     if let Some(schema) = &info.options_schema {
         shown += &format!("\n\noptions (JSON Schema)\n{}", pretty(schema));
+    }
+    if info.signature.is_none() && info.problem.is_none() {
+        shown += "\n\nIts inputs and outputs show with `--options JSON`; it needs some.";
     }
     if let Some(problem) = &info.problem {
         shown += &format!("\n\nproblem: {problem}");

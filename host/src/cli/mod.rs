@@ -6,11 +6,13 @@ mod engine;
 mod exit;
 mod inspect;
 mod interrupt;
+mod new;
 mod operator;
 mod printer;
 mod run;
 mod schema;
 mod steps;
+mod test;
 
 use std::process::ExitCode;
 
@@ -29,10 +31,14 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Make a folder for a pipeline or a step
+    New(new::Arguments),
     /// Run a pipeline on input
     Run(run::Arguments),
-    /// Check a pipeline and compile its components, so that the first request is warm
+    /// Check a pipeline and make it ready to run, or build a step from its sources
     Build(build::Arguments),
+    /// Run the golden cases of a step or a pipeline
+    Test(test::Arguments),
     /// Explain a pipeline, a model, a component, or this machine
     Inspect(inspect::Arguments),
     /// List and install inference engines
@@ -57,8 +63,10 @@ pub fn main() -> ExitCode {
         }
     };
     let exit = match arguments.command {
+        Command::New(arguments) => new::main(&arguments),
         Command::Run(arguments) => run::main(arguments),
         Command::Build(arguments) => build::main(&arguments),
+        Command::Test(arguments) => test::main(&arguments),
         Command::Inspect(arguments) => inspect::main(&arguments),
         Command::Engine(arguments) => engine::main(&arguments),
         Command::Steps(arguments) => steps::main(&arguments),

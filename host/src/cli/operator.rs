@@ -6,7 +6,8 @@ use clap::{Args, ValueEnum};
 
 use super::printer::Printer;
 use crate::assemble::{EngineChoice, Operator, Pipeline};
-use crate::config::WasmLimits;
+use crate::author::StepFile;
+use crate::config::{FILE_NAMES, WasmLimits};
 use crate::error::GpuxError;
 
 /// Which pipeline.
@@ -45,6 +46,18 @@ impl PipelineArguments {
     pub(super) fn file_ending(&self, ending: &str) -> Option<PathBuf> {
         let path = PathBuf::from(self.pipeline.as_ref()?);
         path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(ending)).then_some(path)
+    }
+
+    /// The folder that the user named, if it is that of a step and of no pipeline.
+    pub(super) fn step_folder(&self) -> Option<PathBuf> {
+        let folder = self.folder();
+        let is_pipeline = FILE_NAMES.iter().any(|name| folder.join(name).is_file());
+        (self.config.is_none() && !is_pipeline && StepFile::is_in(&folder)).then_some(folder)
+    }
+
+    /// What the user named, as a folder; without a name, this one.
+    pub(super) fn folder(&self) -> PathBuf {
+        PathBuf::from(self.pipeline.as_deref().unwrap_or("."))
     }
 
     fn path(&self) -> String {

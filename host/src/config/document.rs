@@ -32,28 +32,42 @@ pub struct Document {
     pub root: Node,
 }
 
+/// What kind of file is read: how messages call it, and how one begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Form {
+    /// what it is called: `gpux.yml`
+    pub name: &'static str,
+    /// the hint for who wrote something else: "start with `name:` …"
+    pub start: &'static str,
+}
+
+impl Form {
+    /// The file that describes a pipeline.
+    pub const PIPELINE: Self =
+        Self { name: "gpux.yml", start: "start with `name:`, `version:` and `model: {source: ./model.onnx}`" };
+}
+
 /// What the file amounts to: the tree as far as it could be read, and the mistakes.
-pub(super) fn parse(source: &Source) -> (Option<Node>, Vec<Diagnostic>) {
+pub(super) fn parse(source: &Source, form: Form) -> (Option<Node>, Vec<Diagnostic>) {
     let text = &source.text;
     if text.len() > MAX_FILE_BYTES {
         let message = format!("the file has {} bytes; at most {MAX_FILE_BYTES} are read", text.len());
-        let hint = "a gpux.yml describes a pipeline; keep data (labels, vocabularies) in files of their own";
+        let hint = "keep data (labels, vocabularies, tensors) in files of their own";
         return (None, vec![Diagnostic::new("too-large", 0..0, message).hint(hint)]);
     }
-    let mut builder = Builder { text, ..Builder::default() };
+    let mut builder = Builder::new(text, form);
     if let Err(fatal) = builder.run() {
         builder.diagnostics.push(fatal);
         return (None, builder.diagnostics);
     }
     let Some(root) = builder.root else {
-        let hint = "start with `name:`, `version:` and `model: {source: ./model.onnx}`";
-        return (None, vec![Diagnostic::new("empty", 0..0, "the file is empty").hint(hint)]);
+        return (None, vec![Diagnostic::new("empty", 0..0, "the file is empty").hint(form.start)]);
     };
     if root.entries().is_none() {
         let message =
-            format!("a gpux.yml is a mapping (`key: value` lines), but this file is {}", root.kind_in_words());
-        let hint = "start with `name:`, `version:` and `model: {source: ./model.onnx}`";
-        builder.diagnostics.push(Diagnostic::new("not-a-mapping", first_line(&root.span, text), message).hint(hint));
+            format!("a {} is a mapping (`key: value` lines), but this file is {}", form.name, root.kind_in_words());
+        let diagnostic = Diagnostic::new("not-a-mapping", first_line(&root.span, text), message);
+        builder.diagnostics.push(diagnostic.hint(form.start));
         return (None, builder.diagnostics);
     }
     (Some(root), builder.diagnostics)
@@ -99,9 +113,9 @@ struct Open {
     cost: Cost,
 }
 
-#[derive(Default)]
 struct Builder<'a> {
     text: &'a str,
+    form: Form,
     open: Vec<Open>,
     anchors: HashMap<usize, (Node, Cost)>,
     root: Option<Node>,
@@ -110,7 +124,20 @@ struct Builder<'a> {
     diagnostics: Vec<Diagnostic>,
 }
 
-impl Builder<'_> {
+impl<'a> Builder<'a> {
+    fn new(text: &'a str, form: Form) -> Self {
+        Self {
+            text,
+            form,
+            open: Vec::new(),
+            anchors: HashMap::new(),
+            root: None,
+            documents: 0,
+            total: Cost::default(),
+            diagnostics: Vec::new(),
+        }
+    }
+
     fn run(&mut self) -> Result<(), Diagnostic> {
         let text = self.text;
         for event in Parser::new_from_str(text) {
@@ -120,8 +147,10 @@ impl Builder<'_> {
                 Event::DocumentStart(..) => {
                     self.documents += 1;
                     if self.documents > 1 {
-                        let hint =
-                            "a gpux.yml is one document; move the rest into a file of its own and remove the `---`";
+                        let hint = format!(
+                            "a {} is one document; move the rest into a file of its own and remove the `---`",
+                            self.form.name
+                        );
                         return Err(
                             Diagnostic::new("several-documents", span, "a second YAML document begins here").hint(hint)
                         );
@@ -191,7 +220,7 @@ impl Builder<'_> {
 
     fn refuse_tag(&mut self, tag: Option<&Tag>, span: &Span) {
         let Some(tag) = tag.filter(|tag| !matches!(tag.core_suffix(), Some("map" | "seq"))) else { return };
-        let message = format!("the YAML tag `{}` means nothing in a gpux.yml", tag.original());
+        let message = format!("the YAML tag `{}` means nothing in a {}", tag.original(), self.form.name);
         self.diagnostics.push(Diagnostic::new("tag", span.clone(), message).hint("remove the tag"));
     }
 
@@ -199,7 +228,7 @@ impl Builder<'_> {
         if self.open.len() + inner > MAX_DEPTH {
             let message = format!("values are nested more than {MAX_DEPTH} deep");
             return Err(Diagnostic::new("too-deep", span.clone(), message)
-                .hint("no field of a gpux.yml needs this; flatten the value"));
+                .hint(format!("no field of a {} needs this; flatten the value", self.form.name)));
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
 use super::diagnostic::{ConfigurationError, Diagnostic};
-use super::document::{self, Document};
+use super::document::{self, Document, Form};
 use super::interpolate::{Variables, interpolate};
 use super::source::Source;
 use super::spec::{Spec, StepCheck};
@@ -48,7 +48,7 @@ pub fn parse(
     steps: StepCheck<'_>,
 ) -> Result<(Document, Spec), Box<ConfigurationError>> {
     let source = Source::new(name, text);
-    let (root, mut diagnostics) = document::parse(&source);
+    let (root, mut diagnostics) = document::parse(&source, Form::PIPELINE);
     let Some(mut root) = root else { return Err(Box::new(ConfigurationError::new(source, diagnostics))) };
     diagnostics.extend(interpolate(&mut root, &source, variables));
     match Spec::from_node(&root, steps) {
@@ -69,12 +69,15 @@ pub fn parse(
 
 /// Reads the gpux.yml at `path`, which must be a file; see [`find`].
 pub fn load(path: &Path, variables: &Variables<'_>, steps: StepCheck<'_>) -> Result<(Document, Spec), LoadError> {
-    let name = path.display().to_string();
+    let text = text_of(path, Form::PIPELINE)?;
+    Ok(parse(path.display().to_string(), text, variables, steps)?)
+}
+
+/// The text of a file of this form.
+pub(super) fn text_of(path: &Path, form: Form) -> Result<String, LoadError> {
     let bytes = bytes(path).map_err(|source| LoadError::Io { path: path.to_owned(), source })?;
-    match String::from_utf8(bytes) {
-        Ok(text) => Ok(parse(name, text, variables, steps)?),
-        Err(error) => Err(LoadError::Invalid(Box::new(not_text(name, &error)))),
-    }
+    let name = || path.display().to_string();
+    String::from_utf8(bytes).map_err(|error| LoadError::Invalid(Box::new(not_text(name(), &error, form))))
 }
 
 /// The bytes of a file, one more than may be used at most.
@@ -84,11 +87,11 @@ fn bytes(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn not_text(name: String, error: &std::string::FromUtf8Error) -> ConfigurationError {
+fn not_text(name: String, error: &std::string::FromUtf8Error, form: Form) -> ConfigurationError {
     let valid = error.utf8_error().valid_up_to();
     let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
     let message = "the file is not UTF-8 text";
-    let hint = "save it as UTF-8; if this is a model or another binary file, name its gpux.yml instead";
+    let hint = format!("save it as UTF-8; if this is a model or another binary file, name its {} instead", form.name);
     let end = text[valid..].chars().next().map_or(valid, |c| valid + c.len_utf8());
     let diagnostic = Diagnostic::new("not-text", valid..end, message).label("this byte is not UTF-8").hint(hint);
     ConfigurationError::new(Source::new(name, text), vec![diagnostic])
@@ -135,7 +138,7 @@ fn plain(path: PathBuf) -> PathBuf {
 /// The `name:` of a file, if it can be read at all.
 fn name_in(file: &Path) -> Option<String> {
     let text = String::from_utf8(bytes(file).ok()?).ok()?;
-    let root = document::parse(&Source::new("", text)).0?;
+    let root = document::parse(&Source::new("", text), Form::PIPELINE).0?;
     super::read::read(root.get("name")?).ok()
 }
 

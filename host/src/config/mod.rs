@@ -17,12 +17,13 @@ mod scalar;
 mod schema;
 mod source;
 mod spec;
+mod typed;
 mod units;
 mod yaml_error;
 
 pub use cache::CacheDir;
 pub use diagnostic::{ConfigurationError, Diagnostic};
-pub use document::Document;
+pub use document::{Document, Form};
 pub use interpolate::Variables;
 pub use load::{FILE_NAMES, LoadError, find, load, parse};
 pub use node::{Content, Entry, Node, Number, Spanned};
@@ -34,4 +35,5 @@ pub use spec::{
     ONLY_MODEL, OutputSpec, PortType, RuntimeSpec, ServingSpec, Spec, StepCheck, StepSchema, StepSpec, UnknownPortType,
     Wasi, WasmGrant, WasmLimits, WasmSpec, Wiring, any_step, json_schema,
 };
+pub use typed::{load_as, parse_as, spec_of};
 pub use units::{Size, TimeSpan, UnitError};

@@ -66,9 +66,7 @@ fn words(kind: &ErrorKind) -> (Option<&'static str>, &'static str) {
         E::UnexpectedCharacter { .. } => {
             (Some("no YAML value can begin with this character"), "if it is part of a text, put the text in quotes")
         }
-        E::RecursionLimitExceeded => {
-            (Some("values are nested far too deep"), "no field of a gpux.yml needs this; flatten the value")
-        }
+        E::RecursionLimitExceeded => (Some("values are nested far too deep"), "no field needs this; flatten the value"),
         E::InvalidColonPlacement | E::MappingValueNotAllowed | E::MappingKeyNotAllowed => (
             Some("a `:` cannot stand here"),
             "if it is part of a text, put the text in quotes; else look above for a bracket that is not closed or a line that is indented too far",

@@ -1,12 +1,10 @@
 //! Models and the engines that run them. The only room that names `ort` and `tract`.
 
 mod adapt;
-mod child;
 mod embedded;
 mod engine;
 mod error;
 mod graph;
-mod guard;
 mod install;
 mod library;
 mod model_file;
@@ -17,7 +15,6 @@ mod step;
 mod vet;
 
 pub use adapt::{Adapt, Adapts, adapt};
-pub use child::end_with_parent;
 pub use embedded::Embedded;
 pub use engine::{Engine, RunFailure, Session, SessionOptions};
 pub use error::ModelLoadError;

@@ -8,8 +8,8 @@ use crossbeam_queue::ArrayQueue;
 
 use super::engine::{Engine, RunFailure, Session, SessionOptions};
 use super::error::ModelLoadError;
-use super::guard::guard;
 use super::model_file::ModelFile;
+use crate::guard::guard;
 use crate::pipeline::Tensor;
 
 /// A session, or the place of one that broke and is made anew by whoever needs it next.

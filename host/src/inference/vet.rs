@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::Embedded;
-use super::child::{self, ChildFault};
 use super::engine::Engine;
 use super::error::ModelLoadError;
 use super::library::{Found, Origin};
@@ -17,11 +16,12 @@ use super::model_file::{ModelFile, hex};
 use super::onnxruntime::OnnxRuntime;
 use super::providers::{ExecutionProvider, ProviderChoice};
 use super::step::{ModelOptions, ModelStep};
+use crate::child::{self, ChildFault};
 use crate::config::CacheDir;
 use crate::pipeline::{Context, Dim, ElementType, Kind, Signature, Step as _, Tensor, Value};
 
 /// Loading and one run of a large model on a slow disk fit; a model that takes longer is refused.
-const TIMEOUT: Duration = child::LONGEST;
+const TIMEOUT: Duration = Duration::from_mins(2);
 /// Memory for an engine itself, in bytes; a model may take eight times its size on top.
 const MEMORY: u64 = 2 << 30;
 /// The most elements that a trial input may have.
@@ -110,7 +110,8 @@ pub fn vet_answer(request: &str) -> String {
     let verdict = match serde_json::from_str::<VetRequest>(request) {
         Err(error) => Verdict::Refused { reason: error.to_string() },
         Ok(request) => {
-            bound_memory(request.memory);
+            child::bound_processor_time(TIMEOUT);
+            child::bound_memory(request.memory);
             match vet(&request) {
                 Ok(()) => Verdict::Sound,
                 Err(ModelLoadError::NeedsOnnxRuntime { feature, .. }) => Verdict::NeedsOnnxRuntime { feature },
@@ -125,20 +126,6 @@ pub fn vet_answer(request: &str) -> String {
     };
     serde_json::to_string(&verdict).unwrap_or_default()
 }
-
-#[cfg(target_os = "linux")]
-fn bound_memory(limit: Option<u64>) {
-    use rustix::process::{Resource, Rlimit, setrlimit};
-    if let Some(limit) = limit {
-        let _ = setrlimit(Resource::Data, Rlimit { current: Some(limit), maximum: Some(limit) });
-    }
-    // A crash is expected here; its core is of no use to anyone.
-    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
-}
-
-// No safe bound elsewhere: the time limit alone applies.
-#[cfg(not(target_os = "linux"))]
-fn bound_memory(_limit: Option<u64>) {}
 
 /// Makes sure that the model has been tried on this engine, by digest: from the cache's memory,
 /// else in a child (`gpux` is this program). Without `gpux`, nothing is tried: the caller's own

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use half::{bf16, f16};
+use serde::{Deserialize, Serialize};
 
 /// What one element of a tensor is. Names and meanings are ONNX's (`TensorProto.DataType`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -129,7 +130,7 @@ impl FromStr for ElementType {
 }
 
 /// A set of element types: what a port accepts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ElementSet(u16);
 
 impl ElementSet {

@@ -3,9 +3,11 @@
 mod benchmark;
 mod cast;
 mod element;
+mod failures;
 mod files;
 mod json;
 mod metadata;
+mod npy;
 mod plan;
 mod registry;
 mod run;
@@ -18,9 +20,11 @@ mod wiring;
 
 pub use benchmark::{Benchmark, BenchmarkOptions, Metrics};
 pub use element::{Element, ElementSet, ElementType, UnknownElementType};
+pub use failures::Failures;
 pub use files::{FileError, ProjectFiles};
 pub use json::{JsonError, from_json, to_json};
 pub use metadata::{Color, Geometry, Layout, Metadata};
+pub use npy::{NpyError, from_npy, to_npy};
 pub use plan::{Plan, PlanInput, PlanOutput, PlannedStep};
 pub use registry::{Build, BuildError, Builtin, Registry, Site};
 pub use run::{Observer, Outputs, RunError, RunOptions, StepError, ValidationError, deadline_after};

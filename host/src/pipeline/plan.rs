@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::failures::Failures;
 use super::signature::{Kind, Port};
 use super::step::Step;
 use super::value::Value;
@@ -44,6 +45,8 @@ pub struct PlannedStep {
     pub step: Arc<dyn Step>,
     /// what it will give, in order
     pub kinds: Vec<Kind>,
+    /// how often requests ended here
+    pub failures: Failures,
     pub(super) inputs: Vec<Option<Source>>,
     pub(super) outputs: Vec<(String, Slot)>,
 }

@@ -118,7 +118,10 @@ impl Plan {
         frame.resize_with(self.slots(), || None);
         for (index, planned) in self.steps().iter().enumerate() {
             let mut context = Context { deadline: options.deadline, ..Context::default() };
-            let fail = |failure, log| StepError { number: index + 1, name: planned.name.clone(), failure, log };
+            let fail = |failure, log| {
+                planned.failures.count(&failure);
+                StepError { number: index + 1, name: planned.name.clone(), failure, log }
+            };
             if options.cancelled.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
                 return Err(fail(StepFailure::Cancelled, Vec::new()).into());
             }

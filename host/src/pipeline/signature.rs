@@ -2,12 +2,14 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::element::{ElementSet, ElementType};
 use super::metadata::Layout;
 use super::tensor::Tensor;
 
 /// One dimension of a described tensor.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Dim {
     /// exactly this many
     Fixed(usize),
@@ -28,7 +30,7 @@ impl fmt::Display for Dim {
 }
 
 /// What is known about a tensor before it exists.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TensorKind {
     /// which element types it may have
     pub elements: ElementSet,
@@ -94,7 +96,7 @@ impl fmt::Display for TensorKind {
 }
 
 /// What is known about a value before it exists.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// anything
     Any,
@@ -170,7 +172,7 @@ fn tensor_fault(wanted: &TensorKind, given: &TensorKind) -> Option<String> {
 }
 
 /// A named input or output of a step.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Port {
     /// its name in the frame
     pub name: String,
@@ -195,7 +197,7 @@ impl Port {
 }
 
 /// What a step takes and gives, given its options.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signature {
     /// what it takes, in order
     pub inputs: Vec<Port>,

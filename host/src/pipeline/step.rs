@@ -1,6 +1,9 @@
 //! The one trait behind built-in steps, component steps and models.
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
 
 use super::signature::{Kind, Mismatch, Signature};
 use super::value::Value;
@@ -63,7 +66,7 @@ impl Context {
 }
 
 /// Why a step did not give its result.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error, Serialize, Deserialize)]
 pub enum StepFailure {
     /// the request's fault: what it sent cannot be worked on
     #[error("{0}")]
@@ -83,11 +86,11 @@ pub enum StepFailure {
 }
 
 /// A limit of the sandbox, reached.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("it reached its limit of {value} ({limit}){}", .hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default())]
 pub struct LimitExceeded {
     /// which one, as it is called in gpux.yml: `time`, `memory` …
-    pub limit: &'static str,
+    pub limit: Cow<'static, str>,
     /// its value, with its unit
     pub value: String,
     /// how to raise it

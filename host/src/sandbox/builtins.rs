@@ -8,7 +8,7 @@ use super::bindings::{builtins, models, types};
 use super::checked;
 use super::failure::Stop;
 use super::schema;
-use super::state::State;
+use super::state::{Phase, State};
 use crate::pipeline::{Context, Dim, Kind, Registry, Signature, Site, Step, StepFailure, Value};
 
 type Answer = wasmtime::Result<Result<Vec<types::NamedValue>, types::Error>>;
@@ -60,6 +60,7 @@ impl BuiltinCache {
 
 impl builtins::Host for State {
     fn run(&mut self, name: String, options: String, inputs: Vec<types::NamedLentValue>) -> Answer {
+        self.count_call()?;
         let reach = self.reach.clone();
         // Reading options and checking them takes time in proportion to their text.
         self.clock.admit(options.len())?;
@@ -81,6 +82,10 @@ impl builtins::Host for State {
 
 impl models::Host for State {
     fn run(&mut self, model: String, inputs: Vec<types::NamedLentValue>) -> Answer {
+        self.count_call()?;
+        if self.phase == Phase::Setup {
+            return Ok(Err(types::Error::Failed("models can be run in `process` only".to_owned())));
+        }
         let reach = self.reach.clone();
         let granted = &reach.grants.models;
         let step = granted.contains(&model).then(|| reach.registry.model(&model)).flatten();

@@ -61,7 +61,7 @@ pub(super) fn results(
     let mut outputs: Vec<Option<Value>> = vec![None; signature.outputs.len()];
     let mut total = 0_usize;
     // What all documents together may take.
-    let mut room = limits.result.min(limits.memory);
+    let mut room = limits.result.min(state.meter.left());
     for types::NamedValue { name, value } in given {
         let shown = || plain(&name, limits.name_length);
         let place = signature.outputs.iter().position(|port| port.name == name);

@@ -171,10 +171,10 @@ impl Clock {
 mod tests {
     use super::*;
 
-    fn limit(stop: Result<(), Stop>) -> Option<&'static str> {
+    fn limit(stop: Result<(), Stop>) -> Option<String> {
         match stop {
-            Err(Stop(StepFailure::Limit(limit))) => Some(limit.limit),
-            Err(Stop(StepFailure::Timeout)) => Some("request"),
+            Err(Stop(StepFailure::Limit(limit))) => Some(limit.limit.into_owned()),
+            Err(Stop(StepFailure::Timeout)) => Some("request".to_owned()),
             _ => None,
         }
     }
@@ -183,18 +183,18 @@ mod tests {
     fn models_do_not_count_but_the_request_does() {
         let begin = Instant::now();
         let mut clock = Clock::start("time", Duration::ZERO, None);
-        assert_eq!(limit(clock.check()), Some("time"));
+        assert_eq!(limit(clock.check()).as_deref(), Some("time"));
         clock.uncount(begin.checked_sub(Duration::from_mins(1)).unwrap_or(begin));
         clock.request = Some(Instant::now());
-        assert_eq!(limit(clock.check()), Some("request"));
+        assert_eq!(limit(clock.check()).as_deref(), Some("request"));
     }
 
     #[test]
     fn a_native_call_that_cannot_end_in_time_is_not_begun() {
         let clock = Clock::start("time", Duration::from_secs(1), None);
         assert_eq!(limit(clock.admit(1 << 20)), None);
-        assert_eq!(limit(clock.admit(1 << 40)), Some("time"));
-        assert_eq!(limit(clock.admit(usize::MAX)), Some("time"));
+        assert_eq!(limit(clock.admit(1 << 40)).as_deref(), Some("time"));
+        assert_eq!(limit(clock.admit(usize::MAX)).as_deref(), Some("time"));
     }
 
     #[test]

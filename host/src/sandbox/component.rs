@@ -1,21 +1,21 @@
 //! Bytes → a compiled component that may be linked.
 
+use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use serde::Serialize;
-use sha2::{Digest as _, Sha256};
+use serde::{Deserialize, Serialize};
 use wasmtime::Engine;
 use wasmtime::component::{Component, ComponentExportIndex, Linker};
 
 use super::bindings::{STEP, builtins, log, models, types};
 use super::error::SandboxError;
-use super::limits::{Grants, Limits, bytes as size_text, exceeded};
+use super::limits::Grants;
 use super::log::plain;
 use super::state::State;
 use crate::pipeline::Registry;
 
 /// What the bytes of a step are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ComponentKind {
     /// a WebAssembly component
@@ -30,18 +30,20 @@ impl ComponentKind {
         match bytes {
             [b'\0', b'a', b's', b'm', 0x0d, 0, 1, 0, ..] => Ok(Self::Component),
             [b'\0', b'a', b's', b'm', 1, 0, 0, 0, ..] => Ok(Self::CoreModule),
-            [b'\0', b'a', b's', b'm', ..] => Err(SandboxError::NotWasm("its version is unknown or its header cut off")),
-            [] => Err(SandboxError::NotWasm("the file is empty")),
-            _ => Err(SandboxError::NotWasm("a component begins with `\\0asm`")),
+            [b'\0', b'a', b's', b'm', ..] => {
+                Err(SandboxError::NotWasm("its version is unknown or its header cut off".into()))
+            }
+            [] => Err(SandboxError::NotWasm("the file is empty".into())),
+            _ => Err(SandboxError::NotWasm("a component begins with `\\0asm`".into())),
         }
     }
 }
 
 /// Makes a core module that carries its contract (as wit-bindgen leaves it) a component; a
 /// component stays as it is.
-pub fn componentize(bytes: &[u8]) -> Result<Vec<u8>, SandboxError> {
+pub fn componentize(bytes: &[u8]) -> Result<Cow<'_, [u8]>, SandboxError> {
     if ComponentKind::of(bytes)? == ComponentKind::Component {
-        return Ok(bytes.to_vec());
+        return Ok(Cow::Borrowed(bytes));
     }
     // The encoder trusts a module to be whole, and panics where a hostile one is not.
     if let Some(damage) = wasmparser::Parser::new(0).parse_all(bytes).find_map(Result::err) {
@@ -51,17 +53,15 @@ pub fn componentize(bytes: &[u8]) -> Result<Vec<u8>, SandboxError> {
     let encoded = catch_unwind(AssertUnwindSafe(encode))
         .map_err(|_| SandboxError::Componentize("the encoder gave up on it".to_owned()))?;
     // The whole chain: the outer error only says which stage it was.
-    encoded.map_err(|error| SandboxError::Componentize(plain(&format!("{error:#}"), 2000)))
+    encoded.map(Cow::Owned).map_err(|error| SandboxError::Componentize(plain(&format!("{error:#}"), 2000)))
 }
 
-/// A component, compiled and known to be a step.
+/// The export through which the snapshotter reads memories and globals; no component's own.
+const ACCESS: &str = "wasmtime:wizer/access";
+
+/// A component, compiled.
 pub(super) struct Compiled {
     pub(super) component: Component,
-    pub(super) kind: ComponentKind,
-    /// SHA-256 of the bytes as given, in hexadecimal
-    pub(super) digest: String,
-    /// bytes as given
-    pub(super) size: usize,
     /// names of the interfaces it imports
     pub(super) imports: Vec<String>,
     /// names of the interfaces it exports
@@ -69,33 +69,22 @@ pub(super) struct Compiled {
 }
 
 impl Compiled {
-    pub(super) fn new(engine: &Engine, bytes: &[u8], limits: &Limits) -> Result<Self, SandboxError> {
-        if bytes.len() > limits.component_size {
-            return Err(SandboxError::Limit(exceeded("component_size", size_text(limits.component_size))));
-        }
-        let kind = ComponentKind::of(bytes)?;
-        let component = match kind {
-            ComponentKind::Component => Component::from_binary(engine, bytes),
-            ComponentKind::CoreModule => Component::from_binary(engine, &componentize(bytes)?),
-        };
-        let component = component.map_err(|error| SandboxError::Compile(plain(&format!("{error:#}"), 2000)))?;
+    /// Compiles a component (no core module), or finds it in the engine's cache.
+    pub(super) fn new(engine: &Engine, component: &[u8]) -> Result<Self, SandboxError> {
+        let component = Component::from_binary(engine, component)
+            .map_err(|error| SandboxError::Compile(plain(&format!("{error:#}"), 2000)))?;
         let shape = component.component_type();
         let name = |name: &str| plain(name, 200);
-        let digest =
-            Sha256::digest(bytes).iter().fold(String::with_capacity(64), |hex, byte| hex + &format!("{byte:02x}"));
         Ok(Self {
             imports: shape.imports(engine).map(|(import, _)| name(import)).collect(),
-            exports: shape.exports(engine).map(|(export, _)| name(export)).collect(),
+            exports: shape.exports(engine).map(|(export, _)| name(export)).filter(|name| name != ACCESS).collect(),
             component,
-            kind,
-            digest,
-            size: bytes.len(),
         })
     }
 
     /// The places of the three calls of a step.
     pub(super) fn calls(&self) -> Result<Calls, SandboxError> {
-        let other = || SandboxError::OtherWorld { expected: STEP, exports: self.exports.clone() };
+        let other = || SandboxError::OtherWorld { expected: STEP.into(), exports: self.exports.clone() };
         let step = self.component.get_export_index(None, STEP).ok_or_else(other)?;
         let call = |name: &str| self.component.get_export_index(Some(&step), name).ok_or_else(other);
         Ok(Calls { describe: call("describe")?, configure: call("configure")?, process: call("process")? })

@@ -1,6 +1,6 @@
 //! The one engine of a process: how wasmtime is set up, and why.
 
-use wasmtime::{Cache, CacheConfig, Config, Enabled, Engine, PoolingAllocationConfig};
+use wasmtime::{Cache, CacheConfig, Config, Enabled, Engine, OptLevel, PoolingAllocationConfig};
 
 use super::clock::Ticker;
 use super::error::SandboxError;
@@ -21,8 +21,8 @@ const STACK: usize = 512 << 10;
 pub(super) struct Machine {
     pub(super) engine: Engine,
     pub(super) ticker: Ticker,
-    /// whether sandboxes come from a pool; otherwise each maps its own memory
-    pub(super) pooled: bool,
+    /// how many threads can run guests at a time
+    pub(super) cores: usize,
 }
 
 impl Machine {
@@ -32,15 +32,25 @@ impl Machine {
         // The pool reserves address space (4 GiB for each memory, none of it real memory), which a
         // machine or a container may refuse.
         config.allocation_strategy(pool(ceiling, slots));
-        let (engine, pooled) = if let Ok(engine) = Engine::new(&config) {
-            (engine, true)
-        } else {
+        let engine = Engine::new(&config).or_else(|_| {
             config.allocation_strategy(wasmtime::InstanceAllocationStrategy::OnDemand);
-            let engine = Engine::new(&config).map_err(|error| SandboxError::Engine(format!("{error:#}")))?;
-            (engine, false)
-        };
+            Engine::new(&config)
+        });
+        Self::around(engine)
+    }
+
+    /// For describing and configuring a component once: compiled quickly rather than well.
+    pub(super) fn for_setup() -> Result<Self, SandboxError> {
+        let mut config = config(None);
+        config.cranelift_opt_level(OptLevel::None);
+        Self::around(Engine::new(&config))
+    }
+
+    fn around(engine: wasmtime::Result<Engine>) -> Result<Self, SandboxError> {
+        let engine = engine.map_err(|error| SandboxError::Engine(format!("{error:#}")))?;
         let ticker = Ticker::start(engine.clone()).map_err(|error| SandboxError::Engine(error.to_string()))?;
-        Ok(Self { engine, ticker, pooled })
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Ok(Self { engine, ticker, cores })
     }
 }
 
@@ -90,6 +100,8 @@ fn pool(ceiling: &Limits, slots: u32) -> PoolingAllocationConfig {
         .max_tables_per_module(MOST)
         .table_elements(ceiling.table_elements)
         .max_memory_size(ceiling.memory)
+        // Nothing here is async; a thousand stacks would be reserved for it.
+        .total_stacks(0)
         .linear_memory_keep_resident(KEEP_MEMORY)
         .table_keep_resident(KEEP_TABLE)
         .pagemap_scan(Enabled::Auto);
@@ -103,7 +115,8 @@ mod tests {
     #[test]
     fn a_machine_without_address_space_falls_back() {
         let machine = Machine::new(None, &Limits::default(), 1 << 20).unwrap();
-        assert!(!machine.pooled, "a million slots of four memories fit nowhere");
-        assert!(Machine::new(None, &Limits::default(), 4).unwrap().pooled);
+        assert!(machine.engine.pooling_allocator_metrics().is_none(), "a million slots of four memories fit nowhere");
+        let machine = Machine::new(None, &Limits::default(), 4).unwrap();
+        assert!(machine.engine.pooling_allocator_metrics().is_some());
     }
 }

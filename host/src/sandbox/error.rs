@@ -1,11 +1,14 @@
 //! Why a component cannot be a step.
 
+use std::borrow::Cow;
 use std::fmt;
+
+use serde::{Deserialize, Serialize};
 
 use crate::pipeline::{LimitExceeded, StepFailure};
 
 /// Why the sandbox, or a component in it, cannot be had.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Serialize, Deserialize)]
 pub enum SandboxError {
     /// wasmtime does not run on this machine
     #[error("the sandbox cannot start on this machine: {0}")]
@@ -15,7 +18,7 @@ pub enum SandboxError {
     Cache(String),
     /// neither a component nor a core module
     #[error("this is not WebAssembly: {0}")]
-    NotWasm(&'static str),
+    NotWasm(Cow<'static, str>),
     /// a limit was reached before the component ran
     #[error("{0}")]
     Limit(LimitExceeded),
@@ -35,7 +38,7 @@ pub enum SandboxError {
     )]
     OtherWorld {
         /// the interface that a step exports
-        expected: &'static str,
+        expected: Cow<'static, str>,
         /// what this one exports
         exports: Vec<String>,
     },
@@ -43,7 +46,7 @@ pub enum SandboxError {
     #[error("this component's `{call}` has another type than gpux:pipeline@0.1.0 says: {reason}")]
     OtherTypes {
         /// which export
-        call: &'static str,
+        call: Cow<'static, str>,
         /// what differs
         reason: String,
     },
@@ -67,7 +70,7 @@ pub enum SandboxError {
     #[error("the component's `{call}` did not succeed: {failure}")]
     Setup {
         /// `describe` or `configure`
-        call: &'static str,
+        call: Cow<'static, str>,
         /// why
         failure: StepFailure,
         /// what it logged, the newest last
@@ -77,7 +80,7 @@ pub enum SandboxError {
     #[error("the component's `{call}` gives {what}")]
     Contract {
         /// `describe` or `configure`
-        call: &'static str,
+        call: Cow<'static, str>,
         /// what is wrong with the answer
         what: String,
     },
@@ -92,7 +95,7 @@ pub enum SandboxError {
 }
 
 /// One option that does not fit the component's schema.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OptionFault {
     /// where, as a path of keys; empty for the options as a whole
     pub path: Vec<String>,

@@ -1,27 +1,28 @@
-//! A component that can be called: a fresh sandbox, its three calls.
+//! A step's component at work: one sandbox for each request.
 
-use std::sync::Arc;
 use std::time::Instant;
 
-use wasmtime::component::{ComponentExportIndex, ComponentNamedList, Instance, InstancePre, Lift, Lower, TypedFunc};
-use wasmtime::{Store, UpdateDeadline};
+use crossbeam_queue::ArrayQueue;
+use wasmtime::Store;
 
-use super::bindings::{Input, InputValue, step, types};
+use super::bindings::{Input, InputValue, types};
 use super::checked;
 use super::clock::Clock;
-use super::component::{Calls, Compiled};
-use super::engine::Machine;
-use super::error::SandboxError;
-use super::failure::failure;
-use super::state::{Reach, State};
-use crate::pipeline::{Signature, StepFailure, Value};
+use super::failure::{Stop, failure};
+use super::limits::{bytes, exceeded};
+use super::linked::{Linked, Process};
+use super::log::Tail;
+use super::state::{Phase, State};
+use crate::pipeline::{Signature, StepFailure, Tensor, Value};
 
-/// A linked component and everything that one of its sandboxes needs.
+/// A component, ready for requests.
 pub(super) struct Guest {
-    machine: Arc<Machine>,
-    pre: InstancePre<State>,
-    calls: Calls,
-    pub(super) reach: Arc<Reach>,
+    pub(super) linked: Linked,
+    pub(super) signature: Signature,
+    /// the options that each new instance is configured with; `None` for a snapshot, which is
+    pub(super) options: Option<String>,
+    /// instances that wait for their next request, where they serve more than one
+    idle: Option<ArrayQueue<Live>>,
 }
 
 /// What `process` came to, with the sandbox's last words.
@@ -31,159 +32,113 @@ pub(super) struct Finished {
     pub(super) log: Vec<String>,
 }
 
+/// A configured instance.
+struct Live {
+    store: Store<State>,
+    process: Process,
+}
+
 impl Guest {
-    pub(super) fn new(machine: Arc<Machine>, compiled: &Compiled, reach: Reach) -> Result<Self, SandboxError> {
-        let calls = compiled.calls()?;
-        let linker = compiled.linker(&reach.grants, &reach.registry)?;
-        // The interface is there, but one of its types differs.
-        let pre = linker
-            .instantiate_pre(&compiled.component)
-            .map_err(|error| SandboxError::OtherTypes { call: "imports", reason: format!("{error:#}") })?;
-        Ok(Self { machine, pre, calls, reach: Arc::new(reach) })
+    /// `reused` instances at most are kept for a next request.
+    pub(super) fn new(linked: Linked, signature: Signature, options: Option<String>, reused: usize) -> Self {
+        let idle = (reused > 0).then(|| ArrayQueue::new(reused));
+        Self { linked, signature, options, idle }
     }
 
-    /// An empty sandbox whose guest must be done by `clock`.
-    fn store(&self, clock: Clock) -> Store<State> {
-        let mut store = Store::new(&self.machine.engine, State::new(self.reach.clone(), clock));
-        store.limiter(|state| &mut state.meter);
-        store.set_hostcall_fuel(self.reach.limits.crossing().1);
-        store.set_epoch_deadline(1);
-        store.epoch_deadline_callback(|store| {
-            store.data().clock.check()?;
-            Ok(UpdateDeadline::Continue(1))
-        });
-        store
-    }
-
-    fn setup_store(&self) -> Store<State> {
-        self.store(Clock::start("setup_time", self.reach.limits.setup_time, None))
-    }
-
-    /// Asks the component what it is.
-    pub(super) fn describe(&self) -> Result<step::Description, SandboxError> {
-        let mut store = self.setup_store();
-        let _running = self.machine.ticker.guard();
-        let described = self.pre.instantiate(&mut store).and_then(|instance| {
-            let describe: TypedFunc<(), (step::Description,)> =
-                instance.get_typed_func(&mut store, self.calls.describe)?;
-            Ok(describe.call(&mut store, ())?.0)
-        });
-        described.map_err(|error| self.setup_failed("describe", &error, store))
-    }
-
-    /// What the step takes and gives with `options`. Also makes sure that `process` is callable.
-    pub(super) fn configure(&self, options: &str) -> Result<Signature, SandboxError> {
-        let mut store = self.setup_store();
-        let _running = self.machine.ticker.guard();
-        let configured = match self.configured(&mut store, options) {
-            Ok(configured) => configured,
-            Err(error) => return Err(self.setup_failed("configure", &error, store)),
+    /// Runs one request.
+    pub(super) fn process(&self, inputs: Vec<Option<Value>>, deadline: Option<Instant>) -> Finished {
+        let limits = &self.linked.reach.limits;
+        let clock = Clock::start("time", limits.time, deadline);
+        let _running = self.linked.running();
+        let mut live = match self.live(clock) {
+            Ok(live) => live,
+            Err((outcome, state)) => return finished(Err(outcome), &mut state.into_data()),
         };
-        let Configured { instance, signature } = configured;
-        typed::<Process<'_>, ProcessResult>(&instance, &mut store, &self.calls.process)
-            .map_err(|error| SandboxError::OtherTypes { call: "process", reason: format!("{error:#}") })?;
-        let given = signature.map_err(|error| SandboxError::Setup {
-            call: "configure",
-            failure: checked::failure(&error),
-            log: store.into_data().log.into_lines(),
-        })?;
-        checked::signature(given, &self.reach.limits).map_err(|what| SandboxError::Contract { call: "configure", what })
-    }
-
-    fn setup_failed(&self, call: &'static str, error: &wasmtime::Error, store: Store<State>) -> SandboxError {
-        let log = store.into_data().log;
-        let failure = failure(error, &self.reach.limits, &log);
-        SandboxError::Setup { call, failure, log: log.into_lines() }
-    }
-
-    /// An instance ready for `process`. The one place where a configured instance comes from.
-    fn configured(&self, store: &mut Store<State>, options: &str) -> wasmtime::Result<Configured> {
-        let instance = self.pre.instantiate(&mut *store)?;
-        let configure: TypedFunc<(&str,), (Result<step::Signature, types::Error>,)> =
-            instance.get_typed_func(&mut *store, self.calls.configure)?;
-        let (signature,) = configure.call(store, (options,))?;
-        Ok(Configured { instance, signature })
-    }
-
-    /// Runs one request in a sandbox of its own.
-    pub(super) fn process(
-        &self,
-        options: &str,
-        signature: &Signature,
-        inputs: Vec<Option<Value>>,
-        deadline: Option<Instant>,
-    ) -> Finished {
-        let limits = &self.reach.limits;
-        let mut store = self.store(Clock::start("time", limits.time, deadline));
-        let running = self.machine.ticker.guard();
-        let called = self.call_process(&mut store, options, signature, inputs);
-        drop(running);
-        let mut state = store.into_data();
-        let outcome = match called {
-            Ok(Ok(given)) => checked::results(&mut state, signature, given),
-            Ok(Err(failure)) => Err(failure),
-            Err(error) => Err(failure(&error, limits, &state.log)),
-        };
-        Finished { outcome, memory_peak: state.meter.peak(), log: state.log.into_lines() }
-    }
-
-    fn call_process(
-        &self,
-        store: &mut Store<State>,
-        options: &str,
-        signature: &Signature,
-        mut inputs: Vec<Option<Value>>,
-    ) -> wasmtime::Result<Result<Vec<types::NamedValue>, StepFailure>> {
-        let Configured { instance, signature: again } = self.configured(store, options)?;
-        if let Err(error) = again {
-            return Ok(Err(checked::failure(&error)));
+        let outcome = self.call(&mut live, inputs);
+        let finished = finished(outcome, live.store.data_mut());
+        // A trapped instance is dead, and one that failed is not trusted with another request.
+        if let (Ok(_), Some(idle)) = (&finished.outcome, &self.idle) {
+            let _ = idle.push(live);
         }
-        let process = typed::<Process<'_>, ProcessResult>(&instance, store, &self.calls.process)?;
-        let mut given = Vec::with_capacity(inputs.len());
-        for (port, value) in signature.inputs.iter().zip(&mut inputs) {
-            let value = if let Some(Value::Tensor(tensor)) = value.take_if(|value| value.as_tensor().is_some()) {
-                if too_long(&tensor) {
-                    let why = format!("`{}` is larger than 4 GiB, which a component cannot address", port.name);
-                    return Ok(Err(StepFailure::InvalidInput(why)));
-                }
-                // Moved, not shared: what nobody else reads is written to in place.
-                InputValue::Tensor(store.data_mut().lend(tensor)?)
-            } else {
-                match value {
-                    Some(Value::Text(text)) => InputValue::Text(text),
-                    Some(Value::Bytes(bytes)) => InputValue::Bytes(bytes),
-                    Some(Value::Json(json)) => InputValue::Json(json.to_string()),
-                    Some(Value::Tensor(_)) | None => continue,
-                }
-            };
-            given.push(Input { name: &port.name, value });
+        finished
+    }
+
+    /// A configured instance: one that waits, or a fresh one. The one place where they come from.
+    fn live(&self, clock: Clock) -> Result<Live, (StepFailure, Store<State>)> {
+        if let Some(mut live) = self.idle.as_ref().and_then(ArrayQueue::pop) {
+            live.store.data_mut().renew(clock);
+            self.linked.arm(&mut live.store);
+            return Ok(live);
         }
-        let (outcome,) = process.call(store, (&given,))?;
-        Ok(outcome.map_err(|error| checked::failure(&error)))
+        let mut store = self.linked.store(Phase::Request, clock);
+        match self.fresh(&mut store) {
+            Ok(Ok(process)) => Ok(Live { store, process }),
+            Ok(Err(refusal)) => Err((checked::failure(&refusal), store)),
+            Err(error) => Err((failure(&error, &self.linked.reach.limits, &store.data().log), store)),
+        }
+    }
+
+    fn fresh(&self, store: &mut Store<State>) -> wasmtime::Result<Result<Process, types::Error>> {
+        let instance = self.linked.pre.instantiate(&mut *store)?;
+        if let Some(options) = &self.options
+            && let Err(refusal) = self.linked.configure(store, &instance, options)?
+        {
+            return Ok(Err(refusal));
+        }
+        Ok(Ok(self.linked.process(store, &instance)?))
+    }
+
+    fn call(&self, live: &mut Live, inputs: Vec<Option<Value>>) -> Result<Vec<Value>, StepFailure> {
+        let limits = &self.linked.reach.limits;
+        let total = inputs.iter().flatten().map(Value::byte_len).fold(0, usize::saturating_add);
+        if total > limits.input {
+            return Err(StepFailure::Limit(exceeded("input", bytes(limits.input))));
+        }
+        let mut owned = inputs;
+        let given = lend(&mut live.store, &self.signature, &mut owned)?;
+        let called = live.process.call(&mut live.store, (&given,));
+        match called {
+            Ok((Ok(given),)) => checked::results(live.store.data_mut(), &self.signature, given),
+            Ok((Err(error),)) => Err(checked::failure(&error)),
+            Err(error) => Err(failure(&error, limits, &live.store.data().log)),
+        }
     }
 }
 
-struct Configured {
-    instance: Instance,
-    signature: Result<step::Signature, types::Error>,
-}
-
-type Process<'a> = (&'a [Input<'a>],);
-type ProcessResult = (Result<Vec<types::NamedValue>, types::Error>,);
-
-fn typed<Params, Results>(
-    instance: &Instance,
+/// Each value under the name of its port, without the optional ones that are not there.
+fn lend<'a>(
     store: &mut Store<State>,
-    call: &ComponentExportIndex,
-) -> wasmtime::Result<TypedFunc<Params, Results>>
-where
-    Params: ComponentNamedList + Lower,
-    Results: ComponentNamedList + Lift,
-{
-    instance.get_typed_func(store, call)
+    signature: &'a Signature,
+    inputs: &'a mut [Option<Value>],
+) -> Result<Vec<Input<'a>>, StepFailure> {
+    let mut given = Vec::with_capacity(inputs.len());
+    for (port, value) in signature.inputs.iter().zip(inputs) {
+        let value = if let Some(Value::Tensor(tensor)) = value.take_if(|value| value.as_tensor().is_some()) {
+            if too_long(&tensor) {
+                let why = format!("`{}` is larger than 4 GiB, which a component cannot address", port.name);
+                return Err(StepFailure::InvalidInput(why));
+            }
+            // Moved, not shared: what nobody else reads is written to in place.
+            InputValue::Tensor(store.data_mut().lend(tensor).map_err(|Stop(failure)| failure)?)
+        } else {
+            match value {
+                Some(Value::Text(text)) => InputValue::Text(text),
+                Some(Value::Bytes(bytes)) => InputValue::Bytes(bytes),
+                Some(Value::Json(json)) => InputValue::Json(json.to_string()),
+                Some(Value::Tensor(_)) | None => continue,
+            }
+        };
+        given.push(Input { name: &port.name, value });
+    }
+    Ok(given)
 }
 
-fn too_long(tensor: &crate::pipeline::Tensor) -> bool {
+fn finished(outcome: Result<Vec<Value>, StepFailure>, state: &mut State) -> Finished {
+    let log = std::mem::replace(&mut state.log, Tail::new(0));
+    Finished { outcome, memory_peak: state.meter.peak(), log: log.into_lines() }
+}
+
+fn too_long(tensor: &Tensor) -> bool {
     let limit = u32::MAX as usize;
     tensor.byte_len() > limit || tensor.shape().iter().any(|size| *size > limit)
 }

@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
-use super::component::{Compiled, ComponentKind, Interface};
+use super::component::{ComponentKind, Interface};
+use super::error::SandboxError;
+use super::prepare::{Described, Facts, Prepared, Start};
 use crate::pipeline::{Port, Signature};
 
 /// Everything that is known of a component outside a pipeline.
@@ -24,6 +26,8 @@ pub struct ComponentInfo {
     pub options_schema: Option<serde_json::Value>,
     /// what it takes and gives, if options were given
     pub signature: Option<SignatureInfo>,
+    /// how requests start, if options were given
+    pub start: Option<Start>,
     /// what it can do, in plain words
     pub can: Vec<&'static str>,
     /// what it can do once gpux.yml grants it
@@ -72,25 +76,36 @@ impl SignatureInfo {
 }
 
 impl ComponentInfo {
-    pub(super) fn of(compiled: &Compiled) -> Self {
-        let imports = |interface| compiled.imports.iter().any(|import| Interface::named(import) == interface);
+    pub(super) fn of(prepared: Prepared, options_given: bool) -> Self {
+        let Prepared { facts: Facts { digest, size, kind, imports, exports }, described, ready } = prepared;
+        let (summary, options_schema) =
+            described.map(|Described { summary, options_schema }| (summary, options_schema)).unzip();
+        let (ready, problem) = match ready {
+            Ok(ready) => (Some(ready), None),
+            // Without any, it may well need some.
+            Err(SandboxError::Options { .. }) if !options_given => (None, None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        let signature = ready.as_ref().map(|ready| SignatureInfo::of(&ready.signature));
+        let imports_it = |interface| imports.iter().any(|import| Interface::named(import) == interface);
         let mut can = vec!["compute"];
-        can.extend(imports(Interface::Builtins).then_some("call built-in steps"));
-        can.extend(imports(Interface::Log).then_some("write log lines"));
-        let needs = imports(Interface::Models).then_some("run models (`grant: { models: [NAME] }`)");
+        can.extend(imports_it(Interface::Builtins).then_some("call built-in steps"));
+        can.extend(imports_it(Interface::Log).then_some("write log lines"));
+        let needs = imports_it(Interface::Models).then_some("run models (`grant: { models: [NAME] }`)");
         Self {
-            digest: compiled.digest.clone(),
-            size: compiled.size,
-            kind: compiled.kind,
-            imports: compiled.imports.clone(),
-            exports: compiled.exports.clone(),
-            summary: None,
-            options_schema: None,
-            signature: None,
+            digest,
+            size,
+            kind,
+            imports,
+            exports,
+            summary,
+            options_schema,
+            signature,
+            start: ready.map(|ready| ready.start),
             can,
             needs: needs.into_iter().collect(),
             cannot: vec!["read files", "use the network", "read the clock", "see the environment"],
-            problem: None,
+            problem,
         }
     }
 

@@ -2,21 +2,22 @@
 
 use std::time::Duration;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::config::TimeSpan;
 use crate::pipeline::LimitExceeded;
 
 /// What one component step may use. A field's name is its key under `limits:` in gpux.yml, where a
 /// step may lower any of them below the operator's ceiling.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Time for one request, spent in the component or in built-in steps that it calls: a step
     /// that hangs must not hold its worker. Running models does not count. Default: 1 s.
-    #[serde(serialize_with = "duration")]
+    #[serde(with = "written")]
     pub time: Duration,
     /// Time for `describe` and `configure` when the step is loaded, which may build tables or
     /// start an interpreter. Default: 10 s.
-    #[serde(serialize_with = "duration")]
+    #[serde(with = "written")]
     pub setup_time: Duration,
     /// Bytes of all its memories together and of the tensors that it made on the host, so that one
     /// step cannot starve the machine. Default: 64 MiB.
@@ -31,6 +32,9 @@ pub struct Limits {
     pub instances: usize,
     /// Tensors that it holds at a time; each costs the host a little even when empty. Default: 1024.
     pub handles: usize,
+    /// Bytes of all the values that go into one request: a component copies what it looks at.
+    /// Default: 64 MiB.
+    pub input: usize,
     /// Bytes of all the values that come out of one call: the result of a request, or what it
     /// hands to a built-in step or a model. Default: 64 MiB.
     pub result: usize,
@@ -38,6 +42,9 @@ pub struct Limits {
     /// tensor's data, read or written at once. While it lasts the host holds them a second time,
     /// beyond `memory`. Tensors passed by their handles cost nothing. Default: 16 MiB.
     pub copy: usize,
+    /// Built-in steps and models that it runs during one request; each may take longer than
+    /// anything the component does itself. Default: 10 000.
+    pub calls: usize,
     /// Values in one call, and ports of the step. Default: 64.
     pub values: usize,
     /// Bytes of the name of a port or a dimension. Default: 128.
@@ -49,6 +56,12 @@ pub struct Limits {
     /// Bytes of the component itself, since compiling takes time and memory in proportion.
     /// Default: 64 MiB.
     pub component_size: usize,
+    /// Time for compiling the component when it is loaded, in a process of its own: a small file
+    /// can take long. Default: 60 s.
+    #[serde(with = "written")]
+    pub compile_time: Duration,
+    /// Memory of that process, in bytes. Default: 2 GiB.
+    pub compile_memory: usize,
 }
 
 const KIB: usize = 1 << 10;
@@ -65,13 +78,17 @@ impl Default for Limits {
             tables: 32,
             instances: 100,
             handles: 1024,
+            input: 64 * MIB,
             result: 64 * MIB,
             copy: 16 * MIB,
+            calls: 10_000,
             values: 64,
             name_length: 128,
             json_depth: 64,
             log: 16 * KIB,
             component_size: 64 * MIB,
+            compile_time: Duration::from_mins(1),
+            compile_memory: 2048 * MIB,
         }
     }
 }
@@ -89,13 +106,17 @@ impl Limits {
             tables: self.tables.min(ceiling.tables),
             instances: self.instances.min(ceiling.instances),
             handles: self.handles.min(ceiling.handles),
+            input: self.input.min(ceiling.input),
             result: self.result.min(ceiling.result),
             copy: self.copy.min(ceiling.copy),
+            calls: self.calls.min(ceiling.calls),
             values: self.values.min(ceiling.values),
             name_length: self.name_length.min(ceiling.name_length),
             json_depth: self.json_depth.min(ceiling.json_depth),
             log: self.log.min(ceiling.log),
             component_size: self.component_size.min(ceiling.component_size),
+            compile_time: self.compile_time.min(ceiling.compile_time),
+            compile_memory: self.compile_memory.min(ceiling.compile_memory),
         }
     }
 }
@@ -114,21 +135,37 @@ impl Limits {
 }
 
 /// What a component may reach beyond computing and the built-in steps. Nothing by default.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grants {
     /// Models of this pipeline that it may run, by name: `grant: { models: [NAME] }`.
     pub models: Vec<String>,
 }
 
-/// As gpux.yml writes it: `50ms`, `1s`.
-fn duration<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&format_args!("{duration:?}"))
+impl Grants {
+    /// What a snapshot would freeze, if any of it is granted.
+    #[expect(clippy::unused_self, reason = "nothing of this kind can be granted yet")]
+    pub(super) const fn volatile(&self) -> Option<&'static str> {
+        None
+    }
+}
+
+/// A duration as gpux.yml writes it: `50ms`, `1s`.
+mod written {
+    use super::{Deserialize, Deserializer, Duration, Serialize, Serializer, TimeSpan};
+
+    pub(super) fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        TimeSpan(*duration).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        TimeSpan::deserialize(deserializer).map(|span| span.0)
+    }
 }
 
 /// The limit `name`, of this `value`, was reached.
 pub(super) fn exceeded(name: &'static str, value: String) -> LimitExceeded {
     LimitExceeded {
-        limit: name,
+        limit: name.into(),
         value,
         hint: Some(format!(
             "raise it with `limits: {{ {name}: … }}` on this step, and its ceiling with `--limit {name}=…`"
@@ -155,7 +192,9 @@ mod tests {
         let asked = Limits { memory: 2 * MIB, time: Duration::from_millis(5), ..Limits::default() };
         let capped = asked.capped(&ceiling);
         assert_eq!((capped.memory, capped.time), (MIB, Duration::from_millis(5)));
-        assert_eq!(serde_json::to_value(capped).unwrap()["time"], "5ms");
+        let json = serde_json::to_value(&capped).unwrap();
+        assert_eq!(json["time"], "5ms");
+        assert_eq!(serde_json::from_value::<Limits>(json).unwrap(), capped);
     }
 
     #[test]

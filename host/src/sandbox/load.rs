@@ -1,18 +1,20 @@
 //! The sandbox, and how a component becomes a step in it.
 
+use std::borrow::Cow;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::Value;
+use tempfile::TempDir;
 
-use super::builtins::BuiltinCache;
-use super::checked;
-use super::component::Compiled;
+use super::component::{Compiled, ComponentKind, componentize};
 use super::engine::Machine;
 use super::error::SandboxError;
 use super::guest::Guest;
-use super::inspect::{self, ComponentInfo};
-use super::limits::{Grants, Limits, exceeded};
-use super::schema;
+use super::inspect::ComponentInfo;
+use super::limits::{Grants, Limits, bytes as size_text, exceeded};
+use super::linked::Linked;
+use super::prepare::{self, Kept, Order, Prepared, Ready, Start};
 use super::state::Reach;
 use super::step::ComponentStep;
 use crate::config::CacheDir;
@@ -27,13 +29,17 @@ pub struct SandboxOptions {
     pub ceiling: Limits,
     /// how many sandboxes may run at a time; one for each worker thread is enough
     pub slots: u32,
+    /// the `gpux` program, which compiles and sets up unknown components in a process of its own,
+    /// within `compile_time` and `compile_memory`; without it that happens here, within
+    /// `component_size` and `setup_time` alone
+    pub program: Option<PathBuf>,
 }
 
 impl Default for SandboxOptions {
-    /// No cache, the default limits, and room for four sandboxes on each core.
+    /// No cache, the default limits, room for four sandboxes on each core, no program.
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(4, usize::from);
-        Self { cache: None, ceiling: Limits::default(), slots: (4 * cores).clamp(16, 256) as u32 }
+        Self { cache: None, ceiling: Limits::default(), slots: (4 * cores).clamp(16, 256) as u32, program: None }
     }
 }
 
@@ -48,6 +54,9 @@ pub struct LoadRequest {
     pub grants: Grants,
     /// the built-in steps that it may call, and the models that a grant may name
     pub registry: Arc<Registry>,
+    /// whether an instance serves further requests, until its first error: faster where it is
+    /// large, but what one request leaves in it the next can see
+    pub reuse: bool,
 }
 
 /// Runs components. One for each process: it holds an engine, a pool of sandboxes and the thread
@@ -55,101 +64,91 @@ pub struct LoadRequest {
 pub struct Sandbox {
     pub(super) machine: Arc<Machine>,
     ceiling: Limits,
+    cache: Option<CacheDir>,
+    program: Option<PathBuf>,
+    /// where a child leaves what it compiled, for want of a cache
+    _scratch: Option<TempDir>,
 }
 
 impl Sandbox {
     /// Sets up the engine, with a pool of sandboxes where the machine has the address space for it.
     pub fn new(options: SandboxOptions) -> Result<Self, SandboxError> {
-        let SandboxOptions { cache, ceiling, slots } = options;
-        let machine = Arc::new(Machine::new(cache.as_ref(), &ceiling, slots)?);
-        Ok(Self { machine, ceiling })
-    }
-
-    /// Whether sandboxes come from a pool; if not, each request costs a few more microseconds.
-    pub fn is_pooled(&self) -> bool {
-        self.machine.pooled
-    }
-
-    /// Makes a step of a component (or of a core module that carries its contract): compiles it or
-    /// finds it in the cache, asks it for its schema, checks the options against that, configures
-    /// it and checks its signature.
-    pub fn load(&self, bytes: &[u8], request: &LoadRequest) -> Result<ComponentStep, SandboxError> {
-        let limits = request.limits.capped(&self.ceiling);
-        let compiled = Compiled::new(&self.machine.engine, bytes, &limits)?;
-        let guest = self.guest(&compiled, limits, request.grants.clone(), request.registry.clone())?;
-        let description = guest.describe()?;
-        let options = or_empty(&request.options);
-        schema::check(&schema::parse(&description.options_schema)?, &options)?;
-        let text = options.to_string();
-        let signature = guest.configure(&text)?;
-        Ok(ComponentStep { guest, compiled, summary: checked::summary(&description.summary), options, text, signature })
-    }
-
-    /// Everything about a component that can be known without a pipeline; with `options`, also its
-    /// signature.
-    pub fn inspect(&self, bytes: &[u8], options: Option<&Value>) -> Result<ComponentInfo, SandboxError> {
-        let limits = self.ceiling.clone();
-        let compiled = Compiled::new(&self.machine.engine, bytes, &limits)?;
-        let mut info = ComponentInfo::of(&compiled);
-        if let Err(error) = self.describe(&compiled, limits, options, &mut info) {
-            info.problem = Some(error.to_string());
+        let SandboxOptions { mut cache, ceiling, slots, program } = options;
+        let mut scratch = None;
+        if cache.is_none() && program.is_some() {
+            let folder = tempfile::tempdir().map_err(|error| SandboxError::Cache(error.to_string()))?;
+            cache = Some(CacheDir::at(folder.path()));
+            scratch = Some(folder);
         }
-        Ok(info)
+        let machine = Arc::new(Machine::new(cache.as_ref(), &ceiling, slots)?);
+        Ok(Self { machine, ceiling, cache, program, _scratch: scratch })
     }
 
-    fn describe(
-        &self,
-        compiled: &Compiled,
-        limits: Limits,
-        options: Option<&Value>,
-        info: &mut ComponentInfo,
-    ) -> Result<(), SandboxError> {
-        // To be described it may import models; it finds none.
-        let grants = Grants { models: vec![String::new()] };
-        let guest = self.link(compiled, limits, grants, Arc::default())?;
-        let description = guest.describe()?;
-        let schema = schema::parse(&description.options_schema)?;
-        info.summary = Some(checked::summary(&description.summary));
-        info.options_schema = Some(schema.clone());
-        let Some(options) = options else { return Ok(()) };
-        let options = or_empty(options);
-        schema::check(&schema, &options)?;
-        info.signature = Some(inspect::SignatureInfo::of(&guest.configure(&options.to_string())?));
-        Ok(())
-    }
-
-    fn guest(
-        &self,
-        compiled: &Compiled,
-        limits: Limits,
-        grants: Grants,
-        registry: Arc<Registry>,
-    ) -> Result<Guest, SandboxError> {
+    /// Makes a step of a component (or of a core module that carries its contract): asks it for its
+    /// schema, checks the options against that, configures it, checks its signature, and keeps it
+    /// as it is then for every request. What came of that is remembered in the cache.
+    pub fn load(&self, bytes: &[u8], request: &LoadRequest) -> Result<ComponentStep, SandboxError> {
+        let LoadRequest { options, limits, grants, registry, reuse } = request;
         if let Some(name) = grants.models.iter().find(|name| registry.model(name).is_none()) {
             let models = registry.model_names().map(str::to_owned).collect();
             return Err(SandboxError::UnknownModel { name: name.clone(), models });
         }
-        self.link(compiled, limits, grants, registry)
+        let (limits, options) = (limits.capped(&self.ceiling), or_empty(options));
+        let order = Order { bytes, options: &options, limits: &limits, grants, registry };
+        let Prepared { facts, described, ready } = self.prepare(&order)?;
+        let Ready { signature, start, snapshot } = ready?;
+        let component = match &snapshot {
+            Some(snapshot) => Cow::Borrowed(snapshot.as_slice()),
+            None => componentize(bytes)?,
+        };
+        let compiled = Compiled::new(&self.machine.engine, &component)?;
+        let reach = Reach::new(limits, grants.clone(), registry.clone());
+        let linked = Linked::new(self.machine.clone(), &compiled, reach)?;
+        let text = (start != Start::Snapshot).then(|| options.to_string());
+        // One for each worker at most; the pool has more slots than that.
+        let reused = if *reuse { self.machine.cores } else { 0 };
+        let guest = Guest::new(linked, signature, text, reused);
+        Ok(ComponentStep {
+            guest,
+            facts,
+            summary: described.map(|described| described.summary).unwrap_or_default(),
+            options,
+            start,
+            reuse: *reuse,
+        })
     }
 
-    fn link(
-        &self,
-        compiled: &Compiled,
-        limits: Limits,
-        grants: Grants,
-        registry: Arc<Registry>,
-    ) -> Result<Guest, SandboxError> {
-        if let Some(needs) = compiled.component.resources_required() {
-            for (name, needed, limit) in
-                [("memories", needs.num_memories, limits.memories), ("tables", needs.num_tables, limits.tables)]
-            {
-                if needed as usize > limit {
-                    return Err(SandboxError::Limit(exceeded(name, limit.to_string())));
-                }
-            }
+    /// Everything about a component that can be known without a pipeline. Without `options`, its
+    /// signature is known only if it needs none.
+    pub fn inspect(&self, bytes: &[u8], options: Option<&Value>) -> Result<ComponentInfo, SandboxError> {
+        let given = or_empty(options.unwrap_or(&Value::Null));
+        // To be described it may import models; it finds none.
+        let grants = Grants { models: vec![String::new()] };
+        let registry = Arc::default();
+        let order = Order { bytes, options: &given, limits: &self.ceiling, grants: &grants, registry: &registry };
+        Ok(ComponentInfo::of(self.prepare(&order)?, options.is_some()))
+    }
+
+    /// What is remembered of this order, or what a child, or without a program this process,
+    /// makes of it.
+    fn prepare(&self, order: &Order<'_>) -> Result<Prepared, SandboxError> {
+        let limit = order.limits.component_size;
+        if order.bytes.len() > limit {
+            return Err(SandboxError::Limit(exceeded("component_size", size_text(limit))));
         }
-        let reach = Reach { limits, grants, registry, builtins: BuiltinCache::default() };
-        Guest::new(self.machine.clone(), compiled, reach)
+        ComponentKind::of(order.bytes)?;
+        let kept = Kept::at(self.cache.as_ref(), order);
+        if let Some(prepared) = kept.as_ref().and_then(Kept::read) {
+            return Ok(prepared);
+        }
+        let prepared = match (&self.program, &self.cache) {
+            (Some(program), Some(cache)) => prepare::ask(program, cache, &self.ceiling, order)?,
+            _ => prepare::prepare(order, &Compiled::new)?,
+        };
+        if let Some(kept) = kept {
+            kept.write(&prepared);
+        }
+        Ok(prepared)
     }
 }
 

@@ -62,6 +62,16 @@ impl Meter {
         self.used = self.used.saturating_sub(size);
     }
 
+    /// Lets the host add memories of its own to the sandbox, and an instance: for a snapshot.
+    pub(super) fn give(&mut self, memory: usize) {
+        self.memory = self.memory.saturating_add(memory);
+    }
+
+    /// Starts the count of the most bytes again.
+    pub(super) fn forget_peak(&mut self) {
+        self.peak = self.used;
+    }
+
     /// The most bytes that were held at a time.
     pub(super) fn peak(&self) -> u64 {
         self.peak as u64
@@ -101,9 +111,9 @@ mod tests {
     use super::*;
     use crate::pipeline::StepFailure;
 
-    fn name(error: &wasmtime::Error) -> &'static str {
+    fn name(error: &wasmtime::Error) -> &str {
         match error.downcast_ref() {
-            Some(Stop(StepFailure::Limit(limit))) => limit.limit,
+            Some(Stop(StepFailure::Limit(limit))) => &limit.limit,
             _ => "none",
         }
     }

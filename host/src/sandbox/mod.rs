@@ -1,9 +1,9 @@
 //! Component steps: strangers' WebAssembly, in a fresh sandbox for each request.
 //!
-//! The only room that names wasmtime. bytes → `component` (checked, compiled, cached) → `load`
-//! (described, configured) → `step` (one sandbox for each request). What a component may use is
-//! [`Limits`] and [`Grants`]; what it can reach is `host`; what comes out of it passes
-//! `checked` and nothing else.
+//! The only room that names wasmtime. bytes → `prepare` (described, configured, a snapshot taken,
+//! in a child process) → `component` (compiled, cached) → `linked` → `step` (one `guest` for each
+//! request). What a component may use is [`Limits`] and [`Grants`]; what it can reach is `host`;
+//! what comes out of it passes `checked` and nothing else.
 
 mod bindings;
 mod builtins;
@@ -19,9 +19,11 @@ mod host;
 mod inspect;
 mod json;
 mod limits;
+mod linked;
 mod load;
 mod log;
 mod meter;
+mod prepare;
 mod schema;
 mod state;
 mod step;
@@ -33,4 +35,5 @@ pub use error::{OptionFault, SandboxError};
 pub use inspect::{ComponentInfo, PortInfo, SignatureInfo};
 pub use limits::{Grants, Limits};
 pub use load::{LoadRequest, Sandbox, SandboxOptions};
+pub use prepare::{Start, prepare_answer};
 pub use step::ComponentStep;

@@ -21,7 +21,7 @@ const MESSAGE: usize = 500;
 const FAULTS: usize = 20;
 
 fn contract(what: String) -> SandboxError {
-    SandboxError::Contract { call: "describe", what }
+    SandboxError::Contract { call: "describe".into(), what }
 }
 
 /// The schema in `text`, if its size and shape allow to validate with it.

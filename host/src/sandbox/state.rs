@@ -21,24 +21,62 @@ pub(super) struct Reach {
     pub(super) builtins: BuiltinCache,
 }
 
+impl Reach {
+    pub(super) fn new(limits: Limits, grants: Grants, registry: Arc<Registry>) -> Self {
+        Self { limits, grants, registry, builtins: BuiltinCache::default() }
+    }
+}
+
+/// What a sandbox is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// `describe` and `configure`, before any request
+    Setup,
+    /// `process`
+    Request,
+}
+
 /// One running sandbox, as the host's functions see it.
 pub(super) struct State {
     pub(super) reach: Arc<Reach>,
+    pub(super) phase: Phase,
     pub(super) meter: Meter,
     pub(super) clock: Clock,
     pub(super) handles: Handles,
     pub(super) log: Tail,
+    /// built-in steps and models run so far
+    calls: usize,
 }
 
 impl State {
-    pub(super) fn new(reach: Arc<Reach>, clock: Clock) -> Self {
+    pub(super) fn new(reach: Arc<Reach>, phase: Phase, clock: Clock) -> Self {
         Self {
             meter: Meter::new(&reach.limits),
             log: Tail::new(reach.limits.log),
             handles: Handles::default(),
+            calls: 0,
+            phase,
             clock,
             reach,
         }
+    }
+
+    /// For the next request of the same instance.
+    pub(super) fn renew(&mut self, clock: Clock) {
+        self.clock = clock;
+        self.calls = 0;
+        self.log = Tail::new(self.reach.limits.log);
+        self.meter.forget_peak();
+    }
+
+    /// Counts one more built-in step or model that the guest runs.
+    pub(super) fn count_call(&mut self) -> Result<(), Stop> {
+        let limit = self.reach.limits.calls;
+        if self.calls >= limit {
+            return Err(Stop::limit(exceeded("calls", format!("{limit} calls"))));
+        }
+        self.calls += 1;
+        Ok(())
     }
 
     /// A handle to a tensor that exists anyway: an input.

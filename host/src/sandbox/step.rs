@@ -2,20 +2,19 @@
 
 use serde_json::{Value as Json, json};
 
-use super::component::Compiled;
 use super::guest::{Finished, Guest};
+use super::prepare::{Facts, Start};
 use crate::pipeline::{Context, Signature, Step, StepFailure, Value};
 
 /// A component, loaded and configured. Each run happens in a sandbox of its own: nothing is left
-/// from one request to the next.
+/// from one request to the next, unless the step was loaded to be reused.
 pub struct ComponentStep {
     pub(super) guest: Guest,
-    pub(super) compiled: Compiled,
+    pub(super) facts: Facts,
     pub(super) summary: String,
     pub(super) options: Json,
-    /// `options` as text, as `configure` takes them
-    pub(super) text: String,
-    pub(super) signature: Signature,
+    pub(super) start: Start,
+    pub(super) reuse: bool,
 }
 
 impl ComponentStep {
@@ -26,17 +25,17 @@ impl ComponentStep {
 
     /// SHA-256 of the component's bytes, in hexadecimal.
     pub fn digest(&self) -> &str {
-        &self.compiled.digest
+        &self.facts.digest
     }
 }
 
 impl Step for ComponentStep {
     fn signature(&self) -> &Signature {
-        &self.signature
+        &self.guest.signature
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let finished = self.guest.process(&self.text, &self.signature, inputs, context.deadline);
+        let finished = self.guest.process(inputs, context.deadline);
         let Finished { outcome, memory_peak, log } = finished;
         context.memory_peak = Some(memory_peak);
         context.log.extend(log);
@@ -44,14 +43,16 @@ impl Step for ComponentStep {
     }
 
     fn details(&self) -> Json {
-        let reach = &self.guest.reach;
+        let reach = &self.guest.linked.reach;
         json!({
             "summary": self.summary,
-            "digest": self.compiled.digest,
-            "size": self.compiled.size,
-            "kind": self.compiled.kind,
-            "imports": self.compiled.imports,
+            "digest": self.facts.digest,
+            "size": self.facts.size,
+            "kind": self.facts.kind,
+            "imports": self.facts.imports,
             "options": self.options,
+            "start": self.start,
+            "instances": if self.reuse { "reuse" } else { "fresh" },
             "limits": reach.limits,
             "grants": reach.grants,
         })

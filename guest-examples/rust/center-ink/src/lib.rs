@@ -2,112 +2,97 @@
 //!
 //! [`ink`] is the work, plain Rust that knows nothing of gpux; this file is the step around it.
 
+#![forbid(unsafe_code)]
+
 pub mod ink;
 
-use std::cell::Cell;
-
+use gpux_step::{Color, Error, Layout, Port, Signature, Step, Tensor, Values};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
-use self::exports::gpux::pipeline::step::{Description, Dimension, Guest, Kind, Port, Signature, TensorKind};
-use self::gpux::pipeline::types::{Color, ElementType, Error, Layout, NamedValue, Tensor, Value};
-
-wit_bindgen::generate!({ path: "../../../wit", world: "pipeline-step" });
-
-/// The schema of the options; gpux checks them against it before `configure`.
-pub const OPTIONS_SCHEMA: &str = r#"{
-  "type": "object",
-  "additionalProperties": false,
-  "properties": {
-    "margin": {
-      "description": "free space on each side, as a fraction of the ink's longer side",
-      "type": "number",
-      "minimum": 0,
-      "maximum": 1,
-      "default": 0.15
-    }
-  }
-}"#;
-
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 struct Options {
-    margin: Option<f32>,
+    /// free space on each side, as a fraction of the ink's longer side
+    #[schemars(range(min = 0, max = 1))]
+    margin: f64,
 }
 
-thread_local! {
-    static MARGIN: Cell<Option<f32>> = const { Cell::new(None) };
+impl Default for Options {
+    fn default() -> Self {
+        Self { margin: 0.15 }
+    }
 }
 
-struct CenterInk;
 
-impl Guest for CenterInk {
-    fn describe() -> Description {
-        Description {
-            summary: "finds the ink in a photo of one character: bright on black, cropped, centred in a square".into(),
-            options_schema: OPTIONS_SCHEMA.into(),
-        }
+struct CenterInk {
+    options: ink::Options,
+}
+
+impl Step for CenterInk {
+    type Options = Options;
+    const SUMMARY: &str = "finds the ink in a photo of one character: bright on black, cropped, centred in a square";
+    const OPTIONS_SCHEMA: Option<&str> = Some(include_str!("../options.schema.json"));
+
+    fn configure(options: Options) -> Result<(Self, Signature), Error> {
+        let signature = Signature::new()
+            .input(Port::image::<u8>("image", 1).about("a gray photo of one character"))
+            .output(Port::image::<u8>("image", 1).about("a square: 0 is paper, 255 is ink"));
+        Ok((Self { options: ink::Options { margin: options.margin as f32 } }, signature))
     }
 
-    fn configure(options: String) -> Result<Signature, Error> {
-        let options = serde_json_core::from_str(&options)
-            .map(|(options, _): (Options, usize)| options)
-            .map_err(|_| Error::InvalidInput("the options are not a JSON object with a number `margin`".into()))?;
-        MARGIN.set(options.margin);
-        let port = |description: &str| Port {
-            name: "image".into(),
-            kind: Kind::Tensor(TensorKind {
-                elements: vec![ElementType::Uint8],
-                shape: Some(vec![Dimension::Dynamic, Dimension::Dynamic, Dimension::Fixed(1)]),
-                layout: Some(Layout::Hwc),
-            }),
-            optional: false,
-            description: description.into(),
-        };
-        Ok(Signature {
-            inputs: vec![port("a gray photo of one character")],
-            outputs: vec![port("a square: 0 is paper, 255 is ink")],
-        })
-    }
-
-    fn process(inputs: Vec<NamedValue>) -> Result<Vec<NamedValue>, Error> {
-        let invalid = |message: &str| Error::InvalidInput(message.into());
-        let [NamedValue { value: Value::Tensor(image), .. }] = inputs.as_slice() else {
-            return Err(invalid("it takes one image"));
-        };
-        let shape = image.shape();
-        let &[height, width, channels] = shape.as_slice() else {
-            return Err(invalid("it takes an image with three axes: height, width, channels"));
-        };
+    fn process(&self, inputs: Values) -> Result<Values, Error> {
+        let image = inputs.tensor("image")?;
+        let [height, width, channels] = image.dims()?;
         if channels != 1 {
-            return Err(invalid(
+            return Err(Error::invalid(
                 "it takes a gray image, but this one has colours; use `decode-image: { channels: gray }`",
             ));
         }
-        if image.element() != ElementType::Uint8 {
-            return Err(invalid("it takes an image of uint8; put it before `normalize`"));
-        }
-        let mut options = ink::Options::default();
-        if let Some(margin) = MARGIN.get() {
-            options.margin = margin;
-        }
-        let centered = ink::center(&image.data(), width as usize, height as usize, &options)
-            .map_err(|_| invalid("no ink found: nothing in the image stands out from its background"))?;
+        let centered = ink::center(&image.view()?, width, height, &self.options)
+            .map_err(|_| Error::invalid("no ink found: nothing in the image stands out from its background"))?;
         let side = centered.side as u32;
-        let output = Tensor::create(ElementType::Uint8, &[side, side, 1], &centered.pixels).map_err(Error::Failed)?;
+        let mut output = Tensor::of([side, side, 1], &centered.pixels)?;
         output.set_layout(Some(Layout::Hwc));
         output.set_color(Some(Color::Gray));
-        Ok(vec![NamedValue { name: "image".into(), value: Value::Tensor(output) }])
+        Ok(Values::from([("image", output)]))
     }
 }
 
-export!(CenterInk);
+gpux_step::export!(CenterInk);
 
 #[cfg(test)]
 mod tests {
+    use gpux_step::{Error, Tensor, Values, testing};
+
     use super::*;
 
     #[test]
-    fn the_schema_names_the_real_default() {
-        let default = format!("\"default\": {}\n", ink::Options::default().margin);
-        assert!(OPTIONS_SCHEMA.contains(&default), "{default}");
+    fn the_schema_is_that_of_the_options() {
+        testing::check_schema::<CenterInk>("options.schema.json");
+    }
+
+    #[test]
+    fn the_default_margin_is_that_of_the_work() {
+        assert_eq!(Options::default().margin as f32, ink::Options::default().margin);
+    }
+
+    #[test]
+    fn a_bar_of_ink_is_centred() {
+        let mut paper = vec![200_u8; 64 * 48];
+        for y in 8..24 {
+            paper[y * 64 + 40..y * 64 + 48].fill(20);
+        }
+        let run = |shape: [u32; 3]| {
+            testing::run::<CenterInk>("{}", [("image", Tensor::of(shape, &paper)?)])?.take_tensor("image")
+        };
+        let image = run([48, 64, 1]).unwrap();
+        let [height, width, 1] = image.dims().unwrap() else { panic!("{image:?}") };
+        assert_eq!((height, image.layout(), image.color()), (width, Some(Layout::Hwc), Some(Color::Gray)));
+        assert!(image.view::<u8>().unwrap()[(height / 2) * width + width / 2] > 200);
+
+        let error = testing::configure::<CenterInk>("{}")
+            .and_then(|(step, _)| step.process(Values::from([("image", Tensor::of([16, 64, 3], &paper)?)])));
+        assert!(matches!(error, Err(Error::InvalidInput(why)) if why.contains("`decode-image: { channels: gray }`")));
     }
 }

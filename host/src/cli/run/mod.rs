@@ -175,6 +175,9 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
     }
     run.bar.finish_and_clear();
     run.results.finish()?;
+    if batch {
+        show_failures(&pipeline, printer);
+    }
     if exit == Exit::Interrupted {
         printer.note("stopped; the results so far are complete");
     }
@@ -224,6 +227,17 @@ impl Run<'_> {
             cancelled: Some(interrupt::watch()),
         };
         self.pipeline.plan().run(request, options).map_err(GpuxError::from)
+    }
+}
+
+/// Where requests of a batch ended, and why.
+fn show_failures(pipeline: &Pipeline, printer: Printer) {
+    for (index, step) in pipeline.plan().steps().iter().enumerate() {
+        let reasons: Vec<_> =
+            step.failures.counts().into_iter().map(|(why, count)| format!("{why} × {count}")).collect();
+        if !reasons.is_empty() {
+            printer.note(&format!("failed at step {} ({}): {}", index + 1, step.name, reasons.join(", ")));
+        }
     }
 }
 

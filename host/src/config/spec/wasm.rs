@@ -5,15 +5,13 @@ use std::num::NonZeroU32;
 use std::str::FromStr;
 
 use schemars::JsonSchema;
-use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};
 
-use super::super::diagnostic::{ConfigurationError, Diagnostic};
-use super::super::document;
+use super::super::diagnostic::ConfigurationError;
+use super::super::document::Form;
 use super::super::node::{Content, Node, Spanned};
 use super::super::read::read;
-use super::super::schema::check;
-use super::super::source::Source;
+use super::super::typed::parse_as;
 use super::super::units::{Size, TimeSpan};
 
 /// A component step.
@@ -44,6 +42,9 @@ pub struct WasmLimits {
     /// How much memory the component may take, all its memories and tensors together
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Spanned<Size>>,
+    /// How many bytes the values given to one request may have
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<Spanned<Size>>,
     /// How many bytes the values of one call may have
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<Spanned<Size>>,
@@ -56,6 +57,12 @@ pub struct WasmLimits {
     /// How many bytes the component itself may have
     #[serde(skip_serializing_if = "Option::is_none")]
     pub component_size: Option<Spanned<Size>>,
+    /// How long compiling it may take when it is loaded
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compile_time: Option<Spanned<TimeSpan>>,
+    /// How much memory compiling it may take
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compile_memory: Option<Spanned<Size>>,
     /// How many elements all its tables may have
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table_elements: Option<Spanned<NonZeroU32>>,
@@ -71,6 +78,9 @@ pub struct WasmLimits {
     /// How many tensors it may hold at a time
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handles: Option<Spanned<NonZeroU32>>,
+    /// How many built-in steps and models it may run during one request
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls: Option<Spanned<NonZeroU32>>,
     /// How many values one call may have
     #[serde(skip_serializing_if = "Option::is_none")]
     pub values: Option<Spanned<NonZeroU32>>,
@@ -87,16 +97,8 @@ impl WasmLimits {
     /// Reads limits outside of a gpux.yml: a text of `NAME: VALUE` lines, called `name` in
     /// diagnostics.
     pub fn parse(name: &str, text: &str) -> Result<Self, Box<ConfigurationError>> {
-        let source = Source::new(name, text);
-        let fail = |diagnostics| Box::new(ConfigurationError::new(source.clone(), diagnostics));
-        let (node, diagnostics) = document::parse(&source);
-        let Some(node) = node.filter(|_| diagnostics.is_empty()) else { return Err(fail(diagnostics)) };
-        let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Self>();
-        let diagnostics = check(&node, name, &schema);
-        if !diagnostics.is_empty() {
-            return Err(fail(diagnostics));
-        }
-        read(&node).map_err(|error| fail(vec![Diagnostic::new("value", node.span.clone(), error.to_string())]))
+        let form = Form { name: "list of limits", start: "write `NAME: VALUE`" };
+        parse_as(form, name, text).map(|(_, limits)| limits)
     }
 }
 

@@ -13,9 +13,9 @@ use tract_onnx::tract_hir::internal::anyhow;
 
 use super::engine::{Engine, Session, SessionOptions};
 use super::error::ModelLoadError;
-use super::guard::guard;
 use super::model_file::ModelFile;
 use super::providers::ExecutionProvider;
+use crate::guard::guard;
 use crate::pipeline::{ElementType, TensorKind};
 
 use refusal::Refusal;

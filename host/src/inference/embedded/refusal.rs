@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tract_onnx::prelude::TractError;
 
-use crate::inference::guard::shorten;
+use crate::guard::shorten;
 
 /// Why a model is not taken.
 #[derive(Debug)]

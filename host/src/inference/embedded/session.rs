@@ -8,9 +8,9 @@ use tract_onnx::tract_hir::internal::IntoTValue as _;
 
 use super::plan::{self, Shapes, State};
 use super::values;
+use crate::guard::{guard, shorten};
 use crate::inference::engine::{RunFailure, Session};
 use crate::inference::graph::ModelInfo;
-use crate::inference::guard::{guard, shorten};
 use crate::pipeline::{ElementType, Tensor};
 
 /// Shapes whose plans, and whose runs, are kept at once, the latest used last.

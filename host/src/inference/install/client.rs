@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::Progress;
 use super::pinned::{Entry, NPM, NPM_SIZE, PIP, Pinned, Source};
-use crate::inference::guard::shorten;
+use crate::guard::shorten;
 
 /// A package client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{Found, LibraryError, Origin};
-use crate::inference::child;
+use crate::child;
 use crate::inference::engine::Engine as _;
 use crate::inference::onnxruntime::OnnxRuntime;
 use crate::inference::providers::ExecutionProvider;
@@ -50,6 +50,7 @@ pub fn probe(library: &Path) -> Result<ProbeReport, LibraryError> {
 
 /// What `gpux __engine-probe LIBRARY` prints, on one line.
 pub fn probe_answer(library: &Path) -> String {
+    child::bound_processor_time(TIMEOUT);
     let answer: Result<ProbeReport, String> = probe(library).map_err(|error| error.to_string());
     serde_json::to_string(&answer).unwrap_or_default()
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ort::environment::Environment;
 
-use crate::inference::guard::{guard, shorten};
+use crate::guard::{guard, shorten};
 use crate::inference::library::LibraryError;
 
 struct Loaded {

@@ -12,10 +12,10 @@ use ort::session::Session as Native;
 
 use super::engine::{Engine, Session, SessionOptions};
 use super::error::ModelLoadError;
-use super::guard::{guard, shorten};
 use super::library::{Device, Found, LibraryError};
 use super::model_file::ModelFile;
 use super::providers::ExecutionProvider;
+use crate::guard::{guard, shorten};
 
 /// ONNX Runtime, loaded.
 #[derive(Debug)]

@@ -6,8 +6,8 @@ use std::time::Instant;
 use ort::session::{Session as Native, SessionInputValue, SessionInputs};
 use smallvec::SmallVec;
 
+use crate::guard::shorten;
 use crate::inference::engine::{RunFailure, Session};
-use crate::inference::guard::shorten;
 use crate::inference::model_file::ModelFile;
 use crate::pipeline::Tensor;
 

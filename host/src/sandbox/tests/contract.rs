@@ -1,6 +1,5 @@
 //! Bytes that are no step: each its own clear error.
 
-use super::super::component::{Compiled, componentize};
 use super::*;
 
 fn refuse(bytes: &[u8]) -> String {
@@ -80,8 +79,7 @@ fn imports_that_are_not_offered_are_named() {
     };
     // Without the export, the world is wrong before the imports are.
     assert!(problem("wasi:sockets/tcp@0.2.0").contains("no pipeline step"));
-    let compiled =
-        |import: &str| Compiled::new(&SANDBOX.machine.engine, &importing(import), &Limits::default()).unwrap();
+    let compiled = |import: &str| Compiled::new(&SANDBOX.machine.engine, &importing(import)).unwrap();
     let error = |import: &str| {
         let registry = Registry::default();
         compiled(import).linker(&Grants::default(), &registry).err().unwrap().to_string()
@@ -102,4 +100,44 @@ fn a_grant_for_a_model_that_is_not_there() {
     let request = LoadRequest { grants: granted(&["rec"]), ..LoadRequest::default() };
     let error = SANDBOX.load(&HOSTILE, &request).err().unwrap().to_string();
     assert_eq!(error, "`grant: { models: [rec] }` names no model of this pipeline; it has none");
+}
+
+fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    assert_eq!(from.len(), to.len());
+    let mut bytes = bytes.to_vec();
+    let mut at = 0;
+    while let Some(found) = bytes[at..].windows(from.len()).position(|window| window == from) {
+        bytes[at + found..][..to.len()].copy_from_slice(to);
+        at += found + to.len();
+    }
+    assert!(at > 0, "{} is not there", String::from_utf8_lossy(from));
+    bytes
+}
+
+#[test]
+fn a_component_of_a_compatible_version_loads_and_of_another_does_not() {
+    let of_version = |version: &str| replaced(&guest("rust/center-ink.wasm"), b"@0.1.0", version.as_bytes());
+    let later = SANDBOX.load(&of_version("@0.1.9"), &LoadRequest::default()).unwrap();
+    let ours = SANDBOX.load(&guest("rust/center-ink.wasm"), &LoadRequest::default()).unwrap();
+    assert_eq!(later.signature(), ours.signature());
+    let error = refuse(&of_version("@0.2.0"));
+    assert!(error.contains("it does not export `gpux:pipeline/step@0.1.0`"), "{error}");
+}
+
+#[test]
+fn the_contract_changes_with_its_version_only() {
+    let read = |name: &str| {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../wit").join(name);
+        std::fs::read_to_string(path).unwrap()
+    };
+    let (wit, versions) = (read("pipeline.wit"), read("versions.txt"));
+    let version = wit.lines().find_map(|line| line.strip_prefix("package gpux:pipeline@")?.strip_suffix(';')).unwrap();
+    let recorded = versions.lines().filter_map(|line| line.split_once(' ')).find(|(name, _)| *name == version);
+    let digest = super::super::prepare::digest(wit.as_bytes());
+    assert_eq!(
+        recorded.map(|(_, digest)| digest),
+        Some(digest.as_str()),
+        "wit/pipeline.wit is not what version {version} was: give it the next version, and a line in wit/versions.txt"
+    );
+    assert!(super::super::bindings::STEP.ends_with(&format!("@{version}")));
 }

@@ -5,6 +5,7 @@
 mod center_ink;
 mod contract;
 mod hostile;
+mod instances;
 mod native;
 
 use std::path::PathBuf;
@@ -12,6 +13,9 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::json;
 
+use super::component::{Compiled, componentize};
+use super::linked::Linked;
+use super::state::Reach;
 use super::{ComponentStep, Grants, Limits, LoadRequest, Sandbox, SandboxError, SandboxOptions};
 use crate::config::CacheDir;
 use crate::pipeline::{
@@ -22,7 +26,9 @@ use crate::pipeline::{
 static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| {
     let built = std::env::current_exe().unwrap();
     let cache = Some(CacheDir::at(built.with_file_name("gpux-test-cache")));
-    Sandbox::new(SandboxOptions { cache, ..SandboxOptions::default() }).unwrap()
+    // A loaded machine is no reason to fail.
+    let ceiling = Limits { time: std::time::Duration::from_mins(1), ..Limits::default() };
+    Sandbox::new(SandboxOptions { cache, ceiling, ..SandboxOptions::default() }).unwrap()
 });
 
 fn guest(path: &str) -> Vec<u8> {

@@ -24,7 +24,7 @@ fn a_builtins_options_are_checked() {
 fn a_builtin_whose_result_cannot_fit_is_not_run() {
     let step = load("builtin-too-large", Limits::default()).unwrap();
     let Err(StepFailure::Limit(limit)) = run(&step, "x") else { panic!() };
-    assert_eq!((limit.limit, limit.value.as_str()), ("memory", "64 MiB"));
+    assert_eq!((limit.limit.as_ref(), limit.value.as_str()), ("memory", "64 MiB"));
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn native_calls_count_against_the_deadline() {
     let limits = Limits { time: Duration::from_millis(30), ..Limits::default() };
     let step = load("slow-builtin", limits).unwrap();
     let Err(StepFailure::Limit(limit)) = run(&step, "x") else { panic!() };
-    assert_eq!((limit.limit, limit.value.as_str()), ("time", "30ms"));
+    assert_eq!((limit.limit.as_ref(), limit.value.as_str()), ("time", "30ms"));
 }
 
 /// A real native step in the place of a model: gives its text back once `time` is over.
@@ -60,7 +60,8 @@ fn driver(attack: &str, grants: Grants) -> Result<ComponentStep, SandboxError> {
     let mut registry = Registry::new([COPY]);
     registry.add_model("rec", Arc::new(Slow { time: Duration::from_millis(60), signature }));
     let limits = Limits { time: Duration::from_millis(30), ..Limits::default() };
-    let request = LoadRequest { options: json!({"attack": attack}), limits, grants, registry: Arc::new(registry) };
+    let request =
+        LoadRequest { options: json!({"attack": attack}), limits, grants, registry: Arc::new(registry), reuse: false };
     SANDBOX.load(&guest("hostile/drive-model.wasm"), &request)
 }
 

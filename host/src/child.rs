@@ -1,4 +1,5 @@
-//! Asking a child process, with a deadline: for libraries and models that may bring a process down.
+//! Asking a child process, within bounds: for whatever may bring a process down, or take more of
+//! the machine than it is worth (engine libraries, unknown models, strangers' components).
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -7,17 +8,14 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use super::guard::shorten;
+use crate::guard::shorten;
 
 /// The most that is read of what a child wrote.
 const OUTPUT_LIMIT: u64 = 1 << 20;
 
-/// The longest that any child is waited for.
-pub(super) const LONGEST: Duration = Duration::from_mins(2);
-
 /// A child that gave no answer.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ChildFault {
+pub(crate) enum ChildFault {
     #[error("no process could be started: {0}")]
     Start(std::io::Error),
     #[error("it did not end within {} s", .0.as_secs())]
@@ -28,10 +26,7 @@ pub(super) enum ChildFault {
 
 /// To be called by such a child before anything else: the process ends as soon as its parent does,
 /// however that ended. The parent holds the other end of the child's stdin and writes nothing.
-///
-/// On Linux the processor time is bounded too, so that nothing runs forever.
-pub fn end_with_parent() -> std::io::Result<()> {
-    bound_processor_time();
+pub(crate) fn end_with_parent() -> std::io::Result<()> {
     let wait = || {
         let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
         end();
@@ -54,21 +49,49 @@ fn end() {
     std::process::exit(1);
 }
 
+/// To be called by such a child before its work, which its parent waits for as long as `longest`:
+/// nothing runs forever, whatever becomes of the parent. Only on Linux.
 #[cfg(target_os = "linux")]
-fn bound_processor_time() {
+pub(crate) fn bound_processor_time(longest: Duration) {
     use rustix::process::{Resource, Rlimit, setrlimit};
     // The time of all threads counts, and every core may be busy until the parent gives up.
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
-    let limit = (LONGEST.as_secs() + 10) * cores;
+    let limit = (longest.as_secs() + 10) * cores;
     let _ = setrlimit(Resource::Cpu, Rlimit { current: Some(limit), maximum: Some(limit) });
 }
 
 #[cfg(not(target_os = "linux"))]
-fn bound_processor_time() {}
+pub(crate) fn bound_processor_time(_longest: Duration) {}
+
+/// To be called by such a child before its work: it ends when it asks for more than `limit` bytes
+/// of memory, and leaves no core file. Bounds the whole process; elsewhere than on Linux there is
+/// no safe bound, and the time alone is limited.
+#[cfg(target_os = "linux")]
+pub(crate) fn bound_memory(limit: Option<u64>) {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    if let Some(limit) = limit {
+        let _ = setrlimit(Resource::Data, Rlimit { current: Some(limit), maximum: Some(limit) });
+    }
+    // A crash is expected here; its core is of no use to anyone.
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn bound_memory(_limit: Option<u64>) {}
+
+/// To be called by such a child before its work: whoever serves requests on this machine goes
+/// first.
+#[cfg(target_os = "linux")]
+pub(crate) fn give_way() {
+    let _ = rustix::process::nice(10);
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn give_way() {}
 
 /// Runs `program` with `arguments` and gives back what it wrote to stdout. Its answer is JSON on
 /// one line, the last: libraries write there too.
-pub(super) fn ask<T: serde::de::DeserializeOwned>(
+pub(crate) fn ask<T: serde::de::DeserializeOwned>(
     program: &Path,
     arguments: &[&OsStr],
     timeout: Duration,

@@ -1,4 +1,4 @@
-//! Panics inside an engine become errors, and leave nothing on stderr.
+//! Panics inside a library become errors, and leave nothing on stderr.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
@@ -12,7 +12,7 @@ static HOOK: Once = Once::new();
 
 /// Runs `work`; a panic in it is given back as its message. What `work` was changing must be
 /// thrown away then.
-pub(super) fn guard<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+pub(crate) fn guard<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     HOOK.call_once(|| {
         let usual = take_hook();
         set_hook(Box::new(move |info| {
@@ -31,8 +31,8 @@ pub(super) fn guard<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
-/// An engine's message without the dumps that some carry.
-pub(super) fn shorten(message: &str) -> String {
+/// A library's message without the dumps that some carry.
+pub(crate) fn shorten(message: &str) -> String {
     const LIMIT: usize = 600;
     let message = message.trim();
     match message.char_indices().nth(LIMIT) {

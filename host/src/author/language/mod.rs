@@ -1,0 +1,74 @@
+//! The languages that a step can be written in: a template and a recipe each.
+//!
+//! A new language is a folder of `host/templates/`, a file beside this one, and its line in
+//! [`Language`]'s methods.
+
+mod rust;
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::build::{BuildError, Workspace};
+use super::template::TemplateFile;
+
+/// A language that a step can be written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub enum Language {
+    /// Rust, with the crate `gpux-step`
+    Rust,
+}
+
+impl Language {
+    /// Every language.
+    pub const ALL: [Self; 1] = [Self::Rust];
+
+    /// Its name in step.yml and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rust => "rust",
+        }
+    }
+
+    /// What must be installed to build a step.
+    pub const fn tools(self) -> &'static [Tool] {
+        match self {
+            Self::Rust => rust::TOOLS,
+        }
+    }
+
+    /// The files of a new step's folder.
+    pub(super) fn template(self) -> Vec<TemplateFile> {
+        match self {
+            Self::Rust => rust::template(),
+        }
+    }
+
+    /// Builds the step of a folder: the bytes of a component, or of a core module that carries its
+    /// contract.
+    pub(super) fn build(self, workspace: &mut Workspace<'_>) -> Result<Vec<u8>, BuildError> {
+        match self {
+            Self::Rust => rust::build(workspace),
+        }
+    }
+}
+
+impl fmt::Display for Language {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A program, or a part of one, that a build needs.
+#[derive(Clone, Copy, Debug)]
+pub struct Tool {
+    /// what it is called
+    pub name: &'static str,
+    /// a command that succeeds if it is there
+    pub check: &'static [&'static str],
+    /// how to get it: a command, or a sentence with an address
+    pub install: &'static str,
+}

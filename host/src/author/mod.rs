@@ -1,0 +1,21 @@
+//! What an author of steps and pipelines needs: new folders from templates, builds, golden cases,
+//! and records of what crossed a step.
+
+mod bless;
+mod build;
+mod case;
+mod compare;
+mod language;
+mod scaffold;
+mod step_file;
+mod subject;
+mod template;
+mod test;
+
+pub use build::{BuildError, BuildRequest, Built, Progress, build, save, strip};
+pub use case::{CASE_FILE, Case, ErrorKind, Expectation, Expected, ExpectedError, Recorded};
+pub use compare::{Tolerance, difference};
+pub use language::{Language, Tool};
+pub use scaffold::{New, ScaffoldError, Scaffolded, scaffold};
+pub use step_file::{STEP_FILE, StepFile};
+pub use test::{CASES_FOLDER, CaseReport, NoCases, Outcome, Tester, cases_in};

@@ -1,0 +1,229 @@
+//! New folders, whole or not at all.
+
+use std::path::{Path, PathBuf};
+
+use super::language::Language;
+use super::template::{TemplateFile, Words, template_files};
+
+/// The longest name of a pipeline or a step.
+const MAX_NAME: usize = 64;
+
+const PIPELINE: &[TemplateFile] = template_files!("templates/pipeline":
+    ".gitignore.template",
+    "README.md",
+    "gpux.yml",
+    "tests/not-an-image/case.yml",
+    "tests/sample/case.yml",
+    "tests/sample/sample.png",
+
+);
+
+/// What a new folder is to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum New {
+    /// a pipeline of built-in steps, ready for a model
+    Pipeline,
+    /// a component step in this language
+    Step(Language),
+}
+
+impl New {
+    fn files(self) -> Vec<TemplateFile> {
+        match self {
+            Self::Pipeline => PIPELINE.to_vec(),
+            Self::Step(language) => language.template(),
+        }
+    }
+}
+
+/// A folder that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scaffolded {
+    /// the name in it
+    pub name: String,
+    /// the folder
+    pub folder: PathBuf,
+    /// its files, relative to it
+    pub files: Vec<String>,
+}
+
+/// Why there is no new folder.
+#[derive(Debug, thiserror::Error)]
+pub enum ScaffoldError {
+    /// a name that cannot be one
+    #[error("`{name}` cannot be the name: {why}; use small letters, digits and single hyphens, such as `{}`", suggestion(.name))]
+    Name {
+        /// the name
+        name: String,
+        /// what is wrong with it
+        why: &'static str,
+    },
+    /// there is something already
+    #[error("`{}` is there already and {what}; choose another name, or move it away", path.display())]
+    Occupied {
+        /// the folder
+        path: PathBuf,
+        /// what it is
+        what: &'static str,
+    },
+    /// the folder around it is missing
+    #[error("there is no folder `{}` to make it in; make that first", .0.display())]
+    NoParent(PathBuf),
+    /// the system refuses
+    #[error("cannot make `{}`: {source}", path.display())]
+    Io {
+        /// the folder
+        path: PathBuf,
+        /// the system's reason
+        source: std::io::Error,
+    },
+}
+
+/// A name like `name` that would be accepted.
+fn suggestion(name: &str) -> String {
+    let mut plain = String::new();
+    for letter in name.chars().take(MAX_NAME) {
+        if letter.is_ascii_uppercase() && plain.ends_with(|last: char| last.is_ascii_lowercase()) {
+            plain.push('-');
+        }
+        plain.push(if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' });
+    }
+    let words: Vec<_> = plain.split('-').filter(|word| !word.is_empty()).collect();
+    let joined = words.join("-");
+    if joined.starts_with(|first: char| first.is_ascii_lowercase()) { joined } else { "blur-faces".to_owned() }
+}
+
+/// Why `name` is no name, if it is none. A name is that of a crate, a package and a file as well.
+pub(super) fn name_fault(name: &str) -> Option<&'static str> {
+    let allowed = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
+    match name {
+        "" => Some("it is empty"),
+        name if name.len() > MAX_NAME => Some("it is longer than 64 letters"),
+        name if !name.chars().all(allowed) => Some("it holds other characters"),
+        name if !name.starts_with(|first: char| first.is_ascii_lowercase()) => Some("it does not begin with a letter"),
+        name if name.ends_with('-') || name.contains("--") => Some("a hyphen stands alone"),
+        // A crate of one of these names cannot be built, or breaks what it depends on.
+        "test" | "core" | "std" | "alloc" | "proc-macro" | "gpux-step" | "self" | "super" | "crate" => {
+            Some("it is taken by the tools")
+        }
+        _ => None,
+    }
+}
+
+/// Makes the folder at `path`, whose last part is the name. Everything is written beside it first
+/// and moved there as a whole, so a failure leaves nothing.
+pub fn scaffold(new: New, path: &Path) -> Result<Scaffolded, ScaffoldError> {
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    if let Some(why) = name_fault(&name) {
+        return Err(ScaffoldError::Name { name, why });
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !parent.is_dir() {
+        return Err(ScaffoldError::NoParent(parent.to_owned()));
+    }
+    free(path)?;
+    let io = |source| ScaffoldError::Io { path: path.to_owned(), source };
+    let draft = tempfile::Builder::new().prefix(".gpux-new-").tempdir_in(parent).map_err(io)?;
+    let files = new.files();
+    for file in &files {
+        write(draft.path(), file, &name).map_err(io)?;
+    }
+    share(draft.path()).map_err(io)?;
+    if path.exists() {
+        // Empty, as `free` has seen; where it no longer is, this fails.
+        std::fs::remove_dir(path).map_err(io)?;
+    }
+    std::fs::rename(draft.path(), path).map_err(io)?;
+    // It is no longer where the guard would remove it.
+    let _ = draft.keep();
+    let files = files.iter().map(|file| file.path().to_owned()).collect();
+    Ok(Scaffolded { name, folder: path.to_owned(), files })
+}
+
+fn free(path: &Path) -> Result<(), ScaffoldError> {
+    let occupied = |what| Err(ScaffoldError::Occupied { path: path.to_owned(), what });
+    match path.symlink_metadata() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(source) => Err(ScaffoldError::Io { path: path.to_owned(), source }),
+        Ok(found) if found.is_symlink() => occupied("is a link"),
+        Ok(found) if !found.is_dir() => occupied("is a file"),
+        Ok(_) => {
+            let mut entries = path.read_dir().map_err(|source| ScaffoldError::Io { path: path.to_owned(), source })?;
+            if entries.next().is_some() { occupied("is not empty") } else { Ok(()) }
+        }
+    }
+}
+
+fn write(folder: &Path, file: &TemplateFile, name: &str) -> std::io::Result<()> {
+    let path = folder.join(file.path());
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    std::fs::write(path, file.fill(&Words { name }))
+}
+
+/// A temporary folder is its owner's alone; a new project is what any new folder would be.
+#[cfg(unix)]
+fn share(folder: &Path) -> std::io::Result<()> {
+    let ordinary = folder.join(".mode");
+    std::fs::create_dir(&ordinary)?;
+    let mode = ordinary.metadata()?.permissions();
+    std::fs::remove_dir(&ordinary)?;
+    std::fs::set_permissions(folder, mode)
+}
+
+#[cfg(not(unix))]
+fn share(_: &Path) -> std::io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::template::tests::assert_complete;
+    use super::*;
+
+    #[test]
+    fn the_template_is_what_lies_in_its_folder() {
+        assert_complete(PIPELINE, "templates/pipeline");
+    }
+
+    #[test]
+    fn names_are_kebab_case() {
+        for name in ["blur", "blur-faces", "yolo-v8", "a1"] {
+            assert_eq!(name_fault(name), None, "{name}");
+        }
+        for name in ["", "Blur", "blur_faces", "8ball", "-a", "a-", "a--b", "é", "a b", "a.b", "test", &"a".repeat(65)]
+        {
+            assert!(name_fault(name).is_some(), "{name}");
+            assert_eq!(name_fault(&suggestion(name)).filter(|_| name != "test"), None, "{name}: {}", suggestion(name));
+        }
+        assert_eq!(suggestion("BlurFaces"), "blur-faces");
+        assert_eq!(suggestion("blur_faces.v2"), "blur-faces-v2");
+    }
+
+    #[test]
+    fn a_failure_leaves_nothing() {
+        let parent = tempfile::tempdir().unwrap();
+        let at = |name: &str| parent.path().join(name);
+        std::fs::create_dir(at("taken")).unwrap();
+        std::fs::write(at("taken").join("precious"), "x").unwrap();
+        assert!(matches!(scaffold(New::Pipeline, &at("taken")), Err(ScaffoldError::Occupied { .. })));
+        std::fs::write(at("file"), "x").unwrap();
+        assert!(matches!(scaffold(New::Pipeline, &at("file")), Err(ScaffoldError::Occupied { .. })));
+        assert!(matches!(scaffold(New::Pipeline, &at("none/new")), Err(ScaffoldError::NoParent(_))));
+        let left: Vec<_> = parent.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left.len(), 2, "{left:?}");
+    }
+
+    #[test]
+    fn an_empty_folder_is_filled() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("fresh");
+        std::fs::create_dir(&folder).unwrap();
+        let made = scaffold(New::Pipeline, &folder).unwrap();
+        assert!(made.files.iter().all(|file| folder.join(file).is_file()));
+        let text = std::fs::read_to_string(folder.join("gpux.yml")).unwrap();
+        assert!(text.contains("name: fresh") && !text.contains("{{"), "{text}");
+        assert_eq!(parent.path().read_dir().unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,144 @@
+//! `step.yml`: what makes a folder the folder of a step.
+
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::language::Language;
+use super::scaffold::name_fault;
+use crate::config::{self, ConfigurationError, Diagnostic, Document, Form, LoadError, Spanned};
+
+/// The file's name.
+pub const STEP_FILE: &str = "step.yml";
+
+const FORM: Form = Form { name: STEP_FILE, start: "start with `name:` and `language:`" };
+
+/// The file as written.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct Written {
+    /// The name of the step, and of its component
+    name: Spanned<String>,
+    /// The language it is written in
+    language: Language,
+    /// Where the component goes, relative to this file
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 1024))]
+    output: Option<Spanned<String>>,
+    /// Commands that build it, in place of the language's own; the last writes the module to `$GPUX_OUTPUT`
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 32))]
+    build: Option<Vec<String>>,
+}
+
+/// A step's folder: what its `step.yml` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepFile {
+    /// the folder
+    pub folder: PathBuf,
+    /// the name of the step
+    pub name: String,
+    /// the language it is written in
+    pub language: Language,
+    /// the component, relative to the folder
+    pub output: PathBuf,
+    /// commands that build it, in place of the language's own
+    pub build: Option<Vec<String>>,
+}
+
+impl StepFile {
+    /// Whether `folder` is the folder of a step.
+    pub fn is_in(folder: &Path) -> bool {
+        folder.join(STEP_FILE).is_file()
+    }
+
+    /// Reads the `step.yml` of `folder`.
+    pub fn load(folder: &Path) -> Result<Self, LoadError> {
+        let path = folder.join(STEP_FILE);
+        let shown: PathBuf = path.components().filter(|part| *part != std::path::Component::CurDir).collect();
+        let (document, written) = config::load_as::<Written>(FORM, &shown)?;
+        Ok(Self::checked(folder, &document, written)?)
+    }
+
+    fn checked(folder: &Path, document: &Document, written: Written) -> Result<Self, Box<ConfigurationError>> {
+        let mut faults = Vec::new();
+        let Written { name, language, output, build } = written;
+        if let Some(why) = name_fault(&name.value) {
+            let hint = "use small letters, digits and single hyphens";
+            faults.push(Diagnostic::new("name", name.span, format!("`name`: {why}")).hint(hint));
+        }
+        if let Some(output) = &output {
+            faults.extend(output_fault(output));
+        }
+        if !faults.is_empty() {
+            return Err(Box::new(ConfigurationError::new(document.source.clone(), faults)));
+        }
+        let output = output.map_or_else(|| PathBuf::from(format!("{}.wasm", name.value)), |output| output.value.into());
+        Ok(Self { folder: folder.to_owned(), name: name.value, language, output, build })
+    }
+
+    /// The component's path.
+    pub fn component(&self) -> PathBuf {
+        self.folder.join(&self.output)
+    }
+}
+
+fn output_fault(output: &Spanned<String>) -> Option<Diagnostic> {
+    use std::path::Component;
+    let path = Path::new(&output.value);
+    let fault = |message: &str| Diagnostic::new("output", output.span.clone(), format!("`output` {message}"));
+    if path.components().any(|part| !matches!(part, Component::Normal(_) | Component::CurDir)) {
+        return Some(fault("leads out of the step's folder").hint("name a file in this folder"));
+    }
+    let is_wasm = path.extension().is_some_and(|ending| ending == "wasm");
+    (!is_wasm).then(|| fault("is a component, so it ends in `.wasm`").hint(format!("write `{}.wasm`", output.value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<StepFile, String> {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(STEP_FILE), text).unwrap();
+        assert!(StepFile::is_in(folder.path()));
+        StepFile::load(folder.path()).map_err(|error| match error {
+            LoadError::Invalid(error) => {
+                error.diagnostics().iter().map(|found| found.message.clone()).collect::<Vec<_>>().join("; ")
+            }
+            other => other.to_string(),
+        })
+    }
+
+    #[test]
+    fn defaults_are_filled_in() {
+        let step = read("name: blur-faces\nlanguage: rust\n").unwrap();
+        assert_eq!(step.output, Path::new("blur-faces.wasm"));
+        assert!(step.component().ends_with("blur-faces.wasm"));
+        assert_eq!((step.name.as_str(), step.language, step.build), ("blur-faces", Language::Rust, None));
+        let step = read("name: x\nlanguage: rust\noutput: out/x.wasm\nbuild: [make]\n").unwrap();
+        assert_eq!((step.output.as_path(), step.build), (Path::new("out/x.wasm"), Some(vec!["make".to_owned()])));
+    }
+
+    #[test]
+    fn every_mistake_is_named() {
+        for (text, message) in [
+            ("", "the file is empty"),
+            ("[]", "a step.yml is a mapping (`key: value` lines), but this file is a list"),
+            ("name: x", "the key `language` is missing"),
+            ("name: x\nlanguage: rust\noptions: {}", "unknown key `options`"),
+            ("name: x\nlanguage: cobol", "`language` cannot be `cobol`"),
+            (
+                "name: X\nlanguage: rust\noutput: ../x.wasm",
+                "`name`: it holds other characters; `output` leads out of the step's folder",
+            ),
+            ("name: x\nlanguage: rust\noutput: /tmp/x.wasm", "`output` leads out of the step's folder"),
+            ("name: x\nlanguage: rust\noutput: x.exe", "`output` is a component, so it ends in `.wasm`"),
+            ("name: x\nlanguage: rust\nbuild: []", "`build` needs at least 1 item"),
+        ] {
+            let found = read(text).unwrap_err();
+            assert!(found.starts_with(message), "{text:?}: {found}");
+        }
+    }
+}

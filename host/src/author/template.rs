@@ -1,0 +1,99 @@
+//! The folders that `gpux new` writes: files of `host/templates/`, embedded.
+
+/// One file of a template.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TemplateFile {
+    /// where it goes in the new folder. An ending `.template` is left out: it hides from our own
+    /// tools what is theirs to read (`Cargo.toml`, `.gitignore`).
+    path: &'static str,
+    content: &'static [u8],
+}
+
+/// What stands in for the words between double braces.
+pub(super) struct Words<'a> {
+    /// the name of the pipeline or the step
+    pub(super) name: &'a str,
+}
+
+impl TemplateFile {
+    pub(super) const fn new(path: &'static str, content: &'static [u8]) -> Self {
+        Self { path, content }
+    }
+
+    /// Where it goes in the new folder, with `/` between its parts.
+    pub(super) fn path(&self) -> &'static str {
+        self.path.strip_suffix(".template").unwrap_or(self.path)
+    }
+
+    /// Its content with the words put in; a file that is not text stays as it is.
+    pub(super) fn fill(&self, words: &Words<'_>) -> Vec<u8> {
+        let Ok(text) = std::str::from_utf8(self.content) else { return self.content.to_vec() };
+        let identifier = words.name.replace('-', "_");
+        let type_name: String = words.name.split('-').map(capitalized).collect();
+        let filled = [
+            ("{{name}}", words.name),
+            ("{{identifier}}", &identifier),
+            ("{{TypeName}}", &type_name),
+            ("{{gpux_version}}", env!("CARGO_PKG_VERSION")),
+        ];
+        filled.into_iter().fold(text.to_owned(), |text, (word, value)| text.replace(word, value)).into_bytes()
+    }
+}
+
+fn capitalized(word: &str) -> String {
+    let mut letters = word.chars();
+    letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect()
+}
+
+/// The files at these paths below a folder of `host/`, embedded: `template_files!("templates/rust": "a", "b/c")`.
+macro_rules! template_files {
+    ($folder:literal: $($path:literal),+ $(,)?) => {
+        &[$($crate::author::template::TemplateFile::new(
+            $path,
+            include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/", $folder, "/", $path)),
+        )),+]
+    };
+}
+pub(super) use template_files;
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::*;
+
+    /// The paths of the files below `folder` of `host/`.
+    pub(in crate::author) fn on_disk(folder: &str) -> BTreeSet<String> {
+        fn walk(folder: &Path, root: &Path, found: &mut BTreeSet<String>) {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    walk(&path, root, found);
+                } else {
+                    found.insert(path.strip_prefix(root).unwrap().to_str().unwrap().replace('\\', "/"));
+                }
+            }
+        }
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+        let mut found = BTreeSet::new();
+        walk(&root, &root, &mut found);
+        found
+    }
+
+    /// Fails unless `files` are all the files there are in `folder`.
+    pub(in crate::author) fn assert_complete(files: &[TemplateFile], folder: &str) {
+        let embedded: BTreeSet<_> = files.iter().map(|file| file.path.to_owned()).collect();
+        assert_eq!(embedded, on_disk(folder), "the list in the code and the files of {folder} differ");
+    }
+
+    #[test]
+    fn words_are_put_in_and_bytes_are_left_alone() {
+        let words = Words { name: "blur-faces" };
+        let text = TemplateFile::new("src/x.rs.template", b"{{name}} {{identifier}} {{TypeName}}");
+        assert_eq!(text.fill(&words), b"blur-faces blur_faces BlurFaces");
+        assert_eq!(text.path(), "src/x.rs");
+        let bytes = TemplateFile::new("x.png", b"\xff{{name}}");
+        assert_eq!(bytes.fill(&words), b"\xff{{name}}");
+    }
+}

@@ -1,0 +1,89 @@
+//! `gpux build`: everything that can be done before the first request.
+
+mod component;
+mod step;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+
+pub(super) use step::build_step;
+
+use super::exit::Exit;
+use super::operator::{OperatorArguments, PipelineArguments};
+use super::printer::{Printer, duration, pretty};
+
+/// Check a pipeline: the file, its models, its components, and that every step fits the next.
+/// Compiles the components and tries the models, so that the first run finds both ready.
+///
+/// With the folder of a step (it has a step.yml), builds the step from its sources: runs the
+/// build of its language, or its own commands. That is as safe as its sources are.
+///
+/// With a .wasm file, checks that it is a step and, with --output, writes it as a component.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    pipeline: PipelineArguments,
+
+    /// Where to write the component, when a .wasm file is built
+    #[arg(short, long, value_name = "PATH")]
+    output: Option<PathBuf>,
+
+    /// Keep names and debug information in the component
+    #[arg(long)]
+    no_strip: bool,
+
+    /// The result as JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    operator: OperatorArguments,
+
+    /// Say more; of a step's build, everything it prints
+    #[arg(long)]
+    verbose: bool,
+}
+
+pub(super) fn main(arguments: &Arguments) -> Exit {
+    let printer = super::printer(arguments.json, arguments.verbose);
+    if let Some(path) = arguments.pipeline.file_ending("wasm") {
+        return component::main(&path, arguments, printer);
+    }
+    if arguments.output.is_some() {
+        let message = "--output goes with a .wasm file; a pipeline is built into the cache, and a step to the \
+                       `output` of its step.yml";
+        return printer.fail("UsageError", message, Exit::Usage);
+    }
+    if let Some(folder) = arguments.pipeline.step_folder() {
+        return step::main(&folder, arguments, printer);
+    }
+    pipeline(arguments, printer)
+}
+
+fn pipeline(arguments: &Arguments, printer: Printer) -> Exit {
+    let start = Instant::now();
+    let pipeline = match arguments.pipeline.open(&arguments.operator, printer) {
+        Ok(pipeline) => pipeline,
+        Err(error) => return printer.error(&error),
+    };
+    let report = pipeline.to_json();
+    let text = if arguments.json {
+        pretty(&report)
+    } else {
+        let spec = pipeline.spec();
+        let steps = pipeline.plan().steps().len();
+        format!(
+            "{} {}: {steps} steps, {}; ready in {}",
+            spec.name.value,
+            spec.version.value,
+            pipeline.engine(),
+            duration(start.elapsed())
+        )
+    };
+    // A reader that has gone needs no more.
+    let _ = printer.result(&text);
+    Exit::Done
+}

@@ -1,0 +1,106 @@
+//! `gpux new`: a folder to begin with.
+
+use std::path::{Path, PathBuf};
+
+use clap::builder::PossibleValue;
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::json;
+
+use super::exit::Exit;
+use super::printer::{Printer, pretty};
+use crate::author::{self, Language, New, ScaffoldError, Scaffolded};
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// A pipeline that runs as it is, with a test and a sample, ready for a model
+    Pipeline {
+        #[command(flatten)]
+        place: Place,
+    },
+    /// A step of your own, as a WebAssembly component: source, options, test
+    Step {
+        /// The language to write it in
+        #[arg(long)]
+        lang: Language,
+
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Place {
+    /// The new folder; its last part is the name: small letters, digits, hyphens
+    #[arg(value_name = "NAME")]
+    path: PathBuf,
+
+    /// The result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl ValueEnum for Language {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name()))
+    }
+}
+
+pub(super) fn main(arguments: &Arguments) -> Exit {
+    let (new, place) = match &arguments.command {
+        Command::Pipeline { place } => (New::Pipeline, place),
+        Command::Step { lang, place } => (New::Step(*lang), place),
+    };
+    let printer = super::printer(place.json, false);
+    match author::scaffold(new, &place.path) {
+        Ok(made) => report(new, &made, printer),
+        Err(error @ ScaffoldError::Io { .. }) => printer.fail("OutputError", &error.to_string(), Exit::Failed),
+        Err(error) => printer.usage(&error),
+    }
+}
+
+fn report(new: New, made: &Scaffolded, printer: Printer) -> Exit {
+    let folder = made.folder.display();
+    let text = if printer.json {
+        pretty(&json!({ "name": made.name, "folder": folder.to_string(), "files": made.files }))
+    } else {
+        let files: String = made.files.iter().map(|file| format!("  {folder}/{file}\n")).collect();
+        let next = match new {
+            New::Pipeline => next_for_pipeline(&made.folder),
+            New::Step(language) => next_for_step(made, language),
+        };
+        format!("{folder} is made:\n{files}\nNext:\n{next}")
+    };
+    // A reader that has gone needs no more.
+    let _ = printer.result(&text);
+    Exit::Done
+}
+
+fn next_for_pipeline(folder: &Path) -> String {
+    let folder = folder.display();
+    format!(
+        "  gpux test {folder}       runs it on its sample and compares\n  \
+           gpux inspect {folder}    shows what each step gives\n  \
+           {folder}/README.md says how to add a model"
+    )
+}
+
+fn next_for_step(made: &Scaffolded, language: Language) -> String {
+    let (folder, name) = (made.folder.display(), &made.name);
+    let tools: Vec<_> = language.tools().iter().map(|tool| tool.name).collect();
+    format!(
+        "  gpux build {folder}    makes {folder}/{name}.wasm (needs {})\n  \
+           gpux test {folder}     builds it, runs its cases and compares\n  \
+           {folder}/README.md says how it is used in a pipeline",
+        tools.join(" and ")
+    )
+}

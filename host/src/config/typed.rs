@@ -1,0 +1,54 @@
+//! Other files than gpux.yml, read with the same care: `step.yml`, `case.yml`, lists of limits.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::de::DeserializeOwned;
+
+use super::diagnostic::{ConfigurationError, Diagnostic};
+use super::document::{self, Document, Form};
+use super::load::{LoadError, text_of};
+use super::node::Node;
+use super::read::read;
+use super::schema::check;
+use super::source::Source;
+use super::spec::{Spec, StepCheck};
+
+/// Reads the text of a file whose fields are those of `T`, which its schema describes: unknown keys
+/// and wrong values are mistakes with their place. `name` is what diagnostics call the file.
+/// Variables are not read.
+pub fn parse_as<T: DeserializeOwned + JsonSchema>(
+    form: Form,
+    name: impl Into<String>,
+    text: impl Into<Arc<str>>,
+) -> Result<(Document, T), Box<ConfigurationError>> {
+    let source = Source::new(name, text);
+    let fail = |diagnostics| Box::new(ConfigurationError::new(source.clone(), diagnostics));
+    let (root, mut diagnostics) = document::parse(&source, form);
+    let Some(root) = root else { return Err(fail(diagnostics)) };
+    let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
+    diagnostics.extend(check(&root, "", &schema));
+    if !diagnostics.is_empty() {
+        return Err(fail(diagnostics));
+    }
+    match read(&root) {
+        Ok(value) => Ok((Document { source, root }, value)),
+        Err(error) => Err(fail(vec![Diagnostic::new("value", root.span.clone(), error.to_string())])),
+    }
+}
+
+/// [`parse_as`] for the file at `path`.
+pub fn load_as<T: DeserializeOwned + JsonSchema>(form: Form, path: &Path) -> Result<(Document, T), LoadError> {
+    Ok(parse_as(form, path.display().to_string(), text_of(path, form)?)?)
+}
+
+/// The pipeline that `root` describes, as gpux.yml would. For pipelines that are made of parts of
+/// another file: `root` holds nodes of `source`, so mistakes point there.
+pub fn spec_of(source: &Source, root: Node, steps: StepCheck<'_>) -> Result<(Document, Spec), Box<ConfigurationError>> {
+    match Spec::from_node(&root, steps) {
+        Ok(spec) => Ok((Document { source: source.clone(), root }, spec)),
+        Err(diagnostics) => Err(Box::new(ConfigurationError::new(source.clone(), diagnostics))),
+    }
+}

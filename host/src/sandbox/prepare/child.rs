@@ -1,0 +1,150 @@
+//! Preparing a component in a process of its own: compiling it may take more time and memory than
+//! it is worth, and whatever goes wrong ends there.
+
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use wasmtime::Engine;
+
+use super::super::component::{Compiled, componentize};
+use super::super::engine::Machine;
+use super::super::error::SandboxError;
+use super::super::limits::{Grants, Limits, bytes, exceeded};
+use super::{Order, Prepared, prepare};
+use crate::child::{self, ChildFault};
+use crate::config::CacheDir;
+use crate::pipeline::Registry;
+
+const REQUEST: &str = "request.json";
+const COMPONENT: &str = "component.wasm";
+const SNAPSHOT: &str = "snapshot.wasm";
+/// For starting a process and reading files, beside the limits.
+const SLACK: Duration = Duration::from_secs(5);
+
+#[derive(Serialize, Deserialize)]
+struct Request {
+    options: Json,
+    limits: Limits,
+    grants: Grants,
+    /// under which the parent will look the compiled component up
+    ceiling: Limits,
+    cache: PathBuf,
+}
+
+/// Has `program`, which is gpux, prepare a component and compile it into the cache.
+pub(in crate::sandbox) fn ask(
+    program: &Path,
+    cache: &CacheDir,
+    ceiling: &Limits,
+    order: &Order<'_>,
+) -> Result<Prepared, SandboxError> {
+    let here = |error: std::io::Error| SandboxError::Cache(error.to_string());
+    let folder = tempfile::tempdir_in(cache.folder("work").map_err(here)?).map_err(here)?;
+    let path = |name: &str| folder.path().join(name);
+    let request = Request {
+        options: order.options.clone(),
+        limits: order.limits.clone(),
+        grants: order.grants.clone(),
+        ceiling: ceiling.clone(),
+        cache: std::path::absolute(cache.root()).map_err(here)?,
+    };
+    let request = serde_json::to_vec(&request).map_err(|error| SandboxError::Engine(error.to_string()))?;
+    std::fs::write(path(REQUEST), request).map_err(here)?;
+    std::fs::write(path(COMPONENT), order.bytes).map_err(here)?;
+    let arguments = ["__prepare-component".as_ref(), folder.path().as_os_str()];
+    let answer: Result<Prepared, SandboxError> =
+        child::ask(program, &arguments, patience(order.limits)).map_err(|fault| ended(&fault, order.limits))?;
+    let mut prepared = answer?;
+    if let Ok(ready) = &mut prepared.ready {
+        ready.snapshot = std::fs::read(path(SNAPSHOT)).ok();
+    }
+    Ok(prepared)
+}
+
+/// The time left for compiling; the compiler itself cannot be interrupted.
+struct Watch {
+    left: Cell<Duration>,
+    limit: Duration,
+}
+
+impl Watch {
+    /// Compiles on a thread of its own. Out of time, the thread is left to end with the process.
+    fn compile(&self, engine: &Engine, component: &[u8]) -> Result<Compiled, SandboxError> {
+        let begin = Instant::now();
+        let (sender, receiver) = mpsc::channel();
+        let (engine, component) = (engine.clone(), component.to_vec());
+        let work = move || {
+            // Nobody waits for it any more if this fails.
+            let _ = sender.send(Compiled::new(&engine, &component));
+        };
+        let thread = std::thread::Builder::new().name("gpux-compile".to_owned()).spawn(work);
+        thread.map_err(|error| SandboxError::Engine(error.to_string()))?;
+        let outcome = receiver.recv_timeout(self.left.get());
+        self.left.set(self.left.get().saturating_sub(begin.elapsed()));
+        match outcome {
+            Ok(compiled) => compiled,
+            Err(RecvTimeoutError::Timeout) => Err(out_of_time(self.limit)),
+            Err(RecvTimeoutError::Disconnected) => Err(SandboxError::Compile("the compiler panicked".to_owned())),
+        }
+    }
+}
+
+fn out_of_time(limit: Duration) -> SandboxError {
+    SandboxError::Limit(exceeded("compile_time", format!("{limit:?}")))
+}
+
+/// How long the child may take: compiling twice (to be set up, and for requests) and two setups.
+fn patience(limits: &Limits) -> Duration {
+    limits.compile_time.saturating_add(limits.setup_time.saturating_mul(2)).saturating_add(SLACK)
+}
+
+/// A child that gave no answer ran into one of its bounds, or broke.
+fn ended(fault: &ChildFault, limits: &Limits) -> SandboxError {
+    match fault {
+        ChildFault::Timeout(_) => out_of_time(limits.compile_time),
+        // The allocator's own last words.
+        ChildFault::Ended { stderr, .. } if stderr.contains("memory allocation of") => {
+            SandboxError::Limit(exceeded("compile_memory", bytes(limits.compile_memory)))
+        }
+        other => SandboxError::Compile(format!("the process that compiled it broke: {other}")),
+    }
+}
+
+/// What `gpux __prepare-component FOLDER` does and prints, on one line. Bounds the memory of the
+/// whole process, so nothing else may be done in it.
+pub fn answer(folder: &Path, registry: Registry) -> String {
+    serde_json::to_string(&work(folder, registry)).unwrap_or_default()
+}
+
+fn work(folder: &Path, registry: Registry) -> Result<Prepared, SandboxError> {
+    let here = |error: std::io::Error| SandboxError::Cache(error.to_string());
+    let request = std::fs::read(folder.join(REQUEST)).map_err(here)?;
+    let Request { options, limits, grants, ceiling, cache } =
+        serde_json::from_slice(&request).map_err(|error| SandboxError::Engine(error.to_string()))?;
+    child::give_way();
+    child::bound_processor_time(patience(&limits));
+    child::bound_memory(Some(limits.compile_memory as u64));
+    let bytes = std::fs::read(folder.join(COMPONENT)).map_err(here)?;
+    let order =
+        Order { bytes: &bytes, options: &options, limits: &limits, grants: &grants, registry: &Arc::new(registry) };
+    let watch = Watch { left: Cell::new(limits.compile_time), limit: limits.compile_time };
+    let compile = |engine: &Engine, component: &[u8]| watch.compile(engine, component);
+    let prepared = prepare(&order, &compile)?;
+    if let Ok(ready) = &prepared.ready {
+        // The same settings as the process that will ask the cache for it; but one slot is enough.
+        let machine = Machine::new(Some(&CacheDir::at(cache)), &ceiling, 1)?;
+        match &ready.snapshot {
+            Some(snapshot) => {
+                std::fs::write(folder.join(SNAPSHOT), snapshot).map_err(here)?;
+                compile(&machine.engine, snapshot)?;
+            }
+            None => drop(compile(&machine.engine, &componentize(&bytes)?)?),
+        }
+    }
+    Ok(prepared)
+}

@@ -1,0 +1,149 @@
+//! The setup itself, in this process.
+
+use std::sync::Arc;
+
+use wasmtime::component::Instance;
+use wasmtime::{Engine, Store};
+
+use super::super::checked;
+use super::super::clock::Clock;
+use super::super::component::{Compiled, ComponentKind, componentize};
+use super::super::engine::Machine;
+use super::super::error::SandboxError;
+use super::super::failure::failure;
+use super::super::limits::exceeded;
+use super::super::linked::Linked;
+use super::super::schema;
+use super::super::state::{Phase, Reach, State};
+use super::snapshot::Instrumented;
+use super::{Described, Facts, Order, Prepared, Ready, Start, digest};
+
+/// How a component is compiled: in a child, under a watch.
+pub(in crate::sandbox) type Compile<'a> = &'a dyn Fn(&Engine, &[u8]) -> Result<Compiled, SandboxError>;
+
+/// Describes and configures a component, and takes its snapshot.
+pub(in crate::sandbox) fn prepare(order: &Order<'_>, compile: Compile<'_>) -> Result<Prepared, SandboxError> {
+    let kind = ComponentKind::of(order.bytes)?;
+    let component = componentize(order.bytes)?;
+    let machine = Arc::new(Machine::for_setup()?);
+    let instrumented = Instrumented::new(&component, order.grants);
+    let (compiled, instrumented) = choose(&machine.engine, &component, instrumented, compile)?;
+    let facts = Facts {
+        digest: digest(order.bytes),
+        size: order.bytes.len(),
+        kind,
+        imports: compiled.imports.clone(),
+        exports: compiled.exports.clone(),
+    };
+    let mut described = None;
+    let ready = setup(&machine, &compiled, &instrumented, order, &mut described);
+    Ok(Prepared { facts, described, ready })
+}
+
+/// The component with what a snapshot needs, or else as it is and why.
+type Chosen<'a> = Result<Instrumented<'a>, String>;
+
+fn choose<'a>(
+    engine: &Engine,
+    component: &[u8],
+    instrumented: Chosen<'a>,
+    compile: Compile<'_>,
+) -> Result<(Compiled, Chosen<'a>), SandboxError> {
+    let why = match instrumented {
+        Ok(instrumented) => match compile(engine, &instrumented.component) {
+            Ok(compiled) => return Ok((compiled, Ok(instrumented))),
+            Err(limit @ SandboxError::Limit(_)) => return Err(limit),
+            Err(error) => error.to_string(),
+        },
+        Err(why) => why,
+    };
+    Ok((compile(engine, component)?, Err(why)))
+}
+
+fn setup(
+    machine: &Arc<Machine>,
+    compiled: &Compiled,
+    instrumented: &Chosen<'_>,
+    order: &Order<'_>,
+    described: &mut Option<Described>,
+) -> Result<Ready, SandboxError> {
+    within_limits(compiled, order)?;
+    let reach = Reach::new(order.limits.clone(), order.grants.clone(), order.registry.clone());
+    let linked = Linked::new(machine.clone(), compiled, reach)?;
+    let description = describe(&linked)?;
+    let options_schema = schema::parse(&description.options_schema)?;
+    let Described { options_schema, .. } =
+        described.insert(Described { summary: checked::summary(&description.summary), options_schema });
+    schema::check(options_schema, order.options)?;
+    configure(&linked, &order.options.to_string(), instrumented)
+}
+
+fn within_limits(compiled: &Compiled, order: &Order<'_>) -> Result<(), SandboxError> {
+    let limits = order.limits;
+    let Some(needs) = compiled.component.resources_required() else { return Ok(()) };
+    for (name, needed, limit) in
+        [("memories", needs.num_memories, limits.memories), ("tables", needs.num_tables, limits.tables)]
+    {
+        if needed as usize > limit {
+            return Err(SandboxError::Limit(exceeded(name, limit.to_string())));
+        }
+    }
+    Ok(())
+}
+
+fn store(linked: &Linked) -> Store<State> {
+    linked.store(Phase::Setup, Clock::start("setup_time", linked.reach.limits.setup_time, None))
+}
+
+fn failed(call: &'static str, error: &wasmtime::Error, store: Store<State>) -> SandboxError {
+    let State { log, reach, .. } = store.into_data();
+    let failure = failure(error, &reach.limits, &log);
+    SandboxError::Setup { call: call.into(), failure, log: log.into_lines() }
+}
+
+fn describe(linked: &Linked) -> Result<super::super::bindings::step::Description, SandboxError> {
+    let mut store = store(linked);
+    let _running = linked.running();
+    linked.describe(&mut store).map_err(|error| failed("describe", &error, store))
+}
+
+/// What the step takes and gives with `options`, and how its requests start. Also makes sure that
+/// `process` is callable.
+fn configure(linked: &Linked, options: &str, instrumented: &Chosen<'_>) -> Result<Ready, SandboxError> {
+    let mut store = store(linked);
+    let _running = linked.running();
+    let configured = linked.pre.instantiate(&mut store).and_then(|instance| {
+        let given = linked.configure(&mut store, &instance, options)?;
+        Ok((instance, given))
+    });
+    let (instance, given) = match configured {
+        Ok(configured) => configured,
+        Err(error) => return Err(failed("configure", &error, store)),
+    };
+    linked
+        .process(&mut store, &instance)
+        .map_err(|error| SandboxError::OtherTypes { call: "process".into(), reason: format!("{error:#}") })?;
+    let given = match given {
+        Ok(given) => given,
+        Err(error) => {
+            let log = store.into_data().log.into_lines();
+            return Err(SandboxError::Setup { call: "configure".into(), failure: checked::failure(&error), log });
+        }
+    };
+    let signature = checked::signature(given, &linked.reach.limits)
+        .map_err(|what| SandboxError::Contract { call: "configure".into(), what })?;
+    Ok(match take(instrumented, store, instance) {
+        Ok(snapshot) => Ready { signature, start: Start::Snapshot, snapshot: Some(snapshot) },
+        Err(why) => Ready { signature, start: Start::Configure { why }, snapshot: None },
+    })
+}
+
+fn take(instrumented: &Chosen<'_>, mut store: Store<State>, instance: Instance) -> Result<Vec<u8>, String> {
+    let instrumented = instrumented.as_ref().map_err(Clone::clone)?;
+    if store.data().handles.len() > 0 {
+        return Err("`configure` kept a tensor, which no snapshot can hold".to_owned());
+    }
+    let limit = store.data().reach.limits.setup_time;
+    store.data_mut().clock = Clock::start("setup_time", limit, None);
+    instrumented.take(&mut store, instance)
+}

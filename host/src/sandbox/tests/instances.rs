@@ -1,0 +1,94 @@
+//! How requests get their instances: from a snapshot, configured again, or reused.
+
+use super::super::Start;
+use super::*;
+
+#[test]
+fn requests_start_from_a_snapshot() {
+    let step = load("", Limits::default()).unwrap();
+    assert_eq!(step.start, Start::Snapshot);
+    assert!(step.guest.options.is_none());
+}
+
+#[test]
+fn the_same_without_a_snapshot() {
+    let step = load("echo", Limits::default()).unwrap();
+    let again = {
+        let mut step = load("echo", Limits::default()).unwrap();
+        let bytes = componentize(&HOSTILE).unwrap();
+        let compiled = Compiled::new(&SANDBOX.machine.engine, &bytes).unwrap();
+        let reach = Reach::new(Limits::default(), Grants::default(), Arc::default());
+        step.guest.linked = Linked::new(SANDBOX.machine.clone(), &compiled, reach).unwrap();
+        step.guest.options = Some(json!({"attack": "echo"}).to_string());
+        step
+    };
+    let value = Value::from(Tensor::new([3], vec![1.5_f32, -0.0, f32::MAX]).unwrap());
+    assert_eq!(run(&step, value.clone()), run(&again, value));
+}
+
+#[test]
+fn a_reused_instance_remembers_until_its_first_error() {
+    let limits = Limits { input: 10, ..Limits::default() };
+    let options = json!({"attack": ""});
+    let request = LoadRequest { options, limits, reuse: true, ..LoadRequest::default() };
+    let step = SANDBOX.load(&HOSTILE, &request).unwrap();
+    assert_eq!(run(&step, "x"), Ok("visit 1".into()));
+    assert_eq!(run(&step, "x"), Ok("visit 2".into()));
+    // A request that is refused before the guest saw it ends the instance as well.
+    assert!(matches!(run(&step, "eleven byte"), Err(StepFailure::Limit(_))));
+    assert_eq!(run(&step, "x"), Ok("visit 1".into()));
+}
+
+#[test]
+fn a_reused_instance_takes_no_log_along() {
+    let limits = Limits { time: std::time::Duration::from_mins(1), ..Limits::default() };
+    let options = json!({"attack": "flood-log"});
+    let request = LoadRequest { options, limits, reuse: true, ..LoadRequest::default() };
+    let step = SANDBOX.load(&HOSTILE, &request).unwrap();
+    // It attacks on its first visit only.
+    for (visit, last) in [(1, Some("info: line 99999")), (2, None)] {
+        let mut context = Context::default();
+        assert_eq!(run_in(&step, "x", &mut context), Ok(format!("visit {visit}").into()));
+        assert_eq!(context.log.last().map(String::as_str), last);
+    }
+}
+
+#[test]
+fn what_goes_in_is_bounded() {
+    let step = load("echo", Limits { input: 10, ..Limits::default() }).unwrap();
+    assert_eq!(run(&step, "ten bytes!"), Ok("ten bytes!".into()));
+    let Err(StepFailure::Limit(limit)) = run(&step, "eleven byte") else { panic!("it took eleven") };
+    assert_eq!((limit.limit.as_ref(), limit.value.as_str()), ("input", "10 bytes"));
+}
+
+#[test]
+fn nested_calls_are_bounded() {
+    let step = load("flood-builtins", Limits { calls: 20, ..Limits::default() }).unwrap();
+    let Err(StepFailure::Limit(limit)) = run(&step, "x") else { panic!("it went on") };
+    assert_eq!((limit.limit.as_ref(), limit.value.as_str()), ("calls", "20 calls"));
+}
+
+#[test]
+fn a_second_load_is_remembered() {
+    let folder = tempfile::tempdir().unwrap();
+    let sandbox = || {
+        let cache = Some(CacheDir::at(folder.path()));
+        Sandbox::new(SandboxOptions { cache, slots: 2, ..SandboxOptions::default() }).unwrap()
+    };
+    let load = |options| {
+        let request = LoadRequest { options, ..LoadRequest::default() };
+        sandbox().load(&HOSTILE, &request).unwrap()
+    };
+    let kept = || std::fs::read_dir(folder.path().join("steps")).unwrap().count();
+    let first = load(json!({"attack": "echo"}));
+    assert_eq!(kept(), 2, "the answer and the snapshot");
+    // A spoilt entry is made again.
+    for entry in std::fs::read_dir(folder.path().join("steps")).unwrap() {
+        std::fs::write(entry.unwrap().path(), b"{").unwrap();
+    }
+    let second = load(json!({"attack": "echo"}));
+    assert_eq!(first.details(), second.details());
+    assert_eq!(run(&second, "x"), Ok("x".into()));
+    load(json!({"attack": ""}));
+    assert_eq!(kept(), 4);
+}

@@ -26,6 +26,8 @@ use serde_json::json;
 /// How often an attack is made, at least, and for how long: a neighbour must have time to notice.
 const STRIKES: usize = 12;
 const SIEGE: Duration = Duration::from_millis(600);
+/// When one attack has been made often enough, however slow it is.
+const LONG_SIEGE: Duration = Duration::from_secs(4);
 /// How long the neighbour works alone before each attack.
 const PEACE: Duration = Duration::from_millis(300);
 
@@ -84,7 +86,7 @@ fn measure(attack: &Attack, sandbox: &Sandbox, registry: &Arc<Registry>, neighbo
     let mut outcomes: Vec<Outcome> = Vec::new();
     let during = neighbour.beside(|| {
         let begin = Instant::now();
-        while outcomes.len() < STRIKES || begin.elapsed() < SIEGE {
+        while outcomes.len() < STRIKES && begin.elapsed() < LONG_SIEGE || begin.elapsed() < SIEGE {
             outcomes.push(prepared.strike());
         }
     });

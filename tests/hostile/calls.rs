@@ -89,7 +89,7 @@ fn program(dice: &mut Dice) -> Vec<u8> {
             4 => {
                 code.extend(number(dice).to_le_bytes());
                 let len = dice.below(20);
-                text(&mut code, &dice.bytes(len));
+                text(&mut code, &bytes(dice, len));
             }
             17 => {
                 text(&mut code, dice.pick(&NAMES).as_bytes());
@@ -141,7 +141,7 @@ fn random_text(dice: &mut Dice) -> Vec<u8> {
     match dice.below(4) {
         0 => {
             let len = dice.below(64);
-            dice.bytes(len)
+            bytes(dice, len)
         }
         1 => OPTIONS[dice.below(OPTIONS.len())].as_bytes().to_vec(),
         2 => b"[".repeat(dice.below(200)),
@@ -152,4 +152,8 @@ fn random_text(dice: &mut Dice) -> Vec<u8> {
 fn text(code: &mut Vec<u8>, text: &[u8]) {
     code.extend((text.len() as u16).to_le_bytes());
     code.extend(text);
+}
+
+fn bytes(dice: &mut Dice, len: usize) -> Vec<u8> {
+    (0..len).map(|_| dice.next() as u8).collect()
 }

@@ -21,7 +21,7 @@ pub(super) fn measure(text: &str, depth: usize, memory: usize) -> Result<Measure
     }
     let cost = values.saturating_mul(VALUE).saturating_add(text.len());
     if cost > memory {
-        return Err(format!("JSON of {values} values, more than fit into {memory} bytes"));
+        return Err(format!("JSON of {values} values, which takes more memory than is left for it"));
     }
     Ok(Measured { text, cost })
 }

@@ -13,6 +13,7 @@ use super::grants::Grants;
 use super::imports::{self, Import};
 use super::log::plain;
 use super::state::State;
+use crate::guard::guard;
 
 /// What the bytes of a step are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,8 +46,13 @@ pub fn componentize(bytes: &[u8]) -> Result<Cow<'_, [u8]>, SandboxError> {
     if ComponentKind::of(bytes)? == ComponentKind::Component {
         return Ok(Cow::Borrowed(bytes));
     }
+    // The encoder trusts a module to be whole, and panics where a hostile one is not.
+    if let Some(damage) = wasmparser::Parser::new(0).parse_all(bytes).find_map(Result::err) {
+        return Err(SandboxError::Compile(plain(&damage.to_string(), 2000)));
+    }
     let encode = || wit_component::ComponentEncoder::default().validate(true).module(bytes)?.encode();
-    encode().map(Cow::Owned).map_err(|error| {
+    let encoded = guard(encode).map_err(SandboxError::Componentize)?;
+    encoded.map(Cow::Owned).map_err(|error| {
         // The whole chain: the outer error only says which stage it was.
         let why = format!("{error:#}");
         SandboxError::Componentize(if why.contains("wasi_snapshot_preview1") {

@@ -50,7 +50,7 @@ impl Linked {
 
     /// What is used up by a call, as at its beginning.
     pub(super) fn arm(&self, store: &mut Store<State>) {
-        store.set_hostcall_fuel(self.reach.limits.result);
+        store.set_hostcall_fuel(self.reach.limits.crossing().1);
         store.set_epoch_deadline(1);
     }
 

@@ -10,7 +10,7 @@ use super::error::SandboxError;
 use super::failure::Stop;
 use super::grants::Grants;
 use super::handles::{Handles, Held, cost};
-use super::limits::{Limits, exceeded};
+use super::limits::{Limits, bytes, exceeded};
 use super::log::Tail;
 use super::meter::Meter;
 use super::wasi::{Folders, Wasi};
@@ -114,6 +114,12 @@ impl State {
             return Err(Stop::limit(exceeded("handles", format!("{limit} {what}"))));
         }
         Ok(())
+    }
+
+    /// Whether `size` bytes may go into the guest in one call.
+    pub(super) fn may_cross(&self, size: usize) -> Result<(), Stop> {
+        let limits = &self.reach.limits;
+        if size > limits.copy { Err(Stop::limit(exceeded("copy", bytes(limits.copy)))) } else { Ok(()) }
     }
 
     pub(super) fn tensor(&self, handle: &Resource<Tensor>) -> Result<&Tensor, Stop> {

@@ -35,6 +35,8 @@ fn what_is_damaged() {
     let mut bytes = guest("rust/center-ink.wasm");
     bytes.truncate(bytes.len() / 2);
     assert!(refuse(&bytes).starts_with("this component is damaged"), "{}", refuse(&bytes));
+    let module = &HOSTILE[..HOSTILE.len() / 2];
+    assert!(refuse(module).starts_with("this component is damaged"), "{}", refuse(module));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod center_ink;
 mod contract;
+mod fuzz;
 mod hostile;
 mod instances;
 mod native;

@@ -10,6 +10,15 @@ use std::{env, fs, io};
 /// What a template takes from elsewhere: (template, folder or file of the repository, its place in
 /// the new folder).
 const CARRIED: &[(&str, &str, &str)] = &[
+    ("c", "guest-sdk/c/gpux_json.h", "gpux-step/gpux_json.h"),
+    ("c", "guest-sdk/c/gpux_step.h", "gpux-step/gpux_step.h"),
+    ("c", "guest-sdk/c/pipeline_step.c", "gpux-step/pipeline_step.c"),
+    ("c", "guest-sdk/c/pipeline_step.h", "gpux-step/pipeline_step.h"),
+    ("c", "guest-sdk/c/pipeline_step_component_type.o", "gpux-step/pipeline_step_component_type.o"),
+    ("js", "guest-sdk/js", "gpux-step"),
+    ("js", "wit/pipeline.wit", "wit/deps/pipeline.wit"),
+    ("python", "guest-sdk/python/gpux_step", "gpux_step"),
+    ("python", "wit/pipeline.wit", "wit/deps/pipeline.wit"),
     ("rust", "guest-sdk/Cargo.toml", "gpux-step/Cargo.toml"),
     ("rust", "guest-sdk/README.md", "gpux-step/README.md"),
     ("rust", "guest-sdk/src", "gpux-step/src"),
@@ -63,6 +72,9 @@ fn sorted(folder: &Path) -> io::Result<Vec<PathBuf>> {
 fn walk(folder: &Path, prefix: &str, files: &mut Vec<(String, PathBuf)>) -> io::Result<()> {
     for path in sorted(folder)? {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if name == "__pycache__" {
+            continue;
+        }
         if path.is_dir() {
             walk(&path, &format!("{prefix}{name}/"), files)?;
         } else {

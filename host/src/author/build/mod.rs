@@ -7,7 +7,7 @@ mod strip;
 use std::path::{Path, PathBuf};
 
 pub use command::Progress;
-pub(super) use command::Workspace;
+pub(super) use command::{OUTPUT, Workspace};
 pub use strip::strip;
 
 use super::step_file::{Recipe, StepFile};

@@ -10,11 +10,11 @@ use crate::author::build::{BuildError, Workspace};
 const TARGET: &str = "wasm32-unknown-unknown";
 
 pub(super) const TOOLS: &[Tool] = &[
-    Tool { name: "cargo", check: &["cargo", "--version"], install: "install Rust as https://rustup.rs says" },
+    Tool { name: "cargo", checks: &[&["cargo", "--version"]], install: "install Rust as https://rustup.rs says" },
     Tool {
         name: "the target wasm32-unknown-unknown",
         // Without the target's library, the compiler does not know what `core` is there.
-        check: &["rustc", "--target", TARGET, "--print", "target-libdir"],
+        checks: &[&["rustc", "--target", TARGET, "--print", "target-libdir"]],
         install: "rustup target add wasm32-unknown-unknown",
     },
 ];

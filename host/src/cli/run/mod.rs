@@ -190,11 +190,11 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
     }
     run.bar.finish_and_clear();
     run.results.finish()?;
-    if let Some(recorder) = &run.recorder {
-        exit = arguments.records.report(recorder, exit, printer);
-    }
     if batch {
         show_failures(&pipeline, printer);
+    }
+    if let Some(recorder) = &run.recorder {
+        exit = arguments.records.report(recorder, exit, printer);
     }
     if exit == Exit::Interrupted {
         printer.note("stopped; the results so far are complete");

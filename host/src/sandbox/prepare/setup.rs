@@ -33,7 +33,7 @@ pub(in crate::sandbox) fn prepare(order: &Order<'_>, compile: Compile<'_>) -> Re
         digest: digest(order.bytes),
         size: order.bytes.len(),
         kind,
-        imports: compiled.imports.clone(),
+        imports: compiled.needs(),
         exports: compiled.exports.clone(),
     };
     let mut described = None;
@@ -78,7 +78,7 @@ fn setup(
     described: &mut Option<Described>,
 ) -> Result<Ready, SandboxError> {
     within_limits(compiled, order)?;
-    let reach = Reach::new(order.limits.clone(), order.grants.clone(), order.registry.clone());
+    let reach = Reach::new(order.limits.clone(), order.grants.clone(), order.registry.clone())?;
     let linked = Linked::new(machine.clone(), compiled, reach)?;
     let description = describe(&linked)?;
     let options_schema = schema::parse(&description.options_schema)?;

@@ -7,7 +7,7 @@ use wasmtime::Store;
 use wasmtime::component::{ComponentNamedList, Instance, Lift, WasmList};
 use wasmtime_wizer::{ComponentContext, ComponentInstanceState, Wizer};
 
-use super::super::limits::Grants;
+use super::super::grants::Grants;
 use super::super::log::plain;
 use super::super::state::State;
 use super::tree::{Leaf, Tree};
@@ -30,8 +30,9 @@ pub(super) struct Instrumented<'a> {
 impl<'a> Instrumented<'a> {
     /// Prepares a component for its snapshot, or says why there can be none.
     pub(super) fn new(component: &'a [u8], grants: &Grants) -> Result<Self, String> {
-        if let Some(granted) = grants.volatile() {
-            return Err(format!("it may use {granted}, which a snapshot would freeze"));
+        if grants.any_wasi() && imports_wasi(component) {
+            let why = "what WASI gave it (a time, a seed, a variable, an open file) a snapshot would freeze";
+            return Err(why.to_owned());
         }
         let tree = Tree::read(component)?;
         let mut traps_handles = false;
@@ -64,6 +65,21 @@ impl<'a> Instrumented<'a> {
         }
         Ok(self.tree.rebuilt(&taken))
     }
+}
+
+/// Whether the component itself, not one inside it, imports anything of WASI.
+fn imports_wasi(component: &[u8]) -> bool {
+    use wasmparser::{Parser, Payload};
+    let mut depth = 0_usize;
+    Parser::new(0).parse_all(component).any(|payload| {
+        match &payload {
+            Ok(Payload::ModuleSection { .. } | Payload::ComponentSection { .. }) => depth += 1,
+            Ok(Payload::End(_)) => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        let Ok(Payload::ComponentImportSection(imports)) = payload else { return false };
+        depth == 0 && imports.into_iter().flatten().any(|import| import.name.name.starts_with("wasi:"))
+    })
 }
 
 /// Makes every `resource.new` a `resource.rep`, of the same type and length, which traps for what

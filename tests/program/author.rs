@@ -152,8 +152,9 @@ fn what_was_recorded_is_replayed_and_tested() {
     let folder = digits();
     let at = |path: &str| folder.path().join(path);
     let embedded = |arguments: &[&str]| run(folder.path(), &[&["run", "--engine", "embedded"], arguments].concat());
-    let recorded = embedded(&["--file", SEVEN, "--record", "records"]);
+    let recorded = embedded(&["--file", SEVEN, "--record", "records", "--trace"]);
     assert!(json(&recorded)["top"].is_array());
+    assert!(stderr(&recorded).contains("center-ink.wasm"), "{}", stderr(&recorded));
     assert!(stderr(&recorded).contains("recorded 1 case in records"), "{}", stderr(&recorded));
     let case = at("records/000001-2-center-ink");
     assert_eq!(names(&case), ["case.yml", "input-image.npy", "output-image.npy"]);

@@ -1,6 +1,8 @@
 #!/bin/sh
 # Rebuilds the checked-in components from their sources; with --check, builds them elsewhere and
-# compares what they do instead. Needs: rustup target add wasm32-unknown-unknown
+# compares what they do instead. Needs: rustup target add wasm32-unknown-unknown, and for the step in
+# C zig (python3 -m pip install ziglang==0.17.0). Those in JavaScript and Python are not checked in,
+# they hold an interpreter: `gpux test guest-examples/js/format-output` builds and tests one.
 set -eu
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
@@ -36,6 +38,20 @@ for feature in all print-only network; do
     build -p hostile-wasi --no-default-features --features $feature
     cp "$built/hostile_wasi.wasm" "$into/hostile-wasi/$feature.wasm"
 done
+cargo run --quiet -p c-bindings -- --check
+# zig is optional on a desk, not in CI.
+if zig version >/dev/null 2>&1 || python3 -m ziglang version >/dev/null 2>&1; then
+    mkdir -p "$into/c"
+    gpux build guest-examples/c/threshold
+    mv guest-examples/c/threshold/threshold.wasm "$into/c/threshold.wasm"
+    c=built
+elif [ -n "${CI:-}" ]; then
+    echo "error: CI builds the step in C, but there is no zig: python3 -m pip install ziglang==0.17.0" >&2
+    exit 1
+else
+    echo "SKIPPED: the step in C was not built: there is no zig; python3 -m pip install ziglang==0.17.0" >&2
+    c=skipped
+fi
 
 if [ "$into" != guest-examples ]; then
     logits() { gpux run tests/cases/pipelines/digits-logits.yml --allow-outside --engine embedded --file 'models/samples/*g'; }
@@ -47,5 +63,10 @@ if [ "$into" != guest-examples ]; then
         gpux inspect "$into/$guest.wasm" | grep -vE 'sha256|component |size' >"$into/rebuilt.txt"
         cmp "$into/checked-in.txt" "$into/rebuilt.txt"
     done
+    if [ $c = built ]; then
+        for wasm in guest-examples "$into"; do
+            gpux test --component "$wasm/c/threshold.wasm" guest-examples/c/threshold/tests
+        done
+    fi
     echo "the checked-in components do what their sources say"
 fi

@@ -21,7 +21,8 @@
 
 use std::ops::Add;
 
-/// Elements that are worked on in one straight line.
+/// Elements that are worked on in one straight line: as many as the compiler unrolls. Of more it
+/// makes a loop again, with a check at its end.
 pub const LANES: usize = 32;
 
 /// `into[i] = f(from[i])`.

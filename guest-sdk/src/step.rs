@@ -38,8 +38,8 @@ macro_rules! export {
         #[cfg(target_arch = "wasm32")]
         const _: () = {
             ::std::thread_local! {
-                static CONFIGURED: ::core::cell::RefCell<::core::option::Option<$step>> =
-                    const { ::core::cell::RefCell::new(::core::option::Option::None) };
+                static CONFIGURED: ::core::cell::Cell<::core::option::Option<&'static $step>> =
+                    const { ::core::cell::Cell::new(::core::option::Option::None) };
             }
 
             struct Exported;

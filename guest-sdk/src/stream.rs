@@ -17,7 +17,7 @@
 use crate::{Element, Error, Tensor, chunks};
 
 /// Most bytes of a tensor, or of several walked through together, that are held at a time.
-pub const BUFFER: usize = 16 << 10;
+pub const BUFFER: usize = 32 << 10;
 
 /// What the length of a piece is a multiple of, in elements.
 const MULTIPLE: usize = 96;
@@ -48,13 +48,13 @@ pub fn try_read<T: Element>(tensor: &Tensor, mut f: impl FnMut(usize, &[T]) -> R
 #[inline]
 pub fn write<T: Element>(tensor: &mut Tensor, mut f: impl FnMut(usize, &mut [T])) -> Result<(), Error> {
     tensor.expect_own::<T>()?;
-    let mut buffer = Vec::new();
-    for (start, len) in pieces(tensor.len(), piece(size_of::<T>())) {
-        buffer.resize(len, T::default());
-        f(start, &mut buffer);
-        tensor.write_unchecked(start, &buffer)?;
-    }
-    Ok(())
+    let (total, piece) = (tensor.len(), piece(size_of::<T>()));
+    let mut buffer = buffer(total, piece);
+    pieces(total, piece).try_for_each(|(start, len)| {
+        let part = &mut buffer[..len];
+        f(start, part);
+        tensor.write_unchecked(start, part)
+    })
 }
 
 /// Fills `into` from `from`, which has as many elements: `f` gets each piece of one and fills the
@@ -67,13 +67,13 @@ pub fn convert<A: Element, B: Element>(
 ) -> Result<(), Error> {
     from.expect::<A>()?;
     same_length(from, into)?;
-    let mut pieces = pieces(from.len(), piece(size_of::<A>() + size_of::<B>()));
     into.expect_own::<B>()?;
-    let mut buffer = Vec::new();
-    pieces.try_for_each(|(start, len)| {
-        buffer.resize(len, B::default());
-        f(start, &from.read_unchecked(start, len)?, &mut buffer);
-        into.write_unchecked(start, &buffer)
+    let (total, piece) = (from.len(), piece(size_of::<A>() + size_of::<B>()));
+    let mut buffer = buffer(total, piece);
+    pieces(total, piece).try_for_each(|(start, len)| {
+        let part = &mut buffer[..len];
+        f(start, &from.read_unchecked(start, len)?, part);
+        into.write_unchecked(start, part)
     })
 }
 
@@ -97,13 +97,13 @@ pub fn zip<A: Element, B: Element, C: Element>(
     into.expect_own::<C>()?;
     same_length(a, b)?;
     same_length(a, into)?;
-    let mut buffer = Vec::new();
-    for (start, len) in pieces(a.len(), piece(size_of::<A>() + size_of::<B>() + size_of::<C>())) {
-        buffer.resize(len, C::default());
-        chunks::zip(&a.read_unchecked(start, len)?, &b.read_unchecked(start, len)?, &mut buffer, &mut f);
-        into.write_unchecked(start, &buffer)?;
-    }
-    Ok(())
+    let (total, piece) = (a.len(), piece(size_of::<A>() + size_of::<B>() + size_of::<C>()));
+    let mut buffer = buffer(total, piece);
+    pieces(total, piece).try_for_each(|(start, len)| {
+        let part = &mut buffer[..len];
+        chunks::zip(&a.read_unchecked(start, len)?, &b.read_unchecked(start, len)?, part, &mut f);
+        into.write_unchecked(start, part)
+    })
 }
 
 /// Folds all elements, as [`chunks::fold`] does.
@@ -120,6 +120,11 @@ pub fn fold<A: Element, B: Copy>(
         folded = merge(folded, piece);
     })?;
     Ok(folded)
+}
+
+/// For one piece. Zeros come with the memory; filling it would be a loop of its own.
+fn buffer<T: Element>(total: usize, piece: usize) -> Vec<T> {
+    vec![T::default(); piece.min(total)]
 }
 
 /// Start and length of each piece of `total` elements.

@@ -5,7 +5,12 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark prints, and stops at the first surprise")]
 
 #[path = "../../guest-examples/rust/to-floats/src/floats.rs"]
-#[allow(clippy::needless_range_loop, unreachable_pub, reason = "the guest's own file")]
+#[allow(
+    dead_code,
+    clippy::needless_range_loop,
+    unreachable_pub,
+    reason = "the guest's own file, which has more callers"
+)]
 mod floats;
 mod side_by_side;
 

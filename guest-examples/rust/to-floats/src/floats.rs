@@ -1,6 +1,6 @@
 //! Bytes to normalized floats, as fast as a sandbox allows: plain Rust that knows nothing of gpux.
 
-/// Pixels that are worked on in one straight line.
+/// Elements that are worked on in one straight line.
 pub const PIXELS: usize = 32;
 /// Their bytes.
 pub const BYTES: usize = 3 * PIXELS;
@@ -23,17 +23,21 @@ impl Factors {
 
     /// Interleaved pixels, in the same order. `bytes` and `floats` begin with a pixel's red.
     pub fn interleaved(&self, bytes: &[u8], floats: &mut [f32]) {
-        let multiply: [f32; BYTES] = std::array::from_fn(|place| self.multiply[place % 3]);
-        let add: [f32; BYTES] = std::array::from_fn(|place| self.add[place % 3]);
-        let (chunks, rest) = bytes.as_chunks::<BYTES>();
-        let (into, into_rest) = floats.as_chunks_mut::<BYTES>();
-        for (bytes, floats) in chunks.iter().zip(into) {
-            for place in 0..BYTES {
-                floats[place] = f32::from(bytes[place]) * multiply[place] + add[place];
+        // Three lines of 32 begin with red, blue and green again.
+        let lines: [Line; 3] = std::array::from_fn(|line| Line {
+            multiply: std::array::from_fn(|place| self.multiply[(line * PIXELS + place) % 3]),
+            add: std::array::from_fn(|place| self.add[(line * PIXELS + place) % 3]),
+        });
+        let (chunks, rest) = bytes.as_chunks::<PIXELS>();
+        let (into, into_rest) = floats.as_chunks_mut::<PIXELS>();
+        for ((bytes, floats), line) in chunks.iter().zip(into).zip(lines.iter().cycle()) {
+            for place in 0..PIXELS {
+                floats[place] = f32::from(bytes[place]) * line.multiply[place] + line.add[place];
             }
         }
+        let line = &lines[chunks.len() % 3];
         for (place, (byte, float)) in rest.iter().zip(into_rest).enumerate() {
-            *float = f32::from(*byte) * multiply[place] + add[place];
+            *float = f32::from(*byte) * line.multiply[place] + line.add[place];
         }
     }
 
@@ -51,4 +55,10 @@ impl Factors {
             *float = f32::from(pixel[channel]) * multiply + add;
         }
     }
+}
+
+/// The factors of 32 elements in a row.
+struct Line {
+    multiply: [f32; PIXELS],
+    add: [f32; PIXELS],
 }

@@ -141,12 +141,12 @@ impl ToFloats {
             })?,
             Order::Chw => {
                 let plane = image.len() / 3;
-                let mut buffer = Vec::new();
+                let mut buffer = vec![0.0; stream::BUFFER / 3];
                 stream::try_read(image, |start, bytes: &[u8]| {
-                    buffer.resize(bytes.len() / 3, 0.0);
+                    let part = &mut buffer[..bytes.len() / 3];
                     for channel in 0..3 {
-                        self.factors.plane(channel, bytes, &mut buffer);
-                        floats.write(channel * plane + start / 3, &buffer)?;
+                        self.factors.plane(channel, bytes, part);
+                        floats.write(channel * plane + start / 3, part)?;
                     }
                     Ok(())
                 })?;

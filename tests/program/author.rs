@@ -275,6 +275,13 @@ fn a_new_rust_step_builds_and_passes_its_tests() {
     assert!(told.contains("what every number is multiplied by"), "{told}");
     assert!(told.contains("It cannot: read files"), "{told}");
 
+    // Its unit tests need no WebAssembly.
+    let mut native = Command::new("cargo");
+    native.args(["test", "--quiet"]).current_dir(&step).env("CARGO_TARGET_DIR", &shared);
+    let native = native.output().unwrap();
+    assert!(native.status.success(), "{}", stderr(&native));
+    assert!(String::from_utf8_lossy(&native.stdout).contains("2 passed"), "{native:?}");
+
     // A mistake in the source is shown as the compiler says it.
     let source = read(step.join("src/lib.rs"));
     std::fs::write(step.join("src/lib.rs"), source.replace("number * self", "numbr * self")).unwrap();

@@ -13,7 +13,7 @@ export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="-C target-feature=+simd128
 build() { cargo build --quiet --profile guest --target wasm32-unknown-unknown --target-dir "$target" "$@"; }
 gpux() { cargo run --quiet -p gpux -- "$@"; }
 
-mkdir -p "$into/rust" "$into/hostile"
+mkdir -p "$into/rust" "$into/hostile/wat"
 build -p center-ink
 gpux build "$built/center_ink.wasm" --output "$into/rust/center-ink.wasm"
 
@@ -24,6 +24,8 @@ for feature in spin-in-describe drive-model; do
 done
 build -p hostile
 cp "$built/hostile.wasm" "$into/hostile/hostile.wasm"
+# The attacks written as text.
+cargo run --quiet -p hostile-wat -- "$into/hostile/wat"
 
 if [ "$into" != guest-examples ]; then
     logits() { gpux run tests/cases/pipelines/digits-logits.yml --allow-outside --engine embedded --file 'models/samples/*g'; }
@@ -34,6 +36,9 @@ if [ "$into" != guest-examples ]; then
         gpux inspect "guest-examples/hostile/$guest.wasm" | grep -vE 'sha256|component |size' >"$into/checked-in.txt"
         gpux inspect "$into/hostile/$guest.wasm" | grep -vE 'sha256|component |size' >"$into/rebuilt.txt"
         cmp "$into/checked-in.txt" "$into/rebuilt.txt"
+    done
+    for guest in guest-examples/hostile/wat/*.wasm; do
+        cmp "$guest" "$into/hostile/wat/$(basename "$guest")"
     done
     echo "the checked-in components do what their sources say"
 fi

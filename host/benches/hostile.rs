@@ -4,7 +4,12 @@
 //! Bars: stopped within its deadline + 10 ms (a native call, once begun, ends first; the longest
 //! is printed), no more memory than the limit + 16 MiB, the neighbour's latency at most doubled,
 //! the next request served. `cargo bench --bench hostile -- NAME…` makes only some.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a benchmark prints, and stops at the first surprise")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a benchmark prints, and stops at the first surprise"
+)]
 
 #[path = "../../tests/hostile/attack.rs"]
 mod attack;
@@ -35,7 +40,7 @@ fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let folder = tempfile::tempdir().unwrap();
     let cache = Some(CacheDir::at(folder.path().join("cache")));
-    let ceiling = Limits { time: Duration::from_mins(5), ..Limits::default() };
+    let ceiling = Limits { time: Duration::from_mins(5), calls: usize::MAX, ..Limits::default() };
     let program = Some(env!("CARGO_BIN_EXE_gpux").into());
     let sandbox = Sandbox::new(SandboxOptions { cache, ceiling, program, ..SandboxOptions::default() }).unwrap();
     let registry = Arc::new(gpux::assemble::builtins());
@@ -193,5 +198,8 @@ fn native_call(registry: &Registry) {
         })
         .collect();
     times.sort_unstable();
-    println!("the longest native call in these attacks (resize-for-ever), made natively: {:.1} ms", millis(times[STRIKES / 2]));
+    println!(
+        "the longest native call in these attacks (resize-for-ever), made natively: {:.1} ms",
+        millis(times[STRIKES / 2])
+    );
 }

@@ -60,7 +60,10 @@ fn main() {
 
     let native = vec![native(&registry)];
     let time = serve(&native, requests);
-    println!("a native step (resize, 64×64 to 32×32) on the same threads: {:.0} requests/s", requests as f64 / time.as_secs_f64());
+    println!(
+        "a native step (resize, 64×64 to 32×32) on the same threads: {:.0} requests/s",
+        requests as f64 / time.as_secs_f64()
+    );
 }
 
 fn resident() -> usize {

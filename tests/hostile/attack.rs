@@ -53,6 +53,7 @@ pub(crate) fn limits() -> Limits {
         setup_time: Duration::from_secs(1),
         memory: 16 << 20,
         log: 2 << 10,
+        calls: usize::MAX,
         ..Limits::default()
     }
 }
@@ -116,11 +117,9 @@ impl Prepared<'_> {
         let time = begin.elapsed();
         match outcome {
             Ok(values) => Outcome { text: format!("gives: {}", shown(&values)), time, deadline: None },
-            Err(failure) => Outcome {
-                text: format!("stopped: {}", short(&failure.to_string())),
-                time,
-                deadline: limit(&failure),
-            },
+            Err(failure) => {
+                Outcome { text: format!("stopped: {}", short(&failure.to_string())), time, deadline: limit(&failure) }
+            }
         }
     }
 }

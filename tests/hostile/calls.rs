@@ -18,8 +18,7 @@ fn no_call_breaks_the_host() {
     let _alone = alone();
     let component = std::fs::read(root().join("guest-examples/hostile/hostile.wasm")).unwrap();
     let options = json!({"attack": "program"});
-    let request =
-        LoadRequest { options, limits: limits(), registry: REGISTRY.clone(), ..LoadRequest::default() };
+    let request = LoadRequest { options, limits: limits(), registry: REGISTRY.clone(), ..LoadRequest::default() };
     let step = SANDBOX.load(&component, &request).unwrap();
     let run = |code: Vec<u8>| {
         let begin = Instant::now();
@@ -73,7 +72,7 @@ const OPTIONS: [&str; 16] = [
 /// Calls with arguments that are right often enough to get somewhere.
 fn program(dice: &mut Dice) -> Vec<u8> {
     let mut code = Vec::new();
-    for _ in 0..1 + dice.below(40) {
+    for _ in 0..=dice.below(40) {
         let call = if dice.once_in(3) { *dice.pick(&[0_u8, 1, 17, 16]) } else { dice.below(20) as u8 };
         code.extend([call, dice.below(8) as u8]);
         match call {

@@ -5,8 +5,16 @@
 //! The bounds here are wide, so that a busy machine fails nobody; `cargo bench --bench hostile`
 //! prints the exact numbers.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::print_stderr, reason = "a test that cannot go on has failed")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test that cannot go on has failed"
+)]
 
+mod appended;
 mod attack;
 mod calls;
 mod dice;
@@ -35,7 +43,7 @@ static REGISTRY: LazyLock<Arc<Registry>> = LazyLock::new(|| Arc::new(gpux::assem
 static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| {
     let built = std::env::current_exe().unwrap();
     let cache = Some(CacheDir::at(built.with_file_name("gpux-test-cache")));
-    let ceiling = Limits { time: Duration::from_mins(5), ..Limits::default() };
+    let ceiling = Limits { time: Duration::from_mins(5), calls: usize::MAX, ..Limits::default() };
     let program = Some(env!("CARGO_BIN_EXE_gpux").into());
     Sandbox::new(SandboxOptions { cache, ceiling, program, ..SandboxOptions::default() }).unwrap()
 });
@@ -71,7 +79,9 @@ fn every_attack_meets_its_limit_and_harms_nobody() {
         if outcome.deadline.is_some_and(|deadline| outcome.time > deadline + LATE) {
             wrong.push(format!("{}: stopped only after {:?}", attack.name, outcome.time));
         }
-        if let (Some(before), Some(peak)) = (before, peak) && peak > before + attack::limits().memory + OWN {
+        if let (Some(before), Some(peak)) = (before, peak)
+            && peak > before + attack::limits().memory + OWN
+        {
             wrong.push(format!("{}: the process grew by {} MiB", attack.name, (peak - before) >> 20));
         }
         if times.last().is_none_or(|slowest| *slowest > LATE) {

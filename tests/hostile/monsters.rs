@@ -164,7 +164,8 @@ fn types_that_explode_are_refused_when_they_are_read() {
 #[test]
 fn monsters_meet_the_limits_of_compiling() {
     let _alone = alone();
-    let monsters: [(&str, fn() -> Vec<u8>); 5] = [
+    type Monster = (&'static str, fn() -> Vec<u8>);
+    let monsters: [Monster; 5] = [
         ("many functions", many_functions),
         ("one function", one_function),
         ("jump tables", jump_tables),

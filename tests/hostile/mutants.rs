@@ -36,7 +36,9 @@ fn damaged_components_are_refused_or_run_within_their_limits() {
     let sandbox = Sandbox::new(SandboxOptions { slots: 4, ..SandboxOptions::default() }).unwrap();
     let small = ["grow-table", "not-for-snapshots", "forged-handle", "drop-twice"];
     let mut valid: Vec<_> = small.iter().map(|name| guest(&format!("hostile/wat/{name}.wasm"))).collect();
-    valid.extend(small.iter().map(|name| componentize(&guest(&format!("hostile/wat/{name}.wasm"))).unwrap().into_owned()));
+    valid.extend(
+        small.iter().map(|name| componentize(&guest(&format!("hostile/wat/{name}.wasm"))).unwrap().into_owned()),
+    );
     valid.extend([guest("rust/center-ink.wasm"), guest("hostile/hostile.wasm")]);
     for bytes in &valid {
         assert!(survive(&sandbox, bytes), "they work as they are");
@@ -44,7 +46,7 @@ fn damaged_components_are_refused_or_run_within_their_limits() {
     let (mut tried, mut loaded) = (0, 0);
     Runs::of(300).each(|dice| {
         let mut bytes = dice.pick(&valid).clone();
-        for _ in 0..1 + dice.below(3) {
+        for _ in 0..=dice.below(3) {
             mutate(dice, &mut bytes, &valid);
         }
         tried += 1;
@@ -112,9 +114,10 @@ fn sections(bytes: &[u8]) -> Option<Vec<(u8, Vec<u8>)>> {
     let mut sections = Vec::new();
     while let [id, after @ ..] = rest {
         let end = after.iter().position(|byte| byte & 0x80 == 0)?;
-        let size = after[..=end].iter().rev().try_fold(0_usize, |size, byte| {
-            size.checked_mul(128)?.checked_add(usize::from(byte & 0x7f))
-        })?;
+        let size = after[..=end]
+            .iter()
+            .rev()
+            .try_fold(0_usize, |size, byte| size.checked_mul(128)?.checked_add(usize::from(byte & 0x7f)))?;
         let (inside, next) = after[end + 1..].split_at_checked(size)?;
         sections.push((*id, inside.to_vec()));
         rest = next;

@@ -26,12 +26,16 @@ pub(super) fn attack(attack: &str) -> Option<Result<Option<Value>, Error>> {
             return Some(Err(refused(Tensor::create(ElementType::Uint8, &[1 << 31, 1 << 31, 4], &[]))));
         }
         // Nothing times more than anything is still nothing.
-        "empty-shape" => return Some(Err(refused(Tensor::zeros(ElementType::Float64, &[0, u32::MAX, u32::MAX, u32::MAX])))),
+        "empty-shape" => {
+            return Some(Err(refused(Tensor::zeros(ElementType::Float64, &[0, u32::MAX, u32::MAX, u32::MAX]))));
+        }
         "many-axes" => return Some(Err(refused(Tensor::zeros(ElementType::Uint8, &[1; 1000])))),
         "bad-bool" => return Some(Err(refused(Tensor::create(ElementType::Boolean, &[1], &[7])))),
         "read-outside" => {
             let tensor = Tensor::zeros(ElementType::Uint8, &[4]);
-            return Some(tensor.map_err(Error::Failed).and_then(|tensor| Err(refused(tensor.read(u32::MAX, u32::MAX)))));
+            return Some(
+                tensor.map_err(Error::Failed).and_then(|tensor| Err(refused(tensor.read(u32::MAX, u32::MAX)))),
+            );
         }
         "write-outside" => {
             let tensor = Tensor::zeros(ElementType::Uint8, &[4]);

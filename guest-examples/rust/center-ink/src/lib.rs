@@ -24,7 +24,6 @@ impl Default for Options {
     }
 }
 
-
 struct CenterInk {
     options: ink::Options,
 }

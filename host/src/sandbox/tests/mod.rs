@@ -28,7 +28,7 @@ static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| {
     let built = std::env::current_exe().unwrap();
     let cache = Some(CacheDir::at(built.with_file_name("gpux-test-cache")));
     // A loaded machine is no reason to fail.
-    let ceiling = Limits { time: std::time::Duration::from_mins(1), ..Limits::default() };
+    let ceiling = Limits { time: std::time::Duration::from_mins(1), calls: usize::MAX, ..Limits::default() };
     Sandbox::new(SandboxOptions { cache, ceiling, ..SandboxOptions::default() }).unwrap()
 });
 

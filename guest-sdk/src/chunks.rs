@@ -17,6 +17,8 @@
 //! assert_eq!(chunks::fold(&numbers, 0.0, f32::max, f32::max), 1.0);
 //! ```
 
+#![expect(clippy::inline_always, reason = "the closure must become part of the loop to become SIMD")]
+
 use std::ops::Add;
 
 /// Elements that are worked on in one straight line.

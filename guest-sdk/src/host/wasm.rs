@@ -209,13 +209,15 @@ impl From<Error> for types::Error {
 }
 
 /// The configured step of a component. A component has one thread, so this is a static of it.
-pub type Configured<S> = LocalKey<RefCell<Option<S>>>;
+type Configured<S> = LocalKey<RefCell<Option<S>>>;
 
+/// `describe` of the contract.
 pub fn describe<S: Step>() -> contract::Description {
     log_panics();
     contract::Description { summary: S::SUMMARY.to_owned(), options_schema: crate::options::schema_of::<S>() }
 }
 
+/// `configure` of the contract.
 pub fn configure<S: Step>(
     configured: &'static Configured<S>,
     options: &str,
@@ -228,6 +230,7 @@ pub fn configure<S: Step>(
     Ok(contract::Signature { inputs: ports(inputs), outputs: ports(outputs) })
 }
 
+/// `process` of the contract.
 pub fn process<S: Step>(
     configured: &'static Configured<S>,
     inputs: Vec<types::NamedValue>,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::build::save;
 use super::case::{CASE_FILE, Case, Draft, error_text};
 use super::subject::Stopped;
-use crate::config::{Diagnostic, LoadError};
+use crate::config::{Content, Diagnostic, LoadError, Node};
 use crate::error::GpuxError;
 use crate::pipeline::{Kind, Port, Value};
 
@@ -60,10 +60,25 @@ fn rewritten(case: &Case, section: &str) -> Result<String, GpuxError> {
         let separator = if text.ends_with('\n') { "" } else { "\n" };
         return Ok(format!("{text}{separator}{section}"));
     };
-    // A value that is left empty stands nowhere in particular.
-    let end = if value.is_null() { key.span.end } else { value.span.end.max(key.span.end) };
+    let end = last(value, text).max(key.span.end);
     let Range { start, end } = key.span.start..line_end(text, end);
     Ok(format!("{}{section}{}", &text[..start], text.get(end..).unwrap_or_default()))
+}
+
+/// Where a value ends. That of a block of lines reaches up to what follows, comments included, so
+/// it ends where the last of its parts does. A value that is left empty stands nowhere.
+fn last(node: &Node, text: &str) -> usize {
+    if text[node.span.start..].starts_with(['{', '[']) {
+        return node.span.end;
+    }
+    match &node.content {
+        Content::Null => 0,
+        Content::Mapping(entries) => {
+            entries.last().map_or(node.span.end, |(key, value)| last(value, text).max(key.span.end))
+        }
+        Content::Sequence(items) => items.last().map_or(node.span.end, |item| last(item, text)),
+        _ => node.span.end,
+    }
 }
 
 /// The beginning of the line after `at`.

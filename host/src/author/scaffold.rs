@@ -3,20 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use super::language::Language;
-use super::template::{TemplateFile, Words, template_files};
+use super::template::{TemplateFile, Words, embedded};
 
 /// The longest name of a pipeline or a step.
 const MAX_NAME: usize = 64;
-
-const PIPELINE: &[TemplateFile] = template_files!("templates/pipeline":
-    ".gitignore.template",
-    "README.md",
-    "gpux.yml",
-    "tests/not-an-image/case.yml",
-    "tests/sample/case.yml",
-    "tests/sample/sample.png",
-
-);
 
 /// What a new folder is to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +18,9 @@ pub enum New {
 }
 
 impl New {
-    fn files(self) -> Vec<TemplateFile> {
+    const fn files(self) -> &'static [TemplateFile] {
         match self {
-            Self::Pipeline => PIPELINE.to_vec(),
+            Self::Pipeline => embedded::PIPELINE,
             Self::Step(language) => language.template(),
         }
     }
@@ -125,7 +115,7 @@ pub fn scaffold(new: New, path: &Path) -> Result<Scaffolded, ScaffoldError> {
     let io = |source| ScaffoldError::Io { path: path.to_owned(), source };
     let draft = tempfile::Builder::new().prefix(".gpux-new-").tempdir_in(parent).map_err(io)?;
     let files = new.files();
-    for file in &files {
+    for file in files {
         write(draft.path(), file, &name).map_err(io)?;
     }
     share(draft.path()).map_err(io)?;
@@ -179,13 +169,7 @@ fn share(_: &Path) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::template::tests::assert_complete;
     use super::*;
-
-    #[test]
-    fn the_template_is_what_lies_in_its_folder() {
-        assert_complete(PIPELINE, "templates/pipeline");
-    }
 
     #[test]
     fn names_are_kebab_case() {

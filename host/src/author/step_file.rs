@@ -1,6 +1,6 @@
 //! `step.yml`: what makes a folder the folder of a step.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -56,7 +56,7 @@ impl StepFile {
     /// Reads the `step.yml` of `folder`.
     pub fn load(folder: &Path) -> Result<Self, LoadError> {
         let path = folder.join(STEP_FILE);
-        let shown: PathBuf = path.components().filter(|part| *part != std::path::Component::CurDir).collect();
+        let shown: PathBuf = path.components().filter(|part| *part != Component::CurDir).collect();
         let (document, written) = config::load_as::<Written>(FORM, &shown)?;
         Ok(Self::checked(folder, &document, written)?)
     }
@@ -80,12 +80,11 @@ impl StepFile {
 
     /// The component's path.
     pub fn component(&self) -> PathBuf {
-        self.folder.join(&self.output)
+        self.folder.join(&self.output).components().filter(|part| *part != Component::CurDir).collect()
     }
 }
 
 fn output_fault(output: &Spanned<String>) -> Option<Diagnostic> {
-    use std::path::Component;
     let path = Path::new(&output.value);
     let fault = |message: &str| Diagnostic::new("output", output.span.clone(), format!("`output` {message}"));
     if path.components().any(|part| !matches!(part, Component::Normal(_) | Component::CurDir)) {

@@ -45,47 +45,16 @@ fn capitalized(word: &str) -> String {
     letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect()
 }
 
-/// The files at these paths below a folder of `host/`, embedded: `template_files!("templates/rust": "a", "b/c")`.
-macro_rules! template_files {
-    ($folder:literal: $($path:literal),+ $(,)?) => {
-        &[$($crate::author::template::TemplateFile::new(
-            $path,
-            include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/", $folder, "/", $path)),
-        )),+]
-    };
+/// The folders of `templates/`, each a list of its files: written by `build.rs`.
+pub(super) mod embedded {
+    use super::TemplateFile;
+
+    include!(concat!(env!("OUT_DIR"), "/templates.rs"));
 }
-pub(super) use template_files;
 
 #[cfg(test)]
-pub(super) mod tests {
-    use std::collections::BTreeSet;
-    use std::path::Path;
-
+mod tests {
     use super::*;
-
-    /// The paths of the files below `folder` of `host/`.
-    pub(in crate::author) fn on_disk(folder: &str) -> BTreeSet<String> {
-        fn walk(folder: &Path, root: &Path, found: &mut BTreeSet<String>) {
-            for entry in std::fs::read_dir(folder).unwrap() {
-                let path = entry.unwrap().path();
-                if path.is_dir() {
-                    walk(&path, root, found);
-                } else {
-                    found.insert(path.strip_prefix(root).unwrap().to_str().unwrap().replace('\\', "/"));
-                }
-            }
-        }
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
-        let mut found = BTreeSet::new();
-        walk(&root, &root, &mut found);
-        found
-    }
-
-    /// Fails unless `files` are all the files there are in `folder`.
-    pub(in crate::author) fn assert_complete(files: &[TemplateFile], folder: &str) {
-        let embedded: BTreeSet<_> = files.iter().map(|file| file.path.to_owned()).collect();
-        assert_eq!(embedded, on_disk(folder), "the list in the code and the files of {folder} differ");
-    }
 
     #[test]
     fn words_are_put_in_and_bytes_are_left_alone() {
@@ -95,5 +64,14 @@ pub(super) mod tests {
         assert_eq!(text.path(), "src/x.rs");
         let bytes = TemplateFile::new("x.png", b"\xff{{name}}");
         assert_eq!(bytes.fill(&words), b"\xff{{name}}");
+    }
+
+    /// What a new Rust step carries along needs nothing of the workspace it comes from.
+    #[test]
+    fn the_carried_crate_stands_alone() {
+        let file = embedded::RUST.iter().find(|file| file.path == "gpux-step/Cargo.toml").unwrap();
+        let text = std::str::from_utf8(file.content).unwrap();
+        assert!(text.contains(concat!("version = \"", env!("CARGO_PKG_VERSION"), "\"")), "{text}");
+        assert!(!text.contains("workspace"), "{text}");
     }
 }

@@ -137,7 +137,7 @@ fn not_configured(case: &Case, error: GpuxError) -> Result<Outcome, GpuxError> {
 }
 
 /// A line for everything that is not as the case expects.
-fn differences(case: &Case, ready: &Ready<'_>, ran: &Ran) -> Result<Vec<String>, GpuxError> {
+pub(super) fn differences(case: &Case, ready: &Ready<'_>, ran: &Ran) -> Result<Vec<String>, GpuxError> {
     let lines = match (&case.expectation, &ran.result) {
         (Expectation::Unknown, Ok(_)) => {
             vec!["it expects nothing yet; `--bless` makes what came out what it expects".to_owned()]
@@ -159,7 +159,7 @@ fn differences(case: &Case, ready: &Ready<'_>, ran: &Ran) -> Result<Vec<String>,
     Ok(lines)
 }
 
-pub(super) fn error_difference(expected: &ExpectedError, stopped: &Stopped) -> Option<String> {
+fn error_difference(expected: &ExpectedError, stopped: &Stopped) -> Option<String> {
     let Stopped { kind, message } = stopped;
     if expected.kind != *kind {
         return Some(format!("expected an error of kind {}, but it is {kind}: {message}", expected.kind));
@@ -169,11 +169,7 @@ pub(super) fn error_difference(expected: &ExpectedError, stopped: &Stopped) -> O
 }
 
 /// What came out, against what a case or a record says should.
-pub(super) fn output_differences(
-    case: &Case,
-    expected: &[super::case::Expected],
-    outputs: &[(String, Value)],
-) -> Vec<String> {
+fn output_differences(case: &Case, expected: &[super::case::Expected], outputs: &[(String, Value)]) -> Vec<String> {
     let mut lines = Vec::new();
     for one in expected {
         let line = match outputs.iter().find(|(name, _)| *name == one.name) {

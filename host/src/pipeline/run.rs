@@ -19,12 +19,29 @@ pub trait Observer {
     }
 
     /// A step has failed; the run ends.
-    fn failed(&mut self, step: &PlannedStep, time: Duration, context: &Context) {
-        let _ = (step, time, context);
+    fn failed(&mut self, step: &PlannedStep, failure: &StepFailure, time: Duration, context: &Context) {
+        let _ = (step, failure, time, context);
     }
 
     /// A step has run.
     fn after(&mut self, step: &PlannedStep, time: Duration, outputs: &[Value], context: &Context);
+}
+
+/// Several who watch the same run, told one after the other.
+pub struct Observers<'a>(pub Vec<&'a mut dyn Observer>);
+
+impl Observer for Observers<'_> {
+    fn before(&mut self, step: &PlannedStep, inputs: &[Option<Value>]) {
+        self.0.iter_mut().for_each(|observer| observer.before(step, inputs));
+    }
+
+    fn failed(&mut self, step: &PlannedStep, failure: &StepFailure, time: Duration, context: &Context) {
+        self.0.iter_mut().for_each(|observer| observer.failed(step, failure, time, context));
+    }
+
+    fn after(&mut self, step: &PlannedStep, time: Duration, outputs: &[Value], context: &Context) {
+        self.0.iter_mut().for_each(|observer| observer.after(step, time, outputs, context));
+    }
 }
 
 /// How one request is run.
@@ -144,7 +161,7 @@ impl Plan {
                 Ok(given) => given,
                 Err(failure) => {
                     if let (Some(observer), Some(start)) = (&mut options.observer, start) {
-                        observer.failed(planned, start.elapsed(), &context);
+                        observer.failed(planned, &failure, start.elapsed(), &context);
                     }
                     return Err(fail(failure, context.log).into());
                 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::plan::PlannedStep;
 use super::run::Observer;
-use super::step::Context;
+use super::step::{Context, StepFailure};
 use super::value::Value;
 
 /// The record of a run: an [`Observer`] that keeps everything.
@@ -58,7 +58,7 @@ impl Observer for Trace {
         self.bytes_in = bytes(inputs.iter().flatten());
     }
 
-    fn failed(&mut self, step: &PlannedStep, time: Duration, context: &Context) {
+    fn failed(&mut self, step: &PlannedStep, _: &StepFailure, time: Duration, context: &Context) {
         self.record(step, time, 0, vec!["failed".to_owned()], context);
     }
 

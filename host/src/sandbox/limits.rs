@@ -1,4 +1,4 @@
-//! What a component may use, and what it may reach.
+//! What a component may use.
 
 use std::time::Duration;
 
@@ -56,8 +56,8 @@ pub struct Limits {
     /// Bytes of the component itself, since compiling takes time and memory in proportion.
     /// Default: 64 MiB.
     pub component_size: usize,
-    /// Time for compiling the component when it is loaded, in a process of its own: a small file
-    /// can take long. Default: 60 s.
+    /// Processor time for compiling the component when it is loaded, in a process of its own: a
+    /// small file can take long. Default: 60 s.
     #[serde(with = "written")]
     pub compile_time: Duration,
     /// Memory of that process, in bytes. Default: 2 GiB.
@@ -131,21 +131,6 @@ impl Limits {
     pub(super) fn crossed(&self) -> LimitExceeded {
         let (name, size) = self.crossing();
         exceeded(name, bytes(size))
-    }
-}
-
-/// What a component may reach beyond computing and the built-in steps. Nothing by default.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Grants {
-    /// Models of this pipeline that it may run, by name: `grant: { models: [NAME] }`.
-    pub models: Vec<String>,
-}
-
-impl Grants {
-    /// What a snapshot would freeze, if any of it is granted.
-    #[expect(clippy::unused_self, reason = "nothing of this kind can be granted yet")]
-    pub(super) const fn volatile(&self) -> Option<&'static str> {
-        None
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) type Configured = Result<step::Signature, types::Error>;
 impl Linked {
     pub(super) fn new(machine: Arc<Machine>, compiled: &Compiled, reach: Reach) -> Result<Self, SandboxError> {
         let calls = compiled.calls()?;
-        let linker = compiled.linker(&reach.grants, &reach.registry)?;
+        let linker = compiled.linker(&reach.grants)?;
         // The interface is there, but one of its types differs.
         let pre = linker
             .instantiate_pre(&compiled.component)

@@ -10,7 +10,7 @@ use super::BuildError;
 use crate::author::language::Tool;
 
 /// The variable that tells a step's own build commands where to write the module.
-const OUTPUT: &str = "GPUX_OUTPUT";
+pub(in crate::author) const OUTPUT: &str = "GPUX_OUTPUT";
 
 /// Lines of a failed command that are shown.
 const LAST_LINES: usize = 200;
@@ -56,17 +56,32 @@ impl<'a> Workspace<'a> {
         command
     }
 
+    /// A folder for what a build makes, gone after it.
+    pub(in crate::author) fn draft() -> Result<tempfile::TempDir, BuildError> {
+        let fail = |source| BuildError::Io { what: "write", path: std::env::temp_dir(), source };
+        tempfile::tempdir().map_err(fail)
+    }
+
     /// Fails with the way to install it if a tool is missing.
     pub(super) fn require(&self, tools: &[Tool]) -> Result<(), BuildError> {
         for tool in tools {
-            let (program, arguments) = tool.check.split_first().unwrap_or((&"", &[]));
-            let output = self.command(program).args(arguments).stdin(Stdio::null()).output();
-            let there = output.is_ok_and(|output| output.status.success() && names_what_exists(&output.stdout));
-            if !there {
-                return Err(BuildError::Tool { name: tool.name.to_owned(), install: tool.install.to_owned() });
-            }
+            self.check(tool)?;
         }
         Ok(())
+    }
+
+    /// The first of a tool's checks that succeeds; an error with the way to install it if none does.
+    pub(in crate::author) fn check(&self, tool: &Tool) -> Result<&'static [&'static str], BuildError> {
+        let works = |check: &&[&str]| {
+            let (program, arguments) = check.split_first().unwrap_or((&"", &[]));
+            let output = self.command(program).args(arguments).stdin(Stdio::null()).output();
+            output.is_ok_and(|output| output.status.success() && names_what_exists(&output.stdout))
+        };
+        tool.checks
+            .iter()
+            .copied()
+            .find(works)
+            .ok_or_else(|| BuildError::Tool { name: tool.name.to_owned(), install: tool.install.to_owned() })
     }
 
     /// Runs a command to its end and gives what it printed to standard output. What it printed to
@@ -120,11 +135,7 @@ impl<'a> Workspace<'a> {
     /// Runs a step's own commands, one after the other, and gives the module that they wrote to
     /// `$GPUX_OUTPUT`.
     pub(super) fn shell(&mut self, commands: &[String]) -> Result<Vec<u8>, BuildError> {
-        let draft = tempfile::tempdir().map_err(|source| BuildError::Io {
-            what: "write",
-            path: std::env::temp_dir(),
-            source,
-        })?;
+        let draft = Self::draft()?;
         let module = draft.path().join("module.wasm");
         for line in commands {
             let mut command = if cfg!(windows) { self.command("cmd") } else { self.command("sh") };
@@ -187,7 +198,8 @@ fn shown(command: &Command) -> String {
     words.map(quoted).collect::<Vec<_>>().join(" ")
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
 
@@ -229,10 +241,13 @@ mod tests {
     fn a_missing_tool_says_how_to_get_it() {
         let mut progress = Quiet::default();
         let workspace = Workspace::new(Path::new("."), &mut progress);
-        let tool = |check| Tool { name: "the tool", check, install: "run `get tool`" };
-        assert!(workspace.require(&[tool(&["sh", "-c", "echo /"])]).is_ok());
-        for check in [&["no-such-program-of-gpux"][..], &["false"], &["echo", "/no/such/folder"]] {
-            let error = workspace.require(&[tool(check)]).unwrap_err();
+        let tool = |checks| Tool { name: "the tool", checks, install: "run `get tool`" };
+        assert!(workspace.require(&[tool(&[&["sh", "-c", "echo /"]])]).is_ok());
+        assert_eq!(workspace.check(&tool(&[&["false"], &["true"]])).unwrap(), ["true"]);
+        let missing: [&[&[&str]]; 3] =
+            [&[&["no-such-program-of-gpux"], &["false"]], &[], &[&["echo", "/no/such/folder"]]];
+        for checks in missing {
+            let error = workspace.require(&[tool(checks)]).unwrap_err();
             assert!(error.is_environment());
             assert!(error.to_string().ends_with("run `get tool`"), "{error}");
         }

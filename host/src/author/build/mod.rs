@@ -7,7 +7,7 @@ mod strip;
 use std::path::{Path, PathBuf};
 
 pub use command::Progress;
-pub(super) use command::Workspace;
+pub(super) use command::{OUTPUT, Workspace};
 pub use strip::strip;
 
 use super::step_file::StepFile;
@@ -93,12 +93,11 @@ impl BuildError {
 pub fn build(request: BuildRequest<'_>, sandbox: &Sandbox, progress: &mut dyn Progress) -> Result<Built, BuildError> {
     let step = request.step;
     let mut workspace = Workspace::new(&step.folder, progress);
-    let module = match &step.build {
-        Some(commands) => workspace.shell(commands)?,
-        None => {
-            workspace.require(step.language.tools())?;
-            step.language.build(&mut workspace)?
-        }
+    let module = if let Some(commands) = &step.build {
+        workspace.shell(commands)?
+    } else {
+        workspace.require(step.language.tools())?;
+        step.language.build(&mut workspace)?
     };
     let component = sandbox::componentize(&module).map_err(|error| BuildError::NoStep(error.to_string()))?;
     let size_before = component.len();
@@ -127,7 +126,11 @@ pub fn save(path: &Path, bytes: &[u8]) -> Result<(), BuildError> {
     let write = || {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder)?;
-        let mut draft = tempfile::Builder::new().prefix(".gpux-").tempfile_in(folder)?;
+        let mut builder = tempfile::Builder::new();
+        // A temporary file is its owner's alone; this one is to be as any new file.
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        let mut draft = builder.prefix(".gpux-").tempfile_in(folder)?;
         draft.write_all(bytes)?;
         draft.persist(path).map_err(|error| error.error)?;
         Ok(())

@@ -10,4 +10,7 @@ mod write;
 pub use file::{CASE_FILE, Case, ErrorKind, Expectation, ExpectedError, Recorded};
 pub use value::Expected;
 pub(super) use value::{expected_values, input_values};
-pub(super) use write::{Draft, error_text};
+pub(super) use write::{Draft, error_text, flow};
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,11 @@
 //! The languages that a step can be written in: a template and a recipe each.
 //!
-//! A new language is a folder of `host/templates/`, a file beside this one, and its line in
-//! [`Language`]'s methods.
+//! A new language is a folder of `host/templates/` (`build.rs` embeds it, and what it carries along
+//! from elsewhere), a file beside this one, and its line in [`Language`]'s methods.
 
+mod c;
+mod javascript;
+mod python;
 mod rust;
 
 use std::fmt;
@@ -11,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::build::{BuildError, Workspace};
-use super::template::TemplateFile;
+use super::template::{TemplateFile, embedded};
 
 /// A language that a step can be written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -20,16 +23,26 @@ use super::template::TemplateFile;
 pub enum Language {
     /// Rust, with the crate `gpux-step`
     Rust,
+    /// C, with the header `gpux_step.h`
+    C,
+    /// JavaScript, with the package `gpux-step`
+    #[serde(rename = "js")]
+    JavaScript,
+    /// Python, with the package `gpux_step`
+    Python,
 }
 
 impl Language {
     /// Every language.
-    pub const ALL: [Self; 1] = [Self::Rust];
+    pub const ALL: [Self; 4] = [Self::Rust, Self::C, Self::JavaScript, Self::Python];
 
     /// Its name in step.yml and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rust => "rust",
+            Self::C => "c",
+            Self::JavaScript => "js",
+            Self::Python => "python",
         }
     }
 
@@ -37,13 +50,19 @@ impl Language {
     pub const fn tools(self) -> &'static [Tool] {
         match self {
             Self::Rust => rust::TOOLS,
+            Self::C => c::TOOLS,
+            Self::JavaScript => javascript::TOOLS,
+            Self::Python => python::TOOLS,
         }
     }
 
     /// The files of a new step's folder.
-    pub(super) fn template(self) -> Vec<TemplateFile> {
+    pub(super) const fn template(self) -> &'static [TemplateFile] {
         match self {
-            Self::Rust => rust::template(),
+            Self::Rust => embedded::RUST,
+            Self::C => embedded::C,
+            Self::JavaScript => embedded::JS,
+            Self::Python => embedded::PYTHON,
         }
     }
 
@@ -52,6 +71,9 @@ impl Language {
     pub(super) fn build(self, workspace: &mut Workspace<'_>) -> Result<Vec<u8>, BuildError> {
         match self {
             Self::Rust => rust::build(workspace),
+            Self::C => c::build(workspace),
+            Self::JavaScript => javascript::build(workspace),
+            Self::Python => python::build(workspace),
         }
     }
 }
@@ -67,8 +89,8 @@ impl fmt::Display for Language {
 pub struct Tool {
     /// what it is called
     pub name: &'static str,
-    /// a command that succeeds if it is there
-    pub check: &'static [&'static str],
+    /// commands, one of which succeeds if it is there
+    pub checks: &'static [&'static [&'static str]],
     /// how to get it: a command, or a sentence with an address
     pub install: &'static str,
 }

@@ -6,31 +6,18 @@ use serde::Deserialize;
 
 use super::Tool;
 use crate::author::build::{BuildError, Workspace};
-use crate::author::template::{TemplateFile, template_files};
 
 const TARGET: &str = "wasm32-unknown-unknown";
 
 pub(super) const TOOLS: &[Tool] = &[
-    Tool { name: "cargo", check: &["cargo", "--version"], install: "install Rust as https://rustup.rs says" },
+    Tool { name: "cargo", checks: &[&["cargo", "--version"]], install: "install Rust as https://rustup.rs says" },
     Tool {
         name: "the target wasm32-unknown-unknown",
         // Without the target's library, the compiler does not know what `core` is there.
-        check: &["rustc", "--target", TARGET, "--print", "target-libdir"],
+        checks: &[&["rustc", "--target", TARGET, "--print", "target-libdir"]],
         install: "rustup target add wasm32-unknown-unknown",
     },
 ];
-
-const FILES: &[TemplateFile] = template_files!("templates/rust":
-    ".gitignore.template",
-    "Cargo.toml.template",
-    "README.md",
-    "src/lib.rs",
-    "step.yml",
-);
-
-pub(super) fn template() -> Vec<TemplateFile> {
-    FILES.to_vec()
-}
 
 /// What cargo says about a file that it has made; other lines of its have no `filenames`.
 #[derive(Deserialize)]
@@ -64,15 +51,4 @@ pub(super) fn build(workspace: &mut Workspace<'_>) -> Result<Vec<u8>, BuildError
         return Err(BuildError::NoModule(why.to_owned()));
     };
     workspace.read(&module)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::author::template::tests::assert_complete;
-
-    #[test]
-    fn the_template_is_what_lies_in_its_folder() {
-        assert_complete(FILES, "templates/rust");
-    }
 }

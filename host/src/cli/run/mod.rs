@@ -1,6 +1,7 @@
 //! `gpux run`: requests in, results out.
 
 mod benchmark;
+mod record;
 mod requests;
 mod results;
 mod sources;
@@ -17,8 +18,9 @@ use super::interrupt;
 use super::operator::{OperatorArguments, PipelineArguments};
 use super::printer::Printer;
 use crate::assemble::Pipeline;
+use crate::author::Recorder;
 use crate::error::GpuxError;
-use crate::pipeline::{BenchmarkOptions, Outputs, RunOptions, Trace, deadline_after};
+use crate::pipeline::{BenchmarkOptions, Observer, Observers, Outputs, RunOptions, Trace, deadline_after};
 use clap::Args;
 
 /// Examples:
@@ -27,6 +29,8 @@ use clap::Args;
 ///   gpux run . --input text='a sentence' --input top=3
 ///   gpux run . --file 'photos/*.jpg' --output results.csv
 ///   gpux run . --file photo.jpg --benchmark --runs 1000
+///   gpux run . --file 'photos/*.jpg' --record recorded
+///   gpux run . --replay recorded --step center-ink.wasm
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
@@ -64,7 +68,7 @@ pub(super) struct Arguments {
     trace: bool,
 
     /// Time the pipeline on the first request instead of printing its result
-    #[arg(long, conflicts_with_all = ["trace", "format"])]
+    #[arg(long, conflicts_with_all = ["trace", "format", "record"])]
     benchmark: bool,
 
     /// How many runs to time
@@ -74,6 +78,9 @@ pub(super) struct Arguments {
     /// How many runs to make before timing
     #[arg(long, value_name = "N", default_value_t = 10, requires = "benchmark")]
     warmup: usize,
+
+    #[command(flatten)]
+    records: record::RecordArguments,
 
     #[command(flatten)]
     operator: OperatorArguments,
@@ -138,6 +145,9 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
     // process is about to end: the system frees them all at once.
     let pipeline = ManuallyDrop::new(arguments.pipeline.open(&arguments.operator, printer)?);
     let timeout = arguments.timeout.or(pipeline.timeout());
+    if let Some(exit) = arguments.records.replay(&pipeline, timeout, printer) {
+        return Ok(exit);
+    }
     let mut requests = Requests::new(pipeline.plan(), &arguments.input, &arguments.file)?;
     if let Some(input) = arguments.output.as_deref().and_then(|output| requests.reads(output)) {
         return Err(UsageError::Overwrites(input).into());
@@ -152,6 +162,10 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
         return Ok(benchmark::report(&benchmark, &pipeline, arguments, printer));
     }
 
+    let recorder = match arguments.records.recorder(&pipeline) {
+        Ok(recorder) => recorder,
+        Err(error) => return Ok(printer.usage(&error)),
+    };
     let batch = requests.is_batch();
     let mut run = Run {
         arguments,
@@ -159,6 +173,7 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
         pipeline: &pipeline,
         timeout,
         batch,
+        recorder,
         results: Results::new(printer, arguments.output.as_deref(), arguments.format, batch)?,
         bar: if batch { printer.progress(requests.total, "items") } else { indicatif::ProgressBar::hidden() },
     };
@@ -178,6 +193,9 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
     if batch {
         show_failures(&pipeline, printer);
     }
+    if let Some(recorder) = &run.recorder {
+        exit = arguments.records.report(recorder, exit, printer);
+    }
     if exit == Exit::Interrupted {
         printer.note("stopped; the results so far are complete");
     }
@@ -191,6 +209,7 @@ struct Run<'a> {
     pipeline: &'a Pipeline,
     timeout: Option<Duration>,
     batch: bool,
+    recorder: Option<Recorder<'a>>,
     results: Results,
     bar: indicatif::ProgressBar,
 }
@@ -220,12 +239,19 @@ impl Run<'_> {
         Ok(exit)
     }
 
-    fn request(&self, request: Request, trace: Option<&mut Trace>) -> Result<Outputs, GpuxError> {
-        let options = RunOptions {
-            deadline: deadline_after(self.timeout),
-            observer: trace.map(|trace| trace as _),
-            cancelled: Some(interrupt::watch()),
+    fn request(&mut self, request: Request, trace: Option<&mut Trace>) -> Result<Outputs, GpuxError> {
+        let trace = trace.map(|trace| trace as &mut dyn Observer);
+        let recorder = self.recorder.as_mut().map(|recorder| recorder as &mut dyn Observer);
+        let mut both;
+        let observer = match (trace, recorder) {
+            (Some(trace), Some(recorder)) => {
+                both = Observers(vec![trace, recorder]);
+                Some(&mut both as &mut dyn Observer)
+            }
+            (one, other) => one.or(other),
         };
+        let options =
+            RunOptions { deadline: deadline_after(self.timeout), observer, cancelled: Some(interrupt::watch()) };
         self.pipeline.plan().run(request, options).map_err(GpuxError::from)
     }
 }

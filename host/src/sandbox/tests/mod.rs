@@ -8,6 +8,7 @@ mod fuzz;
 mod hostile;
 mod instances;
 mod native;
+mod wasi;
 
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
@@ -98,5 +99,5 @@ impl Step for Copy {
 }
 
 fn granted(models: &[&str]) -> Grants {
-    Grants { models: models.iter().map(|name| (*name).to_owned()).collect() }
+    Grants { models: models.iter().map(|name| (*name).to_owned()).collect(), ..Grants::default() }
 }

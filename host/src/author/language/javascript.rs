@@ -1,0 +1,29 @@
+//! JavaScript: the folder's own `build.mjs`, which makes a component with componentize-qjs.
+
+use super::Tool;
+use crate::author::build::{BuildError, OUTPUT, Workspace};
+
+const NODE: &str = "install Node.js 20 or newer as https://nodejs.org says";
+
+pub(super) const TOOLS: &[Tool] = &[
+    Tool { name: "node", checks: &[&["node", "--version"]], install: NODE },
+    Tool { name: "npm", checks: &[&["npm", "--version"]], install: NODE },
+];
+
+pub(super) fn build(workspace: &mut Workspace<'_>) -> Result<Vec<u8>, BuildError> {
+    if !workspace.folder().join("node_modules").is_dir() {
+        let locked = workspace.folder().join("package-lock.json").is_file();
+        let mut npm = workspace.command("npm");
+        npm.args([if locked { "ci" } else { "install" }, "--no-audit", "--no-fund"]);
+        workspace.run(&mut npm)?;
+    }
+    let draft = Workspace::draft()?;
+    let component = draft.path().join("step.wasm");
+    let mut node = workspace.command("node");
+    node.arg("build.mjs").env(OUTPUT, &component);
+    workspace.run(&mut node)?;
+    if !component.is_file() {
+        return Err(BuildError::NoModule(format!("build.mjs wrote no component to the path in ${OUTPUT}")));
+    }
+    workspace.read(&component)
+}

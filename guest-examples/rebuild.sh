@@ -10,14 +10,19 @@ built=$target/wasm32-unknown-unknown/guest
 into=guest-examples
 [ "${1:-}" = --check ] && into=$target/rebuilt
 
-# SIMD of 128 bits is in every engine since 2021; loops over pixels need it.
-export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="-C target-feature=+simd128"
+# SIMD of 128 bits is in every engine since 2021; loops over pixels need it. Messages of panics name
+# source files, and not where they lie on this machine.
+sources=${CARGO_HOME:-$HOME/.cargo}/registry/src
+export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="-C target-feature=+simd128 --remap-path-prefix=$sources=crates"
 build() { cargo build --quiet --profile guest --target wasm32-unknown-unknown --target-dir "$target" "$@"; }
 gpux() { cargo run --quiet -p gpux -- "$@"; }
 
 mkdir -p "$into/rust" "$into/hostile"
-build -p center-ink
-gpux build "$built/center_ink.wasm" --output "$into/rust/center-ink.wasm"
+rust="center-ink greedy-decoder nms thumbnail to-floats"
+for guest in $rust; do
+    build -p $guest
+    gpux build "$built/$(echo $guest | tr - _).wasm" --output "$into/rust/$guest.wasm"
+done
 
 # The hostile ones stay as they leave the compiler: core modules with their contract in a section.
 for feature in spin-in-describe drive-model; do
@@ -27,6 +32,12 @@ done
 build -p hostile
 cp "$built/hostile.wasm" "$into/hostile/hostile.wasm"
 
+# What it imports decides what it must be granted: one build for each.
+mkdir -p "$into/hostile-wasi"
+for feature in all print-only network; do
+    build -p hostile-wasi --no-default-features --features $feature
+    cp "$built/hostile_wasi.wasm" "$into/hostile-wasi/$feature.wasm"
+done
 cargo run --quiet -p c-bindings -- --check
 # zig is optional on a desk, not in CI.
 if zig version >/dev/null 2>&1 || python3 -m ziglang version >/dev/null 2>&1; then
@@ -47,9 +58,9 @@ if [ "$into" != guest-examples ]; then
     logits >"$into/checked-in.jsonl"
     GPUX_CENTER_INK=$(realpath "$into/rust/center-ink.wasm") logits >"$into/rebuilt.jsonl"
     cmp "$into/checked-in.jsonl" "$into/rebuilt.jsonl"
-    for guest in hostile drive-model; do
-        gpux inspect "guest-examples/hostile/$guest.wasm" | grep -vE 'sha256|component |size' >"$into/checked-in.txt"
-        gpux inspect "$into/hostile/$guest.wasm" | grep -vE 'sha256|component |size' >"$into/rebuilt.txt"
+    for guest in hostile/hostile hostile/drive-model hostile-wasi/all hostile-wasi/print-only $(printf 'rust/%s ' $rust); do
+        gpux inspect "guest-examples/$guest.wasm" | grep -vE 'sha256|component |size' >"$into/checked-in.txt"
+        gpux inspect "$into/$guest.wasm" | grep -vE 'sha256|component |size' >"$into/rebuilt.txt"
         cmp "$into/checked-in.txt" "$into/rebuilt.txt"
     done
     if [ $c = built ]; then

@@ -51,7 +51,11 @@ fn main() -> io::Result<()> {
         );
         for (path, file) in files {
             let file = if path == "gpux-step/Cargo.toml" { alone(&file, &out)? } else { file };
-            let _ = writeln!(code, "    TemplateFile::new({path:?}, include_bytes!({:?})),", file.canonicalize()?);
+            let _ = writeln!(
+                code,
+                "    TemplateFile::new({path:?}, include_bytes!({:?})),",
+                file.canonicalize()?.to_string_lossy()
+            );
         }
         code.push_str("];\n");
     }

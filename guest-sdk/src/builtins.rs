@@ -28,8 +28,13 @@ use crate::{Arguments, Error, Values, host};
 /// Errors: [`InvalidInput`](Error::InvalidInput) for an unknown step, for options or inputs that do
 /// not fit, and for what the step calls invalid; [`Failed`](Error::Failed) otherwise.
 pub fn run<'a>(name: &str, options: &impl Serialize, inputs: impl Into<Arguments<'a>>) -> Result<Values, Error> {
-    let options = serde_json::to_string(options).map_err(|error| Error::Failed(error.to_string()))?;
-    run_with(name, &options, inputs)
+    run_with(name, &self::options(options)?, inputs)
+}
+
+/// The text of options that stay the same: write it in [`configure`](crate::Step::configure), use
+/// it in each [`run_with`].
+pub fn options(options: &impl Serialize) -> Result<String, Error> {
+    serde_json::to_string(options).map_err(|error| Error::Failed(error.to_string()))
 }
 
 /// As [`run`], with the options as a JSON object in text, or an empty text for none.

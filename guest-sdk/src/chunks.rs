@@ -17,9 +17,12 @@
 //! assert_eq!(chunks::fold(&numbers, 0.0, f32::max, f32::max), 1.0);
 //! ```
 
+#![expect(clippy::inline_always, reason = "the closure must become part of the loop to become SIMD")]
+
 use std::ops::Add;
 
-/// Elements that are worked on in one straight line.
+/// Elements that are worked on in one straight line: as many as the compiler unrolls. Of more it
+/// makes a loop again, with a check at its end.
 pub const LANES: usize = 32;
 
 /// `into[i] = f(from[i])`.

@@ -1,6 +1,7 @@
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::{Error, Step};
 
@@ -44,7 +45,25 @@ pub(crate) fn schema_of<S: Step>() -> String {
 /// and whoever reads the schema reads all of it.
 pub(crate) fn derived<T: JsonSchema>() -> String {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
-    T::json_schema(&mut settings.into_generator()).as_value().to_string()
+    let mut schema = T::json_schema(&mut settings.into_generator()).to_value();
+    plain(&mut schema);
+    schema.to_string()
+}
+
+/// Drops the names of Rust's numbers, which JSON Schema has no such formats for.
+fn plain(schema: &mut Value) {
+    match schema {
+        Value::Object(entries) => {
+            if entries.get("type").is_some_and(|of| *of != "string")
+                && matches!(entries.get("format"), Some(Value::String(_)))
+            {
+                entries.remove("format");
+            }
+            entries.values_mut().for_each(plain);
+        }
+        Value::Array(items) => items.iter_mut().for_each(plain),
+        _ => {}
+    }
 }
 
 /// Reads options: a JSON object as text.

@@ -17,7 +17,7 @@
 use crate::{Element, Error, Tensor, chunks};
 
 /// Most bytes of a tensor, or of several walked through together, that are held at a time.
-pub const BUFFER: usize = 16 << 10;
+pub const BUFFER: usize = 32 << 10;
 
 /// What the length of a piece is a multiple of, in elements.
 const MULTIPLE: usize = 96;
@@ -30,24 +30,31 @@ const fn piece(bytes: usize) -> usize {
 /// Calls `f` with each piece of `tensor`, and where in the tensor it starts, in elements.
 #[inline]
 pub fn read<T: Element>(tensor: &Tensor, mut f: impl FnMut(usize, &[T])) -> Result<(), Error> {
+    try_read(tensor, |start, elements| {
+        f(start, elements);
+        Ok(())
+    })
+}
+
+/// As [`read`], to the first error of `f`.
+#[inline]
+pub fn try_read<T: Element>(tensor: &Tensor, mut f: impl FnMut(usize, &[T]) -> Result<(), Error>) -> Result<(), Error> {
     tensor.expect::<T>()?;
-    for (start, len) in pieces(tensor.len(), piece(size_of::<T>())) {
-        f(start, &tensor.read_unchecked(start, len)?);
-    }
-    Ok(())
+    pieces(tensor.len(), piece(size_of::<T>()))
+        .try_for_each(|(start, len)| f(start, &tensor.read_unchecked(start, len)?))
 }
 
 /// Writes all of `tensor`: `f` fills each piece, told where in the tensor it starts, in elements.
 #[inline]
 pub fn write<T: Element>(tensor: &mut Tensor, mut f: impl FnMut(usize, &mut [T])) -> Result<(), Error> {
-    tensor.expect::<T>()?;
-    let mut buffer = Vec::new();
-    for (start, len) in pieces(tensor.len(), piece(size_of::<T>())) {
-        buffer.resize(len, T::default());
-        f(start, &mut buffer);
-        tensor.write_unchecked(start, &buffer)?;
-    }
-    Ok(())
+    tensor.expect_own::<T>()?;
+    let (total, piece) = (tensor.len(), piece(size_of::<T>()));
+    let mut buffer = buffer(total, piece);
+    pieces(total, piece).try_for_each(|(start, len)| {
+        let part = &mut buffer[..len];
+        f(start, part);
+        tensor.write_unchecked(start, part)
+    })
 }
 
 /// Fills `into` from `from`, which has as many elements: `f` gets each piece of one and fills the
@@ -60,17 +67,18 @@ pub fn convert<A: Element, B: Element>(
 ) -> Result<(), Error> {
     from.expect::<A>()?;
     same_length(from, into)?;
-    let mut pieces = pieces(from.len(), piece(size_of::<A>() + size_of::<B>()));
-    into.expect::<B>()?;
-    let mut buffer = Vec::new();
-    pieces.try_for_each(|(start, len)| {
-        buffer.resize(len, B::default());
-        f(start, &from.read_unchecked(start, len)?, &mut buffer);
-        into.write_unchecked(start, &buffer)
+    into.expect_own::<B>()?;
+    let (total, piece) = (from.len(), piece(size_of::<A>() + size_of::<B>()));
+    let mut buffer = buffer(total, piece);
+    pieces(total, piece).try_for_each(|(start, len)| {
+        let part = &mut buffer[..len];
+        f(start, &from.read_unchecked(start, len)?, part);
+        into.write_unchecked(start, part)
     })
 }
 
-/// `into[i] = f(from[i])`, for tensors with as many elements, in SIMD as far as `f` allows.
+/// `into[i] = f(from[i])`, for tensors with as many elements, in SIMD as far as `f` allows. Name the
+/// types, as in `map::<u8, f32>(…)`, where `f` does not say them.
 #[inline]
 pub fn map<A: Element, B: Element>(from: &Tensor, into: &mut Tensor, mut f: impl FnMut(A) -> B) -> Result<(), Error> {
     convert(from, into, |_, from, into| chunks::map(from, into, &mut f))
@@ -86,16 +94,16 @@ pub fn zip<A: Element, B: Element, C: Element>(
 ) -> Result<(), Error> {
     a.expect::<A>()?;
     b.expect::<B>()?;
-    into.expect::<C>()?;
+    into.expect_own::<C>()?;
     same_length(a, b)?;
     same_length(a, into)?;
-    let mut buffer = Vec::new();
-    for (start, len) in pieces(a.len(), piece(size_of::<A>() + size_of::<B>() + size_of::<C>())) {
-        buffer.resize(len, C::default());
-        chunks::zip(&*a.read_unchecked(start, len)?, &*b.read_unchecked(start, len)?, &mut buffer, &mut f);
-        into.write_unchecked(start, &buffer)?;
-    }
-    Ok(())
+    let (total, piece) = (a.len(), piece(size_of::<A>() + size_of::<B>() + size_of::<C>()));
+    let mut buffer = buffer(total, piece);
+    pieces(total, piece).try_for_each(|(start, len)| {
+        let part = &mut buffer[..len];
+        chunks::zip(&a.read_unchecked(start, len)?, &b.read_unchecked(start, len)?, part, &mut f);
+        into.write_unchecked(start, part)
+    })
 }
 
 /// Folds all elements, as [`chunks::fold`] does.
@@ -112,6 +120,11 @@ pub fn fold<A: Element, B: Copy>(
         folded = merge(folded, piece);
     })?;
     Ok(folded)
+}
+
+/// For one piece. Zeros come with the memory; filling it would be a loop of its own.
+fn buffer<T: Element>(total: usize, piece: usize) -> Vec<T> {
+    vec![T::default(); piece.min(total)]
 }
 
 /// Start and length of each piece of `total` elements.
@@ -151,11 +164,13 @@ mod tests {
 
             let mut halves = Tensor::zeros::<f64>([length]).unwrap();
             map(&tensor, &mut halves, |x: f32| f64::from(x) / 2.0).unwrap();
-            assert!(halves.view::<f64>().unwrap().iter().enumerate().all(|(i, x)| *x == i as f64 / 2.0));
+            let expected: Vec<_> = (0..length).map(|i| f64::from(i) / 2.0).collect();
+            assert_eq!(*halves.view::<f64>().unwrap(), expected);
 
             let mut sums = Tensor::zeros::<f32>([length]).unwrap();
             zip(&tensor, &halves, &mut sums, |a: f32, b: f64| a + b as f32).unwrap();
-            assert!(sums.view::<f32>().unwrap().iter().enumerate().all(|(i, x)| *x == i as f32 * 1.5));
+            let expected: Vec<_> = (0..length).map(|i| i as f32 * 1.5).collect();
+            assert_eq!(*sums.view::<f32>().unwrap(), expected);
 
             let mut written = Tensor::zeros::<u32>([length]).unwrap();
             write(&mut written, |start, elements| {
@@ -178,6 +193,8 @@ mod tests {
         assert_eq!(error, Error::failed("one tensor has 3 elements, the other 4"));
         let error = map(&long, &mut into, |x: u8| f32::from(x)).unwrap_err();
         assert_eq!(error, Error::invalid("the tensor holds float32, not uint8"));
+        let error = map(&long, &mut into, |x: f32| x as i32).unwrap_err();
+        assert_eq!(error, Error::failed("the tensor holds float32, not int32"));
         let error = zip(&long, &short, &mut into, |a: f32, _: f32| a).unwrap_err();
         assert!(matches!(error, Error::Failed(_)));
     }

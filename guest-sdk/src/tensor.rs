@@ -98,9 +98,10 @@ impl Tensor {
         Ok(())
     }
 
-    /// Overwrites the elements from element `start` on. Error: another type, or they do not fit.
+    /// Overwrites the elements from element `start` on. Error, the step's fault: another type, or
+    /// they do not fit.
     pub fn write<T: Element>(&mut self, start: usize, elements: &[T]) -> Result<(), Error> {
-        self.expect::<T>()?;
+        self.expect_own::<T>()?;
         self.write_unchecked(start, elements)
     }
 
@@ -167,6 +168,11 @@ impl Tensor {
     pub(crate) fn expect<T: Element>(&self) -> Result<(), Error> {
         let element = self.element();
         if element == T::TYPE { Ok(()) } else { Err(wrong_element(element, T::TYPE)) }
+    }
+
+    /// As [`expect`](Self::expect), of a tensor that the step is to write.
+    pub(crate) fn expect_own<T: Element>(&self) -> Result<(), Error> {
+        self.expect::<T>().map_err(|error| Error::failed(error.message()))
     }
 
     /// As [`read`](Self::read), where the type has been checked.

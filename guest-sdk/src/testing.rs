@@ -104,9 +104,12 @@ pub fn schema<S: Step>() -> String {
     options::schema_of::<S>()
 }
 
-/// Panics unless `file` holds the schema that schemars derives from the step's options: for a
-/// test that guards [`Step::OPTIONS_SCHEMA`]. With `GPUX_BLESS=1` in the environment it writes the
-/// file.
+/// For a test that guards [`Step::OPTIONS_SCHEMA`]: that `file` holds the schema that schemars
+/// derives from the step's options. With `GPUX_BLESS=1` in the environment it writes the file.
+///
+/// # Panics
+///
+/// If it holds another, or cannot be written.
 #[expect(clippy::panic, reason = "it is an assertion")]
 pub fn check_schema<S: Step>(file: impl AsRef<Path>) {
     let file = file.as_ref();
@@ -114,10 +117,10 @@ pub fn check_schema<S: Step>(file: impl AsRef<Path>) {
     let pretty =
         serde_json::from_str::<serde_json::Value>(&derived).and_then(|json| serde_json::to_string_pretty(&json));
     let derived = pretty.unwrap_or(derived) + "\n";
-    if std::env::var_os("GPUX_BLESS").is_some_and(|bless| bless == "1") {
-        if let Err(error) = std::fs::write(file, &derived) {
-            panic!("cannot write {}: {error}", file.display());
-        }
+    if std::env::var_os("GPUX_BLESS").is_some_and(|bless| bless == "1")
+        && let Err(error) = std::fs::write(file, &derived)
+    {
+        panic!("cannot write {}: {error}", file.display());
     }
     let written = std::fs::read_to_string(file).unwrap_or_default().replace("\r\n", "\n");
     assert!(
@@ -140,3 +143,6 @@ fn kind(value: &Value) -> Kind {
         Value::Json(_) => Kind::Json,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -63,6 +63,19 @@ pub(crate) fn bound_processor_time(longest: Duration) {
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn bound_processor_time(_longest: Duration) {}
 
+/// The processor time that this process has taken, all its threads together: what a bound means
+/// the same by on a busy machine and on an idle one. Only on Linux; elsewhere, the time of day.
+#[cfg(target_os = "linux")]
+pub(crate) fn processor_time() -> Duration {
+    use rustix::time::{ClockId, clock_gettime};
+    Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn processor_time() -> Duration {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
+}
+
 /// To be called by such a child before its work: it ends when it asks for more than `limit` bytes
 /// of memory, and leaves no core file. Bounds the whole process; elsewhere than on Linux there is
 /// no safe bound, and the time alone is limited.

@@ -3,9 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test that cannot go on has failed")]
 
 mod architecture;
+mod author;
 mod cases;
 mod child;
+mod decoder;
 mod digits;
+mod guests;
 mod languages;
 mod run;
 mod schema;

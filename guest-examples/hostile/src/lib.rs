@@ -5,9 +5,15 @@ use std::hint::black_box;
 
 use serde::Deserialize;
 
+mod handles;
+mod natives;
+mod program;
+mod values;
+
 use self::exports::gpux::pipeline::step::{Description, Dimension, Guest, Kind, Port, Signature, TensorKind};
-use self::gpux::pipeline::types::{ElementType, Error, LentValue, NamedLentValue, NamedValue, Tensor, Value};
-use self::gpux::pipeline::{builtins, log};
+use self::gpux::pipeline::log;
+use self::gpux::pipeline::types::{Error, NamedValue, Value};
+use self::values::{BOMBS, CLAIMS};
 
 wit_bindgen::generate!({ path: "../../wit", world: "pipeline-step" });
 
@@ -53,6 +59,10 @@ impl Guest for Hostile {
                 outputs[0].kind = Kind::Tensor(TensorKind { elements: vec![], shape, layout: None });
             }
             "wrong-kind" => outputs[0].kind = Kind::Json,
+            "keep-handle" | "kept-handle" => handles::keep(),
+            "json-bombs" => outputs = (0..BOMBS).map(|index| port(&index.to_string())).collect(),
+            "returned-twice" => outputs.push(port("again")),
+            "claimed-texts" => outputs = (0..CLAIMS).map(|index| port(&index.to_string())).collect(),
             _ => {}
         }
         ATTACK.set(attack.to_owned());
@@ -66,16 +76,22 @@ impl Guest for Hostile {
             *visits += 1;
             *visits
         });
-        let value = attack(&ATTACK.take(), inputs)?;
+        let value = match ATTACK.take().as_str() {
+            "many-results" => return Ok(values::many()),
+            "claimed-texts" => return Ok(values::claimed()),
+            "json-bombs" => return Ok(values::json_bombs()),
+            "returned-twice" => return handles::returned_twice(),
+            attack => run(attack, inputs)?,
+        };
         let value = value.unwrap_or_else(|| Value::Text(format!("visit {visits}")));
         Ok(vec![NamedValue { name: "out".into(), value }])
     }
 }
 
 /// `None` where the attack comes back and the step goes on as if nothing had been.
-fn attack(attack: &str, inputs: Vec<NamedValue>) -> Result<Option<Value>, Error> {
+fn run(attack: &str, inputs: Vec<NamedValue>) -> Result<Option<Value>, Error> {
     match attack {
-        "" | "wrong-kind" => {}
+        "" | "wrong-kind" | "keep-handle" => {}
         "echo" => return Ok(inputs.into_iter().next().map(|input| input.value)),
         "spin" => spin(),
         "recurse" => {
@@ -85,6 +101,7 @@ fn attack(attack: &str, inputs: Vec<NamedValue>) -> Result<Option<Value>, Error>
             log::log(log::Level::Error, "panicked: this guest means it");
             panic!();
         }
+        "trap" => core::arch::wasm32::unreachable(),
         "out-of-bounds" => {
             // SAFETY: none; reading far outside of the memory is the attack.
             black_box(unsafe { std::ptr::read_volatile(usize::MAX as *const u8) });
@@ -95,71 +112,21 @@ fn attack(attack: &str, inputs: Vec<NamedValue>) -> Result<Option<Value>, Error>
                 hoard.push(black_box(vec![1; 1 << 20]));
             }
         }
-        "huge-result" => return Ok(Some(Value::Bytes(vec![1; 3 << 20]))),
-        "deep-json" => return Ok(Some(Value::Json(format!("{}{}", "[".repeat(10_000), "]".repeat(10_000))))),
-        "wide-json" => return Ok(Some(Value::Json(format!("[{}0]", "0,".repeat(500_000))))),
-        "bad-utf8" => {
-            // SAFETY: none; the broken text only travels to the host, which must refuse it.
-            return Ok(Some(Value::Text(unsafe { String::from_utf8_unchecked(vec![b'a', 0xff, 0xc0]) })));
-        }
-        "bad-json" => return Ok(Some(Value::Json("{".into()))),
-        "lying-length" => return Err(refused(Tensor::create(ElementType::Float32, &[3, 4], &[0; 47]))),
-        "overflowing-shape" => return Err(refused(Tensor::zeros(ElementType::Float64, &[u32::MAX; 8]))),
-        "many-axes" => return Err(refused(Tensor::zeros(ElementType::Uint8, &[1; 1000]))),
-        "bad-bool" => return Err(refused(Tensor::create(ElementType::Boolean, &[1], &[7]))),
-        "read-outside" => {
-            let tensor = Tensor::zeros(ElementType::Uint8, &[4]).map_err(Error::Failed)?;
-            return Err(refused(tensor.read(u32::MAX, u32::MAX)));
-        }
-        "big-tensor" => return Err(refused(Tensor::zeros(ElementType::Uint8, &[1 << 30]))),
-        "flood-tensors" => hoard(&[]),
-        "hoard-tensors" => hoard(&[1 << 20]),
         "flood-log" => (0..100_000).for_each(|line| log::log(log::Level::Info, &format!("line {line}"))),
+        "million-lines" => (0..1_000_000).for_each(|_| log::log(log::Level::Info, "again")),
         "long-log" => log::log(log::Level::Warn, &"x".repeat(1 << 20)),
-        "flood-builtins" => loop {
-            black_box(builtins::run("no-such-step", "", &[]).is_err());
-        },
-        "slow-builtin" => {
-            let tensor = Tensor::zeros(ElementType::Uint8, &[1 << 20]).map_err(Error::Failed)?;
+        "long-logs" => {
+            let line = " ".repeat(2 << 20);
             loop {
-                let input = NamedLentValue { name: String::new(), value: LentValue::Tensor(&tensor) };
-                black_box(builtins::run("copy", "", &[input]).is_err());
+                log::log(log::Level::Warn, &line);
             }
         }
-        "builtin" => {
-            let tensor = Tensor::create(ElementType::Uint8, &[3], &[1, 2, 3]).map_err(Error::Failed)?;
-            let input = NamedLentValue { name: "value".into(), value: LentValue::Tensor(&tensor) };
-            let mut outputs = builtins::run("copy", r#"{"times": 2}"#, &[input])?;
-            // The input was lent, so it is still ours.
-            assert_eq!(tensor.data(), [1, 2, 3]);
-            return Ok(outputs.pop().map(|output| output.value));
+        "kept-handle" => return handles::kept(),
+        "program" => return program::run(inputs),
+        other => {
+            let known = values::attack(other).or_else(|| handles::attack(other, &inputs));
+            return known.unwrap_or_else(|| natives::attack(other, inputs));
         }
-        "builtin-wrong-options" => {
-            return Err(builtins::run("copy", r#"{"times": "x"}"#, &[])
-                .err()
-                .unwrap_or(Error::Failed("accepted".into())));
-        }
-        "builtin-too-large" => {
-            let tensor = Tensor::zeros(ElementType::Uint8, &[1 << 20]).map_err(Error::Failed)?;
-            let input = NamedLentValue { name: String::new(), value: LentValue::Tensor(&tensor) };
-            return Err(builtins::run("copy", r#"{"times": 1000000}"#, &[input])
-                .err()
-                .unwrap_or(Error::Failed("run".into())));
-        }
-        "write-input" => {
-            let Some(Value::Tensor(tensor)) = inputs.into_iter().next().map(|input| input.value) else {
-                return Ok(None);
-            };
-            tensor.write(0, &[9]).map_err(Error::Failed)?;
-            return Ok(Some(Value::Tensor(tensor)));
-        }
-        #[cfg(feature = "drive-model")]
-        "model" | "model-not-granted" => {
-            let model = if attack == "model" { "rec" } else { "other" };
-            let input = NamedLentValue { name: String::new(), value: LentValue::Text("seen".into()) };
-            return Ok(self::gpux::pipeline::models::run(model, &[input])?.pop().map(|output| output.value));
-        }
-        other => return Err(Error::InvalidInput(format!("no attack `{other}`"))),
     }
     Ok(None)
 }
@@ -171,14 +138,6 @@ fn port(name: &str) -> Port {
 fn spin() -> ! {
     loop {
         black_box(());
-    }
-}
-
-/// Makes tensors and keeps them all.
-fn hoard(shape: &[u32]) -> ! {
-    let mut hoard = Vec::new();
-    loop {
-        hoard.push(black_box(Tensor::zeros(ElementType::Uint8, shape)));
     }
 }
 

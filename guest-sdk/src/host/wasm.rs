@@ -1,6 +1,6 @@
 //! gpux, through the contract.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::thread::LocalKey;
 
 use self::bindings::exports::gpux::pipeline::step as contract;
@@ -208,34 +208,38 @@ impl From<Error> for types::Error {
     }
 }
 
-/// The configured step of a component. A component has one thread, so this is a static of it.
-pub type Configured<S> = LocalKey<RefCell<Option<S>>>;
+/// The configured step of a component, which lives as long as the instance. A component has one
+/// thread, so this is a static of it.
+type Configured<S> = LocalKey<Cell<Option<&'static S>>>;
 
+/// `describe` of the contract.
 pub fn describe<S: Step>() -> contract::Description {
     log_panics();
     contract::Description { summary: S::SUMMARY.to_owned(), options_schema: crate::options::schema_of::<S>() }
 }
 
+/// `configure` of the contract.
 pub fn configure<S: Step>(
     configured: &'static Configured<S>,
     options: &str,
 ) -> Result<contract::Signature, types::Error> {
     log_panics();
     let (step, signature) = S::configure(crate::options::read(options)?)?;
-    configured.set(Some(step));
+    configured.set(Some(Box::leak(Box::new(step))));
     let Signature { inputs, outputs } = signature;
     let ports = |ports: Vec<Port>| ports.into_iter().map(port).collect();
     Ok(contract::Signature { inputs: ports(inputs), outputs: ports(outputs) })
 }
 
+/// `process` of the contract.
 pub fn process<S: Step>(
     configured: &'static Configured<S>,
     inputs: Vec<types::NamedValue>,
 ) -> Result<Vec<types::NamedValue>, types::Error> {
-    configured.with_borrow(|step| match step {
+    match configured.get() {
         Some(step) => Ok(given(step.process(values(inputs))?)),
         None => Err(types::Error::Failed("`process` was called before `configure`".to_owned())),
-    })
+    }
 }
 
 /// A panic stops the component; why it did is then in the log.

@@ -49,7 +49,7 @@ fn values_are_read_as_serde_json_reads_them() {
     same::<Options>(&json!({"way": {"in-pieces": 0}, "mean": null, "size": [0, 4_294_967_295_u32]}));
     same::<Either>(&json!([1, "two", [-3, []], i64::MIN]));
     same::<Vec<u64>>(&json!([0, u64::MAX]));
-    same::<Vec<f64>>(&json!([0.1, -1.5e300, 5e-324, 0.30000000000000004, 123_456_789_012_345_680_000.0]));
+    same::<Vec<f64>>(&json!([0.1, -1.5e300, 5e-324, 0.300_000_000_000_000_04, 123_456_789_012_345_680_000.0]));
     same::<(bool, Option<bool>, ())>(&json!([true, null, null]));
     same::<serde_json::Value>(&json!({"a": [{}, [], "", 1.5, false, null], "b": {"c": "\u{1}\u{10ffff}"}}));
 }

@@ -97,7 +97,7 @@ impl<'de> Text<'de> {
     }
 
     fn escaped(&mut self) -> Result<char, Fault> {
-        let escape = self.rest.bytes().nth(1);
+        let escape = self.rest.as_bytes().get(1).copied();
         let plain = match escape {
             Some(byte @ (b'"' | b'\\' | b'/')) => char::from(byte),
             Some(b'b') => '\u{8}',

@@ -10,11 +10,12 @@ use crate::sandbox::Limits;
 /// A limit as written, with its name and its place among the limits in force.
 type Written<'a, T, L> = (&'static str, &'a Option<Spanned<T>>, &'a mut L);
 
-fn sizes<'a>(asked: &'a WasmLimits, limits: &'a mut Limits) -> [Written<'a, Size, usize>; 6] {
+fn sizes<'a>(asked: &'a WasmLimits, limits: &'a mut Limits) -> [Written<'a, Size, usize>; 7] {
     [
         ("memory", &asked.memory, &mut limits.memory),
         ("input", &asked.input, &mut limits.input),
         ("result", &asked.result, &mut limits.result),
+        ("copy", &asked.copy, &mut limits.copy),
         ("log", &asked.log, &mut limits.log),
         ("component_size", &asked.component_size, &mut limits.component_size),
         ("compile_memory", &asked.compile_memory, &mut limits.compile_memory),

@@ -1,7 +1,9 @@
 //! Spec + built-in steps + components + models → a checked plan. The only room that names all
 //! three kinds of step.
 
+mod allow;
 mod engine;
+mod grants;
 mod limits;
 mod models;
 mod operator;
@@ -11,6 +13,7 @@ mod report;
 mod runtime;
 mod steps;
 
+pub use allow::{Allow, AllowedDir, NotAllowable};
 pub use engine::{SelectedEngine, search, select};
 pub use operator::{EngineChoice, Operator};
 pub use pipeline::Pipeline;

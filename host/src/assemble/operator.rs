@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::allow::Allow;
 use super::limits;
 use crate::config::{CacheDir, WasmLimits};
 use crate::sandbox::{Limits, Sandbox, SandboxError, SandboxOptions};
@@ -34,6 +35,8 @@ pub struct Operator {
     pub allow_outside: bool,
     /// environment variables that gpux.yml may read beside those named `GPUX_*`
     pub env: Vec<String>,
+    /// what gpux.yml may grant to components beside its own models
+    pub allow: Allow,
     /// the most that a component may ask for
     pub ceiling: Limits,
     /// where compiled components and verified models are remembered
@@ -75,7 +78,7 @@ impl Operator {
 }
 
 impl Default for Operator {
-    /// The best engine, nothing outside the pipeline's folder, variables named `GPUX_*`,
+    /// The best engine, nothing outside the pipeline's folder, variables named `GPUX_*`, no grants,
     /// components of at most 256 MiB and 10 s, the user's cache, no program.
     fn default() -> Self {
         Self {
@@ -85,6 +88,7 @@ impl Default for Operator {
             strict: false,
             allow_outside: false,
             env: Vec::new(),
+            allow: Allow::default(),
             ceiling: Limits { memory: 256 << 20, time: Duration::from_secs(10), ..Limits::default() },
             cache: CacheDir::from_environment(),
             program: None,

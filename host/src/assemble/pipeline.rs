@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::models::{self, Loaded, LoadedModel};
+use super::models::{self, LoadedModel};
 use super::operator::Operator;
 use super::ports;
 use super::steps::{self, Workshop};
@@ -17,7 +17,6 @@ use crate::config::{
 use crate::error::GpuxError;
 use crate::inference::ModelFile;
 use crate::pipeline::{Place, Plan, PlanBuilder, ProjectFiles, WiringError};
-use crate::sandbox::Sandbox;
 
 /// A checked pipeline with everything it needs: what `gpux run` runs.
 pub struct Pipeline {
@@ -78,7 +77,9 @@ impl Pipeline {
         report(missing)?;
 
         let loaded = models::load(&spec, &files, operator)?;
-        let plan = build(&spec, &loaded, &files, operator, sandbox.as_ref()).map_err(report_all)?;
+        let mut workshop = Workshop::new(operator, &files, Arc::new(loaded.registry.clone()), sandbox.as_ref());
+        let plan = build(&spec, &files, &mut workshop).map_err(report_all)?;
+        warnings.extend(workshop.warnings);
         warnings.extend(loaded.warnings);
         warnings.extend(unused(&spec));
         Ok(Self { path, spec, plan, engine: loaded.engine, warnings, models: loaded.models })
@@ -122,15 +123,8 @@ pub(super) fn check_step(tag: &Spanned<String>, options: &Node) -> Vec<Diagnosti
 
 /// Makes and connects the steps. Each that cannot be made is reported; connecting stops at the
 /// first, since what follows depends on what it would have given.
-fn build(
-    spec: &Spec,
-    loaded: &Loaded,
-    files: &ProjectFiles,
-    operator: &Operator,
-    sandbox: Option<&Sandbox>,
-) -> Result<Plan, Vec<Diagnostic>> {
+fn build(spec: &Spec, files: &ProjectFiles, workshop: &mut Workshop<'_>) -> Result<Plan, Vec<Diagnostic>> {
     let mut diagnostics = Vec::new();
-    let mut workshop = Workshop::new(operator, files, Arc::new(loaded.registry.clone()), sandbox);
     let mut made = Vec::new();
     for step in &spec.pipeline {
         match workshop.make(step) {

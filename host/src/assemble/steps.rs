@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use super::limits;
 use super::operator::Operator;
+use super::{grants, limits};
 use crate::config::{self, Action, Diagnostic, Instances, Node, Spanned, StepSpec, WasmSpec, Wiring};
 use crate::pipeline::{BuildError, Names, ProjectFiles, Registry, Site, Step};
-use crate::sandbox::{Grants, LoadRequest, Sandbox, SandboxError};
+use crate::sandbox::{Limits, LoadRequest, Refusal, Sandbox, SandboxError};
 
 /// Makes the steps of one pipeline.
 pub(super) struct Workshop<'a> {
@@ -22,6 +22,8 @@ pub(super) struct Workshop<'a> {
     sandbox: Option<&'a Sandbox>,
     /// components that are used more than once are read once
     components: HashMap<String, Vec<u8>>,
+    /// what is not as it should be, though it works
+    pub(super) warnings: Vec<String>,
 }
 
 impl<'a> Workshop<'a> {
@@ -31,7 +33,7 @@ impl<'a> Workshop<'a> {
         registry: Arc<Registry>,
         sandbox: Option<&'a Sandbox>,
     ) -> Self {
-        Self { operator, files, registry, sandbox, components: HashMap::new() }
+        Self { operator, files, registry, sandbox, components: HashMap::new(), warnings: Vec::new() }
     }
 
     /// The step, or every reason why there is none.
@@ -47,29 +49,51 @@ impl<'a> Workshop<'a> {
     }
 
     fn component(&mut self, wasm: &WasmSpec) -> Result<Arc<dyn Step>, Vec<Diagnostic>> {
-        let unsupported = unsupported(wasm);
-        if !unsupported.is_empty() {
-            return Err(unsupported);
-        }
-        let limits = limits::below(&wasm.limits, &self.operator.ceiling)?;
+        let mut faults = Vec::new();
+        let limits = limits::below(&wasm.limits, &self.operator.ceiling).unwrap_or_else(|above| {
+            faults.extend(above);
+            Limits::default()
+        });
+        let (grants, denied) = grants::resolve(&wasm.grant, self.operator, self.files);
+        faults.extend(denied);
         let path = &wasm.component;
         if !self.components.contains_key(&path.value) {
-            let bytes = self.files.read(Path::new(&path.value), self.operator.ceiling.component_size as u64);
-            let bytes = bytes.map_err(|error| vec![Diagnostic::new("file", path.span.clone(), error.to_string())])?;
-            self.components.insert(path.value.clone(), bytes);
+            match self.files.read(Path::new(&path.value), self.operator.ceiling.component_size as u64) {
+                Ok(bytes) => {
+                    self.components.insert(path.value.clone(), bytes);
+                }
+                Err(error) => {
+                    faults.push(Diagnostic::new("file", path.span.clone(), error.to_string()));
+                    return Err(faults);
+                }
+            }
+        }
+        let Some(sandbox) = self.sandbox else { return Err(faults) };
+        let bytes = self.components.get(&path.value).map(Vec::as_slice).unwrap_or_default();
+        if !faults.is_empty() {
+            if let Ok(refusals) = sandbox.refusals(bytes, &grants) {
+                faults.extend(self.refused(&refusals, wasm));
+            }
+            return Err(faults);
         }
         let request = LoadRequest {
             options: wasm.options.to_json(),
             limits,
-            grants: Grants { models: wasm.grant.models.iter().map(|name| name.value.clone()).collect() },
+            grants,
             registry: self.registry.clone(),
             reuse: wasm.instances == Instances::Reuse,
         };
-        let fail = |error: &SandboxError| component_diagnostics(error, wasm);
-        let Some(sandbox) = self.sandbox else { return Err(Vec::new()) };
-        let bytes = self.components.get(&path.value).map(Vec::as_slice).unwrap_or_default();
-        let step = sandbox.load(bytes, &request).map_err(|error| fail(&error))?;
+        let step = sandbox.load(bytes, &request).map_err(|error| match &error {
+            SandboxError::Imports(refusals) => self.refused(refusals, wasm),
+            other => component_diagnostics(other, wasm),
+        })?;
+        self.warnings.extend(grants::unused(&step.unused_grants(), wasm));
         Ok(Arc::new(step))
+    }
+
+    fn refused(&self, refusals: &[Refusal], wasm: &WasmSpec) -> Vec<Diagnostic> {
+        let models: Vec<_> = self.registry.model_names().collect();
+        grants::refused(refusals, wasm, self.operator, &models)
     }
 }
 
@@ -174,19 +198,6 @@ fn model(registry: &Registry, name: Option<&Spanned<String>>, spec: &StepSpec) -
     })
 }
 
-/// What a gpux.yml may ask for, but this version does not have.
-fn unsupported(wasm: &WasmSpec) -> Vec<Diagnostic> {
-    let grant = &wasm.grant;
-    let wasi = grant.wasi.iter().map(|part| ("wasi", &part.span));
-    let env = grant.env.iter().map(|name| ("env", &name.span));
-    let dirs = grant.dirs.iter().map(|dir| ("dirs", &dir.span));
-    let refuse = |(kind, span): (&str, &config::Span)| {
-        Diagnostic::new("grant", span.clone(), format!("this version of gpux grants no `{kind}`"))
-            .hint("a component can be granted models: `grant: { models: [NAME] }`")
-    };
-    wasi.chain(env).chain(dirs).map(refuse).collect()
-}
-
 fn component_diagnostics(error: &SandboxError, wasm: &WasmSpec) -> Vec<Diagnostic> {
     let here = &wasm.component;
     // The same words as for the options of built-in steps, wherever they find the fault as well.
@@ -206,6 +217,11 @@ fn component_diagnostics(error: &SandboxError, wasm: &WasmSpec) -> Vec<Diagnosti
                     .hint(format!("`gpux inspect {}` shows its options", here.value))
             })
             .collect(),
+        SandboxError::UnknownModel { name, .. } => {
+            let granted = wasm.grant.models.iter().find(|granted| granted.value == *name);
+            let span = granted.map_or(here.span.clone(), |granted| granted.span.clone());
+            vec![Diagnostic::new("grant", span, format!("{}: {error}", here.value))]
+        }
         other => vec![Diagnostic::new("component", here.span.clone(), format!("{}: {other}", here.value))],
     }
 }

@@ -77,11 +77,45 @@ fn last(node: &Node, text: &str) -> usize {
             entries.last().map_or(node.span.end, |(key, value)| last(value, text).max(key.span.end))
         }
         Content::Sequence(items) => items.last().map_or(node.span.end, |item| last(item, text)),
-        _ => node.span.end,
+        // Text in lines of its own ends before the line end that follows it.
+        _ => node.span.start + text[node.span.clone()].trim_end().len(),
     }
 }
 
 /// The beginning of the line after `at`.
 fn line_end(text: &str, at: usize) -> usize {
     text[at..].find('\n').map_or(text.len(), |newline| at + newline + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The text of a case after another section takes the place of what it expected.
+    fn after(text: &str) -> Result<String, String> {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(CASE_FILE), text).unwrap();
+        rewritten(&Case::load(folder.path()).unwrap(), "error: { kind: failed }\n").map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn only_what_is_expected_changes() {
+        let new = "error: { kind: failed }\n";
+        for (before, start, end) in [
+            ("inputs: {}\n", "inputs: {}\n", ""),
+            ("inputs: {}", "inputs: {}\n", ""),
+            ("inputs: {}\noutputs:\n# Last.\n", "inputs: {}\n", "# Last.\n"),
+            ("# First.\noutputs: { x: 1 } # gone\ninputs: {}", "# First.\n", "inputs: {}"),
+            (
+                "outputs:\n  x: { data: [1,\n    2] }\n  y: |\n    two\n    lines\n# Kept.\ninputs: {}\n",
+                "",
+                "# Kept.\ninputs: {}\n",
+            ),
+            ("outputs:\n  x:\n    - 1\n    - { a: 2 }\n\n# Kept.\n", "", "\n# Kept.\n"),
+            ("error:\n  kind: limit\n  contains: \"time\"\ndescription: x", "", "description: x"),
+        ] {
+            assert_eq!(after(before).unwrap(), format!("{start}{new}{end}"), "{before}");
+        }
+        assert!(after("{ inputs: {}, outputs: {} }").unwrap_err().contains("written in braces"));
+    }
 }

@@ -21,7 +21,8 @@ pub struct Tolerance {
 
 impl Tolerance {
     fn accepts(self, expected: f64, given: f64) -> bool {
-        expected == given
+        // The same, infinities too.
+        expected.to_bits() == given.to_bits()
             || (expected.is_nan() && given.is_nan())
             || (given - expected).abs() <= self.absolute + self.relative * expected.abs()
     }

@@ -21,5 +21,5 @@ pub use language::{Language, Tool};
 pub use record::{RecordError, Recorder};
 pub use replay::Replay;
 pub use scaffold::{New, ScaffoldError, Scaffolded, scaffold};
-pub use step_file::{STEP_FILE, StepFile};
+pub use step_file::{Recipe, STEP_FILE, StepFile};
 pub use test::{CASES_FOLDER, CaseReport, NoCases, Outcome, Tester, cases_in};

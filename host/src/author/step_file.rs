@@ -20,8 +20,9 @@ const FORM: Form = Form { name: STEP_FILE, start: "start with `name:` and `langu
 struct Written {
     /// The name of the step, and of its component
     name: Spanned<String>,
-    /// The language it is written in
-    language: Language,
+    /// The language it is written in, whose own build then builds it
+    #[serde(default)]
+    language: Option<Language>,
     /// Where the component goes, relative to this file
     #[serde(default)]
     #[schemars(length(min = 1, max = 1024))]
@@ -39,12 +40,19 @@ pub struct StepFile {
     pub folder: PathBuf,
     /// the name of the step
     pub name: String,
-    /// the language it is written in
-    pub language: Language,
+    /// how it is built
+    pub recipe: Recipe,
     /// the component, relative to the folder
     pub output: PathBuf,
-    /// commands that build it, in place of the language's own
-    pub build: Option<Vec<String>>,
+}
+
+/// How a step is built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recipe {
+    /// by its language's own build
+    Language(Language),
+    /// by these commands; the last writes the module to `$GPUX_OUTPUT`
+    Commands(Vec<String>),
 }
 
 impl StepFile {
@@ -66,16 +74,22 @@ impl StepFile {
         let Written { name, language, output, build } = written;
         if let Some(why) = name_fault(&name.value) {
             let hint = "use small letters, digits and single hyphens";
-            faults.push(Diagnostic::new("name", name.span, format!("`name`: {why}")).hint(hint));
+            faults.push(Diagnostic::new("name", name.span.clone(), format!("`name`: {why}")).hint(hint));
         }
         if let Some(output) = &output {
             faults.extend(output_fault(output));
         }
-        if !faults.is_empty() {
-            return Err(Box::new(ConfigurationError::new(document.source.clone(), faults)));
+        let recipe = build.map(Recipe::Commands).or(language.map(Recipe::Language));
+        if recipe.is_none() {
+            let languages = Language::ALL.map(Language::name).join(", ");
+            let hint = format!("add `language: …` ({languages}), or under `build:` the commands that build it");
+            faults.push(Diagnostic::new("missing-key", name.span, "nothing says how this step is built").hint(hint));
         }
+        let Some(recipe) = recipe.filter(|_| faults.is_empty()) else {
+            return Err(Box::new(ConfigurationError::new(document.source.clone(), faults)));
+        };
         let output = output.map_or_else(|| PathBuf::from(format!("{}.wasm", name.value)), |output| output.value.into());
-        Ok(Self { folder: folder.to_owned(), name: name.value, language, output, build })
+        Ok(Self { folder: folder.to_owned(), name: name.value, recipe, output })
     }
 
     /// The component's path.
@@ -115,9 +129,12 @@ mod tests {
         let step = read("name: blur-faces\nlanguage: rust\n").unwrap();
         assert_eq!(step.output, Path::new("blur-faces.wasm"));
         assert!(step.component().ends_with("blur-faces.wasm"));
-        assert_eq!((step.name.as_str(), step.language, step.build), ("blur-faces", Language::Rust, None));
-        let step = read("name: x\nlanguage: rust\noutput: out/x.wasm\nbuild: [make]\n").unwrap();
-        assert_eq!((step.output.as_path(), step.build), (Path::new("out/x.wasm"), Some(vec!["make".to_owned()])));
+        assert_eq!((step.name.as_str(), step.recipe), ("blur-faces", Recipe::Language(Language::Rust)));
+        let own = Recipe::Commands(vec!["make".to_owned()]);
+        for language in ["", "language: rust\n"] {
+            let step = read(&format!("name: x\n{language}output: out/x.wasm\nbuild: [make]\n")).unwrap();
+            assert_eq!((step.output.as_path(), &step.recipe), (Path::new("out/x.wasm"), &own));
+        }
     }
 
     #[test]
@@ -125,7 +142,7 @@ mod tests {
         for (text, message) in [
             ("", "the file is empty"),
             ("[]", "a step.yml is a mapping (`key: value` lines), but this file is a list"),
-            ("name: x", "the key `language` is missing"),
+            ("name: x", "nothing says how this step is built"),
             ("name: x\nlanguage: rust\noptions: {}", "unknown key `options`"),
             ("name: x\nlanguage: cobol", "`language` cannot be `cobol`"),
             (

@@ -165,7 +165,7 @@ fn missing(case: &Case, signature: &Signature, inputs: &[(String, Value)]) -> Re
         })
     };
     let faults: Vec<_> = signature.inputs.iter().filter(given).map(fault).collect();
-    if faults.is_empty() { Ok(()) } else { Err(case.fault(faults)) }
+    if faults.is_empty() { Ok(()) } else { Err(case.fault(faults).into()) }
 }
 
 /// Runs one step on inputs by name, each held against its port as a plan would.

@@ -17,8 +17,11 @@ use crate::pipeline::{
 /// Largest file of labels that is read, in bytes.
 const MAX_LABELS_FILE: u64 = 16 << 20;
 
-/// Most entries of one answer, over all rows.
-const MAX_ENTRIES: usize = 1 << 20;
+/// Most bytes that one answer may take in memory, over all rows.
+const MAX_ANSWER: usize = 1 << 30;
+
+/// What an entry takes in memory, beside its label: an object of three fields.
+const ENTRY: usize = 512;
 
 /// Options of `top-k`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -101,6 +104,15 @@ impl TopK {
         }
     }
 
+    fn longest_label(&self) -> usize {
+        self.labels.iter().flatten().map(String::len).max().unwrap_or(0)
+    }
+
+    /// Bytes that the answer for `rows` rows of `width` scores takes.
+    fn answer(&self, rows: usize, width: usize) -> usize {
+        rows.saturating_mul(self.options.k.min(width)).saturating_mul(ENTRY + self.longest_label())
+    }
+
     fn entries<T: Score>(&self, row: &[T]) -> serde_json::Value {
         let entry = |index: usize| match &self.labels {
             Some(labels) => json!({"label": labels.get(index), "index": index, "score": row[index].json()}),
@@ -136,6 +148,15 @@ impl Step for TopK {
         Ok(vec![Kind::Json])
     }
 
+    fn buffers(&self, inputs: &[Option<Kind>]) -> usize {
+        let shape = ports::known_tensor(inputs).and_then(|given| given.shape.as_ref());
+        let Some((width, outer)) = shape.and_then(|shape| shape.split_last()) else { return 0 };
+        let fixed = |dim: &Dim| ports::fixed(dim).unwrap_or(0);
+        let (rows, width) = (outer.iter().map(fixed).fold(1, usize::saturating_mul), fixed(width));
+        // The order of one row, and the answer.
+        width.saturating_mul(size_of::<usize>()).saturating_add(self.answer(rows, width))
+    }
+
     fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let tensor = ports::first_tensor(inputs, "scores")?;
         let invalid = |message: String| Err(StepFailure::InvalidInput(message));
@@ -146,9 +167,11 @@ impl Step for TopK {
             return invalid(format!("there are no scores in a tensor of shape {:?}", tensor.shape()));
         }
         self.check_labels(width).map_err(StepFailure::InvalidInput)?;
-        let entries = (tensor.len() / width).saturating_mul(self.options.k.min(width));
-        if entries > MAX_ENTRIES {
-            return invalid(format!("the answer would have {entries} entries, but at most {MAX_ENTRIES} are given"));
+        let rows = tensor.len() / width;
+        if self.answer(rows, width) > MAX_ANSWER {
+            let entries = rows.saturating_mul(self.options.k.min(width));
+            let most = MAX_ANSWER / (ENTRY + self.longest_label());
+            return invalid(format!("the answer would have {entries} entries, but at most {most} are given"));
         }
         let top = match tensor.data() {
             TensorData::Uint8(scores) => self.rows(scores, width),

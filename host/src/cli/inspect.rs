@@ -233,6 +233,13 @@ fn pipeline_text(json: &Json, verbose: bool) -> String {
     };
     let steps = table(&["#", "step", "gives", ""], &[0], rows(json, "steps").enumerate().map(step));
     let mut shown = format!("{}\n\n{ports}\n\n{steps}", plain(facts));
+    for (index, step) in rows(json, "steps").enumerate() {
+        let can: Vec<_> = rows(&step["details"], "can").map(text).collect();
+        if !can.is_empty() {
+            shown +=
+                &format!("\n\nstep {} ({}) can: {}. Nothing else.", index + 1, text(&step["name"]), can.join(", "));
+        }
+    }
     if verbose {
         for step in rows(json, "steps") {
             shown += &format!("\n\n{}\n{}", text(&step["name"]), pretty(&step["details"]));

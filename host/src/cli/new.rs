@@ -73,16 +73,35 @@ fn report(new: New, made: &Scaffolded, printer: Printer) -> Exit {
     let text = if printer.json {
         pretty(&json!({ "name": made.name, "folder": folder.to_string(), "files": made.files }))
     } else {
-        let files: String = made.files.iter().map(|file| format!("  {folder}/{file}\n")).collect();
+        let files: Vec<_> = shown(&made.files).iter().map(|file| format!("  {folder}/{file}")).collect();
         let next = match new {
             New::Pipeline => next_for_pipeline(&made.folder),
             New::Step(language) => next_for_step(made, language),
         };
-        format!("{folder} is made:\n{files}\nNext:\n{next}")
+        format!("{folder} is made:\n{}\n\nNext:\n{next}", files.join("\n"))
     };
     // A reader that has gone needs no more.
     let _ = printer.result(&text);
     Exit::Done
+}
+
+/// The files, a folder of many as one line: nobody reads what is carried along file by file.
+fn shown(files: &[String]) -> Vec<String> {
+    const MANY: usize = 6;
+    let mut lines: Vec<String> = Vec::new();
+    let mut rest = files;
+    while let Some(file) = rest.first() {
+        let folder = file.split_once('/').map_or(file.as_str(), |(folder, _)| folder);
+        let inside = rest.iter().take_while(|other| other.split('/').next() == Some(folder)).count();
+        let (here, after) = rest.split_at(inside.max(1));
+        if inside > MANY {
+            lines.push(format!("{folder}/ ({inside} files)"));
+        } else {
+            lines.extend(here.iter().cloned());
+        }
+        rest = after;
+    }
+    lines
 }
 
 fn next_for_pipeline(folder: &Path) -> String {
@@ -103,4 +122,16 @@ fn next_for_step(made: &Scaffolded, language: Language) -> String {
            {folder}/README.md says how it is used in a pipeline",
         tools.join(" and ")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_of_many_files_is_one_line() {
+        let many = (0..7).map(|number| format!("sdk/src/{number}.rs"));
+        let files: Vec<_> = ["a.txt".to_owned(), "b/c".to_owned()].into_iter().chain(many).collect();
+        assert_eq!(shown(&files), ["a.txt", "b/c", "sdk/ (7 files)"]);
+    }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::printer::Printer;
-use crate::assemble::{EngineChoice, Operator, Pipeline};
+use crate::assemble::{Allow, EngineChoice, Operator, Pipeline};
 use crate::author::StepFile;
 use crate::config::{FILE_NAMES, WasmLimits};
 use crate::error::GpuxError;
@@ -116,6 +116,11 @@ pub(super) struct OperatorArguments {
     #[arg(long)]
     allow_outside: bool,
 
+    /// Let gpux.yml grant this to components: clock, random, env=NAME, dir=PATH (dir=PATH:rw to
+    /// write), several with commas; may be repeated [default: nothing but their own models]
+    #[arg(long, value_name = "WHAT")]
+    allow: Vec<Allow>,
+
     /// The most that a component may ask for, for example `memory=1GiB`, `time=30s`; may be
     /// repeated [default: memory=256MiB, time=10s, others as each limit's own default]
     #[arg(long, value_name = "NAME=VALUE", value_parser = named_value)]
@@ -139,6 +144,9 @@ impl OperatorArguments {
             program: std::env::current_exe().ok(),
             ..Operator::default()
         };
+        for allow in &self.allow {
+            operator.allow.extend(allow.clone());
+        }
         if !self.limit.is_empty() {
             let lines: Vec<_> = self.limit.iter().map(|limit| limit.replacen('=', ": ", 1)).collect();
             operator.set_ceiling(&WasmLimits::parse("--limit", &lines.join("\n"))?);

@@ -18,6 +18,9 @@ pub enum FileError {
     /// a folder or a device where a file is needed
     #[error("`{shown}` is not a file", shown = .0.display())]
     NotAFile(PathBuf),
+    /// a file where a folder is needed
+    #[error("`{shown}` is not a folder", shown = .0.display())]
+    NotAFolder(PathBuf),
     /// the path leads out of the pipeline's folder
     #[error("`{shown}` leads out of the pipeline's folder; pass `--allow-outside` to permit that", shown = .0.display())]
     Outside(PathBuf),
@@ -57,6 +60,17 @@ impl ProjectFiles {
 
     /// The file that `path`, as written in gpux.yml, names. Links are followed before the check.
     pub fn resolve(&self, path: &Path) -> Result<PathBuf, FileError> {
+        let found = self.find(path)?;
+        if found.is_file() { Ok(found) } else { Err(FileError::NotAFile(path.to_owned())) }
+    }
+
+    /// The folder that `path`, as written in gpux.yml, names.
+    pub fn resolve_folder(&self, path: &Path) -> Result<PathBuf, FileError> {
+        let found = self.find(path)?;
+        if found.is_dir() { Ok(found) } else { Err(FileError::NotAFolder(path.to_owned())) }
+    }
+
+    fn find(&self, path: &Path) -> Result<PathBuf, FileError> {
         let io = |source: std::io::Error| match source.kind() {
             std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => FileError::NotFound(path.to_owned()),
             _ => FileError::Io { path: path.to_owned(), source },
@@ -68,9 +82,6 @@ impl ProjectFiles {
         let found = root.join(path).canonicalize().map_err(io)?;
         if !self.allow_outside && !found.starts_with(&root) {
             return Err(FileError::Outside(path.to_owned()));
-        }
-        if !found.is_file() {
-            return Err(FileError::NotAFile(path.to_owned()));
         }
         Ok(found)
     }
@@ -120,6 +131,9 @@ mod tests {
         assert!(matches!(files.resolve(&folder.path().join("secret")), Err(FileError::Outside(_))));
         assert!(matches!(files.resolve(Path::new("none")), Err(FileError::NotFound(_))));
         assert!(matches!(files.resolve(Path::new(".")), Err(FileError::NotAFile(_))));
+        assert_eq!(files.resolve_folder(Path::new(".")).unwrap(), root.canonicalize().unwrap());
+        assert!(matches!(files.resolve_folder(Path::new("labels.txt")), Err(FileError::NotAFolder(_))));
+        assert!(matches!(files.resolve_folder(Path::new("..")), Err(FileError::Outside(_))));
         #[cfg(unix)]
         {
             std::os::unix::fs::symlink(folder.path().join("secret"), root.join("link")).unwrap();

@@ -27,6 +27,14 @@ pub trait Step: Send + Sync {
         Ok(signature.outputs.iter().map(|port| port.kind.clone()).collect())
     }
 
+    /// Bytes that a run on such inputs takes for a while, beside the inputs and the outputs whose
+    /// size [`infer`](Self::infer) tells: what lies between two passes, documents that it writes.
+    /// Whoever runs it for a stranger asks before. The default: none to speak of.
+    fn buffers(&self, inputs: &[Option<Kind>]) -> usize {
+        let _ = inputs;
+        0
+    }
+
     /// Runs once, on the caller's thread. `inputs` has one entry for each input port, in order;
     /// so must the result for the output ports.
     ///

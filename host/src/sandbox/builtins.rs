@@ -109,7 +109,7 @@ impl models::Host for State {
 /// A native call that may be made.
 struct Call {
     inputs: Vec<Option<Value>>,
-    /// of all inputs, and of the outputs as far as their size is known before
+    /// of all inputs, of the outputs as far as their size is known before, and of what lies between
     bytes: usize,
 }
 
@@ -131,7 +131,7 @@ impl State {
             Err(mismatch) => return Ok(Err(mismatch.to_string())),
         };
         let given: usize = inputs.iter().flatten().map(Value::byte_len).sum();
-        let made = outputs.iter().map(least_size).fold(0, usize::saturating_add);
+        let made = outputs.iter().map(least_size).fold(step.buffers(&kinds), usize::saturating_add);
         self.meter.fits(made)?;
         Ok(Ok(Call { inputs, bytes: given.saturating_add(made) }))
     }
@@ -143,6 +143,8 @@ impl State {
             Err(StepFailure::Failed(why)) => return Ok(Err(types::Error::Failed(why))),
             Err(other) => return Err(Stop(other).into()),
         };
+        let copied = |value: &Value| if value.as_tensor().is_some() { 0 } else { value.byte_len() };
+        self.may_cross(values.iter().map(copied).fold(0, usize::saturating_add))?;
         let mut given = Vec::with_capacity(values.len());
         for (port, value) in signature.outputs.iter().zip(values) {
             let value = match value {

@@ -30,13 +30,15 @@ pub(super) fn lent(
         return Ok(Err(format!("{} values in one call; {} are allowed (limit `values`)", lent.len(), limits.values)));
     }
     let mut values = Vec::with_capacity(lent.len());
+    // What all documents together may take.
+    let mut room = limits.result.min(state.meter.left());
     for types::NamedLentValue { name, value } in lent {
         let value = match value {
             types::LentValue::Tensor(tensor) => Value::Tensor(state.tensor(&tensor)?.clone()),
             types::LentValue::Text(text) => Value::from(text),
             types::LentValue::Bytes(bytes) => Value::from(bytes),
-            types::LentValue::Json(text) => match json::parse(&text, limits.json_depth, limits.result) {
-                Ok(json) => Value::from(json),
+            types::LentValue::Json(text) => match document(state, &text, &mut room)? {
+                Ok(json) => json,
                 Err(why) => return Ok(Err(why)),
             },
         };
@@ -58,6 +60,8 @@ pub(super) fn results(
     }
     let mut outputs: Vec<Option<Value>> = vec![None; signature.outputs.len()];
     let mut total = 0_usize;
+    // What all documents together may take.
+    let mut room = limits.result.min(state.meter.left());
     for types::NamedValue { name, value } in given {
         let shown = || plain(&name, limits.name_length);
         let place = signature.outputs.iter().position(|port| port.name == name);
@@ -68,8 +72,8 @@ pub(super) fn results(
             types::Value::Tensor(tensor) => Value::Tensor(state.take(&tensor).map_err(|stop| stop.0)?),
             types::Value::Text(text) => Value::from(text),
             types::Value::Bytes(bytes) => Value::from(bytes),
-            types::Value::Json(text) => json::parse(&text, limits.json_depth, limits.result)
-                .map(Value::from)
+            types::Value::Json(text) => document(state, &text, &mut room)
+                .map_err(|stop| stop.0)?
                 .map_err(|why| fail(&format!("output `{}` is {why}", shown())))?,
         };
         total = total.saturating_add(value.byte_len());
@@ -86,6 +90,18 @@ pub(super) fn results(
     }
     let missing = |place: usize| fail(&format!("it did not give its output `{}`", signature.outputs[place].name));
     outputs.into_iter().enumerate().map(|(place, value)| value.ok_or_else(|| missing(place))).collect()
+}
+
+/// A JSON document, which must fit into `room` and the time left; what it takes is gone from `room`.
+/// The inner error says what is wrong with it.
+fn document(state: &State, text: &str, room: &mut usize) -> Result<Result<Value, String>, Stop> {
+    let measured = match json::measure(text, state.reach.limits.json_depth, *room) {
+        Ok(measured) => measured,
+        Err(why) => return Ok(Err(why)),
+    };
+    *room -= measured.cost;
+    state.clock.admit(measured.cost)?;
+    Ok(measured.parse().map(Value::from))
 }
 
 /// The guest's own error.

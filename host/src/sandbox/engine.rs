@@ -12,6 +12,8 @@ use crate::config::CacheDir;
 const KEEP_MEMORY: usize = 1 << 20;
 /// The same for tables.
 const KEEP_TABLE: usize = 64 << 10;
+/// Memories or tables of a component that the pool itself would take.
+const MOST: u32 = 1000;
 /// Stack of a guest; the rest of the worker's own (2 MiB by default) is for the host's functions.
 const STACK: usize = 512 << 10;
 
@@ -90,11 +92,12 @@ fn pool(ceiling: &Limits, slots: u32) -> PoolingAllocationConfig {
         .total_core_instances(total(ceiling.instances))
         .max_core_instances_per_component(count(ceiling.instances))
         .total_memories(total(ceiling.memories))
-        .max_memories_per_component(count(ceiling.memories))
-        .max_memories_per_module(count(ceiling.memories))
+        // Above the limits, which name themselves when they refuse a component.
+        .max_memories_per_component(MOST)
+        .max_memories_per_module(MOST)
         .total_tables(total(ceiling.tables))
-        .max_tables_per_component(count(ceiling.tables))
-        .max_tables_per_module(count(ceiling.tables))
+        .max_tables_per_component(MOST)
+        .max_tables_per_module(MOST)
         .table_elements(ceiling.table_elements)
         .max_memory_size(ceiling.memory)
         // Nothing here is async; a thousand stacks would be reserved for it.

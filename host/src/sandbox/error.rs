@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::imports::{Because, Refusal};
 use crate::pipeline::{LimitExceeded, StepFailure};
 
 /// Why the sandbox, or a component in it, cannot be had.
@@ -51,11 +53,14 @@ pub enum SandboxError {
         reason: String,
     },
     /// it needs what is not linked
-    #[error("this component imports `{import}`, which {why}")]
-    Import {
-        /// the interface, as the component names it
-        import: String,
-        /// why it is not there, and what to do
+    #[error("{}", Refusals(.0))]
+    Imports(Vec<Refusal>),
+    /// a granted folder cannot be opened
+    #[error("the granted folder `{}` cannot be opened: {why}", .folder.display())]
+    Folder {
+        /// where it should be
+        folder: PathBuf,
+        /// the system's reason
         why: String,
     },
     /// a grant names a model that the pipeline does not have
@@ -113,6 +118,20 @@ impl fmt::Display for Faults<'_> {
             write!(f, "{separator}{}", fault.message)?;
             if !fault.path.is_empty() {
                 write!(f, " (at `{}`)", fault.path.join("."))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Refusals<'a>(&'a [Refusal]);
+
+impl fmt::Display for Refusals<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, refusal) in self.0.iter().enumerate() {
+            write!(f, "{}{refusal}", if index == 0 { "" } else { "; " })?;
+            if let Because::NotGranted(capability) = &refusal.because {
+                write!(f, ": its step needs `grant: {{ {} }}`", capability.grant())?;
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use wasmtime::{PoolConcurrencyLimitError, Trap};
 
-use super::limits::{Limits, bytes, exceeded};
+use super::limits::Limits;
 use super::log::Tail;
 use crate::pipeline::{LimitExceeded, StepFailure};
 
@@ -33,7 +33,7 @@ pub(super) fn failure(error: &wasmtime::Error, limits: &Limits, log: &Tail) -> S
     let reason = error.root_cause().to_string();
     // wasmtime keeps the type of this one to itself; a test holds its text.
     if reason.contains("fuel allocated for hostcalls") {
-        return StepFailure::Limit(exceeded("result", bytes(limits.result)));
+        return StepFailure::Limit(limits.crossed());
     }
     StepFailure::Failed(format!("it broke the contract with its host: {reason}"))
 }

@@ -4,6 +4,7 @@ use wasmtime::component::Resource;
 
 use super::bindings::{log, types};
 use super::failure::Stop;
+use super::handles::cost;
 use super::state::State;
 use crate::pipeline::{ElementType, StepFailure, Tensor, TensorError, element_count};
 
@@ -81,7 +82,9 @@ impl types::HostTensor for State {
     fn data(&mut self, tensor: Resource<Tensor>) -> wasmtime::Result<Vec<u8>> {
         let texts =
             || Stop(StepFailure::Failed("it asked for the bytes of a tensor of text; `texts` has them".to_owned()));
-        Ok(self.tensor(&tensor)?.bytes().ok_or_else(texts)?.to_vec())
+        let bytes = self.tensor(&tensor)?.bytes().ok_or_else(texts)?;
+        self.may_cross(bytes.len())?;
+        Ok(bytes.to_vec())
     }
 
     fn read(&mut self, tensor: Resource<Tensor>, offset: u32, len: u32) -> Answer<Vec<u8>> {
@@ -90,6 +93,7 @@ impl types::HostTensor for State {
         };
         let (offset, end) = (offset as usize, (offset as usize).saturating_add(len as usize));
         let range = bytes.get(offset..end);
+        self.may_cross(range.map_or(0, <[u8]>::len))?;
         Ok(range.map(<[u8]>::to_vec).ok_or_else(|| TensorError::Range { offset, end, len: bytes.len() }.to_string()))
     }
 
@@ -100,6 +104,7 @@ impl types::HostTensor for State {
 
     fn texts(&mut self, tensor: Resource<Tensor>) -> Answer<Vec<String>> {
         let tensor = self.tensor(&tensor)?;
+        self.may_cross(cost(tensor))?;
         let texts = tensor.as_slice::<String>().map(<[String]>::to_vec);
         Ok(texts.ok_or_else(|| format!("a tensor of {} holds no texts", tensor.element())))
     }

@@ -2,8 +2,10 @@
 
 use serde::Serialize;
 
-use super::component::{ComponentKind, Interface};
+use super::component::ComponentKind;
 use super::error::SandboxError;
+use super::grants::{Capability, Grants};
+use super::imports::{Because, Import, Interface, refusals};
 use super::prepare::{Described, Facts, Prepared, Start};
 use crate::pipeline::{Port, Signature};
 
@@ -30,8 +32,8 @@ pub struct ComponentInfo {
     pub start: Option<Start>,
     /// what it can do, in plain words
     pub can: Vec<&'static str>,
-    /// what it can do once gpux.yml grants it
-    pub needs: Vec<&'static str>,
+    /// what it asks for, and can do once gpux.yml grants it
+    pub needs: Vec<Need>,
     /// what it cannot do, in plain words
     pub cannot: Vec<&'static str>,
     /// why it cannot be used as it is
@@ -75,6 +77,98 @@ impl SignatureInfo {
     }
 }
 
+/// Something that a component can do once it is granted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Need {
+    /// what it is
+    pub capability: Capability,
+    /// what it is, in plain words
+    pub what: &'static str,
+    /// the grant in gpux.yml
+    pub grant: &'static str,
+    /// what the operator allows it with, after `--allow`; `None` where every pipeline may
+    pub allow: Option<&'static str>,
+    /// whether the component cannot be loaded without it
+    pub required: bool,
+    /// the imports that ask for it
+    pub imports: Vec<String>,
+}
+
+fn asks(imports: &[Import], capability: Capability) -> impl Iterator<Item = &Import> {
+    imports
+        .iter()
+        .filter(move |import| import.called && Interface::named(&import.name).capability() == Some(capability))
+}
+
+fn needs(imports: &[Import]) -> Vec<Need> {
+    let refused = refusals(imports, &Grants::default());
+    let required = |capability| refused.iter().any(|refusal| refusal.because == Because::NotGranted(capability));
+    let need = |capability: Capability| Need {
+        capability,
+        what: capability.words(),
+        grant: capability.grant(),
+        allow: capability.allow(),
+        required: required(capability),
+        imports: asks(imports, capability).map(|import| import.name.clone()).collect(),
+    };
+    Capability::ALL.into_iter().map(need).filter(|need| need.required || !need.imports.is_empty()).collect()
+}
+
+/// What needs no grant, in plain words.
+fn free(imports: &[Import]) -> Vec<&'static str> {
+    let named = |name: &str| imports.iter().any(|import| import.name.starts_with(name));
+    let mut can = vec!["compute"];
+    can.extend(named("gpux:pipeline/builtins@").then_some("call built-in steps"));
+    can.extend(named("gpux:pipeline/log@").then_some("write log lines"));
+    can
+}
+
+/// What a component with these imports can do under `grants`, in plain words.
+pub(super) fn granted(imports: &[Import], grants: &Grants) -> Vec<String> {
+    let mut can: Vec<String> = free(imports).into_iter().map(str::to_owned).collect();
+    let holds = |capability| match capability {
+        // Any part of WASI brings them along.
+        Capability::Stdio => grants.any_wasi(),
+        other => grants.allows(other),
+    };
+    for capability in Capability::ALL {
+        if !holds(capability) || asks(imports, capability).next().is_none() {
+            continue;
+        }
+        match capability {
+            Capability::Models => can.push(format!("run the models {}", grants.models.join(", "))),
+            Capability::Environment => {
+                let names: Vec<_> = grants.env.iter().map(|env| env.name.as_str()).collect();
+                can.push(format!("see the variables {}", names.join(", ")));
+            }
+            Capability::Files => can.extend(grants.dirs.iter().map(|dir| {
+                let what = if dir.writable { "read and write files in" } else { "read files in" };
+                format!("{what} {}", dir.name)
+            })),
+            Capability::Clock | Capability::Random | Capability::Stdio => can.push(capability.words().to_owned()),
+        }
+    }
+    can
+}
+
+/// What no component can do, or only this one cannot: nothing in it asks for it.
+fn cannot(needs: &[Need]) -> Vec<&'static str> {
+    let shown = [
+        Some(Capability::Files),
+        None,
+        Some(Capability::Clock),
+        Some(Capability::Random),
+        Some(Capability::Environment),
+        Some(Capability::Models),
+    ];
+    let asked = |capability| needs.iter().any(|need| need.capability == capability);
+    let words = |capability: Option<Capability>| match capability {
+        None => Some("use the network"),
+        Some(capability) => (!asked(capability)).then(|| capability.words()),
+    };
+    shown.into_iter().filter_map(words).collect()
+}
+
 impl ComponentInfo {
     pub(super) fn of(prepared: Prepared, options_given: bool) -> Self {
         let Prepared { facts: Facts { digest, size, kind, imports, exports }, described, ready } = prepared;
@@ -86,36 +180,107 @@ impl ComponentInfo {
             Err(SandboxError::Options { .. }) if !options_given => (None, None),
             Err(error) => (None, Some(error.to_string())),
         };
-        let signature = ready.as_ref().map(|ready| SignatureInfo::of(&ready.signature));
-        let imports_it = |interface| imports.iter().any(|import| Interface::named(import) == interface);
-        let mut can = vec!["compute"];
-        can.extend(imports_it(Interface::Builtins).then_some("call built-in steps"));
-        can.extend(imports_it(Interface::Log).then_some("write log lines"));
-        let needs = imports_it(Interface::Models).then_some("run models (`grant: { models: [NAME] }`)");
+        let needs = needs(&imports);
         Self {
             digest,
             size,
             kind,
-            imports,
+            can: free(&imports),
+            cannot: cannot(&needs),
+            needs,
+            imports: imports.into_iter().map(|import| import.name).collect(),
             exports,
             summary,
             options_schema,
-            signature,
+            signature: ready.as_ref().map(|ready| SignatureInfo::of(&ready.signature)),
             start: ready.map(|ready| ready.start),
-            can,
-            needs: needs.into_iter().collect(),
-            cannot: vec!["read files", "use the network", "read the clock", "see the environment"],
             problem,
         }
     }
 
-    /// "It can: compute. It cannot: read files, use the network …"
+    /// "It can: compute. If granted, it can: read the clock … It cannot: read files …"
     pub fn capabilities(&self) -> String {
-        let needs = if self.needs.is_empty() {
-            String::new()
-        } else {
-            format!(" If granted, it can: {}.", self.needs.join(", "))
+        let mut said = format!("It can: {}.", self.can.join(", "));
+        if !self.needs.is_empty() {
+            let needs: Vec<_> =
+                self.needs.iter().map(|need| format!("{} (`grant: {{ {} }}`)", need.what, need.grant)).collect();
+            said += &format!(" If granted, it can: {}.", needs.join(", "));
+        }
+        said += &format!(" It cannot: {}.", self.cannot.join(", "));
+        let required = || self.needs.iter().filter(|need| need.required);
+        if required().next().is_some() {
+            let words: Vec<_> = required().map(|need| need.what).collect();
+            said += &format!(" It is not loaded unless it may {}", and(&words));
+            let allow: Vec<_> = required().filter_map(|need| need.allow).collect();
+            if !allow.is_empty() {
+                said += &format!("; the operator agrees with `--allow {}`", allow.join(","));
+            }
+            said.push('.');
+        }
+        said
+    }
+}
+
+fn and(words: &[&str]) -> String {
+    match words {
+        [] => String::new(),
+        [only] => (*only).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn imports(names: &[&str]) -> Vec<Import> {
+        let import = |name: &&str| match name.strip_suffix(" (types)") {
+            Some(name) => Import { name: format!("wasi:{name}@0.2.3"), called: false },
+            None if name.starts_with("gpux:") => Import { name: format!("{name}@0.1.0"), called: true },
+            None => Import { name: format!("wasi:{name}@0.2.3"), called: true },
         };
-        format!("It can: {}.{needs} It cannot: {}.", self.can.join(", "), self.cannot.join(", "))
+        names.iter().map(import).collect()
+    }
+
+    /// Words of what is asked for; those required are marked.
+    fn asked(names: &[&str]) -> Vec<String> {
+        let mark = |need: Need| format!("{}{}", need.what, if need.required { "!" } else { "" });
+        needs(&imports(names)).into_iter().map(mark).collect()
+    }
+
+    #[test]
+    fn what_is_asked_for_follows_from_the_imports() {
+        assert!(asked(&["gpux:pipeline/types", "gpux:pipeline/builtins"]).is_empty());
+        assert_eq!(asked(&["gpux:pipeline/models"]), ["run models!"]);
+        assert_eq!(asked(&["clocks/monotonic-clock", "io/poll"]), ["read the clock!", "use standard streams"]);
+        // The file interface names a type of the clock's.
+        assert_eq!(asked(&["filesystem/types", "clocks/wall-clock (types)"]), ["read files", "use standard streams!"]);
+        assert_eq!(asked(&["cli/stdout", "cli/environment"]), ["see the environment", "use standard streams!"]);
+        assert_eq!(asked(&["random/insecure-seed", "cli/stderr"]), ["draw random numbers!", "use standard streams"]);
+        assert!(asked(&["sockets/tcp", "http/outgoing-handler", "nn/graph"]).is_empty());
+    }
+
+    #[test]
+    fn what_it_cannot_do_is_the_rest() {
+        let all = ["read files", "use the network", "read the clock", "draw random numbers", "see the environment"];
+        assert_eq!(cannot(&needs(&imports(&["gpux:pipeline/models"]))), all);
+        let wasi = imports(&["filesystem/types", "clocks/wall-clock", "random/random", "cli/environment"]);
+        assert_eq!(cannot(&needs(&wasi)), ["use the network", "run models"]);
+    }
+
+    #[test]
+    fn what_is_granted_is_named() {
+        let grants = Grants {
+            clock: true,
+            random: true,
+            dirs: vec![super::super::DirGrant { name: "./out".to_owned(), folder: "/out".into(), writable: true }],
+            ..Grants::default()
+        };
+        let imports = imports(&["gpux:pipeline/log", "clocks/wall-clock", "filesystem/preopens"]);
+        assert_eq!(
+            granted(&imports, &grants),
+            ["compute", "write log lines", "read the clock", "read and write files in ./out"]
+        );
+        assert_eq!(super::super::imports::unused(&imports, &grants), [Capability::Random]);
     }
 }

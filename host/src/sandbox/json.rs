@@ -2,23 +2,43 @@
 
 use serde_json::Value;
 
-/// What one JSON value costs in memory, at least: `[0,0,0]` grows 30-fold when it is parsed.
-const VALUE: usize = size_of::<Value>();
+/// What one JSON value costs in memory, at most: `[0,0,0]` grows seventyfold when it is parsed. A
+/// list that grows has room for twice what is in it, and so has an object, beside its keys' hashes.
+const VALUE: usize = 2 * size_of::<Value>();
 
-/// Parses `text` after a look at its depth and at the memory that it would take.
-pub(super) fn parse(text: &str, depth: usize, memory: usize) -> Result<Value, String> {
-    let (deepest, values) = measure(text.as_bytes());
+/// A text that fits its limits, not yet read.
+pub(super) struct Measured<'a> {
+    text: &'a str,
+    /// bytes that it takes once it is read
+    pub(super) cost: usize,
+}
+
+/// A look at the depth of `text`, and at the memory that it would take.
+pub(super) fn measure(text: &str, depth: usize, memory: usize) -> Result<Measured<'_>, String> {
+    let (deepest, values) = count(text.as_bytes());
     if deepest > depth {
         return Err(format!("JSON nested {deepest} levels deep; {depth} are allowed (limit `json_depth`)"));
     }
-    if values.saturating_mul(VALUE).saturating_add(text.len()) > memory {
-        return Err(format!("JSON of {values} values, more than fit into {memory} bytes"));
+    let cost = values.saturating_mul(VALUE).saturating_add(text.len());
+    if cost > memory {
+        return Err(format!("JSON of {values} values, which takes more memory than is left for it"));
     }
-    serde_json::from_str(text).map_err(|error| format!("JSON that cannot be read: {error}"))
+    Ok(Measured { text, cost })
+}
+
+impl Measured<'_> {
+    pub(super) fn parse(&self) -> Result<Value, String> {
+        serde_json::from_str(self.text).map_err(|error| format!("JSON that cannot be read: {error}"))
+    }
+}
+
+/// Parses `text` within its limits.
+pub(super) fn parse(text: &str, depth: usize, memory: usize) -> Result<Value, String> {
+    measure(text, depth, memory)?.parse()
 }
 
 /// Deepest nesting, and an upper bound of the number of values.
-fn measure(text: &[u8]) -> (usize, usize) {
+fn count(text: &[u8]) -> (usize, usize) {
     let (mut depth, mut deepest, mut values) = (0_usize, 0, 1);
     let mut bytes = text.iter();
     while let Some(byte) = bytes.next() {

@@ -1,4 +1,4 @@
-//! What a component may use, and what it may reach.
+//! What a component may use.
 
 use std::time::Duration;
 
@@ -38,6 +38,10 @@ pub struct Limits {
     /// Bytes of all the values that come out of one call: the result of a request, or what it
     /// hands to a built-in step or a model. Default: 64 MiB.
     pub result: usize,
+    /// Bytes that one call copies between the component and its host: text, bytes, JSON, a
+    /// tensor's data, read or written at once. While it lasts the host holds them a second time,
+    /// beyond `memory`. Tensors passed by their handles cost nothing. Default: 16 MiB.
+    pub copy: usize,
     /// Built-in steps and models that it runs during one request; each may take longer than
     /// anything the component does itself. Default: 10 000.
     pub calls: usize,
@@ -52,8 +56,8 @@ pub struct Limits {
     /// Bytes of the component itself, since compiling takes time and memory in proportion.
     /// Default: 64 MiB.
     pub component_size: usize,
-    /// Time for compiling the component when it is loaded, in a process of its own: a small file
-    /// can take long. Default: 60 s.
+    /// Processor time for compiling the component when it is loaded, in a process of its own: a
+    /// small file can take long. Default: 60 s.
     #[serde(with = "written")]
     pub compile_time: Duration,
     /// Memory of that process, in bytes. Default: 2 GiB.
@@ -76,6 +80,7 @@ impl Default for Limits {
             handles: 1024,
             input: 64 * MIB,
             result: 64 * MIB,
+            copy: 16 * MIB,
             calls: 10_000,
             values: 64,
             name_length: 128,
@@ -103,6 +108,7 @@ impl Limits {
             handles: self.handles.min(ceiling.handles),
             input: self.input.min(ceiling.input),
             result: self.result.min(ceiling.result),
+            copy: self.copy.min(ceiling.copy),
             calls: self.calls.min(ceiling.calls),
             values: self.values.min(ceiling.values),
             name_length: self.name_length.min(ceiling.name_length),
@@ -115,18 +121,16 @@ impl Limits {
     }
 }
 
-/// What a component may reach beyond computing and the built-in steps. Nothing by default.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Grants {
-    /// Models of this pipeline that it may run, by name: `grant: { models: [NAME] }`.
-    pub models: Vec<String>,
-}
+impl Limits {
+    /// Bytes that may cross in one call, and the name of the limit that says so.
+    pub(super) fn crossing(&self) -> (&'static str, usize) {
+        if self.result < self.copy { ("result", self.result) } else { ("copy", self.copy) }
+    }
 
-impl Grants {
-    /// What a snapshot would freeze, if any of it is granted.
-    #[expect(clippy::unused_self, reason = "nothing of this kind can be granted yet")]
-    pub(super) const fn volatile(&self) -> Option<&'static str> {
-        None
+    /// More would cross in one call than may.
+    pub(super) fn crossed(&self) -> LimitExceeded {
+        let (name, size) = self.crossing();
+        exceeded(name, bytes(size))
     }
 }
 

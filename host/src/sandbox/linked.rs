@@ -28,7 +28,7 @@ pub(super) type Configured = Result<step::Signature, types::Error>;
 impl Linked {
     pub(super) fn new(machine: Arc<Machine>, compiled: &Compiled, reach: Reach) -> Result<Self, SandboxError> {
         let calls = compiled.calls()?;
-        let linker = compiled.linker(&reach.grants, &reach.registry)?;
+        let linker = compiled.linker(&reach.grants)?;
         // The interface is there, but one of its types differs.
         let pre = linker
             .instantiate_pre(&compiled.component)
@@ -50,7 +50,7 @@ impl Linked {
 
     /// What is used up by a call, as at its beginning.
     pub(super) fn arm(&self, store: &mut Store<State>) {
-        store.set_hostcall_fuel(self.reach.limits.result);
+        store.set_hostcall_fuel(self.reach.limits.crossing().1);
         store.set_epoch_deadline(1);
     }
 

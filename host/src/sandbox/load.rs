@@ -10,9 +10,11 @@ use tempfile::TempDir;
 use super::component::{Compiled, ComponentKind, componentize};
 use super::engine::Machine;
 use super::error::SandboxError;
+use super::grants::Grants;
 use super::guest::Guest;
+use super::imports::Refusal;
 use super::inspect::ComponentInfo;
-use super::limits::{Grants, Limits, bytes as size_text, exceeded};
+use super::limits::{Limits, bytes as size_text, exceeded};
 use super::linked::Linked;
 use super::prepare::{self, Kept, Order, Prepared, Ready, Start};
 use super::state::Reach;
@@ -84,6 +86,16 @@ impl Sandbox {
         Ok(Self { machine, ceiling, cache, program, _scratch: scratch })
     }
 
+    /// What of a component's imports `grants` leave out.
+    pub fn refusals(&self, bytes: &[u8], grants: &Grants) -> Result<Vec<Refusal>, SandboxError> {
+        let (options, registry) = (or_empty(&Value::Null), Arc::default());
+        let order = Order { bytes, options: &options, limits: &self.ceiling, grants, registry: &registry };
+        match self.prepare(&order)?.ready {
+            Err(SandboxError::Imports(refusals)) => Ok(refusals),
+            _ => Ok(Vec::new()),
+        }
+    }
+
     /// Makes a step of a component (or of a core module that carries its contract): asks it for its
     /// schema, checks the options against that, configures it, checks its signature, and keeps it
     /// as it is then for every request. What came of that is remembered in the cache.
@@ -102,7 +114,7 @@ impl Sandbox {
             None => componentize(bytes)?,
         };
         let compiled = Compiled::new(&self.machine.engine, &component)?;
-        let reach = Reach::new(limits, grants.clone(), registry.clone());
+        let reach = Reach::new(limits, grants.clone(), registry.clone())?;
         let linked = Linked::new(self.machine.clone(), &compiled, reach)?;
         let text = (start != Start::Snapshot).then(|| options.to_string());
         // One for each worker at most; the pool has more slots than that.
@@ -122,8 +134,10 @@ impl Sandbox {
     /// signature is known only if it needs none.
     pub fn inspect(&self, bytes: &[u8], options: Option<&Value>) -> Result<ComponentInfo, SandboxError> {
         let given = or_empty(options.unwrap_or(&Value::Null));
-        // To be described it may import models; it finds none.
-        let grants = Grants { models: vec![String::new()] };
+        // To be described it may import everything that can be granted. It finds no model, no
+        // folder and no variable; a clock and random numbers show it nothing of this machine.
+        let grants =
+            Grants { models: vec![String::new()], clock: true, random: true, stdio: true, ..Grants::default() };
         let registry = Arc::default();
         let order = Order { bytes, options: &given, limits: &self.ceiling, grants: &grants, registry: &registry };
         Ok(ComponentInfo::of(self.prepare(&order)?, options.is_some()))

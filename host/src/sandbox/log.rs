@@ -11,11 +11,13 @@ pub(super) struct Tail {
     size: usize,
     budget: usize,
     dropped: usize,
+    /// the ends of streams that have not come to a line's end, by the name of the stream
+    partial: Vec<(&'static str, Vec<u8>)>,
 }
 
 impl Tail {
     pub(super) fn new(budget: usize) -> Self {
-        Self { lines: VecDeque::new(), size: 0, budget, dropped: 0 }
+        Self { lines: VecDeque::new(), size: 0, budget, dropped: 0, partial: Vec::new() }
     }
 
     pub(super) fn push(&mut self, level: &str, message: &str) {
@@ -30,15 +32,45 @@ impl Tail {
         }
     }
 
+    /// Takes what a guest writes to the stream `name`: each line becomes one of these.
+    pub(super) fn write(&mut self, name: &'static str, mut data: &[u8]) {
+        while let Some(end) = data.iter().position(|byte| *byte == b'\n') {
+            let mut line = self.rest(name);
+            extend(&mut line, &data[..end]);
+            self.push(name, &String::from_utf8_lossy(&line));
+            data = &data[end + 1..];
+        }
+        if !data.is_empty() {
+            let mut line = self.rest(name);
+            extend(&mut line, data);
+            self.partial.push((name, line));
+        }
+    }
+
+    /// What the stream `name` has left without a line's end.
+    fn rest(&mut self, name: &str) -> Vec<u8> {
+        let place = self.partial.iter().position(|(stream, _)| *stream == name);
+        place.map(|place| self.partial.swap_remove(place).1).unwrap_or_default()
+    }
+
     pub(super) fn newest(&self) -> Option<&str> {
         self.lines.back().map(String::as_str)
     }
 
     /// The lines, with a note of how many older ones are gone.
-    pub(super) fn into_lines(self) -> Vec<String> {
+    pub(super) fn into_lines(mut self) -> Vec<String> {
+        for (name, line) in std::mem::take(&mut self.partial) {
+            self.push(name, &String::from_utf8_lossy(&line));
+        }
         let note = (self.dropped > 0).then(|| format!("… {} older lines dropped (limit `log`)", self.dropped));
         note.into_iter().chain(self.lines).collect()
     }
+}
+
+/// Adds to a line as much as is kept of one.
+fn extend(line: &mut Vec<u8>, data: &[u8]) {
+    // One more, so that a line that is cut says so.
+    line.extend(data.iter().take((LINE + 1).saturating_sub(line.len())));
 }
 
 /// Bytes that a line costs the host: empty ones are not free.
@@ -70,6 +102,19 @@ mod tests {
         let lines = tail.into_lines();
         assert_eq!(lines[0], "… 995 older lines dropped (limit `log`)");
         assert_eq!(lines.len(), 6);
+    }
+
+    #[test]
+    fn streams_become_lines() {
+        let mut tail = Tail::new(1 << 20);
+        tail.write("stdout", b"one\ntw");
+        tail.write("stderr", b"oh\xff");
+        tail.write("stdout", b"o\n\nthree");
+        tail.write("stdout", &vec![b'x'; 1 << 20]);
+        let lines = tail.into_lines();
+        assert_eq!(lines[..3], ["stdout: one", "stdout: two", "stdout: "]);
+        assert_eq!(lines[3], "stderr: oh\u{fffd}");
+        assert!(lines[4].starts_with("stdout: threexxx") && lines[4].ends_with("x …") && lines[4].len() < LINE + 20);
     }
 
     #[test]

@@ -53,6 +53,11 @@ impl Meter {
         Ok(())
     }
 
+    /// Bytes that still fit.
+    pub(super) fn left(&self) -> usize {
+        self.memory - self.used
+    }
+
     pub(super) fn release(&mut self, size: usize) {
         self.used = self.used.saturating_sub(size);
     }

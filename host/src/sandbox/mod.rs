@@ -2,8 +2,8 @@
 //!
 //! The only room that names wasmtime. bytes → `prepare` (described, configured, a snapshot taken,
 //! in a child process) → `component` (compiled, cached) → `linked` → `step` (one `guest` for each
-//! request). What a component may use is [`Limits`] and [`Grants`]; what it can reach is `host`;
-//! what comes out of it passes `checked` and nothing else.
+//! request). What a component may use is [`Limits`] and [`Grants`]; what it can reach is `host`,
+//! `builtins` and `wasi`; what comes out of it passes `checked` and nothing else.
 
 mod bindings;
 mod builtins;
@@ -13,9 +13,11 @@ mod component;
 mod engine;
 mod error;
 mod failure;
+mod grants;
 mod guest;
 mod handles;
 mod host;
+mod imports;
 mod inspect;
 mod json;
 mod limits;
@@ -29,11 +31,14 @@ mod state;
 mod step;
 #[cfg(test)]
 mod tests;
+mod wasi;
 
 pub use component::{ComponentKind, componentize};
 pub use error::{OptionFault, SandboxError};
-pub use inspect::{ComponentInfo, PortInfo, SignatureInfo};
-pub use limits::{Grants, Limits};
+pub use grants::{Capability, DirGrant, EnvGrant, Grants};
+pub use imports::{Because, Refusal};
+pub use inspect::{ComponentInfo, Need, PortInfo, SignatureInfo};
+pub use limits::Limits;
 pub use load::{LoadRequest, Sandbox, SandboxOptions};
 pub use prepare::{Start, prepare_answer};
 pub use step::ComponentStep;

@@ -15,6 +15,8 @@ const DEPTH: usize = 32;
 const PLACES: usize = 20_000;
 /// Bytes of a compiled pattern.
 const PATTERN: usize = 256 << 10;
+/// Patterns of a schema: each may take as much.
+const PATTERNS: usize = 100;
 /// Bytes of a message about one option.
 const MESSAGE: usize = 500;
 /// Faults that are reported.
@@ -31,10 +33,29 @@ pub(super) fn parse(text: &str) -> Result<Value, SandboxError> {
     }
     let schema =
         json::parse(text, DEPTH, 64 * SIZE).map_err(|why| contract(format!("an options schema that is {why}")))?;
+    let patterns = patterns(&schema);
+    if patterns > PATTERNS {
+        return Err(contract(format!("an options schema with {patterns} patterns; {PATTERNS} are allowed")));
+    }
     let mut left = PLACES;
     follow(&schema, &schema, &mut left, 0)
         .map_err(|why| contract(format!("an options schema that cannot be used: {why}")))?;
     Ok(schema)
+}
+
+fn patterns(at: &Value) -> usize {
+    match at {
+        Value::Array(items) => items.iter().map(patterns).sum(),
+        Value::Object(fields) => {
+            let own = |(key, value): (&String, &Value)| match (key.as_str(), value) {
+                ("pattern", Value::String(_)) => 1,
+                ("patternProperties", Value::Object(each)) => each.len(),
+                _ => 0,
+            };
+            fields.iter().map(own).sum::<usize>() + fields.values().map(patterns).sum::<usize>()
+        }
+        _ => 0,
+    }
 }
 
 /// Walks the schema as a validator would, references included, within a budget of places.

@@ -6,24 +6,31 @@ use wasmtime::component::Resource;
 
 use super::builtins::BuiltinCache;
 use super::clock::Clock;
+use super::error::SandboxError;
 use super::failure::Stop;
+use super::grants::Grants;
 use super::handles::{Handles, Held, cost};
-use super::limits::{Grants, Limits, exceeded};
+use super::limits::{Limits, bytes, exceeded};
 use super::log::Tail;
 use super::meter::Meter;
+use super::wasi::{Folders, Wasi};
 use crate::pipeline::{Registry, StepFailure, Tensor};
 
 /// What every sandbox of a step shares: what it may use and reach.
 pub(super) struct Reach {
     pub(super) limits: Limits,
     pub(super) grants: Grants,
+    /// the granted folders, opened
+    pub(super) folders: Folders,
     pub(super) registry: Arc<Registry>,
     pub(super) builtins: BuiltinCache,
 }
 
 impl Reach {
-    pub(super) fn new(limits: Limits, grants: Grants, registry: Arc<Registry>) -> Self {
-        Self { limits, grants, registry, builtins: BuiltinCache::default() }
+    /// Opens the granted folders.
+    pub(super) fn new(limits: Limits, grants: Grants, registry: Arc<Registry>) -> Result<Self, SandboxError> {
+        let folders = Folders::open(&grants)?;
+        Ok(Self { limits, grants, folders, registry, builtins: BuiltinCache::default() })
     }
 }
 
@@ -44,6 +51,8 @@ pub(super) struct State {
     pub(super) clock: Clock,
     pub(super) handles: Handles,
     pub(super) log: Tail,
+    /// there if anything of WASI is granted
+    pub(super) wasi: Option<Box<Wasi>>,
     /// built-in steps and models run so far
     calls: usize,
 }
@@ -54,6 +63,7 @@ impl State {
             meter: Meter::new(&reach.limits),
             log: Tail::new(reach.limits.log),
             handles: Handles::default(),
+            wasi: reach.grants.any_wasi().then(|| Box::new(Wasi::new(&reach.folders))),
             calls: 0,
             phase,
             clock,
@@ -93,12 +103,23 @@ impl State {
         Ok(self.handles.insert(tensor, charged))
     }
 
-    fn room_for_handle(&self) -> Result<(), Stop> {
+    /// Stops the guest if it may hold nothing more: tensors, and what it has of WASI.
+    pub(super) fn room_for_handle(&self) -> Result<(), Stop> {
         let limit = self.reach.limits.handles;
-        if self.handles.len() >= limit {
-            return Err(Stop::limit(exceeded("handles", format!("{limit} tensors"))));
+        let (held, what) = match &self.wasi {
+            Some(wasi) => (self.handles.len() + wasi.held(), "handles"),
+            None => (self.handles.len(), "tensors"),
+        };
+        if held >= limit {
+            return Err(Stop::limit(exceeded("handles", format!("{limit} {what}"))));
         }
         Ok(())
+    }
+
+    /// Whether `size` bytes may go into the guest in one call.
+    pub(super) fn may_cross(&self, size: usize) -> Result<(), Stop> {
+        let limits = &self.reach.limits;
+        if size > limits.copy { Err(Stop::limit(exceeded("copy", bytes(limits.copy)))) } else { Ok(()) }
     }
 
     pub(super) fn tensor(&self, handle: &Resource<Tensor>) -> Result<&Tensor, Stop> {

@@ -2,8 +2,10 @@
 
 use serde_json::{Value as Json, json};
 
+use super::grants::Capability;
 use super::guest::{Finished, Guest};
 use super::prepare::{Facts, Start};
+use super::{imports, inspect};
 use crate::pipeline::{Context, Signature, Step, StepFailure, Value};
 
 /// A component, loaded and configured. Each run happens in a sandbox of its own: nothing is left
@@ -21,6 +23,11 @@ impl ComponentStep {
     /// What the component says about itself, in a line.
     pub fn summary(&self) -> &str {
         &self.summary
+    }
+
+    /// What it is granted and does not import.
+    pub fn unused_grants(&self) -> Vec<Capability> {
+        imports::unused(&self.facts.imports, &self.guest.linked.reach.grants)
     }
 
     /// SHA-256 of the component's bytes, in hexadecimal.
@@ -49,12 +56,13 @@ impl Step for ComponentStep {
             "digest": self.facts.digest,
             "size": self.facts.size,
             "kind": self.facts.kind,
-            "imports": self.facts.imports,
+            "imports": self.facts.imports.iter().map(|import| &import.name).collect::<Vec<_>>(),
             "options": self.options,
             "start": self.start,
             "instances": if self.reuse { "reuse" } else { "fresh" },
             "limits": reach.limits,
-            "grants": reach.grants,
+            "grants": reach.grants.to_json(),
+            "can": inspect::granted(&self.facts.imports, &reach.grants),
         })
     }
 }

@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn the_default_margin_is_that_of_the_work() {
-        assert_eq!(Options::default().margin as f32, ink::Options::default().margin);
+        assert_eq!(ink::Options { margin: Options::default().margin as f32 }, ink::Options::default());
     }
 
     #[test]

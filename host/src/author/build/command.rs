@@ -198,7 +198,8 @@ fn shown(command: &Command) -> String {
     words.map(quoted).collect::<Vec<_>>().join(" ")
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
 

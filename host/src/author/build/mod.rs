@@ -10,7 +10,7 @@ pub use command::Progress;
 pub(super) use command::{OUTPUT, Workspace};
 pub use strip::strip;
 
-use super::step_file::StepFile;
+use super::step_file::{Recipe, StepFile};
 use crate::sandbox::{self, ComponentInfo, Sandbox, SandboxError};
 
 /// What to build, and how.
@@ -93,11 +93,11 @@ impl BuildError {
 pub fn build(request: BuildRequest<'_>, sandbox: &Sandbox, progress: &mut dyn Progress) -> Result<Built, BuildError> {
     let step = request.step;
     let mut workspace = Workspace::new(&step.folder, progress);
-    let module = match &step.build {
-        Some(commands) => workspace.shell(commands)?,
-        None => {
-            workspace.require(step.language.tools())?;
-            step.language.build(&mut workspace)?
+    let module = match &step.recipe {
+        Recipe::Commands(commands) => workspace.shell(commands)?,
+        Recipe::Language(language) => {
+            workspace.require(language.tools())?;
+            language.build(&mut workspace)?
         }
     };
     let component = sandbox::componentize(&module).map_err(|error| BuildError::NoStep(error.to_string()))?;

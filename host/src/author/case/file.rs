@@ -174,7 +174,7 @@ impl Case {
             (Some(_), Some(_)) => {
                 let span = document.root.entry("error").map_or(0..0, |(key, _)| key.span.clone());
                 let fault = Diagnostic::new("expectation", span, "a case expects `outputs` or an `error`, not both");
-                return Err(fail(&document, vec![fault.hint("remove one of them")]).into());
+                return Err(Box::new(fail(&document, vec![fault.hint("remove one of them")])).into());
             }
         };
         let name = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned();
@@ -200,7 +200,7 @@ impl Case {
     }
 
     /// An error about this file.
-    pub(in crate::author) fn fault(&self, faults: Vec<Diagnostic>) -> Box<ConfigurationError> {
+    pub(in crate::author) fn fault(&self, faults: Vec<Diagnostic>) -> ConfigurationError {
         fail(&self.document, faults)
     }
 
@@ -211,10 +211,10 @@ impl Case {
             Diagnostic::new("not-of-a-pipeline", self.place(key), message).hint("say it in the gpux.yml")
         };
         let faults: Vec<_> = OF_A_STEP.iter().filter(|key| self.part(key).is_some()).map(fault).collect();
-        if faults.is_empty() { Ok(()) } else { Err(self.fault(faults)) }
+        if faults.is_empty() { Ok(()) } else { Err(self.fault(faults).into()) }
     }
 }
 
-fn fail(document: &Document, faults: Vec<Diagnostic>) -> Box<ConfigurationError> {
-    Box::new(ConfigurationError::new(document.source.clone(), faults))
+fn fail(document: &Document, faults: Vec<Diagnostic>) -> ConfigurationError {
+    ConfigurationError::new(document.source.clone(), faults)
 }

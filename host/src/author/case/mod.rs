@@ -11,3 +11,6 @@ pub use file::{CASE_FILE, Case, ErrorKind, Expectation, ExpectedError, Recorded}
 pub use value::Expected;
 pub(super) use value::{expected_values, input_values};
 pub(super) use write::{Draft, error_text, flow};
+
+#[cfg(test)]
+mod tests;

@@ -220,7 +220,7 @@ fn values(case: &Case, key: &str, ports: &[Port]) -> Result<Vec<Expected>, Box<C
             Err(found) => faults.extend(found),
         }
     }
-    if faults.is_empty() { Ok(read) } else { Err(case.fault(faults)) }
+    if faults.is_empty() { Ok(read) } else { Err(case.fault(faults).into()) }
 }
 
 fn unknown(name: &Spanned<std::sync::Arc<str>>, key: &str, ports: &[Port]) -> Diagnostic {

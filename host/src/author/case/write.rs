@@ -50,17 +50,17 @@ impl Draft {
     fn value(&mut self, value: &Value, kind: &Kind, name: impl Fn(&str) -> String) -> String {
         match value {
             Value::Tensor(tensor) => self.tensor(tensor, name),
-            Value::Text(text) if text.len() <= INLINE_BYTES && is_plain(text) => {
-                let quoted = Json::from(&**text).to_string();
+            Value::Text(text) if text.len() <= INLINE_BYTES => {
+                let quoted = line(&Json::from(&**text));
                 if *kind == Kind::Json { format!("{{ text: {quoted} }}") } else { quoted }
             }
             Value::Text(text) => self.file(name("txt"), text.as_bytes().to_vec(), None),
             Value::Bytes(bytes) if bytes.len() <= INLINE_BYTES / 4 => to_json(value).to_string(),
             Value::Bytes(bytes) => self.file(name(ending(bytes)), bytes.to_vec(), None),
             Value::Json(json) => {
-                let text = json.to_string();
+                let text = line(json);
                 match &**json {
-                    _ if text.len() > INLINE_BYTES || !is_plain(&text) => {
+                    _ if text.len() > INLINE_BYTES => {
                         let text = serde_json::to_string_pretty(json).unwrap_or(text);
                         self.file(name("json"), text.into_bytes(), None)
                     }
@@ -76,8 +76,9 @@ impl Draft {
         if let Some(bytes) = file {
             return self.file(name("npy"), bytes, Some(tensor.metadata));
         }
-        let flat = tensor.clone().reshape([tensor.len()]).unwrap_or_else(|_| tensor.clone());
-        let data = to_json(&Value::Tensor(flat));
+        // One number for a scalar, else a flat list.
+        let flat = if tensor.rank() == 0 { None } else { tensor.clone().reshape([tensor.len()]).ok() };
+        let data = line(&to_json(&Value::Tensor(flat.unwrap_or_else(|| tensor.clone()))));
         let metadata = metadata_text(tensor.metadata);
         format!("{{ type: {}, shape: {:?}, data: {data}{metadata} }}", tensor.element(), tensor.shape())
     }
@@ -127,7 +128,7 @@ fn flow_json(json: &Json) -> String {
 pub(in crate::author) fn error_text(kind: ErrorKind, message: &str) -> String {
     let first = message.lines().next().unwrap_or_default();
     let contains: String = first.chars().filter(|letter| !letter.is_control()).take(INLINE_BYTES).collect();
-    format!("error: {{ kind: {kind}, contains: {} }}\n", Json::from(contains))
+    format!("error: {{ kind: {kind}, contains: {} }}\n", line(&Json::from(contains)))
 }
 
 /// A name as YAML: as it is where nothing else can be meant, else in quotes.
@@ -136,7 +137,7 @@ pub(in crate::author) fn key(name: &str) -> String {
     let is_plain = name.starts_with(|first: char| first.is_ascii_alphabetic())
         && name.chars().all(word)
         && !matches!(name.to_ascii_lowercase().as_str(), "null" | "true" | "false");
-    if is_plain { name.to_owned() } else { Json::from(name).to_string() }
+    if is_plain { name.to_owned() } else { line(&Json::from(name)) }
 }
 
 /// A name that a file can have anywhere.
@@ -146,13 +147,20 @@ fn plain(name: &str) -> String {
     if plain.is_empty() { "value".to_owned() } else { plain }
 }
 
-/// Whether YAML keeps the text in quotes as it is.
-fn is_plain(text: &str) -> bool {
+/// JSON as one line of YAML, which it is but for characters that YAML does not take as they are.
+fn line(json: &Json) -> String {
     let strange = |letter: char| {
-        (letter.is_control() && !matches!(letter, '\n' | '\t'))
-            || matches!(letter, '\u{feff}' | '\u{2028}' | '\u{2029}')
+        letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
     };
-    !text.chars().any(|letter| strange(letter) || ('\u{fffe}'..='\u{ffff}').contains(&letter))
+    let mut text = String::new();
+    for letter in json.to_string().chars() {
+        if strange(letter) {
+            text += &format!("\\u{:04x}", u32::from(letter));
+        } else {
+            text.push(letter);
+        }
+    }
+    text
 }
 
 /// The usual ending of a file with this content.

@@ -60,12 +60,9 @@ impl RecordArguments {
             Ok(replay) => replay,
             Err(error) => return Some(printer.usage(&error)),
         };
-        let cases = match author::cases_in(folder) {
-            Ok(cases) => cases,
-            Err(_) => {
-                let message = format!("nothing is recorded in `{}`; `gpux run --record` does that", folder.display());
-                return Some(printer.fail("UsageError", &message, Exit::Usage));
-            }
+        let Ok(cases) = author::cases_in(folder) else {
+            let message = format!("nothing is recorded in `{}`; `gpux run --record` does that", folder.display());
+            return Some(printer.fail("UsageError", &message, Exit::Usage));
         };
         let mut summary = Summary::default();
         for report in cases.iter().filter_map(|case| replay.run(case)) {

@@ -48,13 +48,16 @@ pub struct WasmLimits {
     /// How many bytes the values of one call may have
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<Spanned<Size>>,
+    /// How many bytes one call may copy between the component and its host
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copy: Option<Spanned<Size>>,
     /// How many bytes of log lines are kept from one request
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<Spanned<Size>>,
     /// How many bytes the component itself may have
     #[serde(skip_serializing_if = "Option::is_none")]
     pub component_size: Option<Spanned<Size>>,
-    /// How long compiling it may take when it is loaded
+    /// How much processor time compiling it may take when it is loaded
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compile_time: Option<Spanned<TimeSpan>>,
     /// How much memory compiling it may take
@@ -126,6 +129,9 @@ pub enum Wasi {
     Clock,
     /// random numbers
     Random,
+    /// what a toolchain's start-up code expects of a program: output, which is logged, an empty
+    /// input, `exit`
+    Stdio,
 }
 
 /// How long an instance of a component lives.

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -14,7 +14,8 @@ use wasmtime::Engine;
 use super::super::component::{Compiled, componentize};
 use super::super::engine::Machine;
 use super::super::error::SandboxError;
-use super::super::limits::{Grants, Limits, bytes, exceeded};
+use super::super::grants::Grants;
+use super::super::limits::{Limits, bytes, exceeded};
 use super::{Order, Prepared, prepare};
 use crate::child::{self, ChildFault};
 use crate::config::CacheDir;
@@ -25,6 +26,10 @@ const COMPONENT: &str = "component.wasm";
 const SNAPSHOT: &str = "snapshot.wasm";
 /// For starting a process and reading files, beside the limits.
 const SLACK: Duration = Duration::from_secs(5);
+/// How many times as long as its processor time a compilation may take on a busy machine.
+const BUSY: u32 = 8;
+/// How often a compilation's processor time is looked at.
+const GLANCE: Duration = Duration::from_millis(20);
 
 #[derive(Serialize, Deserialize)]
 struct Request {
@@ -75,7 +80,7 @@ struct Watch {
 impl Watch {
     /// Compiles on a thread of its own. Out of time, the thread is left to end with the process.
     fn compile(&self, engine: &Engine, component: &[u8]) -> Result<Compiled, SandboxError> {
-        let begin = Instant::now();
+        let begin = child::processor_time();
         let (sender, receiver) = mpsc::channel();
         let (engine, component) = (engine.clone(), component.to_vec());
         let work = move || {
@@ -84,13 +89,20 @@ impl Watch {
         };
         let thread = std::thread::Builder::new().name("gpux-compile".to_owned()).spawn(work);
         thread.map_err(|error| SandboxError::Engine(error.to_string()))?;
-        let outcome = receiver.recv_timeout(self.left.get());
-        self.left.set(self.left.get().saturating_sub(begin.elapsed()));
-        match outcome {
-            Ok(compiled) => compiled,
-            Err(RecvTimeoutError::Timeout) => Err(out_of_time(self.limit)),
-            Err(RecvTimeoutError::Disconnected) => Err(SandboxError::Compile("the compiler panicked".to_owned())),
-        }
+        let outcome = loop {
+            let outcome = receiver.recv_timeout(GLANCE.min(self.left.get()));
+            let taken = child::processor_time().saturating_sub(begin);
+            match outcome {
+                Err(RecvTimeoutError::Timeout) if taken < self.left.get() => {}
+                Err(RecvTimeoutError::Timeout) => break Err(out_of_time(self.limit)),
+                Err(RecvTimeoutError::Disconnected) => {
+                    break Err(SandboxError::Compile("the compiler panicked".to_owned()));
+                }
+                Ok(compiled) => break compiled,
+            }
+        };
+        self.left.set(self.left.get().saturating_sub(child::processor_time().saturating_sub(begin)));
+        outcome
     }
 }
 
@@ -100,7 +112,7 @@ fn out_of_time(limit: Duration) -> SandboxError {
 
 /// How long the child may take: compiling twice (to be set up, and for requests) and two setups.
 fn patience(limits: &Limits) -> Duration {
-    limits.compile_time.saturating_add(limits.setup_time.saturating_mul(2)).saturating_add(SLACK)
+    limits.compile_time.saturating_mul(BUSY).saturating_add(limits.setup_time.saturating_mul(2)).saturating_add(SLACK)
 }
 
 /// A child that gave no answer ran into one of its bounds, or broke.

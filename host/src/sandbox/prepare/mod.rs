@@ -9,6 +9,7 @@ mod child;
 mod kept;
 mod setup;
 mod snapshot;
+mod tree;
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,7 +24,9 @@ pub(super) use self::kept::Kept;
 pub(super) use self::setup::prepare;
 use super::component::ComponentKind;
 use super::error::SandboxError;
-use super::limits::{Grants, Limits};
+use super::grants::Grants;
+use super::imports::Import;
+use super::limits::Limits;
 use crate::pipeline::{Registry, Signature};
 
 /// A component that is to be prepared, and for what.
@@ -52,8 +55,8 @@ pub(super) struct Facts {
     /// bytes as given
     pub(super) size: usize,
     pub(super) kind: ComponentKind,
-    /// names of the interfaces it imports
-    pub(super) imports: Vec<String>,
+    /// the interfaces it imports
+    pub(super) imports: Vec<Import>,
     /// names of the interfaces it exports
     pub(super) exports: Vec<String>,
 }

@@ -16,6 +16,7 @@ use super::super::linked::Linked;
 use super::super::schema;
 use super::super::state::{Phase, Reach, State};
 use super::snapshot::Instrumented;
+use super::tree;
 use super::{Described, Facts, Order, Prepared, Ready, Start, digest};
 
 /// How a component is compiled: in a child, under a watch.
@@ -32,11 +33,17 @@ pub(in crate::sandbox) fn prepare(order: &Order<'_>, compile: Compile<'_>) -> Re
         digest: digest(order.bytes),
         size: order.bytes.len(),
         kind,
-        imports: compiled.imports.clone(),
+        imports: compiled.needs(),
         exports: compiled.exports.clone(),
     };
     let mut described = None;
-    let ready = setup(&machine, &compiled, &instrumented, order, &mut described);
+    let mut ready = setup(&machine, &compiled, &instrumented, order, &mut described);
+    if let (Err(SandboxError::Setup { .. }), Ok(Instrumented { traps_handles: true, .. })) = (&ready, &instrumented) {
+        // It may be only what was done to it that stopped it.
+        let why = "it makes resource handles before its first request, which no snapshot can hold".to_owned();
+        let compiled = compile(&machine.engine, &component)?;
+        ready = setup(&machine, &compiled, &Err(why), order, &mut described);
+    }
     Ok(Prepared { facts, described, ready })
 }
 
@@ -51,7 +58,10 @@ fn choose<'a>(
 ) -> Result<(Compiled, Chosen<'a>), SandboxError> {
     let why = match instrumented {
         Ok(instrumented) => match compile(engine, &instrumented.component) {
-            Ok(compiled) => return Ok((compiled, Ok(instrumented))),
+            Ok(mut compiled) => {
+                compiled.exports.retain(|name| !tree::is_passed_out(name));
+                return Ok((compiled, Ok(instrumented)));
+            }
             Err(limit @ SandboxError::Limit(_)) => return Err(limit),
             Err(error) => error.to_string(),
         },
@@ -68,7 +78,7 @@ fn setup(
     described: &mut Option<Described>,
 ) -> Result<Ready, SandboxError> {
     within_limits(compiled, order)?;
-    let reach = Reach::new(order.limits.clone(), order.grants.clone(), order.registry.clone());
+    let reach = Reach::new(order.limits.clone(), order.grants.clone(), order.registry.clone())?;
     let linked = Linked::new(machine.clone(), compiled, reach)?;
     let description = describe(&linked)?;
     let options_schema = schema::parse(&description.options_schema)?;

@@ -35,6 +35,8 @@ fn what_is_damaged() {
     let mut bytes = guest("rust/center-ink.wasm");
     bytes.truncate(bytes.len() / 2);
     assert!(refuse(&bytes).starts_with("this component is damaged"), "{}", refuse(&bytes));
+    let module = &HOSTILE[..HOSTILE.len() / 2];
+    assert!(refuse(module).starts_with("this component is damaged"), "{}", refuse(module));
 }
 
 #[test]
@@ -58,6 +60,14 @@ fn a_core_module_without_its_contract() {
 }
 
 #[test]
+fn a_core_module_for_the_first_wasi() {
+    let mut module = b"\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x02\x23\x01\x16".to_vec();
+    module.extend(b"wasi_snapshot_preview1\x08fd_write\0\0");
+    let error = refuse(&module);
+    assert!(error.contains("it is built for WASI 0.1 (wasm32-wasip1)"), "{error}");
+}
+
+#[test]
 fn a_core_module_with_its_contract_is_a_step() {
     let load = |bytes: &[u8]| SANDBOX.load(bytes, &LoadRequest::default()).unwrap();
     let (module, component) = (load(&HOSTILE), load(&componentize(&HOSTILE).unwrap()));
@@ -78,19 +88,22 @@ fn imports_that_are_not_offered_are_named() {
     // Without the export, the world is wrong before the imports are.
     assert!(problem("wasi:sockets/tcp@0.2.0").contains("no pipeline step"));
     let compiled = |import: &str| Compiled::new(&SANDBOX.machine.engine, &importing(import)).unwrap();
-    let error = |import: &str| {
-        let registry = Registry::default();
-        compiled(import).linker(&Grants::default(), &registry).err().unwrap().to_string()
-    };
-    assert!(
-        error("wasi:sockets/tcp@0.2.0")
-            .starts_with("this component imports `wasi:sockets/tcp@0.2.0`, which a sandbox does not have")
+    let error = |import: &str| compiled(import).linker(&Grants::default()).err().unwrap().to_string();
+    assert_eq!(
+        error("wasi:sockets/tcp@0.2.0"),
+        "this component imports `wasi:sockets/tcp@0.2.0`, which a step never gets: no grant opens the network"
     );
+    assert!(error("wasi:http/outgoing-handler@0.2.0").contains("no grant opens the network"));
+    assert!(error("wasi:clocks/wall-clock@0.3.0").contains("another version of WASI"));
+    assert!(error("wasi:nn/graph@0.2.0").contains("a step never gets"));
     assert!(error("gpux:pipeline/log@0.2.0").contains("another version"));
     assert!(error("gpux:pipeline/telepathy@0.1.0").contains("newer"));
-    let models = error("gpux:pipeline/models@0.1.0");
-    assert!(models.contains("add `grant: { models: [NAME] }` to this step in gpux.yml"), "{models}");
-    assert!(compiled("gpux:pipeline/models@0.1.0").linker(&granted(&["rec"]), &Registry::default()).is_ok());
+    assert_eq!(
+        error("gpux:pipeline/models@0.1.0"),
+        "this component imports `gpux:pipeline/models@0.1.0` to run models, which is not granted: its step needs \
+         `grant: { models: [NAME] }`"
+    );
+    assert!(compiled("gpux:pipeline/models@0.1.0").linker(&granted(&["rec"])).is_ok());
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn the_same_without_a_snapshot() {
         let mut step = load("echo", Limits::default()).unwrap();
         let bytes = componentize(&HOSTILE).unwrap();
         let compiled = Compiled::new(&SANDBOX.machine.engine, &bytes).unwrap();
-        let reach = Reach::new(Limits::default(), Grants::default(), Arc::default());
+        let reach = Reach::new(Limits::default(), Grants::default(), Arc::default()).unwrap();
         step.guest.linked = Linked::new(SANDBOX.machine.clone(), &compiled, reach).unwrap();
         step.guest.options = Some(json!({"attack": "echo"}).to_string());
         step

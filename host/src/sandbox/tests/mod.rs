@@ -4,9 +4,11 @@
 
 mod center_ink;
 mod contract;
+mod fuzz;
 mod hostile;
 mod instances;
 mod native;
+mod wasi;
 
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
@@ -27,7 +29,7 @@ static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| {
     let built = std::env::current_exe().unwrap();
     let cache = Some(CacheDir::at(built.with_file_name("gpux-test-cache")));
     // A loaded machine is no reason to fail.
-    let ceiling = Limits { time: std::time::Duration::from_mins(1), ..Limits::default() };
+    let ceiling = Limits { time: std::time::Duration::from_mins(1), calls: usize::MAX, ..Limits::default() };
     Sandbox::new(SandboxOptions { cache, ceiling, ..SandboxOptions::default() }).unwrap()
 });
 
@@ -97,5 +99,5 @@ impl Step for Copy {
 }
 
 fn granted(models: &[&str]) -> Grants {
-    Grants { models: models.iter().map(|name| (*name).to_owned()).collect() }
+    Grants { models: models.iter().map(|name| (*name).to_owned()).collect(), ..Grants::default() }
 }

@@ -78,8 +78,8 @@ fn models_are_there_only_when_granted() {
     let error = driver("model", Grants::default()).err().unwrap().to_string();
     assert_eq!(
         error,
-        "this component imports `gpux:pipeline/models@0.1.0`, which is not granted; to let it run models, add `grant: \
-         { models: [rec] }` to this step in gpux.yml"
+        "this component imports `gpux:pipeline/models@0.1.0` to run models, which is not granted: its step needs \
+         `grant: { models: [NAME] }`"
     );
     let step = driver("model-not-granted", granted(&["rec"])).unwrap();
     let Err(StepFailure::InvalidInput(why)) = run(&step, "x") else { panic!() };

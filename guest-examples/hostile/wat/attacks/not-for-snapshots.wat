@@ -1,0 +1,17 @@
+;; All that a snapshot cannot save: tables that change, dropped segments, a vector in a global.
+(memory (export "memory") 1)
+(table $table 2 100 funcref)
+(elem $elem func $attack)
+(data $data "passive")
+(global $vector (mut v128) (v128.const i64x2 1 2))
+(func $ready)
+(func $attack
+  (drop (table.grow $table (ref.func $attack) (i32.const 2)))
+  (table.set $table (i32.const 0) (ref.func $attack))
+  (table.fill $table (i32.const 0) (ref.null func) (i32.const 2))
+  (table.init $table $elem (i32.const 0) (i32.const 0) (i32.const 1))
+  (table.copy $table $table (i32.const 1) (i32.const 0) (i32.const 1))
+  (memory.init $data (i32.const 2048) (i32.const 0) (i32.const 7))
+  (elem.drop $elem)
+  (data.drop $data)
+  (global.set $vector (v128.const i64x2 3 4)))

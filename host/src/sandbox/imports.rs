@@ -1,0 +1,195 @@
+//! What a component imports, and what that takes.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use wasmtime::component::Linker;
+
+use super::bindings::{builtins, log, models, types};
+use super::component::Own;
+use super::error::SandboxError;
+use super::grants::{Capability, Grants};
+use super::state::State;
+use super::wasi;
+
+/// An interface that a component imports.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Import {
+    /// as the component names it
+    pub(super) name: String,
+    /// whether it calls anything there; otherwise it only needs the names of its types
+    pub(super) called: bool,
+}
+
+/// What an import asks for.
+pub(super) enum Interface {
+    Types,
+    Log,
+    Builtins,
+    Models,
+    Wasi(&'static wasi::Interface),
+    /// nothing that can be linked, and why
+    Other(&'static str),
+}
+
+impl Interface {
+    pub(super) fn named(import: &str) -> Self {
+        let (name, version) = import.split_once('@').unwrap_or((import, ""));
+        if let Some(name) = name.strip_prefix("wasi:") {
+            return Self::wasi(name, version);
+        }
+        let Some(interface) = name.strip_prefix("gpux:pipeline/") else {
+            return Self::Other(
+                "gpux does not offer; a step may import gpux:pipeline's types, log, builtins and models, and what of \
+                 WASI it is granted",
+            );
+        };
+        match interface {
+            _ if !version.starts_with("0.1.") => {
+                Self::Other("is of another version; this gpux speaks gpux:pipeline@0.1")
+            }
+            "types" => Self::Types,
+            "log" => Self::Log,
+            "builtins" => Self::Builtins,
+            "models" => Self::Models,
+            _ => Self::Other("this gpux does not offer; the component was built for a newer one"),
+        }
+    }
+
+    fn wasi(name: &str, version: &str) -> Self {
+        if ["sockets/", "http/", "tls/"].iter().any(|network| name.starts_with(network)) {
+            return Self::Other("a step never gets: no grant opens the network");
+        }
+        if !version.starts_with("0.2.") {
+            return Self::Other("is of another version of WASI; this gpux speaks 0.2");
+        }
+        wasi::Interface::named(name).map_or(
+            Self::Other("a step never gets; of WASI there are clocks, random, filesystem, cli and io"),
+            Self::Wasi,
+        )
+    }
+
+    /// What must be granted for it.
+    pub(super) const fn capability(&self) -> Option<Capability> {
+        match self {
+            Self::Models => Some(Capability::Models),
+            Self::Wasi(interface) => Some(interface.capability),
+            Self::Types | Self::Log | Self::Builtins | Self::Other(_) => None,
+        }
+    }
+}
+
+/// Imports that are not linked, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// the interfaces, as the component names them
+    pub imports: Vec<String>,
+    /// why
+    pub because: Because,
+}
+
+/// Why an import is not linked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Because {
+    /// it is not granted
+    NotGranted(Capability),
+    /// it never is, and why
+    Never(Cow<'static, str>),
+}
+
+/// At most this many interfaces are named in a message.
+const NAMED: usize = 3;
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown: Vec<_> = self.imports.iter().take(NAMED).map(|import| format!("`{import}`")).collect();
+        write!(f, "this component imports {}", shown.join(", "))?;
+        if self.imports.len() > NAMED {
+            write!(f, " and {} more", self.imports.len() - NAMED)?;
+        }
+        match &self.because {
+            // Not all of them are streams, and none of them does anything by itself.
+            Because::NotGranted(Capability::Stdio) => f.write_str(", and nothing of WASI is granted"),
+            Because::NotGranted(capability) => write!(f, " to {}, which is not granted", capability.words()),
+            Because::Never(why) => write!(f, ", which {why}"),
+        }
+    }
+}
+
+/// What a component with these imports cannot do without, given what is granted.
+///
+/// Files and the environment are imported by habit: they give nothing without a folder or a
+/// variable, so any granted part of WASI brings them along, as it does standard output.
+pub(super) fn refusals(imports: &[Import], grants: &Grants) -> Vec<Refusal> {
+    let mut refusals: Vec<Refusal> = Vec::new();
+    let mut refuse =
+        |because: Because, import: &Import| match refusals.iter_mut().find(|refusal| refusal.because == because) {
+            Some(refusal) => refusal.imports.push(import.name.clone()),
+            None => refusals.push(Refusal { imports: vec![import.name.clone()], because }),
+        };
+    let mut habit = Vec::new();
+    let mut wasi = grants.any_wasi();
+    for import in imports {
+        match Interface::named(&import.name) {
+            Interface::Types | Interface::Log | Interface::Builtins => {}
+            Interface::Other(why) => refuse(Because::Never(why.into()), import),
+            Interface::Wasi(interface) => match interface.capability {
+                Capability::Clock | Capability::Random if !import.called => {}
+                needed @ (Capability::Clock | Capability::Random) => {
+                    wasi = true;
+                    if !grants.allows(needed) {
+                        refuse(Because::NotGranted(needed), import);
+                    }
+                }
+                _ => habit.push(import),
+            },
+            Interface::Models if grants.models.is_empty() => {
+                refuse(Because::NotGranted(Capability::Models), import);
+            }
+            Interface::Models => {}
+        }
+    }
+    if !wasi {
+        for import in habit {
+            refuse(Because::NotGranted(Capability::Stdio), import);
+        }
+    }
+    refusals
+}
+
+/// What is granted without need: no import asks for it.
+pub(super) fn unused(imports: &[Import], grants: &Grants) -> Vec<Capability> {
+    let asked = |capability| {
+        imports.iter().any(|import| import.called && Interface::named(&import.name).capability() == Some(capability))
+    };
+    let any_wasi = imports.iter().any(|import| matches!(Interface::named(&import.name), Interface::Wasi(_)));
+    let unused = |capability: &Capability| {
+        grants.allows(*capability) && if *capability == Capability::Stdio { !any_wasi } else { !asked(*capability) }
+    };
+    Capability::ALL.into_iter().filter(unused).collect()
+}
+
+/// A linker with the interfaces that are imported and may be had.
+pub(super) fn link(linker: &mut Linker<State>, imports: &[Import], grants: &Grants) -> Result<(), SandboxError> {
+    let refusals = refusals(imports, grants);
+    if !refusals.is_empty() {
+        return Err(SandboxError::Imports(refusals));
+    }
+    for import in imports {
+        let added = match Interface::named(&import.name) {
+            Interface::Types => types::add_to_linker::<State, Own>(linker, |state| state),
+            Interface::Log => log::add_to_linker::<State, Own>(linker, |state| state),
+            Interface::Builtins => builtins::add_to_linker::<State, Own>(linker, |state| state),
+            Interface::Models => models::add_to_linker::<State, Own>(linker, |state| state),
+            // An import of types alone needs nothing, unless one of them is a resource.
+            Interface::Wasi(interface) if import.called || interface.capability == Capability::Stdio => {
+                interface.link(linker)
+            }
+            Interface::Wasi(_) | Interface::Other(_) => Ok(()),
+        };
+        added.map_err(|error| SandboxError::Engine(format!("{error:#}")))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! The table of attacks, guest-examples/hostile/attacks.yml, and how one is made.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gpux::pipeline::{Context, LimitExceeded, Registry, Step as _, StepFailure, Value};
+use gpux::sandbox::{ComponentStep, Limits, LoadRequest, Sandbox, SandboxError};
+use serde::Deserialize;
+use serde_json::json;
+
+/// One line of the table. Exactly one of `refused`, `stopped` and `gives` says what it comes to.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Attack {
+    /// the option `attack` of hostile.wasm, or the name of a guest of its own
+    pub(crate) name: String,
+    /// what it does, for people
+    pub(crate) what: String,
+    /// the guest's file beside the table, if it is not hostile.wasm
+    guest: Option<String>,
+    /// MiB of the tensor that it is given; the empty text without
+    input: Option<usize>,
+    /// its `time`, where it needs longer than the others to get to its own limit
+    seconds: Option<u64>,
+    /// the error when it is loaded
+    refused: Option<String>,
+    /// the error of a request
+    stopped: Option<String>,
+    /// the result of a request, where the attack is in vain
+    gives: Option<String>,
+}
+
+/// What an attack came to.
+pub(crate) struct Outcome {
+    /// as the table writes it: `refused: …`, `stopped: …` or `gives: …`
+    pub(crate) text: String,
+    /// from the last thing that was asked of the guest until there was an answer
+    pub(crate) time: Duration,
+    /// its `time`, if that is what stopped it
+    pub(crate) deadline: Option<Duration>,
+}
+
+/// The repository.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// What an attack may use.
+pub(crate) fn limits() -> Limits {
+    Limits {
+        time: Duration::from_millis(50),
+        setup_time: Duration::from_secs(1),
+        memory: 16 << 20,
+        log: 2 << 10,
+        ..Limits::default()
+    }
+}
+
+/// Every attack of the table.
+pub(crate) fn all() -> Vec<Attack> {
+    let table = std::fs::read_to_string(root().join("guest-examples/hostile/attacks.yml")).unwrap();
+    serde_yaml::from_str(&table).unwrap()
+}
+
+impl Attack {
+    /// What the table says it comes to.
+    pub(crate) fn expected(&self) -> String {
+        let words = [("refused", &self.refused), ("stopped", &self.stopped), ("gives", &self.gives)];
+        let mut said = words.iter().filter_map(|(word, text)| Some(format!("{word}: {}", text.as_ref()?)));
+        let (Some(expected), None) = (said.next(), said.next()) else { panic!("{}: one outcome, please", self.name) };
+        expected
+    }
+
+    fn load(&self, sandbox: &Sandbox, registry: &Arc<Registry>) -> Result<ComponentStep, SandboxError> {
+        let (file, options) = match &self.guest {
+            None => ("hostile.wasm", json!({ "attack": self.name })),
+            Some(guest) => (guest.as_str(), json!({})),
+        };
+        let bytes = std::fs::read(root().join("guest-examples/hostile").join(file)).unwrap();
+        let mut limits = limits();
+        limits.time = self.seconds.map_or(limits.time, Duration::from_secs);
+        let request = LoadRequest { options, limits, registry: registry.clone(), ..LoadRequest::default() };
+        sandbox.load(&bytes, &request)
+    }
+
+    /// Makes the attack, ready to be struck again and again.
+    pub(crate) fn prepare<'a>(&'a self, sandbox: &'a Sandbox, registry: &'a Arc<Registry>) -> Prepared<'a> {
+        let input = self.input.map_or(Value::from(""), |mib| {
+            gpux::pipeline::Tensor::new([mib << 20], vec![1_u8; mib << 20]).unwrap().into()
+        });
+        Prepared { attack: self, sandbox, registry, input, step: self.load(sandbox, registry).ok() }
+    }
+}
+
+/// An attack that can be struck.
+pub(crate) struct Prepared<'a> {
+    attack: &'a Attack,
+    sandbox: &'a Sandbox,
+    registry: &'a Arc<Registry>,
+    input: Value,
+    /// none where loading it is the attack
+    step: Option<ComponentStep>,
+}
+
+impl Prepared<'_> {
+    pub(crate) fn strike(&self) -> Outcome {
+        let begin = Instant::now();
+        let Some(step) = &self.step else {
+            let loaded = self.attack.load(self.sandbox, self.registry);
+            let time = begin.elapsed();
+            let Err(error) = loaded else { panic!("{}: it was accepted at the second try", self.attack.name) };
+            return Outcome { text: format!("refused: {}", short(&error.to_string())), time, deadline: None };
+        };
+        let outcome = step.run(vec![Some(self.input.clone())], &mut Context::default());
+        let time = begin.elapsed();
+        match outcome {
+            Ok(values) => Outcome { text: format!("gives: {}", shown(&values)), time, deadline: None },
+            Err(failure) => {
+                Outcome { text: format!("stopped: {}", short(&failure.to_string())), time, deadline: limit(&failure) }
+            }
+        }
+    }
+}
+
+/// The remedy that every limit names is held elsewhere.
+fn short(error: &str) -> String {
+    error.split("; raise it with").next().unwrap_or_default().to_owned()
+}
+
+fn shown(values: &[Value]) -> String {
+    let shown = values.iter().map(|value| match value {
+        Value::Text(text) => text.to_string(),
+        Value::Tensor(tensor) => format!("{tensor:?}"),
+        other => other.type_name().to_owned(),
+    });
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+fn limit(failure: &StepFailure) -> Option<Duration> {
+    matches!(failure, StepFailure::Limit(LimitExceeded { limit, .. }) if limit == "time").then(|| limits().time)
+}

@@ -1,0 +1,92 @@
+//! Strangers' components against the sandbox, from outside and in a process of their own: every
+//! attack of the table meets its golden error, in time and within its memory, while a neighbour
+//! works and is served.
+//!
+//! The bounds here are wide, so that a busy machine fails nobody; `cargo bench --bench hostile`
+//! prints the exact numbers.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod attack;
+mod calls;
+mod dice;
+mod memory;
+mod monsters;
+mod mutants;
+mod neighbour;
+
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gpux::config::CacheDir;
+use gpux::pipeline::Registry;
+use gpux::sandbox::{Limits, Sandbox, SandboxOptions};
+
+use self::neighbour::Neighbour;
+
+/// How far past its deadline a guest may be stopped here; one call into native code included.
+const LATE: Duration = Duration::from_secs(2);
+/// Memory beyond the limit that the host itself may take, twice what it should.
+const OWN: usize = 32 << 20;
+
+static REGISTRY: LazyLock<Arc<Registry>> = LazyLock::new(|| Arc::new(gpux::assemble::builtins()));
+
+/// One engine for all tests, as in a process.
+static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| {
+    let built = std::env::current_exe().unwrap();
+    let cache = Some(CacheDir::at(built.with_file_name("gpux-test-cache")));
+    let ceiling = Limits { time: Duration::from_mins(5), ..Limits::default() };
+    let program = Some(env!("CARGO_BIN_EXE_gpux").into());
+    Sandbox::new(SandboxOptions { cache, ceiling, program, ..SandboxOptions::default() }).unwrap()
+});
+
+/// Held by each test while it runs: what one of them measures is the whole process's.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[test]
+fn every_attack_meets_its_limit_and_harms_nobody() {
+    let _alone = alone();
+    let neighbour = Neighbour::new(&SANDBOX, &REGISTRY);
+    let mut wrong = Vec::new();
+    for attack in attack::all() {
+        let prepared = attack.prepare(&SANDBOX, &REGISTRY);
+        let before = memory::begin();
+        let mut outcome = None;
+        let times = neighbour.beside(|| outcome = Some(prepared.strike()));
+        let peak = memory::peak();
+        let outcome = outcome.unwrap();
+        if outcome.text != attack.expected() {
+            wrong.push(format!(
+                "{} ({}): expected\n    {}\nbut got\n    {}",
+                attack.name,
+                attack.what,
+                attack.expected(),
+                outcome.text
+            ));
+        }
+        if outcome.deadline.is_some_and(|deadline| outcome.time > deadline + LATE) {
+            wrong.push(format!("{}: stopped only after {:?}", attack.name, outcome.time));
+        }
+        if let (Some(before), Some(peak)) = (before, peak)
+            && peak > before + attack::limits().memory + OWN
+        {
+            wrong.push(format!("{}: the process grew by {} MiB", attack.name, (peak - before) >> 20));
+        }
+        if times.last().is_none_or(|slowest| *slowest > LATE) {
+            wrong.push(format!("{}: its neighbour waited for {:?}", attack.name, times.last()));
+        }
+        neighbour.request();
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}

@@ -1,0 +1,178 @@
+//! Components that are valid and small to say, and monstrous to compile. Made here, since the
+//! largest has 60 MB.
+
+use std::time::{Duration, Instant};
+
+use gpux::sandbox::{Limits, LoadRequest};
+use wasm_encoder::{
+    BlockType, CodeSection, Component, ComponentSectionId, ComponentTypeSection, Function, FunctionSection, Module,
+    ModuleSection, PrimitiveValType, RawSection, TypeSection, ValType,
+};
+
+use crate::{SANDBOX, alone, memory};
+
+/// Memory that this process may take for a monster: the file itself, read a few times over. The
+/// compiler's own is in a process that has its limits.
+const OWN: usize = 512 << 20;
+
+/// A component around one core module of these functions, `(i32) -> i32` each.
+fn component(functions: impl Iterator<Item = Function>) -> Vec<u8> {
+    let mut types = TypeSection::new();
+    types.ty().function([ValType::I32], [ValType::I32]);
+    let (mut declared, mut code) = (FunctionSection::new(), CodeSection::new());
+    for function in functions {
+        declared.function(0);
+        code.function(&function);
+    }
+    let mut module = Module::new();
+    module.section(&types).section(&declared).section(&code);
+    let mut component = Component::new();
+    component.section(&ModuleSection(&module));
+    component.finish()
+}
+
+/// So many functions that the file has 60 MB.
+fn many_functions() -> Vec<u8> {
+    let function = |number: usize| {
+        let mut function = Function::new([(2, ValType::I32)]);
+        let mut body = function.instructions();
+        for step in 0..20 {
+            body.local_get(0).i32_const((number * 20 + step) as i32).i32_mul().local_get(1).i32_add().local_set(1);
+        }
+        body.local_get(1).end();
+        function
+    };
+    component((0..240_000).map(function))
+}
+
+/// One function as long as a function may be, with every value alive to its end.
+fn one_function() -> Vec<u8> {
+    let locals = 20_000;
+    let mut function = Function::new([(locals, ValType::I32)]);
+    let mut body = function.instructions();
+    for local in 1..=locals {
+        body.local_get(0).i32_const(local as i32).i32_mul().local_set(local);
+    }
+    for round in 0..20 {
+        for local in 1..=locals {
+            body.local_get(local).local_get(1 + (local * 7919 + round) % locals).i32_xor().local_set(local);
+        }
+    }
+    body.local_get(0);
+    for local in 1..=locals {
+        body.local_get(local).i32_add();
+    }
+    body.end();
+    component(std::iter::once(function))
+}
+
+/// Jumps to thousands of places, from thousands of places.
+fn jump_tables() -> Vec<u8> {
+    let depth = 2000;
+    let mut function = Function::new([]);
+    let mut body = function.instructions();
+    for _ in 0..depth {
+        body.block(BlockType::Empty);
+    }
+    for outer in 0..depth {
+        body.local_get(0).if_(BlockType::Empty).local_get(0);
+        // The block of this `if` is the innermost.
+        body.br_table((1..depth - outer).collect::<Vec<_>>(), 0).end().end();
+    }
+    body.local_get(0).end();
+    component(std::iter::once(function))
+}
+
+/// Blocks in blocks in blocks.
+fn deep_blocks() -> Vec<u8> {
+    let depth = 500_000;
+    let mut function = Function::new([]);
+    let mut body = function.instructions();
+    for _ in 0..depth {
+        body.block(BlockType::Result(ValType::I32));
+    }
+    body.local_get(0);
+    for _ in 0..depth {
+        body.end();
+    }
+    body.end();
+    component(std::iter::once(function))
+}
+
+/// Components in components in components.
+fn nested_components() -> Vec<u8> {
+    let mut bytes = Component::new().finish();
+    for _ in 0..10_000 {
+        let mut outer = Component::new();
+        outer.section(&RawSection { id: ComponentSectionId::Component.into(), data: &bytes });
+        bytes = outer.finish();
+    }
+    bytes
+}
+
+/// A list of lists of lists.
+fn deep_types() -> Vec<u8> {
+    let mut types = ComponentTypeSection::new();
+    types.defined_type().primitive(PrimitiveValType::U8);
+    for depth in 0..100_000 {
+        types.defined_type().list(wasm_encoder::ComponentValType::Type(depth));
+    }
+    let mut component = Component::new();
+    component.section(&types);
+    component.finish()
+}
+
+/// A pair of pairs of pairs: every level is twice as large.
+fn doubling_types() -> Vec<u8> {
+    let mut types = ComponentTypeSection::new();
+    types.defined_type().primitive(PrimitiveValType::U8);
+    for depth in 0..40 {
+        let one = wasm_encoder::ComponentValType::Type(depth);
+        types.defined_type().tuple([one, one]);
+    }
+    let mut component = Component::new();
+    component.section(&types);
+    component.finish()
+}
+
+/// What a monster may use: little, since the test waits for it.
+fn limits() -> Limits {
+    Limits { compile_time: Duration::from_secs(2), compile_memory: 1 << 30, ..Limits::default() }
+}
+
+/// What it says to a monster, how long that takes, and how much memory.
+fn refuse(name: &str, monster: &[u8]) -> String {
+    let request = LoadRequest { limits: limits(), ..LoadRequest::default() };
+    let before = memory::begin();
+    let begin = Instant::now();
+    let error = SANDBOX.load(monster, &request).err().unwrap().to_string();
+    let taken = before.zip(memory::peak()).map_or(0, |(before, peak)| peak.saturating_sub(before));
+    println!("{name}: {} MB, {:.1?}, {} MiB: {error}", monster.len() / 1_000_000, begin.elapsed(), taken >> 20);
+    assert!(taken < OWN, "{name}: {} MiB", taken >> 20);
+    error
+}
+
+#[test]
+fn types_that_explode_are_refused_when_they_are_read() {
+    let _alone = alone();
+    let error = refuse("deep types", &deep_types());
+    assert!(error.starts_with("this component"), "{error}");
+    let error = refuse("doubling types", &doubling_types());
+    assert!(error.starts_with("this component"), "{error}");
+}
+
+#[test]
+fn monsters_meet_the_limits_of_compiling() {
+    let _alone = alone();
+    let monsters: [(&str, fn() -> Vec<u8>); 5] = [
+        ("many functions", many_functions),
+        ("one function", one_function),
+        ("jump tables", jump_tables),
+        ("deep blocks", deep_blocks),
+        ("nested components", nested_components),
+    ];
+    for (name, monster) in monsters {
+        let error = refuse(name, &monster());
+        assert!(error.contains("compile_time") || error.contains("compile_memory"), "{name}: {error}");
+    }
+}

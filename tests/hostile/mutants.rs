@@ -1,0 +1,136 @@
+//! Components that were valid before a few of their bytes changed.
+
+use std::time::Instant;
+
+use gpux::pipeline::{Context, Step as _};
+use gpux::sandbox::{LoadRequest, Sandbox, SandboxOptions, componentize};
+use serde_json::json;
+
+use crate::attack::{limits, root};
+use crate::dice::{Dice, Runs};
+use crate::{LATE, REGISTRY, alone};
+
+fn guest(path: &str) -> Vec<u8> {
+    std::fs::read(root().join("guest-examples").join(path)).unwrap()
+}
+
+/// Loads what is left of a component and, if that works, runs it; both end, one way or another.
+fn survive(sandbox: &Sandbox, bytes: &[u8]) -> bool {
+    let request = LoadRequest { limits: limits(), registry: REGISTRY.clone(), ..LoadRequest::default() };
+    let info = sandbox.inspect(bytes, Some(&json!({})));
+    let Ok(step) = sandbox.load(bytes, &request) else { return false };
+    assert!(info.is_ok_and(|info| info.problem.is_none()), "what loads can be inspected");
+    let begin = Instant::now();
+    let given = step.run(vec![Some("x".into())], &mut Context::default());
+    assert!(begin.elapsed() < limits().time + LATE, "it took {:?}", begin.elapsed());
+    if let Ok(values) = given {
+        assert_eq!(values.len(), step.signature().outputs.len());
+    }
+    true
+}
+
+#[test]
+fn damaged_components_are_refused_or_run_within_their_limits() {
+    let _alone = alone();
+    // Without a cache: nobody loads these again.
+    let sandbox = Sandbox::new(SandboxOptions { slots: 4, ..SandboxOptions::default() }).unwrap();
+    let small = ["grow-table", "not-for-snapshots", "forged-handle", "drop-twice"];
+    let mut valid: Vec<_> = small.iter().map(|name| guest(&format!("hostile/wat/{name}.wasm"))).collect();
+    valid.extend(
+        small.iter().map(|name| componentize(&guest(&format!("hostile/wat/{name}.wasm"))).unwrap().into_owned()),
+    );
+    valid.extend([guest("rust/center-ink.wasm"), guest("hostile/hostile.wasm")]);
+    for bytes in &valid {
+        assert!(survive(&sandbox, bytes), "they work as they are");
+    }
+    let (mut tried, mut loaded) = (0, 0);
+    Runs::of(300).each(|dice| {
+        let mut bytes = dice.pick(&valid).clone();
+        for _ in 0..1 + dice.below(3) {
+            mutate(dice, &mut bytes, &valid);
+        }
+        tried += 1;
+        loaded += u32::from(survive(&sandbox, &bytes));
+    });
+    println!("{loaded} of {tried} mutants still load");
+}
+
+/// Changes some bytes, or a whole section.
+fn mutate(dice: &mut Dice, bytes: &mut Vec<u8>, others: &[Vec<u8>]) {
+    let at = dice.below(bytes.len());
+    match dice.below(8) {
+        0 | 1 => bytes[at] ^= 1 << dice.below(8),
+        2 => bytes[at] = *dice.pick(&[0, 1, 0x7f, 0x80, 0xff]),
+        3 => bytes.truncate(at),
+        4 => {
+            let len = dice.below(16).min(bytes.len() - at);
+            drop(bytes.drain(at..at + len));
+        }
+        5 => {
+            let other = dice.pick(others);
+            let from = dice.below(other.len());
+            let len = dice.below(64).min(other.len() - from);
+            drop(bytes.splice(at..at, other[from..from + len].iter().copied()));
+        }
+        _ => mutate_section(dice, bytes),
+    }
+}
+
+/// Doubles, drops, moves or changes a section, with its size kept true: damage that only shows
+/// when what is inside is read.
+fn mutate_section(dice: &mut Dice, bytes: &mut Vec<u8>) {
+    let (Some(header), Some(mut sections)) = (bytes.get(..8).map(<[u8]>::to_vec), sections(bytes)) else { return };
+    let at = dice.below(sections.len());
+    match dice.below(5) {
+        0 => sections.push(sections[at].clone()),
+        1 => drop(sections.remove(at)),
+        2 => {
+            let to = dice.below(sections.len());
+            sections.swap(at, to);
+        }
+        // The core module in a component.
+        3 if sections[at].1.starts_with(b"\0asm") => mutate_section(dice, &mut sections[at].1),
+        _ => {
+            let inside = &mut sections[at].1;
+            let place = dice.below(inside.len());
+            match dice.below(3) {
+                0 => inside.truncate(place),
+                1 => inside.insert(place, dice.next() as u8),
+                _ => inside.iter_mut().skip(place).take(1).for_each(|byte| *byte = dice.next() as u8),
+            }
+        }
+    }
+    *bytes = header;
+    for (id, inside) in sections {
+        bytes.push(id);
+        bytes.extend(leb(inside.len()));
+        bytes.extend(inside);
+    }
+}
+
+/// Number and content of each section; none if they do not fill the file or there are none.
+fn sections(bytes: &[u8]) -> Option<Vec<(u8, Vec<u8>)>> {
+    let mut rest = bytes.get(8..)?;
+    let mut sections = Vec::new();
+    while let [id, after @ ..] = rest {
+        let end = after.iter().position(|byte| byte & 0x80 == 0)?;
+        let size = after[..=end]
+            .iter()
+            .rev()
+            .try_fold(0_usize, |size, byte| size.checked_mul(128)?.checked_add(usize::from(byte & 0x7f)))?;
+        let (inside, next) = after[end + 1..].split_at_checked(size)?;
+        sections.push((*id, inside.to_vec()));
+        rest = next;
+    }
+    if sections.is_empty() { None } else { Some(sections) }
+}
+
+fn leb(mut size: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while size >= 0x80 {
+        bytes.push(size as u8 | 0x80);
+        size >>= 7;
+    }
+    bytes.push(size as u8);
+    bytes
+}

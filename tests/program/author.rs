@@ -1,0 +1,291 @@
+//! From scaffold to running step: `gpux new`, `gpux build`, `gpux test`, `--record`, `--replay`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value as Json;
+
+use crate::digits::{root, stdout};
+
+const CENTER_INK: &str = "guest-examples/rust/center-ink.wasm";
+const SEVEN: &str = "models/samples/seven.png";
+
+/// The program in a folder of its own.
+fn gpux_in(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
+    command
+        .args(arguments)
+        .current_dir(folder)
+        .env("GPUX_CACHE_DIR", concat!(env!("CARGO_TARGET_TMPDIR"), "/author-cache"));
+    command
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    gpux_in(folder, arguments).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn json(output: &Output) -> Json {
+    assert!(!output.stdout.is_empty(), "{}", stderr(output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    std::fs::read_to_string(path).unwrap()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// The digits pipeline in a folder where nothing else is.
+fn digits() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["gpux.yml", CENTER_INK, SEVEN, "models/digits.onnx", "models/digits.labels.txt"] {
+        let to = folder.path().join(file);
+        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+        std::fs::copy(root().join(file), to).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn a_new_pipeline_runs_and_passes_its_tests() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = stdout(&run(folder.path(), &["new", "pipeline", "my-photos"]));
+    assert!(made.contains("my-photos/gpux.yml") && made.contains("gpux test my-photos"), "{made}");
+    let inside = folder.path().join("my-photos");
+    let tested = stdout(&run(folder.path(), &["test", "my-photos"]));
+    assert!(tested.ends_with("2 passed\n"), "{tested}");
+    stdout(&run(&inside, &["test"]));
+    stdout(&run(&inside, &["build"]));
+    let ran = run(&inside, &["run", ".", "--file", "tests/sample/sample.png"]);
+    assert_eq!(json(&ran)["tensor"].as_array().unwrap().len(), 32);
+    // The steps that the file shows in a comment are real: only the model is missing.
+    let text = read(inside.join("gpux.yml")).replace("  # - ", "  - ");
+    std::fs::write(inside.join("gpux.yml"), text).unwrap();
+    let without = stderr(&run(&inside, &["build"]));
+    assert!(without.contains("this step runs the model, but there is none"), "{without}");
+}
+
+#[test]
+fn a_folder_is_made_whole_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let again = ["new", "step", "--lang", "rust", "blur"];
+    stdout(&run(folder.path(), &again));
+    std::fs::write(folder.path().join("blur/mine.txt"), "mine").unwrap();
+    let output = run(folder.path(), &again);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(read(folder.path().join("blur/mine.txt")), "mine");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{PermissionsExt as _, symlink};
+        symlink(folder.path().join("elsewhere"), folder.path().join("link")).unwrap();
+        let output = run(folder.path(), &["new", "pipeline", "link"]);
+        assert!(stderr(&output).contains("is a link"), "{}", stderr(&output));
+        // As any folder that the user makes, not as a temporary one.
+        std::fs::create_dir(folder.path().join("ordinary")).unwrap();
+        let mode = |name: &str| folder.path().join(name).metadata().unwrap().permissions().mode();
+        assert_eq!(mode("blur"), mode("ordinary"));
+    }
+    let left: Vec<_> = names(folder.path()).into_iter().filter(|name| name.starts_with('.')).collect();
+    assert_eq!(left, Vec::<String>::new());
+}
+
+/// What came out becomes what is expected, and nothing else in the file changes.
+#[test]
+fn blessing_rewrites_what_is_expected_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let case = folder.path().join("tests/blank");
+    std::fs::create_dir_all(&case).unwrap();
+    std::fs::copy(root().join(CENTER_INK), folder.path().join("ink.wasm")).unwrap();
+    let test = |more: &[&str]| run(folder.path(), &[&["test", "--component", "ink.wasm", "tests"], more].concat());
+    let write = |text: &str| std::fs::write(case.join("case.yml"), text).unwrap();
+
+    let blank = "inputs:\n  image: { type: uint8, shape: [2, 2, 1], data: [9, 9, 9, 9] }\n";
+    write(&format!(
+        "# Blank paper.\n{blank}outputs: {{ image: {{ data: [[[1]]] }} }}\n# Kept.\ntolerance: {{ absolute: 1 }}\n"
+    ));
+    let failed = test(&[]);
+    assert_eq!(failed.status.code(), Some(1));
+    let told = String::from_utf8(failed.stdout).unwrap();
+    assert!(told.contains("error (invalid-input): no ink found"), "{told}");
+    assert!(stdout(&test(&["--bless"])).contains("blessed blank"));
+    let blessed = read(case.join("case.yml"));
+    assert!(blessed.starts_with("# Blank paper.\ninputs:"), "{blessed}");
+    assert!(blessed.contains("error: { kind: invalid-input, contains: \"no ink found"), "{blessed}");
+    assert!(blessed.ends_with("# Kept.\ntolerance: { absolute: 1 }\n"), "{blessed}");
+    stdout(&test(&[]));
+
+    // A photo gives an image, which goes into a file of its own.
+    std::fs::copy(root().join(SEVEN), case.join("seven.png")).unwrap();
+    write("inputs: { image: { image: seven.png, channels: gray } }\noutputs:\n  image:\n    file: ink.npy\n# Kept.\n");
+    stdout(&test(&["--bless"]));
+    assert_eq!(names(&case), ["case.yml", "ink.npy", "seven.png"]);
+    assert!(
+        read(case.join("case.yml")).ends_with("{ file: ink.npy, metadata: { layout: HWC, color: gray } }\n# Kept.\n")
+    );
+    stdout(&test(&[]));
+
+    // One number of it is changed: that is found, and named.
+    let mut npy = std::fs::read(case.join("ink.npy")).unwrap();
+    let last = npy.len() - 1;
+    npy[last] ^= 0x40;
+    std::fs::write(case.join("ink.npy"), npy).unwrap();
+    let told = String::from_utf8(test(&[]).stdout).unwrap();
+    assert!(told.contains("`image`: 1 of "), "{told}");
+    // Metadata that the case states counts.
+    stdout(&test(&["--bless"]));
+    write(&read(case.join("case.yml")).replace("color: gray", "color: rgb"));
+    assert!(String::from_utf8(test(&[]).stdout).unwrap().contains("expected the metadata"));
+}
+
+/// What a production run gave a step is a golden test, once its folder is copied.
+#[test]
+fn what_was_recorded_is_replayed_and_tested() {
+    let folder = digits();
+    let at = |path: &str| folder.path().join(path);
+    let embedded = |arguments: &[&str]| run(folder.path(), &[&["run", "--engine", "embedded"], arguments].concat());
+    let recorded = embedded(&["--file", SEVEN, "--record", "records", "--trace"]);
+    assert!(json(&recorded)["top"].is_array());
+    assert!(stderr(&recorded).contains("center-ink.wasm"), "{}", stderr(&recorded));
+    assert!(stderr(&recorded).contains("recorded 1 case in records"), "{}", stderr(&recorded));
+    let case = at("records/000001-2-center-ink");
+    assert_eq!(names(&case), ["case.yml", "input-image.npy", "output-image.npy"]);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        assert_eq!(at("records").metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    }
+
+    let replayed = embedded(&["--replay", "records", "--step", "center-ink.wasm", "--json"]);
+    assert_eq!(json(&replayed)["passed"], 1);
+    // With other options the same input gives something else.
+    let yml = read(at("gpux.yml")).replace("margin: 0.15", "margin: 0.5");
+    std::fs::write(at("gpux.yml"), yml).unwrap();
+    let replayed = embedded(&["--replay", "records"]);
+    assert_eq!(replayed.status.code(), Some(1));
+    let told = String::from_utf8(replayed.stdout).unwrap();
+    assert!(told.contains("`image`: expected a tensor uint8["), "{told}");
+    // The case itself still says with which options it was made.
+    let tested = stdout(&run(folder.path(), &["test", "--component", CENTER_INK, "records"]));
+    assert!(tested.ends_with("1 passed\n"), "{tested}");
+
+    // Nothing is overwritten, and no more is kept than may be.
+    let before = read(case.join("case.yml"));
+    let photos = [SEVEN; 3];
+    let limited = embedded(&[&["--record", "records", "--record-limit", "2", "--file"], &photos[..]].concat());
+    assert!(stderr(&limited).contains("recorded 2 cases"), "{}", stderr(&limited));
+    assert!(stderr(&limited).contains("`--record-limit` raises that"), "{}", stderr(&limited));
+    let all = ["000001-2-center-ink", "000002-2-center-ink", "000003-2-center-ink"];
+    assert_eq!(names(&at("records")), all);
+    assert_eq!(read(case.join("case.yml")), before);
+}
+
+/// A link in the folder of records leads nowhere that is written to.
+#[cfg(unix)]
+#[test]
+fn records_follow_no_link() {
+    let folder = digits();
+    let (records, elsewhere) = (folder.path().join("records"), folder.path().join("elsewhere"));
+    std::fs::create_dir(&records).unwrap();
+    std::fs::create_dir(&elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, records.join("000000-2-center-ink")).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, records.join("000001-2-center-ink")).unwrap();
+    let output = run(folder.path(), &["run", "--engine", "embedded", "--file", SEVEN, "--record", "records"]);
+    stdout(&output);
+    assert_eq!(names(&elsewhere), Vec::<String>::new());
+    assert!(records.join("000002-2-center-ink/case.yml").is_file());
+}
+
+#[test]
+fn errors_are_recorded_as_what_a_case_expects() {
+    let folder = digits();
+    let blank = folder.path().join("gpux.yml");
+    // Without ink: the pipeline takes the pixels, so that a request can be blank.
+    let text = "name: ink\nversion: 1\ninputs: { image: { type: uint8, shape: [4, 4, 1] } }\npipeline:\n  - wasm: ./guest-examples/rust/center-ink.wasm\n";
+    std::fs::write(&blank, text).unwrap();
+    let pixels = format!("image={:?}", [9; 16]);
+    let output = run(folder.path(), &["run", "--input", &pixels, "--record", "records"]);
+    assert_eq!(output.status.code(), Some(1));
+    let case = read(folder.path().join("records/000001-1-center-ink/case.yml"));
+    assert!(case.contains("error: { kind: invalid-input, contains: \"no ink found"), "{case}");
+    stdout(&run(folder.path(), &["run", "--replay", "records"]));
+    stdout(&run(folder.path(), &["test", "--component", CENTER_INK, "records"]));
+}
+
+/// A step's own commands make the module; gpux wraps, strips, checks and writes it.
+#[cfg(unix)]
+#[test]
+fn own_commands_build_a_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let module = root().join("guest-examples/hostile/hostile.wasm");
+    std::fs::copy(&module, folder.path().join("module.wasm")).unwrap();
+    let write = |text: &str| std::fs::write(folder.path().join("step.yml"), text).unwrap();
+    write("name: attacks\nlanguage: rust\noutput: out/attacks.wasm\nbuild: ['cp module.wasm \"$GPUX_OUTPUT\"']\n");
+    let built = json(&run(folder.path(), &["build", "--json"]));
+    assert_eq!((&built["name"], &built["written"]), (&"attacks".into(), &"out/attacks.wasm".into()));
+    assert!(built["bytes"].as_u64() < built["bytes_before"].as_u64(), "{built}");
+    let component = std::fs::read(folder.path().join("out/attacks.wasm")).unwrap();
+    assert_eq!(component.len() as u64, built["bytes"].as_u64().unwrap());
+    let kept = json(&run(folder.path(), &["build", "--json", "--no-strip"]));
+    assert_eq!(kept["bytes"], built["bytes_before"]);
+
+    // A build that fails leaves the component that is there, and shows what was said.
+    write("name: attacks\nlanguage: rust\noutput: out/attacks.wasm\nbuild: ['echo no luck >&2; exit 7']\n");
+    let failed = run(folder.path(), &["build"]);
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(stderr(&failed).contains("exit status: 7") && stderr(&failed).contains("no luck"), "{}", stderr(&failed));
+    assert!(folder.path().join("out/attacks.wasm").is_file());
+    write("name: attacks\nlanguage: rust\nbuild: ['echo nothing > \"$GPUX_OUTPUT\"']\n");
+    let failed = run(folder.path(), &["build"]);
+    assert!(stderr(&failed).contains("what was built is no step"), "{}", stderr(&failed));
+
+    write("name: attacks\nlanguage: rust\n");
+    let without = gpux_in(folder.path(), &["build"]).env("PATH", folder.path()).output().unwrap();
+    assert_eq!(without.status.code(), Some(3));
+    assert!(stderr(&without).contains("install Rust as https://rustup.rs says"), "{}", stderr(&without));
+}
+
+/// The whole way of a Rust author. Slow the first time: the SDK is compiled.
+#[test]
+fn a_new_rust_step_builds_and_passes_its_tests() {
+    let target =
+        Command::new("rustc").args(["--target", "wasm32-unknown-unknown", "--print", "target-libdir"]).output();
+    let there = target.is_ok_and(|output| Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir());
+    if !there {
+        assert!(std::env::var_os("CI").is_none(), "run `rustup target add wasm32-unknown-unknown`");
+        eprintln!("skipped: run `rustup target add wasm32-unknown-unknown`");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    stdout(&run(folder.path(), &["new", "step", "--lang", "rust", "my-step"]));
+    let step = folder.path().join("my-step");
+    let shared = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("rust-step");
+    let cargo = |arguments: &[&str]| gpux_in(&step, arguments).env("CARGO_TARGET_DIR", &shared).output().unwrap();
+    let tested = stdout(&cargo(&["test"]));
+    assert!(tested.ends_with("3 passed\n"), "{tested}");
+    let told = stdout(&run(&step, &["inspect", "my-step.wasm"]));
+    assert!(told.contains("what every number is multiplied by"), "{told}");
+    assert!(told.contains("It cannot: read files"), "{told}");
+
+    // A mistake in the source is shown as the compiler says it.
+    let source = read(step.join("src/lib.rs"));
+    std::fs::write(step.join("src/lib.rs"), source.replace("number * self", "numbr * self")).unwrap();
+    let failed = cargo(&["build"]);
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(stderr(&failed).contains("cannot find value `numbr`"), "{}", stderr(&failed));
+
+    // A step that does something else fails its cases.
+    std::fs::write(step.join("src/lib.rs"), source.replace("factor: 2.0", "factor: 3.0")).unwrap();
+    let failed = cargo(&["test"]);
+    assert_eq!(failed.status.code(), Some(1));
+    let told = String::from_utf8(failed.stdout).unwrap();
+    assert!(told.contains("4 of 4 elements differ; the first at [0, 0]: expected 2.0, but it is 3.0"), "{told}");
+}

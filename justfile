@@ -29,6 +29,19 @@ digits:
 bench:
     cargo bench
 
+# what attacks on the sandbox come to: time, memory, what a neighbour notices
+hostile *ATTACKS:
+    cargo bench --bench hostile -- {{ATTACKS}}
+
+# many more cases of the seeded fuzzing, from the seed on
+fuzz ITERATIONS="20000" SEED="1":
+    GPUX_FUZZ_ITERATIONS={{ITERATIONS}} GPUX_FUZZ_SEED={{SEED}} cargo test --lib sandbox::tests::fuzz
+    GPUX_FUZZ_ITERATIONS={{ITERATIONS}} GPUX_FUZZ_SEED={{SEED}} cargo test --test hostile -- --nocapture no_call damaged
+
+# 200 000 requests over a thousand components: memory must stay what it was
+soak:
+    cargo bench --bench soak
+
 # start-up of the program: cold, warm, both engines
 start-up:
     benches/start-up.sh

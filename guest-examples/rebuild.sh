@@ -17,7 +17,7 @@ export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="-C target-feature=+simd128
 build() { cargo build --quiet --profile guest --target wasm32-unknown-unknown --target-dir "$target" "$@"; }
 gpux() { cargo run --quiet -p gpux -- "$@"; }
 
-mkdir -p "$into/rust" "$into/hostile"
+mkdir -p "$into/rust" "$into/hostile/wat"
 rust="center-ink greedy-decoder nms thumbnail to-floats"
 for guest in $rust; do
     build -p $guest
@@ -31,6 +31,8 @@ for feature in spin-in-describe drive-model; do
 done
 build -p hostile
 cp "$built/hostile.wasm" "$into/hostile/hostile.wasm"
+# The attacks written as text.
+cargo run --quiet -p hostile-wat -- "$into/hostile/wat"
 
 # What it imports decides what it must be granted: one build for each.
 mkdir -p "$into/hostile-wasi"
@@ -68,5 +70,8 @@ if [ "$into" != guest-examples ]; then
             gpux test --component "$wasm/c/threshold.wasm" guest-examples/c/threshold/tests
         done
     fi
+    for guest in guest-examples/hostile/wat/*.wasm; do
+        cmp "$guest" "$into/hostile/wat/$(basename "$guest")"
+    done
     echo "the checked-in components do what their sources say"
 fi

@@ -46,7 +46,8 @@ fn run(step: &dyn Step, value: Value) -> Vec<Value> {
 /// The price of a sandbox: bare wasmtime making an instance of the component, and gpux making one,
 /// configuring it and calling a step that does nothing.
 fn empty(sandbox: &Sandbox) {
-    let component = componentize(&file("guest-examples/hostile/hostile.wasm")).unwrap();
+    let module = file("guest-examples/hostile/hostile.wasm");
+    let component = componentize(&module).unwrap();
     let engine = wasmtime::Engine::new(&bare_config()).unwrap();
     let component = wasmtime::component::Component::new(&engine, component).unwrap();
     let mut linker = wasmtime::component::Linker::<()>::new(&engine);

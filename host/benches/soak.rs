@@ -56,7 +56,8 @@ fn main() {
         println!("| {} | {} | {:.0} |", report * share, marks[report - 1], share as f64 / time.as_secs_f64());
     }
     let (first, last) = (marks[0], marks[REPORTS - 1]);
-    println!("\nfrom the first tenth to the last: {:+.1} %", (last as f64 / first as f64 - 1.0) * 100.0);
+    println!("\nhighest since the last mark: {} MiB", memory::peak().unwrap_or(0) >> 20);
+    println!("from the first tenth to the last: {:+.1} %", (last as f64 / first as f64 - 1.0) * 100.0);
 
     let native = vec![native(&registry)];
     let time = serve(&native, requests);

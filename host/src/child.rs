@@ -136,6 +136,8 @@ fn run(
     let copy = |file: &File| file.try_clone().map(Stdio::from).map_err(ChildFault::Start);
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped()).stdout(copy(stdout)?).stderr(copy(stderr)?);
+    // Its last words say what happened; a trace of the stack would bury them.
+    command.env("RUST_BACKTRACE", "0");
     let mut child = Started(command.spawn().map_err(ChildFault::Start)?);
     let deadline = Instant::now() + timeout;
     let mut pause = Duration::from_micros(200);

@@ -53,6 +53,7 @@ pub(crate) fn limits() -> Limits {
         setup_time: Duration::from_secs(1),
         memory: 16 << 20,
         log: 2 << 10,
+        calls: usize::MAX,
         ..Limits::default()
     }
 }

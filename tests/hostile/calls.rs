@@ -72,7 +72,7 @@ const OPTIONS: [&str; 16] = [
 /// Calls with arguments that are right often enough to get somewhere.
 fn program(dice: &mut Dice) -> Vec<u8> {
     let mut code = Vec::new();
-    for _ in 0..1 + dice.below(40) {
+    for _ in 0..=dice.below(40) {
         let call = if dice.once_in(3) { *dice.pick(&[0_u8, 1, 17, 16]) } else { dice.below(20) as u8 };
         code.extend([call, dice.below(8) as u8]);
         match call {

@@ -14,6 +14,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod appended;
 mod attack;
 mod calls;
 mod dice;
@@ -42,7 +43,7 @@ static REGISTRY: LazyLock<Arc<Registry>> = LazyLock::new(|| Arc::new(gpux::assem
 static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| {
     let built = std::env::current_exe().unwrap();
     let cache = Some(CacheDir::at(built.with_file_name("gpux-test-cache")));
-    let ceiling = Limits { time: Duration::from_mins(5), ..Limits::default() };
+    let ceiling = Limits { time: Duration::from_mins(5), calls: usize::MAX, ..Limits::default() };
     let program = Some(env!("CARGO_BIN_EXE_gpux").into());
     Sandbox::new(SandboxOptions { cache, ceiling, program, ..SandboxOptions::default() }).unwrap()
 });

@@ -15,6 +15,9 @@ use crate::{SANDBOX, alone, memory};
 /// compiler's own is in a process that has its limits.
 const OWN: usize = 512 << 20;
 
+/// One of them: its name, and how it is made.
+type Monster = (&'static str, fn() -> Vec<u8>);
+
 /// A component around one core module of these functions, `(i32) -> i32` each.
 fn component(functions: impl Iterator<Item = Function>) -> Vec<u8> {
     let mut types = TypeSection::new();
@@ -164,7 +167,7 @@ fn types_that_explode_are_refused_when_they_are_read() {
 #[test]
 fn monsters_meet_the_limits_of_compiling() {
     let _alone = alone();
-    let monsters: [(&str, fn() -> Vec<u8>); 5] = [
+    let monsters: [Monster; 5] = [
         ("many functions", many_functions),
         ("one function", one_function),
         ("jump tables", jump_tables),

@@ -46,7 +46,7 @@ fn damaged_components_are_refused_or_run_within_their_limits() {
     let (mut tried, mut loaded) = (0, 0);
     Runs::of(300).each(|dice| {
         let mut bytes = dice.pick(&valid).clone();
-        for _ in 0..1 + dice.below(3) {
+        for _ in 0..=dice.below(3) {
             mutate(dice, &mut bytes, &valid);
         }
         tried += 1;

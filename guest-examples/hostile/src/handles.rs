@@ -16,14 +16,10 @@ pub(super) fn attack(attack: &str, inputs: &[NamedValue]) -> Option<Result<Optio
         "big-tensor" => Err(refused(Tensor::zeros(ElementType::Uint8, &[1 << 30]))),
         "flood-tensors" => hoard(&[]),
         "hoard-tensors" => hoard(&[1 << 20]),
-        "hoard-texts" => {
-            // Empty texts: no byte in the component's memory but their places.
-            let texts = vec![String::new(); 100_000];
-            let mut hoard = Vec::new();
-            loop {
-                hoard.push(black_box(Tensor::create_text(&[100_000], &texts)));
-            }
-        }
+        // No byte in the component's memory but their places.
+        "hoard-texts" => hoard_texts(vec![String::new(); 100_000]),
+        // A byte each, for which the host allocates more.
+        "hoard-letters" => hoard_texts(vec!["x".to_owned(); 100_000]),
         "flood-host-calls" => tensor().map(|tensor| {
             loop {
                 black_box(tensor.shape());
@@ -90,5 +86,12 @@ fn hoard(shape: &[u32]) -> ! {
     let mut hoard = Vec::new();
     loop {
         hoard.push(black_box(Tensor::zeros(ElementType::Uint8, shape)));
+    }
+}
+
+fn hoard_texts(texts: Vec<String>) -> ! {
+    let mut hoard = Vec::new();
+    loop {
+        hoard.push(black_box(Tensor::create_text(&[texts.len() as u32], &texts)));
     }
 }

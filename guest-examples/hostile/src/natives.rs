@@ -66,6 +66,17 @@ pub(super) fn attack(attack: &str, inputs: Vec<NamedValue>) -> Result<Option<Val
             let tensor = zeros(&[4, 4, 1])?;
             return Err(refused(builtins::run("resize", r#"{"size": [4294967295, 4294967295]}"#, &[lent(&tensor)])));
         }
+        // Between its two passes the picture is as high as before and as wide as after.
+        "tall-picture" => {
+            let tensor = zeros(&[65_536, 1, 1])?;
+            return Err(refused(builtins::run("resize", r#"{"size": [1, 1000]}"#, &[lent(&tensor)])));
+        }
+        // One label of half a megabyte, for each of 16 384 rows.
+        "long-label" => {
+            let scores = zeros(&[16_384, 1])?;
+            let options = format!(r#"{{"k": 1, "labels": ["{}"]}}"#, "x".repeat(1 << 19));
+            return Err(refused(builtins::run("top-k", &options, &[lent(&scores)])));
+        }
         // A megabyte of scores, which as JSON takes a hundred.
         "every-score" => {
             let scores = Tensor::zeros(ElementType::Uint8, &[1 << 20]).map_err(Error::Failed)?;

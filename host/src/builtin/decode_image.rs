@@ -16,8 +16,8 @@ use crate::pipeline::{
     Tensor, TensorKind, Value,
 };
 
-/// The most pixels for a component, whose deadline and memory are charged only when the picture is
-/// there: at most 16 MiB, decoded in some tens of milliseconds.
+/// The most pixels for a component, whose deadline cannot end the decoding: at most 16 MiB, in some
+/// tens of milliseconds.
 const MAX_PIXELS_IN_COMPONENT: u64 = 4 << 20;
 
 /// Highest value of the option `max_pixels`.
@@ -32,7 +32,7 @@ const MAX_SCANS: usize = 100;
 const MAX_PNG_RATIO: u64 = 1032 * 32;
 
 /// Memory that the PNG decoder may take beside the pixels: for rows, profiles and text, in bytes.
-const PNG_BUFFERS: u64 = 64 << 20;
+const PNG_BUFFERS: u64 = 16 << 20;
 
 /// Options of `decode-image`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -118,10 +118,7 @@ impl DecodeImage {
     fn decode(&self, bytes: &[u8]) -> Result<Tensor, StepFailure> {
         match image::guess_format(bytes) {
             Ok(ImageFormat::Png) => {
-                let mut limits = Limits::no_limits();
-                limits.max_alloc = Some(PNG_BUFFERS);
-                let decoder =
-                    PngDecoder::with_limits(Cursor::new(bytes), limits).map_err(|error| damaged("PNG", &error))?;
+                let decoder = png(bytes).map_err(|error| damaged("PNG", &error))?;
                 self.check_size(&decoder)?;
                 if decoder.total_bytes() / MAX_PNG_RATIO > bytes.len() as u64 {
                     let (width, height) = decoder.dimensions();
@@ -147,6 +144,27 @@ impl DecodeImage {
             }
             Err(_) => Err(not_an_image(&unknown(bytes))),
         }
+    }
+
+    /// Bytes of the pixels as they lie in the file, and again as they are wanted.
+    fn size(&self, bytes: &[u8]) -> Option<usize> {
+        let wanted = self.options.channels.color().channels() as u64;
+        let both = |decoder: &dyn ImageDecoder| {
+            let (width, height) = decoder.dimensions();
+            let pixels = u64::from(width) * u64::from(height);
+            // A larger one is refused before anything is taken for it.
+            (pixels <= self.options.max_pixels).then(|| decoder.total_bytes().saturating_add(pixels * wanted))
+        };
+        let size = match image::guess_format(bytes).ok()? {
+            ImageFormat::Png => both(&png(bytes).ok()?)?,
+            ImageFormat::Jpeg => {
+                let size = both(&JpegDecoder::new(Cursor::new(bytes)).ok()?)?;
+                // A progressive one is collected as numbers of two bytes.
+                if jpeg_scans(bytes)? > 1 { size.saturating_mul(2) } else { size }
+            }
+            _ => return None,
+        };
+        usize::try_from(size).ok()
     }
 
     fn check_size(&self, decoder: &impl ImageDecoder) -> Result<(), StepFailure> {
@@ -181,6 +199,12 @@ impl Step for DecodeImage {
         &self.signature
     }
 
+    fn buffers(&self, inputs: &[Option<Value>]) -> usize {
+        let Some(Some(Value::Bytes(bytes))) = inputs.first() else { return 0 };
+        // As in `run`: the decoder may give up.
+        catch_unwind(AssertUnwindSafe(|| self.size(bytes))).ok().flatten().unwrap_or(0)
+    }
+
     fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let bytes = match ports::first(inputs, "image")? {
             Value::Bytes(bytes) => bytes,
@@ -195,6 +219,12 @@ impl Step for DecodeImage {
     fn details(&self) -> serde_json::Value {
         serde_json::to_value(&self.options).unwrap_or_default()
     }
+}
+
+fn png(bytes: &[u8]) -> image::ImageResult<PngDecoder<Cursor<&[u8]>>> {
+    let mut limits = Limits::no_limits();
+    limits.max_alloc = Some(PNG_BUFFERS);
+    PngDecoder::with_limits(Cursor::new(bytes), limits)
 }
 
 fn not_an_image(why: &str) -> StepFailure {

@@ -26,6 +26,11 @@ pub(super) fn known_tensor(inputs: &[Option<Kind>]) -> Option<&TensorKind> {
     }
 }
 
+/// The tensor that a request gives to the first port.
+pub(super) fn given_tensor(inputs: &[Option<Value>]) -> Option<&Tensor> {
+    inputs.first()?.as_ref()?.as_tensor()
+}
+
 /// The number behind a dimension, where the plan knows it.
 pub(super) fn fixed(dim: &Dim) -> Option<usize> {
     if let Dim::Fixed(size) = dim { Some(*size) } else { None }

@@ -180,15 +180,16 @@ impl Step for Resize {
         Ok(vec![Kind::Tensor(TensorKind::image(elements, height, width, channels))])
     }
 
-    fn buffers(&self, inputs: &[Option<Kind>]) -> usize {
-        let Some(given) = ports::known_tensor(inputs) else { return 0 };
-        let known = |axis: usize| given.shape.as_ref().and_then(|shape| shape.get(axis)).and_then(ports::fixed);
-        let (Some(height), Some(width), Some(channels)) = (known(0), known(1), known(2)) else { return 0 };
-        let sample = given.elements.iter().filter_map(ElementType::size).max().unwrap_or(1);
-        let size = |pixels: usize| pixels.saturating_mul(channels).saturating_mul(sample);
-        let between = size(height.saturating_mul(self.target(height, width).1));
+    fn buffers(&self, inputs: &[Option<Value>]) -> usize {
+        let Some((tensor, dims)) =
+            ports::given_tensor(inputs).and_then(|tensor| Some((tensor, ImageDims::of(tensor).ok()?)))
+        else {
+            return 0;
+        };
+        let row = |width: usize| width.saturating_mul(dims.channels * tensor.element().size().unwrap_or(1));
+        let between = dims.height.saturating_mul(row(self.target(dims.height, dims.width).1));
         // Colours weighed by their opacity are a copy.
-        if channels == 4 { between.saturating_add(size(height.saturating_mul(width))) } else { between }
+        if dims.channels == 4 { between.saturating_add(tensor.byte_len()) } else { between }
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {

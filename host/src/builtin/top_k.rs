@@ -18,7 +18,7 @@ use crate::pipeline::{
 const MAX_LABELS_FILE: u64 = 16 << 20;
 
 /// Most bytes that one answer may take in memory, over all rows.
-const MAX_ANSWER: usize = 1 << 30;
+const MAX_ANSWER: usize = 1 << 29;
 
 /// What an entry takes in memory, beside its label: an object of three fields.
 const ENTRY: usize = 512;
@@ -148,13 +148,11 @@ impl Step for TopK {
         Ok(vec![Kind::Json])
     }
 
-    fn buffers(&self, inputs: &[Option<Kind>]) -> usize {
-        let shape = ports::known_tensor(inputs).and_then(|given| given.shape.as_ref());
-        let Some((width, outer)) = shape.and_then(|shape| shape.split_last()) else { return 0 };
-        let fixed = |dim: &Dim| ports::fixed(dim).unwrap_or(0);
-        let (rows, width) = (outer.iter().map(fixed).fold(1, usize::saturating_mul), fixed(width));
+    fn buffers(&self, inputs: &[Option<Value>]) -> usize {
+        let Some(tensor) = ports::given_tensor(inputs) else { return 0 };
+        let width = tensor.shape().last().map_or(1, |width| (*width).max(1));
         // The order of one row, and the answer.
-        width.saturating_mul(size_of::<usize>()).saturating_add(self.answer(rows, width))
+        width.saturating_mul(size_of::<usize>()).saturating_add(self.answer(tensor.len() / width, width))
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {

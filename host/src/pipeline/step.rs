@@ -27,10 +27,11 @@ pub trait Step: Send + Sync {
         Ok(signature.outputs.iter().map(|port| port.kind.clone()).collect())
     }
 
-    /// Bytes that a run on such inputs takes for a while, beside the inputs and the outputs whose
-    /// size [`infer`](Self::infer) tells: what lies between two passes, documents that it writes.
-    /// Whoever runs it for a stranger asks before. The default: none to speak of.
-    fn buffers(&self, inputs: &[Option<Kind>]) -> usize {
+    /// Bytes that a run on these inputs takes for a while, beside the inputs and the outputs whose
+    /// size [`infer`](Self::infer) tells: what lies between two passes, pictures that are decoded,
+    /// documents that are written. Whoever runs it for a stranger asks before. The default: none
+    /// to speak of.
+    fn buffers(&self, inputs: &[Option<Value>]) -> usize {
         let _ = inputs;
         0
     }

@@ -131,7 +131,7 @@ impl State {
             Err(mismatch) => return Ok(Err(mismatch.to_string())),
         };
         let given: usize = inputs.iter().flatten().map(Value::byte_len).sum();
-        let made = outputs.iter().map(least_size).fold(step.buffers(&kinds), usize::saturating_add);
+        let made = outputs.iter().map(least_size).fold(step.buffers(&inputs), usize::saturating_add);
         self.meter.fits(made)?;
         Ok(Ok(Call { inputs, bytes: given.saturating_add(made) }))
     }

@@ -50,9 +50,13 @@ impl Handles {
     }
 }
 
+/// Bytes that the allocator takes for a short text, beside its own.
+const ALLOCATION: usize = 32;
+
 /// Bytes that a tensor costs the host.
 pub(super) fn cost(tensor: &Tensor) -> usize {
-    let texts = if tensor.element().size().is_none() { tensor.len() * size_of::<String>() } else { 0 };
+    let text = size_of::<String>() + ALLOCATION;
+    let texts = if tensor.element().size().is_none() { tensor.len() * text } else { 0 };
     tensor.byte_len() + size_of_val(tensor.shape()) + texts + size_of::<Held>()
 }
 

@@ -107,7 +107,7 @@ fn schema_of(dice: &mut Dice, depth: usize) -> serde_json::Value {
     const REFERENCES: [&str; 8] =
         ["#", "#/$defs/a", "#/$defs/a/b~1c", "#/nowhere", "https://example.com/x", "file:///etc/passwd", "#a", ""];
     let mut schema = serde_json::Map::new();
-    for _ in 0..1 + dice.below(3) {
+    for _ in 0..=dice.below(3) {
         let (key, rule) = match dice.below(16) {
             0 | 1 => ("type", json!(dice.pick(&KINDS))),
             2 => ("pattern", json!(dice.pick(&PATTERNS))),

@@ -33,7 +33,7 @@ pub enum GpuxError {
     Validation(#[from] ValidationError),
     /// a step failed on a request
     #[error(transparent)]
-    Step(#[from] StepError),
+    Step(#[from] Box<StepError>),
 }
 
 /// Whose fault an error is; decides exit code and HTTP status.
@@ -72,7 +72,7 @@ impl GpuxError {
             Self::Provider(ProviderError::Unknown(_)) => Fault::Configuration,
             Self::Provider(_) | Self::Library(_) | Self::NoEngine => Fault::Environment,
             Self::Validation(_) => Fault::Request,
-            Self::Step(StepError { failure: StepFailure::InvalidInput(_), .. }) => Fault::Request,
+            Self::Step(error) if matches!(error.failure, StepFailure::InvalidInput(_)) => Fault::Request,
             Self::Step(_) => Fault::Run,
         }
     }

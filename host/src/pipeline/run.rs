@@ -104,7 +104,7 @@ pub enum RunError {
     Validation(#[from] ValidationError),
     /// a step failed
     #[error(transparent)]
-    Step(#[from] StepError),
+    Step(#[from] Box<StepError>),
 }
 
 /// Holds the sizes of named dimensions against those of the inputs before.
@@ -137,7 +137,7 @@ impl Plan {
             let mut context = Context { deadline: options.deadline, ..Context::default() };
             let fail = |failure, log| {
                 planned.failures.count(&failure);
-                StepError { number: index + 1, name: planned.name.clone(), failure, log }
+                Box::new(StepError { number: index + 1, name: planned.name.clone(), failure, log })
             };
             if options.cancelled.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
                 return Err(fail(StepFailure::Cancelled, Vec::new()).into());

@@ -131,7 +131,7 @@ fn a_failing_step_is_named_and_keeps_its_log() {
     let values = || vec![("x".into(), tensor(&[i32::MAX])), ("big".into(), tensor(&[1]))];
     let error = plan.run(values(), RunOptions::default()).unwrap_err();
     assert_eq!(error.to_string(), "step 1 (adder): the sum does not fit 32 bits");
-    assert!(matches!(error, RunError::Step(StepError { log, .. }) if log == ["adding"]));
+    assert!(matches!(error, RunError::Step(error) if error.log == ["adding"]));
 
     let past = Instant::now().checked_sub(Duration::from_secs(1));
     let late = RunOptions { deadline: past, ..RunOptions::default() };

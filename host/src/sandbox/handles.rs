@@ -43,6 +43,18 @@ impl Handles {
         self.slots.get_mut(handle.rep() as usize)?.as_mut()
     }
 
+    /// Takes a tensor out of its place, which waits for [`put_back`](Self::put_back).
+    pub(super) fn lift(&mut self, handle: &Resource<Tensor>) -> Option<Held> {
+        self.slots.get_mut(handle.rep() as usize)?.take()
+    }
+
+    /// Puts a tensor back in the place that it was lifted from.
+    pub(super) fn put_back(&mut self, handle: &Resource<Tensor>, held: Held) {
+        if let Some(place) = self.slots.get_mut(handle.rep() as usize) {
+            *place = Some(held);
+        }
+    }
+
     pub(super) fn remove(&mut self, handle: &Resource<Tensor>) -> Option<Held> {
         let held = self.slots.get_mut(handle.rep() as usize)?.take()?;
         self.free.push(handle.rep());

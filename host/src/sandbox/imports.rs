@@ -9,6 +9,7 @@ use wasmtime::component::Linker;
 
 use super::bindings::{builtins, log, models, types};
 use super::component::Own;
+use super::direct;
 use super::error::SandboxError;
 use super::grants::{Capability, Grants};
 use super::state::State;
@@ -179,7 +180,9 @@ pub(super) fn link(linker: &mut Linker<State>, imports: &[Import], grants: &Gran
     }
     for import in imports {
         let added = match Interface::named(&import.name) {
-            Interface::Types => types::add_to_linker::<State, Own>(linker, |state| state),
+            Interface::Types => {
+                types::add_to_linker::<State, Own>(linker, |state| state).and_then(|()| direct::link(linker))
+            }
             Interface::Log => log::add_to_linker::<State, Own>(linker, |state| state),
             Interface::Builtins => builtins::add_to_linker::<State, Own>(linker, |state| state),
             Interface::Models => models::add_to_linker::<State, Own>(linker, |state| state),

@@ -10,6 +10,7 @@ mod builtins;
 mod checked;
 mod clock;
 mod component;
+mod direct;
 mod engine;
 mod error;
 mod failure;

@@ -477,7 +477,7 @@ extern bool gpux_builtins_run(pipeline_step_string_t *name, pipeline_step_string
 // Its time counts against the request's own deadline, not against the step's `time`.
 // 
 // Error: `invalid-input` for a model that is not granted and for inputs that do not fit;
-// `failed` otherwise.
+// `failed` otherwise, and outside of `process`: no model runs before a request.
 extern bool gpux_models_run(pipeline_step_string_t *model, gpux_models_list_named_lent_value_t *inputs, gpux_models_list_named_value_t *ret, gpux_models_error_t *err);
 
 // Exported Functions from `gpux:pipeline/step@0.1.0`

@@ -23,6 +23,17 @@ export const log = Object.freeze(
   Object.fromEntries(["debug", "info", "warn", "error"].map((level) => [level, (...words) => writeLine(level, line(words))])),
 );
 
+// A sandbox has no clock; the engine's own way to say so is to stop the step without a word.
+globalThis.Date = class extends Date {
+  constructor(...parts) {
+    if (parts.length === 0) Date.now();
+    super(...parts);
+  }
+  static now() {
+    throw new Error("a step has no clock: it cannot ask for the time");
+  }
+};
+
 globalThis.console = { ...log, log: log.info, trace: log.debug };
 
 function line(words) {
@@ -242,7 +253,9 @@ export function defineStep({ summary, options = { type: "object", additionalProp
     process: (inputs) =>
       told(() => {
         const given = Object.fromEntries(inputs.map(({ name, value }) => [name, fromValue(value)]));
-        return Object.entries(process.call(state, given)).map(([name, value]) => {
+        const results = process.call(state, given);
+        if (results instanceof Promise) throw new TypeError("`process` gave a promise; a step cannot wait, so it must not be async");
+        return Object.entries(results).map(([name, value]) => {
           try {
             return { name, value: toValue(value, outputs[name]?.kind.tag) };
           } catch (error) {

@@ -85,9 +85,10 @@ struct Row {
 
 fn measure(attack: &Attack, sandbox: &Sandbox, registry: &Arc<Registry>, neighbour: &Neighbour) -> Row {
     let prepared = attack.prepare(sandbox, registry);
-    prepared.strike();
     let before = neighbour.beside(|| std::thread::sleep(PEACE));
+    // The first one counts: what it takes, the allocator may keep.
     let resident = memory::begin();
+    prepared.strike();
     let mut outcomes: Vec<Outcome> = Vec::new();
     let during = neighbour.beside(|| {
         let begin = Instant::now();

@@ -1,7 +1,6 @@
 """The step that a component exports, made of a class."""
 
 import json
-import sys
 
 from componentize_py_types import Err
 from wit_world import exports
@@ -9,6 +8,7 @@ from wit_world.exports.step import Description, Signature
 from wit_world.imports.types import Error_Failed, Error_InvalidInput, NamedValue
 
 from . import log
+from .sandbox import enter
 from .values import InvalidInput, from_value, to_value
 
 
@@ -84,8 +84,7 @@ def _where(error):
 
 def _told(call, given):
     """Only what the step raises on purpose is the caller's fault; the rest is told with where it happened."""
-    if not isinstance(sys.stdout, log.Lines):
-        sys.stdout, sys.stderr = log.Lines(log.info), log.Lines(log.error)
+    enter()
     try:
         return call(given)
     except InvalidInput as error:

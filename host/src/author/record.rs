@@ -27,6 +27,9 @@ pub enum RecordError {
         /// the system's reason
         reason: String,
     },
+    /// the pipeline has no component
+    #[error("this pipeline has no component step, so there is nothing to record or to replay")]
+    NoComponents,
     /// no step of this name is a component
     #[error("no component step is called `{name}`; there is {known}")]
     NoStep {
@@ -63,12 +66,14 @@ pub(super) fn component_step(pipeline: &Pipeline, name: &str) -> Result<usize, R
         let planned = pipeline.plan().steps().iter().map(|step| step.name.as_str()).enumerate();
         planned.filter(|(index, _)| component(pipeline, *index).is_some())
     };
+    if steps().next().is_none() {
+        return Err(RecordError::NoComponents);
+    }
     let number = name.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
     let mut named = steps().filter(|(index, known)| *known == name || number == Some(*index));
     named.next().map(|(index, _)| index).ok_or_else(|| {
         let known: Vec<_> = steps().map(|(index, name)| format!("`{name}` ({})", index + 1)).collect();
-        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        RecordError::NoStep { name: name.to_owned(), known }
+        RecordError::NoStep { name: name.to_owned(), known: known.join(", ") }
     })
 }
 
@@ -85,6 +90,9 @@ impl<'a> Recorder<'a> {
     /// of the step of that name.
     pub fn new(pipeline: &'a Pipeline, folder: &Path, limit: usize, only: Option<&str>) -> Result<Self, RecordError> {
         let only = only.map(|name| component_step(pipeline, name)).transpose()?;
+        if !(0..pipeline.plan().steps().len()).any(|index| component(pipeline, index).is_some()) {
+            return Err(RecordError::NoComponents);
+        }
         let io = |error: std::io::Error| RecordError::Io { path: folder.to_owned(), reason: error.to_string() };
         if !folder.is_dir() {
             make_private(folder, true).map_err(io)?;

@@ -1,17 +1,15 @@
 //! `--replay`: the component steps of a pipeline, run again on what was recorded.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::case::{Case, Recorded, input_values};
 use super::record::{RecordError, component_step};
-use super::subject::{Ready, run_step};
+use super::subject::{Configured, Ready};
 use super::test::{CaseReport, Outcome, differences};
 use crate::assemble::Pipeline;
 use crate::config::Diagnostic;
 use crate::error::GpuxError;
-use crate::pipeline::Step;
 
 /// Runs recorded cases against the steps of a pipeline, with the options of the pipeline as it is
 /// now.
@@ -50,13 +48,14 @@ impl<'a> Replay<'a> {
         if self.only.is_some_and(|only| only != index) {
             return Ok(None);
         }
-        let step: Arc<dyn Step> = self.pipeline.plan().steps()[index].step.clone();
-        let inputs = input_values(&case, &step.signature().inputs)?;
+        let step = self.pipeline.plan().steps()[index].step.clone();
+        let ready = Ready::Step(Configured { step, timeout: self.timeout });
+        let inputs = input_values(&case, &ready.inputs())?;
         let start = Instant::now();
-        let ran = run_step(step.as_ref(), inputs, self.timeout);
+        let ran = ready.run(&case, inputs)?;
         report.time = start.elapsed();
         report.log.clone_from(&ran.log);
-        let lines = differences(&case, &Ready::Step(step), &ran)?;
+        let lines = differences(&case, &ready, &ran)?;
         Ok(Some(if lines.is_empty() { Outcome::Passed } else { Outcome::Differs(lines) }))
     }
 

@@ -49,7 +49,14 @@ pub(super) struct Component {
     /// its file there
     pub(super) file: String,
     /// the last configuration and its step: cases often share one
-    loaded: Option<(String, Arc<dyn Step>)>,
+    loaded: Option<(String, Configured)>,
+}
+
+/// A step, and how long one request may take in it.
+#[derive(Clone)]
+pub(super) struct Configured {
+    pub(super) step: Arc<dyn Step>,
+    pub(super) timeout: Option<Duration>,
 }
 
 impl Component {
@@ -60,17 +67,17 @@ impl Component {
     }
 
     /// The component as a case configures it, made as a gpux.yml with this one step would make it.
-    fn step(&mut self, case: &Case, operator: &Operator) -> Result<Arc<dyn Step>, GpuxError> {
+    fn step(&mut self, case: &Case, operator: &Operator) -> Result<Configured, GpuxError> {
         let parts = ["options", "limits", "grant"].map(|key| (key, case.part(key).cloned()));
         let models = case.part("models").cloned();
         let texts = parts.iter().map(|(_, part)| part).chain([&models]);
         let key =
             texts.map(|part| part.as_ref().map(Node::to_json).unwrap_or_default().to_string()).collect::<Vec<_>>();
         let key = key.join("\n");
-        if let Some((loaded, step)) = &self.loaded
+        if let Some((loaded, configured)) = &self.loaded
             && *loaded == key
         {
-            return Ok(step.clone());
+            return Ok(configured.clone());
         }
         let here = case.document.root.span.start..case.document.root.span.start;
         let text = |text: &str| Node::text(text, here.clone());
@@ -82,15 +89,16 @@ impl Component {
         let (document, spec) = config::spec_of(&case.document.source, root, &config::any_step)?;
         let pipeline = Pipeline::of_spec(self.folder.join(config::FILE_NAMES[0]), &document, spec, operator)?;
         let step = pipeline.plan().steps().first().map(|planned| planned.step.clone());
-        let Some(step) = step else { return Err(GpuxError::from(case.fault(Vec::new()))) };
-        self.loaded = Some((key, step.clone()));
-        Ok(step)
+        let Some(step) = step else { return Err(case.fault(Vec::new()).into()) };
+        let configured = Configured { step, timeout: pipeline.timeout() };
+        self.loaded = Some((key, configured.clone()));
+        Ok(configured)
     }
 }
 
 /// A subject that is ready for a case.
 pub(super) enum Ready<'a> {
-    Step(Arc<dyn Step>),
+    Step(Configured),
     Pipeline(&'a Pipeline),
 }
 
@@ -111,7 +119,7 @@ impl Ready<'_> {
     /// What goes in.
     pub(super) fn inputs(&self) -> Vec<Port> {
         match self {
-            Self::Step(step) => step.signature().inputs.clone(),
+            Self::Step(Configured { step, .. }) => step.signature().inputs.clone(),
             Self::Pipeline(pipeline) => pipeline.plan().inputs().iter().map(|input| input.port.clone()).collect(),
         }
     }
@@ -119,7 +127,7 @@ impl Ready<'_> {
     /// What comes out.
     pub(super) fn outputs(&self) -> Vec<Port> {
         match self {
-            Self::Step(step) => step.signature().outputs.clone(),
+            Self::Step(Configured { step, .. }) => step.signature().outputs.clone(),
             Self::Pipeline(pipeline) => {
                 let outputs = pipeline.plan().outputs().iter();
                 outputs.map(|output| Port::new(output.name.clone(), output.kind.clone())).collect()
@@ -130,9 +138,9 @@ impl Ready<'_> {
     /// Runs it on these inputs.
     pub(super) fn run(&self, case: &Case, inputs: Vec<(String, Value)>) -> Result<Ran, Box<ConfigurationError>> {
         match self {
-            Self::Step(step) => {
+            Self::Step(Configured { step, timeout }) => {
                 missing(case, step.signature(), &inputs)?;
-                Ok(run_step(step.as_ref(), inputs, None))
+                Ok(run_step(step.as_ref(), inputs, *timeout))
             }
             Self::Pipeline(pipeline) => {
                 let deadline = deadline_after(pipeline.timeout());
@@ -169,7 +177,7 @@ fn missing(case: &Case, signature: &Signature, inputs: &[(String, Value)]) -> Re
 }
 
 /// Runs one step on inputs by name, each held against its port as a plan would.
-pub(super) fn run_step(step: &dyn Step, mut inputs: Vec<(String, Value)>, timeout: Option<Duration>) -> Ran {
+fn run_step(step: &dyn Step, mut inputs: Vec<(String, Value)>, timeout: Option<Duration>) -> Ran {
     let signature = step.signature();
     let mut values = Vec::with_capacity(signature.inputs.len());
     for port in &signature.inputs {

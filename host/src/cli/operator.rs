@@ -1,13 +1,13 @@
 //! The flags that every command which opens a pipeline shares: the operator's word.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
 use super::printer::Printer;
 use crate::assemble::{Allow, EngineChoice, Operator, Pipeline};
 use crate::author::StepFile;
-use crate::config::{FILE_NAMES, WasmLimits};
+use crate::config::{FILE_NAMES, LoadError, WasmLimits};
 use crate::error::GpuxError;
 
 /// Which pipeline.
@@ -26,6 +26,9 @@ impl PipelineArguments {
     /// Opens the pipeline; warnings go to the printer.
     pub(super) fn open(&self, operator: &OperatorArguments, printer: Printer) -> Result<Pipeline, GpuxError> {
         let operator = operator.operator()?;
+        if let Some(folder) = self.step_folder() {
+            return Err(step_folder_is_no_pipeline(&folder).into());
+        }
         let pipeline = match self.file_ending("onnx") {
             Some(model) => Pipeline::of_model(&model, &operator)?,
             None => Pipeline::open(&self.path(), &operator)?,
@@ -63,10 +66,22 @@ impl PipelineArguments {
     fn path(&self) -> String {
         let folder = self.pipeline.as_deref().unwrap_or(".");
         match &self.config {
-            Some(config) => std::path::Path::new(folder).join(config).display().to_string(),
+            Some(config) => Path::new(folder).join(config).display().to_string(),
             None => folder.to_owned(),
         }
     }
+}
+
+fn step_folder_is_no_pipeline(folder: &Path) -> LoadError {
+    let wasm = match StepFile::load(folder) {
+        Ok(step) => step.component().display().to_string(),
+        Err(error) => return error,
+    };
+    let tried = format!(
+        "`{}`, but this is the folder of a step: `gpux test` runs its cases, `gpux inspect {wasm}` explains it",
+        FILE_NAMES[0]
+    );
+    LoadError::NotFound { wanted: folder.display().to_string(), tried: vec![tried] }
 }
 
 /// The engine to use.

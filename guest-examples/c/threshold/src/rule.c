@@ -34,21 +34,19 @@ void apply_to_bytes(const struct rule *rule, uint8_t *pixels, size_t count) {
     uint8_t limit = saturate(rule->threshold), above = saturate(rule->above), others = saturate(rule->others);
     uint8_t keep_above = rule->keeps_above ? 255 : 0, keep_others = rule->keeps_others ? 255 : 0;
     if (all_above) others = above, keep_others = keep_above;
-    size_t i = 0;
-    for (; count - i >= BLOCK; i += BLOCK)
-        for (size_t j = i; j < i + BLOCK; j++)
-            pixels[j] = pixels[j] > limit ? (pixels[j] & keep_above) | above : (pixels[j] & keep_others) | others;
-    for (; i < count; i++)
+    for (; count >= BLOCK; pixels += BLOCK, count -= BLOCK)
+        for (int i = 0; i < BLOCK; i++)
+            pixels[i] = pixels[i] > limit ? (pixels[i] & keep_above) | above : (pixels[i] & keep_others) | others;
+    for (size_t i = 0; i < count; i++)
         pixels[i] = pixels[i] > limit ? (pixels[i] & keep_above) | above : (pixels[i] & keep_others) | others;
 }
 
 void apply_to_floats(const struct rule *rule, float *pixels, size_t count) {
     float threshold = (float)rule->threshold, above = (float)rule->above, others = (float)rule->others;
     bool keeps_above = rule->keeps_above, keeps_others = rule->keeps_others;
-    size_t i = 0;
-    for (; count - i >= BLOCK; i += BLOCK)
-        for (size_t j = i; j < i + BLOCK; j++)
-            pixels[j] = pixels[j] > threshold ? (keeps_above ? pixels[j] : above) : (keeps_others ? pixels[j] : others);
-    for (; i < count; i++)
+    for (; count >= BLOCK; pixels += BLOCK, count -= BLOCK)
+        for (int i = 0; i < BLOCK; i++)
+            pixels[i] = pixels[i] > threshold ? (keeps_above ? pixels[i] : above) : (keeps_others ? pixels[i] : others);
+    for (size_t i = 0; i < count; i++)
         pixels[i] = pixels[i] > threshold ? (keeps_above ? pixels[i] : above) : (keeps_others ? pixels[i] : others);
 }

@@ -1,0 +1,34 @@
+"""What a sandbox lacks, said in words: the interpreter itself would stop the step without one."""
+
+import builtins
+import sys
+import time
+from importlib.machinery import PathFinder
+
+from . import log
+
+
+class _Late:
+    """Stands where modules would be looked for in files."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        raise ImportError(f"`{name}` cannot be imported now, for a step has no files; import it at the top of app.py", name=name)
+
+
+def _lacks(what):
+    def refused(*_, **__):
+        raise OSError(f"a step has no {what}")
+
+    return refused
+
+
+def enter():
+    """Called before the step's own code, each time; the building of the component is over by then."""
+    if isinstance(sys.stdout, log.Lines):
+        return
+    sys.stdout, sys.stderr = log.Lines(log.info), log.Lines(log.error)
+    sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not PathFinder] + [_Late]
+    builtins.open = _lacks("files")
+    for clock in ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "sleep"):
+        setattr(time, clock, _lacks("clock"))

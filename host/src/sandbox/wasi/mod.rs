@@ -145,6 +145,11 @@ impl Wasi {
         }
     }
 
+    /// For the next request of the same instance.
+    pub(super) const fn renew(&mut self) {
+        self.written = 0;
+    }
+
     /// How many pollables, streams, descriptors and listings the guest holds.
     pub(super) const fn held(&self) -> usize {
         self.held

@@ -22,7 +22,7 @@ const CARRIED: &[(&str, &str, &str)] = &[
     ("rust", "guest-sdk/Cargo.toml", "gpux-step/Cargo.toml"),
     ("rust", "guest-sdk/README.md", "gpux-step/README.md"),
     ("rust", "guest-sdk/src", "gpux-step/src"),
-    ("rust", "wit", "wit"),
+    ("rust", "wit/pipeline.wit", "wit/pipeline.wit"),
 ];
 
 fn main() -> io::Result<()> {

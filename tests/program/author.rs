@@ -220,6 +220,40 @@ fn errors_are_recorded_as_what_a_case_expects() {
     stdout(&run(folder.path(), &["test", "--component", CENTER_INK, "records"]));
 }
 
+/// What a gpux.yml could say of the step, a case can say too, and the operator decides as there.
+#[test]
+fn a_case_may_bring_models_and_limits() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |path: &str| folder.path().join(path);
+    std::fs::copy(root().join("guest-examples/hostile/drive-model.wasm"), at("step.wasm")).unwrap();
+    std::fs::copy(root().join("models/digits.onnx"), at("digits.onnx")).unwrap();
+    let input = "inputs: { in: x }\n";
+    for (name, text) in [
+        (
+            "granted",
+            "models: { rec: ./digits.onnx }\ngrant: { models: [rec] }\noptions: { attack: model }\nerror: { kind: invalid-input, contains: takes tensor }\n",
+        ),
+        ("not-granted", "options: { attack: model }\nerror: { kind: configuration, contains: not granted }\n"),
+        (
+            "no-time",
+            "models: { rec: ./digits.onnx }\ngrant: { models: [rec] }\noptions: { attack: spin }\nlimits: { time: 20ms }\nerror: { kind: limit, contains: 20ms }\n",
+        ),
+        (
+            "above-the-ceiling",
+            "limits: { time: 1h }\nerror: { kind: configuration, contains: the operator's ceiling }\n",
+        ),
+        (
+            "outside",
+            "models: { rec: ../digits.onnx }\ngrant: { models: [rec] }\nerror: { kind: configuration, contains: leads out of }\n",
+        ),
+    ] {
+        std::fs::create_dir_all(at("tests").join(name)).unwrap();
+        std::fs::write(at("tests").join(name).join("case.yml"), format!("{text}{input}")).unwrap();
+    }
+    let tested = run(folder.path(), &["test", "--component", "step.wasm", "tests", "--engine", "embedded"]);
+    assert!(stdout(&tested).ends_with("5 passed\n"));
+}
+
 /// A step's own commands make the module; gpux wraps, strips, checks and writes it.
 #[cfg(unix)]
 #[test]
@@ -274,6 +308,13 @@ fn a_new_rust_step_builds_and_passes_its_tests() {
     let told = stdout(&run(&step, &["inspect", "my-step.wasm"]));
     assert!(told.contains("what every number is multiplied by"), "{told}");
     assert!(told.contains("It cannot: read files"), "{told}");
+
+    // Its unit tests need no WebAssembly.
+    let mut native = Command::new("cargo");
+    native.args(["test", "--quiet"]).current_dir(&step).env("CARGO_TARGET_DIR", &shared);
+    let native = native.output().unwrap();
+    assert!(native.status.success(), "{}", stderr(&native));
+    assert!(String::from_utf8_lossy(&native.stdout).contains("2 passed"), "{native:?}");
 
     // A mistake in the source is shown as the compiler says it.
     let source = read(step.join("src/lib.rs"));

@@ -56,8 +56,11 @@ impl Guest {
         };
         let outcome = self.call(&mut live, inputs);
         let finished = finished(outcome, live.store.data_mut());
-        // A trapped instance is dead, and one that failed is not trusted with another request.
-        if let (Ok(_), Some(idle)) = (&finished.outcome, &self.idle) {
+        // A trapped instance is dead, and one that failed is not trusted with another request. One
+        // that keeps an input would hold memory that nobody counts.
+        if let (Ok(_), Some(idle)) = (&finished.outcome, &self.idle)
+            && !live.store.data().handles.hold_an_input()
+        {
             let _ = idle.push(live);
         }
         finished

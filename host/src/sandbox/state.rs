@@ -77,6 +77,9 @@ impl State {
         self.calls = 0;
         self.log = Tail::new(self.reach.limits.log);
         self.meter.forget_peak();
+        if let Some(wasi) = &mut self.wasi {
+            wasi.renew();
+        }
     }
 
     /// Counts one more built-in step or model that the guest runs.

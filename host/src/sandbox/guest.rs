@@ -76,7 +76,7 @@ impl Guest {
         let mut store = self.linked.store(Phase::Request, clock);
         match self.fresh(&mut store) {
             Ok(Ok(process)) => Ok(Live { store, process }),
-            Ok(Err(refusal)) => Err((checked::failure(&refusal), store)),
+            Ok(Err(refusal)) => Err((checked::unconfigured(&refusal), store)),
             Err(error) => Err((failure(&error, &self.linked.reach.limits, &store.data().log), store)),
         }
     }

@@ -142,6 +142,8 @@ pub fn answer(folder: &Path, registry: Registry) -> String {
 fn work(folder: &Path, registry: Registry) -> Result<Prepared, SandboxError> {
     let here = |error: std::io::Error| SandboxError::Cache(error.to_string());
     let request = std::fs::read(folder.join(REQUEST)).map_err(here)?;
+    // It may hold secrets (granted variables), and the folder outlives a parent that is killed.
+    std::fs::remove_file(folder.join(REQUEST)).map_err(here)?;
     let Request { options, limits, grants, ceiling, cache } =
         serde_json::from_slice(&request).map_err(|error| SandboxError::Engine(error.to_string()))?;
     child::give_way();

@@ -129,7 +129,7 @@ fn ended(fault: &ChildFault, limits: &Limits) -> SandboxError {
         ChildFault::Ended { stderr, .. } if stderr.contains("memory allocation of") => {
             SandboxError::Limit(exceeded("compile_memory", bytes(limits.compile_memory)))
         }
-        other => SandboxError::Compile(format!("the process that compiled it broke: {other}")),
+        ChildFault::Ended { .. } => SandboxError::Compile(format!("the process that compiled it broke: {fault}")),
     }
 }
 

@@ -39,8 +39,8 @@ fn bindings(wit: &Path) -> Result<Files> {
     let mut resolve = Resolve::default();
     let (package, _) = resolve.push_path(wit)?;
     let world = resolve.select_world(&[package], Some("pipeline-step"))?;
-    let mut options = wit_bindgen_c::Opts::default();
-    options.rename = NAMES.map(|(from, to)| (from.to_owned(), to.to_owned())).to_vec();
+    let rename = NAMES.map(|(from, to)| (from.to_owned(), to.to_owned())).to_vec();
+    let options = wit_bindgen_c::Opts { rename, ..Default::default() };
     let mut files = Files::default();
     options.build().generate(&mut resolve, world, &mut files)?;
     Ok(files)

@@ -73,7 +73,9 @@ impl Guest {
             self.linked.arm(&mut live.store);
             return Ok(live);
         }
-        let mut store = self.linked.store(Phase::Request, clock);
+        // What still configures itself is not yet in its request: it runs no model.
+        let phase = if self.options.is_some() { Phase::Setup } else { Phase::Request };
+        let mut store = self.linked.store(phase, clock);
         match self.fresh(&mut store) {
             Ok(Ok(process)) => Ok(Live { store, process }),
             Ok(Err(refusal)) => Err((checked::unconfigured(&refusal), store)),
@@ -88,6 +90,7 @@ impl Guest {
         {
             return Ok(Err(refusal));
         }
+        store.data_mut().phase = Phase::Request;
         Ok(Ok(self.linked.process(store, &instance)?))
     }
 

@@ -116,6 +116,10 @@ impl Sandbox {
         let reach = Reach::new(limits, grants.clone(), registry.clone())?;
         let linked = Linked::new(self.machine.clone(), &compiled, reach)?;
         let text = (start != Start::Snapshot).then(|| options.to_string());
+        let signature = match &text {
+            Some(options) if grants.any_wasi() => prepare::signature(&linked, options)?,
+            _ => signature,
+        };
         // One for each worker at most; the pool has more slots than that.
         let reused = if *reuse { self.machine.cores } else { 0 };
         let guest = Guest::new(linked, signature, text, reused);

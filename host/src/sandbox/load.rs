@@ -29,7 +29,8 @@ pub struct SandboxOptions {
     pub cache: Option<CacheDir>,
     /// the most that any component may use
     pub ceiling: Limits,
-    /// how many sandboxes may run at a time; one for each worker thread is enough
+    /// how many sandboxes there may be at a time; one for each worker thread is enough, and those
+    /// above are for instances that wait, where steps are reused
     pub slots: u32,
     /// the `gpux` program, which compiles and sets up unknown components in a process of its own,
     /// within `compile_time` and `compile_memory`; without it that happens here, within
@@ -120,7 +121,7 @@ impl Sandbox {
             Some(options) if grants.any_wasi() => prepare::signature(&linked, options)?,
             _ => signature,
         };
-        // One for each worker at most; the pool has more slots than that.
+        // One for each worker at most.
         let reused = if *reuse { self.machine.cores } else { 0 };
         let guest = Guest::new(linked, signature, text, reused);
         Ok(ComponentStep {

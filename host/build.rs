@@ -40,7 +40,7 @@ fn main() -> io::Result<()> {
             println!("cargo::rerun-if-changed={}", from.display());
             if from.is_dir() {
                 walk(&from, &format!("{to}/"), &mut files)?;
-            } else if from.is_file() {
+            } else {
                 files.push(((*to).to_owned(), from));
             }
         }
@@ -72,7 +72,8 @@ fn sorted(folder: &Path) -> io::Result<Vec<PathBuf>> {
 fn walk(folder: &Path, prefix: &str, files: &mut Vec<(String, PathBuf)>) -> io::Result<()> {
     for path in sorted(folder)? {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if name == "__pycache__" {
+        // What other tools leave behind.
+        if name == "__pycache__" || name == "node_modules" {
             continue;
         }
         if path.is_dir() {

@@ -134,23 +134,27 @@ static inline size_t gpux_json_utf8(uint32_t point, char into[4]) {
     return into[2] = (char)(0x80 | (point >> 6 & 63)), into[3] = (char)(0x80 | (point & 63)), 4;
 }
 
-// The next text, as UTF-8 ended by a zero, into `capacity` bytes at `into`. A text that does not
-// fit is a mistake; so is one with a zero inside.
+// The next text, as UTF-8 ended by a zero, into `capacity` bytes at `into`; nowhere if that is NULL.
+// A text that does not fit is a mistake; so is one with a zero inside.
 static inline bool gpux_json_text(gpux_json_t *json, char *into, size_t capacity) {
     size_t used = 0;
-    into[0] = 0;
+    if (into) into[0] = 0;
     if (!gpux_json_take(json, '"')) return gpux_json_wrong(json, "a text is expected");
     while (!json->error && json->offset < json->len) {
         char bytes[4] = {json->text[json->offset++]};
         size_t count = 1;
-        if (bytes[0] == '"') return into[used] = 0, true;
+        if (bytes[0] == '"') {
+            if (into) into[used] = 0;
+            return true;
+        }
         if ((unsigned char)bytes[0] < 0x20) gpux_json_wrong(json, "a control character in a text");
         if (bytes[0] == '\\') count = gpux_json_utf8(gpux_json_escape(json), bytes);
         if (bytes[0] == 0) gpux_json_wrong(json, "a zero in a text");
+        if (!into) continue;
         if (capacity - used <= count) gpux_json_wrong(json, "a text that is too long");
         else memcpy(into + used, bytes, count), used += count;
     }
-    into[0] = 0;
+    if (into) into[0] = 0;
     return gpux_json_wrong(json, "a text without an end");
 }
 
@@ -213,17 +217,16 @@ static inline bool gpux_json_item(gpux_json_t *json) { return gpux_json_more(jso
 
 // Leaves out the next value, whatever it is.
 static inline void gpux_json_skip(gpux_json_t *json) {
-    char text[256];
     switch (gpux_json_peek(json)) {
     case '{':
         gpux_json_object(json);
-        while (gpux_json_key(json, text, sizeof text)) gpux_json_skip(json);
+        while (gpux_json_key(json, NULL, 0)) gpux_json_skip(json);
         break;
     case '[':
         gpux_json_array(json);
         while (gpux_json_item(json)) gpux_json_skip(json);
         break;
-    case '"': gpux_json_text(json, text, sizeof text); break;
+    case '"': gpux_json_text(json, NULL, 0); break;
     case 't':
     case 'f': gpux_json_bool(json); break;
     case 'n':

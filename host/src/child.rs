@@ -56,7 +56,7 @@ pub(crate) fn bound_processor_time(longest: Duration) {
     use rustix::process::{Resource, Rlimit, setrlimit};
     // The time of all threads counts, and every core may be busy until the parent gives up.
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
-    let limit = (longest.as_secs() + 10) * cores;
+    let limit = longest.as_secs().saturating_add(10).saturating_mul(cores);
     let _ = setrlimit(Resource::Cpu, Rlimit { current: Some(limit), maximum: Some(limit) });
 }
 
@@ -139,13 +139,14 @@ fn run(
     // Its last words say what happened; a trace of the stack would bury them.
     command.env("RUST_BACKTRACE", "0");
     let mut child = Started(command.spawn().map_err(ChildFault::Start)?);
-    let deadline = Instant::now() + timeout;
+    // A timeout beyond what the clock can count is none.
+    let deadline = Instant::now().checked_add(timeout);
     let mut pause = Duration::from_micros(200);
     loop {
         if let Some(status) = child.0.try_wait().map_err(ChildFault::Start)? {
             return Ok(status);
         }
-        if Instant::now() >= deadline {
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return Err(ChildFault::Timeout(timeout));
         }
         std::thread::sleep(pause);

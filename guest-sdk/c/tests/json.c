@@ -59,6 +59,10 @@ int main(void) {
     memset(deep, '[', 199), deep[199] = 0;
     wrong(deep, GPUX_JSON_DEPTH + 1);
 
+    char quoted[1000];
+    memset(quoted, 'a', 999), quoted[0] = quoted[998] = '"', quoted[999] = 0;
+    right(quoted);
+
     gpux_json_t json = over("\"0123456789abcdef\"");
     char small[16];
     check(!gpux_json_text(&json, small, sizeof small) && small[0] == 0, "a text longer than its place", "taken");

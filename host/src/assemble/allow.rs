@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use crate::config::DirGrant;
+
 /// The operator's allowance: a gpux.yml may grant this, and models of its own, and nothing else.
 ///
 /// As a flag: `--allow clock,random,env=LANG,dir=./assets`.
@@ -57,11 +59,7 @@ impl FromStr for Allow {
                 None if word == "models" || word == "stdio" => {}
                 Some(("env", name)) if !name.is_empty() => allow.env.push(name.to_owned()),
                 Some(("dir", path)) if !path.is_empty() => {
-                    let (path, writable) = match (path.strip_suffix(":rw"), path.strip_suffix(":ro")) {
-                        (Some(path), _) => (path, true),
-                        (None, Some(path)) => (path, false),
-                        (None, None) => (path, false),
-                    };
+                    let Ok(DirGrant { path, writable }) = path.parse();
                     allow.dirs.push(AllowedDir { path: path.into(), writable });
                 }
                 _ => return Err(NotAllowable(word.to_owned())),

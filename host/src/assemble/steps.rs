@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use super::operator::Operator;
 use super::{grants, limits};
 use crate::config::{self, Action, Diagnostic, Instances, Node, Spanned, StepSpec, WasmSpec, Wiring};
-use crate::pipeline::{BuildError, Names, ProjectFiles, Registry, Site, Step};
+use crate::pipeline::{BuildError, FileError, Names, ProjectFiles, Registry, Site, Step};
 use crate::sandbox::{Limits, LoadRequest, Refusal, Sandbox, SandboxError};
 
 /// Makes the steps of one pipeline.
@@ -63,7 +63,13 @@ impl<'a> Workshop<'a> {
                     self.components.insert(path.value.clone(), bytes);
                 }
                 Err(error) => {
-                    faults.push(Diagnostic::new("file", path.span.clone(), error.to_string()));
+                    let fault = Diagnostic::new("file", path.span.clone(), error.to_string());
+                    faults.push(match error {
+                        FileError::TooLarge { .. } => {
+                            fault.hint("raise the operator's ceiling with `--limit component_size=…`")
+                        }
+                        _ => fault,
+                    });
                     return Err(faults);
                 }
             }

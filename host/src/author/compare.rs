@@ -24,7 +24,7 @@ impl Tolerance {
         // The same, infinities too.
         expected.to_bits() == given.to_bits()
             || (expected.is_nan() && given.is_nan())
-            || (given - expected).abs() <= self.absolute + self.relative * expected.abs()
+            || (expected.is_finite() && (given - expected).abs() <= self.absolute + self.relative * expected.abs())
     }
 }
 
@@ -237,6 +237,8 @@ mod tests {
         let relative = Tolerance { absolute: 0.0, relative: 0.1 };
         let (a, b) = (Value::from(tensor([100.0; 4])), Value::from(tensor([109.0; 4])));
         assert_eq!(difference(&a, &b, relative, false), None);
+        let infinite = Value::from(tensor([f32::INFINITY; 4]));
+        assert!(difference(&infinite, &a, relative, false).is_some());
     }
 
     #[test]

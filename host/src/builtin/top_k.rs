@@ -59,6 +59,8 @@ enum Labels {
 struct TopK {
     options: Options,
     labels: Option<Vec<String>>,
+    /// bytes of the longest of them
+    longest_label: usize,
     signature: Signature,
 }
 
@@ -92,7 +94,8 @@ impl TopK {
             },
             Port { description: "the best, as {label, index, score}".into(), ..Port::new("top", Kind::Json) },
         );
-        Ok(Self { options, labels, signature })
+        let longest_label = labels.iter().flatten().map(String::len).max().unwrap_or(0);
+        Ok(Self { options, labels, longest_label, signature })
     }
 
     fn check_labels(&self, scores: usize) -> Result<(), String> {
@@ -104,13 +107,9 @@ impl TopK {
         }
     }
 
-    fn longest_label(&self) -> usize {
-        self.labels.iter().flatten().map(String::len).max().unwrap_or(0)
-    }
-
     /// Bytes that the answer for `rows` rows of `width` scores takes.
     fn answer(&self, rows: usize, width: usize) -> usize {
-        rows.saturating_mul(self.options.k.min(width)).saturating_mul(ENTRY + self.longest_label())
+        rows.saturating_mul(self.options.k.min(width)).saturating_mul(ENTRY + self.longest_label)
     }
 
     fn entries<T: Score>(&self, row: &[T]) -> serde_json::Value {
@@ -168,7 +167,7 @@ impl Step for TopK {
         let rows = tensor.len() / width;
         if self.answer(rows, width) > MAX_ANSWER {
             let entries = rows.saturating_mul(self.options.k.min(width));
-            let most = MAX_ANSWER / (ENTRY + self.longest_label());
+            let most = MAX_ANSWER / (ENTRY + self.longest_label);
             return invalid(format!("the answer would have {entries} entries, but at most {most} are given"));
         }
         let top = match tensor.data() {

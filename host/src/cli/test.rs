@@ -184,6 +184,7 @@ impl Summary {
 fn to_json(report: &CaseReport, word: &str, lines: &[String]) -> Json {
     let mut json = json!({
         "name": report.name,
+        "description": report.description,
         "outcome": word.to_lowercase(),
         "differences": lines,
         "time_ms": report.time.as_secs_f64() * 1e3,

@@ -135,15 +135,21 @@ fn render_one(out: &mut String, source: &Source, diagnostic: &Diagnostic) {
     let width = source.text.get(diagnostic.span.start..in_line).map_or(1, |covered| covered.chars().count()).max(1);
     let (shown, caret, width) = crop(line, place.column - 1, width);
 
-    let _ = writeln!(out, "error: {}", diagnostic.message);
+    let _ = writeln!(out, "error: {}", harmless(&diagnostic.message));
     let _ = writeln!(out, "{margin} --> {}:{}:{}", source.name, place.line, place.column);
     let _ = writeln!(out, "{margin} |");
     let _ = writeln!(out, "{number} | {shown}");
-    let marks = format!("{margin} | {}{} {}", " ".repeat(caret), "^".repeat(width), diagnostic.label);
+    let label = harmless(&diagnostic.label);
+    let marks = format!("{margin} | {}{} {label}", " ".repeat(caret), "^".repeat(width));
     let _ = writeln!(out, "{}", marks.trim_end());
     if let Some(hint) = &diagnostic.hint {
-        let _ = writeln!(out, "{margin} = hint: {hint}");
+        let _ = writeln!(out, "{margin} = hint: {}", harmless(hint));
     }
+}
+
+/// A text without what steers a terminal: it may quote a stranger's schema.
+fn harmless(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect()
 }
 
 /// At most [`MAX_LINE`] characters of `line` around the `width` characters at `column`, with the
@@ -159,4 +165,17 @@ fn crop(line: &str, column: usize, width: usize) -> (String, usize, usize) {
     let (before, after) = (if from > 0 { "…" } else { "" }, if from + MAX_LINE < length { "…" } else { "" });
     let caret = column - from + before.chars().count();
     (format!("{before}{cut}{after}"), caret, width.min(MAX_LINE - (column - from)).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminals_are_not_steered() {
+        let found = Diagnostic::new("x", 0..1, "a\x1b[2Jb").label("c\x07").hint("d\u{9b}e");
+        let shown = ConfigurationError::new(Source::new("x", "text"), vec![found]).render();
+        assert!(shown.contains("a [2Jb") && shown.contains("d e"), "{shown:?}");
+        assert!(!shown.contains(|c: char| c.is_control() && c != '\n'), "{shown:?}");
+    }
 }

@@ -95,7 +95,7 @@ pub struct LimitExceeded {
     /// its value, with its unit
     pub value: String,
     /// how to raise it
-    pub hint: Option<String>,
+    pub hint: Option<Box<str>>,
 }
 
 impl From<Mismatch> for StepFailure {

@@ -9,6 +9,7 @@ use super::checked;
 use super::failure::Stop;
 use super::schema;
 use super::state::{Phase, State};
+use crate::guard::guard;
 use crate::pipeline::{Context, Dim, Kind, Registry, Signature, Site, Step, StepFailure, Value};
 
 type Answer = wasmtime::Result<Result<Vec<types::NamedValue>, types::Error>>;
@@ -74,7 +75,9 @@ impl builtins::Host for State {
         };
         self.clock.admit(call.bytes)?;
         let deadline = Some(self.clock.end());
-        let outcome = step.run(call.inputs, &mut Context { deadline, ..Context::default() });
+        // A stranger's arguments must not bring the process down, whatever they find.
+        let outcome = guard(|| step.run(call.inputs, &mut Context { deadline, ..Context::default() }));
+        let outcome = outcome.unwrap_or_else(|why| Err(StepFailure::Failed(format!("`{name}` broke down: {why}"))));
         self.clock.check()?;
         self.give(step.signature(), outcome)
     }

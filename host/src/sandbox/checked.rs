@@ -112,6 +112,13 @@ pub(super) fn failure(error: &types::Error) -> StepFailure {
     }
 }
 
+/// The guest's error where it is configured again for a request: what the caller gave is not at
+/// fault, whatever the guest says.
+pub(super) fn unconfigured(error: &types::Error) -> StepFailure {
+    let (types::Error::InvalidInput(why) | types::Error::Failed(why)) = error;
+    StepFailure::Failed(format!("its `configure`, which succeeded at first, failed: {}", plain(why, TEXT)))
+}
+
 /// The summary of `describe`.
 pub(super) fn summary(text: &str) -> String {
     plain(text, TEXT)

@@ -1,5 +1,8 @@
 //! The one engine of a process: how wasmtime is set up, and why.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use wasmtime::{Cache, CacheConfig, Config, Enabled, Engine, OptLevel, PoolingAllocationConfig};
 
 use super::clock::Ticker;
@@ -23,6 +26,17 @@ pub(super) struct Machine {
     pub(super) ticker: Ticker,
     /// how many threads can run guests at a time
     pub(super) cores: usize,
+    /// places left for instances that wait for a next request
+    places: AtomicUsize,
+}
+
+/// A place in the pool for an instance that waits.
+pub(super) struct Place(Arc<Machine>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.places.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl Machine {
@@ -36,21 +50,27 @@ impl Machine {
             config.allocation_strategy(wasmtime::InstanceAllocationStrategy::OnDemand);
             Engine::new(&config)
         });
-        Self::around(engine)
+        Self::around(engine, slots as usize)
     }
 
     /// For describing and configuring a component once: compiled quickly rather than well.
     pub(super) fn for_setup() -> Result<Self, SandboxError> {
         let mut config = config(None);
         config.cranelift_opt_level(OptLevel::None);
-        Self::around(Engine::new(&config))
+        Self::around(Engine::new(&config), 0)
     }
 
-    fn around(engine: wasmtime::Result<Engine>) -> Result<Self, SandboxError> {
+    /// A place to wait, if one is left: whatever waits, each thread finds a slot to run a guest in.
+    pub(super) fn place(self: &Arc<Self>) -> Option<Place> {
+        let take = |places: usize| places.checked_sub(1);
+        self.places.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok().map(|_| Place(self.clone()))
+    }
+
+    fn around(engine: wasmtime::Result<Engine>, slots: usize) -> Result<Self, SandboxError> {
         let engine = engine.map_err(|error| SandboxError::Engine(format!("{error:#}")))?;
         let ticker = Ticker::start(engine.clone()).map_err(|error| SandboxError::Engine(error.to_string()))?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Ok(Self { engine, ticker, cores })
+        Ok(Self { engine, ticker, cores, places: slots.saturating_sub(cores).into() })
     }
 }
 
@@ -111,6 +131,18 @@ fn pool(ceiling: &Limits, slots: u32) -> PoolingAllocationConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whatever_waits_each_thread_finds_a_slot() {
+        let machine = Arc::new(Machine::new(None, &Limits::default(), 1).unwrap());
+        assert!(machine.place().is_none());
+        let slots = machine.cores as u32 + 1;
+        let machine = Arc::new(Machine::new(None, &Limits::default(), slots).unwrap());
+        let place = machine.place();
+        assert!(place.is_some() && machine.place().is_none());
+        drop(place);
+        assert!(machine.place().is_some());
+    }
 
     #[test]
     fn a_machine_without_address_space_falls_back() {

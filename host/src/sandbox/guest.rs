@@ -8,6 +8,7 @@ use wasmtime::Store;
 use super::bindings::{Input, InputValue, types};
 use super::checked;
 use super::clock::Clock;
+use super::engine::Place;
 use super::failure::{Stop, failure};
 use super::limits::{bytes, exceeded};
 use super::linked::{Linked, Process};
@@ -22,7 +23,7 @@ pub(super) struct Guest {
     /// the options that each new instance is configured with; `None` for a snapshot, which is
     pub(super) options: Option<String>,
     /// instances that wait for their next request, where they serve more than one
-    idle: Option<ArrayQueue<Live>>,
+    idle: Option<ArrayQueue<(Live, Place)>>,
 }
 
 /// What `process` came to, with the sandbox's last words.
@@ -56,24 +57,30 @@ impl Guest {
         };
         let outcome = self.call(&mut live, inputs);
         let finished = finished(outcome, live.store.data_mut());
-        // A trapped instance is dead, and one that failed is not trusted with another request.
-        if let (Ok(_), Some(idle)) = (&finished.outcome, &self.idle) {
-            let _ = idle.push(live);
+        // A trapped instance is dead, and one that failed is not trusted with another request. One
+        // that keeps an input would hold memory that nobody counts.
+        if let (Ok(_), Some(idle)) = (&finished.outcome, &self.idle)
+            && !live.store.data().handles.hold_an_input()
+            && let Some(place) = self.linked.place()
+        {
+            let _ = idle.push((live, place));
         }
         finished
     }
 
     /// A configured instance: one that waits, or a fresh one. The one place where they come from.
     fn live(&self, clock: Clock) -> Result<Live, (StepFailure, Store<State>)> {
-        if let Some(mut live) = self.idle.as_ref().and_then(ArrayQueue::pop) {
+        if let Some((mut live, _)) = self.idle.as_ref().and_then(ArrayQueue::pop) {
             live.store.data_mut().renew(clock);
             self.linked.arm(&mut live.store);
             return Ok(live);
         }
-        let mut store = self.linked.store(Phase::Request, clock);
+        // What still configures itself is not yet in its request: it runs no model.
+        let phase = if self.options.is_some() { Phase::Setup } else { Phase::Request };
+        let mut store = self.linked.store(phase, clock);
         match self.fresh(&mut store) {
             Ok(Ok(process)) => Ok(Live { store, process }),
-            Ok(Err(refusal)) => Err((checked::failure(&refusal), store)),
+            Ok(Err(refusal)) => Err((checked::unconfigured(&refusal), store)),
             Err(error) => Err((failure(&error, &self.linked.reach.limits, &store.data().log), store)),
         }
     }
@@ -85,6 +92,7 @@ impl Guest {
         {
             return Ok(Err(refusal));
         }
+        store.data_mut().phase = Phase::Request;
         Ok(Ok(self.linked.process(store, &instance)?))
     }
 

@@ -25,6 +25,11 @@ impl Handles {
         self.slots.len() - self.free.len()
     }
 
+    /// Whether an input is among them: nothing is counted for it.
+    pub(super) fn hold_an_input(&self) -> bool {
+        self.slots.iter().flatten().any(|held| held.charged == 0)
+    }
+
     pub(super) fn insert(&mut self, tensor: Tensor, charged: usize) -> Resource<Tensor> {
         let held = Some(Held { tensor, charged });
         if let Some(place) = self.free.pop() {
@@ -87,5 +92,15 @@ mod tests {
         assert_eq!((handles.len(), second.rep()), (1, first.rep()));
         assert_eq!(handles.get(&second).unwrap().charged, 7);
         assert!(handles.get(&Resource::new_own(9)).is_none());
+    }
+
+    #[test]
+    fn an_input_that_is_kept_is_seen() {
+        let mut handles = Handles::default();
+        let input = handles.insert(Tensor::scalar(1_u8), 0);
+        handles.insert(Tensor::scalar(2_u8), 7);
+        assert!(handles.hold_an_input());
+        handles.remove(&input);
+        assert!(!handles.hold_an_input());
     }
 }

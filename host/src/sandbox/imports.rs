@@ -178,6 +178,8 @@ pub(super) fn link(linker: &mut Linker<State>, imports: &[Import], grants: &Gran
     if !refusals.is_empty() {
         return Err(SandboxError::Imports(refusals));
     }
+    // A composed component may import an interface in two versions, which are one here.
+    linker.allow_shadowing(true);
     for import in imports {
         let added = match Interface::named(&import.name) {
             Interface::Types => {

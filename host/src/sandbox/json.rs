@@ -6,6 +6,9 @@ use serde_json::Value;
 /// list that grows has room for twice what is in it, and so has an object, beside its keys' hashes.
 const VALUE: usize = 2 * size_of::<Value>();
 
+/// What a list or an object costs beside its values: there is room for four from the first on.
+const ROOM: usize = 4 * size_of::<Value>();
+
 /// A text that fits its limits, not yet read.
 pub(super) struct Measured<'a> {
     text: &'a str,
@@ -15,11 +18,11 @@ pub(super) struct Measured<'a> {
 
 /// A look at the depth of `text`, and at the memory that it would take.
 pub(super) fn measure(text: &str, depth: usize, memory: usize) -> Result<Measured<'_>, String> {
-    let (deepest, values) = count(text.as_bytes());
+    let Count { deepest, values, nests } = count(text.as_bytes());
     if deepest > depth {
         return Err(format!("JSON nested {deepest} levels deep; {depth} are allowed (limit `json_depth`)"));
     }
-    let cost = values.saturating_mul(VALUE).saturating_add(text.len());
+    let cost = values.saturating_mul(VALUE).saturating_add(nests.saturating_mul(ROOM)).saturating_add(text.len());
     if cost > memory {
         return Err(format!("JSON of {values} values, which takes more memory than is left for it"));
     }
@@ -37,15 +40,25 @@ pub(super) fn parse(text: &str, depth: usize, memory: usize) -> Result<Value, St
     measure(text, depth, memory)?.parse()
 }
 
-/// Deepest nesting, and an upper bound of the number of values.
-fn count(text: &[u8]) -> (usize, usize) {
-    let (mut depth, mut deepest, mut values) = (0_usize, 0, 1);
+/// What there is in a text.
+struct Count {
+    /// the deepest nesting
+    deepest: usize,
+    /// values and keys, at most
+    values: usize,
+    /// lists and objects
+    nests: usize,
+}
+
+fn count(text: &[u8]) -> Count {
+    let (mut depth, mut deepest, mut values, mut nests) = (0_usize, 0, 1, 0);
     let mut bytes = text.iter();
     while let Some(byte) = bytes.next() {
         match byte {
             b'[' | b'{' => {
                 depth += 1;
                 values += 1;
+                nests += 1;
                 deepest = deepest.max(depth);
             }
             b']' | b'}' => depth = depth.saturating_sub(1),
@@ -54,7 +67,7 @@ fn count(text: &[u8]) -> (usize, usize) {
             _ => {}
         }
     }
-    (deepest, values)
+    Count { deepest, values, nests }
 }
 
 fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
@@ -87,5 +100,7 @@ mod tests {
         let wide = format!("[{}0]", "0,".repeat(1000));
         assert!(parse(&wide, 8, 1000 * VALUE).unwrap_err().contains("1002 values"));
         assert!(parse(&wide, 8, 1 << 20).is_ok());
+        let lists = format!("[{}0]", "[0],".repeat(1000));
+        assert!(parse(&lists, 8, 1000 * (VALUE + ROOM)).is_err(), "a list of one has room for four");
     }
 }

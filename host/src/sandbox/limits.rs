@@ -152,9 +152,10 @@ pub(super) fn exceeded(name: &'static str, value: String) -> LimitExceeded {
     LimitExceeded {
         limit: name.into(),
         value,
-        hint: Some(format!(
-            "raise it with `limits: {{ {name}: … }}` on this step, and its ceiling with `--limit {name}=…`"
-        )),
+        hint: Some(
+            format!("raise it with `limits: {{ {name}: … }}` on this step, and its ceiling with `--limit {name}=…`")
+                .into(),
+        ),
     }
 }
 

@@ -8,7 +8,7 @@ use wasmtime::{Store, UpdateDeadline};
 use super::bindings::{Input, step, types};
 use super::clock::{Clock, Running};
 use super::component::{Calls, Compiled};
-use super::engine::Machine;
+use super::engine::{Machine, Place};
 use super::error::SandboxError;
 use super::state::{Phase, Reach, State};
 
@@ -57,6 +57,11 @@ impl Linked {
     /// Keeps the ticks of the deadline coming.
     pub(super) fn running(&self) -> Running<'_> {
         self.machine.ticker.guard()
+    }
+
+    /// A place for an instance to wait for its next request, if one is left.
+    pub(super) fn place(&self) -> Option<Place> {
+        self.machine.place()
     }
 
     pub(super) fn describe(&self, store: &mut Store<State>) -> wasmtime::Result<step::Description> {

@@ -12,7 +12,7 @@ use super::engine::Machine;
 use super::error::SandboxError;
 use super::grants::Grants;
 use super::guest::Guest;
-use super::imports::Refusal;
+use super::imports::{self, Refusal};
 use super::inspect::ComponentInfo;
 use super::limits::{Limits, bytes as size_text, exceeded};
 use super::linked::Linked;
@@ -29,7 +29,8 @@ pub struct SandboxOptions {
     pub cache: Option<CacheDir>,
     /// the most that any component may use
     pub ceiling: Limits,
-    /// how many sandboxes may run at a time; one for each worker thread is enough
+    /// how many sandboxes there may be at a time; one for each worker thread is enough, and those
+    /// above are for instances that wait, where steps are reused
     pub slots: u32,
     /// the `gpux` program, which compiles and sets up unknown components in a process of its own,
     /// within `compile_time` and `compile_memory`; without it that happens here, within
@@ -89,11 +90,10 @@ impl Sandbox {
     /// What of a component's imports `grants` leave out.
     pub fn refusals(&self, bytes: &[u8], grants: &Grants) -> Result<Vec<Refusal>, SandboxError> {
         let (options, registry) = (or_empty(&Value::Null), Arc::default());
-        let order = Order { bytes, options: &options, limits: &self.ceiling, grants, registry: &registry };
-        match self.prepare(&order)?.ready {
-            Err(SandboxError::Imports(refusals)) => Ok(refusals),
-            _ => Ok(Vec::new()),
-        }
+        // Meanwhile it gets nothing: what `grants` ask for may not be allowed.
+        let nothing = Grants::default();
+        let order = Order { bytes, options: &options, limits: &self.ceiling, grants: &nothing, registry: &registry };
+        Ok(imports::refusals(&self.prepare(&order)?.facts.imports, grants))
     }
 
     /// Makes a step of a component (or of a core module that carries its contract): asks it for its
@@ -117,7 +117,11 @@ impl Sandbox {
         let reach = Reach::new(limits, grants.clone(), registry.clone())?;
         let linked = Linked::new(self.machine.clone(), &compiled, reach)?;
         let text = (start != Start::Snapshot).then(|| options.to_string());
-        // One for each worker at most; the pool has more slots than that.
+        let signature = match &text {
+            Some(options) if grants.any_wasi() => prepare::signature(&linked, options)?,
+            _ => signature,
+        };
+        // One for each worker at most.
         let reused = if *reuse { self.machine.cores } else { 0 };
         let guest = Guest::new(linked, signature, text, reused);
         Ok(ComponentStep {

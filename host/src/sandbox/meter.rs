@@ -62,7 +62,7 @@ impl Meter {
         self.used = self.used.saturating_sub(size);
     }
 
-    /// Lets the host add memories of its own to the sandbox, and an instance: for a snapshot.
+    /// Lets the host grow the sandbox's memories by so many bytes: for a snapshot.
     pub(super) fn give(&mut self, memory: usize) {
         self.memory = self.memory.saturating_add(memory);
     }
@@ -79,15 +79,24 @@ impl Meter {
 }
 
 impl ResourceLimiter for Meter {
-    fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
-        self.charge(desired.saturating_sub(current))?;
+    // Growth beyond the guest's own maximum is asked for here and then fails, so it is not counted.
+    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let size = desired.saturating_sub(current);
+        if maximum.is_some_and(|most| desired > most) {
+            self.fits(size)?;
+            return Ok(false);
+        }
+        self.charge(size)?;
         Ok(true)
     }
 
-    fn table_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+    fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
         let used = self.elements_used.saturating_add(desired.saturating_sub(current));
         if used > self.elements {
             return Err(Stop::limit(exceeded("table_elements", self.elements.to_string())).into());
+        }
+        if maximum.is_some_and(|most| desired > most) {
+            return Ok(false);
         }
         self.elements_used = used;
         Ok(true)
@@ -128,6 +137,18 @@ mod tests {
         meter.release(40);
         assert!(meter.memory_growing(60, 100, None).unwrap());
         assert_eq!(meter.peak(), 100);
+    }
+
+    #[test]
+    fn growth_that_fails_is_not_counted() {
+        let mut meter = Meter::new(&Limits { memory: 100, table_elements: 100, ..Limits::default() });
+        for _ in 0..10 {
+            assert!(!meter.memory_growing(0, 60, Some(50)).unwrap());
+            assert!(!meter.table_growing(0, 60, Some(50)).unwrap());
+        }
+        assert_eq!(name(&meter.memory_growing(0, 101, Some(50)).unwrap_err()), "memory");
+        assert!(meter.memory_growing(0, 100, Some(100)).unwrap());
+        assert!(meter.table_growing(0, 100, Some(100)).unwrap());
     }
 
     #[test]

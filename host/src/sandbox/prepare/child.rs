@@ -110,20 +110,26 @@ fn out_of_time(limit: Duration) -> SandboxError {
     SandboxError::Limit(exceeded("compile_time", format!("{limit:?}")))
 }
 
-/// How long the child may take: compiling twice (to be set up, and for requests) and two setups.
+/// Times that `setup_time` may pass: a setup describes and configures, and is made twice if the
+/// first shows that there can be no snapshot.
+const SETUPS: u32 = 4;
+
+/// How long the child may take: all compiling and all setups.
 fn patience(limits: &Limits) -> Duration {
-    limits.compile_time.saturating_mul(BUSY).saturating_add(limits.setup_time.saturating_mul(2)).saturating_add(SLACK)
+    let setups = limits.setup_time.saturating_mul(SETUPS);
+    limits.compile_time.saturating_mul(BUSY).saturating_add(setups).saturating_add(SLACK)
 }
 
 /// A child that gave no answer ran into one of its bounds, or broke.
 fn ended(fault: &ChildFault, limits: &Limits) -> SandboxError {
     match fault {
         ChildFault::Timeout(_) => out_of_time(limits.compile_time),
+        ChildFault::Start(_) => SandboxError::Engine(fault.to_string()),
         // The allocator's own last words.
         ChildFault::Ended { stderr, .. } if stderr.contains("memory allocation of") => {
             SandboxError::Limit(exceeded("compile_memory", bytes(limits.compile_memory)))
         }
-        other => SandboxError::Compile(format!("the process that compiled it broke: {other}")),
+        ChildFault::Ended { .. } => SandboxError::Compile(format!("the process that compiled it broke: {fault}")),
     }
 }
 
@@ -136,6 +142,8 @@ pub fn answer(folder: &Path, registry: Registry) -> String {
 fn work(folder: &Path, registry: Registry) -> Result<Prepared, SandboxError> {
     let here = |error: std::io::Error| SandboxError::Cache(error.to_string());
     let request = std::fs::read(folder.join(REQUEST)).map_err(here)?;
+    // It may hold secrets (granted variables), and the folder outlives a parent that is killed.
+    std::fs::remove_file(folder.join(REQUEST)).map_err(here)?;
     let Request { options, limits, grants, ceiling, cache } =
         serde_json::from_slice(&request).map_err(|error| SandboxError::Engine(error.to_string()))?;
     child::give_way();

@@ -55,11 +55,13 @@ impl Kept {
     }
 }
 
-/// Writes a file whole or not at all, whoever else does the same.
+/// Writes a file whole or not at all, whoever else does the same and whatever happens to the machine:
+/// a snapshot that is cut off would fail each start.
 fn place(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let file = tempfile::NamedTempFile::new_in(folder)?;
     std::fs::write(file.path(), bytes)?;
+    file.as_file().sync_all()?;
     file.persist(path)?;
     Ok(())
 }

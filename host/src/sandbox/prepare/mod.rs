@@ -21,7 +21,7 @@ use sha2::{Digest as _, Sha256};
 pub use self::child::answer as prepare_answer;
 pub(super) use self::child::ask;
 pub(super) use self::kept::Kept;
-pub(super) use self::setup::prepare;
+pub(super) use self::setup::{prepare, signature};
 use super::component::ComponentKind;
 use super::error::SandboxError;
 use super::grants::Grants;

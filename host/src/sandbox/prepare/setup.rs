@@ -18,6 +18,7 @@ use super::super::state::{Phase, Reach, State};
 use super::snapshot::Instrumented;
 use super::tree;
 use super::{Described, Facts, Order, Prepared, Ready, Start, digest};
+use crate::pipeline::Signature;
 
 /// How a component is compiled: in a child, under a watch.
 pub(in crate::sandbox) type Compile<'a> = &'a dyn Fn(&Engine, &[u8]) -> Result<Compiled, SandboxError>;
@@ -115,6 +116,12 @@ fn describe(linked: &Linked) -> Result<super::super::bindings::step::Description
     let mut store = store(linked);
     let _running = linked.running();
     linked.describe(&mut store).map_err(|error| failed("describe", &error, store))
+}
+
+/// What a step that no snapshot holds takes and gives now: a folder, a variable or a clock may have
+/// told it something else when it was prepared.
+pub(in crate::sandbox) fn signature(linked: &Linked, options: &str) -> Result<Signature, SandboxError> {
+    Ok(configure(linked, options, &Err(String::new()))?.signature)
 }
 
 /// What the step takes and gives with `options`, and how its requests start. Also makes sure that

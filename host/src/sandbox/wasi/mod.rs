@@ -125,7 +125,7 @@ pub(super) struct Wasi {
     held: usize,
     /// how many of them keep a file or a folder open
     open: usize,
-    /// bytes written to files so far
+    /// bytes written to files in this request
     written: usize,
     random: Option<WasiRandomCtx>,
     /// what the monotonic clock counts from
@@ -153,6 +153,11 @@ impl Wasi {
     /// How many pollables, streams, descriptors and listings the guest holds.
     pub(super) const fn held(&self) -> usize {
         self.held
+    }
+
+    /// For the next request of the same instance.
+    pub(super) const fn renew(&mut self) {
+        self.written = 0;
     }
 
     fn random(&mut self) -> &mut WasiRandomCtx {

@@ -9,7 +9,8 @@ use super::super::state::State;
 const PIECE: u64 = 64 << 10;
 
 impl State {
-    /// `len` bytes from `draw`: no more than fit in the guest's memory, and none past its deadline.
+    /// `len` bytes from `draw`: no more than one call may copy and fit in the guest's memory, and none
+    /// past its deadline.
     fn draw(
         &mut self,
         len: u64,
@@ -18,6 +19,7 @@ impl State {
         let size = usize::try_from(len).unwrap_or(usize::MAX);
         self.meter.fits(size)?;
         self.clock.admit(size)?;
+        self.may_cross(size)?;
         let mut drawn = Vec::with_capacity(size);
         let mut left = len;
         while left > 0 {

@@ -155,11 +155,6 @@ impl Wasi {
         self.held
     }
 
-    /// For the next request of the same instance.
-    pub(super) const fn renew(&mut self) {
-        self.written = 0;
-    }
-
     fn random(&mut self) -> &mut WasiRandomCtx {
         self.random.get_or_insert_default()
     }

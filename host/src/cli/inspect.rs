@@ -148,6 +148,18 @@ fn machine(operator: &Operator) -> Result<Shown, GpuxError> {
     Ok(Shown::new(json, text))
 }
 
+/// What is worth knowing about how a component's requests start.
+fn starts(details: &Json) -> String {
+    let mut said = String::new();
+    if let Some(why) = details["start"]["configure"]["why"].as_str() {
+        said += &format!(" Each request configures it again: {why}.");
+    }
+    if details["instances"] == json!("reuse") {
+        said += " Its instances serve further requests, until their first error.";
+    }
+    said
+}
+
 /// Facts without a heading: name and value in two columns.
 fn plain(rows: Vec<Vec<String>>) -> String {
     let width = rows.iter().filter_map(|row| row.first()).map(|name| name.chars().count()).max().unwrap_or(0);
@@ -238,6 +250,7 @@ fn pipeline_text(json: &Json, verbose: bool) -> String {
         if !can.is_empty() {
             shown +=
                 &format!("\n\nstep {} ({}) can: {}. Nothing else.", index + 1, text(&step["name"]), can.join(", "));
+            shown += &starts(&step["details"]);
         }
     }
     if verbose {

@@ -7,6 +7,7 @@ use std::time::Instant;
 use super::bindings::{builtins, models, types};
 use super::checked;
 use super::failure::Stop;
+use super::log::plain;
 use super::schema;
 use super::state::{Phase, State};
 use crate::guard::guard;
@@ -21,6 +22,8 @@ pub(super) struct BuiltinCache(RwLock<HashMap<&'static str, Ready>>);
 
 type Ready = HashMap<Box<str>, Arc<dyn Step>>;
 
+/// Bytes of an unknown name that are shown.
+const NAME: usize = 200;
 /// Options kept for each built-in step; a component that varies them endlessly gains nothing.
 const KEPT: usize = 16;
 /// Bytes of options that are kept.
@@ -36,7 +39,7 @@ impl BuiltinCache {
         drop(ready);
         let Some(builtin) = registry.builtin(name) else {
             let names: Vec<_> = registry.builtins().map(|builtin| builtin.name).collect();
-            return Err(format!("there is no built-in step `{name}`; there are: {}", names.join(", ")));
+            return Err(format!("there is no built-in step `{}`; there are: {}", plain(name, NAME), names.join(", ")));
         };
         let empty = || Ok(serde_json::Value::Object(serde_json::Map::new()));
         let parsed = if options.is_empty() { empty() } else { super::json::parse(options, depth, 1 << 20) };
@@ -93,7 +96,8 @@ impl models::Host for State {
         let granted = &reach.grants.models;
         let step = granted.contains(&model).then(|| reach.registry.model(&model)).flatten();
         let Some(step) = step else {
-            let why = format!("the model `{model}` is not granted; granted are: {}", granted.join(", "));
+            let why =
+                format!("the model `{}` is not granted; granted are: {}", plain(&model, NAME), granted.join(", "));
             return Ok(Err(types::Error::InvalidInput(why)));
         };
         let call = match self.prepare(step.as_ref(), inputs)? {

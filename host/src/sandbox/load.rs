@@ -155,7 +155,7 @@ impl Sandbox {
             return Err(SandboxError::Limit(exceeded("component_size", size_text(limit))));
         }
         ComponentKind::of(order.bytes)?;
-        let kept = Kept::at(self.cache.as_ref(), order);
+        let kept = Kept::at(self.cache.as_ref(), &self.machine.engine, order);
         if let Some(prepared) = kept.as_ref().and_then(Kept::read) {
             return Ok(prepared);
         }

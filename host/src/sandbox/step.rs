@@ -20,11 +20,6 @@ pub struct ComponentStep {
 }
 
 impl ComponentStep {
-    /// What the component says about itself, in a line.
-    pub fn summary(&self) -> &str {
-        &self.summary
-    }
-
     /// What it is granted and does not import.
     pub fn unused_grants(&self) -> Vec<Capability> {
         imports::unused(&self.facts.imports, &self.guest.linked.reach.grants)

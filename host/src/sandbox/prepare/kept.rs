@@ -1,9 +1,11 @@
 //! What came of preparing, remembered: a second start asks no child.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use serde_json::json;
+use wasmtime::Engine;
 
 use super::{Order, Prepared, Start, digest};
 use crate::config::CacheDir;
@@ -21,11 +23,21 @@ pub(in crate::sandbox) struct Kept {
 }
 
 impl Kept {
-    /// Where this order's result is kept, if there is a cache.
-    pub(in crate::sandbox) fn at(cache: Option<&CacheDir>, order: &Order<'_>) -> Option<Self> {
+    /// Where this order's result is kept, if there is a cache; `engine` is what would run it.
+    pub(in crate::sandbox) fn at(cache: Option<&CacheDir>, engine: &Engine, order: &Order<'_>) -> Option<Self> {
         let folder = cache?.folder("steps").ok()?;
-        let decides =
-            json!([FORMAT, env!("CARGO_PKG_VERSION"), digest(order.bytes), order.options, order.limits, order.grants]);
+        // wasmtime's version and settings; with the same, this hasher gives the same.
+        let mut hasher = DefaultHasher::new();
+        engine.precompile_compatibility_hash().hash(&mut hasher);
+        let decides = json!([
+            FORMAT,
+            env!("CARGO_PKG_VERSION"),
+            hasher.finish(),
+            digest(order.bytes),
+            order.options,
+            order.limits,
+            order.grants
+        ]);
         Some(Self { folder, key: digest(decides.to_string().as_bytes()) })
     }
 
@@ -40,6 +52,12 @@ impl Kept {
             && ready.start == Start::Snapshot
         {
             ready.snapshot = Some(std::fs::read(self.path("wasm")).ok()?);
+        }
+        // What is used is not the oldest.
+        for ending in ["json", "wasm"] {
+            if let Ok(file) = std::fs::File::options().append(true).open(self.path(ending)) {
+                let _ = file.set_modified(SystemTime::now());
+            }
         }
         Some(prepared)
     }

@@ -35,8 +35,8 @@ pub struct Limits {
     /// Bytes of all the values that go into one request: a component copies what it looks at.
     /// Default: 64 MiB.
     pub input: usize,
-    /// Bytes of all the values that come out of one call: the result of a request, or what it
-    /// hands to a built-in step or a model. Default: 64 MiB.
+    /// Bytes of all the values that come out of one call: the result of a request, and the JSON
+    /// that it hands to a built-in step or a model. Default: 64 MiB.
     pub result: usize,
     /// Bytes that one call copies between the component and its host: text, bytes, JSON, a
     /// tensor's data, read or written at once. While it lasts the host holds them a second time,

@@ -12,9 +12,10 @@ pub(super) const TOOLS: &[Tool] = &[
 
 pub(super) fn build(workspace: &mut Workspace<'_>) -> Result<Vec<u8>, BuildError> {
     if !workspace.folder().join("node_modules").is_dir() {
-        let locked = workspace.folder().join("package-lock.json").is_file();
+        // Keeps to a package-lock.json where there is one; `npm ci` would refuse a lock made on a
+        // machine that was not offered every platform's optional package.
         let mut npm = workspace.command("npm");
-        npm.args([if locked { "ci" } else { "install" }, "--no-audit", "--no-fund"]);
+        npm.args(["install", "--no-audit", "--no-fund"]);
         workspace.run(&mut npm)?;
     }
     let draft = Workspace::draft()?;

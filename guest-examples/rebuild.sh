@@ -12,8 +12,11 @@ into=guest-examples
 
 # SIMD of 128 bits is in every engine since 2021; loops over pixels need it. Messages of panics name
 # source files, and not where they lie on this machine.
-sources=${CARGO_HOME:-$HOME/.cargo}/registry/src
-export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="-C target-feature=+simd128 --remap-path-prefix=$sources=crates"
+flags="-C target-feature=+simd128"
+for sources in "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*; do
+    flags="$flags --remap-path-prefix=$sources=crates"
+done
+export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="$flags"
 build() { cargo build --quiet --profile guest --target wasm32-unknown-unknown --target-dir "$target" "$@"; }
 gpux() { cargo run --quiet -p gpux -- "$@"; }
 

@@ -36,4 +36,5 @@ pub use spec::{
     Wasi, WasmGrant, WasmLimits, WasmSpec, Wiring, any_step, json_schema,
 };
 pub use typed::{load_as, parse_as, spec_of};
+pub(crate) use units::shorten;
 pub use units::{Size, TimeSpan, UnitError};

@@ -97,7 +97,8 @@ impl TimeSpan {
     }
 }
 
-fn shorten(text: &str) -> String {
+/// What somebody wrote, short enough for a message: its first 40 characters.
+pub(crate) fn shorten(text: &str) -> String {
     if text.chars().count() > 40 { text.chars().take(40).chain(['…']).collect() } else { text.to_owned() }
 }
 

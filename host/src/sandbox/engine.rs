@@ -1,4 +1,4 @@
-//! The one engine of a process: how wasmtime is set up, and why.
+//! The engine of a sandbox: how wasmtime is set up, and why.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ const MOST: u32 = 1000;
 /// Stack of a guest; the rest of the worker's own (2 MiB by default) is for the host's functions.
 const STACK: usize = 512 << 10;
 
-/// Engine and ticker; every component of the process shares them.
+/// Engine and ticker; every component of a sandbox shares them.
 pub(super) struct Machine {
     pub(super) engine: Engine,
     pub(super) ticker: Ticker,

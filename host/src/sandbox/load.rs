@@ -62,7 +62,7 @@ pub struct LoadRequest {
     pub reuse: bool,
 }
 
-/// Runs components. One for each process: it holds an engine, a pool of sandboxes and the thread
+/// Runs any number of components: it holds an engine, a pool of sandboxes and the thread
 /// that ticks for their deadlines.
 pub struct Sandbox {
     pub(super) machine: Arc<Machine>,

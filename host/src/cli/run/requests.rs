@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value as Json};
 
-use super::sources::{UsageError, expand, extension, read_error, read_file, read_stdin, shorten};
+use super::sources::{UsageError, expand, extension, read_error, read_file, read_stdin};
+use crate::config::shorten;
 use crate::pipeline::{Kind, Plan, Port, ValidationError, Value, from_json};
 
 /// The inputs of one run, by name.

@@ -87,11 +87,3 @@ fn too_large(bytes: &[u8]) -> std::io::Result<()> {
     }
     Ok(())
 }
-
-pub(super) fn shorten(text: &str) -> String {
-    if text.chars().count() <= 40 {
-        text.to_owned()
-    } else {
-        format!("{}…", text.chars().take(40).collect::<String>())
-    }
-}

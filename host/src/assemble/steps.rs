@@ -231,3 +231,21 @@ fn component_diagnostics(error: &SandboxError, wasm: &WasmSpec) -> Vec<Diagnosti
         other => vec![Diagnostic::new("component", here.span.clone(), format!("{}: {other}", here.value))],
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::config::Variables;
+
+    #[test]
+    fn every_builtin_has_an_example_that_is_right() {
+        let registry = crate::assemble::builtins();
+        for builtin in registry.builtins() {
+            let text = format!("name: example\nversion: 1.0.0\npipeline:\n  - {}\n", builtin.example);
+            let check = |tag: &Spanned<String>, options: &Node| check_builtin(&registry, tag, options);
+            let (_, spec) = config::parse(builtin.name, text, &Variables::none(), &check).unwrap();
+            assert_eq!(spec.pipeline.iter().map(|step| step.tag.value.as_str()).collect::<Vec<_>>(), [builtin.name]);
+        }
+    }
+}

@@ -1,33 +1,22 @@
-//! The native steps: one file a step, each with the reference library it follows.
+//! The native steps: one file a step, in a folder for each group, each with the
+//! reference library it follows.
 //!
 //! Every step documents its options in a struct whose JSON Schema is what users see, states its
 //! signature for those options, and is tested against numbers that the reference library computed
 //! (`tests/reference/builtin/`).
 
-mod area;
-mod decode_image;
-mod growth;
-mod image_dims;
-mod normalize;
+mod audio;
+mod image;
+mod output;
 mod ports;
-mod resize;
-mod softmax;
-mod tokenize;
-mod tokenizer_file;
-mod top_k;
+mod tensor;
+mod text;
 
 use crate::pipeline::Builtin;
 
-/// Every built-in step, in the order in which a pipeline usually uses them.
+/// Every built-in step, group by group, in the order in which a pipeline usually uses them.
 pub fn all() -> Vec<Builtin> {
-    vec![
-        decode_image::builtin(),
-        resize::builtin(),
-        normalize::builtin(),
-        tokenize::builtin(),
-        softmax::builtin(),
-        top_k::builtin(),
-    ]
+    [image::all(), text::all(), audio::all(), tensor::all(), output::all()].concat()
 }
 
 #[cfg(test)]

@@ -5,13 +5,13 @@ use serde::de::DeserializeOwned;
 use crate::pipeline::{BuildError, Dim, Kind, Mismatch, Signature, StepFailure, Tensor, TensorKind, Value};
 
 /// Reads a step's options; a step written without any has an empty set.
-pub(super) fn options<T: DeserializeOwned>(options: serde_json::Value) -> Result<T, BuildError> {
+pub(in crate::builtin) fn options<T: DeserializeOwned>(options: serde_json::Value) -> Result<T, BuildError> {
     let options = if options.is_null() { serde_json::json!({}) } else { options };
     Ok(serde_json::from_value(options)?)
 }
 
 /// Checks each given kind against its port.
-pub(super) fn check(signature: &Signature, inputs: &[Option<Kind>]) -> Result<(), Mismatch> {
+pub(in crate::builtin) fn check(signature: &Signature, inputs: &[Option<Kind>]) -> Result<(), Mismatch> {
     signature.inputs.iter().zip(inputs).try_for_each(|(port, given)| match given {
         Some(given) => port.kind.accepts(given),
         None => Ok(()),
@@ -19,7 +19,7 @@ pub(super) fn check(signature: &Signature, inputs: &[Option<Kind>]) -> Result<()
 }
 
 /// The tensor that the plan knows will arrive at the first port.
-pub(super) fn known_tensor(inputs: &[Option<Kind>]) -> Option<&TensorKind> {
+pub(in crate::builtin) fn known_tensor(inputs: &[Option<Kind>]) -> Option<&TensorKind> {
     match inputs.first() {
         Some(Some(Kind::Tensor(tensor))) => Some(tensor),
         _ => None,
@@ -27,17 +27,17 @@ pub(super) fn known_tensor(inputs: &[Option<Kind>]) -> Option<&TensorKind> {
 }
 
 /// The tensor that a request gives to the first port.
-pub(super) fn given_tensor(inputs: &[Option<Value>]) -> Option<&Tensor> {
+pub(in crate::builtin) fn given_tensor(inputs: &[Option<Value>]) -> Option<&Tensor> {
     inputs.first()?.as_ref()?.as_tensor()
 }
 
 /// The number behind a dimension, where the plan knows it.
-pub(super) fn fixed(dim: &Dim) -> Option<usize> {
+pub(in crate::builtin) fn fixed(dim: &Dim) -> Option<usize> {
     if let Dim::Fixed(size) = dim { Some(*size) } else { None }
 }
 
 /// The first port does not fit, for this reason.
-pub(super) fn refuse(signature: &Signature, given: &TensorKind, because: impl Into<String>) -> Mismatch {
+pub(in crate::builtin) fn refuse(signature: &Signature, given: &TensorKind, because: impl Into<String>) -> Mismatch {
     Mismatch {
         expected: signature.inputs.first().map_or(Kind::Any, |port| port.kind.clone()),
         given: Kind::Tensor(given.clone()),
@@ -46,13 +46,13 @@ pub(super) fn refuse(signature: &Signature, given: &TensorKind, because: impl In
 }
 
 /// The value at the first port, which is required.
-pub(super) fn first(inputs: Vec<Option<Value>>, name: &str) -> Result<Value, StepFailure> {
+pub(in crate::builtin) fn first(inputs: Vec<Option<Value>>, name: &str) -> Result<Value, StepFailure> {
     let value = inputs.into_iter().next().flatten();
     value.ok_or_else(|| StepFailure::InvalidInput(format!("the input `{name}` is missing")))
 }
 
 /// The tensor at the first port.
-pub(super) fn first_tensor(inputs: Vec<Option<Value>>, name: &str) -> Result<Tensor, StepFailure> {
+pub(in crate::builtin) fn first_tensor(inputs: Vec<Option<Value>>, name: &str) -> Result<Tensor, StepFailure> {
     match first(inputs, name)? {
         Value::Tensor(tensor) => Ok(tensor),
         other => Err(StepFailure::InvalidInput(format!("`{name}` takes a tensor, but gets {}", other.kind()))),
@@ -60,7 +60,7 @@ pub(super) fn first_tensor(inputs: Vec<Option<Value>>, name: &str) -> Result<Ten
 }
 
 /// The axis that `axis` names in a tensor of `rank` axes; negative ones count from the last.
-pub(super) fn axis(axis: i64, rank: usize) -> Option<usize> {
+pub(in crate::builtin) fn axis(axis: i64, rank: usize) -> Option<usize> {
     let rank = i64::try_from(rank).ok()?;
     let index = if axis < 0 { axis.checked_add(rank)? } else { axis };
     (0..rank).contains(&index).then_some(index as usize)

@@ -7,7 +7,7 @@ use super::exit::Exit;
 use super::printer::{pretty, table};
 use crate::assemble;
 use crate::config;
-use crate::pipeline::Builtin;
+use crate::pipeline::{Builtin, Registry};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -24,10 +24,11 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
     let printer = super::printer(arguments.json, false);
     let registry = assemble::builtins();
     let text = match &arguments.name {
-        None if arguments.json => pretty(&Json::Array(registry.builtins().map(step_json).collect())),
+        None if arguments.json => pretty(&Json::Array(by_group(&registry).into_iter().map(step_json).collect())),
         None => {
-            let rows = registry.builtins().map(|step| vec![step.name.to_owned(), step.summary.to_owned()]);
-            table(&["step", ""], &[], rows)
+            let row =
+                |step: &Builtin| vec![step.group.name().to_owned(), step.name.to_owned(), step.summary.to_owned()];
+            table(&["", "step", ""], &[], by_group(&registry).into_iter().map(row))
         }
         Some(name) => match registry.builtin(name) {
             Some(step) if arguments.json => pretty(&step_json(step)),
@@ -56,8 +57,21 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
     Exit::Done
 }
 
+fn by_group(registry: &Registry) -> Vec<&Builtin> {
+    let mut steps: Vec<_> = registry.builtins().collect();
+    steps.sort_by_key(|step| step.group);
+    steps
+}
+
 fn step_json(step: &Builtin) -> Json {
-    json!({ "name": step.name, "summary": step.summary, "options": (step.schema)() })
+    json!({
+        "name": step.name,
+        "summary": step.summary,
+        "group": step.group.name(),
+        "follows": step.follows,
+        "example": step.example,
+        "options": (step.schema)(),
+    })
 }
 
 fn explain(step: &Builtin) -> String {
@@ -74,5 +88,8 @@ fn explain(step: &Builtin) -> String {
         let description = property.get("description").and_then(Json::as_str).unwrap_or_default();
         vec![name.clone(), default, description.split_whitespace().collect::<Vec<_>>().join(" ")]
     });
-    format!("{}: {}\n\n{}", step.name, step.summary, table(&["option", "default", ""], &[], rows))
+    let follows = if step.follows.is_empty() { String::new() } else { format!("follows  {}\n", step.follows) };
+    let options = if properties.is_empty() { String::new() } else { table(&["option", "default", ""], &[], rows) };
+    let text = format!("{}: {}\n\n{follows}example  - {}\n\n{options}", step.name, step.summary, step.example);
+    text.trim_end().to_owned()
 }

@@ -26,7 +26,7 @@ pub use json::{JsonError, from_json, to_json};
 pub use metadata::{Color, Geometry, Layout, Metadata};
 pub use npy::{NpyError, from_npy, to_npy};
 pub use plan::{Plan, PlanInput, PlanOutput, PlannedStep};
-pub use registry::{Build, BuildError, Builtin, Registry, Site};
+pub use registry::{Build, BuildError, Builtin, Group, Registry, Site};
 pub use run::{Observer, Observers, Outputs, RunError, RunOptions, StepError, ValidationError, deadline_after};
 pub use signature::{Dim, Kind, Mismatch, Port, Signature, TensorKind};
 pub use step::{Context, LimitExceeded, Step, StepFailure};

@@ -7,6 +7,34 @@ use std::sync::Arc;
 use super::files::{FileError, ProjectFiles};
 use super::step::Step;
 
+/// What a built-in step works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Group {
+    /// pictures
+    Image,
+    /// text and its tokens
+    Text,
+    /// sound
+    Audio,
+    /// any tensor
+    Tensor,
+    /// what a model gave
+    Output,
+}
+
+impl Group {
+    /// `image`, `text`, `audio`, `tensor` or `output`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Image => "image",
+            Self::Text => "text",
+            Self::Audio => "audio",
+            Self::Tensor => "tensor",
+            Self::Output => "output",
+        }
+    }
+}
+
 /// A built-in step, before it has its options.
 #[derive(Clone, Copy)]
 pub struct Builtin {
@@ -14,6 +42,12 @@ pub struct Builtin {
     pub name: &'static str,
     /// one line that says what it does
     pub summary: &'static str,
+    /// what its inputs are about
+    pub group: Group,
+    /// the library whose numbers it reproduces, with the function; empty where there is none to follow
+    pub follows: &'static str,
+    /// how it is written in a gpux.yml: one entry of `pipeline:`, without the dash
+    pub example: &'static str,
     /// the JSON Schema of its options; what is written in gpux.yml is checked against it first
     pub schema: fn() -> schemars::Schema,
     /// makes the step; `options` fits the schema

@@ -21,7 +21,8 @@ use super::state::Reach;
 use super::{ComponentStep, Grants, Limits, LoadRequest, Sandbox, SandboxError, SandboxOptions};
 use crate::config::CacheDir;
 use crate::pipeline::{
-    BuildError, Builtin, Context, Kind, Mismatch, Port, Registry, Signature, Site, Step, StepFailure, Tensor, Value,
+    BuildError, Builtin, Context, Group, Kind, Mismatch, Port, Registry, Signature, Site, Step, StepFailure, Tensor,
+    Value,
 };
 
 /// One engine for all tests, as in a process.
@@ -59,6 +60,9 @@ fn run_in(step: &ComponentStep, input: impl Into<Value>, context: &mut Context) 
 const COPY: Builtin = Builtin {
     name: "copy",
     summary: "repeats a tensor's bytes",
+    group: Group::Tensor,
+    follows: "",
+    example: "copy: { times: 2 }",
     schema: || schemars::json_schema!({"type": "object", "properties": {"times": {"type": "integer", "minimum": 1}}}),
     build: |options, site| {
         if !matches!(site, Site::Component) {

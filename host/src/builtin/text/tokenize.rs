@@ -12,9 +12,10 @@ use tokenizers::{
 };
 
 use super::growth::growth;
-use super::{ports, tokenizer_file};
+use super::tokenizer_file;
+use crate::builtin::ports;
 use crate::pipeline::{
-    BuildError, Builtin, Context, Dim, ElementType, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor,
+    BuildError, Builtin, Context, Dim, ElementType, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor,
     TensorData, TensorKind, Value,
 };
 
@@ -111,6 +112,9 @@ pub(super) fn builtin() -> Builtin {
     Builtin {
         name: "tokenize",
         summary: "Turns text into a language model's token numbers",
+        group: Group::Text,
+        follows: "Hugging Face tokenizers: Tokenizer.encode",
+        example: "tokenize: { tokenizer: ./tokenizer.json, max_length: 128 }",
         schema: || schemars::schema_for!(Options),
         build: |options, site| {
             let options: Options = ports::options(options)?;

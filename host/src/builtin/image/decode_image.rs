@@ -9,11 +9,11 @@ use image::{DynamicImage, ImageDecoder, ImageFormat, Limits};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::image_dims::MAX_PIXELS;
-use super::ports;
+use super::dims::MAX_PIXELS;
+use crate::builtin::ports;
 use crate::pipeline::{
-    BuildError, Builtin, Color, Context, ElementType, Kind, Layout, Metadata, Port, Signature, Site, Step, StepFailure,
-    Tensor, TensorKind, Value,
+    BuildError, Builtin, Color, Context, ElementType, Group, Kind, Layout, Metadata, Port, Signature, Site, Step,
+    StepFailure, Tensor, TensorKind, Value,
 };
 
 /// The most pixels for a component, whose deadline cannot end the decoding: at most 16 MiB, in some
@@ -89,6 +89,9 @@ pub(super) fn builtin() -> Builtin {
     Builtin {
         name: "decode-image",
         summary: "Decodes a JPEG or PNG file to pixels",
+        group: Group::Image,
+        follows: "Pillow: Image.open, ImageOps.exif_transpose, convert",
+        example: "decode-image: { channels: rgb }",
         schema: || schemars::schema_for!(Options),
         build: |options, site| {
             let mut options: Options = ports::options(options)?;

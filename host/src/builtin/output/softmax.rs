@@ -4,9 +4,9 @@ use half::{bf16, f16};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ports;
+use crate::builtin::ports;
 use crate::pipeline::{
-    Builtin, Context, ElementSet, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor, TensorData,
+    Builtin, Context, ElementSet, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor, TensorData,
     TensorElement, TensorKind, Value,
 };
 
@@ -37,6 +37,9 @@ pub(super) fn builtin() -> Builtin {
     Builtin {
         name: "softmax",
         summary: "Turns scores into probabilities that sum to 1",
+        group: Group::Output,
+        follows: "SciPy: scipy.special.softmax",
+        example: "softmax",
         schema: || schemars::schema_for!(Options),
         build: |options, _| Ok(Box::new(Softmax::new(ports::options(options)?))),
     }

@@ -3,7 +3,7 @@
 //! The general resizer will not do: where a pixel lies just on the edge of an area, rounding decides
 //! whether it counts, and a whole pixel more or less is seen. So every expression is Pillow's.
 
-use super::image_dims::ImageDims;
+use super::dims::ImageDims;
 
 /// A sample that can be averaged.
 pub(super) trait Sample: Copy + Into<f64> {

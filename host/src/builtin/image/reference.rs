@@ -1,60 +1,10 @@
-//! The steps against the numbers of the libraries they follow: `tests/reference/builtin/`, made by
-//! its `make.py`.
+//! The image steps against Pillow and NumPy.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
 
 use serde_json::{Value as Json, json};
 
-use crate::pipeline::{
-    Color, Context, ElementType, Layout, Metadata, ProjectFiles, Site, Step, Tensor, TensorElement, Value,
-};
-
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/reference/builtin/");
-
-pub(super) fn read(path: &str) -> Vec<u8> {
-    std::fs::read(format!("{FOLDER}{path}")).unwrap_or_else(|error| panic!("{path}: {error}"))
-}
-
-/// Numbers below what is asked for, the same in every run.
-pub(super) fn random() -> impl FnMut(usize) -> usize {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    move |below| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state % below as u64) as usize
-    }
-}
-
-fn read_json(path: &str) -> Json {
-    serde_json::from_slice(&read(path)).unwrap()
-}
-
-/// Bytes that were packed as the pixels of a gray PNG.
-fn unpack(path: &str) -> Vec<u8> {
-    image::load_from_memory(&read(path)).unwrap().into_luma8().into_raw()
-}
-
-pub(super) fn step(name: &str, options: Json) -> Box<dyn Step> {
-    let files = ProjectFiles::new(FOLDER, false);
-    let builtin = super::all().into_iter().find(|builtin| builtin.name == name).unwrap();
-    (builtin.build)(options, &Site::Pipeline(&files)).unwrap_or_else(|error| panic!("{name}: {error}"))
-}
-
-/// Runs a step and checks that it gave what it had promised.
-fn run(step: &dyn Step, inputs: Vec<Value>) -> Vec<Value> {
-    let kinds: Vec<_> = inputs.iter().map(|value| Some(value.kind())).collect();
-    let promised = step.infer(&kinds).unwrap();
-    let given = step.run(inputs.into_iter().map(Some).collect(), &mut Context::default()).unwrap();
-    assert_eq!(promised.len(), given.len());
-    for (promised, given) in promised.iter().zip(&given) {
-        promised.accepts(&given.kind()).unwrap();
-    }
-    given
-}
-
-fn run_tensor(step: &dyn Step, input: impl Into<Value>) -> Tensor {
-    run(step, vec![input.into()]).remove(0).as_tensor().unwrap().clone()
-}
+use crate::builtin::reference::{assert_close, read, read_json, run_tensor, step, tensor, unpack};
+use crate::pipeline::{Color, Context, ElementType, Layout, Metadata, Tensor};
 
 /// How far samples are from those of the reference.
 #[derive(Debug, Default)]
@@ -171,26 +121,6 @@ fn resize_follows_pillow() {
     }
 }
 
-fn numbers(value: &Json) -> (Vec<usize>, Vec<f64>) {
-    let shape = value["shape"].as_array().unwrap().iter().map(|size| size.as_u64().unwrap() as usize).collect();
-    (shape, value["data"].as_array().unwrap().iter().map(|number| number.as_f64().unwrap_or(f64::NAN)).collect())
-}
-
-fn tensor(value: &Json, element: &Json) -> Tensor {
-    let (shape, data) = numbers(value);
-    Tensor::new(shape, data).unwrap().cast(element.as_str().unwrap().parse().unwrap()).unwrap()
-}
-
-fn assert_close(tensor: &Tensor, expected: &Json, tolerance: f64, what: &Json) {
-    let (shape, expected) = numbers(expected);
-    assert_eq!(tensor.shape(), shape);
-    let ours = tensor.cast(ElementType::Float64).unwrap();
-    for (ours, theirs) in ours.as_slice::<f64>().unwrap().iter().zip(expected) {
-        let same = ours.is_nan() && theirs.is_nan() || (ours - theirs).abs() <= tolerance * theirs.abs().max(1.0);
-        assert!(same, "{ours} is not {theirs}: {what}");
-    }
-}
-
 #[test]
 fn normalize_follows_numpy() {
     for case in read_json("normalize/cases.json").as_array().unwrap() {
@@ -211,51 +141,6 @@ fn normalize_follows_numpy() {
             assert_close(&normalized, &case["output"], 1e-6, &case["options"]);
             let alone = step.run(vec![Some(given.into())], &mut Context::default()).unwrap();
             assert_eq!(alone[0].as_tensor(), Some(&normalized), "in place and copied agree");
-        }
-    }
-}
-
-#[test]
-fn softmax_follows_scipy() {
-    for case in read_json("softmax/cases.json").as_array().unwrap() {
-        let given = tensor(&case["input"], &case["element"]);
-        let element = given.element();
-        let result = run_tensor(&*step("softmax", json!({"axis": case["axis"]})), given);
-        assert_eq!(result.element(), element);
-        let tolerance = match element {
-            ElementType::Float16 => 1e-3,
-            ElementType::Float32 => 2e-7,
-            _ => 1e-15,
-        };
-        assert_close(&result, &case["output"], tolerance, case);
-    }
-}
-
-fn rows<T: TensorElement + serde::Serialize>(value: &Value) -> Json {
-    let tensor = value.as_tensor().unwrap();
-    let data = tensor.as_slice::<T>().unwrap();
-    match tensor.shape() {
-        [_, 0] => vec![json!([]); tensor.shape()[0]].into(),
-        shape => data.chunks(shape[1]).map(|row| json!(row)).collect::<Vec<_>>().into(),
-    }
-}
-
-#[test]
-fn tokenize_follows_hugging_face() {
-    for name in ["wordpiece", "bpe", "unigram"] {
-        let cases = read_json(&format!("tokenize/{name}.cases.json"));
-        assert!(cases.as_array().unwrap().len() > 20);
-        for case in cases.as_array().unwrap() {
-            let mut options = case["options"].clone();
-            options["tokenizer"] = json!(format!("tokenize/{name}.json"));
-            let mut inputs: Vec<Value> = vec![case["text"].clone().into()];
-            if !case["pair"].is_null() {
-                inputs.push(case["pair"].clone().into());
-            }
-            let outputs = run(&*step("tokenize", options), inputs);
-            for (output, key) in outputs.iter().zip(["input_ids", "attention_mask", "token_type_ids"]) {
-                assert_eq!(rows::<i64>(output), case[key], "{name} {key} {} {}", case["options"], case["text"]);
-            }
         }
     }
 }

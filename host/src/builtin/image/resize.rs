@@ -7,11 +7,12 @@ use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::image_dims::{ImageDims, MAX_PIXELS, MAX_SIDE, takes_channels};
-use super::{area, ports};
+use super::area;
+use super::dims::{ImageDims, MAX_PIXELS, MAX_SIDE, takes_channels};
+use crate::builtin::ports;
 use crate::pipeline::{
-    BuildError, Builtin, Color, Context, ElementSet, ElementType, Geometry, Kind, Layout, Mismatch, Port, Signature,
-    Step, StepFailure, Tensor, TensorData, TensorElement, TensorKind, Value,
+    BuildError, Builtin, Color, Context, ElementSet, ElementType, Geometry, Group, Kind, Layout, Mismatch, Port,
+    Signature, Step, StepFailure, Tensor, TensorData, TensorElement, TensorKind, Value,
 };
 
 /// Options of `resize`.
@@ -90,6 +91,9 @@ pub(super) fn builtin() -> Builtin {
     Builtin {
         name: "resize",
         summary: "Resizes an image",
+        group: Group::Image,
+        follows: "Pillow: Image.resize",
+        example: "resize: { size: [224, 224], filter: bicubic }",
         schema: || schemars::schema_for!(Options),
         build: |options, _| Ok(Box::new(Resize::new(ports::options(options)?)?)),
     }

@@ -8,10 +8,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::ports;
+use crate::builtin::ports;
 use crate::pipeline::{
-    BuildError, Builtin, Context, Dim, ElementSet, Kind, Mismatch, Port, Signature, Site, Step, StepFailure, Tensor,
-    TensorData, TensorElement, TensorKind, Value, to_json,
+    BuildError, Builtin, Context, Dim, ElementSet, Group, Kind, Mismatch, Port, Signature, Site, Step, StepFailure,
+    Tensor, TensorData, TensorElement, TensorKind, Value, to_json,
 };
 
 /// Largest file of labels that is read, in bytes.
@@ -68,6 +68,9 @@ pub(super) fn builtin() -> Builtin {
     Builtin {
         name: "top-k",
         summary: "Lists the highest scores with their labels",
+        group: Group::Output,
+        follows: "NumPy: numpy.argsort",
+        example: "top-k: { k: 5, labels: ./labels.txt }",
         schema: || schemars::schema_for!(Options),
         build: |options, site| Ok(Box::new(TopK::new(ports::options(options)?, site)?)),
     }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ports;
+use crate::builtin::ports;
 use crate::pipeline::{
-    BuildError, Builtin, Context, ElementSet, ElementType, Kind, Layout, Mismatch, Port, Signature, Step, StepFailure,
-    Tensor, TensorData, TensorElement, TensorKind, Value,
+    BuildError, Builtin, Context, ElementSet, ElementType, Group, Kind, Layout, Mismatch, Port, Signature, Step,
+    StepFailure, Tensor, TensorData, TensorElement, TensorKind, Value,
 };
 
 /// Most channels that `mean` and `std` may list.
@@ -98,6 +98,9 @@ pub(super) fn builtin() -> Builtin {
     Builtin {
         name: "normalize",
         summary: "Scales and shifts numbers to what the model was trained on, as float32",
+        group: Group::Image,
+        follows: "NumPy: (x × scale + offset - mean) / std",
+        example: "normalize: { method: imagenet }",
         schema: || schemars::schema_for!(Options),
         build: |options, _| Ok(Box::new(Normalize::new(ports::options(options)?)?)),
     }

@@ -1,0 +1,75 @@
+//! What the groups' tests against the libraries they follow share. The numbers of those libraries lie in
+//! `tests/reference/builtin/`, whose `make.py` wrote them.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
+
+use serde_json::Value as Json;
+
+use crate::pipeline::{Context, ElementType, ProjectFiles, Site, Step, Tensor, Value};
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/reference/builtin/");
+
+pub(in crate::builtin) fn read(path: &str) -> Vec<u8> {
+    std::fs::read(format!("{FOLDER}{path}")).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Numbers below what is asked for, the same in every run.
+pub(in crate::builtin) fn random() -> impl FnMut(usize) -> usize {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    move |below| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below as u64) as usize
+    }
+}
+
+pub(in crate::builtin) fn read_json(path: &str) -> Json {
+    serde_json::from_slice(&read(path)).unwrap()
+}
+
+/// Bytes that were packed as the pixels of a gray PNG.
+pub(in crate::builtin) fn unpack(path: &str) -> Vec<u8> {
+    image::load_from_memory(&read(path)).unwrap().into_luma8().into_raw()
+}
+
+pub(in crate::builtin) fn step(name: &str, options: Json) -> Box<dyn Step> {
+    let files = ProjectFiles::new(FOLDER, false);
+    let builtin = crate::builtin::all().into_iter().find(|builtin| builtin.name == name).unwrap();
+    (builtin.build)(options, &Site::Pipeline(&files)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Runs a step and checks that it gave what it had promised.
+pub(in crate::builtin) fn run(step: &dyn Step, inputs: Vec<Value>) -> Vec<Value> {
+    let kinds: Vec<_> = inputs.iter().map(|value| Some(value.kind())).collect();
+    let promised = step.infer(&kinds).unwrap();
+    let given = step.run(inputs.into_iter().map(Some).collect(), &mut Context::default()).unwrap();
+    assert_eq!(promised.len(), given.len());
+    for (promised, given) in promised.iter().zip(&given) {
+        promised.accepts(&given.kind()).unwrap();
+    }
+    given
+}
+
+pub(in crate::builtin) fn run_tensor(step: &dyn Step, input: impl Into<Value>) -> Tensor {
+    run(step, vec![input.into()]).remove(0).as_tensor().unwrap().clone()
+}
+
+pub(in crate::builtin) fn numbers(value: &Json) -> (Vec<usize>, Vec<f64>) {
+    let shape = value["shape"].as_array().unwrap().iter().map(|size| size.as_u64().unwrap() as usize).collect();
+    (shape, value["data"].as_array().unwrap().iter().map(|number| number.as_f64().unwrap_or(f64::NAN)).collect())
+}
+
+pub(in crate::builtin) fn tensor(value: &Json, element: &Json) -> Tensor {
+    let (shape, data) = numbers(value);
+    Tensor::new(shape, data).unwrap().cast(element.as_str().unwrap().parse().unwrap()).unwrap()
+}
+
+pub(in crate::builtin) fn assert_close(tensor: &Tensor, expected: &Json, tolerance: f64, what: &Json) {
+    let (shape, expected) = numbers(expected);
+    assert_eq!(tensor.shape(), shape);
+    let ours = tensor.cast(ElementType::Float64).unwrap();
+    for (ours, theirs) in ours.as_slice::<f64>().unwrap().iter().zip(expected) {
+        let same = ours.is_nan() && theirs.is_nan() || (ours - theirs).abs() <= tolerance * theirs.abs().max(1.0);
+        assert!(same, "{ours} is not {theirs}: {what}");
+    }
+}

@@ -1,0 +1,15 @@
+//! Steps that work on text.
+
+mod growth;
+mod tokenize;
+mod tokenizer_file;
+
+use crate::pipeline::Builtin;
+
+/// The steps of this group, in the order in which a pipeline usually uses them.
+pub(super) fn all() -> Vec<Builtin> {
+    vec![tokenize::builtin()]
+}
+
+#[cfg(test)]
+mod reference;

@@ -43,29 +43,37 @@ fn run(step: &dyn Step, value: Value) -> Vec<Value> {
     step.run(vec![Some(value)], &mut Context::default()).unwrap()
 }
 
-/// The price of a sandbox: bare wasmtime making an instance of the component, and gpux making one,
-/// configuring it and calling a step that does nothing.
+/// The price of a sandbox: bare wasmtime making an instance of the component, and gpux making one
+/// from its snapshot and calling a step that does nothing. Each function that a component imports
+/// costs something when it is linked, so there is one that imports all there are.
 fn empty(sandbox: &Sandbox) {
-    let module = file("guest-examples/hostile/hostile.wasm");
-    let component = componentize(&module).unwrap();
-    let engine = wasmtime::Engine::new(&bare_config()).unwrap();
-    let component = wasmtime::component::Component::new(&engine, component).unwrap();
-    let mut linker = wasmtime::component::Linker::<()>::new(&engine);
-    linker.define_unknown_imports_as_traps(&component).unwrap();
-    let bare = linker.instantiate_pre(&component).unwrap();
-
-    let step = load(sandbox, "guest-examples/hostile/hostile.wasm", json!({"attack": ""}), Limits::default());
-    compare(
-        "a fresh sandbox for each request, and a step that does nothing",
-        vec![
-            way("bare wasmtime: make an instance, call nothing", || {
-                let mut store = wasmtime::Store::new(&engine, ());
-                store.set_epoch_deadline(1 << 40);
-                bare.instantiate(&mut store).unwrap()
-            }),
-            way("gpux: make, configure, call, check", || step.run(vec![None], &mut Context::default()).unwrap()),
-        ],
-    );
+    let value = Value::from("a text");
+    for (imports, guest, options, input) in [
+        ("what a small step imports", "rust/pass-through.wasm", json!({}), Some(value)),
+        ("all imports there are", "hostile/hostile.wasm", json!({"attack": ""}), None),
+    ] {
+        let guest = format!("guest-examples/{guest}");
+        let step = load(sandbox, &guest, options, Limits::default());
+        let engine = wasmtime::Engine::new(&bare_config()).unwrap();
+        let component = componentize(&file(&guest)).unwrap().into_owned();
+        let component = wasmtime::component::Component::new(&engine, component).unwrap();
+        let mut linker = wasmtime::component::Linker::<()>::new(&engine);
+        linker.define_unknown_imports_as_traps(&component).unwrap();
+        let bare = linker.instantiate_pre(&component).unwrap();
+        compare(
+            &format!("a fresh sandbox for each request, and a step that does nothing; {imports}"),
+            vec![
+                way("bare wasmtime: make an instance, call nothing", || {
+                    let mut store = wasmtime::Store::new(&engine, ());
+                    store.set_epoch_deadline(1 << 40);
+                    bare.instantiate(&mut store).unwrap()
+                }),
+                way("gpux: make, configure, call, check", || {
+                    step.run(vec![input.clone()], &mut Context::default()).unwrap()
+                }),
+            ],
+        );
+    }
 }
 
 /// What gpux sets as well, and a pool of the usual size.

@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn files_and_folders_are_opened_as_asked() {
         let folder = tempfile::tempdir().unwrap();
-        let opened = |path, open, flags| opened(folder.path(), path, open, flags).map_err(ErrorCode::name);
+        let opened = |path, open, flags| opened(folder.path(), path, open, flags).map_err(|code| code.name());
         let (read, write) = (DescriptorFlags::READ, DescriptorFlags::WRITE);
         assert_eq!(opened("file", OpenFlags::empty(), read), Err("no-entry"));
         assert_eq!(opened("file", OpenFlags::CREATE, write), Ok(false));

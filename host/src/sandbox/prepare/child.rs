@@ -21,7 +21,6 @@ use crate::child::{self, ChildFault};
 use crate::config::CacheDir;
 use crate::pipeline::Registry;
 
-const REQUEST: &str = "request.json";
 const COMPONENT: &str = "component.wasm";
 const SNAPSHOT: &str = "snapshot.wasm";
 /// For starting a process and reading files, beside the limits.
@@ -31,8 +30,12 @@ const BUSY: u32 = 8;
 /// How often a compilation's processor time is looked at.
 const GLANCE: Duration = Duration::from_millis(20);
 
+/// What a folder of work is left alone for: far longer than any work takes.
+const STALE: Duration = Duration::from_hours(24);
+
+/// What the child is told through a pipe, for it may hold secrets (granted variables).
 #[derive(Serialize, Deserialize)]
-struct Request {
+pub struct Request {
     options: Json,
     limits: Limits,
     grants: Grants,
@@ -49,7 +52,9 @@ pub(in crate::sandbox) fn ask(
     order: &Order<'_>,
 ) -> Result<Prepared, SandboxError> {
     let here = |error: std::io::Error| SandboxError::Cache(error.to_string());
-    let folder = tempfile::tempdir_in(cache.folder("work").map_err(here)?).map_err(here)?;
+    let work = cache.folder("work").map_err(here)?;
+    sweep(&work);
+    let folder = tempfile::tempdir_in(work).map_err(here)?;
     let path = |name: &str| folder.path().join(name);
     let request = Request {
         options: order.options.clone(),
@@ -58,17 +63,30 @@ pub(in crate::sandbox) fn ask(
         ceiling: ceiling.clone(),
         cache: std::path::absolute(cache.root()).map_err(here)?,
     };
-    let request = serde_json::to_vec(&request).map_err(|error| SandboxError::Engine(error.to_string()))?;
-    std::fs::write(path(REQUEST), request).map_err(here)?;
+    let mut request = serde_json::to_vec(&request).map_err(|error| SandboxError::Engine(error.to_string()))?;
+    request.push(b'\n');
     std::fs::write(path(COMPONENT), order.bytes).map_err(here)?;
     let arguments = ["__prepare-component".as_ref(), folder.path().as_os_str()];
     let answer: Result<Prepared, SandboxError> =
-        child::ask(program, &arguments, patience(order.limits)).map_err(|fault| ended(&fault, order.limits))?;
+        child::ask_about(program, &arguments, request, patience(order.limits))
+            .map_err(|fault| ended(&fault, order.limits))?;
     let mut prepared = answer?;
     if let Ok(ready) = &mut prepared.ready {
         ready.snapshot = std::fs::read(path(SNAPSHOT)).ok();
     }
     Ok(prepared)
+}
+
+/// Removes what processes that were killed have left.
+fn sweep(work: &Path) {
+    let Ok(folders) = std::fs::read_dir(work) else { return };
+    for folder in folders.flatten() {
+        let age = folder.metadata().and_then(|facts| facts.modified()).ok().and_then(|made| made.elapsed().ok());
+        if age.is_some_and(|age| age > STALE) {
+            // Another process may be at it, too.
+            let _ = std::fs::remove_dir_all(folder.path());
+        }
+    }
 }
 
 /// The time left for compiling; the compiler itself cannot be interrupted.
@@ -133,19 +151,16 @@ fn ended(fault: &ChildFault, limits: &Limits) -> SandboxError {
     }
 }
 
-/// What `gpux __prepare-component FOLDER` does and prints, on one line. Bounds the memory of the
-/// whole process, so nothing else may be done in it.
-pub fn answer(folder: &Path, registry: Registry) -> String {
-    serde_json::to_string(&work(folder, registry)).unwrap_or_default()
+/// What `gpux __prepare-component FOLDER` does with what it was told, and prints on one line. Bounds
+/// the memory of the whole process, so nothing else may be done in it.
+pub fn answer(folder: &Path, request: std::io::Result<Request>, registry: Registry) -> String {
+    let told = request.map_err(|error| SandboxError::Engine(error.to_string()));
+    serde_json::to_string(&told.and_then(|request| work(folder, request, registry))).unwrap_or_default()
 }
 
-fn work(folder: &Path, registry: Registry) -> Result<Prepared, SandboxError> {
+fn work(folder: &Path, request: Request, registry: Registry) -> Result<Prepared, SandboxError> {
     let here = |error: std::io::Error| SandboxError::Cache(error.to_string());
-    let request = std::fs::read(folder.join(REQUEST)).map_err(here)?;
-    // It may hold secrets (granted variables), and the folder outlives a parent that is killed.
-    std::fs::remove_file(folder.join(REQUEST)).map_err(here)?;
-    let Request { options, limits, grants, ceiling, cache } =
-        serde_json::from_slice(&request).map_err(|error| SandboxError::Engine(error.to_string()))?;
+    let Request { options, limits, grants, ceiling, cache } = request;
     child::give_way();
     child::bound_processor_time(patience(&limits));
     child::bound_memory(Some(limits.compile_memory as u64));
@@ -167,4 +182,26 @@ fn work(folder: &Path, registry: Registry) -> Result<Prepared, SandboxError> {
         }
     }
     Ok(prepared)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[test]
+    fn what_is_older_than_a_day_is_swept() {
+        let work = tempfile::tempdir().unwrap();
+        for (name, hours) in [("now", 0), ("today", 20), ("yesterday", 30)] {
+            let folder = work.path().join(name);
+            std::fs::create_dir(&folder).unwrap();
+            std::fs::write(folder.join(COMPONENT), "").unwrap();
+            let made = SystemTime::now() - Duration::from_hours(hours);
+            std::fs::File::open(folder).unwrap().set_modified(made).unwrap();
+        }
+        sweep(work.path());
+        let left = ["now", "today", "yesterday"].map(|name| work.path().join(name).exists());
+        assert_eq!(left, [true, true, false]);
+    }
 }

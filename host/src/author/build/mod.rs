@@ -85,7 +85,7 @@ fn shown(output: &str) -> String {
 impl BuildError {
     /// Whether the machine is at fault: something must be installed.
     pub const fn is_environment(&self) -> bool {
-        matches!(self, Self::Tool { .. } | Self::Sandbox(SandboxError::Engine(_) | SandboxError::Cache(_)))
+        matches!(self, Self::Tool { .. } | Self::Sandbox(_))
     }
 }
 
@@ -112,7 +112,7 @@ pub fn build(request: BuildRequest<'_>, sandbox: &Sandbox, progress: &mut dyn Pr
 /// What the component is; an error if it is no step.
 fn inspect(component: &[u8], sandbox: &Sandbox) -> Result<ComponentInfo, BuildError> {
     let info = sandbox.inspect(component, None).map_err(|error| match error {
-        error @ (SandboxError::Engine(_) | SandboxError::Cache(_)) => BuildError::Sandbox(error),
+        error if error.is_environment() => BuildError::Sandbox(error),
         error => BuildError::NoStep(error.to_string()),
     })?;
     match info.problem {

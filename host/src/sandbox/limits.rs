@@ -57,8 +57,8 @@ pub struct Limits {
     /// Bytes of the component itself, since compiling takes time and memory in proportion.
     /// Default: 64 MiB.
     pub component_size: usize,
-    /// Processor time for compiling the component when it is loaded, in a process of its own: a
-    /// small file can take long. Default: 60 s.
+    /// Processor time for compiling the component and making its snapshot when it is loaded, in a
+    /// process of its own: a small file can take long. Default: 60 s.
     #[serde(with = "written")]
     pub compile_time: Duration,
     /// Memory of that process, in bytes. Default: 2 GiB.

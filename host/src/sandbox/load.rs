@@ -16,7 +16,7 @@ use super::imports::{self, Refusal};
 use super::inspect::ComponentInfo;
 use super::limits::{Limits, bytes as size_text, exceeded};
 use super::linked::Linked;
-use super::prepare::{self, Kept, Order, Prepared, Ready, Start};
+use super::prepare::{self, Kept, Order, Prepared, Ready, Start, Watch};
 use super::state::Reach;
 use super::step::ComponentStep;
 use crate::config::CacheDir;
@@ -161,7 +161,7 @@ impl Sandbox {
         }
         let prepared = match (&self.program, &self.cache) {
             (Some(program), Some(cache)) => prepare::ask(program, cache, &self.ceiling, order)?,
-            _ => prepare::prepare(order, &Compiled::new)?,
+            _ => prepare::prepare(order, &Watch::default())?,
         };
         if let Some(kept) = kept {
             kept.write(&prepared);

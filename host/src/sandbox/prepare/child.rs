@@ -1,15 +1,14 @@
 //! Preparing a component in a process of its own: compiling it may take more time and memory than
 //! it is worth, and whatever goes wrong ends there.
 
-use std::cell::Cell;
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
-use wasmtime::Engine;
 
 use super::super::component::{Compiled, componentize};
 use super::super::engine::Machine;
@@ -29,6 +28,8 @@ const SLACK: Duration = Duration::from_secs(5);
 const BUSY: u32 = 8;
 /// How often a compilation's processor time is looked at.
 const GLANCE: Duration = Duration::from_millis(20);
+/// Stack of the thread that does the work: what a process's first has.
+const STACK: usize = 8 << 20;
 
 /// What a folder of work is left alone for: far longer than any work takes.
 const STALE: Duration = Duration::from_hours(24);
@@ -89,38 +90,66 @@ fn sweep(work: &Path) {
     }
 }
 
-/// The time left for compiling; the compiler itself cannot be interrupted.
-struct Watch {
-    left: Cell<Duration>,
-    limit: Duration,
+/// What the machinery around a component may take of the processor: compiling it, taking it apart,
+/// and its snapshot. The guest's own work has clocks of its own, and does not count.
+#[derive(Default)]
+pub(in crate::sandbox) struct Watch(Mutex<Spent>);
+
+#[derive(Default)]
+struct Spent {
+    before: Duration,
+    /// the processor's time when the work that goes on began
+    since: Option<Duration>,
 }
 
 impl Watch {
-    /// Compiles on a thread of its own. Out of time, the thread is left to end with the process.
-    fn compile(&self, engine: &Engine, component: &[u8]) -> Result<Compiled, SandboxError> {
-        let begin = child::processor_time();
-        let (sender, receiver) = mpsc::channel();
-        let (engine, component) = (engine.clone(), component.to_vec());
-        let work = move || {
-            // Nobody waits for it any more if this fails.
-            let _ = sender.send(Compiled::new(&engine, &component));
-        };
-        let thread = std::thread::Builder::new().name("gpux-compile".to_owned()).spawn(work);
-        thread.map_err(|error| SandboxError::Engine(error.to_string()))?;
-        let outcome = loop {
-            let outcome = receiver.recv_timeout(GLANCE.min(self.left.get()));
-            let taken = child::processor_time().saturating_sub(begin);
-            match outcome {
-                Err(RecvTimeoutError::Timeout) if taken < self.left.get() => {}
-                Err(RecvTimeoutError::Timeout) => break Err(out_of_time(self.limit)),
-                Err(RecvTimeoutError::Disconnected) => {
-                    break Err(SandboxError::Compile("the compiler panicked".to_owned()));
-                }
-                Ok(compiled) => break compiled,
+    /// Does work that counts. What counts is not nested.
+    pub(super) fn during<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.spent().since = Some(child::processor_time());
+        let done = work();
+        let mut spent = self.spent();
+        let now = child::processor_time();
+        if let Some(since) = spent.since.take() {
+            spent.before += now.saturating_sub(since);
+        }
+        done
+    }
+
+    fn taken(&self) -> Duration {
+        let spent = self.spent();
+        spent.before + spent.since.map_or(Duration::ZERO, |since| child::processor_time().saturating_sub(since))
+    }
+
+    fn spent(&self) -> MutexGuard<'_, Spent> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Does `work` on a thread of its own, as long as what counts of it stays within `limit`. Nothing
+/// interrupts a compiler: out of time, the thread is left to end with the process.
+fn within<T: Send + 'static>(
+    limit: Duration,
+    work: impl FnOnce(&Watch) -> Result<T, SandboxError> + Send + 'static,
+) -> Result<T, SandboxError> {
+    let watch = Arc::new(Watch::default());
+    let (sender, receiver) = mpsc::channel();
+    let watched = watch.clone();
+    let work = move || {
+        // Nobody waits for it any more if this fails.
+        let _ = sender.send(work(&watched));
+    };
+    let thread = std::thread::Builder::new().name("gpux-prepare".to_owned()).stack_size(STACK).spawn(work);
+    thread.map_err(|error| SandboxError::Engine(error.to_string()))?;
+    loop {
+        let left = limit.saturating_sub(watch.taken());
+        match receiver.recv_timeout(left.clamp(Duration::from_millis(1), GLANCE)) {
+            Ok(done) => return done,
+            Err(RecvTimeoutError::Timeout) if watch.taken() < limit => {}
+            Err(RecvTimeoutError::Timeout) => return Err(out_of_time(limit)),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(SandboxError::Compile("the compiler panicked".to_owned()));
             }
-        };
-        self.left.set(self.left.get().saturating_sub(child::processor_time().saturating_sub(begin)));
-        outcome
+        }
     }
 }
 
@@ -155,31 +184,34 @@ fn ended(fault: &ChildFault, limits: &Limits) -> SandboxError {
 /// the memory of the whole process, so nothing else may be done in it.
 pub fn answer(folder: &Path, request: std::io::Result<Request>, registry: Registry) -> String {
     let told = request.map_err(|error| SandboxError::Engine(error.to_string()));
-    serde_json::to_string(&told.and_then(|request| work(folder, request, registry))).unwrap_or_default()
+    serde_json::to_string(&told.and_then(|request| work(folder.to_owned(), request, registry))).unwrap_or_default()
 }
 
-fn work(folder: &Path, request: Request, registry: Registry) -> Result<Prepared, SandboxError> {
+fn work(folder: PathBuf, request: Request, registry: Registry) -> Result<Prepared, SandboxError> {
+    child::give_way();
+    child::bound_processor_time(patience(&request.limits));
+    child::bound_memory(Some(request.limits.compile_memory as u64));
+    within(request.limits.compile_time, move |watch| set_up(&folder, request, registry, watch))
+}
+
+fn set_up(folder: &Path, request: Request, registry: Registry, watch: &Watch) -> Result<Prepared, SandboxError> {
     let here = |error: std::io::Error| SandboxError::Cache(error.to_string());
     let Request { options, limits, grants, ceiling, cache } = request;
-    child::give_way();
-    child::bound_processor_time(patience(&limits));
-    child::bound_memory(Some(limits.compile_memory as u64));
     let bytes = std::fs::read(folder.join(COMPONENT)).map_err(here)?;
     let order =
         Order { bytes: &bytes, options: &options, limits: &limits, grants: &grants, registry: &Arc::new(registry) };
-    let watch = Watch { left: Cell::new(limits.compile_time), limit: limits.compile_time };
-    let compile = |engine: &Engine, component: &[u8]| watch.compile(engine, component);
-    let prepared = prepare(&order, &compile)?;
+    let prepared = prepare(&order, watch)?;
     if let Ok(ready) = &prepared.ready {
         // The same settings as the process that will ask the cache for it; but one slot is enough.
         let machine = Machine::new(Some(&CacheDir::at(cache)), &ceiling, 1)?;
-        match &ready.snapshot {
+        let component = match &ready.snapshot {
             Some(snapshot) => {
                 std::fs::write(folder.join(SNAPSHOT), snapshot).map_err(here)?;
-                compile(&machine.engine, snapshot)?;
+                Cow::Borrowed(snapshot.as_slice())
             }
-            None => drop(compile(&machine.engine, &componentize(&bytes)?)?),
-        }
+            None => watch.during(|| componentize(&bytes))?,
+        };
+        watch.during(|| Compiled::new(&machine.engine, &component))?;
     }
     Ok(prepared)
 }

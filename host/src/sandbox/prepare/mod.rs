@@ -19,7 +19,7 @@ use serde_json::Value as Json;
 use sha2::{Digest as _, Sha256};
 
 pub use self::child::answer as prepare_answer;
-pub(super) use self::child::ask;
+pub(super) use self::child::{Watch, ask};
 pub(super) use self::kept::Kept;
 pub(super) use self::setup::{prepare, signature};
 use super::component::ComponentKind;

@@ -17,6 +17,7 @@ use crate::config::{
 use crate::error::GpuxError;
 use crate::inference::ModelFile;
 use crate::pipeline::{Place, Plan, PlanBuilder, ProjectFiles, WiringError};
+use crate::sandbox::Sandbox;
 
 /// A checked pipeline with everything it needs: what `gpux run` runs.
 pub struct Pipeline {
@@ -67,6 +68,7 @@ impl Pipeline {
 
         let has_components = spec.pipeline.iter().any(|step| matches!(step.action, Action::Wasm(_)));
         let sandbox = has_components.then(|| operator.sandbox()).transpose()?;
+        warnings.extend(sandbox.as_ref().and_then(Sandbox::warning).map(str::to_owned));
         let mut missing = models::check_files(&spec, &files);
         if !missing.is_empty() {
             // Without its models the pipeline cannot be connected, but its other steps can be made.

@@ -115,7 +115,11 @@ fn component(path: &Path, options: Option<&str>, operator: &Operator, printer: P
 
 /// What this machine has.
 fn machine(operator: &Operator) -> Result<Shown, GpuxError> {
-    let selected = assemble::select(operator)?;
+    let mut selected = assemble::select(operator)?;
+    match operator.sandbox() {
+        Ok(sandbox) => selected.warnings.extend(sandbox.warning().map(str::to_owned)),
+        Err(error) => selected.warnings.push(error.to_string()),
+    }
     let manager = ProviderManager::new(selected.engine.as_ref());
     let providers = ExecutionProvider::ALL.map(|provider| manager.provider_info(provider));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

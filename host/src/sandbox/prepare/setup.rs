@@ -29,6 +29,7 @@ pub(in crate::sandbox) fn prepare(order: &Order<'_>, watch: &Watch) -> Result<Pr
     let machine = Arc::new(Machine::for_setup()?);
     let instrumented = watch.during(|| Instrumented::new(&component, order.grants));
     let (compiled, instrumented) = watch.during(|| choose(&machine.engine, &component, instrumented))?;
+    let compiled = Arc::new(compiled);
     let facts = Facts {
         digest: digest(order.bytes),
         size: order.bytes.len(),
@@ -41,7 +42,7 @@ pub(in crate::sandbox) fn prepare(order: &Order<'_>, watch: &Watch) -> Result<Pr
     if let (Err(SandboxError::Setup { .. }), Ok(Instrumented { traps_handles: true, .. })) = (&ready, &instrumented) {
         // It may be only what was done to it that stopped it.
         let why = "it makes resource handles before its first request, which no snapshot can hold".to_owned();
-        let compiled = watch.during(|| Compiled::new(&machine.engine, &component))?;
+        let compiled = Arc::new(watch.during(|| Compiled::new(&machine.engine, &component))?);
         ready = setup(&machine, &compiled, &Err(why), order, &mut described, watch);
     }
     Ok(Prepared { facts, described, ready })
@@ -70,7 +71,7 @@ fn choose<'a>(
 
 fn setup(
     machine: &Arc<Machine>,
-    compiled: &Compiled,
+    compiled: &Arc<Compiled>,
     instrumented: &Chosen<'_>,
     order: &Order<'_>,
     described: &mut Option<Described>,
@@ -78,7 +79,7 @@ fn setup(
 ) -> Result<Ready, SandboxError> {
     within_limits(compiled, order)?;
     let reach = Reach::new(order.limits.clone(), order.grants.clone(), order.registry.clone())?;
-    let linked = Linked::new(machine.clone(), compiled, reach)?;
+    let linked = Linked::new(machine.clone(), compiled.clone(), reach)?;
     let description = describe(&linked)?;
     let options_schema = schema::parse(&description.options_schema)?;
     let Described { options_schema, .. } =

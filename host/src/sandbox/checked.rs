@@ -7,7 +7,7 @@ use super::bindings::{step, types};
 use super::failure::Stop;
 use super::json;
 use super::limits::{Limits, bytes, exceeded};
-use super::log::plain;
+use super::log::{plain, steers};
 use super::state::State;
 use crate::pipeline::{Dim, ElementSet, ElementType, Kind, Port, Signature, StepFailure, Tensor, TensorKind, Value};
 
@@ -195,7 +195,7 @@ fn tensor_kind(given: step::TensorKind, limits: &Limits) -> Result<TensorKind, S
 }
 
 fn checked_name(name: &str, limits: &Limits) -> Result<String, String> {
-    if name.is_empty() || name.chars().any(char::is_control) {
+    if name.is_empty() || name.chars().any(steers) {
         return Err(format!("`{}`, which is no name", plain(name, limits.name_length)));
     }
     if name.len() > limits.name_length {

@@ -11,6 +11,7 @@ pub(super) use command::{OUTPUT, Workspace};
 pub use strip::strip;
 
 use super::step_file::{Recipe, StepFile};
+use crate::files::{Readers, write_whole};
 use crate::sandbox::{self, ComponentInfo, Sandbox, SandboxError};
 
 /// What to build, and how.
@@ -123,18 +124,9 @@ fn inspect(component: &[u8], sandbox: &Sandbox) -> Result<ComponentInfo, BuildEr
 
 /// Writes a file whole or not at all.
 pub fn save(path: &Path, bytes: &[u8]) -> Result<(), BuildError> {
-    use std::io::Write as _;
-    let write = || {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        std::fs::create_dir_all(folder)?;
-        let mut builder = tempfile::Builder::new();
-        // A temporary file is its owner's alone; this one is to be as any new file.
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let mut draft = builder.prefix(".gpux-").tempfile_in(folder)?;
-        draft.write_all(bytes)?;
-        draft.persist(path).map_err(|error| error.error)?;
-        Ok(())
-    };
-    write().map_err(|source| BuildError::Io { what: "write", path: path.to_owned(), source })
+    write_whole(path, bytes, Readers::Usual).map_err(|source| BuildError::Io {
+        what: "write",
+        path: path.to_owned(),
+        source,
+    })
 }

@@ -68,9 +68,8 @@ pub(in crate::sandbox) fn ask(
     request.push(b'\n');
     std::fs::write(path(COMPONENT), order.bytes).map_err(here)?;
     let arguments = ["__prepare-component".as_ref(), folder.path().as_os_str()];
-    let answer: Result<Prepared, SandboxError> =
-        child::ask_about(program, &arguments, request, patience(order.limits))
-            .map_err(|fault| ended(&fault, order.limits))?;
+    let answer: Result<Prepared, SandboxError> = child::ask_about(program, &arguments, request, patience(order.limits))
+        .map_err(|fault| ended(&fault, order.limits))?;
     let mut prepared = answer?;
     if let Ok(ready) = &mut prepared.ready {
         ready.snapshot = std::fs::read(path(SNAPSHOT)).ok();

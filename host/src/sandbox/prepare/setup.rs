@@ -18,7 +18,8 @@ use super::super::state::{Phase, Reach, State};
 use super::child::Watch;
 use super::snapshot::Instrumented;
 use super::tree;
-use super::{Described, Facts, Order, Prepared, Ready, Start, digest};
+use super::{Described, Facts, Order, Prepared, Ready, Start};
+use crate::files::digest;
 use crate::pipeline::Signature;
 
 /// Describes and configures a component, and takes its snapshot. What is done to the component,
@@ -125,12 +126,7 @@ pub(in crate::sandbox) fn signature(linked: &Linked, options: &str) -> Result<Si
 
 /// What the step takes and gives with `options`, and how its requests start. Also makes sure that
 /// `process` is callable.
-fn configure(
-    linked: &Linked,
-    options: &str,
-    instrumented: &Chosen<'_>,
-    watch: &Watch,
-) -> Result<Ready, SandboxError> {
+fn configure(linked: &Linked, options: &str, instrumented: &Chosen<'_>, watch: &Watch) -> Result<Ready, SandboxError> {
     let mut store = store(linked);
     let _running = linked.running();
     let configured = linked.pre.instantiate(&mut store).and_then(|instance| {

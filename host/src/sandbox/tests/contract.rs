@@ -144,7 +144,7 @@ fn the_contract_changes_with_its_version_only() {
     let (wit, versions) = (read("pipeline.wit"), read("versions.txt"));
     let version = wit.lines().find_map(|line| line.strip_prefix("package gpux:pipeline@")?.strip_suffix(';')).unwrap();
     let recorded = versions.lines().filter_map(|line| line.split_once(' ')).find(|(name, _)| *name == version);
-    let digest = super::super::prepare::digest(wit.as_bytes());
+    let digest = crate::files::digest(wit.as_bytes());
     assert_eq!(
         recorded.map(|(_, digest)| digest),
         Some(digest.as_str()),

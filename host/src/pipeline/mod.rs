@@ -13,6 +13,7 @@ mod registry;
 mod run;
 mod signature;
 mod step;
+mod strided;
 mod tensor;
 mod trace;
 mod value;

@@ -64,6 +64,19 @@ pub(in crate::builtin) fn tensor(value: &Json, element: &Json) -> Tensor {
     Tensor::new(shape, data).unwrap().cast(element.as_str().unwrap().parse().unwrap()).unwrap()
 }
 
+/// A tensor of any type: `{"element", "shape", "data"}`, where the data are strings, or bytes in hexadecimal.
+pub(in crate::builtin) fn exact(value: &Json) -> Tensor {
+    let shape: Vec<usize> = serde_json::from_value(value["shape"].clone()).unwrap();
+    let element: ElementType = value["element"].as_str().unwrap().parse().unwrap();
+    if element == ElementType::String {
+        return Tensor::new(shape, serde_json::from_value::<Vec<String>>(value["data"].clone()).unwrap()).unwrap();
+    }
+    let digits = value["data"].as_str().unwrap().as_bytes();
+    let digit = |byte: u8| char::from(byte).to_digit(16).unwrap() as u8;
+    let bytes: Vec<u8> = digits.chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect();
+    Tensor::from_bytes(element, shape, &bytes).unwrap()
+}
+
 pub(in crate::builtin) fn assert_close(tensor: &Tensor, expected: &Json, tolerance: f64, what: &Json) {
     let (shape, expected) = numbers(expected);
     assert_eq!(tensor.shape(), shape);

@@ -2,6 +2,7 @@
 
 mod argmax;
 mod ctc_greedy_decode;
+mod json_template;
 mod label_names;
 mod nms;
 mod sigmoid;
@@ -21,6 +22,7 @@ pub(super) fn all() -> Vec<Builtin> {
         threshold::builtin(),
         nms::builtin(),
         ctc_greedy_decode::builtin(),
+        json_template::builtin(),
     ]
 }
 

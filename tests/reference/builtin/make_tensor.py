@@ -7,10 +7,15 @@ A second run writes the same bytes.
 """
 
 import json
+import tempfile
 from pathlib import Path
 
 import numpy as np
+import torch
+import torchvision
 from PIL import Image
+from scipy.special import expit
+from transformers import Wav2Vec2CTCTokenizer
 
 HERE = Path(__file__).parent
 RNG = np.random.default_rng(11)
@@ -186,11 +191,150 @@ def one_hots():
             case("one-hot", {"classes": 6, "axis": axis, "element": to}, given, np.moveaxis(np.eye(6, dtype=to)[given], -1, axis))
 
 
+def scores():
+    odd = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-40, 100, -100, 17, 88.8, -88.8, -104])
+    for element in ["float16", "float32", "float64"]:
+        with np.errstate(over="ignore"):
+            case("sigmoid", {}, odd.astype(element), expit(odd.astype(element)).astype(element))
+        for shape in SHAPES:
+            given = (some(element, shape) / 5).astype(element)
+            case("sigmoid", {}, given, np.asarray(expit(given)).astype(element))
+    for element in NUMBERS + ["bool"]:
+        for shape in [(1,), (9,), (4, 5), (2, 3, 4), (0, 3)]:
+            given = np.round(some(element, shape) / 10).astype(element)
+            if element.startswith("float") and given.size > 8:
+                given.ravel()[RNG.integers(0, given.size, 2)] = np.nan
+            for axis in range(-len(shape), len(shape)):
+                if shape[axis]:
+                    case("argmax", {"axis": axis}, given, np.asarray(np.argmax(given, axis)))
+                    case("argmax", {"axis": axis, "keepdims": True}, given, np.argmax(given, axis, keepdims=True))
+    for element in ["float16", "float32", "float64"]:
+        given = np.round(RNG.random((6, 7)), 1).astype(element)
+        given[0, 0] = np.nan
+        for bound in [0.3, 0.5, [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]]:
+            case("threshold", {"gives": "mask", "threshold": bound}, given, given > np.array(bound, dtype=element))
+
+
+DETECTIONS = []
+
+
+def boxes_like(count, fine):
+    """Clusters of boxes, corners on quarters of a pixel, or anywhere if `fine`."""
+    centres = RNG.uniform(0, 640, (max(count // 12, 1), 2))[RNG.integers(0, max(count // 12, 1), count)]
+    centres = centres + RNG.normal(0, 6, (count, 2))
+    size = RNG.uniform(8, 90, (count, 2))
+    boxes = np.concatenate([centres - size / 2, centres + size / 2], 1)
+    return (boxes if fine else np.round(boxes * 4) / 4).astype(np.float32)
+
+
+def detection(options, inputs, boxes, scores, classes, kept, most=300):
+    kept = np.asarray(kept)[:most]
+    expected = [boxes[kept], scores[kept], np.asarray(classes)[kept]]
+    # Without inputs, those of the case before.
+    DETECTIONS.append({"options": options, "inputs": [tensor(one) for one in inputs or []], "expected": [tensor(one) for one in expected]})
+
+
+def by_class(boxes, scores, classes, iou):
+    """`batched_nms`, as it is for more than 1000 boxes whatever their number: for fewer it moves the boxes of each class
+    away from the others', which costs digits and so a few decisions that lie at the threshold. It leaves the order of
+    equal scores to an unstable sort; here it is that of the boxes, as in `nms`."""
+    arguments = torch.tensor(boxes), torch.tensor(scores), torch.tensor(classes), iou
+    kept = torchvision.ops.boxes._batched_nms_vanilla(*arguments)
+    if len(boxes) > 1000:
+        assert torch.equal(kept, torchvision.ops.batched_nms(*arguments))
+    kept = kept.sort()[0]
+    return kept[torch.tensor(scores)[kept].sort(descending=True, stable=True)[1]].numpy()
+
+
+def odd_boxes(boxes):
+    """With boxes that are none."""
+    odd = [[np.nan] * 4, [10, 10, np.nan, 20], [np.nan, 10, 20, 20], [np.inf, 0, np.inf, 5], [-np.inf, 0, np.inf, 5],
+           [5, 5, 5, 5], [5, 5, 5, 9], [20, 20, 10, 10], [0, 0, 3e38, 3e38], [-3e38, -3e38, 3e38, 3e38], [1e-40, 0, 2e-40, 1]]
+    places = RNG.permutation(len(boxes))[: 2 * len(odd)]
+    boxes[places] = np.array(odd * 2, dtype=np.float32)
+    return boxes
+
+
+def detections():
+    for count, fine, odd, iou in [(1500, False, False, 0.45), (1500, True, False, 0.5), (1200, False, True, 0.7),
+                                  (300, False, True, 0.3), (300, True, False, 0.0), (200, False, True, 1.0), (1, False, False, 0.5)]:
+        boxes = boxes_like(count, fine)
+        boxes = odd_boxes(boxes) if odd else boxes
+        # Many scores are the same.
+        scores = (np.round(RNG.random(count) * 50) / 50).astype(np.float32)
+        classes = RNG.integers(0, 5, count)
+        above = scores > np.float32(0.25)
+        options = {"layout": "separate", "iou_threshold": iou, "max_detections": 30000}
+        kept = by_class(boxes[above], scores[above], classes[above], iou)
+        detection(options, [boxes, scores, classes], boxes[above], scores[above], classes[above], kept, None)
+        kept = torchvision.ops.nms(torch.tensor(boxes[above]), torch.tensor(scores[above]), iou).numpy()
+        options = {**options, "class_agnostic": True, "max_detections": 50}
+        detection(options, None, boxes[above], scores[above], classes[above], kept, 50)
+    for layout in ["yolov8", "yolov5"]:
+        for multi_label in [False, True]:
+            anchors, classes = 700, 4
+            corners = boxes_like(anchors, False)
+            middle = np.concatenate([(corners[:, :2] + corners[:, 2:]) / 2, corners[:, 2:] - corners[:, :2]], 1)
+            probabilities = (np.round(RNG.random((anchors, classes)) ** 3 * 100) / 100).astype(np.float32)
+            probabilities[:3, 1] = np.nan
+            objects = (np.round(RNG.random((anchors, 1)) * 20) / 20).astype(np.float32)
+            if layout == "yolov8":
+                given = np.concatenate([middle, probabilities], 1).T[None]
+            else:
+                given = np.concatenate([middle, objects, probabilities], 1)[None]
+                probabilities = np.where(objects > np.float32(0.25), probabilities * objects, np.float32(0))
+            # Ultralytics: centre and size to corners, the best class or each, what is above the threshold.
+            boxes = np.concatenate([middle[:, :2] - middle[:, 2:] / 2, middle[:, :2] + middle[:, 2:] / 2], 1)
+            best = torch.tensor(probabilities).amax(1).numpy()
+            candidates = best > np.float32(0.25)
+            boxes, probabilities = boxes[candidates], probabilities[candidates]
+            if multi_label:
+                anchor, named = np.nonzero(probabilities > np.float32(0.25))
+                boxes, scores = boxes[anchor], probabilities[anchor, named]
+            else:
+                scores, named = (found.numpy() for found in torch.tensor(probabilities).max(1))
+            kept = by_class(boxes, scores, named, 0.45)
+            detection({"layout": layout, "multi_label": multi_label}, [given], boxes, scores, named, kept)
+
+
+def ctc():
+    tokens = ["<pad>", "<s>", "</s>", "<unk>", "|", *"ETAONIHSRDLUMWCFGYPBVK'XJQZ"]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "vocab.json"
+        path.write_text(json.dumps({token: number for number, token in enumerate(tokens)}))
+        tokenizer = Wav2Vec2CTCTokenizer(str(path))
+    out = HERE / "ctc"
+    out.mkdir(exist_ok=True)
+    (out / "vocab.json").write_text(json.dumps({token: number for number, token in enumerate(tokens)}) + "\n")
+    cases = []
+    for frames in [0, 1, 2, 7, 50, 200]:
+        for _ in range(3):
+            best = np.repeat(RNG.choice(len(tokens), frames, p=[0.4, 0, 0, 0, 0.1] + [0.5 / 27] * 27), RNG.integers(1, 4, frames))[:frames]
+            logits = RNG.integers(-9, 9, (frames, len(tokens))).astype(np.float32)
+            logits[np.arange(frames), best] += 9
+            text = tokenizer.decode(logits.argmax(-1).tolist(), clean_up_tokenization_spaces=False)
+            # The decoder of torchaudio's tutorials.
+            numbers = torch.unique_consecutive(torch.tensor(logits).argmax(-1)).tolist()
+            assert text == "".join(tokens[number] for number in numbers if number).replace("|", " ").strip()
+            cases.append({"shape": logits.shape, "scores": logits.ravel().astype(int).tolist(), "text": text})
+    write_json(out / "cases.json", cases)
+
+
+def write_cases(name, cases):
+    write_bytes(HERE / name, json.dumps(cases, separators=(",", ":")).encode())
+    print(f"{len(cases)} cases, {(HERE / name).stat().st_size / 1024:.0f} KiB")
+
+
 if __name__ == "__main__":
     with np.errstate(over="ignore"):
         casts()
     arithmetic()
     shapes()
     one_hots()
-    write_bytes(HERE / "tensor.json.png", json.dumps(CASES, separators=(",", ":")).encode())
-    print(f"{len(CASES)} cases, {(HERE / 'tensor.json.png').stat().st_size / 1024:.0f} KiB")
+    write_cases("tensor.json.png", CASES)
+    CASES.clear()
+    scores()
+    write_cases("output.json.png", CASES)
+    detections()
+    write_cases("detections.json.png", DETECTIONS)
+    ctc()

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::builtin::ports;
 use crate::pipeline::{
     BuildError, Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, Site, Step,
-    StepFailure, Tensor, TensorKind, Value,
+    StepFailure, TensorKind, Value,
 };
 
 /// Largest file of a vocabulary that is read, in bytes.
@@ -234,7 +234,7 @@ impl Step for Decode {
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::pipeline::ProjectFiles;
+    use crate::pipeline::{ProjectFiles, Tensor};
 
     const TOKENS: [&str; 4] = ["<pad>", "|", "a", "b"];
 

@@ -1,6 +1,7 @@
 //! Steps that work on images: height × width × channels.
 
 mod area;
+mod decode;
 mod decode_image;
 mod dims;
 mod normalize;

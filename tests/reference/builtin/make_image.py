@@ -181,7 +181,179 @@ def deep(out):
     write_json(out / "deep.json", index)
 
 
+# --- the steps that make one image of another ---------------------------------------------------
+
+
+class Cases:
+    """Cases of one step: options, what it is given, what the library makes of it."""
+
+    def __init__(self):
+        self.blob = b""
+        self.places = {}
+        self.cases = []
+
+    def put(self, array):
+        data = np.ascontiguousarray(array).tobytes()
+        at = self.places.get(data)
+        if at is None:
+            # Whole numbers of every size begin at their own multiples.
+            self.blob = self.blob.ljust(-(-len(self.blob) // 8) * 8, b"\0")
+            at = self.places[data] = len(self.blob)
+            self.blob += data
+        return {"element": str(array.dtype), "shape": list(array.shape), "at": at}
+
+    def add(self, step, options, given, expected, color=None, name=None):
+        self.cases.append({
+            "step": step, "name": name or step, "options": options, "color": color,
+            "given": self.put(given), "expected": self.put(expected),
+        })
+
+    def write(self, name):
+        OUT.mkdir(exist_ok=True)
+        write_bytes(OUT / f"{name}.png", self.blob)
+        write_json(OUT / f"{name}.json", self.cases)
+
+
+def planes(image):
+    return torch.from_numpy(np.ascontiguousarray(image.transpose(2, 0, 1)))
+
+
+def pixels(tensor):
+    return tensor.numpy().transpose(1, 2, 0)
+
+
+def pillow(image):
+    return Image.fromarray(image[..., 0] if image.shape[2] == 1 else image)
+
+
+def array(image):
+    found = np.asarray(image)
+    return found[..., None] if found.ndim == 2 else found
+
+
+def parts(cases):
+    rgb, gray, floats = photo(11, 16), photo(9, 7, 1), RNG.normal(0, 2, (6, 5, 3)).astype(np.float32)
+    for image in (rgb, gray, floats):
+        for top, left, height, width in [(0, 0, 3, 4), (2, 1, 4, 3), (-2, -3, 5, 6), (4, 3, 10, 12), (50, 50, 2, 2)]:
+            cases.add("crop", {"top": top, "left": left, "height": height, "width": width}, image,
+                      pixels(F.crop(planes(image), top, left, height, width)))
+        for height, width in [(4, 4), (5, 4), (3, 5), (1, 2), (9, 16), (15, 20), (4, 20), (20, 3)]:
+            cases.add("center-crop", {"size": [height, width]}, image, pixels(F.center_crop(planes(image), [height, width])))
+        for mode in ("constant", "edge", "reflect", "symmetric"):
+            for padding in (2, [1, 3], [0, 1, 2, 3]):
+                options = {"padding": padding, "mode": mode}
+                options |= {"fill": 114} if mode == "constant" else {}
+                padded = F.pad(planes(image), padding, fill=114, padding_mode=mode)
+                cases.add("pad", options, image, pixels(padded))
+        for direction, axes in {"horizontal": 1, "vertical": 0, "both": (0, 1)}.items():
+            cases.add("flip", {"direction": direction}, image, np.flip(image, axes))
+
+
+def letterboxed(image, size, stride=32, auto=False, scaleup=True, center=True, fill=114):
+    """Ultralytics' rule: one scale for both sides, halves rounded as Python does."""
+    height, width = image.shape[:2]
+    scale = min(size[0] / height, size[1] / width)
+    scale = scale if scaleup else min(scale, 1.0)
+    wide, high = round(width * scale), round(height * scale)
+    across, down = size[1] - wide, size[0] - high
+    if auto:
+        across, down = across % stride, down % stride
+    if (high, wide) != (height, width):
+        image = cv2.resize(image, (wide, high), interpolation=cv2.INTER_LINEAR)
+    left, top = (round(across / 2 - 0.1), round(down / 2 - 0.1)) if center else (0, 0)
+    return cv2.copyMakeBorder(image, top, down - top, left, across - left, cv2.BORDER_CONSTANT, value=(fill,) * 3)
+
+
+def letterboxes(cases):
+    for height, width in [(48, 64), (33, 47), (64, 48), (20, 20), (100, 30)]:
+        image = photo(height, width)
+        for options in [{}, {"auto": True, "stride": 8}, {"scaleup": False}, {"center": False}, {"fill": 0}]:
+            for size in ([40, 40], [31, 56]):
+                cases.add("letterbox", {"size": size, **options}, image, letterboxed(image, size, **options))
+
+
+def turns(cases):
+    filters = {"nearest": Image.Resampling.NEAREST, "bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+    for image, color in [(photo(13, 21), "rgb"), (photo(12, 12, 1), "gray"), (photo(10, 15, 4), "rgba")]:
+        for degrees in (90, 180, 270, 45, 7.5, -33, 120):
+            for expand in (True, False):
+                for name, filter in filters.items():
+                    fill = 0 if color == "rgba" or degrees % 90 == 0 else 60
+                    color_fill = fill if color == "gray" else (fill,) * image.shape[2]
+                    turned = pillow(image).rotate(degrees, filter, expand=expand, fillcolor=color_fill)
+                    cases.add("rotate", {"degrees": degrees, "expand": expand, "filter": name, "fill": fill}, image,
+                              array(turned), color, f"rotate {name}")
+
+
+def colors(cases):
+    rgb, gray, rgba = noise(9, 13), noise(7, 5, 1), noise(8, 11, 4)
+    modes = {"gray": "L", "rgb": "RGB", "rgba": "RGBA"}
+    for image, color in [(rgb, "rgb"), (gray, "gray"), (rgba, "rgba")]:
+        for to, mode in modes.items():
+            cases.add("color", {"to": to}, image, array(pillow(image).convert(mode)), color)
+        cases.add("color", {"to": "bgr"}, image, array(pillow(image).convert("RGB"))[..., ::-1], color)
+    cases.add("color", {"to": "gray"}, rgb[..., ::-1], array(pillow(rgb).convert("L")), "bgr")
+    for background in (0, 255, (10, 200, 99)):
+        under = Image.new("RGB", (11, 8), background if isinstance(background, tuple) else (background,) * 3)
+        under.paste(pillow(rgba), mask=pillow(rgba))
+        cases.add("color", {"to": "rgb", "background": background}, rgba, array(under), "rgba")
+        cases.add("color", {"to": "gray", "background": background}, rgba, array(under.convert("L")), "rgba")
+
+
+def tensors(cases):
+    image = noise(6, 9)
+    for name, dtype in {"float32": torch.float32, "float16": torch.float16, "float64": torch.float64}.items():
+        scaled = F.to_dtype(planes(image), torch.float32, scale=True).to(dtype)
+        cases.add("to-tensor", {"element": name, "scale": True}, image, scaled.numpy()[None])
+        cases.add("to-tensor", {"element": name, "batch": False}, image, planes(image).to(dtype).numpy())
+    cases.add("to-tensor", {"channels": "bgr"}, image, planes(image[..., ::-1]).float().numpy()[None], "rgb")
+    cases.add("to-tensor", {"channels": "bgr", "layout": "hwc", "element": "uint8"}, image, image[None, ..., ::-1], "rgb")
+
+
+# --- resize as OpenCV and torchvision do it -----------------------------------------------------
+
+
+def resizes(cases):
+    filters = {"nearest": cv2.INTER_NEAREST, "bilinear": cv2.INTER_LINEAR, "bicubic": cv2.INTER_CUBIC, "area": cv2.INTER_AREA}
+    modes = {"nearest": F.InterpolationMode.NEAREST, "bilinear": F.InterpolationMode.BILINEAR, "bicubic": F.InterpolationMode.BICUBIC}
+    sources = {
+        "rgb": photo(40, 54), "gray": photo(40, 54, 1), "rgba": photo(28, 36, 4), "noise": noise(48, 36), "dot": noise(1, 1),
+        "line": noise(1, 30), "float": RNG.random((24, 31, 3)).astype(np.float32),
+        "float gray": RNG.random((24, 31, 1)).astype(np.float32),
+    }
+    sizes = [(20, 27), (13, 33), (45, 50), (7, 5), (1, 1), (12, 9)]
+    for name, image in sources.items():
+        kind = "float" if image.dtype == np.float32 else "levels"
+        for height, width in sizes[:3] if name in ("gray", "rgba", "float gray", "line") else sizes:
+            for filter, code in filters.items():
+                result = cv2.resize(image, (width, height), interpolation=code)
+                result = result[..., None] if result.ndim == 2 else result
+                cases.add("resize", {"size": [height, width], "filter": filter, "library": "opencv"}, image, result, None,
+                          f"opencv {filter} {kind}")
+            for filter, mode in modes.items():
+                for antialias in (True, False):
+                    if name == "dot" or (height, width) == (1, 1):
+                        continue  # torch's kernel for bytes stops with an assertion
+                    result = pixels(F.resize(planes(image), [height, width], mode, antialias=antialias))
+                    options = {"size": [height, width], "filter": filter, "library": "torch"}
+                    options |= {} if antialias else {"antialias": False}
+                    cases.add("resize", options, image, result, None,
+                              f"torch {filter} {'antialias' if antialias else 'plain'} {kind}")
+
+
+def steps():
+    cases = Cases()
+    for part in (parts, letterboxes, turns, colors, tensors):
+        part(cases)
+    cases.write("steps")
+    cases = Cases()
+    resizes(cases)
+    cases.write("resize")
+
+
 if __name__ == "__main__":
+    torch.set_num_threads(1)
     decode()
+    steps()
     total = sum(path.stat().st_size for path in OUT.rglob("*") if path.is_file())
     print(f"{total / 1024:.0f} KiB")

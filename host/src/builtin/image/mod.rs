@@ -1,17 +1,42 @@
 //! Steps that work on images: height × width × channels.
 
-mod area;
+mod affine;
+mod center_crop;
+mod color;
+mod crop;
 mod decode;
 mod decode_image;
 mod dims;
+mod flip;
+mod geometry;
+mod letterbox;
 mod normalize;
+mod opacity;
+mod pad;
+mod remake;
+mod resample;
 mod resize;
+mod rotate;
+mod to_tensor;
+mod window;
 
 use crate::pipeline::Builtin;
 
 /// The steps of this group, in the order in which a pipeline usually uses them.
 pub(super) fn all() -> Vec<Builtin> {
-    vec![decode_image::builtin(), resize::builtin(), normalize::builtin()]
+    vec![
+        decode_image::builtin(),
+        resize::builtin(),
+        letterbox::builtin(),
+        center_crop::builtin(),
+        crop::builtin(),
+        pad::builtin(),
+        flip::builtin(),
+        rotate::builtin(),
+        color::builtin(),
+        normalize::builtin(),
+        to_tensor::builtin(),
+    ]
 }
 
 #[cfg(test)]

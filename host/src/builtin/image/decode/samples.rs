@@ -49,6 +49,8 @@ pub(in crate::builtin::image) trait Level: Copy {
     const MOST: Self;
     /// Luminance (ITU-R 601-2), rounded as Pillow does.
     fn gray(red: Self, green: Self, blue: Self) -> Self;
+    /// `above` with this opacity over `below`, rounded.
+    fn mix(above: Self, below: Self, opacity: Self) -> Self;
 }
 
 macro_rules! levels {
@@ -58,6 +60,11 @@ macro_rules! levels {
             fn gray(red: Self, green: Self, blue: Self) -> Self {
                 let [red, green, blue] = [red, green, blue].map(u32::from);
                 ((red * 19595 + green * 38470 + blue * 7471 + 0x8000) >> 16) as $type
+            }
+            fn mix(above: Self, below: Self, opacity: Self) -> Self {
+                let [above, below, opacity] = [above, below, opacity].map(u64::from);
+                let most = u64::from(Self::MOST);
+                ((above * opacity + below * (most - opacity) + most / 2) / most) as $type
             }
         }
     )+};

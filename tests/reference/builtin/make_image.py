@@ -15,6 +15,7 @@ import cv2
 import numpy as np
 import torch
 from PIL import Image, ImageOps
+from sklearn.preprocessing import minmax_scale
 from torchvision.transforms.v2 import functional as F
 
 OUT = Path(__file__).parent / "image"
@@ -310,6 +311,15 @@ def tensors(cases):
     cases.add("to-tensor", {"channels": "bgr", "layout": "hwc", "element": "uint8"}, image, image[None, ..., ::-1], "rgb")
 
 
+def ranges(cases):
+    for image in (photo(6, 9), photo(5, 4, 1), RNG.normal(-40, 3, (6, 5, 3)).astype(np.float32)):
+        channels = image.shape[2]
+        whole = minmax_scale(image.reshape(-1, 1).astype(np.float64)).reshape(image.shape)
+        each = minmax_scale(image.reshape(-1, channels).astype(np.float64)).reshape(image.shape)
+        cases.add("normalize", {"method": "min-max"}, image, whole.astype(np.float32))
+        cases.add("normalize", {"method": "min-max", "per": "channel"}, image, each.astype(np.float32))
+
+
 # --- resize as OpenCV and torchvision do it -----------------------------------------------------
 
 
@@ -343,7 +353,7 @@ def resizes(cases):
 
 def steps():
     cases = Cases()
-    for part in (parts, letterboxes, turns, colors, tensors):
+    for part in (parts, letterboxes, turns, colors, tensors, ranges):
         part(cases)
     cases.write("steps")
     cases = Cases()

@@ -126,6 +126,12 @@ impl Convert {
     }
 }
 
+/// An image of uint8 as RGB.
+pub(super) fn to_rgb(tensor: Tensor, dims: ImageDims) -> Result<Tensor, StepFailure> {
+    let rgb = Convert { to: Channels::Rgb, from: None, background: None };
+    rgb.make(tensor, dims, ImageDims { channels: 3, ..dims })
+}
+
 fn converted<T: Level>(data: &[T], from: Color, to: Color, behind: Option<[T; 3]>) -> Vec<T> {
     let read = |pixel: &[T]| match from {
         Color::Gray => [pixel[0], pixel[0], pixel[0], T::MOST],

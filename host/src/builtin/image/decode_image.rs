@@ -71,7 +71,7 @@ impl Channels {
 /// the inverse DCT and the rounding of the chroma upsampling are not libjpeg-turbo's. 16-bit samples
 /// keep their high byte; Pillow does that too, except that it clips 16-bit gray to 255, which leaves
 /// nothing of the picture.
-struct DecodeImage {
+pub(super) struct DecodeImage {
     options: Options,
     signature: Signature,
 }
@@ -84,17 +84,23 @@ pub(super) fn builtin() -> Builtin {
         follows: "Pillow: Image.open, ImageOps.exif_transpose, convert",
         example: "decode-image: { channels: rgb }",
         schema: || schemars::schema_for!(Options),
-        build: |options, site| {
-            let mut options: Options = ports::options(options)?;
-            if matches!(site, Site::Component) {
-                options.max_pixels = options.max_pixels.min(MAX_PIXELS_IN_COMPONENT);
-            }
-            Ok(Box::new(DecodeImage::new(options)?))
-        },
+        build: |options, site| Ok(Box::new(DecodeImage::at(ports::options(options)?, site)?)),
     }
 }
 
 impl DecodeImage {
+    /// A decoder of any picture to upright 8-bit RGB, for another step.
+    pub(super) fn rgb(site: &Site<'_>) -> Result<Self, BuildError> {
+        Self::at(Options::default(), site)
+    }
+
+    fn at(mut options: Options, site: &Site<'_>) -> Result<Self, BuildError> {
+        if matches!(site, Site::Component) {
+            options.max_pixels = options.max_pixels.min(MAX_PIXELS_IN_COMPONENT);
+        }
+        Self::new(options)
+    }
+
     fn new(options: Options) -> Result<Self, BuildError> {
         if !(1..=MAX_PIXELS_CEILING).contains(&options.max_pixels) {
             let message = format!("`max_pixels` is {}, not 1 to {MAX_PIXELS_CEILING}", options.max_pixels);
@@ -141,6 +147,17 @@ impl DecodeImage {
         Ok(tensor.with_metadata(metadata))
     }
 
+    /// The pixels. The decoders hold asserts about their input that a hostile file may find.
+    pub(super) fn decoded(&self, bytes: &[u8]) -> Result<Tensor, StepFailure> {
+        guard(|| self.decode(bytes)).unwrap_or_else(|_| Err(not_an_image("the decoder gave up on it")))
+    }
+
+    /// Bytes that decoding takes.
+    pub(super) fn memory(&self, bytes: &[u8]) -> usize {
+        // As in `decoded`: the decoder may give up.
+        guard(|| self.size(bytes)).ok().flatten().unwrap_or(0)
+    }
+
     /// Bytes of the pixels as they lie in the file, and again as they are wanted.
     fn size(&self, bytes: &[u8]) -> Option<usize> {
         let head = Format::of(bytes).ok()?.head(bytes).ok()?;
@@ -162,8 +179,7 @@ impl Step for DecodeImage {
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
         let Some(Some(Value::Bytes(bytes))) = inputs.first() else { return 0 };
-        // As in `run`: the decoder may give up.
-        guard(|| self.size(bytes)).ok().flatten().unwrap_or(0)
+        self.memory(bytes)
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
@@ -177,19 +193,6 @@ impl Step for DecodeImage {
     fn details(&self) -> serde_json::Value {
         serde_json::to_value(&self.options).unwrap_or_default()
     }
-}
-
-impl DecodeImage {
-    /// The decoders hold asserts about their input that a hostile file may find.
-    fn decoded(&self, bytes: &[u8]) -> Result<Tensor, StepFailure> {
-        guard(|| self.decode(bytes)).unwrap_or_else(|_| Err(not_an_image("the decoder gave up on it")))
-    }
-}
-
-/// The pixels of a picture file as RGB, for a step that takes either.
-pub(super) fn decode_rgb(bytes: &[u8]) -> Result<Tensor, StepFailure> {
-    let step = DecodeImage { options: Options::default(), signature: Signature::default() };
-    step.decoded(bytes)
 }
 
 fn not_an_image(why: &str) -> StepFailure {

@@ -1,15 +1,19 @@
 //! Steps that work on images: height × width × channels.
 
 mod affine;
+mod canvas;
 mod center_crop;
 mod color;
 mod crop;
 mod decode;
 mod decode_image;
+mod detections;
 mod dims;
+mod draw_boxes;
 mod flip;
 mod geometry;
 mod letterbox;
+mod min_max;
 mod normalize;
 mod opacity;
 mod pad;
@@ -36,6 +40,7 @@ pub(super) fn all() -> Vec<Builtin> {
         color::builtin(),
         normalize::builtin(),
         to_tensor::builtin(),
+        draw_boxes::builtin(),
     ]
 }
 

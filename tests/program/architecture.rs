@@ -10,7 +10,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("child", &["guard"]),
     ("config", &[]),
     ("pipeline", &["config"]),
-    ("builtin", &["config", "pipeline"]),
+    ("builtin", &["guard", "config", "pipeline"]),
     ("sandbox", &["guard", "child", "config", "pipeline"]),
     ("inference", &["guard", "child", "config", "pipeline"]),
     ("error", &["config", "pipeline", "sandbox", "inference"]),

@@ -11,7 +11,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("child", &["guard"]),
     ("config", &[]),
     ("pipeline", &["config"]),
-    ("builtin", &["config", "pipeline"]),
+    ("builtin", &["guard", "config", "pipeline"]),
     ("sandbox", &["guard", "files", "child", "config", "pipeline"]),
     ("inference", &["guard", "files", "child", "config", "pipeline"]),
     ("error", &["config", "pipeline", "sandbox", "inference"]),

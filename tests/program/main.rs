@@ -8,6 +8,7 @@ mod cases;
 mod child;
 mod decoder;
 mod digits;
+mod examples;
 mod guests;
 mod languages;
 mod run;

@@ -1,6 +1,9 @@
 //! Steps that work on text.
 
+mod batch;
+mod encoder;
 mod growth;
+mod texts;
 mod tokenize;
 mod tokenizer_file;
 

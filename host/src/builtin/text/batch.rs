@@ -79,9 +79,9 @@ impl Fill {
                 let unknown = || BuildError::option("pad_token", format!("the tokenizer has no token `{token}`"));
                 Some(id.ok_or_else(unknown)?)
             }
-            None => {
-                file.map(|file| file.pad_id).or_else(|| PAD_TOKENS.iter().find_map(|token| tokenizer.token_to_id(token)))
-            }
+            None => file
+                .map(|file| file.pad_id)
+                .or_else(|| PAD_TOKENS.iter().find_map(|token| tokenizer.token_to_id(token))),
         };
         if id.is_none() && options.padding == Padding::MaxLength {
             let error = BuildError::option("padding", "the tokenizer names no padding token");
@@ -230,7 +230,11 @@ pub(super) fn outputs(length: &Dim, extras: Extras) -> Vec<Port> {
         output("token_type_ids", "0 for the first text, 1 for its pair", &[]),
     ];
     if extras.offsets {
-        ports.push(output("offsets", "first character of each token in its text, and one past its last", &[Dim::Fixed(2)]));
+        ports.push(output(
+            "offsets",
+            "first character of each token in its text, and one past its last",
+            &[Dim::Fixed(2)],
+        ));
     }
     if extras.special_tokens_mask {
         ports.push(output("special_tokens_mask", "1 for a special token and for padding, 0 for text", &[]));
@@ -282,11 +286,11 @@ mod tests {
             Encoding::from_tokens(tokens, 0)
         };
         let (short, long) = (row(&[5]), row(&[6, 7]));
-        for (left, ids, offsets) in [
-            (true, [9, 5, 6, 7], [0, 0, 0, 1, 0, 1, 0, 1]),
-            (false, [5, 9, 6, 7], [0, 1, 0, 0, 0, 1, 0, 1]),
-        ] {
-            let options = FillOptions { padding: Padding::Longest, max_length: None, multiple: None, token: None, side: None };
+        for (left, ids, offsets) in
+            [(true, [9, 5, 6, 7], [0, 0, 0, 1, 0, 1, 0, 1]), (false, [5, 9, 6, 7], [0, 1, 0, 0, 0, 1, 0, 1])]
+        {
+            let options =
+                FillOptions { padding: Padding::Longest, max_length: None, multiple: None, token: None, side: None };
             let fill = Fill { id: Some(9), left, ..Fill::new(&options, &tokenizer, String::new()).unwrap() };
             let extras = Extras { offsets: true, ..Extras::default() };
             let values = fill.tensors(&[&short, &long], extras).unwrap();

@@ -54,7 +54,7 @@ pub(super) struct Encoder {
 }
 
 /// Runs code of the tokenizers crate, whose asserts and subtractions a hostile file or text can trip.
-pub(super) fn guarded<T>(run: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
+pub(in crate::builtin) fn guarded<T>(run: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(result) => result.map_err(|error| error.to_string()),
         Err(_) => Err("the tokenizer gave up".to_owned()),
@@ -62,7 +62,7 @@ pub(super) fn guarded<T>(run: impl FnOnce() -> tokenizers::Result<T>) -> Result<
 }
 
 /// Reads a `tokenizer.json`.
-pub(super) fn read(file: &TokenizerFile) -> Result<Tokenizer, BuildError> {
+pub(in crate::builtin) fn read(file: &TokenizerFile) -> Result<Tokenizer, BuildError> {
     let unusable = |why: String| {
         let message = format!("`{}` is no usable tokenizer: {why}", file.path.display());
         BuildError::option("tokenizer", message)
@@ -103,7 +103,9 @@ impl Encoder {
     fn stop_early(&mut self) -> Result<(), String> {
         let room = self.cut.map_or(0, |cut| cut.max_length - self.special_tokens(false));
         let Some(Cut { side: Some(direction), strategy, stride: None, .. }) = self.cut else { return Ok(()) };
-        if room == 0 || strategy == TruncationStrategy::OnlySecond {
+        // From the left it would count words from where it stopped.
+        let miscounts = self.places && direction == TruncationDirection::Left;
+        if room == 0 || miscounts || strategy == TruncationStrategy::OnlySecond {
             return Ok(());
         }
         let params =
@@ -199,8 +201,12 @@ impl Encoder {
             return Ok((first, second));
         }
         let stride = cut.stride.unwrap_or(0);
+        let strategy = match (&second, cut.stride) {
+            (None, Some(_)) => TruncationStrategy::OnlyFirst,
+            _ => cut.strategy,
+        };
         if cut.stride.is_some() {
-            let (whole, kept) = match cut.strategy {
+            let (whole, kept) = match strategy {
                 TruncationStrategy::OnlySecond => (lengths.1, room.saturating_sub(lengths.0)),
                 _ => (lengths.0, room.saturating_sub(lengths.1)),
             };
@@ -217,7 +223,7 @@ impl Encoder {
             }
         }
         let direction = cut.side.unwrap_or_default();
-        let params = TruncationParams { direction, max_length: room, strategy: cut.strategy, stride };
+        let params = TruncationParams { direction, max_length: room, strategy, stride };
         truncate_encodings(first, second, &params)
     }
 

@@ -5,15 +5,15 @@ use std::fmt::Display;
 use crate::pipeline::{Dim, ElementType, Kind, Mismatch, Port, StepFailure, TensorData, TensorKind, Value};
 
 /// Most text that a step takes at once, in bytes.
-pub(super) const MAX_TEXT: usize = 64 << 20;
+pub(in crate::builtin) const MAX_TEXT: usize = 64 << 20;
 
 /// A port for a text or several, by any of their forms.
-pub(super) fn port(name: &str, description: &str) -> Port {
+pub(in crate::builtin) fn port(name: &str, description: &str) -> Port {
     Port { description: description.into(), ..Port::new(name, Kind::Any) }
 }
 
 /// How many texts the plan knows will arrive; an error if what arrives holds none.
-pub(super) fn known(port: &Port, given: &Kind) -> Result<Dim, Mismatch> {
+pub(in crate::builtin) fn known(port: &Port, given: &Kind) -> Result<Dim, Mismatch> {
     match given {
         Kind::Text => Ok(Dim::Fixed(1)),
         Kind::Tensor(tensor) => {
@@ -31,7 +31,7 @@ pub(super) fn known(port: &Port, given: &Kind) -> Result<Dim, Mismatch> {
 
 /// The texts themselves: a text, a JSON string or list of strings, a string tensor of one axis. At
 /// least one, and no more than a step takes at once.
-pub(super) fn texts(value: Value, port: &str) -> Result<Vec<String>, StepFailure> {
+pub(in crate::builtin) fn texts(value: Value, port: &str) -> Result<Vec<String>, StepFailure> {
     let refuse = |what: &dyn Display| {
         Err(StepFailure::InvalidInput(format!("`{port}` takes text or a list of texts, but gets {what}")))
     };
@@ -59,7 +59,7 @@ pub(super) fn texts(value: Value, port: &str) -> Result<Vec<String>, StepFailure
 }
 
 /// Bytes of all texts together, which are bounded.
-pub(super) fn size<'t>(texts: impl Iterator<Item = &'t String>) -> Result<usize, StepFailure> {
+pub(in crate::builtin) fn size<'t>(texts: impl Iterator<Item = &'t String>) -> Result<usize, StepFailure> {
     let bytes: usize = texts.map(String::len).sum();
     if bytes > MAX_TEXT {
         let message = format!("the text is {bytes} bytes; at most {MAX_TEXT} are taken at once");

@@ -9,9 +9,7 @@ use super::encoder::{self, Cut, Encoder, MAX_LENGTH};
 use super::texts::{self, texts};
 use super::tokenizer_file::{self, TokenizerFile};
 use crate::builtin::ports;
-use crate::pipeline::{
-    BuildError, Builtin, Context, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Value,
-};
+use crate::pipeline::{BuildError, Builtin, Context, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Value};
 
 /// Options of `tokenize`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -94,7 +92,9 @@ impl Options {
     fn strategy(&self) -> Option<TruncationStrategy> {
         match self.truncation.unwrap_or(Truncation::Whether(self.max_length.is_some())) {
             Truncation::Whether(false) => None,
-            Truncation::Whether(true) | Truncation::Which(Which::LongestFirst) => Some(TruncationStrategy::LongestFirst),
+            Truncation::Whether(true) | Truncation::Which(Which::LongestFirst) => {
+                Some(TruncationStrategy::LongestFirst)
+            }
             Truncation::Which(Which::OnlyFirst) => Some(TruncationStrategy::OnlyFirst),
             Truncation::Which(Which::OnlySecond) => Some(TruncationStrategy::OnlySecond),
         }

@@ -129,13 +129,17 @@ pub(super) fn dot(left: &[f32], right: &[f32]) -> f32 {
 pub(super) fn normalize(row: &mut [f32]) {
     let norm = dot(row, row).sqrt();
     let norm = if norm < LEAST { LEAST } else { norm };
-    row.iter_mut().for_each(|value| *value /= norm);
+    for value in row {
+        *value /= norm;
+    }
 }
 
 fn normalize_f64(row: &mut [f64]) {
     let norm = row.iter().map(|value| value * value).sum::<f64>().sqrt();
     let norm = if norm < f64::from(LEAST) { f64::from(LEAST) } else { norm };
-    row.iter_mut().for_each(|value| *value /= norm);
+    for value in row {
+        *value /= norm;
+    }
 }
 
 fn through_f32<T: Copy>(row: &mut [T], to: fn(T) -> f32, from: fn(f32) -> T) {

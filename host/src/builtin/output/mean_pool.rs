@@ -99,7 +99,9 @@ fn mean<T: Number>(hidden: &Hidden, tensor: &Tensor) -> Result<Tensor, StepFailu
             }
             let least = T::of(1e-9);
             let total = if total < least { least } else { total };
-            mean.iter_mut().for_each(|sum| *sum /= total);
+            for sum in mean {
+                *sum /= total;
+            }
         }
     }
     Ok(Tensor::new([batch, width], means)?)

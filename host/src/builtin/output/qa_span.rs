@@ -128,12 +128,11 @@ impl QaSpan {
                 let (start, end) = window.place(first, last);
                 let quote = characters.slice(start, end);
                 let lower = quote.to_lowercase();
-                match answers.iter_mut().find(|answer| answer.lower == lower) {
-                    Some(answer) => answer.score += f64::from(score),
-                    None => {
-                        quoted.add(quote)?;
-                        answers.push(Answer { score: score.into(), start, end, text: quote.to_owned(), lower });
-                    }
+                if let Some(answer) = answers.iter_mut().find(|answer| answer.lower == lower) {
+                    answer.score += f64::from(score);
+                } else {
+                    quoted.add(quote)?;
+                    answers.push(Answer { score: score.into(), start, end, text: quote.to_owned(), lower });
                 }
             }
         }

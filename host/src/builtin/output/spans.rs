@@ -93,13 +93,11 @@ impl Inputs {
 
     /// The same, where they are given.
     pub(super) fn optional(&mut self, name: &str, shape: &[usize]) -> Result<Option<Vec<i64>>, StepFailure> {
-        match self.0.as_slice().first() {
-            Some(Some(_)) => self.numbers(name, shape).map(Some),
-            _ => {
-                self.0.next();
-                Ok(None)
-            }
+        if let Some(Some(_)) = self.0.as_slice().first() {
+            return self.numbers(name, shape).map(Some);
         }
+        self.0.next();
+        Ok(None)
     }
 
     pub(super) fn texts(&mut self, name: &str) -> Result<Vec<String>, StepFailure> {

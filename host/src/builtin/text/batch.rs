@@ -266,7 +266,7 @@ pub(super) fn known_batch(ports: &[Port], inputs: &[Option<Kind>]) -> Result<Dim
 pub(super) fn with_batch(ports: &[Port], batch: &Dim) -> Vec<Kind> {
     let kind = |port: &Port| match &port.kind {
         Kind::Tensor(TensorKind { elements, shape: Some(shape), .. }) => {
-            Kind::Tensor(TensorKind::shaped(*elements, [&[batch.clone()], &shape[1..]].concat()))
+            Kind::Tensor(TensorKind::shaped(*elements, [std::slice::from_ref(batch), &shape[1..]].concat()))
         }
         other => other.clone(),
     };

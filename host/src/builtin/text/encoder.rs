@@ -163,14 +163,12 @@ impl Encoder {
                 second
             });
             let (first, second) = self.cut(first, second)?;
-            match &self.processor {
-                Some(processor) => processor.process(first, second, self.special),
-                None => {
-                    let mut both: Vec<_> = [Some(first), second].into_iter().flatten().collect();
-                    both = <dyn PostProcessor>::default_process(both, self.special)?;
-                    both.pop().ok_or_else(|| "there are no tokens".into())
-                }
+            if let Some(processor) = &self.processor {
+                return processor.process(first, second, self.special);
             }
+            let both = [Some(first), second].into_iter().flatten().collect();
+            let mut both = <dyn PostProcessor>::default_process(both, self.special)?;
+            both.pop().ok_or_else(|| "there are no tokens".into())
         })
         .map_err(|why| StepFailure::InvalidInput(format!("the text cannot be tokenized: {why}")))
     }

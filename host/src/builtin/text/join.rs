@@ -99,7 +99,9 @@ impl Join {
                 }
             }
             if self.options.how == How::Mean {
-                sum.iter_mut().for_each(|sum| *sum = *sum / T::of(*count));
+                for sum in sum {
+                    *sum = *sum / T::of(*count);
+                }
             }
         }
         joined

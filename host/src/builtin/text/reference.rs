@@ -23,7 +23,8 @@ fn rows<T: TensorElement + serde::Serialize>(value: &Value) -> Json {
 }
 
 fn digest(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    let first: [u8; 8] = Sha256::digest(text.as_bytes())[..8].try_into().unwrap();
+    format!("{:016x}", u64::from_be_bytes(first))
 }
 
 /// The options of a step that gives all it can.

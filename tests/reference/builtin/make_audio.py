@@ -150,8 +150,9 @@ def decode():
     put("s16.wav", stereo(16000, 700), 16000, "WAV", "PCM_16")
     put("s24.wav", chirp(44100, 600), 44100, "WAV", "PCM_24")
     put("s32.wav", stereo(48000, 500), 48000, "WAV", "PCM_32")
-    put("float.wav", 3 * noise(500), 22050, "WAV", "FLOAT")
-    put("double.wav", stereo(11025, 300), 11025, "WAV", "DOUBLE")
+    # libsndfile would write the time of day into these.
+    files["float.wav"] = wav(3, 32, 1, 22050, (3 * noise(500)).tobytes())
+    files["double.wav"] = wav(3, 64, 2, 11025, stereo(11025, 300).astype("<f8").tobytes())
     put("a-law.wav", speechlike(8000, 900), 8000, "WAV", "ALAW")
     put("u-law.wav", stereo(8000, 500), 8000, "WAV", "ULAW")
     put("extensible.wav", np.stack([noise(200)] * 6, -1) * np.arange(1, 7, dtype=np.float32) / 6, 48000, "WAVEX", "PCM_24")
@@ -193,6 +194,12 @@ def decode():
     put("short.mp3", sine(44100, 100), 44100, "MP3", "MPEG_LAYER_III")
     put("clipped.mp3", clipped(44100, 4000), 44100, "MP3", "MPEG_LAYER_III")
     put("silence.mp3", np.zeros(5000, dtype=np.float32), 16000, "MP3", "MPEG_LAYER_III")
+    buffer = io.BytesIO()
+    rising = speechlike(22050, 9000) * np.linspace(0, 1, 9000, dtype=np.float32) ** 4
+    soundfile.write(buffer, rising, 22050, format="MP3", bitrate_mode="VARIABLE", compression_level=0.3)
+    files["variable.mp3"] = buffer.getvalue()
+    files["does-not-say.mp3"] = files["variable.mp3"].replace(b"Xing", bytes(4)).replace(b"Info", bytes(4))
+    files["cut-off.mp3"] = files["stereo.mp3"][:-300]
     files["tagged.mp3"] = b"ID3\x04\0\0\0\0\x01\x05" + bytes(133) + files["mono.mp3"] + b"TAG" + bytes(125)
 
     blob, index = Blob(), {}

@@ -86,12 +86,7 @@ impl FilterBank {
         Self::new((up, down), first, 2 * half / up + 1, weight)
     }
 
-    fn new(
-        (up, down): (usize, usize),
-        first: Vec<isize>,
-        length: usize,
-        weight: impl Fn(usize, isize) -> f32,
-    ) -> Self {
+    fn new((up, down): (usize, usize), first: Vec<isize>, length: usize, weight: impl Fn(usize, isize) -> f32) -> Self {
         let taps = first.iter().enumerate().flat_map(|(phase, first)| {
             let weight = &weight;
             (0..length as isize).map(move |tap| weight(phase, first + tap))

@@ -113,8 +113,9 @@ impl Step for Frame {
         for channel in sound.channels() {
             match self.options.frames {
                 Axis::First => channel.windows(length).step_by(hop).for_each(|frame| output.extend_from_slice(frame)),
-                Axis::Last => (0..length)
-                    .for_each(|place| output.extend(channel[place..].iter().step_by(hop).take(frames))),
+                Axis::Last => {
+                    (0..length).for_each(|place| output.extend(channel[place..].iter().step_by(hop).take(frames)))
+                }
             }
         }
         let shape = sound.shape_with(&self.arrange(length, frames));
@@ -123,5 +124,34 @@ impl Step for Frame {
 
     fn details(&self) -> serde_json::Value {
         serde_json::to_value(&self.options).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::builtin::reference::step;
+
+    #[test]
+    fn what_cannot_be_framed_is_refused() {
+        let run = |options: serde_json::Value, shape: &[usize]| {
+            let tensor = Tensor::zeros(ElementType::Float32, shape).unwrap();
+            step("frame", options).run(vec![Some(tensor.into())], &mut Context::default())
+        };
+        assert!(run(json!({"length": 4, "hop": 1}), &[3]).unwrap_err().to_string().contains("the sound has 3"));
+        assert!(run(json!({"length": 4, "hop": 1}), &[0]).is_err());
+        assert!(run(json!({"length": 60_000, "hop": 1}), &[120_000]).unwrap_err().to_string().contains("at most"));
+        assert!(run(json!({"length": u32::MAX, "hop": u32::MAX}), &[10]).is_err());
+        assert!(run(json!({"length": 2, "hop": 1}), &[0, 5]).is_ok());
+        assert!((builtin().build)(json!({"length": 0, "hop": 1}), &crate::pipeline::Site::Component).is_err());
+        let known = |samples| {
+            let kind = Kind::Tensor(TensorKind::shaped(ElementType::Float32, [Dim::Fixed(samples)]));
+            step("frame", json!({"length": 4, "hop": 2, "frames": "first"})).infer(&[Some(kind)])
+        };
+        assert_eq!(known(9).unwrap()[0].to_string(), "tensor float32[3, 4]");
+        assert!(known(3).is_err());
     }
 }

@@ -1,139 +1,16 @@
 //! `mel-spectrogram`: a sound → how strong its mel bands are over time.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use super::decode::{MAX_RATE, MAX_VALUES};
-use super::mel::{Filters, Pad, Scale, Spectrum, Window, log10};
+use super::decode::MAX_VALUES;
+use super::mel::{
+    Decibels, Filters, Method, Norm, Options, Pad, Reference, Scale, Spectrum, TopDb, Unbounded, Window, to_decibels,
+    to_whisper,
+};
 use super::sound::{self, PerRate, Sound};
 use crate::builtin::ports;
 use crate::pipeline::{
     BuildError, Builtin, Context, Dim, ElementType, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor,
     TensorKind, Value,
 };
-
-/// Bounds of the options: samples of a frame, mel bands, seconds of Whisper's window.
-const MAX_FFT: u32 = 1 << 16;
-const MAX_MELS: u32 = 1024;
-const MAX_CHUNK: u32 = 3600;
-
-/// What Whisper adds to 0, so that there is a logarithm.
-const WHISPER_FLOOR: f32 = 1e-10;
-
-/// Options of `mel-spectrogram`.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-struct Options {
-    /// `librosa` (default): `librosa.feature.melspectrogram`; `whisper`: the log-mel of Whisper's feature
-    /// extractor, which pads or cuts the sound to `chunk_length` and takes only `n_mels`, `n_fft`, `hop_length`,
-    /// `chunk_length` and `sample_rate` beside it.
-    method: Method,
-    /// The sample rate, in hertz, of a sound whose metadata does not say it; a sound that says another one is
-    /// refused. Default: what the metadata says, 16000 for `whisper`.
-    #[schemars(range(min = 1, max = 384_000))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sample_rate: Option<u32>,
-    /// Samples of a frame. Default: 2048, 400 for `whisper`; at most 65536.
-    #[schemars(range(min = 2, max = 65_536))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    n_fft: Option<u32>,
-    /// Samples from a frame to the next. Default: 512, 160 for `whisper`.
-    #[schemars(range(min = 1, max = 1_048_576))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hop_length: Option<u32>,
-    /// Samples under the Hann window, in the middle of a frame. Default: `n_fft`.
-    #[schemars(range(min = 1, max = 65_536))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    win_length: Option<u32>,
-    /// Mel bands. Default: 128, 80 for `whisper`; at most 1024.
-    #[schemars(range(min = 1, max = 1024))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    n_mels: Option<u32>,
-    /// Lowest frequency, in hertz. Default: 0.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fmin: Option<f64>,
-    /// Highest frequency, in hertz. Default: half the sample rate, 8000 for `whisper`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fmax: Option<f64>,
-    /// Whether the mel scale is HTK's instead of Slaney's. Default: false.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    htk: Option<bool>,
-    /// `slaney` (default): each band is divided by its width; `none`: it is not.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    norm: Option<Norm>,
-    /// The power of the magnitudes: 1 for magnitudes, 2 for energy. Default: 2.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    power: Option<f64>,
-    /// Whether frames are centred on their place, the edges padded by half a frame. Default: true.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    center: Option<bool>,
-    /// What the edges are padded with: `constant` (default, silence), `reflect` or `edge`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pad_mode: Option<Pad>,
-    /// Whether to turn the bands into decibels, as `librosa.power_to_db` does. Default: false.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    db: Option<bool>,
-    /// With `db`: what is 0 decibels, a number or `max` for the strongest band. Default: 1.
-    #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
-    reference: Option<Reference>,
-    /// With `db`: what weaker bands are raised to, more than 0. Default: 1e-10.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    amin: Option<f32>,
-    /// With `db`: decibels below the strongest band that weaker ones are raised to, or `none`. Default: 80.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    top_db: Option<TopDb>,
-    /// With `whisper`: seconds of the sound, which is filled up with silence or cut. Default: 30.
-    #[schemars(range(min = 1, max = 3600))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    chunk_length: Option<u32>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(inline)]
-enum Method {
-    #[default]
-    Librosa,
-    Whisper,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(inline)]
-enum Norm {
-    Slaney,
-    None,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(inline)]
-enum Max {
-    Max,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(inline)]
-enum Unbounded {
-    None,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(untagged)]
-#[schemars(inline)]
-enum Reference {
-    Number(f32),
-    Strongest(Max),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(untagged)]
-#[schemars(inline)]
-enum TopDb {
-    Decibels(f32),
-    Unbounded(Unbounded),
-}
 
 /// Computes the mel spectrogram of a float32 sound: `[samples]` becomes `[n_mels, frames]`, `[channels, samples]`
 /// becomes `[channels, n_mels, frames]`.
@@ -155,13 +32,6 @@ enum After {
     Whisper { spectrum: Spectrum<f32>, samples: usize },
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Decibels {
-    reference: Reference,
-    amin: f32,
-    top_db: Option<f32>,
-}
-
 pub(super) fn builtin() -> Builtin {
     Builtin {
         name: "mel-spectrogram",
@@ -179,7 +49,7 @@ const WHISPER_RATE: u32 = 16_000;
 
 impl MelSpectrogram {
     fn new(mut options: Options) -> Result<Self, BuildError> {
-        check(&options)?;
+        options.check()?;
         let whisper = options.method == Method::Whisper;
         if whisper {
             options.sample_rate.get_or_insert(WHISPER_RATE);
@@ -275,7 +145,8 @@ impl MelSpectrogram {
                         Some(energy) if *power == 2.0 => put(frame, energy),
                         Some(energy) => {
                             raised.clear();
-                            let raise = |energy: &f32| if *power == 1.0 { energy.sqrt() } else { energy.sqrt().powf(*power) };
+                            let raise =
+                                |energy: &f32| if *power == 1.0 { energy.sqrt() } else { energy.sqrt().powf(*power) };
                             raised.extend(energy.iter().map(raise));
                             put(frame, &raised);
                         }
@@ -286,61 +157,6 @@ impl MelSpectrogram {
             }
         }
     }
-}
-
-/// Options that cannot work.
-fn check(options: &Options) -> Result<(), BuildError> {
-    let bounded = [
-        ("sample_rate", options.sample_rate, 1..=MAX_RATE),
-        ("n_fft", options.n_fft, 2..=MAX_FFT),
-        ("hop_length", options.hop_length, 1..=1 << 20),
-        ("win_length", options.win_length, 1..=MAX_FFT),
-        ("n_mels", options.n_mels, 1..=MAX_MELS),
-        ("chunk_length", options.chunk_length, 1..=MAX_CHUNK),
-    ];
-    for (name, value, range) in bounded {
-        if let Some(value) = value.filter(|value| !range.contains(value)) {
-            let message = format!("`{name}` is {value}, not {} to {}", range.start(), range.end());
-            return Err(BuildError::option(name, message));
-        }
-    }
-    let whisper = options.method == Method::Whisper;
-    let of_librosa = [
-        ("win_length", options.win_length.is_some()),
-        ("fmin", options.fmin.is_some()),
-        ("fmax", options.fmax.is_some()),
-        ("htk", options.htk.is_some()),
-        ("norm", options.norm.is_some()),
-        ("power", options.power.is_some()),
-        ("center", options.center.is_some()),
-        ("pad_mode", options.pad_mode.is_some()),
-        ("db", options.db.is_some()),
-    ];
-    if let Some((name, _)) = of_librosa.iter().find(|(_, given)| whisper && *given) {
-        let message = format!("`{name}` is decided by `method: whisper`");
-        return Err(BuildError::option(name, message).with_hint(format!("leave `{name}` out, or `method`")));
-    }
-    if !whisper && options.chunk_length.is_some() {
-        return Err(BuildError::option("chunk_length", "`chunk_length` belongs to `method: whisper`")
-            .with_hint("pad or cut the sound with the step `pad-or-trim`"));
-    }
-    let of_decibels = [
-        ("ref", options.reference.is_some()),
-        ("amin", options.amin.is_some()),
-        ("top_db", options.top_db.is_some()),
-    ];
-    if let Some((name, _)) = of_decibels.iter().find(|(_, given)| *given && options.db != Some(true)) {
-        return Err(BuildError::option(name, format!("`{name}` needs `db`")).with_hint("add `db: true`"));
-    }
-    let (low, high) = (options.fmin.unwrap_or(0.0), options.fmax.unwrap_or(f64::MAX));
-    if !(0.0..high).contains(&low) || !high.is_finite() {
-        let message = format!("the bands go from {low} to {high} Hz; `fmin` is at least 0 and less than `fmax`");
-        return Err(BuildError::option(if options.fmax.is_some() { "fmax" } else { "fmin" }, message));
-    }
-    if options.power.is_some_and(|power| !(power > 0.0 && power <= 16.0)) {
-        return Err(BuildError::option("power", "`power` is more than 0 and at most 16"));
-    }
-    Ok(())
 }
 
 fn after(options: &Options, window: Window) -> Result<After, BuildError> {
@@ -357,7 +173,11 @@ fn after(options: &Options, window: Window) -> Result<After, BuildError> {
     if options.db == Some(true) {
         let positive = |name: &str, number: f32| {
             let fits = number.is_normal() && number > 0.0;
-            if fits { Ok(number) } else { Err(BuildError::option(name, format!("`{name}` is {number}, not more than 0"))) }
+            if fits {
+                Ok(number)
+            } else {
+                Err(BuildError::option(name, format!("`{name}` is {number}, not more than 0")))
+            }
         };
         let reference = options.reference.unwrap_or(Reference::Number(1.0));
         if let Reference::Number(number) = reference {
@@ -374,40 +194,6 @@ fn after(options: &Options, window: Window) -> Result<After, BuildError> {
     }
     let power = options.power.unwrap_or(2.0) as f32;
     Ok(After::Librosa { spectrum: Spectrum::new(window), power, decibels })
-}
-
-/// `librosa.power_to_db`, in place.
-fn to_decibels(bands: &mut [f32], how: Decibels) {
-    let reference = match how.reference {
-        Reference::Number(number) => number,
-        Reference::Strongest(Max::Max) => bands.iter().copied().fold(0.0, f32::max),
-    };
-    let zero = 10.0 * reference.max(how.amin).log10();
-    for band in &mut *bands {
-        *band = 10.0 * log10(band.max(how.amin)) - zero;
-    }
-    if let Some(top_db) = how.top_db {
-        raise(bands, top_db);
-    }
-}
-
-/// Raises numbers to the largest less `below`.
-fn raise(numbers: &mut [f32], below: f32) {
-    let floor = numbers.iter().copied().fold(f32::NEG_INFINITY, f32::max) - below;
-    for number in numbers {
-        *number = number.max(floor);
-    }
-}
-
-/// What Whisper's feature extractor makes of the bands, in place.
-fn to_whisper(bands: &mut [f32]) {
-    for band in &mut *bands {
-        *band = log10(band.max(WHISPER_FLOOR));
-    }
-    raise(bands, 8.0);
-    for band in bands {
-        *band = (*band + 4.0) / 4.0;
-    }
 }
 
 impl Step for MelSpectrogram {
@@ -474,5 +260,109 @@ impl Step for MelSpectrogram {
 
     fn details(&self) -> serde_json::Value {
         serde_json::to_value(&self.options).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+mod tests {
+    use std::time::Instant;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn build(options: serde_json::Value) -> Result<MelSpectrogram, BuildError> {
+        MelSpectrogram::new(ports::options(options)?)
+    }
+
+    fn run(options: serde_json::Value, tensor: Tensor) -> Result<Tensor, StepFailure> {
+        let mut values = build(options).unwrap().run(vec![Some(tensor.into())], &mut Context::default())?;
+        Ok(values.remove(0).as_tensor().unwrap().clone())
+    }
+
+    fn sound(rate: u32, samples: Vec<f32>) -> Tensor {
+        let mut tensor = Tensor::new([samples.len()], samples).unwrap();
+        tensor.metadata.sample_rate = Some(rate);
+        tensor
+    }
+
+    #[test]
+    fn odd_input_does_no_harm() {
+        let message = |options: serde_json::Value, tensor: Tensor| run(options, tensor).unwrap_err().to_string();
+        assert!(message(json!({}), Tensor::new([1], vec![0_f32]).unwrap()).contains("option `sample_rate`"));
+        assert!(message(json!({"method": "whisper"}), sound(44_100, vec![0.0])).contains("resample it"));
+        assert!(message(json!({}), sound(16_000, vec![f32::NAN; 9])).contains("not numbers"));
+        assert!(message(json!({"center": false}), sound(16_000, vec![0.0; 9])).contains("the sound has 9"));
+        assert!(message(json!({"pad_mode": "reflect"}), sound(16_000, Vec::new())).contains("no samples"));
+        assert!(message(json!({"fmin": 5000}), sound(8000, vec![0.0])).contains("ends there"));
+        assert!(message(json!({}), sound(0, vec![0.0])).contains("0 Hz"));
+        let many = json!({"hop_length": 1, "n_mels": 1024, "n_fft": 2});
+        assert!(message(many, sound(16_000, vec![0.0; 140_000])).contains("at most 134217728 values"));
+        assert_eq!(run(json!({}), sound(1, vec![f32::MAX; 3])).unwrap().shape(), [128, 1]);
+        let empty = Tensor::new([0, 5], Vec::<f32>::new()).unwrap().with_metadata(sound(8000, vec![]).metadata);
+        assert_eq!(run(json!({}), empty).unwrap().shape(), [0, 128, 1]);
+        let huge = run(json!({"db": true}), sound(8000, vec![f32::MAX; 4000])).unwrap();
+        assert!(huge.as_slice::<f32>().unwrap().iter().all(|band| !band.is_nan()));
+        let text = vec![Some("la".into())];
+        assert!(build(json!({})).unwrap().run(text, &mut Context::default()).is_err());
+    }
+
+    #[test]
+    fn channels_are_transformed_one_by_one() {
+        let left: Vec<f32> = (0..3000).map(|place| (place as f32 * 0.1).sin()).collect();
+        let right: Vec<f32> = (0..3000).map(|place| (place as f32 * 0.3).sin()).collect();
+        let both = Tensor::new([2, 3000], [left.clone(), right.clone()].concat()).unwrap();
+        let both = both.with_metadata(sound(16_000, vec![]).metadata);
+        let apart = [left, right].map(|samples| run(json!({}), sound(16_000, samples)).unwrap());
+        let both = run(json!({}), both).unwrap();
+        assert_eq!(both.shape(), [2, 128, 6]);
+        let apart = apart.map(|bands| bands.as_slice::<f32>().unwrap().to_vec()).concat();
+        assert_eq!(both.as_slice::<f32>().unwrap(), apart);
+    }
+
+    #[test]
+    fn options_that_cannot_work_are_refused() {
+        for (options, says) in [
+            (json!({"n_fft": 0}), "n_fft"),
+            (json!({"n_fft": 1 << 20}), "n_fft"),
+            (json!({"hop_length": 0}), "hop_length"),
+            (json!({"n_fft": 400, "win_length": 401}), "more than `n_fft`"),
+            (json!({"n_mels": 0}), "n_mels"),
+            (json!({"fmin": 5, "fmax": 5}), "less than `fmax`"),
+            (json!({"fmin": -1}), "at least 0"),
+            (json!({"power": 0}), "power"),
+            (json!({"ref": "max"}), "needs `db`"),
+            (json!({"db": true, "amin": 0}), "amin"),
+            (json!({"db": true, "top_db": -1}), "top_db"),
+            (json!({"db": true, "ref": "min"}), "did not match"),
+            (json!({"method": "whisper", "htk": true}), "method: whisper"),
+            (json!({"method": "whisper", "chunk_length": 1, "sample_rate": 100}), "too few"),
+            (json!({"chunk_length": 30}), "belongs to"),
+        ] {
+            let message = build(options.clone()).err().map(|error| error.to_string());
+            assert!(message.as_ref().is_some_and(|message| message.contains(says)), "{options}: {message:?}");
+        }
+    }
+
+    #[test]
+    fn the_plan_knows_the_frames() {
+        let infer = |options: serde_json::Value, shape: &[Dim]| {
+            let kind = Kind::Tensor(TensorKind::shaped(ElementType::Float32, shape));
+            build(options).unwrap().infer(&[Some(kind)]).map(|kinds| kinds[0].to_string())
+        };
+        assert_eq!(infer(json!({}), &[Dim::Fixed(5120)]).unwrap(), "tensor float32[128, 11]");
+        assert_eq!(infer(json!({}), &[Dim::Fixed(2), Dim::Dynamic]).unwrap(), "tensor float32[2, 128, ?]");
+        assert_eq!(infer(json!({"method": "whisper"}), &[Dim::Dynamic]).unwrap(), "tensor float32[80, 3000]");
+        assert!(infer(json!({"center": false}), &[Dim::Fixed(9)]).is_err());
+        assert!(infer(json!({}), &[]).is_err());
+    }
+
+    #[test]
+    fn a_request_whose_time_is_over_ends() {
+        let step = build(json!({"method": "whisper"})).unwrap();
+        let mut context = Context { deadline: Some(Instant::now()), ..Context::default() };
+        let outcome = step.run(vec![Some(sound(16_000, vec![0.0; 400_000]).into())], &mut context);
+        assert_eq!(outcome, Err(StepFailure::Timeout));
     }
 }

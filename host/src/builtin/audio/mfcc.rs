@@ -83,11 +83,15 @@ impl Mfcc {
     /// Why bands of this shape cannot be taken, as far as the shape is known.
     fn fault(&self, shape: &[Option<usize>]) -> Option<String> {
         if !matches!(shape.len(), 2 | 3) {
-            return Some(format!("bands are [n_mels, frames] or [channels, n_mels, frames], not of {} axes", shape.len()));
+            return Some(format!(
+                "bands are [n_mels, frames] or [channels, n_mels, frames], not of {} axes",
+                shape.len()
+            ));
         }
         let bands = shape[shape.len() - 2]?;
         let wanted = self.options.n_mfcc;
-        (!(wanted..=MAX).contains(&bands)).then(|| format!("{wanted} coefficients need {wanted} to {MAX} bands, not {bands}"))
+        (!(wanted..=MAX).contains(&bands))
+            .then(|| format!("{wanted} coefficients need {wanted} to {MAX} bands, not {bands}"))
     }
 
     /// The weight of each band in each coefficient, coefficient after coefficient.
@@ -106,7 +110,10 @@ impl Mfcc {
             (angle.cos() * scale * lifted) as f32
         };
         let coefficients = 0..self.options.n_mfcc;
-        coefficients.flat_map(|coefficient| (0..bands).map(move |band| (coefficient, band))).map(|(c, b)| weight(c, b)).collect()
+        coefficients
+            .flat_map(|coefficient| (0..bands).map(move |band| (coefficient, band)))
+            .map(|(c, b)| weight(c, b))
+            .collect()
     }
 }
 
@@ -164,5 +171,44 @@ impl Step for Mfcc {
 
     fn details(&self) -> serde_json::Value {
         serde_json::to_value(&self.options).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::builtin::reference::step;
+    use crate::pipeline::Site;
+
+    #[test]
+    fn odd_input_does_no_harm() {
+        let run = |shape: &[usize]| {
+            let tensor = Tensor::zeros(ElementType::Float32, shape).unwrap();
+            let outcome = step("mfcc", json!({})).run(vec![Some(tensor.into())], &mut Context::default());
+            outcome.map(|values| values[0].as_tensor().unwrap().shape().to_vec())
+        };
+        assert_eq!(run(&[40, 0]).unwrap(), [20, 0]);
+        assert_eq!(run(&[0, 40, 3]).unwrap(), [0, 20, 3]);
+        assert_eq!(run(&[2, 40, 3]).unwrap(), [2, 20, 3]);
+        assert!(run(&[19, 3]).unwrap_err().to_string().contains("20 coefficients need 20 to 1024 bands, not 19"));
+        assert!(run(&[5000, 1]).is_err());
+        assert!(run(&[40]).unwrap_err().to_string().contains("not of 1 axes"));
+        for options in [json!({"n_mfcc": 0}), json!({"n_mfcc": 5000}), json!({"lifter": -1}), json!({"norm": "l2"})] {
+            assert!((builtin().build)(options, &Site::Component).is_err());
+        }
+    }
+
+    #[test]
+    fn the_plan_knows_the_shape() {
+        let infer = |shape: &[Dim]| {
+            let kind = Kind::Tensor(TensorKind::shaped(ElementType::Float32, shape));
+            step("mfcc", json!({"n_mfcc": 13})).infer(&[Some(kind)]).map(|kinds| kinds[0].to_string())
+        };
+        assert_eq!(infer(&[Dim::Fixed(40), Dim::Dynamic]).unwrap(), "tensor float32[13, ?]");
+        assert!(infer(&[Dim::Fixed(12), Dim::Dynamic]).is_err());
+        assert!(infer(&[Dim::Dynamic]).is_err());
     }
 }

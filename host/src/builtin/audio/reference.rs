@@ -64,6 +64,14 @@ impl Largest {
     }
 }
 
+/// The start of one channel: libsndfile ends a file that does not say how long it is where it guesses.
+fn start(tensor: &Tensor, shape: &[usize]) -> Tensor {
+    let samples = tensor.as_slice::<f32>().unwrap();
+    let count = shape.iter().product();
+    assert!(samples.len() > count);
+    Tensor::new(shape, samples[..count].to_vec()).unwrap()
+}
+
 #[test]
 fn decode_follows_librosa() {
     let blob = Blob::read("audio/decode/samples.png");
@@ -76,7 +84,9 @@ fn decode_follows_librosa() {
         for (mono, key) in [(true, "mono"), (false, "apart")] {
             let tensor = run_tensor(&*step("decode-audio", json!({"mono": mono})), bytes.clone());
             assert_eq!(tensor.metadata.sample_rate.map(u64::from), case["rate"].as_u64(), "{name}");
-            let by = difference(&tensor, &blob.tensor(&case[key]), name);
+            let theirs = blob.tensor(&case[key]);
+            let tensor = if name == "does-not-say.mp3" { start(&tensor, theirs.shape()) } else { tensor };
+            let by = difference(&tensor, &theirs, name);
             largest.add(format, by);
             let bar = if matches!(format, "wav" | "flac") { 0.0 } else { 2e-5 };
             println!("{name} {key}: {by:.2e}");
@@ -134,7 +144,8 @@ fn mel_spectrogram_follows_librosa() {
             let pairs = ours.as_slice::<f32>().unwrap().iter().zip(theirs.as_slice::<f32>().unwrap());
             // Far below the strongest band there is only the rounding of the transform.
             let least = 1e-20 * height(&theirs).max(1e-10);
-            let own = |(ours, theirs): (&f32, &f32)| f64::from((ours - theirs).abs()) / f64::from(theirs.abs()).max(least);
+            let own =
+                |(ours, theirs): (&f32, &f32)| f64::from((ours - theirs).abs()) / f64::from(theirs.abs()).max(least);
             let by = pairs.map(own).fold(0.0, f64::max);
             largest.add("energies, each against itself", by);
             assert!(by <= 1e-4, "{what}: {by}");

@@ -146,3 +146,76 @@ impl Step for Resample {
         serde_json::to_value(&self.options).unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn build(options: serde_json::Value) -> Result<Resample, BuildError> {
+        Resample::new(ports::options(options)?)
+    }
+
+    fn sound(rate: Option<u32>, shape: &[usize]) -> Tensor {
+        let mut tensor = Tensor::zeros(ElementType::Float32, shape).unwrap();
+        tensor.metadata.sample_rate = rate;
+        tensor
+    }
+
+    #[test]
+    fn odd_input_does_no_harm() {
+        let step = build(serde_json::json!({"to": 16_000})).unwrap();
+        let run = |tensor: Tensor| {
+            let mut values = step.run(vec![Some(tensor.into())], &mut Context::default())?;
+            Ok::<_, StepFailure>(values.remove(0).as_tensor().unwrap().clone())
+        };
+        for (shape, becomes) in
+            [(vec![0], vec![0]), (vec![2, 0], vec![2, 0]), (vec![0, 3], vec![0, 2]), (vec![1], vec![1])]
+        {
+            let resampled = run(sound(Some(44_100), &shape)).unwrap();
+            assert_eq!(resampled.shape(), becomes);
+            assert_eq!(resampled.metadata.sample_rate, Some(16_000));
+        }
+        assert!(run(sound(None, &[5])).unwrap_err().to_string().contains("option `from`"));
+        assert!(run(sound(Some(0), &[5])).unwrap_err().to_string().contains("gets 0 Hz"));
+        assert!(run(sound(Some(u32::MAX), &[5])).is_err());
+        assert!(run(sound(Some(8000), &[1, 2, 3])).unwrap_err().to_string().contains("[1, 2, 3]"));
+        assert!(run(Tensor::new([1], vec![1_i16]).unwrap()).unwrap_err().to_string().contains("cast it first"));
+        // A second of 1 Hz becomes 16000 samples.
+        assert!(run(sound(Some(1), &[10_000])).unwrap_err().to_string().contains("at most 134217728 values"));
+        let nan = Tensor::new([3], vec![0.0, f32::NAN, 0.0]).unwrap();
+        assert_eq!(run(nan.with_metadata(sound(Some(8000), &[0]).metadata)).unwrap().shape(), [6]);
+    }
+
+    #[test]
+    fn every_ratio_has_its_filters() {
+        for method in ["sinc", "polyphase"] {
+            for (from, to) in [(50_000_u32, 1_u32), (1, 50_000), (47_999, 8000), (8000, 7999)] {
+                let step = build(serde_json::json!({"to": to, "method": method})).unwrap();
+                let mut values = step.run(vec![Some(sound(Some(from), &[4]).into())], &mut Context::default()).unwrap();
+                let frames = (4 * u64::from(to)).div_ceil(u64::from(from)) as usize;
+                assert_eq!(values.remove(0).as_tensor().unwrap().shape(), [frames]);
+            }
+        }
+    }
+
+    #[test]
+    fn options_that_cannot_work_are_refused() {
+        assert!(build(serde_json::json!({})).is_err());
+        assert!(build(serde_json::json!({"to": 0})).is_err());
+        assert!(build(serde_json::json!({"to": 500_000})).err().unwrap().to_string().contains("384000"));
+        assert!(build(serde_json::json!({"to": 8000, "from": 0})).is_err());
+    }
+
+    #[test]
+    fn the_plan_knows_the_axes() {
+        let step = build(serde_json::json!({"to": 16_000})).unwrap();
+        let infer = |element: ElementType, shape: &[Dim]| {
+            let kind = Kind::Tensor(TensorKind::shaped(element, shape));
+            step.infer(&[Some(kind)]).map(|kinds| kinds[0].to_string())
+        };
+        assert_eq!(infer(ElementType::Float32, &[Dim::Fixed(2), Dim::Fixed(9)]).unwrap(), "tensor float32[2, ?]");
+        assert!(infer(ElementType::Float32, &[]).is_err());
+        assert!(infer(ElementType::Int16, &[Dim::Dynamic]).is_err());
+    }
+}

@@ -6,7 +6,7 @@ use symphonia::core::audio::{Audio, GenericAudioBufferRef};
 use symphonia::core::codecs::audio::{AudioCodecParameters, AudioDecoder, AudioDecoderOptions};
 use symphonia::core::errors::{Error, Result as Decoded};
 use symphonia::core::formats::{FormatOptions, FormatReader, TrackType};
-use symphonia::core::io::{MediaSourceStream, MediaSourceStreamOptions};
+use symphonia::core::io::{MediaSourceStream, MediaSourceStreamOptions, ReadOnlySource};
 use symphonia::default::codecs::{FlacDecoder, MpaDecoder};
 use symphonia::default::formats::{FlacReader, MpaReader};
 
@@ -35,7 +35,7 @@ pub(super) fn read(
     sink.planar(&planes)
 }
 
-fn stream<'b>(bytes: impl AsRef<[u8]> + Send + Sync + 'b) -> MediaSourceStream<'b> {
+fn stream(bytes: Vec<u8>) -> MediaSourceStream<'static> {
     MediaSourceStream::new(Box::new(Cursor::new(bytes)), MediaSourceStreamOptions::default())
 }
 
@@ -86,8 +86,8 @@ impl Flac<'_> {
         let mut sink = Sink::new(self.shape, mono, bounds)?;
         if !self.frames.is_empty() {
             let file = [b"fLaC", &[0x80, 0, 0, 34][..], self.information, self.frames].concat();
-            let mut reader = FlacReader::try_new(stream(file), FormatOptions::default())
-                .map_err(|error| damaged("FLAC", &error))?;
+            let mut reader =
+                FlacReader::try_new(stream(file), FormatOptions::default()).map_err(|error| damaged("FLAC", &error))?;
             let parameters = parameters(&reader).ok_or_else(|| damaged("FLAC", &"it holds no sound"))?;
             let mut decoder = FlacDecoder::try_new(&parameters, &AudioDecoderOptions::default())
                 .map_err(|error| damaged("FLAC", &error))?;
@@ -123,13 +123,18 @@ pub(super) fn mp3(bytes: &[u8]) -> Result<Shape, StepFailure> {
     let (rate, channels) = known.ok_or_else(|| damaged("MP3", &"it does not say how it is coded"))?;
     let mut frames = 0_u64;
     while let Some(packet) = next(&mut reader).map_err(|error| damaged("MP3", &error))? {
-        frames = frames.saturating_add(packet.block_dur().get());
+        let kept = packet.dur.get().saturating_sub(packet.trim_start.get()).saturating_sub(packet.trim_end.get());
+        frames = frames.saturating_add(kept);
     }
     Ok(Shape { rate, channels, frames: Some(frames) })
 }
 
+/// A reader that cannot jump: one that can guesses the length of a file that does not say it from its
+/// first frames, and cuts off what is longer.
 fn mpeg(bytes: &[u8]) -> Result<MpaReader<'_>, StepFailure> {
-    MpaReader::try_new(stream(bytes), FormatOptions::default()).map_err(|error| damaged("MP3", &error))
+    let source = ReadOnlySource::new(Cursor::new(bytes));
+    let stream = MediaSourceStream::new(Box::new(source), MediaSourceStreamOptions::default());
+    MpaReader::try_new(stream, FormatOptions::default()).map_err(|error| damaged("MP3", &error))
 }
 
 /// Decodes MPEG frames. One that is damaged is passed over, as mpg123 does: streams are cut anywhere.
@@ -137,8 +142,8 @@ pub(super) fn decode_mp3(bytes: &[u8], shape: Shape, mono: bool, bounds: Bounds)
     let mut reader = mpeg(bytes)?;
     let parameters = parameters(&reader).ok_or_else(|| damaged("MP3", &"it holds no sound"))?;
     let mut sink = Sink::new(shape, mono, bounds)?;
-    let mut decoder = MpaDecoder::try_new(&parameters, &AudioDecoderOptions::default())
-        .map_err(|error| damaged("MP3", &error))?;
+    let mut decoder =
+        MpaDecoder::try_new(&parameters, &AudioDecoderOptions::default()).map_err(|error| damaged("MP3", &error))?;
     let (mut scratch, mut decoded_any) = (Scratch::default(), false);
     while let Some(packet) = next(&mut reader).map_err(|error| damaged("MP3", &error))? {
         match decoder.decode(&packet) {

@@ -277,3 +277,67 @@ fn first_values(entries: u32, dimensions: u32) -> u64 {
     }
     (1..=u64::from(entries)).take_while(|value| fits(*value)).last().unwrap_or(0)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    /// A setup header of code books that say in a few bytes how many long vectors they have.
+    fn setup(count: u32, entries: u32, dimensions: u32) -> Vec<u8> {
+        let mut bits = Vec::new();
+        let mut write = |value: u32, size: u32| bits.extend((0..size).map(|bit| value >> bit & 1 == 1));
+        write(count - 1, 8);
+        for _ in 0..count {
+            write(0x56_4342, 24);
+            write(dimensions, 16);
+            write(entries, 24);
+            // All words are equally long.
+            write(1, 1);
+            write(16, 5);
+            write(entries, 32 - entries.leading_zeros());
+            write(1, 4);
+            write(0, 32);
+            write(0, 32);
+            write(0, 4);
+            write(0, 1);
+            write(0, first_values(entries, dimensions) as u32);
+        }
+        let bytes = bits.chunks(8).map(|bits| bits.iter().rev().fold(0, |byte, bit| byte << 1 | u8::from(*bit)));
+        b"\x05vorbis".iter().copied().chain(bytes).collect()
+    }
+
+    #[test]
+    fn code_books_are_weighed_before_they_are_made() {
+        let bomb = setup(200, 1 << 17, 32);
+        assert!(bomb.len() < 10_000);
+        assert!(books(&bomb).unwrap() > MAX_BOOKS);
+        assert!((48 * 256..64 * 1024).contains(&books(&setup(1, 256, 8)).unwrap()));
+        assert_eq!(books(&setup(1, 1 << 20, 32)), None);
+        assert_eq!(books(b"\x05vorbis"), None);
+        let real = crate::builtin::reference::read("audio/decode/stereo.ogg");
+        let mut packets = Packets::new(&real);
+        let setup = (0..3).map(|_| packets.next().unwrap().unwrap().0).last().unwrap();
+        assert!((100_000..4 << 20).contains(&books(&setup).unwrap()), "{:?}", books(&setup));
+    }
+
+    #[test]
+    fn roots_are_rounded_down() {
+        assert_eq!(
+            [first_values(81, 4), first_values(80, 4), first_values(7, 1), first_values(5, 65_535)],
+            [3, 2, 7, 1]
+        );
+        assert_eq!([first_values(5, 0), first_values(0, 3)], [0, 0]);
+    }
+
+    #[test]
+    fn one_whole_stream_is_decoded() {
+        let real = crate::builtin::reference::read("audio/decode/mono.ogg");
+        let message = |bytes: &[u8]| parse(bytes).err().unwrap().to_string();
+        assert!(message(&real.repeat(2)).contains("several streams"));
+        let mut damaged = real.clone();
+        *damaged.last_mut().unwrap() ^= 1;
+        assert!(message(&damaged).contains("checksum"));
+        assert!(message(&real[..real.len() - 1]).contains("ends before"));
+    }
+}

@@ -112,18 +112,18 @@ impl Wav<'_> {
         let data = self.data;
         match self.coding {
             Coding::Uint8 => sink.interleaved(data, size, |byte| (f32::from(byte[0]) - 128.0) / 128.0)?,
-            Coding::Int16 => sink.interleaved(data, size, |bytes| {
-                f32::from(i16::from_le_bytes([bytes[0], bytes[1]])) / 32_768.0
-            })?,
+            Coding::Int16 => {
+                sink.interleaved(data, size, |bytes| f32::from(i16::from_le_bytes([bytes[0], bytes[1]])) / 32_768.0)?
+            }
             Coding::Int24 => sink.interleaved(data, size, |bytes| {
                 i32::from_le_bytes([0, bytes[0], bytes[1], bytes[2]]) as f32 / 2_147_483_648.0
             })?,
             Coding::Int32 => sink.interleaved(data, size, |bytes| {
                 i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as f32 / 2_147_483_648.0
             })?,
-            Coding::Float32 => sink.interleaved(data, size, |bytes| {
-                f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
-            })?,
+            Coding::Float32 => {
+                sink.interleaved(data, size, |bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))?
+            }
             Coding::Float64 => sink.interleaved(data, size, |bytes| {
                 let mut whole = [0; 8];
                 whole.copy_from_slice(bytes);

@@ -32,6 +32,8 @@ const OWNERS: &[(&str, &str)] = &[
     ("tokenizers", "builtin"),
     ("image", "builtin"),
     ("fast_image_resize", "builtin"),
+    ("symphonia", "builtin"),
+    ("realfft", "builtin"),
     ("serde_yaml", "config"),
     ("clap", "cli"),
     ("comfy_table", "cli"),

@@ -3,15 +3,20 @@
 //! way of doing the same.
 //!
 //! Only what runs outside the kernel is counted, without page faults and system calls:
-//! `cargo bench --bench sandbox` has the times. Needs `valgrind`. This program starts itself under
+//! `cargo bench --bench sandbox` has the times. Valgrind does not know the call that tells which pages
+//! a guest wrote, so here each instance resets all of its memory, which is most of what is counted for
+//! small steps: their difference to bare wasmtime, which does the same, is what gpux adds. Needs `valgrind`. This program starts itself under
 //! Valgrind's callgrind twice for each case, with few requests and with many: the difference is theirs.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark prints, and stops at the first surprise")]
+
+mod bare;
 
 use std::hint::black_box;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
+use bare::Bare;
 use gpux::config::CacheDir;
 use gpux::pipeline::{Color, Context, Layout, Metadata, Site, Step, Tensor, Value};
 use gpux::sandbox::{LoadRequest, Sandbox, SandboxOptions};
@@ -27,9 +32,11 @@ type Case = (&'static str, Of, fn() -> Value);
 enum Of {
     Builtin(&'static str, fn() -> Json),
     Component(&'static str, fn() -> Json),
+    Bare(&'static str),
 }
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 8] = [
+    ("bare wasmtime: an instance of the next, nothing called", Of::Bare("pass-through"), tiny),
     ("a step that does nothing, in a fresh sandbox", Of::Component("pass-through", || json!({})), tiny),
     ("resize 64×48 to half, native", Of::Builtin("resize", || json!({"size": [24, 32]})), small),
     ("the same from a guest", Of::Component("thumbnail", || json!({"side": 32})), small),
@@ -74,21 +81,34 @@ fn unreadable(told: &str) -> u64 {
     panic!("valgrind did not count:\n{told}")
 }
 
-fn run((_, of, input): &Case, requests: u64, cache: &Path) {
+fn run((_, of, input): &Case, requests: u64, folder: &Path) {
     let registry = Arc::new(gpux::assemble::builtins());
-    let cache = Some(CacheDir::at(cache));
+    let cache = Some(CacheDir::at(folder));
     let sandbox = Sandbox::new(SandboxOptions { cache, slots: 2, ..SandboxOptions::default() }).unwrap();
     let step: Box<dyn Step> = match of {
         Of::Builtin(name, options) => (registry.builtin(name).unwrap().build)(options(), &Site::Component).unwrap(),
         Of::Component(name, options) => {
-            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../guest-examples/rust/{name}.wasm"));
             let request = LoadRequest { options: options(), registry, ..LoadRequest::default() };
-            Box::new(sandbox.load(&std::fs::read(path).unwrap(), &request).unwrap())
+            Box::new(sandbox.load(&guest(name), &request).unwrap())
         }
+        Of::Bare(name) => return bare(&guest(name), requests, folder),
     };
     let input = input();
     for _ in 0..requests {
         black_box(step.run(vec![Some(input.clone())], &mut Context::default()).unwrap());
+    }
+}
+
+fn guest(name: &str) -> Vec<u8> {
+    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../guest-examples/rust/{name}.wasm"))).unwrap()
+}
+
+fn bare(component: &[u8], requests: u64, folder: &Path) {
+    let mut cache = wasmtime::CacheConfig::new();
+    cache.with_directory(folder.join("bare"));
+    let bare = Bare::new(component, Some(wasmtime::Cache::new(cache).unwrap()));
+    for _ in 0..requests {
+        bare.instantiate();
     }
 }
 

@@ -4,6 +4,7 @@
 //! `center-ink` on a gray image of 160×160; a guest with a deadline of 50 ms is stopped within 60.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark prints, and stops at the first surprise")]
 
+mod bare;
 #[path = "../../guest-examples/rust/center-ink/src/ink/mod.rs"]
 #[allow(
     clippy::trivially_copy_pass_by_ref,
@@ -18,6 +19,7 @@ mod side_by_side;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use bare::Bare;
 use gpux::pipeline::{Context, Site, Step, StepFailure, Value};
 use gpux::sandbox::{ComponentStep, Limits, LoadRequest, Sandbox, SandboxOptions, componentize};
 use serde_json::json;
@@ -54,39 +56,17 @@ fn empty(sandbox: &Sandbox) {
     ] {
         let guest = format!("guest-examples/{guest}");
         let step = load(sandbox, &guest, options, Limits::default());
-        let engine = wasmtime::Engine::new(&bare_config()).unwrap();
-        let component = componentize(&file(&guest)).unwrap().into_owned();
-        let component = wasmtime::component::Component::new(&engine, component).unwrap();
-        let mut linker = wasmtime::component::Linker::<()>::new(&engine);
-        linker.define_unknown_imports_as_traps(&component).unwrap();
-        let bare = linker.instantiate_pre(&component).unwrap();
+        let bare = Bare::new(&componentize(&file(&guest)).unwrap(), None);
         compare(
             &format!("a fresh sandbox for each request, and a step that does nothing; {imports}"),
             vec![
-                way("bare wasmtime: make an instance, call nothing", || {
-                    let mut store = wasmtime::Store::new(&engine, ());
-                    store.set_epoch_deadline(1 << 40);
-                    bare.instantiate(&mut store).unwrap()
-                }),
+                way("bare wasmtime: make an instance, call nothing", || bare.instantiate()),
                 way("gpux: make, configure, call, check", || {
                     step.run(vec![input.clone()], &mut Context::default()).unwrap()
                 }),
             ],
         );
     }
-}
-
-/// What gpux sets as well, and a pool of the usual size.
-fn bare_config() -> wasmtime::Config {
-    let mut pool = wasmtime::PoolingAllocationConfig::new();
-    pool.total_component_instances(16)
-        .max_memory_size(64 << 20)
-        .linear_memory_keep_resident(1 << 20)
-        .table_keep_resident(64 << 10)
-        .pagemap_scan(wasmtime::Enabled::Auto);
-    let mut config = wasmtime::Config::new();
-    config.concurrency_support(false).epoch_interruption(true).allocation_strategy(pool);
-    config
 }
 
 /// The example's component beside the same Rust code, compiled natively.

@@ -38,7 +38,7 @@ def predictions(objects, neighbours):
     given[0, 4:] = RNG.random((80, 8400)) * 0.2
     for number in range(objects):
         at = slice(number * neighbours, (number + 1) * neighbours)
-        given[0, :4, at] = RNG.uniform(50, 590, (4, 1)).T + RNG.normal(0, 3, (neighbours, 4))
+        given[0, :4, at] = RNG.uniform(50, 590, (4, 1)) + RNG.normal(0, 3, (4, neighbours))
         given[0, 4 + RNG.integers(0, 80), at] = RNG.uniform(0.3, 0.95, neighbours)
     return given
 

@@ -93,3 +93,18 @@ fn a_sentence_has_the_vector_it_has_in_python() {
 fn a_question_has_the_answer_it_has_in_python() {
     answers("question-answering");
 }
+
+#[test]
+fn the_detector_finds_what_the_chain_in_python_finds() {
+    let engines = if onnxruntime_is_there() { vec!["embedded", "onnxruntime"] } else { vec!["embedded"] };
+    for engine in engines {
+        let photo = "examples/detection/discs.png";
+        let output = gpux(&["run", "examples/detection", "--engine", engine, "--file", photo, "--format", "json"]);
+        let result: Json = serde_json::from_str(&stdout(&output)).unwrap();
+        let difference = difference(&result["detections"], &read("detection/expected.json"));
+        println!("detection on {engine}: {difference:.1e}");
+        // Boxes are in pixels, up to 480.
+        assert!(difference < 1e-3, "{result}");
+        assert!(result["drawn"]["base64"].as_str().unwrap().starts_with("iVBORw0KGgo"), "a PNG");
+    }
+}

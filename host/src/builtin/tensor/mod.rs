@@ -43,4 +43,6 @@ pub(super) fn all() -> Vec<Builtin> {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod reference;

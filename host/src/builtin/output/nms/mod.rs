@@ -366,8 +366,8 @@ impl Place {
             return Ok(Self { size: None, geometry });
         }
         let size = image.and_then(|image| match (image.metadata.layout, image.shape()) {
-            (Some(Layout::Hwc), [height, width, _]) => Some([*width as f32, *height as f32]),
-            (Some(Layout::Chw), [_, height, width]) => Some([*width as f32, *height as f32]),
+            (Some(Layout::Hwc), [.., height, width, _]) => Some([*width as f32, *height as f32]),
+            (Some(Layout::Chw), [.., _, height, width]) => Some([*width as f32, *height as f32]),
             _ => None,
         });
         let size = size.ok_or("`image` is not known to be a picture, so that its size is not known")?;
@@ -387,6 +387,9 @@ impl Place {
         let x = |x: f32| ((x - at.offset_x) / at.scale_x).clamp(0.0, at.source_width as f32);
         let y = |y: f32| ((y - at.offset_y) / at.scale_y).clamp(0.0, at.source_height as f32);
         let [left, top, right, bottom] = corners;
+        // In a mirrored picture what was left is right.
+        let (left, right) = if at.scale_x < 0.0 { (right, left) } else { (left, right) };
+        let (top, bottom) = if at.scale_y < 0.0 { (bottom, top) } else { (top, bottom) };
         [x(left), y(top), x(right), y(bottom)]
     }
 }

@@ -49,6 +49,10 @@ fn boxes_go_back_to_the_picture_that_came_in() {
     let image = Tensor::zeros(ElementType::Uint8, [64, 64, 3]).unwrap().with_metadata(metadata);
     let found = detect(json!({}), vec![predictions(), image.clone()]).unwrap();
     assert_eq!(found[0]["box"], json!([2.0, 0.0, 10.0, 6.0]));
+    let mirrored = Geometry { scale_x: -0.5, offset_x: 57.0, ..geometry };
+    let mirrored = image.clone().with_metadata(Metadata { geometry: Some(mirrored), ..metadata });
+    let found = detect(json!({}), vec![predictions(), mirrored]).unwrap();
+    assert_eq!(found[0]["box"], json!([90.0, 0.0, 98.0, 6.0]));
     let fractions = Tensor::new([5, 1], vec![0.5_f32, 0.5, 0.25, 0.25, 0.9]).unwrap();
     let found = detect(json!({"relative": true}), vec![fractions.clone(), image]).unwrap();
     assert_eq!(found[0]["box"], json!([34.0, 30.0, 66.0, 60.0]));

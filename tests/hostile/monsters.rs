@@ -154,7 +154,7 @@ fn refuse(name: &str, monster: &[u8]) -> String {
     let begin = Instant::now();
     let spent = children();
     let error = SANDBOX.load(monster, &request).err().unwrap().to_string();
-    let spent = children() - spent;
+    let spent = children().saturating_sub(spent);
     let taken = before.zip(memory::peak()).map_or(0, |(before, peak)| peak.saturating_sub(before));
     let size = monster.len() / 1_000_000;
     println!("{name}: {size} MB, {:.1?}, {spent:.1?} of the child's, {} MiB: {error}", begin.elapsed(), taken >> 20);

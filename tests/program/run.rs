@@ -228,6 +228,19 @@ fn a_machine_that_cannot_set_components_up_is_named_as_such() {
     }
 }
 
+/// Without room for a pool of sandboxes components run all the same, and whoever asks is told.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_machine_without_address_space_says_so() {
+    for arguments in ["build . --engine embedded", "inspect --engine embedded"] {
+        let script = format!("ulimit -v 60000000; exec '{}' {arguments}", env!("CARGO_BIN_EXE_gpux"));
+        let output = Command::new("sh").args(["-c", &script]).current_dir(root()).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(output.status.success() && said.contains("refuses the address space"), "{arguments}: {said}");
+    }
+}
+
 /// A file that is larger than a component may be is not worked on.
 #[test]
 fn a_component_is_measured_before_anything_else() {

@@ -53,15 +53,13 @@ impl Machine {
         // The pool reserves address space (4 GiB for each memory, none of it real memory), which a
         // machine or a container may refuse.
         config.allocation_strategy(pool(ceiling, slots));
-        let pooled = Engine::new(&config);
-        let (engine, is_pooled) = match pooled {
-            Ok(engine) => (Ok(engine), true),
-            Err(_) => {
-                config.allocation_strategy(wasmtime::InstanceAllocationStrategy::OnDemand);
-                (Engine::new(&config), false)
-            }
-        };
-        Ok(Self { pooled: is_pooled, ..Self::around(engine, slots as usize)? })
+        let mut engine = Engine::new(&config);
+        let pooled = engine.is_ok();
+        if !pooled {
+            config.allocation_strategy(wasmtime::InstanceAllocationStrategy::OnDemand);
+            engine = Engine::new(&config);
+        }
+        Ok(Self { pooled, ..Self::around(engine, slots as usize)? })
     }
 
     /// For describing and configuring a component once: compiled quickly rather than well.

@@ -219,7 +219,7 @@ impl types::HostDescriptor for State {
     /// disk when the system sees fit.
     fn sync(&mut self, file: Handle) -> FsResult<()> {
         self.kept::<Descriptor, _>(&file).map_err(FsError::trap)?;
-        Ok(self.clock.check().map_err(FsError::trap)?)
+        self.clock.check().map_err(FsError::trap)
     }
 
     fn create_directory_at(&mut self, folder: Handle, path: String) -> FsResult<()> {

@@ -29,6 +29,10 @@ digits:
 bench:
     cargo bench
 
+# the text steps beside Python: the same tokens line by line (`parity`), and how fast (`speed`)
+compare-text *WHAT:
+    python3 benches/compare/text.py {{WHAT}}
+
 # what attacks on the sandbox come to: time, memory, what a neighbour notices
 hostile *ATTACKS:
     cargo bench --bench hostile -- {{ATTACKS}}

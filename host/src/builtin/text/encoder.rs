@@ -11,6 +11,7 @@ use tokenizers::{
 
 use super::batch::MAX_TOKENS;
 use super::growth::growth;
+use super::scores::as_in_python;
 use super::texts;
 use super::tokenizer_file::TokenizerFile;
 use crate::pipeline::{BuildError, StepFailure};
@@ -67,7 +68,7 @@ pub(in crate::builtin) fn read(file: &TokenizerFile) -> Result<Tokenizer, BuildE
         let message = format!("`{}` is no usable tokenizer: {why}", file.path.display());
         BuildError::option("tokenizer", message)
     };
-    guarded(|| Tokenizer::from_bytes(&file.bytes)).map_err(unusable)
+    guarded(|| Tokenizer::from_bytes(as_in_python(&file.bytes))).map_err(unusable)
 }
 
 impl Encoder {

@@ -7,6 +7,7 @@ pub(in crate::builtin) mod encoder;
 mod growth;
 mod join;
 mod normalize_text;
+mod scores;
 pub(in crate::builtin) mod texts;
 mod tokenize;
 pub(in crate::builtin) mod tokenizer_file;

@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use unicode_categories::UnicodeCategories as _;
-use unicode_normalization::UnicodeNormalization as _;
+use unicode_normalization::{
+    IsNormalized, UnicodeNormalization as _, is_nfc_quick, is_nfd_quick, is_nfkc_quick, is_nfkd_quick,
+};
 
 use super::texts::{self, MAX_TEXT, texts};
 use crate::builtin::ports;
@@ -41,6 +43,19 @@ enum Form {
     Nfd,
     Nfkc,
     Nfkd,
+}
+
+impl Form {
+    /// Whether a quick look is enough to say that the text has this form.
+    fn is_that_of(self, text: &str) -> bool {
+        let quick = match self {
+            Self::Nfc => is_nfc_quick,
+            Self::Nfd => is_nfd_quick,
+            Self::Nfkc => is_nfkc_quick,
+            Self::Nfkd => is_nfkd_quick,
+        };
+        quick(text.chars()) == IsNormalized::Yes
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -106,7 +121,7 @@ impl NormalizeText {
             if options.strip_accents {
                 text = bounded(text.nfd().filter(|c| !c.is_mark_nonspacing()))?;
             }
-            text = match options.form {
+            text = match options.form.filter(|form| !form.is_that_of(&text)) {
                 None => text,
                 Some(Form::Nfc) => bounded(text.nfc())?,
                 Some(Form::Nfd) => bounded(text.nfd())?,

@@ -7,15 +7,16 @@ use std::path::{Path, PathBuf};
 /// Which rooms each room may use.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("guard", &[]),
+    ("files", &[]),
     ("child", &["guard"]),
     ("config", &[]),
     ("pipeline", &["config"]),
     ("builtin", &["guard", "config", "pipeline"]),
-    ("sandbox", &["guard", "child", "config", "pipeline"]),
-    ("inference", &["guard", "child", "config", "pipeline"]),
+    ("sandbox", &["guard", "files", "child", "config", "pipeline"]),
+    ("inference", &["guard", "files", "child", "config", "pipeline"]),
     ("error", &["config", "pipeline", "sandbox", "inference"]),
     ("assemble", &["config", "pipeline", "builtin", "sandbox", "inference", "error"]),
-    ("author", &["config", "pipeline", "sandbox", "error", "assemble"]),
+    ("author", &["files", "config", "pipeline", "sandbox", "error", "assemble"]),
     ("cli", &["child", "config", "pipeline", "builtin", "sandbox", "inference", "error", "assemble", "author"]),
 ];
 
@@ -31,6 +32,8 @@ const OWNERS: &[(&str, &str)] = &[
     ("tokenizers", "builtin"),
     ("image", "builtin"),
     ("fast_image_resize", "builtin"),
+    ("symphonia", "builtin"),
+    ("realfft", "builtin"),
     ("serde_yaml", "config"),
     ("clap", "cli"),
     ("comfy_table", "cli"),

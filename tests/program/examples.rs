@@ -1,5 +1,6 @@
 //! The whole tasks in `examples/` against the same chains in Python, whose results their `make.py` recorded.
 
+use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
 use crate::digits::{gpux, onnxruntime_is_there, root, stdout};
@@ -41,6 +42,56 @@ fn a_model_of_columns_answers_as_in_python() {
     for (result, case) in results.iter().zip(cases.as_array().unwrap()) {
         assert!(difference(&result["outputs"]["customer"], &case["response"]) < 1e-6, "{case}: {result}");
     }
+}
+
+/// A case of an example whose `expected.json` is a list of them.
+#[derive(Deserialize)]
+struct Case {
+    /// after `gpux run FOLDER`; a file lies in that folder
+    args: Vec<String>,
+    output: Json,
+    /// how far a number may be off
+    tolerance: f64,
+}
+
+fn answers(example: &str) {
+    let folder = format!("examples/{example}");
+    let cases: Vec<Case> = serde_json::from_value(read(&format!("{example}/expected.json"))).unwrap();
+    assert!(!cases.is_empty());
+    let engines = if onnxruntime_is_there() { &["embedded", "onnxruntime"][..] } else { &["embedded"] };
+    for (case, engine) in cases.iter().flat_map(|case| engines.iter().map(move |engine| (case, engine))) {
+        let mut arguments = vec!["run".to_owned(), folder.clone(), "--json".to_owned(), "--engine".to_owned()];
+        arguments.push((*engine).to_owned());
+        for (index, argument) in case.args.iter().enumerate() {
+            let is_file = index > 0 && case.args[index - 1] == "--file";
+            arguments.push(if is_file { format!("{folder}/{argument}") } else { argument.clone() });
+        }
+        let output = gpux(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(output.status.success(), "{folder}: {}", String::from_utf8_lossy(&output.stderr));
+        let ours: Json = serde_json::from_str(&stdout(&output)).unwrap();
+        let off = difference(&ours, &case.output);
+        assert!(off <= case.tolerance, "{folder} {:?} on {engine}: off by {off}: {ours}", case.args);
+    }
+}
+
+#[test]
+fn a_photo_is_classified_as_in_python() {
+    answers("image-classification");
+}
+
+#[test]
+fn a_text_is_classified_as_in_python() {
+    answers("text-classification");
+}
+
+#[test]
+fn a_sentence_has_the_vector_it_has_in_python() {
+    answers("sentence-embedding");
+}
+
+#[test]
+fn a_question_has_the_answer_it_has_in_python() {
+    answers("question-answering");
 }
 
 #[test]

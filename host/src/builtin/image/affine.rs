@@ -47,8 +47,8 @@ impl Affine {
     }
 
     fn at(&self, x: f64, y: f64) -> (f64, f64) {
-        let [a, b, c, d, e, f] = self.0;
-        (a * x + b * y + c, d * x + e * y + f)
+        let of = |row: &[f64]| row[0] * x + row[1] * y + row[2];
+        (of(&self.0[..3]), of(&self.0[3..]))
     }
 
     /// The image of size `target` that this map gives; what lies outside is filled.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::dims::{ImageDims, Size, fits};
 use super::geometry::{Change, changed};
 use super::remake::{ImageStep, Remake};
-use super::window::{Edge, Fill, Window, cut};
+use super::window::{Fill, Outside, Window, cut};
 use crate::builtin::ports;
 use crate::pipeline::{BuildError, Builtin, Group, StepFailure, Tensor};
 
@@ -65,7 +65,7 @@ impl Remake for CenterCrop {
         let (top, left) = (start(target.height, dims.height), start(target.width, dims.width));
         let metadata = changed(tensor.metadata, dims, Change::moved([-(left as f32), -(top as f32)]));
         let window = Window { top, left, height: target.height, width: target.width };
-        Ok(cut(tensor, dims, window, Edge::Constant, &self.fill)?.with_metadata(metadata))
+        Ok(cut(tensor, dims, window, Outside::Constant, &self.fill)?.with_metadata(metadata))
     }
 }
 

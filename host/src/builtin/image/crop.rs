@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::dims::{ImageDims, MAX_SIDE};
 use super::geometry::{Change, changed};
 use super::remake::{ImageStep, Remake};
-use super::window::{Edge, Fill, Window, cut};
+use super::window::{Fill, Outside, Window, cut};
 use crate::builtin::ports;
 use crate::pipeline::{BuildError, Builtin, Group, StepFailure, Tensor};
 
@@ -74,7 +74,7 @@ impl Remake for Crop {
     fn make(&self, tensor: Tensor, dims: ImageDims, target: ImageDims) -> Result<Tensor, StepFailure> {
         let metadata = changed(tensor.metadata, dims, Change::moved([-(self.left as f32), -(self.top as f32)]));
         let window = Window { top: self.top, left: self.left, height: target.height, width: target.width };
-        Ok(cut(tensor, dims, window, Edge::Constant, &self.fill)?.with_metadata(metadata))
+        Ok(cut(tensor, dims, window, Outside::Constant, &self.fill)?.with_metadata(metadata))
     }
 }
 

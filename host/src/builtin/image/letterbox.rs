@@ -7,7 +7,7 @@ use super::dims::{ImageDims, Size, fits};
 use super::geometry::{Change, changed};
 use super::remake::{ImageStep, Remake};
 use super::resample::{Filter, Library, Sampling};
-use super::window::{Edge, Fill, Window, cut};
+use super::window::{Fill, Outside, Window, cut};
 use crate::builtin::ports;
 use crate::pipeline::{BuildError, Builtin, ElementSet, Group, StepFailure, Tensor};
 
@@ -158,7 +158,7 @@ impl Remake for Letterbox {
         let resized = if inner == dims { tensor } else { self.sampling.resize(&tensor, dims, inner)? };
         let [top, left] = before.map(|before| -(before as i64));
         let window = Window { top, left, height: outer[0], width: outer[1] };
-        Ok(cut(resized, inner, window, Edge::Constant, &self.options.fill)?.with_metadata(metadata))
+        Ok(cut(resized, inner, window, Outside::Constant, &self.options.fill)?.with_metadata(metadata))
     }
 }
 

@@ -19,9 +19,12 @@ pub(super) fn stretch(data: &mut [f32], groups: Groups) {
             let values = image.chunks_exact(run).skip(channel).step_by(channels).flatten();
             let start = (f32::INFINITY, f32::NEG_INFINITY);
             let (low, high) = values.fold(start, |(low, high), x| (smaller(low, *x), larger(high, *x)));
-            let range = if high == low { 1.0 } else { high - low };
+            let range = high - low;
+            let range = if range == 0.0 { 1.0 } else { range };
             for run in image.chunks_exact_mut(run).skip(channel).step_by(channels) {
-                run.iter_mut().for_each(|x| *x = (*x - low) / range);
+                for x in run {
+                    *x = (*x - low) / range;
+                }
             }
         }
     }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::dims::{ImageDims, MAX_SIDE, Size};
 use super::geometry::{Change, changed};
 use super::remake::{ImageStep, Remake};
-use super::window::{Edge, Fill, Window, cut};
+use super::window::{Fill, Outside, Window, cut};
 use crate::builtin::ports;
 use crate::pipeline::{BuildError, Builtin, Group, StepFailure, Tensor};
 
@@ -31,7 +31,7 @@ struct Pad {
     position: Position,
     /// What the border holds: `constant` (default; see `fill`), `edge` (the nearest pixel), `reflect`
     /// (mirrored, without the edge itself) or `symmetric` (mirrored, with it), as NumPy names them.
-    mode: Edge,
+    mode: Outside,
     /// What a constant border holds: one number, or one for each channel. Default: 0.
     fill: Fill,
 }
@@ -91,7 +91,7 @@ fn step(options: Pad) -> Result<ImageStep<Pad>, BuildError> {
     if options.multiple_of.is_some_and(|number| !(1..=MAX_SIDE).contains(&number)) {
         return Err(BuildError::option("multiple_of", format!("`multiple_of` is not 1 to {MAX_SIDE}")));
     }
-    if options.mode != Edge::Constant && options.fill != Fill::default() {
+    if options.mode != Outside::Constant && options.fill != Fill::default() {
         return Err(BuildError::option("fill", "`fill` is for `mode: constant` only"));
     }
     ImageStep::new(options)

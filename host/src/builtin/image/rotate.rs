@@ -112,12 +112,11 @@ impl Remake for Rotate {
             // A geometry cannot say that the axes changed places.
             _ => Metadata { geometry: None, ..tensor.metadata },
         };
-        let turned = match self.quarters(dims.height, dims.width) {
-            Some(quarters) => with_elements!(tensor.data(), data => turned(data, dims, target, quarters))?,
-            None => {
-                let (affine, _) = Affine::rotation(self.angle(), dims.height, dims.width, self.expand);
-                affine.apply(&tensor, dims, target, self.filter, &self.fill)?
-            }
+        let turned = if let Some(quarters) = self.quarters(dims.height, dims.width) {
+            with_elements!(tensor.data(), data => turned(data, dims, target, quarters))?
+        } else {
+            let (affine, _) = Affine::rotation(self.angle(), dims.height, dims.width, self.expand);
+            affine.apply(&tensor, dims, target, self.filter, &self.fill)?
         };
         Ok(turned.with_metadata(metadata))
     }

@@ -206,7 +206,9 @@ impl ToTensor {
         };
         let mut floats = tensor.cast(ElementType::Float32)?;
         if let Some(data) = floats.as_mut_slice::<f32>() {
-            data.iter_mut().for_each(|value| *value /= most);
+            for value in data {
+                *value /= most;
+            }
         }
         Ok(floats.cast(self.options.element.element())?)
     }

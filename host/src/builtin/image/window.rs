@@ -13,21 +13,22 @@ use crate::with_elements;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
-pub(super) enum Edge {
+pub(super) enum Outside {
     #[default]
     Constant,
-    Edge,
+    #[serde(rename = "edge")]
+    Nearest,
     Reflect,
     Symmetric,
 }
 
-impl Edge {
+impl Outside {
     /// The place inside `0..size` that stands for `at`, which is outside; none for a constant.
     fn place(self, at: i64, size: usize) -> Option<usize> {
         let last = size as i64 - 1;
         let place = match self {
             Self::Constant => return None,
-            Self::Edge => at.clamp(0, last),
+            Self::Nearest => at.clamp(0, last),
             Self::Reflect if last == 0 => 0,
             Self::Reflect => {
                 let at = at.rem_euclid(2 * last);
@@ -96,11 +97,11 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(start: i64, length: usize, size: usize, edge: Edge) -> Self {
+    fn of(start: i64, length: usize, size: usize, outside: Outside) -> Self {
         let end = start.saturating_add(length as i64);
         let first = start.clamp(0, size as i64).min(end.max(0));
         let last = end.clamp(first, size as i64);
-        let places = |range: Range<i64>| range.map(|at| edge.place(at, size)).collect();
+        let places = |range: Range<i64>| range.map(|at| outside.place(at, size)).collect();
         Self {
             before: places(start..first.max(start).min(end)),
             inside: first as usize..last as usize,
@@ -119,7 +120,7 @@ pub(super) fn cut(
     tensor: Tensor,
     dims: ImageDims,
     window: Window,
-    edge: Edge,
+    outside: Outside,
     fill: &Fill,
 ) -> Result<Tensor, StepFailure> {
     let whole = Window { top: 0, left: 0, height: dims.height, width: dims.width };
@@ -128,15 +129,15 @@ pub(super) fn cut(
     }
     let shape = [window.height, window.width, dims.channels];
     let cut = with_elements!(tensor.data(), data => {
-        Tensor::new(shape, seen(data, dims, window, edge, &fill.pixel(dims.channels)?))
+        Tensor::new(shape, seen(data, dims, window, outside, &fill.pixel(dims.channels)?))
     })?;
     Ok(cut.with_metadata(tensor.metadata))
 }
 
-fn seen<T: Clone>(data: &[T], dims: ImageDims, window: Window, edge: Edge, fill: &[T]) -> Vec<T> {
+fn seen<T: Clone>(data: &[T], dims: ImageDims, window: Window, outside: Outside, fill: &[T]) -> Vec<T> {
     let channels = dims.channels;
-    let rows = Seen::of(window.top, window.height, dims.height, edge);
-    let columns = Seen::of(window.left, window.width, dims.width, edge);
+    let rows = Seen::of(window.top, window.height, dims.height, outside);
+    let columns = Seen::of(window.left, window.width, dims.width, outside);
     let inside = columns.inside.start * channels..columns.inside.end * channels;
     let mut result = Vec::with_capacity(window.height * window.width * channels);
     for row in rows.rows() {

@@ -99,12 +99,19 @@ pub(in crate::builtin) fn difference(ours: &Tensor, theirs: &Tensor) -> f64 {
     floats(ours).into_iter().zip(floats(theirs)).map(one).fold(0.0, f64::max)
 }
 
-pub(in crate::builtin) fn assert_close(tensor: &Tensor, expected: &Json, tolerance: f64, what: &Json) {
+/// Checks that the tensor is the expected one, and tells the largest difference (in parts of numbers above 1).
+pub(in crate::builtin) fn assert_close(tensor: &Tensor, expected: &Json, tolerance: f64, what: &Json) -> f64 {
     let (shape, expected) = numbers(expected);
     assert_eq!(tensor.shape(), shape);
-    let ours = tensor.cast(ElementType::Float64).unwrap();
-    for (ours, theirs) in ours.as_slice::<f64>().unwrap().iter().zip(expected) {
-        let same = ours.is_nan() && theirs.is_nan() || (ours - theirs).abs() <= tolerance * theirs.abs().max(1.0);
+    // Numbers are written shortest, so they are read back in their own type.
+    let exact = |tensor: &Tensor| tensor.cast(ElementType::Float64).unwrap().as_slice::<f64>().unwrap().to_vec();
+    let expected = exact(&Tensor::new(shape, expected).unwrap().cast(tensor.element()).unwrap());
+    let mut largest = 0_f64;
+    for (ours, theirs) in exact(tensor).into_iter().zip(expected) {
+        let difference = (ours - theirs).abs() / theirs.abs().max(1.0);
+        let same = ours.is_nan() && theirs.is_nan() || difference <= tolerance;
         assert!(same, "{ours} is not {theirs}: {what}");
+        largest = largest.max(difference);
     }
+    largest
 }

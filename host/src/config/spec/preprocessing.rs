@@ -168,7 +168,7 @@ pub(super) fn desugar(node: &Node) -> Vec<StepSpec> {
         steps.push(built_in("decode-audio", &key.span, Vec::new()));
     }
     if let Some((key, _)) = field(node, "sample_rate") {
-        steps.push(built_in("resample", &key.span, list(&[("sample_rate", "rate")])));
+        steps.push(built_in("resample", &key.span, list(&[("sample_rate", "to")])));
     }
     let mel = ["n_mels", "n_fft", "hop_length"];
     if let Some((key, _)) = mel.iter().find_map(|name| field(node, name)) {

@@ -1,0 +1,343 @@
+//! Ogg Vorbis: the packets of an Ogg file, checked before a decoder sees them.
+//!
+//! The pages are taken apart here: a few bytes of a Vorbis header can ask for gigabytes, and a
+//! general reader of Ogg would open every stream that a file holds.
+
+use std::borrow::Cow;
+
+use symphonia::core::checksum::Crc32;
+use symphonia::core::codecs::audio::well_known::CODEC_ID_VORBIS;
+use symphonia::core::codecs::audio::{AudioCodecParameters, AudioDecoder, AudioDecoderOptions};
+use symphonia::core::io::{BitReaderRtl, Monitor, ReadBitsRtl};
+use symphonia::core::packet::PacketRef;
+use symphonia::core::units::{Duration, Timestamp};
+use symphonia::default::codecs::VorbisDecoder;
+
+use super::coded::{Scratch, read};
+use super::sink::{Bounds, Shape, Sink, damaged, no_sound};
+use crate::pipeline::StepFailure;
+
+/// Most memory that the code books of a file may take, in bytes; those of libvorbis take less than
+/// two million.
+const MAX_BOOKS: u64 = 32 << 20;
+
+/// Most bytes of a packet; those of libvorbis have some thousands.
+const MAX_PACKET: usize = 4 << 20;
+
+/// The three headers of a Vorbis stream, and what it says about itself.
+pub(super) struct Vorbis<'b> {
+    pub(super) shape: Shape,
+    identification: Cow<'b, [u8]>,
+    setup: Cow<'b, [u8]>,
+    packets: Packets<'b>,
+    /// position of the last page: samples of each channel since the start of the stream
+    end: u64,
+}
+
+pub(super) fn parse(bytes: &[u8]) -> Result<Vorbis<'_>, StepFailure> {
+    let end = check_pages(bytes)?;
+    let mut packets = Packets::new(bytes);
+    let mut header = |kind: u8| {
+        let (packet, _) = packets.next()?.ok_or_else(|| cut_off())?;
+        if packet.first() == Some(&kind) && packet.get(1..7) == Some(b"vorbis") {
+            return Ok(packet);
+        }
+        let what = match packet.get(..8) {
+            Some(b"OpusHead") => "its sound is in Opus",
+            Some([0x7f, b'F', b'L', b'A', b'C', ..]) => "its sound is in FLAC",
+            _ => "its headers are not those of Vorbis",
+        };
+        Err(no_sound(&format!("an Ogg file, but {what}; Ogg Vorbis is decoded")))
+    };
+    let (identification, _, setup) = (header(1)?, header(3)?, header(5)?);
+    if identification.len() < 30 {
+        return Err(damaged("Ogg Vorbis", &"its first header is cut off"));
+    }
+    let rate = u32::from_le_bytes([identification[12], identification[13], identification[14], identification[15]]);
+    let channels = usize::from(identification[11]);
+    match books(&setup) {
+        Some(bytes) if bytes <= MAX_BOOKS => {}
+        Some(bytes) => {
+            let why = format!("its code books take {bytes} bytes; at most {MAX_BOOKS} are taken");
+            return Err(damaged("Ogg Vorbis", &why));
+        }
+        None => return Err(damaged("Ogg Vorbis", &"its code books cannot be read")),
+    }
+    let shape = Shape { rate, channels, frames: Some(end) };
+    Ok(Vorbis { shape, identification, setup, packets, end })
+}
+
+impl Vorbis<'_> {
+    pub(super) fn decode(mut self, mono: bool, bounds: Bounds) -> Result<Sink, StepFailure> {
+        let mut parameters = AudioCodecParameters::new();
+        let headers = [&*self.identification, &*self.setup].concat();
+        parameters.for_codec(CODEC_ID_VORBIS).with_sample_rate(self.shape.rate).with_extra_data(headers.into());
+        let mut decoder = VorbisDecoder::try_new(&parameters, &AudioDecoderOptions::default())
+            .map_err(|error| damaged("Ogg Vorbis", &error))?;
+        // The position counts what is played; what is decoded may begin earlier.
+        let mut sink = Sink::new(Shape { frames: None, ..self.shape }, mono, bounds)?;
+        let mut scratch = Scratch::default();
+        let mut start = None;
+        while let Some((packet, position)) = self.packets.next()? {
+            if packet.is_empty() || packet[0] & 1 == 1 {
+                continue;
+            }
+            let packet = PacketRef::new(0, Timestamp::ZERO, Duration::ZERO, &packet);
+            let decoded = decoder.decode_ref(&packet).map_err(|error| damaged("Ogg Vorbis", &error))?;
+            read(&decoded, &mut scratch, &mut sink)?;
+            if let Some(position) = position {
+                // A stream cut out of a longer one begins at another position than 0.
+                start.get_or_insert_with(|| position.saturating_sub(sink.frames() as u64));
+            }
+        }
+        let length = self.end.saturating_sub(start.unwrap_or(0));
+        sink.keep(0, usize::try_from(length).unwrap_or(usize::MAX));
+        Ok(sink)
+    }
+}
+
+fn cut_off() -> StepFailure {
+    damaged("Ogg", &"the file ends before the sound does")
+}
+
+/// A page: its flags, position and stream, the lengths of its segments, and the bytes of them.
+struct Page<'b> {
+    flags: u8,
+    position: u64,
+    serial: u32,
+    lengths: &'b [u8],
+    body: &'b [u8],
+    whole: &'b [u8],
+}
+
+/// The page at the start of these bytes, and what follows it.
+fn page(bytes: &[u8]) -> Result<(Page<'_>, &[u8]), StepFailure> {
+    let header = bytes.get(..27).ok_or_else(cut_off)?;
+    if &header[..5] != b"OggS\0" {
+        return Err(damaged("Ogg", &"a page does not start where the one before ends"));
+    }
+    let word = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+    let lengths = bytes.get(27..27 + usize::from(header[26])).ok_or_else(cut_off)?;
+    let start = 27 + lengths.len();
+    let end = start + lengths.iter().map(|length| usize::from(*length)).sum::<usize>();
+    let body = bytes.get(start..end).ok_or_else(cut_off)?;
+    let position = u64::from(word(6)) | u64::from(word(10)) << 32;
+    let page = Page { flags: header[5], position, serial: word(14), lengths, body, whole: &bytes[..end] };
+    Ok((page, &bytes[end..]))
+}
+
+/// The position of the last page, if all pages are whole and of one stream.
+fn check_pages(bytes: &[u8]) -> Result<u64, StepFailure> {
+    let (first, _) = page(bytes)?;
+    let (mut rest, mut end, mut ended) = (bytes, 0, false);
+    while !rest.is_empty() && !ended {
+        let (page, after) = page(rest)?;
+        let starts = page.flags & 2 != 0;
+        if page.serial != first.serial || starts != (rest.len() == bytes.len()) {
+            return Err(no_sound("an Ogg file of several streams; one stream of Vorbis is decoded"));
+        }
+        let mut sum = Crc32::new(0);
+        sum.process_buf_bytes(&page.whole[..22]);
+        sum.process_buf_bytes(&[0; 4]);
+        sum.process_buf_bytes(&page.whole[26..]);
+        if sum.crc().to_le_bytes() != page.whole[22..26] {
+            return Err(damaged("Ogg", &"the checksum of a page is wrong"));
+        }
+        // All ones: no packet ends on the page.
+        if page.position != u64::MAX {
+            end = page.position;
+        }
+        ended = page.flags & 4 != 0;
+        rest = after;
+    }
+    if ended && rest.get(..4) == Some(b"OggS") {
+        return Err(no_sound("an Ogg file of several streams; one stream of Vorbis is decoded"));
+    }
+    // Files of a recorder that was cut off have no last page; what is there is whole.
+    Ok(end)
+}
+
+/// The packets of a checked file, in order.
+struct Packets<'b> {
+    rest: &'b [u8],
+    lengths: &'b [u8],
+    body: &'b [u8],
+    position: u64,
+    ended: bool,
+}
+
+impl<'b> Packets<'b> {
+    fn new(bytes: &'b [u8]) -> Self {
+        Self { rest: bytes, lengths: &[], body: &[], position: u64::MAX, ended: false }
+    }
+
+    /// The next packet, and the position after it where its page ends with it.
+    #[expect(clippy::type_complexity, reason = "one use")]
+    fn next(&mut self) -> Result<Option<(Cow<'b, [u8]>, Option<u64>)>, StepFailure> {
+        let mut packet: Cow<'b, [u8]> = Cow::Borrowed(&[]);
+        loop {
+            if self.lengths.is_empty() {
+                // What lies behind the end, or is begun and never ended, is dropped.
+                if self.rest.is_empty() || self.ended {
+                    return Ok(None);
+                }
+                let (page, rest) = page(self.rest)?;
+                (self.lengths, self.body, self.rest) = (page.lengths, page.body, rest);
+                (self.position, self.ended) = (page.position, page.flags & 4 != 0);
+                continue;
+            }
+            let segments = self.lengths.iter().position(|length| *length < 255);
+            let (taken, whole) = segments.map_or((self.lengths.len(), false), |last| (last + 1, true));
+            let length = self.lengths[..taken].iter().map(|length| usize::from(*length)).sum();
+            let (part, body) = self.body.split_at_checked(length).ok_or_else(cut_off)?;
+            (self.lengths, self.body) = (&self.lengths[taken..], body);
+            if packet.len() + part.len() > MAX_PACKET {
+                return Err(damaged("Ogg", &"a packet is too long"));
+            }
+            if packet.is_empty() {
+                packet = Cow::Borrowed(part);
+            } else {
+                packet.to_mut().extend_from_slice(part);
+            }
+            if whole {
+                let last = !self.lengths.iter().any(|length| *length < 255);
+                let position = (last && self.position != u64::MAX).then_some(self.position);
+                return Ok(Some((packet, position)));
+            }
+        }
+    }
+}
+
+/// Memory that the code books of this setup header take, in bytes (Vorbis I, 3.2.1).
+fn books(setup: &[u8]) -> Option<u64> {
+    let mut bits = BitReaderRtl::new(setup.get(7..)?);
+    let mut read = |count: u32| bits.read_bits_leq32(count).ok();
+    let mut total = 0_u64;
+    for _ in 0..=read(8)? {
+        if read(24)? != 0x56_4342 {
+            return None;
+        }
+        let (dimensions, entries) = (read(16)?, read(24)?);
+        // More than the decoder takes.
+        if entries > 1 << 17 {
+            return None;
+        }
+        if read(1)? == 1 {
+            read(5)?;
+            let mut known = 0;
+            while known < entries {
+                known += read(32 - (entries - known).leading_zeros())?;
+            }
+        } else {
+            let sparse = read(1)? == 1;
+            for _ in 0..entries {
+                if !sparse || read(1)? == 1 {
+                    read(5)?;
+                }
+            }
+        }
+        let lookup = read(4)?;
+        let values = match lookup {
+            0 => 0,
+            1 => first_values(entries, dimensions),
+            2 => u64::from(entries) * u64::from(dimensions),
+            _ => return None,
+        };
+        if lookup > 0 {
+            read(32)?;
+            read(32)?;
+            let size = read(4)? + 1;
+            read(1)?;
+            for _ in 0..values {
+                read(size)?;
+            }
+        }
+        let vectors = if lookup > 0 { u64::from(entries) * u64::from(dimensions) * 4 } else { 0 };
+        // A word, its length and its place in the tree beside the vectors.
+        total = total.checked_add(vectors + values * 2 + u64::from(entries) * 48)?;
+        if total > MAX_BOOKS {
+            return Some(total);
+        }
+    }
+    Some(total)
+}
+
+/// The greatest number whose power of `dimensions` is at most `entries` (Vorbis I, 9.2.3).
+fn first_values(entries: u32, dimensions: u32) -> u64 {
+    let fits = |value: u64| {
+        let mut product = 1_u64;
+        // 2 to the 25th is more than there can be.
+        (0..dimensions.min(25)).all(|_| {
+            product = product.saturating_mul(value);
+            product <= u64::from(entries)
+        })
+    };
+    if dimensions == 0 {
+        return 0;
+    }
+    (1..=u64::from(entries)).take_while(|value| fits(*value)).last().unwrap_or(0)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    /// A setup header of code books that say in a few bytes how many long vectors they have.
+    fn setup(count: u32, entries: u32, dimensions: u32) -> Vec<u8> {
+        let mut bits = Vec::new();
+        let mut write = |value: u32, size: u32| bits.extend((0..size).map(|bit| value >> bit & 1 == 1));
+        write(count - 1, 8);
+        for _ in 0..count {
+            write(0x56_4342, 24);
+            write(dimensions, 16);
+            write(entries, 24);
+            // All words are equally long.
+            write(1, 1);
+            write(16, 5);
+            write(entries, 32 - entries.leading_zeros());
+            write(1, 4);
+            write(0, 32);
+            write(0, 32);
+            write(0, 4);
+            write(0, 1);
+            write(0, first_values(entries, dimensions) as u32);
+        }
+        let bytes = bits.chunks(8).map(|bits| bits.iter().rev().fold(0, |byte, bit| byte << 1 | u8::from(*bit)));
+        b"\x05vorbis".iter().copied().chain(bytes).collect()
+    }
+
+    #[test]
+    fn code_books_are_weighed_before_they_are_made() {
+        let bomb = setup(200, 1 << 17, 32);
+        assert!(bomb.len() < 10_000);
+        assert!(books(&bomb).unwrap() > MAX_BOOKS);
+        assert!((48 * 256..64 * 1024).contains(&books(&setup(1, 256, 8)).unwrap()));
+        assert_eq!(books(&setup(1, 1 << 20, 32)), None);
+        assert_eq!(books(b"\x05vorbis"), None);
+        let real = crate::builtin::reference::read("audio/decode/stereo.ogg");
+        let mut packets = Packets::new(&real);
+        let setup = (0..3).map(|_| packets.next().unwrap().unwrap().0).last().unwrap();
+        assert!((100_000..4 << 20).contains(&books(&setup).unwrap()), "{:?}", books(&setup));
+    }
+
+    #[test]
+    fn roots_are_rounded_down() {
+        assert_eq!(
+            [first_values(81, 4), first_values(80, 4), first_values(7, 1), first_values(5, 65_535)],
+            [3, 2, 7, 1]
+        );
+        assert_eq!([first_values(5, 0), first_values(0, 3)], [0, 0]);
+    }
+
+    #[test]
+    fn one_whole_stream_is_decoded() {
+        let real = crate::builtin::reference::read("audio/decode/mono.ogg");
+        let message = |bytes: &[u8]| parse(bytes).err().unwrap().to_string();
+        assert!(message(&real.repeat(2)).contains("several streams"));
+        let mut damaged = real.clone();
+        *damaged.last_mut().unwrap() ^= 1;
+        assert!(message(&damaged).contains("checksum"));
+        assert!(message(&real[..real.len() - 1]).contains("ends before"));
+    }
+}

@@ -1,0 +1,12 @@
+//! What `mel-spectrogram` is made of.
+
+mod filters;
+mod levels;
+mod logarithm;
+mod options;
+mod spectrum;
+
+pub(super) use filters::{Filters, Scale};
+pub(super) use levels::{Decibels, to_decibels, to_whisper};
+pub(super) use options::{Method, Norm, Options, Reference, TopDb, Unbounded};
+pub(super) use spectrum::{Pad, Spectrum, Window};

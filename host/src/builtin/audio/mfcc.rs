@@ -1,0 +1,214 @@
+//! `mfcc`: mel bands in decibels → their cepstral coefficients.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::builtin::ports;
+use crate::pipeline::{
+    BuildError, Builtin, Context, Dim, ElementType, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor,
+    TensorKind, Value,
+};
+
+/// Most bands and most coefficients.
+const MAX: usize = 1024;
+
+/// Options of `mfcc`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Options {
+    /// Coefficients, at most as many as there are mel bands. Default: 20.
+    #[schemars(range(min = 1, max = 1024))]
+    n_mfcc: usize,
+    /// `ortho` (default): the cosine transform keeps lengths; `none`: it is not scaled.
+    norm: Norm,
+    /// Strength of the lifter, which raises the higher coefficients: 0 (default) for none, 22 is usual.
+    lifter: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { n_mfcc: 20, norm: Norm::Ortho, lifter: 0.0 }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+enum Norm {
+    Ortho,
+    None,
+}
+
+/// Turns mel bands in decibels, `[n_mels, frames]` or `[channels, n_mels, frames]`, into mel-frequency cepstral
+/// coefficients, `[n_mfcc, frames]`: the cosine transform of type 2 along the bands.
+///
+/// Follows `librosa.feature.mfcc(S=…)`; with the steps `mel-spectrogram: { db: true }` and `mfcc` after each other
+/// it is `librosa.feature.mfcc(y=…)`.
+struct Mfcc {
+    options: Options,
+    signature: Signature,
+}
+
+pub(super) fn builtin() -> Builtin {
+    Builtin {
+        name: "mfcc",
+        summary: "Turns mel bands in decibels into cepstral coefficients",
+        group: Group::Audio,
+        follows: "librosa: feature.mfcc(S=…)",
+        example: "mfcc: { n_mfcc: 13 }",
+        schema: || schemars::schema_for!(Options),
+        build: |options, _| Ok(Box::new(Mfcc::new(ports::options(options)?)?)),
+    }
+}
+
+impl Mfcc {
+    fn new(options: Options) -> Result<Self, BuildError> {
+        if !(1..=MAX).contains(&options.n_mfcc) {
+            return Err(BuildError::option("n_mfcc", format!("`n_mfcc` is {}, not 1 to {MAX}", options.n_mfcc)));
+        }
+        if !(options.lifter >= 0.0 && options.lifter.is_finite()) {
+            return Err(BuildError::option("lifter", format!("`lifter` is {}, not 0 or more", options.lifter)));
+        }
+        let port = |name: &str, description: &str| Port {
+            description: description.into(),
+            ..Port::new(name, Kind::Tensor(TensorKind::of_elements(ElementType::Float32)))
+        };
+        let signature = Signature::unary(
+            port("mel", "mel bands in decibels, [n_mels, frames]"),
+            port("mfcc", "the coefficients, [n_mfcc, frames]"),
+        );
+        Ok(Self { options, signature })
+    }
+
+    /// Why bands of this shape cannot be taken, as far as the shape is known.
+    fn fault(&self, shape: &[Option<usize>]) -> Option<String> {
+        if !matches!(shape.len(), 2 | 3) {
+            return Some(format!(
+                "bands are [n_mels, frames] or [channels, n_mels, frames], not of {} axes",
+                shape.len()
+            ));
+        }
+        let bands = shape[shape.len() - 2]?;
+        let wanted = self.options.n_mfcc;
+        (!(wanted..=MAX).contains(&bands))
+            .then(|| format!("{wanted} coefficients need {wanted} to {MAX} bands, not {bands}"))
+    }
+
+    /// The weight of each band in each coefficient, coefficient after coefficient.
+    fn weights(&self, bands: usize) -> Vec<f32> {
+        let count = bands as f64;
+        let weight = |coefficient: usize, band: usize| {
+            let angle = std::f64::consts::PI * coefficient as f64 * (2 * band + 1) as f64 / (2.0 * count);
+            let scale = match (self.options.norm, coefficient) {
+                (Norm::None, _) => 2.0,
+                (Norm::Ortho, 0) => (1.0 / count).sqrt(),
+                (Norm::Ortho, _) => (2.0 / count).sqrt(),
+            };
+            let lifter = self.options.lifter;
+            let turn = std::f64::consts::PI * (coefficient + 1) as f64;
+            let lifted = if lifter > 0.0 { 1.0 + lifter / 2.0 * (turn / lifter).sin() } else { 1.0 };
+            (angle.cos() * scale * lifted) as f32
+        };
+        let coefficients = 0..self.options.n_mfcc;
+        coefficients
+            .flat_map(|coefficient| (0..bands).map(move |band| (coefficient, band)))
+            .map(|(c, b)| weight(c, b))
+            .collect()
+    }
+}
+
+impl Step for Mfcc {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
+        ports::check(&self.signature, inputs)?;
+        let known = ports::known_tensor(inputs).and_then(|given| Some((given, given.shape.clone()?)));
+        let Some((given, mut shape)) = known else { return Ok(vec![self.signature.outputs[0].kind.clone()]) };
+        let sizes: Vec<_> = shape.iter().map(ports::fixed).collect();
+        if let Some(why) = self.fault(&sizes) {
+            return Err(ports::refuse(&self.signature, given, why));
+        }
+        let bands = shape.len() - 2;
+        shape[bands] = Dim::Fixed(self.options.n_mfcc);
+        Ok(vec![Kind::Tensor(TensorKind::shaped(ElementType::Float32, shape))])
+    }
+
+    fn buffers(&self, _: &[Option<Value>]) -> usize {
+        self.options.n_mfcc * MAX * size_of::<f32>()
+    }
+
+    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+        let tensor = ports::first_tensor(inputs, "mel")?;
+        let Some(given) = tensor.as_slice::<f32>() else {
+            let message = format!("mfcc takes float32, but gets {}; cast it first", tensor.element());
+            return Err(StepFailure::InvalidInput(message));
+        };
+        let sizes: Vec<_> = tensor.shape().iter().copied().map(Some).collect();
+        if let Some(why) = self.fault(&sizes) {
+            return Err(StepFailure::InvalidInput(format!("mfcc: {why}")));
+        }
+        let mut shape = tensor.shape().to_vec();
+        let (bands, frames) = (shape[shape.len() - 2], shape[shape.len() - 1]);
+        let place = shape.len() - 2;
+        shape[place] = self.options.n_mfcc;
+        let weights = self.weights(bands);
+        let mut output = vec![0.0; shape.iter().product()];
+        // An empty one has no channel or no frame.
+        let channels = given.chunks_exact((bands * frames).max(1));
+        for (given, output) in channels.zip(output.chunks_exact_mut((self.options.n_mfcc * frames).max(1))) {
+            for (row, weights) in output.chunks_exact_mut(frames).zip(weights.chunks_exact(bands)) {
+                for (band, weight) in given.chunks_exact(frames).zip(weights) {
+                    for (sum, strength) in row.iter_mut().zip(band) {
+                        *sum += strength * weight;
+                    }
+                }
+            }
+        }
+        Ok(vec![Tensor::new(shape, output)?.with_metadata(tensor.metadata).into()])
+    }
+
+    fn details(&self) -> serde_json::Value {
+        serde_json::to_value(&self.options).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::builtin::reference::step;
+    use crate::pipeline::Site;
+
+    #[test]
+    fn odd_input_does_no_harm() {
+        let run = |shape: &[usize]| {
+            let tensor = Tensor::zeros(ElementType::Float32, shape).unwrap();
+            let outcome = step("mfcc", json!({})).run(vec![Some(tensor.into())], &mut Context::default());
+            outcome.map(|values| values[0].as_tensor().unwrap().shape().to_vec())
+        };
+        assert_eq!(run(&[40, 0]).unwrap(), [20, 0]);
+        assert_eq!(run(&[0, 40, 3]).unwrap(), [0, 20, 3]);
+        assert_eq!(run(&[2, 40, 3]).unwrap(), [2, 20, 3]);
+        assert!(run(&[19, 3]).unwrap_err().to_string().contains("20 coefficients need 20 to 1024 bands, not 19"));
+        assert!(run(&[5000, 1]).is_err());
+        assert!(run(&[40]).unwrap_err().to_string().contains("not of 1 axes"));
+        for options in [json!({"n_mfcc": 0}), json!({"n_mfcc": 5000}), json!({"lifter": -1}), json!({"norm": "l2"})] {
+            assert!((builtin().build)(options, &Site::Component).is_err());
+        }
+    }
+
+    #[test]
+    fn the_plan_knows_the_shape() {
+        let infer = |shape: &[Dim]| {
+            let kind = Kind::Tensor(TensorKind::shaped(ElementType::Float32, shape));
+            step("mfcc", json!({"n_mfcc": 13})).infer(&[Some(kind)]).map(|kinds| kinds[0].to_string())
+        };
+        assert_eq!(infer(&[Dim::Fixed(40), Dim::Dynamic]).unwrap(), "tensor float32[13, ?]");
+        assert!(infer(&[Dim::Fixed(12), Dim::Dynamic]).is_err());
+        assert!(infer(&[Dim::Dynamic]).is_err());
+    }
+}

@@ -1,0 +1,95 @@
+//! `pad-or-trim`: a sound of any length → one of a certain length.
+
+use std::num::NonZeroU32;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::decode::MAX_VALUES;
+use super::sound::{self, Sound};
+use crate::builtin::ports;
+use crate::pipeline::{
+    BuildError, Builtin, Context, Dim, ElementType, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor,
+    TensorKind, Value,
+};
+
+/// Options of `pad-or-trim`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    /// Samples that are wanted, such as 480000 for 30 seconds at 16 kHz. Required.
+    length: NonZeroU32,
+}
+
+/// Cuts a float32 sound, `[samples]` or `[channels, samples]`, to a length, or fills it up with silence
+/// behind.
+///
+/// Follows OpenAI Whisper's `pad_or_trim`.
+struct PadOrTrim {
+    length: usize,
+    signature: Signature,
+}
+
+pub(super) fn builtin() -> Builtin {
+    Builtin {
+        name: "pad-or-trim",
+        summary: "Brings a sound to a length, with silence behind or by cutting",
+        group: Group::Audio,
+        follows: "OpenAI Whisper: pad_or_trim",
+        example: "pad-or-trim: { length: 16000 }",
+        schema: || schemars::schema_for!(Options),
+        build: |options, _| Ok(Box::new(PadOrTrim::new(&ports::options(options)?)?)),
+    }
+}
+
+impl PadOrTrim {
+    fn new(options: &Options) -> Result<Self, BuildError> {
+        let length = options.length.get() as usize;
+        if length > MAX_VALUES {
+            return Err(BuildError::option("length", format!("`length` is {length}; at most {MAX_VALUES} are given")));
+        }
+        let output = sound::port(&format!("the same, of {length} samples"));
+        Ok(Self { length, signature: Signature::unary(sound::port("a sound"), output) })
+    }
+}
+
+impl Step for PadOrTrim {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
+        let Some(shape) = sound::known(&self.signature, inputs)? else {
+            return Ok(vec![self.signature.outputs[0].kind.clone()]);
+        };
+        let mut shape = shape.to_vec();
+        if let Some(last) = shape.last_mut() {
+            *last = Dim::Fixed(self.length);
+        }
+        Ok(vec![Kind::Tensor(TensorKind::shaped(ElementType::Float32, shape))])
+    }
+
+    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+        let tensor = ports::first_tensor(inputs, "audio")?;
+        let sound = Sound::of(&tensor, "pad-or-trim")?;
+        if sound.frames == self.length {
+            return Ok(vec![tensor.into()]);
+        }
+        let values = self.length.checked_mul(sound.channels.unwrap_or(1)).filter(|values| *values <= MAX_VALUES);
+        let Some(values) = values else {
+            let message = format!("pad-or-trim gives at most {MAX_VALUES} values; there are too many channels");
+            return Err(StepFailure::InvalidInput(message));
+        };
+        let mut output = Vec::with_capacity(values);
+        for (place, channel) in sound.channels().enumerate() {
+            output.extend_from_slice(&channel[..channel.len().min(self.length)]);
+            output.resize((place + 1) * self.length, 0.0);
+        }
+        let shape = sound.shape_with(&[self.length]);
+        Ok(vec![Tensor::new(shape, output)?.with_metadata(tensor.metadata).into()])
+    }
+
+    fn details(&self) -> serde_json::Value {
+        serde_json::json!({ "length": self.length })
+    }
+}

@@ -27,10 +27,13 @@ impl Bare {
     }
 }
 
-/// What gpux sets as well, and a pool of the usual size.
+/// What gpux sets as well, and a pool with room for a few instances.
 fn config() -> wasmtime::Config {
     let mut pool = wasmtime::PoolingAllocationConfig::new();
-    pool.total_component_instances(16)
+    pool.total_component_instances(4)
+        .total_core_instances(16)
+        .total_memories(4)
+        .total_tables(16)
         .max_memory_size(64 << 20)
         .linear_memory_keep_resident(1 << 20)
         .table_keep_resident(64 << 10)

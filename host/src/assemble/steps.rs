@@ -147,10 +147,10 @@ pub(super) fn names(wiring: &Wiring) -> Names {
 /// Checks the tag and the options of a built-in step without making it.
 pub(super) fn check_builtin(registry: &Registry, tag: &Spanned<String>, options: &Node) -> Vec<Diagnostic> {
     let Some(builtin) = registry.builtin(&tag.value) else {
-        let known: Vec<_> = registry.builtins().map(|builtin| builtin.name).chain(["model", "wasm"]).collect();
-        let hint = match config::closest(&tag.value, known.iter().copied()) {
+        let known = registry.builtins().map(|builtin| builtin.name).chain(["model", "wasm"]);
+        let hint = match config::closest(&tag.value, known) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => format!("these are: {}; a component is `wasm: PATH`", known.join(", ")),
+            None => "`gpux steps` lists them; a component is `wasm: PATH`".to_owned(),
         };
         let message = format!("there is no step `{}`", tag.value);
         return vec![Diagnostic::new("unknown-step", tag.span.clone(), message).hint(hint)];

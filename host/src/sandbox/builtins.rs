@@ -10,6 +10,7 @@ use super::failure::Stop;
 use super::log::plain;
 use super::schema;
 use super::state::{Phase, State};
+use crate::config;
 use crate::guard::guard;
 use crate::pipeline::{Context, Dim, Kind, Registry, Signature, Site, Step, StepFailure, Value};
 
@@ -38,8 +39,9 @@ impl BuiltinCache {
         }
         drop(ready);
         let Some(builtin) = registry.builtin(name) else {
-            let names: Vec<_> = registry.builtins().map(|builtin| builtin.name).collect();
-            return Err(format!("there is no built-in step `{}`; there are: {}", plain(name, NAME), names.join(", ")));
+            let near = config::closest(name, registry.builtins().map(|builtin| builtin.name));
+            let hint = near.map_or("`gpux steps` lists them".to_owned(), |near| format!("did you mean `{near}`?"));
+            return Err(format!("there is no built-in step `{}`; {hint}", plain(name, NAME)));
         };
         let empty = || Ok(serde_json::Value::Object(serde_json::Map::new()));
         let parsed = if options.is_empty() { empty() } else { super::json::parse(options, depth, 1 << 20) };

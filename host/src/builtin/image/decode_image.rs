@@ -255,6 +255,7 @@ mod tests {
         assert!(decode(json!({"max_pixels": 100}), &jpeg).unwrap_err().to_string().contains("max_pixels"));
         assert!(DecodeImage::new(Options { max_pixels: 0, ..Options::default() }).is_err());
         assert!(DecodeImage::new(Options { max_pixels: u64::MAX, ..Options::default() }).is_err());
+        assert!(DecodeImage::new(Options { depth: 12, ..Options::default() }).is_err());
     }
 
     #[test]

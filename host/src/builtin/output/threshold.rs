@@ -135,8 +135,9 @@ impl Threshold {
         };
         let rows = scores.chunks_exact(width.max(1));
         if self.options.gives == Gives::Mask {
-            let mask = rows.flat_map(|row| row.iter().zip(&bounds).map(|(score, bound)| score > bound));
-            return Ok(Tensor::new(shape, mask.collect::<Vec<_>>())?.into());
+            let mut mask = Vec::with_capacity(scores.len());
+            rows.for_each(|row| mask.extend(row.iter().zip(&bounds).map(|(score, bound)| score > bound)));
+            return Ok(Tensor::new(shape, mask)?.into());
         }
         let invalid = |why: String| Err(StepFailure::InvalidInput(why));
         let kept = rows.clone().map(|row| row.iter().zip(&bounds).filter(|(score, bound)| score > bound).count());

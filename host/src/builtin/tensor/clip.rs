@@ -67,35 +67,30 @@ impl Clip {
         Ok((bound(&self.min, i128::MIN)?, bound(&self.max, i128::MAX)?))
     }
 
-    fn integers<T>(&self, given: &mut Tensor) -> Result<(), String>
+    fn integers<T>(&self, given: &mut Tensor, (low, high): (T, T)) -> Result<(), String>
     where
         T: TensorElement + Copy + Ord + Into<i128> + TryFrom<i128>,
     {
         let (min, max) = self.whole_bounds(T::TYPE)?;
+        // What the type does not reach is no bound.
+        let least = T::try_from(min.max(low.into())).ok();
+        let most = T::try_from(max.min(high.into())).ok();
+        let (Some(least), Some(most)) = (least, most) else {
+            return Err(format!("the bounds allow no {}", T::TYPE));
+        };
         for value in given.as_mut_slice::<T>().unwrap_or_default() {
-            // A bound that the type does not reach changes nothing, or everything to the type's end.
-            let held = (*value).into().clamp(min, max);
-            *value = T::try_from(held)
-                .map_err(|_| format!("{held}, a bound of the numbers, is more than {} holds", T::TYPE))?;
+            *value = (*value).max(least).min(most);
         }
         Ok(())
     }
 
     fn floats<T: TensorElement + Copy + PartialOrd>(&self, given: &mut Tensor, of: impl Fn(f64) -> T) {
-        let bound = |bound: &Option<Number>| bound.as_ref().and_then(Number::as_f64).map(&of);
-        let (min, max) = (bound(&self.min), bound(&self.max));
+        let bound = |bound: &Option<Number>, none: f64| of(bound.as_ref().and_then(Number::as_f64).unwrap_or(none));
+        let (min, max) = (bound(&self.min, f64::NEG_INFINITY), bound(&self.max, f64::INFINITY));
         for value in given.as_mut_slice::<T>().unwrap_or_default() {
             // Comparisons with NaN are false, so it stays.
-            if let Some(min) = min
-                && *value < min
-            {
-                *value = min;
-            }
-            if let Some(max) = max
-                && *value > max
-            {
-                *value = max;
-            }
+            let raised = if *value < min { min } else { *value };
+            *value = if raised > max { max } else { raised };
         }
     }
 }
@@ -116,14 +111,14 @@ impl Change for Clip {
 
     fn apply(&self, mut given: Tensor) -> Result<Tensor, String> {
         match given.element() {
-            ElementType::Uint8 => self.integers::<u8>(&mut given)?,
-            ElementType::Int8 => self.integers::<i8>(&mut given)?,
-            ElementType::Uint16 => self.integers::<u16>(&mut given)?,
-            ElementType::Int16 => self.integers::<i16>(&mut given)?,
-            ElementType::Uint32 => self.integers::<u32>(&mut given)?,
-            ElementType::Int32 => self.integers::<i32>(&mut given)?,
-            ElementType::Uint64 => self.integers::<u64>(&mut given)?,
-            ElementType::Int64 => self.integers::<i64>(&mut given)?,
+            ElementType::Uint8 => self.integers(&mut given, (u8::MIN, u8::MAX))?,
+            ElementType::Int8 => self.integers(&mut given, (i8::MIN, i8::MAX))?,
+            ElementType::Uint16 => self.integers(&mut given, (u16::MIN, u16::MAX))?,
+            ElementType::Int16 => self.integers(&mut given, (i16::MIN, i16::MAX))?,
+            ElementType::Uint32 => self.integers(&mut given, (u32::MIN, u32::MAX))?,
+            ElementType::Int32 => self.integers(&mut given, (i32::MIN, i32::MAX))?,
+            ElementType::Uint64 => self.integers(&mut given, (u64::MIN, u64::MAX))?,
+            ElementType::Int64 => self.integers(&mut given, (i64::MIN, i64::MAX))?,
             ElementType::Float16 => self.floats(&mut given, f16::from_f64),
             ElementType::Bfloat16 => self.floats(&mut given, bf16::from_f64),
             ElementType::Float32 => self.floats(&mut given, |bound| bound as f32),

@@ -113,26 +113,31 @@ impl Pad {
     fn padded<T: TensorElement>(&self, data: &[T], given: &Tensor, shape: Vec<usize>) -> Result<Tensor, String> {
         let value = self.value::<T>()?;
         let pads = self.pads(given.rank())?;
+        // What lies behind the last axis that is padded moves in one piece.
+        let last = pads.iter().rposition(|[before, after]| before + after > 0).unwrap_or(0);
+        let piece: usize = given.shape()[last + 1..].iter().product();
         let places: Vec<_> = given.shape().iter().zip(&pads).map(|(size, pad)| self.places(*size, *pad)).collect();
-        let count = element_count(&shape).unwrap_or(0);
-        let mut result = Vec::with_capacity(count);
-        match (places.split_last(), pads.last(), given.shape().last()) {
-            (Some((row, outer)), Some([before, _]), Some(&size)) => {
-                let strides = given.strides();
-                let mut fill = |from: Option<usize>| match from {
-                    None => result.extend(std::iter::repeat_n(&value, row.len()).cloned()),
-                    Some(from) => {
-                        let at =
-                            |place: &Option<usize>| place.map_or_else(|| value.clone(), |at| data[from + at].clone());
-                        result.extend(row[..*before].iter().map(at));
-                        result.extend_from_slice(&data[from..from + size]);
-                        result.extend(row[before + size..].iter().map(at));
+        let (outer, row) = (&places[..last], &places[last]);
+        let (before, size) = (pads[last][0], given.shape()[last]);
+        let mut result = Vec::with_capacity(element_count(&shape).unwrap_or(0));
+        let mut fill = |from: Option<usize>| {
+            let Some(from) = from else {
+                result.extend(std::iter::repeat_n(&value, row.len() * piece).cloned());
+                return;
+            };
+            let mut ends = |places: &[Option<usize>], result: &mut Vec<T>| {
+                for place in places {
+                    match place {
+                        Some(place) => result.extend_from_slice(&data[from + place * piece..][..piece]),
+                        None => result.extend(std::iter::repeat_n(&value, piece).cloned()),
                     }
-                };
-                rows(outer, &strides, Some(0), &mut fill);
-            }
-            _ => result.extend_from_slice(data),
-        }
+                }
+            };
+            ends(&row[..before], &mut result);
+            result.extend_from_slice(&data[from..from + size * piece]);
+            ends(&row[before + size..], &mut result);
+        };
+        rows(outer, &given.strides(), Some(0), &mut fill);
         Tensor::new(shape, result).map_err(|error| error.to_string())
     }
 }

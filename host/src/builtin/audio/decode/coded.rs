@@ -84,6 +84,7 @@ pub(super) fn flac(bytes: &[u8]) -> Result<Flac<'_>, StepFailure> {
 impl Flac<'_> {
     pub(super) fn decode(&self, mono: bool, bounds: Bounds) -> Result<Sink, StepFailure> {
         let mut sink = Sink::new(self.shape, mono, bounds)?;
+        sink.expect(self.shape.frames.unwrap_or(0), self.frames.len())?;
         if !self.frames.is_empty() {
             let file = [b"fLaC", &[0x80, 0, 0, 34][..], self.information, self.frames].concat();
             let mut reader =

@@ -76,6 +76,7 @@ impl Vorbis<'_> {
             .map_err(|error| damaged("Ogg Vorbis", &error))?;
         // The position counts what is played; what is decoded may begin earlier.
         let mut sink = Sink::new(Shape { frames: None, ..self.shape }, mono, bounds)?;
+        sink.expect(self.end, self.packets.rest.len())?;
         let mut scratch = Scratch::default();
         let mut start = None;
         while let Some((packet, position)) = self.packets.next()? {

@@ -87,6 +87,13 @@ impl Sink {
         Ok(())
     }
 
+    /// Takes memory for as many samples as a file of `size` bytes says it holds, if that is credible:
+    /// speech is seldom packed into less than a byte for 64 samples.
+    pub(super) fn expect(&mut self, frames: u64, size: usize) -> Result<(), StepFailure> {
+        let frames = frames.min(self.most()).min(size as u64 * 64);
+        self.reserve(usize::try_from(frames).unwrap_or(0))
+    }
+
     /// Samples of each channel so far.
     pub(super) fn frames(&self) -> usize {
         self.planes.first().map_or(0, Vec::len)

@@ -18,7 +18,7 @@ pub(in crate::builtin::audio) struct Decibels {
 pub(in crate::builtin::audio) fn to_decibels(bands: &mut [f32], how: Decibels) {
     let reference = match how.reference {
         Reference::Number(number) => number,
-        Reference::Strongest(Max::Max) => bands.iter().copied().fold(0.0, f32::max),
+        Reference::Strongest(Max::Max) => largest(bands),
     };
     let zero = 10.0 * reference.max(how.amin).log10();
     for band in &mut *bands {
@@ -29,9 +29,20 @@ pub(in crate::builtin::audio) fn to_decibels(bands: &mut [f32], how: Decibels) {
     }
 }
 
+/// The largest number, in eight lanes that a processor compares at once.
+fn largest(numbers: &[f32]) -> f32 {
+    let mut lanes = [f32::NEG_INFINITY; 8];
+    for part in numbers.chunks(8) {
+        for (lane, number) in lanes.iter_mut().zip(part) {
+            *lane = if number > lane { *number } else { *lane };
+        }
+    }
+    lanes.into_iter().fold(f32::NEG_INFINITY, f32::max)
+}
+
 /// Raises numbers to the largest less `below`.
 fn raise(numbers: &mut [f32], below: f32) {
-    let floor = numbers.iter().copied().fold(f32::NEG_INFINITY, f32::max) - below;
+    let floor = largest(numbers) - below;
     for number in numbers {
         *number = number.max(floor);
     }

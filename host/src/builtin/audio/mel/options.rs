@@ -130,14 +130,19 @@ pub(in crate::builtin::audio) enum TopDb {
 impl Options {
     /// Refuses options that cannot work.
     pub(in crate::builtin::audio) fn check(&self) -> Result<(), BuildError> {
-        let options = self;
+        self.check_bounds()?;
+        self.check_company()?;
+        self.check_bands()
+    }
+
+    fn check_bounds(&self) -> Result<(), BuildError> {
         let bounded = [
-            ("sample_rate", options.sample_rate, 1..=MAX_RATE),
-            ("n_fft", options.n_fft, 2..=MAX_FFT),
-            ("hop_length", options.hop_length, 1..=1 << 20),
-            ("win_length", options.win_length, 1..=MAX_FFT),
-            ("n_mels", options.n_mels, 1..=MAX_MELS),
-            ("chunk_length", options.chunk_length, 1..=MAX_CHUNK),
+            ("sample_rate", self.sample_rate, 1..=MAX_RATE),
+            ("n_fft", self.n_fft, 2..=MAX_FFT),
+            ("hop_length", self.hop_length, 1..=1 << 20),
+            ("win_length", self.win_length, 1..=MAX_FFT),
+            ("n_mels", self.n_mels, 1..=MAX_MELS),
+            ("chunk_length", self.chunk_length, 1..=MAX_CHUNK),
         ];
         for (name, value, range) in bounded {
             if let Some(value) = value.filter(|value| !range.contains(value)) {
@@ -145,40 +150,46 @@ impl Options {
                 return Err(BuildError::option(name, message));
             }
         }
-        let whisper = options.method == Method::Whisper;
+        Ok(())
+    }
+
+    /// Options that do not stand beside each other.
+    fn check_company(&self) -> Result<(), BuildError> {
+        let whisper = self.method == Method::Whisper;
         let of_librosa = [
-            ("win_length", options.win_length.is_some()),
-            ("fmin", options.fmin.is_some()),
-            ("fmax", options.fmax.is_some()),
-            ("htk", options.htk.is_some()),
-            ("norm", options.norm.is_some()),
-            ("power", options.power.is_some()),
-            ("center", options.center.is_some()),
-            ("pad_mode", options.pad_mode.is_some()),
-            ("db", options.db.is_some()),
+            ("win_length", self.win_length.is_some()),
+            ("fmin", self.fmin.is_some()),
+            ("fmax", self.fmax.is_some()),
+            ("htk", self.htk.is_some()),
+            ("norm", self.norm.is_some()),
+            ("power", self.power.is_some()),
+            ("center", self.center.is_some()),
+            ("pad_mode", self.pad_mode.is_some()),
+            ("db", self.db.is_some()),
         ];
         if let Some((name, _)) = of_librosa.iter().find(|(_, given)| whisper && *given) {
             let message = format!("`{name}` is decided by `method: whisper`");
             return Err(BuildError::option(name, message).with_hint(format!("leave `{name}` out, or `method`")));
         }
-        if !whisper && options.chunk_length.is_some() {
+        if !whisper && self.chunk_length.is_some() {
             return Err(BuildError::option("chunk_length", "`chunk_length` belongs to `method: whisper`")
                 .with_hint("pad or cut the sound with the step `pad-or-trim`"));
         }
-        let of_decibels = [
-            ("ref", options.reference.is_some()),
-            ("amin", options.amin.is_some()),
-            ("top_db", options.top_db.is_some()),
-        ];
-        if let Some((name, _)) = of_decibels.iter().find(|(_, given)| *given && options.db != Some(true)) {
+        let of_decibels =
+            [("ref", self.reference.is_some()), ("amin", self.amin.is_some()), ("top_db", self.top_db.is_some())];
+        if let Some((name, _)) = of_decibels.iter().find(|(_, given)| *given && self.db != Some(true)) {
             return Err(BuildError::option(name, format!("`{name}` needs `db`")).with_hint("add `db: true`"));
         }
-        let (low, high) = (options.fmin.unwrap_or(0.0), options.fmax.unwrap_or(f64::MAX));
+        Ok(())
+    }
+
+    fn check_bands(&self) -> Result<(), BuildError> {
+        let (low, high) = (self.fmin.unwrap_or(0.0), self.fmax.unwrap_or(f64::MAX));
         if !(0.0..high).contains(&low) || !high.is_finite() {
             let message = format!("the bands go from {low} to {high} Hz; `fmin` is at least 0 and less than `fmax`");
-            return Err(BuildError::option(if options.fmax.is_some() { "fmax" } else { "fmin" }, message));
+            return Err(BuildError::option(if self.fmax.is_some() { "fmax" } else { "fmin" }, message));
         }
-        if options.power.is_some_and(|power| !(power > 0.0 && power <= 16.0)) {
+        if self.power.is_some_and(|power| !(power > 0.0 && power <= 16.0)) {
             return Err(BuildError::option("power", "`power` is more than 0 and at most 16"));
         }
         Ok(())

@@ -26,7 +26,7 @@ pub(super) fn scans(bytes: &[u8]) -> Option<usize> {
     let mut rest = bytes.get(2..)?;
     let mut scans = 0;
     loop {
-        let start = rest.iter().position(|byte| *byte == 0xff)?;
+        let start = marker(rest)?;
         rest = &rest[start + 1..];
         match *rest.first()? {
             0xd9 => return Some(scans),
@@ -40,6 +40,13 @@ pub(super) fn scans(bytes: &[u8]) -> Option<usize> {
             }
         }
     }
+}
+
+/// Where the next 0xff is. In blocks, which are searched many bytes at a time.
+fn marker(bytes: &[u8]) -> Option<usize> {
+    const BLOCK: usize = 128;
+    let block = bytes.chunks(BLOCK).position(|block| block.contains(&0xff))?;
+    bytes[block * BLOCK..].iter().position(|byte| *byte == 0xff).map(|at| block * BLOCK + at)
 }
 
 #[cfg(test)]

@@ -50,10 +50,10 @@ pub(super) fn resize<T: Sample>(from: &[T], dims: ImageDims, target: ImageDims) 
 }
 
 /// The first old sample that a new one covers, and the weights from there on.
-pub(super) type Area = (usize, Vec<f64>);
+type Area = (usize, Vec<f64>);
 
 /// Resizes the axis of length `old` whose entries are runs of `inner` samples.
-pub(super) fn along<T: Sample>(from: &[T], old: usize, areas: &[Area], inner: usize) -> Vec<T> {
+fn along<T: Sample>(from: &[T], old: usize, areas: &[Area], inner: usize) -> Vec<T> {
     let mut result = Vec::with_capacity(from.len() / old * areas.len());
     let mut sums = vec![0.0; inner];
     for block in from.chunks_exact(old * inner) {

@@ -85,21 +85,12 @@ impl Sampling {
 
     /// Bytes that lie between the passes.
     pub(super) fn buffers(self, tensor: &Tensor, dims: ImageDims, target: ImageDims) -> usize {
-        let sample = match (self.library, self.filter) {
-            (Library::Opencv, Filter::Area) => 4,
-            _ => tensor.element().size().unwrap_or(1),
-        };
-        let row = target.width.saturating_mul(dims.channels * sample);
-        let between = dims.height.saturating_mul(row);
-        match (self.library, self.filter) {
-            // As floats, before, between and after.
-            (Library::Opencv, Filter::Area) => {
-                between.saturating_add(row.saturating_mul(target.height)).saturating_add(tensor.len().saturating_mul(4))
-            }
-            // Colours weighed by their opacity are a copy.
-            _ if dims.channels == 4 => between.saturating_add(tensor.byte_len()),
-            _ => between,
-        }
+        // Means are not rounded between the passes.
+        let unrounded = self.library == Library::Opencv;
+        let sample = if unrounded { 4 } else { tensor.element().size().unwrap_or(1) };
+        let between = dims.height.saturating_mul(target.width.saturating_mul(dims.channels * sample));
+        // Colours weighed by their opacity are a copy.
+        if dims.channels == 4 { between.saturating_add(tensor.byte_len()) } else { between }
     }
 
     /// The image at the size of `target`, which fits. The metadata is that of a new tensor.

@@ -1,7 +1,6 @@
 //! OpenCV's `cv2.resize`.
 
 use super::super::dims::ImageDims;
-use super::area::{self, Area};
 use super::taps::{Mixed, Taps, mix};
 use super::{Filter, nearest, to_tensor};
 use crate::pipeline::{StepFailure, Tensor, TensorData, TensorElement};
@@ -71,13 +70,48 @@ fn places(old: usize, new: usize) -> Vec<usize> {
 
 /// The mean over the area that each new pixel covers, rounded once.
 fn mean<T: Mean>(data: &[T], dims: ImageDims, target: ImageDims) -> Vec<T> {
-    let floats: Vec<f32> = data.iter().map(|sample| sample.to_f32()).collect();
-    let wide = area::along(&floats, dims.width, &areas(dims.width, target.width), dims.channels);
-    let areas = areas(dims.height, target.height);
-    let means = area::along(&wide, dims.height, &areas, target.width * dims.channels);
+    let columns = areas(dims.width, target.width);
+    let wide = match dims.channels {
+        1 => across::<T, 1>(data, dims.width, &columns),
+        3 => across::<T, 3>(data, dims.width, &columns),
+        _ => across::<T, 4>(data, dims.width, &columns),
+    };
     let halves_up = dims.width == 2 * target.width && dims.height == 2 * target.height;
-    means.into_iter().map(|mean| T::of_mean(mean, halves_up)).collect()
+    let row = target.width * dims.channels;
+    let mut sums = vec![0.0; row];
+    let mut result = Vec::with_capacity(target.height * row);
+    for (start, weights) in areas(dims.height, target.height) {
+        sums.fill(0.0);
+        for (samples, weight) in wide[start * row..].chunks_exact(row).zip(&weights) {
+            for (sum, sample) in sums.iter_mut().zip(samples) {
+                *sum += sample * weight;
+            }
+        }
+        result.extend(sums.iter().map(|mean| T::of_mean(*mean, halves_up)));
+    }
+    result
 }
+
+/// The means along each row, not rounded.
+fn across<T: Mean, const C: usize>(data: &[T], width: usize, columns: &[Area]) -> Vec<f32> {
+    let (pixels, _) = data.as_chunks::<C>();
+    let mut result = Vec::with_capacity(pixels.len() / width * columns.len() * C);
+    for row in pixels.chunks_exact(width) {
+        for (start, weights) in columns {
+            let mut sums = [0.0; C];
+            for (pixel, weight) in row[*start..].iter().zip(weights) {
+                for (sum, sample) in sums.iter_mut().zip(pixel) {
+                    *sum += sample.to_f32() * weight;
+                }
+            }
+            result.extend_from_slice(&sums);
+        }
+    }
+    result
+}
+
+/// The first old sample that a new one covers, and the weights from there on.
+type Area = (usize, Vec<f32>);
 
 fn areas(old: usize, new: usize) -> Vec<Area> {
     let scale = old as f64 / new as f64;
@@ -94,12 +128,12 @@ fn covered(start: f64, scale: f64, old: usize) -> Area {
     let sliver = first as f64 - start;
     let begin = if sliver > 1e-3 { first - 1 } else { first };
     if sliver > 1e-3 {
-        weights.push(f64::from((sliver / cell) as f32));
+        weights.push((sliver / cell) as f32);
     }
-    weights.extend((first..last).map(|_| f64::from((1.0 / cell) as f32)));
+    weights.extend((first..last).map(|_| (1.0 / cell) as f32));
     let rest = end - last as f64;
     if rest > 1e-3 {
-        weights.push(f64::from((rest.min(1.0).min(cell) / cell) as f32));
+        weights.push((rest.min(1.0).min(cell) / cell) as f32);
     }
     (begin, weights)
 }

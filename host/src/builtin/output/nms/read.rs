@@ -38,16 +38,12 @@ impl Reading {
     /// YOLOv8's `[4 + classes, anchors]`: a row for each number of the boxes, then for each class.
     pub(super) fn columns(self, rows: &[f32], anchors: usize) -> Vec<Candidate> {
         let (boxes, scores) = rows.split_at(4 * anchors);
-        let (best, classes) = best_of_columns(scores, anchors);
+        let best = best_of_columns(scores, anchors);
         let mut found = Vec::new();
         for anchor in (0..anchors).filter(|anchor| best[*anchor] > self.score_threshold) {
             let corners = self.format.corners([0, 1, 2, 3].map(|number| boxes[number * anchors + anchor]));
-            if self.multi_label {
-                let scores = scores.iter().skip(anchor).step_by(anchors).copied();
-                self.each_class(corners, scores, &mut found);
-            } else {
-                found.push(Candidate { corners, score: best[anchor], class: i64::from(classes[anchor]) });
-            }
+            let scores = scores.iter().skip(anchor).step_by(anchors).copied();
+            self.anchor(corners, scores, &mut found);
         }
         found
     }
@@ -113,16 +109,16 @@ fn best(scores: impl Iterator<Item = f32>) -> (i64, f32) {
     (0_i64..).zip(scores).reduce(better).unwrap_or((0, f32::NAN))
 }
 
-/// The best score of each anchor and its class, row after row so that memory is read in its order.
-fn best_of_columns(scores: &[f32], anchors: usize) -> (Vec<f32>, Vec<u32>) {
+/// The best score of each anchor, row after row so that memory is read in its order.
+fn best_of_columns(scores: &[f32], anchors: usize) -> Vec<f32> {
     let (first, rest) = scores.split_at(anchors);
-    let (mut best, mut classes) = (first.to_vec(), vec![0; anchors]);
-    for (class, row) in (1_u32..).zip(rest.chunks_exact(anchors.max(1))) {
-        for ((score, best), winner) in row.iter().zip(&mut best).zip(&mut classes) {
-            let wins = beats(*score, *best);
-            *best = if wins { *score } else { *best };
-            *winner = if wins { class } else { *winner };
+    let mut best = first.to_vec();
+    for row in rest.chunks_exact(anchors.max(1)) {
+        for (score, best) in row.iter().zip(&mut best) {
+            // As `beats`, in a form that compilers make vectors of.
+            let stays = (*best >= *score) | best.is_nan();
+            *best = if stays { *best } else { *score };
         }
     }
-    (best, classes)
+    best
 }

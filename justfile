@@ -29,6 +29,10 @@ digits:
 bench:
     cargo bench
 
+# the text steps beside Python: the same tokens line by line (`parity`), and how fast (`speed`)
+compare-text *WHAT:
+    python3 benches/compare/text.py {{WHAT}}
+
 # what attacks on the sandbox come to: time, memory, what a neighbour notices
 hostile *ATTACKS:
     cargo bench --bench hostile -- {{ATTACKS}}
@@ -42,12 +46,20 @@ fuzz ITERATIONS="20000" SEED="1":
 soak:
     cargo bench --bench soak
 
+# requests in instructions, which a busy machine does not change; needs Valgrind
+instructions:
+    cargo bench --bench instructions
+
+# a step that does nothing, in Rust, JavaScript and Python; needs npm and componentize-py
+languages:
+    benches/languages.sh
+
 # start-up of the program: cold, warm, both engines
 start-up:
     benches/start-up.sh
 
 # the long suites and the races; not part of the gate
-full: check bench start-up
+full: check bench instructions languages start-up
 
 # known vulnerabilities in dependencies; needs the network
 advisories:

@@ -21,7 +21,7 @@ build() { cargo build --quiet --profile guest --target wasm32-unknown-unknown --
 gpux() { cargo run --quiet -p gpux -- "$@"; }
 
 mkdir -p "$into/rust" "$into/hostile/wat"
-rust="center-ink greedy-decoder nms thumbnail to-floats"
+rust="center-ink greedy-decoder nms pass-through thumbnail to-floats"
 for guest in $rust; do
     build -p $guest
     gpux build "$built/$(echo $guest | tr - _).wasm" --output "$into/rust/$guest.wasm"

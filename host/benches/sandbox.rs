@@ -4,6 +4,7 @@
 //! `center-ink` on a gray image of 160×160; a guest with a deadline of 50 ms is stopped within 60.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark prints, and stops at the first surprise")]
 
+mod bare;
 #[path = "../../guest-examples/rust/center-ink/src/ink/mod.rs"]
 #[allow(
     clippy::trivially_copy_pass_by_ref,
@@ -18,6 +19,7 @@ mod side_by_side;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use bare::Bare;
 use gpux::pipeline::{Context, Site, Step, StepFailure, Value};
 use gpux::sandbox::{ComponentStep, Limits, LoadRequest, Sandbox, SandboxOptions, componentize};
 use serde_json::json;
@@ -43,42 +45,28 @@ fn run(step: &dyn Step, value: Value) -> Vec<Value> {
     step.run(vec![Some(value)], &mut Context::default()).unwrap()
 }
 
-/// The price of a sandbox: bare wasmtime making an instance of the component, and gpux making one,
-/// configuring it and calling a step that does nothing.
+/// The price of a sandbox: bare wasmtime making an instance of the component, and gpux making one
+/// from its snapshot and calling a step that does nothing. Each function that a component imports
+/// costs something when it is linked, so there is one that imports all there are.
 fn empty(sandbox: &Sandbox) {
-    let module = file("guest-examples/hostile/hostile.wasm");
-    let component = componentize(&module).unwrap();
-    let engine = wasmtime::Engine::new(&bare_config()).unwrap();
-    let component = wasmtime::component::Component::new(&engine, component).unwrap();
-    let mut linker = wasmtime::component::Linker::<()>::new(&engine);
-    linker.define_unknown_imports_as_traps(&component).unwrap();
-    let bare = linker.instantiate_pre(&component).unwrap();
-
-    let step = load(sandbox, "guest-examples/hostile/hostile.wasm", json!({"attack": ""}), Limits::default());
-    compare(
-        "a fresh sandbox for each request, and a step that does nothing",
-        vec![
-            way("bare wasmtime: make an instance, call nothing", || {
-                let mut store = wasmtime::Store::new(&engine, ());
-                store.set_epoch_deadline(1 << 40);
-                bare.instantiate(&mut store).unwrap()
-            }),
-            way("gpux: make, configure, call, check", || step.run(vec![None], &mut Context::default()).unwrap()),
-        ],
-    );
-}
-
-/// What gpux sets as well, and a pool of the usual size.
-fn bare_config() -> wasmtime::Config {
-    let mut pool = wasmtime::PoolingAllocationConfig::new();
-    pool.total_component_instances(16)
-        .max_memory_size(64 << 20)
-        .linear_memory_keep_resident(1 << 20)
-        .table_keep_resident(64 << 10)
-        .pagemap_scan(wasmtime::Enabled::Auto);
-    let mut config = wasmtime::Config::new();
-    config.concurrency_support(false).epoch_interruption(true).allocation_strategy(pool);
-    config
+    let value = Value::from("a text");
+    for (imports, guest, options, input) in [
+        ("what a small step imports", "rust/pass-through.wasm", json!({}), Some(value)),
+        ("all imports there are", "hostile/hostile.wasm", json!({"attack": ""}), None),
+    ] {
+        let guest = format!("guest-examples/{guest}");
+        let step = load(sandbox, &guest, options, Limits::default());
+        let bare = Bare::new(&componentize(&file(&guest)).unwrap(), None);
+        compare(
+            &format!("a fresh sandbox for each request, and a step that does nothing; {imports}"),
+            vec![
+                way("bare wasmtime: make an instance, call nothing", || bare.instantiate()),
+                way("gpux: make, configure, call, check", || {
+                    step.run(vec![input.clone()], &mut Context::default()).unwrap()
+                }),
+            ],
+        );
+    }
 }
 
 /// The example's component beside the same Rust code, compiled natively.

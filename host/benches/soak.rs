@@ -2,7 +2,8 @@
 //! whether memory stays what it was.
 //!
 //! Bar: what is resident after all requests is what it was after the first tenth, give or take
-//! 2 %. `GPUX_SOAK=REQUESTS cargo bench --bench soak` runs another number than 200 000.
+//! 2 %. `GPUX_SOAK=REQUESTS cargo bench --bench soak` runs another number than 200 000, and
+//! `GPUX_SOAK_VARIETY=COUNT` with so many different options, which share nothing, in place of 20.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark prints, and stops at the first surprise")]
 
 #[path = "../../tests/hostile/memory.rs"]
@@ -108,13 +109,14 @@ fn works(sandbox: &Sandbox, registry: &Arc<Registry>) -> Vec<Work> {
         let request = LoadRequest { options, limits, registry: registry.clone(), ..LoadRequest::default() };
         Work { step: Box::new(sandbox.load(bytes, &request).unwrap()), input, fails }
     };
+    let variety: usize = std::env::var("GPUX_SOAK_VARIETY").map_or(20, |count| count.parse().unwrap());
     let attacks = ["panic", "big-tensor", "recurse", "bad-utf8", "forged-handle", "hoard-tensors"];
     (0..STEPS)
         .map(|number| match number % 10 {
             0 => load(&hostile, json!({"attack": attacks[number / 10 % attacks.len()]}), "".into(), true),
             1..4 => load(&hostile, json!({"attack": "echo"}), photo.clone(), false),
             4 => load(&by_hand, json!({}), "".into(), false),
-            _ => load(&ink, json!({"margin": (number % 20) as f64 / 100.0}), photo.clone(), false),
+            _ => load(&ink, json!({"margin": (number % variety) as f64 / (5 * variety) as f64}), photo.clone(), false),
         })
         .collect()
 }

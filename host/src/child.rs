@@ -3,9 +3,10 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
+use std::io::{BufRead as _, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::guard::shorten;
@@ -24,8 +25,16 @@ pub(crate) enum ChildFault {
     Ended { how: String, stderr: String },
 }
 
-/// To be called by such a child before anything else: the process ends as soon as its parent does,
-/// however that ended. The parent holds the other end of the child's stdin and writes nothing.
+/// What the parent gave such a child, which waits for it: to be called before anything else, and
+/// only where the parent gives something.
+pub(crate) fn given<T: serde::de::DeserializeOwned>() -> std::io::Result<T> {
+    let mut line = Vec::new();
+    std::io::stdin().lock().read_until(b'\n', &mut line)?;
+    Ok(serde_json::from_slice(&line)?)
+}
+
+/// To be called by such a child before its work: the process ends as soon as its parent does,
+/// however that ended. The parent holds the other end of the child's stdin and writes nothing more.
 pub(crate) fn end_with_parent() -> std::io::Result<()> {
     let wait = || {
         let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
@@ -109,10 +118,21 @@ pub(crate) fn ask<T: serde::de::DeserializeOwned>(
     arguments: &[&OsStr],
     timeout: Duration,
 ) -> Result<T, ChildFault> {
+    ask_about(program, arguments, Vec::new(), timeout)
+}
+
+/// The same, and gives the child a line to read ([`given`]): for what no other process may see, as
+/// it would an argument, and what may lie on no disk.
+pub(crate) fn ask_about<T: serde::de::DeserializeOwned>(
+    program: &Path,
+    arguments: &[&OsStr],
+    line: Vec<u8>,
+    timeout: Duration,
+) -> Result<T, ChildFault> {
     // Files, not pipes: a child that writes more than anyone reads must not hang.
     let (mut stdout, mut stderr) =
         (tempfile::tempfile().map_err(ChildFault::Start)?, tempfile::tempfile().map_err(ChildFault::Start)?);
-    let status = run(program, arguments, timeout, &stdout, &stderr)?;
+    let status = run(program, arguments, line, timeout, &stdout, &stderr)?;
     let output = read(&mut stdout).map_err(ChildFault::Start)?;
     let answer = output.lines().last().and_then(|line| serde_json::from_str(line).ok());
     match answer {
@@ -129,6 +149,7 @@ pub(crate) fn ask<T: serde::de::DeserializeOwned>(
 fn run(
     program: &Path,
     arguments: &[&OsStr],
+    line: Vec<u8>,
     timeout: Duration,
     stdout: &File,
     stderr: &File,
@@ -138,12 +159,14 @@ fn run(
     command.args(arguments).stdin(Stdio::piped()).stdout(copy(stdout)?).stderr(copy(stderr)?);
     // Its last words say what happened; a trace of the stack would bury them.
     command.env("RUST_BACKTRACE", "0");
-    let mut child = Started(command.spawn().map_err(ChildFault::Start)?);
+    let mut child = command.spawn().map_err(ChildFault::Start)?;
+    let stdin = child.stdin.take().map(|stdin| tell(stdin, line)).transpose();
+    let mut child = Started { child, _stdin: stdin.map_err(ChildFault::Start)? };
     // A timeout beyond what the clock can count is none.
     let deadline = Instant::now().checked_add(timeout);
     let mut pause = Duration::from_micros(200);
     loop {
-        if let Some(status) = child.0.try_wait().map_err(ChildFault::Start)? {
+        if let Some(status) = child.child.try_wait().map_err(ChildFault::Start)? {
             return Ok(status);
         }
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -154,14 +177,27 @@ fn run(
     }
 }
 
-/// A child that is ended, and its end waited for, however the asking ends. Its stdin stays open
-/// as long as this lives.
-struct Started(Child);
+/// Writes `line` on a thread of its own, since a child that hangs reads nothing. The pipe stays
+/// open as long as the handle lives, and the thread ends with the child at the latest.
+fn tell(mut stdin: ChildStdin, line: Vec<u8>) -> std::io::Result<JoinHandle<ChildStdin>> {
+    let write = move || {
+        // A child that ended early says by itself why.
+        let _ = stdin.write_all(&line);
+        stdin
+    };
+    std::thread::Builder::new().name("gpux-ask".to_owned()).spawn(write)
+}
+
+/// A child that is ended, and its end waited for, however the asking ends.
+struct Started {
+    child: Child,
+    _stdin: Option<JoinHandle<ChildStdin>>,
+}
 
 impl Drop for Started {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -209,6 +245,13 @@ mod tests {
         assert_eq!(crash, "it was ended by signal 11 (segmentation fault): terminate called");
         assert_eq!(shell("exit 3", long).unwrap_err(), "it ended with exit code 3 and no answer");
         assert!(shell("sleep 600", Duration::from_millis(1)).unwrap_err().contains("did not end within"));
+        let told = |script: &str, line: Vec<u8>, timeout| -> Result<Vec<u8>, _> {
+            ask_about(Path::new("/bin/sh"), &["-c".as_ref(), script.as_ref()], line, timeout)
+        };
+        assert_eq!(told("read line; echo $line", b"[1,2]\n".to_vec(), long).ok(), Some(vec![1, 2]));
+        // More than a pipe holds, read by nobody.
+        let unread = told("sleep 600", vec![b'x'; 1 << 20], Duration::from_millis(1));
+        assert!(matches!(unread, Err(ChildFault::Timeout(_))));
         // More than a pipe holds.
         assert_eq!(shell("head -c 900000 /dev/zero | tr '\\0' x; echo; echo '[3]'", long), Ok(vec![3]));
     }

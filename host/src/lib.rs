@@ -16,6 +16,7 @@ mod child;
 pub mod cli;
 pub mod config;
 pub mod error;
+mod files;
 mod guard;
 pub mod inference;
 pub mod pipeline;

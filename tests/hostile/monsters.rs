@@ -15,6 +15,10 @@ use crate::{SANDBOX, alone, memory};
 /// compiler's own is in a process that has its limits.
 const OWN: usize = 512 << 20;
 
+/// Processor time that a child may take for one: twice its limit, and as much again for what it
+/// reads and frees.
+const LATEST: Duration = Duration::from_secs(8);
+
 /// One of them: its name, and how it is made.
 type Monster = (&'static str, fn() -> Vec<u8>);
 
@@ -148,11 +152,24 @@ fn refuse(name: &str, monster: &[u8]) -> String {
     let request = LoadRequest { limits: limits(), ..LoadRequest::default() };
     let before = memory::begin();
     let begin = Instant::now();
+    let spent = children();
     let error = SANDBOX.load(monster, &request).err().unwrap().to_string();
+    let spent = children().saturating_sub(spent);
     let taken = before.zip(memory::peak()).map_or(0, |(before, peak)| peak.saturating_sub(before));
-    println!("{name}: {} MB, {:.1?}, {} MiB: {error}", monster.len() / 1_000_000, begin.elapsed(), taken >> 20);
+    let size = monster.len() / 1_000_000;
+    println!("{name}: {size} MB, {:.1?}, {spent:.1?} of the child's, {} MiB: {error}", begin.elapsed(), taken >> 20);
     assert!(taken < OWN, "{name}: {} MiB", taken >> 20);
+    assert!(spent < LATEST, "{name}: {spent:.1?} of the processor's time");
     error
+}
+
+/// The processor time of all processes that were asked so far; none where there is no /proc.
+fn children() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // What follows the name, which may hold anything, begins with field 3; these are 16 and 17.
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
+    let hundredths: u64 = fields.skip(13).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+    Duration::from_millis(hundredths * 10)
 }
 
 #[test]

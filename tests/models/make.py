@@ -45,6 +45,11 @@ write("conv",
       [("w", rng.standard_normal((3, 1, 3, 3)).astype(np.float32)), ("b", np.array([0.1, -0.2, 0.3], np.float32))],
       version="2.5.0")
 
+# The mean of each colour of a picture: [N, 3, height, width] → [N, 3].
+write("colors",
+      [helper.make_node("GlobalAveragePool", ["image"], ["g"]), helper.make_node("Flatten", ["g"], ["means"])],
+      [value("image", TensorProto.FLOAT, ["N", 3, "height", "width"])], [value("means", TensorProto.FLOAT, ["N", 3])])
+
 # Two inputs, two outputs of different types, a dimension they share.
 write("two",
       [helper.make_node("Add", ["a", "b"], ["sum"]), helper.make_node("ArgMax", ["sum"], ["best"], axis=1, keepdims=0)],

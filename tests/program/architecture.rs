@@ -7,15 +7,16 @@ use std::path::{Path, PathBuf};
 /// Which rooms each room may use.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("guard", &[]),
+    ("files", &[]),
     ("child", &["guard"]),
     ("config", &[]),
     ("pipeline", &["config"]),
-    ("builtin", &["config", "pipeline"]),
-    ("sandbox", &["guard", "child", "config", "pipeline"]),
-    ("inference", &["guard", "child", "config", "pipeline"]),
+    ("builtin", &["guard", "config", "pipeline"]),
+    ("sandbox", &["guard", "files", "child", "config", "pipeline"]),
+    ("inference", &["guard", "files", "child", "config", "pipeline"]),
     ("error", &["config", "pipeline", "sandbox", "inference"]),
     ("assemble", &["config", "pipeline", "builtin", "sandbox", "inference", "error"]),
-    ("author", &["config", "pipeline", "sandbox", "error", "assemble"]),
+    ("author", &["files", "config", "pipeline", "sandbox", "error", "assemble"]),
     ("cli", &["child", "config", "pipeline", "builtin", "sandbox", "inference", "error", "assemble", "author"]),
 ];
 

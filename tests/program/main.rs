@@ -1,6 +1,11 @@
 //! Black-box tests of the program and the checks of its structure, in one binary.
 
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test that cannot go on has failed")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "a test that cannot go on has failed"
+)]
 
 mod architecture;
 mod author;
@@ -8,6 +13,7 @@ mod cases;
 mod child;
 mod decoder;
 mod digits;
+mod examples;
 mod guests;
 mod languages;
 mod run;

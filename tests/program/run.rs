@@ -209,6 +209,53 @@ fn a_cache_that_cannot_be_used_is_a_warning() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("GPUX_CACHE_DIR"));
 }
 
+/// What a component's setup needs of the machine is no mistake in gpux.yml.
+#[test]
+fn a_machine_that_cannot_set_components_up_is_named_as_such() {
+    let cache = tempfile::tempdir().unwrap();
+    std::fs::write(cache.path().join("work"), "in the way").unwrap();
+    let component = "guest-examples/rust/center-ink.wasm";
+    for arguments in [&["build", ".", "--engine", "embedded"][..], &["build", component], &["inspect", component]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_gpux"))
+            .args(arguments)
+            .env("GPUX_CACHE_DIR", cache.path())
+            .current_dir(root())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{arguments:?}: {said}");
+        assert!(said.starts_with("error: cannot use the cache for compiled components"), "{arguments:?}: {said}");
+    }
+}
+
+/// Without room for a pool of sandboxes components run all the same, and whoever asks is told.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_machine_without_address_space_says_so() {
+    for arguments in ["build . --engine embedded", "inspect --engine embedded"] {
+        let script = format!("ulimit -v 60000000; exec '{}' {arguments}", env!("CARGO_BIN_EXE_gpux"));
+        let output = Command::new("sh").args(["-c", &script]).current_dir(root()).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(output.status.success() && said.contains("refuses the address space"), "{arguments}: {said}");
+    }
+}
+
+/// A file that is larger than a component may be is not worked on.
+#[test]
+fn a_component_is_measured_before_anything_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("large.wasm");
+    // A core module without its contract, which is found out when it is made a component.
+    std::fs::write(&path, [&b"\0asm\x01\0\0\0\0\x80\x40"[..], &[0; 8192]].concat()).unwrap();
+    for command in ["build", "inspect"] {
+        let output = gpux(&[command, path.to_str().unwrap(), "--limit", "component_size=4KiB"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("its limit of 4 KiB (component_size)"), "{command}: {said}");
+        assert_eq!(output.status.code(), Some(2));
+    }
+}
+
 /// Waiting for input is nothing that a stop must wait for.
 #[cfg(unix)]
 #[test]

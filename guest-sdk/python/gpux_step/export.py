@@ -8,7 +8,7 @@ from wit_world.exports.step import Description, Signature
 from wit_world.imports.types import Error_Failed, Error_InvalidInput, NamedValue
 
 from . import log
-from .sandbox import enter
+from .sandbox import enter, leave
 from .values import InvalidInput, from_value, to_value
 
 
@@ -92,3 +92,5 @@ def _told(call, given):
     except Exception as error:
         log.error(_where(error))
         raise Err(Error_Failed(f"{type(error).__name__}: {error}")) from None
+    finally:
+        leave()

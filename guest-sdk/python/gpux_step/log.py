@@ -41,3 +41,9 @@ class Lines(io.TextIOBase):
         for line in lines:
             self._write(line)
         return len(text)
+
+    def end(self):
+        """Logs what no end of a line followed: it belongs to the call that printed it."""
+        if self._rest:
+            self._write(self._rest)
+            self._rest = ""

@@ -32,3 +32,10 @@ def enter():
     builtins.open = _lacks("files")
     for clock in ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "sleep"):
         setattr(time, clock, _lacks("clock"))
+
+
+def leave():
+    """Called after the step's own code, each time."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, log.Lines):
+            stream.end()

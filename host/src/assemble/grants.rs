@@ -6,7 +6,7 @@ use super::allow::Allow;
 use super::operator::Operator;
 use crate::config::{self, Diagnostic, Spanned, Wasi, WasmGrant, WasmSpec};
 use crate::pipeline::ProjectFiles;
-use crate::sandbox::{Because, Capability, DirGrant, EnvGrant, Grants, Refusal};
+use crate::sandbox::{Because, Capability, EnvGrant, FolderGrant, Grants, Refusal};
 
 /// The grants of a step as they will hold, with every reason why they do not.
 pub(super) fn resolve(asked: &WasmGrant, operator: &Operator, files: &ProjectFiles) -> (Grants, Vec<Diagnostic>) {
@@ -70,7 +70,11 @@ fn variable(name: &Spanned<String>, allow: &Allow) -> Result<EnvGrant, Diagnosti
     }
 }
 
-fn folder(dir: &Spanned<config::DirGrant>, operator: &Operator, files: &ProjectFiles) -> Result<DirGrant, Diagnostic> {
+fn folder(
+    dir: &Spanned<config::DirGrant>,
+    operator: &Operator,
+    files: &ProjectFiles,
+) -> Result<FolderGrant, Diagnostic> {
     let fault = |message: String| Diagnostic::new("grant", dir.span.clone(), message);
     let config::DirGrant { path, writable } = &dir.value;
     let found = files.resolve_folder(Path::new(path)).map_err(|error| fault(error.to_string()))?;
@@ -95,7 +99,7 @@ fn folder(dir: &Spanned<config::DirGrant>, operator: &Operator, files: &ProjectF
             return Err(fault("a component may not write to gpux's cache: what lies there is run".to_owned()));
         }
     }
-    Ok(DirGrant { name: path.clone(), folder: found, writable: *writable })
+    Ok(FolderGrant { name: path.clone(), folder: found, writable: *writable })
 }
 
 /// The imports of a component that it is not granted, each with the line to add and the flag.
@@ -218,7 +222,7 @@ mod tests {
         let (grants, _) =
             resolve(&dirs(&["./out:rw"]), &operator("dir=out:rw"), &ProjectFiles::new(root.path(), false));
         let folder = root.path().join("out").canonicalize().unwrap();
-        assert_eq!(grants.dirs, [DirGrant { name: "./out".to_owned(), folder, writable: true }]);
+        assert_eq!(grants.dirs, [FolderGrant { name: "./out".to_owned(), folder, writable: true }]);
     }
 
     #[test]

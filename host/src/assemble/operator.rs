@@ -61,9 +61,9 @@ impl Operator {
         Some(warning)
     }
 
-    /// The sandbox of this process, within the operator's ceiling.
+    /// The sandbox of this process under the operator's ceiling: the same for every pipeline.
     pub fn sandbox(&self) -> Result<Sandbox, SandboxError> {
-        Sandbox::new(SandboxOptions {
+        Sandbox::shared(SandboxOptions {
             cache: self.cache.clone(),
             program: self.program.clone(),
             ceiling: self.ceiling.clone(),

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::models::{self, LoadedModel};
 use super::operator::Operator;
 use super::ports;
-use super::steps::{self, Workshop};
+use super::steps::{self, Unmade, Workshop};
 use crate::config::{
     self, Action, ConfigurationError, Diagnostic, Document, Labels, Node, OutputSpec, Spanned, Spec, StepSpec,
     Variables,
@@ -17,6 +17,7 @@ use crate::config::{
 use crate::error::GpuxError;
 use crate::inference::ModelFile;
 use crate::pipeline::{Place, Plan, PlanBuilder, ProjectFiles, WiringError};
+use crate::sandbox::Sandbox;
 
 /// A checked pipeline with everything it needs: what `gpux run` runs.
 pub struct Pipeline {
@@ -67,18 +68,27 @@ impl Pipeline {
 
         let has_components = spec.pipeline.iter().any(|step| matches!(step.action, Action::Wasm(_)));
         let sandbox = has_components.then(|| operator.sandbox()).transpose()?;
+        warnings.extend(sandbox.as_ref().and_then(Sandbox::warning).map(str::to_owned));
         let mut missing = models::check_files(&spec, &files);
         if !missing.is_empty() {
             // Without its models the pipeline cannot be connected, but its other steps can be made.
             let mut workshop = Workshop::new(operator, &files, Arc::new(super::builtins()), sandbox.as_ref());
             let steps = spec.pipeline.iter().filter(|step| !matches!(step.action, Action::Model(_)));
-            missing.extend(steps.filter_map(|step| workshop.make(step).err()).flatten());
+            for unmade in steps.filter_map(|step| workshop.make(step).err()) {
+                match unmade {
+                    Unmade::Wrong(faults) => missing.extend(faults),
+                    Unmade::Machine(error) => return Err(error.into()),
+                }
+            }
         }
         report(missing)?;
 
         let loaded = models::load(&spec, &files, operator)?;
         let mut workshop = Workshop::new(operator, &files, Arc::new(loaded.registry.clone()), sandbox.as_ref());
-        let plan = build(&spec, &files, &mut workshop).map_err(report_all)?;
+        let plan = build(&spec, &files, &mut workshop).map_err(|unmade| match unmade {
+            Unmade::Wrong(faults) => report_all(faults),
+            Unmade::Machine(error) => error.into(),
+        })?;
         warnings.extend(workshop.warnings);
         warnings.extend(loaded.warnings);
         warnings.extend(unused(&spec));
@@ -123,13 +133,14 @@ pub(super) fn check_step(tag: &Spanned<String>, options: &Node) -> Vec<Diagnosti
 
 /// Makes and connects the steps. Each that cannot be made is reported; connecting stops at the
 /// first, since what follows depends on what it would have given.
-fn build(spec: &Spec, files: &ProjectFiles, workshop: &mut Workshop<'_>) -> Result<Plan, Vec<Diagnostic>> {
+fn build(spec: &Spec, files: &ProjectFiles, workshop: &mut Workshop<'_>) -> Result<Plan, Unmade> {
     let mut diagnostics = Vec::new();
     let mut made = Vec::new();
     for step in &spec.pipeline {
         match workshop.make(step) {
             Ok(object) => made.push((step, object)),
-            Err(faults) => diagnostics.extend(faults),
+            Err(Unmade::Wrong(faults)) => diagnostics.extend(faults),
+            Err(machine @ Unmade::Machine(_)) => return Err(machine),
         }
     }
     let inputs = match ports::inputs(spec, made.first().map(|(_, step)| step.signature())) {
@@ -141,7 +152,7 @@ fn build(spec: &Spec, files: &ProjectFiles, workshop: &mut Workshop<'_>) -> Resu
     };
     diagnostics.extend(check_labels(spec, files));
     if !diagnostics.is_empty() {
-        return Err(diagnostics);
+        return Err(diagnostics.into());
     }
     let mut builder = PlanBuilder::new(inputs);
     for (step, object) in made {
@@ -151,7 +162,7 @@ fn build(spec: &Spec, files: &ProjectFiles, workshop: &mut Workshop<'_>) -> Resu
         }
     }
     if !diagnostics.is_empty() {
-        return Err(diagnostics);
+        return Err(diagnostics.into());
     }
     let names: Vec<_> = spec.outputs.iter().map(|output| output.name.value.clone()).collect();
     let plan = builder.finish((!names.is_empty()).then_some(names.as_slice())).map_err(|faults| {
@@ -162,7 +173,7 @@ fn build(spec: &Spec, files: &ProjectFiles, workshop: &mut Workshop<'_>) -> Resu
         faults.into_iter().map(diagnostic).collect::<Vec<_>>()
     })?;
     let faults = check_outputs(spec, &plan);
-    if faults.is_empty() { Ok(plan) } else { Err(faults) }
+    if faults.is_empty() { Ok(plan) } else { Err(faults.into()) }
 }
 
 /// The files of labels that outputs name.

@@ -26,6 +26,20 @@ pub(super) struct Workshop<'a> {
     pub(super) warnings: Vec<String>,
 }
 
+/// Why there is no step.
+pub(super) enum Unmade {
+    /// what is wrong in gpux.yml, or in what it names
+    Wrong(Vec<Diagnostic>),
+    /// the machine runs no components
+    Machine(SandboxError),
+}
+
+impl From<Vec<Diagnostic>> for Unmade {
+    fn from(wrong: Vec<Diagnostic>) -> Self {
+        Self::Wrong(wrong)
+    }
+}
+
 impl<'a> Workshop<'a> {
     pub(super) fn new(
         operator: &'a Operator,
@@ -37,18 +51,18 @@ impl<'a> Workshop<'a> {
     }
 
     /// The step, or every reason why there is none.
-    pub(super) fn make(&mut self, spec: &StepSpec) -> Result<Arc<dyn Step>, Vec<Diagnostic>> {
+    pub(super) fn make(&mut self, spec: &StepSpec) -> Result<Arc<dyn Step>, Unmade> {
         match &spec.action {
             Action::Model(call) => {
                 let name = call.name.as_ref();
-                model(&self.registry, name, spec).map_err(|diagnostic| vec![diagnostic])
+                model(&self.registry, name, spec).map_err(|diagnostic| vec![diagnostic].into())
             }
-            Action::BuiltIn(options) => builtin(&self.registry, self.files, &spec.tag, options).map(Arc::from),
+            Action::BuiltIn(options) => Ok(Arc::from(builtin(&self.registry, self.files, &spec.tag, options)?)),
             Action::Wasm(wasm) => self.component(wasm),
         }
     }
 
-    fn component(&mut self, wasm: &WasmSpec) -> Result<Arc<dyn Step>, Vec<Diagnostic>> {
+    fn component(&mut self, wasm: &WasmSpec) -> Result<Arc<dyn Step>, Unmade> {
         let mut faults = Vec::new();
         let limits = limits::below(&wasm.limits, &self.operator.ceiling).unwrap_or_else(|above| {
             faults.extend(above);
@@ -70,17 +84,17 @@ impl<'a> Workshop<'a> {
                         }
                         _ => fault,
                     });
-                    return Err(faults);
+                    return Err(faults.into());
                 }
             }
         }
-        let Some(sandbox) = self.sandbox else { return Err(faults) };
+        let Some(sandbox) = self.sandbox else { return Err(faults.into()) };
         let bytes = self.components.get(&path.value).map(Vec::as_slice).unwrap_or_default();
         if !faults.is_empty() {
             if let Ok(refusals) = sandbox.refusals(bytes, &grants) {
                 faults.extend(self.refused(&refusals, wasm));
             }
-            return Err(faults);
+            return Err(faults.into());
         }
         let request = LoadRequest {
             options: wasm.options.to_json(),
@@ -89,9 +103,10 @@ impl<'a> Workshop<'a> {
             registry: self.registry.clone(),
             reuse: wasm.instances == Instances::Reuse,
         };
-        let step = sandbox.load(bytes, &request).map_err(|error| match &error {
-            SandboxError::Imports(refusals) => self.refused(refusals, wasm),
-            other => component_diagnostics(other, wasm),
+        let step = sandbox.load(bytes, &request).map_err(|error| match error {
+            machine if machine.is_environment() => Unmade::Machine(machine),
+            SandboxError::Imports(refusals) => self.refused(&refusals, wasm).into(),
+            other => component_diagnostics(&other, wasm).into(),
         })?;
         self.warnings.extend(grants::unused(&step.unused_grants(), wasm));
         Ok(Arc::new(step))
@@ -132,10 +147,10 @@ pub(super) fn names(wiring: &Wiring) -> Names {
 /// Checks the tag and the options of a built-in step without making it.
 pub(super) fn check_builtin(registry: &Registry, tag: &Spanned<String>, options: &Node) -> Vec<Diagnostic> {
     let Some(builtin) = registry.builtin(&tag.value) else {
-        let known: Vec<_> = registry.builtins().map(|builtin| builtin.name).chain(["model", "wasm"]).collect();
-        let hint = match config::closest(&tag.value, known.iter().copied()) {
+        let known = registry.builtins().map(|builtin| builtin.name).chain(["model", "wasm"]);
+        let hint = match config::closest(&tag.value, known) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => format!("these are: {}; a component is `wasm: PATH`", known.join(", ")),
+            None => "`gpux steps` lists them; a component is `wasm: PATH`".to_owned(),
         };
         let message = format!("there is no step `{}`", tag.value);
         return vec![Diagnostic::new("unknown-step", tag.span.clone(), message).hint(hint)];

@@ -10,7 +10,7 @@ use crate::pipeline::{ElementType, Tensor, Value, to_json};
 /// expected number more. Default: not at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Tolerance {
+pub(super) struct Tolerance {
     /// By how much a number may be off
     #[schemars(range(min = 0))]
     pub absolute: f64,
@@ -30,7 +30,7 @@ impl Tolerance {
 
 /// How `given` differs from `expected`; `None` if it does not. `metadata` says whether a tensor's
 /// metadata must be the same too.
-pub fn difference(expected: &Value, given: &Value, tolerance: Tolerance, metadata: bool) -> Option<String> {
+pub(super) fn difference(expected: &Value, given: &Value, tolerance: Tolerance, metadata: bool) -> Option<String> {
     match (expected, given) {
         (Value::Tensor(expected), Value::Tensor(given)) => tensors(expected, given, tolerance, metadata),
         (Value::Text(expected), Value::Text(given)) => texts(expected, given),
@@ -111,9 +111,14 @@ fn exact(tolerance: Tolerance, distance: u64) -> Option<f64> {
 
 /// One element, as JSON shows it.
 fn one(tensor: &Tensor, index: usize) -> Json {
-    let flat = tensor.clone().reshape([tensor.len()]);
-    let list = flat.map(|flat| to_json(&Value::Tensor(flat))).unwrap_or_default();
-    list.get(index).cloned().unwrap_or_default()
+    let alone = match (tensor.bytes(), tensor.element().size()) {
+        (Some(bytes), Some(size)) => {
+            let element = bytes.get(index * size..(index + 1) * size).unwrap_or_default();
+            Tensor::from_bytes(tensor.element(), [], element).ok()
+        }
+        _ => tensor.as_slice::<String>().and_then(|texts| texts.get(index).cloned()).map(Tensor::scalar),
+    };
+    alone.map(|alone| to_json(&Value::Tensor(alone))).unwrap_or_default()
 }
 
 /// Where the element number `index` lies.
@@ -239,6 +244,15 @@ mod tests {
         assert_eq!(difference(&a, &b, relative, false), None);
         let infinite = Value::from(tensor([f32::INFINITY; 4]));
         assert!(difference(&infinite, &a, relative, false).is_some());
+    }
+
+    #[test]
+    fn one_element_is_shown_as_it_is_in_the_tensor() {
+        let text = Tensor::new([2], vec!["a".to_owned(), "b".to_owned()]).unwrap();
+        let half = Tensor::new([2], vec![half::f16::ONE, half::f16::NAN]).unwrap();
+        let yes = Tensor::new([2], vec![false, true]).unwrap();
+        let shown = |tensor: &Tensor| one(tensor, 1).to_string();
+        assert_eq!([shown(&text), shown(&half), shown(&yes)], ["\"b\"", "\"NaN\"", "true"]);
     }
 
     #[test]

@@ -15,11 +15,9 @@ mod template;
 mod test;
 
 pub use build::{BuildError, BuildRequest, Built, Progress, build, save, strip};
-pub use case::{CASE_FILE, Case, ErrorKind, Expectation, Expected, ExpectedError, Recorded};
-pub use compare::{Tolerance, difference};
-pub use language::{Language, Tool};
+pub use language::Language;
 pub use record::{RecordError, Recorder};
 pub use replay::Replay;
 pub use scaffold::{New, ScaffoldError, Scaffolded, scaffold};
-pub use step_file::{Recipe, STEP_FILE, StepFile};
+pub use step_file::{Recipe, StepFile};
 pub use test::{CASES_FOLDER, CaseReport, NoCases, Outcome, Tester, cases_in};

@@ -13,6 +13,9 @@ use crate::assemble::Pipeline;
 use crate::config::{Action, WasmSpec};
 use crate::pipeline::{Context, Observer, PlannedStep, StepFailure, Value};
 
+/// What is no number of ours: nobody counts so far.
+const MAX_NUMBER: usize = 1_000_000_000;
+
 /// The most folders that a number is looked for in.
 const MAX_ENTRIES: usize = 1_000_000;
 
@@ -178,7 +181,7 @@ fn make_private(folder: &Path, parents: bool) -> std::io::Result<()> {
 
 /// The highest number of a case in the folder.
 fn highest(folder: &Path) -> std::io::Result<usize> {
-    let number = |name: &str| name.split('-').next()?.parse().ok();
+    let number = |name: &str| name.split('-').next()?.parse().ok().filter(|number| *number < MAX_NUMBER);
     let entries = std::fs::read_dir(folder)?.take(MAX_ENTRIES).flatten();
     Ok(entries.filter_map(|entry| number(&entry.file_name().to_string_lossy())).max().unwrap_or(0))
 }
@@ -252,5 +255,19 @@ impl Observer for Recorder<'_> {
 
     fn after(&mut self, step: &PlannedStep, time: Duration, outputs: &[Value], context: &Context) {
         self.record(step, Ok(outputs), time, context);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counting_goes_on_behind_the_highest_number_that_is_one() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["000007-1-x", "000012-2-y", "notes", "18446744073709551615-1-x", "99999999999999999999999-1-x"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        assert_eq!(highest(folder.path()).unwrap(), 12);
     }
 }

@@ -10,7 +10,7 @@ use super::scaffold::name_fault;
 use crate::config::{self, ConfigurationError, Diagnostic, Document, Form, LoadError, Spanned};
 
 /// The file's name.
-pub const STEP_FILE: &str = "step.yml";
+pub(super) const STEP_FILE: &str = "step.yml";
 
 const FORM: Form = Form { name: STEP_FILE, start: "start with `name:` and `language:`" };
 

@@ -32,7 +32,6 @@ mod tests {
     fn every_option_is_described_and_unknown_ones_are_refused() {
         for builtin in all() {
             let schema = serde_json::to_value((builtin.schema)()).unwrap();
-            // A step without options has no properties.
             for (name, property) in schema["properties"].as_object().into_iter().flatten() {
                 assert!(
                     property["description"].as_str().is_some_and(|text| text.len() > 10),

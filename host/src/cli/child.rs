@@ -22,11 +22,16 @@ pub(super) enum Command {
 }
 
 pub(super) fn main(command: Command) -> Exit {
+    // What is told comes before the silence that lasts as long as the parent does.
+    let told = matches!(command, Command::PrepareComponent { .. }).then(child::given);
     // Without the watching thread the work is bounded by its limits, and by the parent's patience.
     let _ = child::end_with_parent();
     let answer = match command {
         Command::VetModel { request } => inference::vet_answer(&request),
-        Command::PrepareComponent { folder } => sandbox::prepare_answer(&folder, assemble::builtins()),
+        Command::PrepareComponent { folder } => {
+            let told = told.unwrap_or_else(|| Err(std::io::ErrorKind::UnexpectedEof.into()));
+            sandbox::prepare_answer(&folder, told, assemble::builtins())
+        }
         Command::EngineProbe { library } => inference::probe_answer(&library),
     };
     // Without a reader there is nobody to tell.

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Value as Json, json};
 
 use super::exit::Exit;
-use super::operator::{OperatorArguments, PipelineArguments};
+use super::operator::{OperatorArguments, PipelineArguments, no_component, read_component};
 use super::printer::{Printer, pretty, size, table};
 use super::schema::save_or_print;
 use crate::assemble::{self, Operator};
@@ -105,10 +105,9 @@ fn component(path: &Path, options: Option<&str>, operator: &Operator, printer: P
         None => None,
         Some(text) => Some(serde_json::from_str(text).map_err(|error| usage(format!("--options: {error}")))?),
     };
-    let bytes = std::fs::read(path).map_err(|error| usage(format!("cannot read `{}`: {error}", path.display())))?;
+    let bytes = read_component(path, operator, printer)?;
     let info = operator.sandbox().and_then(|sandbox| sandbox.inspect(&bytes, options.as_ref()));
-    let info =
-        info.map_err(|error| printer.fail("ConfigurationError", &format!("{}: {error}", path.display()), Exit::Usage))?;
+    let info = info.map_err(|error| no_component(path, error, printer))?;
     let json = serde_json::to_value(&info).unwrap_or_default();
     let exit = if info.problem.is_some() { Exit::Usage } else { Exit::Done };
     Ok(Shown { text: component_text(path, &info), json, exit })
@@ -116,7 +115,11 @@ fn component(path: &Path, options: Option<&str>, operator: &Operator, printer: P
 
 /// What this machine has.
 fn machine(operator: &Operator) -> Result<Shown, GpuxError> {
-    let selected = assemble::select(operator)?;
+    let mut selected = assemble::select(operator)?;
+    match operator.sandbox() {
+        Ok(sandbox) => selected.warnings.extend(sandbox.warning().map(str::to_owned)),
+        Err(error) => selected.warnings.push(error.to_string()),
+    }
     let manager = ProviderManager::new(selected.engine.as_ref());
     let providers = ExecutionProvider::ALL.map(|provider| manager.provider_info(provider));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

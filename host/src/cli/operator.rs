@@ -1,14 +1,39 @@
 //! The flags that every command which opens a pipeline shares: the operator's word.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
+use super::exit::Exit;
 use super::printer::Printer;
 use crate::assemble::{Allow, EngineChoice, Operator, Pipeline};
 use crate::author::StepFile;
 use crate::config::{FILE_NAMES, LoadError, WasmLimits};
 use crate::error::GpuxError;
+use crate::sandbox::SandboxError;
+
+/// The bytes of a component at `path`. Of one that is larger than the operator allows, as many as
+/// show that.
+pub(super) fn read_component(path: &Path, operator: &Operator, printer: Printer) -> Result<Vec<u8>, Exit> {
+    let most = (operator.ceiling.component_size as u64).saturating_add(1);
+    let mut bytes = Vec::new();
+    match File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes)) {
+        Ok(_) => Ok(bytes),
+        Err(error) => {
+            Err(printer.fail("UsageError", &format!("cannot read `{}`: {error}", path.display()), Exit::Usage))
+        }
+    }
+}
+
+/// Prints why the component at `path` is none, or why this machine cannot tell.
+pub(super) fn no_component(path: &Path, error: SandboxError, printer: Printer) -> Exit {
+    if error.is_environment() {
+        return printer.error(&error.into());
+    }
+    printer.fail("ConfigurationError", &format!("{}: {error}", path.display()), Exit::Usage)
+}
 
 /// Which pipeline.
 #[derive(Debug, Args)]

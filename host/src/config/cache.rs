@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use etcetera::BaseStrategy as _;
 
 /// The operator's cache folder. Only its owner may enter it: what lies there is trusted as code.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheDir {
     root: PathBuf,
 }

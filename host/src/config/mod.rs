@@ -28,6 +28,7 @@ pub use interpolate::Variables;
 pub use load::{FILE_NAMES, LoadError, find, load, parse};
 pub use node::{Content, Entry, Node, Number, Spanned};
 pub use parser::ConfigParser;
+pub(crate) use schema::usable_schema;
 pub use schema::{check, closest};
 pub use source::{Position, Source, Span};
 pub use spec::{

@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::error::ModelLoadError;
 use super::graph::{self, ModelInfo};
+use crate::files::hex;
 
 /// Models up to this many bytes are kept in memory, so that what an engine loads is what was
 /// checked; larger ones are read again by the engine.
@@ -86,13 +87,4 @@ impl std::io::Write for HashWriter<'_> {
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
-}
-
-/// Bytes in hexadecimal.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

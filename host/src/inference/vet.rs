@@ -6,18 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
 use super::Embedded;
 use super::engine::Engine;
 use super::error::ModelLoadError;
 use super::library::{Found, Origin};
-use super::model_file::{ModelFile, hex};
+use super::model_file::ModelFile;
 use super::onnxruntime::OnnxRuntime;
 use super::providers::{ExecutionProvider, ProviderChoice};
 use super::step::{ModelOptions, ModelStep};
 use crate::child::{self, ChildFault};
 use crate::config::CacheDir;
+use crate::files::digest;
 use crate::pipeline::{Context, Dim, ElementType, Kind, Signature, Step as _, Tensor, Value};
 
 /// Loading and one run of a large model on a slow disk fit; a model that takes longer is refused.
@@ -141,7 +141,7 @@ pub fn ensure_vetted(
     let Some(gpux) = gpux else { return Ok(()) };
     file.info().signature()?;
     let key = format!("{}\0{}\0{providers:?}\0{}", file.digest(), engine.identity(), env!("CARGO_PKG_VERSION"));
-    let key = hex(&Sha256::digest(key));
+    let key = digest(key);
     let marker = cache.and_then(|cache| cache.folder("verified").ok()).map(|folder| folder.join(key));
     if marker.as_ref().is_some_and(|marker| marker.exists()) {
         return Ok(());

@@ -5,46 +5,62 @@ use half::{bf16, f16};
 use super::element::ElementType;
 use super::tensor::{TensorData, TensorElement};
 
-/// A number that converts to every other element type.
+/// A number that converts to every other element type: integers to integers keep their lowest bits,
+/// floats to integers lose their fraction and stay within the range, NaN becomes 0.
 trait Number: Copy {
+    fn to_u8(self) -> u8;
+    fn to_i8(self) -> i8;
+    fn to_u16(self) -> u16;
+    fn to_i16(self) -> i16;
+    fn to_u32(self) -> u32;
+    fn to_i32(self) -> i32;
+    fn to_u64(self) -> u64;
+    fn to_i64(self) -> i64;
+    fn to_f32(self) -> f32;
     fn to_f64(self) -> f64;
-    fn to_i128(self) -> i128;
     fn to_bool(self) -> bool;
+    /// In one rounding from float64, through float32 from anything else, as NumPy does.
+    fn to_f16(self) -> f16;
+    fn to_bf16(self) -> bf16;
 }
 
-macro_rules! integers {
-    ($($type:ty),+) => {$(impl Number for $type {
-        #[allow(clippy::cast_lossless, reason = "lossless for the narrower types of the macro only")]
-        fn to_f64(self) -> f64 { self as f64 }
-        fn to_i128(self) -> i128 { i128::from(self) }
-        fn to_bool(self) -> bool { self != 0 }
-    })+};
+macro_rules! numbers {
+    ($($type:ty as $wide:ty, $half:ident, through $through:ident);+ $(;)?) => {$(
+        #[allow(
+            clippy::cast_lossless, clippy::float_cmp, clippy::unnecessary_cast, trivial_numeric_casts,
+            reason = "for some of the types of the macro only"
+        )]
+        impl Number for $type {
+            fn to_u8(self) -> u8 { <$wide>::from(self) as u8 }
+            fn to_i8(self) -> i8 { <$wide>::from(self) as i8 }
+            fn to_u16(self) -> u16 { <$wide>::from(self) as u16 }
+            fn to_i16(self) -> i16 { <$wide>::from(self) as i16 }
+            fn to_u32(self) -> u32 { <$wide>::from(self) as u32 }
+            fn to_i32(self) -> i32 { <$wide>::from(self) as i32 }
+            fn to_u64(self) -> u64 { <$wide>::from(self) as u64 }
+            fn to_i64(self) -> i64 { <$wide>::from(self) as i64 }
+            fn to_f32(self) -> f32 { <$wide>::from(self) as f32 }
+            fn to_f64(self) -> f64 { <$wide>::from(self) as f64 }
+            fn to_bool(self) -> bool { <$wide>::from(self) != <$wide>::default() }
+            fn to_f16(self) -> f16 { f16::$half(<$wide>::from(self) as $through) }
+            fn to_bf16(self) -> bf16 { bf16::$half(<$wide>::from(self) as $through) }
+        }
+    )+};
 }
-integers!(u8, i8, u16, i16, u32, i32, u64, i64);
-
-macro_rules! floats {
-    ($($type:ty),+) => {$(impl Number for $type {
-        fn to_f64(self) -> f64 { f64::from(self) }
-        fn to_i128(self) -> i128 { f64::from(self) as i128 }
-        fn to_bool(self) -> bool { f64::from(self) != 0.0 }
-    })+};
-}
-floats!(f32, f64, f16, bf16);
-
-impl Number for bool {
-    fn to_f64(self) -> f64 {
-        f64::from(u8::from(self))
-    }
-    fn to_i128(self) -> i128 {
-        i128::from(self)
-    }
-    fn to_bool(self) -> bool {
-        self
-    }
-}
-
-fn saturate<T: TryFrom<i128> + Copy>(value: i128, low: T, high: T) -> T {
-    T::try_from(value).unwrap_or(if value < 0 { low } else { high })
+numbers! {
+    bool as u8, from_f32, through f32;
+    u8 as u8, from_f32, through f32;
+    i8 as i8, from_f32, through f32;
+    u16 as u16, from_f32, through f32;
+    i16 as i16, from_f32, through f32;
+    u32 as u32, from_f32, through f32;
+    i32 as i32, from_f32, through f32;
+    u64 as u64, from_f32, through f32;
+    i64 as i64, from_f32, through f32;
+    f16 as f32, from_f32, through f32;
+    bf16 as f32, from_f32, through f32;
+    f32 as f32, from_f32, through f32;
+    f64 as f64, from_f64, through f64;
 }
 
 fn convert<T: Number>(data: &[T], to: ElementType) -> TensorData {
@@ -53,24 +69,19 @@ fn convert<T: Number>(data: &[T], to: ElementType) -> TensorData {
             TensorElement::wrap(data.iter().copied().map($convert).collect::<Vec<_>>())
         };
     }
-    macro_rules! integer {
-        ($type:ty) => {
-            map!(|value: T| saturate::<$type>(value.to_i128(), <$type>::MIN, <$type>::MAX))
-        };
-    }
     match to {
         ElementType::Bool => map!(T::to_bool),
-        ElementType::Uint8 => integer!(u8),
-        ElementType::Int8 => integer!(i8),
-        ElementType::Uint16 => integer!(u16),
-        ElementType::Int16 => integer!(i16),
-        ElementType::Uint32 => integer!(u32),
-        ElementType::Int32 => integer!(i32),
-        ElementType::Uint64 => integer!(u64),
-        ElementType::Int64 => integer!(i64),
-        ElementType::Float16 => map!(|value| f16::from_f64(value.to_f64())),
-        ElementType::Bfloat16 => map!(|value| bf16::from_f64(value.to_f64())),
-        ElementType::Float32 => map!(|value| value.to_f64() as f32),
+        ElementType::Uint8 => map!(T::to_u8),
+        ElementType::Int8 => map!(T::to_i8),
+        ElementType::Uint16 => map!(T::to_u16),
+        ElementType::Int16 => map!(T::to_i16),
+        ElementType::Uint32 => map!(T::to_u32),
+        ElementType::Int32 => map!(T::to_i32),
+        ElementType::Uint64 => map!(T::to_u64),
+        ElementType::Int64 => map!(T::to_i64),
+        ElementType::Float16 => map!(T::to_f16),
+        ElementType::Bfloat16 => map!(T::to_bf16),
+        ElementType::Float32 => map!(T::to_f32),
         ElementType::Float64 => map!(T::to_f64),
         ElementType::String => TensorElement::wrap(Vec::<String>::new()),
     }
@@ -79,10 +90,6 @@ fn convert<T: Number>(data: &[T], to: ElementType) -> TensorData {
 /// Converts `data` to numbers of type `to`; neither may be strings (the caller has checked).
 pub(super) fn cast(data: &TensorData, to: ElementType) -> TensorData {
     match data {
-        // The hot one: an image's bytes to floats.
-        TensorData::Uint8(data) if to == ElementType::Float32 => {
-            TensorElement::wrap(data.iter().map(|value| f32::from(*value)).collect())
-        }
         TensorData::Bool(data) => convert(data, to),
         TensorData::Uint8(data) => convert(data, to),
         TensorData::Int8(data) => convert(data, to),

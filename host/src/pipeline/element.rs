@@ -163,6 +163,12 @@ impl ElementSet {
         self.0 & (1 << element as u16) != 0
     }
 
+    /// The set with `element` in it.
+    #[must_use]
+    pub const fn with(self, element: ElementType) -> Self {
+        Self(self.0 | 1 << element as u16)
+    }
+
     /// The types in both sets.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {

@@ -303,26 +303,33 @@ pub fn to_json(value: &Value) -> Json {
     }
 }
 
+fn float(number: f64) -> Json {
+    serde_json::Number::from_f64(number).map_or_else(
+        || {
+            let name = if number.is_nan() {
+                "NaN"
+            } else if number > 0.0 {
+                "Infinity"
+            } else {
+                "-Infinity"
+            };
+            Json::String(name.to_owned())
+        },
+        Json::Number,
+    )
+}
+
+/// The shortest decimal that reads back as the same number of the narrower type.
+fn shortest(text: &str, number: f64) -> Json {
+    float(text.parse().unwrap_or(number))
+}
+
+/// A float32 as every tensor of them is written: its shortest decimal, `"NaN"` and `"Infinity"` as text.
+pub fn float32_to_json(number: f32) -> Json {
+    shortest(&number.to_string(), f64::from(number))
+}
+
 fn tensor_to_json(tensor: &Tensor) -> Json {
-    fn float(number: f64) -> Json {
-        serde_json::Number::from_f64(number).map_or_else(
-            || {
-                let name = if number.is_nan() {
-                    "NaN"
-                } else if number > 0.0 {
-                    "Infinity"
-                } else {
-                    "-Infinity"
-                };
-                Json::String(name.to_owned())
-            },
-            Json::Number,
-        )
-    }
-    /// The shortest decimal that reads back as the same number of the narrower type.
-    fn shortest(text: &str, number: f64) -> Json {
-        float(text.parse().unwrap_or(number))
-    }
     fn leaves<T>(data: &[T], leaf: impl Fn(&T) -> Json) -> Vec<Json> {
         data.iter().map(leaf).collect()
     }
@@ -338,7 +345,7 @@ fn tensor_to_json(tensor: &Tensor) -> Json {
         TensorData::Int64(data) => leaves(data, |item| Json::from(*item)),
         TensorData::Float16(data) => leaves(data, |item| shortest(&item.to_string(), item.to_f64())),
         TensorData::Bfloat16(data) => leaves(data, |item| shortest(&item.to_string(), item.to_f64())),
-        TensorData::Float32(data) => leaves(data, |item| shortest(&item.to_string(), f64::from(*item))),
+        TensorData::Float32(data) => leaves(data, |item| float32_to_json(*item)),
         TensorData::Float64(data) => leaves(data, |item| float(*item)),
         TensorData::String(data) => leaves(data, |item| Json::String(item.clone())),
     };

@@ -6,6 +6,7 @@ use half::{bf16, f16};
 
 use super::element::{Element, ElementType};
 use super::metadata::Metadata;
+use super::strided;
 
 /// Why a tensor could not be made or changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -63,6 +64,14 @@ pub enum TensorError {
         axes: Vec<usize>,
         /// the tensor's rank
         rank: usize,
+    },
+    /// elements were asked for that are not there
+    #[error("a tensor of shape {shape:?} would reach outside of {len} elements")]
+    Outside {
+        /// the shape asked for
+        shape: Vec<usize>,
+        /// how many elements there are
+        len: usize,
     },
     /// strings cannot be cast
     #[error("cannot cast {from} to {to}")]
@@ -378,14 +387,40 @@ impl Tensor {
         if !valid {
             return Err(TensorError::Axes { axes: axes.to_vec(), rank });
         }
-        let shape: Vec<_> = axes.iter().map(|axis| self.shape[*axis]).collect();
-        let data = with_elements!(&self.data, data => TensorElement::wrap(permuted(data, &self.shape, axes)));
+        let strides = self.strides();
+        let axes: Vec<_> = axes.iter().map(|axis| (self.shape[*axis], strides[*axis])).collect();
+        self.pick(0, &axes)
+    }
+
+    /// How far apart the elements of each axis lie.
+    pub fn strides(&self) -> Vec<isize> {
+        strides(&self.shape)
+    }
+
+    /// A tensor of elements of this one: `axes` are its (size, step through this one's elements), and
+    /// its first element is number `start`. A step of 0 repeats, a negative one goes backwards.
+    ///
+    /// ```
+    /// use gpux::pipeline::Tensor;
+    ///
+    /// let tensor = Tensor::new([2, 3], vec![1, 2, 3, 4, 5, 6])?;
+    /// let last_column_twice = tensor.pick(2, &[(2, 3), (2, 0)])?;
+    /// assert_eq!(last_column_twice, Tensor::new([2, 2], vec![3, 3, 6, 6])?);
+    /// # Ok::<(), gpux::pipeline::TensorError>(())
+    /// ```
+    pub fn pick(&self, start: usize, axes: &[(usize, isize)]) -> Result<Self, TensorError> {
+        let shape: Vec<_> = axes.iter().map(|(size, _)| *size).collect();
+        sizes(self.element(), &shape)?;
+        if !strided::lies_within(start, axes, self.len()) {
+            return Err(TensorError::Outside { shape, len: self.len() });
+        }
+        let data = with_elements!(&self.data, data => TensorElement::wrap(strided::gather(data, start, axes)));
         Ok(Self { shape, data, metadata: self.metadata })
     }
 
-    /// The elements converted to another type, as NumPy's `astype` and ONNX's `Cast` do:
-    /// floats to integers truncate toward zero (saturating outside the range), numbers to bool
-    /// are `x != 0`.
+    /// The elements converted to another type, as NumPy's `astype` and ONNX's `Cast` do: floats to
+    /// integers truncate toward zero (saturating outside the range, where those leave it open),
+    /// integers to narrower ones keep their lowest bits, numbers to bool are `x != 0`.
     pub fn cast(&self, to: ElementType) -> Result<Self, TensorError> {
         let from = self.element();
         if from == to {
@@ -410,20 +445,13 @@ fn to_bool(byte: u8) -> Result<bool, TensorError> {
     }
 }
 
-fn permuted<T: Clone>(data: &[T], shape: &[usize], axes: &[usize]) -> Vec<T> {
+/// How far apart the elements of each axis lie in a row-major tensor.
+fn strides(shape: &[usize]) -> Vec<isize> {
     let mut strides = vec![1; shape.len()];
     for axis in (0..shape.len().saturating_sub(1)).rev() {
-        strides[axis] = strides[axis + 1] * shape[axis + 1];
+        strides[axis] = strides[axis + 1] * shape[axis + 1] as isize;
     }
-    let mut offsets = vec![0];
-    for axis in axes {
-        offsets = offsets
-            .iter()
-            .flat_map(|base| (0..shape[*axis]).map(move |index| (base, index)))
-            .map(|(base, index)| base + index * strides[*axis])
-            .collect();
-    }
-    offsets.into_iter().map(|offset| data[offset].clone()).collect()
+    strides
 }
 
 #[cfg(test)]
@@ -485,5 +513,8 @@ mod tests {
         assert_eq!(cast(ElementType::Bool).as_slice::<bool>().unwrap(), [true, false, true, true]);
         assert_eq!(cast(ElementType::Float16).as_slice::<f16>().unwrap()[2], f16::from_f32(1.9));
         assert!(tensor.cast(ElementType::String).is_err());
+        assert_eq!(cast(ElementType::Uint8).as_slice::<u8>().unwrap(), [0, 0, 1, 255]);
+        let wide = Tensor::new([3], vec![300_i64, -1, i64::MIN]).unwrap();
+        assert_eq!(wide.cast(ElementType::Uint8).unwrap().as_slice::<u8>().unwrap(), [44, 255, 0]);
     }
 }

@@ -10,6 +10,7 @@ use super::failure::Stop;
 use super::log::plain;
 use super::schema;
 use super::state::{Phase, State};
+use crate::config;
 use crate::guard::guard;
 use crate::pipeline::{Context, Dim, Kind, Registry, Signature, Site, Step, StepFailure, Value};
 
@@ -38,8 +39,9 @@ impl BuiltinCache {
         }
         drop(ready);
         let Some(builtin) = registry.builtin(name) else {
-            let names: Vec<_> = registry.builtins().map(|builtin| builtin.name).collect();
-            return Err(format!("there is no built-in step `{}`; there are: {}", plain(name, NAME), names.join(", ")));
+            let near = config::closest(name, registry.builtins().map(|builtin| builtin.name));
+            let hint = near.map_or("`gpux steps` lists them".to_owned(), |near| format!("did you mean `{near}`?"));
+            return Err(format!("there is no built-in step `{}`; {hint}", plain(name, NAME)));
         };
         let empty = || Ok(serde_json::Value::Object(serde_json::Map::new()));
         let parsed = if options.is_empty() { empty() } else { super::json::parse(options, depth, 1 << 20) };
@@ -143,6 +145,12 @@ impl State {
         Ok(Ok(Call { inputs, bytes: given.saturating_add(made) }))
     }
 
+    /// Counts what one call copies into the guest.
+    fn may_cross_with(&self, copied: &mut usize, size: usize) -> Result<(), Stop> {
+        *copied = copied.saturating_add(size);
+        self.may_cross(*copied)
+    }
+
     fn give(&mut self, signature: &Signature, outcome: Result<Vec<Value>, StepFailure>) -> Answer {
         let values = match outcome {
             Ok(values) => values,
@@ -150,15 +158,25 @@ impl State {
             Err(StepFailure::Failed(why)) => return Ok(Err(types::Error::Failed(why))),
             Err(other) => return Err(Stop(other).into()),
         };
-        let copied = |value: &Value| if value.as_tensor().is_some() { 0 } else { value.byte_len() };
-        self.may_cross(values.iter().map(copied).fold(0, usize::saturating_add))?;
+        let mut copied = 0_usize;
         let mut given = Vec::with_capacity(values.len());
         for (port, value) in signature.outputs.iter().zip(values) {
             let value = match value {
                 Value::Tensor(tensor) => types::Value::Tensor(self.hold(tensor)?),
-                Value::Text(text) => types::Value::Text(text.as_ref().to_owned()),
-                Value::Bytes(bytes) => types::Value::Bytes(bytes.to_vec()),
-                Value::Json(json) => types::Value::Json(json.to_string()),
+                Value::Text(text) => {
+                    self.may_cross_with(&mut copied, text.len())?;
+                    types::Value::Text(text.as_ref().to_owned())
+                }
+                Value::Bytes(bytes) => {
+                    self.may_cross_with(&mut copied, bytes.len())?;
+                    types::Value::Bytes(bytes.to_vec())
+                }
+                Value::Json(json) => {
+                    // Only the text itself says how long it is.
+                    let text = json.to_string();
+                    self.may_cross_with(&mut copied, text.len())?;
+                    types::Value::Json(text)
+                }
             };
             given.push(types::NamedValue { name: port.name.clone(), value });
         }

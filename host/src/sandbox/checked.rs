@@ -7,9 +7,9 @@ use super::bindings::{step, types};
 use super::failure::Stop;
 use super::json;
 use super::limits::{Limits, bytes, exceeded};
-use super::log::plain;
+use super::log::{plain, steers};
 use super::state::State;
-use crate::pipeline::{Dim, ElementSet, ElementType, Kind, Port, Signature, StepFailure, TensorKind, Value};
+use crate::pipeline::{Dim, ElementSet, ElementType, Kind, Port, Signature, StepFailure, Tensor, TensorKind, Value};
 
 /// Bytes of a description or an error's text.
 const TEXT: usize = 4 << 10;
@@ -30,6 +30,7 @@ pub(super) fn lent(
         return Ok(Err(format!("{} values in one call; {} are allowed (limit `values`)", lent.len(), limits.values)));
     }
     let mut values = Vec::with_capacity(lent.len());
+    let mut total = 0;
     // What all documents together may take.
     let mut room = limits.result.min(state.meter.left());
     for types::NamedLentValue { name, value } in lent {
@@ -42,6 +43,8 @@ pub(super) fn lent(
                 Err(why) => return Ok(Err(why)),
             },
         };
+        // A tensor counts each time it is named: a step or a model may copy it as often.
+        count(&mut total, &value, limits)?;
         values.push((plain(&name, limits.name_length), value));
     }
     Ok(Ok(values))
@@ -59,7 +62,7 @@ pub(super) fn results(
         return Err(StepFailure::Limit(exceeded("values", format!("{} values", limits.values))));
     }
     let mut outputs: Vec<Option<Value>> = vec![None; signature.outputs.len()];
-    let mut total = 0_usize;
+    let mut total = 0;
     // What all documents together may take.
     let mut room = limits.result.min(state.meter.left());
     for types::NamedValue { name, value } in given {
@@ -76,10 +79,7 @@ pub(super) fn results(
                 .map_err(|stop| stop.0)?
                 .map_err(|why| fail(&format!("output `{}` is {why}", shown())))?,
         };
-        total = total.saturating_add(value.byte_len());
-        if total > limits.result {
-            return Err(StepFailure::Limit(exceeded("result", bytes(limits.result))));
-        }
+        count(&mut total, &value, limits).map_err(|stop| stop.0)?;
         let port = &signature.outputs[place];
         port.kind.accepts(&value.kind()).map_err(|mismatch| {
             fail(&format!("output `{}` {}", shown(), mismatch.to_string().replace("takes", "is to be")))
@@ -90,6 +90,18 @@ pub(super) fn results(
     }
     let missing = |place: usize| fail(&format!("it did not give its output `{}`", signature.outputs[place].name));
     outputs.into_iter().enumerate().map(|(place, value)| value.ok_or_else(|| missing(place))).collect()
+}
+
+/// Counts a value that leaves the guest against `result`.
+fn count(total: &mut usize, value: &Value, limits: &Limits) -> Result<(), Stop> {
+    *total = total.saturating_add(weight(value));
+    if *total > limits.result { Err(Stop::limit(exceeded("result", bytes(limits.result)))) } else { Ok(()) }
+}
+
+/// Bytes that a value counts as it goes in or comes out: an empty text is not free.
+pub(super) fn weight(value: &Value) -> usize {
+    let texts = value.as_tensor().and_then(Tensor::as_slice::<String>).map_or(0, size_of_val);
+    value.byte_len().saturating_add(texts)
 }
 
 /// A JSON document, which must fit into `room` and the time left; what it takes is gone from `room`.
@@ -183,7 +195,7 @@ fn tensor_kind(given: step::TensorKind, limits: &Limits) -> Result<TensorKind, S
 }
 
 fn checked_name(name: &str, limits: &Limits) -> Result<String, String> {
-    if name.is_empty() || name.chars().any(char::is_control) {
+    if name.is_empty() || name.chars().any(steers) {
         return Err(format!("`{}`, which is no name", plain(name, limits.name_length)));
     }
     if name.len() > limits.name_length {
@@ -191,4 +203,50 @@ fn checked_name(name: &str, limits: &Limits) -> Result<String, String> {
         return Err(format!("`{}`, longer than {limit} bytes (limit `name_length`)", plain(name, 32)));
     }
     Ok(name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use wasmtime::component::Resource;
+
+    use super::super::clock::Clock;
+    use super::super::grants::Grants;
+    use super::super::state::{Phase, Reach};
+    use super::*;
+
+    /// What comes of lending `tensor` so many times in one call, under the default limits.
+    fn lend(tensor: Tensor, times: usize) -> Option<String> {
+        let reach = Reach::new(Limits::default(), Grants::default(), Arc::default()).unwrap();
+        let clock = Clock::start("time", Duration::from_mins(1), None);
+        let mut state = State::new(Arc::new(reach), Phase::Request, clock);
+        let handle = state.lend(tensor).unwrap().rep();
+        let value = |name: usize| types::NamedLentValue {
+            name: name.to_string(),
+            value: types::LentValue::Tensor(Resource::new_borrow(handle)),
+        };
+        match lent(&state, (0..times).map(value).collect()) {
+            Err(Stop(StepFailure::Limit(limit))) => Some(limit.limit.into_owned()),
+            other => {
+                assert_eq!(other.unwrap().unwrap().len(), times);
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_lent_counts_each_time() {
+        let half = || Tensor::zeros(ElementType::Uint8, [32 << 20]).unwrap();
+        assert_eq!(lend(half(), 2), None);
+        assert_eq!(lend(half(), 3).as_deref(), Some("result"));
+    }
+
+    #[test]
+    fn an_empty_text_is_not_free() {
+        let texts = Tensor::zeros(ElementType::String, [1 << 20]).unwrap();
+        assert_eq!(lend(texts.clone(), 2), None);
+        assert_eq!(lend(texts, 3).as_deref(), Some("result"));
+    }
 }

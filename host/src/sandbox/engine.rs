@@ -1,11 +1,14 @@
 //! The engine of a sandbox: how wasmtime is set up, and why.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use sha2::{Digest as _, Sha256};
 use wasmtime::{Cache, CacheConfig, Config, Enabled, Engine, OptLevel, PoolingAllocationConfig};
 
 use super::clock::Ticker;
+use super::component::Compiled;
 use super::error::SandboxError;
 use super::limits::Limits;
 use crate::config::CacheDir;
@@ -20,14 +23,18 @@ const MOST: u32 = 1000;
 /// Stack of a guest; the rest of the worker's own (2 MiB by default) is for the host's functions.
 const STACK: usize = 512 << 10;
 
-/// Engine and ticker; every component of a sandbox shares them.
+/// Engine, ticker and what was compiled; every component of a sandbox shares them.
 pub(super) struct Machine {
     pub(super) engine: Engine,
     pub(super) ticker: Ticker,
     /// how many threads can run guests at a time
     pub(super) cores: usize,
+    /// whether instances come from a pool; without one each request reserves its memories anew
+    pub(super) pooled: bool,
     /// places left for instances that wait for a next request
     places: AtomicUsize,
+    /// the components that are loaded, by SHA-256
+    loaded: Mutex<HashMap<[u8; 32], Weak<Compiled>>>,
 }
 
 /// A place in the pool for an instance that waits.
@@ -46,11 +53,13 @@ impl Machine {
         // The pool reserves address space (4 GiB for each memory, none of it real memory), which a
         // machine or a container may refuse.
         config.allocation_strategy(pool(ceiling, slots));
-        let engine = Engine::new(&config).or_else(|_| {
+        let mut engine = Engine::new(&config);
+        let pooled = engine.is_ok();
+        if !pooled {
             config.allocation_strategy(wasmtime::InstanceAllocationStrategy::OnDemand);
-            Engine::new(&config)
-        });
-        Self::around(engine, slots as usize)
+            engine = Engine::new(&config);
+        }
+        Ok(Self { pooled, ..Self::around(engine, slots as usize)? })
     }
 
     /// For describing and configuring a component once: compiled quickly rather than well.
@@ -66,11 +75,30 @@ impl Machine {
         self.places.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok().map(|_| Place(self.clone()))
     }
 
+    /// A component (no core module), compiled, or as it was loaded before: code and the memories
+    /// that instances begin with are there once, however many steps use them.
+    pub(super) fn compiled(&self, component: &[u8]) -> Result<Arc<Compiled>, SandboxError> {
+        let digest: [u8; 32] = Sha256::digest(component).into();
+        if let Some(compiled) = self.loaded().get(&digest).and_then(Weak::upgrade) {
+            return Ok(compiled);
+        }
+        let compiled = Arc::new(Compiled::new(&self.engine, component)?);
+        let mut loaded = self.loaded();
+        loaded.retain(|_, compiled| compiled.strong_count() > 0);
+        loaded.insert(digest, Arc::downgrade(&compiled));
+        Ok(compiled)
+    }
+
+    fn loaded(&self) -> MutexGuard<'_, HashMap<[u8; 32], Weak<Compiled>>> {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn around(engine: wasmtime::Result<Engine>, slots: usize) -> Result<Self, SandboxError> {
         let engine = engine.map_err(|error| SandboxError::Engine(format!("{error:#}")))?;
         let ticker = Ticker::start(engine.clone()).map_err(|error| SandboxError::Engine(error.to_string()))?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Ok(Self { engine, ticker, cores, places: slots.saturating_sub(cores).into() })
+        let places = slots.saturating_sub(cores).into();
+        Ok(Self { engine, ticker, cores, pooled: false, places, loaded: Mutex::default() })
     }
 }
 
@@ -145,10 +173,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_loaded_twice_is_there_once() {
+        let machine = Machine::new(None, &Limits::default(), 1).unwrap();
+        let component = b"\0asm\x0d\0\x01\0";
+        let first = machine.compiled(component).unwrap();
+        assert!(Arc::ptr_eq(&first, &machine.compiled(component).unwrap()));
+        drop(first);
+        assert_eq!(machine.loaded().values().filter(|compiled| compiled.strong_count() > 0).count(), 0);
+    }
+
+    #[test]
     fn a_machine_without_address_space_falls_back() {
         let machine = Machine::new(None, &Limits::default(), 1 << 20).unwrap();
         assert!(machine.engine.pooling_allocator_metrics().is_none(), "a million slots of four memories fit nowhere");
+        assert!(!machine.pooled);
         let machine = Machine::new(None, &Limits::default(), 4).unwrap();
-        assert!(machine.engine.pooling_allocator_metrics().is_some());
+        assert!(machine.engine.pooling_allocator_metrics().is_some() && machine.pooled);
     }
 }

@@ -99,6 +99,13 @@ pub enum SandboxError {
     },
 }
 
+impl SandboxError {
+    /// Whether the machine is at fault, whatever the component.
+    pub const fn is_environment(&self) -> bool {
+        matches!(self, Self::Engine(_) | Self::Cache(_))
+    }
+}
+
 /// One option that does not fit the component's schema.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OptionFault {

@@ -23,7 +23,7 @@ pub struct Grants {
     /// Environment variables that it may read: `env: [NAME]`.
     pub env: Vec<EnvGrant>,
     /// Folders that it may open: `dirs: [./assets:ro]`.
-    pub dirs: Vec<DirGrant>,
+    pub dirs: Vec<FolderGrant>,
 }
 
 /// An environment variable that a component may read.
@@ -37,7 +37,7 @@ pub struct EnvGrant {
 
 /// A folder that a component may open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DirGrant {
+pub struct FolderGrant {
     /// the path that the component knows it by: as written in gpux.yml
     pub name: String,
     /// where it is
@@ -82,7 +82,7 @@ impl fmt::Debug for EnvGrant {
     }
 }
 
-impl fmt::Display for DirGrant {
+impl fmt::Display for FolderGrant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.name, if self.writable { "rw" } else { "ro" })
     }
@@ -157,7 +157,7 @@ mod tests {
             clock: true,
             stdio: true,
             env: vec![EnvGrant { name: "TOKEN".to_owned(), value: Some("hunter2".to_owned()) }],
-            dirs: vec![DirGrant { name: "./out".to_owned(), folder: "/x/out".into(), writable: true }],
+            dirs: vec![FolderGrant { name: "./out".to_owned(), folder: "/x/out".into(), writable: true }],
             ..Grants::default()
         };
         let json = serde_json::json!({

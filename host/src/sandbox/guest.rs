@@ -98,7 +98,7 @@ impl Guest {
 
     fn call(&self, live: &mut Live, inputs: Vec<Option<Value>>) -> Result<Vec<Value>, StepFailure> {
         let limits = &self.linked.reach.limits;
-        let total = inputs.iter().flatten().map(Value::byte_len).fold(0, usize::saturating_add);
+        let total = inputs.iter().flatten().map(checked::weight).fold(0, usize::saturating_add);
         if total > limits.input {
             return Err(StepFailure::Limit(exceeded("input", bytes(limits.input))));
         }

@@ -273,7 +273,7 @@ mod tests {
         let grants = Grants {
             clock: true,
             random: true,
-            dirs: vec![super::super::DirGrant { name: "./out".to_owned(), folder: "/out".into(), writable: true }],
+            dirs: vec![super::super::FolderGrant { name: "./out".to_owned(), folder: "/out".into(), writable: true }],
             ..Grants::default()
         };
         let imports = imports(&["gpux:pipeline/log", "clocks/wall-clock", "filesystem/preopens"]);

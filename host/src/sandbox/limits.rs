@@ -19,8 +19,8 @@ pub struct Limits {
     /// start an interpreter. Default: 10 s.
     #[serde(with = "written")]
     pub setup_time: Duration,
-    /// Bytes of all its memories together and of the tensors that it made on the host, so that one
-    /// step cannot starve the machine. Default: 64 MiB.
+    /// Bytes of all its memories together and of the tensors that it made on the host, or had a
+    /// built-in step or a model make, so that one step cannot starve the machine. Default: 64 MiB.
     pub memory: usize,
     /// Elements of all its tables together, which live outside its memory. Default: 100 000.
     pub table_elements: usize,
@@ -35,8 +35,9 @@ pub struct Limits {
     /// Bytes of all the values that go into one request: a component copies what it looks at.
     /// Default: 64 MiB.
     pub input: usize,
-    /// Bytes of all the values that come out of one call: the result of a request, and the JSON
-    /// that it hands to a built-in step or a model. Default: 64 MiB.
+    /// Bytes of all the values that leave it at once: the result of a request, and what one call
+    /// hands to a built-in step or a model, where a tensor counts each time it is named. Also the
+    /// bytes that one request writes to files. Default: 64 MiB.
     pub result: usize,
     /// Bytes that one call copies between the component and its host: text, bytes, JSON, a
     /// tensor's data, read or written at once. While it lasts the host holds them a second time,
@@ -56,8 +57,8 @@ pub struct Limits {
     /// Bytes of the component itself, since compiling takes time and memory in proportion.
     /// Default: 64 MiB.
     pub component_size: usize,
-    /// Processor time for compiling the component when it is loaded, in a process of its own: a
-    /// small file can take long. Default: 60 s.
+    /// Processor time for compiling the component and making its snapshot when it is loaded, in a
+    /// process of its own: a small file can take long. Default: 60 s.
     #[serde(with = "written")]
     pub compile_time: Duration,
     /// Memory of that process, in bytes. Default: 2 GiB.

@@ -15,6 +15,8 @@ use super::state::{Phase, Reach, State};
 /// A compiled component with everything that one of its sandboxes needs.
 pub(super) struct Linked {
     machine: Arc<Machine>,
+    /// held for others that load the same
+    _compiled: Arc<Compiled>,
     pub(super) pre: InstancePre<State>,
     pub(super) calls: Calls,
     pub(super) reach: Arc<Reach>,
@@ -26,14 +28,14 @@ pub(super) type Process = TypedFunc<(&'static [Input<'static>],), (Result<Vec<ty
 pub(super) type Configured = Result<step::Signature, types::Error>;
 
 impl Linked {
-    pub(super) fn new(machine: Arc<Machine>, compiled: &Compiled, reach: Reach) -> Result<Self, SandboxError> {
+    pub(super) fn new(machine: Arc<Machine>, compiled: Arc<Compiled>, reach: Reach) -> Result<Self, SandboxError> {
         let calls = compiled.calls()?;
         let linker = compiled.linker(&reach.grants)?;
         // The interface is there, but one of its types differs.
         let pre = linker
             .instantiate_pre(&compiled.component)
             .map_err(|error| SandboxError::OtherTypes { call: "imports".into(), reason: format!("{error:#}") })?;
-        Ok(Self { machine, pre, calls, reach: Arc::new(reach) })
+        Ok(Self { machine, pre, calls, reach: Arc::new(reach), _compiled: compiled })
     }
 
     /// An empty sandbox whose guest must be done by `clock`.

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::component::{Compiled, ComponentKind, componentize};
+use super::component::{ComponentKind, componentize};
 use super::engine::Machine;
 use super::error::SandboxError;
 use super::grants::Grants;
@@ -16,14 +16,14 @@ use super::imports::{self, Refusal};
 use super::inspect::ComponentInfo;
 use super::limits::{Limits, bytes as size_text, exceeded};
 use super::linked::Linked;
-use super::prepare::{self, Kept, Order, Prepared, Ready, Start};
+use super::prepare::{self, Kept, Order, Prepared, Ready, Start, Watch};
 use super::state::Reach;
 use super::step::ComponentStep;
 use crate::config::CacheDir;
 use crate::pipeline::Registry;
 
 /// How a process runs components: the operator's word.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxOptions {
     /// where compiled components are kept; `None` compiles each time
     pub cache: Option<CacheDir>,
@@ -62,10 +62,14 @@ pub struct LoadRequest {
     pub reuse: bool,
 }
 
-/// Runs any number of components: it holds an engine, a pool of sandboxes and the thread
-/// that ticks for their deadlines.
-pub struct Sandbox {
-    pub(super) machine: Arc<Machine>,
+/// Runs any number of components: it holds an engine, a pool of sandboxes, the thread that ticks
+/// for their deadlines, and what is compiled. A handle: a copy is the same sandbox.
+#[derive(Clone)]
+pub struct Sandbox(Arc<Home>);
+
+/// What the copies of a handle share, and the steps that were loaded through them.
+pub(super) struct Home {
+    machine: Arc<Machine>,
     ceiling: Limits,
     cache: Option<CacheDir>,
     program: Option<PathBuf>,
@@ -73,8 +77,26 @@ pub struct Sandbox {
     _scratch: Option<TempDir>,
 }
 
+/// The sandboxes that are in use in this process, with the operator's word for each.
+static SHARED: Mutex<Vec<(SandboxOptions, Weak<Home>)>> = Mutex::new(Vec::new());
+
 impl Sandbox {
-    /// Sets up the engine, with a pool of sandboxes where the machine has the address space for it.
+    /// The sandbox of this process under these options, which lives as long as a handle or a step
+    /// of it does: pipelines beside each other share one pool, one ticker, and what is compiled.
+    pub fn shared(options: SandboxOptions) -> Result<Self, SandboxError> {
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.retain(|(_, home)| home.strong_count() > 0);
+        let living = shared.iter().find(|(said, _)| *said == options).and_then(|(_, home)| home.upgrade());
+        if let Some(home) = living {
+            return Ok(Self(home));
+        }
+        let sandbox = Self::new(options.clone())?;
+        shared.push((options, Arc::downgrade(&sandbox.0)));
+        Ok(sandbox)
+    }
+
+    /// A sandbox of its own: sets up the engine, with a pool of sandboxes where the machine has the
+    /// address space for it.
     pub fn new(options: SandboxOptions) -> Result<Self, SandboxError> {
         let SandboxOptions { mut cache, ceiling, slots, program } = options;
         let mut scratch = None;
@@ -84,7 +106,20 @@ impl Sandbox {
             scratch = Some(folder);
         }
         let machine = Arc::new(Machine::new(cache.as_ref(), &ceiling, slots)?);
-        Ok(Self { machine, ceiling, cache, program, _scratch: scratch })
+        Ok(Self(Arc::new(Home { machine, ceiling, cache, program, _scratch: scratch })))
+    }
+
+    /// What is not as it should be, though components run.
+    pub fn warning(&self) -> Option<&'static str> {
+        (!self.0.machine.pooled).then_some(
+            "this machine refuses the address space for a pool of sandboxes (is there a limit on virtual memory?): each \
+             request to a component reserves its own, which takes longer",
+        )
+    }
+
+    #[cfg(test)]
+    pub(super) fn machine(&self) -> &Arc<Machine> {
+        &self.0.machine
     }
 
     /// What of a component's imports `grants` leave out.
@@ -92,7 +127,7 @@ impl Sandbox {
         let (options, registry) = (or_empty(&Value::Null), Arc::default());
         // Meanwhile it gets nothing: what `grants` ask for may not be allowed.
         let nothing = Grants::default();
-        let order = Order { bytes, options: &options, limits: &self.ceiling, grants: &nothing, registry: &registry };
+        let order = Order { bytes, options: &options, limits: &self.0.ceiling, grants: &nothing, registry: &registry };
         Ok(imports::refusals(&self.prepare(&order)?.facts.imports, grants))
     }
 
@@ -105,7 +140,7 @@ impl Sandbox {
             let models = registry.model_names().map(str::to_owned).collect();
             return Err(SandboxError::UnknownModel { name: name.clone(), models });
         }
-        let (limits, options) = (limits.capped(&self.ceiling), or_empty(options));
+        let (limits, options) = (limits.capped(&self.0.ceiling), or_empty(options));
         let order = Order { bytes, options: &options, limits: &limits, grants, registry };
         let Prepared { facts, described, ready } = self.prepare(&order)?;
         let Ready { signature, start, snapshot } = ready?;
@@ -113,18 +148,19 @@ impl Sandbox {
             Some(snapshot) => Cow::Borrowed(snapshot.as_slice()),
             None => componentize(bytes)?,
         };
-        let compiled = Compiled::new(&self.machine.engine, &component)?;
+        let compiled = self.0.machine.compiled(&component)?;
         let reach = Reach::new(limits, grants.clone(), registry.clone())?;
-        let linked = Linked::new(self.machine.clone(), &compiled, reach)?;
+        let linked = Linked::new(self.0.machine.clone(), compiled, reach)?;
         let text = (start != Start::Snapshot).then(|| options.to_string());
         let signature = match &text {
             Some(options) if grants.any_wasi() => prepare::signature(&linked, options)?,
             _ => signature,
         };
         // One for each worker at most.
-        let reused = if *reuse { self.machine.cores } else { 0 };
+        let reused = if *reuse { self.0.machine.cores } else { 0 };
         let guest = Guest::new(linked, signature, text, reused);
         Ok(ComponentStep {
+            _home: self.0.clone(),
             guest,
             facts,
             summary: described.map(|described| described.summary).unwrap_or_default(),
@@ -143,7 +179,7 @@ impl Sandbox {
         let grants =
             Grants { models: vec![String::new()], clock: true, random: true, stdio: true, ..Grants::default() };
         let registry = Arc::default();
-        let order = Order { bytes, options: &given, limits: &self.ceiling, grants: &grants, registry: &registry };
+        let order = Order { bytes, options: &given, limits: &self.0.ceiling, grants: &grants, registry: &registry };
         Ok(ComponentInfo::of(self.prepare(&order)?, options.is_some()))
     }
 
@@ -155,13 +191,13 @@ impl Sandbox {
             return Err(SandboxError::Limit(exceeded("component_size", size_text(limit))));
         }
         ComponentKind::of(order.bytes)?;
-        let kept = Kept::at(self.cache.as_ref(), &self.machine.engine, order);
+        let kept = Kept::at(self.0.cache.as_ref(), &self.0.machine.engine, order);
         if let Some(prepared) = kept.as_ref().and_then(Kept::read) {
             return Ok(prepared);
         }
-        let prepared = match (&self.program, &self.cache) {
-            (Some(program), Some(cache)) => prepare::ask(program, cache, &self.ceiling, order)?,
-            _ => prepare::prepare(order, &Compiled::new)?,
+        let prepared = match (&self.0.program, &self.0.cache) {
+            (Some(program), Some(cache)) => prepare::ask(program, cache, &self.0.ceiling, order)?,
+            _ => prepare::prepare(order, &Watch::default())?,
         };
         if let Some(kept) = kept {
             kept.write(&prepared);

@@ -78,14 +78,22 @@ fn cost(line: &str) -> usize {
     line.len() + size_of::<String>()
 }
 
-/// A stranger's text for people: at most `limit` bytes, and nothing that steers a terminal.
+/// A stranger's text for people: at most `limit` bytes, and nothing that steers a terminal or makes
+/// what is written look like something else.
 pub(super) fn plain(text: &str, limit: usize) -> String {
     let kept = &text[..text.floor_char_boundary(limit)];
-    let mut plain: String = kept.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let mut plain: String = kept.chars().map(|c| if steers(c) { ' ' } else { c }).collect();
     if kept.len() < text.len() {
         plain.push_str(" …");
     }
     plain
+}
+
+/// Whether a character does something to those around it: controls, line and paragraph separators,
+/// and what turns the direction of writing.
+pub(super) fn steers(c: char) -> bool {
+    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
 #[cfg(test)]
@@ -128,5 +136,6 @@ mod tests {
     #[test]
     fn terminals_are_not_steered() {
         assert_eq!(plain("a\x1b[2Jb\nc", 100), "a [2Jb c");
+        assert_eq!(plain("safe\u{202e}gpj.exe\u{2066}x\u{2069}\u{2028}é", 100), "safe gpj.exe x  é");
     }
 }

@@ -6,17 +6,14 @@ use serde_json::Value;
 use super::error::{OptionFault, SandboxError};
 use super::json;
 use super::log::plain;
+use crate::config::usable_schema;
 
 /// Bytes of a schema's text.
 const SIZE: usize = 64 << 10;
 /// Nesting of a schema.
 const DEPTH: usize = 32;
-/// Places in a schema with every `$ref` followed: references to references grow exponentially.
-const PLACES: usize = 20_000;
 /// Bytes of a compiled pattern.
 const PATTERN: usize = 256 << 10;
-/// Patterns of a schema: each may take as much.
-const PATTERNS: usize = 100;
 /// Bytes of a message about one option.
 const MESSAGE: usize = 500;
 /// Faults that are reported.
@@ -33,53 +30,9 @@ pub(super) fn parse(text: &str) -> Result<Value, SandboxError> {
     }
     let schema =
         json::parse(text, DEPTH, 64 * SIZE).map_err(|why| contract(format!("an options schema that is {why}")))?;
-    let patterns = patterns(&schema);
-    if patterns > PATTERNS {
-        return Err(contract(format!("an options schema with {patterns} patterns; {PATTERNS} are allowed")));
-    }
-    let mut left = PLACES;
-    follow(&schema, &schema, &mut left, 0)
-        .map_err(|why| contract(format!("an options schema that cannot be used: {why}")))?;
+    usable_schema(&schema)
+        .map_err(|why| contract(format!("an options schema that cannot be used: {}", plain(&why, MESSAGE))))?;
     Ok(schema)
-}
-
-fn patterns(at: &Value) -> usize {
-    match at {
-        Value::Array(items) => items.iter().map(patterns).sum(),
-        Value::Object(fields) => {
-            let own = |(key, value): (&String, &Value)| match (key.as_str(), value) {
-                ("pattern", Value::String(_)) => 1,
-                ("patternProperties", Value::Object(each)) => each.len(),
-                _ => 0,
-            };
-            fields.iter().map(own).sum::<usize>() + fields.values().map(patterns).sum::<usize>()
-        }
-        _ => 0,
-    }
-}
-
-/// Walks the schema as a validator would, references included, within a budget of places.
-fn follow(root: &Value, at: &Value, left: &mut usize, depth: usize) -> Result<(), String> {
-    *left = left.checked_sub(1).ok_or("its references lead to too many places")?;
-    if depth > 4 * DEPTH {
-        return Err("its references are recursive or too deep".to_owned());
-    }
-    match at {
-        Value::Array(items) => items.iter().try_for_each(|item| follow(root, item, left, depth + 1)),
-        Value::Object(fields) => fields.iter().try_for_each(|(key, value)| match (key.as_str(), value) {
-            ("$ref", Value::String(target)) => {
-                let pointer = target.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
-                let found =
-                    pointer.ok_or_else(|| format!("`$ref: {}` names no place in it", plain(target, MESSAGE)))?;
-                follow(root, found, left, depth + 1)
-            }
-            ("$dynamicRef" | "$recursiveRef" | "$id" | "$anchor" | "$dynamicAnchor", _) => {
-                Err(format!("`{key}` is not supported"))
-            }
-            _ => follow(root, value, left, depth + 1),
-        }),
-        _ => Ok(()),
-    }
 }
 
 /// Checks `options` against `schema`; every fault is reported.
@@ -132,15 +85,15 @@ mod tests {
     #[test]
     fn schemas_that_explode_are_refused() {
         let message = |text: &str| parse(text).unwrap_err().to_string();
-        assert!(message(r##"{"properties":{"a":{"$ref":"#"}}}"##).contains("recursive"));
+        assert!(message(r##"{"properties":{"a":{"$ref":"#"}}}"##).contains("does not name a part"));
         let mut doubling = String::from(r##"{"$ref":"#/$defs/d0","$defs":{"d30":{}"##);
         for level in 0..30 {
             let next = level + 1;
             doubling +=
                 &format!(r##","d{level}":{{"allOf":[{{"$ref":"#/$defs/d{next}"}},{{"$ref":"#/$defs/d{next}"}}]}}"##);
         }
-        assert!(message(&(doubling + "}}")).contains("too many places"));
-        assert!(message(r#"{"$ref":"https://example.com/schema"}"#).contains("names no place"));
+        assert!(message(&(doubling + "}}")).contains("stands for more than"));
+        assert!(message(r#"{"$ref":"https://example.com/schema"}"#).contains("does not name a part"));
         assert!(message(&format!("\"{}\"", "x".repeat(SIZE))).contains("at most 65536"));
         assert!(message("{").contains("cannot be read"));
     }

@@ -1,9 +1,12 @@
 //! A component as a step of a pipeline.
 
+use std::sync::Arc;
+
 use serde_json::{Value as Json, json};
 
 use super::grants::Capability;
 use super::guest::{Finished, Guest};
+use super::load::Home;
 use super::prepare::{Facts, Start};
 use super::{imports, inspect};
 use crate::pipeline::{Context, Signature, Step, StepFailure, Value};
@@ -11,6 +14,8 @@ use crate::pipeline::{Context, Signature, Step, StepFailure, Value};
 /// A component, loaded and configured. Each run happens in a sandbox of its own: nothing is left
 /// from one request to the next, unless the step was loaded to be reused.
 pub struct ComponentStep {
+    /// what it was loaded in, for the next that is loaded there
+    pub(super) _home: Arc<Home>,
     pub(super) guest: Guest,
     pub(super) facts: Facts,
     pub(super) summary: String,

@@ -78,10 +78,11 @@ bool exports_step_process(gpux_frame_t *inputs, gpux_frame_t *outputs, gpux_erro
     struct rule rule = rule_for(options.method, threshold, maximum);
 
     uint32_t length = gpux_method_tensor_byte_length(image);
-    for (uint32_t offset = 0; offset < length; offset += BUFFER) {
+    // A step of what was read, not of BUFFER: near 4 GiB that would begin again at 0.
+    for (uint32_t offset = 0, size; offset < length; offset += size) {
         pipeline_step_list_u8_t part;
         gpux_string_t message;
-        uint32_t size = length - offset < BUFFER ? length - offset : BUFFER;
+        size = length - offset < BUFFER ? length - offset : BUFFER;
         if (!gpux_method_tensor_read(image, offset, size, &part, &message)) return gpux_failed_with(error, message);
         if (bytes) apply_to_bytes(&rule, part.ptr, part.len);
         else apply_to_floats(&rule, (float *)part.ptr, part.len / sizeof(float));

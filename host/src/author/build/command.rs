@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::mpsc;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
 use super::BuildError;
 use crate::author::language::Tool;
@@ -14,6 +15,11 @@ pub(in crate::author) const OUTPUT: &str = "GPUX_OUTPUT";
 
 /// Lines of a failed command that are shown.
 const LAST_LINES: usize = 200;
+
+/// How long the pipes of a command that has ended must be silent before nobody listens any more.
+const QUIET: Duration = Duration::from_millis(500);
+/// How long after its end nobody listens any more, silent or not.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The largest module that is read, in bytes; the sandbox has a limit of its own below this.
 const MAX_MODULE: u64 = 1 << 30;
@@ -97,11 +103,16 @@ impl<'a> Workspace<'a> {
             .spawn()
             .map_err(|error| fail(error.to_string(), String::new()))?;
         let (sender, lines) = mpsc::channel();
-        let results = child.stdout.take().map(|pipe| read(pipe, sender.clone(), Line::Result));
-        let messages = child.stderr.take().map(|pipe| read(pipe, sender, Line::Message));
+        if let Some(pipe) = child.stdout.take() {
+            read(pipe, sender.clone(), Line::Result);
+        }
+        if let Some(pipe) = child.stderr.take() {
+            read(pipe, sender, Line::Message);
+        }
         let mut printed = String::new();
         let mut last = VecDeque::with_capacity(LAST_LINES);
-        for line in lines {
+        let mut end = None;
+        while let Some(line) = next(&lines, &mut child, &mut end) {
             match line {
                 Line::Result(line) => {
                     printed.push_str(&line);
@@ -115,10 +126,6 @@ impl<'a> Workspace<'a> {
                     last.push_back(line);
                 }
             }
-        }
-        for reader in [results, messages].into_iter().flatten() {
-            // A reader does not panic; what it has read has arrived.
-            let _ = reader.join();
         }
         let status = child.wait().map_err(|error| fail(error.to_string(), String::new()))?;
         if status.success() {
@@ -170,11 +177,26 @@ fn names_what_exists(printed: &[u8]) -> bool {
     !path.is_absolute() || path.exists()
 }
 
-fn read(
-    pipe: impl Read + Send + 'static,
-    lines: mpsc::Sender<Line>,
-    wrap: fn(String) -> Line,
-) -> std::thread::JoinHandle<()> {
+/// The next line; none once both pipes are closed, or a little after the command has ended: what it
+/// started and left behind may hold them, and write to them, as long as it likes.
+fn next(lines: &mpsc::Receiver<Line>, child: &mut Child, end: &mut Option<Instant>) -> Option<Line> {
+    loop {
+        if end.is_none() && !matches!(child.try_wait(), Ok(None)) {
+            *end = Some(Instant::now() + PATIENCE);
+        }
+        if end.is_some_and(|end| Instant::now() >= end) {
+            return None;
+        }
+        match lines.recv_timeout(QUIET) {
+            Ok(line) => return Some(line),
+            Err(RecvTimeoutError::Timeout) if end.is_none() => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+/// Sends the lines of `pipe` until it is closed, or nobody reads them any more.
+fn read(pipe: impl Read + Send + 'static, lines: mpsc::Sender<Line>, wrap: fn(String) -> Line) {
     std::thread::spawn(move || {
         let mut reader = BufReader::new(pipe);
         let mut line = Vec::new();
@@ -185,7 +207,7 @@ fn read(
             }
             line.clear();
         }
-    })
+    });
 }
 
 /// The command as a person would write it.
@@ -251,6 +273,16 @@ mod tests {
             assert!(error.is_environment());
             assert!(error.to_string().ends_with("run `get tool`"), "{error}");
         }
+    }
+
+    /// What a command leaves behind it keeps nobody waiting, though it holds the pipes.
+    #[test]
+    fn what_is_left_running_is_not_waited_for() {
+        let begin = Instant::now();
+        assert_eq!(shell(&["sleep 60 & printf hello > \"$GPUX_OUTPUT\""]).unwrap(), b"hello");
+        let chatty = "(for i in $(seq 600); do echo still; sleep 0.1; done) & printf hello > \"$GPUX_OUTPUT\"";
+        assert_eq!(shell(&[chatty]).unwrap(), b"hello");
+        assert!(begin.elapsed() < Duration::from_secs(30));
     }
 
     /// Much on both streams at once does not stop the build.

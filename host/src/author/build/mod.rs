@@ -11,6 +11,7 @@ pub(super) use command::{OUTPUT, Workspace};
 pub use strip::strip;
 
 use super::step_file::{Recipe, StepFile};
+use crate::files::{Readers, write_whole};
 use crate::sandbox::{self, ComponentInfo, Sandbox, SandboxError};
 
 /// What to build, and how.
@@ -85,7 +86,7 @@ fn shown(output: &str) -> String {
 impl BuildError {
     /// Whether the machine is at fault: something must be installed.
     pub const fn is_environment(&self) -> bool {
-        matches!(self, Self::Tool { .. } | Self::Sandbox(SandboxError::Engine(_) | SandboxError::Cache(_)))
+        matches!(self, Self::Tool { .. } | Self::Sandbox(_))
     }
 }
 
@@ -112,7 +113,7 @@ pub fn build(request: BuildRequest<'_>, sandbox: &Sandbox, progress: &mut dyn Pr
 /// What the component is; an error if it is no step.
 fn inspect(component: &[u8], sandbox: &Sandbox) -> Result<ComponentInfo, BuildError> {
     let info = sandbox.inspect(component, None).map_err(|error| match error {
-        error @ (SandboxError::Engine(_) | SandboxError::Cache(_)) => BuildError::Sandbox(error),
+        error if error.is_environment() => BuildError::Sandbox(error),
         error => BuildError::NoStep(error.to_string()),
     })?;
     match info.problem {
@@ -123,18 +124,9 @@ fn inspect(component: &[u8], sandbox: &Sandbox) -> Result<ComponentInfo, BuildEr
 
 /// Writes a file whole or not at all.
 pub fn save(path: &Path, bytes: &[u8]) -> Result<(), BuildError> {
-    use std::io::Write as _;
-    let write = || {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        std::fs::create_dir_all(folder)?;
-        let mut builder = tempfile::Builder::new();
-        // A temporary file is its owner's alone; this one is to be as any new file.
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let mut draft = builder.prefix(".gpux-").tempfile_in(folder)?;
-        draft.write_all(bytes)?;
-        draft.persist(path).map_err(|error| error.error)?;
-        Ok(())
-    };
-    write().map_err(|source| BuildError::Io { what: "write", path: path.to_owned(), source })
+    write_whole(path, bytes, Readers::Usual).map_err(|source| BuildError::Io {
+        what: "write",
+        path: path.to_owned(),
+        source,
+    })
 }

@@ -11,7 +11,7 @@ use crate::author::compare::Tolerance;
 use crate::config::{self, ConfigurationError, Diagnostic, Document, Form, LoadError, Node, Span};
 
 /// The file that makes a folder a case.
-pub const CASE_FILE: &str = "case.yml";
+pub(in crate::author) const CASE_FILE: &str = "case.yml";
 
 const FORM: Form = Form { name: CASE_FILE, start: "start with `inputs:`; `gpux test --bless` writes the rest" };
 
@@ -64,7 +64,7 @@ struct Written {
 /// The error that a case expects.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ExpectedError {
+pub(in crate::author) struct ExpectedError {
     /// Whose fault it is
     pub kind: ErrorKind,
     /// A part of its message
@@ -76,7 +76,7 @@ pub struct ExpectedError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
-pub enum ErrorKind {
+pub(in crate::author) enum ErrorKind {
     /// the request's: it cannot be worked on
     InvalidInput,
     /// the step's
@@ -101,7 +101,7 @@ impl fmt::Display for ErrorKind {
 /// Where a recorded case comes from, and what else was seen.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Recorded {
+pub(in crate::author) struct Recorded {
     /// The step's place in its pipeline, from 1
     pub step: usize,
     /// The step's name there
@@ -124,7 +124,7 @@ pub struct Recorded {
 
 /// What a case expects.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Expectation {
+pub(in crate::author) enum Expectation {
     /// the values under `outputs:`
     Outputs,
     /// an error
@@ -135,7 +135,7 @@ pub enum Expectation {
 
 /// A case whose shape is checked.
 #[derive(Clone, Debug)]
-pub struct Case {
+pub(in crate::author) struct Case {
     /// the name of its folder
     pub name: String,
     /// its folder
@@ -157,12 +157,12 @@ const OF_A_STEP: [&str; 4] = ["options", "limits", "grant", "models"];
 
 impl Case {
     /// Whether `folder` is a case.
-    pub fn is_in(folder: &Path) -> bool {
+    pub(in crate::author) fn is_in(folder: &Path) -> bool {
         folder.join(CASE_FILE).is_file()
     }
 
     /// Reads the case of a folder.
-    pub fn load(folder: &Path) -> Result<Self, LoadError> {
+    pub(in crate::author) fn load(folder: &Path) -> Result<Self, LoadError> {
         let path: PathBuf =
             folder.join(CASE_FILE).components().filter(|part| *part != std::path::Component::CurDir).collect();
         let (document, written) = config::load_as::<Written>(FORM, &path)?;

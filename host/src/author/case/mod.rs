@@ -7,8 +7,8 @@ mod metadata;
 mod value;
 mod write;
 
-pub use file::{CASE_FILE, Case, ErrorKind, Expectation, ExpectedError, Recorded};
-pub use value::Expected;
+pub(in crate::author) use file::{CASE_FILE, Case, ErrorKind, Expectation, ExpectedError, Recorded};
+pub(in crate::author) use value::Expected;
 pub(super) use value::{expected_values, input_values};
 pub(super) use write::{Draft, error_text, flow};
 

@@ -18,7 +18,7 @@ const MAX_FILE: u64 = 512 << 20;
 
 /// A value that must come out.
 #[derive(Clone, Debug)]
-pub struct Expected {
+pub(in crate::author) struct Expected {
     /// the output
     pub name: String,
     /// its value

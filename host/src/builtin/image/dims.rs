@@ -1,5 +1,10 @@
 //! Height, width and channels of an image tensor.
 
+use std::num::NonZeroU32;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::pipeline::{Layout, StepFailure, Tensor};
 
 /// Most pixels that an image step makes: 64 Mi.
@@ -45,4 +50,35 @@ impl ImageDims {
 /// Whether an image may have this many channels.
 pub(super) const fn takes_channels(channels: usize) -> bool {
     matches!(channels, 1 | 3 | 4)
+}
+
+/// Whether an image of this size may be made.
+pub(super) fn fits(height: usize, width: usize) -> Result<(), String> {
+    let pixels = height as u128 * width as u128;
+    if height > MAX_SIDE || width > MAX_SIDE || pixels > u128::from(MAX_PIXELS) {
+        return Err(format!(
+            "making an image of {height} × {width} pixels is too much: at most {MAX_PIXELS} pixels, no side over \
+             {MAX_SIDE}"
+        ));
+    }
+    Ok(())
+}
+
+/// `[height, width]` in pixels, or one number for both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub(super) enum Size {
+    Side(NonZeroU32),
+    HeightWidth([NonZeroU32; 2]),
+}
+
+impl Size {
+    pub(super) fn height_width(self) -> [usize; 2] {
+        let [height, width] = match self {
+            Self::Side(side) => [side, side],
+            Self::HeightWidth(sides) => sides,
+        };
+        [height.get() as usize, width.get() as usize]
+    }
 }

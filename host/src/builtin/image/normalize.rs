@@ -5,6 +5,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::min_max::{Groups, stretch};
 use crate::builtin::ports;
 use crate::pipeline::{
     BuildError, Builtin, Context, ElementSet, ElementType, Group, Kind, Layout, Mismatch, Port, Signature, Step,
@@ -24,9 +25,14 @@ const STRETCH: usize = 96;
 struct Options {
     /// A convention, for values of 0 to 255: `imagenet` (to 0..1, then the mean and deviation of
     /// `ImageNet` per RGB channel, as torchvision), `clip` (the same with CLIP's numbers), `unit` or `0-1`
-    /// (x / 255), `tf` or `-1-1` (x / 127.5 - 1). No default.
+    /// (x / 255), `tf` or `-1-1` (x / 127.5 - 1). Or, for values of any range, `min-max`: to 0..1 by
+    /// the least and the largest value of the image itself. No default.
     #[serde(skip_serializing_if = "Option::is_none")]
     method: Option<Method>,
+    /// With `min-max`, what has a least and a largest value of its own: each `image` (default; of a
+    /// batch, four axes, each one) or each `channel` of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    per: Option<Per>,
     /// What each value is multiplied by first. Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     scale: Option<f64>,
@@ -56,6 +62,16 @@ enum Method {
     Tf,
     #[serde(rename = "-1-1")]
     MinusOneToOne,
+    #[serde(rename = "min-max")]
+    MinMax,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+enum Per {
+    Image,
+    Channel,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -83,7 +99,7 @@ impl PerChannel {
 /// the last axis if that has as many entries as `mean` or `std`, else on the third from the end.
 struct Normalize {
     options: Options,
-    /// one multiplier and one addend for each channel, or for all
+    /// one multiplier and one addend for each channel, or for all; none for `min-max`
     factors: Vec<Factor>,
     signature: Signature,
 }
@@ -99,7 +115,7 @@ pub(super) fn builtin() -> Builtin {
         name: "normalize",
         summary: "Scales and shifts numbers to what the model was trained on, as float32",
         group: Group::Image,
-        follows: "NumPy: (x × scale + offset - mean) / std",
+        follows: "NumPy: (x × scale + offset - mean) / std; scikit-learn: minmax_scale",
         example: "normalize: { method: imagenet }",
         schema: || schemars::schema_for!(Options),
         build: |options, _| Ok(Box::new(Normalize::new(ports::options(options)?)?)),
@@ -108,7 +124,11 @@ pub(super) fn builtin() -> Builtin {
 
 impl Normalize {
     fn new(options: Options) -> Result<Self, BuildError> {
-        let factors = factors(&options)?;
+        let min_max = options.method == Some(Method::MinMax);
+        if options.per.is_some() && !min_max {
+            return Err(BuildError::option("per", "`per` is for `method: min-max`"));
+        }
+        let factors = if min_max && !others(&options) { Vec::new() } else { factors(&options)? };
         let signature = Signature::unary(
             Port {
                 description: "numbers, such as the pixels of an image".into(),
@@ -126,7 +146,7 @@ impl Normalize {
     /// channels do not fit. `shape` holds `None` where the plan does not know.
     fn run_length(&self, shape: &[Option<usize>], layout: Option<Layout>) -> Result<Option<usize>, String> {
         let channels = self.factors.len();
-        if channels == 1 {
+        if channels <= 1 {
             return Ok(shape.iter().copied().product());
         }
         let last = shape.len().checked_sub(1);
@@ -144,6 +164,23 @@ impl Normalize {
             }
             _ => Ok(shape[axis + 1..].iter().copied().product()),
         }
+    }
+}
+
+impl Normalize {
+    /// What is stretched together in a tensor of this shape.
+    fn groups(&self, shape: &[usize], layout: Option<Layout>) -> Result<Groups, String> {
+        let image = if shape.len() > 3 { &shape[shape.len() - 3..] } else { shape };
+        let size = image.iter().product();
+        if self.options.per != Some(Per::Channel) {
+            return Ok(Groups { image: size, channels: 1, run: size });
+        }
+        let [first, second, third] = *image else {
+            return Err(format!("a channel of its own needs 3 axes, but there are {}", shape.len()));
+        };
+        let last = layout.map_or(matches!(third, 1 | 3 | 4), |layout| layout == Layout::Hwc);
+        let (channels, run) = if last { (third, 1) } else { (first, second * third) };
+        Ok(Groups { image: size, channels, run })
     }
 }
 
@@ -174,6 +211,14 @@ impl Step for Normalize {
         let run = self.run_length(&shape, tensor.metadata.layout).map_err(StepFailure::InvalidInput)?.unwrap_or(0);
         if tensor.is_empty() {
             return Ok(vec![tensor.cast(ElementType::Float32)?.into()]);
+        }
+        if self.factors.is_empty() {
+            let groups = self.groups(tensor.shape(), tensor.metadata.layout).map_err(StepFailure::InvalidInput)?;
+            let mut tensor = tensor.cast(ElementType::Float32)?;
+            if let Some(data) = tensor.as_mut_slice::<f32>() {
+                stretch(data, groups);
+            }
+            return Ok(vec![tensor.into()]);
         }
         if let TensorData::Uint8(data) = tensor.data() {
             let normalized = normalized(data, run, &self.factors);
@@ -208,11 +253,17 @@ const fn of_method(method: Method) -> (f64, &'static [f64], &'static [f64]) {
         }
         Method::Unit | Method::ZeroToOne => (1.0 / 255.0, &[0.0], &[1.0]),
         Method::Tf | Method::MinusOneToOne => (1.0 / 127.5, &[1.0], &[1.0]),
+        Method::MinMax => (1.0, &[0.0], &[1.0]),
     }
 }
 
+/// Whether the numbers are said beside, or instead of, a method.
+const fn others(options: &Options) -> bool {
+    options.scale.is_some() || options.offset.is_some() || options.mean.is_some() || options.std.is_some()
+}
+
 fn factors(options: &Options) -> Result<Vec<Factor>, BuildError> {
-    let others = options.scale.is_some() || options.offset.is_some() || options.mean.is_some() || options.std.is_some();
+    let others = others(options);
     let (scale, offset, mean, std) = match options.method {
         Some(_) if others => {
             return Err(BuildError::option("method", "`method` already says scale, offset, mean and std")
@@ -393,6 +444,26 @@ mod tests {
     }
 
     #[test]
+    fn odd_numbers_are_stretched_as_numpy_does() {
+        let stretched = |options: serde_json::Value, shape: &[usize], data: Vec<f32>| {
+            run(options, Tensor::new(shape, data).unwrap()).unwrap().as_slice::<f32>().unwrap().to_vec()
+        };
+        let whole = || json!({"method": "min-max"});
+        assert_eq!(stretched(whole(), &[3], vec![-2.0, 0.0, 2.0]), [0.0, 0.5, 1.0]);
+        assert_eq!(stretched(whole(), &[2], vec![7.0, 7.0]), [0.0, 0.0], "all equal");
+        assert!(stretched(whole(), &[3], vec![1.0, f32::NAN, 2.0]).iter().all(|x| x.is_nan()));
+        let batch = stretched(whole(), &[2, 1, 1, 2], vec![0.0, 4.0, 10.0, 30.0]);
+        assert_eq!(batch, [0.0, 1.0, 0.0, 1.0], "each image of a batch by itself");
+        let channels = json!({"method": "min-max", "per": "channel"});
+        assert_eq!(
+            stretched(channels.clone(), &[2, 1, 3], vec![0.0, 1.0, 5.0, 2.0, 3.0, 5.0]),
+            [0.0, 0.0, 0.0, 1.0, 1.0, 0.0]
+        );
+        assert_eq!(stretched(channels.clone(), &[2, 1, 2], vec![0.0, 2.0, 10.0, 30.0]), [0.0, 1.0, 0.0, 1.0]);
+        assert!(run(channels, Tensor::new([2], vec![0_f32; 2]).unwrap()).is_err());
+    }
+
+    #[test]
     fn absurd_options_are_refused() {
         for options in [
             json!({}),
@@ -405,6 +476,8 @@ mod tests {
             json!({"mean": [1, 2], "std": [1, 2, 3]}),
             json!({"scale": 1e308, "std": 1e-308}),
             json!({"mean": vec![0; 5000]}),
+            json!({"method": "min-max", "scale": 2}),
+            json!({"method": "unit", "per": "channel"}),
         ] {
             assert!(step(options.clone()).is_err(), "{options}");
         }

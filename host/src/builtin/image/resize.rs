@@ -1,19 +1,14 @@
 //! `resize`: an image → the same image at another size.
 
-use std::num::NonZeroU32;
-
-use fast_image_resize::images::{Image, ImageRef};
-use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::area;
-use super::dims::{ImageDims, MAX_PIXELS, MAX_SIDE, takes_channels};
+use super::dims::{ImageDims, Size, fits};
+use super::geometry::{Change, changed};
+use super::remake::{ImageStep, Remake};
+use super::resample::{Filter, Library, Sampling};
 use crate::builtin::ports;
-use crate::pipeline::{
-    BuildError, Builtin, Color, Context, ElementSet, ElementType, Geometry, Group, Kind, Layout, Mismatch, Port,
-    Signature, Step, StepFailure, Tensor, TensorData, TensorElement, TensorKind, Value,
-};
+use crate::pipeline::{BuildError, Builtin, ElementSet, Group, StepFailure, Tensor};
 
 /// Options of `resize`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -28,28 +23,19 @@ struct Options {
     #[serde(default)]
     mode: Mode,
     /// How pixels are weighed: `nearest`, `bilinear` (default), `bicubic`, `lanczos`, or `area` (mean
-    /// of the pixels that are covered; Pillow's BOX). All but `nearest` average over everything a
-    /// smaller pixel covers (antialias), as Pillow does.
+    /// of the pixels that are covered; Pillow's BOX). With `library: opencv` there is no `lanczos`,
+    /// with `library: torch` neither that nor `area`.
     #[serde(default)]
     filter: Filter,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(untagged)]
-#[schemars(inline)]
-enum Size {
-    Side(NonZeroU32),
-    HeightWidth([NonZeroU32; 2]),
-}
-
-impl Size {
-    fn height_width(self) -> [usize; 2] {
-        let [height, width] = match self {
-            Self::Side(side) => [side, side],
-            Self::HeightWidth(sides) => sides,
-        };
-        [height.get() as usize, width.get() as usize]
-    }
+    /// Whose numbers to reproduce: `pillow` (default), which averages over everything that a smaller
+    /// pixel covers; `opencv`, which does not (`cv2.resize`; but for `area`); or `torch`, which is
+    /// torchvision's `resize` of tensors.
+    #[serde(default)]
+    library: Library,
+    /// Whether a smaller pixel is the average of everything it covers. A choice with `library: torch`
+    /// only. Default: what the library does by itself, true for torch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    antialias: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -62,29 +48,19 @@ enum Mode {
     Longest,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(inline)]
-enum Filter {
-    Nearest,
-    #[default]
-    Bilinear,
-    Bicubic,
-    Lanczos,
-    Area,
-}
-
 /// Resizes a height × width × channels image of uint8 or float32 with 1, 3 or 4 channels.
 ///
 /// Follows Pillow's `Image.resize` up to version 12 (13 may resize down before across, which rounds
-/// differently): uint8 within one level in all but a sample
-/// in fifty thousand, and identical in 98 to 99.9 % (weights are rounded to 16 bits); `nearest` and `area`
-/// identical;
-/// float32 to the last bits. Where the tensor is known to be RGBA, colours are
-/// weighed by their opacity, as Pillow does.
+/// differently): uint8 within one level in all but a sample in fifty thousand, and identical in 98
+/// to 99.9 % (weights are rounded to 16 bits); `nearest` and `area` identical; float32 to the last
+/// bits. Where the tensor is known to be RGBA, colours are weighed by their opacity, as Pillow does.
+/// OpenCV's and torchvision's numbers are reproduced within one level.
+#[derive(Serialize)]
 struct Resize {
+    #[serde(flatten)]
     options: Options,
-    signature: Signature,
+    #[serde(skip)]
+    sampling: Sampling,
 }
 
 pub(super) fn builtin() -> Builtin {
@@ -92,37 +68,23 @@ pub(super) fn builtin() -> Builtin {
         name: "resize",
         summary: "Resizes an image",
         group: Group::Image,
-        follows: "Pillow: Image.resize",
+        follows: "Pillow: Image.resize; by option OpenCV: cv2.resize, torchvision: resize",
         example: "resize: { size: [224, 224], filter: bicubic }",
         schema: || schemars::schema_for!(Options),
-        build: |options, _| Ok(Box::new(Resize::new(ports::options(options)?)?)),
+        build: |options, _| Ok(Box::new(step(ports::options(options)?)?)),
     }
 }
 
-fn elements() -> ElementSet {
-    ElementSet::of(&[ElementType::Uint8, ElementType::Float32])
+fn step(options: Options) -> Result<ImageStep<Resize>, BuildError> {
+    let sampling = Sampling::new(options.library, options.filter, options.antialias)?;
+    let [height, width] = options.size.height_width();
+    fits(height, width).map_err(|message| BuildError::option("size", message))?;
+    ImageStep::new(Resize { options, sampling })
 }
 
 impl Resize {
-    fn new(options: Options) -> Result<Self, BuildError> {
-        let [height, width] = options.size.height_width();
-        fits(height, width).map_err(|message| BuildError::option("size", message))?;
-        let (known_height, known_width) =
-            if options.mode == Mode::Stretch { (Some(height), Some(width)) } else { (None, None) };
-        let input = TensorKind::image(elements(), None, None, None);
-        let output = TensorKind::image(elements(), known_height, known_width, None);
-        let signature = Signature::unary(
-            Port {
-                description: "height × width × channels, 1, 3 or 4 channels".into(),
-                ..Port::new("image", Kind::Tensor(input))
-            },
-            Port { description: "the same at the new size".into(), ..Port::new("image", Kind::Tensor(output)) },
-        );
-        Ok(Self { options, signature })
-    }
-
     /// Height and width of what becomes of an image of `height` × `width`.
-    fn target(&self, height: usize, width: usize) -> (usize, usize) {
+    fn scaled(&self, height: usize, width: usize) -> (usize, usize) {
         let [wanted_height, wanted_width] = self.options.size.height_width();
         // Proportions are kept as torchvision does: the other side is rounded down.
         let scaled = |side: usize, to: usize, of: usize| {
@@ -140,251 +102,36 @@ impl Resize {
             Mode::Shortest | Mode::Longest => by_height,
         }
     }
-
-    fn filter(&self) -> ResizeAlg {
-        match self.options.filter {
-            Filter::Nearest => ResizeAlg::Nearest,
-            Filter::Bilinear => ResizeAlg::Convolution(FilterType::Bilinear),
-            Filter::Bicubic => ResizeAlg::Convolution(FilterType::CatmullRom),
-            Filter::Lanczos => ResizeAlg::Convolution(FilterType::Lanczos3),
-            Filter::Area => ResizeAlg::Convolution(FilterType::Box),
-        }
-    }
 }
 
-impl Step for Resize {
-    fn signature(&self) -> &Signature {
-        &self.signature
+impl Remake for Resize {
+    const NAME: &'static str = "resize";
+    const GIVES: &'static str = "the same at the new size";
+
+    fn elements(&self) -> ElementSet {
+        Sampling::elements()
     }
 
-    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        ports::check(&self.signature, inputs)?;
-        let Some(given) = ports::known_tensor(inputs) else {
-            return Ok(vec![self.signature.outputs[0].kind.clone()]);
-        };
-        let elements = given.elements.intersection(elements());
-        let known = |axis: usize| given.shape.as_ref().and_then(|shape| shape.get(axis)).and_then(ports::fixed);
-        let channels = known(2);
-        if let Some(channels) = channels.filter(|channels| !takes_channels(*channels)) {
-            let why = format!("there are {channels} channels on the last axis, not 1, 3 or 4");
-            return Err(ports::refuse(&self.signature, given, why));
-        }
-        let (height, width) = match (self.options.mode, known(0), known(1)) {
-            (Mode::Stretch, ..) => {
-                let (height, width) = self.target(1, 1);
-                (Some(height), Some(width))
+    fn target(&self, sides: [Option<usize>; 2]) -> Result<[Option<usize>; 2], String> {
+        match (self.options.mode, sides) {
+            (_, [Some(height), Some(width)]) => {
+                let (height, width) = self.scaled(height, width);
+                Ok([Some(height), Some(width)])
             }
-            (_, Some(height), Some(width)) => {
-                let (height, width) = self.target(height, width);
-                fits(height, width).map_err(|why| ports::refuse(&self.signature, given, why))?;
-                (Some(height), Some(width))
-            }
-            _ => (None, None),
-        };
-        Ok(vec![Kind::Tensor(TensorKind::image(elements, height, width, channels))])
-    }
-
-    fn buffers(&self, inputs: &[Option<Value>]) -> usize {
-        let Some((tensor, dims)) =
-            ports::given_tensor(inputs).and_then(|tensor| Some((tensor, ImageDims::of(tensor).ok()?)))
-        else {
-            return 0;
-        };
-        let row = |width: usize| width.saturating_mul(dims.channels * tensor.element().size().unwrap_or(1));
-        let between = dims.height.saturating_mul(row(self.target(dims.height, dims.width).1));
-        // Colours weighed by their opacity are a copy.
-        if dims.channels == 4 { between.saturating_add(tensor.byte_len()) } else { between }
-    }
-
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let tensor = ports::first_tensor(inputs, "image")?;
-        let dims = ImageDims::of(&tensor)?;
-        if !elements().contains(tensor.element()) {
-            let message = format!("resize takes uint8 or float32, but gets {}; cast it first", tensor.element());
-            return Err(StepFailure::InvalidInput(message));
-        }
-        let (height, width) = self.target(dims.height, dims.width);
-        fits(height, width).map_err(StepFailure::InvalidInput)?;
-        // Between its two passes the resizer holds an image as wide as one and as high as the other.
-        fits(dims.height, width).map_err(StepFailure::InvalidInput)?;
-        let mut metadata = tensor.metadata;
-        metadata.layout = Some(Layout::Hwc);
-        metadata.geometry = Some(geometry(metadata.geometry, dims, (height, width)));
-        if (height, width) == (dims.height, dims.width) {
-            return Ok(vec![tensor.with_metadata(metadata).into()]);
-        }
-        let weigh_by_opacity = metadata.color == Some(Color::Rgba) && dims.channels == 4;
-        let target = ImageDims { height, width, channels: dims.channels };
-        let alg = self.filter();
-        // Floats weighed by opacity go the general way.
-        let averages = self.options.filter == Filter::Area && !weigh_by_opacity;
-        let resized = match tensor.data() {
-            TensorData::Float32(data) if averages => to_tensor(target, area::resize(data, dims, target))?,
-            TensorData::Uint8(data) if alg == ResizeAlg::Nearest => to_tensor(target, nearest(data, dims, target))?,
-            TensorData::Float32(data) if alg == ResizeAlg::Nearest => to_tensor(target, nearest(data, dims, target))?,
-            TensorData::Uint8(data) => to_tensor(target, resize_levels(data, dims, target, alg, weigh_by_opacity)?)?,
-            TensorData::Float32(data) => to_tensor(target, resize_floats(data, dims, target, alg, weigh_by_opacity)?)?,
-            other => return Err(StepFailure::Failed(format!("cannot resize {}", other.element()))),
-        };
-        Ok(vec![resized.with_metadata(metadata).into()])
-    }
-
-    fn details(&self) -> serde_json::Value {
-        serde_json::to_value(&self.options).unwrap_or_default()
-    }
-}
-
-fn to_tensor<T: TensorElement>(dims: ImageDims, samples: Vec<T>) -> Result<Tensor, StepFailure> {
-    Ok(Tensor::new([dims.height, dims.width, dims.channels], samples)?)
-}
-
-/// Pillow's nearest neighbour: the source pixel under the middle of each new one, found by adding up
-/// steps, so that rounding falls where Pillow's does.
-fn nearest<T: Copy>(from: &[T], dims: ImageDims, target: ImageDims) -> Vec<T> {
-    let places = |old: usize, new: usize| {
-        let step = old as f64 / new as f64;
-        let mut at = step * 0.5;
-        (0..new)
-            .map(|_| {
-                let place = (at as usize).min(old - 1);
-                at += step;
-                place
-            })
-            .collect::<Vec<_>>()
-    };
-    let columns = places(dims.width, target.width);
-    let channels = dims.channels;
-    let mut result = Vec::with_capacity(target.height * target.width * channels);
-    for row in places(dims.height, target.height) {
-        let from = &from[row * dims.width * channels..][..dims.width * channels];
-        for column in &columns {
-            result.extend_from_slice(&from[column * channels..][..channels]);
+            (Mode::Stretch, _) => Ok(self.options.size.height_width().map(Some)),
+            _ => Ok([None, None]),
         }
     }
-    result
-}
 
-/// Resizes uint8 samples as Pillow does: across, rounded to 8 bits, then down. The resizer alone
-/// would go down first, which puts a third of the samples of a noisy image elsewhere, some by 40.
-fn resize_levels(
-    from: &[u8],
-    dims: ImageDims,
-    target: ImageDims,
-    alg: ResizeAlg,
-    weigh_by_opacity: bool,
-) -> Result<Vec<u8>, StepFailure> {
-    let weighed = weigh_by_opacity.then(|| weighed_by_opacity(from));
-    let from = weighed.as_deref().unwrap_or(from);
-    let across = ImageDims { width: target.width, ..dims };
-    let wide = if across == dims { None } else { Some(pass(from, dims, across, alg)?) };
-    let from = wide.as_deref().unwrap_or(from);
-    let mut result = if across == target { from.to_vec() } else { pass(from, across, target, alg)? };
-    if weigh_by_opacity {
-        undo_weighing(&mut result);
+    fn buffers(&self, tensor: &Tensor, dims: ImageDims) -> usize {
+        let (height, width) = self.scaled(dims.height, dims.width);
+        self.sampling.buffers(tensor, dims, ImageDims { height, width, ..dims })
     }
-    Ok(result)
-}
 
-/// One pass of [`resize_levels`]: only the width or only the height changes.
-fn pass(from: &[u8], dims: ImageDims, target: ImageDims, alg: ResizeAlg) -> Result<Vec<u8>, StepFailure> {
-    if alg == ResizeAlg::Convolution(FilterType::Box) {
-        return Ok(area::resize(from, dims, target));
-    }
-    let of = match dims.channels {
-        1 => PixelType::U8,
-        3 => PixelType::U8x3,
-        _ => PixelType::U8x4,
-    };
-    let mut result = vec![0; target.height * target.width * target.channels];
-    let sizes = [(dims.width, dims.height), (target.width, target.height)];
-    convolve(from, &mut result, sizes, of, alg, false)?;
-    Ok(result)
-}
-
-fn resize_floats(
-    from: &[f32],
-    dims: ImageDims,
-    target: ImageDims,
-    alg: ResizeAlg,
-    weigh_by_opacity: bool,
-) -> Result<Vec<f32>, StepFailure> {
-    let of = match dims.channels {
-        1 => PixelType::F32,
-        3 => PixelType::F32x3,
-        _ => PixelType::F32x4,
-    };
-    let mut result = vec![0_f32; target.height * target.width * target.channels];
-    let sizes = [(dims.width, dims.height), (target.width, target.height)];
-    let (from, to) = (bytemuck::cast_slice(from), bytemuck::cast_slice_mut(&mut result));
-    convolve(from, to, sizes, of, alg, weigh_by_opacity)?;
-    Ok(result)
-}
-
-/// Calls the resizer on samples as bytes; the two sizes are (width, height) before and after.
-fn convolve(
-    from: &[u8],
-    to: &mut [u8],
-    sizes: [(usize, usize); 2],
-    of: PixelType,
-    alg: ResizeAlg,
-    weigh_by_opacity: bool,
-) -> Result<(), StepFailure> {
-    let fail = |error: &dyn std::fmt::Display| StepFailure::Failed(format!("cannot resize: {error}"));
-    let [before, after] = sizes.map(|(width, height)| (width as u32, height as u32));
-    let source = ImageRef::new(before.0, before.1, from, of).map_err(|error| fail(&error))?;
-    let mut result = Image::from_slice_u8(after.0, after.1, to, of).map_err(|error| fail(&error))?;
-    let options = ResizeOptions::new().resize_alg(alg).use_alpha(weigh_by_opacity);
-    Resizer::new().resize(&source, &mut result, &options).map_err(|error| fail(&error))
-}
-
-/// RGBA with its colours multiplied by their opacity, rounded as Pillow does (`RGBa`).
-fn weighed_by_opacity(rgba: &[u8]) -> Vec<u8> {
-    let weigh = |level: u8, opacity: u8| {
-        let product = u32::from(level) * u32::from(opacity) + 128;
-        (((product >> 8) + product) >> 8) as u8
-    };
-    rgba.chunks_exact(4)
-        .flat_map(|pixel| [weigh(pixel[0], pixel[3]), weigh(pixel[1], pixel[3]), weigh(pixel[2], pixel[3]), pixel[3]])
-        .collect()
-}
-
-fn undo_weighing(rgba: &mut [u8]) {
-    for pixel in rgba.chunks_exact_mut(4) {
-        let opacity = u32::from(pixel[3]);
-        if opacity != 0 && opacity != 255 {
-            for level in &mut pixel[..3] {
-                *level = (255 * u32::from(*level) / opacity).min(255) as u8;
-            }
-        }
-    }
-}
-
-/// Whether an image of this size may be made.
-fn fits(height: usize, width: usize) -> Result<(), String> {
-    if height > MAX_SIDE || width > MAX_SIDE || height as u64 * width as u64 > MAX_PIXELS {
-        return Err(format!(
-            "resizing to {height} × {width} pixels is too much: at most {MAX_PIXELS} pixels, no side over {MAX_SIDE}"
-        ));
-    }
-    Ok(())
-}
-
-fn geometry(before: Option<Geometry>, dims: ImageDims, (height, width): (usize, usize)) -> Geometry {
-    let (scale_x, scale_y) = (width as f32 / dims.width as f32, height as f32 / dims.height as f32);
-    let before = before.unwrap_or(Geometry {
-        source_width: dims.width as u32,
-        source_height: dims.height as u32,
-        scale_x: 1.0,
-        scale_y: 1.0,
-        offset_x: 0.0,
-        offset_y: 0.0,
-    });
-    Geometry {
-        scale_x: before.scale_x * scale_x,
-        scale_y: before.scale_y * scale_y,
-        offset_x: before.offset_x * scale_x,
-        offset_y: before.offset_y * scale_y,
-        ..before
+    fn make(&self, tensor: Tensor, dims: ImageDims, target: ImageDims) -> Result<Tensor, StepFailure> {
+        let metadata = changed(tensor.metadata, dims, Change::between(dims, target));
+        let tensor = if dims == target { tensor } else { self.sampling.resize(&tensor, dims, target)? };
+        Ok(tensor.with_metadata(metadata))
     }
 }
 
@@ -394,10 +141,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::pipeline::Dim;
+    use crate::pipeline::{Color, Context, Dim, ElementType, Kind, Layout, Step, TensorKind};
 
-    fn step(options: serde_json::Value) -> Resize {
-        Resize::new(ports::options(options).unwrap()).unwrap()
+    fn step(options: serde_json::Value) -> ImageStep<Resize> {
+        super::step(ports::options(options).unwrap()).unwrap()
     }
 
     fn given(elements: impl Into<ElementSet>, shape: &[Dim]) -> Vec<Option<Kind>> {
@@ -431,7 +178,9 @@ mod tests {
     #[test]
     fn proportions_follow_torchvision() {
         let target = |mode: &str, size: serde_json::Value, from: (usize, usize)| {
-            step(json!({"size": size, "mode": mode})).target(from.0, from.1)
+            let options: Options = ports::options(json!({"size": size, "mode": mode})).unwrap();
+            let sampling = Sampling::new(options.library, options.filter, None).unwrap();
+            Resize { options, sampling }.scaled(from.0, from.1)
         };
         assert_eq!(target("shortest", json!(256), (480, 641)), (256, 341));
         assert_eq!(target("shortest", json!(256), (641, 480)), (341, 256));

@@ -114,7 +114,7 @@ fn in_place<T: TensorElement>(tensor: &mut Tensor, change: impl FnOnce(&mut [T])
 }
 
 /// Calls `change` with every run of `length` elements that lie `stride` apart.
-fn along<T: Copy + Default>(data: &mut [T], length: usize, stride: usize, change: impl Fn(&mut [T])) {
+pub(super) fn along<T: Copy + Default>(data: &mut [T], length: usize, stride: usize, change: impl Fn(&mut [T])) {
     if data.is_empty() {
         return;
     }
@@ -138,7 +138,7 @@ fn along<T: Copy + Default>(data: &mut [T], length: usize, stride: usize, change
 
 macro_rules! softmax {
     ($name:ident, $type:ty) => {
-        fn $name(row: &mut [$type]) {
+        pub(super) fn $name(row: &mut [$type]) {
             let max = row.iter().copied().fold(<$type>::NEG_INFINITY, <$type>::max);
             for value in &mut *row {
                 *value = (*value - max).exp();

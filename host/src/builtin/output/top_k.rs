@@ -1,27 +1,24 @@
 //! `top-k`: scores → the best of them, with their labels.
 
 use std::cmp::Ordering;
-use std::path::Path;
 
 use half::{bf16, f16};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::label_names::Labels;
 use crate::builtin::ports;
 use crate::pipeline::{
     BuildError, Builtin, Context, Dim, ElementSet, Group, Kind, Mismatch, Port, Signature, Site, Step, StepFailure,
     Tensor, TensorData, TensorElement, TensorKind, Value, to_json,
 };
 
-/// Largest file of labels that is read, in bytes.
-const MAX_LABELS_FILE: u64 = 16 << 20;
-
 /// Most bytes that one answer may take in memory, over all rows.
-const MAX_ANSWER: usize = 1 << 29;
+pub(super) const MAX_ANSWER: usize = 1 << 29;
 
 /// What an entry takes in memory, beside its label: an object of three fields.
-const ENTRY: usize = 512;
+pub(super) const ENTRY: usize = 512;
 
 /// Options of `top-k`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -40,14 +37,6 @@ impl Default for Options {
     fn default() -> Self {
         Self { k: 5, labels: None }
     }
-}
-
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(untagged)]
-#[schemars(inline)]
-enum Labels {
-    File(String),
-    List(Vec<String>),
 }
 
 /// Lists the highest scores of the last axis, best first, as JSON:
@@ -81,14 +70,7 @@ impl TopK {
         if options.k == 0 {
             return Err(BuildError::option("k", "`k` is 0, but at least 1 entry must be kept"));
         }
-        let labels = match &options.labels {
-            None => None,
-            Some(Labels::List(labels)) => Some(labels.clone()),
-            Some(Labels::File(path)) => Some(read_labels(path, site)?),
-        };
-        if labels.as_ref().is_some_and(Vec::is_empty) {
-            return Err(BuildError::option("labels", "there are no labels"));
-        }
+        let labels = options.labels.as_ref().map(|labels| labels.read(site)).transpose()?;
         let count = labels.as_ref().map_or_else(String::new, |labels| format!(", {} on the last axis", labels.len()));
         let signature = Signature::unary(
             Port {
@@ -198,16 +180,8 @@ impl Step for TopK {
     }
 }
 
-fn read_labels(path: &str, site: &Site<'_>) -> Result<Vec<String>, BuildError> {
-    let bytes = site.read(Path::new(path), MAX_LABELS_FILE).map_err(|error| BuildError::option("labels", error))?;
-    let text = String::from_utf8(bytes)
-        .map_err(|error| BuildError::option("labels", format!("`{path}` is not UTF-8 text: {}", error.utf8_error())))?;
-    let lines = text.trim_start_matches('\u{feff}').trim_end().lines();
-    Ok(lines.map(|line| line.trim().to_owned()).collect())
-}
-
 /// The indices of the `k` highest scores, best first.
-fn best<T: Score>(row: &[T], k: usize) -> Vec<usize> {
+pub(super) fn best<T: Score>(row: &[T], k: usize) -> Vec<usize> {
     let better = |a: &usize, b: &usize| {
         let (left, right) = (&row[*a], &row[*b]);
         // Only NaN does not compare.
@@ -228,7 +202,7 @@ fn best<T: Score>(row: &[T], k: usize) -> Vec<usize> {
 }
 
 /// A number that is compared and shown as what it is.
-trait Score: PartialOrd + TensorElement {
+pub(super) trait Score: PartialOrd + TensorElement {
     /// As every other number is written: shortest digits, `"NaN"` and `"Infinity"` as text.
     fn json(&self) -> serde_json::Value {
         to_json(&Tensor::scalar(self.clone()).into())
@@ -247,7 +221,7 @@ scores!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, f16, bf16);
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::pipeline::{ElementType, ProjectFiles, Tensor, TensorElement};
+    use crate::pipeline::{ElementType, Tensor, TensorElement};
 
     fn step(options: serde_json::Value) -> Result<Box<dyn Step>, BuildError> {
         (builtin().build)(options, &Site::Component)
@@ -307,21 +281,6 @@ mod tests {
         let scores = Tensor::new([3], vec![1_f32; 3]).unwrap().into();
         let error = step.run(vec![Some(scores)], &mut Context::default()).unwrap_err();
         assert!(matches!(error, StepFailure::InvalidInput(_)), "{error}");
-    }
-
-    #[test]
-    fn labels_come_from_a_file_of_the_project() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("labels.txt"), "\u{feff}zero\r\n one \r\n\r\nthree\n").unwrap();
-        std::fs::write(folder.path().join("latin1.txt"), [0xe9, b'\n']).unwrap();
-        let files = ProjectFiles::new(folder.path(), false);
-        let labels = read_labels("labels.txt", &Site::Pipeline(&files)).unwrap();
-        assert_eq!(labels, ["zero", "one", "", "three"]);
-        let message = |path: &str| read_labels(path, &Site::Pipeline(&files)).unwrap_err().to_string();
-        assert!(message("latin1.txt").contains("UTF-8"));
-        assert!(message("none.txt").contains("no file at `none.txt`"));
-        assert!(message("../labels.txt").contains("leads out"));
-        assert!(step(json!({"labels": "labels.txt"})).err().unwrap().message.contains("may not name files"));
     }
 
     #[test]

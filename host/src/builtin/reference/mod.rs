@@ -64,12 +64,54 @@ pub(in crate::builtin) fn tensor(value: &Json, element: &Json) -> Tensor {
     Tensor::new(shape, data).unwrap().cast(element.as_str().unwrap().parse().unwrap()).unwrap()
 }
 
-pub(in crate::builtin) fn assert_close(tensor: &Tensor, expected: &Json, tolerance: f64, what: &Json) {
+/// A tensor of any type: `{"element", "shape", "data"}`, where the data are strings, or bytes in hexadecimal.
+pub(in crate::builtin) fn exact(value: &Json) -> Tensor {
+    let shape: Vec<usize> = serde_json::from_value(value["shape"].clone()).unwrap();
+    let element: ElementType = value["element"].as_str().unwrap().parse().unwrap();
+    if element == ElementType::String {
+        return Tensor::new(shape, serde_json::from_value::<Vec<String>>(value["data"].clone()).unwrap()).unwrap();
+    }
+    let digits = value["data"].as_str().unwrap().as_bytes();
+    let digit = |byte: u8| char::from(byte).to_digit(16).unwrap() as u8;
+    let bytes: Vec<u8> = digits.chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect();
+    Tensor::from_bytes(element, shape, &bytes).unwrap()
+}
+
+/// Cases that were packed with [`unpack`]'s counterpart.
+pub(in crate::builtin) fn packed(path: &str) -> Vec<Json> {
+    let text = unpack(path);
+    let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+    serde_json::from_slice(&text[..end]).unwrap()
+}
+
+/// The largest difference, relative where numbers are larger than 1; anything but a float must be the same.
+pub(in crate::builtin) fn difference(ours: &Tensor, theirs: &Tensor) -> f64 {
+    assert_eq!((ours.element(), ours.shape()), (theirs.element(), theirs.shape()));
+    if !ours.element().is_float() {
+        assert_eq!(ours.data(), theirs.data());
+        return 0.0;
+    }
+    let floats = |tensor: &Tensor| tensor.cast(ElementType::Float64).unwrap().as_slice::<f64>().unwrap().to_vec();
+    let one = |(ours, theirs): (f64, f64)| {
+        let same = ours.is_nan() && theirs.is_nan() || ours.to_bits() == theirs.to_bits();
+        if same { 0.0 } else { (ours - theirs).abs() / theirs.abs().max(1.0) }
+    };
+    floats(ours).into_iter().zip(floats(theirs)).map(one).fold(0.0, f64::max)
+}
+
+/// Checks that the tensor is the expected one, and tells the largest difference (in parts of numbers above 1).
+pub(in crate::builtin) fn assert_close(tensor: &Tensor, expected: &Json, tolerance: f64, what: &Json) -> f64 {
     let (shape, expected) = numbers(expected);
     assert_eq!(tensor.shape(), shape);
-    let ours = tensor.cast(ElementType::Float64).unwrap();
-    for (ours, theirs) in ours.as_slice::<f64>().unwrap().iter().zip(expected) {
-        let same = ours.is_nan() && theirs.is_nan() || (ours - theirs).abs() <= tolerance * theirs.abs().max(1.0);
+    // Numbers are written shortest, so they are read back in their own type.
+    let exact = |tensor: &Tensor| tensor.cast(ElementType::Float64).unwrap().as_slice::<f64>().unwrap().to_vec();
+    let expected = exact(&Tensor::new(shape, expected).unwrap().cast(tensor.element()).unwrap());
+    let mut largest = 0_f64;
+    for (ours, theirs) in exact(tensor).into_iter().zip(expected) {
+        let difference = (ours - theirs).abs() / theirs.abs().max(1.0);
+        let same = ours.is_nan() && theirs.is_nan() || difference <= tolerance;
         assert!(same, "{ours} is not {theirs}: {what}");
+        largest = largest.max(difference);
     }
+    largest
 }

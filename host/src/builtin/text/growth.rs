@@ -1,4 +1,4 @@
-//! How much a tokenizer's own file can make of a text before there are tokens.
+//! How much a tokenizer's own file can make of a text before there are tokens, or after.
 
 use serde_json::Value;
 
@@ -6,20 +6,30 @@ use serde_json::Value;
 /// product of the steps of a sequence. Only `Replace` and `Prepend` can put more than a few bytes
 /// for one; the Unicode forms at most treble a text (UAX #15, expansion factors in UTF-8).
 pub(super) fn growth(file: &[u8]) -> usize {
-    #[derive(serde::Deserialize)]
-    struct File {
-        normalizer: Option<Value>,
-    }
-    let file: Option<File> = serde_json::from_slice(file).ok();
-    file.and_then(|file| file.normalizer).map_or(1, |normalizer| of(&normalizer))
+    read(file).normalizer.map_or(1, |normalizer| of(&normalizer))
+}
+
+/// The most that its decoder can lengthen the tokens, a space before each aside.
+pub(super) fn decoder_growth(file: &[u8]) -> usize {
+    read(file).decoder.map_or(1, |decoder| of(&decoder))
+}
+
+#[derive(Default, serde::Deserialize)]
+struct File {
+    normalizer: Option<Value>,
+    decoder: Option<Value>,
+}
+
+fn read(file: &[u8]) -> File {
+    serde_json::from_slice(file).unwrap_or_default()
 }
 
 fn of(normalizer: &Value) -> usize {
     let text = |value: &Value| value.as_str().map_or(0, str::len);
     match normalizer["type"].as_str() {
-        Some("Sequence") => normalizer["normalizers"]
-            .as_array()
-            .into_iter()
+        Some("Sequence") => ["normalizers", "decoders"]
+            .iter()
+            .filter_map(|parts| normalizer[parts].as_array())
             .flatten()
             .fold(1, |product: usize, normalizer| product.saturating_mul(of(normalizer))),
         Some("Replace") => {
@@ -56,5 +66,7 @@ mod tests {
             9
         );
         assert_eq!(growth(b"not json"), 1);
+        let decoder = serde_json::json!({ "decoder": { "type": "Sequence", "decoders": [replace("aaaa")] } });
+        assert_eq!(decoder_growth(decoder.to_string().as_bytes()), 4);
     }
 }

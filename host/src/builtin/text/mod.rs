@@ -1,14 +1,23 @@
 //! Steps that work on text.
 
+mod batch;
+mod chunk;
+mod detokenize;
+pub(in crate::builtin) mod encoder;
 mod growth;
+mod join;
+mod normalize_text;
+mod scores;
+pub(in crate::builtin) mod texts;
 mod tokenize;
-mod tokenizer_file;
+pub(in crate::builtin) mod tokenizer_file;
+mod windows;
 
 use crate::pipeline::Builtin;
 
 /// The steps of this group, in the order in which a pipeline usually uses them.
 pub(super) fn all() -> Vec<Builtin> {
-    vec![tokenize::builtin()]
+    vec![normalize_text::builtin(), tokenize::builtin(), chunk::builtin(), join::builtin(), detokenize::builtin()]
 }
 
 #[cfg(test)]

@@ -1,42 +1,20 @@
 //! `tokenize`: text → the numbers that a language model takes.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
-use tokenizers::{
-    Encoding, PaddingDirection, PostProcessor as _, PostProcessorWrapper, Tokenizer, TruncationDirection,
-    TruncationParams, TruncationStrategy,
-};
+use tokenizers::{Encoding, TruncationDirection, TruncationStrategy};
 
-use super::growth::growth;
-use super::tokenizer_file;
+use super::batch::{self, Extras, Fill, FillOptions, MAX_TOKENS, Padding, Side, known_batch, outputs, with_batch};
+use super::encoder::{self, Cut, Encoder, MAX_LENGTH};
+use super::texts::{self, texts};
+use super::tokenizer_file::{self, TokenizerFile};
 use crate::builtin::ports;
-use crate::pipeline::{
-    BuildError, Builtin, Context, Dim, ElementType, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor,
-    TensorData, TensorKind, Value,
-};
-
-/// Most tokens that `max_length` may ask for.
-const MAX_LENGTH: usize = 1 << 20;
-
-/// Most tokens of one answer, over the whole batch, padding included.
-const MAX_TOKENS: usize = 16 << 20;
-
-/// Most text that is taken at once, in bytes.
-const MAX_TEXT: usize = 64 << 20;
-
-/// Most text that a tokenizer's normalizer may make of it, in bytes.
-const MAX_NORMALIZED: usize = 1 << 30;
-
-/// What tokenizers call their padding, where their file does not say how to pad.
-const PAD_TOKENS: [&str; 4] = ["[PAD]", "<pad>", "<|padding|>", "<|endoftext|>"];
+use crate::pipeline::{BuildError, Builtin, Context, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Value};
 
 /// Options of `tokenize`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 struct Options {
     /// A `tokenizer.json`: its path, or a model's name, looked up as `./tokenizer.json`,
     /// `./NAME/tokenizer.json` and in the local Hugging Face cache. Required.
@@ -45,14 +23,21 @@ struct Options {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_048_576))]
     max_length: Option<usize>,
-    /// Whether a longer text is cut at `max_length`, of a pair the longer one first. Default: true
-    /// where `max_length` is given, else false.
+    /// Whether a longer text is cut at `max_length`, and which of a pair: `longest_first` (as `true`:
+    /// the longer one), `only_first` or `only_second`. Default: true where `max_length` is given, else
+    /// false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    truncation: Option<bool>,
+    truncation: Option<Truncation>,
+    /// The end that is cut off: `left` or `right`. Default: what the tokenizer's file says, else `right`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    truncation_side: Option<Side>,
     /// Whether shorter texts are filled up: `none`, `longest` (default: to the longest of the batch)
     /// or `max_length`.
     #[serde(default)]
     padding: Padding,
+    /// The end that is filled up: `left` or `right`. Default: what the tokenizer's file says, else `right`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    padding_side: Option<Side>,
     /// Round the padded length up to a multiple of this many tokens, 1 to 1048576. Default: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_048_576))]
@@ -64,48 +49,107 @@ struct Options {
     /// Whether the tokens that mark start, end and separation are added. Default: true.
     #[serde(default = "yes")]
     add_special_tokens: bool,
+    /// Whether to give `offsets` too, batch × length × 2: the first character of each token in its text,
+    /// and one past its last, counted in Unicode characters as Python does. Default: false.
+    #[serde(default)]
+    offsets: bool,
+    /// Whether to give `special_tokens_mask` too: 1 for a special token and for padding. Default: false.
+    #[serde(default)]
+    special_tokens_mask: bool,
+    /// Whether to give `sequence_ids` too: 0 for the first text, 1 for its pair, -1 for what is neither.
+    /// Default: false.
+    #[serde(default)]
+    sequence_ids: bool,
+    /// Whether to give `word_ids` too: which word of its text a token belongs to, -1 for none. Default:
+    /// false.
+    #[serde(default)]
+    word_ids: bool,
 }
 
 const fn yes() -> bool {
     true
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+enum Truncation {
+    Whether(bool),
+    Which(Which),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-enum Padding {
-    None,
-    #[default]
-    Longest,
-    MaxLength,
+enum Which {
+    LongestFirst,
+    OnlyFirst,
+    OnlySecond,
+}
+
+impl Options {
+    /// Which text is cut, if any.
+    fn strategy(&self) -> Option<TruncationStrategy> {
+        match self.truncation.unwrap_or(Truncation::Whether(self.max_length.is_some())) {
+            Truncation::Whether(false) => None,
+            Truncation::Whether(true) | Truncation::Which(Which::LongestFirst) => {
+                Some(TruncationStrategy::LongestFirst)
+            }
+            Truncation::Which(Which::OnlyFirst) => Some(TruncationStrategy::OnlyFirst),
+            Truncation::Which(Which::OnlySecond) => Some(TruncationStrategy::OnlySecond),
+        }
+    }
+
+    fn extras(&self) -> Extras {
+        Extras {
+            offsets: self.offsets,
+            special_tokens_mask: self.special_tokens_mask,
+            sequence_ids: self.sequence_ids,
+            word_ids: self.word_ids,
+        }
+    }
+
+    fn fill(&self) -> FillOptions<'_> {
+        FillOptions {
+            padding: self.padding,
+            max_length: self.max_length,
+            multiple: self.pad_to_multiple_of,
+            token: self.pad_token.as_deref(),
+            side: self.padding_side,
+        }
+    }
+
+    fn check(&self) -> Result<(), BuildError> {
+        for (name, value) in [("max_length", self.max_length), ("pad_to_multiple_of", self.pad_to_multiple_of)] {
+            if let Some(value) = value.filter(|value| !(1..=MAX_LENGTH).contains(value)) {
+                return Err(BuildError::option(name, format!("`{name}` is {value}, not 1 to {MAX_LENGTH}")));
+            }
+        }
+        let needs_length = |option: &str| {
+            let message = format!("`{option}` needs to know the `max_length`");
+            Err(BuildError::option(option, message).with_hint("add `max_length: 128`, for example"))
+        };
+        match self.max_length {
+            None if self.strategy().is_some() => needs_length("truncation"),
+            None if self.padding == Padding::MaxLength => needs_length("padding"),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Splits text into tokens as a Hugging Face `tokenizer.json` says, into int64 tensors of batch ×
-/// length named `input_ids`, `attention_mask` and `token_type_ids`.
+/// length named `input_ids`, `attention_mask` and `token_type_ids`; a model's inputs of these names
+/// read them.
 ///
 /// Takes a text, a JSON list of texts or a string tensor of one axis; with a second port, `pair`,
 /// pairs of them. Follows the Python package `tokenizers` exactly: it is the same code. Truncation
 /// and padding are those of the options, never those that the file switches on; the file still says
-/// from which side, and with which token.
+/// from which side, and with which token, unless the options do.
 struct Tokenize {
     options: Options,
-    tokenizer: Tokenizer,
-    /// the same without truncation and special tokens, made when the first pair has to be cut
-    bare: OnceLock<Tokenizer>,
-    file: String,
-    /// how many times longer the tokenizer's normalizer can make a text
-    growth: usize,
-    truncates: bool,
+    encoder: Encoder,
     fill: Fill,
     signature: Signature,
-}
-
-/// How a short text is filled up.
-struct Fill {
-    /// the token's number; `None` if the tokenizer has none
-    id: Option<u32>,
-    type_id: u32,
-    left: bool,
 }
 
 pub(super) fn builtin() -> Builtin {
@@ -119,151 +163,52 @@ pub(super) fn builtin() -> Builtin {
         build: |options, site| {
             let options: Options = ports::options(options)?;
             let file = tokenizer_file::find(&options.tokenizer, site)?;
-            Ok(Box::new(Tokenize::new(options, &file.path.display().to_string(), &file.bytes)?))
+            Ok(Box::new(Tokenize::new(options, &file)?))
         },
     }
 }
 
-/// Runs code of the tokenizers crate, whose asserts and subtractions a hostile file or text can trip.
-fn guarded<T>(run: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
-    match catch_unwind(AssertUnwindSafe(run)) {
-        Ok(result) => result.map_err(|error| error.to_string()),
-        Err(_) => Err("the tokenizer gave up".to_owned()),
+impl Side {
+    pub(super) const fn direction(self) -> TruncationDirection {
+        match self {
+            Self::Left => TruncationDirection::Left,
+            Self::Right => TruncationDirection::Right,
+        }
     }
 }
 
 impl Tokenize {
-    fn new(options: Options, file: &str, bytes: &[u8]) -> Result<Self, BuildError> {
-        for (name, value) in [("max_length", options.max_length), ("pad_to_multiple_of", options.pad_to_multiple_of)] {
-            if let Some(value) = value.filter(|value| !(1..=MAX_LENGTH).contains(value)) {
-                return Err(BuildError::option(name, format!("`{name}` is {value}, not 1 to {MAX_LENGTH}")));
-            }
-        }
-        let needs_length = |option: &str| {
-            let message = format!("`{option}` needs to know the `max_length`");
-            BuildError::option(option, message).with_hint("add `max_length: 128`, for example")
+    fn new(options: Options, file: &TokenizerFile) -> Result<Self, BuildError> {
+        options.check()?;
+        let tokenizer = encoder::read(file)?;
+        let fill = Fill::new(&options.fill(), &tokenizer, file.path.display().to_string())?;
+        let cut = options.strategy().zip(options.max_length).map(|(strategy, max_length)| Cut {
+            max_length,
+            side: options.truncation_side.map(Side::direction),
+            strategy,
+            stride: None,
+        });
+        let extras = options.extras();
+        let encoder = Encoder::new(tokenizer, file, options.add_special_tokens, cut, extras.need_places())?;
+        let signature = Signature {
+            inputs: vec![
+                texts::port("text", "a text, or a list of texts"),
+                Port { optional: true, ..texts::port("pair", "the second text of each pair") },
+            ],
+            outputs: outputs(&fill.fixed_length(cut.is_some()), extras),
         };
-        let truncates = options.truncation.unwrap_or(options.max_length.is_some());
-        if truncates && options.max_length.is_none() {
-            return Err(needs_length("truncation"));
-        }
-        if options.padding == Padding::MaxLength && options.max_length.is_none() {
-            return Err(needs_length("padding"));
-        }
-        let unusable = |why: String| BuildError::option("tokenizer", format!("`{file}` is no usable tokenizer: {why}"));
-        let mut tokenizer = guarded(|| Tokenizer::from_bytes(bytes)).map_err(unusable)?;
-        let padding = fill(&options, &tokenizer)?;
-        tokenizer.with_padding(None);
-        guarded(|| truncate(&mut tokenizer, options.max_length.filter(|_| truncates))).map_err(unusable)?;
-        let signature = signature(&options, truncates);
-        let step = Self {
-            options,
-            tokenizer,
-            bare: OnceLock::new(),
-            file: file.to_owned(),
-            growth: growth(bytes),
-            truncates,
-            fill: padding,
-            signature,
-        };
-        step.check_room(false).map_err(|message| BuildError::option("max_length", message))?;
-        Ok(step)
-    }
-
-    /// How many special tokens are added to a text or a pair.
-    fn special_tokens(&self, pair: bool) -> usize {
-        let added = || self.tokenizer.get_post_processor().map_or(0, |processor| processor.added_tokens(pair));
-        if self.options.add_special_tokens { added() } else { 0 }
-    }
-
-    fn check_room(&self, pair: bool) -> Result<(), String> {
-        let special = self.special_tokens(pair);
-        match self.options.max_length {
-            Some(length) if self.truncates && length < special => {
-                Err(format!("`max_length` is {length}, but the special tokens alone are {special}"))
-            }
-            _ => Ok(()),
-        }
+        Ok(Self { options, encoder, fill, signature })
     }
 
     fn encode(&self, texts: Vec<String>, pairs: Option<Vec<String>>) -> Result<Vec<Encoding>, StepFailure> {
         let mut pairs = pairs.map(Vec::into_iter);
         let mut tokens = 0;
         let encode = |text: String| {
-            let special = self.options.add_special_tokens;
-            let encoded = guarded(|| match pairs.as_mut().and_then(Iterator::next) {
-                None => self.tokenizer.encode_fast(text, special),
-                Some(pair) if self.truncates => self.encode_cut_pair(text, pair),
-                Some(pair) => self.tokenizer.encode_fast((text, pair), special),
-            });
-            let encoding =
-                encoded.map_err(|why| StepFailure::InvalidInput(format!("the text cannot be tokenized: {why}")))?;
+            let encoding = self.encoder.encode(text, pairs.as_mut().and_then(Iterator::next))?;
             tokens += encoding.len();
-            if tokens > MAX_TOKENS { Err(too_many()) } else { Ok(encoding) }
+            if tokens > MAX_TOKENS { Err(batch::too_many()) } else { Ok(encoding) }
         };
         texts.into_iter().map(encode).collect()
-    }
-
-    /// Encodes a pair and cuts it. The crate (0.23.2) stops at `max_length` tokens of each text before
-    /// it decides how much of each to keep, which then comes out differently than in Python.
-    fn encode_cut_pair(&self, text: String, pair: String) -> tokenizers::Result<Encoding> {
-        let bare = self.bare.get_or_init(|| {
-            let mut bare = self.tokenizer.clone();
-            bare.with_post_processor(None::<PostProcessorWrapper>);
-            if let Some(truncation) = bare.get_truncation_mut() {
-                truncation.max_length = usize::MAX;
-            }
-            bare
-        });
-        let first = bare.encode_fast(text, false)?;
-        let mut second = bare.encode_fast(pair, false)?;
-        second.set_type_ids(vec![1; second.len()]);
-        self.tokenizer.post_process(first, Some(second), self.options.add_special_tokens)
-    }
-
-    /// The length that every row of the answer gets.
-    fn padded_length(&self, encodings: &[Encoding]) -> Result<usize, StepFailure> {
-        let lengths = || encodings.iter().map(Encoding::len);
-        let longest = lengths().max().unwrap_or(0);
-        let wanted = match self.options.padding {
-            Padding::None => {
-                if lengths().min() != lengths().max() {
-                    let message = "the texts of the batch have different numbers of tokens; set `padding: longest`";
-                    return Err(StepFailure::InvalidInput(message.into()));
-                }
-                return Ok(longest);
-            }
-            Padding::Longest => longest,
-            Padding::MaxLength => longest.max(self.options.max_length.unwrap_or(0)),
-        };
-        Ok(wanted.next_multiple_of(self.options.pad_to_multiple_of.unwrap_or(1)))
-    }
-
-    fn tensors(&self, encodings: &[Encoding]) -> Result<Vec<Value>, StepFailure> {
-        let length = self.padded_length(encodings)?;
-        let pads = encodings.iter().any(|encoding| encoding.len() < length);
-        let pad_id = match self.fill.id {
-            Some(id) => id,
-            None if pads => return Err(StepFailure::Failed(no_pad_token(&self.file))),
-            None => 0,
-        };
-        if encodings.len().saturating_mul(length) > MAX_TOKENS {
-            return Err(too_many());
-        }
-        let tensor = |values: fn(&Encoding) -> &[u32], pad: u32| -> Result<Value, StepFailure> {
-            let mut data = Vec::with_capacity(encodings.len() * length);
-            for encoding in encodings {
-                let padding = std::iter::repeat_n(i64::from(pad), length - encoding.len());
-                let values = values(encoding).iter().copied().map(i64::from);
-                if self.fill.left { data.extend(padding.chain(values)) } else { data.extend(values.chain(padding)) }
-            }
-            Ok(Tensor::new([encodings.len(), length], data)?.into())
-        };
-        Ok(vec![
-            tensor(Encoding::get_ids, pad_id)?,
-            tensor(Encoding::get_attention_mask, 0)?,
-            tensor(Encoding::get_type_ids, self.fill.type_id)?,
-        ])
     }
 }
 
@@ -273,29 +218,12 @@ impl Step for Tokenize {
     }
 
     fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        let mut batch = Dim::Dynamic;
-        for (port, given) in self.signature.inputs.iter().zip(inputs) {
-            match given {
-                Some(Kind::Text) => batch = Dim::Fixed(1),
-                Some(Kind::Tensor(tensor)) => {
-                    let texts = Kind::Tensor(texts_kind());
-                    texts.accepts(&Kind::Tensor(tensor.clone()))?;
-                    batch = tensor.shape.as_ref().and_then(|shape| shape.first()).cloned().unwrap_or(Dim::Dynamic);
-                }
-                Some(given @ Kind::Bytes) => {
-                    let because = Some(format!("`{}` takes text or a list of texts", port.name));
-                    return Err(Mismatch { expected: Kind::Text, given: given.clone(), because });
-                }
-                Some(Kind::Json | Kind::Any) | None => {}
-            }
-        }
-        let with_batch = |port: &Port| match &port.kind {
-            Kind::Tensor(TensorKind { elements, shape: Some(shape), .. }) => {
-                Kind::Tensor(TensorKind::shaped(*elements, [vec![batch.clone()], shape[1..].to_vec()].concat()))
-            }
-            other => other.clone(),
-        };
-        Ok(self.signature.outputs.iter().map(with_batch).collect())
+        let batch = known_batch(&self.signature.inputs, inputs)?;
+        Ok(with_batch(&self.signature.outputs, &batch))
+    }
+
+    fn buffers(&self, inputs: &[Option<Value>]) -> usize {
+        self.encoder.buffers(inputs.iter().flatten().map(Value::byte_len).sum())
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
@@ -307,141 +235,39 @@ impl Step for Tokenize {
                 let message = format!("`text` holds {} texts, but `pair` {}", texts.len(), pairs.len());
                 return Err(StepFailure::InvalidInput(message));
             }
-            self.check_room(true).map_err(StepFailure::InvalidInput)?;
+            self.encoder.check_room(true).map_err(StepFailure::InvalidInput)?;
         }
-        let bytes: usize = texts.iter().chain(pairs.iter().flatten()).map(String::len).sum();
-        if bytes <= MAX_TEXT && bytes.saturating_mul(self.growth) > MAX_NORMALIZED {
-            return Err(StepFailure::Failed(format!(
-                "the tokenizer may make {} times as much of a text before it cuts it up, which is too much for {bytes} \
-                 bytes; send less at once, or use another tokenizer",
-                self.growth
-            )));
-        }
-        if bytes > MAX_TEXT {
-            let message = format!("the text is {bytes} bytes; at most {MAX_TEXT} are tokenized at once");
-            return Err(StepFailure::InvalidInput(message));
-        }
-        self.tensors(&self.encode(texts, pairs)?)
+        self.encoder.check_size(texts.iter().chain(pairs.iter().flatten()))?;
+        let encodings = self.encode(texts, pairs)?;
+        self.fill.tensors(&encodings.iter().collect::<Vec<_>>(), self.options.extras())
     }
 
     fn details(&self) -> serde_json::Value {
         let mut details = serde_json::to_value(&self.options).unwrap_or_default();
-        details["file"] = json!(self.file);
-        details["vocabulary"] = json!(self.tokenizer.get_vocab_size(true));
+        if let (Some(details), Some(more)) = (details.as_object_mut(), self.encoder.details().as_object()) {
+            details.extend(more.clone());
+        }
         details
     }
-}
-
-fn too_many() -> StepFailure {
-    StepFailure::InvalidInput(format!("the text has over {MAX_TOKENS} tokens; set `max_length` or send less at once"))
-}
-
-fn no_pad_token(file: &str) -> String {
-    format!("texts must be filled up, but `{file}` names no padding token; set `pad_token`")
-}
-
-fn texts_kind() -> TensorKind {
-    TensorKind::shaped(ElementType::String, [Dim::Dynamic])
-}
-
-/// The texts that a value holds.
-fn texts(value: Value, port: &str) -> Result<Vec<String>, StepFailure> {
-    let refuse = |what: &dyn std::fmt::Display| {
-        Err(StepFailure::InvalidInput(format!("`{port}` takes text or a list of texts, but gets {what}")))
-    };
-    let texts = match value {
-        Value::Text(text) => vec![text.to_string()],
-        Value::Json(json) => match json.as_ref() {
-            serde_json::Value::String(text) => vec![text.clone()],
-            serde_json::Value::Array(items) => {
-                let text = |item: &serde_json::Value| item.as_str().map(str::to_owned);
-                match items.iter().map(text).collect::<Option<Vec<_>>>() {
-                    Some(texts) => texts,
-                    None => return refuse(&"a list with something else in it"),
-                }
-            }
-            serde_json::Value::Object(_) => return refuse(&"a JSON object"),
-            _ => return refuse(&"other JSON"),
-        },
-        Value::Tensor(tensor) => match (tensor.data(), tensor.rank()) {
-            (TensorData::String(texts), 0 | 1) => texts.to_vec(),
-            _ => return refuse(&Kind::Tensor(TensorKind::of(&tensor))),
-        },
-        Value::Bytes(_) => return refuse(&"bytes"),
-    };
-    if texts.is_empty() { refuse(&"an empty list") } else { Ok(texts) }
-}
-
-fn signature(options: &Options, truncates: bool) -> Signature {
-    let round = |length: usize| length.next_multiple_of(options.pad_to_multiple_of.unwrap_or(1));
-    let length = match options.max_length {
-        Some(length) if truncates && options.padding == Padding::MaxLength => Dim::Fixed(round(length)),
-        _ => Dim::Dynamic,
-    };
-    let output = |name: &str, description: &str| {
-        let kind = TensorKind::shaped(ElementType::Int64, [Dim::Dynamic, length.clone()]);
-        Port { description: description.into(), ..Port::new(name, Kind::Tensor(kind)) }
-    };
-    Signature {
-        inputs: vec![
-            Port { description: "a text, or a list of texts".into(), ..Port::new("text", Kind::Any) },
-            Port { description: "the second text of each pair".into(), ..Port::optional("pair", Kind::Any) },
-        ],
-        outputs: vec![
-            output("input_ids", "the number of each token"),
-            output("attention_mask", "1 for a token, 0 for padding"),
-            output("token_type_ids", "0 for the first text, 1 for its pair"),
-        ],
-    }
-}
-
-fn truncate(tokenizer: &mut Tokenizer, max_length: Option<usize>) -> tokenizers::Result<()> {
-    let direction = tokenizer.get_truncation().map_or(TruncationDirection::Right, |file| file.direction);
-    let params = max_length.map(|max_length| TruncationParams {
-        direction,
-        max_length,
-        strategy: TruncationStrategy::LongestFirst,
-        stride: 0,
-    });
-    // Set in two steps, since setting it whole subtracts the special tokens even where none are added.
-    tokenizer.with_truncation(params.clone().map(|params| TruncationParams { max_length: usize::MAX, ..params }))?;
-    if let (Some(set), Some(params)) = (tokenizer.get_truncation_mut(), params) {
-        *set = params;
-    }
-    Ok(())
-}
-
-fn fill(options: &Options, tokenizer: &Tokenizer) -> Result<Fill, BuildError> {
-    let file = tokenizer.get_padding();
-    let id = match &options.pad_token {
-        Some(token) => {
-            let id = tokenizer.token_to_id(token);
-            Some(id.ok_or_else(|| BuildError::option("pad_token", format!("the tokenizer has no token `{token}`")))?)
-        }
-        None => {
-            file.map(|file| file.pad_id).or_else(|| PAD_TOKENS.iter().find_map(|token| tokenizer.token_to_id(token)))
-        }
-    };
-    if id.is_none() && options.padding == Padding::MaxLength {
-        return Err(BuildError::option("padding", "the tokenizer names no padding token").with_hint("set `pad_token`"));
-    }
-    Ok(Fill {
-        id,
-        type_id: file.map_or(0, |file| file.pad_type_id),
-        left: file.is_some_and(|file| matches!(file.direction, PaddingDirection::Left)),
-    })
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::builtin::reference;
+    use crate::pipeline::{Dim, ElementType, Tensor, TensorKind};
+
+    fn file(bytes: &[u8]) -> TokenizerFile {
+        TokenizerFile { path: "t.json".into(), bytes: bytes.to_vec() }
+    }
 
     fn build(name: &str, options: serde_json::Value) -> Result<Tokenize, BuildError> {
         let mut options = options;
         options["tokenizer"] = json!(name);
-        Tokenize::new(ports::options(options)?, name, &reference::read(&format!("tokenize/{name}.json")))
+        Tokenize::new(ports::options(options)?, &file(&reference::read(&format!("tokenize/{name}.json"))))
     }
 
     fn run(step: &Tokenize, inputs: Vec<Value>) -> Result<Vec<Vec<i64>>, StepFailure> {
@@ -496,6 +322,7 @@ mod tests {
             (json!({"max_length": 1}), "max_length"),
             (json!({"max_length": 1_u64 << 40}), "max_length"),
             (json!({"truncation": true}), "truncation"),
+            (json!({"truncation": "only_second"}), "truncation"),
             (json!({"padding": "max_length"}), "padding"),
             (json!({"pad_to_multiple_of": 0}), "pad_to_multiple_of"),
             (json!({"pad_token": "[NONE]"}), "pad_token"),
@@ -520,11 +347,35 @@ mod tests {
     }
 
     #[test]
+    fn what_is_asked_for_is_given_beside_the_rest() {
+        let all = json!({"offsets": true, "special_tokens_mask": true, "sequence_ids": true, "word_ids": true});
+        let step = build("wordpiece", all).unwrap();
+        let names: Vec<_> = step.signature.outputs.iter().skip(3).map(|port| port.name.as_str()).collect();
+        assert_eq!(names, ["offsets", "special_tokens_mask", "sequence_ids", "word_ids"]);
+        let kinds = step.infer(&[Some(Kind::Text), None]).unwrap();
+        assert_eq!(kinds[3].to_string(), "tensor int64[1, ?, 2]");
+        let given = run(&step, vec!["the fox".into(), "a fox".into()]).unwrap();
+        assert_eq!(given[5].iter().filter(|id| **id == -1).count(), 3, "[CLS] and two [SEP]");
+        assert_eq!(given[6].len(), given[0].len());
+        assert_eq!(given[3].len(), 2 * given[0].len());
+    }
+
+    #[test]
+    fn a_cut_that_cannot_be_made_is_the_requests_fault() {
+        let step = build("wordpiece", json!({"max_length": 6, "truncation": "only_second"})).unwrap();
+        let long = "the quick brown fox jumps over the lazy dog";
+        assert!(run(&step, vec!["the fox".into()]).is_ok(), "nothing needs to be cut");
+        for inputs in [vec![long.into()], vec![long.into(), "fox".into()]] {
+            assert!(matches!(run(&step, inputs), Err(StepFailure::InvalidInput(_))));
+        }
+    }
+
+    #[test]
     fn too_much_text_is_refused() {
         let step = build("wordpiece", json!({"max_length": MAX_LENGTH, "padding": "max_length"})).unwrap();
         let error = run(&step, vec![json!(vec![""; 17]).into()]).unwrap_err();
         assert!(error.to_string().contains("tokens"), "{error}");
-        let error = run(&step, vec!["a".repeat(MAX_TEXT + 1).into()]).unwrap_err();
+        let error = run(&step, vec!["a".repeat(texts::MAX_TEXT + 1).into()]).unwrap_err();
         assert!(error.to_string().contains("bytes"), "{error}");
     }
 
@@ -533,13 +384,13 @@ mod tests {
         let options = || Options { max_length: None, ..ports::options(json!({"tokenizer": "t"})).unwrap() };
         let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
         for bytes in [&b""[..], b"{}", b"null", &[0xff, 0xfe], deep.as_bytes(), b"{\"model\": {\"type\": \"BPE\"}}"] {
-            assert!(Tokenize::new(options(), "t.json", bytes).is_err());
+            assert!(Tokenize::new(options(), &file(bytes)).is_err());
         }
         let mut random = reference::random();
         for name in ["wordpiece", "bpe", "unigram"] {
             let whole = reference::read(&format!("tokenize/{name}.json"));
             for length in (0..whole.len() - 1).step_by(1501) {
-                assert!(Tokenize::new(options(), "t.json", &whole[..length]).is_err());
+                assert!(Tokenize::new(options(), &file(&whole[..length])).is_err());
             }
             for _ in 0..100 {
                 let mut bytes = whole.clone();
@@ -547,7 +398,7 @@ mod tests {
                     let at = random(bytes.len());
                     bytes[at] = b"0195,:{}[]\"-e\\ aZ"[random(17)];
                 }
-                if let Ok(step) = Tokenize::new(options(), "t.json", &bytes) {
+                if let Ok(step) = Tokenize::new(options(), &file(&bytes)) {
                     let text: String = (0..40).filter_map(|_| char::from_u32(random(0x3000) as u32)).collect();
                     let _ = run(&step, vec![text.as_str().into(), "pair".into()]);
                 }

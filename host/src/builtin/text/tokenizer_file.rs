@@ -10,14 +10,14 @@ use crate::pipeline::{BuildError, FileError, ProjectFiles, Site};
 const MAX_FILE: u64 = 64 << 20;
 
 /// A `tokenizer.json` and where it was found.
-pub(super) struct TokenizerFile {
-    pub(super) path: PathBuf,
-    pub(super) bytes: Vec<u8>,
+pub(in crate::builtin) struct TokenizerFile {
+    pub(in crate::builtin) path: PathBuf,
+    pub(in crate::builtin) bytes: Vec<u8>,
 }
 
 /// Finds the file that `name` means: a path; else `./tokenizer.json`, `./NAME/tokenizer.json`, or a
 /// snapshot in the local Hugging Face cache.
-pub(super) fn find(name: &str, site: &Site<'_>) -> Result<TokenizerFile, BuildError> {
+pub(in crate::builtin) fn find(name: &str, site: &Site<'_>) -> Result<TokenizerFile, BuildError> {
     let Site::Pipeline(files) = site else { return Err(BuildError::option("tokenizer", FileError::Forbidden)) };
     find_in(name, files, &hub_folders(&|variable| std::env::var_os(variable).map(PathBuf::from)))
 }

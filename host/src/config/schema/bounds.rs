@@ -6,50 +6,61 @@ use serde_json::Value;
 
 /// JSON values in a schema.
 const MAX_VALUES: usize = 20_000;
-/// Nesting of a schema, references followed.
+/// Nesting of a schema.
 const MAX_DEPTH: usize = 64;
-/// Subschemas once every reference is replaced by its target: bounds the time of a check.
-const MAX_EXPANDED: usize = 20_000;
+/// The same with references followed.
+const MAX_FOLLOWED: usize = 2 * MAX_DEPTH;
+/// JSON values once every reference is replaced by its target: bounds the time of a check.
+const MAX_EXPANDED: usize = 40_000;
+/// Patterns: compiled, each may take as much memory as is allowed for one.
+const MAX_PATTERNS: usize = 100;
 
 /// Keywords that change what a reference means, or that refer to elsewhere.
 const REFUSED: [&str; 6] = ["$id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor"];
-const ONE: [&str; 12] = [
-    "additionalItems",
-    "additionalProperties",
-    "contains",
-    "contentSchema",
-    "else",
-    "if",
-    "items",
-    "not",
-    "propertyNames",
-    "then",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-];
-const MANY: [&str; 5] = ["allOf", "anyOf", "items", "oneOf", "prefixItems"];
-const NAMED: [&str; 3] = ["dependentSchemas", "patternProperties", "properties"];
 
-/// Why `schema` cannot be used, if it cannot.
-pub(super) fn usable(schema: &Value) -> Result<(), String> {
-    let mut left = MAX_VALUES;
-    count(schema, MAX_DEPTH, &mut left)?;
+/// Why `schema` cannot be used to validate with, if it cannot: it is too large or too deep, refers
+/// to itself or to elsewhere, or stands for too much. A stranger's is checked with this first.
+pub(crate) fn usable(schema: &Value) -> Result<(), String> {
+    let mut count = Count { values: 0, patterns: 0 };
+    count.walk(schema, 0)?;
     let mut expansion = Expansion { root: schema, known: HashMap::new() };
     expansion.cost(schema, 0).map(|_| ())
 }
 
-fn count(value: &Value, depth: usize, left: &mut usize) -> Result<(), String> {
-    if depth == 0 {
-        return Err(format!("it is nested more than {MAX_DEPTH} deep"));
-    }
-    *left = left.checked_sub(1).ok_or_else(|| format!("it has more than {MAX_VALUES} values"))?;
-    match value {
-        Value::Array(items) => items.iter().try_for_each(|item| count(item, depth - 1, left)),
-        Value::Object(fields) => fields.values().try_for_each(|field| count(field, depth - 1, left)),
-        _ => Ok(()),
+struct Count {
+    values: usize,
+    patterns: usize,
+}
+
+impl Count {
+    fn walk(&mut self, value: &Value, depth: usize) -> Result<(), String> {
+        if depth == MAX_DEPTH {
+            return Err(format!("it is nested more than {MAX_DEPTH} deep"));
+        }
+        self.values += 1;
+        if self.values > MAX_VALUES {
+            return Err(format!("it has more than {MAX_VALUES} values"));
+        }
+        match value {
+            Value::Array(items) => items.iter().try_for_each(|item| self.walk(item, depth + 1)),
+            Value::Object(fields) => fields.iter().try_for_each(|(key, field)| {
+                self.patterns += match (key.as_str(), field) {
+                    ("pattern", Value::String(_)) => 1,
+                    ("patternProperties", Value::Object(each)) => each.len(),
+                    _ => 0,
+                };
+                if self.patterns > MAX_PATTERNS {
+                    return Err(format!("it has more than {MAX_PATTERNS} patterns"));
+                }
+                self.walk(field, depth + 1)
+            }),
+            _ => Ok(()),
+        }
     }
 }
 
+/// The schema with every reference followed, wherever one stands: which keywords hold schemas
+/// depends on the draft.
 struct Expansion<'s> {
     root: &'s Value,
     /// cost by reference; `None` while it is being worked out
@@ -57,26 +68,31 @@ struct Expansion<'s> {
 }
 
 impl<'s> Expansion<'s> {
-    fn cost(&mut self, schema: &'s Value, depth: usize) -> Result<usize, String> {
-        let Value::Object(keywords) = schema else { return Ok(1) };
-        if depth > MAX_DEPTH {
-            return Err(format!("its references are nested more than {MAX_DEPTH} deep"));
-        }
-        if let Some(refused) = REFUSED.iter().find(|keyword| keywords.contains_key(**keyword)) {
-            return Err(format!("it uses `{refused}`, which is not supported"));
+    fn cost(&mut self, value: &'s Value, depth: usize) -> Result<usize, String> {
+        if depth > MAX_FOLLOWED {
+            return Err(format!("its references are nested more than {MAX_FOLLOWED} deep"));
         }
         let mut total = 1;
-        if let Some(reference) = keywords.get("$ref") {
-            total += self.reference(reference, depth)?;
-        }
-        let one = ONE.iter().filter_map(|keyword| keywords.get(*keyword)).filter(|value| value.is_object());
-        let many = MANY.iter().filter_map(|keyword| keywords.get(*keyword)?.as_array()).flatten();
-        let named = NAMED.iter().filter_map(|keyword| keywords.get(*keyword)?.as_object()).flat_map(|map| map.values());
-        for part in one.chain(many).chain(named) {
-            total += self.cost(part, depth + 1)?;
-            if total > MAX_EXPANDED {
-                return Err(format!("it stands for more than {MAX_EXPANDED} schemas once its references are followed"));
+        match value {
+            Value::Array(items) => {
+                for item in items {
+                    total += self.cost(item, depth + 1)?;
+                    check(total)?;
+                }
             }
+            Value::Object(fields) => {
+                for (key, field) in fields {
+                    total += match key.as_str() {
+                        "$ref" => self.reference(field, depth)?,
+                        refused if REFUSED.contains(&refused) => {
+                            return Err(format!("it uses `{refused}`, which is not supported"));
+                        }
+                        _ => self.cost(field, depth + 1)?,
+                    };
+                    check(total)?;
+                }
+            }
+            _ => {}
         }
         Ok(total)
     }
@@ -100,4 +116,11 @@ impl<'s> Expansion<'s> {
         self.known.insert(reference, Some(cost));
         Ok(cost)
     }
+}
+
+fn check(total: usize) -> Result<(), String> {
+    if total > MAX_EXPANDED {
+        return Err(format!("it stands for more than {MAX_EXPANDED} values once its references are followed"));
+    }
+    Ok(())
 }

@@ -13,6 +13,7 @@ use super::diagnostic::Diagnostic;
 use super::node::Node;
 use super::units::{Size, TimeSpan};
 
+pub(crate) use bounds::usable as usable_schema;
 pub use suggest::closest;
 pub(super) use suggest::list;
 
@@ -35,7 +36,7 @@ pub fn check(node: &Node, name: &str, schema: &Schema) -> Vec<Diagnostic> {
         vec![Diagnostic::new("bad-schema", node.span.clone(), message).hint(hint)]
     };
     let schema = schema.as_value();
-    if let Err(reason) = bounds::usable(schema) {
+    if let Err(reason) = usable_schema(schema) {
         return bad(reason);
     }
     let validator = jsonschema::options()

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 
 use super::library::{Found, Origin};
-use super::model_file::hex;
 use crate::config::CacheDir;
+use crate::files::hex;
 
 use client::Client;
 

@@ -31,7 +31,7 @@ fn only_the_known_library_is_put_in_its_place() {
     let engines: Vec<_> = fs::read_dir(folder.path().join("engines")).unwrap().collect();
     assert!(engines.is_empty(), "{engines:?}");
 
-    let right: &'static str = Box::leak(hex(&Sha256::digest(b"the library")).into_boxed_str());
+    let right: &'static str = Box::leak(crate::files::digest(b"the library").into_boxed_str());
     let placed = unpack(&cache, Client::Pip, entry(right), &archive).unwrap();
     assert!(placed.ends_with("engines/onnxruntime-1.31.1-cpu/lib.so"));
     assert_eq!(fs::read(&placed).unwrap(), b"the library");

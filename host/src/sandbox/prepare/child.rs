@@ -1,15 +1,14 @@
 //! Preparing a component in a process of its own: compiling it may take more time and memory than
 //! it is worth, and whatever goes wrong ends there.
 
-use std::cell::Cell;
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
-use wasmtime::Engine;
 
 use super::super::component::{Compiled, componentize};
 use super::super::engine::Machine;
@@ -21,7 +20,6 @@ use crate::child::{self, ChildFault};
 use crate::config::CacheDir;
 use crate::pipeline::Registry;
 
-const REQUEST: &str = "request.json";
 const COMPONENT: &str = "component.wasm";
 const SNAPSHOT: &str = "snapshot.wasm";
 /// For starting a process and reading files, beside the limits.
@@ -30,9 +28,15 @@ const SLACK: Duration = Duration::from_secs(5);
 const BUSY: u32 = 8;
 /// How often a compilation's processor time is looked at.
 const GLANCE: Duration = Duration::from_millis(20);
+/// Stack of the thread that does the work: what a process's first has.
+const STACK: usize = 8 << 20;
 
+/// What a folder of work is left alone for: far longer than any work takes.
+const STALE: Duration = Duration::from_hours(24);
+
+/// What the child is told through a pipe, for it may hold secrets (granted variables).
 #[derive(Serialize, Deserialize)]
-struct Request {
+pub struct Request {
     options: Json,
     limits: Limits,
     grants: Grants,
@@ -49,7 +53,9 @@ pub(in crate::sandbox) fn ask(
     order: &Order<'_>,
 ) -> Result<Prepared, SandboxError> {
     let here = |error: std::io::Error| SandboxError::Cache(error.to_string());
-    let folder = tempfile::tempdir_in(cache.folder("work").map_err(here)?).map_err(here)?;
+    let work = cache.folder("work").map_err(here)?;
+    sweep(&work);
+    let folder = tempfile::tempdir_in(work).map_err(here)?;
     let path = |name: &str| folder.path().join(name);
     let request = Request {
         options: order.options.clone(),
@@ -58,12 +64,12 @@ pub(in crate::sandbox) fn ask(
         ceiling: ceiling.clone(),
         cache: std::path::absolute(cache.root()).map_err(here)?,
     };
-    let request = serde_json::to_vec(&request).map_err(|error| SandboxError::Engine(error.to_string()))?;
-    std::fs::write(path(REQUEST), request).map_err(here)?;
+    let mut request = serde_json::to_vec(&request).map_err(|error| SandboxError::Engine(error.to_string()))?;
+    request.push(b'\n');
     std::fs::write(path(COMPONENT), order.bytes).map_err(here)?;
     let arguments = ["__prepare-component".as_ref(), folder.path().as_os_str()];
-    let answer: Result<Prepared, SandboxError> =
-        child::ask(program, &arguments, patience(order.limits)).map_err(|fault| ended(&fault, order.limits))?;
+    let answer: Result<Prepared, SandboxError> = child::ask_about(program, &arguments, request, patience(order.limits))
+        .map_err(|fault| ended(&fault, order.limits))?;
     let mut prepared = answer?;
     if let Ok(ready) = &mut prepared.ready {
         ready.snapshot = std::fs::read(path(SNAPSHOT)).ok();
@@ -71,38 +77,78 @@ pub(in crate::sandbox) fn ask(
     Ok(prepared)
 }
 
-/// The time left for compiling; the compiler itself cannot be interrupted.
-struct Watch {
-    left: Cell<Duration>,
-    limit: Duration,
+/// Removes what processes that were killed have left.
+fn sweep(work: &Path) {
+    let Ok(folders) = std::fs::read_dir(work) else { return };
+    for folder in folders.flatten() {
+        let age = folder.metadata().and_then(|facts| facts.modified()).ok().and_then(|made| made.elapsed().ok());
+        if age.is_some_and(|age| age > STALE) {
+            // Another process may be at it, too.
+            let _ = std::fs::remove_dir_all(folder.path());
+        }
+    }
+}
+
+/// What the machinery around a component may take of the processor: compiling it, taking it apart,
+/// and its snapshot. The guest's own work has clocks of its own, and does not count.
+#[derive(Default)]
+pub(in crate::sandbox) struct Watch(Mutex<Spent>);
+
+#[derive(Default)]
+struct Spent {
+    before: Duration,
+    /// the processor's time when the work that goes on began
+    since: Option<Duration>,
 }
 
 impl Watch {
-    /// Compiles on a thread of its own. Out of time, the thread is left to end with the process.
-    fn compile(&self, engine: &Engine, component: &[u8]) -> Result<Compiled, SandboxError> {
-        let begin = child::processor_time();
-        let (sender, receiver) = mpsc::channel();
-        let (engine, component) = (engine.clone(), component.to_vec());
-        let work = move || {
-            // Nobody waits for it any more if this fails.
-            let _ = sender.send(Compiled::new(&engine, &component));
-        };
-        let thread = std::thread::Builder::new().name("gpux-compile".to_owned()).spawn(work);
-        thread.map_err(|error| SandboxError::Engine(error.to_string()))?;
-        let outcome = loop {
-            let outcome = receiver.recv_timeout(GLANCE.min(self.left.get()));
-            let taken = child::processor_time().saturating_sub(begin);
-            match outcome {
-                Err(RecvTimeoutError::Timeout) if taken < self.left.get() => {}
-                Err(RecvTimeoutError::Timeout) => break Err(out_of_time(self.limit)),
-                Err(RecvTimeoutError::Disconnected) => {
-                    break Err(SandboxError::Compile("the compiler panicked".to_owned()));
-                }
-                Ok(compiled) => break compiled,
+    /// Does work that counts. What counts is not nested.
+    pub(super) fn during<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.spent().since = Some(child::processor_time());
+        let done = work();
+        let mut spent = self.spent();
+        let now = child::processor_time();
+        if let Some(since) = spent.since.take() {
+            spent.before += now.saturating_sub(since);
+        }
+        done
+    }
+
+    fn taken(&self) -> Duration {
+        let spent = self.spent();
+        spent.before + spent.since.map_or(Duration::ZERO, |since| child::processor_time().saturating_sub(since))
+    }
+
+    fn spent(&self) -> MutexGuard<'_, Spent> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Does `work` on a thread of its own, as long as what counts of it stays within `limit`. Nothing
+/// interrupts a compiler: out of time, the thread is left to end with the process.
+fn within<T: Send + 'static>(
+    limit: Duration,
+    work: impl FnOnce(&Watch) -> Result<T, SandboxError> + Send + 'static,
+) -> Result<T, SandboxError> {
+    let watch = Arc::new(Watch::default());
+    let (sender, receiver) = mpsc::channel();
+    let watched = watch.clone();
+    let work = move || {
+        // Nobody waits for it any more if this fails.
+        let _ = sender.send(work(&watched));
+    };
+    let thread = std::thread::Builder::new().name("gpux-prepare".to_owned()).stack_size(STACK).spawn(work);
+    thread.map_err(|error| SandboxError::Engine(error.to_string()))?;
+    loop {
+        let left = limit.saturating_sub(watch.taken());
+        match receiver.recv_timeout(left.clamp(Duration::from_millis(1), GLANCE)) {
+            Ok(done) => return done,
+            Err(RecvTimeoutError::Timeout) if watch.taken() < limit => {}
+            Err(RecvTimeoutError::Timeout) => return Err(out_of_time(limit)),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(SandboxError::Compile("the compiler panicked".to_owned()));
             }
-        };
-        self.left.set(self.left.get().saturating_sub(child::processor_time().saturating_sub(begin)));
-        outcome
+        }
     }
 }
 
@@ -133,38 +179,60 @@ fn ended(fault: &ChildFault, limits: &Limits) -> SandboxError {
     }
 }
 
-/// What `gpux __prepare-component FOLDER` does and prints, on one line. Bounds the memory of the
-/// whole process, so nothing else may be done in it.
-pub fn answer(folder: &Path, registry: Registry) -> String {
-    serde_json::to_string(&work(folder, registry)).unwrap_or_default()
+/// What `gpux __prepare-component FOLDER` does with what it was told, and prints on one line. Bounds
+/// the memory of the whole process, so nothing else may be done in it.
+pub fn answer(folder: &Path, request: std::io::Result<Request>, registry: Registry) -> String {
+    let told = request.map_err(|error| SandboxError::Engine(error.to_string()));
+    serde_json::to_string(&told.and_then(|request| work(folder.to_owned(), request, registry))).unwrap_or_default()
 }
 
-fn work(folder: &Path, registry: Registry) -> Result<Prepared, SandboxError> {
-    let here = |error: std::io::Error| SandboxError::Cache(error.to_string());
-    let request = std::fs::read(folder.join(REQUEST)).map_err(here)?;
-    // It may hold secrets (granted variables), and the folder outlives a parent that is killed.
-    std::fs::remove_file(folder.join(REQUEST)).map_err(here)?;
-    let Request { options, limits, grants, ceiling, cache } =
-        serde_json::from_slice(&request).map_err(|error| SandboxError::Engine(error.to_string()))?;
+fn work(folder: PathBuf, request: Request, registry: Registry) -> Result<Prepared, SandboxError> {
     child::give_way();
-    child::bound_processor_time(patience(&limits));
-    child::bound_memory(Some(limits.compile_memory as u64));
+    child::bound_processor_time(patience(&request.limits));
+    child::bound_memory(Some(request.limits.compile_memory as u64));
+    within(request.limits.compile_time, move |watch| set_up(&folder, request, registry, watch))
+}
+
+fn set_up(folder: &Path, request: Request, registry: Registry, watch: &Watch) -> Result<Prepared, SandboxError> {
+    let here = |error: std::io::Error| SandboxError::Cache(error.to_string());
+    let Request { options, limits, grants, ceiling, cache } = request;
     let bytes = std::fs::read(folder.join(COMPONENT)).map_err(here)?;
     let order =
         Order { bytes: &bytes, options: &options, limits: &limits, grants: &grants, registry: &Arc::new(registry) };
-    let watch = Watch { left: Cell::new(limits.compile_time), limit: limits.compile_time };
-    let compile = |engine: &Engine, component: &[u8]| watch.compile(engine, component);
-    let prepared = prepare(&order, &compile)?;
+    let prepared = prepare(&order, watch)?;
     if let Ok(ready) = &prepared.ready {
         // The same settings as the process that will ask the cache for it; but one slot is enough.
         let machine = Machine::new(Some(&CacheDir::at(cache)), &ceiling, 1)?;
-        match &ready.snapshot {
+        let component = match &ready.snapshot {
             Some(snapshot) => {
                 std::fs::write(folder.join(SNAPSHOT), snapshot).map_err(here)?;
-                compile(&machine.engine, snapshot)?;
+                Cow::Borrowed(snapshot.as_slice())
             }
-            None => drop(compile(&machine.engine, &componentize(&bytes)?)?),
-        }
+            None => watch.during(|| componentize(&bytes))?,
+        };
+        watch.during(|| Compiled::new(&machine.engine, &component))?;
     }
     Ok(prepared)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[test]
+    fn what_is_older_than_a_day_is_swept() {
+        let work = tempfile::tempdir().unwrap();
+        for (name, hours) in [("now", 0), ("today", 20), ("yesterday", 30)] {
+            let folder = work.path().join(name);
+            std::fs::create_dir(&folder).unwrap();
+            std::fs::write(folder.join(COMPONENT), "").unwrap();
+            let made = SystemTime::now() - Duration::from_hours(hours);
+            std::fs::File::open(folder).unwrap().set_modified(made).unwrap();
+        }
+        sweep(work.path());
+        let left = ["now", "today", "yesterday"].map(|name| work.path().join(name).exists());
+        assert_eq!(left, [true, true, false]);
+    }
 }

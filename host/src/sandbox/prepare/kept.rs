@@ -7,8 +7,9 @@ use std::time::SystemTime;
 use serde_json::json;
 use wasmtime::Engine;
 
-use super::{Order, Prepared, Start, digest};
+use super::{Order, Prepared, Start};
 use crate::config::CacheDir;
+use crate::files::{Readers, digest, write_whole};
 
 /// Bytes of all that is remembered; the oldest goes first.
 const LIMIT: u64 = 1 << 30;
@@ -66,22 +67,12 @@ impl Kept {
     pub(in crate::sandbox) fn write(&self, prepared: &Prepared) {
         let Ok(ready) = &prepared.ready else { return };
         let Ok(text) = serde_json::to_vec(prepared) else { return };
-        let snapshot = ready.snapshot.as_ref().map(|snapshot| place(&self.path("wasm"), snapshot));
-        if snapshot.is_none_or(|placed| placed.is_ok()) && place(&self.path("json"), &text).is_ok() {
+        let place = |ending, bytes: &[u8]| write_whole(&self.path(ending), bytes, Readers::Owner).is_ok();
+        // A snapshot that is cut off would fail each start.
+        if ready.snapshot.as_ref().is_none_or(|snapshot| place("wasm", snapshot)) && place("json", &text) {
             prune(&self.folder, LIMIT);
         }
     }
-}
-
-/// Writes a file whole or not at all, whoever else does the same and whatever happens to the machine:
-/// a snapshot that is cut off would fail each start.
-fn place(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let file = tempfile::NamedTempFile::new_in(folder)?;
-    std::fs::write(file.path(), bytes)?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    Ok(())
 }
 
 /// Removes the oldest files until those left have `limit` bytes at most.

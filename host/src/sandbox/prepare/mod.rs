@@ -16,10 +16,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
-use sha2::{Digest as _, Sha256};
 
 pub use self::child::answer as prepare_answer;
-pub(super) use self::child::ask;
+pub(super) use self::child::{Watch, ask};
 pub(super) use self::kept::Kept;
 pub(super) use self::setup::{prepare, signature};
 use super::component::ComponentKind;
@@ -98,9 +97,4 @@ impl fmt::Display for Start {
             Self::Configure { why } => write!(f, "each request calls `configure` again: {why}"),
         }
     }
-}
-
-/// SHA-256 in hexadecimal.
-pub(super) fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |hex, byte| hex + &format!("{byte:02x}"))
 }

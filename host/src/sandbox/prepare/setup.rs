@@ -15,21 +15,22 @@ use super::super::limits::exceeded;
 use super::super::linked::Linked;
 use super::super::schema;
 use super::super::state::{Phase, Reach, State};
+use super::child::Watch;
 use super::snapshot::Instrumented;
 use super::tree;
-use super::{Described, Facts, Order, Prepared, Ready, Start, digest};
+use super::{Described, Facts, Order, Prepared, Ready, Start};
+use crate::files::digest;
 use crate::pipeline::Signature;
 
-/// How a component is compiled: in a child, under a watch.
-pub(in crate::sandbox) type Compile<'a> = &'a dyn Fn(&Engine, &[u8]) -> Result<Compiled, SandboxError>;
-
-/// Describes and configures a component, and takes its snapshot.
-pub(in crate::sandbox) fn prepare(order: &Order<'_>, compile: Compile<'_>) -> Result<Prepared, SandboxError> {
+/// Describes and configures a component, and takes its snapshot. What is done to the component,
+/// not by it, goes by `watch`.
+pub(in crate::sandbox) fn prepare(order: &Order<'_>, watch: &Watch) -> Result<Prepared, SandboxError> {
     let kind = ComponentKind::of(order.bytes)?;
-    let component = componentize(order.bytes)?;
+    let component = watch.during(|| componentize(order.bytes))?;
     let machine = Arc::new(Machine::for_setup()?);
-    let instrumented = Instrumented::new(&component, order.grants);
-    let (compiled, instrumented) = choose(&machine.engine, &component, instrumented, compile)?;
+    let instrumented = watch.during(|| Instrumented::new(&component, order.grants));
+    let (compiled, instrumented) = watch.during(|| choose(&machine.engine, &component, instrumented))?;
+    let compiled = Arc::new(compiled);
     let facts = Facts {
         digest: digest(order.bytes),
         size: order.bytes.len(),
@@ -38,12 +39,12 @@ pub(in crate::sandbox) fn prepare(order: &Order<'_>, compile: Compile<'_>) -> Re
         exports: compiled.exports.clone(),
     };
     let mut described = None;
-    let mut ready = setup(&machine, &compiled, &instrumented, order, &mut described);
+    let mut ready = setup(&machine, &compiled, &instrumented, order, &mut described, watch);
     if let (Err(SandboxError::Setup { .. }), Ok(Instrumented { traps_handles: true, .. })) = (&ready, &instrumented) {
         // It may be only what was done to it that stopped it.
         let why = "it makes resource handles before its first request, which no snapshot can hold".to_owned();
-        let compiled = compile(&machine.engine, &component)?;
-        ready = setup(&machine, &compiled, &Err(why), order, &mut described);
+        let compiled = Arc::new(watch.during(|| Compiled::new(&machine.engine, &component))?);
+        ready = setup(&machine, &compiled, &Err(why), order, &mut described, watch);
     }
     Ok(Prepared { facts, described, ready })
 }
@@ -55,38 +56,37 @@ fn choose<'a>(
     engine: &Engine,
     component: &[u8],
     instrumented: Chosen<'a>,
-    compile: Compile<'_>,
 ) -> Result<(Compiled, Chosen<'a>), SandboxError> {
     let why = match instrumented {
-        Ok(instrumented) => match compile(engine, &instrumented.component) {
+        Ok(instrumented) => match Compiled::new(engine, &instrumented.component) {
             Ok(mut compiled) => {
                 compiled.exports.retain(|name| !tree::is_passed_out(name));
                 return Ok((compiled, Ok(instrumented)));
             }
-            Err(limit @ SandboxError::Limit(_)) => return Err(limit),
             Err(error) => error.to_string(),
         },
         Err(why) => why,
     };
-    Ok((compile(engine, component)?, Err(why)))
+    Ok((Compiled::new(engine, component)?, Err(why)))
 }
 
 fn setup(
     machine: &Arc<Machine>,
-    compiled: &Compiled,
+    compiled: &Arc<Compiled>,
     instrumented: &Chosen<'_>,
     order: &Order<'_>,
     described: &mut Option<Described>,
+    watch: &Watch,
 ) -> Result<Ready, SandboxError> {
     within_limits(compiled, order)?;
     let reach = Reach::new(order.limits.clone(), order.grants.clone(), order.registry.clone())?;
-    let linked = Linked::new(machine.clone(), compiled, reach)?;
+    let linked = Linked::new(machine.clone(), compiled.clone(), reach)?;
     let description = describe(&linked)?;
     let options_schema = schema::parse(&description.options_schema)?;
     let Described { options_schema, .. } =
         described.insert(Described { summary: checked::summary(&description.summary), options_schema });
     schema::check(options_schema, order.options)?;
-    configure(&linked, &order.options.to_string(), instrumented)
+    configure(&linked, &order.options.to_string(), instrumented, watch)
 }
 
 fn within_limits(compiled: &Compiled, order: &Order<'_>) -> Result<(), SandboxError> {
@@ -121,12 +121,12 @@ fn describe(linked: &Linked) -> Result<super::super::bindings::step::Description
 /// What a step that no snapshot holds takes and gives now: a folder, a variable or a clock may have
 /// told it something else when it was prepared.
 pub(in crate::sandbox) fn signature(linked: &Linked, options: &str) -> Result<Signature, SandboxError> {
-    Ok(configure(linked, options, &Err(String::new()))?.signature)
+    Ok(configure(linked, options, &Err(String::new()), &Watch::default())?.signature)
 }
 
 /// What the step takes and gives with `options`, and how its requests start. Also makes sure that
 /// `process` is callable.
-fn configure(linked: &Linked, options: &str, instrumented: &Chosen<'_>) -> Result<Ready, SandboxError> {
+fn configure(linked: &Linked, options: &str, instrumented: &Chosen<'_>, watch: &Watch) -> Result<Ready, SandboxError> {
     let mut store = store(linked);
     let _running = linked.running();
     let configured = linked.pre.instantiate(&mut store).and_then(|instance| {
@@ -149,7 +149,7 @@ fn configure(linked: &Linked, options: &str, instrumented: &Chosen<'_>) -> Resul
     };
     let signature = checked::signature(given, &linked.reach.limits)
         .map_err(|what| SandboxError::Contract { call: "configure".into(), what })?;
-    Ok(match take(instrumented, store, instance) {
+    Ok(match watch.during(|| take(instrumented, store, instance)) {
         Ok(snapshot) => Ready { signature, start: Start::Snapshot, snapshot: Some(snapshot) },
         Err(why) => Ready { signature, start: Start::Configure { why }, snapshot: None },
     })

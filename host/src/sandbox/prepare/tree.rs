@@ -48,7 +48,7 @@ impl<'a> Tree<'a> {
 
     fn read_at(component: &'a [u8], depth: usize, leaves: &mut usize) -> Result<Self, String> {
         let parts = Parts::of(component)?;
-        if depth > DEPTH || *leaves > LEAVES {
+        if depth > DEPTH || *leaves >= LEAVES {
             return Err("it is made of too many components".to_owned());
         }
         let nested = parts.components.iter().flatten().any(|nested| holds_modules(nested));
@@ -339,7 +339,8 @@ mod tests {
         assert!(why(&around(&[leaf()], 2)).contains("exactly once"));
         let deep = (0..10).fold(leaf(), |inside, _| around(&[inside], 1));
         assert!(why(&deep).contains("too many"));
-        let many = vec![leaf(); LEAVES + 2];
-        assert!(why(&around(&many, 1)).contains("too many"));
+        let many = |count| around(&vec![leaf(); count], 1);
+        assert_eq!(Tree::read(&many(LEAVES)).unwrap().leaves().len(), LEAVES);
+        assert!(why(&many(LEAVES + 1)).contains("too many"));
     }
 }

@@ -87,7 +87,7 @@ fn imports_that_are_not_offered_are_named() {
     };
     // Without the export, the world is wrong before the imports are.
     assert!(problem("wasi:sockets/tcp@0.2.0").contains("no pipeline step"));
-    let compiled = |import: &str| Compiled::new(&SANDBOX.machine.engine, &importing(import)).unwrap();
+    let compiled = |import: &str| Compiled::new(&SANDBOX.machine().engine, &importing(import)).unwrap();
     let error = |import: &str| compiled(import).linker(&Grants::default()).err().unwrap().to_string();
     assert_eq!(
         error("wasi:sockets/tcp@0.2.0"),
@@ -144,7 +144,7 @@ fn the_contract_changes_with_its_version_only() {
     let (wit, versions) = (read("pipeline.wit"), read("versions.txt"));
     let version = wit.lines().find_map(|line| line.strip_prefix("package gpux:pipeline@")?.strip_suffix(';')).unwrap();
     let recorded = versions.lines().filter_map(|line| line.split_once(' ')).find(|(name, _)| *name == version);
-    let digest = super::super::prepare::digest(wit.as_bytes());
+    let digest = crate::files::digest(wit.as_bytes());
     assert_eq!(
         recorded.map(|(_, digest)| digest),
         Some(digest.as_str()),

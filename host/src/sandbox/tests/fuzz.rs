@@ -51,7 +51,7 @@ fn patterns_without_number_are_refused() {
     let many: serde_json::Map<_, _> = (0..2000).map(|number| (format!("\\w{{9}}{number}"), json!({}))).collect();
     let text = json!({ "patternProperties": many }).to_string();
     let error = schema::parse(&text).unwrap_err().to_string();
-    assert!(error.contains("2000 patterns; 100 are allowed"), "{error}");
+    assert!(error.contains("more than 100 patterns"), "{error}");
 }
 
 #[test]

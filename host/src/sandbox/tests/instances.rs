@@ -16,9 +16,9 @@ fn the_same_without_a_snapshot() {
     let again = {
         let mut step = load("echo", Limits::default()).unwrap();
         let bytes = componentize(&HOSTILE).unwrap();
-        let compiled = Compiled::new(&SANDBOX.machine.engine, &bytes).unwrap();
+        let compiled = Arc::new(Compiled::new(&SANDBOX.machine().engine, &bytes).unwrap());
         let reach = Reach::new(Limits::default(), Grants::default(), Arc::default()).unwrap();
-        step.guest.linked = Linked::new(SANDBOX.machine.clone(), &compiled, reach).unwrap();
+        step.guest.linked = Linked::new(SANDBOX.machine().clone(), compiled, reach).unwrap();
         step.guest.options = Some(json!({"attack": "echo"}).to_string());
         step
     };
@@ -91,4 +91,26 @@ fn a_second_load_is_remembered() {
     assert_eq!(run(&second, "x"), Ok("x".into()));
     load(json!({"attack": ""}));
     assert_eq!(kept(), 4);
+}
+
+#[test]
+fn one_process_has_one_sandbox() {
+    let options = || SandboxOptions { slots: 3, ..SandboxOptions::default() };
+    let first = Sandbox::shared(options()).unwrap();
+    let step = first.load(&HOSTILE, &LoadRequest { options: json!({"attack": "echo"}), ..LoadRequest::default() });
+    let machine = Arc::downgrade(first.machine());
+    drop(first);
+    let second = Sandbox::shared(options()).unwrap();
+    assert!(std::ptr::eq(machine.as_ptr(), &raw const **second.machine()), "the step keeps it");
+    let other = Sandbox::shared(SandboxOptions { slots: 4, ..options() }).unwrap();
+    assert!(!std::ptr::eq(machine.as_ptr(), &raw const **other.machine()), "the operator said something else");
+    drop((step, second));
+    assert!(machine.upgrade().is_none(), "nobody uses it any more");
+}
+
+#[test]
+fn a_machine_without_address_space_is_said() {
+    let options = |slots| SandboxOptions { slots, ..SandboxOptions::default() };
+    assert_eq!(Sandbox::new(options(2)).unwrap().warning(), None);
+    assert!(Sandbox::new(options(1 << 20)).unwrap().warning().unwrap().contains("address space"));
 }

@@ -9,7 +9,7 @@ use wasmtime_wasi::p2::bindings::sync::io::streams;
 
 use super::super::clock::Clock;
 use super::super::state::{Phase, Reach, State};
-use super::super::{Because, Capability, DirGrant, EnvGrant, Start};
+use super::super::{Because, Capability, EnvGrant, FolderGrant, Start};
 use super::*;
 
 static ALL: LazyLock<Vec<u8>> = LazyLock::new(|| guest("hostile-wasi/all.wasm"));
@@ -18,8 +18,8 @@ fn everything() -> Grants {
     Grants { clock: true, random: true, stdio: true, ..Grants::default() }
 }
 
-fn folder(path: &Path, name: &str, writable: bool) -> DirGrant {
-    DirGrant { name: name.to_owned(), folder: path.to_owned(), writable }
+fn folder(path: &Path, name: &str, writable: bool) -> FolderGrant {
+    FolderGrant { name: name.to_owned(), folder: path.to_owned(), writable }
 }
 
 fn step(grants: Grants, limits: Limits) -> ComponentStep {

@@ -2,7 +2,7 @@
 //!
 //! Paths are resolved inside a folder by wasmtime-wasi, links included. Refused here on top of it:
 //! special files, which may block for ever; links, which other programs might follow out of the
-//! folder.
+//! folder. And nothing waits for a disk to have written: see `sync`.
 
 use std::pin::pin;
 
@@ -17,6 +17,8 @@ use wasmtime_wasi::runtime::poll_noop;
 use super::super::failure::Stop;
 use super::super::state::State;
 use super::ENTRY;
+#[cfg(unix)]
+use super::open::{How, beneath};
 use super::streams::{Input, Output, PIECE};
 use crate::pipeline::StepFailure;
 
@@ -82,13 +84,47 @@ impl State {
         Ok(!perms.write_not_permitted())
     }
 
-    /// Refuses what is neither a file nor a folder: opening a pipe or a device may block for ever.
+    #[cfg(unix)]
+    fn open(
+        &mut self,
+        folder: &Handle,
+        path: String,
+        follow: types::PathFlags,
+        open: types::OpenFlags,
+        flags: types::DescriptorFlags,
+    ) -> FsResult<Handle> {
+        let how = How { follow, open, flags };
+        let folder = match self.kept::<Descriptor, _>(folder).map_err(FsError::trap)? {
+            Descriptor::Dir(folder) => folder.clone(),
+            Descriptor::File(_) => return Err(ErrorCode::NotDirectory.into()),
+        };
+        let opened = self.files(async |_| beneath(&folder, &path, &how))?;
+        Ok(self.wasi().table.push(opened)?)
+    }
+
+    /// Elsewhere no pipe lies in a folder.
+    #[cfg(not(unix))]
+    fn open(
+        &mut self,
+        folder: &Handle,
+        path: String,
+        follow: types::PathFlags,
+        open: types::OpenFlags,
+        flags: types::DescriptorFlags,
+    ) -> FsResult<Handle> {
+        let folder = Resource::new_borrow(folder.rep());
+        self.files(async |view| Inner::open_at(view, folder, follow.into(), path, open.into(), flags.into()).await)
+    }
+
+    /// Refuses what is neither a file nor a folder: merely opening a device may do something.
     fn refuse_special(&mut self, folder: &Handle, follow: types::PathFlags, path: &str) -> FsResult<()> {
         let (folder, path) = (Resource::new_borrow(folder.rep()), path.to_owned());
         let found = self.files(async |view| Inner::stat_at(view, folder, follow.into(), path).await);
         match found {
             Ok(stat) => match stat.type_ {
-                DescriptorType::RegularFile | DescriptorType::Directory | DescriptorType::SymbolicLink => Ok(()),
+                DescriptorType::RegularFile | DescriptorType::Directory => Ok(()),
+                // Only what is not to be followed is seen as a link.
+                DescriptorType::SymbolicLink => Err(ErrorCode::Loop.into()),
                 _ => Err(ErrorCode::NotPermitted.into()),
             },
             // What is not there may be about to be made.
@@ -178,12 +214,12 @@ impl types::HostDescriptor for State {
         self.list(&folder)
     }
 
+    /// Writes nothing out: how long a disk takes for what others wrote to the same file has no
+    /// bound, and no deadline ends it. What was written is there for every program, and reaches the
+    /// disk when the system sees fit.
     fn sync(&mut self, file: Handle) -> FsResult<()> {
-        // What cannot be written has nothing to sync.
-        if !self.is_writable(&file)? {
-            return Ok(());
-        }
-        self.files(async |view| Inner::sync(view, file).await)
+        self.kept::<Descriptor, _>(&file).map_err(FsError::trap)?;
+        self.clock.check().map_err(FsError::trap)
     }
 
     fn create_directory_at(&mut self, folder: Handle, path: String) -> FsResult<()> {
@@ -233,8 +269,7 @@ impl types::HostDescriptor for State {
             self.write_to_disk(ENTRY).map_err(FsError::trap)?;
         }
         self.count_open().map_err(FsError::trap)?;
-        let opened =
-            self.files(async |view| Inner::open_at(view, folder, follow.into(), path, how.into(), flags.into()).await);
+        let opened = self.open(&folder, path, follow, how, flags);
         if opened.is_err() {
             let wasi = self.wasi();
             wasi.open -= 1;

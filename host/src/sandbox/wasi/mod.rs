@@ -8,6 +8,8 @@
 mod clocks;
 mod files;
 mod listing;
+#[cfg(unix)]
+mod open;
 mod random;
 mod stdio;
 mod streams;

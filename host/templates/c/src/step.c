@@ -41,10 +41,11 @@ bool exports_step_process(gpux_frame_t *inputs, gpux_frame_t *outputs, gpux_erro
     gpux_borrow_tensor_t tensor;
     if (!gpux_input_tensor(inputs, "numbers", &tensor, error)) return false;
     uint32_t length = gpux_method_tensor_byte_length(tensor);
-    for (uint32_t offset = 0; offset < length; offset += BUFFER) {
+    // A step of what was read, not of BUFFER: near 4 GiB that would begin again at 0.
+    for (uint32_t offset = 0, size; offset < length; offset += size) {
         pipeline_step_list_u8_t part;
         gpux_string_t message;
-        uint32_t size = length - offset < BUFFER ? length - offset : BUFFER;
+        size = length - offset < BUFFER ? length - offset : BUFFER;
         if (!gpux_method_tensor_read(tensor, offset, size, &part, &message)) return gpux_failed_with(error, message);
         float *numbers = (float *)part.ptr;
         for (size_t i = 0; i < part.len / sizeof(float); i++) {

@@ -3,7 +3,7 @@
 //! The general resizer will not do: where a pixel lies just on the edge of an area, rounding decides
 //! whether it counts, and a whole pixel more or less is seen. So every expression is Pillow's.
 
-use super::dims::ImageDims;
+use super::super::dims::ImageDims;
 
 /// A sample that can be averaged.
 pub(super) trait Sample: Copy + Into<f64> {
@@ -37,20 +37,27 @@ impl Sample for f32 {
 /// Resizes across, then down; a side that stays is left alone.
 pub(super) fn resize<T: Sample>(from: &[T], dims: ImageDims, target: ImageDims) -> Vec<T> {
     let channels = dims.channels;
-    let wide = if dims.width == target.width { from.to_vec() } else { along(from, dims.width, target.width, channels) };
+    let areas = |old, new| -> Vec<Area> { (0..new).map(|index| area::<T>(index, old, new)).collect() };
+    let wide = if dims.width == target.width {
+        from.to_vec()
+    } else {
+        along(from, dims.width, &areas(dims.width, target.width), channels)
+    };
     if dims.height == target.height {
         return wide;
     }
-    along(&wide, dims.height, target.height, target.width * channels)
+    along(&wide, dims.height, &areas(dims.height, target.height), target.width * channels)
 }
 
+/// The first old sample that a new one covers, and the weights from there on.
+type Area = (usize, Vec<f64>);
+
 /// Resizes the axis of length `old` whose entries are runs of `inner` samples.
-fn along<T: Sample>(from: &[T], old: usize, new: usize, inner: usize) -> Vec<T> {
-    let areas: Vec<_> = (0..new).map(|index| area::<T>(index, old, new)).collect();
-    let mut result = Vec::with_capacity(from.len() / old * new);
+fn along<T: Sample>(from: &[T], old: usize, areas: &[Area], inner: usize) -> Vec<T> {
+    let mut result = Vec::with_capacity(from.len() / old * areas.len());
     let mut sums = vec![0.0; inner];
     for block in from.chunks_exact(old * inner) {
-        for (start, weights) in &areas {
+        for (start, weights) in areas {
             sums.fill(0.0);
             for (samples, weight) in block[start * inner..].chunks_exact(inner).zip(weights) {
                 for (sum, sample) in sums.iter_mut().zip(samples) {
@@ -63,8 +70,7 @@ fn along<T: Sample>(from: &[T], old: usize, new: usize, inner: usize) -> Vec<T> 
     result
 }
 
-/// The first old pixel that a new one covers, and the weights from there on.
-fn area<T: Sample>(index: usize, old: usize, new: usize) -> (usize, Vec<f64>) {
+fn area<T: Sample>(index: usize, old: usize, new: usize) -> Area {
     let scale = old as f64 / new as f64;
     let shrink = scale.max(1.0);
     let (support, step) = (0.5 * shrink, 1.0 / shrink);

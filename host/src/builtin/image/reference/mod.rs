@@ -1,6 +1,9 @@
 //! The image steps against Pillow and NumPy.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
 
+mod decode;
+mod steps;
+
 use serde_json::{Value as Json, json};
 
 use crate::builtin::reference::{assert_close, read, read_json, run_tensor, step, tensor, unpack};

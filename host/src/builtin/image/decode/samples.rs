@@ -1,0 +1,89 @@
+//! The samples of a decoded picture, in the depth and the channels that are wanted.
+
+use image::DynamicImage;
+
+use crate::pipeline::Color;
+
+/// Samples of one depth and how many make a pixel: 1 gray, 2 gray and opacity, 3 RGB, 4 RGBA.
+pub(in crate::builtin::image) enum Samples {
+    Eight(Vec<u8>, usize),
+    Sixteen(Vec<u16>, usize),
+}
+
+impl Samples {
+    /// The samples of `image` as they lie in its file; an error for what has no fixed range.
+    pub(in crate::builtin::image) fn of(image: DynamicImage) -> Result<Self, String> {
+        Ok(match image {
+            DynamicImage::ImageLuma8(image) => Self::Eight(image.into_raw(), 1),
+            DynamicImage::ImageLumaA8(image) => Self::Eight(image.into_raw(), 2),
+            DynamicImage::ImageRgb8(image) => Self::Eight(image.into_raw(), 3),
+            DynamicImage::ImageRgba8(image) => Self::Eight(image.into_raw(), 4),
+            DynamicImage::ImageLuma16(image) => Self::Sixteen(image.into_raw(), 1),
+            DynamicImage::ImageLumaA16(image) => Self::Sixteen(image.into_raw(), 2),
+            DynamicImage::ImageRgb16(image) => Self::Sixteen(image.into_raw(), 3),
+            DynamicImage::ImageRgba16(image) => Self::Sixteen(image.into_raw(), 4),
+            _ => return Err("its samples are floating point numbers, which are not decoded".to_owned()),
+        })
+    }
+
+    /// 8-bit samples: of 16-bit ones the high byte.
+    pub(in crate::builtin::image) fn eight(self) -> (Vec<u8>, usize) {
+        match self {
+            Self::Eight(samples, found) => (samples, found),
+            Self::Sixteen(samples, found) => (samples.into_iter().map(|sample| (sample >> 8) as u8).collect(), found),
+        }
+    }
+
+    /// 16-bit samples: 8-bit ones times 257, so that white is white.
+    pub(in crate::builtin::image) fn sixteen(self) -> (Vec<u16>, usize) {
+        match self {
+            Self::Eight(samples, found) => (samples.into_iter().map(|sample| u16::from(sample) * 257).collect(), found),
+            Self::Sixteen(samples, found) => (samples, found),
+        }
+    }
+}
+
+/// A sample of a fixed range.
+pub(in crate::builtin::image) trait Level: Copy {
+    /// Full brightness, or opaque.
+    const MOST: Self;
+    /// Luminance (ITU-R 601-2), rounded as Pillow does.
+    fn gray(red: Self, green: Self, blue: Self) -> Self;
+    /// `above` with this opacity over `below`, rounded.
+    fn mix(above: Self, below: Self, opacity: Self) -> Self;
+}
+
+macro_rules! levels {
+    ($($type:ty),+) => {$(
+        impl Level for $type {
+            const MOST: Self = <$type>::MAX;
+            fn gray(red: Self, green: Self, blue: Self) -> Self {
+                let [red, green, blue] = [red, green, blue].map(u32::from);
+                ((red * 19595 + green * 38470 + blue * 7471 + 0x8000) >> 16) as $type
+            }
+            fn mix(above: Self, below: Self, opacity: Self) -> Self {
+                let [above, below, opacity] = [above, below, opacity].map(u64::from);
+                let most = u64::from(Self::MOST);
+                ((above * opacity + below * (most - opacity) + most / 2) / most) as $type
+            }
+        }
+    )+};
+}
+levels!(u8, u16);
+
+/// Samples of `found` channels as those of `wanted`, which is not BGR.
+pub(in crate::builtin::image) fn convert<T: Level>(samples: Vec<T>, found: usize, wanted: Color) -> Vec<T> {
+    let pixels = samples.chunks_exact(found);
+    match (found, wanted.channels()) {
+        (1, 1) | (3, 3) | (4, 4) => samples,
+        (2, 1) => pixels.map(|pixel| pixel[0]).collect(),
+        (_, 1) => pixels.map(|pixel| T::gray(pixel[0], pixel[1], pixel[2])).collect(),
+        (1 | 2, 3) => pixels.flat_map(|pixel| [pixel[0]; 3]).collect(),
+        (_, 3) => pixels.flat_map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect(),
+        (1 | 2, _) => {
+            let opacity = |pixel: &[T]| pixel.get(1).copied().unwrap_or(T::MOST);
+            pixels.flat_map(|pixel| [pixel[0], pixel[0], pixel[0], opacity(pixel)]).collect()
+        }
+        _ => pixels.flat_map(|pixel| [pixel[0], pixel[1], pixel[2], T::MOST]).collect(),
+    }
+}

@@ -1,0 +1,139 @@
+//! OpenCV's `cv2.resize`.
+
+use super::super::dims::ImageDims;
+use super::taps::{Mixed, Taps, mix};
+use super::{Filter, nearest, to_tensor};
+use crate::pipeline::{StepFailure, Tensor, TensorData, TensorElement};
+
+pub(super) fn resize(
+    tensor: &Tensor,
+    dims: ImageDims,
+    target: ImageDims,
+    filter: Filter,
+) -> Result<Tensor, StepFailure> {
+    match tensor.data() {
+        TensorData::Uint8(data) => to_tensor(target, resized(data, dims, target, filter)),
+        TensorData::Float32(data) => to_tensor(target, resized(data, dims, target, filter)),
+        other => Err(StepFailure::Failed(format!("cannot resize {}", other.element()))),
+    }
+}
+
+/// A sample, and what it is as the mean of several.
+trait Mean: TensorElement + Copy + Mixed<2> + Mixed<4> {
+    fn to_f32(self) -> f32;
+    /// `halves_up`: 2.5 is 3, not 2.
+    fn of_mean(mean: f32, halves_up: bool) -> Self;
+}
+
+impl Mean for u8 {
+    fn to_f32(self) -> f32 {
+        f32::from(self)
+    }
+    fn of_mean(mean: f32, halves_up: bool) -> Self {
+        if halves_up { (mean + 0.5) as Self } else { mean.round_ties_even() as Self }
+    }
+}
+
+impl Mean for f32 {
+    fn to_f32(self) -> f32 {
+        self
+    }
+    fn of_mean(mean: f32, _: bool) -> Self {
+        mean
+    }
+}
+
+fn resized<T: Mean>(data: &[T], dims: ImageDims, target: ImageDims, filter: Filter) -> Vec<T> {
+    let halved = dims.width == 2 * target.width && dims.height == 2 * target.height;
+    match filter {
+        Filter::Nearest => nearest(data, dims, &places(dims.height, target.height), &places(dims.width, target.width)),
+        // To half the size OpenCV averages, whatever it was asked for.
+        Filter::Bilinear if halved => mean(data, dims, target),
+        Filter::Area if target.width <= dims.width && target.height <= dims.height => mean(data, dims, target),
+        Filter::Area => {
+            let taps = |old, new| Taps::enlarging(old, new);
+            mix(data, dims, &taps(dims.width, target.width), &taps(dims.height, target.height))
+        }
+        Filter::Bicubic => {
+            mix(data, dims, &Taps::cubic(dims.width, target.width), &Taps::cubic(dims.height, target.height))
+        }
+        Filter::Bilinear | Filter::Lanczos => {
+            mix(data, dims, &Taps::linear(dims.width, target.width), &Taps::linear(dims.height, target.height))
+        }
+    }
+}
+
+fn places(old: usize, new: usize) -> Vec<usize> {
+    let scale = 1.0 / (new as f64 / old as f64);
+    (0..new).map(|index| ((index as f64 * scale).floor() as usize).min(old - 1)).collect()
+}
+
+/// The mean over the area that each new pixel covers, rounded once.
+fn mean<T: Mean>(data: &[T], dims: ImageDims, target: ImageDims) -> Vec<T> {
+    let columns = areas(dims.width, target.width);
+    let wide = match dims.channels {
+        1 => across::<T, 1>(data, dims.width, &columns),
+        3 => across::<T, 3>(data, dims.width, &columns),
+        _ => across::<T, 4>(data, dims.width, &columns),
+    };
+    let halves_up = dims.width == 2 * target.width && dims.height == 2 * target.height;
+    let row = target.width * dims.channels;
+    let mut sums = vec![0.0; row];
+    let mut result = Vec::with_capacity(target.height * row);
+    for (start, weights) in areas(dims.height, target.height) {
+        sums.fill(0.0);
+        for (samples, weight) in wide[start * row..].chunks_exact(row).zip(&weights) {
+            for (sum, sample) in sums.iter_mut().zip(samples) {
+                *sum += sample * weight;
+            }
+        }
+        result.extend(sums.iter().map(|mean| T::of_mean(*mean, halves_up)));
+    }
+    result
+}
+
+/// The means along each row, not rounded.
+fn across<T: Mean, const C: usize>(data: &[T], width: usize, columns: &[Area]) -> Vec<f32> {
+    let (pixels, _) = data.as_chunks::<C>();
+    let mut result = Vec::with_capacity(pixels.len() / width * columns.len() * C);
+    for row in pixels.chunks_exact(width) {
+        for (start, weights) in columns {
+            let mut sums = [0.0; C];
+            for (pixel, weight) in row[*start..].iter().zip(weights) {
+                for (sum, sample) in sums.iter_mut().zip(pixel) {
+                    *sum += sample.to_f32() * weight;
+                }
+            }
+            result.extend_from_slice(&sums);
+        }
+    }
+    result
+}
+
+/// The first old sample that a new one covers, and the weights from there on.
+type Area = (usize, Vec<f32>);
+
+fn areas(old: usize, new: usize) -> Vec<Area> {
+    let scale = old as f64 / new as f64;
+    (0..new).map(|index| covered(index as f64 * scale, scale, old)).collect()
+}
+
+/// What lies in the `scale` samples from `start` on. Slivers below a thousandth do not count.
+fn covered(start: f64, scale: f64, old: usize) -> Area {
+    let end = start + scale;
+    let cell = scale.min(old as f64 - start);
+    let last = (end.floor() as usize).min(old - 1);
+    let first = (start.ceil() as usize).min(last);
+    let mut weights = Vec::new();
+    let sliver = first as f64 - start;
+    let begin = if sliver > 1e-3 { first - 1 } else { first };
+    if sliver > 1e-3 {
+        weights.push((sliver / cell) as f32);
+    }
+    weights.extend((first..last).map(|_| (1.0 / cell) as f32));
+    let rest = end - last as f64;
+    if rest > 1e-3 {
+        weights.push((rest.min(1.0).min(cell) / cell) as f32);
+    }
+    (begin, weights)
+}

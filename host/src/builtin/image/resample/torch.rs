@@ -1,0 +1,57 @@
+//! torchvision's `resize` of tensors (`torch.nn.functional.interpolate`).
+
+use super::super::dims::ImageDims;
+use super::taps::{Mixed, Taps, mix};
+use super::{Filter, Sampling, nearest, pillow, to_tensor};
+use crate::pipeline::{Metadata, StepFailure, Tensor, TensorData};
+
+pub(super) fn resize(
+    tensor: &Tensor,
+    dims: ImageDims,
+    target: ImageDims,
+    how: Sampling,
+) -> Result<Tensor, StepFailure> {
+    if how.antialias && how.filter != Filter::Nearest {
+        // The weights are Pillow's, but nothing is weighed by opacity.
+        let plain = tensor.clone().with_metadata(Metadata::default());
+        return pillow::resize(&plain, dims, target, how.filter);
+    }
+    let (rows, columns) = (places(dims.height, target.height), places(dims.width, target.width));
+    match (tensor.data(), how.filter) {
+        (TensorData::Uint8(data), Filter::Nearest) => to_tensor(target, nearest(data, dims, &rows, &columns)),
+        (TensorData::Float32(data), Filter::Nearest) => to_tensor(target, nearest(data, dims, &rows, &columns)),
+        (TensorData::Uint8(data), Filter::Bicubic) => to_tensor(target, levels(data, dims, target, Taps::cubic)),
+        (TensorData::Uint8(data), _) => to_tensor(target, levels(data, dims, target, Taps::linear)),
+        (TensorData::Float32(data), Filter::Bicubic) => to_tensor(target, floats(data, dims, target, Taps::cubic)),
+        (TensorData::Float32(data), _) => to_tensor(target, floats(data, dims, target, Taps::linear)),
+        (other, _) => Err(StepFailure::Failed(format!("cannot resize {}", other.element()))),
+    }
+}
+
+fn floats<const N: usize>(
+    data: &[f32],
+    dims: ImageDims,
+    target: ImageDims,
+    taps: fn(usize, usize) -> Taps<N>,
+) -> Vec<f32>
+where
+    f32: Mixed<N>,
+{
+    mix(data, dims, &taps(dims.width, target.width), &taps(dims.height, target.height))
+}
+
+/// torch's own kernel for bytes: across, rounded to 8 bits, then down.
+fn levels<const N: usize>(
+    data: &[u8],
+    dims: ImageDims,
+    target: ImageDims,
+    taps: fn(usize, usize) -> Taps<N>,
+) -> Vec<u8> {
+    let wide = taps(dims.width, target.width).along(data, dims.width, dims.channels);
+    taps(dims.height, target.height).along(&wide, dims.height, target.width * dims.channels)
+}
+
+fn places(old: usize, new: usize) -> Vec<usize> {
+    let scale = old as f32 / new as f32;
+    (0..new).map(|index| ((index as f32 * scale) as usize).min(old - 1)).collect()
+}

@@ -1,0 +1,223 @@
+//! `json-template`: values → the JSON that a caller wants.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json, json};
+
+use self::template::Template;
+use crate::builtin::ports;
+use crate::pipeline::{BuildError, Builtin, Context, Group, Kind, Port, Signature, Step, StepFailure, Value, to_json};
+
+mod template;
+
+/// Most bytes that values as JSON, and the answer, may take in memory.
+const MAX_ANSWER: usize = 1 << 29;
+
+/// Bytes of one JSON value beside what it holds.
+const NODE: usize = size_of::<Json>();
+
+/// Options of `json-template`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    /// The JSON to give, with placeholders in its texts: `{{name}}` is the value of this name, `{{name.field[0]}}`
+    /// a part of it. A text that is nothing but a placeholder becomes the value, whatever its type; within a text
+    /// it is inserted. `{{{{` stands for the braces themselves. Required.
+    template: Json,
+    /// What stands for a part that a value does not have: `error` refuses the request, `null` is put there.
+    /// Default: error.
+    #[serde(default)]
+    missing: Missing,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+enum Missing {
+    #[default]
+    Error,
+    Null,
+}
+
+/// Puts values into a JSON of the shape that a caller wants. Its inputs are the names that the template mentions,
+/// values of any kind, written as in the results of `gpux run`; a name that no step before gives is refused when
+/// the pipeline is built.
+struct JsonTemplate {
+    options: Options,
+    template: Template,
+    signature: Signature,
+}
+
+pub(super) fn builtin() -> Builtin {
+    Builtin {
+        name: "json-template",
+        summary: "Puts values into the JSON that a caller wants",
+        group: Group::Output,
+        follows: "",
+        example: "json-template: { template: { answer: \"{{top[0].label}}\", all: \"{{top}}\" } }",
+        schema: || schemars::schema_for!(Options),
+        build: |options, _| Ok(Box::new(JsonTemplate::new(ports::options(options)?)?)),
+    }
+}
+
+impl JsonTemplate {
+    fn new(options: Options) -> Result<Self, BuildError> {
+        let mut names = Vec::new();
+        let template =
+            template::read(options.template.clone(), &mut names).map_err(|why| BuildError::option("template", why))?;
+        if names.is_empty() {
+            return Err(BuildError::option("template", "the template has no placeholder")
+                .with_hint("`\"{{name}}\"` is the value of this name"));
+        }
+        let inputs = names.into_iter().map(|name| Port::new(name, Kind::Any)).collect();
+        let output = Port { description: "the filled template".into(), ..Port::new("json", Kind::Json) };
+        Ok(Self { options, template, signature: Signature { inputs, outputs: vec![output] } })
+    }
+
+    /// Bytes that the answer takes beside the template itself.
+    fn weight(&self, inputs: &[Json]) -> usize {
+        let mut weights: Vec<Option<usize>> = vec![None; inputs.len()];
+        let mut sum = 0_usize;
+        self.template.places(&mut |place| {
+            // A part is no heavier than the whole, whose weight is found once.
+            let whole = || inputs.get(place.input).map_or(0, weight);
+            let most = *weights[place.input].get_or_insert_with(whole);
+            let exact = if most < MAX_ANSWER / 64 { most } else { place.find(inputs).map_or(0, weight) };
+            sum = sum.saturating_add(exact);
+        });
+        sum
+    }
+}
+
+/// Bytes that a JSON value takes in memory.
+fn weight(json: &Json) -> usize {
+    match json {
+        Json::String(text) => NODE + text.len(),
+        Json::Array(items) => items.iter().map(weight).fold(NODE, usize::saturating_add),
+        Json::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| weight(value).saturating_add(name.len() + 2 * NODE))
+            .fold(NODE, usize::saturating_add),
+        _ => NODE,
+    }
+}
+
+/// Bytes that a value takes as JSON, before it is one.
+fn weight_as_json(value: &Value) -> usize {
+    match value {
+        Value::Tensor(tensor) => tensor.len().saturating_mul(2 * NODE).saturating_add(tensor.byte_len()),
+        Value::Text(text) => text.len(),
+        Value::Bytes(bytes) => bytes.len().saturating_mul(2),
+        Value::Json(json) => weight(json),
+    }
+}
+
+impl Step for JsonTemplate {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn buffers(&self, inputs: &[Option<Value>]) -> usize {
+        let mut sum = inputs.iter().flatten().map(weight_as_json).fold(0, usize::saturating_add);
+        self.template.places(&mut |place| {
+            let input = inputs.get(place.input).and_then(Option::as_ref);
+            sum = sum.saturating_add(input.map_or(0, weight_as_json));
+        });
+        sum
+    }
+
+    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+        let invalid = |why: String| StepFailure::InvalidInput(format!("json-template: {why}"));
+        let mut values = Vec::with_capacity(inputs.len());
+        let mut inputs = inputs.into_iter();
+        for port in &self.signature.inputs {
+            let value =
+                inputs.next().flatten().ok_or_else(|| invalid(format!("the input `{}` is missing", port.name)))?;
+            if weight_as_json(&value) > MAX_ANSWER {
+                return Err(invalid(format!("`{}` is too large to be written as JSON", port.name)));
+            }
+            values.push(match value {
+                // Nobody else may need it, and then it is not copied.
+                Value::Json(json) => std::sync::Arc::try_unwrap(json).unwrap_or_else(|shared| (*shared).clone()),
+                other => to_json(&other),
+            });
+        }
+        if self.weight(&values) > MAX_ANSWER {
+            return Err(invalid("the answer would take more than 512 MiB".into()));
+        }
+        let filled = self.template.fill(&values, self.options.missing == Missing::Error);
+        let filled = filled.map_err(|missing| invalid(format!("there is no `{}`", missing.0)))?;
+        Ok(vec![filled.into()])
+    }
+
+    fn details(&self) -> Json {
+        json!({"template": self.options.template, "missing": self.options.missing})
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::pipeline::{Site, Tensor};
+
+    fn step(options: Json) -> Result<Box<dyn Step>, BuildError> {
+        (builtin().build)(options, &Site::Component)
+    }
+
+    fn run(options: Json, inputs: Vec<Value>) -> Result<Json, StepFailure> {
+        let inputs = inputs.into_iter().map(Some).collect();
+        let Value::Json(json) = step(options).unwrap().run(inputs, &mut Context::default())?.remove(0) else {
+            panic!("not JSON")
+        };
+        Ok(json.as_ref().clone())
+    }
+
+    #[test]
+    fn values_of_every_kind_are_filled_in() {
+        let template = json!({"t": "{{tensor}}", "first": "{{tensor[0]}}", "b": "{{bytes}}", "s": "say {{text}}"});
+        let tensor = Tensor::new([2], vec![0.1_f32, f32::NAN]).unwrap();
+        let inputs = vec![tensor.into(), vec![1_u8, 2].into(), "hello".into()];
+        let filled = run(json!({ "template": template }), inputs).unwrap();
+        let expected = json!({"t": [0.1, "NaN"], "first": 0.1, "b": {"base64": "AQI="}, "s": "say hello"});
+        assert_eq!(filled, expected);
+    }
+
+    #[test]
+    fn what_is_missing_is_an_error_or_null() {
+        let inputs = || vec![json!([]).into()];
+        let error = run(json!({"template": "{{top[0].label}}"}), inputs()).unwrap_err();
+        assert_eq!(error.to_string(), "json-template: there is no `top[0].label`");
+        assert_eq!(run(json!({"template": "{{top[0].label}}", "missing": "null"}), inputs()).unwrap(), json!(null));
+        assert!(run(json!({"template": "{{top}}"}), vec![]).is_err());
+    }
+
+    #[test]
+    fn too_much_is_refused_before_it_is_made() {
+        let large = || vec!["x".repeat(20 << 20).into()];
+        let template = vec!["{{text}}"; 40];
+        assert!(run(json!({ "template": template }), large()).unwrap_err().to_string().contains("512 MiB"));
+        assert!(run(json!({"template": "{{text}}"}), large()).is_ok());
+        let wide = Tensor::zeros(crate::pipeline::ElementType::Uint8, [16 << 20]).unwrap();
+        assert!(run(json!({"template": "{{x}}"}), vec![wide.into()]).unwrap_err().to_string().contains("too large"));
+    }
+
+    #[test]
+    fn the_names_are_the_inputs() {
+        let step = step(json!({"template": {"a": "{{top[0]}}", "b": ["{{text}} {{top}}"]}})).unwrap();
+        let names: Vec<_> = step.signature().inputs.iter().map(|port| port.name.as_str()).collect();
+        assert_eq!(names, ["top", "text"]);
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused() {
+        for options in [
+            json!({}),
+            json!({"template": "plain"}),
+            json!({"template": "{{a"}),
+            json!({"template": "{{a}}", "missing": 0}),
+        ] {
+            assert!(step(options).is_err());
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Templates: JSON with `{{name}}` or `{{name.field[0]}}` in its texts.
+
+use serde_json::{Map, Value as Json};
+
+/// Most names of values that a template may mention.
+const MAX_NAMES: usize = 64;
+
+/// A template that was read.
+#[derive(Debug)]
+pub(super) enum Template {
+    Fixed(Json),
+    /// a text that is one placeholder: whatever stands there
+    Whole(Place),
+    /// a text around placeholders
+    Text(Vec<Part>),
+    List(Vec<Template>),
+    Object(Vec<(String, Template)>),
+}
+
+#[derive(Debug)]
+pub(super) enum Part {
+    Text(String),
+    Place(Place),
+}
+
+/// Where a value stands: below which input, and how deep.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) input: usize,
+    path: Vec<Key>,
+    /// as written, for errors
+    written: String,
+}
+
+#[derive(Debug)]
+enum Key {
+    Field(String),
+    Index(usize),
+}
+
+/// What is not there.
+#[derive(Debug)]
+pub(super) struct Missing(pub(super) String);
+
+impl Place {
+    /// The value that stands here; `None` where the path leads nowhere.
+    pub(super) fn find<'j>(&self, inputs: &'j [Json]) -> Option<&'j Json> {
+        self.path.iter().try_fold(inputs.get(self.input)?, |value, key| match key {
+            Key::Field(name) => value.get(name),
+            Key::Index(index) => value.get(index),
+        })
+    }
+
+    pub(super) fn missing(&self) -> Missing {
+        Missing(self.written.clone())
+    }
+}
+
+/// Reads a template, and collects the names of the inputs that it mentions into `names`.
+pub(super) fn read(json: Json, names: &mut Vec<String>) -> Result<Template, String> {
+    Ok(match json {
+        Json::String(text) => match parts(&text, names)? {
+            None => Template::Fixed(Json::String(text)),
+            Some(mut parts) => match (parts.len(), parts.pop()) {
+                (1, Some(Part::Place(place))) => Template::Whole(place),
+                (_, last) => {
+                    parts.extend(last);
+                    Template::Text(parts)
+                }
+            },
+        },
+        Json::Array(items) => {
+            Template::List(items.into_iter().map(|item| read(item, names)).collect::<Result<_, _>>()?)
+        }
+        Json::Object(fields) => {
+            let field = |(name, value): (String, Json)| {
+                if name.contains("{{") {
+                    return Err(format!("`{name}`: placeholders stand in values, not in names of fields"));
+                }
+                Ok((name, read(value, names)?))
+            };
+            Template::Object(fields.into_iter().map(field).collect::<Result<_, String>>()?)
+        }
+        fixed => Template::Fixed(fixed),
+    })
+}
+
+/// The parts of a text; `None` if there is nothing to fill in.
+fn parts(text: &str, names: &mut Vec<String>) -> Result<Option<Vec<Part>>, String> {
+    if !text.contains("{{") {
+        return Ok(None);
+    }
+    let (mut parts, mut plain, mut rest) = (Vec::new(), String::new(), text);
+    while let Some((before, after)) = rest.split_once("{{") {
+        plain.push_str(before);
+        // Written twice, the braces mean themselves.
+        if let Some(after) = after.strip_prefix("{{") {
+            plain.push_str("{{");
+            rest = after;
+            continue;
+        }
+        let (inside, after) = after.split_once("}}").ok_or_else(|| format!("`{text}`: `{{{{` has no `}}}}`"))?;
+        if !plain.is_empty() {
+            parts.push(Part::Text(std::mem::take(&mut plain)));
+        }
+        parts.push(Part::Place(place(inside.trim(), names)?));
+        rest = after;
+    }
+    plain.push_str(rest);
+    if !plain.is_empty() {
+        parts.push(Part::Text(plain));
+    }
+    Ok(Some(parts))
+}
+
+/// `name.field[0]`
+fn place(written: &str, names: &mut Vec<String>) -> Result<Place, String> {
+    let refuse = |why: &str| Err(format!("`{{{{{written}}}}}`: {why}"));
+    let end = written.find(['.', '[']).unwrap_or(written.len());
+    let (name, mut rest) = written.split_at(end);
+    let plain = |character: char| character.is_alphanumeric() || matches!(character, '_' | '-');
+    if name.is_empty() || !name.chars().all(plain) {
+        return refuse("a placeholder begins with the name of a value, of letters, digits, `_` and `-`");
+    }
+    let mut path = Vec::new();
+    while !rest.is_empty() {
+        if let Some(after) = rest.strip_prefix('.') {
+            let end = after.find(['.', '[']).unwrap_or(after.len());
+            if end == 0 {
+                return refuse("a field has no name");
+            }
+            path.push(Key::Field(after[..end].to_owned()));
+            rest = &after[end..];
+        } else {
+            let inside = rest.strip_prefix('[').and_then(|after| after.split_once(']'));
+            let Some((Ok(index), after)) = inside.map(|(index, after)| (index.trim().parse(), after)) else {
+                return refuse("in brackets stands a number, as in `name[0]`");
+            };
+            path.push(Key::Index(index));
+            rest = after;
+        }
+    }
+    let input = names.iter().position(|known| known == name).unwrap_or(names.len());
+    if input == names.len() {
+        if input == MAX_NAMES {
+            return refuse("there are more than 64 different names");
+        }
+        names.push(name.to_owned());
+    }
+    Ok(Place { input, path, written: written.to_owned() })
+}
+
+impl Template {
+    /// Calls `visit` with each placeholder.
+    pub(super) fn places<'t>(&'t self, visit: &mut impl FnMut(&'t Place)) {
+        match self {
+            Self::Fixed(_) => {}
+            Self::Whole(place) => visit(place),
+            Self::Text(parts) => {
+                for part in parts {
+                    if let Part::Place(place) = part {
+                        visit(place);
+                    }
+                }
+            }
+            Self::List(items) => items.iter().for_each(|item| item.places(visit)),
+            Self::Object(fields) => fields.iter().for_each(|(_, value)| value.places(visit)),
+        }
+    }
+
+    /// The template with what stands in `inputs`; what is missing is `null`, or an error if `strict`.
+    pub(super) fn fill(&self, inputs: &[Json], strict: bool) -> Result<Json, Missing> {
+        let found = |place: &Place| match place.find(inputs) {
+            None if strict => Err(place.missing()),
+            found => Ok(found.cloned().unwrap_or_default()),
+        };
+        Ok(match self {
+            Self::Fixed(json) => json.clone(),
+            Self::Whole(place) => found(place)?,
+            Self::Text(parts) => {
+                let mut text = String::new();
+                for part in parts {
+                    match part {
+                        Part::Text(plain) => text.push_str(plain),
+                        Part::Place(place) => match found(place)? {
+                            Json::String(inserted) => text.push_str(&inserted),
+                            other => text.push_str(&other.to_string()),
+                        },
+                    }
+                }
+                Json::String(text)
+            }
+            Self::List(items) => items.iter().map(|item| item.fill(inputs, strict)).collect::<Result<_, _>>()?,
+            Self::Object(fields) => {
+                let filled = fields.iter().map(|(name, value)| Ok((name.clone(), value.fill(inputs, strict)?)));
+                Json::Object(filled.collect::<Result<Map<_, _>, _>>()?)
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::builtin::reference::random;
+
+    fn fill(template: Json, inputs: &[Json]) -> Json {
+        read(template, &mut Vec::new()).unwrap().fill(inputs, false).unwrap()
+    }
+
+    #[test]
+    fn placeholders_keep_their_type_or_become_text() {
+        let inputs = [json!({"label": "cat", "at": [1, 2.5, null]})];
+        let template =
+            json!({"whole": "{{ a.at }}", "deep": "{{a.at[1]}}", "text": "a {{a.label}} at {{a.at}}", "n": 3});
+        let expected = json!({"whole": [1, 2.5, null], "deep": 2.5, "text": "a cat at [1,2.5,null]", "n": 3});
+        assert_eq!(fill(template, &inputs), expected);
+        assert_eq!(fill(json!(["{{a.no[7].more}}", "{{{{a}} {{a.label}}"]), &inputs), json!([null, "{{a}} cat"]));
+        assert_eq!(fill(json!("{{{{a}}"), &inputs), json!("{{a}}"));
+        assert_eq!(
+            fill(json!("{{a.at}}!"), &[json!({"at": "{{b}}"})]),
+            json!("{{b}}!"),
+            "what is filled in is not read"
+        );
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let template = read(json!("{{a.b[0]}}"), &mut Vec::new()).unwrap();
+        assert_eq!(template.fill(&[json!({"b": []})], true).unwrap_err().0, "a.b[0]");
+    }
+
+    #[test]
+    fn names_are_collected_once() {
+        let mut names = Vec::new();
+        read(json!(["{{b}} {{a.x}}", {"c": "{{a}}"}]), &mut names).unwrap();
+        assert_eq!(names, ["b", "a"]);
+    }
+
+    #[test]
+    fn mistakes_are_refused() {
+        for (template, word) in [
+            (json!("{{a"), "has no"),
+            (json!("{{}}"), "begins with the name"),
+            (json!("{{a b}}"), "begins with the name"),
+            (json!("{{a.}}"), "no name"),
+            (json!("{{a..b}}"), "no name"),
+            (json!("{{a[b]}}"), "stands a number"),
+            (json!("{{a[-1]}}"), "stands a number"),
+            (json!("{{a[0}}"), "stands a number"),
+            (json!("{{a[0]b}}"), "stands a number"),
+            (json!({"{{a}}": 1}), "not in names"),
+        ] {
+            let why = read(template.clone(), &mut Vec::new()).unwrap_err();
+            assert!(why.contains(word), "{template}: {why}");
+        }
+        let many: Vec<_> = (0..65).map(|number| format!("{{{{a{number}}}}}")).collect();
+        assert!(read(json!(many), &mut Vec::new()).unwrap_err().contains("more than 64"));
+    }
+
+    #[test]
+    fn no_text_breaks_it() {
+        let mut random = random();
+        let pieces = ["{{", "}}", "a", ".", "[", "]", "0", " ", "é", "{", "}", "😀", "-"];
+        for _ in 0..5000 {
+            let text: String = (0..random(12)).map(|_| pieces[random(pieces.len())]).collect();
+            if let Ok(template) = read(json!(text), &mut Vec::new()) {
+                template.fill(&[json!({"a": [1]}), json!("x")], false).unwrap();
+            }
+        }
+    }
+}

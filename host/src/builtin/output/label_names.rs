@@ -1,0 +1,63 @@
+//! The names of a model's classes, which several steps take.
+
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::pipeline::{BuildError, Site};
+
+/// Largest file of labels that is read, in bytes.
+const MAX_LABELS_FILE: u64 = 16 << 20;
+
+/// The option `labels`: a list, or the path of a text file with one label a line.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub(super) enum Labels {
+    File(String),
+    List(Vec<String>),
+}
+
+impl Labels {
+    /// The labels, at least one.
+    pub(super) fn read(&self, site: &Site<'_>) -> Result<Vec<String>, BuildError> {
+        let labels = match self {
+            Self::List(labels) => labels.clone(),
+            Self::File(path) => read_labels(path, site)?,
+        };
+        if labels.is_empty() { Err(BuildError::option("labels", "there are no labels")) } else { Ok(labels) }
+    }
+}
+
+fn read_labels(path: &str, site: &Site<'_>) -> Result<Vec<String>, BuildError> {
+    let bytes = site.read(Path::new(path), MAX_LABELS_FILE).map_err(|error| BuildError::option("labels", error))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|error| BuildError::option("labels", format!("`{path}` is not UTF-8 text: {}", error.utf8_error())))?;
+    let lines = text.trim_start_matches('\u{feff}').trim_end().lines();
+    Ok(lines.map(|line| line.trim().to_owned()).collect())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::pipeline::ProjectFiles;
+
+    #[test]
+    fn labels_come_from_a_file_of_the_project() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("labels.txt"), "\u{feff}zero\r\n one \r\n\r\nthree\n").unwrap();
+        std::fs::write(folder.path().join("latin1.txt"), [0xe9, b'\n']).unwrap();
+        let files = ProjectFiles::new(folder.path(), false);
+        let labels = read_labels("labels.txt", &Site::Pipeline(&files)).unwrap();
+        assert_eq!(labels, ["zero", "one", "", "three"]);
+        let message = |path: &str| read_labels(path, &Site::Pipeline(&files)).unwrap_err().to_string();
+        assert!(message("latin1.txt").contains("UTF-8"));
+        assert!(message("none.txt").contains("no file at `none.txt`"));
+        assert!(message("../labels.txt").contains("leads out"));
+        let file = Labels::File("labels.txt".into());
+        assert!(file.read(&Site::Component).unwrap_err().message.contains("may not name files"));
+        assert!(Labels::List(Vec::new()).read(&Site::Component).is_err());
+    }
+}

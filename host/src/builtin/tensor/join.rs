@@ -1,0 +1,109 @@
+//! What the steps share that make one tensor of several.
+
+use crate::pipeline::{
+    ElementSet, ElementType, Kind, Mismatch, Port, Signature, StepFailure, Tensor, TensorData, TensorElement,
+    TensorKind, Value, element_count,
+};
+use crate::with_elements;
+
+use super::shape::{MAX_BYTES, fits};
+
+/// Most tensors that are put together.
+const MOST: usize = 16;
+
+/// The ports `tensor-1` to `tensor-16`, of which two must be filled, and `tensor`. Few values of a pipeline
+/// have such names, so that an optional port is filled when somebody names it and not by chance.
+pub(super) fn signature(gives: &str) -> Signature {
+    let any = || Kind::Tensor(TensorKind::of_elements(ElementSet::ANY));
+    let port = |number: usize| {
+        let name = format!("tensor-{number}");
+        let port = if number > 2 { Port::optional(name, any()) } else { Port::new(name, any()) };
+        Port { description: format!("number {number}"), ..port }
+    };
+    Signature {
+        inputs: (1..=MOST).map(port).collect(),
+        outputs: vec![Port { description: gives.into(), ..Port::new("tensor", any()) }],
+    }
+}
+
+/// What the plan knows of each tensor, if it knows that each is one; an error is two element types.
+pub(super) fn kinds(inputs: &[Option<Kind>]) -> Result<Option<Vec<&TensorKind>>, Mismatch> {
+    let mut kinds = Vec::with_capacity(inputs.len());
+    for kind in inputs.iter().flatten() {
+        let Kind::Tensor(tensor) = kind else { return Ok(None) };
+        kinds.push(tensor);
+    }
+    let mut elements = kinds.first().map_or(ElementSet::ANY, |first| first.elements);
+    for kind in &kinds {
+        elements = elements.intersection(kind.elements);
+        if elements.is_empty() {
+            return Err(refuse(kinds[0], kind, "all tensors must have one element type; cast them first"));
+        }
+    }
+    Ok(Some(kinds))
+}
+
+pub(super) fn refuse(first: &TensorKind, other: &TensorKind, because: impl Into<String>) -> Mismatch {
+    Mismatch {
+        expected: Kind::Tensor(TensorKind::of_elements(first.elements)),
+        given: Kind::Tensor(other.clone()),
+        because: Some(because.into()),
+    }
+}
+
+/// The tensors of a request, at least one, all of one element type.
+pub(super) fn tensors(inputs: Vec<Option<Value>>) -> Result<Vec<Tensor>, StepFailure> {
+    let invalid = StepFailure::InvalidInput;
+    let tensor = |(index, value): (usize, Value)| match value {
+        Value::Tensor(tensor) => Ok(tensor),
+        other => Err(invalid(format!("`tensor-{}` takes a tensor, but gets {}", index + 1, other.kind()))),
+    };
+    let tensors = inputs.into_iter().flatten().enumerate().map(tensor).collect::<Result<Vec<_>, _>>()?;
+    let Some(first) = tensors.first() else { return Err(invalid("there are no tensors".into())) };
+    let element = first.element();
+    match tensors.iter().find(|tensor| tensor.element() != element) {
+        Some(other) => Err(invalid(format!(
+            "all tensors must have one element type, but there are {element} and {}; cast them first",
+            other.element()
+        ))),
+        None => Ok(tensors),
+    }
+}
+
+/// Puts tensors side by side: of each in turn, the `sizes[i]` elements that follow. They are of one type.
+pub(super) fn interleave(tensors: &[Tensor], sizes: &[usize], shape: Vec<usize>) -> Result<Tensor, String> {
+    let Some(first) = tensors.first() else { return Err("there are no tensors".into()) };
+    check(first.element(), tensors, &shape)?;
+    with_elements!(first.data(), data => side_by_side(data, tensors, sizes, shape))
+}
+
+fn side_by_side<T: TensorElement>(
+    _: &[T],
+    tensors: &[Tensor],
+    sizes: &[usize],
+    shape: Vec<usize>,
+) -> Result<Tensor, String> {
+    let count = element_count(&shape).unwrap_or(0);
+    let mut result = Vec::<T>::with_capacity(count);
+    let mut rests: Vec<&[T]> = tensors.iter().map(|tensor| tensor.as_slice::<T>().unwrap_or_default()).collect();
+    while result.len() < count {
+        for (rest, size) in rests.iter_mut().zip(sizes) {
+            let Some((taken, after)) = rest.split_at_checked(*size) else {
+                return Err("the tensors do not fill the result".into());
+            };
+            result.extend_from_slice(taken);
+            *rest = after;
+        }
+    }
+    Tensor::new(shape, result).map_err(|error| error.to_string())
+}
+
+/// Refuses a result that would be too large; its text is no more than that of what was given.
+fn check(element: ElementType, tensors: &[Tensor], shape: &[usize]) -> Result<(), String> {
+    fits(element, shape, 0)?;
+    let text = tensors.iter().fold(0_usize, |sum, tensor| match tensor.data() {
+        TensorData::String(_) => sum.saturating_add(tensor.byte_len()),
+        _ => sum,
+    });
+    if text > MAX_BYTES { Err("the strings take more than 1 GiB".into()) } else { Ok(()) }
+}

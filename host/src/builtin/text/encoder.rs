@@ -1,0 +1,232 @@
+//! A tokenizer with what it cuts and adds: what `tokenize` and `chunk` share.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+
+use serde_json::json;
+use tokenizers::{
+    Encoding, PostProcessor, PostProcessorWrapper, Tokenizer, TruncationDirection, TruncationParams,
+    TruncationStrategy, truncate_encodings,
+};
+
+use super::batch::MAX_TOKENS;
+use super::growth::growth;
+use super::scores::as_in_python;
+use super::texts;
+use super::tokenizer_file::TokenizerFile;
+use crate::pipeline::{BuildError, StepFailure};
+
+/// Most tokens that `max_length` may ask for.
+pub(super) const MAX_LENGTH: usize = 1 << 20;
+
+/// Most text that a tokenizer's normalizer may make of what it is given, in bytes.
+const MAX_NORMALIZED: usize = 1 << 30;
+
+/// What the tokenizers crate holds for a byte of text at most, in bytes.
+const PER_BYTE: usize = 64;
+
+/// Where a text that is too long is cut.
+#[derive(Clone, Copy)]
+pub(super) struct Cut {
+    /// most tokens of a text or pair, special ones included
+    pub(super) max_length: usize,
+    /// the end that goes; `None`: as the tokenizer's file says
+    pub(super) side: Option<TruncationDirection>,
+    pub(super) strategy: TruncationStrategy,
+    /// how many tokens a window shares with the one before; `None` where only the first is kept
+    pub(super) stride: Option<usize>,
+}
+
+/// Text → tokens.
+pub(super) struct Encoder {
+    /// without its post-processor; where a single text is just cut, it stops at that many tokens
+    tokenizer: Tokenizer,
+    processor: Option<PostProcessorWrapper>,
+    /// the tokenizer that never stops early, made when the first pair has to be cut
+    endless: OnceLock<Tokenizer>,
+    stops_early: bool,
+    pub(super) file: String,
+    /// how many times longer the tokenizer's normalizer can make a text
+    growth: usize,
+    special: bool,
+    cut: Option<Cut>,
+    /// whether each token's place in the text is wanted
+    places: bool,
+}
+
+/// Runs code of the tokenizers crate, whose asserts and subtractions a hostile file or text can trip.
+pub(in crate::builtin) fn guarded<T>(run: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(result) => result.map_err(|error| error.to_string()),
+        Err(_) => Err("the tokenizer gave up".to_owned()),
+    }
+}
+
+/// Reads a `tokenizer.json`.
+pub(in crate::builtin) fn read(file: &TokenizerFile) -> Result<Tokenizer, BuildError> {
+    let unusable = |why: String| {
+        let message = format!("`{}` is no usable tokenizer: {why}", file.path.display());
+        BuildError::option("tokenizer", message)
+    };
+    guarded(|| Tokenizer::from_bytes(as_in_python(&file.bytes))).map_err(unusable)
+}
+
+impl Encoder {
+    pub(super) fn new(
+        mut tokenizer: Tokenizer,
+        file: &TokenizerFile,
+        special: bool,
+        cut: Option<Cut>,
+        places: bool,
+    ) -> Result<Self, BuildError> {
+        let side = tokenizer.get_truncation().map_or(TruncationDirection::Right, |truncation| truncation.direction);
+        let cut = cut.map(|cut| Cut { side: Some(cut.side.unwrap_or(side)), ..cut });
+        let processor = tokenizer.get_post_processor().cloned();
+        tokenizer.with_padding(None);
+        tokenizer.with_post_processor(None::<PostProcessorWrapper>);
+        let mut encoder = Self {
+            tokenizer,
+            processor,
+            endless: OnceLock::new(),
+            stops_early: false,
+            file: file.path.display().to_string(),
+            growth: growth(&file.bytes),
+            special,
+            cut,
+            places,
+        };
+        encoder.check_room(false).map_err(|message| BuildError::option("max_length", message))?;
+        encoder.stop_early().map_err(|why| BuildError::option("tokenizer", why))?;
+        Ok(encoder)
+    }
+
+    /// Lets the tokenizer skip what of a single text would be cut anyway.
+    fn stop_early(&mut self) -> Result<(), String> {
+        let room = self.cut.map_or(0, |cut| cut.max_length - self.special_tokens(false));
+        let Some(Cut { side: Some(direction), strategy, stride: None, .. }) = self.cut else { return Ok(()) };
+        // From the left it would count words from where it stopped.
+        let miscounts = self.places && direction == TruncationDirection::Left;
+        if room == 0 || miscounts || strategy == TruncationStrategy::OnlySecond {
+            return Ok(());
+        }
+        let params =
+            TruncationParams { direction, max_length: room, strategy: TruncationStrategy::LongestFirst, stride: 0 };
+        self.stops_early = true;
+        guarded(|| self.tokenizer.with_truncation(Some(params)).map(|_| ()))
+    }
+
+    /// How many special tokens are added to a text or a pair.
+    fn special_tokens(&self, pair: bool) -> usize {
+        let added = || self.processor.as_ref().map_or(0, |processor| processor.added_tokens(pair));
+        if self.special { added() } else { 0 }
+    }
+
+    /// Whether something is left for text where the special tokens are added.
+    pub(super) fn check_room(&self, pair: bool) -> Result<(), String> {
+        let special = self.special_tokens(pair);
+        match self.cut {
+            Some(Cut { max_length, .. }) if max_length < special => {
+                Err(format!("`max_length` is {max_length}, but the special tokens alone are {special}"))
+            }
+            Some(Cut { max_length, stride: Some(stride), .. }) if max_length - special <= stride => Err(format!(
+                "`stride` is {stride}, but a window of {max_length} has room for only {} tokens beside {special} \
+                 special ones",
+                max_length - special
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses more text than can be worked on at once.
+    pub(super) fn check_size<'t>(&self, texts: impl Iterator<Item = &'t String>) -> Result<(), StepFailure> {
+        let bytes = texts::size(texts)?;
+        if bytes.saturating_mul(self.growth) > MAX_NORMALIZED {
+            return Err(StepFailure::Failed(format!(
+                "the tokenizer may make {} times as much of a text before it cuts it up, which is too much for {bytes} \
+                 bytes; send less at once, or use another tokenizer",
+                self.growth
+            )));
+        }
+        Ok(())
+    }
+
+    /// Memory that `bytes` of text take for a while.
+    pub(super) const fn buffers(&self, bytes: usize) -> usize {
+        bytes.saturating_mul(self.growth).saturating_mul(PER_BYTE)
+    }
+
+    /// The tokens of a text or a pair; what was cut off is its `overflowing`.
+    pub(super) fn encode(&self, text: String, pair: Option<String>) -> Result<Encoding, StepFailure> {
+        guarded(|| {
+            let first = self.tokens(if pair.is_some() { self.endless() } else { &self.tokenizer }, text)?;
+            let second = pair.map(|pair| self.tokens(self.endless(), pair)).transpose()?.map(|mut second| {
+                second.set_type_ids(vec![1; second.len()]);
+                second
+            });
+            let (first, second) = self.cut(first, second)?;
+            if let Some(processor) = &self.processor {
+                return processor.process(first, second, self.special);
+            }
+            let both = [Some(first), second].into_iter().flatten().collect();
+            let mut both = <dyn PostProcessor>::default_process(both, self.special)?;
+            both.pop().ok_or_else(|| "there are no tokens".into())
+        })
+        .map_err(|why| StepFailure::InvalidInput(format!("the text cannot be tokenized: {why}")))
+    }
+
+    fn tokens(&self, tokenizer: &Tokenizer, text: String) -> tokenizers::Result<Encoding> {
+        if self.places { tokenizer.encode_char_offsets(text, false) } else { tokenizer.encode_fast(text, false) }
+    }
+
+    /// The crate (0.23.2) stops at `max_length` tokens of each text of a pair before it decides how much
+    /// of each to keep, which then comes out differently than in Python.
+    fn endless(&self) -> &Tokenizer {
+        if !self.stops_early {
+            return &self.tokenizer;
+        }
+        self.endless.get_or_init(|| {
+            let mut endless = self.tokenizer.clone();
+            // Taking truncation away cannot fail.
+            let _ = endless.with_truncation(None);
+            endless
+        })
+    }
+
+    fn cut(&self, first: Encoding, second: Option<Encoding>) -> tokenizers::Result<(Encoding, Option<Encoding>)> {
+        let Some(cut) = self.cut else { return Ok((first, second)) };
+        let room = cut.max_length - self.special_tokens(second.is_some());
+        let lengths = (first.len(), second.as_ref().map_or(0, Encoding::len));
+        if lengths.0 + lengths.1 <= room {
+            return Ok((first, second));
+        }
+        let stride = cut.stride.unwrap_or(0);
+        let strategy = match (&second, cut.stride) {
+            (None, Some(_)) => TruncationStrategy::OnlyFirst,
+            _ => cut.strategy,
+        };
+        if cut.stride.is_some() {
+            let (whole, kept) = match strategy {
+                TruncationStrategy::OnlySecond => (lengths.1, room.saturating_sub(lengths.0)),
+                _ => (lengths.0, room.saturating_sub(lengths.1)),
+            };
+            if kept <= stride {
+                return Err(format!(
+                    "beside the other text there is room for {kept} tokens in a window of {}, but windows share {stride}",
+                    cut.max_length
+                )
+                .into());
+            }
+            let windows = 1 + (whole - kept).div_ceil(kept - stride);
+            if windows.saturating_mul(cut.max_length) > MAX_TOKENS {
+                return Err(format!("that makes {windows} windows of {} tokens", cut.max_length).into());
+            }
+        }
+        let direction = cut.side.unwrap_or_default();
+        let params = TruncationParams { direction, max_length: room, strategy, stride };
+        truncate_encodings(first, second, &params)
+    }
+
+    pub(super) fn details(&self) -> serde_json::Value {
+        json!({ "file": self.file, "vocabulary": self.tokenizer.get_vocab_size(true) })
+    }
+}

@@ -1,0 +1,74 @@
+//! Files that are written whole, and what names their contents.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use sha2::{Digest as _, Sha256};
+
+/// Who may read a new file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Readers {
+    /// its owner alone
+    Owner,
+    /// whoever may read any new file of the user's
+    Usual,
+}
+
+/// Writes a file whole or not at all, whoever else does the same and whatever happens to the
+/// machine. Makes the folder if it is not there.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8], readers: Readers) -> std::io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder)?;
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    if readers == Readers::Usual {
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    }
+    let mut draft = builder.prefix(".gpux-").tempfile_in(folder)?;
+    draft.write_all(bytes)?;
+    draft.as_file().sync_all()?;
+    draft.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}
+
+/// SHA-256 in hexadecimal.
+pub(crate) fn digest(bytes: impl AsRef<[u8]>) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+/// Bytes in hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_and_as_readable_as_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new/file");
+        for (bytes, readers) in [(&b"first"[..], Readers::Usual), (b"second", Readers::Owner)] {
+            write_whole(&path, bytes, readers).unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), bytes);
+        }
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "no draft is left");
+        assert!(write_whole(&path.join("below"), b"", Readers::Owner).is_err());
+    }
+
+    #[test]
+    fn digests_are_written_as_everywhere() {
+        assert_eq!(digest(b""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    }
+}

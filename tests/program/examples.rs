@@ -1,0 +1,110 @@
+//! The whole tasks in `examples/` against the same chains in Python, whose results their `make.py` recorded.
+
+use serde::Deserialize;
+use serde_json::{Value as Json, json};
+
+use crate::digits::{gpux, onnxruntime_is_there, root, stdout};
+
+fn read(path: &str) -> Json {
+    serde_json::from_str(&std::fs::read_to_string(root().join("examples").join(path)).unwrap()).unwrap()
+}
+
+/// The largest difference of numbers; everything else must be the same.
+fn difference(ours: &Json, theirs: &Json) -> f64 {
+    match (ours, theirs) {
+        (Json::Number(ours), Json::Number(theirs)) => (ours.as_f64().unwrap() - theirs.as_f64().unwrap()).abs(),
+        (Json::Array(ours), Json::Array(theirs)) => {
+            assert_eq!(ours.len(), theirs.len());
+            ours.iter().zip(theirs).map(|(ours, theirs)| difference(ours, theirs)).fold(0.0, f64::max)
+        }
+        (Json::Object(ours), Json::Object(theirs)) => {
+            assert!(ours.keys().eq(theirs.keys()), "{ours:?} is not {theirs:?}");
+            ours.values().zip(theirs.values()).map(|(ours, theirs)| difference(ours, theirs)).fold(0.0, f64::max)
+        }
+        _ => {
+            assert_eq!(ours, theirs);
+            0.0
+        }
+    }
+}
+
+#[test]
+fn a_model_of_columns_answers_as_in_python() {
+    if !onnxruntime_is_there() {
+        eprintln!("skipped: there is no ONNX Runtime");
+        return;
+    }
+    let cases = read("tabular/expected.json");
+    let requests: Vec<_> = cases.as_array().unwrap().iter().map(|case| case["request"].clone()).collect();
+    let output = gpux(&["run", "examples/tabular", "--engine", "onnxruntime", "--input", &json!(requests).to_string()]);
+    let results: Vec<Json> = stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(results.len(), requests.len());
+    for (result, case) in results.iter().zip(cases.as_array().unwrap()) {
+        assert!(difference(&result["outputs"]["customer"], &case["response"]) < 1e-6, "{case}: {result}");
+    }
+}
+
+/// A case of an example whose `expected.json` is a list of them.
+#[derive(Deserialize)]
+struct Case {
+    /// after `gpux run FOLDER`; a file lies in that folder
+    args: Vec<String>,
+    output: Json,
+    /// how far a number may be off
+    tolerance: f64,
+}
+
+fn answers(example: &str) {
+    let folder = format!("examples/{example}");
+    let cases: Vec<Case> = serde_json::from_value(read(&format!("{example}/expected.json"))).unwrap();
+    assert!(!cases.is_empty());
+    let engines = if onnxruntime_is_there() { &["embedded", "onnxruntime"][..] } else { &["embedded"] };
+    for (case, engine) in cases.iter().flat_map(|case| engines.iter().map(move |engine| (case, engine))) {
+        let mut arguments = vec!["run".to_owned(), folder.clone(), "--json".to_owned(), "--engine".to_owned()];
+        arguments.push((*engine).to_owned());
+        for (index, argument) in case.args.iter().enumerate() {
+            let is_file = index > 0 && case.args[index - 1] == "--file";
+            arguments.push(if is_file { format!("{folder}/{argument}") } else { argument.clone() });
+        }
+        let output = gpux(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(output.status.success(), "{folder}: {}", String::from_utf8_lossy(&output.stderr));
+        let ours: Json = serde_json::from_str(&stdout(&output)).unwrap();
+        let off = difference(&ours, &case.output);
+        assert!(off <= case.tolerance, "{folder} {:?} on {engine}: off by {off}: {ours}", case.args);
+    }
+}
+
+#[test]
+fn a_photo_is_classified_as_in_python() {
+    answers("image-classification");
+}
+
+#[test]
+fn a_text_is_classified_as_in_python() {
+    answers("text-classification");
+}
+
+#[test]
+fn a_sentence_has_the_vector_it_has_in_python() {
+    answers("sentence-embedding");
+}
+
+#[test]
+fn a_question_has_the_answer_it_has_in_python() {
+    answers("question-answering");
+}
+
+#[test]
+fn the_detector_finds_what_the_chain_in_python_finds() {
+    let engines = if onnxruntime_is_there() { vec!["embedded", "onnxruntime"] } else { vec!["embedded"] };
+    for engine in engines {
+        let photo = "examples/detection/discs.png";
+        let output = gpux(&["run", "examples/detection", "--engine", engine, "--file", photo, "--format", "json"]);
+        let result: Json = serde_json::from_str(&stdout(&output)).unwrap();
+        let difference = difference(&result["detections"], &read("detection/expected.json"));
+        println!("detection on {engine}: {difference:.1e}");
+        // Boxes are in pixels, up to 480.
+        assert!(difference < 1e-3, "{result}");
+        assert!(result["drawn"]["base64"].as_str().unwrap().starts_with("iVBORw0KGgo"), "a PNG");
+    }
+}

@@ -55,11 +55,12 @@ fn one(item: &Json) -> Result<Detection, String> {
         item["box"].as_array().into_iter().flatten().filter_map(Json::as_f64).filter(|x| x.is_finite()).collect();
     let corners: [f64; 4] =
         corners.try_into().map_err(|_| "`box` is not four numbers: left, top, right, bottom".to_owned())?;
-    let label = match &item["label"] {
+    let label = if item["label"].is_null() { &item["class"] } else { &item["label"] };
+    let label = match label {
         Json::Null => None,
         Json::String(text) => Some(text.chars().take(MAX_LABEL).collect()),
         Json::Number(number) => Some(number.to_string()),
-        _ => return Err("`label` is neither text nor a number".to_owned()),
+        _ => return Err("its label is neither text nor a number".to_owned()),
     };
     let score = match &item["score"] {
         Json::Null => None,
@@ -103,7 +104,10 @@ mod tests {
 
     #[test]
     fn lists_and_tensors_are_read() {
-        let list = json!([{"box": [1, 2, 3.5, 4], "score": 0.876, "label": "cat"}, {"box": [0, 0, 1, 1], "label": 3}]);
+        let list = json!([
+            {"box": [1, 2, 3.5, 4], "score": 0.876, "class": 5, "label": "cat"},
+            {"box": [0, 0, 1, 1], "class": 3},
+        ]);
         let found = read(&list.into()).unwrap();
         assert_eq!(found[0].corners.map(|x| x.to_string()), ["1", "2", "3.5", "4"]);
         assert_eq!(found.iter().map(Detection::caption).collect::<Vec<_>>(), ["cat 0.88", "3"]);
@@ -122,7 +126,7 @@ mod tests {
         assert!(refused(json!([1]).into()).contains("detection 0: `box`"));
         assert!(refused(json!([{"box": [1, 2, 3]}]).into()).contains("not four numbers"));
         assert!(refused(json!([{"box": [1, 2, 3, 4], "score": "x"}]).into()).contains("`score`"));
-        assert!(refused(json!([{"box": [1, 2, 3, 4], "label": []}]).into()).contains("`label`"));
+        assert!(refused(json!([{"box": [1, 2, 3, 4], "label": []}]).into()).contains("its label"));
         assert!(refused(json!(vec![json!({"box": [1, 2, 3, 4]}); MAX + 1]).into()).contains("at most 1000"));
         assert!(refused(Value::from("text")).contains("takes JSON or a tensor"));
         assert!(refused(Tensor::new([4], vec![0_f32; 4]).unwrap().into()).contains("4 to 6 columns"));

@@ -89,8 +89,8 @@ impl DrawBoxes {
                     ..Port::new("image", Kind::Any)
                 },
                 Port {
-                    description: "a JSON list of `{box: [left, top, right, bottom], score, label}`, or a tensor with \
-                                  such rows; in pixels of the source image"
+                    description: "a JSON list of `{box: [left, top, right, bottom], score, class, label}`, as `nms` \
+                                  gives it, or a tensor with such rows; in pixels of the source image"
                         .into(),
                     ..Port::new("detections", Kind::Any)
                 },

@@ -25,7 +25,7 @@ fn main() {
         ("expand", json!({"axes": 0}), ElementType::Float32, 0),
         ("normalize", json!({"method": "imagenet"}), ElementType::Uint8, 1),
         ("cast", json!({"to": "float32"}), ElementType::Uint8, 1),
-        ("to-tensor", json!({"element": "float32", "scale": true}), ElementType::Uint8, 1),
+        ("to-tensor", json!({"element": "float32", "scale": true}), ElementType::Uint8, 2),
         ("transpose", json!({"axes": [2, 0, 1]}), ElementType::Float32, 1),
         ("center-crop", json!({"size": 200}), ElementType::Uint8, 1),
         ("flip", json!({"direction": "horizontal"}), ElementType::Uint8, 1),

@@ -89,8 +89,8 @@ fn run((_, of, input): &Case, requests: u64, folder: &Path) {
     // Components are set up in a process of their own, which nobody counts.
     let program = Some(env!("CARGO_BIN_EXE_gpux").into());
     // Under Valgrind everything takes fifty times as long.
-    let limits = Limits { time: Duration::from_secs(600), ..Limits::default() };
-    let options = SandboxOptions { cache, slots: 2, program, ceiling: limits.clone(), ..SandboxOptions::default() };
+    let limits = Limits { time: Duration::from_mins(10), ..Limits::default() };
+    let options = SandboxOptions { cache, slots: 2, program, ceiling: limits.clone() };
     let sandbox = Sandbox::new(options).unwrap();
     let step: Box<dyn Step> = match of {
         Of::Builtin(name, options) => (registry.builtin(name).unwrap().build)(options(), &Site::Component).unwrap(),

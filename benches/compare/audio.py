@@ -3,7 +3,8 @@
     cargo build --release && python benches/compare/audio.py [--gpux target/release/gpux]
 
 Needs the packages of tests/reference/builtin/requirements-audio.txt. Both sides take turns in one
-run; what is printed are medians of all rounds, in milliseconds, and Python's over gpux's.
+run; what is printed are medians of all rounds, in milliseconds, and Python's over gpux's. With
+`--least` they are the fastest runs of either side: on a busy machine the others measure its load.
 """
 
 import argparse
@@ -126,8 +127,8 @@ def timed_python(data, steps, runs):
     return times
 
 
-def timed_gpux(gpux, folder, data, steps, runs):
-    """The medians of one run of `gpux run --benchmark`, of each step and of the whole."""
+def timed_gpux(gpux, folder, data, steps, runs, number):
+    """A number of one run of `gpux run --benchmark`, of each step and of the whole."""
     pipeline = {
         "name": "compare", "version": "1.0.0", "inputs": {"sound": "audio"},
         "pipeline": [{name: options} for name, _, options in steps],
@@ -136,13 +137,16 @@ def timed_gpux(gpux, folder, data, steps, runs):
     (folder / "sound.bin").write_bytes(data)
     command = [gpux, "run", folder, "--file", folder / "sound.bin", "--benchmark", "--json", "--runs", str(runs)]
     report = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
-    return [step["times_ms"]["p50"] for step in report["steps"]] + [report["p50"]]
+    return [step["times_ms"][number] for step in report["steps"]] + [report[number]]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpux", default=Path(__file__).parents[2] / "target/release/gpux")
-    gpux = parser.parse_args().gpux
+    parser.add_argument("--least", action="store_true")
+    arguments = parser.parse_args()
+    gpux = arguments.gpux
+    typical, number = (min, "min_inference_time") if arguments.least else (statistics.median, "p50")
     print(f"{'':42} {'Python':>9} {'gpux':>9} {'ratio':>6}")
     for title, (data, steps) in CHAINS.items():
         ours = [[] for _ in range(len(steps) + 1)]
@@ -152,13 +156,13 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             for _ in range(ROUNDS):
                 for all_times, times in zip(theirs, timed_python(data, steps, runs)):
-                    all_times.append(statistics.median(times))
-                for all_times, median in zip(ours, timed_gpux(gpux, Path(folder), data, steps, runs)):
+                    all_times.append(typical(times))
+                for all_times, median in zip(ours, timed_gpux(gpux, Path(folder), data, steps, runs, number)):
                     all_times.append(median)
         names = [f"  {name}" for name, _, _ in steps] + [title]
         rows = list(zip(names, theirs, ours))
         for name, python, native in rows[-1:] + (rows[:-1] if len(steps) > 1 else []):
-            python, native = statistics.median(python), statistics.median(native)
+            python, native = typical(python), typical(native)
             print(f"{name:42} {python:9.3f} {native:9.3f} {python / native:6.2f}", flush=True)
 
 

@@ -15,11 +15,12 @@ use std::hint::black_box;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bare::Bare;
 use gpux::config::CacheDir;
 use gpux::pipeline::{Color, Context, Layout, Metadata, Site, Step, Tensor, Value};
-use gpux::sandbox::{LoadRequest, Sandbox, SandboxOptions};
+use gpux::sandbox::{Limits, LoadRequest, Sandbox, SandboxOptions};
 use serde_json::{Value as Json, json};
 
 /// Requests of either run. The compiled component comes from a cache, so little else happens.
@@ -87,11 +88,14 @@ fn run((_, of, input): &Case, requests: u64, folder: &Path) {
     let cache = Some(CacheDir::at(folder));
     // Components are set up in a process of their own, which nobody counts.
     let program = Some(env!("CARGO_BIN_EXE_gpux").into());
-    let sandbox = Sandbox::new(SandboxOptions { cache, slots: 2, program, ..SandboxOptions::default() }).unwrap();
+    // Under Valgrind everything takes fifty times as long.
+    let limits = Limits { time: Duration::from_mins(10), ..Limits::default() };
+    let options = SandboxOptions { cache, slots: 2, program, ceiling: limits.clone() };
+    let sandbox = Sandbox::new(options).unwrap();
     let step: Box<dyn Step> = match of {
         Of::Builtin(name, options) => (registry.builtin(name).unwrap().build)(options(), &Site::Component).unwrap(),
         Of::Component(name, options) => {
-            let request = LoadRequest { options: options(), registry, ..LoadRequest::default() };
+            let request = LoadRequest { options: options(), limits, registry, ..LoadRequest::default() };
             Box::new(sandbox.load(&guest(name), &request).unwrap())
         }
         Of::Bare(name) => return bare(&guest(name), requests, folder),

@@ -31,6 +31,8 @@ SPECIAL = {
     "bpe": {"pad_token": "<|endoftext|>"},
     "unigram": {"unk_token": "<unk>", "pad_token": "<pad>"},
 }
+# All lines so many times are over 100 kB.
+LONGER = 5
 LONG = " ".join(SENTENCES[:3] + SENTENCES[9:11])
 
 
@@ -93,10 +95,11 @@ def digest_of(encoding):
 def many_lines(out):
     """Every number of every line, as a digest."""
     texts = lines(400)
-    digests = {}
+    digests, long = {}, {}
     for name in NAMES:
         digests[name] = [digest_of(row) for row in tokenizer(name).encode_batch(texts)]
-    write_json(out / "lines.json", {"lines": texts, **digests})
+        long[name] = digest_of(tokenizer(name).encode("\n".join(texts) * LONGER))
+    write_json(out / "lines.json", {"lines": texts, **digests, "long": long, "longer": LONGER})
 
 
 def cut_and_filled(out):

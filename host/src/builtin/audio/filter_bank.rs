@@ -2,7 +2,7 @@
 
 use std::f32::consts::PI;
 
-use super::sound::dot;
+use super::sound::{LANES, dot};
 
 /// `method: sinc`: zero crossings of the sinc on each side, and where it begins to cut, of half the
 /// lower rate (torchaudio's defaults).
@@ -87,6 +87,8 @@ impl FilterBank {
     }
 
     fn new((up, down): (usize, usize), first: Vec<isize>, length: usize, weight: impl Fn(usize, isize) -> f32) -> Self {
+        // Filters of whole lanes; what is added weighs nothing.
+        let length = length.next_multiple_of(LANES);
         let taps = first.iter().enumerate().flat_map(|(phase, first)| {
             let weight = &weight;
             (0..length as isize).map(move |tap| weight(phase, first + tap))

@@ -114,7 +114,9 @@ impl Step for Frame {
             match self.options.frames {
                 Axis::First => channel.windows(length).step_by(hop).for_each(|frame| output.extend_from_slice(frame)),
                 Axis::Last => {
-                    (0..length).for_each(|place| output.extend(channel[place..].iter().step_by(hop).take(frames)))
+                    for place in 0..length {
+                        output.extend(channel[place..].iter().step_by(hop).take(frames));
+                    }
                 }
             }
         }

@@ -26,9 +26,27 @@ struct MelSpectrogram {
     filters: PerRate<Filters>,
 }
 
+/// The power of the magnitudes: their squares come out of the transform, others are computed.
+enum Power {
+    Energy,
+    Magnitude,
+    Of(f32),
+}
+
+impl Power {
+    fn of(power: f64) -> Self {
+        let is = |wanted: f64| (power - wanted).abs() < f64::EPSILON;
+        match power {
+            _ if is(2.0) => Self::Energy,
+            _ if is(1.0) => Self::Magnitude,
+            power => Self::Of(power as f32),
+        }
+    }
+}
+
 /// What the spectra are computed in, and what becomes of the bands.
 enum After {
-    Librosa { spectrum: Spectrum<f64>, power: f32, decibels: Option<Decibels> },
+    Librosa { spectrum: Spectrum<f64>, power: Power, decibels: Option<Decibels> },
     Whisper { spectrum: Spectrum<f32>, samples: usize },
 }
 
@@ -125,7 +143,7 @@ impl MelSpectrogram {
         };
         let in_time = |frame: usize| {
             // A look at the clock costs as much as a short frame.
-            let late = frame % 64 == 0 && context.time_left().is_some_and(|left| left.is_zero());
+            let late = frame.is_multiple_of(64) && context.time_left().is_some_and(|left| left.is_zero());
             if late { Err(StepFailure::Timeout) } else { Ok(()) }
         };
         match &self.after {
@@ -141,17 +159,14 @@ impl MelSpectrogram {
             After::Librosa { spectrum, power, .. } => {
                 let mut raised = Vec::new();
                 spectrum.each(channel, channel.len(), frames, |frame, energy| {
-                    match energy {
-                        Some(energy) if *power == 2.0 => put(frame, energy),
-                        Some(energy) => {
-                            raised.clear();
-                            let raise =
-                                |energy: &f32| if *power == 1.0 { energy.sqrt() } else { energy.sqrt().powf(*power) };
-                            raised.extend(energy.iter().map(raise));
-                            put(frame, &raised);
-                        }
-                        None => {}
+                    let Some(energy) = energy else { return in_time(frame) };
+                    raised.clear();
+                    match power {
+                        Power::Energy => {}
+                        Power::Magnitude => raised.extend(energy.iter().map(|energy| energy.sqrt())),
+                        Power::Of(power) => raised.extend(energy.iter().map(|energy| energy.sqrt().powf(*power))),
                     }
+                    put(frame, if raised.is_empty() { energy } else { &raised });
                     in_time(frame)
                 })
             }
@@ -192,7 +207,7 @@ fn after(options: &Options, window: Window) -> Result<After, BuildError> {
         };
         decibels = Some(Decibels { reference, amin: positive("amin", options.amin.unwrap_or(1e-10))?, top_db });
     }
-    let power = options.power.unwrap_or(2.0) as f32;
+    let power = Power::of(options.power.unwrap_or(2.0));
     Ok(After::Librosa { spectrum: Spectrum::new(window), power, decibels })
 }
 

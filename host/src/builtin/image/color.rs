@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::decode::Level;
+use super::decode::{Level, each};
 use super::dims::ImageDims;
 use super::remake::{ImageStep, Remake};
 use super::window::Fill;
@@ -133,21 +133,31 @@ pub(super) fn to_rgb(tensor: Tensor, dims: ImageDims) -> Result<Tensor, StepFail
 }
 
 fn converted<T: Level>(data: &[T], from: Color, to: Color, behind: Option<[T; 3]>) -> Vec<T> {
-    let read = |pixel: &[T]| match from {
-        Color::Gray => [pixel[0], pixel[0], pixel[0], T::MOST],
-        Color::Rgb => [pixel[0], pixel[1], pixel[2], T::MOST],
-        Color::Bgr => [pixel[2], pixel[1], pixel[0], T::MOST],
-        Color::Rgba => match behind {
-            Some(behind) => blended([pixel[0], pixel[1], pixel[2], pixel[3]], behind),
-            None => [pixel[0], pixel[1], pixel[2], pixel[3]],
-        },
-    };
-    let pixels = data.chunks_exact(from.channels()).map(read);
+    match (from, behind) {
+        (Color::Gray, _) => written(data, to, |[gray]| [gray, gray, gray, T::MOST]),
+        (Color::Rgb, _) => written(data, to, |[red, green, blue]| [red, green, blue, T::MOST]),
+        (Color::Bgr, _) => written(data, to, |[blue, green, red]| [red, green, blue, T::MOST]),
+        (Color::Rgba, None) => written(data, to, |pixel| pixel),
+        (Color::Rgba, Some(behind)) => written(data, to, |pixel| blended(pixel, behind)),
+    }
+}
+
+/// The pixels, each read as RGBA, in the channels of `to`.
+fn written<T: Level, const C: usize>(data: &[T], to: Color, rgba: impl Fn([T; C]) -> [T; 4]) -> Vec<T> {
     match to {
-        Color::Gray => pixels.map(|[red, green, blue, _]| T::gray(red, green, blue)).collect(),
-        Color::Rgb => pixels.flat_map(|[red, green, blue, _]| [red, green, blue]).collect(),
-        Color::Bgr => pixels.flat_map(|[red, green, blue, _]| [blue, green, red]).collect(),
-        Color::Rgba => pixels.flatten().collect(),
+        Color::Gray => each(data, |pixel| {
+            let [red, green, blue, _] = rgba(pixel);
+            [T::gray(red, green, blue)]
+        }),
+        Color::Rgb => each(data, |pixel| {
+            let [red, green, blue, _] = rgba(pixel);
+            [red, green, blue]
+        }),
+        Color::Bgr => each(data, |pixel| {
+            let [red, green, blue, _] = rgba(pixel);
+            [blue, green, red]
+        }),
+        Color::Rgba => each(data, rgba),
     }
 }
 

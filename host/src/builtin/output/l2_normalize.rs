@@ -111,9 +111,9 @@ fn no_axis(axis: i64, rank: usize) -> String {
     format!("vectors lie along axis {axis}, but there are {rank} axes")
 }
 
-/// The sum of the products, in eight parts that the processor adds side by side.
+/// The sum of the products, in sixteen parts that the processor adds side by side.
 pub(super) fn dot(left: &[f32], right: &[f32]) -> f32 {
-    const LANES: usize = 8;
+    const LANES: usize = 16;
     let mut sums = [0_f32; LANES];
     let (left_parts, right_parts) = (left.chunks_exact(LANES), right.chunks_exact(LANES));
     let rest: f32 = left_parts.remainder().iter().zip(right_parts.remainder()).map(|(a, b)| a * b).sum();

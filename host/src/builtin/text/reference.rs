@@ -80,7 +80,15 @@ fn tokenize_gives_the_same_for_any_line() {
             }
         }
     }
-    let count = cases["lines"].as_array().unwrap().len();
+    let lines: Vec<_> = cases["lines"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+    let long = lines.join("\n").repeat(usize::try_from(cases["longer"].as_u64().unwrap()).unwrap());
+    assert!(long.len() > 100_000);
+    for name in NAMES {
+        let step = step("tokenize", everything(&json!(name), json!({})));
+        let outputs: Vec<_> = run(&*step, vec![long.as_str().into()]).iter().map(to_json).collect();
+        assert_eq!(json!(digest(&row(&outputs, 0).to_string())), cases["long"][name], "{name}");
+    }
+    let count = lines.len();
     println!("tokenize: {count} lines × {} tokenizers, {different} differ", NAMES.len());
     assert_eq!(different, 0);
 }

@@ -61,17 +61,11 @@ fn read(token: &str) -> Option<f64> {
     let mut full = false;
     for (digit, step) in whole.bytes().map(|digit| (digit, 0)).chain(fraction.bytes().map(|digit| (digit, -1))) {
         let value = u64::from(digit.checked_sub(b'0').filter(|value| *value < 10)?);
-        match significand.checked_mul(10).and_then(|tens| tens.checked_add(value)).filter(|_| !full) {
-            Some(next) => {
-                significand = next;
-                exponent = exponent.saturating_add(step);
-            }
-            // Further digits only count before the point.
-            None => {
-                full = true;
-                exponent = exponent.saturating_add(1 + step);
-            }
-        }
+        let next = significand.checked_mul(10).and_then(|tens| tens.checked_add(value)).filter(|_| !full);
+        // Further digits only count before the point.
+        full = next.is_none();
+        significand = next.unwrap_or(significand);
+        exponent = exponent.saturating_add(step + i32::from(full));
     }
     let number = scaled(significand as f64, exponent)?;
     Some(if negative { -number } else { number })

@@ -61,7 +61,7 @@ pub(super) fn flac(bytes: &[u8]) -> Result<Flac<'_>, StepFailure> {
         let (header, body) = rest.split_at_checked(4).ok_or_else(cut_off)?;
         let size = u32::from_be_bytes([0, header[1], header[2], header[3]]) as usize;
         let (block, after) = body.split_at_checked(size).ok_or_else(cut_off)?;
-        if header[0] & 0x7f == 0 && size == 34 {
+        if header[0] % 0x80 == 0 && size == 34 {
             information.get_or_insert(block);
         }
         rest = after;

@@ -38,7 +38,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Vorbis<'_>, StepFailure> {
     let end = check_pages(bytes)?;
     let mut packets = Packets::new(bytes);
     let mut header = |kind: u8| {
-        let (packet, _) = packets.next()?.ok_or_else(|| cut_off())?;
+        let (packet, _) = packets.next()?.ok_or_else(cut_off)?;
         if packet.first() == Some(&kind) && packet.get(1..7) == Some(b"vorbis") {
             return Ok(packet);
         }

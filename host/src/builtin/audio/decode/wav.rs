@@ -3,6 +3,10 @@
 use super::sink::{Bounds, Shape, Sink, damaged, no_sound};
 use crate::pipeline::StepFailure;
 
+/// What whole numbers of 16 and of 32 bits are divided by.
+const INT16: f32 = 32_768.0;
+const INT32: f32 = 2_147_483_648.0;
+
 /// How a sample is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Coding {
@@ -110,30 +114,31 @@ impl Wav<'_> {
         let size = self.coding.size();
         sink.reserve(self.data.len() / size / self.shape.channels)?;
         let data = self.data;
+        let int32 = |bytes: &[u8]| i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as f32;
         match self.coding {
-            Coding::Uint8 => sink.interleaved(data, size, |byte| (f32::from(byte[0]) - 128.0) / 128.0)?,
+            Coding::Uint8 => sink.interleaved(data, size, |byte| (f32::from(byte[0]) - 128.0) / 128.0),
             Coding::Int16 => {
-                sink.interleaved(data, size, |bytes| f32::from(i16::from_le_bytes([bytes[0], bytes[1]])) / 32_768.0)?
+                sink.interleaved(data, size, |bytes| f32::from(i16::from_le_bytes([bytes[0], bytes[1]])) / INT16)
             }
-            Coding::Int24 => sink.interleaved(data, size, |bytes| {
-                i32::from_le_bytes([0, bytes[0], bytes[1], bytes[2]]) as f32 / 2_147_483_648.0
-            })?,
-            Coding::Int32 => sink.interleaved(data, size, |bytes| {
-                i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as f32 / 2_147_483_648.0
-            })?,
-            Coding::Float32 => {
-                sink.interleaved(data, size, |bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))?
-            }
-            Coding::Float64 => sink.interleaved(data, size, |bytes| {
-                let mut whole = [0; 8];
-                whole.copy_from_slice(bytes);
-                f64::from_le_bytes(whole) as f32
-            })?,
-            Coding::ALaw => sink.interleaved(data, size, |byte| f32::from(a_law(byte[0])) / 32_768.0)?,
-            Coding::MuLaw => sink.interleaved(data, size, |byte| f32::from(mu_law(byte[0])) / 32_768.0)?,
-        }
+            Coding::Int24 => sink.interleaved(data, size, |bytes| int32(&[0, bytes[0], bytes[1], bytes[2]]) / INT32),
+            Coding::Int32 => sink.interleaved(data, size, |bytes| int32(bytes) / INT32),
+            Coding::Float32 => sink.interleaved(data, size, float32),
+            Coding::Float64 => sink.interleaved(data, size, float64),
+            Coding::ALaw => sink.interleaved(data, size, |byte| f32::from(a_law(byte[0])) / INT16),
+            Coding::MuLaw => sink.interleaved(data, size, |byte| f32::from(mu_law(byte[0])) / INT16),
+        }?;
         Ok(sink)
     }
+}
+
+fn float32(bytes: &[u8]) -> f32 {
+    f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+}
+
+fn float64(bytes: &[u8]) -> f32 {
+    let mut whole = [0; 8];
+    whole.copy_from_slice(bytes);
+    f64::from_le_bytes(whole) as f32
 }
 
 /// ITU-T G.711, A-law, in 16 bits.

@@ -10,13 +10,12 @@ const TERMS: [f32; 9] = [
     -1.666_805_8e-1,
     2.000_071_5e-1,
     -2.499_999_4e-1,
-    3.333_333_1e-1,
+    3.333_333e-1,
 ];
 
 /// log10 of a positive, normal number, within two units of the last place of the larger of it and 1;
 /// the standard library's is called once for each number, which takes longer than the Fourier transforms.
-#[expect(clippy::inline_always, reason = "the loops around it are vectorized only then")]
-#[inline(always)]
+#[inline]
 pub(in crate::builtin::audio) fn log10(number: f32) -> f32 {
     const SQRT_HALF_BITS: u32 = 0x3f35_04f3;
     // The exponent that leaves a mantissa of √½ to √2, without a branch.

@@ -16,7 +16,7 @@ use std::fmt;
 use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageFormat};
 
-pub(super) use self::samples::{Level, Samples, convert};
+pub(super) use self::samples::{Level, Samples, convert, each};
 
 /// The formats, as an error lists them.
 pub(super) const FORMATS: &str = "JPEG, PNG, WebP, GIF, BMP and TIFF";

@@ -73,17 +73,25 @@ levels!(u8, u16);
 
 /// Samples of `found` channels as those of `wanted`, which is not BGR.
 pub(in crate::builtin::image) fn convert<T: Level>(samples: Vec<T>, found: usize, wanted: Color) -> Vec<T> {
-    let pixels = samples.chunks_exact(found);
     match (found, wanted.channels()) {
         (1, 1) | (3, 3) | (4, 4) => samples,
-        (2, 1) => pixels.map(|pixel| pixel[0]).collect(),
-        (_, 1) => pixels.map(|pixel| T::gray(pixel[0], pixel[1], pixel[2])).collect(),
-        (1 | 2, 3) => pixels.flat_map(|pixel| [pixel[0]; 3]).collect(),
-        (_, 3) => pixels.flat_map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect(),
-        (1 | 2, _) => {
-            let opacity = |pixel: &[T]| pixel.get(1).copied().unwrap_or(T::MOST);
-            pixels.flat_map(|pixel| [pixel[0], pixel[0], pixel[0], opacity(pixel)]).collect()
-        }
-        _ => pixels.flat_map(|pixel| [pixel[0], pixel[1], pixel[2], T::MOST]).collect(),
+        (1, 3) => each(&samples, |[gray]| [gray; 3]),
+        (1, _) => each(&samples, |[gray]| [gray, gray, gray, T::MOST]),
+        (2, 1) => each(&samples, |[gray, _]| [gray]),
+        (2, 3) => each(&samples, |[gray, _]| [gray; 3]),
+        (2, _) => each(&samples, |[gray, opacity]| [gray, gray, gray, opacity]),
+        (3, 1) => each(&samples, |[red, green, blue]| [T::gray(red, green, blue)]),
+        (3, _) => each(&samples, |[red, green, blue]| [red, green, blue, T::MOST]),
+        (_, 1) => each(&samples, |[red, green, blue, _]| [T::gray(red, green, blue)]),
+        _ => each(&samples, |[red, green, blue, _]| [red, green, blue]),
     }
+}
+
+/// Every pixel made into another; with the number of channels known, the loop is vectorized.
+pub(in crate::builtin::image) fn each<T: Copy, const C: usize, const D: usize>(
+    samples: &[T],
+    make: impl Fn([T; C]) -> [T; D],
+) -> Vec<T> {
+    let (pixels, _) = samples.as_chunks::<C>();
+    pixels.iter().map(|pixel| make(*pixel)).collect::<Vec<_>>().into_flattened()
 }

@@ -21,16 +21,20 @@ pub(super) fn resize(
 /// A sample, and what it is as the mean of several.
 trait Mean: TensorElement + Copy + Mixed<2> + Mixed<4> {
     fn to_f32(self) -> f32;
-    /// `halves_up`: 2.5 is 3, not 2.
-    fn of_mean(mean: f32, halves_up: bool) -> Self;
+    fn of_mean(mean: f32) -> Self;
+    /// The mean of four, halves up.
+    fn of_four(four: [Self; 4]) -> Self;
 }
 
 impl Mean for u8 {
     fn to_f32(self) -> f32 {
         f32::from(self)
     }
-    fn of_mean(mean: f32, halves_up: bool) -> Self {
-        if halves_up { (mean + 0.5) as Self } else { mean.round_ties_even() as Self }
+    fn of_mean(mean: f32) -> Self {
+        mean.round_ties_even() as Self
+    }
+    fn of_four(four: [Self; 4]) -> Self {
+        ((four.map(u16::from).iter().sum::<u16>() + 2) >> 2) as Self
     }
 }
 
@@ -38,8 +42,11 @@ impl Mean for f32 {
     fn to_f32(self) -> f32 {
         self
     }
-    fn of_mean(mean: f32, _: bool) -> Self {
+    fn of_mean(mean: f32) -> Self {
         mean
+    }
+    fn of_four(four: [Self; 4]) -> Self {
+        four.iter().sum::<f32>() * 0.25
     }
 }
 
@@ -48,7 +55,11 @@ fn resized<T: Mean>(data: &[T], dims: ImageDims, target: ImageDims, filter: Filt
     match filter {
         Filter::Nearest => nearest(data, dims, &places(dims.height, target.height), &places(dims.width, target.width)),
         // To half the size OpenCV averages, whatever it was asked for.
-        Filter::Bilinear if halved => mean(data, dims, target),
+        Filter::Bilinear | Filter::Area if halved => match dims.channels {
+            1 => half::<T, 1>(data, dims.width),
+            3 => half::<T, 3>(data, dims.width),
+            _ => half::<T, 4>(data, dims.width),
+        },
         Filter::Area if target.width <= dims.width && target.height <= dims.height => mean(data, dims, target),
         Filter::Area => {
             let taps = |old, new| Taps::enlarging(old, new);
@@ -76,7 +87,6 @@ fn mean<T: Mean>(data: &[T], dims: ImageDims, target: ImageDims) -> Vec<T> {
         3 => across::<T, 3>(data, dims.width, &columns),
         _ => across::<T, 4>(data, dims.width, &columns),
     };
-    let halves_up = dims.width == 2 * target.width && dims.height == 2 * target.height;
     let row = target.width * dims.channels;
     let mut sums = vec![0.0; row];
     let mut result = Vec::with_capacity(target.height * row);
@@ -87,9 +97,23 @@ fn mean<T: Mean>(data: &[T], dims: ImageDims, target: ImageDims) -> Vec<T> {
                 *sum += sample * weight;
             }
         }
-        result.extend(sums.iter().map(|mean| T::of_mean(*mean, halves_up)));
+        result.extend(sums.iter().map(|mean| T::of_mean(*mean)));
     }
     result
+}
+
+/// Half the size: each new pixel is the mean of four.
+fn half<T: Mean, const C: usize>(data: &[T], width: usize) -> Vec<T> {
+    let (pixels, _) = data.as_chunks::<C>();
+    let mut result = Vec::with_capacity(pixels.len() / 4);
+    for rows in pixels.chunks_exact(2 * width) {
+        let (above, below) = rows.split_at(width);
+        let pairs = above.as_chunks::<2>().0.iter().zip(below.as_chunks::<2>().0);
+        result.extend(pairs.map(|([a, b], [c, d])| -> [T; C] {
+            std::array::from_fn(|channel| T::of_four([a[channel], b[channel], c[channel], d[channel]]))
+        }));
+    }
+    result.into_flattened()
 }
 
 /// The means along each row, not rounded.

@@ -93,7 +93,7 @@ impl Change for Slice {
             match (part, ports::fixed(dim)) {
                 (Part::At(at), Some(size)) => drop(place(at, axis, size)?),
                 (Part::At(_), None) => {}
-                (Part::WHOLE, _) | (Part::Rest, _) => shape.push(dim.clone()),
+                (Part::WHOLE | Part::Rest, _) => shape.push(dim.clone()),
                 (Part::Range { start, stop, step }, Some(size)) => {
                     shape.push(Dim::Fixed(notation::places(start, stop, step, size).1));
                 }

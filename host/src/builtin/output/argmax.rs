@@ -106,7 +106,7 @@ impl Step for Argmax {
             return Err(invalid(format!("argmax works along axis {axis}, which is empty")));
         }
         let indices = match tensor.data() {
-            TensorData::Bool(data) => largest(data, along, |a, b| a & !b),
+            TensorData::Bool(data) => largest(data, along, |a, b| a && !b),
             TensorData::Uint8(data) => largest(data, along, |a, b| a > b),
             TensorData::Int8(data) => largest(data, along, |a, b| a > b),
             TensorData::Uint16(data) => largest(data, along, |a, b| a > b),

@@ -92,14 +92,15 @@ impl Change for Reshape {
         let open = || self.shape.iter().map(|size| if *size > 0 { Dim::Fixed(*size as usize) } else { Dim::Dynamic });
         let dims = match &given.shape {
             None => open().collect::<Vec<_>>(),
-            Some(dims) => match fixed(dims) {
-                Some(sizes) => self.shape(&sizes)?.into_iter().map(Dim::Fixed).collect(),
-                None => {
+            Some(dims) => {
+                if let Some(sizes) = fixed(dims) {
+                    self.shape(&sizes)?.into_iter().map(Dim::Fixed).collect()
+                } else {
                     self.sizes(dims)?;
                     let kept = |(axis, dim): (usize, Dim)| if self.shape[axis] == 0 { dims[axis].clone() } else { dim };
                     open().enumerate().map(kept).collect()
                 }
-            },
+            }
         };
         Ok(TensorKind::shaped(given.elements, dims))
     }

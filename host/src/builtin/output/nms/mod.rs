@@ -230,7 +230,9 @@ impl Nms {
         let mut pictures = Vec::with_capacity(given.batch);
         for number in 0..given.batch {
             let mut candidates = self.candidates(inputs, &given, number).map_err(invalid)?;
-            candidates.iter_mut().for_each(|candidate| candidate.corners = place.pixels(candidate.corners));
+            for candidate in &mut candidates {
+                candidate.corners = place.pixels(candidate.corners);
+            }
             let kept = suppress::keep(&candidates, rule, context.deadline).map_err(|_| StepFailure::Timeout)?;
             let entries = kept.into_iter().map(|index| self.entry(&candidates[index], &place));
             pictures.push(entries.collect::<Result<serde_json::Value, _>>().map_err(invalid)?);

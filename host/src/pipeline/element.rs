@@ -153,6 +153,12 @@ impl ElementSet {
         Self(Self::ANY.0 & !Self::of(&[ElementType::Bool, ElementType::String]).0)
     }
 
+    /// The eight integer types.
+    pub const fn integers() -> Self {
+        use ElementType::{Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64};
+        Self::of(&[Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64])
+    }
+
     /// The four floating-point types.
     pub const fn floats() -> Self {
         Self::of(&[ElementType::Float16, ElementType::Bfloat16, ElementType::Float32, ElementType::Float64])

@@ -57,17 +57,6 @@ pub(super) fn builtin() -> Builtin {
     }
 }
 
-const INTEGERS: ElementSet = ElementSet::of(&[
-    ElementType::Uint8,
-    ElementType::Int8,
-    ElementType::Uint16,
-    ElementType::Int16,
-    ElementType::Uint32,
-    ElementType::Int32,
-    ElementType::Uint64,
-    ElementType::Int64,
-]);
-
 impl OneHot {
     fn axis(&self, rank: usize) -> Result<usize, String> {
         if rank >= MAX_RANK {
@@ -111,7 +100,7 @@ impl Change for OneHot {
     const NAME: &'static str = "one-hot";
 
     fn takes(&self) -> ElementSet {
-        INTEGERS
+        ElementSet::integers()
     }
 
     fn kind(&self, given: &TensorKind) -> Result<TensorKind, String> {

@@ -83,17 +83,12 @@ pub(super) fn builtin() -> Builtin {
     }
 }
 
-fn whole_numbers() -> ElementSet {
-    use ElementType::{Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64};
-    ElementSet::of(&[Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64])
-}
-
 impl Detokenize {
     fn new(options: Options, file: &TokenizerFile) -> Result<Self, BuildError> {
         let tokenizer = read(file)?;
         let longest = tokenizer.get_vocab(true).keys().map(String::len).max().unwrap_or(0) + 1;
         let growth = decoder_growth(&file.bytes);
-        let ids = Kind::Tensor(TensorKind::of_elements(whole_numbers()));
+        let ids = Kind::Tensor(TensorKind::of_elements(ElementSet::integers()));
         let signature = Signature::unary(
             Port { description: "token numbers, of one axis or batch × length".into(), ..Port::new("ids", ids) },
             Port { description: "the text; for a batch a JSON list".into(), ..Port::new("text", Kind::Any) },
@@ -148,7 +143,7 @@ impl Step for Detokenize {
 
     fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let tensor = ports::first_tensor(inputs, "ids")?;
-        if !whole_numbers().contains(tensor.element()) {
+        if !ElementSet::integers().contains(tensor.element()) {
             let message = format!("detokenize takes whole numbers, but gets {}", tensor.element());
             return Err(StepFailure::InvalidInput(message));
         }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::l2_normalize::{dot, normalize};
 use super::label_names::Labels;
-use super::top_k::{ENTRY, MAX_ANSWER, Score as _, best};
+use super::ranking::{MAX_ANSWER, Names, best};
 use crate::builtin::ports;
 use crate::pipeline::{
     BuildError, Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, Site, Step,
@@ -57,8 +57,7 @@ struct Cosine {
     vectors: Vec<f32>,
     count: usize,
     width: usize,
-    labels: Option<Vec<String>>,
-    longest_label: usize,
+    names: Names,
     k: usize,
     signature: Signature,
 }
@@ -82,9 +81,9 @@ impl Cosine {
         }
         let (mut vectors, count, width) = options.vectors.read(site)?;
         vectors.chunks_exact_mut(width).for_each(normalize);
-        let labels = options.labels.as_ref().map(|labels| labels.read(site)).transpose()?;
-        if let Some(labels) = labels.as_ref().filter(|labels| labels.len() != count) {
-            let message = format!("there are {} labels, but {count} vectors", labels.len());
+        let names = Names::read(options.labels.as_ref(), site)?;
+        if let Some(labels) = names.count().filter(|labels| *labels != count) {
+            let message = format!("there are {labels} labels, but {count} vectors");
             return Err(BuildError::option("labels", message));
         }
         let signature = Signature::unary(
@@ -97,24 +96,19 @@ impl Cosine {
                 ..Port::new("similar", Kind::Json)
             },
         );
-        let longest_label = labels.iter().flatten().map(String::len).max().unwrap_or(0);
-        Ok(Self { vectors, count, width, labels, longest_label, k: options.k, signature })
+        Ok(Self { vectors, count, width, names, k: options.k, signature })
     }
 
     fn entries(&self, query: &[f32]) -> serde_json::Value {
         let mut query = query.to_vec();
         normalize(&mut query);
         let scores: Vec<f32> = self.vectors.chunks_exact(self.width).map(|vector| dot(vector, &query)).collect();
-        let entry = |index: usize| match &self.labels {
-            Some(labels) => json!({"label": labels.get(index), "index": index, "score": scores[index].json()}),
-            None => json!({"index": index, "score": scores[index].json()}),
-        };
-        best(&scores, self.k).into_iter().map(entry).collect()
+        best(&scores, self.k).into_iter().map(|index| self.names.entry(index, &scores[index])).collect()
     }
 
     /// Bytes that the answer for `rows` vectors takes.
     fn answer(&self, rows: usize) -> usize {
-        rows.saturating_mul(self.k.min(self.count)).saturating_mul(ENTRY + self.longest_label)
+        self.names.answer(rows.saturating_mul(self.k.min(self.count)))
     }
 
     fn wrong_width(&self, width: usize) -> String {
@@ -220,7 +214,7 @@ impl Step for Cosine {
     }
 
     fn details(&self) -> serde_json::Value {
-        json!({"vectors": self.count, "width": self.width, "k": self.k, "labels": self.labels.as_ref().map(Vec::len)})
+        json!({"vectors": self.count, "width": self.width, "k": self.k, "labels": self.names.count()})
     }
 }
 

@@ -5,14 +5,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::label_names::Labels;
+use super::ranking::MAX_ANSWER;
 use crate::builtin::ports;
 use crate::pipeline::{
-    BuildError, Builtin, Context, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, Site, Step,
-    StepFailure, TensorKind, Value, to_json,
+    BuildError, Builtin, Context, ElementSet, Group, Kind, Mismatch, Port, Signature, Site, Step, StepFailure,
+    TensorKind, Value, to_json,
 };
-
-/// Most bytes that one answer may take in memory.
-const MAX_ANSWER: usize = 1 << 29;
 
 /// What a name takes in memory, beside its text.
 const ENTRY: usize = 64;
@@ -48,14 +46,9 @@ pub(super) fn builtin() -> Builtin {
     }
 }
 
-fn whole_numbers() -> ElementSet {
-    use ElementType::{Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64};
-    ElementSet::of(&[Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64])
-}
-
 impl NameClasses {
     fn new(options: Options, site: &Site<'_>) -> Result<Self, BuildError> {
-        let indices = Kind::Tensor(TensorKind::of_elements(whole_numbers()));
+        let indices = Kind::Tensor(TensorKind::of_elements(ElementSet::integers()));
         let signature = Signature::unary(
             Port { description: "numbers of classes".into(), ..Port::new("indices", indices) },
             Port { description: "their names, in the same shape".into(), ..Port::new("labels", Kind::Json) },
@@ -101,7 +94,7 @@ impl Step for NameClasses {
 
     fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let tensor = ports::first_tensor(inputs, "indices")?;
-        if !whole_numbers().contains(tensor.element()) {
+        if !ElementSet::integers().contains(tensor.element()) {
             let message = format!("labels takes whole numbers, but gets {}", tensor.element());
             return Err(StepFailure::InvalidInput(message));
         }
@@ -121,7 +114,7 @@ impl Step for NameClasses {
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::pipeline::Tensor;
+    use crate::pipeline::{ElementType, Tensor};
 
     fn run(options: serde_json::Value, tensor: Tensor) -> Result<Value, StepFailure> {
         let step = (builtin().build)(options, &Site::Component).unwrap();

@@ -12,6 +12,7 @@ mod mean_pool;
 mod ner_aggregate;
 mod nms;
 mod qa_span;
+mod ranking;
 mod sigmoid;
 mod softmax;
 mod spans;

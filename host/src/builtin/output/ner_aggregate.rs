@@ -6,8 +6,8 @@ use serde_json::{Value as Json, json};
 use tokenizers::{Decoder as _, Tokenizer};
 
 use super::label_names::Labels;
+use super::ranking::Score as _;
 use super::spans::{Characters, Inputs, Quoted, numbers, rows_of, scores};
-use super::top_k::Score as _;
 use crate::builtin::ports;
 use crate::builtin::text::encoder::{guarded, read};
 use crate::builtin::text::{texts, tokenizer_file};

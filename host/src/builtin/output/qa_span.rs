@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
+use super::ranking::Score as _;
 use super::spans::{Characters, Inputs, Quoted, numbers, rows_of, scores};
-use super::top_k::Score as _;
 use crate::builtin::ports;
 use crate::builtin::text::texts;
 use crate::pipeline::{BuildError, Builtin, Context, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Value};

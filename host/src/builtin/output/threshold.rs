@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::label_names::Labels;
-use super::top_k::{ENTRY, MAX_ANSWER, Score, best};
+use super::ranking::{MAX_ANSWER, Names, Score, best};
 use crate::builtin::ports;
 use crate::pipeline::{
     BuildError, Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, Site, Step,
@@ -57,8 +57,7 @@ enum Gives {
 /// threshold rounded to the type of the scores; NaN is not above anything.
 struct Threshold {
     options: Options,
-    labels: Option<Vec<String>>,
-    longest_label: usize,
+    names: Names,
     signature: Signature,
 }
 
@@ -82,11 +81,11 @@ impl Threshold {
         if options.gives == Gives::Mask && options.labels.is_some() {
             return Err(BuildError::option("labels", "a mask has no labels").with_hint("`gives: list` has"));
         }
-        let labels = options.labels.as_ref().map(|labels| labels.read(site)).transpose()?;
-        if let (Bound::Each(each), Some(labels)) = (&options.threshold, &labels)
-            && each.len() != labels.len()
+        let names = Names::read(options.labels.as_ref(), site)?;
+        if let (Bound::Each(each), Some(labels)) = (&options.threshold, names.count())
+            && each.len() != labels
         {
-            let why = format!("there are {} thresholds, but {} labels", each.len(), labels.len());
+            let why = format!("there are {} thresholds, but {labels} labels", each.len());
             return Err(BuildError::option("threshold", why));
         }
         let floats = Kind::Tensor(TensorKind::of_elements(ElementSet::floats()));
@@ -101,15 +100,14 @@ impl Threshold {
         };
         let input =
             Port { description: "a score for each index of the last axis".into(), ..Port::new("scores", floats) };
-        let longest_label = labels.iter().flatten().map(String::len).max().unwrap_or(0);
-        Ok(Self { options, labels, longest_label, signature: Signature::unary(input, output) })
+        Ok(Self { options, names, signature: Signature::unary(input, output) })
     }
 
     /// Refuses another number of scores than there are labels or thresholds.
     fn check_width(&self, scores: usize) -> Result<(), String> {
         let misfit = |count, what| Err(format!("there are {count} {what}, but {scores} scores on the last axis"));
-        match (&self.labels, &self.options.threshold) {
-            (Some(labels), _) if labels.len() != scores => misfit(labels.len(), "labels"),
+        match (self.names.count(), &self.options.threshold) {
+            (Some(labels), _) if labels != scores => misfit(labels, "labels"),
             (_, Bound::Each(each)) if each.len() != scores => misfit(each.len(), "thresholds"),
             _ => Ok(()),
         }
@@ -117,7 +115,7 @@ impl Threshold {
 
     fn answer(&self, scores: usize) -> usize {
         match self.options.gives {
-            Gives::List => scores.saturating_mul(ENTRY + self.longest_label),
+            Gives::List => self.names.answer(scores),
             Gives::Mask => 0,
         }
     }
@@ -154,13 +152,7 @@ impl Threshold {
     fn entries<T: Score + Copy>(&self, row: &[T], bounds: &[T]) -> serde_json::Value {
         let above: Vec<_> = (0..row.len()).filter(|index| row[*index] > bounds[*index]).collect();
         let scores: Vec<_> = above.iter().map(|index| row[*index]).collect();
-        let entry = |place: usize| {
-            let index = above[place];
-            match &self.labels {
-                Some(labels) => json!({"label": labels.get(index), "index": index, "score": row[index].json()}),
-                None => json!({"index": index, "score": row[index].json()}),
-            }
-        };
+        let entry = |place: usize| self.names.entry(above[place], &scores[place]);
         best(&scores, scores.len()).into_iter().map(entry).collect()
     }
 }
@@ -210,8 +202,7 @@ impl Step for Threshold {
     }
 
     fn details(&self) -> serde_json::Value {
-        let labels = self.labels.as_ref().map(Vec::len);
-        json!({"threshold": self.options.threshold, "gives": self.options.gives, "labels": labels})
+        json!({"threshold": self.options.threshold, "gives": self.options.gives, "labels": self.names.count()})
     }
 }
 

@@ -1,24 +1,16 @@
 //! `top-k`: scores → the best of them, with their labels.
 
-use std::cmp::Ordering;
-
-use half::{bf16, f16};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::label_names::Labels;
+use super::ranking::{MAX_ANSWER, Names, Score, best};
 use crate::builtin::ports;
 use crate::pipeline::{
     BuildError, Builtin, Context, Dim, ElementSet, Group, Kind, Mismatch, Port, Signature, Site, Step, StepFailure,
-    Tensor, TensorData, TensorElement, TensorKind, Value, to_json,
+    TensorData, TensorKind, Value,
 };
-
-/// Most bytes that one answer may take in memory, over all rows.
-pub(super) const MAX_ANSWER: usize = 1 << 29;
-
-/// What an entry takes in memory, beside its label: an object of three fields.
-pub(super) const ENTRY: usize = 512;
 
 /// Options of `top-k`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -47,9 +39,7 @@ impl Default for Options {
 /// comes last. NaN and infinities are written as text, as everywhere.
 struct TopK {
     options: Options,
-    labels: Option<Vec<String>>,
-    /// bytes of the longest of them
-    longest_label: usize,
+    names: Names,
     signature: Signature,
 }
 
@@ -70,8 +60,8 @@ impl TopK {
         if options.k == 0 {
             return Err(BuildError::option("k", "`k` is 0, but at least 1 entry must be kept"));
         }
-        let labels = options.labels.as_ref().map(|labels| labels.read(site)).transpose()?;
-        let count = labels.as_ref().map_or_else(String::new, |labels| format!(", {} on the last axis", labels.len()));
+        let names = Names::read(options.labels.as_ref(), site)?;
+        let count = names.count().map_or_else(String::new, |count| format!(", {count} on the last axis"));
         let signature = Signature::unary(
             Port {
                 description: format!("a score for each index of the last axis{count}"),
@@ -79,14 +69,13 @@ impl TopK {
             },
             Port { description: "the best, as {label, index, score}".into(), ..Port::new("top", Kind::Json) },
         );
-        let longest_label = labels.iter().flatten().map(String::len).max().unwrap_or(0);
-        Ok(Self { options, labels, longest_label, signature })
+        Ok(Self { options, names, signature })
     }
 
     fn check_labels(&self, scores: usize) -> Result<(), String> {
-        match &self.labels {
-            Some(labels) if labels.len() != scores => {
-                Err(format!("there are {} labels, but {scores} scores on the last axis", labels.len()))
+        match self.names.count() {
+            Some(labels) if labels != scores => {
+                Err(format!("there are {labels} labels, but {scores} scores on the last axis"))
             }
             _ => Ok(()),
         }
@@ -94,15 +83,11 @@ impl TopK {
 
     /// Bytes that the answer for `rows` rows of `width` scores takes.
     fn answer(&self, rows: usize, width: usize) -> usize {
-        rows.saturating_mul(self.options.k.min(width)).saturating_mul(ENTRY + self.longest_label)
+        self.names.answer(rows.saturating_mul(self.options.k.min(width)))
     }
 
     fn entries<T: Score>(&self, row: &[T]) -> serde_json::Value {
-        let entry = |index: usize| match &self.labels {
-            Some(labels) => json!({"label": labels.get(index), "index": index, "score": row[index].json()}),
-            None => json!({"index": index, "score": row[index].json()}),
-        };
-        best(row, self.options.k).into_iter().map(entry).collect()
+        best(row, self.options.k).into_iter().map(|index| self.names.entry(index, &row[index])).collect()
     }
 
     fn rows<T: Score>(&self, scores: &[T], width: usize) -> serde_json::Value {
@@ -152,7 +137,7 @@ impl Step for TopK {
         let rows = tensor.len() / width;
         if self.answer(rows, width) > MAX_ANSWER {
             let entries = rows.saturating_mul(self.options.k.min(width));
-            let most = MAX_ANSWER / (ENTRY + self.longest_label);
+            let most = MAX_ANSWER / self.names.answer(1);
             return invalid(format!("the answer would have {entries} entries, but at most {most} are given"));
         }
         let top = match tensor.data() {
@@ -176,50 +161,15 @@ impl Step for TopK {
     }
 
     fn details(&self) -> serde_json::Value {
-        json!({"k": self.options.k, "labels": self.labels.as_ref().map(Vec::len)})
+        json!({"k": self.options.k, "labels": self.names.count()})
     }
 }
-
-/// The indices of the `k` highest scores, best first.
-pub(super) fn best<T: Score>(row: &[T], k: usize) -> Vec<usize> {
-    let better = |a: &usize, b: &usize| {
-        let (left, right) = (&row[*a], &row[*b]);
-        // Only NaN does not compare.
-        let nan_last = || left.is_nan().cmp(&right.is_nan());
-        right.partial_cmp(left).unwrap_or_else(nan_last).then(a.cmp(b))
-    };
-    if k == 1 {
-        let first = (0..row.len()).reduce(|a, b| if better(&b, &a) == Ordering::Less { b } else { a });
-        return first.into_iter().collect();
-    }
-    let mut order: Vec<usize> = (0..row.len()).collect();
-    if k < order.len() {
-        order.select_nth_unstable_by(k, better);
-        order.truncate(k);
-    }
-    order.sort_unstable_by(better);
-    order
-}
-
-/// A number that is compared and shown as what it is.
-pub(super) trait Score: PartialOrd + TensorElement {
-    /// As every other number is written: shortest digits, `"NaN"` and `"Infinity"` as text.
-    fn json(&self) -> serde_json::Value {
-        to_json(&Tensor::scalar(self.clone()).into())
-    }
-    fn is_nan(&self) -> bool {
-        self.partial_cmp(self).is_none()
-    }
-}
-
-macro_rules! scores {
-    ($($type:ty),+) => {$(impl Score for $type {})+};
-}
-scores!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, f16, bf16);
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
+    use half::f16;
+
     use super::*;
     use crate::pipeline::{ElementType, Tensor, TensorElement};
 

@@ -5,13 +5,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
 use self::template::Template;
+use super::ranking::MAX_ANSWER;
 use crate::builtin::ports;
 use crate::pipeline::{BuildError, Builtin, Context, Group, Kind, Port, Signature, Step, StepFailure, Value, to_json};
 
 mod template;
-
-/// Most bytes that values as JSON, and the answer, may take in memory.
-const MAX_ANSWER: usize = 1 << 29;
 
 /// Bytes of one JSON value beside what it holds.
 const NODE: usize = size_of::<Json>();

@@ -7,7 +7,7 @@ use serde_json::json;
 use self::read::{Format, Reading};
 use self::suppress::{Candidate, Rule};
 use super::label_names::Labels;
-use super::top_k::MAX_ANSWER;
+use super::ranking::MAX_ANSWER;
 use crate::builtin::ports;
 use crate::pipeline::{
     BuildError, Builtin, Context, Dim, ElementSet, ElementType, Geometry, Group, Kind, Layout, Mismatch, Port,

@@ -1,15 +1,11 @@
 //! `l2-normalize`: vectors → the same of length 1.
 
-use half::{bf16, f16};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::softmax::along;
+use super::axis;
 use crate::builtin::ports;
-use crate::pipeline::{
-    Builtin, Context, ElementSet, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, TensorData, TensorKind,
-    Value,
-};
+use crate::pipeline::{Builtin, Context, Group, Kind, Mismatch, Signature, Step, StepFailure, Value};
 
 /// What a length is taken for at least, so that a vector of zeros stays one.
 const LEAST: f32 = 1e-12;
@@ -51,11 +47,7 @@ pub(super) fn builtin() -> Builtin {
 
 impl L2Normalize {
     fn new(options: Options) -> Self {
-        let floats = Kind::Tensor(TensorKind::of_elements(ElementSet::floats()));
-        let signature = Signature::unary(
-            Port { description: "vectors along an axis".into(), ..Port::new("embeddings", floats.clone()) },
-            Port { description: "the same of length 1".into(), ..Port::new("embeddings", floats) },
-        );
+        let signature = axis::signature("embeddings", "vectors along an axis", "the same of length 1");
         Self { options, signature }
     }
 }
@@ -66,49 +58,18 @@ impl Step for L2Normalize {
     }
 
     fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        ports::check(&self.signature, inputs)?;
-        let Some(given) = ports::known_tensor(inputs) else {
-            return Ok(vec![self.signature.outputs[0].kind.clone()]);
-        };
-        if let Some(shape) = &given.shape
-            && ports::axis(self.options.axis, shape.len()).is_none()
-        {
-            return Err(ports::refuse(&self.signature, given, no_axis(self.options.axis, shape.len())));
-        }
-        let elements = given.elements.intersection(ElementSet::floats());
-        Ok(vec![Kind::Tensor(TensorKind { elements, ..given.clone() })])
+        axis::infer(&self.signature, inputs, self.options.axis)
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let mut tensor = ports::first_tensor(inputs, "embeddings")?;
-        let Some(axis) = ports::axis(self.options.axis, tensor.rank()) else {
-            return Err(StepFailure::InvalidInput(no_axis(self.options.axis, tensor.rank())));
-        };
-        let (length, stride) = (tensor.shape()[axis], tensor.shape()[axis + 1..].iter().product());
-        match tensor.data() {
-            TensorData::Float32(_) => along(tensor.as_mut_slice().unwrap_or_default(), length, stride, normalize),
-            TensorData::Float64(_) => along(tensor.as_mut_slice().unwrap_or_default(), length, stride, normalize_f64),
-            TensorData::Float16(_) => along(tensor.as_mut_slice().unwrap_or_default(), length, stride, |row| {
-                through_f32(row, f16::to_f32, f16::from_f32);
-            }),
-            TensorData::Bfloat16(_) => along(tensor.as_mut_slice().unwrap_or_default(), length, stride, |row| {
-                through_f32(row, bf16::to_f32, bf16::from_f32);
-            }),
-            other => {
-                let message = format!("l2-normalize takes floats, but gets {}; cast them first", other.element());
-                return Err(StepFailure::InvalidInput(message));
-            }
-        }
+        axis::change(&mut tensor, self.options.axis, "l2-normalize", normalize, normalize_f64)?;
         Ok(vec![tensor.into()])
     }
 
     fn details(&self) -> serde_json::Value {
         serde_json::to_value(&self.options).unwrap_or_default()
     }
-}
-
-fn no_axis(axis: i64, rank: usize) -> String {
-    format!("vectors lie along axis {axis}, but there are {rank} axes")
 }
 
 /// The sum of the products, in sixteen parts that the processor adds side by side.
@@ -142,19 +103,11 @@ fn normalize_f64(row: &mut [f64]) {
     }
 }
 
-fn through_f32<T: Copy>(row: &mut [T], to: fn(T) -> f32, from: fn(f32) -> T) {
-    let mut wide: Vec<f32> = row.iter().map(|value| to(*value)).collect();
-    normalize(&mut wide);
-    for (value, wide) in row.iter_mut().zip(wide) {
-        *value = from(wide);
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::pipeline::{Dim, ElementType, Tensor};
+    use crate::pipeline::{Dim, ElementType, Tensor, TensorKind};
 
     fn run(axis: i64, tensor: Tensor) -> Result<Tensor, StepFailure> {
         let mut values = L2Normalize::new(Options { axis }).run(vec![Some(tensor.into())], &mut Context::default())?;

@@ -1,6 +1,7 @@
 //! Steps that turn what a model gives into what a caller wants.
 
 mod argmax;
+mod axis;
 mod cls_pool;
 mod cosine;
 mod ctc_greedy_decode;

@@ -1,14 +1,11 @@
 //! `softmax`: scores → probabilities.
 
-use half::{bf16, f16};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::axis;
 use crate::builtin::ports;
-use crate::pipeline::{
-    Builtin, Context, ElementSet, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor, TensorData,
-    TensorElement, TensorKind, Value,
-};
+use crate::pipeline::{Builtin, Context, Group, Kind, Mismatch, Signature, Step, StepFailure, Value};
 
 /// Options of `softmax`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -47,11 +44,7 @@ pub(super) fn builtin() -> Builtin {
 
 impl Softmax {
     fn new(options: Options) -> Self {
-        let floats = Kind::Tensor(TensorKind::of_elements(ElementSet::floats()));
-        let signature = Signature::unary(
-            Port { description: "scores of any shape".into(), ..Port::new("scores", floats.clone()) },
-            Port { description: "probabilities, of the same shape and type".into(), ..Port::new("scores", floats) },
-        );
+        let signature = axis::signature("scores", "scores of any shape", "probabilities, of the same shape and type");
         Self { options, signature }
     }
 }
@@ -62,77 +55,17 @@ impl Step for Softmax {
     }
 
     fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        ports::check(&self.signature, inputs)?;
-        let Some(given) = ports::known_tensor(inputs) else {
-            return Ok(vec![self.signature.outputs[0].kind.clone()]);
-        };
-        if let Some(shape) = &given.shape
-            && ports::axis(self.options.axis, shape.len()).is_none()
-        {
-            return Err(ports::refuse(&self.signature, given, no_axis(self.options.axis, shape.len())));
-        }
-        let elements = given.elements.intersection(ElementSet::floats());
-        Ok(vec![Kind::Tensor(TensorKind { elements, ..given.clone() })])
+        axis::infer(&self.signature, inputs, self.options.axis)
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let mut tensor = ports::first_tensor(inputs, "scores")?;
-        let Some(axis) = ports::axis(self.options.axis, tensor.rank()) else {
-            return Err(StepFailure::InvalidInput(no_axis(self.options.axis, tensor.rank())));
-        };
-        let (length, stride) = (tensor.shape()[axis], tensor.shape()[axis + 1..].iter().product());
-        match tensor.data() {
-            TensorData::Float32(_) => in_place::<f32>(&mut tensor, |data| along(data, length, stride, softmax_f32)),
-            TensorData::Float64(_) => in_place::<f64>(&mut tensor, |data| along(data, length, stride, softmax_f64)),
-            TensorData::Float16(_) => in_place::<f16>(&mut tensor, |data| {
-                along(data, length, stride, |row| through_f32(row, f16::to_f32, f16::from_f32));
-            }),
-            TensorData::Bfloat16(_) => in_place::<bf16>(&mut tensor, |data| {
-                along(data, length, stride, |row| through_f32(row, bf16::to_f32, bf16::from_f32));
-            }),
-            other => {
-                let message = format!("softmax takes floats, but gets {}; cast them first", other.element());
-                return Err(StepFailure::InvalidInput(message));
-            }
-        }
+        axis::change(&mut tensor, self.options.axis, "softmax", softmax_f32, softmax_f64)?;
         Ok(vec![tensor.into()])
     }
 
     fn details(&self) -> serde_json::Value {
         serde_json::to_value(&self.options).unwrap_or_default()
-    }
-}
-
-fn no_axis(axis: i64, rank: usize) -> String {
-    format!("softmax works along axis {axis}, but there are {rank} axes")
-}
-
-fn in_place<T: TensorElement>(tensor: &mut Tensor, change: impl FnOnce(&mut [T])) {
-    if let Some(data) = tensor.as_mut_slice::<T>() {
-        change(data);
-    }
-}
-
-/// Calls `change` with every run of `length` elements that lie `stride` apart.
-pub(super) fn along<T: Copy + Default>(data: &mut [T], length: usize, stride: usize, change: impl Fn(&mut [T])) {
-    if data.is_empty() {
-        return;
-    }
-    if stride == 1 {
-        data.chunks_exact_mut(length).for_each(change);
-        return;
-    }
-    let mut row = vec![T::default(); length];
-    for block in data.chunks_exact_mut(length * stride) {
-        for offset in 0..stride {
-            for (value, from) in row.iter_mut().zip(block[offset..].iter().step_by(stride)) {
-                *value = *from;
-            }
-            change(&mut row);
-            for (to, value) in block[offset..].iter_mut().step_by(stride).zip(&row) {
-                *to = *value;
-            }
-        }
     }
 }
 
@@ -154,19 +87,11 @@ macro_rules! softmax {
 softmax!(softmax_f32, f32);
 softmax!(softmax_f64, f64);
 
-fn through_f32<T: Copy>(row: &mut [T], to: fn(T) -> f32, from: fn(f32) -> T) {
-    let mut wide: Vec<f32> = row.iter().map(|value| to(*value)).collect();
-    softmax_f32(&mut wide);
-    for (value, wide) in row.iter_mut().zip(wide) {
-        *value = from(wide);
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::pipeline::{Dim, ElementType};
+    use crate::pipeline::{Dim, ElementType, Tensor, TensorKind};
 
     fn run(axis: i64, tensor: Tensor) -> Result<Tensor, StepFailure> {
         let mut values = Softmax::new(Options { axis }).run(vec![Some(tensor.into())], &mut Context::default())?;

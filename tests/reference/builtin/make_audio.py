@@ -349,7 +349,7 @@ def frame():
         for axis in [-1, 0] if sound.ndim == 1 else [-1]:
             frames = librosa.util.frame(sound, frame_length=length, hop_length=hop, axis=axis)
             cases.append({
-                "shape": shape, "options": {"length": length, "hop": hop, "frames": "last" if axis == -1 else "first"},
+                "shape": shape, "options": {"frame_length": length, "hop_length": hop, "frames": "last" if axis == -1 else "first"},
                 "output": {"shape": frames.shape, "data": frames.ravel().tolist()},
             })  # fmt: skip
     write_json(out / "cases.json", cases)

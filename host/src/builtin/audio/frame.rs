@@ -17,11 +17,11 @@ use crate::pipeline::{
 #[serde(deny_unknown_fields)]
 struct Options {
     /// Samples of a frame. Required.
-    length: NonZeroU32,
+    frame_length: NonZeroU32,
     /// Samples from the start of a frame to that of the next. Required.
-    hop: NonZeroU32,
-    /// Where the axis of frames lies: `last` (default) gives `[length, frames]`, librosa's `axis=-1`; `first` gives
-    /// `[frames, length]`, librosa's `axis=0`.
+    hop_length: NonZeroU32,
+    /// Where the axis of frames lies: `last` (default) gives `[frame_length, frames]`, librosa's `axis=-1`; `first` gives
+    /// `[frames, frame_length]`, librosa's `axis=0`.
     #[serde(default)]
     frames: Axis,
 }
@@ -50,7 +50,7 @@ pub(super) fn builtin() -> Builtin {
         summary: "Cuts a sound into overlapping frames",
         group: Group::Audio,
         follows: "librosa: util.frame",
-        example: "frame: { length: 400, hop: 160 }",
+        example: "frame: { frame_length: 400, hop_length: 160 }",
         schema: || schemars::schema_for!(Options),
         build: |options, _| {
             let signature = Signature::unary(sound::port("a sound"), sound::port("its frames"));
@@ -62,7 +62,7 @@ pub(super) fn builtin() -> Builtin {
 impl Frame {
     /// Frames of a sound of this many samples, or why there are none.
     fn count(&self, samples: usize) -> Result<usize, String> {
-        let (length, hop) = (self.options.length.get() as usize, self.options.hop.get() as usize);
+        let (length, hop) = (self.options.frame_length.get() as usize, self.options.hop_length.get() as usize);
         match samples.checked_sub(length) {
             Some(rest) => Ok(rest / hop + 1),
             None => Err(format!("a frame has {length} samples, but the sound has {samples}")),
@@ -95,7 +95,7 @@ impl Step for Frame {
             None => Dim::Dynamic,
         };
         let mut dims = shape[..shape.len() - 1].to_vec();
-        dims.extend(self.arrange(Dim::Fixed(self.options.length.get() as usize), frames));
+        dims.extend(self.arrange(Dim::Fixed(self.options.frame_length.get() as usize), frames));
         Ok(vec![Kind::Tensor(TensorKind::shaped(ElementType::Float32, dims))])
     }
 
@@ -103,7 +103,7 @@ impl Step for Frame {
         let tensor = ports::first_tensor(inputs, "audio")?;
         let sound = Sound::of(&tensor, "frame")?;
         let frames = self.count(sound.frames).map_err(StepFailure::InvalidInput)?;
-        let (length, hop) = (self.options.length.get() as usize, self.options.hop.get() as usize);
+        let (length, hop) = (self.options.frame_length.get() as usize, self.options.hop_length.get() as usize);
         let values = frames.checked_mul(length).and_then(|values| values.checked_mul(sound.channels.unwrap_or(1)));
         let Some(values) = values.filter(|values| *values <= MAX_VALUES) else {
             let message = format!("frame gives at most {MAX_VALUES} values, but {frames} frames of {length} are more");
@@ -143,15 +143,24 @@ mod tests {
             let tensor = Tensor::zeros(ElementType::Float32, shape).unwrap();
             step("frame", options).run(vec![Some(tensor.into())], &mut Context::default())
         };
-        assert!(run(json!({"length": 4, "hop": 1}), &[3]).unwrap_err().to_string().contains("the sound has 3"));
-        assert!(run(json!({"length": 4, "hop": 1}), &[0]).is_err());
-        assert!(run(json!({"length": 60_000, "hop": 1}), &[120_000]).unwrap_err().to_string().contains("at most"));
-        assert!(run(json!({"length": u32::MAX, "hop": u32::MAX}), &[10]).is_err());
-        assert!(run(json!({"length": 2, "hop": 1}), &[0, 5]).is_ok());
-        assert!((builtin().build)(json!({"length": 0, "hop": 1}), &crate::pipeline::Site::Component).is_err());
+        assert!(
+            run(json!({"frame_length": 4, "hop_length": 1}), &[3]).unwrap_err().to_string().contains("the sound has 3")
+        );
+        assert!(run(json!({"frame_length": 4, "hop_length": 1}), &[0]).is_err());
+        assert!(
+            run(json!({"frame_length": 60_000, "hop_length": 1}), &[120_000])
+                .unwrap_err()
+                .to_string()
+                .contains("at most")
+        );
+        assert!(run(json!({"frame_length": u32::MAX, "hop_length": u32::MAX}), &[10]).is_err());
+        assert!(run(json!({"frame_length": 2, "hop_length": 1}), &[0, 5]).is_ok());
+        assert!(
+            (builtin().build)(json!({"frame_length": 0, "hop_length": 1}), &crate::pipeline::Site::Component).is_err()
+        );
         let known = |samples| {
             let kind = Kind::Tensor(TensorKind::shaped(ElementType::Float32, [Dim::Fixed(samples)]));
-            step("frame", json!({"length": 4, "hop": 2, "frames": "first"})).infer(&[Some(kind)])
+            step("frame", json!({"frame_length": 4, "hop_length": 2, "frames": "first"})).infer(&[Some(kind)])
         };
         assert_eq!(known(9).unwrap()[0].to_string(), "tensor float32[3, 4]");
         assert!(known(3).is_err());

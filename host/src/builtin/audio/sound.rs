@@ -92,8 +92,8 @@ impl<T> Default for PerRate<T> {
 }
 
 impl<T> PerRate<T> {
-    /// Rates that are kept; whoever varies them endlessly gains nothing.
-    const KEPT: usize = 8;
+    /// Rates that are kept, the newest: what a stranger's odd ones took is soon given back.
+    const KEPT: usize = 4;
 
     pub(super) fn get(&self, rate: u32, make: impl FnOnce() -> T) -> Arc<T> {
         let kept = self.0.read().unwrap_or_else(PoisonError::into_inner);
@@ -103,7 +103,10 @@ impl<T> PerRate<T> {
         drop(kept);
         let made = Arc::new(make());
         let mut kept = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() < Self::KEPT {
+        if kept.iter().all(|(of, _)| *of != rate) {
+            if kept.len() == Self::KEPT {
+                kept.remove(0);
+            }
             kept.push((rate, made.clone()));
         }
         made

@@ -29,9 +29,10 @@ digits:
 bench:
     cargo bench
 
-# the text steps beside Python: the same tokens line by line (`parity`), and how fast (`speed`)
-compare-text *WHAT:
-    python3 benches/compare/text.py {{WHAT}}
+# built-in steps beside Python, in one run: image, text, audio or tensor; the file says what it needs
+# installed. `compare text parity` compares token by token.
+compare GROUP *WHAT:
+    python3 benches/compare/{{GROUP}}.py {{WHAT}}
 
 # what attacks on the sandbox come to: time, memory, what a neighbour notices
 hostile *ATTACKS:
@@ -59,7 +60,7 @@ start-up:
     benches/start-up.sh
 
 # the long suites and the races; not part of the gate
-full: check bench instructions languages start-up
+full: check bench (compare "image") (compare "text") (compare "audio") (compare "tensor") instructions languages start-up
 
 # known vulnerabilities in dependencies; needs the network
 advisories:

@@ -49,7 +49,8 @@ impl<R: FnMut(usize) -> usize> Dice<R> {
             "expand" => json!({"broadcast": self.list(), "axes": number}),
             "slice" => {
                 let length = 1 + (self.0)(4);
-                let pieces = ["...", ":", "1:", ":-1", "::2", "::-1", "0", "-1", "2:1", "9223372036854775807:", "-7::3"];
+                let pieces =
+                    ["...", ":", "1:", ":-1", "::2", "::-1", "0", "-1", "2:1", "9223372036854775807:", "-7::3"];
                 let parts: Vec<_> = (0..length).map(|_| self.of(&pieces)).collect();
                 json!({"index": parts.join(",")})
             }
@@ -80,7 +81,8 @@ fn no_options_and_no_tensors_break_a_step() {
                 inputs.push(Some(second.into()));
             }
             let kinds: Vec<_> = inputs.iter().map(|input| input.as_ref().map(Value::kind)).collect();
-            let open: Vec<_> = kinds.iter().map(|_| Some(Kind::Tensor(TensorKind::of_elements(ElementSet::ANY)))).collect();
+            let open: Vec<_> =
+                kinds.iter().map(|_| Some(Kind::Tensor(TensorKind::of_elements(ElementSet::ANY)))).collect();
             let _ = step.infer(&open);
             step.buffers(&inputs);
             let promised = step.infer(&kinds);

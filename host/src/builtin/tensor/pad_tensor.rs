@@ -125,7 +125,7 @@ impl Pad {
                 result.extend(std::iter::repeat_n(&value, row.len() * piece).cloned());
                 return;
             };
-            let mut ends = |places: &[Option<usize>], result: &mut Vec<T>| {
+            let ends = |places: &[Option<usize>], result: &mut Vec<T>| {
                 for place in places {
                     match place {
                         Some(place) => result.extend_from_slice(&data[from + place * piece..][..piece]),

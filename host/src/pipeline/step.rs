@@ -64,6 +64,11 @@ impl Context {
     pub fn time_left(&self) -> Option<Duration> {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
+
+    /// An error once the deadline has passed, for steps to ask between the parts of long work.
+    pub fn in_time(&self) -> Result<(), StepFailure> {
+        if self.time_left().is_some_and(|left| left.is_zero()) { Err(StepFailure::Timeout) } else { Ok(()) }
+    }
 }
 
 /// Why a step did not give its result.

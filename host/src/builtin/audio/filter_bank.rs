@@ -3,6 +3,7 @@
 use std::f32::consts::PI;
 
 use super::sound::{LANES, dot};
+use crate::pipeline::StepFailure;
 
 /// `method: sinc`: zero crossings of the sinc on each side, and where it begins to cut, of half the
 /// lower rate (torchaudio's defaults).
@@ -11,6 +12,9 @@ const ROLLOFF: f64 = 0.99;
 
 /// `method: polyphase`: SciPy's default window, Kaiser of this shape.
 const KAISER: f64 = 5.0;
+
+/// Products between two looks at the clock, about: a few milliseconds.
+const BETWEEN_LOOKS: usize = 16 << 20;
 
 /// The filters that turn a sound of one rate into another. The output `n` is
 /// `sum(taps[n % up][i] * input[n / up * down + first[n % up] + i])`.
@@ -98,17 +102,29 @@ impl FilterBank {
     }
 
     /// Adds what becomes of `input` to `output`: all of it, `ceil(input × up / down)` samples.
-    pub(super) fn resample(&self, input: &[f32], output: &mut Vec<f32>) {
+    /// Now and then asks `in_time` whether to go on.
+    pub(super) fn resample(
+        &self,
+        input: &[f32],
+        output: &mut Vec<f32>,
+        in_time: impl Fn() -> Result<(), StepFailure>,
+    ) -> Result<(), StepFailure> {
         let count = resampled(input.len(), self.up, self.down).unwrap_or(0);
         let filters = || self.first.iter().zip(self.taps.chunks_exact(self.length));
         let end = output.len() + count;
+        let mut asked_at = 0;
         for turn in (0_isize..).step_by(self.down) {
             let left = end - output.len();
             if left == 0 {
                 break;
             }
+            if asked_at <= output.len() {
+                in_time()?;
+                asked_at = output.len() + (BETWEEN_LOOKS / self.length).max(1);
+            }
             output.extend(filters().take(left).map(|(first, taps)| weigh(input, turn + first, taps)));
         }
+        Ok(())
     }
 }
 

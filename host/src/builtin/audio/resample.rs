@@ -130,10 +130,7 @@ impl Step for Resample {
         });
         let mut output = Vec::with_capacity(values);
         for channel in sound.channels() {
-            if context.time_left().is_some_and(|left| left.is_zero()) {
-                return Err(StepFailure::Timeout);
-            }
-            bank.resample(channel, &mut output);
+            bank.resample(channel, &mut output, || context.in_time())?;
         }
         let (up, down) = ratio(from, to);
         let shape = sound.shape_with(&[resampled(sound.frames, up, down).unwrap_or(0)]);

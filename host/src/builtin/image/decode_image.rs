@@ -160,7 +160,7 @@ impl DecodeImage {
 
     /// Bytes of the pixels as they lie in the file, and again as they are wanted.
     fn size(&self, bytes: &[u8]) -> Option<usize> {
-        let head = Format::of(bytes).ok()?.head(bytes).ok()?;
+        let mut head = Format::of(bytes).ok()?.head(bytes).ok()?;
         let (width, height) = head.size();
         let pixels = u64::from(width) * u64::from(height);
         // A larger one is refused before anything is taken for it.
@@ -168,7 +168,7 @@ impl DecodeImage {
             return None;
         }
         let wanted = pixels * self.options.channels.color().channels() as u64 * u64::from(self.options.depth / 8);
-        usize::try_from(head.memory().saturating_add(wanted)).ok()
+        usize::try_from(head.memory(self.options.orientation).saturating_add(wanted)).ok()
     }
 }
 

@@ -182,7 +182,7 @@ impl Step for Cosine {
         tensor.len().saturating_mul(4).saturating_add(scores).saturating_add(self.answer(rows))
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let tensor = ports::first_tensor(inputs, "embeddings")?;
         let invalid = |message: String| Err(StepFailure::InvalidInput(message));
         let Some(&width) = tensor.shape().last() else {
@@ -208,7 +208,8 @@ impl Step for Cosine {
         let similar = if rows == 1 {
             self.entries(queries)
         } else {
-            queries.chunks_exact(width).map(|query| self.entries(query)).collect()
+            let entries = |query| context.in_time().map(|()| self.entries(query));
+            queries.chunks_exact(width).map(entries).collect::<Result<_, _>>()?
         };
         Ok(vec![similar.into()])
     }
@@ -262,6 +263,14 @@ mod tests {
         for name in ["flat.npy", "whole.npy", "none.npy", "damaged.npy", "missing.npy", "../good.npy"] {
             assert_eq!(build(name).err().unwrap().option, ["vectors"], "{name}");
         }
+    }
+
+    #[test]
+    fn a_request_whose_time_is_over_ends() {
+        let step = step(json!({"vectors": [[1, 0]]})).unwrap();
+        let mut late = Context { deadline: Some(std::time::Instant::now()), ..Context::default() };
+        let queries = Tensor::zeros(ElementType::Float32, [2, 2]).unwrap().into();
+        assert_eq!(step.run(vec![Some(queries)], &mut late), Err(StepFailure::Timeout));
     }
 
     #[test]

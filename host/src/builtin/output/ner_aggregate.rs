@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 use tokenizers::{Decoder as _, Tokenizer};
 
 use super::label_names::Labels;
-use super::ranking::Score as _;
+use super::ranking::{MAX_ANSWER, Score as _};
 use super::spans::{Characters, Inputs, Quoted, numbers, rows_of, scores};
 use crate::builtin::ports;
 use crate::builtin::text::encoder::{guarded, read};
@@ -14,6 +14,9 @@ use crate::builtin::text::{texts, tokenizer_file};
 use crate::pipeline::{
     BuildError, Builtin, Context, Dim, Group, Kind, Mismatch, Port, Signature, Site, Step, StepFailure, Value,
 };
+
+/// Most entities of an answer: as JSON one takes at least 1024 bytes.
+const MAX_ENTITIES: usize = MAX_ANSWER / 1024;
 
 /// Options of `ner-aggregate`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -179,15 +182,14 @@ impl NerAggregate {
             }
             let id = u32::try_from(window.ids[index]).ok();
             let (start, end) = (window.offsets[2 * index], window.offsets[2 * index + 1]);
-            let reference = text.slice(start, end);
             let token = id.and_then(|id| self.tokenizer.id_to_token(id)).unwrap_or_default();
             let continues = if self.knows_words {
-                token.chars().count() != reference.chars().count()
+                token.chars().count() != text.count(start, end)
             } else {
                 start > 0 && !text.slice(start - 1, start.saturating_add(1)).contains(' ')
             };
             let unknown = id.is_some() && id == self.unknown;
-            let word = if unknown { reference.to_owned() } else { token };
+            let word = if unknown { text.slice(start, end).to_owned() } else { token };
             quoted.add(&word)?;
             let mut scores = logits.to_vec();
             super::softmax::softmax_f32(&mut scores);
@@ -365,7 +367,7 @@ impl Step for NerAggregate {
         inputs.iter().flatten().map(|value| value.byte_len().saturating_mul(16)).sum()
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let mut inputs = Inputs(inputs.into_iter());
         let logits = inputs.scores("logits", 3)?;
         let [rows, length, width] = *logits.shape() else {
@@ -382,10 +384,12 @@ impl Step for NerAggregate {
         let logits = logits.as_slice::<f32>().unwrap_or_default();
         let mut quoted = Quoted::default();
         let mut answers = Vec::with_capacity(texts.len());
+        let mut found = 0;
         for (text, windows) in texts.iter().zip(rows_of(texts.len(), rows, window_of.as_deref())?) {
             let characters = Characters::new(text);
             let mut entities = Vec::new();
             for row in &windows {
+                context.in_time()?;
                 let tokens = row * length..(row + 1) * length;
                 let window = Window {
                     logits: &logits[tokens.start * width..tokens.end * width],
@@ -397,6 +401,11 @@ impl Step for NerAggregate {
             }
             if windows.len() > 1 {
                 entities = without_overlaps(entities);
+            }
+            found += entities.len();
+            if found > MAX_ENTITIES {
+                let message = format!("there are over {MAX_ENTITIES} entities; send less text at once");
+                return Err(StepFailure::InvalidInput(message));
             }
             answers.push(Json::Array(entities.into_iter().map(|entity| self.json(entity)).collect()));
         }
@@ -477,6 +486,17 @@ mod tests {
         hostile[1] = Tensor::new([1, 3], vec![-1_i64, i64::MAX, 5]).unwrap().into();
         hostile[2] = Tensor::new([1, 3, 2], vec![i64::MIN, i64::MAX, 5, 1, -1, 3]).unwrap().into();
         assert!(run(hostile).is_ok());
+        // Each token claims the whole of a long text.
+        let tokens = 20_000;
+        let claims = [0, i64::MAX].repeat(tokens);
+        let long = vec![
+            zeros(Float32, &[1, tokens, 2]),
+            zeros(Int64, &[1, tokens]),
+            Tensor::new([1, tokens, 2], claims).unwrap().into(),
+            zeros(Int64, &[1, tokens]),
+            "é".repeat(4 << 20).into(),
+        ];
+        assert!(run(long).is_ok());
         let empty = vec![
             zeros(Float32, &[1, 0, 2]),
             zeros(Int64, &[1, 0]),

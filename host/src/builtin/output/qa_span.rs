@@ -1,6 +1,7 @@
 //! `qa-span`: where an answer begins and ends → the answer.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,9 @@ use crate::pipeline::{BuildError, Builtin, Context, Group, Kind, Mismatch, Port,
 
 /// Most answers, and most tokens of one, that may be asked for.
 const MOST: usize = 1000;
+
+/// Spans between two looks at the clock.
+const BETWEEN_LOOKS: usize = 1 << 20;
 
 /// What a position is scored with that cannot be in an answer.
 const IMPOSSIBLE: f32 = -10_000.0;
@@ -94,7 +98,12 @@ impl QaSpan {
     }
 
     /// The best spans of one window as (score, first token, last token), and the score of no answer.
-    fn spans(&self, window: &Window<'_>, count: usize) -> (Vec<(f32, usize, usize)>, f32) {
+    fn spans(
+        &self,
+        window: &Window<'_>,
+        count: usize,
+        context: &Context,
+    ) -> Result<(Vec<(f32, usize, usize)>, f32), StepFailure> {
         let sequence = i64::from(self.options.sequence);
         let allowed: Vec<bool> = (0..window.start.len())
             .map(|token| {
@@ -106,34 +115,53 @@ impl QaSpan {
         let none = start[0] * end[0];
         (start[0], end[0]) = (0.0, 0.0);
         let mut best = Best { spans: Vec::new(), count, least: 0.0 };
+        let mut left = 0;
         for (first, start) in start.iter().enumerate().filter(|(first, _)| allowed[*first]) {
+            if left == 0 {
+                context.in_time()?;
+                left = BETWEEN_LOOKS / self.options.max_answer_length;
+            }
+            left -= 1;
             let last = end.len().min(first + self.options.max_answer_length);
             for (last, end) in end[..last].iter().enumerate().skip(first).filter(|(last, _)| allowed[*last]) {
                 best.add((start * end, first, last));
             }
         }
-        (best.sorted(), none)
+        Ok((best.sorted(), none))
     }
 
-    fn answer(&self, text: &str, windows: &[Window<'_>], quoted: &mut Quoted) -> Result<Json, StepFailure> {
+    fn answer(
+        &self,
+        text: &str,
+        windows: &[Window<'_>],
+        quoted: &mut Quoted,
+        context: &Context,
+    ) -> Result<Json, StepFailure> {
         let characters = Characters::new(text);
         let mut answers: Vec<Answer> = Vec::new();
+        // Windows overlap, so that a place is often found again; and other places read the same.
+        let (mut places, mut texts) = (HashMap::new(), HashMap::new());
         let mut least_none = 1e6_f32;
         for window in windows {
             // Some become one when they are made whole words.
             let count = if window.word_ids.is_some() { 2 * self.options.top_k + 10 } else { self.options.top_k };
-            let (spans, none) = self.spans(window, count);
+            let (spans, none) = self.spans(window, count, context)?;
             least_none = least_none.min(none);
             for (score, first, last) in spans {
                 let (start, end) = window.place(first, last);
-                let quote = characters.slice(start, end);
-                let lower = quote.to_lowercase();
-                if let Some(answer) = answers.iter_mut().find(|answer| answer.lower == lower) {
-                    answer.score += f64::from(score);
+                let known = if let Some(known) = places.get(&(start, end)) {
+                    *known
                 } else {
+                    let quote = characters.slice(start, end);
                     quoted.add(quote)?;
-                    answers.push(Answer { score: score.into(), start, end, text: quote.to_owned(), lower });
-                }
+                    let known = *texts.entry(quote.to_lowercase()).or_insert(answers.len());
+                    if known == answers.len() {
+                        answers.push(Answer { score: 0.0, start, end, text: quote.to_owned() });
+                    }
+                    places.insert((start, end), known);
+                    known
+                };
+                answers[known].score += f64::from(score);
             }
         }
         if self.options.impossible {
@@ -175,7 +203,6 @@ struct Answer {
     start: i64,
     end: i64,
     text: String,
-    lower: String,
 }
 
 impl Answer {
@@ -240,7 +267,7 @@ impl Step for QaSpan {
         inputs.iter().flatten().map(|value| value.byte_len().saturating_mul(8)).sum()
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let mut inputs = Inputs(inputs.into_iter());
         let start = inputs.scores("start_logits", 2)?;
         let end = inputs.scores("end_logits", 2)?;
@@ -276,7 +303,7 @@ impl Step for QaSpan {
             .zip(&rows_of)
             .map(|(text, rows)| {
                 let windows: Vec<_> = rows.iter().map(|row| window(*row)).collect();
-                self.answer(text, &windows, &mut quoted)
+                self.answer(text, &windows, &mut quoted, context)
             })
             .collect::<Result<Vec<_>, StepFailure>>()?;
         Ok(vec![if answers.len() == 1 { answers.swap_remove(0) } else { Json::Array(answers) }.into()])
@@ -351,6 +378,36 @@ mod tests {
         far[0] = Tensor::new([1, 6], vec![f32::NAN; 6]).unwrap().into();
         assert!(run(far).is_ok());
         assert!(run(vec![]).is_err());
+    }
+
+    /// Many windows whose answers are all different, or long and the same.
+    #[test]
+    fn hostile_places_take_no_hours() {
+        let step = step(json!({})).unwrap();
+        let run = |windows: usize, text: &str, place: &dyn Fn(i64) -> [i64; 2], context: &mut Context| {
+            let zeros = |element, shape: &[usize]| Value::from(Tensor::zeros(element, shape).unwrap());
+            let offsets: Vec<i64> = (0..windows as i64 * 2).flat_map(place).collect();
+            let inputs = vec![
+                zeros(ElementType::Float32, &[windows, 2]),
+                zeros(ElementType::Float32, &[windows, 2]),
+                Tensor::new([windows, 2, 2], offsets).unwrap().into(),
+                Tensor::new([windows, 2], vec![1_i64; 2 * windows]).unwrap().into(),
+                text.into(),
+                zeros(ElementType::Bool, &[windows, 2]),
+                zeros(ElementType::Int64, &[windows, 2]),
+                zeros(ElementType::Int64, &[windows]),
+            ];
+            step.run(inputs.into_iter().map(Some).collect(), context)
+        };
+        let attended = |windows: usize, text: &str, place: &dyn Fn(i64) -> [i64; 2]| {
+            run(windows, text, place, &mut Context::default())
+        };
+        let text: String = (0..40_000_u32).filter_map(|number| char::from_u32(0x2_0000 + number)).collect();
+        assert!(attended(40_000, &text, &|token| [token / 2, token / 2 + 1]).is_ok());
+        let same = "a".repeat(8 << 20);
+        assert!(attended(2000, &same, &|_| [0, i64::MAX]).is_ok());
+        let mut late = Context { deadline: Some(std::time::Instant::now()), ..Context::default() };
+        assert_eq!(run(1, &same, &|_| [0, 1], &mut late), Err(StepFailure::Timeout));
     }
 
     #[test]

@@ -28,6 +28,13 @@ impl<'t> Characters<'t> {
         }
     }
 
+    /// How many characters [`slice`](Self::slice) gives, without a look at them.
+    pub(super) fn count(&self, start: i64, end: i64) -> usize {
+        let length = self.starts.as_ref().map_or(self.text.len(), Vec::len);
+        let [start, end] = [start, end].map(|at| usize::try_from(at).unwrap_or(0).min(length));
+        end.saturating_sub(start)
+    }
+
     /// The characters from `start` to before `end`; those that are not there are left out.
     pub(super) fn slice(&self, start: i64, end: i64) -> &'t str {
         let (start, end) = (self.byte(start), self.byte(end));
@@ -141,6 +148,18 @@ mod tests {
             ("", 0, 1, ""),
         ] {
             assert_eq!(Characters::new(text).slice(start, end), slice);
+        }
+    }
+
+    #[test]
+    fn characters_are_counted_as_they_are_cut() {
+        for text in ["", "red fox", "žlutý kůň", "日本"] {
+            let characters = Characters::new(text);
+            for start in [i64::MIN, -1, 0, 1, 3, 9, i64::MAX] {
+                for end in [i64::MIN, -1, 0, 2, 7, 9, i64::MAX] {
+                    assert_eq!(characters.count(start, end), characters.slice(start, end).chars().count());
+                }
+            }
         }
     }
 }

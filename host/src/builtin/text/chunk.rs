@@ -214,7 +214,7 @@ impl Step for Chunk {
         self.encoder.buffers(bytes).saturating_add(answer)
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let mut inputs = inputs.into_iter();
         let texts = texts(ports::first(inputs.by_ref().take(1).collect(), "text")?, "text")?;
         let pairs = inputs.next().flatten().map(|pairs| self::texts(pairs, "pair")).transpose()?;
@@ -229,6 +229,7 @@ impl Step for Chunk {
         let mut pairs = pairs.map(Vec::into_iter);
         let (mut encodings, mut rows) = (Vec::with_capacity(texts.len()), 0);
         for text in texts {
+            context.in_time()?;
             let encoding = self.encoder.encode(text, pairs.as_mut().and_then(Iterator::next))?;
             rows += 1 + encoding.get_overflowing().len();
             if rows.saturating_mul(self.options.max_length) > MAX_TOKENS {

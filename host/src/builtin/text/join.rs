@@ -207,7 +207,15 @@ impl Step for Join {
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
-        inputs.iter().flatten().map(|value| value.byte_len().saturating_mul(4)).sum()
+        let bytes = |value: &Value| match value {
+            // As float32 before and after; or as an int64, twice, and which positions are kept.
+            Value::Tensor(tensor) => tensor.len().saturating_mul(16).saturating_add(2 * tensor.byte_len()),
+            _ => 0,
+        };
+        // Positions of nothing take room too.
+        let positions = ports::given_tensor(inputs).map_or(0, |tensor| tensor.shape().iter().take(2).product());
+        let kept = if self.options.how == How::Concat { size_of::<usize>() * 2 } else { 0 };
+        inputs.iter().flatten().map(bytes).fold(kept.saturating_mul(positions), usize::saturating_add)
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {

@@ -200,10 +200,16 @@ impl Tokenize {
         Ok(Self { options, encoder, fill, signature })
     }
 
-    fn encode(&self, texts: Vec<String>, pairs: Option<Vec<String>>) -> Result<Vec<Encoding>, StepFailure> {
+    fn encode(
+        &self,
+        texts: Vec<String>,
+        pairs: Option<Vec<String>>,
+        context: &Context,
+    ) -> Result<Vec<Encoding>, StepFailure> {
         let mut pairs = pairs.map(Vec::into_iter);
         let mut tokens = 0;
         let encode = |text: String| {
+            context.in_time()?;
             let encoding = self.encoder.encode(text, pairs.as_mut().and_then(Iterator::next))?;
             tokens += encoding.len();
             if tokens > MAX_TOKENS { Err(batch::too_many()) } else { Ok(encoding) }
@@ -226,7 +232,7 @@ impl Step for Tokenize {
         self.encoder.buffers(inputs.iter().flatten().map(Value::byte_len).sum())
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let mut inputs = inputs.into_iter();
         let texts = texts(ports::first(inputs.by_ref().take(1).collect(), "text")?, "text")?;
         let pairs = inputs.next().flatten().map(|pairs| self::texts(pairs, "pair")).transpose()?;
@@ -238,7 +244,7 @@ impl Step for Tokenize {
             self.encoder.check_room(true).map_err(StepFailure::InvalidInput)?;
         }
         self.encoder.check_size(texts.iter().chain(pairs.iter().flatten()))?;
-        let encodings = self.encode(texts, pairs)?;
+        let encodings = self.encode(texts, pairs, context)?;
         self.fill.tensors(&encodings.iter().collect::<Vec<_>>(), self.options.extras())
     }
 

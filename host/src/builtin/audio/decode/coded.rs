@@ -96,12 +96,17 @@ impl Flac<'_> {
             while let Some(packet) = next(&mut reader).map_err(|error| damaged("FLAC", &error))? {
                 let decoded = decoder.decode(&packet).map_err(|error| damaged("FLAC", &error))?;
                 read(&decoded, &mut scratch, &mut sink)?;
+                // Memory was counted for what the file says.
+                if self.shape.frames.is_some_and(|frames| sink.frames() as u64 > frames) {
+                    break;
+                }
             }
         }
         let decoded = sink.frames() as u64;
         if self.shape.frames.is_some_and(|frames| frames != decoded) {
             let frames = self.shape.frames.unwrap_or_default();
-            let why = format!("it says that it has {frames} samples, but there are {decoded}");
+            let more = if decoded > frames { " or more" } else { "" };
+            let why = format!("it says that it has {frames} samples, but there are {decoded}{more}");
             return Err(damaged("FLAC", &why));
         }
         Ok(sink)

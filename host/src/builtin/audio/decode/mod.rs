@@ -9,7 +9,7 @@ use sink::{Shape, no_sound};
 
 use crate::pipeline::{StepFailure, Tensor};
 
-pub(super) use sink::{Bounds, MAX_RATE, MAX_VALUES};
+pub(super) use sink::{Bounds, EXPECTED, MAX_RATE, MAX_VALUES};
 
 /// A file that was recognized.
 enum File<'b> {

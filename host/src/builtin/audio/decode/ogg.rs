@@ -90,6 +90,10 @@ impl Vorbis<'_> {
                 // A stream cut out of a longer one begins at another position than 0.
                 start.get_or_insert_with(|| position.saturating_sub(sink.frames() as u64));
             }
+            // What is behind the end is cut off; memory was counted for what is before.
+            if sink.frames() as u64 >= self.end.saturating_sub(start.unwrap_or(0)) {
+                break;
+            }
         }
         let length = self.end.saturating_sub(start.unwrap_or(0));
         sink.keep(0, usize::try_from(length).unwrap_or(usize::MAX));

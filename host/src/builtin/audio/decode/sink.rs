@@ -13,6 +13,9 @@ pub(in crate::builtin::audio) const MAX_RATE: u32 = 384_000;
 /// Most channels of one sound.
 pub(super) const MAX_CHANNELS: usize = 64;
 
+/// Most samples that a byte of a file is expected to hold: speech is seldom packed more tightly.
+pub(in crate::builtin::audio) const EXPECTED: usize = 64;
+
 /// How much may be decoded.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::builtin::audio) struct Bounds {
@@ -87,10 +90,9 @@ impl Sink {
         Ok(())
     }
 
-    /// Takes memory for as many samples as a file of `size` bytes says it holds, if that is credible:
-    /// speech is seldom packed into less than a byte for 64 samples.
+    /// Takes memory for as many samples as a file of `size` bytes says it holds, if that is credible.
     pub(super) fn expect(&mut self, frames: u64, size: usize) -> Result<(), StepFailure> {
-        let frames = frames.min(self.most()).min(size as u64 * 64);
+        let frames = frames.min(self.most()).min(size as u64 * EXPECTED as u64);
         self.reserve(usize::try_from(frames).unwrap_or(0))
     }
 

@@ -93,7 +93,17 @@ impl Head<'_> {
     }
 
     /// Bytes that decoding takes: the samples as they lie in the file, and what lies between.
-    pub(super) fn memory(&self) -> u64 {
+    pub(super) fn memory(&mut self, orientation: bool) -> u64 {
+        let samples = self.decoder.total_bytes();
+        // Samples of 16 bits are copied to 8.
+        let pixel = self.decoder.color_type();
+        let wide = pixel.bytes_per_pixel() > pixel.channel_count();
+        let copied = if wide { samples.saturating_add(samples / 2) } else { samples };
+        let turned = if orientation && self.decoder.orientation().is_ok_and(lies_down) { 2 } else { 1 };
+        copied.max(samples.saturating_mul(turned)).max(self.decoding())
+    }
+
+    fn decoding(&self) -> u64 {
         let samples = self.decoder.total_bytes();
         match self.format {
             // A progressive one is collected as numbers of two bytes.
@@ -120,6 +130,12 @@ impl Head<'_> {
         image.apply_orientation(turn.unwrap_or(Orientation::NoTransforms));
         Ok(image)
     }
+}
+
+/// Whether width and height change places when the picture is turned upright.
+const fn lies_down(orientation: Orientation) -> bool {
+    use Orientation::{Rotate90, Rotate90FlipH, Rotate270, Rotate270FlipH};
+    matches!(orientation, Rotate90 | Rotate270 | Rotate90FlipH | Rotate270FlipH)
 }
 
 /// The file cannot hold as many pixels as it claims.

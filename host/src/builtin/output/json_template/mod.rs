@@ -72,16 +72,19 @@ impl JsonTemplate {
         Ok(Self { options, template, signature: Signature { inputs, outputs: vec![output] } })
     }
 
-    /// Bytes that the answer takes beside the template itself.
+    /// Bytes that the answer takes beside the template itself, or more than it may take.
     fn weight(&self, inputs: &[Json]) -> usize {
-        let mut weights: Vec<Option<usize>> = vec![None; inputs.len()];
+        let mut weights: Vec<Option<[usize; 2]>> = vec![None; inputs.len()];
         let mut sum = 0_usize;
-        self.template.places(&mut |place| {
+        self.template.places(&mut |place, in_text| {
+            if sum > MAX_ANSWER {
+                return;
+            }
             // A part is no heavier than the whole, whose weight is found once.
-            let whole = || inputs.get(place.input).map_or(0, weight);
-            let most = *weights[place.input].get_or_insert_with(whole);
-            let exact = if most < MAX_ANSWER / 64 { most } else { place.find(inputs).map_or(0, weight) };
-            sum = sum.saturating_add(exact);
+            let whole = || inputs.get(place.input).map_or([0; 2], |whole| [weight(whole), length(whole)]);
+            let most = weights[place.input].get_or_insert_with(whole)[usize::from(in_text)];
+            let part = || place.find(inputs).map_or(0, if in_text { length } else { weight });
+            sum = sum.saturating_add(if most < MAX_ANSWER / 64 { most } else { part() });
         });
         sum
     }
@@ -100,6 +103,34 @@ fn weight(json: &Json) -> usize {
     }
 }
 
+/// Bytes that a JSON value takes within a text, where control characters become six.
+fn length(json: &Json) -> usize {
+    match json {
+        Json::String(text) => text.len(),
+        Json::Array(items) => items.iter().map(|item| length_within(item) + 1).fold(2, usize::saturating_add),
+        Json::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| quoted(name).saturating_add(length_within(value) + 2))
+            .fold(2, usize::saturating_add),
+        Json::Null | Json::Bool(_) => 5,
+        Json::Number(number) => number.to_string().len(),
+    }
+}
+
+fn length_within(json: &Json) -> usize {
+    json.as_str().map_or_else(|| length(json), quoted)
+}
+
+/// Bytes of a text as a JSON string.
+fn quoted(text: &str) -> usize {
+    let byte = |byte: u8| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 8 | 12 => 2,
+        0..0x20 => 6,
+        _ => 1,
+    };
+    text.bytes().map(byte).sum::<usize>() + 2
+}
+
 /// Bytes that a value takes as JSON, before it is one.
 fn weight_as_json(value: &Value) -> usize {
     match value {
@@ -116,10 +147,12 @@ impl Step for JsonTemplate {
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
-        let mut sum = inputs.iter().flatten().map(weight_as_json).fold(0, usize::saturating_add);
-        self.template.places(&mut |place| {
-            let input = inputs.get(place.input).and_then(Option::as_ref);
-            sum = sum.saturating_add(input.map_or(0, weight_as_json));
+        let weights: Vec<_> = inputs.iter().map(|input| input.as_ref().map_or(0, weight_as_json)).collect();
+        let mut sum = weights.iter().copied().fold(0, usize::saturating_add);
+        self.template.places(&mut |place, in_text| {
+            let weight = weights.get(place.input).copied().unwrap_or(0);
+            // What is inserted into a text is copied, written with escapes, and the text grows by doubling.
+            sum = sum.saturating_add(if in_text { weight.saturating_mul(8) } else { weight });
         });
         sum
     }
@@ -196,8 +229,36 @@ mod tests {
         let template = vec!["{{text}}"; 40];
         assert!(run(json!({ "template": template }), large()).unwrap_err().to_string().contains("512 MiB"));
         assert!(run(json!({"template": "{{text}}"}), large()).is_ok());
+        let controls = || vec![json!(["\u{1}".repeat(60 << 20)]).into()];
+        assert!(run(json!({"template": "{{list}} {{list}}"}), controls()).unwrap_err().to_string().contains("512 MiB"));
         let wide = Tensor::zeros(crate::pipeline::ElementType::Uint8, [16 << 20]).unwrap();
         assert!(run(json!({"template": "{{x}}"}), vec![wide.into()]).unwrap_err().to_string().contains("too large"));
+    }
+
+    #[test]
+    fn the_length_of_json_is_what_is_written() {
+        for json in [
+            json!(null),
+            json!(false),
+            json!(-0.25e-7),
+            json!([]),
+            json!({}),
+            json!(["a\"\\\n\u{1}\u{7f}ž", 1, {"\t\u{b}": [null, true]}]),
+        ] {
+            let written = json.to_string().len();
+            assert!((written..=written + 8).contains(&length(&json)), "{json}: {}", length(&json));
+        }
+    }
+
+    /// A template of a stranger mentions a large value often.
+    #[test]
+    fn large_values_are_weighed_once() {
+        let template = vec!["{{list}}"; 20_000];
+        let list = json!(vec![0; 300_000]);
+        let step = step(json!({ "template": template })).unwrap();
+        let inputs = vec![Some(Value::from(list))];
+        assert!(step.buffers(&inputs) > MAX_ANSWER);
+        assert!(step.run(inputs, &mut Context::default()).unwrap_err().to_string().contains("512 MiB"));
     }
 
     #[test]

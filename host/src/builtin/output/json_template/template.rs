@@ -151,15 +151,15 @@ fn place(written: &str, names: &mut Vec<String>) -> Result<Place, String> {
 }
 
 impl Template {
-    /// Calls `visit` with each placeholder.
-    pub(super) fn places<'t>(&'t self, visit: &mut impl FnMut(&'t Place)) {
+    /// Calls `visit` with each placeholder, and whether it stands within a text.
+    pub(super) fn places<'t>(&'t self, visit: &mut impl FnMut(&'t Place, bool)) {
         match self {
             Self::Fixed(_) => {}
-            Self::Whole(place) => visit(place),
+            Self::Whole(place) => visit(place, false),
             Self::Text(parts) => {
                 for part in parts {
                     if let Part::Place(place) = part {
-                        visit(place);
+                        visit(place, true);
                     }
                 }
             }

@@ -393,7 +393,7 @@ mod tests {
                 Tensor::new([windows, 2, 2], offsets).unwrap().into(),
                 Tensor::new([windows, 2], vec![1_i64; 2 * windows]).unwrap().into(),
                 text.into(),
-                zeros(ElementType::Bool, &[windows, 2]),
+                Tensor::new([windows, 2], vec![1_i64; 2 * windows]).unwrap().into(),
                 zeros(ElementType::Int64, &[windows, 2]),
                 zeros(ElementType::Int64, &[windows]),
             ];

@@ -496,7 +496,8 @@ mod tests {
             zeros(Int64, &[1, tokens]),
             "é".repeat(4 << 20).into(),
         ];
-        assert!(run(long).is_ok());
+        // It may quote too much, but not forever.
+        assert!(matches!(run(long), Ok(_) | Err(StepFailure::InvalidInput(_))));
         let empty = vec![
             zeros(Float32, &[1, 0, 2]),
             zeros(Int64, &[1, 0]),

@@ -95,6 +95,16 @@ fn a_question_has_the_answer_it_has_in_python() {
 }
 
 #[test]
+fn a_sound_is_written_down_as_in_python() {
+    answers("speech");
+}
+
+#[test]
+fn a_sound_has_the_tags_it_has_in_python() {
+    answers("audio-tagging");
+}
+
+#[test]
 fn the_detector_finds_what_the_chain_in_python_finds() {
     let engines = if onnxruntime_is_there() { vec!["embedded", "onnxruntime"] } else { vec!["embedded"] };
     for engine in engines {

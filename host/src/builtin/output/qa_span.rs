@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
+use super::ranking::Score as _;
 use super::spans::{Characters, Inputs, Quoted, numbers, rows_of, scores};
-use super::top_k::Score as _;
 use crate::builtin::ports;
 use crate::builtin::text::texts;
 use crate::pipeline::{BuildError, Builtin, Context, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Value};
@@ -393,7 +393,7 @@ mod tests {
                 Tensor::new([windows, 2, 2], offsets).unwrap().into(),
                 Tensor::new([windows, 2], vec![1_i64; 2 * windows]).unwrap().into(),
                 text.into(),
-                Tensor::new([windows, 2], vec![1_i64; 2 * windows]).unwrap().into(),
+                Tensor::new([windows, 2], vec![true; 2 * windows]).unwrap().into(),
                 zeros(ElementType::Int64, &[windows, 2]),
                 zeros(ElementType::Int64, &[windows]),
             ];

@@ -43,7 +43,7 @@ fn the_decoder_writes_what_the_same_loop_in_python_writes() {
 fn without_its_grant_it_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let pipeline = std::fs::read_to_string(root().join("examples/decoder/gpux.yml")).unwrap();
-    let refused = pipeline.replace("grant: { models: [model] }", "limits: { time: 1s }");
+    let refused = pipeline.replace("grant: { models: [model] }", "instances: fresh");
     assert_ne!(refused, pipeline);
     let guest = root().join("guest-examples/rust/greedy-decoder.wasm");
     let refused = refused.replace("../../guest-examples/rust/greedy-decoder.wasm", guest.to_str().unwrap());

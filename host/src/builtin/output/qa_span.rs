@@ -97,13 +97,8 @@ impl QaSpan {
         Ok(Self { options, signature: Signature { inputs, outputs: vec![output] } })
     }
 
-    /// The best spans of one window as (score, first token, last token), and the score of no answer.
-    fn spans(
-        &self,
-        window: &Window<'_>,
-        count: usize,
-        context: &Context,
-    ) -> Result<(Vec<(f32, usize, usize)>, f32), StepFailure> {
+    /// The best spans of one window, and the score of no answer.
+    fn spans(&self, window: &Window<'_>, count: usize, context: &Context) -> Result<(Vec<Span>, f32), StepFailure> {
         let sequence = i64::from(self.options.sequence);
         let allowed: Vec<bool> = (0..window.start.len())
             .map(|token| {
@@ -211,16 +206,19 @@ impl Answer {
     }
 }
 
+/// Score, first token, last token.
+type Span = (f32, usize, usize);
+
 /// Keeps the best spans of many.
 struct Best {
-    spans: Vec<(f32, usize, usize)>,
+    spans: Vec<Span>,
     count: usize,
     /// what a span must be better than
     least: f32,
 }
 
 impl Best {
-    fn add(&mut self, span: (f32, usize, usize)) {
+    fn add(&mut self, span: Span) {
         if span.0 > self.least {
             self.spans.push(span);
             if self.spans.len() >= 4 * self.count + 64 {
@@ -231,14 +229,14 @@ impl Best {
         }
     }
 
-    fn sorted(mut self) -> Vec<(f32, usize, usize)> {
+    fn sorted(mut self) -> Vec<Span> {
         self.spans.sort_unstable_by(better);
         self.spans.truncate(self.count);
         self.spans
     }
 }
 
-fn better(a: &(f32, usize, usize), b: &(f32, usize, usize)) -> Ordering {
+fn better(a: &Span, b: &Span) -> Ordering {
     b.0.partial_cmp(&a.0).unwrap_or(Ordering::Equal).then((a.1, a.2).cmp(&(b.1, b.2)))
 }
 

@@ -59,7 +59,7 @@ impl Quoted {
 
 /// A port of whole numbers with this many axes.
 pub(super) fn numbers(name: &str, rank: usize, description: &str) -> Port {
-    let mut kind = TensorKind::of_elements(ElementSet::ANY);
+    let mut kind = TensorKind::of_elements(ElementSet::integers().with(ElementType::Bool));
     kind.shape = Some(vec![crate::pipeline::Dim::Dynamic; rank]);
     Port { description: description.into(), ..Port::new(name, Kind::Tensor(kind)) }
 }

@@ -29,7 +29,10 @@ pub(super) fn hidden_ports() -> Signature {
     };
     let mask = Port {
         description: "1 for a token, 0 for padding, batch × length".into(),
-        ..Port::optional("attention_mask", Kind::Tensor(TensorKind::of_elements(ElementSet::numeric().with(ElementType::Bool))))
+        ..Port::optional(
+            "attention_mask",
+            Kind::Tensor(TensorKind::of_elements(ElementSet::numeric().with(ElementType::Bool))),
+        )
     };
     let pooled = Port { description: "a vector for each text".into(), ..Port::new("embeddings", floats(2)) };
     Signature { inputs: vec![hidden, mask], outputs: vec![pooled] }

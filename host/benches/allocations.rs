@@ -29,7 +29,7 @@ fn main() {
         ("transpose", json!({"axes": [2, 0, 1]}), ElementType::Float32, 1),
         ("center-crop", json!({"size": 200}), ElementType::Uint8, 1),
         ("flip", json!({"direction": "horizontal"}), ElementType::Uint8, 1),
-        ("pad", json!({"multiple_of": 32}), ElementType::Uint8, 1),
+        ("pad", json!({"multiple_of": 100}), ElementType::Uint8, 1),
         ("letterbox", json!({"size": [320, 320]}), ElementType::Uint8, 2),
         // Across first, then down: half of the picture lies between.
         ("resize", json!({"size": [112, 112]}), ElementType::Uint8, 4),

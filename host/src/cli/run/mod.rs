@@ -4,9 +4,11 @@ mod benchmark;
 mod record;
 mod requests;
 mod results;
+mod side_by_side;
 mod sources;
 
 use std::mem::ManuallyDrop;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -170,20 +172,31 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
     let mut run = Run {
         arguments,
         printer,
-        pipeline: &pipeline,
-        timeout,
         batch,
         recorder,
         results: Results::new(printer, arguments.output.as_deref(), arguments.format, batch)?,
         bar: if batch { printer.progress(requests.total, "items") } else { indicatif::ProgressBar::hidden() },
     };
     let mut exit = Exit::Done;
-    for item in requests {
-        match interrupt::finishing(|| run.item(item))? {
-            Exit::Done => {}
-            Exit::Failed if batch => exit = Exit::Failed,
-            end => {
-                exit = end;
+    let mut end = |ended: Exit| match ended {
+        Exit::Done => ControlFlow::Continue(()),
+        Exit::Failed if batch => {
+            exit = Exit::Failed;
+            ControlFlow::Continue(())
+        }
+        last => {
+            exit = last;
+            ControlFlow::Break(())
+        }
+    };
+    let at_once = if batch && run.recorder.is_none() { pipeline.at_once() } else { 1 };
+    if at_once > 1 {
+        let work = |item: Item| interrupt::finishing(|| attempt(&pipeline, arguments, timeout, None, item));
+        side_by_side::run(requests, at_once, work, |attempt| Ok::<_, WriteError>(end(run.write(attempt)?)))?;
+    } else {
+        for item in requests {
+            let attempt = interrupt::finishing(|| attempt(&pipeline, arguments, timeout, run.recorder.as_mut(), item));
+            if end(run.write(attempt)?).is_break() {
                 break;
             }
         }
@@ -202,12 +215,45 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// A run over one or many items.
+/// One item, run.
+struct Attempt {
+    source: String,
+    result: Result<Outputs, GpuxError>,
+    trace: Option<Trace>,
+}
+
+/// Runs one item.
+fn attempt(
+    pipeline: &Pipeline,
+    arguments: &Arguments,
+    timeout: Option<Duration>,
+    recorder: Option<&mut Recorder<'_>>,
+    Item { source, request }: Item,
+) -> Attempt {
+    let mut trace = (arguments.trace || arguments.verbose).then(Trace::default);
+    let run = |request: Request| {
+        let trace = trace.as_mut().map(|trace| trace as &mut dyn Observer);
+        let recorder = recorder.map(|recorder| recorder as &mut dyn Observer);
+        let mut both;
+        let observer = match (trace, recorder) {
+            (Some(trace), Some(recorder)) => {
+                both = Observers(vec![trace, recorder]);
+                Some(&mut both as &mut dyn Observer)
+            }
+            (one, other) => one.or(other),
+        };
+        let (deadline, cancelled) = (deadline_after(timeout), Some(interrupt::watch()));
+        let options = RunOptions { deadline, observer, cancelled, ..RunOptions::default() };
+        pipeline.plan().run(request, options).map_err(GpuxError::from)
+    };
+    let result = request.map_err(GpuxError::from).and_then(run);
+    Attempt { source, result, trace }
+}
+
+/// What comes of a run over one or many items.
 struct Run<'a> {
     arguments: &'a Arguments,
     printer: Printer,
-    pipeline: &'a Pipeline,
-    timeout: Option<Duration>,
     batch: bool,
     recorder: Option<Recorder<'a>>,
     results: Results,
@@ -215,14 +261,9 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Runs one item and writes its result; an error of a batch's item is a result in its place.
-    fn item(&mut self, Item { source, request }: Item) -> Result<Exit, WriteError> {
+    /// Writes the result of an item; an error of a batch's item is a result in its place.
+    fn write(&mut self, Attempt { source, result, trace }: Attempt) -> Result<Exit, WriteError> {
         let (arguments, printer) = (self.arguments, self.printer);
-        let mut trace = (arguments.trace || arguments.verbose).then(Trace::default);
-        let result = match request {
-            Ok(request) => self.request(request, trace.as_mut()),
-            Err(error) => Err(error.into()),
-        };
         if interrupt::stopped() {
             return Ok(Exit::Interrupted);
         }
@@ -237,22 +278,6 @@ impl Run<'_> {
         self.bar.suspend(|| results.write(&finished))?;
         self.bar.inc(1);
         Ok(exit)
-    }
-
-    fn request(&mut self, request: Request, trace: Option<&mut Trace>) -> Result<Outputs, GpuxError> {
-        let trace = trace.map(|trace| trace as &mut dyn Observer);
-        let recorder = self.recorder.as_mut().map(|recorder| recorder as &mut dyn Observer);
-        let mut both;
-        let observer = match (trace, recorder) {
-            (Some(trace), Some(recorder)) => {
-                both = Observers(vec![trace, recorder]);
-                Some(&mut both as &mut dyn Observer)
-            }
-            (one, other) => one.or(other),
-        };
-        let options =
-            RunOptions { deadline: deadline_after(self.timeout), observer, cancelled: Some(interrupt::watch()) };
-        self.pipeline.plan().run(request, options).map_err(GpuxError::from)
     }
 }
 

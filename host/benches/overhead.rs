@@ -78,7 +78,11 @@ fn layers(
     tensor: &Tensor,
 ) {
     let file = Arc::new(ModelFile::open(path).unwrap());
-    let options = SessionOptions { provider: ExecutionProvider::Cpu, threads: None };
+    let options = SessionOptions {
+        provider: ExecutionProvider::Cpu,
+        threads: None,
+        provider_options: gpux::inference::ProviderOptions::default(),
+    };
     let mut session = engine.load(&file, &options).unwrap();
     let step = ModelStep::load(engine.clone(), file, &ModelOptions::default()).unwrap();
     let runtime = Runtime::builder().operator(|operator| operator.engine = choice).model(path).unwrap();

@@ -53,7 +53,11 @@ impl Session for Obey {
 }
 
 fn set(engine: &Arc<Obedient>, instances: usize) -> SessionSet {
-    let options = SessionOptions { provider: ExecutionProvider::Cpu, threads: None };
+    let options = SessionOptions {
+        provider: ExecutionProvider::Cpu,
+        threads: None,
+        provider_options: crate::inference::ProviderOptions::default(),
+    };
     let first = engine.load(&model("gather"), &options).unwrap();
     SessionSet::new(engine.clone(), model("gather"), options, first, instances).unwrap()
 }

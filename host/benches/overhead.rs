@@ -12,7 +12,7 @@ use std::sync::Arc;
 use gpux::Runtime;
 use gpux::assemble::EngineChoice;
 use gpux::inference::{
-    Embedded, Engine, ExecutionProvider, ModelFile, ModelOptions, ModelStep, OnnxRuntime, Search, SessionOptions,
+    Embedded, Engine, ModelFile, ModelOptions, ModelStep, OnnxRuntime, Search, SessionOptions,
 };
 use gpux::pipeline::{Context, RunOptions, Step, Tensor, Value};
 use ort::value::TensorRef;
@@ -133,7 +133,7 @@ fn layers(
     tensor: &Tensor,
 ) {
     let file = Arc::new(ModelFile::open(path).unwrap());
-    let options = SessionOptions { provider: ExecutionProvider::Cpu, threads: None };
+    let options = SessionOptions::cpu();
     let mut session = engine.load(&file, &options).unwrap();
     let step = ModelStep::load(engine.clone(), file, &ModelOptions::default()).unwrap();
     let runtime = Runtime::builder().operator(|operator| operator.engine = choice).model(path).unwrap();

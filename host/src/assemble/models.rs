@@ -8,9 +8,13 @@ use std::time::Duration;
 
 use super::engine::{self, SelectedEngine};
 use super::operator::Operator;
+use super::provider_options;
 use crate::config::{BatchingSpec, Diagnostic, ModelSpec, Spanned, Spec};
 use crate::error::GpuxError;
-use crate::inference::{BatchOptions, ModelFile, ModelLoadError, ModelOptions, ModelStep, ensure_vetted};
+use crate::inference::{
+    BatchOptions, ExecutionProvider, ModelFile, ModelLoadError, ModelOptions, ModelStep, ProviderChoice, ProviderError,
+    Ranking, Trial, ensure_vetted, rank,
+};
 use crate::pipeline::{ProjectFiles, Registry};
 
 /// The most sessions of one model: each takes memory for its weights.
@@ -26,6 +30,8 @@ const MAX_ROWS: u32 = 4096;
 pub(super) struct LoadedModel {
     pub(super) name: String,
     pub(super) step: Arc<ModelStep>,
+    /// what was measured, where the fastest provider was asked for
+    pub(super) ranking: Option<Ranking>,
 }
 
 /// Everything that steps can call by name, and what runs it.
@@ -64,40 +70,80 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, operator: &Operator) -> Re
     if spec.models.is_empty() {
         return Ok(loaded);
     }
-    let SelectedEngine { engine, library, warnings, .. } = engine::select(operator)?;
+    let choices = spec.models.iter().map(|model| choice(model, operator)).collect::<Result<Vec<_>, _>>()?;
+    let wanted: Vec<_> = choices.iter().flat_map(|choice| choice.named().iter().copied()).collect();
+    let SelectedEngine { engine, library, warnings, .. } = engine::select(operator, &wanted)?;
     loaded.warnings = warnings;
-    for model in &spec.models {
+    for (model, providers) in spec.models.iter().zip(choices) {
         // The files have been checked; this is about one that changed since.
         let changed =
             |error| ModelLoadError::Io { path: model.source.value.clone().into(), source: io::Error::other(error) };
         let path = files.resolve(Path::new(&model.source.value)).map_err(changed)?;
-        let options = options(model, spec, operator)?;
         let file = ModelFile::open(path)?;
+        let mut options = options(model, spec, providers, file.digest(), operator)?;
         let (program, cache) = (operator.program.as_deref(), operator.cache.as_ref());
-        ensure_vetted(program, cache, &file, engine.as_ref(), library.as_deref(), &options.providers)?;
+        let trial = Trial {
+            program,
+            cache,
+            file: &file,
+            engine: engine.as_ref(),
+            library: library.as_deref(),
+            plugins: &operator.provider_libraries,
+        };
+        let mut ranking = None;
+        if options.providers == ProviderChoice::Fastest {
+            let found = rank(&trial, &options, operator.measure);
+            loaded.warnings.extend(found.warning.clone());
+            options.providers = found.choice();
+            ranking = Some(found);
+        }
+        ensure_vetted(&trial, &options)?;
         let step = Arc::new(ModelStep::load(engine.clone(), Arc::new(file), &options)?);
         loaded.warnings.extend(step.fallbacks().iter().map(ToString::to_string));
         if let Some(Err(reason)) = step.batcher() {
             let name = &model.name.value;
             loaded.warnings.push(format!("requests of the model `{name}` run one at a time: {reason}"));
         }
-        loaded.engine = format!("{} on {}", engine.name(), step.provider().name());
         loaded.registry.add_model(&model.name.value, step.clone());
-        loaded.models.push(LoadedModel { name: model.name.value.clone(), step });
+        loaded.models.push(LoadedModel { name: model.name.value.clone(), step, ranking });
     }
+    loaded.engine = on_providers(engine.name(), loaded.models.iter().map(|model| model.step.provider()));
     Ok(loaded)
 }
 
-/// How the model is run: as gpux.yml says, unless the operator says otherwise.
-fn options(model: &ModelSpec, spec: &Spec, operator: &Operator) -> Result<ModelOptions, GpuxError> {
-    let providers = match &operator.provider {
+/// The engine with the providers that its models run on, each once, for people.
+fn on_providers(engine: &str, providers: impl Iterator<Item = ExecutionProvider>) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for provider in providers {
+        if !names.contains(&provider.name()) {
+            names.push(provider.name());
+        }
+    }
+    format!("{engine} on {}", names.join(", "))
+}
+
+/// The providers to try: as gpux.yml asks, unless the operator says otherwise.
+fn choice(model: &ModelSpec, operator: &Operator) -> Result<ProviderChoice, ProviderError> {
+    match &operator.provider {
+        _ if operator.measure => Ok(ProviderChoice::Fastest),
         Some(provider) => provider.parse(),
         None => model.provider.value.name().parse(),
-    };
+    }
+}
+
+/// How the model is run: as gpux.yml says, unless the operator says otherwise.
+fn options(
+    model: &ModelSpec,
+    spec: &Spec,
+    providers: ProviderChoice,
+    digest: &str,
+    operator: &Operator,
+) -> Result<ModelOptions, GpuxError> {
     let count = |number: &Spanned<NonZeroU32>| number.value.get() as usize;
     Ok(ModelOptions {
-        providers: providers?,
+        providers,
         strict: operator.strict,
+        provider_options: provider_options::of_model(model, spec, digest, operator)?,
         instances: model.instances.as_ref().map_or(1, count),
         threads: model.threads.as_ref().map(count),
         batch: batching(model, spec),

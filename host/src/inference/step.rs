@@ -9,7 +9,7 @@ use super::batch::{BatchOptions, Batcher};
 use super::engine::{Engine, RunFailure, SessionOptions};
 use super::error::ModelLoadError;
 use super::model_file::ModelFile;
-use super::providers::{ExecutionProvider, Fallback, ProviderChoice, ProviderError};
+use super::providers::{ExecutionProvider, Fallback, ProviderChoice, ProviderError, ProviderOptions};
 use super::sessions::{ModelInputs, SessionSet, Unavailable};
 use crate::pipeline::{Context, Dim, Kind, Mismatch, Signature, Step, StepFailure, Tensor, TensorKind, Value};
 
@@ -20,6 +20,8 @@ pub struct ModelOptions {
     pub providers: ProviderChoice,
     /// whether anything but the first choice is an error
     pub strict: bool,
+    /// what each provider is told
+    pub provider_options: ProviderOptions,
     /// how many runs may go on at once; each takes memory of its own
     pub instances: usize,
     /// threads that one operator may use; `None` leaves it to the engine for one instance, and
@@ -35,6 +37,7 @@ impl Default for ModelOptions {
         Self {
             providers: ProviderChoice::Auto,
             strict: false,
+            provider_options: ProviderOptions::default(),
             instances: 1,
             threads: None,
             batch: BatchOptions::default(),
@@ -63,12 +66,13 @@ impl ModelStep {
         let signature = file.info().signature()?;
         let tensor_kind = |kind: &Kind| if let Kind::Tensor(kind) = kind { Some(kind.clone()) } else { None };
         let wanted = signature.inputs.iter().filter_map(|port| tensor_kind(&port.kind)).collect();
-        let chain = options.providers.chain(engine.name(), engine.providers(), options.strict)?;
+        let chain = options.providers.chain(engine.providers(), &|provider| engine.lacks(provider), options.strict)?;
         let threads = options.threads.or_else(|| share_of_cores(options.instances));
         let mut fallbacks = chain.passed_over;
         let mut left = chain.tried.into_iter().peekable();
         while let Some(provider) = left.next() {
-            let session_options = SessionOptions { provider, threads };
+            let session_options =
+                SessionOptions { provider, threads, provider_options: options.provider_options.clone() };
             match engine.load(&file, &session_options) {
                 Ok(first) => {
                     let instances = options.instances;
@@ -94,6 +98,7 @@ impl ModelStep {
                         ModelLoadError::Engine { reason, .. } => reason,
                         other => other.to_string(),
                     };
+                    let reason = with_options(reason, &options.provider_options, provider);
                     if left.peek().is_none() {
                         return Err(ProviderError::Unusable { provider, reason }.into());
                     }
@@ -118,6 +123,12 @@ impl ModelStep {
     /// Where it runs.
     pub fn provider(&self) -> ExecutionProvider {
         self.sessions.options().provider
+    }
+
+    /// What the provider was told: option and value, as JSON.
+    pub fn provider_options(&self) -> serde_json::Value {
+        let options = &self.sessions.options().provider_options;
+        options.of(self.provider()).map(|(name, value)| (name.to_owned(), json!(value))).collect()
     }
 
     /// What was tried before, and why it is not used.
@@ -293,12 +304,19 @@ impl Step for ModelStep {
             "digest": self.file.digest(),
             "engine": self.engine.name(),
             "provider": self.provider().name(),
+            "provider_options": self.provider_options(),
             "fallbacks": self.fallbacks,
             "instances": self.sessions.instances(),
             "batching": self.batching(),
             "threads": self.sessions.options().threads,
         })
     }
+}
+
+/// Why a provider does not work, with what it was told: the cause may lie there.
+fn with_options(reason: String, options: &ProviderOptions, provider: ExecutionProvider) -> String {
+    let told: Vec<_> = options.of(provider).map(|(name, value)| format!("{name}={value}")).collect();
+    if told.is_empty() { reason } else { format!("{reason} (with {})", told.join(", ")) }
 }
 
 /// Notes the sizes that `given`, once changed, lends to the names in `wanted`.

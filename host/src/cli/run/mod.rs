@@ -173,6 +173,7 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
     let mut run = Run {
         arguments,
         printer,
+        pipeline: &pipeline,
         batch,
         recorder,
         results: Results::new(printer, arguments.output.as_deref(), arguments.format, batch)?,
@@ -255,6 +256,7 @@ fn attempt(
 struct Run<'a> {
     arguments: &'a Arguments,
     printer: Printer,
+    pipeline: &'a Pipeline,
     batch: bool,
     recorder: Option<Recorder<'a>>,
     results: Results,
@@ -268,13 +270,15 @@ impl Run<'_> {
         if interrupt::stopped() {
             return Ok(Exit::Interrupted);
         }
-        self.bar.suspend(|| show_trace(arguments, printer, trace.as_ref()));
+        self.bar.suspend(|| show_trace(arguments, printer, self.pipeline, trace.as_ref()));
         let exit = match &result {
             Ok(_) => Exit::Done,
             Err(error) if !self.batch => return Ok(printer.error(error)),
             Err(_) => Exit::Failed,
         };
-        let finished = Finished { source, result, trace: trace.filter(|_| arguments.trace && printer.json) };
+        let trace = trace.filter(|_| arguments.trace && printer.json);
+        let trace = trace.map(|trace| (trace, self.pipeline.engine().to_owned()));
+        let finished = Finished { source, result, trace };
         let results = &mut self.results;
         self.bar.suspend(|| results.write(&finished))?;
         self.bar.inc(1);
@@ -294,10 +298,10 @@ fn show_failures(pipeline: &Pipeline, printer: Printer) {
 }
 
 /// The table for `--trace`; what components logged for `--verbose`.
-fn show_trace(arguments: &Arguments, printer: Printer, trace: Option<&Trace>) {
+fn show_trace(arguments: &Arguments, printer: Printer, pipeline: &Pipeline, trace: Option<&Trace>) {
     let Some(trace) = trace else { return };
     if arguments.trace {
-        printer.note(&results::trace_table(trace));
+        printer.note(&results::trace_table(trace, pipeline.engine()));
     }
     for step in &trace.steps {
         for line in &step.log {

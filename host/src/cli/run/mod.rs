@@ -1,6 +1,7 @@
 //! `gpux run`: requests in, results out.
 
 mod benchmark;
+mod folder;
 mod record;
 mod requests;
 mod results;
@@ -28,6 +29,7 @@ use clap::Args;
 ///   gpux run my-model --input '{"data": [1, 2, 3]}'
 ///   gpux run . --input text='a sentence' --input top=3
 ///   gpux run . --file 'photos/*.jpg' --output results.csv
+///   gpux run model.onnx --input image=@image.npy --format npy --output results
 ///   gpux run . --file photo.jpg --benchmark --runs 1000
 ///   gpux run . --file 'photos/*.jpg' --record recorded
 ///   gpux run . --replay recorded --step center-ink.wasm
@@ -38,16 +40,17 @@ pub(super) struct Arguments {
     #[command(flatten)]
     pipeline: PipelineArguments,
 
-    /// Input: JSON, `@file.json`, `name=value` or `name=@path`; may be repeated
+    /// Input: JSON, `@file.json`, `name=value` or `name=@path` (a tensor as .npy or .json); may be
+    /// repeated
     #[arg(short, long, value_name = "INPUT")]
     input: Vec<String>,
 
-    /// File to run on: JSON (a list is a batch), JSON lines, an image, a sound, a text, `-` for
-    /// standard input; several files or a pattern in quotes are a batch
+    /// File to run on: JSON (a list is a batch), JSON lines, an image, a sound, a text, a tensor
+    /// (.npy), `-` for standard input; several files or a pattern in quotes are a batch
     #[arg(short, long, value_name = "PATH", num_args = 1..)]
     file: Vec<String>,
 
-    /// Write results to this file instead of standard output
+    /// Write results to this file (with `--format npy`, folder) instead of standard output
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
 
@@ -147,6 +150,9 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
     let timeout = arguments.timeout.or(pipeline.timeout());
     if let Some(exit) = arguments.records.replay(&pipeline, timeout, printer) {
         return Ok(exit);
+    }
+    if arguments.format == Some(Format::Npy) && arguments.output.is_none() {
+        return Err(UsageError::NoFolder.into());
     }
     let mut requests = Requests::new(pipeline.plan(), &arguments.input, &arguments.file)?;
     if let Some(input) = arguments.output.as_deref().and_then(|output| requests.reads(output)) {

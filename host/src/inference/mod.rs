@@ -12,13 +12,14 @@ mod onnxruntime;
 mod providers;
 mod sessions;
 mod step;
+mod value;
 mod vet;
 
 pub use adapt::{Adapt, Adapts, adapt};
 pub use embedded::Embedded;
 pub use engine::{Engine, RunFailure, Session, SessionOptions};
 pub use error::ModelLoadError;
-pub use graph::{InputSpec, ModelInfo, ModelInspector, OutputSpec};
+pub use graph::{InputSpec, ModelInfo, ModelInspector, Narrow, OnnxType, OutputSpec};
 pub use install::{InstallError, InstallRequest, Installed, Progress, install};
 pub use library::{
     Choice, Device, Found, LibraryError, Origin, PassedOver, ProbeReport, Search, probe, probe_answer, probe_in_child,
@@ -28,8 +29,11 @@ pub use onnxruntime::OnnxRuntime;
 pub use providers::{ExecutionProvider, Fallback, ProviderChoice, ProviderError, ProviderInfo, ProviderManager};
 pub use sessions::{SessionSet, Unavailable};
 pub use step::{ModelOptions, ModelStep};
+pub use value::{OnnxValue, ValueError};
 pub use vet::{VetRequest, ensure_vetted, vet, vet_answer};
 
+#[cfg(test)]
+mod kind_tests;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

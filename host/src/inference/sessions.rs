@@ -9,6 +9,7 @@ use crossbeam_queue::ArrayQueue;
 use super::engine::{Engine, RunFailure, Session, SessionOptions};
 use super::error::ModelLoadError;
 use super::model_file::ModelFile;
+use super::value::OnnxValue;
 use crate::guard::guard;
 use crate::pipeline::Tensor;
 
@@ -82,13 +83,30 @@ impl SessionSet {
     /// Runs the model on a free session; waits for one until `deadline`, and hands it on to
     /// [`Session::run`].
     pub fn run(&self, inputs: &[(usize, &Tensor)], deadline: Option<Instant>) -> Result<Vec<Tensor>, Unavailable> {
+        self.on_session(deadline, |session| session.run(inputs, deadline))
+    }
+
+    /// The same for [`Session::run_values`].
+    pub fn run_values(
+        &self,
+        inputs: &[(usize, &OnnxValue)],
+        deadline: Option<Instant>,
+    ) -> Result<Vec<OnnxValue>, Unavailable> {
+        self.on_session(deadline, |session| session.run_values(inputs, deadline))
+    }
+
+    fn on_session<T>(
+        &self,
+        deadline: Option<Instant>,
+        run: impl FnOnce(&mut dyn Session) -> Result<T, RunFailure>,
+    ) -> Result<T, Unavailable> {
         let slot = self.check_out(deadline).ok_or(Unavailable::Timeout)?;
         let mut out = CheckedOut { set: self, slot: None };
         let mut session = match slot {
             Some(session) => session,
             None => self.engine.load(&self.file, &self.options)?,
         };
-        let result = guard(|| session.run(inputs, deadline));
+        let result = guard(|| run(session.as_mut()));
         let result =
             result.unwrap_or_else(|panic| Err(RunFailure::Broken(format!("the engine failed within ({panic})"))));
         if !matches!(result, Err(RunFailure::Broken(_))) {

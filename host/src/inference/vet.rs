@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::Embedded;
 use super::engine::Engine;
 use super::error::ModelLoadError;
+use super::graph::{InputSpec, ModelInfo, OnnxType};
 use super::library::{Found, Origin};
 use super::model_file::ModelFile;
 use super::onnxruntime::OnnxRuntime;
@@ -18,7 +20,7 @@ use super::step::{ModelOptions, ModelStep};
 use crate::child::{self, ChildFault};
 use crate::config::CacheDir;
 use crate::files::digest;
-use crate::pipeline::{Context, Dim, ElementType, Kind, Signature, Step as _, Tensor, Value};
+use crate::pipeline::{Context, Dim, ElementType, Step as _, Tensor, TensorKind, Value};
 
 /// Loading and one run of a large model on a slow disk fit; a model that takes longer is refused.
 const TIMEOUT: Duration = Duration::from_mins(2);
@@ -63,7 +65,7 @@ pub fn vet(request: &VetRequest) -> Result<(), ModelLoadError> {
     };
     let options = ModelOptions { providers: request.providers.clone(), ..ModelOptions::default() };
     let step = ModelStep::load(engine, file, &options)?;
-    if let Some(inputs) = trial_inputs(step.signature()) {
+    if let Some(inputs) = trial_inputs(step.file().info()) {
         let outcome = step.run(inputs, &mut Context::default());
         if let (Err(failure), Some(limit)) = (outcome, request.memory)
             && ran_out_of_memory(&failure.to_string(), limit)
@@ -90,10 +92,10 @@ fn peak_memory() -> Option<u64> {
     Some(kibibytes << 10)
 }
 
-/// Zeros for every input, open dimensions being 1; `None` when that would be too much.
-fn trial_inputs(signature: &Signature) -> Option<Vec<Option<Value>>> {
-    let zeros = |kind: &Kind| {
-        let Kind::Tensor(kind) = kind else { return None };
+/// Zeros for every input, open dimensions being 1; empty sequences and maps. `None` when that would
+/// be too much.
+fn trial_inputs(info: &ModelInfo) -> Option<Vec<Option<Value>>> {
+    let zeros = |kind: &TensorKind| {
         let size = |dim: &Dim| if let Dim::Fixed(size) = dim { *size } else { 1 };
         let shape: Vec<_> = kind.shape.as_ref().map(|dims| dims.iter().map(size).collect()).unwrap_or_default();
         if crate::pipeline::element_count(&shape)? > INPUT_LIMIT {
@@ -101,7 +103,16 @@ fn trial_inputs(signature: &Signature) -> Option<Vec<Option<Value>>> {
         }
         Tensor::zeros(kind.element().unwrap_or(ElementType::Float32), shape).ok().map(Value::Tensor)
     };
-    signature.inputs.iter().map(|port| if port.optional { Some(None) } else { zeros(&port.kind).map(Some) }).collect()
+    let nothing = |kind: &OnnxType| match kind {
+        OnnxType::Tensor { kind, .. } => zeros(kind),
+        OnnxType::Sequence(_) => Some(Value::from(json!([]))),
+        OnnxType::Map { .. } => Some(Value::from(json!({}))),
+        OnnxType::Optional(_) => Some(Value::from(json!(null))),
+    };
+    let input = |input: &InputSpec| {
+        if input.required { nothing(input.value.as_ref()?).map(Some) } else { Some(None) }
+    };
+    info.inputs.iter().map(input).collect()
 }
 
 /// What `gpux __vet-model REQUEST` does and prints, on one line. Bounds the memory of the whole

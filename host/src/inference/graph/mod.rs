@@ -3,7 +3,9 @@
 
 mod external;
 mod info;
+mod narrow;
 mod proto;
+mod rewrite;
 mod source;
 mod types;
 
@@ -15,6 +17,10 @@ use std::path::Path;
 use prost::Message as _;
 
 pub use info::{InputSpec, ModelInfo, OutputSpec};
+pub use narrow::Narrow;
+pub(super) use rewrite::{cast_model, empty_sequence_model, told_optionals};
+pub use types::OnnxType;
+pub(super) use types::data_type;
 
 use super::error::ModelLoadError;
 
@@ -98,7 +104,7 @@ fn input_spec(input: &proto::ValueInfo, has_default: bool) -> InputSpec {
         shape: types::shape(kind),
         required: !has_default && !optional,
         description: input.doc_string.clone(),
-        tensor: types::tensor(kind),
+        value: types::onnx_type(kind),
     }
 }
 
@@ -110,7 +116,7 @@ fn output_spec(output: &proto::ValueInfo) -> OutputSpec {
         shape: types::shape(kind),
         labels: None,
         description: output.doc_string.clone(),
-        tensor: types::tensor(kind),
+        value: types::onnx_type(kind),
     }
 }
 

@@ -165,6 +165,14 @@ impl ModelStep {
     fn as_onnx(&self, index: usize, value: Value) -> Result<OnnxValue, StepFailure> {
         match (self.json_input(index), value) {
             (Some(kind), Value::Json(json)) => {
+                if json.is_null() && !self.signature.inputs[index].optional {
+                    let because = "it must have a value here: the model's loop begins with it";
+                    return Err(StepFailure::InvalidInput(format!(
+                        "input `{}`, which takes {}: {because}",
+                        self.signature.inputs[index].name,
+                        self.takes(index)
+                    )));
+                }
                 let json = Arc::try_unwrap(json).unwrap_or_else(|shared| (*shared).clone());
                 OnnxValue::from_json(json, kind).map_err(|error| {
                     let name = &self.signature.inputs[index].name;
@@ -180,11 +188,7 @@ impl ModelStep {
     }
 
     /// Runs a model of other values than plain tensors.
-    fn run_values(&self, given: Vec<(usize, Value)>, context: &Context) -> Result<Vec<Value>, StepFailure> {
-        let values: Vec<_> = given
-            .into_iter()
-            .map(|(index, value)| Ok((index, self.as_onnx(index, value)?)))
-            .collect::<Result<_, StepFailure>>()?;
+    fn run_values(&self, values: &[(usize, OnnxValue)], context: &Context) -> Result<Vec<Value>, StepFailure> {
         let values: Vec<_> = values.iter().map(|(index, value)| (*index, value)).collect();
         let outputs = self.sessions.run_values(&values, context.deadline).map_err(unavailable)?;
         let types = self.file.info().outputs.iter().map(|output| output.value.as_ref());
@@ -287,10 +291,12 @@ impl Step for ModelStep {
             return Err(StepFailure::InvalidInput(message));
         }
         let given = inputs.len();
-        let mut values: SmallVec<[(usize, Value); 4]> = SmallVec::new();
+        let mut tensors: SmallVec<[(usize, Tensor); 4]> = SmallVec::new();
+        let mut values = Vec::new();
         for (index, value) in inputs.into_iter().enumerate() {
             match value {
-                Some(value) => values.push((index, value)),
+                Some(value) if self.plain => tensors.push((index, self.adapted(index, value)?)),
+                Some(value) => values.push((index, self.as_onnx(index, value)?)),
                 None if self.signature.inputs[index].optional => {}
                 None => return Err(StepFailure::InvalidInput(self.missing(index))),
             }
@@ -299,11 +305,7 @@ impl Step for ModelStep {
             return Err(StepFailure::InvalidInput(self.missing(index)));
         }
         if !self.plain {
-            return self.run_values(values.into_vec(), context);
-        }
-        let mut tensors: SmallVec<[(usize, Tensor); 4]> = SmallVec::new();
-        for (index, value) in values {
-            tensors.push((index, self.adapted(index, value)?));
+            return self.run_values(&values, context);
         }
         let views: SmallVec<[(usize, &Tensor); 4]> = tensors.iter().map(|(index, tensor)| (*index, tensor)).collect();
         let outputs = self.sessions.run(&views, context.deadline).map_err(unavailable)?;

@@ -65,7 +65,8 @@ pub fn vet(request: &VetRequest) -> Result<(), ModelLoadError> {
     };
     let options = ModelOptions { providers: request.providers.clone(), ..ModelOptions::default() };
     let step = ModelStep::load(engine, file, &options)?;
-    if let Some(inputs) = trial_inputs(step.file().info()) {
+    for left_out in [false, true] {
+        let Some(inputs) = trial_inputs(step.file().info(), left_out) else { continue };
         let outcome = step.run(inputs, &mut Context::default());
         if let (Err(failure), Some(limit)) = (outcome, request.memory)
             && ran_out_of_memory(&failure.to_string(), limit)
@@ -93,26 +94,34 @@ fn peak_memory() -> Option<u64> {
 }
 
 /// Zeros for every input, open dimensions being 1; empty sequences and maps. `None` when that would
-/// be too much.
-fn trial_inputs(info: &ModelInfo) -> Option<Vec<Option<Value>>> {
-    let zeros = |kind: &TensorKind| {
-        let size = |dim: &Dim| if let Dim::Fixed(size) = dim { *size } else { 1 };
-        let shape: Vec<_> = kind.shape.as_ref().map(|dims| dims.iter().map(size).collect()).unwrap_or_default();
-        if crate::pipeline::element_count(&shape)? > INPUT_LIMIT {
-            return None;
+/// be too much. Optional values are given too, or `left_out` where there are any.
+fn trial_inputs(info: &ModelInfo, left_out: bool) -> Option<Vec<Option<Value>>> {
+    fn nothing(kind: &OnnxType) -> Option<Value> {
+        match kind {
+            OnnxType::Tensor { kind, .. } => zeros(kind),
+            OnnxType::Sequence(_) => Some(Value::from(json!([]))),
+            OnnxType::Map { .. } => Some(Value::from(json!({}))),
+            OnnxType::Optional(inner) => nothing(inner),
         }
-        Tensor::zeros(kind.element().unwrap_or(ElementType::Float32), shape).ok().map(Value::Tensor)
-    };
-    let nothing = |kind: &OnnxType| match kind {
-        OnnxType::Tensor { kind, .. } => zeros(kind),
-        OnnxType::Sequence(_) => Some(Value::from(json!([]))),
-        OnnxType::Map { .. } => Some(Value::from(json!({}))),
-        OnnxType::Optional(_) => Some(Value::from(json!(null))),
-    };
+    }
+    let optional = |input: &InputSpec| !input.required && matches!(input.value, Some(OnnxType::Optional(_)));
+    if left_out && !info.inputs.iter().any(optional) {
+        return None;
+    }
     let input = |input: &InputSpec| {
-        if input.required { nothing(input.value.as_ref()?).map(Some) } else { Some(None) }
+        let given = input.required || optional(input) && !left_out;
+        if given { nothing(input.value.as_ref()?).map(Some) } else { Some(None) }
     };
     info.inputs.iter().map(input).collect()
+}
+
+fn zeros(kind: &TensorKind) -> Option<Value> {
+    let size = |dim: &Dim| if let Dim::Fixed(size) = dim { *size } else { 1 };
+    let shape: Vec<_> = kind.shape.as_ref().map(|dims| dims.iter().map(size).collect()).unwrap_or_default();
+    if crate::pipeline::element_count(&shape)? > INPUT_LIMIT {
+        return None;
+    }
+    Tensor::zeros(kind.element().unwrap_or(ElementType::Float32), shape).ok().map(Value::Tensor)
 }
 
 /// What `gpux __vet-model REQUEST` does and prints, on one line. Bounds the memory of the whole

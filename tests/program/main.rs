@@ -16,5 +16,6 @@ mod digits;
 mod examples;
 mod guests;
 mod languages;
+mod onnx;
 mod run;
 mod schema;

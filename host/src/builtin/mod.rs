@@ -11,6 +11,7 @@ mod output;
 mod ports;
 mod tensor;
 mod text;
+mod watch;
 
 use crate::pipeline::Builtin;
 

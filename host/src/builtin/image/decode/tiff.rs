@@ -1,16 +1,16 @@
 //! TIFF: the first picture of the file.
 
-use std::io::Cursor;
-
 use image::codecs::tiff::TiffDecoder;
 use image::{ExtendedColorType, ImageDecoder, Limits};
+
+use crate::builtin::watch::Paced;
 
 /// Most bytes of samples that a byte of a TIFF file can stand for: a code of LZW, at least 9 bits,
 /// holds at most 4096 bytes; deflate packs less.
 const MAX_RATIO: u64 = 4096;
 
-pub(super) fn open(bytes: &[u8]) -> Result<TiffDecoder<Cursor<&[u8]>>, String> {
-    TiffDecoder::new(Cursor::new(bytes)).map_err(|error| error.to_string())
+pub(super) fn open(bytes: Paced<'_>) -> Result<TiffDecoder<Paced<'_>>, String> {
+    TiffDecoder::new(bytes).map_err(|error| error.to_string())
 }
 
 pub(super) fn check(bytes: &[u8], decoder: &mut dyn ImageDecoder) -> Result<(), String> {

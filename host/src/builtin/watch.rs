@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use crate::pipeline::{Context, StepFailure};
@@ -88,6 +89,42 @@ impl Watch {
             self.late.set(true);
         }
         self.ask()
+    }
+}
+
+/// How long work takes that cannot be stopped, as far as is known: at the best pace that was seen.
+/// What cannot end in time at that pace is not begun.
+#[derive(Debug)]
+pub(in crate::builtin) struct Pace {
+    /// nanoseconds for 1024 bytes
+    best: AtomicU64,
+    /// below this, it is the input that was easy
+    floor: u64,
+}
+
+impl Pace {
+    /// Of work that takes at least so many nanoseconds for 1024 bytes.
+    pub(in crate::builtin) const fn of(floor: u64) -> Self {
+        Self { best: AtomicU64::new(0), floor }
+    }
+
+    /// Does the work on so many bytes, unless it would end too late.
+    pub(in crate::builtin) fn run<T>(&self, bytes: usize, watch: &Watch, work: impl FnOnce() -> T) -> Result<T, Late> {
+        const WORTH_TIMING: usize = 1 << 14;
+        if watch.deadline.is_none() || bytes < WORTH_TIMING {
+            watch.ask()?;
+            return Ok(work());
+        }
+        let kib = bytes as f64 / 1024.0;
+        let best = self.best.load(Ordering::Relaxed);
+        watch.ask_for(kib * best.max(self.floor) as f64 * 1e-9)?;
+        let start = Instant::now();
+        let done = work();
+        let taken = ((start.elapsed().as_nanos() as f64 / kib) as u64).max(1);
+        if best == 0 || taken < best {
+            self.best.store(taken, Ordering::Relaxed);
+        }
+        Ok(done)
     }
 }
 
@@ -190,6 +227,21 @@ mod tests {
         assert_eq!(soon.ask_for(1000.0), Err(Late));
         assert!(soon.was_late() && soon.ask().is_err());
         assert_eq!(Watch::default().ask_for(f64::INFINITY), Ok(()));
+    }
+
+    #[test]
+    fn a_pace_is_learnt() {
+        let (pace, hour) = (Pace::of(1), Duration::from_secs(3600));
+        let left = |left: Duration| Watch { deadline: Instant::now().checked_add(left), ..Watch::default() };
+        assert_eq!(pace.run(1 << 20, &left(hour), || 7), Ok(7));
+        let learnt = pace.best.load(Ordering::Relaxed);
+        assert!(learnt > 0);
+        // Slower work changes nothing, and an hour is too little for so much of it.
+        pace.best.store(1_000_000_000, Ordering::Relaxed);
+        assert_eq!(pace.run(4000 << 10, &left(hour), || 7), Err(Late));
+        assert_eq!(pace.run(4000 << 10, &Watch::default(), || 7), Ok(7));
+        assert_eq!(pace.run(1000, &left(hour), || 7), Ok(7));
+        assert_eq!(Pace::of(u64::MAX).run(1 << 20, &left(hour), || 7), Err(Late));
     }
 
     #[test]

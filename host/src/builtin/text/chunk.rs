@@ -10,6 +10,7 @@ use super::texts::{self, texts};
 use super::tokenizer_file::{self, TokenizerFile};
 use super::windows::Windows;
 use crate::builtin::ports;
+use crate::builtin::watch::Watch;
 use crate::pipeline::{
     BuildError, Builtin, Context, Dim, ElementType, Group, Kind, Mismatch, Port, Signature, Site, Step, StepFailure,
     Tensor, TensorKind, Value,
@@ -226,11 +227,11 @@ impl Step for Chunk {
             self.encoder.check_room(true).map_err(StepFailure::InvalidInput)?;
         }
         self.encoder.check_size(texts.iter().chain(pairs.iter().flatten()))?;
+        let watch = Watch::of(context);
         let mut pairs = pairs.map(Vec::into_iter);
         let (mut encodings, mut rows) = (Vec::with_capacity(texts.len()), 0);
         for text in texts {
-            context.in_time()?;
-            let encoding = self.encoder.encode(text, pairs.as_mut().and_then(Iterator::next))?;
+            let encoding = self.encoder.encode(text, pairs.as_mut().and_then(Iterator::next), &watch)?;
             rows += 1 + encoding.get_overflowing().len();
             if rows.saturating_mul(self.options.max_length) > MAX_TOKENS {
                 return Err(batch::too_many());

@@ -70,9 +70,8 @@ impl Channels {
 /// animation or several pages, the first.
 ///
 /// Follows Pillow: `ImageOps.exif_transpose(Image.open(file)).convert("RGB" | "L" | "RGBA")`. Every
-/// format but JPEG is identical to it (lossy WebP too; BMP of 16 bits a pixel differs by a level). JPEG differs by a few levels, since
-/// the inverse DCT and the rounding of the chroma upsampling are not libjpeg-turbo's. 16-bit samples
-/// keep their high byte; Pillow does that too, except that it clips 16-bit gray to 255, which leaves
+/// format is identical to it, JPEG and lossy WebP too; BMP of 16 bits a pixel differs by a level.
+/// 16-bit samples keep their high byte; Pillow does that too, except that it clips 16-bit gray to 255, which leaves
 /// nothing of the picture.
 pub(super) struct DecodeImage {
     options: Options,

@@ -172,6 +172,17 @@ fn no_mutation_panics() {
     }
 }
 
+/// What Pillow reads and gpux does not says so by name.
+#[test]
+fn samples_that_are_not_decoded_are_named() {
+    let raw = file("raw.tiff");
+    for (photometric, name) in [(3_u32, "colours are those of a palette"), (6, "colours are YCbCr"), (8, "CIE L*a*b*")]
+    {
+        let message = refusal(&patched(raw.clone(), tag(&raw, 262), &photometric.to_le_bytes()));
+        assert!(message.contains(name), "{message}");
+    }
+}
+
 /// Black, as small as the format can make it.
 fn bomb(format: image::ImageFormat) -> Vec<u8> {
     let mut bytes = std::io::Cursor::new(Vec::new());

@@ -28,6 +28,9 @@ pub(super) const FORMATS: &str = "JPEG, PNG, WebP, GIF, BMP and TIFF";
 /// Memory that a decoder may take beside the pixels: for rows, profiles and text, in bytes.
 const BUFFERS: u64 = 16 << 20;
 
+/// Memory that unpacking a PNG file takes beside the pixels.
+const INFLATING: u64 = 1 << 19;
+
 /// Bytes of a file that are decoded between two looks at the clock. A byte of a PNG file is up to 25
 /// KiB of pixels.
 const PIECE: usize = 256;
@@ -82,7 +85,7 @@ impl Format {
             Self::Webp => Box::new(webp::open(paced)?),
             Self::Gif => Box::new(gif::open(paced)?),
             Self::Bmp => Box::new(bmp::open(paced)?),
-            Self::Tiff => Box::new(tiff::open(paced)?),
+            Self::Tiff => Box::new(tiff::open(bytes, paced)?),
         };
         Ok(Head { format: self, bytes, decoder, watch })
     }
@@ -111,7 +114,8 @@ impl Head<'_> {
         let copied = if wide { samples.saturating_add(samples / 2) } else { samples };
         copied.max(match self.format {
             Format::Jpeg => samples.saturating_add(jpeg::memory(self.bytes)),
-            Format::Png | Format::Bmp => samples,
+            Format::Png => samples.saturating_add(INFLATING),
+            Format::Bmp => samples,
             Format::Webp => samples.saturating_mul(2).saturating_add(webp::tables(self.bytes)),
             // A canvas, or a strip before it is unpacked.
             Format::Gif | Format::Tiff => samples.saturating_mul(2),

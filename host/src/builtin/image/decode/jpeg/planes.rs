@@ -86,30 +86,40 @@ fn spread<const SHIFT: i16, const LEFT: i16, const RIGHT: i16>(sums: &[i16], row
 }
 
 /// Pixels computed together.
-const LANES: usize = 8;
+const LANES: usize = 16;
 
 /// A row of YCbCr as RGB.
 pub(super) fn rgb(y: &[u8], cb: &[u8], cr: &[u8], out: &mut [u8]) {
     let (pixels, rest) = out.as_chunks_mut::<{ LANES * 3 }>();
-    let (ys, y_rest) = y[..pixels.len() * LANES + rest.len() / 3].as_chunks::<LANES>();
-    let ((cbs, cb_rest), (crs, cr_rest)) = (cb.as_chunks::<LANES>(), cr.as_chunks::<LANES>());
-    for (((out, y), cb), cr) in pixels.iter_mut().zip(ys).zip(cbs).zip(crs) {
-        let mut packed = [0_u32; LANES];
-        for lane in 0..LANES {
-            let [red, green, blue] = pixel(y[lane], cb[lane], cr[lane]);
-            packed[lane] = u32::from(red as u16 | (green as u16) << 8) | u32::from(blue as u16) << 16;
-        }
-        let (out, _) = out.as_chunks_mut::<12>();
-        for (out, four) in out.iter_mut().zip(packed.as_chunks::<4>().0) {
-            let low = u64::from(four[0]) | u64::from(four[1]) << 24 | u64::from(four[2]) << 48;
-            out[..8].copy_from_slice(&low.to_le_bytes());
-            out[8..].copy_from_slice(&(four[2] >> 16 | four[3] << 8).to_le_bytes());
-        }
+    let split = pixels.len() * LANES;
+    let parts = [y, cb, cr].map(|part| part.split_at(split));
+    let lanes = parts.map(|(whole, _)| whole.as_chunks::<LANES>().0);
+    for (((out, y), cb), cr) in pixels.iter_mut().zip(lanes[0]).zip(lanes[1]).zip(lanes[2]) {
+        write(out, &levels(y, cb, cr));
     }
-    let cb_rest = if cbs.len() > ys.len() { &cbs[ys.len()][..] } else { cb_rest };
-    let cr_rest = if crs.len() > ys.len() { &crs[ys.len()][..] } else { cr_rest };
-    for (((out, y), cb), cr) in rest.as_chunks_mut::<3>().0.iter_mut().zip(y_rest).zip(cb_rest).zip(cr_rest) {
+    let [(_, y), (_, cb), (_, cr)] = parts;
+    for (((out, y), cb), cr) in rest.as_chunks_mut::<3>().0.iter_mut().zip(y).zip(cb).zip(cr) {
         *out = pixel(*y, *cb, *cr).map(|level| level as u8);
+    }
+}
+
+#[inline(always)]
+fn levels(y: &[u8; LANES], cb: &[u8; LANES], cr: &[u8; LANES]) -> [[u8; 4]; LANES] {
+    let mut packed = [[0; 4]; LANES];
+    for lane in 0..LANES {
+        let [red, green, blue] = pixel(y[lane], cb[lane], cr[lane]);
+        packed[lane] = [red as u8, green as u8, blue as u8, 0];
+    }
+    packed
+}
+
+/// Pixels of four bytes as pixels of three.
+#[inline(always)]
+fn write(out: &mut [u8; LANES * 3], packed: &[[u8; 4]; LANES]) {
+    for (out, four) in out.as_chunks_mut::<12>().0.iter_mut().zip(packed.as_chunks::<4>().0) {
+        let [a, b, c, d] = four.map(u32::from_le_bytes);
+        let words = [a | b << 24, b >> 8 | c << 16, c >> 16 | d << 8];
+        out.copy_from_slice(words.map(u32::to_le_bytes).as_flattened());
     }
 }
 

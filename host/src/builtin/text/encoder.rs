@@ -23,8 +23,8 @@ pub(super) const MAX_LENGTH: usize = 1 << 20;
 /// Most text that a tokenizer's normalizer may make of what it is given, in bytes.
 const MAX_NORMALIZED: usize = 1 << 30;
 
-/// What the tokenizers crate holds for a byte of text at most, in bytes.
-const PER_BYTE: usize = 64;
+/// What the tokenizers crate holds for a byte of text at most, in bytes: each may be a token.
+const PER_BYTE: usize = 160;
 
 /// Nanoseconds for 1024 bytes of text, at the fastest: 100 MB a second.
 const FASTEST: u64 = 10_000;
@@ -222,6 +222,15 @@ impl Encoder {
                 TruncationStrategy::OnlySecond => (lengths.1, room.saturating_sub(lengths.0)),
                 _ => (lengths.0, room.saturating_sub(lengths.1)),
             };
+            if kept == 0 {
+                let other = if strategy == TruncationStrategy::OnlySecond { lengths.0 } else { lengths.1 };
+                return Err(format!(
+                    "the text of the pair that is not cut has {other} tokens, which leaves nothing of {} for the one \
+                     that is; shorten it or raise `max_length` (transformers refuses this too)",
+                    cut.max_length
+                )
+                .into());
+            }
             if kept <= stride {
                 return Err(format!(
                     "beside the other text there is room for {kept} tokens in a window of {}, but windows share {stride}",

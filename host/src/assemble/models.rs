@@ -4,12 +4,13 @@ use std::io;
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::engine::{self, SelectedEngine};
 use super::operator::Operator;
-use crate::config::{Diagnostic, ModelSpec, Spanned, Spec};
+use crate::config::{BatchingSpec, Diagnostic, ModelSpec, Spanned, Spec};
 use crate::error::GpuxError;
-use crate::inference::{ModelFile, ModelLoadError, ModelOptions, ModelStep, ensure_vetted};
+use crate::inference::{BatchOptions, ModelFile, ModelLoadError, ModelOptions, ModelStep, ensure_vetted};
 use crate::pipeline::{ProjectFiles, Registry};
 
 /// The most sessions of one model: each takes memory for its weights.
@@ -17,6 +18,9 @@ const MAX_INSTANCES: u32 = 64;
 
 /// The most threads of one session: beyond any machine's cores they only cost.
 const MAX_THREADS: u32 = 256;
+
+/// The most rows of one run: beyond this only memory grows.
+const MAX_ROWS: u32 = 4096;
 
 /// A model and its name in gpux.yml.
 pub(super) struct LoadedModel {
@@ -46,7 +50,9 @@ pub(super) fn check_files(spec: &Spec, files: &ProjectFiles) -> Vec<Diagnostic> 
             Some(Diagnostic::new("ceiling", asked.span.clone(), message))
         };
         let instances = above("instances", &model.instances, MAX_INSTANCES);
-        instances.into_iter().chain(above("threads", &model.threads, MAX_THREADS)).collect::<Vec<_>>()
+        let threads = above("threads", &model.threads, MAX_THREADS);
+        let rows = model.batching.as_ref().map(|batching| batching.max_size.clone());
+        instances.into_iter().chain(threads).chain(above("max_size", &rows, MAX_ROWS)).collect::<Vec<_>>()
     };
     spec.models.iter().flat_map(|model| check(model).into_iter().chain(most(model))).collect()
 }
@@ -65,12 +71,16 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, operator: &Operator) -> Re
         let changed =
             |error| ModelLoadError::Io { path: model.source.value.clone().into(), source: io::Error::other(error) };
         let path = files.resolve(Path::new(&model.source.value)).map_err(changed)?;
-        let options = options(model, operator)?;
+        let options = options(model, spec, operator)?;
         let file = ModelFile::open(path)?;
         let (program, cache) = (operator.program.as_deref(), operator.cache.as_ref());
         ensure_vetted(program, cache, &file, engine.as_ref(), library.as_deref(), &options.providers)?;
         let step = Arc::new(ModelStep::load(engine.clone(), Arc::new(file), &options)?);
         loaded.warnings.extend(step.fallbacks().iter().map(ToString::to_string));
+        if let Some(Err(reason)) = step.batcher() {
+            let name = &model.name.value;
+            loaded.warnings.push(format!("requests of the model `{name}` run one at a time: {reason}"));
+        }
         loaded.engine = format!("{} on {}", engine.name(), step.provider().name());
         loaded.registry.add_model(&model.name.value, step.clone());
         loaded.models.push(LoadedModel { name: model.name.value.clone(), step });
@@ -79,7 +89,7 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, operator: &Operator) -> Re
 }
 
 /// How the model is run: as gpux.yml says, unless the operator says otherwise.
-fn options(model: &ModelSpec, operator: &Operator) -> Result<ModelOptions, GpuxError> {
+fn options(model: &ModelSpec, spec: &Spec, operator: &Operator) -> Result<ModelOptions, GpuxError> {
     let providers = match &operator.provider {
         Some(provider) => provider.parse(),
         None => model.provider.value.name().parse(),
@@ -90,5 +100,15 @@ fn options(model: &ModelSpec, operator: &Operator) -> Result<ModelOptions, GpuxE
         strict: operator.strict,
         instances: model.instances.as_ref().map_or(1, count),
         threads: model.threads.as_ref().map(count),
+        batch: batching(model, spec),
     })
+}
+
+/// What the model says about running requests together, else `runtime.batch_size`.
+fn batching(model: &ModelSpec, spec: &Spec) -> BatchOptions {
+    let Some(BatchingSpec { max_size, max_delay, pad }) = &model.batching else {
+        return BatchOptions { max_size: spec.runtime.batch_size.get() as usize, ..BatchOptions::default() };
+    };
+    let max_delay = max_delay.map_or(Duration::ZERO, |delay| delay.0);
+    BatchOptions { max_size: max_size.value.get() as usize, max_delay, pad: *pad }
 }

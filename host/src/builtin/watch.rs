@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_pace_is_learnt() {
-        let (pace, hour) = (Pace::of(1), Duration::from_secs(3600));
+        let (pace, hour) = (Pace::of(1), Duration::from_hours(1));
         let left = |left: Duration| Watch { deadline: Instant::now().checked_add(left), ..Watch::default() };
         assert_eq!(pace.run(1 << 20, &left(hour), || 7), Ok(7));
         let learnt = pace.best.load(Ordering::Relaxed);

@@ -218,5 +218,5 @@ fn a_webp_is_not_begun_without_the_time() {
         decode.run(vec![Some(webp.get_ref().clone().into())], &mut Context { deadline, ..Context::default() })
     };
     assert_eq!(run(std::time::Duration::from_millis(10)), Err(StepFailure::Timeout));
-    assert!(run(std::time::Duration::from_secs(600)).is_ok());
+    assert!(run(std::time::Duration::from_mins(10)).is_ok());
 }

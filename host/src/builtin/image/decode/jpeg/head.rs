@@ -87,11 +87,8 @@ impl<'a> Head<'a> {
             match segments.next()? {
                 (0xda, _) => break,
                 (0xd9, _) => return Err(Stop::damaged("it ends before its first scan")),
-                (kind @ 0xc0..=0xc2, body) => {
-                    if frame.replace((kind == 0xc2, body)).is_some() {
-                        return Err(Stop::damaged("it has two frames"));
-                    }
-                }
+                (0xc0..=0xc2, _) if frame.is_some() => return Err(Stop::damaged("it has two frames")),
+                (kind @ 0xc0..=0xc2, body) => frame = Some((kind == 0xc2, body)),
                 (kind @ (0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf), _) => {
                     let how = match kind {
                         0xc3 => "lossless",

@@ -3,6 +3,8 @@
 //!
 //! What libjpeg only warns of and fills with gray (a scan that ends early, bits that are no code) is
 //! an error here.
+#![allow(clippy::inline_always, reason = "the loops over coefficients stay in registers only as one function")]
+#![allow(clippy::many_single_char_names, reason = "rows and values of a block")]
 
 mod bits;
 mod decoder;
@@ -84,7 +86,7 @@ impl Jpeg<'_> {
         let row = self.head.width * usize::from(self.color_type().channel_count());
         let mut upsamplers: Vec<_> = planes.iter().map(|_| Upsampler::new(self.head.width)).collect();
         for (y, out) in pixels.chunks_exact_mut(row).enumerate() {
-            if y % ROWS == 0 {
+            if y.is_multiple_of(ROWS) {
                 self.watch.ask()?;
             }
             let mut parts = [&[][..]; 4];

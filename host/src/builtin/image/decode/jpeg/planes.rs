@@ -40,7 +40,7 @@ impl Upsampler {
         match (plane.across, plane.down) {
             (1, 1) => return near,
             (1, 2) => {
-                let bias = if y % 2 == 0 { 1 } else { 2 };
+                let bias = if y.is_multiple_of(2) { 1 } else { 2 };
                 let far = plane.row(neighbour(y, plane.height));
                 for ((to, near), far) in self.row.iter_mut().zip(near).zip(far) {
                     *to = ((u16::from(*near) * 3 + u16::from(*far) + bias) >> 2) as u8;
@@ -69,7 +69,7 @@ impl Upsampler {
 
 /// The row that lies on the other side of `y` than the one it comes from.
 fn neighbour(y: usize, height: usize) -> usize {
-    if y % 2 == 0 { (y / 2).saturating_sub(1) } else { (y / 2 + 1).min(height - 1) }
+    if y.is_multiple_of(2) { (y / 2).saturating_sub(1) } else { (y / 2 + 1).min(height - 1) }
 }
 
 /// Two columns for each sum, three quarters of it and one of the nearer neighbour.

@@ -11,6 +11,7 @@ mod output;
 mod ports;
 mod tensor;
 mod text;
+mod wide;
 
 use crate::pipeline::Builtin;
 

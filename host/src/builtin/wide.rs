@@ -5,6 +5,8 @@
 
 use fearless_simd::{Level, Simd};
 
+use crate::pipeline::{Tensor, TensorElement};
+
 /// AVX2 with fused multiplication and addition.
 #[cfg(target_arch = "x86_64")]
 pub(super) type Wide = fearless_simd::Avx2;
@@ -34,4 +36,26 @@ pub(super) fn vectorized<R>(work: impl FnOnce() -> R) -> R {
         Some(wide) => wide.vectorize(work),
         None => work(),
     }
+}
+
+/// Changes every number. A closure that holds others must be `move`: what lies behind a reference could change.
+#[inline(always)]
+pub(super) fn each<T: Copy>(numbers: &mut [T], change: impl Fn(T) -> T) {
+    vectorized(
+        #[inline(always)]
+        move || {
+            for number in numbers {
+                *number = change(*number);
+            }
+        },
+    );
+}
+
+/// Changes every element of a tensor of this type.
+#[inline(always)]
+pub(super) fn each_element<T: TensorElement + Copy>(tensor: &mut Tensor, change: impl Fn(T) -> T + Copy) {
+    tensor.change(
+        #[inline(always)]
+        move |elements| each(elements, change),
+    );
 }

@@ -2,7 +2,7 @@
 
 use super::logarithm::log10;
 use super::options::{Max, Reference};
-use crate::builtin::wide::vectorized;
+use crate::builtin::wide::{each, vectorized};
 
 /// What Whisper adds to 0, so that there is a logarithm.
 const WHISPER_FLOOR: f32 = 1e-10;
@@ -31,18 +31,6 @@ pub(in crate::builtin::audio) fn to_decibels(bands: &mut [f32], how: Decibels) {
     if let Some(top_db) = top_db {
         raise(bands, top_db);
     }
-}
-
-#[inline(always)]
-fn each(numbers: &mut [f32], change: impl Fn(f32) -> f32) {
-    vectorized(
-        #[inline(always)]
-        || {
-            for number in numbers {
-                *number = change(*number);
-            }
-        },
-    );
 }
 
 /// The largest number, in lanes that a processor compares at once.

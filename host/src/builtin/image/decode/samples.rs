@@ -2,6 +2,7 @@
 
 use image::DynamicImage;
 
+use crate::builtin::wide::vectorized;
 use crate::pipeline::Color;
 
 /// Samples of one depth and how many make a pixel: 1 gray, 2 gray and opacity, 3 RGB, 4 RGBA.
@@ -44,7 +45,7 @@ impl Samples {
 }
 
 /// A sample of a fixed range.
-pub(in crate::builtin::image) trait Level: Copy {
+pub(in crate::builtin::image) trait Level: Copy + Default {
     /// Full brightness, or opaque.
     const MOST: Self;
     /// Luminance (ITU-R 601-2), rounded as Pillow does.
@@ -57,8 +58,9 @@ macro_rules! levels {
     ($($type:ty),+) => {$(
         impl Level for $type {
             const MOST: Self = <$type>::MAX;
+            #[inline(always)]
             fn gray(red: Self, green: Self, blue: Self) -> Self {
-                let [red, green, blue] = [red, green, blue].map(u32::from);
+                let (red, green, blue) = (u32::from(red), u32::from(green), u32::from(blue));
                 ((red * 19595 + green * 38470 + blue * 7471 + 0x8000) >> 16) as $type
             }
             fn mix(above: Self, below: Self, opacity: Self) -> Self {
@@ -88,10 +90,19 @@ pub(in crate::builtin::image) fn convert<T: Level>(samples: Vec<T>, found: usize
 }
 
 /// Every pixel made into another; with the number of channels known, the loop is vectorized.
-pub(in crate::builtin::image) fn each<T: Copy, const C: usize, const D: usize>(
+pub(in crate::builtin::image) fn each<T: Level, const C: usize, const D: usize>(
     samples: &[T],
     make: impl Fn([T; C]) -> [T; D],
 ) -> Vec<T> {
     let (pixels, _) = samples.as_chunks::<C>();
-    pixels.iter().map(|pixel| make(*pixel)).collect::<Vec<_>>().into_flattened()
+    let mut made = vec![[T::default(); D]; pixels.len()];
+    vectorized(
+        #[inline(always)]
+        || {
+            for (made, pixel) in made.iter_mut().zip(pixels) {
+                *made = make(*pixel);
+            }
+        },
+    );
+    made.into_flattened()
 }

@@ -15,8 +15,10 @@ pub(super) fn exp_of_negative(x: f32) -> f32 {
     let shifted = x * std::f32::consts::LOG2_E + ROUNDS;
     let whole = shifted - ROUNDS;
     let rest = (x - whole * LN_2[0]) - whole * LN_2[1];
-    let [a, b, c, d, e, f] = TERMS;
-    let series = ((((a * rest + b) * rest + c) * rest + d) * rest + e) * rest + f;
+    let mut series = TERMS[0];
+    for term in &TERMS[1..] {
+        series = series * rest + term;
+    }
     let power = series * rest * rest + rest + 1.0;
     // Twice half of the exponent: the whole may be less than a normal number has.
     let exponent = shifted.to_bits().wrapping_sub(ROUNDS.to_bits()) as i32;

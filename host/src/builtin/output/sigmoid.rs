@@ -8,8 +8,8 @@ use super::exponential::exp_of_negative;
 use crate::builtin::ports;
 use crate::builtin::wide::each_element;
 use crate::pipeline::{
-    Builtin, Context, ElementSet, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor, TensorData,
-    TensorKind, Value,
+    Builtin, Context, ElementSet, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, TensorData, TensorKind,
+    Value,
 };
 
 /// Options of `sigmoid`: it has none.
@@ -61,6 +61,7 @@ impl Step for Sigmoid {
 
     fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let mut tensor = ports::first_tensor(inputs, "scores")?;
+        #[expect(clippy::redundant_closure, reason = "a function that is passed as it is would not be inlined")]
         match tensor.data() {
             TensorData::Float32(_) => each_element(
                 &mut tensor,
@@ -90,7 +91,7 @@ fn sigmoid(x: f32) -> f32 {
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::pipeline::{Dim, ElementType, Site};
+    use crate::pipeline::{Dim, ElementType, Site, Tensor};
 
     fn run(tensor: Tensor) -> Result<Tensor, StepFailure> {
         let step = (builtin().build)(serde_json::json!({}), &Site::Component).unwrap();

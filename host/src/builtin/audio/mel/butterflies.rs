@@ -81,18 +81,18 @@ pub(super) fn four<V: Lanes>([a, b, c, d]: [Complex<V>; 4]) -> [Complex<V>; 4] {
 }
 
 #[inline(always)]
-pub(super) fn five<V: Lanes>(wide: Wide, [a, b, c, d, e]: [Complex<V>; 5]) -> [Complex<V>; 5] {
+pub(super) fn five<V: Lanes>(wide: Wide, x: [Complex<V>; 5]) -> [Complex<V>; 5] {
     // Of a fifth and of two fifths of a turn.
     let [cos1, sin1] = [V::all(wide, 0.309_016_994_374_947_4), V::all(wide, 0.951_056_516_295_153_6)];
     let [cos2, sin2] = [V::all(wide, -0.809_016_994_374_947_5), V::all(wide, 0.587_785_252_292_473_1)];
-    let (outer, outer_across) = (add(b, e), subtract(b, e));
-    let (inner, inner_across) = (add(c, d), subtract(c, d));
-    let near = add_times(add_times(a, outer, cos1), inner, cos2);
-    let far = add_times(add_times(a, outer, cos2), inner, cos1);
+    let (outer, outer_across) = (add(x[1], x[4]), subtract(x[1], x[4]));
+    let (inner, inner_across) = (add(x[2], x[3]), subtract(x[2], x[3]));
+    let near = add_times(add_times(x[0], outer, cos1), inner, cos2);
+    let far = add_times(add_times(x[0], outer, cos2), inner, cos1);
     let near_across = turn_back(add_times(times(outer_across, sin1), inner_across, sin2));
     let far_across = turn_back(add_times(times(outer_across, sin2), inner_across, -sin1));
     [
-        add(a, add(outer, inner)),
+        add(x[0], add(outer, inner)),
         add(near, near_across),
         add(far, far_across),
         subtract(far, far_across),

@@ -132,9 +132,12 @@ impl<T: Real<L> + FftNum, const L: usize> Spectrum<T, L> {
     }
 }
 
+/// Writes the power spectra of frames.
+type Running<'t, const L: usize> = Box<dyn FnMut(&[&[f32]; L], &mut [[f32; L]]) -> Result<(), StepFailure> + 't>;
+
 impl<T: FftNum> Either<T> {
     /// What writes the power spectra of frames, with buffers of its own.
-    fn begin<const L: usize>(&self) -> Box<dyn FnMut(&[&[f32]; L], &mut [[f32; L]]) -> Result<(), StepFailure> + '_>
+    fn begin<const L: usize>(&self) -> Running<'_, L>
     where
         T: Real<L>,
     {

@@ -41,8 +41,8 @@ impl Real<8> for f32 {
 
     #[inline(always)]
     fn columns(wide: Wide, rows: &[&[f32]; 8], at: usize) -> [f32x8<Wide>; 4] {
-        let [a, b, c, d, e, f, g, h] = *rows;
-        let (low, high) = (four_by_four(wide, [a, b, c, d], at), four_by_four(wide, [e, f, g, h], at));
+        let low = four_by_four(wide, [rows[0], rows[1], rows[2], rows[3]], at);
+        let high = four_by_four(wide, [rows[4], rows[5], rows[6], rows[7]], at);
         [low[0].combine(high[0]), low[1].combine(high[1]), low[2].combine(high[2]), low[3].combine(high[3])]
     }
 }
@@ -197,6 +197,7 @@ impl<T> Transform<T> {
         }
     }
 
+    #[expect(clippy::redundant_closure, reason = "a function that is passed as it is would not be inlined")]
     #[inline(always)]
     fn pass<const L: usize>(&self, pass: &Pass<T>, stride: usize, from: &[Block<T, L>], to: &mut [Block<T, L>])
     where
@@ -308,7 +309,7 @@ fn butterflies<T: Real<L>, const L: usize, const RADIX: usize>(
                     Some(turn) => multiply(outputs[number], splat(wide, &turns[turn])),
                     None => outputs[number],
                 };
-                store(output, &mut to[stride * number + at]);
+                store::<T, L>(output, &mut to[stride * number + at]);
             }
         }
     }
@@ -320,12 +321,7 @@ fn load<T: Real<L>, const L: usize>(wide: Wide, from: &Block<T, L>) -> Complex<T
 }
 
 #[inline(always)]
-fn store<T: Copy, V: SimdBase<Wide, Element = T, Array = [T; L]>, const L: usize>(
-    numbers: Complex<V>,
-    to: &mut Block<T, L>,
-) where
-    T: fearless_simd::SimdElement,
-{
+fn store<T: Real<L>, const L: usize>(numbers: Complex<T::Vector>, to: &mut Block<T, L>) {
     numbers[0].store_array(&mut to[0]);
     numbers[1].store_array(&mut to[1]);
 }

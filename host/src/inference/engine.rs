@@ -5,8 +5,11 @@ use std::time::Instant;
 use crate::pipeline::Tensor;
 
 use super::error::ModelLoadError;
+use super::install::Build;
+use super::library::Device;
 use super::model_file::ModelFile;
-use super::providers::ExecutionProvider;
+use super::providers::{ExecutionProvider, ProviderOptions};
+use super::value::OnnxValue;
 
 /// How one session is made.
 #[derive(Clone, Debug)]
@@ -15,6 +18,15 @@ pub struct SessionOptions {
     pub provider: ExecutionProvider,
     /// threads that one operator may use; `None` leaves the choice to the engine
     pub threads: Option<usize>,
+    /// what the provider is told
+    pub provider_options: ProviderOptions,
+}
+
+impl SessionOptions {
+    /// On the CPU, with nothing said about it.
+    pub fn cpu() -> Self {
+        Self { provider: ExecutionProvider::Cpu, threads: None, provider_options: ProviderOptions::default() }
+    }
 }
 
 /// Something that runs models.
@@ -29,8 +41,33 @@ pub trait Engine: Send + Sync {
     /// The execution providers it offers, best first.
     fn providers(&self) -> &[ExecutionProvider];
 
+    /// Why it does not offer `provider`, and what would help.
+    fn lacks(&self, provider: ExecutionProvider) -> String {
+        not_offered(self.name(), provider)
+    }
+
+    /// The devices that its providers have found.
+    fn devices(&self) -> Vec<Device> {
+        Vec::new()
+    }
+
     /// Makes a session. Called again whenever one must be replaced.
     fn load(&self, file: &ModelFile, options: &SessionOptions) -> Result<Box<dyn Session>, ModelLoadError>;
+}
+
+/// The fault of an engine that has no `provider`.
+pub(super) fn not_offered(engine: &str, provider: ExecutionProvider) -> String {
+    if let ExecutionProvider::Plugin(_) = provider {
+        return format!("{engine} has no plug-in of this name; `--provider-library {provider}=PATH` names its library");
+    }
+    let build = Build::with(provider);
+    let is_apples = provider == ExecutionProvider::CoreMl && !cfg!(target_os = "macos");
+    let help = if build.is_for_this_machine() && !is_apples {
+        format!("`gpux engine install {build}` brings a library that does")
+    } else {
+        format!("there is no ready-made library that does for {} on {}", std::env::consts::OS, std::env::consts::ARCH)
+    };
+    format!("{engine} does not offer it; {help}")
 }
 
 /// A loaded model, used by one run at a time.
@@ -42,6 +79,16 @@ pub trait Session: Send {
     /// operator that is at work is never cut short. The embedded engine cannot be stopped: there
     /// `deadline` has no effect, and the run goes on to its end.
     fn run(&mut self, inputs: &[(usize, &Tensor)], deadline: Option<Instant>) -> Result<Vec<Tensor>, RunFailure>;
+
+    /// Runs a model that takes or gives other values than plain tensors, as [`Self::run`] runs all
+    /// others. An optional input may be given as [`OnnxValue::None`] or left out.
+    fn run_values(
+        &mut self,
+        _inputs: &[(usize, &OnnxValue)],
+        _deadline: Option<Instant>,
+    ) -> Result<Vec<OnnxValue>, RunFailure> {
+        Err(RunFailure::NeedsOnnxRuntime { feature: "sequences, maps and optional values".to_owned() })
+    }
 }
 
 /// Why a run gave no result.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde_json::{Map, Value as Json, json};
 
+use super::folder;
 use crate::cli::printer::{self, Printer};
 use crate::error::GpuxError;
 use crate::pipeline::{Trace, Value, to_json};
@@ -23,18 +24,24 @@ pub(super) enum Format {
     Csv,
     /// for people
     Text,
+    /// a folder with a file for each output: .npy for tensors of numbers, else .json, .txt or .bin;
+    /// for a batch, a folder in it for each item, by number
+    Npy,
 }
 
 /// The end of one item of a run.
 pub(super) struct Finished {
     pub(super) source: String,
     pub(super) result: Result<Vec<(String, Value)>, GpuxError>,
-    pub(super) trace: Option<Trace>,
+    /// with the engine and the providers that ran it
+    pub(super) trace: Option<(Trace, String)>,
 }
 
 /// Where results go.
 enum Sink {
     Stdout,
+    /// an output a file
+    Folder(PathBuf),
     /// the file is made, or emptied, when the first result is there
     File {
         file: Option<BufWriter<File>>,
@@ -89,6 +96,7 @@ impl Results {
         };
         let sink = match output {
             None => Sink::Stdout,
+            Some(path) if format == Some(Format::Npy) => Sink::Folder(path.to_owned()),
             Some(path) => {
                 can_be_written(path).map_err(|source| WriteError::File { path: path.to_owned(), source })?;
                 Sink::File { file: None, path: path.to_owned() }
@@ -101,6 +109,11 @@ impl Results {
 
     /// Writes one result; an error of a batch's item stands in its place.
     pub(super) fn write(&mut self, item: &Finished) -> Result<(), WriteError> {
+        if let Sink::Folder(folder) = &self.sink {
+            let number = if self.batch { folder.join(format!("{:06}", self.written)) } else { folder.clone() };
+            self.written += 1;
+            return folder::write(&number, item);
+        }
         if let (Ok(outputs), false, Sink::File { .. }) = (&item.result, self.batch, &self.sink)
             && let ([(_, Value::Bytes(bytes))], false) = (outputs.as_slice(), !self.raw)
         {
@@ -114,7 +127,7 @@ impl Results {
             Format::Json => printer::pretty(&self.object(item)),
             Format::Jsonl => self.object(item).to_string(),
             Format::Csv => self.csv(item),
-            Format::Text => self.text(item),
+            Format::Text | Format::Npy => self.text(item),
         };
         self.written += 1;
         if self.format == Format::Csv && text.is_empty() {
@@ -138,6 +151,7 @@ impl Results {
     fn line(&mut self, text: &str) -> Result<(), WriteError> {
         match &mut self.sink {
             Sink::Stdout => self.printer.result(text).map_err(|_| WriteError::Closed),
+            Sink::Folder(_) => Ok(()),
             Sink::File { .. } => self.raw(format!("{text}\n").as_bytes()),
         }
     }
@@ -146,6 +160,7 @@ impl Results {
     fn raw(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
         match &mut self.sink {
             Sink::Stdout => self.printer.bytes(bytes).map_err(|_| WriteError::Closed),
+            Sink::Folder(_) => Ok(()),
             Sink::File { file, path } => {
                 let fail = |source| WriteError::File { path: path.clone(), source };
                 let file = match file {
@@ -173,8 +188,8 @@ impl Results {
             if self.batch {
                 fields.shift_insert(0, "source".to_owned(), json!(item.source));
             }
-            if let Some(trace) = &item.trace {
-                fields.insert("trace".to_owned(), trace_json(trace));
+            if let Some((trace, engine)) = &item.trace {
+                fields.insert("trace".to_owned(), trace_json(trace, engine));
             }
         }
         object
@@ -303,7 +318,7 @@ fn ranking(json: &Json) -> Option<String> {
 }
 
 /// The trace as a table.
-pub(super) fn trace_table(trace: &Trace) -> String {
+pub(super) fn trace_table(trace: &Trace, engine: &str) -> String {
     let share = |time: Duration| 100.0 * time.as_secs_f64() / trace.total().as_secs_f64().max(f64::MIN_POSITIVE);
     let rows = trace.steps.iter().enumerate().map(|(index, step)| {
         vec![
@@ -319,10 +334,10 @@ pub(super) fn trace_table(trace: &Trace) -> String {
     });
     let heading = ["#", "step", "time", "share", "in", "out", "sandbox", "gave"];
     let table = printer::table(&heading, &[0, 2, 3, 4, 5, 6], rows);
-    format!("{table}\ntotal {}", printer::duration(trace.total()))
+    format!("{table}\ntotal {}; {engine}", printer::duration(trace.total()))
 }
 
-fn trace_json(trace: &Trace) -> Json {
+fn trace_json(trace: &Trace, engine: &str) -> Json {
     let step = |step: &crate::pipeline::StepTrace| {
         json!({
             "name": step.name,
@@ -334,5 +349,6 @@ fn trace_json(trace: &Trace) -> Json {
             "log": step.log,
         })
     };
-    json!({ "total_ms": trace.total().as_secs_f64() * 1e3, "steps": trace.steps.iter().map(step).collect::<Vec<_>>() })
+    let steps: Vec<_> = trace.steps.iter().map(step).collect();
+    json!({ "total_ms": trace.total().as_secs_f64() * 1e3, "engine": engine, "steps": steps })
 }

@@ -9,7 +9,7 @@ const MAX_FILE: u64 = 2 << 30;
 
 /// Something that cannot be read at all: a usage error, found before anything runs.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum UsageError {
+pub(in crate::cli) enum UsageError {
     #[error("no file matches `{0}`")]
     NoMatch(String),
     #[error("`{0}` is not a pattern: {1}")]
@@ -26,6 +26,8 @@ pub(super) enum UsageError {
     Combined,
     #[error("`{0}` is an input; writing the results to it would destroy it")]
     Overwrites(String),
+    #[error("--format npy writes a file for each output: say into which folder with --output FOLDER")]
+    NoFolder,
     #[error("nothing to run on: give --input or --file; the pipeline takes {0}")]
     Nothing(String),
 }

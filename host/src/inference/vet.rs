@@ -156,7 +156,7 @@ fn peak_memory() -> Option<u64> {
 
 /// Zeros for every input, open dimensions being 1; empty sequences and maps. `None` when that would
 /// be too much. Optional values are given too, or `left_out` where there are any.
-fn trial_inputs(info: &ModelInfo, left_out: bool) -> Option<Vec<Option<Value>>> {
+pub(super) fn trial_inputs(info: &ModelInfo, left_out: bool) -> Option<Vec<Option<Value>>> {
     fn nothing(kind: &OnnxType) -> Option<Value> {
         match kind {
             OnnxType::Tensor { kind, .. } => zeros(kind),
@@ -261,15 +261,13 @@ fn ask(
     measure: bool,
 ) -> Result<Option<Duration>, ModelLoadError> {
     let Trial { file, engine, library, plugins, .. } = *trial;
-    // Drivers of GPUs reserve memory far beyond what they use.
-    let on_cpu = engine.providers() == [ExecutionProvider::Cpu];
     let request = VetRequest {
         plugins: plugins.to_vec(),
         model: absolute(file.path()),
         library: library.map(absolute),
         providers: providers.clone(),
         options: options.clone(),
-        memory: on_cpu.then(|| MEMORY + 8 * file.info().size_bytes),
+        memory: memory(trial),
         measure,
         patience: patience(providers, engine.providers()),
     };
@@ -294,7 +292,14 @@ fn ask(
     }
 }
 
-fn absolute(path: &Path) -> PathBuf {
+/// The most memory that trying a model may take; `None` where drivers of GPUs reserve far more than
+/// they use.
+pub(super) fn memory(trial: &Trial<'_>) -> Option<u64> {
+    let on_cpu = trial.engine.providers() == [ExecutionProvider::Cpu];
+    on_cpu.then(|| MEMORY + 8 * trial.file.info().size_bytes)
+}
+
+pub(super) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 

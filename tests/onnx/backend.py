@@ -71,10 +71,13 @@ def stored(path, kind):
 
 
 def array(value):
-    """A value of a test that is held in memory, without ONNX's messages."""
+    """A value of a test that is held in memory: without ONNX's messages, NumPy's scalars and arrays of nothing."""
     if isinstance(value, onnx.TensorProto):
         return numpy_helper.to_array(value)
-    return [array(item) for item in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [array(item) for item in value]
+    value = np.asarray(value) if isinstance(value, np.generic) else value
+    return None if isinstance(value, np.ndarray) and value.shape == () and value.item() is None else value
 
 
 def data_sets(test, model):

@@ -73,6 +73,11 @@ start-up:
 # the long suites and the races; not part of the gate
 full: check bench (compare "image") (compare "text") (compare "audio") (compare "tensor") instructions languages start-up
 
+# numbers and speed of a few models on an NVIDIA GPU, beside the CPU; exits with 3 where there is none
+gpu-check *ARGUMENTS:
+    cargo build --release
+    benches/gpu-check.py {{ARGUMENTS}}
+
 # known vulnerabilities in dependencies; needs the network
 advisories:
     cargo deny check advisories

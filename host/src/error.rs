@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use crate::config::{ConfigurationError, LoadError};
-use crate::inference::{LibraryError, ModelLoadError, ProviderError};
+use crate::inference::{LibraryError, ModelLoadError, OptionFault, ProviderError};
 use crate::pipeline::{RunError, StepError, StepFailure, ValidationError};
 use crate::sandbox::SandboxError;
 
@@ -19,6 +19,9 @@ pub enum GpuxError {
     /// no engine or execution provider can do what was asked
     #[error(transparent)]
     Provider(#[from] ProviderError),
+    /// an option of an execution provider that cannot be set
+    #[error("provider option: {0}")]
+    ProviderOption(#[from] OptionFault),
     /// the engine library cannot be used
     #[error(transparent)]
     Library(#[from] LibraryError),
@@ -54,7 +57,7 @@ impl GpuxError {
     /// `ValidationError` or `StepError`.
     pub const fn kind(&self) -> &'static str {
         match self {
-            Self::Configuration(_) => "ConfigurationError",
+            Self::Configuration(_) | Self::ProviderOption(_) => "ConfigurationError",
             Self::ModelLoad(_) => "ModelLoadError",
             Self::Provider(_) | Self::Library(_) | Self::NoEngine | Self::Sandbox(_) => "ProviderError",
             Self::Validation(_) => "ValidationError",
@@ -65,7 +68,7 @@ impl GpuxError {
     /// Whose fault it is.
     pub fn fault(&self) -> Fault {
         match self {
-            Self::Configuration(_) => Fault::Configuration,
+            Self::Configuration(_) | Self::ProviderOption(_) => Fault::Configuration,
             Self::Sandbox(_) => Fault::Environment,
             Self::ModelLoad(error) if error.is_environment() => Fault::Environment,
             Self::ModelLoad(_) => Fault::Configuration,
@@ -103,6 +106,7 @@ impl GpuxError {
             Self::Configuration(_)
             | Self::ModelLoad(_)
             | Self::Provider(_)
+            | Self::ProviderOption(_)
             | Self::Library(_)
             | Self::NoEngine
             | Self::Sandbox(_) => {}

@@ -132,6 +132,11 @@ def compare(test, program):
         return ours, theirs
 
 
+def brief(reason):
+    """A reason without folders, which are those of one machine, and without numbers of lines."""
+    return re.sub(r"[^\s`'\"]*/(?=[^\s/])", "", re.sub(r"(\.(?:cc|h)):\d+", r"\1", reason))[:240]
+
+
 def keep(test):
     """Writes a case as a model beside its inputs and outputs as JSON."""
     model = loaded(test)
@@ -175,7 +180,7 @@ def main():
                 outcome = ("passes" if theirs is None else "fails", "passes" if ours is None else "fails")
                 counts[kind, outcome] += 1
                 if outcome == ("fails", "fails"):
-                    neither[test.name] = f"{test.name}\n    Python: {theirs}\n    gpux: {ours}"
+                    neither[test.name] = f"{test.name}\n    Python: {brief(theirs)}\n    gpux: {brief(ours)}"
                 elif outcome != ("passes", "passes"):
                     differences.append(f"{test.name}\n    Python: {theirs or 'passes'}\n    gpux: {ours or 'passes'}")
     if arguments.fixtures:

@@ -17,5 +17,6 @@ mod examples;
 mod guests;
 mod languages;
 mod onnx;
+mod providers;
 mod run;
 mod schema;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::operator::{EngineChoice, Operator};
 use crate::error::GpuxError;
-use crate::inference::{Embedded, Engine, LibraryError, OnnxRuntime, Origin, Search};
+use crate::inference::{Embedded, Engine, ExecutionProvider, Found, LibraryError, OnnxRuntime, Origin, Search};
 
 /// An engine, and why it is this one.
 #[derive(Clone)]
@@ -26,20 +26,23 @@ impl SelectedEngine {
     }
 }
 
-/// The places where an engine library is looked for, for this operator.
-pub fn search(operator: &Operator) -> Search {
+/// The places where an engine library is looked for, for this operator; `wanted` are the providers
+/// that are asked for by name.
+pub fn search(operator: &Operator, wanted: &[ExecutionProvider]) -> Search {
     let mut search = Search::from_environment(operator.engine_library.clone());
+    search.wanted = wanted.to_vec();
     search.cache.clone_from(&operator.cache);
     search
 }
 
 /// The engine that the operator asks for. A library that the operator names must work; one that is
-/// merely found gives way to the embedded engine if it does not.
-pub fn select(operator: &Operator) -> Result<SelectedEngine, GpuxError> {
+/// merely found gives way to the embedded engine if it does not. Of several that are installed, the
+/// one is taken that has what is `wanted`, else what suits this machine.
+pub fn select(operator: &Operator, wanted: &[ExecutionProvider]) -> Result<SelectedEngine, GpuxError> {
     if operator.engine == EngineChoice::Embedded {
         return Ok(SelectedEngine::embedded("asked for", Vec::new()));
     }
-    let choice = search(operator).choose()?;
+    let choice = search(operator, wanted).choose()?;
     let mut warnings: Vec<_> = choice.passed_over.into_iter().map(|library| library.reason).collect();
     let Some(found) = choice.found else {
         return if operator.engine == EngineChoice::OnnxRuntime {
@@ -49,12 +52,17 @@ pub fn select(operator: &Operator) -> Result<SelectedEngine, GpuxError> {
         };
     };
     let named = matches!(found.origin, Origin::Option | Origin::Variable);
-    match OnnxRuntime::load(&found) {
+    // A process holds one library: that of the first pipeline serves the others too.
+    let found = match OnnxRuntime::loaded() {
+        Some(loaded) if !named => Found::at(loaded, found.origin),
+        _ => found,
+    };
+    match OnnxRuntime::load_with(&found, &operator.provider_libraries) {
         Ok(engine) => {
             let reason = format!("{}, from {}", found.path.display(), found.origin);
             Ok(SelectedEngine { engine: Arc::new(engine), library: Some(found.path), reason, warnings })
         }
-        Err(error @ LibraryError::Another { .. }) => Err(error.into()),
+        Err(error @ (LibraryError::Another { .. } | LibraryError::Plugin { .. })) => Err(error.into()),
         Err(error) if named || operator.engine == EngineChoice::OnnxRuntime => Err(error.into()),
         Err(error) => {
             warnings.push(format!("{error}; the embedded engine is used"));

@@ -9,6 +9,7 @@ mod models;
 mod operator;
 mod pipeline;
 mod ports;
+mod provider_options;
 mod report;
 mod runtime;
 mod steps;
@@ -34,5 +35,5 @@ pub fn json_schema() -> schemars::Schema {
     let schemas: Vec<_> = registry.builtins().map(|step| (step, (step.schema)())).collect();
     let steps: Vec<_> =
         schemas.iter().map(|(step, schema)| StepSchema { name: step.name, summary: step.summary, schema }).collect();
-    config::json_schema(&steps)
+    provider_options::describe(config::json_schema(&steps))
 }

@@ -4,12 +4,17 @@ use std::io;
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::engine::{self, SelectedEngine};
 use super::operator::Operator;
-use crate::config::{Diagnostic, ModelSpec, Spanned, Spec};
+use super::provider_options;
+use crate::config::{BatchingSpec, Diagnostic, ModelSpec, Spanned, Spec};
 use crate::error::GpuxError;
-use crate::inference::{ModelFile, ModelLoadError, ModelOptions, ModelStep, ensure_vetted};
+use crate::inference::{
+    BatchOptions, ExecutionProvider, ModelFile, ModelLoadError, ModelOptions, ModelStep, ProviderChoice, ProviderError,
+    Ranking, Trial, ensure_vetted, rank,
+};
 use crate::pipeline::{ProjectFiles, Registry};
 
 /// The most sessions of one model: each takes memory for its weights.
@@ -18,10 +23,15 @@ const MAX_INSTANCES: u32 = 64;
 /// The most threads of one session: beyond any machine's cores they only cost.
 const MAX_THREADS: u32 = 256;
 
+/// The most rows of one run: beyond this only memory grows.
+const MAX_ROWS: u32 = 4096;
+
 /// A model and its name in gpux.yml.
 pub(super) struct LoadedModel {
     pub(super) name: String,
     pub(super) step: Arc<ModelStep>,
+    /// what was measured, where the fastest provider was asked for
+    pub(super) ranking: Option<Ranking>,
 }
 
 /// Everything that steps can call by name, and what runs it.
@@ -46,7 +56,9 @@ pub(super) fn check_files(spec: &Spec, files: &ProjectFiles) -> Vec<Diagnostic> 
             Some(Diagnostic::new("ceiling", asked.span.clone(), message))
         };
         let instances = above("instances", &model.instances, MAX_INSTANCES);
-        instances.into_iter().chain(above("threads", &model.threads, MAX_THREADS)).collect::<Vec<_>>()
+        let threads = above("threads", &model.threads, MAX_THREADS);
+        let rows = model.batching.as_ref().map(|batching| batching.max_size.clone());
+        instances.into_iter().chain(threads).chain(above("max_size", &rows, MAX_ROWS)).collect::<Vec<_>>()
     };
     spec.models.iter().flat_map(|model| check(model).into_iter().chain(most(model))).collect()
 }
@@ -58,37 +70,91 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, operator: &Operator) -> Re
     if spec.models.is_empty() {
         return Ok(loaded);
     }
-    let SelectedEngine { engine, library, warnings, .. } = engine::select(operator)?;
+    let choices = spec.models.iter().map(|model| choice(model, operator)).collect::<Result<Vec<_>, _>>()?;
+    let wanted: Vec<_> = choices.iter().flat_map(|choice| choice.named().iter().copied()).collect();
+    let SelectedEngine { engine, library, warnings, .. } = engine::select(operator, &wanted)?;
     loaded.warnings = warnings;
-    for model in &spec.models {
+    for (model, providers) in spec.models.iter().zip(choices) {
         // The files have been checked; this is about one that changed since.
         let changed =
             |error| ModelLoadError::Io { path: model.source.value.clone().into(), source: io::Error::other(error) };
         let path = files.resolve(Path::new(&model.source.value)).map_err(changed)?;
-        let options = options(model, operator)?;
         let file = ModelFile::open(path)?;
+        let mut options = options(model, spec, providers, file.digest(), operator)?;
         let (program, cache) = (operator.program.as_deref(), operator.cache.as_ref());
-        ensure_vetted(program, cache, &file, engine.as_ref(), library.as_deref(), &options.providers)?;
+        let trial = Trial {
+            program,
+            cache,
+            file: &file,
+            engine: engine.as_ref(),
+            library: library.as_deref(),
+            plugins: &operator.provider_libraries,
+        };
+        let mut ranking = None;
+        if options.providers == ProviderChoice::Fastest {
+            let found = rank(&trial, &options, operator.measure);
+            loaded.warnings.extend(found.warning.clone());
+            options.providers = found.choice();
+            ranking = Some(found);
+        }
+        ensure_vetted(&trial, &options)?;
         let step = Arc::new(ModelStep::load(engine.clone(), Arc::new(file), &options)?);
         loaded.warnings.extend(step.fallbacks().iter().map(ToString::to_string));
-        loaded.engine = format!("{} on {}", engine.name(), step.provider().name());
+        if let Some(Err(reason)) = step.batcher() {
+            let name = &model.name.value;
+            loaded.warnings.push(format!("requests of the model `{name}` run one at a time: {reason}"));
+        }
         loaded.registry.add_model(&model.name.value, step.clone());
-        loaded.models.push(LoadedModel { name: model.name.value.clone(), step });
+        loaded.models.push(LoadedModel { name: model.name.value.clone(), step, ranking });
     }
+    loaded.engine = on_providers(engine.name(), loaded.models.iter().map(|model| model.step.provider()));
     Ok(loaded)
 }
 
-/// How the model is run: as gpux.yml says, unless the operator says otherwise.
-fn options(model: &ModelSpec, operator: &Operator) -> Result<ModelOptions, GpuxError> {
-    let providers = match &operator.provider {
+/// The engine with the providers that its models run on, each once, for people.
+fn on_providers(engine: &str, providers: impl Iterator<Item = ExecutionProvider>) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for provider in providers {
+        if !names.contains(&provider.name()) {
+            names.push(provider.name());
+        }
+    }
+    format!("{engine} on {}", names.join(", "))
+}
+
+/// The providers to try: as gpux.yml asks, unless the operator says otherwise.
+fn choice(model: &ModelSpec, operator: &Operator) -> Result<ProviderChoice, ProviderError> {
+    match &operator.provider {
+        _ if operator.measure => Ok(ProviderChoice::Fastest),
         Some(provider) => provider.parse(),
         None => model.provider.value.name().parse(),
-    };
+    }
+}
+
+/// How the model is run: as gpux.yml says, unless the operator says otherwise.
+fn options(
+    model: &ModelSpec,
+    spec: &Spec,
+    providers: ProviderChoice,
+    digest: &str,
+    operator: &Operator,
+) -> Result<ModelOptions, GpuxError> {
     let count = |number: &Spanned<NonZeroU32>| number.value.get() as usize;
     Ok(ModelOptions {
-        providers: providers?,
+        providers,
         strict: operator.strict,
+        provider_options: provider_options::of_model(model, spec, digest, operator)?,
         instances: model.instances.as_ref().map_or(1, count),
         threads: model.threads.as_ref().map(count),
+        batch: batching(model, spec),
     })
+}
+
+/// What the model says about running requests together, else `runtime.batch_size`.
+fn batching(model: &ModelSpec, spec: &Spec) -> BatchOptions {
+    let Some(BatchingSpec { max_size, max_delay, pad }) = &model.batching else {
+        return BatchOptions { max_size: spec.runtime.batch_size.get() as usize, ..BatchOptions::default() };
+    };
+    let max_delay = max_delay.map_or(Duration::ZERO, |delay| delay.0);
+    BatchOptions { max_size: max_size.value.get() as usize, max_delay, pad: *pad }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::allow::Allow;
 use super::limits;
 use crate::config::{CacheDir, WasmLimits};
+use crate::inference::ProviderLibrary;
 use crate::sandbox::{Limits, Sandbox, SandboxError, SandboxOptions};
 
 /// Which inference engine to use.
@@ -29,6 +30,12 @@ pub struct Operator {
     pub engine_library: Option<PathBuf>,
     /// the execution provider, in place of the pipeline's
     pub provider: Option<String>,
+    /// libraries of further execution providers
+    pub provider_libraries: Vec<ProviderLibrary>,
+    /// options of execution providers, in place of the pipeline's
+    pub provider_options: Vec<(String, serde_json::Value)>,
+    /// whether to measure which provider is the fastest, even where that is known
+    pub measure: bool,
     /// whether a provider that is passed over is an error
     pub strict: bool,
     /// whether gpux.yml may name files outside its folder
@@ -85,6 +92,9 @@ impl Default for Operator {
             engine: EngineChoice::Auto,
             engine_library: None,
             provider: None,
+            provider_libraries: Vec::new(),
+            provider_options: Vec::new(),
+            measure: false,
             strict: false,
             allow_outside: false,
             env: Vec::new(),

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::models::{self, LoadedModel};
 use super::operator::Operator;
 use super::ports;
+use super::provider_options;
 use super::steps::{self, Unmade, Workshop};
 use crate::config::{
     self, Action, ConfigurationError, Diagnostic, Document, Labels, Node, OutputSpec, Spanned, Spec, StepSpec,
@@ -18,6 +19,9 @@ use crate::error::GpuxError;
 use crate::inference::ModelFile;
 use crate::pipeline::{Place, Plan, PlanBuilder, ProjectFiles, WiringError};
 use crate::sandbox::Sandbox;
+
+/// The most requests of a list that are run at once: each takes a thread and its values' memory.
+const MAX_AT_ONCE: usize = 256;
 
 /// A checked pipeline with everything it needs: what `gpux run` runs.
 pub struct Pipeline {
@@ -70,6 +74,7 @@ impl Pipeline {
         let sandbox = has_components.then(|| operator.sandbox()).transpose()?;
         warnings.extend(sandbox.as_ref().and_then(Sandbox::warning).map(str::to_owned));
         let mut missing = models::check_files(&spec, &files);
+        missing.extend(provider_options::check(&document.root, &spec));
         if !missing.is_empty() {
             // Without its models the pipeline cannot be connected, but its other steps can be made.
             let mut workshop = Workshop::new(operator, &files, Arc::new(super::builtins()), sandbox.as_ref());
@@ -91,8 +96,17 @@ impl Pipeline {
         })?;
         warnings.extend(workshop.warnings);
         warnings.extend(loaded.warnings);
-        warnings.extend(unused(&spec));
         Ok(Self { path, spec, plan, engine: loaded.engine, warnings, models: loaded.models })
+    }
+
+    /// How many requests of a list are run at once: as many as a model takes together, or has
+    /// instances for.
+    pub fn at_once(&self) -> usize {
+        let together = |model: &LoadedModel| {
+            let rows = model.step.batcher().and_then(Result::ok).map_or(1, |batcher| batcher.options().max_size);
+            rows.max(model.step.sessions().instances())
+        };
+        self.models.iter().map(together).max().unwrap_or(1).min(MAX_AT_ONCE)
     }
 
     /// The file it was read from.
@@ -113,6 +127,11 @@ impl Pipeline {
     /// The engine that runs its models, with version and provider, for people.
     pub fn engine(&self) -> &str {
         &self.engine
+    }
+
+    /// What was measured to find the fastest provider of each model, for people.
+    pub fn measured(&self) -> impl Iterator<Item = String> {
+        self.models.iter().filter_map(|model| Some(format!("{}: {}", model.name, model.ranking.as_ref()?)))
     }
 
     /// What is not as asked, though it works: providers passed over, engines not loaded.
@@ -186,17 +205,6 @@ fn check_labels(spec: &Spec, files: &ProjectFiles) -> Vec<Diagnostic> {
         _ => None,
     };
     spec.outputs.iter().filter_map(check).collect()
-}
-
-/// What the file sets without effect in this version: better said than silently ignored.
-fn unused(spec: &Spec) -> Vec<String> {
-    let options = !spec.runtime.gpu.options.is_empty() || spec.models.iter().any(|model| !model.options.is_empty());
-    let batches = spec.runtime.batch_size.get() > 1;
-    let unused = [
-        (options, "provider options are not used by this version of gpux"),
-        (batches, "`runtime.batch_size` is not used by this version of gpux: requests are run one by one"),
-    ];
-    unused.into_iter().filter(|(set, _)| *set).map(|(_, text)| text.to_owned()).collect()
 }
 
 /// What is declared about the outputs, against what the steps will give.

@@ -24,6 +24,11 @@ impl Pipeline {
                 let mut info = model.step.file().info().to_dict();
                 info["name"] = json!(model.name);
                 info["provider"] = json!(model.step.provider().name());
+                info["provider_options"] = model.step.provider_options();
+                info["fallbacks"] = json!(model.step.fallbacks());
+                if let Some(ranking) = &model.ranking {
+                    info["measured"] = json!(ranking.measured);
+                }
                 info
             }).collect::<Vec<_>>(),
         })

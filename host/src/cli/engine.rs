@@ -1,6 +1,6 @@
 //! `gpux engine`: which inference engines there are, and how to get one.
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
 use serde_json::{Value as Json, json};
 
@@ -9,7 +9,11 @@ use super::operator::OperatorArguments;
 use super::printer::{Printer, pretty, table};
 use crate::assemble::{self, Operator};
 use crate::config::CacheDir;
-use crate::inference::{self, Embedded, Found, InstallRequest, ProbeReport, Progress};
+use crate::error::GpuxError;
+use crate::inference::{
+    self, Build, Embedded, ExecutionProvider, Found, InstallRequest, Origin, ProbeReport, Progress, ProviderChoice,
+    options_of,
+};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -28,10 +32,19 @@ enum Command {
         #[command(flatten)]
         operator: OperatorArguments,
     },
+    /// List the options of an execution provider, or of all
+    Options {
+        /// Which one: tensorrt, cuda, rocm, coreml, directml, openvino
+        provider: Option<ExecutionProvider>,
+
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Install ONNX Runtime into gpux's cache, with your own package client (pip, else npm)
     Install {
-        /// Which build
-        #[arg(value_enum, default_value_t = Build::Cpu)]
+        /// Which build: cpu, cuda (with TensorRT's provider), migraphx, directml, openvino
+        #[arg(default_value_t = Build::Cpu)]
         build: Build,
 
         /// Use only what is downloaded already
@@ -44,20 +57,14 @@ enum Command {
     },
 }
 
-/// A build of ONNX Runtime.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Build {
-    /// for every machine
-    Cpu,
-}
-
 pub(super) fn main(arguments: &Arguments) -> Exit {
     match &arguments.command {
         Command::List { json, operator } => {
             let printer = super::printer(*json, false);
             operator.operator().map_or_else(|error| printer.error(&error), |operator| list(&operator, printer))
         }
-        Command::Install { build: Build::Cpu, offline, json } => install(*offline, super::printer(*json, false)),
+        Command::Options { provider, json } => options(*provider, super::printer(*json, false)),
+        Command::Install { build, offline, json } => install(*build, *offline, super::printer(*json, false)),
     }
 }
 
@@ -71,15 +78,27 @@ struct Entry {
     used: bool,
 }
 
+impl Entry {
+    /// Whether it was chosen among several that gpux installed.
+    fn is_one_of_several(&self, all: &[Self]) -> bool {
+        let installed = Origin::Installed.to_string();
+        self.origin == installed && all.iter().filter(|other| other.origin == installed).count() > 1
+    }
+}
+
 fn list(operator: &Operator, printer: Printer) -> Exit {
     // Choosing must not load anything here: a library is examined in a process of its own.
-    let (found, fault) = match assemble::search(operator).choose() {
+    let wanted: ProviderChoice = match operator.provider.as_deref().unwrap_or("auto").parse() {
+        Ok(choice) => choice,
+        Err(error) => return printer.error(&GpuxError::from(error)),
+    };
+    let search = assemble::search(operator, wanted.named());
+    let (found, fault) = match search.choose() {
         Ok(choice) => (choice.found, None),
         Err(error) => (None, Some(error)),
     };
     let used = found.filter(|_| operator.engine != assemble::EngineChoice::Embedded);
-    let mut entries: Vec<_> =
-        assemble::search(operator).all().into_iter().map(|found| entry(&found, used.as_ref(), operator)).collect();
+    let mut entries: Vec<_> = search.all().into_iter().map(|found| entry(&found, used.as_ref(), operator)).collect();
     entries.push(Entry {
         engine: Embedded::NAME.to_owned(),
         origin: "built in".to_owned(),
@@ -90,6 +109,10 @@ fn list(operator: &Operator, printer: Printer) -> Exit {
     let why = match entries.iter().find(|entry| entry.used) {
         Some(_) if operator.engine == assemble::EngineChoice::Embedded => "it was asked for",
         Some(entry) if entry.path.is_empty() => "no ONNX Runtime library was found that can be used",
+        Some(entry) if entry.is_one_of_several(&entries) && !wanted.named().is_empty() => {
+            "of what is installed, it has what is asked for, or else suits this machine best"
+        }
+        Some(entry) if entry.is_one_of_several(&entries) => "of what is installed, it suits this machine best",
         Some(entry) if entry.providers.is_err() => "it is the first in the order of the search, but it does not answer",
         Some(_) => "it is the first in the order of the search that is new enough",
         None => "none: what was named cannot be used",
@@ -165,22 +188,62 @@ impl Progress for Bar {
     }
 }
 
-fn install(offline: bool, printer: Printer) -> Exit {
+/// The options of one provider, or of all that have some.
+fn options(provider: Option<ExecutionProvider>, printer: Printer) -> Exit {
+    let providers: Vec<_> = provider.map_or_else(|| ExecutionProvider::ALL.to_vec(), |provider| vec![provider]);
+    let providers: Vec<_> = providers.into_iter().filter(|provider| !options_of(*provider).is_empty()).collect();
+    let text = if printer.json {
+        let option = |option: &inference::ProviderOption| {
+            json!({
+                "name": option.name, "aliases": option.aliases, "takes": option.kind.expected(),
+                "default": option.default, "about": option.about,
+            })
+        };
+        let listed = providers.iter().map(|provider| {
+            let options: Vec<_> = options_of(*provider).iter().map(option).collect();
+            (provider.short_name().to_owned(), json!(options))
+        });
+        pretty(&Json::Object(listed.collect()))
+    } else if providers.is_empty() {
+        "the CPU takes no options".to_owned()
+    } else {
+        let row = |option: &inference::ProviderOption| {
+            let names: Vec<_> = [option.name].into_iter().chain(option.aliases.iter().copied()).collect();
+            vec![names.join(", "), option.kind.expected(), option.default.to_owned(), option.about.to_owned()]
+        };
+        let listed = providers.iter().map(|provider| {
+            let heading = [provider.short_name(), "takes", "default", ""];
+            table(&heading, &[], options_of(*provider).iter().map(row))
+        });
+        listed.collect::<Vec<_>>().join("\n\n")
+    };
+    let _ = printer.result(&text);
+    Exit::Done
+}
+
+fn install(build: Build, offline: bool, printer: Printer) -> Exit {
     let Some(cache) = CacheDir::from_environment() else {
         let message = format!("there is no folder for the engine: set {}", CacheDir::VARIABLE);
         return printer.fail("ProviderError", &message, Exit::Environment);
     };
     let mut bar = Bar { bar: printer.download(), printer };
-    let installed = inference::install(&InstallRequest { cache, offline }, &mut bar);
+    let installed = inference::install(&InstallRequest { cache, build, offline }, &mut bar);
     bar.bar.finish_and_clear();
     match installed {
         Ok(installed) => {
             let (path, version) = (installed.found.path.display().to_string(), installed.found.version);
             let text = if printer.json {
-                pretty(&json!({ "library": path, "version": version, "already": installed.already }))
+                pretty(&json!({
+                    "library": path, "version": version, "build": build.name(), "needs": build.needs(),
+                    "already": installed.already,
+                }))
             } else {
                 let done = if installed.already { "is installed already" } else { "is installed" };
-                format!("ONNX Runtime {} {done}: {path}", version.unwrap_or_default())
+                let needs = match build {
+                    Build::Cpu => String::new(),
+                    build => format!("\nit needs {}", build.needs()),
+                };
+                format!("ONNX Runtime {} {done}: {path}{needs}", version.unwrap_or_default())
             };
             let _ = printer.result(&text);
             Exit::Done

@@ -1,5 +1,6 @@
 //! The flags that every command which opens a pipeline shares: the operator's word.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use crate::assemble::{Allow, EngineChoice, Operator, Pipeline};
 use crate::author::StepFile;
 use crate::config::{FILE_NAMES, LoadError, WasmLimits};
 use crate::error::GpuxError;
+use crate::inference::{Giver, ProviderLibrary, ProviderOptions};
 use crate::sandbox::SandboxError;
 
 /// The bytes of a component at `path`. Of one that is larger than the operator allows, as many as
@@ -48,9 +50,19 @@ pub(super) struct PipelineArguments {
 }
 
 impl PipelineArguments {
+    /// The same on another command line.
+    pub(super) fn words(&self) -> Vec<OsString> {
+        let config = self.config.iter().map(|config| format!("--config={config}").into());
+        config.chain(self.pipeline.iter().map(Into::into)).collect()
+    }
+
     /// Opens the pipeline; warnings go to the printer.
     pub(super) fn open(&self, operator: &OperatorArguments, printer: Printer) -> Result<Pipeline, GpuxError> {
-        let operator = operator.operator()?;
+        self.open_as(operator.operator()?, printer)
+    }
+
+    /// [`Self::open`] with the operator's word given.
+    pub(super) fn open_as(&self, operator: Operator, printer: Printer) -> Result<Pipeline, GpuxError> {
         if let Some(folder) = self.step_folder() {
             return Err(step_folder_is_no_pipeline(&folder).into());
         }
@@ -60,6 +72,9 @@ impl PipelineArguments {
         };
         for warning in pipeline.warnings() {
             printer.warning(warning);
+        }
+        for measured in pipeline.measured() {
+            printer.note(&format!("fastest provider of {measured}"));
         }
         printer.detail(&format!("engine: {}", pipeline.engine()));
         Ok(pipeline)
@@ -127,14 +142,37 @@ fn named_value(text: &str) -> Result<String, String> {
     Err("write NAME=VALUE, for example `memory=1GiB`".to_owned())
 }
 
+/// An option that some provider has, with a value that it takes.
+fn provider_option(text: &str) -> Result<(String, serde_json::Value), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE, for example `device_id=1`")?;
+    let plain = || serde_json::Value::String(value.to_owned());
+    let value = serde_json::from_str(value).unwrap_or_else(|_| plain());
+    // What belongs to a plug-in (`NAME.OPTION`) is known when its library is.
+    if !name.contains('.') {
+        let mut options = ProviderOptions::default();
+        options.set(&[], name, &value, Giver::Operator).map_err(|fault| fault.to_string())?;
+    }
+    Ok((name.to_owned(), value))
+}
+
 /// What only the operator may decide.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Operator")]
 pub(super) struct OperatorArguments {
-    /// Execution provider: auto, tensorrt, cuda, rocm, coreml, directml, openvino, cpu; or a
+    /// Execution provider: auto, fastest, tensorrt, cuda, rocm, coreml, directml, openvino, cpu; or a
     /// list to try in order (cuda,cpu)
     #[arg(short, long, value_name = "NAME")]
     provider: Option<String>,
+
+    /// A library with a further execution provider, which `--provider NAME` then asks for; may be
+    /// repeated
+    #[arg(long, value_name = "NAME=PATH")]
+    provider_library: Vec<ProviderLibrary>,
+
+    /// An option of an execution provider, in place of gpux.yml's; may be repeated. `gpux engine
+    /// options` lists them
+    #[arg(long, value_name = "NAME=VALUE", value_parser = provider_option)]
+    provider_option: Vec<(String, serde_json::Value)>,
 
     /// Fail where a provider would otherwise be replaced by the next one
     #[arg(long)]
@@ -168,6 +206,31 @@ pub(super) struct OperatorArguments {
 }
 
 impl OperatorArguments {
+    /// The providers that `--provider` lists.
+    pub(super) fn providers(&self) -> Vec<String> {
+        let listed = self.provider.iter().flat_map(|listed| listed.split(','));
+        listed.map(|provider| provider.trim().to_owned()).filter(|provider| !provider.is_empty()).collect()
+    }
+
+    /// The engine on another command line.
+    pub(super) fn engine_words(&self) -> Vec<OsString> {
+        let name = self.engine.to_possible_value().map(|engine| format!("--engine={}", engine.get_name()).into());
+        let library = self.engine_library.iter().flat_map(|library| ["--engine-library".into(), library.into()]);
+        name.into_iter().chain(library).collect()
+    }
+
+    /// The same on another command line, but for engine and provider, which differ there.
+    pub(super) fn words(&self) -> Vec<OsString> {
+        let mut words: Vec<OsString> = Vec::new();
+        if self.allow_outside {
+            words.push("--allow-outside".into());
+        }
+        words.extend(self.env.iter().map(|name| format!("--env={name}").into()));
+        words.extend(self.allow.iter().map(|allow| format!("--allow={allow}").into()));
+        words.extend(self.limit.iter().map(|limit| format!("--limit={limit}").into()));
+        words
+    }
+
     /// The operator's settings: flags, then environment, then defaults.
     pub(super) fn operator(&self) -> Result<Operator, GpuxError> {
         let mut operator = Operator {
@@ -178,6 +241,8 @@ impl OperatorArguments {
             },
             engine_library: self.engine_library.clone(),
             provider: self.provider.clone(),
+            provider_libraries: self.provider_library.clone(),
+            provider_options: self.provider_option.clone(),
             strict: self.strict,
             allow_outside: self.allow_outside,
             env: self.env.clone(),

@@ -5,8 +5,10 @@ use std::time::Instant;
 use crate::pipeline::Tensor;
 
 use super::error::ModelLoadError;
+use super::install::Build;
+use super::library::Device;
 use super::model_file::ModelFile;
-use super::providers::ExecutionProvider;
+use super::providers::{ExecutionProvider, ProviderOptions};
 use super::value::OnnxValue;
 
 /// How one session is made.
@@ -16,6 +18,15 @@ pub struct SessionOptions {
     pub provider: ExecutionProvider,
     /// threads that one operator may use; `None` leaves the choice to the engine
     pub threads: Option<usize>,
+    /// what the provider is told
+    pub provider_options: ProviderOptions,
+}
+
+impl SessionOptions {
+    /// On the CPU, with nothing said about it.
+    pub fn cpu() -> Self {
+        Self { provider: ExecutionProvider::Cpu, threads: None, provider_options: ProviderOptions::default() }
+    }
 }
 
 /// Something that runs models.
@@ -30,8 +41,33 @@ pub trait Engine: Send + Sync {
     /// The execution providers it offers, best first.
     fn providers(&self) -> &[ExecutionProvider];
 
+    /// Why it does not offer `provider`, and what would help.
+    fn lacks(&self, provider: ExecutionProvider) -> String {
+        not_offered(self.name(), provider)
+    }
+
+    /// The devices that its providers have found.
+    fn devices(&self) -> Vec<Device> {
+        Vec::new()
+    }
+
     /// Makes a session. Called again whenever one must be replaced.
     fn load(&self, file: &ModelFile, options: &SessionOptions) -> Result<Box<dyn Session>, ModelLoadError>;
+}
+
+/// The fault of an engine that has no `provider`.
+pub(super) fn not_offered(engine: &str, provider: ExecutionProvider) -> String {
+    if let ExecutionProvider::Plugin(_) = provider {
+        return format!("{engine} has no plug-in of this name; `--provider-library {provider}=PATH` names its library");
+    }
+    let build = Build::with(provider);
+    let is_apples = provider == ExecutionProvider::CoreMl && !cfg!(target_os = "macos");
+    let help = if build.is_for_this_machine() && !is_apples {
+        format!("`gpux engine install {build}` brings a library that does")
+    } else {
+        format!("there is no ready-made library that does for {} on {}", std::env::consts::OS, std::env::consts::ARCH)
+    };
+    format!("{engine} does not offer it; {help}")
 }
 
 /// A loaded model, used by one run at a time.

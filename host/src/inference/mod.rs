@@ -1,10 +1,13 @@
 //! Models and the engines that run them. The only room that names `ort` and `tract`.
 
 mod adapt;
+mod batch;
 mod embedded;
 mod engine;
 mod error;
+mod fastest;
 mod graph;
+mod hardware;
 mod install;
 mod library;
 mod model_file;
@@ -16,18 +19,24 @@ mod value;
 mod vet;
 
 pub use adapt::{Adapt, Adapts, adapt};
+pub use batch::{BatchOptions, Batcher};
 pub use embedded::Embedded;
 pub use engine::{Engine, RunFailure, Session, SessionOptions};
 pub use error::ModelLoadError;
+pub use fastest::{Measured, Ranking, Trial, rank};
 pub use graph::{InputSpec, ModelInfo, ModelInspector, Narrow, OnnxType, OutputSpec};
-pub use install::{InstallError, InstallRequest, Installed, Progress, install};
+pub use hardware::{Cpu, Drivers, Gpu, Hardware, Memory};
+pub use install::{Build, InstallError, InstallRequest, Installed, Progress, install};
 pub use library::{
     Choice, Device, Found, LibraryError, Origin, PassedOver, ProbeReport, Search, probe, probe_answer, probe_in_child,
 };
 pub use model_file::ModelFile;
 pub use onnxruntime::OnnxRuntime;
-pub use providers::{ExecutionProvider, Fallback, ProviderChoice, ProviderError, ProviderInfo, ProviderManager};
-pub use sessions::{SessionSet, Unavailable};
+pub use providers::{
+    ExecutionProvider, Fallback, Giver, OptionFault, OptionKind, PluginName, ProviderChoice, ProviderError,
+    ProviderInfo, ProviderLibrary, ProviderManager, ProviderOption, ProviderOptions, options_of,
+};
+pub use sessions::{ModelInputs, ModelValues, RunInputs, SessionSet, Unavailable};
 pub use step::{ModelOptions, ModelStep};
 pub use value::{OnnxValue, ValueError};
 pub use vet::{VetRequest, ensure_vetted, vet, vet_answer};

@@ -3,15 +3,15 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::json;
-use smallvec::SmallVec;
 
 use super::adapt::{Adapts, adapt, apply};
+use super::batch::{BatchOptions, Batcher};
 use super::engine::{Engine, RunFailure, SessionOptions};
 use super::error::ModelLoadError;
 use super::graph::OnnxType;
 use super::model_file::ModelFile;
-use super::providers::{ExecutionProvider, Fallback, ProviderChoice, ProviderError};
-use super::sessions::{SessionSet, Unavailable};
+use super::providers::{ExecutionProvider, Fallback, ProviderChoice, ProviderError, ProviderOptions};
+use super::sessions::{ModelInputs, ModelValues, SessionSet, Unavailable};
 use super::value::OnnxValue;
 use crate::pipeline::{
     Context, Dim, ElementSet, Kind, Mismatch, Signature, Step, StepFailure, Tensor, TensorKind, Value,
@@ -24,17 +24,28 @@ pub struct ModelOptions {
     pub providers: ProviderChoice,
     /// whether anything but the first choice is an error
     pub strict: bool,
+    /// what each provider is told
+    pub provider_options: ProviderOptions,
     /// how many runs may go on at once; each takes memory of its own
     pub instances: usize,
     /// threads that one operator may use; `None` leaves it to the engine for one instance, and
     /// shares the cores between several
     pub threads: Option<usize>,
+    /// how requests of several threads are put together
+    pub batch: BatchOptions,
 }
 
 impl Default for ModelOptions {
     /// The best provider, one instance.
     fn default() -> Self {
-        Self { providers: ProviderChoice::Auto, strict: false, instances: 1, threads: None }
+        Self {
+            providers: ProviderChoice::Auto,
+            strict: false,
+            provider_options: ProviderOptions::default(),
+            instances: 1,
+            threads: None,
+            batch: BatchOptions::default(),
+        }
     }
 }
 
@@ -47,7 +58,9 @@ pub struct ModelStep {
     wanted: Vec<TensorKind>,
     /// whether all that the model takes and gives is plain tensors
     plain: bool,
-    sessions: SessionSet,
+    sessions: Arc<SessionSet>,
+    /// puts requests together; or why nothing does, where that was asked for
+    batcher: Option<Result<Batcher, String>>,
     fallbacks: Vec<Fallback>,
     /// what the latest plan has to change about each input, for [`Step::details`]
     inserted: Mutex<Vec<(usize, Adapts)>>,
@@ -62,16 +75,25 @@ impl ModelStep {
         let wanted = inputs.clone().map(|kind| kind.and_then(OnnxType::tensor).cloned().unwrap_or_else(none)).collect();
         let outputs = file.info().outputs.iter().map(|output| output.value.as_ref());
         let plain = inputs.chain(outputs).all(|kind| kind.is_some_and(|kind| kind.plain().is_some()));
-        let chain = options.providers.chain(engine.name(), engine.providers(), options.strict)?;
+        let chain = options.providers.chain(engine.providers(), &|provider| engine.lacks(provider), options.strict)?;
         let threads = options.threads.or_else(|| share_of_cores(options.instances));
         let mut fallbacks = chain.passed_over;
         let mut left = chain.tried.into_iter().peekable();
         while let Some(provider) = left.next() {
-            let session_options = SessionOptions { provider, threads };
+            let session_options =
+                SessionOptions { provider, threads, provider_options: options.provider_options.clone() };
             match engine.load(&file, &session_options) {
                 Ok(first) => {
                     let instances = options.instances;
                     let sessions = SessionSet::new(engine.clone(), file.clone(), session_options, first, instances)?;
+                    let sessions = Arc::new(sessions);
+                    let batching = options.batch.max_size > 1;
+                    let batcher = batching.then(|| {
+                        if !plain {
+                            return Err("it takes or gives other values than plain tensors".to_owned());
+                        }
+                        Batcher::new(sessions.clone(), &signature, options.batch)
+                    });
                     return Ok(Self {
                         file,
                         engine,
@@ -79,6 +101,7 @@ impl ModelStep {
                         wanted,
                         plain,
                         sessions,
+                        batcher,
                         fallbacks,
                         inserted: Mutex::default(),
                     });
@@ -90,6 +113,7 @@ impl ModelStep {
                         ModelLoadError::Engine { reason, .. } => reason,
                         other => other.to_string(),
                     };
+                    let reason = with_options(reason, &options.provider_options, provider);
                     if left.peek().is_none() {
                         return Err(ProviderError::Unusable { provider, reason }.into());
                     }
@@ -116,6 +140,12 @@ impl ModelStep {
         self.sessions.options().provider
     }
 
+    /// What the provider was told: option and value, as JSON.
+    pub fn provider_options(&self) -> serde_json::Value {
+        let options = &self.sessions.options().provider_options;
+        options.of(self.provider()).map(|(name, value)| (name.to_owned(), json!(value))).collect()
+    }
+
     /// What was tried before, and why it is not used.
     pub fn fallbacks(&self) -> &[Fallback] {
         &self.fallbacks
@@ -124,6 +154,11 @@ impl ModelStep {
     /// Its sessions.
     pub fn sessions(&self) -> &SessionSet {
         &self.sessions
+    }
+
+    /// What puts requests together, if anything does; the reason why not, where it was asked for.
+    pub fn batcher(&self) -> Option<Result<&Batcher, &str>> {
+        self.batcher.as_ref().map(|batcher| batcher.as_ref().map_err(String::as_str))
     }
 
     /// What is done to input number `index` when it is given as `given`.
@@ -188,9 +223,8 @@ impl ModelStep {
     }
 
     /// Runs a model of other values than plain tensors.
-    fn run_values(&self, values: &[(usize, OnnxValue)], context: &Context) -> Result<Vec<Value>, StepFailure> {
-        let values: Vec<_> = values.iter().map(|(index, value)| (*index, value)).collect();
-        let outputs = self.sessions.run_values(&values, context.deadline).map_err(unavailable)?;
+    fn run_values(&self, values: ModelValues, context: &Context) -> Result<Vec<Value>, StepFailure> {
+        let outputs = self.sessions.run(values, context.deadline).map_err(unavailable)?;
         let types = self.file.info().outputs.iter().map(|output| output.value.as_ref());
         let value = |(value, kind): (OnnxValue, Option<&OnnxType>)| kind.map(|kind| value.into_value(kind));
         Ok(outputs.into_iter().zip(types).filter_map(value).collect())
@@ -216,6 +250,20 @@ fn unavailable(why: Unavailable) -> StepFailure {
         Unavailable::Timeout | Unavailable::Run(RunFailure::Timeout) => StepFailure::Timeout,
         Unavailable::Run(RunFailure::Failed(reason)) => StepFailure::Failed(format!("the model failed: {reason}")),
         other => StepFailure::Failed(other.to_string()),
+    }
+}
+
+impl ModelStep {
+    fn batching(&self) -> serde_json::Value {
+        match self.batcher() {
+            None => json!(null),
+            Some(Err(reason)) => json!({ "off": reason }),
+            Some(Ok(batcher)) => json!({
+                "max_size": batcher.options().max_size,
+                "max_delay_ms": batcher.options().max_delay.as_secs_f64() * 1e3,
+                "pads": batcher.pads(),
+            }),
+        }
     }
 }
 
@@ -290,9 +338,9 @@ impl Step for ModelStep {
             let message = format!("the model takes {} inputs, but gets {}", self.wanted.len(), inputs.len());
             return Err(StepFailure::InvalidInput(message));
         }
+        let mut tensors = ModelInputs::new();
         let given = inputs.len();
-        let mut tensors: SmallVec<[(usize, Tensor); 4]> = SmallVec::new();
-        let mut values = Vec::new();
+        let mut values = ModelValues::new();
         for (index, value) in inputs.into_iter().enumerate() {
             match value {
                 Some(value) if self.plain => tensors.push((index, self.adapted(index, value)?)),
@@ -305,10 +353,13 @@ impl Step for ModelStep {
             return Err(StepFailure::InvalidInput(self.missing(index)));
         }
         if !self.plain {
-            return self.run_values(&values, context);
+            return self.run_values(values, context);
         }
-        let views: SmallVec<[(usize, &Tensor); 4]> = tensors.iter().map(|(index, tensor)| (*index, tensor)).collect();
-        let outputs = self.sessions.run(&views, context.deadline).map_err(unavailable)?;
+        let result = match &self.batcher {
+            Some(Ok(batcher)) => batcher.run(tensors, context.deadline, context.priority),
+            _ => self.sessions.run(tensors, context.deadline),
+        };
+        let outputs = result.map_err(unavailable)?;
         Ok(outputs.into_iter().map(Value::Tensor).collect())
     }
 
@@ -326,11 +377,19 @@ impl Step for ModelStep {
             "digest": self.file.digest(),
             "engine": self.engine.name(),
             "provider": self.provider().name(),
+            "provider_options": self.provider_options(),
             "fallbacks": self.fallbacks,
             "instances": self.sessions.instances(),
+            "batching": self.batching(),
             "threads": self.sessions.options().threads,
         })
     }
+}
+
+/// Why a provider does not work, with what it was told: the cause may lie there.
+fn with_options(reason: String, options: &ProviderOptions, provider: ExecutionProvider) -> String {
+    let told: Vec<_> = options.of(provider).map(|(name, value)| format!("{name}={value}")).collect();
+    if told.is_empty() { reason } else { format!("{reason} (with {})", told.join(", ")) }
 }
 
 /// Notes the sizes that `given`, once changed, lends to the names in `wanted`.

@@ -206,8 +206,16 @@ fn mutated_models_are_errors() {
             if file.info().inputs.iter().any(|input| input.shape.as_ref().is_some_and(absurd)) {
                 continue;
             }
-            let request =
-                VetRequest { model: path.clone(), library: None, providers: ProviderChoice::Auto, memory: None };
+            let request = VetRequest {
+                plugins: Vec::new(),
+                model: path.clone(),
+                library: None,
+                providers: ProviderChoice::Auto,
+                options: ProviderOptions::default(),
+                memory: None,
+                measure: false,
+                patience: Duration::from_mins(2),
+            };
             loaded += usize::from(vet(&request).is_ok());
         }
     }

@@ -136,6 +136,16 @@ impl OnnxValue {
         }
     }
 
+    /// Size of its elements, in bytes.
+    pub fn byte_len(&self) -> usize {
+        match self {
+            Self::Tensor(tensor) => tensor.byte_len(),
+            Self::Sequence(items) => items.iter().map(Self::byte_len).sum(),
+            Self::Map { keys, values } => keys.byte_len() + values.byte_len(),
+            Self::None => 0,
+        }
+    }
+
     /// The value as a pipeline carries it: a tensor as itself, all others as JSON.
     pub fn into_value(self, kind: &OnnxType) -> Value {
         match (self, kind) {

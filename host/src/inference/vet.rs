@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -11,19 +11,23 @@ use serde_json::json;
 use super::Embedded;
 use super::engine::Engine;
 use super::error::ModelLoadError;
+use super::fastest::Trial;
 use super::graph::{InputSpec, ModelInfo, OnnxType};
 use super::library::{Found, Origin};
 use super::model_file::ModelFile;
 use super::onnxruntime::OnnxRuntime;
-use super::providers::{ExecutionProvider, ProviderChoice};
+use super::providers::{ExecutionProvider, ProviderChoice, ProviderLibrary, ProviderOptions};
 use super::step::{ModelOptions, ModelStep};
 use crate::child::{self, ChildFault};
-use crate::config::CacheDir;
 use crate::files::digest;
 use crate::pipeline::{Context, Dim, ElementType, Step as _, Tensor, TensorKind, Value};
 
 /// Loading and one run of a large model on a slow disk fit; a model that takes longer is refused.
 const TIMEOUT: Duration = Duration::from_mins(2);
+/// TensorRT builds its engines within this, once.
+const BUILD_TIMEOUT: Duration = Duration::from_mins(30);
+/// How long runs are timed.
+const MEASURING: Duration = Duration::from_secs(1);
 /// Memory for an engine itself, in bytes; a model may take eight times its size on top.
 const MEMORY: u64 = 2 << 30;
 /// The most elements that a trial input may have.
@@ -32,42 +36,79 @@ const INPUT_LIMIT: usize = 1 << 24;
 /// What the child is to try.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VetRequest {
+    /// libraries of plug-ins; first, because reading them makes known the names that follow
+    #[serde(default)]
+    pub plugins: Vec<ProviderLibrary>,
     /// the model's file
     pub model: PathBuf,
     /// ONNX Runtime's library; `None` for the embedded engine
     pub library: Option<PathBuf>,
     /// the execution providers to try
     pub providers: ProviderChoice,
+    /// what they are told
+    #[serde(default)]
+    pub options: ProviderOptions,
     /// the most memory that the child may take, in bytes; `None` where it cannot be bounded
     pub memory: Option<u64>,
+    /// whether to time runs, too
+    #[serde(default)]
+    pub measure: bool,
+    /// how long it may take
+    #[serde(default = "usual_patience")]
+    pub patience: Duration,
+}
+
+const fn usual_patience() -> Duration {
+    TIMEOUT
 }
 
 /// What the child found.
 #[derive(Debug, Serialize, Deserialize)]
 enum Verdict {
     Sound,
-    NeedsOnnxRuntime { feature: String },
-    BeyondEmbedded { reason: String },
-    Invalid { reason: String },
-    Refused { reason: String },
+    /// the middle of the times of its runs, in seconds
+    Timed {
+        seconds: f64,
+    },
+    NeedsOnnxRuntime {
+        feature: String,
+    },
+    BeyondEmbedded {
+        reason: String,
+    },
+    Invalid {
+        reason: String,
+    },
+    Refused {
+        reason: String,
+    },
 }
 
 /// Loads the model and runs it once on zeros. A failed run is no fault of the model: zeros may
-/// be values that it refuses. What counts is that the process lives, within its memory.
-pub fn vet(request: &VetRequest) -> Result<(), ModelLoadError> {
+/// be values that it refuses. What counts is that the process lives, within its memory. Gives the
+/// time of a run if that was asked for and zeros can be run.
+pub fn vet(request: &VetRequest) -> Result<Option<Duration>, ModelLoadError> {
     let file = Arc::new(ModelFile::open(&request.model)?);
     let engine: Arc<dyn Engine> = match &request.library {
         None => Arc::new(Embedded),
         Some(path) => Arc::new(
-            OnnxRuntime::load(&Found::at(path, Origin::Option))
+            OnnxRuntime::load_with(&Found::at(path, Origin::Option), &request.plugins)
                 .map_err(|error| ModelLoadError::Vetting { path: request.model.clone(), reason: error.to_string() })?,
         ),
     };
-    let options = ModelOptions { providers: request.providers.clone(), ..ModelOptions::default() };
+    let options = ModelOptions {
+        providers: request.providers.clone(),
+        strict: request.measure,
+        provider_options: request.options.clone(),
+        ..ModelOptions::default()
+    };
     let step = ModelStep::load(engine, file, &options)?;
     for left_out in [false, true] {
         let Some(inputs) = trial_inputs(step.file().info(), left_out) else { continue };
-        let outcome = step.run(inputs, &mut Context::default());
+        let outcome = step.run(inputs.clone(), &mut Context::default());
+        if request.measure && outcome.is_ok() {
+            return Ok(Some(time(&step, &inputs)));
+        }
         if let (Err(failure), Some(limit)) = (outcome, request.memory)
             && ran_out_of_memory(&failure.to_string(), limit)
         {
@@ -75,7 +116,27 @@ pub fn vet(request: &VetRequest) -> Result<(), ModelLoadError> {
             return Err(ModelLoadError::Vetting { path: request.model.clone(), reason });
         }
     }
-    Ok(())
+    Ok(None)
+}
+
+/// The middle of the times of some runs, after some that are not counted.
+fn time(step: &ModelStep, inputs: &[Option<Value>]) -> Duration {
+    let run = || {
+        let inputs = inputs.to_vec();
+        let start = Instant::now();
+        let _ = step.run(inputs, &mut Context::default());
+        start.elapsed()
+    };
+    let warm = Instant::now();
+    // Kernels are compiled, tuned and fetched in the first runs.
+    for _ in 0..3 {
+        run();
+    }
+    let each = warm.elapsed() / 3;
+    let fit = MEASURING.as_nanos() / each.as_nanos().max(1);
+    let mut times: Vec<_> = (0..fit.clamp(5, 200)).map(|_| run()).collect();
+    times.sort_unstable();
+    times[times.len() / 2]
 }
 
 /// Whether a failed run came close to the bound of the process's memory, or asked for so much at
@@ -130,10 +191,11 @@ pub fn vet_answer(request: &str) -> String {
     let verdict = match serde_json::from_str::<VetRequest>(request) {
         Err(error) => Verdict::Refused { reason: error.to_string() },
         Ok(request) => {
-            child::bound_processor_time(TIMEOUT);
+            child::bound_processor_time(request.patience);
             child::bound_memory(request.memory);
             match vet(&request) {
-                Ok(()) => Verdict::Sound,
+                Ok(None) => Verdict::Sound,
+                Ok(Some(time)) => Verdict::Timed { seconds: time.as_secs_f64() },
                 Err(ModelLoadError::NeedsOnnxRuntime { feature, .. }) => Verdict::NeedsOnnxRuntime { feature },
                 Err(ModelLoadError::BeyondEmbedded { reason, .. }) => Verdict::BeyondEmbedded { reason },
                 Err(ModelLoadError::Invalid { reason, .. }) => Verdict::Invalid { reason },
@@ -148,40 +210,74 @@ pub fn vet_answer(request: &str) -> String {
 }
 
 /// Makes sure that the model has been tried on this engine, by digest: from the cache's memory,
-/// else in a child (`gpux` is this program). Without `gpux`, nothing is tried: the caller's own
+/// else in a child. Without the `gpux` program, nothing is tried: the caller's own
 /// process loads the model with panics caught.
-pub fn ensure_vetted(
-    gpux: Option<&Path>,
-    cache: Option<&CacheDir>,
-    file: &ModelFile,
-    engine: &dyn Engine,
-    library: Option<&Path>,
-    providers: &ProviderChoice,
-) -> Result<(), ModelLoadError> {
-    let Some(gpux) = gpux else { return Ok(()) };
+pub fn ensure_vetted(trial: &Trial<'_>, options: &ModelOptions) -> Result<(), ModelLoadError> {
+    let Some(gpux) = trial.program else { return Ok(()) };
+    let Trial { cache, file, engine, .. } = *trial;
     file.info().signature()?;
-    let key = format!("{}\0{}\0{providers:?}\0{}", file.digest(), engine.identity(), env!("CARGO_PKG_VERSION"));
+    let ModelOptions { providers, provider_options, .. } = options;
+    let key = format!(
+        "{}\0{}\0{providers:?}\0{provider_options:?}\0{}",
+        file.digest(),
+        engine.identity(),
+        env!("CARGO_PKG_VERSION")
+    );
     let key = digest(key);
     let marker = cache.and_then(|cache| cache.folder("verified").ok()).map(|folder| folder.join(key));
     if marker.as_ref().is_some_and(|marker| marker.exists()) {
         return Ok(());
     }
+    ask(gpux, trial, providers, provider_options, false)?;
+    // Not remembering costs the next start a trial, no more.
+    let _ = marker.map(|marker| std::fs::write(marker, ""));
+    Ok(())
+}
+
+/// Tries the model on one provider in a child; gives the time of a run, where zeros can be run.
+pub(super) fn measure(
+    gpux: &Path,
+    trial: &Trial<'_>,
+    provider: ExecutionProvider,
+    options: &ProviderOptions,
+) -> Result<Option<Duration>, ModelLoadError> {
+    ask(gpux, trial, &ProviderChoice::These(vec![provider]), options, true)
+}
+
+/// How long a trial may take. Where TensorRT may be tried, longer: it builds an engine.
+fn patience(providers: &ProviderChoice, offered: &[ExecutionProvider]) -> Duration {
+    let tried = match providers {
+        ProviderChoice::These(providers) => providers.as_slice(),
+        ProviderChoice::First(_) | ProviderChoice::Auto | ProviderChoice::Fastest => offered,
+    };
+    if tried.contains(&ExecutionProvider::TensorRt) { BUILD_TIMEOUT } else { TIMEOUT }
+}
+
+fn ask(
+    gpux: &Path,
+    trial: &Trial<'_>,
+    providers: &ProviderChoice,
+    options: &ProviderOptions,
+    measure: bool,
+) -> Result<Option<Duration>, ModelLoadError> {
+    let Trial { file, engine, library, plugins, .. } = *trial;
     // Drivers of GPUs reserve memory far beyond what they use.
     let on_cpu = engine.providers() == [ExecutionProvider::Cpu];
     let request = VetRequest {
+        plugins: plugins.to_vec(),
         model: absolute(file.path()),
         library: library.map(absolute),
         providers: providers.clone(),
+        options: options.clone(),
         memory: on_cpu.then(|| MEMORY + 8 * file.info().size_bytes),
+        measure,
+        patience: patience(providers, engine.providers()),
     };
     let fault = |reason: String| ModelLoadError::Vetting { path: file.path().to_owned(), reason };
     let text = serde_json::to_string(&request).map_err(|error| fault(error.to_string()))?;
-    match child::ask(gpux, &["__vet-model".as_ref(), text.as_ref()], TIMEOUT) {
-        Ok(Verdict::Sound) => {
-            // Not remembering costs the next start a trial, no more.
-            let _ = marker.map(|marker| std::fs::write(marker, ""));
-            Ok(())
-        }
+    match child::ask(gpux, &["__vet-model".as_ref(), text.as_ref()], request.patience) {
+        Ok(Verdict::Sound) => Ok(None),
+        Ok(Verdict::Timed { seconds }) => Ok(Duration::try_from_secs_f64(seconds).ok()),
         Ok(Verdict::NeedsOnnxRuntime { feature }) => {
             Err(ModelLoadError::NeedsOnnxRuntime { path: file.path().to_owned(), feature })
         }

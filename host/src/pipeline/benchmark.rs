@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::plan::{Plan, PlannedStep};
 use super::run::{Observer, RunError, RunOptions, deadline_after};
@@ -11,7 +11,7 @@ use super::step::Context;
 use super::value::Value;
 
 /// Times of repeated runs, in milliseconds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
     /// mean
     pub avg_inference_time: f64,
@@ -114,7 +114,10 @@ impl Plan {
             }
             watch.next = 0;
             let observer: &mut dyn Observer = &mut watch;
-            self.run(request.to_vec(), RunOptions { deadline: deadline(), observer: Some(observer), cancelled: None })?;
+            self.run(
+                request.to_vec(),
+                RunOptions { deadline: deadline(), observer: Some(observer), ..RunOptions::default() },
+            )?;
         }
         let names = self.steps().iter().map(|step| step.name.clone());
         let steps = names.zip(watch.times).filter(|(_, times)| !times.is_empty());

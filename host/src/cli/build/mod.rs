@@ -13,6 +13,7 @@ pub(super) use step::build_step;
 use super::exit::Exit;
 use super::operator::{OperatorArguments, PipelineArguments};
 use super::printer::{Printer, duration, pretty};
+use crate::assemble::Operator;
 
 /// Check a pipeline: the file, its models, its components, and that every step fits the next.
 /// Compiles the components and tries the models, so that the first run finds both ready.
@@ -23,6 +24,7 @@ use super::printer::{Printer, duration, pretty};
 /// With a .wasm file, checks that it is a step and, with --output, writes it as a component.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(super) struct Arguments {
     #[command(flatten)]
     pipeline: PipelineArguments,
@@ -34,6 +36,11 @@ pub(super) struct Arguments {
     /// Keep names and debug information in the component
     #[arg(long)]
     no_strip: bool,
+
+    /// Measure which execution provider runs each model fastest, and remember it for
+    /// `--provider fastest`
+    #[arg(long)]
+    measure: bool,
 
     /// The result as JSON
     #[arg(long)]
@@ -65,7 +72,8 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
 
 fn pipeline(arguments: &Arguments, printer: Printer) -> Exit {
     let start = Instant::now();
-    let pipeline = match arguments.pipeline.open(&arguments.operator, printer) {
+    let operator = arguments.operator.operator().map(|operator| Operator { measure: arguments.measure, ..operator });
+    let pipeline = match operator.and_then(|operator| arguments.pipeline.open_as(operator, printer)) {
         Ok(pipeline) => pipeline,
         Err(error) => return printer.error(&error),
     };

@@ -2,16 +2,21 @@
 
 mod benchmark;
 mod folder;
+mod input;
+mod providers;
 mod record;
 mod requests;
 mod results;
+mod side_by_side;
 mod sources;
 
 use std::mem::ManuallyDrop;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use self::requests::{Item, Request, Requests};
+pub(super) use self::input::InputArguments;
+pub(super) use self::requests::{Item, Request, describe_inputs};
 use self::results::{Finished, Format, Results, WriteError};
 use self::sources::UsageError;
 use super::exit::Exit;
@@ -31,6 +36,7 @@ use clap::Args;
 ///   gpux run . --file 'photos/*.jpg' --output results.csv
 ///   gpux run model.onnx --input image=@image.npy --format npy --output results
 ///   gpux run . --file photo.jpg --benchmark --runs 1000
+///   gpux run . --file photo.jpg --benchmark --provider cuda,openvino,cpu
 ///   gpux run . --file 'photos/*.jpg' --record recorded
 ///   gpux run . --replay recorded --step center-ink.wasm
 #[derive(Debug, Args)]
@@ -40,15 +46,8 @@ pub(super) struct Arguments {
     #[command(flatten)]
     pipeline: PipelineArguments,
 
-    /// Input: JSON, `@file.json`, `name=value` or `name=@path` (a tensor as .npy or .json); may be
-    /// repeated
-    #[arg(short, long, value_name = "INPUT")]
-    input: Vec<String>,
-
-    /// File to run on: JSON (a list is a batch), JSON lines, an image, a sound, a text, a tensor
-    /// (.npy), `-` for standard input; several files or a pattern in quotes are a batch
-    #[arg(short, long, value_name = "PATH", num_args = 1..)]
-    file: Vec<String>,
+    #[command(flatten)]
+    input: InputArguments,
 
     /// Write results to this file (with `--format npy`, folder) instead of standard output
     #[arg(short, long, value_name = "PATH")]
@@ -143,6 +142,9 @@ pub(super) fn main(arguments: Arguments) -> Exit {
 }
 
 fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
+    if arguments.benchmark && arguments.operator.providers().len() > 1 {
+        return Ok(providers::compare(arguments, printer));
+    }
     let cancelled = interrupt::watch();
     // Taking sessions and sandboxes down piece by piece takes longer than many a run, and the
     // process is about to end: the system frees them all at once.
@@ -154,7 +156,7 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
     if arguments.format == Some(Format::Npy) && arguments.output.is_none() {
         return Err(UsageError::NoFolder.into());
     }
-    let mut requests = Requests::new(pipeline.plan(), &arguments.input, &arguments.file)?;
+    let mut requests = arguments.input.requests(pipeline.plan())?;
     if let Some(input) = arguments.output.as_deref().and_then(|output| requests.reads(output)) {
         return Err(UsageError::Overwrites(input).into());
     }
@@ -177,19 +179,31 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
         arguments,
         printer,
         pipeline: &pipeline,
-        timeout,
         batch,
         recorder,
         results: Results::new(printer, arguments.output.as_deref(), arguments.format, batch)?,
         bar: if batch { printer.progress(requests.total, "items") } else { indicatif::ProgressBar::hidden() },
     };
     let mut exit = Exit::Done;
-    for item in requests {
-        match interrupt::finishing(|| run.item(item))? {
-            Exit::Done => {}
-            Exit::Failed if batch => exit = Exit::Failed,
-            end => {
-                exit = end;
+    let mut end = |ended: Exit| match ended {
+        Exit::Done => ControlFlow::Continue(()),
+        Exit::Failed if batch => {
+            exit = Exit::Failed;
+            ControlFlow::Continue(())
+        }
+        last => {
+            exit = last;
+            ControlFlow::Break(())
+        }
+    };
+    let at_once = if batch && run.recorder.is_none() { pipeline.at_once() } else { 1 };
+    if at_once > 1 {
+        let work = |item: Item| interrupt::finishing(|| attempt(&pipeline, arguments, timeout, None, item));
+        side_by_side::run(requests, at_once, work, |attempt| Ok::<_, WriteError>(end(run.write(attempt)?)))?;
+    } else {
+        for item in requests {
+            let attempt = interrupt::finishing(|| attempt(&pipeline, arguments, timeout, run.recorder.as_mut(), item));
+            if end(run.write(attempt)?).is_break() {
                 break;
             }
         }
@@ -208,46 +222,25 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// A run over one or many items.
-struct Run<'a> {
-    arguments: &'a Arguments,
-    printer: Printer,
-    pipeline: &'a Pipeline,
-    timeout: Option<Duration>,
-    batch: bool,
-    recorder: Option<Recorder<'a>>,
-    results: Results,
-    bar: indicatif::ProgressBar,
+/// One item, run.
+struct Attempt {
+    source: String,
+    result: Result<Outputs, GpuxError>,
+    trace: Option<Trace>,
 }
 
-impl Run<'_> {
-    /// Runs one item and writes its result; an error of a batch's item is a result in its place.
-    fn item(&mut self, Item { source, request }: Item) -> Result<Exit, WriteError> {
-        let (arguments, printer) = (self.arguments, self.printer);
-        let mut trace = (arguments.trace || arguments.verbose).then(Trace::default);
-        let result = match request {
-            Ok(request) => self.request(request, trace.as_mut()),
-            Err(error) => Err(error.into()),
-        };
-        if interrupt::stopped() {
-            return Ok(Exit::Interrupted);
-        }
-        self.bar.suspend(|| show_trace(arguments, printer, trace.as_ref()));
-        let exit = match &result {
-            Ok(_) => Exit::Done,
-            Err(error) if !self.batch => return Ok(printer.error(error)),
-            Err(_) => Exit::Failed,
-        };
-        let finished = Finished { source, result, trace: trace.filter(|_| arguments.trace && printer.json) };
-        let results = &mut self.results;
-        self.bar.suspend(|| results.write(&finished))?;
-        self.bar.inc(1);
-        Ok(exit)
-    }
-
-    fn request(&mut self, request: Request, trace: Option<&mut Trace>) -> Result<Outputs, GpuxError> {
-        let trace = trace.map(|trace| trace as &mut dyn Observer);
-        let recorder = self.recorder.as_mut().map(|recorder| recorder as &mut dyn Observer);
+/// Runs one item.
+fn attempt(
+    pipeline: &Pipeline,
+    arguments: &Arguments,
+    timeout: Option<Duration>,
+    recorder: Option<&mut Recorder<'_>>,
+    Item { source, request }: Item,
+) -> Attempt {
+    let mut trace = (arguments.trace || arguments.verbose).then(Trace::default);
+    let run = |request: Request| {
+        let trace = trace.as_mut().map(|trace| trace as &mut dyn Observer);
+        let recorder = recorder.map(|recorder| recorder as &mut dyn Observer);
         let mut both;
         let observer = match (trace, recorder) {
             (Some(trace), Some(recorder)) => {
@@ -256,9 +249,45 @@ impl Run<'_> {
             }
             (one, other) => one.or(other),
         };
-        let options =
-            RunOptions { deadline: deadline_after(self.timeout), observer, cancelled: Some(interrupt::watch()) };
-        self.pipeline.plan().run(request, options).map_err(GpuxError::from)
+        let (deadline, cancelled) = (deadline_after(timeout), Some(interrupt::watch()));
+        let options = RunOptions { deadline, observer, cancelled, ..RunOptions::default() };
+        pipeline.plan().run(request, options).map_err(GpuxError::from)
+    };
+    let result = request.map_err(GpuxError::from).and_then(run);
+    Attempt { source, result, trace }
+}
+
+/// What comes of a run over one or many items.
+struct Run<'a> {
+    arguments: &'a Arguments,
+    printer: Printer,
+    pipeline: &'a Pipeline,
+    batch: bool,
+    recorder: Option<Recorder<'a>>,
+    results: Results,
+    bar: indicatif::ProgressBar,
+}
+
+impl Run<'_> {
+    /// Writes the result of an item; an error of a batch's item is a result in its place.
+    fn write(&mut self, Attempt { source, result, trace }: Attempt) -> Result<Exit, WriteError> {
+        let (arguments, printer) = (self.arguments, self.printer);
+        if interrupt::stopped() {
+            return Ok(Exit::Interrupted);
+        }
+        self.bar.suspend(|| show_trace(arguments, printer, self.pipeline, trace.as_ref()));
+        let exit = match &result {
+            Ok(_) => Exit::Done,
+            Err(error) if !self.batch => return Ok(printer.error(error)),
+            Err(_) => Exit::Failed,
+        };
+        let trace = trace.filter(|_| arguments.trace && printer.json);
+        let trace = trace.map(|trace| (trace, self.pipeline.engine().to_owned()));
+        let finished = Finished { source, result, trace };
+        let results = &mut self.results;
+        self.bar.suspend(|| results.write(&finished))?;
+        self.bar.inc(1);
+        Ok(exit)
     }
 }
 
@@ -274,10 +303,10 @@ fn show_failures(pipeline: &Pipeline, printer: Printer) {
 }
 
 /// The table for `--trace`; what components logged for `--verbose`.
-fn show_trace(arguments: &Arguments, printer: Printer, trace: Option<&Trace>) {
+fn show_trace(arguments: &Arguments, printer: Printer, pipeline: &Pipeline, trace: Option<&Trace>) {
     let Some(trace) = trace else { return };
     if arguments.trace {
-        printer.note(&results::trace_table(trace));
+        printer.note(&results::trace_table(trace, pipeline.engine()));
     }
     for step in &trace.steps {
         for line in &step.log {

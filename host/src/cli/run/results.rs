@@ -33,7 +33,8 @@ pub(super) enum Format {
 pub(super) struct Finished {
     pub(super) source: String,
     pub(super) result: Result<Vec<(String, Value)>, GpuxError>,
-    pub(super) trace: Option<Trace>,
+    /// with the engine and the providers that ran it
+    pub(super) trace: Option<(Trace, String)>,
 }
 
 /// Where results go.
@@ -187,8 +188,8 @@ impl Results {
             if self.batch {
                 fields.shift_insert(0, "source".to_owned(), json!(item.source));
             }
-            if let Some(trace) = &item.trace {
-                fields.insert("trace".to_owned(), trace_json(trace));
+            if let Some((trace, engine)) = &item.trace {
+                fields.insert("trace".to_owned(), trace_json(trace, engine));
             }
         }
         object
@@ -317,7 +318,7 @@ fn ranking(json: &Json) -> Option<String> {
 }
 
 /// The trace as a table.
-pub(super) fn trace_table(trace: &Trace) -> String {
+pub(super) fn trace_table(trace: &Trace, engine: &str) -> String {
     let share = |time: Duration| 100.0 * time.as_secs_f64() / trace.total().as_secs_f64().max(f64::MIN_POSITIVE);
     let rows = trace.steps.iter().enumerate().map(|(index, step)| {
         vec![
@@ -333,10 +334,10 @@ pub(super) fn trace_table(trace: &Trace) -> String {
     });
     let heading = ["#", "step", "time", "share", "in", "out", "sandbox", "gave"];
     let table = printer::table(&heading, &[0, 2, 3, 4, 5, 6], rows);
-    format!("{table}\ntotal {}", printer::duration(trace.total()))
+    format!("{table}\ntotal {}; {engine}", printer::duration(trace.total()))
 }
 
-fn trace_json(trace: &Trace) -> Json {
+fn trace_json(trace: &Trace, engine: &str) -> Json {
     let step = |step: &crate::pipeline::StepTrace| {
         json!({
             "name": step.name,
@@ -348,5 +349,6 @@ fn trace_json(trace: &Trace) -> Json {
             "log": step.log,
         })
     };
-    json!({ "total_ms": trace.total().as_secs_f64() * 1e3, "steps": trace.steps.iter().map(step).collect::<Vec<_>>() })
+    let steps: Vec<_> = trace.steps.iter().map(step).collect();
+    json!({ "total_ms": trace.total().as_secs_f64() * 1e3, "engine": engine, "steps": steps })
 }

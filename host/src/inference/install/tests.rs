@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use super::client::Client;
 use super::*;
 
 struct Silent;
@@ -11,34 +12,87 @@ impl Progress for Silent {
     fn bytes(&mut self, _: u64, _: u64) {}
 }
 
-fn wheel(path: &Path, entry: &str, content: &[u8]) {
-    let mut writer = zip::ZipWriter::new(fs::File::create(path).unwrap());
-    writer.start_file(entry, zip::write::SimpleFileOptions::default()).unwrap();
-    writer.write_all(content).unwrap();
+/// A wheel in the folder of downloads, and its digest.
+fn wheel(cache: &CacheDir, name: &str, entries: &[(&str, &[u8])]) -> &'static str {
+    let path = cache.folder("downloads").unwrap().join(name);
+    let mut writer = zip::ZipWriter::new(fs::File::create(&path).unwrap());
+    for (entry, content) in entries {
+        writer.start_file(*entry, zip::write::SimpleFileOptions::default()).unwrap();
+        writer.write_all(content).unwrap();
+    }
     writer.finish().unwrap();
+    Box::leak(digest(&path).unwrap().into_boxed_str())
+}
+
+fn package(archive: &'static str, sha256: &'static str, files: &'static [&'static str]) -> Package {
+    let (name, version) = ("pack", "1");
+    Package { name, version, platform: "any", archive, sha256, size: 1, folder: "capi/", files }
+}
+
+fn bundle(packages: Vec<Package>) -> Bundle {
+    Bundle {
+        build: Build::Cuda,
+        os: "any",
+        arch: "any",
+        client: Client::Pip,
+        version: "1.31.1",
+        library: "lib.so",
+        packages: packages.leak(),
+    }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).into_iter().flatten();
+    let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
 }
 
 #[test]
-fn only_the_known_library_is_put_in_its_place() {
+fn a_build_of_several_packages_is_put_in_its_place_whole() {
     let folder = tempfile::tempdir().unwrap();
     let cache = CacheDir::at(folder.path());
-    let archive = folder.path().join("onnxruntime.whl");
-    wheel(&archive, "capi/lib.so", b"the library");
-    let known = "6a1fbcd2f3a9a2cd69b1fd1a4a8d2bca5a46b6a0b8d2bf0b87a8ef1d0f9b7f1c";
-    let entry = |sha256| pinned::Entry { path: "capi/lib.so", name: "lib.so", sha256 };
-    let error = unpack(&cache, Client::Pip, entry(known), &archive).unwrap_err().to_string();
-    assert!(error.contains("is not the file that gpux knows") && error.contains("nothing was installed"), "{error}");
-    let engines: Vec<_> = fs::read_dir(folder.path().join("engines")).unwrap().collect();
-    assert!(engines.is_empty(), "{engines:?}");
+    let request = InstallRequest { cache: cache.clone(), build: Build::Cuda, offline: true };
+    let first = wheel(&cache, "a.whl", &[("capi/lib.so", b"the library"), ("capi/other.py", b"x")]);
+    let second = wheel(&cache, "b.whl", &[("capi/cudart.so", b"cuda"), ("capi/cudnn.so", b"cudnn")]);
+    let bundle =
+        bundle(vec![package("a.whl", first, &["lib.so"]), package("b.whl", second, &["cudart.so", "cudnn.so"])]);
+    let installed = install_one_of(&[&bundle], &request, &mut Silent).unwrap();
+    assert!(!installed.already && installed.found.path.ends_with("engines/onnxruntime-1.31.1-cuda/lib.so"));
+    assert_eq!(installed.found.version.as_deref(), Some("1.31.1"));
+    assert_eq!(names(installed.found.path.parent().unwrap()), ["cudart.so", "cudnn.so", "lib.so"]);
+    assert!(names(&folder.path().join("downloads")).is_empty(), "what is installed is not kept twice");
+    assert!(install_one_of(&[&bundle], &request, &mut Silent).unwrap().already);
+}
 
-    let right: &'static str = Box::leak(crate::files::digest(b"the library").into_boxed_str());
-    let placed = unpack(&cache, Client::Pip, entry(right), &archive).unwrap();
-    assert!(placed.ends_with("engines/onnxruntime-1.31.1-cpu/lib.so"));
-    assert_eq!(fs::read(&placed).unwrap(), b"the library");
-    // A second installation at the same time finds it there.
-    assert_eq!(unpack(&cache, Client::Pip, entry(right), &archive).unwrap(), placed);
-    let missing = pinned::Entry { path: "capi/none.so", ..entry(right) };
-    assert!(matches!(unpack(&cache, Client::Pip, missing, &archive), Err(InstallError::Archive { .. })));
+#[test]
+fn a_package_that_is_not_the_known_one_is_thrown_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = CacheDir::at(folder.path());
+    let request = InstallRequest { cache: cache.clone(), build: Build::Cuda, offline: true };
+    let right = wheel(&cache, "a.whl", &[("capi/lib.so", b"the library")]);
+    wheel(&cache, "b.whl", &[("capi/cudart.so", b"something else")]);
+    let known = "6a1fbcd2f3a9a2cd69b1fd1a4a8d2bca5a46b6a0b8d2bf0b87a8ef1d0f9b7f1c";
+    let bundle = bundle(vec![package("a.whl", right, &["lib.so"]), package("b.whl", known, &["cudart.so"])]);
+    let error = install_one_of(&[&bundle], &request, &mut Silent).unwrap_err().to_string();
+    assert!(error.contains("is not the one that gpux knows") && error.contains("nothing was installed"), "{error}");
+    assert!(names(&folder.path().join("engines")).is_empty());
+    assert_eq!(names(&folder.path().join("downloads")), ["a.whl"]);
+
+    let error = install_one_of(&[&bundle], &request, &mut Silent).unwrap_err();
+    assert!(matches!(error, InstallError::Offline { missing: "b.whl", .. }), "{error}");
+}
+
+#[test]
+fn a_package_without_its_file_installs_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = CacheDir::at(folder.path());
+    let request = InstallRequest { cache: cache.clone(), build: Build::Cuda, offline: true };
+    let sha256 = wheel(&cache, "a.whl", &[("capi/lib.so", b"the library")]);
+    let bundle = bundle(vec![package("a.whl", sha256, &["lib.so", "none.so"])]);
+    let error = install_one_of(&[&bundle], &request, &mut Silent).unwrap_err();
+    assert!(matches!(&error, InstallError::Archive { reason, .. } if reason.contains("capi/none.so")), "{error}");
+    assert!(names(&folder.path().join("engines")).is_empty());
 }
 
 #[test]
@@ -53,21 +107,17 @@ fn npms_archive_is_read_too() {
     header.set_cksum();
     builder.append_data(&mut header, "package/bin/lib.so", &b"four"[..]).unwrap();
     builder.into_inner().unwrap().finish().unwrap();
-    let target = folder.path().join("lib.so");
-    archive::extract(&archive, "package/bin/lib.so", &target).unwrap();
-    assert_eq!(fs::read(target).unwrap(), b"four");
+    archive::extract(&archive, "package/bin/", &["lib.so"], folder.path()).unwrap();
+    assert_eq!(fs::read(folder.path().join("lib.so")).unwrap(), b"four");
+    let error = archive::extract(&archive, "package/bin/", &["other.so"], folder.path()).unwrap_err();
+    assert!(error.to_string().contains("it holds no `package/bin/other.so`"), "{error}");
 }
 
 #[test]
-fn offline_uses_what_is_there_and_fetches_nothing() {
+fn a_machine_without_a_build_says_so() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(pinned) = pinned::here() else { return };
-    let request = InstallRequest { cache: CacheDir::at(folder.path()), offline: true };
-    let error = install(&request, &mut Silent).unwrap_err();
-    assert!(matches!(error, InstallError::Offline { .. }), "{error}");
-    let place = folder.path().join("engines/onnxruntime-1.31.1-cpu");
-    fs::create_dir_all(&place).unwrap();
-    fs::write(place.join(pinned.in_wheel.name), "x").unwrap();
-    let installed = install(&request, &mut Silent).unwrap();
-    assert!(installed.already && installed.found.version.as_deref() == Some("1.31.1"));
+    let request = InstallRequest { cache: CacheDir::at(folder.path()), build: Build::DirectMl, offline: false };
+    let error = install_one_of(&[], &request, &mut Silent).unwrap_err();
+    assert!(error.to_string().contains("of the kind `directml` for "), "{error}");
+    assert!(error.to_string().contains("gpux engine install cpu"), "{error}");
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::config::CacheDir;
+use crate::inference::install::Build;
 
 /// The libraries directly in `folder`, the newest name first.
 pub(super) fn in_folder(folder: &Path) -> Vec<PathBuf> {
@@ -11,12 +12,17 @@ pub(super) fn in_folder(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// What `gpux engine install` brought.
-pub(super) fn installed(cache: &CacheDir) -> Vec<PathBuf> {
+/// What `gpux engine install` brought, by `rank`, the newest first.
+pub(super) fn installed(cache: &CacheDir, rank: &dyn Fn(Option<Build>) -> (u8, usize)) -> Vec<PathBuf> {
     let mut folders = files(&cache.root().join("engines"));
     // A name that begins with a dot is an installation under way.
     folders.retain(|path| path.file_name().is_some_and(|name| !name.to_string_lossy().starts_with('.')));
-    folders.sort_by_key(|path| std::cmp::Reverse(super::version::numbers(&path.to_string_lossy())));
+    let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let build = |name: &str| Build::ALL.into_iter().find(|build| name.ends_with(&format!("-{build}")));
+    folders.sort_by_key(|path| {
+        let name = name(path);
+        (rank(build(&name)), std::cmp::Reverse(super::version::numbers(&name)))
+    });
     folders.iter().flat_map(|folder| in_folder(folder)).collect()
 }
 

@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::hardware::Hardware;
+use super::install::Build;
+use super::providers::ExecutionProvider;
 use crate::config::CacheDir;
 
 pub use probe::{Device, ProbeReport, probe, probe_answer, probe_in_child};
@@ -47,6 +50,16 @@ pub enum LibraryError {
         path: PathBuf,
         /// its version
         found: String,
+    },
+    /// a plug-in's library that cannot be registered
+    #[error("the provider library `{name}` (`{shown}`) cannot be used: {reason}", shown = path.display())]
+    Plugin {
+        /// how the operator calls it
+        name: String,
+        /// the library
+        path: PathBuf,
+        /// the reason of ONNX Runtime
+        reason: String,
     },
     /// another is loaded already
     #[error(
@@ -154,6 +167,8 @@ pub struct Search {
     pub python: Vec<PathBuf>,
     /// folders of system libraries
     pub system: Vec<PathBuf>,
+    /// the providers that are asked for by name: an installed build that has the first comes first
+    pub wanted: Vec<ExecutionProvider>,
 }
 
 impl Search {
@@ -166,6 +181,7 @@ impl Search {
             cache: CacheDir::from_environment(),
             python: ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(set).map(PathBuf::from).collect(),
             system: candidates::system_folders(),
+            wanted: Vec::new(),
         }
     }
 
@@ -206,7 +222,9 @@ impl Search {
 
     fn unnamed(&self) -> impl Iterator<Item = Found> {
         let found = |origin| move |path| Found::at(path, origin);
-        let installed = self.cache.iter().flat_map(candidates::installed).map(found(Origin::Installed));
+        let rank = |build| rank(build, &self.wanted, Hardware::here());
+        let installed = self.cache.iter().flat_map(move |cache| candidates::installed(cache, &rank));
+        let installed = installed.map(found(Origin::Installed));
         let python = self.python.iter().flat_map(|root| candidates::python(root)).map(found(Origin::Python));
         let system = self.system.iter().flat_map(|folder| candidates::in_folder(folder)).map(found(Origin::System));
         installed.chain(python).chain(system)
@@ -221,6 +239,24 @@ impl Search {
         } else {
             Err(LibraryError::Missing { path: path.to_owned(), origin })
         }
+    }
+}
+
+/// The place of an installed build among the others, the first being the best: it brings what is
+/// asked for; it brings what this machine has the hardware for; it is for the CPU.
+fn rank(build: Option<Build>, wanted: &[ExecutionProvider], hardware: &Hardware) -> (u8, usize) {
+    let Some(build) = build else { return (3, 0) };
+    let brings = |provider: &ExecutionProvider| {
+        build.providers().contains(provider) || (*provider == ExecutionProvider::Cpu && build == Build::Cpu)
+    };
+    if let Some(place) = wanted.iter().position(brings) {
+        return (0, place);
+    }
+    let suits = |provider: &ExecutionProvider| build.providers().contains(provider) && hardware.suits(*provider);
+    match (ExecutionProvider::ALL.iter().position(suits), build) {
+        (Some(place), _) => (1, place),
+        (None, Build::Cpu) => (2, 0),
+        (None, _) => (3, 0),
     }
 }
 

@@ -25,6 +25,7 @@ fn the_order_is_the_operators_word_then_installed_python_system() {
         cache: Some(CacheDir::at(root.join("cache"))),
         python: vec![root.join("venv")],
         system: vec![root.join("sys")],
+        wanted: Vec::new(),
     };
     let chosen = |search: &Search| search.choose().map(|choice| choice.found.map(|found| found.path));
     assert_eq!(chosen(&search).unwrap(), Some(named));
@@ -50,6 +51,31 @@ fn old_libraries_are_passed_over_or_refused() {
     assert!(choice.passed_over[0].reason.contains("is ONNX Runtime 1.17.3, but gpux needs 1.24 or newer"));
     let search = Search { option: Some(old), ..Search::default() };
     assert!(matches!(search.choose(), Err(LibraryError::TooOld { .. })));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn of_the_installed_builds_the_one_comes_first_that_is_asked_for_or_suits() {
+    let folder = tempfile::tempdir().unwrap();
+    for build in ["1.31.1-cpu", "1.30.0-cpu", "1.24.1-openvino", "1.31.1-cuda"] {
+        place(folder.path(), &format!("engines/onnxruntime-{build}/libonnxruntime.so"));
+    }
+    let cache = CacheDir::at(folder.path());
+    let order = |wanted: &[ExecutionProvider], hardware: &Hardware| -> Vec<String> {
+        let found = candidates::installed(&cache, &|build| rank(build, wanted, hardware));
+        let name = |path: &PathBuf| path.parent().unwrap().file_name().unwrap().to_string_lossy()[12..].to_owned();
+        found.iter().map(name).collect()
+    };
+    let plain = Hardware::default();
+    assert_eq!(order(&[], &plain), ["1.31.1-cpu", "1.30.0-cpu", "1.31.1-cuda", "1.24.1-openvino"]);
+    let mut intel = Hardware::default();
+    intel.cpu.vendor = "Intel".to_owned();
+    assert_eq!(order(&[], &intel)[0], "1.24.1-openvino");
+    assert_eq!(order(&[ExecutionProvider::Cpu], &intel)[0], "1.31.1-cpu");
+    intel.drivers.nvidia = Some("580.1".to_owned());
+    assert_eq!(order(&[], &intel)[..2], ["1.31.1-cuda", "1.24.1-openvino"]);
+    assert_eq!(order(&[ExecutionProvider::OpenVino], &plain)[0], "1.24.1-openvino");
+    assert_eq!(order(&[ExecutionProvider::Rocm, ExecutionProvider::TensorRt], &plain)[0], "1.31.1-cuda");
 }
 
 #[test]

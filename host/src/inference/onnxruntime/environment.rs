@@ -32,6 +32,11 @@ pub(super) fn environment(path: &Path) -> Result<&'static Environment, LibraryEr
     Ok(&LOADED.get_or_init(|| Loaded { path, environment }).environment)
 }
 
+/// The library that is loaded.
+pub(super) fn loaded() -> Option<PathBuf> {
+    LOADED.get().map(|loaded| loaded.path.clone())
+}
+
 fn load(path: &Path) -> Result<Environment, LibraryError> {
     let broken = |reason: String| LibraryError::Broken { path: path.to_owned(), reason: shorten(&reason) };
     let builder = ort::init_from(path).map_err(|error| match error {

@@ -2,21 +2,27 @@
 
 mod environment;
 mod kinds;
+mod plugins;
+mod preload;
 mod providers;
 mod session;
 mod values;
 mod watch;
 
+use std::path::PathBuf;
+
 use ort::environment::Environment;
 use ort::logging::LogLevel;
 use ort::session::Session as Native;
 
-use super::engine::{Engine, Session, SessionOptions};
+use super::engine::{Engine, Session, SessionOptions, not_offered};
 use super::error::ModelLoadError;
+use super::install::Build;
 use super::library::{Device, Found, LibraryError};
 use super::model_file::ModelFile;
-use super::providers::ExecutionProvider;
+use super::providers::{ExecutionProvider, ProviderLibrary};
 use crate::guard::{guard, shorten};
+use providers::Offer;
 
 /// ONNX Runtime, loaded.
 #[derive(Debug)]
@@ -25,6 +31,9 @@ pub struct OnnxRuntime {
     name: String,
     identity: String,
     version: String,
+    /// as it was loaded: links to it may lie elsewhere than the providers' libraries
+    library: PathBuf,
+    offers: Vec<(ExecutionProvider, Offer)>,
     providers: Vec<ExecutionProvider>,
 }
 
@@ -32,19 +41,31 @@ impl OnnxRuntime {
     /// Loads the library. A process holds one: loading the same again is free, loading another
     /// is an error.
     pub fn load(library: &Found) -> Result<Self, LibraryError> {
+        Self::load_with(library, &[])
+    }
+
+    /// [`Self::load`], and registers these plug-ins with it.
+    pub fn load_with(library: &Found, libraries: &[ProviderLibrary]) -> Result<Self, LibraryError> {
         let environment = environment::environment(&library.path)?;
         let version =
             build_version().or_else(|| library.version.clone()).unwrap_or_else(|| "of unknown version".into());
         let meta = library.path.metadata().ok();
         let modified = meta.as_ref().and_then(|meta| meta.modified().ok());
-        // The library as it was loaded: links to it may lie elsewhere than the providers' libraries.
-        let providers = providers::offered(&library.path.canonicalize().unwrap_or_else(|_| library.path.clone()));
+        let loaded = library.path.canonicalize().unwrap_or_else(|_| library.path.clone());
+        let offers = ExecutionProvider::ALL.map(|provider| (provider, providers::offer(&loaded, provider)));
+        let offered = |(provider, offer): &(_, Offer)| (*offer == Offer::Offered).then_some(*provider);
+        // Behind the CPU: no plug-in is taken unless it is asked for.
+        let plugins = plugins::register(environment, libraries)?;
+        let offers: Vec<_> = offers.into_iter().chain(plugins).collect();
+        let providers: Vec<_> = offers.iter().filter_map(offered).collect();
         let identity = format!(
-            "onnxruntime {version} {} {} {modified:?} {providers:?}",
+            "onnxruntime {version} {} {} {modified:?} {providers:?} {}",
             library.path.display(),
             meta.as_ref().map_or(0, std::fs::Metadata::len),
+            libraries.iter().map(plugins::identity).collect::<String>(),
         );
-        Ok(Self { environment, name: format!("ONNX Runtime {version}"), identity, version, providers })
+        let name = format!("ONNX Runtime {version}");
+        Ok(Self { environment, name, identity, version, library: loaded, offers, providers })
     }
 
     /// The library's version, for example `1.31.1`.
@@ -52,25 +73,16 @@ impl OnnxRuntime {
         &self.version
     }
 
+    /// The library that this process has loaded, if any.
+    pub fn loaded() -> Option<PathBuf> {
+        environment::loaded()
+    }
+
     /// The process's environment, of which `ort` allows one: benchmarks make the bare sessions
     /// in it that gpux is compared with.
     #[doc(hidden)]
     pub fn environment(&self) -> &'static Environment {
         self.environment
-    }
-
-    /// Every device that a provider of the library has found.
-    pub fn devices(&self) -> Vec<Device> {
-        let device = |device: ort::device::Device<'_>| {
-            let hardware = device.hardware_device();
-            Device {
-                provider: device.ep().unwrap_or("unknown").to_owned(),
-                vendor: hardware.vendor().unwrap_or("unknown").to_owned(),
-                kind: format!("{:?}", hardware.ty()),
-                id: hardware.id(),
-            }
-        };
-        self.environment.devices().map(device).collect()
     }
 }
 
@@ -94,12 +106,39 @@ impl Engine for OnnxRuntime {
         &self.providers
     }
 
+    fn lacks(&self, provider: ExecutionProvider) -> String {
+        let offer = self.offers.iter().find(|(offered, _)| *offered == provider).map(|(_, offer)| offer);
+        let build = Build::with(provider);
+        match offer {
+            Some(Offer::Incomplete(file)) => format!(
+                "{} offers it, but `{file}` does not lie beside the library; `gpux engine install {build}` brings both",
+                self.name
+            ),
+            Some(Offer::Lacking(why)) => why.clone(),
+            Some(Offer::NotBuilt | Offer::Offered) | None => not_offered(&self.name, provider),
+        }
+    }
+
+    fn devices(&self) -> Vec<Device> {
+        let device = |device: ort::device::Device<'_>| {
+            let hardware = device.hardware_device();
+            Device {
+                provider: device.ep().unwrap_or("unknown").to_owned(),
+                vendor: hardware.vendor().unwrap_or("unknown").to_owned(),
+                kind: format!("{:?}", hardware.ty()),
+                id: hardware.id(),
+            }
+        };
+        self.environment.devices().map(device).collect()
+    }
+
     fn load(&self, file: &ModelFile, options: &SessionOptions) -> Result<Box<dyn Session>, ModelLoadError> {
         let refused = |reason: String| ModelLoadError::Engine {
             path: file.path().to_owned(),
             engine: self.name.clone(),
             reason: shorten(&reason),
         };
+        preload::preload(&self.library, options.provider);
         let native = guard(|| native(self.environment, file, options)).unwrap_or_else(Err).map_err(refused)?;
         let kinds = kinds::Kinds::new(self.environment, file).map_err(refused)?;
         session::OrtSession::new(native, file, kinds)
@@ -114,8 +153,12 @@ fn native(environment: &Environment, file: &ModelFile, options: &SessionOptions)
         .map_err(|error| error.to_string())?
         .with_log_level(LogLevel::Fatal)
         .map_err(text)?
-        .with_execution_providers(providers::registrations(options.provider))
+        .with_execution_providers(providers::registrations(options.provider, &options.provider_options))
         .map_err(text)?;
+    if let ExecutionProvider::Plugin(name) = options.provider {
+        let told: Vec<_> = options.provider_options.of(options.provider).collect();
+        builder = plugins::choose(builder, environment, name, &told)?;
+    }
     if let Some(threads) = options.threads {
         builder = builder.with_intra_threads(threads).map_err(text)?;
     }

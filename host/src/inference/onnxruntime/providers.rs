@@ -3,15 +3,32 @@
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::path::Path;
 
-use ort::ep::{self, ExecutionProvider as _, ExecutionProviderDispatch};
+use ort::ep::directml::{DeviceFilter, PerformancePreference};
+use ort::ep::{
+    self, ArbitrarilyConfigurableExecutionProvider, ArenaExtendStrategy, ExecutionProvider as _,
+    ExecutionProviderDispatch,
+};
 
-use crate::inference::providers::ExecutionProvider;
+use crate::inference::hardware::Hardware;
+use crate::inference::providers::{ExecutionProvider, ProviderOptions};
 
-/// The providers that the loaded library was built with and whose own libraries lie beside it,
-/// best first. Whether the machine has the hardware shows when a session is made.
-pub(super) fn offered(library: &Path) -> Vec<ExecutionProvider> {
-    let folder = library.parent().unwrap_or(Path::new("."));
-    let offers = |provider: &ExecutionProvider| match provider {
+/// A provider as this library and this machine have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Offer {
+    /// it can be tried
+    Offered,
+    /// the library was built without it
+    NotBuilt,
+    /// the library was built with it, but this file is not beside it
+    Incomplete(String),
+    /// the machine lacks what it needs
+    Lacking(String),
+}
+
+/// What the loaded library and this machine make of `provider`. Whether the hardware works shows
+/// when a session is made.
+pub(super) fn offer(library: &Path, provider: ExecutionProvider) -> Offer {
+    let built = match provider {
         ExecutionProvider::TensorRt => ep::TensorRT::is_available(),
         ExecutionProvider::Cuda => ep::CUDA::is_available(),
         ExecutionProvider::Rocm => ep::MIGraphX::is_available(),
@@ -19,25 +36,34 @@ pub(super) fn offered(library: &Path) -> Vec<ExecutionProvider> {
         ExecutionProvider::DirectMl => ep::DirectML::is_available(),
         ExecutionProvider::OpenVino => ep::OpenVINO::is_available(),
         ExecutionProvider::Cpu => Ok(true),
+        // Not part of any build: `plugins` knows them.
+        ExecutionProvider::Plugin(_) => Ok(false),
     };
-    ExecutionProvider::ALL
-        .into_iter()
-        .filter(|provider| is_complete(folder, *provider) && offers(provider).unwrap_or(false))
-        .collect()
+    if !built.unwrap_or(false) {
+        return Offer::NotBuilt;
+    }
+    let folder = library.parent().unwrap_or(Path::new("."));
+    if let Some(missing) = missing(folder, provider) {
+        return Offer::Incomplete(missing);
+    }
+    Hardware::here().lacks(provider).map_or(Offer::Offered, Offer::Lacking)
 }
 
-/// Whether the libraries that ONNX Runtime would load for `provider` lie in `folder`: it looks for
-/// them beside its own, and packages exist that leave them out.
-fn is_complete(folder: &Path, provider: ExecutionProvider) -> bool {
+/// The first library of those that ONNX Runtime would load for `provider` that is not in `folder`:
+/// it looks for them beside its own, and packages exist that leave them out.
+fn missing(folder: &Path, provider: ExecutionProvider) -> Option<String> {
     let separate: &[&str] = match provider {
         // Registered together with CUDA.
         ExecutionProvider::TensorRt => &["shared", "tensorrt", "cuda"],
         ExecutionProvider::Cuda => &["shared", "cuda"],
         ExecutionProvider::Rocm => &["shared", "migraphx"],
         ExecutionProvider::OpenVino => &["shared", "openvino"],
-        ExecutionProvider::CoreMl | ExecutionProvider::DirectMl | ExecutionProvider::Cpu => &[],
+        ExecutionProvider::CoreMl
+        | ExecutionProvider::DirectMl
+        | ExecutionProvider::Cpu
+        | ExecutionProvider::Plugin(_) => &[],
     };
-    separate.iter().all(|name| folder.join(file_name(name)).is_file())
+    separate.iter().map(|name| file_name(name)).find(|name| !folder.join(name).is_file())
 }
 
 fn file_name(name: &str) -> String {
@@ -46,18 +72,69 @@ fn file_name(name: &str) -> String {
 
 /// What a session on `provider` registers, in order; the CPU is always behind them. A failure to
 /// register is an error: falling back is decided, and reported, elsewhere.
-pub(super) fn registrations(provider: ExecutionProvider) -> Vec<ExecutionProviderDispatch> {
+pub(super) fn registrations(provider: ExecutionProvider, options: &ProviderOptions) -> Vec<ExecutionProviderDispatch> {
+    for folder in options.folders(provider) {
+        // If it cannot be made, the provider says so.
+        let _ = std::fs::create_dir_all(folder);
+    }
+    let cuda = || told(ep::CUDA::default(), ExecutionProvider::Cuda, options).build();
     let dispatches = match provider {
         // CUDA runs what TensorRT does not take.
-        ExecutionProvider::TensorRt => vec![ep::TensorRT::default().build(), ep::CUDA::default().build()],
-        ExecutionProvider::Cuda => vec![ep::CUDA::default().build()],
-        ExecutionProvider::Rocm => vec![ep::MIGraphX::default().build()],
-        ExecutionProvider::CoreMl => vec![ep::CoreML::default().build()],
-        ExecutionProvider::DirectMl => vec![ep::DirectML::default().build()],
-        ExecutionProvider::OpenVino => vec![ep::OpenVINO::default().build()],
-        ExecutionProvider::Cpu => Vec::new(),
+        ExecutionProvider::TensorRt => vec![told(ep::TensorRT::default(), provider, options).build(), cuda()],
+        ExecutionProvider::Cuda => vec![cuda()],
+        ExecutionProvider::Rocm => vec![migraphx(options).build()],
+        ExecutionProvider::CoreMl => vec![told(ep::CoreML::default(), provider, options).build()],
+        ExecutionProvider::DirectMl => vec![directml(options).build()],
+        ExecutionProvider::OpenVino => vec![told(ep::OpenVINO::default(), provider, options).build()],
+        // A plug-in is named by its devices.
+        ExecutionProvider::Cpu | ExecutionProvider::Plugin(_) => Vec::new(),
     };
     dispatches.into_iter().map(ExecutionProviderDispatch::error_on_failure).collect()
+}
+
+fn told<P: ArbitrarilyConfigurableExecutionProvider>(
+    native: P,
+    provider: ExecutionProvider,
+    options: &ProviderOptions,
+) -> P {
+    options.of(provider).fold(native, |native, (name, value)| native.with_arbitrary_config(name, value))
+}
+
+/// MIGraphX takes a structure instead of names. The values have been checked.
+fn migraphx(options: &ProviderOptions) -> ep::MIGraphX {
+    let all: Vec<_> = options.of(ExecutionProvider::Rocm).collect();
+    let native = all.contains(&("migraphx_int8_use_native_calibration_table", "1"));
+    all.into_iter().fold(ep::MIGraphX::default(), |provider, (name, value)| match name {
+        "device_id" => provider.with_device_id(value.parse().unwrap_or_default()),
+        "migraphx_fp16_enable" => provider.with_fp16(value == "1"),
+        "migraphx_fp8_enable" => provider.with_fp8(value == "1"),
+        "migraphx_int8_enable" => provider.with_int8(value == "1"),
+        "migraphx_int8_calibration_table_name" => provider.with_int8_calibration_table(value, native),
+        "migraphx_exhaustive_tune" => provider.with_exhaustive_tune(value == "1"),
+        "migraphx_mem_limit" => provider.with_mem_limit(value.parse().unwrap_or(usize::MAX)),
+        "migraphx_arena_extend_strategy" if value == "kSameAsRequested" => {
+            provider.with_arena_extend_strategy(ArenaExtendStrategy::SameAsRequested)
+        }
+        _ => provider,
+    })
+}
+
+/// DirectML takes a structure instead of names. The values have been checked.
+fn directml(options: &ProviderOptions) -> ep::DirectML {
+    options.of(ExecutionProvider::DirectMl).fold(ep::DirectML::default(), |provider, (name, value)| {
+        match (name, value) {
+            ("device_id", number) => provider.with_device_id(number.parse().unwrap_or_default()),
+            ("performance_preference", "high_performance") => {
+                provider.with_performance_preference(PerformancePreference::HighPerformance)
+            }
+            ("performance_preference", "minimum_power") => {
+                provider.with_performance_preference(PerformancePreference::MinimumPower)
+            }
+            ("device_filter", "npu") => provider.with_device_filter(DeviceFilter::Npu),
+            ("device_filter", "any") => provider.with_device_filter(DeviceFilter::Any),
+            _ => provider,
+        }
+    })
 }
 
 #[cfg(test)]
@@ -65,26 +142,56 @@ pub(super) fn registrations(provider: ExecutionProvider) -> Vec<ExecutionProvide
 mod tests {
     use super::ExecutionProvider::{CoreMl, Cpu, Cuda, DirectMl, OpenVino, Rocm, TensorRt};
     use super::*;
+    use crate::inference::providers::OptionKind;
+    use crate::inference::providers::{Giver, options_of};
 
     #[test]
     fn a_provider_needs_its_libraries() {
         let folder = tempfile::tempdir().unwrap();
         let complete = || -> Vec<_> {
-            ExecutionProvider::ALL.into_iter().filter(|provider| is_complete(folder.path(), *provider)).collect()
+            ExecutionProvider::ALL.into_iter().filter(|provider| missing(folder.path(), *provider).is_none()).collect()
         };
         let place = |name| std::fs::write(folder.path().join(file_name(name)), "").unwrap();
         assert_eq!(complete(), [CoreMl, DirectMl, Cpu]);
         place("cuda");
         place("tensorrt");
-        assert_eq!(complete(), [CoreMl, DirectMl, Cpu], "the shared one is missing");
+        assert_eq!(missing(folder.path(), TensorRt), Some(file_name("shared")));
         place("shared");
         assert_eq!(complete(), [TensorRt, Cuda, CoreMl, DirectMl, Cpu]);
         std::fs::remove_file(folder.path().join(file_name("cuda"))).unwrap();
+        assert_eq!(missing(folder.path(), TensorRt), Some(file_name("cuda")));
         place("migraphx");
         place("openvino");
         assert_eq!(complete(), [Rocm, CoreMl, DirectMl, OpenVino, Cpu]);
         if cfg!(target_os = "linux") {
             assert!(folder.path().join("libonnxruntime_providers_shared.so").is_file());
+        }
+    }
+
+    /// A new option in a table must not be forgotten where names become a structure.
+    #[test]
+    fn every_option_of_a_structure_reaches_it() {
+        let plain = format!("{:?} {:?}", migraphx(&ProviderOptions::default()), directml(&ProviderOptions::default()));
+        for provider in [Rocm, DirectMl] {
+            for option in options_of(provider) {
+                let values = match option.kind {
+                    OptionKind::Switch => vec![serde_json::json!(true)],
+                    OptionKind::Whole { .. } => vec![serde_json::json!(7)],
+                    OptionKind::Size => vec![serde_json::json!(4096)],
+                    OptionKind::Choice(names) => names[1..].iter().map(|name| serde_json::json!(name)).collect(),
+                    _ => vec![serde_json::json!("table")],
+                };
+                for value in values {
+                    let mut options = ProviderOptions::default();
+                    if option.name == "migraphx_int8_use_native_calibration_table" {
+                        let table = serde_json::json!("table");
+                        options.set(&[Rocm], "migraphx_int8_calibration_table_name", &table, Giver::Operator).unwrap();
+                    }
+                    options.set(&[provider], option.name, &value, Giver::Operator).unwrap();
+                    let set = format!("{:?} {:?}", migraphx(&options), directml(&options));
+                    assert_ne!(set, plain, "{} {value}", option.name);
+                }
+            }
         }
     }
 }

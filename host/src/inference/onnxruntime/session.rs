@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Instant;
 
-use ort::session::{Session as Native, SessionInputValue, SessionInputs, SessionOutputs};
+use ort::session::{RunOptions, Session as Native, SessionInputValue, SessionInputs, SessionOutputs};
 use smallvec::SmallVec;
 
 use crate::guard::shorten;
@@ -14,7 +14,10 @@ use crate::pipeline::Tensor;
 
 use super::kinds::Kinds;
 use super::values;
-use super::watch::{Late, Watch};
+use super::watch::{Late, Watch, shrinking};
+
+/// Inputs below this size, in bytes, are taken to leave no memory worth giving back.
+const SMALL: usize = 64 << 10;
 
 pub(super) struct OrtSession {
     native: Native,
@@ -24,6 +27,10 @@ pub(super) struct OrtSession {
     positional: usize,
     /// made for the first run under a deadline
     watch: Option<Watch>,
+    /// made for the first run that leaves much memory behind
+    shrinking: Option<RunOptions>,
+    /// bytes that runs are usually given: an average over about eight
+    usual: usize,
     /// for models that take or give other values than plain tensors
     kinds: Option<Kinds>,
 }
@@ -43,7 +50,16 @@ impl OrtSession {
         if !same {
             return Err("its outputs are not those that the file declares".to_owned());
         }
-        Ok(Self { native, names, positional, watch: None, kinds })
+        Ok(Self { native, names, positional, watch: None, shrinking: None, usual: 0, kinds })
+    }
+
+    /// Whether a run on so many bytes is far larger than others. The arena keeps what the largest
+    /// run ever took, so after such a run it is told to give back what it does not use; after each
+    /// run would cost the next one new pages.
+    fn is_unusual(&mut self, bytes: usize) -> bool {
+        let usual = self.usual;
+        self.usual = if usual == 0 { bytes } else { usual - usual / 8 + bytes / 8 };
+        bytes > SMALL && bytes / 2 > usual && usual > 0
     }
 }
 
@@ -51,6 +67,7 @@ impl Session for OrtSession {
     fn run(&mut self, inputs: &[(usize, &Tensor)], deadline: Option<Instant>) -> Result<Vec<Tensor>, RunFailure> {
         let in_order =
             inputs.len() == self.positional && inputs.iter().enumerate().all(|(at, (index, _))| at == *index);
+        let shrink = self.is_unusual(inputs.iter().map(|(_, tensor)| tensor.byte_len()).sum());
         let views = inputs.iter().map(|(_, tensor)| values::view(tensor));
         let slice: SmallVec<[SessionInputValue<'_>; 4]>;
         let inputs = if in_order {
@@ -61,9 +78,10 @@ impl Session for OrtSession {
             let named = names.zip(views).map(|(name, view)| Ok((name, view?)));
             SessionInputs::ValueMap(named.collect::<ort::Result<Vec<_>>>().map_err(failed)?)
         };
-        let outputs = timed(&mut self.native, &mut self.watch, inputs, deadline)?;
+        let outputs = timed(&mut self.native, &mut self.watch, &mut self.shrinking, inputs, deadline, shrink)?;
         outputs.iter().map(|(name, value)| values::copy(name, &value).map_err(RunFailure::Failed)).collect()
     }
+
     fn run_values(
         &mut self,
         inputs: &[(usize, &OnnxValue)],
@@ -78,19 +96,28 @@ impl Session for OrtSession {
             .iter()
             .map(|(index, value)| (Cow::Borrowed(self.names[*index].as_str()), SessionInputValue::from(&**value)));
         let named = SessionInputs::<0>::ValueMap(named.collect());
-        let outputs = timed(&mut self.native, &mut self.watch, named, deadline)?;
+        let outputs = timed(&mut self.native, &mut self.watch, &mut self.shrinking, named, deadline, false)?;
         kinds.outputs(&outputs).map_err(RunFailure::Failed)
     }
 }
 
-/// One run, stopped when its deadline has passed.
+/// One run, stopped when its deadline has passed, after which memory is given back if it is to `shrink`.
 fn timed<'s, 'i, 'v: 'i>(
     native: &'s mut Native,
     watch: &'s mut Option<Watch>,
+    shrinks: &'s mut Option<RunOptions>,
     inputs: SessionInputs<'i, 'v>,
     deadline: Option<Instant>,
+    shrink: bool,
 ) -> Result<SessionOutputs<'s>, RunFailure> {
     let outputs = match deadline {
+        None if shrink => {
+            let options = match shrinks {
+                Some(options) => options,
+                None => shrinks.insert(shrinking().map_err(RunFailure::Failed)?),
+            };
+            native.run_with_options(inputs, options)
+        }
         None => native.run(inputs),
         Some(deadline) => {
             let watch = match watch {
@@ -98,7 +125,7 @@ fn timed<'s, 'i, 'v: 'i>(
                 None => watch.insert(Watch::new().map_err(RunFailure::Failed)?),
             };
             watch.begin(deadline);
-            let outputs = native.run_with_options(inputs, watch.options());
+            let outputs = native.run_with_options(inputs, watch.options(shrink));
             watch.end().map_err(|Late| RunFailure::Timeout)?;
             outputs
         }

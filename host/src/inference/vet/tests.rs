@@ -1,12 +1,22 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use super::*;
+use crate::config::CacheDir;
 use crate::inference::testing::{embedded, model, path};
 
 fn request(name: &str) -> String {
     let model = path(&format!("{name}.onnx"));
     // No bound of memory: it would hold for the whole process of the tests.
-    let request = VetRequest { model, library: None, providers: ProviderChoice::Auto, memory: None };
+    let request = VetRequest {
+        plugins: Vec::new(),
+        model,
+        library: None,
+        providers: ProviderChoice::Auto,
+        options: ProviderOptions::default(),
+        memory: None,
+        measure: false,
+        patience: TIMEOUT,
+    };
     serde_json::to_string(&request).unwrap()
 }
 
@@ -50,8 +60,9 @@ fn crashes_are_errors_and_success_is_remembered() {
     let file = model("conv");
     let ensure = |program: &Path| {
         let engine = embedded();
-        ensure_vetted(Some(program), Some(&cache), &file, &*engine, None, &ProviderChoice::Auto)
-            .map_err(|error| error.to_string())
+        let (program, cache) = (Some(program), Some(&cache));
+        let trial = Trial { program, cache, file: &file, engine: &*engine, library: None, plugins: &[] };
+        ensure_vetted(&trial, &ModelOptions::default()).map_err(|error| error.to_string())
     };
     let crash = ensure(&program("crash", "echo stack overflow >&2; kill -ABRT $$")).unwrap_err();
     assert!(crash.contains("ended by signal 6 (aborted): stack overflow; the model may be damaged"), "{crash}");

@@ -1,5 +1,7 @@
 //! `gpux inspect`: a pipeline, a model, a component, or this machine, explained.
 
+mod machine;
+
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -9,9 +11,9 @@ use super::exit::Exit;
 use super::operator::{OperatorArguments, PipelineArguments, no_component, read_component};
 use super::printer::{Printer, pretty, size, table};
 use super::schema::save_or_print;
-use crate::assemble::{self, Operator};
+use crate::assemble::Operator;
 use crate::error::GpuxError;
-use crate::inference::{ExecutionProvider, ModelInspector, ProviderManager};
+use crate::inference::ModelInspector;
 use crate::sandbox::{ComponentInfo, SignatureInfo};
 
 /// Explain a pipeline, a model (.onnx) or a component (.wasm); without any, the machine: engine,
@@ -91,7 +93,7 @@ fn show(arguments: &Arguments, printer: Printer) -> Result<Shown, Exit> {
         let text = pipeline_text(&json, printer.verbose);
         return Ok(Shown::new(json, text));
     }
-    machine(&operator).map_err(fail)
+    machine::show(&operator).map_err(fail)
 }
 
 fn model(path: &Path) -> Result<Shown, GpuxError> {
@@ -111,44 +113,6 @@ fn component(path: &Path, options: Option<&str>, operator: &Operator, printer: P
     let json = serde_json::to_value(&info).unwrap_or_default();
     let exit = if info.problem.is_some() { Exit::Usage } else { Exit::Done };
     Ok(Shown { text: component_text(path, &info), json, exit })
-}
-
-/// What this machine has.
-fn machine(operator: &Operator) -> Result<Shown, GpuxError> {
-    let mut selected = assemble::select(operator)?;
-    match operator.sandbox() {
-        Ok(sandbox) => selected.warnings.extend(sandbox.warning().map(str::to_owned)),
-        Err(error) => selected.warnings.push(error.to_string()),
-    }
-    let manager = ProviderManager::new(selected.engine.as_ref());
-    let providers = ExecutionProvider::ALL.map(|provider| manager.provider_info(provider));
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let cache = operator.cache.as_ref().map(|cache| cache.root().display().to_string());
-    let json = json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "engine": selected.engine.name(),
-        "engine_source": selected.reason,
-        "warnings": selected.warnings,
-        "provider": manager.best_provider(None).ok().map(ExecutionProvider::name),
-        "providers": providers,
-        "cores": cores,
-        "cache": cache,
-    });
-    let facts = vec![
-        vec!["gpux".to_owned(), env!("CARGO_PKG_VERSION").to_owned()],
-        vec!["engine".to_owned(), format!("{} ({})", selected.engine.name(), selected.reason)],
-        vec!["cores".to_owned(), cores.to_string()],
-        vec!["cache".to_owned(), cache.unwrap_or_else(|| "none".to_owned())],
-    ];
-    let rows = providers.iter().map(|provider| {
-        let available = if provider.available { "yes" } else { "no" };
-        vec![provider.provider.to_owned(), available.to_owned(), provider.description.to_owned()]
-    });
-    let mut text = format!("{}\n\n{}", plain(facts), table(&["provider", "available", ""], &[], rows));
-    for warning in &selected.warnings {
-        text += &format!("\n\n{warning}");
-    }
-    Ok(Shown::new(json, text))
 }
 
 /// What is worth knowing about how a component's requests start.
@@ -256,6 +220,11 @@ fn pipeline_text(json: &Json, verbose: bool) -> String {
             shown += &starts(&step["details"]);
         }
     }
+    for model in rows(json, "models") {
+        for told in provider_notes(model) {
+            shown += &format!("\n\nmodel {}: {told}", text(&model["name"]));
+        }
+    }
     if verbose {
         for step in rows(json, "steps") {
             shown += &format!("\n\n{}\n{}", text(&step["name"]), pretty(&step["details"]));
@@ -265,6 +234,25 @@ fn pipeline_text(json: &Json, verbose: bool) -> String {
         }
     }
     shown
+}
+
+/// Where a model runs, if there is more to say than the name.
+fn provider_notes(model: &Json) -> Vec<String> {
+    let mut notes = Vec::new();
+    let options = model["provider_options"].as_object().into_iter().flatten();
+    let options: Vec<_> = options.map(|(name, value)| format!("{name} = {}", text(value))).collect();
+    if !options.is_empty() {
+        notes.push(format!("runs on {} with {}", text(&model["provider"]), options.join(", ")));
+    }
+    for passed in rows(model, "fallbacks") {
+        notes.push(format!("does not run on {}: {}", text(&passed["provider"]), text(&passed["reason"])));
+    }
+    for measured in rows(model, "measured") {
+        let time = measured["milliseconds"].as_f64().map(|time| format!("takes {time:.3} ms on zeros"));
+        let failure = || format!("does not run it: {}", text(&measured["failure"]));
+        notes.push(format!("{} {}", text(&measured["provider"]), time.unwrap_or_else(failure)));
+    }
+    notes
 }
 
 fn component_text(path: &Path, info: &ComponentInfo) -> String {

@@ -1,0 +1,86 @@
+//! What this machine is made of, as far as running models goes, read without loading anything.
+
+mod cpu;
+mod gpu;
+mod memory;
+
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use serde::Serialize;
+
+use super::providers::ExecutionProvider;
+
+pub use cpu::Cpu;
+pub use gpu::{Drivers, Gpu};
+pub use memory::Memory;
+
+/// Processor, memory, GPUs and their drivers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Hardware {
+    /// the processor
+    pub cpu: Cpu,
+    /// its memory
+    pub memory: Memory,
+    /// GPUs and NPUs
+    pub gpus: Vec<Gpu>,
+    /// what lets programs use them
+    pub drivers: Drivers,
+}
+
+static HERE: LazyLock<Hardware> = LazyLock::new(|| {
+    let libraries = gpu::library_folders();
+    Hardware::read(Path::new("/"), &libraries)
+});
+
+impl Hardware {
+    /// This machine, read once.
+    pub fn here() -> &'static Self {
+        &HERE
+    }
+
+    /// The machine whose files lie under `root`, with shared libraries in `libraries`.
+    fn read(root: &Path, libraries: &[PathBuf]) -> Self {
+        Self {
+            cpu: Cpu::read(root),
+            memory: Memory::read(root),
+            gpus: gpu::read(root),
+            drivers: Drivers::read(root, libraries),
+        }
+    }
+
+    /// Why `provider` cannot run here, whatever the library; `None` if it may.
+    pub fn lacks(&self, provider: ExecutionProvider) -> Option<String> {
+        let has_gpu_of = |vendor: &str| self.gpus.iter().any(|gpu| gpu.vendor == vendor);
+        match provider {
+            ExecutionProvider::TensorRt | ExecutionProvider::Cuda if !self.drivers.has_nvidia() => {
+                Some(if has_gpu_of("NVIDIA") {
+                    "this machine has an NVIDIA GPU, but no driver for it (libcuda)".to_owned()
+                } else {
+                    "no NVIDIA driver was found on this machine".to_owned()
+                })
+            }
+            ExecutionProvider::Rocm if !self.drivers.amd => {
+                Some("no driver for AMD GPUs was found on this machine (/dev/kfd)".to_owned())
+            }
+            ExecutionProvider::CoreMl if !cfg!(target_os = "macos") => Some("it is for macOS".to_owned()),
+            ExecutionProvider::DirectMl if !cfg!(windows) => Some("it is for Windows".to_owned()),
+            _ => None,
+        }
+    }
+
+    /// Whether this machine has what `provider` was made for.
+    pub fn suits(&self, provider: ExecutionProvider) -> bool {
+        let intel = || self.cpu.vendor == "Intel" || self.gpus.iter().any(|gpu| gpu.vendor == "Intel");
+        self.lacks(provider).is_none() && (provider != ExecutionProvider::OpenVino || intel())
+    }
+}
+
+/// The text of a small file, trimmed; `None` if there is none.
+fn text(path: PathBuf) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?.trim().to_owned();
+    (!text.is_empty()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! Execution providers from libraries of their own, which the operator names.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use super::ExecutionProvider;
+
+/// The names that the operator gave. They are few, and live as long as the process.
+static NAMES: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
+
+/// The operator's name for the provider of a library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PluginName(&'static str);
+
+impl PluginName {
+    /// The plug-in of this name, if the operator has named one.
+    pub(super) fn known(name: &str) -> Option<Self> {
+        let names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+        names.iter().find(|known| known.eq_ignore_ascii_case(name)).map(|known| Self(known))
+    }
+
+    /// A name for a plug-in: letters, digits and hyphens, and not that of a provider that there is.
+    fn give(name: &str) -> Result<Self, String> {
+        let sound = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if name.is_empty() || name.len() > 64 || !name.chars().all(sound) {
+            return Err(format!("`{name}` cannot be the name of a provider; use letters, digits and hyphens"));
+        }
+        if let Some(known) = Self::known(name) {
+            return Ok(known);
+        }
+        let taken = ["auto", "fastest"].iter().any(|word| word.eq_ignore_ascii_case(name));
+        if taken || name.parse::<ExecutionProvider>().is_ok() {
+            return Err(format!("`{name}` is a provider of ONNX Runtime already; give the library another name"));
+        }
+        let kept: &'static str = Box::leak(name.to_owned().into_boxed_str());
+        NAMES.lock().unwrap_or_else(PoisonError::into_inner).push(kept);
+        Ok(Self(kept))
+    }
+
+    /// The name.
+    pub const fn as_str(self) -> &'static str {
+        self.0
+    }
+}
+
+/// A library that holds an execution provider.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Written", into = "Written")]
+pub struct ProviderLibrary {
+    /// how the operator calls the provider
+    pub name: PluginName,
+    /// the library
+    pub path: PathBuf,
+}
+
+/// How a [`ProviderLibrary`] travels to a child process: reading it makes the name known there.
+#[derive(Serialize, Deserialize)]
+struct Written {
+    name: String,
+    path: PathBuf,
+}
+
+impl TryFrom<Written> for ProviderLibrary {
+    type Error = String;
+
+    fn try_from(Written { name, path }: Written) -> Result<Self, String> {
+        Ok(Self { name: PluginName::give(&name)?, path })
+    }
+}
+
+impl From<ProviderLibrary> for Written {
+    fn from(library: ProviderLibrary) -> Self {
+        Self { name: library.name.0.to_owned(), path: library.path }
+    }
+}
+
+impl fmt::Display for ProviderLibrary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.name.0, self.path.display())
+    }
+}
+
+impl FromStr for ProviderLibrary {
+    type Err = String;
+
+    /// Reads `NAME=PATH`; from then on, the name is one of an execution provider.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, path) = text.split_once('=').ok_or("write NAME=PATH, for example `npu=/opt/npu/libnpu_ep.so`")?;
+        if path.is_empty() {
+            return Err(format!("`{name}` needs the path of its library"));
+        }
+        Ok(Self { name: PluginName::give(name)?, path: path.into() })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_named_library_is_a_provider_from_then_on() {
+        assert!("test-plugin".parse::<ExecutionProvider>().is_err());
+        let library: ProviderLibrary = "test-plugin=/opt/lib.so".parse().unwrap();
+        let provider: ExecutionProvider = "Test-Plugin".parse().unwrap();
+        assert_eq!(provider, ExecutionProvider::Plugin(library.name));
+        assert_eq!(serde_json::to_string(&provider).unwrap(), "\"test-plugin\"");
+        let text = serde_json::to_string(&library).unwrap();
+        assert_eq!(serde_json::from_str::<ProviderLibrary>(&text).unwrap(), library);
+        for (wrong, why) in [
+            ("cuda=x", "is a provider of ONNX Runtime already"),
+            ("auto=x", "is a provider of ONNX Runtime already"),
+            ("a b=x", "cannot be the name"),
+            ("x", "write NAME=PATH"),
+            ("x=", "needs the path"),
+        ] {
+            assert!(wrong.parse::<ProviderLibrary>().unwrap_err().contains(why), "{wrong}");
+        }
+    }
+}

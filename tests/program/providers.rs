@@ -1,0 +1,159 @@
+//! A second execution provider, for real: OpenVINO runs on any x86-64 processor.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::{Value as Json, json};
+
+use crate::digits::{root, stdout};
+
+/// The build of OpenVINO that `gpux engine install openvino` puts into a cache in `target/`.
+/// Without one a test says that it is skipped; with `GPUX_REQUIRE_ORT=1` (as in CI) it fails.
+fn library() -> Option<PathBuf> {
+    let engines = root().join("target/openvino/engines");
+    let found = std::fs::read_dir(engines).into_iter().flatten().map(|entry| entry.unwrap().path());
+    let folder = found.into_iter().find(|path| path.to_string_lossy().ends_with("-openvino"));
+    if folder.is_none() {
+        let required = std::env::var_os("GPUX_REQUIRE_ORT").is_some_and(|value| value == "1");
+        let published = cfg!(all(target_arch = "x86_64", any(target_os = "linux", windows)));
+        assert!(!required || !published, "run `GPUX_CACHE_DIR=target/openvino gpux engine install openvino`");
+        eprintln!("skipped: run `GPUX_CACHE_DIR=target/openvino gpux engine install openvino`");
+    }
+    folder
+}
+
+/// A cache of its own for each test, so that each tries and measures for itself.
+fn gpux(cache: &Path, library: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
+    command.args(arguments).arg("--engine-library").arg(library).env("GPUX_CACHE_DIR", cache);
+    command.env("NO_COLOR", "1").current_dir(root()).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn numbers(json: &Json) -> Vec<f64> {
+    match json {
+        Json::Array(items) => items.iter().flat_map(numbers).collect(),
+        other => vec![other.as_f64().unwrap()],
+    }
+}
+
+/// A picture of 8 × 8 with one channel.
+fn ramp() -> String {
+    let pixel = |row: usize, column: usize| f64::from((row * 7 + column * 3) as u8 % 17) / 16.0;
+    let rows: Vec<Vec<f64>> = (0..8).map(|row| (0..8).map(|column| pixel(row, column)).collect()).collect();
+    json!({ "image": [[rows]] }).to_string()
+}
+
+#[test]
+fn openvino_gives_what_the_cpu_gives() {
+    let Some(library) = library() else { return };
+    let cache = tempfile::tempdir().unwrap();
+    for (model, output, tolerance) in [("models/digits.onnx", "logits", 1e-5), ("tests/models/conv.onnx", "y", 1e-3)] {
+        let run = |provider: &str| {
+            let arguments = ["run", model, "--strict", "--provider", provider, "--trace", "--json", "--input", &ramp()];
+            let json: Json = serde_json::from_str(&stdout(&gpux(cache.path(), &library, &arguments))).unwrap();
+            let engine = json["trace"]["engine"].as_str().unwrap().to_owned();
+            let outputs = json["outputs"].as_object().unwrap().clone();
+            assert!(outputs.len() == 1, "{output}: {outputs:?}");
+            (engine, numbers(outputs.values().next().unwrap()))
+        };
+        let ((on_openvino, given), (on_cpu, expected)) = (run("openvino"), run("cpu"));
+        assert!(on_openvino.ends_with("on OpenVINOExecutionProvider"), "{on_openvino}");
+        assert!(on_cpu.ends_with("on CPUExecutionProvider"), "{on_cpu}");
+        assert_eq!(given.len(), expected.len());
+        assert!(expected.iter().any(|number| number.abs() > 1e-3), "{model}: {expected:?}");
+        for (given, expected) in given.iter().zip(&expected) {
+            let bound = tolerance * expected.abs().max(1.0);
+            assert!((given - expected).abs() <= bound, "{model}: {given} on OpenVINO, {expected} on the CPU");
+        }
+    }
+}
+
+#[test]
+fn what_a_model_runs_on_is_told_with_its_options() {
+    let Some(library) = library() else { return };
+    let cache = tempfile::tempdir().unwrap();
+    let asked = ["inspect", ".", "--json", "--provider", "cuda,openvino", "--provider-option", "num_threads=1"];
+    let inspected = gpux(cache.path(), &library, &[&asked[..], &["--provider-option", "cache_dir=true"]].concat());
+    let json: Json = serde_json::from_str(&stdout(&inspected)).unwrap();
+    let model = &json["models"][0];
+    assert_eq!(model["provider"], "OpenVINOExecutionProvider");
+    assert_eq!(model["provider_options"]["num_of_threads"], "1");
+    assert_eq!(model["fallbacks"][0]["provider"], "cuda");
+    assert!(stderr(&inspected).contains("the execution provider `cuda` is not used"), "{}", stderr(&inspected));
+    let kept = PathBuf::from(model["provider_options"]["cache_dir"].as_str().unwrap());
+    assert!(kept.starts_with(cache.path().join("providers")), "{}", kept.display());
+    assert!(kept.read_dir().unwrap().next().is_some(), "OpenVINO keeps the compiled model");
+}
+
+#[test]
+fn a_provider_that_does_not_start_gives_way_unless_strict() {
+    let Some(library) = library() else { return };
+    let cache = tempfile::tempdir().unwrap();
+    let asked = ["run", ".", "--provider", "openvino", "--provider-option", "device_type=GPU.7"];
+    let photo = ["--input", "image=@models/samples/seven.png"];
+    let run = |more: &[&str]| gpux(cache.path(), &library, &[&asked[..], &photo, more].concat());
+    let given = run(&["--verbose"]);
+    assert!(stdout(&given).contains("seven"));
+    let told = stderr(&given);
+    assert!(told.contains("warning: the execution provider `openvino` is not used: "), "{told}");
+    assert!(told.contains("(with device_type=GPU.7)") && told.contains("on CPUExecutionProvider"), "{told}");
+    let strict = run(&["--strict"]);
+    assert_eq!(strict.status.code(), Some(3), "{}", stderr(&strict));
+    assert!(stderr(&strict).contains("`openvino` cannot be used: "), "{}", stderr(&strict));
+}
+
+#[test]
+fn the_fastest_provider_is_measured_once_and_remembered() {
+    let Some(library) = library() else { return };
+    let cache = tempfile::tempdir().unwrap();
+    let built = gpux(cache.path(), &library, &["build", ".", "--measure", "--json"]);
+    let json: Json = serde_json::from_str(&stdout(&built)).unwrap();
+    let measured = json["models"][0]["measured"].as_array().unwrap().clone();
+    let mut providers: Vec<_> = measured.iter().map(|measured| measured["provider"].as_str().unwrap()).collect();
+    let times: Vec<_> = measured.iter().map(|measured| measured["milliseconds"].as_f64().unwrap()).collect();
+    assert!(times.is_sorted() && times[0] > 0.0, "{times:?}");
+    let fastest = providers[0].to_owned();
+    providers.sort_unstable();
+    assert_eq!(providers, ["cpu", "openvino"]);
+    let again = gpux(cache.path(), &library, &["inspect", ".", "--provider", "fastest", "--json"]);
+    let json: Json = serde_json::from_str(&stdout(&again)).unwrap();
+    assert_eq!(json["models"][0]["measured"], Json::from(measured), "remembered, so the very same times");
+    let provider = json["models"][0]["provider"].as_str().unwrap().to_ascii_lowercase();
+    assert!(provider.starts_with(&fastest), "{provider} is not {fastest}");
+}
+
+#[test]
+fn a_library_with_a_provider_is_registered_or_refused_by_name() {
+    let Some(library) = library() else { return };
+    let cache = tempfile::tempdir().unwrap();
+    let model = ["inspect", "models/digits.onnx"];
+    let broken = ["run", ".", "--provider-library", "mine=Cargo.toml", "--provider", "mine", "--input", "{}"];
+    let refused = gpux(cache.path(), &library, &broken);
+    assert_eq!(refused.status.code(), Some(3));
+    assert!(stderr(&refused).contains("the provider library `mine` (`Cargo.toml`) cannot be used: "));
+    let taken = gpux(cache.path(), &library, &[&model[..], &["--provider-library", "cuda=x.so"]].concat());
+    assert_eq!(taken.status.code(), Some(2));
+    assert!(stderr(&taken).contains("`cuda` is a provider of ONNX Runtime already"), "{}", stderr(&taken));
+    if !cfg!(target_os = "linux") {
+        return;
+    }
+    // OpenVINO's library is a plug-in, too; as such it finds devices of Intel's only.
+    let named = format!("mine={}", library.join("libonnxruntime_providers_openvino.so").display());
+    let machine = gpux(cache.path(), &library, &["inspect", "--json", "--provider-library", &named]);
+    let json: Json = serde_json::from_str(&stdout(&machine)).unwrap();
+    let devices = json["devices"].as_array().unwrap();
+    let found = devices.iter().any(|device| device["provider"] == "OpenVINOExecutionProvider");
+    let asked = ["run", "models/digits.onnx", "--strict", "--provider-library", &named, "--provider", "mine", "--json"];
+    let run = gpux(cache.path(), &library, &[&asked[..], &["--trace", "--input", &ramp()]].concat());
+    if found {
+        let json: Json = serde_json::from_str(&stdout(&run)).unwrap();
+        assert!(json["trace"]["engine"].as_str().unwrap().ends_with(" on mine"), "{json}");
+    } else {
+        assert_eq!(run.status.code(), Some(3));
+        assert!(stderr(&run).contains("found no device on this machine"), "{}", stderr(&run));
+    }
+}

@@ -149,15 +149,6 @@ fn the_embedded_engine_names_what_it_lacks() {
         assert!(error.is_environment(), "{error}");
         assert!(error.to_string().contains(lacks), "{error}");
     }
-    let mut session = embedded()
-        .load(
-            &model("conv"),
-            &SessionOptions {
-                provider: ExecutionProvider::Cpu,
-                threads: None,
-                provider_options: ProviderOptions::default(),
-            },
-        )
-        .unwrap();
+    let mut session = embedded().load(&model("conv"), &SessionOptions::cpu()).unwrap();
     assert!(matches!(session.run_values(&[], None), Err(RunFailure::NeedsOnnxRuntime { .. })));
 }

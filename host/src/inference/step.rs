@@ -11,7 +11,7 @@ use super::error::ModelLoadError;
 use super::graph::OnnxType;
 use super::model_file::ModelFile;
 use super::providers::{ExecutionProvider, Fallback, ProviderChoice, ProviderError, ProviderOptions};
-use super::sessions::{ModelInputs, ModelValues, SessionSet, Unavailable};
+use super::sessions::{ModelInputs, SessionSet, Unavailable};
 use super::value::OnnxValue;
 use crate::pipeline::{
     Context, Dim, ElementSet, Kind, Mismatch, Signature, Step, StepFailure, Tensor, TensorKind, Value,
@@ -223,8 +223,8 @@ impl ModelStep {
     }
 
     /// Runs a model of other values than plain tensors.
-    fn run_values(&self, values: ModelValues, context: &Context) -> Result<Vec<Value>, StepFailure> {
-        let outputs = self.sessions.run(values, context.deadline).map_err(unavailable)?;
+    fn run_values(&self, values: Vec<(usize, OnnxValue)>, context: &Context) -> Result<Vec<Value>, StepFailure> {
+        let outputs = self.sessions.run_values(values, context.deadline).map_err(unavailable)?;
         let types = self.file.info().outputs.iter().map(|output| output.value.as_ref());
         let value = |(value, kind): (OnnxValue, Option<&OnnxType>)| kind.map(|kind| value.into_value(kind));
         Ok(outputs.into_iter().zip(types).filter_map(value).collect())
@@ -338,9 +338,9 @@ impl Step for ModelStep {
             let message = format!("the model takes {} inputs, but gets {}", self.wanted.len(), inputs.len());
             return Err(StepFailure::InvalidInput(message));
         }
-        let mut tensors = ModelInputs::new();
         let given = inputs.len();
-        let mut values = ModelValues::new();
+        let mut tensors = ModelInputs::new();
+        let mut values = Vec::new();
         for (index, value) in inputs.into_iter().enumerate() {
             match value {
                 Some(value) if self.plain => tensors.push((index, self.adapted(index, value)?)),
@@ -355,11 +355,11 @@ impl Step for ModelStep {
         if !self.plain {
             return self.run_values(values, context);
         }
-        let result = match &self.batcher {
+        let outputs = match &self.batcher {
             Some(Ok(batcher)) => batcher.run(tensors, context.deadline, context.priority),
             _ => self.sessions.run(tensors, context.deadline),
         };
-        let outputs = result.map_err(unavailable)?;
+        let outputs = outputs.map_err(unavailable)?;
         Ok(outputs.into_iter().map(Value::Tensor).collect())
     }
 

@@ -34,6 +34,18 @@ pub enum OnnxValue {
     None,
 }
 
+impl OnnxValue {
+    /// Size of its tensors, in bytes.
+    pub fn byte_len(&self) -> usize {
+        match self {
+            Self::Tensor(tensor) => tensor.byte_len(),
+            Self::Sequence(values) => values.iter().map(Self::byte_len).sum(),
+            Self::Map { keys, values } => keys.byte_len() + values.byte_len(),
+            Self::None => 0,
+        }
+    }
+}
+
 /// JSON that is no value of an ONNX type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
@@ -133,16 +145,6 @@ impl OnnxValue {
                 };
                 Json::Object(keys.zip(values).collect())
             }
-        }
-    }
-
-    /// Size of its elements, in bytes.
-    pub fn byte_len(&self) -> usize {
-        match self {
-            Self::Tensor(tensor) => tensor.byte_len(),
-            Self::Sequence(items) => items.iter().map(Self::byte_len).sum(),
-            Self::Map { keys, values } => keys.byte_len() + values.byte_len(),
-            Self::None => 0,
         }
     }
 

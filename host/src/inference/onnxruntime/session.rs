@@ -25,14 +25,20 @@ pub(super) struct OrtSession {
     names: Vec<String>,
     /// whether the first inputs, in order, are just those that must be given
     positional: usize,
-    /// made for the first run under a deadline
-    watch: Option<Watch>,
-    /// made for the first run that leaves much memory behind
-    shrinking: Option<RunOptions>,
+    told: Told,
     /// bytes that runs are usually given: an average over about eight
     usual: usize,
     /// for models that take or give other values than plain tensors
     kinds: Option<Kinds>,
+}
+
+/// What runs are told beside their inputs.
+#[derive(Default)]
+struct Told {
+    /// made for the first run under a deadline
+    watch: Option<Watch>,
+    /// made for the first run that leaves much memory behind, without a deadline
+    shrinking: Option<RunOptions>,
 }
 
 impl OrtSession {
@@ -50,7 +56,7 @@ impl OrtSession {
         if !same {
             return Err("its outputs are not those that the file declares".to_owned());
         }
-        Ok(Self { native, names, positional, watch: None, shrinking: None, usual: 0, kinds })
+        Ok(Self { native, names, positional, told: Told::default(), usual: 0, kinds })
     }
 
     /// Whether a run on so many bytes is far larger than others. The arena keeps what the largest
@@ -78,7 +84,7 @@ impl Session for OrtSession {
             let named = names.zip(views).map(|(name, view)| Ok((name, view?)));
             SessionInputs::ValueMap(named.collect::<ort::Result<Vec<_>>>().map_err(failed)?)
         };
-        let outputs = timed(&mut self.native, &mut self.watch, &mut self.shrinking, inputs, deadline, shrink)?;
+        let outputs = timed(&mut self.native, &mut self.told, inputs, deadline, shrink)?;
         outputs.iter().map(|(name, value)| values::copy(name, &value).map_err(RunFailure::Failed)).collect()
     }
 
@@ -96,33 +102,32 @@ impl Session for OrtSession {
             .iter()
             .map(|(index, value)| (Cow::Borrowed(self.names[*index].as_str()), SessionInputValue::from(&**value)));
         let named = SessionInputs::<0>::ValueMap(named.collect());
-        let outputs = timed(&mut self.native, &mut self.watch, &mut self.shrinking, named, deadline, false)?;
+        let outputs = timed(&mut self.native, &mut self.told, named, deadline, false)?;
         kinds.outputs(&outputs).map_err(RunFailure::Failed)
     }
 }
 
-/// One run, stopped when its deadline has passed, after which memory is given back if it is to `shrink`.
+/// One run, stopped when its deadline has passed.
 fn timed<'s, 'i, 'v: 'i>(
     native: &'s mut Native,
-    watch: &'s mut Option<Watch>,
-    shrinks: &'s mut Option<RunOptions>,
+    told: &'s mut Told,
     inputs: SessionInputs<'i, 'v>,
     deadline: Option<Instant>,
     shrink: bool,
 ) -> Result<SessionOutputs<'s>, RunFailure> {
     let outputs = match deadline {
         None if shrink => {
-            let options = match shrinks {
+            let options = match &mut told.shrinking {
                 Some(options) => options,
-                None => shrinks.insert(shrinking().map_err(RunFailure::Failed)?),
+                none => none.insert(shrinking().map_err(RunFailure::Failed)?),
             };
             native.run_with_options(inputs, options)
         }
         None => native.run(inputs),
         Some(deadline) => {
-            let watch = match watch {
+            let watch = match &mut told.watch {
                 Some(watch) => watch,
-                None => watch.insert(Watch::new().map_err(RunFailure::Failed)?),
+                none => none.insert(Watch::new().map_err(RunFailure::Failed)?),
             };
             watch.begin(deadline);
             let outputs = native.run_with_options(inputs, watch.options(shrink));

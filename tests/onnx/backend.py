@@ -71,10 +71,13 @@ def stored(path, kind):
 
 
 def array(value):
-    """A value of a test that is held in memory, without ONNX's messages."""
+    """A value of a test that is held in memory: without ONNX's messages, NumPy's scalars and arrays of nothing."""
     if isinstance(value, onnx.TensorProto):
         return numpy_helper.to_array(value)
-    return [array(item) for item in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [array(item) for item in value]
+    value = np.asarray(value) if isinstance(value, np.generic) else value
+    return None if isinstance(value, np.ndarray) and value.shape == () and value.item() is None else value
 
 
 def data_sets(test, model):
@@ -129,6 +132,11 @@ def compare(test, program):
         return ours, theirs
 
 
+def brief(reason):
+    """A reason without folders, which are those of one machine, and without numbers of lines."""
+    return re.sub(r"[^\s`'\"]*/(?=[^\s/])", "", re.sub(r"(\.(?:cc|h)):\d+", r"\1", reason))[:240]
+
+
 def keep(test):
     """Writes a case as a model beside its inputs and outputs as JSON."""
     model = loaded(test)
@@ -172,7 +180,7 @@ def main():
                 outcome = ("passes" if theirs is None else "fails", "passes" if ours is None else "fails")
                 counts[kind, outcome] += 1
                 if outcome == ("fails", "fails"):
-                    neither[test.name] = f"{test.name}\n    Python: {theirs}\n    gpux: {ours}"
+                    neither[test.name] = f"{test.name}\n    Python: {brief(theirs)}\n    gpux: {brief(ours)}"
                 elif outcome != ("passes", "passes"):
                     differences.append(f"{test.name}\n    Python: {theirs or 'passes'}\n    gpux: {ours or 'passes'}")
     if arguments.fixtures:

@@ -97,7 +97,12 @@ impl ModelStep {
                     let sessions = SessionSet::new(engine.clone(), file.clone(), session_options, first, instances)?;
                     let sessions = Arc::new(sessions);
                     let batching = options.batch.max_size > 1;
-                    let batcher = batching.then(|| Batcher::new(sessions.clone(), &signature, options.batch));
+                    let batcher = batching.then(|| {
+                        if !plain {
+                            return Err("it takes or gives other values than plain tensors".to_owned());
+                        }
+                        Batcher::new(sessions.clone(), &signature, options.batch)
+                    });
                     return Ok(Self {
                         file,
                         engine,

@@ -87,6 +87,7 @@ impl Session for OrtSession {
         let outputs = timed(&mut self.native, &mut self.told, inputs, deadline, shrink)?;
         outputs.iter().map(|(name, value)| values::copy(name, &value).map_err(RunFailure::Failed)).collect()
     }
+
     fn run_values(
         &mut self,
         inputs: &[(usize, &OnnxValue)],

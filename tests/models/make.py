@@ -130,3 +130,36 @@ external("external-outside", "../../Cargo.toml")
 external("external-absolute", "/etc/passwd")
 external("external-none", "nowhere.bin")
 external("external-short", "weights.bin", length=12)
+
+# Rows that look at each other: requests must not run together.
+write("center",
+      [helper.make_node("ReduceMean", ["x"], ["mean"], axes=[0], keepdims=1),
+       helper.make_node("Sub", ["x", "mean"], ["y"])],
+      [value("x", TensorProto.FLOAT, ["N", 4])], [value("y", TensorProto.FLOAT, ["N", 4])])
+
+
+def embedding(name, masked):
+    """Tokens as vectors, and their mean: over those that the mask counts, or over all."""
+    mean = [helper.make_node("ReduceSum", ["counted", "one"], ["sum"], keepdims=0),
+            helper.make_node("ReduceSum", ["column", "one"], ["count"], keepdims=0),
+            helper.make_node("Div", ["sum", "count"], ["mean"])]
+    if not masked:
+        mean = [helper.make_node("ReduceMean", ["tokens"], ["mean"], axes=[1], keepdims=0)]
+    text = ["batch", "length"]
+    write(name,
+          [helper.make_node("Gather", ["table", "input_ids"], ["tokens"]),
+           helper.make_node("Cast", ["attention_mask"], ["mask"], to=TensorProto.FLOAT),
+           helper.make_node("Unsqueeze", ["mask", "two"], ["column"]),
+           helper.make_node("Mul", ["tokens", "column"], ["counted"]), *mean],
+          [value("input_ids", TensorProto.INT64, text), value("attention_mask", TensorProto.INT64, text)],
+          [value("tokens", TensorProto.FLOAT, [*text, 4]), value("mean", TensorProto.FLOAT, ["batch", 4])],
+          [("table", np.random.default_rng(3).standard_normal((16, 4)).astype(np.float32)),
+           ("one", np.array([1])), ("two", np.array([2]))])
+
+
+embedding("embedding", masked=True)
+embedding("unmasked", masked=False)
+
+# One kernel that takes as long as its input is large.
+write("square", [helper.make_node("MatMul", ["x", "x"], ["y"])],
+      [value("x", TensorProto.FLOAT, ["n", "n"])], [value("y", TensorProto.FLOAT, ["n", "n"])])

@@ -4,15 +4,16 @@ use std::io;
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::engine::{self, SelectedEngine};
 use super::operator::Operator;
 use super::provider_options;
-use crate::config::{Diagnostic, ModelSpec, Spanned, Spec};
+use crate::config::{BatchingSpec, Diagnostic, ModelSpec, Spanned, Spec};
 use crate::error::GpuxError;
 use crate::inference::{
-    ExecutionProvider, ModelFile, ModelLoadError, ModelOptions, ModelStep, ProviderChoice, ProviderError, Ranking,
-    Trial, ensure_vetted, rank,
+    BatchOptions, ExecutionProvider, ModelFile, ModelLoadError, ModelOptions, ModelStep, ProviderChoice, ProviderError,
+    Ranking, Trial, ensure_vetted, rank,
 };
 use crate::pipeline::{ProjectFiles, Registry};
 
@@ -21,6 +22,9 @@ const MAX_INSTANCES: u32 = 64;
 
 /// The most threads of one session: beyond any machine's cores they only cost.
 const MAX_THREADS: u32 = 256;
+
+/// The most rows of one run: beyond this only memory grows.
+const MAX_ROWS: u32 = 4096;
 
 /// A model and its name in gpux.yml.
 pub(super) struct LoadedModel {
@@ -52,7 +56,9 @@ pub(super) fn check_files(spec: &Spec, files: &ProjectFiles) -> Vec<Diagnostic> 
             Some(Diagnostic::new("ceiling", asked.span.clone(), message))
         };
         let instances = above("instances", &model.instances, MAX_INSTANCES);
-        instances.into_iter().chain(above("threads", &model.threads, MAX_THREADS)).collect::<Vec<_>>()
+        let threads = above("threads", &model.threads, MAX_THREADS);
+        let rows = model.batching.as_ref().map(|batching| batching.max_size.clone());
+        instances.into_iter().chain(threads).chain(above("max_size", &rows, MAX_ROWS)).collect::<Vec<_>>()
     };
     spec.models.iter().flat_map(|model| check(model).into_iter().chain(most(model))).collect()
 }
@@ -94,6 +100,10 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, operator: &Operator) -> Re
         ensure_vetted(&trial, &options)?;
         let step = Arc::new(ModelStep::load(engine.clone(), Arc::new(file), &options)?);
         loaded.warnings.extend(step.fallbacks().iter().map(ToString::to_string));
+        if let Some(Err(reason)) = step.batcher() {
+            let name = &model.name.value;
+            loaded.warnings.push(format!("requests of the model `{name}` run one at a time: {reason}"));
+        }
         loaded.registry.add_model(&model.name.value, step.clone());
         loaded.models.push(LoadedModel { name: model.name.value.clone(), step, ranking });
     }
@@ -136,5 +146,15 @@ fn options(
         provider_options: provider_options::of_model(model, spec, digest, operator)?,
         instances: model.instances.as_ref().map_or(1, count),
         threads: model.threads.as_ref().map(count),
+        batch: batching(model, spec),
     })
+}
+
+/// What the model says about running requests together, else `runtime.batch_size`.
+fn batching(model: &ModelSpec, spec: &Spec) -> BatchOptions {
+    let Some(BatchingSpec { max_size, max_delay, pad }) = &model.batching else {
+        return BatchOptions { max_size: spec.runtime.batch_size.get() as usize, ..BatchOptions::default() };
+    };
+    let max_delay = max_delay.map_or(Duration::ZERO, |delay| delay.0);
+    BatchOptions { max_size: max_size.value.get() as usize, max_delay, pad: *pad }
 }

@@ -20,6 +20,9 @@ use crate::inference::ModelFile;
 use crate::pipeline::{Place, Plan, PlanBuilder, ProjectFiles, WiringError};
 use crate::sandbox::Sandbox;
 
+/// The most requests of a list that are run at once: each takes a thread and its values' memory.
+const MAX_AT_ONCE: usize = 256;
+
 /// A checked pipeline with everything it needs: what `gpux run` runs.
 pub struct Pipeline {
     pub(super) path: PathBuf,
@@ -93,8 +96,17 @@ impl Pipeline {
         })?;
         warnings.extend(workshop.warnings);
         warnings.extend(loaded.warnings);
-        warnings.extend(unused(&spec));
         Ok(Self { path, spec, plan, engine: loaded.engine, warnings, models: loaded.models })
+    }
+
+    /// How many requests of a list are run at once: as many as a model takes together, or has
+    /// instances for.
+    pub fn at_once(&self) -> usize {
+        let together = |model: &LoadedModel| {
+            let rows = model.step.batcher().and_then(Result::ok).map_or(1, |batcher| batcher.options().max_size);
+            rows.max(model.step.sessions().instances())
+        };
+        self.models.iter().map(together).max().unwrap_or(1).min(MAX_AT_ONCE)
     }
 
     /// The file it was read from.
@@ -193,13 +205,6 @@ fn check_labels(spec: &Spec, files: &ProjectFiles) -> Vec<Diagnostic> {
         _ => None,
     };
     spec.outputs.iter().filter_map(check).collect()
-}
-
-/// What the file sets without effect in this version: better said than silently ignored.
-fn unused(spec: &Spec) -> Vec<String> {
-    let batches = spec.runtime.batch_size.get() > 1;
-    let unused = [(batches, "`runtime.batch_size` is not used by this version of gpux: requests are run one by one")];
-    unused.into_iter().filter(|(set, _)| *set).map(|(_, text)| text.to_owned()).collect()
 }
 
 /// What is declared about the outputs, against what the steps will give.

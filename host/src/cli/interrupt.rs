@@ -1,20 +1,21 @@
 //! Ctrl-C: what is under way is finished if that takes a moment, and what is done is kept.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How long an item may still take once somebody asked to stop.
 const GRACE: Duration = Duration::from_secs(2);
 
 static STOPPED: AtomicBool = AtomicBool::new(false);
-static BUSY: AtomicBool = AtomicBool::new(false);
+/// Items under way.
+static BUSY: AtomicUsize = AtomicUsize::new(0);
 
 /// The flag that ctrl-C (or a polite kill) sets; it is watched from now on. Between items the
 /// program ends at once; an item under way has [`GRACE`]; a second ctrl-C ends it without.
 pub(super) fn watch() -> &'static AtomicBool {
     // A second call finds the handler in place; a system without signals goes without.
     let _ = ctrlc::set_handler(|| {
-        if STOPPED.swap(true, Ordering::SeqCst) || !BUSY.load(Ordering::SeqCst) {
+        if STOPPED.swap(true, Ordering::SeqCst) || BUSY.load(Ordering::SeqCst) == 0 {
             std::process::exit(130);
         }
         // Without a thread there is no grace.
@@ -31,9 +32,9 @@ pub(super) fn watch() -> &'static AtomicBool {
 
 /// Runs `work` as something that may be finished after ctrl-C.
 pub(super) fn finishing<T>(work: impl FnOnce() -> T) -> T {
-    BUSY.store(true, Ordering::SeqCst);
+    BUSY.fetch_add(1, Ordering::SeqCst);
     let done = work();
-    BUSY.store(false, Ordering::SeqCst);
+    BUSY.fetch_sub(1, Ordering::SeqCst);
     done
 }
 

@@ -32,9 +32,9 @@ pub(crate) use schema::usable_schema;
 pub use schema::{check, closest};
 pub use source::{Position, Source, Span};
 pub use spec::{
-    Action, Backend, Dimension, DirGrant, GpuSpec, InputSpec, Instances, Labels, ModelCall, ModelFormat, ModelSpec,
-    ONLY_MODEL, OutputSpec, PortType, RuntimeSpec, ServingSpec, Spec, StepCheck, StepSchema, StepSpec, UnknownPortType,
-    Wasi, WasmGrant, WasmLimits, WasmSpec, Wiring, any_step, json_schema,
+    Action, Backend, BatchingSpec, Dimension, DirGrant, GpuSpec, InputSpec, Instances, Labels, ModelCall, ModelFormat,
+    ModelSpec, ONLY_MODEL, OutputSpec, PortType, RuntimeSpec, ServingSpec, Spec, StepCheck, StepSchema, StepSpec,
+    UnknownPortType, Wasi, WasmGrant, WasmLimits, WasmSpec, Wiring, any_step, json_schema,
 };
 pub use typed::{load_as, parse_as, spec_of};
 pub(crate) use units::shorten;

@@ -21,6 +21,13 @@ pub struct SessionOptions {
     pub provider_options: ProviderOptions,
 }
 
+impl Default for SessionOptions {
+    /// On the CPU, with as many threads as the engine likes.
+    fn default() -> Self {
+        Self { provider: ExecutionProvider::Cpu, threads: None, provider_options: ProviderOptions::default() }
+    }
+}
+
 /// Something that runs models.
 pub trait Engine: Send + Sync {
     /// Its name and version, for people: `ONNX Runtime 1.31.1`, `embedded (tract 0.23)`.

@@ -1,6 +1,7 @@
 //! Models and the engines that run them. The only room that names `ort` and `tract`.
 
 mod adapt;
+mod batch;
 mod embedded;
 mod engine;
 mod error;
@@ -17,6 +18,7 @@ mod step;
 mod vet;
 
 pub use adapt::{Adapt, Adapts, adapt};
+pub use batch::{BatchOptions, Batcher};
 pub use embedded::Embedded;
 pub use engine::{Engine, RunFailure, Session, SessionOptions};
 pub use error::ModelLoadError;
@@ -33,7 +35,7 @@ pub use providers::{
     ExecutionProvider, Fallback, Giver, OptionFault, OptionKind, PluginName, ProviderChoice, ProviderError,
     ProviderInfo, ProviderLibrary, ProviderManager, ProviderOption, ProviderOptions, options_of,
 };
-pub use sessions::{SessionSet, Unavailable};
+pub use sessions::{ModelInputs, SessionSet, Unavailable};
 pub use step::{ModelOptions, ModelStep};
 pub use vet::{VetRequest, ensure_vetted, vet, vet_answer};
 

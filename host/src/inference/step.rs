@@ -3,14 +3,14 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::json;
-use smallvec::SmallVec;
 
 use super::adapt::{Adapts, adapt, apply};
+use super::batch::{BatchOptions, Batcher};
 use super::engine::{Engine, RunFailure, SessionOptions};
 use super::error::ModelLoadError;
 use super::model_file::ModelFile;
 use super::providers::{ExecutionProvider, Fallback, ProviderChoice, ProviderError, ProviderOptions};
-use super::sessions::{SessionSet, Unavailable};
+use super::sessions::{ModelInputs, SessionSet, Unavailable};
 use crate::pipeline::{Context, Dim, Kind, Mismatch, Signature, Step, StepFailure, Tensor, TensorKind, Value};
 
 /// How a model is run.
@@ -27,6 +27,8 @@ pub struct ModelOptions {
     /// threads that one operator may use; `None` leaves it to the engine for one instance, and
     /// shares the cores between several
     pub threads: Option<usize>,
+    /// how requests of several threads are put together
+    pub batch: BatchOptions,
 }
 
 impl Default for ModelOptions {
@@ -38,6 +40,7 @@ impl Default for ModelOptions {
             provider_options: ProviderOptions::default(),
             instances: 1,
             threads: None,
+            batch: BatchOptions::default(),
         }
     }
 }
@@ -49,7 +52,9 @@ pub struct ModelStep {
     signature: Signature,
     /// what each input takes: the signature's kinds, unwrapped
     wanted: Vec<TensorKind>,
-    sessions: SessionSet,
+    sessions: Arc<SessionSet>,
+    /// puts requests together; or why nothing does, where that was asked for
+    batcher: Option<Result<Batcher, String>>,
     fallbacks: Vec<Fallback>,
     /// what the latest plan has to change about each input, for [`Step::details`]
     inserted: Mutex<Vec<(usize, Adapts)>>,
@@ -72,12 +77,16 @@ impl ModelStep {
                 Ok(first) => {
                     let instances = options.instances;
                     let sessions = SessionSet::new(engine.clone(), file.clone(), session_options, first, instances)?;
+                    let sessions = Arc::new(sessions);
+                    let batching = options.batch.max_size > 1;
+                    let batcher = batching.then(|| Batcher::new(sessions.clone(), &signature, options.batch));
                     return Ok(Self {
                         file,
                         engine,
                         signature,
                         wanted,
                         sessions,
+                        batcher,
                         fallbacks,
                         inserted: Mutex::default(),
                     });
@@ -132,6 +141,11 @@ impl ModelStep {
         &self.sessions
     }
 
+    /// What puts requests together, if anything does; the reason why not, where it was asked for.
+    pub fn batcher(&self) -> Option<Result<&Batcher, &str>> {
+        self.batcher.as_ref().map(|batcher| batcher.as_ref().map_err(String::as_str))
+    }
+
     /// What is done to input number `index` when it is given as `given`.
     pub fn adapts(&self, index: usize, given: &TensorKind) -> Result<Adapts, Mismatch> {
         adapt(given, &self.wanted[index]).map_err(|fault| self.named(index, fault))
@@ -165,6 +179,20 @@ impl ModelStep {
         }
         let adapts = self.adapts(index, &TensorKind::of(&tensor))?;
         Ok(apply(tensor, &adapts)?)
+    }
+}
+
+impl ModelStep {
+    fn batching(&self) -> serde_json::Value {
+        match self.batcher() {
+            None => json!(null),
+            Some(Err(reason)) => json!({ "off": reason }),
+            Some(Ok(batcher)) => json!({
+                "max_size": batcher.options().max_size,
+                "max_delay_ms": batcher.options().max_delay.as_secs_f64() * 1e3,
+                "pads": batcher.pads(),
+            }),
+        }
     }
 }
 
@@ -236,7 +264,7 @@ impl Step for ModelStep {
             let message = format!("the model takes {} inputs, but gets {}", self.wanted.len(), inputs.len());
             return Err(StepFailure::InvalidInput(message));
         }
-        let mut tensors: SmallVec<[(usize, Tensor); 4]> = SmallVec::new();
+        let mut tensors = ModelInputs::new();
         let given = inputs.len();
         for (index, value) in inputs.into_iter().enumerate() {
             match value {
@@ -248,8 +276,11 @@ impl Step for ModelStep {
         if let Some(index) = (given..self.wanted.len()).find(|index| !self.signature.inputs[*index].optional) {
             return Err(StepFailure::InvalidInput(self.missing(index)));
         }
-        let views: SmallVec<[(usize, &Tensor); 4]> = tensors.iter().map(|(index, tensor)| (*index, tensor)).collect();
-        match self.sessions.run(&views, context.deadline) {
+        let result = match &self.batcher {
+            Some(Ok(batcher)) => batcher.run(tensors, context.deadline, context.priority),
+            _ => self.sessions.run(tensors, context.deadline),
+        };
+        match result {
             Ok(outputs) => Ok(outputs.into_iter().map(Value::Tensor).collect()),
             Err(Unavailable::Timeout | Unavailable::Run(RunFailure::Timeout)) => Err(StepFailure::Timeout),
             Err(Unavailable::Run(RunFailure::Failed(reason))) => {
@@ -276,6 +307,7 @@ impl Step for ModelStep {
             "provider_options": self.provider_options(),
             "fallbacks": self.fallbacks,
             "instances": self.sessions.instances(),
+            "batching": self.batching(),
             "threads": self.sessions.options().threads,
         })
     }

@@ -114,7 +114,10 @@ impl Plan {
             }
             watch.next = 0;
             let observer: &mut dyn Observer = &mut watch;
-            self.run(request.to_vec(), RunOptions { deadline: deadline(), observer: Some(observer), cancelled: None })?;
+            self.run(
+                request.to_vec(),
+                RunOptions { deadline: deadline(), observer: Some(observer), ..RunOptions::default() },
+            )?;
         }
         let names = self.steps().iter().map(|step| step.name.clone());
         let steps = names.zip(watch.times).filter(|(_, times)| !times.is_empty());

@@ -49,6 +49,8 @@ impl Observer for Observers<'_> {
 pub struct RunOptions<'a> {
     /// when it must be done; `None` for no limit
     pub deadline: Option<Instant>,
+    /// where requests wait for each other, a greater one goes first; 0 is usual
+    pub priority: i32,
     /// who watches; without one, no step is timed
     pub observer: Option<&'a mut dyn Observer>,
     /// set by somebody who no longer wants the result; looked at between steps
@@ -134,7 +136,7 @@ impl Plan {
         let mut frame = self.bind(values)?;
         frame.resize_with(self.slots(), || None);
         for (index, planned) in self.steps().iter().enumerate() {
-            let mut context = Context { deadline: options.deadline, ..Context::default() };
+            let mut context = Context { deadline: options.deadline, priority: options.priority, ..Context::default() };
             let fail = |failure, log| {
                 planned.failures.count(&failure);
                 Box::new(StepError { number: index + 1, name: planned.name.clone(), failure, log })

@@ -53,6 +53,8 @@ pub trait Step: Send + Sync {
 pub struct Context {
     /// when the whole request must be done; `None` for no limit
     pub deadline: Option<Instant>,
+    /// where requests wait for each other, a greater one goes first; 0 is usual
+    pub priority: i32,
     /// highest memory of the step's sandbox, in bytes, if it ran in one
     pub memory_peak: Option<u64>,
     /// what a component logged, the newest last

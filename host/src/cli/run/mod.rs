@@ -4,9 +4,11 @@ mod benchmark;
 mod record;
 mod requests;
 mod results;
+mod side_by_side;
 mod sources;
 
 use std::mem::ManuallyDrop;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -170,20 +172,32 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
     let mut run = Run {
         arguments,
         printer,
-        pipeline: &pipeline,
-        timeout,
+        engine: pipeline.engine(),
         batch,
         recorder,
         results: Results::new(printer, arguments.output.as_deref(), arguments.format, batch)?,
         bar: if batch { printer.progress(requests.total, "items") } else { indicatif::ProgressBar::hidden() },
     };
     let mut exit = Exit::Done;
-    for item in requests {
-        match interrupt::finishing(|| run.item(item))? {
-            Exit::Done => {}
-            Exit::Failed if batch => exit = Exit::Failed,
-            end => {
-                exit = end;
+    let mut end = |ended: Exit| match ended {
+        Exit::Done => ControlFlow::Continue(()),
+        Exit::Failed if batch => {
+            exit = Exit::Failed;
+            ControlFlow::Continue(())
+        }
+        last => {
+            exit = last;
+            ControlFlow::Break(())
+        }
+    };
+    let at_once = if batch && run.recorder.is_none() { pipeline.at_once() } else { 1 };
+    if at_once > 1 {
+        let work = |item: Item| interrupt::finishing(|| attempt(&pipeline, arguments, timeout, None, item));
+        side_by_side::run(requests, at_once, work, |attempt| Ok::<_, WriteError>(end(run.write(attempt)?)))?;
+    } else {
+        for item in requests {
+            let attempt = interrupt::finishing(|| attempt(&pipeline, arguments, timeout, run.recorder.as_mut(), item));
+            if end(run.write(attempt)?).is_break() {
                 break;
             }
         }
@@ -202,48 +216,25 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// A run over one or many items.
-struct Run<'a> {
-    arguments: &'a Arguments,
-    printer: Printer,
-    pipeline: &'a Pipeline,
-    timeout: Option<Duration>,
-    batch: bool,
-    recorder: Option<Recorder<'a>>,
-    results: Results,
-    bar: indicatif::ProgressBar,
+/// One item, run.
+struct Attempt {
+    source: String,
+    result: Result<Outputs, GpuxError>,
+    trace: Option<Trace>,
 }
 
-impl Run<'_> {
-    /// Runs one item and writes its result; an error of a batch's item is a result in its place.
-    fn item(&mut self, Item { source, request }: Item) -> Result<Exit, WriteError> {
-        let (arguments, printer) = (self.arguments, self.printer);
-        let mut trace = (arguments.trace || arguments.verbose).then(Trace::default);
-        let result = match request {
-            Ok(request) => self.request(request, trace.as_mut()),
-            Err(error) => Err(error.into()),
-        };
-        if interrupt::stopped() {
-            return Ok(Exit::Interrupted);
-        }
-        self.bar.suspend(|| show_trace(arguments, printer, self.pipeline, trace.as_ref()));
-        let exit = match &result {
-            Ok(_) => Exit::Done,
-            Err(error) if !self.batch => return Ok(printer.error(error)),
-            Err(_) => Exit::Failed,
-        };
-        let trace = trace.filter(|_| arguments.trace && printer.json);
-        let trace = trace.map(|trace| (trace, self.pipeline.engine().to_owned()));
-        let finished = Finished { source, result, trace };
-        let results = &mut self.results;
-        self.bar.suspend(|| results.write(&finished))?;
-        self.bar.inc(1);
-        Ok(exit)
-    }
-
-    fn request(&mut self, request: Request, trace: Option<&mut Trace>) -> Result<Outputs, GpuxError> {
-        let trace = trace.map(|trace| trace as &mut dyn Observer);
-        let recorder = self.recorder.as_mut().map(|recorder| recorder as &mut dyn Observer);
+/// Runs one item.
+fn attempt(
+    pipeline: &Pipeline,
+    arguments: &Arguments,
+    timeout: Option<Duration>,
+    recorder: Option<&mut Recorder<'_>>,
+    Item { source, request }: Item,
+) -> Attempt {
+    let mut trace = (arguments.trace || arguments.verbose).then(Trace::default);
+    let run = |request: Request| {
+        let trace = trace.as_mut().map(|trace| trace as &mut dyn Observer);
+        let recorder = recorder.map(|recorder| recorder as &mut dyn Observer);
         let mut both;
         let observer = match (trace, recorder) {
             (Some(trace), Some(recorder)) => {
@@ -252,9 +243,46 @@ impl Run<'_> {
             }
             (one, other) => one.or(other),
         };
-        let options =
-            RunOptions { deadline: deadline_after(self.timeout), observer, cancelled: Some(interrupt::watch()) };
-        self.pipeline.plan().run(request, options).map_err(GpuxError::from)
+        let (deadline, cancelled) = (deadline_after(timeout), Some(interrupt::watch()));
+        let options = RunOptions { deadline, observer, cancelled, ..RunOptions::default() };
+        pipeline.plan().run(request, options).map_err(GpuxError::from)
+    };
+    let result = request.map_err(GpuxError::from).and_then(run);
+    Attempt { source, result, trace }
+}
+
+/// What comes of a run over one or many items.
+struct Run<'a> {
+    arguments: &'a Arguments,
+    printer: Printer,
+    /// the engine with the providers of the models
+    engine: &'a str,
+    batch: bool,
+    recorder: Option<Recorder<'a>>,
+    results: Results,
+    bar: indicatif::ProgressBar,
+}
+
+impl Run<'_> {
+    /// Writes the result of an item; an error of a batch's item is a result in its place.
+    fn write(&mut self, Attempt { source, result, trace }: Attempt) -> Result<Exit, WriteError> {
+        let (arguments, printer) = (self.arguments, self.printer);
+        if interrupt::stopped() {
+            return Ok(Exit::Interrupted);
+        }
+        self.bar.suspend(|| show_trace(arguments, printer, self.engine, trace.as_ref()));
+        let exit = match &result {
+            Ok(_) => Exit::Done,
+            Err(error) if !self.batch => return Ok(printer.error(error)),
+            Err(_) => Exit::Failed,
+        };
+        let trace = trace.filter(|_| arguments.trace && printer.json);
+        let trace = trace.map(|trace| (trace, self.engine.to_owned()));
+        let finished = Finished { source, result, trace };
+        let results = &mut self.results;
+        self.bar.suspend(|| results.write(&finished))?;
+        self.bar.inc(1);
+        Ok(exit)
     }
 }
 
@@ -270,10 +298,10 @@ fn show_failures(pipeline: &Pipeline, printer: Printer) {
 }
 
 /// The table for `--trace`; what components logged for `--verbose`.
-fn show_trace(arguments: &Arguments, printer: Printer, pipeline: &Pipeline, trace: Option<&Trace>) {
+fn show_trace(arguments: &Arguments, printer: Printer, engine: &str, trace: Option<&Trace>) {
     let Some(trace) = trace else { return };
     if arguments.trace {
-        printer.note(&results::trace_table(trace, pipeline.engine()));
+        printer.note(&results::trace_table(trace, engine));
     }
     for step in &trace.steps {
         for line in &step.log {

@@ -46,7 +46,7 @@ pub(super) struct Requests<'a> {
 /// A stream of JSON requests, one a line.
 struct Lines {
     source: String,
-    reader: Box<dyn BufRead>,
+    reader: Box<dyn BufRead + Send>,
     number: usize,
 }
 

@@ -21,7 +21,7 @@ use super::schema::check;
 
 use file::text_or_number;
 pub use file::{StepSchema, json_schema};
-pub use model::{ModelFormat, ModelSpec, ONLY_MODEL};
+pub use model::{BatchingSpec, ModelFormat, ModelSpec, ONLY_MODEL};
 pub use ports::{Dimension, InputSpec, Labels, OutputSpec, PortType, UnknownPortType};
 pub use runtime::{Backend, GpuSpec, RuntimeSpec, ServingSpec};
 pub use steps::{Action, ModelCall, StepSpec, Wiring};

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::node::{Node, Spanned};
 use super::super::read::read;
+use super::super::units::TimeSpan;
 use super::{Backend, text_or_number};
 
 /// The name of the only model of a file that says `model:`.
@@ -19,6 +20,26 @@ pub enum ModelFormat {
     /// an ONNX graph
     #[default]
     Onnx,
+}
+
+/// How requests for a model are put together into one run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Batching")]
+pub struct BatchingSpec {
+    /// The most rows (items along the first axis) of one run
+    pub max_size: Spanned<NonZeroU32>,
+    /// How long a request that could run waits for others; without it, nobody waits who need not
+    #[serde(default)]
+    pub max_delay: Option<TimeSpan>,
+    /// Whether texts of different lengths may run together, padded, where the model has an
+    /// `attention_mask`
+    #[serde(default = "yes")]
+    pub pad: bool,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 /// A model of a pipeline.
@@ -36,6 +57,8 @@ pub struct ModelSpec {
     pub instances: Option<Spanned<NonZeroU32>>,
     /// threads of one session; `None`: the engine decides from the machine
     pub threads: Option<Spanned<NonZeroU32>>,
+    /// how requests are put together; `None`: up to `runtime.batch_size` of them, without waiting
+    pub batching: Option<BatchingSpec>,
     /// what runs this model, else `runtime.gpu.backend`
     pub provider: Spanned<Backend>,
     /// options of the execution provider, else `runtime.gpu.options`
@@ -63,6 +86,9 @@ pub(super) struct Written {
     /// How many threads one copy of the model uses
     #[serde(default)]
     threads: Option<Spanned<NonZeroU32>>,
+    /// How waiting requests run together
+    #[serde(default)]
+    batching: Option<BatchingSpec>,
     /// What runs this model, if it differs from `runtime.gpu.backend`
     #[serde(default)]
     provider: Option<Spanned<Backend>>,
@@ -92,6 +118,7 @@ impl ModelSpec {
                 version: None,
                 instances: None,
                 threads: None,
+                batching: None,
                 provider: None,
                 options: None,
             },
@@ -104,6 +131,7 @@ impl ModelSpec {
             version: written.version.unwrap_or_else(|| version.to_owned()),
             instances: written.instances,
             threads: written.threads,
+            batching: written.batching,
             provider: written.provider.unwrap_or_else(|| runtime.gpu.backend.clone()),
             options: written.options.unwrap_or_else(|| runtime.gpu.options.clone()),
         })
@@ -119,6 +147,7 @@ impl ModelSpec {
         });
         super::put(&mut json, "instances", self.instances.as_ref());
         super::put(&mut json, "threads", self.threads.as_ref());
+        super::put(&mut json, "batching", self.batching.as_ref());
         json
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Instant;
 
-use ort::session::{Session as Native, SessionInputValue, SessionInputs};
+use ort::session::{RunOptions, Session as Native, SessionInputValue, SessionInputs};
 use smallvec::SmallVec;
 
 use crate::guard::shorten;
@@ -12,7 +12,10 @@ use crate::inference::model_file::ModelFile;
 use crate::pipeline::Tensor;
 
 use super::values;
-use super::watch::{Late, Watch};
+use super::watch::{Late, Watch, shrinking};
+
+/// Inputs below this size, in bytes, are taken to leave no memory worth giving back.
+const SMALL: usize = 64 << 10;
 
 pub(super) struct OrtSession {
     native: Native,
@@ -22,6 +25,10 @@ pub(super) struct OrtSession {
     positional: usize,
     /// made for the first run under a deadline
     watch: Option<Watch>,
+    /// made for the first run that leaves much memory behind
+    shrinking: Option<RunOptions>,
+    /// bytes that runs are usually given: an average over about eight
+    usual: usize,
 }
 
 impl OrtSession {
@@ -35,7 +42,16 @@ impl OrtSession {
         if !native.outputs().iter().map(ort::value::Outlet::name).eq(ours) {
             return Err("its outputs are not those that the file declares".to_owned());
         }
-        Ok(Self { native, names, positional, watch: None })
+        Ok(Self { native, names, positional, watch: None, shrinking: None, usual: 0 })
+    }
+
+    /// Whether a run on so many bytes is far larger than others. The arena keeps what the largest
+    /// run ever took, so after such a run it is told to give back what it does not use; after each
+    /// run would cost the next one new pages.
+    fn is_unusual(&mut self, bytes: usize) -> bool {
+        let usual = self.usual;
+        self.usual = if usual == 0 { bytes } else { usual - usual / 8 + bytes / 8 };
+        bytes > SMALL && bytes / 2 > usual && usual > 0
     }
 }
 
@@ -44,6 +60,7 @@ impl Session for OrtSession {
         let failed = |error: ort::Error| RunFailure::Failed(shorten(error.message()));
         let in_order =
             inputs.len() == self.positional && inputs.iter().enumerate().all(|(at, (index, _))| at == *index);
+        let shrink = self.is_unusual(inputs.iter().map(|(_, tensor)| tensor.byte_len()).sum());
         let views = inputs.iter().map(|(_, tensor)| values::view(tensor));
         let slice: SmallVec<[SessionInputValue<'_>; 4]>;
         let inputs = if in_order {
@@ -55,6 +72,13 @@ impl Session for OrtSession {
             SessionInputs::ValueMap(named.collect::<ort::Result<Vec<_>>>().map_err(failed)?)
         };
         let outputs = match deadline {
+            None if shrink => {
+                let options = match &self.shrinking {
+                    Some(options) => options,
+                    None => self.shrinking.insert(shrinking().map_err(RunFailure::Failed)?),
+                };
+                self.native.run_with_options(inputs, options)
+            }
             None => self.native.run(inputs),
             Some(deadline) => {
                 let watch = match &self.watch {
@@ -62,7 +86,7 @@ impl Session for OrtSession {
                     None => self.watch.insert(Watch::new().map_err(RunFailure::Failed)?),
                 };
                 watch.begin(deadline);
-                let outputs = self.native.run_with_options(inputs, watch.options());
+                let outputs = self.native.run_with_options(inputs, watch.options(shrink));
                 watch.end().map_err(|Late| RunFailure::Timeout)?;
                 outputs
             }

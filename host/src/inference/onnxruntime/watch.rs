@@ -37,6 +37,8 @@ struct Watched {
 /// What the thread sees of a session.
 struct Slot {
     options: RunOptions,
+    /// the same for a run after which memory is given back
+    shrinking: RunOptions,
     /// nanoseconds since [`EPOCH`]; of no meaning while nothing runs
     deadline: AtomicU64,
     state: AtomicU8,
@@ -56,7 +58,8 @@ impl Watch {
     /// A place with the thread, which is started with the first.
     pub(super) fn new() -> Result<Self, String> {
         let options = RunOptions::new().map_err(|error| error.to_string())?;
-        let slot = Arc::new(Slot { options, deadline: AtomicU64::new(0), state: AtomicU8::new(IDLE) });
+        let shrinking = shrinking()?;
+        let slot = Arc::new(Slot { options, shrinking, deadline: AtomicU64::new(0), state: AtomicU8::new(IDLE) });
         let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
         let thread = if let Some(thread) = &watched.thread {
             thread.clone()
@@ -69,9 +72,9 @@ impl Watch {
         Ok(Self { slot, thread })
     }
 
-    /// What to hand to each run.
-    pub(super) fn options(&self) -> &RunOptions {
-        &self.slot.options
+    /// What to hand to each run; with `shrink`, one that gives back memory afterwards.
+    pub(super) fn options(&self, shrink: bool) -> &RunOptions {
+        if shrink { &self.slot.shrinking } else { &self.slot.options }
     }
 
     /// From here on the run may be stopped. [`Self::end`] must follow before the next run.
@@ -97,9 +100,18 @@ impl Watch {
         }
         // It only clears a flag; were it to fail, the next run would say that it was stopped.
         let _ = self.slot.options.unterminate();
+        let _ = self.slot.shrinking.unterminate();
         state.store(IDLE, Ordering::Release);
         Err(Late)
     }
+}
+
+/// For a run after which the arena of the CPU gives back what nothing uses: `onnxruntime`'s
+/// `kOrtRunOptionsConfigEnableMemoryArenaShrinkage`.
+pub(super) fn shrinking() -> Result<RunOptions, String> {
+    let mut options = RunOptions::new().map_err(|error| error.to_string())?;
+    options.set("memory.enable_memory_arena_shrinkage", "cpu:0").map_err(|error| error.to_string())?;
+    Ok(options)
 }
 
 fn nanoseconds(at: Instant) -> u64 {
@@ -154,6 +166,7 @@ impl Slot {
         // the run before.
         if late() {
             let _ = self.options.terminate();
+            let _ = self.shrinking.terminate();
             self.state.store(STOPPED, Ordering::Release);
         } else {
             self.state.store(RUNNING, Ordering::Release);

@@ -1,0 +1,237 @@
+//! Requests of many threads, put together into one run of a model.
+//!
+//! There is no thread for it. A request that finds a session free runs at once, alone. Others wait;
+//! when a session becomes free, one of them is woken, takes along those that wait and are like it,
+//! and runs for all. So batches grow with the load, and nobody waits for company that may not come,
+//! unless a delay is asked for.
+
+mod join;
+mod queue;
+mod rules;
+mod trial;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::engine::RunFailure;
+use super::sessions::{Elsewhere, GRACE, ModelInputs, SessionSet, Unavailable};
+use crate::pipeline::{Signature, Tensor};
+
+use queue::{Asked, Queue, Request, Turn};
+use rules::Rules;
+
+/// How requests are put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchOptions {
+    /// the most rows of one run; 1 is no batching
+    pub max_size: usize,
+    /// how long a request that could run may wait for others
+    pub max_delay: Duration,
+    /// whether texts of different lengths may share a run, where the model has an attention mask
+    pub pad: bool,
+}
+
+impl Default for BatchOptions {
+    /// No batching.
+    fn default() -> Self {
+        Self { max_size: 1, max_delay: Duration::ZERO, pad: true }
+    }
+}
+
+/// Runs requests together.
+pub struct Batcher {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    sessions: Arc<SessionSet>,
+    rules: Rules,
+    options: BatchOptions,
+    queue: Queue,
+    /// an output turned out not to have a row for each row: from then on, requests run alone
+    off: AtomicBool,
+    /// how often so many rows ran together; the last also counts all above
+    sizes: Vec<AtomicU64>,
+}
+
+/// Requests that run together.
+struct Batch {
+    requests: Vec<Arc<Request>>,
+    /// those whose threads still wait
+    waiting: AtomicUsize,
+    /// whether the next in the queue has had its turn
+    passed_on: AtomicBool,
+    elsewhere: Mutex<Option<Elsewhere>>,
+}
+
+impl Batcher {
+    /// A batcher over the sessions of a model with this signature. Fails with the reason if the
+    /// model's requests must not be put together: its first axis is fixed, or a trial with made-up
+    /// inputs shows that results depend on their neighbours.
+    pub fn new(sessions: Arc<SessionSet>, signature: &Signature, options: BatchOptions) -> Result<Self, String> {
+        let rules = trial::prove(&sessions, signature, Rules::of(signature, options.pad)?)?;
+        let queue = Queue::new(sessions.instances());
+        let sizes = (0..=options.max_size.min(256)).map(|_| AtomicU64::new(0)).collect();
+        let off = AtomicBool::new(false);
+        Ok(Self { shared: Arc::new(Shared { sessions, rules, options, queue, off, sizes }) })
+    }
+
+    /// How requests are put together.
+    pub fn options(&self) -> BatchOptions {
+        self.shared.options
+    }
+
+    /// Whether texts of different lengths share runs.
+    pub fn pads(&self) -> bool {
+        self.shared.rules.pads()
+    }
+
+    /// How often a run had so many rows; index 0 is unused.
+    pub fn sizes(&self) -> Vec<u64> {
+        self.shared.sizes.iter().map(|count| count.load(Ordering::Relaxed)).collect()
+    }
+
+    /// Requests that wait for a session.
+    pub fn waiting(&self) -> usize {
+        self.shared.queue.len()
+    }
+
+    /// Runs the model on `inputs`, together with others where that may be. Of those that wait, the
+    /// greatest `priority` comes first, then who came first.
+    pub fn run(
+        &self,
+        inputs: ModelInputs,
+        deadline: Option<Instant>,
+        priority: i32,
+    ) -> Result<Vec<Tensor>, Unavailable> {
+        let shared = &self.shared;
+        let key = if shared.off.load(Ordering::Relaxed) { None } else { shared.rules.key(&inputs) };
+        let Some((key, rows)) = key.filter(|(_, rows)| *rows < shared.options.max_size) else {
+            return shared.sessions.run(inputs, deadline);
+        };
+        let request = Arc::new(Request::new(inputs, key, rows, deadline, priority));
+        match shared.queue.enter(&request) {
+            Asked::Lead => shared.lead(&request),
+            Asked::Wait => {}
+        }
+        shared.wait(&request)
+    }
+}
+
+impl Shared {
+    /// Runs for this request and for those that are like it.
+    fn lead(self: &Arc<Self>, leader: &Arc<Request>) {
+        let most = self.options.max_size;
+        let requests = self.queue.take(leader, most, self.options.max_delay);
+        let deadline = requests.iter().map(|request| request.deadline).reduce(later).flatten();
+        let rows: usize = requests.iter().map(|request| request.rows).sum();
+        if let Some(count) = self.sizes.get(rows).or(self.sizes.last()) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        let inputs: Vec<_> = requests.iter().map(|request| &request.inputs).collect();
+        let joined = self.rules.join(&inputs);
+        let batch = Arc::new(Batch {
+            waiting: AtomicUsize::new(requests.len()),
+            requests,
+            passed_on: AtomicBool::new(false),
+            elsewhere: Mutex::default(),
+        });
+        for request in &batch.requests {
+            request.joins(&batch);
+        }
+        let mut joined = match joined {
+            Ok(joined) => joined,
+            Err(error) => {
+                return self.deliver(&batch, |_| Err(RunFailure::Failed(error.to_string()).into()));
+            }
+        };
+        let inputs = std::mem::take(&mut joined.inputs);
+        let (shared, together) = (self.clone(), batch.clone());
+        let then = move |result: Result<Vec<Tensor>, Unavailable>| match result {
+            Ok(outputs) => match joined.split(&shared.rules, &outputs) {
+                Ok(parts) => {
+                    let mut parts = parts.into_iter();
+                    shared.deliver(&together, |_| Ok(parts.next().unwrap_or_default()));
+                }
+                Err(_) => {
+                    shared.off.store(true, Ordering::Relaxed);
+                    shared.each_alone(&together);
+                }
+            },
+            Err(error) if together.requests.len() == 1 => {
+                let mut error = Some(error);
+                shared.deliver(&together, |_| Err(error.take().unwrap_or(Unavailable::Timeout)));
+            }
+            Err(Unavailable::Timeout | Unavailable::Run(RunFailure::Timeout)) => {
+                shared.deliver(&together, |_| Err(Unavailable::Timeout));
+            }
+            // One of them may be the cause, and the others must not suffer for it.
+            Err(_) => shared.each_alone(&together),
+        };
+        if let Some(elsewhere) = self.sessions.start(inputs, deadline, then) {
+            *batch.elsewhere.lock().unwrap_or_else(PoisonError::into_inner) = Some(elsewhere);
+        }
+    }
+
+    /// Gives each request its result, after the next in the queue has got its turn.
+    fn deliver(&self, batch: &Batch, mut result: impl FnMut(usize) -> Result<Vec<Tensor>, Unavailable>) {
+        self.pass_on(batch);
+        for (index, request) in batch.requests.iter().enumerate() {
+            request.answer(result(index));
+        }
+    }
+
+    fn each_alone(&self, batch: &Batch) {
+        self.pass_on(batch);
+        batch.requests.iter().for_each(|request| request.run_alone());
+    }
+
+    fn pass_on(&self, batch: &Batch) {
+        if !batch.passed_on.swap(true, Ordering::AcqRel) {
+            self.queue.pass_on();
+        }
+    }
+
+    /// Waits until the request has its result, and leads when it is its turn.
+    fn wait(self: &Arc<Self>, request: &Arc<Request>) -> Result<Vec<Tensor>, Unavailable> {
+        loop {
+            match request.turn() {
+                Turn::Answered(result) => return result,
+                Turn::Alone => return self.sessions.run(request.inputs.clone(), request.deadline),
+                Turn::Lead => self.lead(request),
+                Turn::Late if self.queue.leave(request) => return Err(Unavailable::Timeout),
+                // It was taken, or called to lead, just now.
+                Turn::Late => {}
+                Turn::LeftBehind(batch) => {
+                    self.leave_behind(&batch);
+                    return Err(Unavailable::Timeout);
+                }
+            }
+        }
+    }
+
+    /// One whose batch still runs after its deadline goes. The last of them retires the session.
+    fn leave_behind(&self, batch: &Batch) {
+        if batch.waiting.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        let elsewhere = batch.elsewhere.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if elsewhere.is_some_and(|elsewhere| elsewhere.retire()) {
+            self.pass_on(batch);
+        }
+    }
+}
+
+/// The later of two deadlines; none is later than any.
+fn later(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    one.zip(other).map(|(one, other)| one.max(other))
+}
+
+/// When a thread stops waiting for a run that began before its deadline.
+fn patience(deadline: Instant) -> Instant {
+    deadline + GRACE
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! Threads for runs that their caller may leave behind.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::guard::guard;
+
+/// What a thread is given to do.
+pub(super) type Job = Box<dyn FnOnce() + Send>;
+
+/// How long a thread waits for more before it ends.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// As much as the main thread has: kernels that recurse are written for that. Only what is touched
+/// takes memory.
+const STACK: usize = 8 << 20;
+
+/// Threads that wait, the latest last.
+static WAITING: Mutex<Vec<Waiting>> = Mutex::new(Vec::new());
+
+struct Waiting {
+    number: u64,
+    jobs: Sender<Job>,
+}
+
+fn waiting() -> std::sync::MutexGuard<'static, Vec<Waiting>> {
+    WAITING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs `job` on a thread that waits for one, else on a new one; gives it back if there can be none.
+pub(super) fn start(mut job: Job) -> Result<(), Job> {
+    loop {
+        let thread = waiting().pop();
+        let Some(thread) = thread else { break };
+        match thread.jobs.send(job) {
+            Ok(()) => return Ok(()),
+            Err(returned) => job = returned.0,
+        }
+    }
+    let (sender, jobs) = channel();
+    let own = sender.clone();
+    let builder = std::thread::Builder::new().name("gpux-model".to_owned()).stack_size(STACK);
+    match builder.spawn(move || work(&own, &jobs)) {
+        Ok(_) => sender.send(job).map_err(|returned| returned.0),
+        Err(_) => Err(job),
+    }
+}
+
+fn work(sender: &Sender<Job>, jobs: &Receiver<Job>) {
+    static NUMBERS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    let number = NUMBERS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let mut job = jobs.recv().ok();
+    while let Some(work) = job {
+        // Jobs tell their caller themselves that they failed.
+        let _ = guard(work);
+        waiting().push(Waiting { number, jobs: sender.clone() });
+        job = next(number, jobs);
+    }
+}
+
+/// The next job; `None` when none came for long enough, and none can come any more.
+fn next(number: u64, jobs: &Receiver<Job>) -> Option<Job> {
+    let until = Instant::now() + IDLE;
+    loop {
+        if let Ok(job) = jobs.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            return Some(job);
+        }
+        let mut waiting = waiting();
+        let Some(place) = waiting.iter().position(|thread| thread.number == number) else {
+            // Taken off the list: its job is on the way.
+            drop(waiting);
+            return jobs.recv().ok();
+        };
+        if Instant::now() >= until {
+            waiting.remove(place);
+            return None;
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_run_and_a_panic_takes_none_with_it() {
+        let (done, ended) = channel();
+        for number in 0..50 {
+            let done = done.clone();
+            let job = move || {
+                done.send(number).unwrap();
+                assert!(number % 7 != 0, "asked to");
+            };
+            assert!(start(Box::new(job)).is_ok());
+        }
+        let mut numbers: Vec<_> = ended.iter().take(50).collect();
+        numbers.sort_unstable();
+        assert!(numbers.into_iter().eq(0..50));
+    }
+}

@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use gpux::Runtime;
 use gpux::assemble::EngineChoice;
-use gpux::inference::{Embedded, Engine, ModelFile, ModelOptions, ModelStep, OnnxRuntime, Search, SessionOptions};
+use gpux::inference::{
+    Embedded, Engine, ModelFile, ModelOptions, ModelStep, OnnxRuntime, Search, SessionOptions,
+};
 use gpux::pipeline::{Context, RunOptions, Step, Tensor, Value};
 use ort::value::TensorRef;
 use side_by_side::{Way, compare, way};
@@ -131,7 +133,7 @@ fn layers(
     tensor: &Tensor,
 ) {
     let file = Arc::new(ModelFile::open(path).unwrap());
-    let options = SessionOptions::default();
+    let options = SessionOptions::cpu();
     let mut session = engine.load(&file, &options).unwrap();
     let step = ModelStep::load(engine.clone(), file, &ModelOptions::default()).unwrap();
     let runtime = Runtime::builder().operator(|operator| operator.engine = choice).model(path).unwrap();

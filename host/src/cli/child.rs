@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 
 use super::exit::Exit;
+use super::measure;
 use crate::{assemble, child, inference, sandbox};
 
 /// Called by gpux itself; each prints one line of JSON.
@@ -19,6 +20,9 @@ pub(super) enum Command {
     /// Load an engine library and say what it offers
     #[command(name = "__engine-probe", hide = true)]
     EngineProbe { library: PathBuf },
+    /// Run a pipeline on one engine and provider
+    #[command(name = "__measure", hide = true)]
+    Measure(Box<measure::Arguments>),
 }
 
 pub(super) fn main(command: Command) -> Exit {
@@ -33,6 +37,7 @@ pub(super) fn main(command: Command) -> Exit {
             sandbox::prepare_answer(&folder, told, assemble::builtins())
         }
         Command::EngineProbe { library } => inference::probe_answer(&library),
+        Command::Measure(arguments) => measure::answer(&arguments),
     };
     // Without a reader there is nobody to tell.
     let _ = super::printer(true, false).result(&answer);

@@ -2,10 +2,12 @@
 
 use std::process::ExitCode;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::Fault;
 
 /// How the program ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Exit {
     /// everything that was asked for was done
     Done,

@@ -6,6 +6,7 @@ mod engine;
 mod exit;
 mod inspect;
 mod interrupt;
+mod measure;
 mod new;
 mod operator;
 mod printer;
@@ -13,6 +14,7 @@ mod run;
 mod schema;
 mod steps;
 mod test;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -41,6 +43,8 @@ enum Command {
     Test(test::Arguments),
     /// Explain a pipeline, a model, a component, or this machine
     Inspect(inspect::Arguments),
+    /// Compare what a pipeline gives on several providers or engines
+    Verify(verify::Arguments),
     /// List and install inference engines
     Engine(engine::Arguments),
     /// List the built-in steps, or explain one
@@ -68,6 +72,7 @@ pub fn main() -> ExitCode {
         Command::Build(arguments) => build::main(&arguments),
         Command::Test(arguments) => test::main(&arguments),
         Command::Inspect(arguments) => inspect::main(&arguments),
+        Command::Verify(arguments) => verify::main(&arguments),
         Command::Engine(arguments) => engine::main(&arguments),
         Command::Steps(arguments) => steps::main(&arguments),
         Command::Schema(arguments) => schema::main(&arguments),

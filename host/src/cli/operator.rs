@@ -1,5 +1,6 @@
 //! The flags that every command which opens a pipeline shares: the operator's word.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -49,6 +50,12 @@ pub(super) struct PipelineArguments {
 }
 
 impl PipelineArguments {
+    /// The same on another command line.
+    pub(super) fn words(&self) -> Vec<OsString> {
+        let config = self.config.iter().map(|config| format!("--config={config}").into());
+        config.chain(self.pipeline.iter().map(Into::into)).collect()
+    }
+
     /// Opens the pipeline; warnings go to the printer.
     pub(super) fn open(&self, operator: &OperatorArguments, printer: Printer) -> Result<Pipeline, GpuxError> {
         self.open_as(operator.operator()?, printer)
@@ -199,6 +206,31 @@ pub(super) struct OperatorArguments {
 }
 
 impl OperatorArguments {
+    /// The providers that `--provider` lists.
+    pub(super) fn providers(&self) -> Vec<String> {
+        let listed = self.provider.iter().flat_map(|listed| listed.split(','));
+        listed.map(|provider| provider.trim().to_owned()).filter(|provider| !provider.is_empty()).collect()
+    }
+
+    /// The engine on another command line.
+    pub(super) fn engine_words(&self) -> Vec<OsString> {
+        let name = self.engine.to_possible_value().map(|engine| format!("--engine={}", engine.get_name()).into());
+        let library = self.engine_library.iter().flat_map(|library| ["--engine-library".into(), library.into()]);
+        name.into_iter().chain(library).collect()
+    }
+
+    /// The same on another command line, but for engine and provider, which differ there.
+    pub(super) fn words(&self) -> Vec<OsString> {
+        let mut words: Vec<OsString> = Vec::new();
+        if self.allow_outside {
+            words.push("--allow-outside".into());
+        }
+        words.extend(self.env.iter().map(|name| format!("--env={name}").into()));
+        words.extend(self.allow.iter().map(|allow| format!("--allow={allow}").into()));
+        words.extend(self.limit.iter().map(|limit| format!("--limit={limit}").into()));
+        words
+    }
+
     /// The operator's settings: flags, then environment, then defaults.
     pub(super) fn operator(&self) -> Result<Operator, GpuxError> {
         let mut operator = Operator {

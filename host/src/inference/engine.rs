@@ -21,9 +21,9 @@ pub struct SessionOptions {
     pub provider_options: ProviderOptions,
 }
 
-impl Default for SessionOptions {
-    /// On the CPU, with as many threads as the engine likes.
-    fn default() -> Self {
+impl SessionOptions {
+    /// On the CPU, with nothing said about it.
+    pub fn cpu() -> Self {
         Self { provider: ExecutionProvider::Cpu, threads: None, provider_options: ProviderOptions::default() }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::plan::{Plan, PlannedStep};
 use super::run::{Observer, RunError, RunOptions, deadline_after};
@@ -11,7 +11,7 @@ use super::step::Context;
 use super::value::Value;
 
 /// Times of repeated runs, in milliseconds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
     /// mean
     pub avg_inference_time: f64,

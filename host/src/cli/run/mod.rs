@@ -1,6 +1,8 @@
 //! `gpux run`: requests in, results out.
 
 mod benchmark;
+mod input;
+mod providers;
 mod record;
 mod requests;
 mod results;
@@ -12,7 +14,8 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use self::requests::{Item, Request, Requests};
+pub(super) use self::input::InputArguments;
+pub(super) use self::requests::{Item, Request, describe_inputs};
 use self::results::{Finished, Format, Results, WriteError};
 use self::sources::UsageError;
 use super::exit::Exit;
@@ -31,6 +34,7 @@ use clap::Args;
 ///   gpux run . --input text='a sentence' --input top=3
 ///   gpux run . --file 'photos/*.jpg' --output results.csv
 ///   gpux run . --file photo.jpg --benchmark --runs 1000
+///   gpux run . --file photo.jpg --benchmark --provider cuda,openvino,cpu
 ///   gpux run . --file 'photos/*.jpg' --record recorded
 ///   gpux run . --replay recorded --step center-ink.wasm
 #[derive(Debug, Args)]
@@ -40,14 +44,8 @@ pub(super) struct Arguments {
     #[command(flatten)]
     pipeline: PipelineArguments,
 
-    /// Input: JSON, `@file.json`, `name=value` or `name=@path`; may be repeated
-    #[arg(short, long, value_name = "INPUT")]
-    input: Vec<String>,
-
-    /// File to run on: JSON (a list is a batch), JSON lines, an image, a sound, a text, `-` for
-    /// standard input; several files or a pattern in quotes are a batch
-    #[arg(short, long, value_name = "PATH", num_args = 1..)]
-    file: Vec<String>,
+    #[command(flatten)]
+    input: InputArguments,
 
     /// Write results to this file instead of standard output
     #[arg(short, long, value_name = "PATH")]
@@ -142,6 +140,9 @@ pub(super) fn main(arguments: Arguments) -> Exit {
 }
 
 fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
+    if arguments.benchmark && arguments.operator.providers().len() > 1 {
+        return Ok(providers::compare(arguments, printer));
+    }
     let cancelled = interrupt::watch();
     // Taking sessions and sandboxes down piece by piece takes longer than many a run, and the
     // process is about to end: the system frees them all at once.
@@ -150,7 +151,7 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
     if let Some(exit) = arguments.records.replay(&pipeline, timeout, printer) {
         return Ok(exit);
     }
-    let mut requests = Requests::new(pipeline.plan(), &arguments.input, &arguments.file)?;
+    let mut requests = arguments.input.requests(pipeline.plan())?;
     if let Some(input) = arguments.output.as_deref().and_then(|output| requests.reads(output)) {
         return Err(UsageError::Overwrites(input).into());
     }
@@ -172,7 +173,7 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
     let mut run = Run {
         arguments,
         printer,
-        engine: pipeline.engine(),
+        pipeline: &pipeline,
         batch,
         recorder,
         results: Results::new(printer, arguments.output.as_deref(), arguments.format, batch)?,
@@ -255,8 +256,7 @@ fn attempt(
 struct Run<'a> {
     arguments: &'a Arguments,
     printer: Printer,
-    /// the engine with the providers of the models
-    engine: &'a str,
+    pipeline: &'a Pipeline,
     batch: bool,
     recorder: Option<Recorder<'a>>,
     results: Results,
@@ -270,14 +270,14 @@ impl Run<'_> {
         if interrupt::stopped() {
             return Ok(Exit::Interrupted);
         }
-        self.bar.suspend(|| show_trace(arguments, printer, self.engine, trace.as_ref()));
+        self.bar.suspend(|| show_trace(arguments, printer, self.pipeline, trace.as_ref()));
         let exit = match &result {
             Ok(_) => Exit::Done,
             Err(error) if !self.batch => return Ok(printer.error(error)),
             Err(_) => Exit::Failed,
         };
         let trace = trace.filter(|_| arguments.trace && printer.json);
-        let trace = trace.map(|trace| (trace, self.engine.to_owned()));
+        let trace = trace.map(|trace| (trace, self.pipeline.engine().to_owned()));
         let finished = Finished { source, result, trace };
         let results = &mut self.results;
         self.bar.suspend(|| results.write(&finished))?;
@@ -298,10 +298,10 @@ fn show_failures(pipeline: &Pipeline, printer: Printer) {
 }
 
 /// The table for `--trace`; what components logged for `--verbose`.
-fn show_trace(arguments: &Arguments, printer: Printer, engine: &str, trace: Option<&Trace>) {
+fn show_trace(arguments: &Arguments, printer: Printer, pipeline: &Pipeline, trace: Option<&Trace>) {
     let Some(trace) = trace else { return };
     if arguments.trace {
-        printer.note(&results::trace_table(trace, engine));
+        printer.note(&results::trace_table(trace, pipeline.engine()));
     }
     for step in &trace.steps {
         for line in &step.log {

@@ -12,7 +12,7 @@ use crate::config::shorten;
 use crate::pipeline::{Kind, Plan, Port, ValidationError, Value, from_json};
 
 /// The inputs of one run, by name.
-pub(super) type Request = Vec<(String, Value)>;
+pub(in crate::cli) type Request = Vec<(String, Value)>;
 
 /// Longest line of a stream, in bytes.
 const MAX_LINE: u64 = 256 << 20;
@@ -21,15 +21,15 @@ const MAX_LINE: u64 = 256 << 20;
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// One request with the place it came from.
-pub(super) struct Item {
+pub(in crate::cli) struct Item {
     /// a path, `--input`, or a path with the number of a line or list entry
-    pub(super) source: String,
+    pub(in crate::cli) source: String,
     /// the request, or why it is none
-    pub(super) request: Result<Request, ValidationError>,
+    pub(in crate::cli) request: Result<Request, ValidationError>,
 }
 
 /// Requests, read as they are needed.
-pub(super) struct Requests<'a> {
+pub(in crate::cli) struct Requests<'a> {
     plan: &'a Plan,
     shared: Request,
     files: VecDeque<PathBuf>,
@@ -364,7 +364,7 @@ impl Iterator for Requests<'_> {
 }
 
 /// The pipeline's inputs in one line: "`image` (bytes)".
-pub(super) fn describe_inputs(plan: &Plan) -> String {
+pub(in crate::cli) fn describe_inputs(plan: &Plan) -> String {
     let inputs: Vec<_> = plan
         .inputs()
         .iter()

@@ -9,7 +9,7 @@ const MAX_FILE: u64 = 2 << 30;
 
 /// Something that cannot be read at all: a usage error, found before anything runs.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum UsageError {
+pub(in crate::cli) enum UsageError {
     #[error("no file matches `{0}`")]
     NoMatch(String),
     #[error("`{0}` is not a pattern: {1}")]

@@ -59,7 +59,7 @@ impl Session for Double {
 
 impl Doubling {
     fn batcher(&self, options: BatchOptions) -> Batcher {
-        let session = SessionOptions::default();
+        let session = SessionOptions::cpu();
         let first = self.load(&model("gather"), &session).unwrap();
         let engine = Arc::new(Self { runs: self.runs.clone(), held: self.held.clone(), inside: self.inside.clone() });
         let sessions = SessionSet::new(engine, model("gather"), session, first, 1).unwrap();
@@ -237,7 +237,7 @@ fn many_threads_get_what_they_asked_for() {
 /// A batcher over a model of `tests/models`.
 fn over(engine: &Arc<dyn Engine>, name: &str) -> Result<(Batcher, Arc<SessionSet>), String> {
     let file = model(name);
-    let options = SessionOptions::default();
+    let options = SessionOptions::cpu();
     let first = engine.load(&file, &options).unwrap();
     let signature = file.info().signature().unwrap();
     let sessions = Arc::new(SessionSet::new(engine.clone(), file, options, first, 1).unwrap());

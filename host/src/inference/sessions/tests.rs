@@ -53,7 +53,7 @@ impl Session for Obey {
 }
 
 fn set(engine: &Arc<Obedient>, instances: usize) -> SessionSet {
-    let options = SessionOptions::default();
+    let options = SessionOptions::cpu();
     let first = engine.load(&model("gather"), &options).unwrap();
     SessionSet::new(engine.clone(), model("gather"), options, first, instances).unwrap()
 }

@@ -11,9 +11,7 @@ use std::sync::Arc;
 
 use gpux::Runtime;
 use gpux::assemble::EngineChoice;
-use gpux::inference::{
-    Embedded, Engine, ModelFile, ModelOptions, ModelStep, OnnxRuntime, Search, SessionOptions,
-};
+use gpux::inference::{Embedded, Engine, ModelFile, ModelOptions, ModelStep, OnnxRuntime, Search, SessionOptions};
 use gpux::pipeline::{Context, RunOptions, Step, Tensor, Value};
 use ort::value::TensorRef;
 use side_by_side::{Way, compare, way};

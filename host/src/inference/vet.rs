@@ -224,13 +224,12 @@ pub(super) fn measure(
     ask(gpux, trial, &ProviderChoice::These(vec![provider]), options, true)
 }
 
-/// How long a trial may take. Where TensorRT may be tried, longer: it builds an engine.
-fn patience(providers: &ProviderChoice, offered: &[ExecutionProvider]) -> Duration {
-    let tried = match providers {
-        ProviderChoice::These(providers) => providers.as_slice(),
+/// The providers that a trial may come to.
+fn tried<'a>(providers: &'a ProviderChoice, offered: &'a [ExecutionProvider]) -> &'a [ExecutionProvider] {
+    match providers {
+        ProviderChoice::These(providers) => providers,
         ProviderChoice::First(_) | ProviderChoice::Auto | ProviderChoice::Fastest => offered,
-    };
-    if tried.contains(&ExecutionProvider::TensorRt) { BUILD_TIMEOUT } else { TIMEOUT }
+    }
 }
 
 fn ask(
@@ -242,7 +241,11 @@ fn ask(
 ) -> Result<Option<Duration>, ModelLoadError> {
     let Trial { file, engine, library, plugins, .. } = *trial;
     // Drivers of GPUs reserve memory far beyond what they use.
-    let on_cpu = engine.providers() == [ExecutionProvider::Cpu];
+    let offered = engine.providers();
+    let tried = tried(providers, offered);
+    let on_cpu = [tried, offered].iter().any(|all| all.iter().all(|one| *one == ExecutionProvider::Cpu));
+    // Where TensorRT may be tried, it builds an engine.
+    let patience = if tried.contains(&ExecutionProvider::TensorRt) { BUILD_TIMEOUT } else { TIMEOUT };
     let request = VetRequest {
         plugins: plugins.to_vec(),
         model: absolute(file.path()),
@@ -251,7 +254,7 @@ fn ask(
         options: options.clone(),
         memory: on_cpu.then(|| MEMORY + 8 * file.info().size_bytes),
         measure,
-        patience: patience(providers, engine.providers()),
+        patience,
     };
     let fault = |reason: String| ModelLoadError::Vetting { path: file.path().to_owned(), reason };
     let text = serde_json::to_string(&request).map_err(|error| fault(error.to_string()))?;

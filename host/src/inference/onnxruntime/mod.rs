@@ -4,6 +4,7 @@ mod environment;
 mod plugins;
 mod preload;
 mod providers;
+mod reason;
 mod session;
 mod values;
 mod watch;
@@ -135,7 +136,7 @@ impl Engine for OnnxRuntime {
         let refused = |reason: String| ModelLoadError::Engine {
             path: file.path().to_owned(),
             engine: self.name.clone(),
-            reason: shorten(&reason),
+            reason: shorten(&reason::plain(&reason)),
         };
         preload::preload(&self.library, options.provider);
         let native = guard(|| native(self.environment, file, options)).unwrap_or_else(Err).map_err(refused)?;

@@ -34,6 +34,17 @@ bench:
 compare GROUP *WHAT:
     python3 benches/compare/{{GROUP}}.py {{WHAT}}
 
+# the ONNX project's backend test cases, through gpux and through Python's ONNX Runtime; needs
+# tests/onnx/requirements.txt and a release build
+onnx-backend *ARGUMENTS:
+    cargo build --release
+    python3 tests/onnx/backend.py {{ARGUMENTS}}
+
+# estimators and pipelines of scikit-learn, the same way
+estimators *ARGUMENTS:
+    cargo build --release
+    python3 tests/onnx/estimators.py {{ARGUMENTS}}
+
 # what attacks on the sandbox come to: time, memory, what a neighbour notices
 hostile *ATTACKS:
     cargo bench --bench hostile -- {{ATTACKS}}

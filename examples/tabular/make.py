@@ -51,7 +51,7 @@ def main():
     columns, answers = customers(2000)
     model = trained(columns, answers)
     ports = [(name, FloatTensorType([None, 1])) for name in NUMBERS] + [(name, StringTensorType([None, 1])) for name in STRINGS]
-    # Without `zipmap` probabilities are a tensor; with it, a sequence of maps, which gpux does not take.
+    # Without `zipmap` probabilities are a tensor; with it, a sequence of maps, for which the embedded engine has no operator.
     exported = to_onnx(model, initial_types=ports, options={"zipmap": False}, target_opset=17)
     (HERE / "customers.onnx").write_bytes(exported.SerializeToString())
     session = ort.InferenceSession(HERE / "customers.onnx")

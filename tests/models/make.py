@@ -12,10 +12,10 @@ def value(name, kind, shape):
     return helper.make_tensor_value_info(name, kind, shape)
 
 
-def write(name, nodes, inputs, outputs, initializers=(), opset=17, **extra):
+def write(name, nodes, inputs, outputs, initializers=(), opset=17, ir_version=9, **extra):
     graph = helper.make_graph(nodes, name, inputs, outputs, [numpy_helper.from_array(a, n) for n, a in initializers])
     opsets = [helper.make_opsetid("", opset)] + [helper.make_opsetid(d, 1) for d in extra.pop("domains", ())]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=9, producer_name="gpux tests")
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=ir_version, producer_name="gpux tests")
     for key, text in extra.items():
         helper.set_model_props(model, {key: text})
     save(model, HERE / f"{name}.onnx")
@@ -71,9 +71,68 @@ write("adds",
        helper.make_node("Add", ["b", "a"], ["y"])],
       [value("x", TensorProto.FLOAT, [1, 16])], [value("y", TensorProto.FLOAT, [1, 16])])
 
-# Values that gpux does not carry.
+# Sequences: one made, one that grows by a tensor, one of strings.
 write("sequence", [helper.make_node("SequenceConstruct", ["x"], ["s"])], [value("x", TensorProto.FLOAT, [2])],
       [helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, [2])])
+
+FLOATS = helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, None))
+STRINGS = helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.STRING, None))
+write("grow", [helper.make_node("SequenceInsert", ["s", "x"], ["longer"]),
+               helper.make_node("SequenceLength", ["longer"], ["length"])],
+      [helper.make_value_info("s", FLOATS), value("x", TensorProto.FLOAT, None)],
+      [helper.make_value_info("longer", FLOATS), value("length", TensorProto.INT64, [])])
+write("words", [helper.make_node("SequenceErase", ["s", "first"], ["rest"])],
+      [helper.make_value_info("s", STRINGS)], [helper.make_value_info("rest", STRINGS)],
+      [("first", np.array(0, np.int64))])
+
+# Maps: as scikit-learn's classifiers give them, and as their vectorizers take them.
+def map_of(key, kind):
+    return helper.make_map_type_proto(key, helper.make_tensor_type_proto(kind, None))
+
+
+for name, key, labels in [("zipmap", TensorProto.STRING, {"classlabels_strings": ["no", "yes", "vielleicht \u00fc"]}),
+                          ("zipmap-int", TensorProto.INT64, {"classlabels_int64s": [-1, 0, 1 << 60]})]:
+    write(name, [helper.make_node("ZipMap", ["x"], ["scores"], domain="ai.onnx.ml", **labels)],
+          [value("x", TensorProto.FLOAT, ["N", 3])],
+          [helper.make_value_info("scores", helper.make_sequence_type_proto(map_of(key, TensorProto.FLOAT)))],
+          domains=["ai.onnx.ml"])
+write("vectorize", [helper.make_node("DictVectorizer", ["a"], ["x"], domain="ai.onnx.ml",
+                                     string_vocabulary=["one", "two"]),
+                    helper.make_node("CastMap", ["b"], ["y"], domain="ai.onnx.ml", cast_to="TO_FLOAT",
+                                     map_form="SPARSE", max_map=4)],
+      [helper.make_value_info("a", map_of(TensorProto.STRING, TensorProto.INT64)),
+       helper.make_value_info("b", map_of(TensorProto.INT64, TensorProto.STRING))],
+      [value("x", TensorProto.INT64, [None, 2]), value("y", TensorProto.FLOAT, [None, 4])], domains=["ai.onnx.ml"])
+
+# Optional values: a tensor and a sequence, as they came.
+def optional(inner):
+    return helper.make_optional_type_proto(inner)
+
+
+FLOAT = helper.make_tensor_type_proto(TensorProto.FLOAT, None)
+write("optional", [helper.make_node("Identity", ["x"], ["same"]), helper.make_node("OptionalHasElement", ["x"], ["has"]),
+                   helper.make_node("Optional", [], ["none"], type=FLOAT),
+                   helper.make_node("Optional", [], ["no_list"], type=FLOATS)],
+      [helper.make_value_info("x", optional(FLOAT))],
+      [helper.make_value_info("none", optional(FLOAT)), value("has", TensorProto.BOOL, []),
+       helper.make_value_info("same", optional(FLOAT)), helper.make_value_info("no_list", optional(FLOATS))], opset=18)
+write("optional-list", [helper.make_node("Identity", ["x"], ["same"])],
+      [helper.make_value_info("x", optional(FLOATS))], [helper.make_value_info("same", optional(FLOATS))], opset=18)
+
+# Elements that take less than a byte, and floats of eight bits: negated.
+NARROW = {"int2": 25, "int4": 21, "uint2": 25, "uint4": 21, "float8e4m3fn": 21, "float8e4m3fnuz": 21, "float8e5m2": 21,
+          "float8e5m2fnuz": 21, "float8e8m0": 24}
+for name, opset in NARROW.items():
+    kind = getattr(TensorProto, name.upper())
+    saturate = {"saturate": 0} if name.startswith(("float8e4", "float8e5")) else {}
+    write(f"twice-{name}", [helper.make_node("Cast", ["x"], ["wide"], to=TensorProto.FLOAT),
+                            helper.make_node("Add", ["wide", "wide"], ["sum"]),
+                            helper.make_node("Cast", ["sum"], ["y"], to=kind, **saturate)],
+          [value("x", kind, ["N"])], [value("y", kind, ["N"])], opset=opset, ir_version=11)
+
+# Values that gpux does not carry.
+write("complex", [helper.make_node("Identity", ["x"], ["y"])], [value("x", TensorProto.COMPLEX64, [2])],
+      [value("y", TensorProto.COMPLEX64, [2])])
 
 # An operator that the embedded engine has not.
 write("det", [helper.make_node("Det", ["x"], ["y"])], [value("x", TensorProto.FLOAT, [2, 2])],

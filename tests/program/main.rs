@@ -16,6 +16,7 @@ mod digits;
 mod examples;
 mod guests;
 mod languages;
+mod onnx;
 mod providers;
 mod run;
 mod schema;

@@ -11,6 +11,7 @@ mod output;
 mod ports;
 mod tensor;
 mod text;
+mod watch;
 
 use crate::pipeline::Builtin;
 
@@ -25,8 +26,12 @@ mod reference;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
-    use super::all;
-    use crate::pipeline::Site;
+    use std::time::Instant;
+
+    use serde_json::json;
+
+    use super::{all, reference};
+    use crate::pipeline::{Context, Layout, Metadata, Site, StepFailure, Tensor, Value};
 
     #[test]
     fn every_option_is_described_and_unknown_ones_are_refused() {
@@ -42,6 +47,39 @@ mod tests {
             assert_eq!(schema["additionalProperties"], false, "{}", builtin.name);
             let error = (builtin.build)(serde_json::json!({"no such option": 1}), &Site::Component).err().unwrap();
             assert!(error.message.contains("no such option"), "{}: {error}", builtin.name);
+        }
+    }
+
+    #[test]
+    fn what_can_take_long_ends_with_the_time() {
+        let pixels = || {
+            let metadata = Metadata { layout: Some(Layout::Hwc), ..Metadata::default() };
+            Value::from(Tensor::new([40, 50, 3], vec![7_u8; 6000]).unwrap().with_metadata(metadata))
+        };
+        let long = "A fox ".repeat(10_000);
+        let file = json!("tokenize/wordpiece.json");
+        for (name, options, inputs) in [
+            ("decode-image", json!({}), vec![reference::read("decode/photo.jpg").into()]),
+            ("resize", json!({"size": 20}), vec![pixels()]),
+            ("letterbox", json!({"size": 20}), vec![pixels()]),
+            ("center-crop", json!({"size": 20}), vec![pixels()]),
+            ("crop", json!({"height": 20, "width": 20}), vec![pixels()]),
+            ("pad", json!({"padding": 20}), vec![pixels()]),
+            ("flip", json!({"direction": "vertical"}), vec![pixels()]),
+            ("rotate", json!({"degrees": 20}), vec![pixels()]),
+            ("color", json!({"to": "gray"}), vec![pixels()]),
+            ("draw-boxes", json!({}), vec![pixels(), json!([{"box": [1, 2, 3, 4]}]).into()]),
+            ("normalize-text", json!({"case": "lower"}), vec![long.as_str().into()]),
+            ("tokenize", json!({"tokenizer": file}), vec![long.as_str().into()]),
+            ("chunk", json!({"tokenizer": file, "max_length": 20}), vec![long.as_str().into()]),
+        ] {
+            let step = reference::step(name, options);
+            let run = |deadline| {
+                let inputs = inputs.iter().cloned().map(Some).collect();
+                step.run(inputs, &mut Context { deadline, ..Context::default() })
+            };
+            assert!(run(None).is_ok(), "{name}");
+            assert_eq!(run(Some(Instant::now())), Err(StepFailure::Timeout), "{name}");
         }
     }
 }

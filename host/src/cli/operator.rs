@@ -216,7 +216,10 @@ impl OperatorArguments {
     pub(super) fn engine_words(&self) -> Vec<OsString> {
         let name = self.engine.to_possible_value().map(|engine| format!("--engine={}", engine.get_name()).into());
         let library = self.engine_library.iter().flat_map(|library| ["--engine-library".into(), library.into()]);
-        name.into_iter().chain(library).collect()
+        let plugin = |plugin: &ProviderLibrary| format!("--provider-library={plugin}").into();
+        let option = |(name, value): &(String, serde_json::Value)| format!("--provider-option={name}={value}").into();
+        let options = self.provider_library.iter().map(plugin).chain(self.provider_option.iter().map(option));
+        name.into_iter().chain(library).chain(options).collect()
     }
 
     /// The same on another command line, but for engine and provider, which differ there.

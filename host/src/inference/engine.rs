@@ -9,6 +9,7 @@ use super::install::Build;
 use super::library::Device;
 use super::model_file::ModelFile;
 use super::providers::{ExecutionProvider, ProviderOptions};
+use super::value::OnnxValue;
 
 /// How one session is made.
 #[derive(Clone, Debug)]
@@ -78,6 +79,16 @@ pub trait Session: Send {
     /// operator that is at work is never cut short. The embedded engine cannot be stopped: there
     /// `deadline` has no effect, and the run goes on to its end.
     fn run(&mut self, inputs: &[(usize, &Tensor)], deadline: Option<Instant>) -> Result<Vec<Tensor>, RunFailure>;
+
+    /// Runs a model that takes or gives other values than plain tensors, as [`Self::run`] runs all
+    /// others. An optional input may be given as [`OnnxValue::None`] or left out.
+    fn run_values(
+        &mut self,
+        _inputs: &[(usize, &OnnxValue)],
+        _deadline: Option<Instant>,
+    ) -> Result<Vec<OnnxValue>, RunFailure> {
+        Err(RunFailure::NeedsOnnxRuntime { feature: "sequences, maps and optional values".to_owned() })
+    }
 }
 
 /// Why a run gave no result.

@@ -34,7 +34,7 @@ pub enum ModelLoadError {
         reason: String,
     },
     /// an input or output of a kind that gpux does not carry
-    #[error("the model `{shown}` cannot be used: {what} `{port}` is {kind}; only tensors are supported", shown = path.display())]
+    #[error("the model `{shown}` cannot be used: {what} `{port}` is {kind}, which gpux does not carry", shown = path.display())]
     UnsupportedKind {
         /// the model's file
         path: PathBuf,

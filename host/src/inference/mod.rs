@@ -15,6 +15,7 @@ mod onnxruntime;
 mod providers;
 mod sessions;
 mod step;
+mod value;
 mod vet;
 
 pub use adapt::{Adapt, Adapts, adapt};
@@ -23,7 +24,7 @@ pub use embedded::Embedded;
 pub use engine::{Engine, RunFailure, Session, SessionOptions};
 pub use error::ModelLoadError;
 pub use fastest::{Measured, Ranking, Trial, rank};
-pub use graph::{InputSpec, ModelInfo, ModelInspector, OutputSpec};
+pub use graph::{InputSpec, ModelInfo, ModelInspector, Narrow, OnnxType, OutputSpec};
 pub use hardware::{Cpu, Drivers, Gpu, Hardware, Memory};
 pub use install::{Build, InstallError, InstallRequest, Installed, Progress, install};
 pub use library::{
@@ -37,8 +38,11 @@ pub use providers::{
 };
 pub use sessions::{ModelInputs, SessionSet, Unavailable};
 pub use step::{ModelOptions, ModelStep};
+pub use value::{OnnxValue, ValueError};
 pub use vet::{VetRequest, ensure_vetted, vet, vet_answer};
 
+#[cfg(test)]
+mod kind_tests;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

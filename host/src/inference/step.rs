@@ -8,10 +8,14 @@ use super::adapt::{Adapts, adapt, apply};
 use super::batch::{BatchOptions, Batcher};
 use super::engine::{Engine, RunFailure, SessionOptions};
 use super::error::ModelLoadError;
+use super::graph::OnnxType;
 use super::model_file::ModelFile;
 use super::providers::{ExecutionProvider, Fallback, ProviderChoice, ProviderError, ProviderOptions};
 use super::sessions::{ModelInputs, SessionSet, Unavailable};
-use crate::pipeline::{Context, Dim, Kind, Mismatch, Signature, Step, StepFailure, Tensor, TensorKind, Value};
+use super::value::OnnxValue;
+use crate::pipeline::{
+    Context, Dim, ElementSet, Kind, Mismatch, Signature, Step, StepFailure, Tensor, TensorKind, Value,
+};
 
 /// How a model is run.
 #[derive(Clone, Debug)]
@@ -50,8 +54,10 @@ pub struct ModelStep {
     file: Arc<ModelFile>,
     engine: Arc<dyn Engine>,
     signature: Signature,
-    /// what each input takes: the signature's kinds, unwrapped
+    /// the tensor that each input takes; of no element type for one that takes none
     wanted: Vec<TensorKind>,
+    /// whether all that the model takes and gives is plain tensors
+    plain: bool,
     sessions: Arc<SessionSet>,
     /// puts requests together; or why nothing does, where that was asked for
     batcher: Option<Result<Batcher, String>>,
@@ -64,8 +70,11 @@ impl ModelStep {
     /// Loads the model on the first provider that takes it.
     pub fn load(engine: Arc<dyn Engine>, file: Arc<ModelFile>, options: &ModelOptions) -> Result<Self, ModelLoadError> {
         let signature = file.info().signature()?;
-        let tensor_kind = |kind: &Kind| if let Kind::Tensor(kind) = kind { Some(kind.clone()) } else { None };
-        let wanted = signature.inputs.iter().filter_map(|port| tensor_kind(&port.kind)).collect();
+        let inputs = file.info().inputs.iter().map(|input| input.value.as_ref());
+        let none = || TensorKind::of_elements(ElementSet::of(&[]));
+        let wanted = inputs.clone().map(|kind| kind.and_then(OnnxType::tensor).cloned().unwrap_or_else(none)).collect();
+        let outputs = file.info().outputs.iter().map(|output| output.value.as_ref());
+        let plain = inputs.chain(outputs).all(|kind| kind.is_some_and(|kind| kind.plain().is_some()));
         let chain = options.providers.chain(engine.providers(), &|provider| engine.lacks(provider), options.strict)?;
         let threads = options.threads.or_else(|| share_of_cores(options.instances));
         let mut fallbacks = chain.passed_over;
@@ -85,6 +94,7 @@ impl ModelStep {
                         engine,
                         signature,
                         wanted,
+                        plain,
                         sessions,
                         batcher,
                         fallbacks,
@@ -162,10 +172,57 @@ impl ModelStep {
     }
 
     fn missing(&self, index: usize) -> String {
-        format!(
-            "the model's input `{}` is missing; it takes tensor {}",
-            self.signature.inputs[index].name, self.wanted[index]
-        )
+        let port = &self.signature.inputs[index];
+        format!("the model's input `{}` is missing; it takes {}", port.name, self.takes(index))
+    }
+
+    /// The kind of an input, with its ONNX type where the kind does not tell.
+    fn takes(&self, index: usize) -> String {
+        let input = &self.file.info().inputs[index];
+        match &self.signature.inputs[index].kind {
+            Kind::Json => format!("JSON for {}", input.kind),
+            kind => kind.to_string(),
+        }
+    }
+
+    /// The ONNX type of an input that takes JSON, and an optional tensor that it may be given as.
+    fn json_input(&self, index: usize) -> Option<&OnnxType> {
+        let kind = self.file.info().inputs.get(index)?.value.as_ref()?;
+        matches!(kind.kind(), Kind::Json).then_some(kind)
+    }
+
+    /// The value as the model takes it.
+    fn as_onnx(&self, index: usize, value: Value) -> Result<OnnxValue, StepFailure> {
+        match (self.json_input(index), value) {
+            (Some(kind), Value::Json(json)) => {
+                if json.is_null() && !self.signature.inputs[index].optional {
+                    let because = "it must have a value here: the model's loop begins with it";
+                    return Err(StepFailure::InvalidInput(format!(
+                        "input `{}`, which takes {}: {because}",
+                        self.signature.inputs[index].name,
+                        self.takes(index)
+                    )));
+                }
+                let json = Arc::try_unwrap(json).unwrap_or_else(|shared| (*shared).clone());
+                OnnxValue::from_json(json, kind).map_err(|error| {
+                    let name = &self.signature.inputs[index].name;
+                    StepFailure::InvalidInput(format!("input `{name}`, which takes {}: {error}", self.takes(index)))
+                })
+            }
+            (Some(kind), value) if kind.tensor().is_none() || value.as_tensor().is_none() => {
+                let because = Some(self.takes(index));
+                Err(self.named(index, Mismatch { expected: Kind::Json, given: value.kind(), because }).into())
+            }
+            (_, value) => self.adapted(index, value).map(OnnxValue::Tensor),
+        }
+    }
+
+    /// Runs a model of other values than plain tensors.
+    fn run_values(&self, values: Vec<(usize, OnnxValue)>, context: &Context) -> Result<Vec<Value>, StepFailure> {
+        let outputs = self.sessions.run_values(values, context.deadline).map_err(unavailable)?;
+        let types = self.file.info().outputs.iter().map(|output| output.value.as_ref());
+        let value = |(value, kind): (OnnxValue, Option<&OnnxType>)| kind.map(|kind| value.into_value(kind));
+        Ok(outputs.into_iter().zip(types).filter_map(value).collect())
     }
 
     /// The tensor as the model takes it.
@@ -179,6 +236,15 @@ impl ModelStep {
         }
         let adapts = self.adapts(index, &TensorKind::of(&tensor))?;
         Ok(apply(tensor, &adapts)?)
+    }
+}
+
+/// Why there is no result, as the step's failure.
+fn unavailable(why: Unavailable) -> StepFailure {
+    match why {
+        Unavailable::Timeout | Unavailable::Run(RunFailure::Timeout) => StepFailure::Timeout,
+        Unavailable::Run(RunFailure::Failed(reason)) => StepFailure::Failed(format!("the model failed: {reason}")),
+        other => StepFailure::Failed(other.to_string()),
     }
 }
 
@@ -224,21 +290,24 @@ impl Step for ModelStep {
         let mut inserted = Vec::new();
         for (index, given) in inputs.iter().enumerate().take(self.wanted.len()) {
             let wanted = &self.wanted[index];
+            let port = &self.signature.inputs[index];
             match given {
-                Some(Kind::Tensor(given)) => {
+                Some(Kind::Json) if port.kind == Kind::Json => {}
+                Some(Kind::Tensor(given)) if port.kind != Kind::Json || !wanted.elements.is_empty() => {
                     let adapts = self.adapts(index, given)?;
                     bind(&mut sizes, wanted, given, &adapts);
                     inserted.push((index, adapts));
                 }
                 Some(Kind::Any) => {}
-                None if self.signature.inputs[index].optional => {}
+                None if port.optional => {}
                 None => {
                     let because = Some(self.missing(index));
-                    return Err(Mismatch { expected: Kind::Tensor(wanted.clone()), given: Kind::Any, because });
+                    return Err(Mismatch { expected: port.kind.clone(), given: Kind::Any, because });
                 }
                 Some(other) => {
-                    let expected = Kind::Tensor(wanted.clone());
-                    return Err(self.named(index, Mismatch { expected, given: other.clone(), because: None }));
+                    let expected = port.kind.clone();
+                    let because = (expected == Kind::Json).then(|| self.takes(index));
+                    return Err(self.named(index, Mismatch { expected, given: other.clone(), because }));
                 }
             }
         }
@@ -264,11 +333,13 @@ impl Step for ModelStep {
             let message = format!("the model takes {} inputs, but gets {}", self.wanted.len(), inputs.len());
             return Err(StepFailure::InvalidInput(message));
         }
-        let mut tensors = ModelInputs::new();
         let given = inputs.len();
+        let mut tensors = ModelInputs::new();
+        let mut values = Vec::new();
         for (index, value) in inputs.into_iter().enumerate() {
             match value {
-                Some(value) => tensors.push((index, self.adapted(index, value)?)),
+                Some(value) if self.plain => tensors.push((index, self.adapted(index, value)?)),
+                Some(value) => values.push((index, self.as_onnx(index, value)?)),
                 None if self.signature.inputs[index].optional => {}
                 None => return Err(StepFailure::InvalidInput(self.missing(index))),
             }
@@ -276,18 +347,15 @@ impl Step for ModelStep {
         if let Some(index) = (given..self.wanted.len()).find(|index| !self.signature.inputs[*index].optional) {
             return Err(StepFailure::InvalidInput(self.missing(index)));
         }
-        let result = match &self.batcher {
+        if !self.plain {
+            return self.run_values(values, context);
+        }
+        let outputs = match &self.batcher {
             Some(Ok(batcher)) => batcher.run(tensors, context.deadline, context.priority),
             _ => self.sessions.run(tensors, context.deadline),
         };
-        match result {
-            Ok(outputs) => Ok(outputs.into_iter().map(Value::Tensor).collect()),
-            Err(Unavailable::Timeout | Unavailable::Run(RunFailure::Timeout)) => Err(StepFailure::Timeout),
-            Err(Unavailable::Run(RunFailure::Failed(reason))) => {
-                Err(StepFailure::Failed(format!("the model failed: {reason}")))
-            }
-            Err(other) => Err(StepFailure::Failed(other.to_string())),
-        }
+        let outputs = outputs.map_err(unavailable)?;
+        Ok(outputs.into_iter().map(Value::Tensor).collect())
     }
 
     fn details(&self) -> serde_json::Value {

@@ -145,9 +145,12 @@ fn what_the_embedded_engine_lacks_is_named() {
     assert!(error.is_environment());
     // The model's own fault is not the machine's.
     assert!(!step(embedded(), "dangling").err().unwrap().is_environment());
+    let error = step(embedded(), "sequence").err().unwrap();
+    assert!(error.to_string().contains("no operator `SequenceConstruct`; run `gpux engine install`"), "{error}");
+    assert!(error.is_environment());
     for engine in engines() {
-        let error = step(engine, "sequence").err().unwrap().to_string();
-        assert!(error.contains("output `s` is sequence(float32); only tensors are supported"), "{error}");
+        let error = step(engine, "complex").err().unwrap().to_string();
+        assert!(error.contains("input `x` is complex64, which gpux does not carry"), "{error}");
     }
 }
 

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::Embedded;
 use super::engine::Engine;
 use super::error::ModelLoadError;
 use super::fastest::Trial;
+use super::graph::{InputSpec, ModelInfo, OnnxType};
 use super::library::{Found, Origin};
 use super::model_file::ModelFile;
 use super::onnxruntime::OnnxRuntime;
@@ -18,7 +20,7 @@ use super::providers::{ExecutionProvider, ProviderChoice, ProviderLibrary, Provi
 use super::step::{ModelOptions, ModelStep};
 use crate::child::{self, ChildFault};
 use crate::files::digest;
-use crate::pipeline::{Context, Dim, ElementType, Kind, Signature, Step as _, Tensor, Value};
+use crate::pipeline::{Context, Dim, ElementType, Step as _, Tensor, TensorKind, Value};
 
 /// Loading and one run of a large model on a slow disk fit; a model that takes longer is refused.
 const TIMEOUT: Duration = Duration::from_mins(2);
@@ -101,7 +103,8 @@ pub fn vet(request: &VetRequest) -> Result<Option<Duration>, ModelLoadError> {
         ..ModelOptions::default()
     };
     let step = ModelStep::load(engine, file, &options)?;
-    if let Some(inputs) = trial_inputs(step.signature()) {
+    for left_out in [false, true] {
+        let Some(inputs) = trial_inputs(step.file().info(), left_out) else { continue };
         let outcome = step.run(inputs.clone(), &mut Context::default());
         if request.measure && outcome.is_ok() {
             return Ok(Some(time(&step, &inputs)));
@@ -151,18 +154,35 @@ fn peak_memory() -> Option<u64> {
     Some(kibibytes << 10)
 }
 
-/// Zeros for every input, open dimensions being 1; `None` when that would be too much.
-fn trial_inputs(signature: &Signature) -> Option<Vec<Option<Value>>> {
-    let zeros = |kind: &Kind| {
-        let Kind::Tensor(kind) = kind else { return None };
-        let size = |dim: &Dim| if let Dim::Fixed(size) = dim { *size } else { 1 };
-        let shape: Vec<_> = kind.shape.as_ref().map(|dims| dims.iter().map(size).collect()).unwrap_or_default();
-        if crate::pipeline::element_count(&shape)? > INPUT_LIMIT {
-            return None;
+/// Zeros for every input, open dimensions being 1; empty sequences and maps. `None` when that would
+/// be too much. Optional values are given too, or `left_out` where there are any.
+fn trial_inputs(info: &ModelInfo, left_out: bool) -> Option<Vec<Option<Value>>> {
+    fn nothing(kind: &OnnxType) -> Option<Value> {
+        match kind {
+            OnnxType::Tensor { kind, .. } => zeros(kind),
+            OnnxType::Sequence(_) => Some(Value::from(json!([]))),
+            OnnxType::Map { .. } => Some(Value::from(json!({}))),
+            OnnxType::Optional(inner) => nothing(inner),
         }
-        Tensor::zeros(kind.element().unwrap_or(ElementType::Float32), shape).ok().map(Value::Tensor)
+    }
+    let optional = |input: &InputSpec| !input.required && matches!(input.value, Some(OnnxType::Optional(_)));
+    if left_out && !info.inputs.iter().any(optional) {
+        return None;
+    }
+    let input = |input: &InputSpec| {
+        let given = input.required || optional(input) && !left_out;
+        if given { nothing(input.value.as_ref()?).map(Some) } else { Some(None) }
     };
-    signature.inputs.iter().map(|port| if port.optional { Some(None) } else { zeros(&port.kind).map(Some) }).collect()
+    info.inputs.iter().map(input).collect()
+}
+
+fn zeros(kind: &TensorKind) -> Option<Value> {
+    let size = |dim: &Dim| if let Dim::Fixed(size) = dim { *size } else { 1 };
+    let shape: Vec<_> = kind.shape.as_ref().map(|dims| dims.iter().map(size).collect()).unwrap_or_default();
+    if crate::pipeline::element_count(&shape)? > INPUT_LIMIT {
+        return None;
+    }
+    Tensor::zeros(kind.element().unwrap_or(ElementType::Float32), shape).ok().map(Value::Tensor)
 }
 
 /// What `gpux __vet-model REQUEST` does and prints, on one line. Bounds the memory of the whole

@@ -60,6 +60,13 @@ pub enum JsonError {
     Tensor(#[from] TensorError),
 }
 
+impl JsonError {
+    /// JSON of another type than the one asked for.
+    pub fn another(expected: &str, found: &Json) -> Self {
+        type_error(expected, found)
+    }
+}
+
 /// Reads a value of the given kind.
 pub fn from_json(json: Json, kind: &Kind) -> Result<Value, JsonError> {
     match kind {
@@ -356,6 +363,17 @@ fn tensor_to_json(tensor: &Tensor) -> Json {
         };
     }
     if tensor.rank() == 0 { level.into_iter().next().unwrap_or(Json::Null) } else { Json::Array(level) }
+}
+
+/// A tensor as JSON that says all about its shape: lists, or `{"type", "shape", "data"}` where an
+/// axis of size 0 hides those after it.
+pub fn tensor_to_exact_json(tensor: &Tensor) -> Json {
+    match tensor.shape() {
+        [sizes @ .., _] if sizes.contains(&0) => {
+            serde_json::json!({ "type": tensor.element().name(), "shape": tensor.shape(), "data": [] })
+        }
+        _ => tensor_to_json(tensor),
+    }
 }
 
 fn group(items: Vec<Json>, size: usize) -> Vec<Json> {

@@ -23,7 +23,7 @@ pub use benchmark::{Benchmark, BenchmarkOptions, Metrics};
 pub use element::{Element, ElementSet, ElementType, UnknownElementType};
 pub use failures::Failures;
 pub use files::{FileError, ProjectFiles};
-pub use json::{JsonError, float32_to_json, from_json, to_json};
+pub use json::{JsonError, float32_to_json, from_json, tensor_to_exact_json, to_json};
 pub use metadata::{Color, Geometry, Layout, Metadata};
 pub use npy::{NpyError, from_npy, to_npy};
 pub use plan::{Plan, PlanInput, PlanOutput, PlannedStep};

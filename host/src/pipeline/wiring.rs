@@ -169,7 +169,7 @@ impl PlanBuilder {
             let named = || self.find(&port.name);
             slots[index] = match before.or_else(straight).or_else(named) {
                 Some(slot) => Some(slot),
-                None if port.optional => None,
+                None if port.optional && !self.offers(port) => None,
                 None => Some(self.find_or_open(&port.name, port)?),
             };
         }
@@ -185,6 +185,12 @@ impl PlanBuilder {
             }
         }
         Ok(slots)
+    }
+
+    /// Whether an optional port becomes an input of the pipeline: a model's optional value does, where
+    /// the pipeline begins with the model and says nothing of its inputs.
+    fn offers(&self, port: &Port) -> bool {
+        self.open && self.steps.is_empty() && port.kind == Kind::Json
     }
 
     fn find(&self, name: &str) -> Option<Slot> {

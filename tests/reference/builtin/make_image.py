@@ -106,6 +106,25 @@ def save(files, name, image, kind, **options):
     files[name] = buffer.getvalue()
 
 
+def jpegs(files):
+    """Every subsampling at sides that fill no block, restarts, scans, and more detail than JPEG can hold."""
+    rng = np.random.default_rng(13)
+    samplings = {"411": 0x411111, "420": 0x221111, "422": 0x211111, "440": 0x121111, "444": 0x111111}
+    for height, width in ((33, 17), (5, 5), (3, 4)):
+        pixels = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
+        for name, sampling in samplings.items():
+            for kind, more in (("", [cv2.IMWRITE_JPEG_RST_INTERVAL, 2]), ("-progressive", [cv2.IMWRITE_JPEG_PROGRESSIVE, 1])):
+                options = [cv2.IMWRITE_JPEG_SAMPLING_FACTOR, sampling, cv2.IMWRITE_JPEG_QUALITY, 85, *more]
+                data = cv2.imencode(".jpg", pixels, options)[1].tobytes()
+                files[f"{name}-{height}x{width}{kind}.jpg"] = data
+    harsh = Image.fromarray(rng.integers(0, 256, (24, 31, 3), dtype=np.uint8))
+    save(files, "best.jpg", harsh, "JPEG", quality=100)
+    save(files, "worst.jpg", harsh, "JPEG", quality=1)
+    save(files, "rgb.jpg", harsh, "JPEG", keep_rgb=True)
+    save(files, "cmyk.jpg", harsh.convert("CMYK"), "JPEG", progressive=True)
+    save(files, "gray.jpg", harsh.convert("L"), "JPEG", progressive=True)
+
+
 def decode():
     out = folder("decode")
     files = {}
@@ -147,6 +166,8 @@ def decode():
     save(files, "alpha.tiff", alpha, "TIFF", compression="tiff_lzw")
     save(files, "cmyk.tiff", rgb.convert("CMYK"), "TIFF")
     save(files, "pages.tiff", rgb, "TIFF", save_all=True, append_images=[gray])
+
+    jpegs(files)
 
     index = {}
     for name, data in files.items():

@@ -6,7 +6,11 @@ use serde::{Deserialize, Serialize};
 use super::dims::ImageDims;
 use super::opacity;
 use super::window::Fill;
+use crate::builtin::watch::Watch;
 use crate::pipeline::{Color, StepFailure, Tensor, TensorData, TensorElement};
+
+/// How much longer than a copy a sample takes that lies between others.
+const INTERPOLATION: usize = 8;
 
 /// How a pixel between pixels is found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -59,18 +63,19 @@ impl Affine {
         target: ImageDims,
         how: Interpolation,
         fill: &Fill,
+        watch: &Watch,
     ) -> Result<Tensor, StepFailure> {
         let shape = [target.height, target.width, dims.channels];
         // Colours are mixed by their opacity.
         let weigh = how != Interpolation::Nearest && tensor.metadata.color == Some(Color::Rgba) && dims.channels == 4;
         match tensor.data() {
             TensorData::Uint8(data) if weigh => {
-                let mut result = self.looked_up(&opacity::weighed(data), dims, target, how, fill)?;
+                let mut result = self.looked_up(&opacity::weighed(data), dims, target, how, fill, watch)?;
                 opacity::undo(&mut result);
                 Ok(Tensor::new(shape, result)?)
             }
-            TensorData::Uint8(data) => Ok(Tensor::new(shape, self.looked_up(data, dims, target, how, fill)?)?),
-            TensorData::Float32(data) => Ok(Tensor::new(shape, self.looked_up(data, dims, target, how, fill)?)?),
+            TensorData::Uint8(data) => Ok(Tensor::new(shape, self.looked_up(data, dims, target, how, fill, watch)?)?),
+            TensorData::Float32(data) => Ok(Tensor::new(shape, self.looked_up(data, dims, target, how, fill, watch)?)?),
             other => Err(StepFailure::Failed(format!("cannot interpolate {}", other.element()))),
         }
     }
@@ -82,6 +87,7 @@ impl Affine {
         target: ImageDims,
         how: Interpolation,
         fill: &Fill,
+        watch: &Watch,
     ) -> Result<Vec<T>, StepFailure> {
         let fill = fill.pixel::<T>(dims.channels)?;
         let source = Source { data, dims };
@@ -90,6 +96,7 @@ impl Affine {
         let (x, y) = self.at(0.5, 0.5);
         let start = [x, y].map(|number| (number * 65536.0 + 0.5).floor() as i64);
         for row in 0..target.height {
+            watch.worked(target.width * dims.channels * INTERPOLATION)?;
             for column in 0..target.width {
                 if how == Interpolation::Nearest {
                     // In Pillow's fixed point, which decides where a place lies between two pixels.

@@ -8,6 +8,7 @@ use super::geometry::{Change, changed};
 use super::remake::{ImageStep, Remake};
 use super::window::{Fill, Outside, Window, cut};
 use crate::builtin::ports;
+use crate::builtin::watch::Watch;
 use crate::pipeline::{BuildError, Builtin, Group, StepFailure, Tensor};
 
 /// Options of `center-crop`.
@@ -61,11 +62,11 @@ impl Remake for CenterCrop {
         self.fill.check(channels).map(|()| channels)
     }
 
-    fn make(&self, tensor: Tensor, dims: ImageDims, target: ImageDims) -> Result<Tensor, StepFailure> {
+    fn make(&self, tensor: Tensor, dims: ImageDims, target: ImageDims, watch: &Watch) -> Result<Tensor, StepFailure> {
         let (top, left) = (start(target.height, dims.height), start(target.width, dims.width));
         let metadata = changed(tensor.metadata, dims, Change::moved([-(left as f32), -(top as f32)]));
         let window = Window { top, left, height: target.height, width: target.width };
-        Ok(cut(tensor, dims, window, Outside::Constant, &self.fill)?.with_metadata(metadata))
+        Ok(cut(tensor, dims, window, Outside::Constant, &self.fill, watch)?.with_metadata(metadata))
     }
 }
 

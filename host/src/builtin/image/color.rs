@@ -3,11 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::decode::{Level, each};
+use super::decode::{Level, stopping};
 use super::dims::ImageDims;
 use super::remake::{ImageStep, Remake};
 use super::window::Fill;
 use crate::builtin::ports;
+use crate::builtin::watch::{Late, Watch};
 use crate::pipeline::{
     BuildError, Builtin, Color, ElementSet, ElementType, Group, Metadata, StepFailure, Tensor, TensorData,
 };
@@ -98,7 +99,7 @@ impl Remake for Convert {
         }
     }
 
-    fn make(&self, tensor: Tensor, dims: ImageDims, target: ImageDims) -> Result<Tensor, StepFailure> {
+    fn make(&self, tensor: Tensor, dims: ImageDims, target: ImageDims, watch: &Watch) -> Result<Tensor, StepFailure> {
         let told = self.from.map(Channels::color).or(tensor.metadata.color);
         let from = told.filter(|color| color.channels() == dims.channels).unwrap_or(match dims.channels {
             1 => Color::Gray,
@@ -110,8 +111,8 @@ impl Remake for Convert {
         let shape = [target.height, target.width, target.channels];
         let converted = match tensor.data() {
             _ if from == to => tensor,
-            TensorData::Uint8(data) => Tensor::new(shape, converted(data, from, to, self.behind::<u8>()?))?,
-            TensorData::Uint16(data) => Tensor::new(shape, converted(data, from, to, self.behind::<u16>()?))?,
+            TensorData::Uint8(data) => Tensor::new(shape, converted(data, from, to, self.behind::<u8>()?, watch)?)?,
+            TensorData::Uint16(data) => Tensor::new(shape, converted(data, from, to, self.behind::<u16>()?, watch)?)?,
             other => return Err(StepFailure::Failed(format!("cannot convert {}", other.element()))),
         };
         Ok(converted.with_metadata(metadata))
@@ -127,37 +128,48 @@ impl Convert {
 }
 
 /// An image of uint8 as RGB.
-pub(super) fn to_rgb(tensor: Tensor, dims: ImageDims) -> Result<Tensor, StepFailure> {
+pub(super) fn to_rgb(tensor: Tensor, dims: ImageDims, watch: &Watch) -> Result<Tensor, StepFailure> {
     let rgb = Convert { to: Channels::Rgb, from: None, background: None };
-    rgb.make(tensor, dims, ImageDims { channels: 3, ..dims })
+    rgb.make(tensor, dims, ImageDims { channels: 3, ..dims }, watch)
 }
 
-fn converted<T: Level>(data: &[T], from: Color, to: Color, behind: Option<[T; 3]>) -> Vec<T> {
+fn converted<T: Level>(
+    data: &[T],
+    from: Color,
+    to: Color,
+    behind: Option<[T; 3]>,
+    watch: &Watch,
+) -> Result<Vec<T>, Late> {
     match (from, behind) {
-        (Color::Gray, _) => written(data, to, |[gray]| [gray, gray, gray, T::MOST]),
-        (Color::Rgb, _) => written(data, to, |[red, green, blue]| [red, green, blue, T::MOST]),
-        (Color::Bgr, _) => written(data, to, |[blue, green, red]| [red, green, blue, T::MOST]),
-        (Color::Rgba, None) => written(data, to, |pixel| pixel),
-        (Color::Rgba, Some(behind)) => written(data, to, |pixel| blended(pixel, behind)),
+        (Color::Gray, _) => written(data, to, watch, |[gray]| [gray, gray, gray, T::MOST]),
+        (Color::Rgb, _) => written(data, to, watch, |[red, green, blue]| [red, green, blue, T::MOST]),
+        (Color::Bgr, _) => written(data, to, watch, |[blue, green, red]| [red, green, blue, T::MOST]),
+        (Color::Rgba, None) => written(data, to, watch, |pixel| pixel),
+        (Color::Rgba, Some(behind)) => written(data, to, watch, |pixel| blended(pixel, behind)),
     }
 }
 
 /// The pixels, each read as RGBA, in the channels of `to`.
-fn written<T: Level, const C: usize>(data: &[T], to: Color, rgba: impl Fn([T; C]) -> [T; 4]) -> Vec<T> {
+fn written<T: Level, const C: usize>(
+    data: &[T],
+    to: Color,
+    watch: &Watch,
+    rgba: impl Fn([T; C]) -> [T; 4],
+) -> Result<Vec<T>, Late> {
     match to {
-        Color::Gray => each(data, |pixel| {
+        Color::Gray => stopping(data, watch, |pixel| {
             let [red, green, blue, _] = rgba(pixel);
             [T::gray(red, green, blue)]
         }),
-        Color::Rgb => each(data, |pixel| {
+        Color::Rgb => stopping(data, watch, |pixel| {
             let [red, green, blue, _] = rgba(pixel);
             [red, green, blue]
         }),
-        Color::Bgr => each(data, |pixel| {
+        Color::Bgr => stopping(data, watch, |pixel| {
             let [red, green, blue, _] = rgba(pixel);
             [blue, green, red]
         }),
-        Color::Rgba => each(data, rgba),
+        Color::Rgba => stopping(data, watch, rgba),
     }
 }
 

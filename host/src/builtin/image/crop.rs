@@ -8,6 +8,7 @@ use super::geometry::{Change, changed};
 use super::remake::{ImageStep, Remake};
 use super::window::{Fill, Outside, Window, cut};
 use crate::builtin::ports;
+use crate::builtin::watch::Watch;
 use crate::pipeline::{BuildError, Builtin, Group, StepFailure, Tensor};
 
 /// Options of `crop`.
@@ -71,10 +72,10 @@ impl Remake for Crop {
         self.fill.check(channels).map(|()| channels)
     }
 
-    fn make(&self, tensor: Tensor, dims: ImageDims, target: ImageDims) -> Result<Tensor, StepFailure> {
+    fn make(&self, tensor: Tensor, dims: ImageDims, target: ImageDims, watch: &Watch) -> Result<Tensor, StepFailure> {
         let metadata = changed(tensor.metadata, dims, Change::moved([-(self.left as f32), -(self.top as f32)]));
         let window = Window { top: self.top, left: self.left, height: target.height, width: target.width };
-        Ok(cut(tensor, dims, window, Outside::Constant, &self.fill)?.with_metadata(metadata))
+        Ok(cut(tensor, dims, window, Outside::Constant, &self.fill, watch)?.with_metadata(metadata))
     }
 }
 

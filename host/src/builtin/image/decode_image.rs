@@ -3,13 +3,16 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::decode::{FORMATS, Format, Samples, convert};
+use image::metadata::Orientation;
+
+use super::decode::{FORMATS, Format, Level, Samples, convert, turned};
 use super::dims::MAX_PIXELS;
 use crate::builtin::ports;
+use crate::builtin::watch::Watch;
 use crate::guard::guard;
 use crate::pipeline::{
     BuildError, Builtin, Color, Context, ElementType, Group, Kind, Layout, Metadata, Port, Signature, Site, Step,
-    StepFailure, Tensor, TensorKind, Value,
+    StepFailure, Tensor, TensorElement, TensorKind, Value,
 };
 
 /// The most pixels for a component, whose deadline cannot end the decoding: at most 16 MiB, in some
@@ -67,9 +70,8 @@ impl Channels {
 /// animation or several pages, the first.
 ///
 /// Follows Pillow: `ImageOps.exif_transpose(Image.open(file)).convert("RGB" | "L" | "RGBA")`. Every
-/// format but JPEG is identical to it (lossy WebP too; BMP of 16 bits a pixel differs by a level). JPEG differs by a few levels, since
-/// the inverse DCT and the rounding of the chroma upsampling are not libjpeg-turbo's. 16-bit samples
-/// keep their high byte; Pillow does that too, except that it clips 16-bit gray to 255, which leaves
+/// format is identical to it, JPEG and lossy WebP too; BMP of 16 bits a pixel differs by a level.
+/// 16-bit samples keep their high byte; Pillow does that too, except that it clips 16-bit gray to 255, which leaves
 /// nothing of the picture.
 pub(super) struct DecodeImage {
     options: Options,
@@ -121,35 +123,60 @@ impl DecodeImage {
         Ok(Self { options, signature })
     }
 
-    fn decode(&self, bytes: &[u8]) -> Result<Tensor, StepFailure> {
+    fn decode(&self, bytes: &[u8], watch: &Watch) -> Result<Tensor, StepFailure> {
+        watch.ask()?;
         let format = Format::of(bytes).map_err(|why| not_an_image(&why))?;
         let damaged = |why: String| not_an_image(&format!("a damaged {format} file: {why}"));
-        let head = format.head(bytes).map_err(damaged)?;
+        let mut head = format.head(bytes, watch).map_err(damaged)?;
         let (width, height) = head.size();
         let limit = self.options.max_pixels;
         if u64::from(width) * u64::from(height) > limit {
             let message = format!("the image is {width} × {height} pixels; at most {limit} pixels are decoded");
             return Err(StepFailure::InvalidInput(format!("{message} (option `max_pixels`)")));
         }
-        let image = head.read(self.options.orientation).map_err(damaged)?;
-        let (height, width) = (image.height() as usize, image.width() as usize);
-        let color = self.options.channels.color();
-        let shape = [height, width, color.channels()];
+        let turn = if self.options.orientation { head.turn() } else { Orientation::NoTransforms };
+        let image = head.read().map_err(damaged)?;
+        let sides = [image.height() as usize, image.width() as usize];
         let samples = Samples::of(image).map_err(|why| not_an_image(&why))?;
         let tensor = if self.options.depth == 16 {
-            let (samples, found) = samples.sixteen();
-            Tensor::new(shape, convert(samples, found, color))?
+            let (samples, found) = samples.sixteen(watch)?;
+            self.upright(samples, found, sides, turn, watch)?
         } else {
-            let (samples, found) = samples.eight();
-            Tensor::new(shape, convert(samples, found, color))?
+            let (samples, found) = samples.eight(watch)?;
+            self.upright(samples, found, sides, turn, watch)?
         };
-        let metadata = Metadata { layout: Some(Layout::Hwc), color: Some(color), ..Metadata::default() };
-        Ok(tensor.with_metadata(metadata))
+        let color = Some(self.options.channels.color());
+        Ok(tensor.with_metadata(Metadata { layout: Some(Layout::Hwc), color, ..Metadata::default() }))
+    }
+
+    /// The pixels that are wanted, of samples of `found` channels that are to be turned.
+    fn upright<T: Level + TensorElement + Default>(
+        &self,
+        samples: Vec<T>,
+        found: usize,
+        sides: [usize; 2],
+        turn: Orientation,
+        watch: &Watch,
+    ) -> Result<Tensor, StepFailure> {
+        let color = self.options.channels.color();
+        let samples = convert(samples, found, color, watch)?;
+        let (samples, [height, width]) = match color.channels() {
+            1 => turned::<_, 1>(samples, sides, turn, watch)?,
+            3 => turned::<_, 3>(samples, sides, turn, watch)?,
+            _ => turned::<_, 4>(samples, sides, turn, watch)?,
+        };
+        Ok(Tensor::new([height, width, color.channels()], samples)?)
     }
 
     /// The pixels. The decoders hold asserts about their input that a hostile file may find.
-    pub(super) fn decoded(&self, bytes: &[u8]) -> Result<Tensor, StepFailure> {
-        guard(|| self.decode(bytes)).unwrap_or_else(|_| Err(not_an_image("the decoder gave up on it")))
+    pub(super) fn decoded(&self, bytes: &[u8], context: &Context) -> Result<Tensor, StepFailure> {
+        let watch = Watch::of(context);
+        let decoded = guard(|| self.decode(bytes, &watch));
+        // Whatever a decoder says that was stopped.
+        if watch.was_late() {
+            return Err(StepFailure::Timeout);
+        }
+        decoded.unwrap_or_else(|_| Err(not_an_image("the decoder gave up on it")))
     }
 
     /// Bytes that decoding takes.
@@ -160,7 +187,8 @@ impl DecodeImage {
 
     /// Bytes of the pixels as they lie in the file, and again as they are wanted.
     fn size(&self, bytes: &[u8]) -> Option<usize> {
-        let mut head = Format::of(bytes).ok()?.head(bytes).ok()?;
+        let watch = Watch::default();
+        let mut head = Format::of(bytes).ok()?.head(bytes, &watch).ok()?;
         let (width, height) = head.size();
         let pixels = u64::from(width) * u64::from(height);
         // A larger one is refused before anything is taken for it.
@@ -168,7 +196,9 @@ impl DecodeImage {
             return None;
         }
         let wanted = pixels * self.options.channels.color().channels() as u64 * u64::from(self.options.depth / 8);
-        usize::try_from(head.memory(self.options.orientation).saturating_add(wanted)).ok()
+        let turned = self.options.orientation && head.turn() != Orientation::NoTransforms;
+        let wanted = if turned { wanted * 2 } else { wanted };
+        usize::try_from(head.memory().saturating_add(wanted)).ok()
     }
 }
 
@@ -182,12 +212,12 @@ impl Step for DecodeImage {
         self.memory(bytes)
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let bytes = match ports::first(inputs, "image")? {
             Value::Bytes(bytes) => bytes,
             other => return Err(StepFailure::InvalidInput(format!("`image` takes bytes, but gets {}", other.kind()))),
         };
-        Ok(vec![self.decoded(&bytes)?.into()])
+        Ok(vec![self.decoded(&bytes, context)?.into()])
     }
 
     fn details(&self) -> serde_json::Value {

@@ -11,6 +11,7 @@ use super::decode_image::DecodeImage;
 use super::detections::{self, Detection};
 use super::dims::{ImageDims, takes_channels};
 use crate::builtin::ports;
+use crate::builtin::watch::Watch;
 use crate::pipeline::{
     BuildError, Builtin, Context, Dim, ElementSet, ElementType, Geometry, Group, Kind, Mismatch, Port, Signature, Site,
     Step, StepFailure, Tensor, TensorKind, Value,
@@ -31,6 +32,9 @@ const PALETTE: [[u8; 3]; 12] = [
     [207, 210, 49],
     [131, 91, 60],
 ];
+
+/// Seconds that a pixel of a PNG file takes at least.
+const PNG_PER_PIXEL: f64 = 4e-9;
 
 /// Options of `draw-boxes`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -101,9 +105,9 @@ impl DrawBoxes {
     }
 
     /// The picture as RGB, and where its source lies in it.
-    fn picture(&self, value: Value) -> Result<(Tensor, Option<Geometry>), StepFailure> {
+    fn picture(&self, value: Value, context: &Context) -> Result<(Tensor, Option<Geometry>), StepFailure> {
         match value {
-            Value::Bytes(bytes) => Ok((self.decode.decoded(&bytes)?, None)),
+            Value::Bytes(bytes) => Ok((self.decode.decoded(&bytes, context)?, None)),
             Value::Tensor(tensor) => {
                 let dims = ImageDims::of(&tensor)?;
                 if tensor.element() != ElementType::Uint8 {
@@ -114,7 +118,7 @@ impl DrawBoxes {
                     return Err(StepFailure::InvalidInput(message));
                 }
                 let geometry = tensor.metadata.geometry;
-                Ok((to_rgb(tensor, dims)?, geometry))
+                Ok((to_rgb(tensor, dims, &Watch::of(context))?, geometry))
             }
             other => Err(StepFailure::InvalidInput(format!(
                 "`image` takes a picture file or a tensor, but gets {}",
@@ -197,16 +201,18 @@ impl Step for DrawBoxes {
         }
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
+        let watch = Watch::of(context);
         let mut inputs = inputs.into_iter();
         let missing = |name: &str| StepFailure::InvalidInput(format!("the input `{name}` is missing"));
         let image = inputs.next().flatten().ok_or_else(|| missing("image"))?;
         let found = detections::read(&inputs.next().flatten().ok_or_else(|| missing("detections"))?)?;
-        let (mut picture, geometry) = self.picture(image)?;
+        let (mut picture, geometry) = self.picture(image, context)?;
         let dims = ImageDims::of(&picture)?;
         let pixels = picture.as_mut_slice::<u8>().unwrap_or_default();
         let mut labels: Vec<Option<String>> = Vec::new();
         for mut detection in found {
+            watch.ask()?;
             let known = labels.iter().position(|label| *label == detection.label);
             let index = known.unwrap_or_else(|| {
                 labels.push(detection.label.clone());
@@ -218,6 +224,8 @@ impl Step for DrawBoxes {
             }
             self.draw(&mut Canvas::new(pixels, dims), dims, &detection, color);
         }
+        // The encoder writes the whole file at once.
+        watch.ask_for(PNG_PER_PIXEL * (dims.height * dims.width) as f64)?;
         Ok(vec![png(pixels, dims)?.into()])
     }
 

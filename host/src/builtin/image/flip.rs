@@ -7,6 +7,7 @@ use super::dims::ImageDims;
 use super::geometry::{Change, changed};
 use super::remake::{ImageStep, Remake};
 use crate::builtin::ports;
+use crate::builtin::watch::{Late, Watch};
 use crate::pipeline::{Builtin, Group, StepFailure, Tensor, TensorElement};
 use crate::with_elements;
 
@@ -48,42 +49,54 @@ impl Remake for Flip {
         Ok(sides)
     }
 
-    fn make(&self, mut tensor: Tensor, dims: ImageDims, _: ImageDims) -> Result<Tensor, StepFailure> {
+    fn make(&self, mut tensor: Tensor, dims: ImageDims, _: ImageDims, watch: &Watch) -> Result<Tensor, StepFailure> {
         let mirrored = |by: bool, side: usize| if by { (-1.0, side as f32) } else { (1.0, 0.0) };
         let (across, left) = mirrored(self.direction != Direction::Vertical, dims.width);
         let (down, top) = mirrored(self.direction != Direction::Horizontal, dims.height);
         let change = Change { scale: [across, down], offset: [left, top] };
         tensor.metadata = changed(tensor.metadata, dims, change);
-        flip(&mut tensor, dims, self.direction);
+        flip(&mut tensor, dims, self.direction, watch)?;
         Ok(tensor)
     }
 }
 
-fn flip(tensor: &mut Tensor, dims: ImageDims, direction: Direction) {
+fn flip(tensor: &mut Tensor, dims: ImageDims, direction: Direction, watch: &Watch) -> Result<(), Late> {
     // The clone shares the elements only as long as it tells their type.
     let of = tensor.data().clone();
-    with_elements!(of, data => in_place(tensor, data, dims, direction));
+    with_elements!(of, data => in_place(tensor, data, dims, direction, watch))
 }
 
-fn in_place<T: TensorElement>(tensor: &mut Tensor, of: std::sync::Arc<Vec<T>>, dims: ImageDims, direction: Direction) {
+fn in_place<T: TensorElement>(
+    tensor: &mut Tensor,
+    of: std::sync::Arc<Vec<T>>,
+    dims: ImageDims,
+    direction: Direction,
+    watch: &Watch,
+) -> Result<(), Late> {
     drop(of);
-    let Some(data) = tensor.as_mut_slice::<T>() else { return };
+    let Some(data) = tensor.as_mut_slice::<T>() else { return Ok(()) };
     let row = dims.width * dims.channels;
     if direction != Direction::Vertical {
-        data.chunks_exact_mut(row).for_each(|row| reverse(row, dims.channels));
+        for row in data.chunks_exact_mut(row) {
+            watch.worked(row.len())?;
+            reverse(row, dims.channels, || Ok(()))?;
+        }
     }
     if direction != Direction::Horizontal {
-        reverse(data, row);
+        reverse(data, row, || watch.worked(2 * row))?;
     }
+    Ok(())
 }
 
-/// Reverses the order of runs of `length`.
-fn reverse<T>(data: &mut [T], length: usize) {
+/// Reverses the order of runs of `length`, each pair of them after `in_time`.
+fn reverse<T>(data: &mut [T], length: usize, in_time: impl Fn() -> Result<(), Late>) -> Result<(), Late> {
     let count = data.len() / length;
     let (first, second) = data.split_at_mut(count / 2 * length);
     for (one, other) in first.chunks_exact_mut(length).zip(second.rchunks_exact_mut(length)) {
+        in_time()?;
         one.swap_with_slice(other);
     }
+    Ok(())
 }
 
 #[cfg(test)]

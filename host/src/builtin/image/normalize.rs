@@ -197,6 +197,9 @@ impl Step for Normalize {
         if let Some(shape) = &given.shape {
             let shape: Vec<_> = shape.iter().map(ports::fixed).collect();
             self.run_length(&shape, given.layout).map_err(|why| ports::refuse(&self.signature, given, why))?;
+            // The sizes do not matter, the number of axes does.
+            let sizes: Vec<_> = shape.iter().map(|size| size.unwrap_or(1)).collect();
+            self.groups(&sizes, given.layout).map_err(|why| ports::refuse(&self.signature, given, why))?;
         }
         Ok(vec![Kind::Tensor(TensorKind { elements: ElementType::Float32.into(), ..given.clone() })])
     }
@@ -392,6 +395,18 @@ mod tests {
         let shared = result.clone();
         assert_eq!(run(json!({"scale": 2}), shared).unwrap().as_slice::<f32>().unwrap(), [4.0; 6]);
         assert_eq!(result.as_slice::<f32>().unwrap(), [2.0; 6]);
+    }
+
+    #[test]
+    fn the_plan_refuses_channels_without_axes() {
+        let step = |per| crate::builtin::reference::step("normalize", json!({"method": "min-max", "per": per}));
+        let kind = |axes: usize| Kind::Tensor(TensorKind::shaped(ElementType::Uint8, vec![Dim::Dynamic; axes]));
+        for axes in [1, 2] {
+            let why = step("channel").infer(&[Some(kind(axes))]).unwrap_err().to_string();
+            assert!(why.contains("a channel of its own needs 3 axes"), "{why}");
+            assert!(step("image").infer(&[Some(kind(axes))]).is_ok());
+        }
+        assert!(step("channel").infer(&[Some(kind(3))]).is_ok() && step("channel").infer(&[Some(kind(4))]).is_ok());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::geometry::{Change, changed};
 use super::remake::{ImageStep, Remake};
 use super::window::{Fill, Outside, Window, cut};
 use crate::builtin::ports;
+use crate::builtin::watch::Watch;
 use crate::pipeline::{BuildError, Builtin, Group, StepFailure, Tensor};
 
 /// Options of `pad`: one of `padding`, `size` and `multiple_of`, and how.
@@ -130,7 +131,7 @@ impl Remake for Pad {
         self.fill.check(channels).map(|()| channels)
     }
 
-    fn make(&self, tensor: Tensor, dims: ImageDims, target: ImageDims) -> Result<Tensor, StepFailure> {
+    fn make(&self, tensor: Tensor, dims: ImageDims, target: ImageDims, watch: &Watch) -> Result<Tensor, StepFailure> {
         let [left, top] = match (&self.padding, self.position) {
             (Some(padding), _) => [padding.sides()[0], padding.sides()[1]],
             (None, Position::TopLeft) => [0, 0],
@@ -138,7 +139,7 @@ impl Remake for Pad {
         };
         let metadata = changed(tensor.metadata, dims, Change::moved([left as f32, top as f32]));
         let window = Window { top: -(top as i64), left: -(left as i64), height: target.height, width: target.width };
-        Ok(cut(tensor, dims, window, self.mode, &self.fill)?.with_metadata(metadata))
+        Ok(cut(tensor, dims, window, self.mode, &self.fill, watch)?.with_metadata(metadata))
     }
 }
 

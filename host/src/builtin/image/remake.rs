@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::dims::{ImageDims, fits, takes_channels};
 use crate::builtin::ports;
+use crate::builtin::watch::Watch;
 use crate::pipeline::{
     BuildError, Context, ElementSet, Kind, Layout, Mismatch, Port, Signature, Step, StepFailure, Tensor, TensorKind,
     Value,
@@ -40,8 +41,8 @@ pub(super) trait Remake: Serialize + Send + Sync {
         0
     }
 
-    /// The result, with its metadata. `target` has been checked.
-    fn make(&self, tensor: Tensor, dims: ImageDims, target: ImageDims) -> Result<Tensor, StepFailure>;
+    /// The result, with its metadata. `target` has been checked. Long work asks `watch` now and then.
+    fn make(&self, tensor: Tensor, dims: ImageDims, target: ImageDims, watch: &Watch) -> Result<Tensor, StepFailure>;
 }
 
 /// A step with these options.
@@ -103,7 +104,7 @@ impl<T: Remake> Step for ImageStep<T> {
         given.map_or(0, |(tensor, dims)| self.options.buffers(tensor, dims))
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let mut tensor = ports::first_tensor(inputs, "image")?;
         let dims = ImageDims::of(&tensor)?;
         if !self.options.elements().contains(tensor.element()) {
@@ -112,7 +113,9 @@ impl<T: Remake> Step for ImageStep<T> {
         }
         let target = self.target(dims).map_err(StepFailure::InvalidInput)?;
         tensor.metadata.layout = Some(Layout::Hwc);
-        Ok(vec![self.options.make(tensor, dims, target)?.into()])
+        let watch = Watch::of(context);
+        watch.ask()?;
+        Ok(vec![self.options.make(tensor, dims, target, &watch)?.into()])
     }
 
     fn details(&self) -> serde_json::Value {

@@ -8,6 +8,7 @@ use super::geometry::{Change, changed};
 use super::remake::{ImageStep, Remake};
 use super::resample::{Filter, Library, Sampling};
 use crate::builtin::ports;
+use crate::builtin::watch::Watch;
 use crate::pipeline::{BuildError, Builtin, ElementSet, Group, StepFailure, Tensor};
 
 /// Options of `resize`.
@@ -128,9 +129,9 @@ impl Remake for Resize {
         self.sampling.buffers(tensor, dims, ImageDims { height, width, ..dims })
     }
 
-    fn make(&self, tensor: Tensor, dims: ImageDims, target: ImageDims) -> Result<Tensor, StepFailure> {
+    fn make(&self, tensor: Tensor, dims: ImageDims, target: ImageDims, watch: &Watch) -> Result<Tensor, StepFailure> {
         let metadata = changed(tensor.metadata, dims, Change::between(dims, target));
-        let tensor = if dims == target { tensor } else { self.sampling.resize(&tensor, dims, target)? };
+        let tensor = if dims == target { tensor } else { self.sampling.resize(&tensor, dims, target, watch)? };
         Ok(tensor.with_metadata(metadata))
     }
 }

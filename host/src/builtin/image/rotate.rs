@@ -9,6 +9,7 @@ use super::geometry::{Change, changed};
 use super::remake::{ImageStep, Remake};
 use super::window::Fill;
 use crate::builtin::ports;
+use crate::builtin::watch::Watch;
 use crate::pipeline::{
     BuildError, Builtin, ElementSet, ElementType, Group, Metadata, StepFailure, Tensor, TensorElement,
 };
@@ -102,7 +103,7 @@ impl Remake for Rotate {
         tensor.byte_len()
     }
 
-    fn make(&self, tensor: Tensor, dims: ImageDims, target: ImageDims) -> Result<Tensor, StepFailure> {
+    fn make(&self, tensor: Tensor, dims: ImageDims, target: ImageDims, watch: &Watch) -> Result<Tensor, StepFailure> {
         let metadata = match self.quarters(dims.height, dims.width) {
             Some(0) => return Ok(tensor),
             Some(2) => {
@@ -113,10 +114,10 @@ impl Remake for Rotate {
             _ => Metadata { geometry: None, ..tensor.metadata },
         };
         let turned = if let Some(quarters) = self.quarters(dims.height, dims.width) {
-            with_elements!(tensor.data(), data => turned(data, dims, target, quarters))?
+            with_elements!(tensor.data(), data => turned(data, dims, target, quarters, watch))?
         } else {
             let (affine, _) = Affine::rotation(self.angle(), dims.height, dims.width, self.expand);
-            affine.apply(&tensor, dims, target, self.filter, &self.fill)?
+            affine.apply(&tensor, dims, target, self.filter, &self.fill, watch)?
         };
         Ok(turned.with_metadata(metadata))
     }
@@ -127,10 +128,12 @@ fn turned<T: TensorElement>(
     dims: ImageDims,
     target: ImageDims,
     quarters: usize,
+    watch: &Watch,
 ) -> Result<Tensor, StepFailure> {
     let ImageDims { height, width, channels } = dims;
     let mut result = Vec::with_capacity(data.len());
     for y in 0..target.height {
+        watch.worked(target.width * channels * 4)?;
         for x in 0..target.width {
             let (row, column) = match quarters {
                 1 => (x, width - 1 - y),

@@ -159,8 +159,13 @@ impl Step for ToTensor {
         if let Some(given) = ports::known_tensor(inputs)
             && let Some(shape) = &given.shape
         {
-            let shape = self.shape(shape, given.layout.unwrap_or(Layout::Hwc), Dim::Fixed(1));
-            kind.shape = Some(shape.map_err(|why| ports::refuse(&self.signature, given, why))?);
+            let from = given.layout.unwrap_or(Layout::Hwc);
+            let made = self.shape(shape, from, Dim::Fixed(1));
+            kind.shape = Some(made.map_err(|why| ports::refuse(&self.signature, given, why))?);
+            if let Some(channels) = ports::fixed(&shape[if from == Layout::Hwc { 2 } else { 0 }]) {
+                let order = self.channels(&Metadata::default(), channels);
+                order.map_err(|why| ports::refuse(&self.signature, given, why.to_string()))?;
+            }
         }
         Ok(vec![Kind::Tensor(kind)])
     }
@@ -277,6 +282,20 @@ mod tests {
     fn image() -> Tensor {
         let metadata = Metadata { layout: Some(Layout::Hwc), color: Some(Color::Rgb), ..Metadata::default() };
         Tensor::new([1, 2, 3], vec![0_u8, 51, 102, 153, 204, 255]).unwrap().with_metadata(metadata)
+    }
+
+    #[test]
+    fn the_plan_refuses_an_order_of_other_channels() {
+        let infer = |channels| {
+            let image = TensorKind::image(ElementType::Uint8, None, None, Some(channels));
+            reference::step("to-tensor", json!({"channels": "bgr"}))
+                .infer(&[Some(Kind::Tensor(image))])
+                .map_err(|why| why.to_string())
+        };
+        for channels in [1, 4] {
+            assert!(infer(channels).unwrap_err().contains("orders red, green and blue"), "{channels}");
+        }
+        assert!(infer(3).is_ok());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::dims::ImageDims;
+use crate::builtin::watch::{Late, Watch};
 use crate::pipeline::{StepFailure, Tensor, TensorElement};
 use crate::with_elements;
 
@@ -122,6 +123,7 @@ pub(super) fn cut(
     window: Window,
     outside: Outside,
     fill: &Fill,
+    watch: &Watch,
 ) -> Result<Tensor, StepFailure> {
     let whole = Window { top: 0, left: 0, height: dims.height, width: dims.width };
     if window == whole {
@@ -129,18 +131,26 @@ pub(super) fn cut(
     }
     let shape = [window.height, window.width, dims.channels];
     let cut = with_elements!(tensor.data(), data => {
-        Tensor::new(shape, seen(data, dims, window, outside, &fill.pixel(dims.channels)?))
+        Tensor::new(shape, seen(data, dims, window, outside, &fill.pixel(dims.channels)?, watch)?)
     })?;
     Ok(cut.with_metadata(tensor.metadata))
 }
 
-fn seen<T: Clone>(data: &[T], dims: ImageDims, window: Window, outside: Outside, fill: &[T]) -> Vec<T> {
+fn seen<T: Clone>(
+    data: &[T],
+    dims: ImageDims,
+    window: Window,
+    outside: Outside,
+    fill: &[T],
+    watch: &Watch,
+) -> Result<Vec<T>, Late> {
     let channels = dims.channels;
     let rows = Seen::of(window.top, window.height, dims.height, outside);
     let columns = Seen::of(window.left, window.width, dims.width, outside);
     let inside = columns.inside.start * channels..columns.inside.end * channels;
     let mut result = Vec::with_capacity(window.height * window.width * channels);
     for row in rows.rows() {
+        watch.worked(window.width * channels)?;
         let Some(row) = row else {
             (0..window.width).for_each(|_| result.extend_from_slice(fill));
             continue;
@@ -151,5 +161,5 @@ fn seen<T: Clone>(data: &[T], dims: ImageDims, window: Window, outside: Outside,
         result.extend_from_slice(&row[inside.clone()]);
         columns.after.iter().for_each(|place| result.extend_from_slice(pixel(place)));
     }
-    result
+    Ok(result)
 }

@@ -10,10 +10,14 @@ use super::texts::{self, texts};
 use super::tokenizer_file::{self, TokenizerFile};
 use super::windows::Windows;
 use crate::builtin::ports;
+use crate::builtin::watch::Watch;
 use crate::pipeline::{
     BuildError, Builtin, Context, Dim, ElementType, Group, Kind, Mismatch, Port, Signature, Site, Step, StepFailure,
     Tensor, TensorKind, Value,
 };
+
+/// What the tokenizers crate holds for a token of a window at most, in bytes.
+const PER_TOKEN: usize = 256;
 
 /// Numbers that are given for each token at most: its own, two masks, two offsets and what it belongs to.
 const TENSORS: usize = 8;
@@ -210,7 +214,9 @@ impl Step for Chunk {
         let bytes: usize = inputs.iter().flatten().map(Value::byte_len).sum();
         // A token is a byte at least, and is given as often as windows share it.
         let repeated = self.options.max_length.div_ceil((self.options.max_length - self.options.stride).max(1));
-        let answer = bytes.saturating_mul(repeated).min(MAX_TOKENS).saturating_mul(TENSORS * size_of::<i64>());
+        let tokens = bytes.saturating_mul(repeated).min(MAX_TOKENS);
+        let held = if repeated > 1 { PER_TOKEN } else { 0 };
+        let answer = tokens.saturating_mul(TENSORS * size_of::<i64>() + held);
         self.encoder.buffers(bytes).saturating_add(answer)
     }
 
@@ -226,11 +232,11 @@ impl Step for Chunk {
             self.encoder.check_room(true).map_err(StepFailure::InvalidInput)?;
         }
         self.encoder.check_size(texts.iter().chain(pairs.iter().flatten()))?;
+        let watch = Watch::of(context);
         let mut pairs = pairs.map(Vec::into_iter);
         let (mut encodings, mut rows) = (Vec::with_capacity(texts.len()), 0);
         for text in texts {
-            context.in_time()?;
-            let encoding = self.encoder.encode(text, pairs.as_mut().and_then(Iterator::next))?;
+            let encoding = self.encoder.encode(text, pairs.as_mut().and_then(Iterator::next), &watch)?;
             rows += 1 + encoding.get_overflowing().len();
             if rows.saturating_mul(self.options.max_length) > MAX_TOKENS {
                 return Err(batch::too_many());
@@ -287,6 +293,17 @@ mod tests {
         assert!(each > 1);
         assert_eq!(window_of.as_slice::<i64>().unwrap()[each - 1..=each + 1], [0, 1, 2]);
         assert_eq!(values[0].as_tensor().unwrap().shape(), [window_of.len(), 12]);
+    }
+
+    #[test]
+    fn a_pair_whose_other_text_fills_the_window_is_refused() {
+        let step = chunk(json!({"max_length": 12, "stride": 2})).unwrap();
+        let run = |text: &str, pair: &str| {
+            step.run(vec![Some(text.into()), Some(pair.into())], &mut Context::default()).map_err(|why| why.to_string())
+        };
+        assert!(run("a fox", LONG).is_ok());
+        assert!(run(LONG, LONG).unwrap_err().contains("leaves nothing of 12"));
+        assert!(run(LONG, "a fox").unwrap_err().contains("leaves nothing of 12"));
     }
 
     #[test]

@@ -11,7 +11,11 @@ use unicode_normalization::{
 
 use super::texts::{self, MAX_TEXT, texts};
 use crate::builtin::ports;
+use crate::builtin::watch::Watch;
 use crate::pipeline::{Builtin, Context, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor, Value};
+
+/// Bytes or characters of text between two looks at the clock.
+const PIECE: usize = 1 << 18;
 
 /// Options of `normalize-text`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -107,52 +111,73 @@ impl NormalizeText {
         Self { options, signature }
     }
 
-    fn normalize(&self, text: &str) -> Result<String, StepFailure> {
+    fn normalize(&self, text: &str, watch: &Watch) -> Result<String, StepFailure> {
         let options = &self.options;
         let mut text = Cow::Borrowed(text);
         if options.clean {
-            text = bounded(text.chars().filter(|c| !is_removed(*c)).map(|c| if c.is_whitespace() { ' ' } else { c }))?;
+            text = bounded(
+                text.chars().filter(|c| !is_removed(*c)).map(|c| if c.is_whitespace() { ' ' } else { c }),
+                watch,
+            )?;
         }
         // In ASCII there is nothing to decompose.
         if !text.is_ascii() {
             if options.cjk_spaces {
-                text = bounded(text.chars().flat_map(spaced))?;
+                text = bounded(text.chars().flat_map(spaced), watch)?;
             }
             if options.strip_accents {
-                text = bounded(text.nfd().filter(|c| !c.is_mark_nonspacing()))?;
+                text = bounded(text.nfd().filter(|c| !c.is_mark_nonspacing()), watch)?;
             }
             text = match options.form.filter(|form| !form.is_that_of(&text)) {
                 None => text,
-                Some(Form::Nfc) => bounded(text.nfc())?,
-                Some(Form::Nfd) => bounded(text.nfd())?,
-                Some(Form::Nfkc) => bounded(text.nfkc())?,
-                Some(Form::Nfkd) => bounded(text.nfkd())?,
+                Some(Form::Nfc) => bounded(text.nfc(), watch)?,
+                Some(Form::Nfd) => bounded(text.nfd(), watch)?,
+                Some(Form::Nfkc) => bounded(text.nfkc(), watch)?,
+                Some(Form::Nfkd) => bounded(text.nfkd(), watch)?,
             };
         }
         text = match options.case {
             Case::Keep => text,
-            Case::Lower => text.to_lowercase().into(),
-            Case::LowerChars => bounded(text.chars().flat_map(char::to_lowercase))?,
+            Case::Lower => lower(&text, watch)?.into(),
+            Case::LowerChars => bounded(text.chars().flat_map(char::to_lowercase), watch)?,
         };
         Ok(match options.white_space {
             WhiteSpace::Keep => text.into_owned(),
             WhiteSpace::Strip => text.trim_matches(is_space).to_owned(),
-            WhiteSpace::Collapse => collapsed(&text),
+            WhiteSpace::Collapse => collapsed(&text, watch)?,
         })
     }
 }
 
 /// The characters as text. A single one can become eighteen (U+FDFA), so the sum is held in bounds.
-fn bounded<'t>(chars: impl Iterator<Item = char>) -> Result<Cow<'t, str>, StepFailure> {
+fn bounded<'t>(chars: impl Iterator<Item = char>, watch: &Watch) -> Result<Cow<'t, str>, StepFailure> {
     let mut text = String::new();
-    for char in chars {
-        text.push(char);
+    let mut chars = chars.peekable();
+    while chars.peek().is_some() {
+        watch.ask()?;
+        text.extend(chars.by_ref().take(PIECE));
         if text.len() > MAX_TEXT {
             let message = format!("the normalized text is over {MAX_TEXT} bytes; send less at once");
             return Err(StepFailure::InvalidInput(message));
         }
     }
     Ok(Cow::Owned(text))
+}
+
+/// In lower case, as Python's `str.lower`. Cut at white space, where no letter looks beyond.
+fn lower(mut text: &str, watch: &Watch) -> Result<String, StepFailure> {
+    let mut lower = String::with_capacity(text.len());
+    while !text.is_empty() {
+        watch.ask()?;
+        let from = text.floor_char_boundary(PIECE);
+        let end = text[from..].find(char::is_whitespace).map_or(text.len(), |found| from + found);
+        let (piece, rest) = text.split_at(end);
+        lower.push_str(&piece.to_lowercase());
+        let mut space = rest.chars();
+        lower.extend(space.next());
+        text = space.as_str();
+    }
+    Ok(lower)
 }
 
 /// What `clean_text` of `BertNormalizer` removes.
@@ -170,15 +195,16 @@ fn is_space(char: char) -> bool {
     char.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&char)
 }
 
-fn collapsed(text: &str) -> String {
+fn collapsed(text: &str, watch: &Watch) -> Result<String, StepFailure> {
     let mut collapsed = String::with_capacity(text.len());
     for word in text.split(is_space).filter(|word| !word.is_empty()) {
+        watch.worked(word.len() + 1)?;
         if !collapsed.is_empty() {
             collapsed.push(' ');
         }
         collapsed.push_str(word);
     }
-    collapsed
+    Ok(collapsed)
 }
 
 /// A character, with a space on either side where it is Chinese as `BertNormalizer` understands it.
@@ -206,7 +232,8 @@ impl Step for NormalizeText {
         inputs.iter().flatten().map(|value| value.byte_len().saturating_mul(4)).sum()
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
+        let watch = Watch::of(context);
         let given = ports::first(inputs, "text")?;
         let one = matches!(&given, Value::Json(json) if json.is_string());
         let shape = given.as_tensor().map(|tensor| tensor.shape().to_vec());
@@ -215,7 +242,8 @@ impl Step for NormalizeText {
         texts::size(texts.iter())?;
         let mut left = MAX_TEXT;
         let normalize = |text: &String| {
-            let text = self.normalize(text)?;
+            watch.ask()?;
+            let text = self.normalize(text, &watch)?;
             left = left.checked_sub(text.len()).ok_or_else(|| {
                 StepFailure::InvalidInput(format!("the normalized texts are over {MAX_TEXT} bytes; send less at once"))
             })?;
@@ -281,6 +309,18 @@ mod tests {
         assert!(error.to_string().contains("over"), "{error}");
         let error = run(json!({}), "a".repeat(MAX_TEXT + 1)).unwrap_err();
         assert!(error.to_string().contains("bytes"), "{error}");
+    }
+
+    /// A final sigma looks at the letters around it, so pieces end at white space.
+    #[test]
+    fn pieces_are_as_the_whole() {
+        let text = "ΟΔΟΣ ΑΣ\u{301}Α ΣΑΣ.Σ\u{a0}İSTANBUL Σ ".repeat(20_000);
+        assert!(text.len() > 3 * PIECE);
+        assert_eq!(lower(&text, &Watch::default()).unwrap(), text.to_lowercase());
+        let word = "Σ".repeat(PIECE);
+        assert_eq!(lower(&word, &Watch::default()).unwrap(), word.to_lowercase());
+        assert_eq!(lower(&text, &Watch::after(2)), Err(StepFailure::Timeout));
+        assert_eq!(bounded(text.chars(), &Watch::after(2)), Err(StepFailure::Timeout));
     }
 
     #[test]

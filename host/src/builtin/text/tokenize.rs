@@ -9,6 +9,7 @@ use super::encoder::{self, Cut, Encoder, MAX_LENGTH};
 use super::texts::{self, texts};
 use super::tokenizer_file::{self, TokenizerFile};
 use crate::builtin::ports;
+use crate::builtin::watch::Watch;
 use crate::pipeline::{BuildError, Builtin, Context, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Value};
 
 /// Options of `tokenize`.
@@ -204,13 +205,12 @@ impl Tokenize {
         &self,
         texts: Vec<String>,
         pairs: Option<Vec<String>>,
-        context: &Context,
+        watch: &Watch,
     ) -> Result<Vec<Encoding>, StepFailure> {
         let mut pairs = pairs.map(Vec::into_iter);
         let mut tokens = 0;
         let encode = |text: String| {
-            context.in_time()?;
-            let encoding = self.encoder.encode(text, pairs.as_mut().and_then(Iterator::next))?;
+            let encoding = self.encoder.encode(text, pairs.as_mut().and_then(Iterator::next), watch)?;
             tokens += encoding.len();
             if tokens > MAX_TOKENS { Err(batch::too_many()) } else { Ok(encoding) }
         };
@@ -244,7 +244,7 @@ impl Step for Tokenize {
             self.encoder.check_room(true).map_err(StepFailure::InvalidInput)?;
         }
         self.encoder.check_size(texts.iter().chain(pairs.iter().flatten()))?;
-        let encodings = self.encode(texts, pairs, context)?;
+        let encodings = self.encode(texts, pairs, &Watch::of(context))?;
         self.fill.tensors(&encodings.iter().collect::<Vec<_>>(), self.options.extras())
     }
 

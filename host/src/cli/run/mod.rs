@@ -1,6 +1,7 @@
 //! `gpux run`: requests in, results out.
 
 mod benchmark;
+mod folder;
 mod input;
 mod providers;
 mod record;
@@ -33,6 +34,7 @@ use clap::Args;
 ///   gpux run my-model --input '{"data": [1, 2, 3]}'
 ///   gpux run . --input text='a sentence' --input top=3
 ///   gpux run . --file 'photos/*.jpg' --output results.csv
+///   gpux run model.onnx --input image=@image.npy --format npy --output results
 ///   gpux run . --file photo.jpg --benchmark --runs 1000
 ///   gpux run . --file photo.jpg --benchmark --provider cuda,openvino,cpu
 ///   gpux run . --file 'photos/*.jpg' --record recorded
@@ -47,7 +49,7 @@ pub(super) struct Arguments {
     #[command(flatten)]
     input: InputArguments,
 
-    /// Write results to this file instead of standard output
+    /// Write results to this file (with `--format npy`, folder) instead of standard output
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
 
@@ -150,6 +152,9 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
     let timeout = arguments.timeout.or(pipeline.timeout());
     if let Some(exit) = arguments.records.replay(&pipeline, timeout, printer) {
         return Ok(exit);
+    }
+    if arguments.format == Some(Format::Npy) && arguments.output.is_none() {
+        return Err(UsageError::NoFolder.into());
     }
     let mut requests = arguments.input.requests(pipeline.plan())?;
     if let Some(input) = arguments.output.as_deref().and_then(|output| requests.reads(output)) {

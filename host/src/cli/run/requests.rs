@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json};
 
 use super::sources::{UsageError, expand, extension, read_error, read_file, read_stdin};
 use crate::config::shorten;
-use crate::pipeline::{Kind, Plan, Port, ValidationError, Value, from_json};
+use crate::pipeline::{Kind, Plan, Port, ValidationError, Value, from_json, from_npy};
 
 /// The inputs of one run, by name.
 pub(in crate::cli) type Request = Vec<(String, Value)>;
@@ -244,12 +244,24 @@ impl<'a> Requests<'a> {
             _ => match read_file(path) {
                 Ok(bytes) if extension(path) == "json" => self.open_json(&source, &bytes),
                 Ok(bytes) => {
-                    let request = self.payload(bytes).map(|request| self.with_shared(request));
+                    let tensor = extension(path) == "npy" && self.takes_tensor();
+                    let request = if tensor { self.npy(&bytes) } else { self.payload(bytes) };
+                    let request = request.map(|request| self.with_shared(request));
                     self.ready.push_back(Item { source, request });
                 }
                 Err(error) => self.ready.push_back(fail(error.to_string())),
             },
         }
+    }
+
+    fn takes_tensor(&self) -> bool {
+        self.single().is_some_and(|port| matches!(port.kind, Kind::Tensor(_)))
+    }
+
+    /// A `.npy` file, as the value of the one input.
+    fn npy(&self, bytes: &[u8]) -> Result<Request, ValidationError> {
+        let port = self.single().ok_or_else(|| ValidationError::request("say which input takes the .npy file"))?;
+        Ok(vec![(port.name.clone(), npy_value(port, bytes)?)])
     }
 
     /// Standard input: JSON, lines of JSON, or the bytes of the one input.
@@ -296,7 +308,8 @@ impl<'a> Requests<'a> {
             [port] => port,
             [] => {
                 let known = describe_inputs(self.plan);
-                let message = format!("no input takes the content of a file (only .json and .jsonl): there is {known}");
+                let message =
+                    format!("no input takes the content of a file (only .json, .jsonl and .npy): there is {known}");
                 return Err(ValidationError::request(message));
             }
             [first, ..] => {
@@ -384,6 +397,9 @@ fn named_value(port: &Port, value: &str) -> Result<Result<Value, ValidationError
         if matches!(port.kind, Kind::Bytes | Kind::Text | Kind::Any) {
             return Ok(file_value(port, bytes));
         }
+        if extension(path) == "npy" {
+            return Ok(npy_value(port, &bytes));
+        }
         let json = serde_json::from_slice(&bytes)
             .map_err(|error| UsageError::Json(format!("{}=@{}", port.name, path.display()), error))?;
         return Ok(from_json(json, &port.kind).map_err(|error| ValidationError::input(&port.name, error)));
@@ -399,6 +415,10 @@ fn named_value(port: &Port, value: &str) -> Result<Result<Value, ValidationError
         };
         ValidationError::input(&port.name, format_args!("{error}{advice}"))
     }))
+}
+
+fn npy_value(port: &Port, bytes: &[u8]) -> Result<Value, ValidationError> {
+    from_npy(bytes).map(Value::Tensor).map_err(|error| ValidationError::input(&port.name, error))
 }
 
 fn file_value(port: &Port, bytes: Vec<u8>) -> Result<Value, ValidationError> {

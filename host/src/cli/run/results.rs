@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde_json::{Map, Value as Json, json};
 
+use super::folder;
 use crate::cli::printer::{self, Printer};
 use crate::error::GpuxError;
 use crate::pipeline::{Trace, Value, to_json};
@@ -23,6 +24,9 @@ pub(super) enum Format {
     Csv,
     /// for people
     Text,
+    /// a folder with a file for each output: .npy for tensors of numbers, else .json, .txt or .bin;
+    /// for a batch, a folder in it for each item, by number
+    Npy,
 }
 
 /// The end of one item of a run.
@@ -36,6 +40,8 @@ pub(super) struct Finished {
 /// Where results go.
 enum Sink {
     Stdout,
+    /// an output a file
+    Folder(PathBuf),
     /// the file is made, or emptied, when the first result is there
     File {
         file: Option<BufWriter<File>>,
@@ -90,6 +96,7 @@ impl Results {
         };
         let sink = match output {
             None => Sink::Stdout,
+            Some(path) if format == Some(Format::Npy) => Sink::Folder(path.to_owned()),
             Some(path) => {
                 can_be_written(path).map_err(|source| WriteError::File { path: path.to_owned(), source })?;
                 Sink::File { file: None, path: path.to_owned() }
@@ -102,6 +109,11 @@ impl Results {
 
     /// Writes one result; an error of a batch's item stands in its place.
     pub(super) fn write(&mut self, item: &Finished) -> Result<(), WriteError> {
+        if let Sink::Folder(folder) = &self.sink {
+            let number = if self.batch { folder.join(format!("{:06}", self.written)) } else { folder.clone() };
+            self.written += 1;
+            return folder::write(&number, item);
+        }
         if let (Ok(outputs), false, Sink::File { .. }) = (&item.result, self.batch, &self.sink)
             && let ([(_, Value::Bytes(bytes))], false) = (outputs.as_slice(), !self.raw)
         {
@@ -115,7 +127,7 @@ impl Results {
             Format::Json => printer::pretty(&self.object(item)),
             Format::Jsonl => self.object(item).to_string(),
             Format::Csv => self.csv(item),
-            Format::Text => self.text(item),
+            Format::Text | Format::Npy => self.text(item),
         };
         self.written += 1;
         if self.format == Format::Csv && text.is_empty() {
@@ -139,6 +151,7 @@ impl Results {
     fn line(&mut self, text: &str) -> Result<(), WriteError> {
         match &mut self.sink {
             Sink::Stdout => self.printer.result(text).map_err(|_| WriteError::Closed),
+            Sink::Folder(_) => Ok(()),
             Sink::File { .. } => self.raw(format!("{text}\n").as_bytes()),
         }
     }
@@ -147,6 +160,7 @@ impl Results {
     fn raw(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
         match &mut self.sink {
             Sink::Stdout => self.printer.bytes(bytes).map_err(|_| WriteError::Closed),
+            Sink::Folder(_) => Ok(()),
             Sink::File { file, path } => {
                 let fail = |source| WriteError::File { path: path.clone(), source };
                 let file = match file {

@@ -26,6 +26,8 @@ pub(in crate::cli) enum UsageError {
     Combined,
     #[error("`{0}` is an input; writing the results to it would destroy it")]
     Overwrites(String),
+    #[error("--format npy writes a file for each output: say into which folder with --output FOLDER")]
+    NoFolder,
     #[error("nothing to run on: give --input or --file; the pipeline takes {0}")]
     Nothing(String),
 }

@@ -13,6 +13,7 @@ use tract_onnx::tract_hir::internal::anyhow;
 
 use super::engine::{Engine, Session, SessionOptions};
 use super::error::ModelLoadError;
+use super::graph::OnnxType;
 use super::model_file::ModelFile;
 use super::providers::ExecutionProvider;
 use crate::guard::guard;
@@ -69,14 +70,15 @@ fn missing_feature(file: &ModelFile) -> Option<String> {
     if let Some(operator) = operator {
         return Some(format!("operator `{operator}`"));
     }
-    let inputs = info.inputs.iter().map(|input| (&input.kind, &input.tensor));
-    let ports = inputs.chain(info.outputs.iter().map(|output| (&output.kind, &output.tensor)));
-    let carried = |tensor: &TensorKind| {
-        tensor.element().is_some_and(|element| !matches!(element, ElementType::String | ElementType::Bfloat16))
+    let inputs = info.inputs.iter().map(|input| (&input.kind, &input.value));
+    let ports = inputs.chain(info.outputs.iter().map(|output| (&output.kind, &output.value)));
+    let carried = |value: &OnnxType| {
+        let element = value.plain().and_then(TensorKind::element);
+        element.is_some_and(|element| !matches!(element, ElementType::String | ElementType::Bfloat16))
     };
     ports
         .into_iter()
-        .find(|(_, tensor)| !tensor.as_ref().is_some_and(carried))
+        .find(|(_, value)| !value.as_ref().is_some_and(carried))
         .map(|(kind, _)| if kind == "string" { "string tensors".to_owned() } else { format!("values of type {kind}") })
 }
 

@@ -52,7 +52,7 @@ impl TractSession {
             open: !fixed,
             inputs: info.inputs.iter().map(|input| if input.required { position.next() } else { None }).collect(),
             names: info.inputs.iter().map(|input| input.name.clone()).collect(),
-            outputs: info.outputs.iter().map(|output| output.tensor.as_ref()?.element()).collect(),
+            outputs: info.outputs.iter().map(|output| output.value.as_ref()?.plain()?.element()).collect(),
             model,
         })
     }

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
+use super::types::OnnxType;
 use crate::inference::ModelLoadError;
-use crate::pipeline::{Dim, Kind, Port, Signature, TensorKind};
+use crate::pipeline::{Dim, Port, Signature};
 
 /// One input of a model.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,8 +23,8 @@ pub struct InputSpec {
     pub required: bool,
     /// what the model's author says about it
     pub description: String,
-    /// the tensor it takes; `None` for sequences, maps and types that gpux does not carry
-    pub tensor: Option<TensorKind>,
+    /// what it takes; `None` for types that gpux does not carry
+    pub value: Option<OnnxType>,
 }
 
 /// One output of a model.
@@ -39,8 +40,8 @@ pub struct OutputSpec {
     pub labels: Option<Vec<String>>,
     /// what the model's author says about it
     pub description: String,
-    /// the tensor it gives; `None` for sequences, maps and types that gpux does not carry
-    pub tensor: Option<TensorKind>,
+    /// what it gives; `None` for types that gpux does not carry
+    pub value: Option<OnnxType>,
 }
 
 /// What a model is, read from its file alone.
@@ -122,8 +123,8 @@ impl ModelInfo {
         std::fs::write(path, text)
     }
 
-    /// What the model takes and gives, as a step. Fails on sequences, maps, optionals and element
-    /// types that gpux does not carry; an input of such a type that may be left out is left out.
+    /// What the model takes and gives, as a step: tensors as tensors, sequences, maps and optionals
+    /// as JSON. Fails on types that gpux does not carry.
     pub fn signature(&self) -> Result<Signature, ModelLoadError> {
         let unsupported = |what, port: &str, kind: &str| ModelLoadError::UnsupportedKind {
             path: self.path.clone(),
@@ -132,16 +133,29 @@ impl ModelInfo {
             kind: kind.to_owned(),
         };
         let inputs = self.inputs.iter().map(|input| {
-            let kind = input.tensor.clone().ok_or_else(|| unsupported("input", &input.name, &input.kind))?;
-            let port = Port::new(&input.name, Kind::Tensor(kind));
-            Ok::<_, ModelLoadError>(Port { optional: !input.required, description: input.description.clone(), ..port })
+            let value = input.value.as_ref().ok_or_else(|| unsupported("input", &input.name, &input.kind))?;
+            let description = described(&input.description, value, &input.kind);
+            Ok::<_, ModelLoadError>(Port {
+                optional: !input.required,
+                description,
+                ..Port::new(&input.name, value.kind())
+            })
         });
         let outputs = self.outputs.iter().map(|output| {
-            let kind = output.tensor.clone().ok_or_else(|| unsupported("output", &output.name, &output.kind))?;
-            let port = Port::new(&output.name, Kind::Tensor(kind));
-            Ok::<_, ModelLoadError>(Port { description: output.description.clone(), ..port })
+            let value = output.value.as_ref().ok_or_else(|| unsupported("output", &output.name, &output.kind))?;
+            let description = described(&output.description, value, &output.kind);
+            Ok::<_, ModelLoadError>(Port { description, ..Port::new(&output.name, value.kind()) })
         });
         Ok(Signature { inputs: inputs.collect::<Result<_, _>>()?, outputs: outputs.collect::<Result<_, _>>()? })
+    }
+}
+
+/// What the model's author says, with the ONNX type where the port's kind does not tell it.
+fn described(description: &str, value: &OnnxType, kind: &str) -> String {
+    match (value.plain(), description) {
+        (Some(_), description) => description.to_owned(),
+        (None, "") => kind.to_owned(),
+        (None, description) => format!("{description} ({kind})"),
     }
 }
 

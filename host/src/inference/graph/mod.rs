@@ -3,7 +3,9 @@
 
 mod external;
 mod info;
+mod narrow;
 mod proto;
+mod rewrite;
 mod source;
 mod types;
 
@@ -15,6 +17,10 @@ use std::path::Path;
 use prost::Message as _;
 
 pub use info::{InputSpec, ModelInfo, OutputSpec};
+pub use narrow::Narrow;
+pub(super) use rewrite::{cast_model, empty_sequence_model, told_optionals};
+pub use types::OnnxType;
+pub(super) use types::data_type;
 
 use super::error::ModelLoadError;
 
@@ -61,8 +67,14 @@ pub(super) fn inspect(path: &Path, reader: impl Read + Seek) -> Result<ModelInfo
         .map_err(|(tensor, reason)| ModelLoadError::ExternalData { path: path.to_owned(), tensor, reason })?;
 
     let defaults: BTreeSet<&str> = graph.initializers.iter().map(|tensor| tensor.name.as_str()).collect();
-    let inputs: Vec<_> =
-        graph.inputs.iter().map(|input| input_spec(input, defaults.contains(input.name.as_str()))).collect();
+    // ONNX Runtime brings the process down when a loop begins with an optional without a value.
+    let looped: BTreeSet<&str> = (graph.nodes.iter())
+        .filter(|node| matches!(node.op_type.as_str(), "Loop" | "Scan"))
+        .flat_map(|node| node.inputs.iter().map(String::as_str))
+        .collect();
+    let inputs: Vec<_> = (graph.inputs.iter())
+        .map(|input| input_spec(input, defaults.contains(input.name.as_str()), looped.contains(input.name.as_str())))
+        .collect();
     let outputs: Vec<_> = graph.outputs.iter().map(output_spec).collect();
     check_names("input", inputs.iter().map(|input| input.name.as_str())).map_err(|reason| invalid(&reason))?;
     check_names("output", outputs.iter().map(|output| output.name.as_str())).map_err(|reason| invalid(&reason))?;
@@ -89,16 +101,16 @@ pub(super) fn inspect(path: &Path, reader: impl Read + Seek) -> Result<ModelInfo
     })
 }
 
-fn input_spec(input: &proto::ValueInfo, has_default: bool) -> InputSpec {
+fn input_spec(input: &proto::ValueInfo, has_default: bool, looped: bool) -> InputSpec {
     let kind = input.kind.as_ref();
     let optional = matches!(kind.and_then(|kind| kind.value.as_ref()), Some(proto::TypeValue::Optional(_)));
     InputSpec {
         name: input.name.clone(),
         kind: types::name(kind),
         shape: types::shape(kind),
-        required: !has_default && !optional,
+        required: !has_default && (!optional || looped),
         description: input.doc_string.clone(),
-        tensor: types::tensor(kind),
+        value: types::onnx_type(kind),
     }
 }
 
@@ -110,7 +122,7 @@ fn output_spec(output: &proto::ValueInfo) -> OutputSpec {
         shape: types::shape(kind),
         labels: None,
         description: output.doc_string.clone(),
-        tensor: types::tensor(kind),
+        value: types::onnx_type(kind),
     }
 }
 

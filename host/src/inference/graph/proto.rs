@@ -66,6 +66,8 @@ pub(super) struct Graph {
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Node {
+    #[prost(string, repeated, tag = "1")]
+    pub(super) inputs: Vec<String>,
     #[prost(string, tag = "4")]
     pub(super) op_type: String,
     #[prost(message, repeated, tag = "5")]

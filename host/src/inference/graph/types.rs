@@ -1,8 +1,70 @@
 //! ONNX's types in gpux's words.
 
-use crate::pipeline::{Dim, ElementType, TensorKind};
+use std::fmt;
 
+use crate::pipeline::{Dim, ElementType, Kind, TensorKind};
+
+use super::narrow::Narrow;
 use super::proto;
+
+/// What an input or output of a model is, of all that ONNX Runtime takes and gives.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OnnxType {
+    /// a tensor; `narrow` where its elements are of a type that the pipeline carries as another
+    Tensor {
+        /// as what the pipeline carries it
+        kind: TensorKind,
+        /// its own element type, if that is another
+        narrow: Option<Narrow>,
+    },
+    /// any number of values of one type
+    Sequence(Box<Self>),
+    /// single elements by their keys, which are strings or integers
+    Map {
+        /// the element type of the keys
+        key: ElementType,
+        /// the element type of the values
+        value: ElementType,
+    },
+    /// a value or none
+    Optional(Box<Self>),
+}
+
+impl OnnxType {
+    /// The tensor, if this is a plain one: of an element type that the pipeline has.
+    pub fn plain(&self) -> Option<&TensorKind> {
+        if let Self::Tensor { kind, narrow: None } = self { Some(kind) } else { None }
+    }
+
+    /// The tensor that a value of this type is, or may be if it is there.
+    pub fn tensor(&self) -> Option<&TensorKind> {
+        match self {
+            Self::Tensor { kind, .. } => Some(kind),
+            Self::Optional(inner) => inner.tensor(),
+            Self::Sequence(_) | Self::Map { .. } => None,
+        }
+    }
+
+    /// What a pipeline sees of it: a tensor, or JSON.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Tensor { kind, .. } => Kind::Tensor(kind.clone()),
+            Self::Sequence(_) | Self::Map { .. } | Self::Optional(_) => Kind::Json,
+        }
+    }
+}
+
+impl fmt::Display for OnnxType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tensor { narrow: Some(narrow), .. } => write!(f, "{narrow}"),
+            Self::Tensor { kind, narrow: None } => write!(f, "{kind}"),
+            Self::Sequence(inner) => write!(f, "sequence({inner})"),
+            Self::Map { key, value } => write!(f, "map({key}, {value})"),
+            Self::Optional(inner) => write!(f, "optional({inner})"),
+        }
+    }
+}
 
 /// ONNX's number for an element type (`TensorProto.DataType`) in gpux's; `None` where gpux has
 /// no such type.
@@ -24,6 +86,11 @@ pub(super) fn element(data_type: i32) -> Option<ElementType> {
         16 => ElementType::Bfloat16,
         _ => return None,
     })
+}
+
+/// The number of an element type, for [`element`].
+pub(in crate::inference) fn data_type(wanted: ElementType) -> i32 {
+    (1..=16).find(|data_type| element(*data_type) == Some(wanted)).unwrap_or_default()
 }
 
 /// The name of any of ONNX's element types.
@@ -70,8 +137,32 @@ pub(super) fn shape(kind: Option<&proto::Type>) -> Option<Vec<Dim>> {
     Some(shape.dims.iter().map(dim).collect())
 }
 
-/// A tensor type as the pipeline describes it; `None` for every type that gpux does not carry.
-pub(super) fn tensor(kind: Option<&proto::Type>) -> Option<TensorKind> {
-    let Some(proto::TypeValue::Tensor(tensor)) = kind.and_then(|kind| kind.value.as_ref()) else { return None };
-    Some(TensorKind { elements: element(tensor.element)?.into(), shape: shape(kind), layout: None })
+/// The type of an input or output; `None` for those that gpux does not carry: sparse tensors,
+/// complex numbers, sequences of sequences, maps of anything but single elements.
+pub(super) fn onnx_type(kind: Option<&proto::Type>) -> Option<OnnxType> {
+    match kind?.value.as_ref()? {
+        proto::TypeValue::Tensor(tensor) => tensor_type(tensor, shape(kind)),
+        proto::TypeValue::Sequence(inner) => match onnx_type(inner.element.as_deref())? {
+            inner @ (OnnxType::Tensor { narrow: None, .. } | OnnxType::Map { .. }) => {
+                Some(OnnxType::Sequence(Box::new(inner)))
+            }
+            _ => None,
+        },
+        proto::TypeValue::Optional(inner) => match onnx_type(inner.element.as_deref())? {
+            OnnxType::Tensor { narrow: Some(_), .. } | OnnxType::Optional(_) => None,
+            inner => Some(OnnxType::Optional(Box::new(inner))),
+        },
+        proto::TypeValue::Map(map) => {
+            let key = element(map.key).filter(|key| matches!(key, ElementType::Int64 | ElementType::String))?;
+            let Some(proto::TypeValue::Tensor(value)) = map.value.as_ref()?.value.as_ref() else { return None };
+            Some(OnnxType::Map { key, value: element(value.element)? })
+        }
+        proto::TypeValue::SparseTensor(_) => None,
+    }
+}
+
+fn tensor_type(tensor: &proto::TensorType, shape: Option<Vec<Dim>>) -> Option<OnnxType> {
+    let narrow = Narrow::of(tensor.element);
+    let element = narrow.map(Narrow::carried_as).or_else(|| element(tensor.element))?;
+    Some(OnnxType::Tensor { kind: TensorKind { elements: element.into(), shape, layout: None }, narrow })
 }

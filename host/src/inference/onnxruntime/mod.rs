@@ -1,6 +1,7 @@
 //! ONNX Runtime: whichever build of its library the operator has.
 
 mod environment;
+mod kinds;
 mod plugins;
 mod preload;
 mod providers;
@@ -140,7 +141,10 @@ impl Engine for OnnxRuntime {
         };
         preload::preload(&self.library, options.provider);
         let native = guard(|| native(self.environment, file, options)).unwrap_or_else(Err).map_err(refused)?;
-        session::OrtSession::new(native, file).map(|session| Box::new(session) as Box<dyn Session>).map_err(refused)
+        let kinds = kinds::Kinds::new(self.environment, file).map_err(refused)?;
+        session::OrtSession::new(native, file, kinds)
+            .map(|session| Box::new(session) as Box<dyn Session>)
+            .map_err(refused)
     }
 }
 
@@ -159,7 +163,8 @@ fn native(environment: &Environment, file: &ModelFile, options: &SessionOptions)
     if let Some(threads) = options.threads {
         builder = builder.with_intra_threads(threads).map_err(text)?;
     }
-    let native = match file.whole() {
+    let changed = kinds::changed(file)?;
+    let native = match changed.as_deref().or(file.whole()) {
         Some(bytes) => builder.commit_from_memory(bytes),
         None => builder.commit_from_file(file.path()),
     };

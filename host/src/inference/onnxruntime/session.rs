@@ -3,14 +3,16 @@
 use std::borrow::Cow;
 use std::time::Instant;
 
-use ort::session::{RunOptions, Session as Native, SessionInputValue, SessionInputs};
+use ort::session::{RunOptions, Session as Native, SessionInputValue, SessionInputs, SessionOutputs};
 use smallvec::SmallVec;
 
 use crate::guard::shorten;
 use crate::inference::engine::{RunFailure, Session};
 use crate::inference::model_file::ModelFile;
+use crate::inference::value::OnnxValue;
 use crate::pipeline::Tensor;
 
+use super::kinds::Kinds;
 use super::values;
 use super::watch::{Late, Watch, shrinking};
 
@@ -23,26 +25,38 @@ pub(super) struct OrtSession {
     names: Vec<String>,
     /// whether the first inputs, in order, are just those that must be given
     positional: usize,
-    /// made for the first run under a deadline
-    watch: Option<Watch>,
-    /// made for the first run that leaves much memory behind
-    shrinking: Option<RunOptions>,
+    told: Told,
     /// bytes that runs are usually given: an average over about eight
     usual: usize,
+    /// for models that take or give other values than plain tensors
+    kinds: Option<Kinds>,
+}
+
+/// What runs are told beside their inputs.
+#[derive(Default)]
+struct Told {
+    /// made for the first run under a deadline
+    watch: Option<Watch>,
+    /// made for the first run that leaves much memory behind, without a deadline
+    shrinking: Option<RunOptions>,
 }
 
 impl OrtSession {
-    pub(super) fn new(native: Native, file: &ModelFile) -> Result<Self, String> {
+    pub(super) fn new(native: Native, file: &ModelFile, kinds: Option<Kinds>) -> Result<Self, String> {
         let info = file.info();
         let names: Vec<_> = info.inputs.iter().map(|input| input.name.clone()).collect();
         let same = |(native, ours): (&ort::value::Outlet, &String)| native.name() == ours;
         let positional = if native.inputs().iter().zip(&names).all(same) { native.inputs().len() } else { 0 };
         // What the graph says and what the library sees must be the same ports.
-        let ours = info.outputs.iter().map(|output| output.name.as_str());
-        if !native.outputs().iter().map(ort::value::Outlet::name).eq(ours) {
+        let theirs = native.outputs().iter().map(ort::value::Outlet::name);
+        let same = match &kinds {
+            None => theirs.eq(info.outputs.iter().map(|output| output.name.as_str())),
+            Some(kinds) => theirs.eq(kinds.native_outputs().iter().map(AsRef::as_ref)),
+        };
+        if !same {
             return Err("its outputs are not those that the file declares".to_owned());
         }
-        Ok(Self { native, names, positional, watch: None, shrinking: None, usual: 0 })
+        Ok(Self { native, names, positional, told: Told::default(), usual: 0, kinds })
     }
 
     /// Whether a run on so many bytes is far larger than others. The arena keeps what the largest
@@ -57,7 +71,6 @@ impl OrtSession {
 
 impl Session for OrtSession {
     fn run(&mut self, inputs: &[(usize, &Tensor)], deadline: Option<Instant>) -> Result<Vec<Tensor>, RunFailure> {
-        let failed = |error: ort::Error| RunFailure::Failed(shorten(error.message()));
         let in_order =
             inputs.len() == self.positional && inputs.iter().enumerate().all(|(at, (index, _))| at == *index);
         let shrink = self.is_unusual(inputs.iter().map(|(_, tensor)| tensor.byte_len()).sum());
@@ -71,27 +84,59 @@ impl Session for OrtSession {
             let named = names.zip(views).map(|(name, view)| Ok((name, view?)));
             SessionInputs::ValueMap(named.collect::<ort::Result<Vec<_>>>().map_err(failed)?)
         };
-        let outputs = match deadline {
-            None if shrink => {
-                let options = match &self.shrinking {
-                    Some(options) => options,
-                    None => self.shrinking.insert(shrinking().map_err(RunFailure::Failed)?),
-                };
-                self.native.run_with_options(inputs, options)
-            }
-            None => self.native.run(inputs),
-            Some(deadline) => {
-                let watch = match &self.watch {
-                    Some(watch) => watch,
-                    None => self.watch.insert(Watch::new().map_err(RunFailure::Failed)?),
-                };
-                watch.begin(deadline);
-                let outputs = self.native.run_with_options(inputs, watch.options(shrink));
-                watch.end().map_err(|Late| RunFailure::Timeout)?;
-                outputs
-            }
-        };
-        let outputs = outputs.map_err(failed)?;
+        let outputs = timed(&mut self.native, &mut self.told, inputs, deadline, shrink)?;
         outputs.iter().map(|(name, value)| values::copy(name, &value).map_err(RunFailure::Failed)).collect()
     }
+    fn run_values(
+        &mut self,
+        inputs: &[(usize, &OnnxValue)],
+        deadline: Option<Instant>,
+    ) -> Result<Vec<OnnxValue>, RunFailure> {
+        let Some(kinds) = &mut self.kinds else {
+            return Err(RunFailure::Failed("the model takes and gives tensors alone".to_owned()));
+        };
+        // What comes out may share memory with these.
+        let held = kinds.inputs(inputs).map_err(RunFailure::Failed)?;
+        let named = held
+            .iter()
+            .map(|(index, value)| (Cow::Borrowed(self.names[*index].as_str()), SessionInputValue::from(&**value)));
+        let named = SessionInputs::<0>::ValueMap(named.collect());
+        let outputs = timed(&mut self.native, &mut self.told, named, deadline, false)?;
+        kinds.outputs(&outputs).map_err(RunFailure::Failed)
+    }
+}
+
+/// One run, stopped when its deadline has passed.
+fn timed<'s, 'i, 'v: 'i>(
+    native: &'s mut Native,
+    told: &'s mut Told,
+    inputs: SessionInputs<'i, 'v>,
+    deadline: Option<Instant>,
+    shrink: bool,
+) -> Result<SessionOutputs<'s>, RunFailure> {
+    let outputs = match deadline {
+        None if shrink => {
+            let options = match &mut told.shrinking {
+                Some(options) => options,
+                none => none.insert(shrinking().map_err(RunFailure::Failed)?),
+            };
+            native.run_with_options(inputs, options)
+        }
+        None => native.run(inputs),
+        Some(deadline) => {
+            let watch = match &mut told.watch {
+                Some(watch) => watch,
+                none => none.insert(Watch::new().map_err(RunFailure::Failed)?),
+            };
+            watch.begin(deadline);
+            let outputs = native.run_with_options(inputs, watch.options(shrink));
+            watch.end().map_err(|Late| RunFailure::Timeout)?;
+            outputs
+        }
+    };
+    outputs.map_err(failed)
+}
+
+fn failed(error: ort::Error) -> RunFailure {
+    RunFailure::Failed(shorten(error.message()))
 }

@@ -36,7 +36,7 @@ pub(super) fn view(tensor: &Tensor) -> ort::Result<SessionInputValue<'_>> {
 /// A copy of what the session gave.
 pub(super) fn copy(name: &str, value: &DynValue) -> Result<Tensor, String> {
     let ValueType::Tensor { ty, .. } = value.dtype() else {
-        return Err(format!("output `{name}` is {}; only tensors are supported", value.dtype()));
+        return Err(format!("output `{name}` is {}, and no tensor", value.dtype()));
     };
     match ty {
         TensorElementType::Bool => primitive::<bool>(name, value),

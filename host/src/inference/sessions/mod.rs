@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use super::engine::{Engine, RunFailure, Session, SessionOptions};
 use super::error::ModelLoadError;
 use super::model_file::ModelFile;
+use super::value::OnnxValue;
 use crate::guard::guard;
 use crate::pipeline::Tensor;
 
@@ -100,13 +101,35 @@ impl SessionSet {
     /// answer, whatever the engine is at: a run that is not known to be short goes to a thread that
     /// can be left behind.
     pub fn run(&self, inputs: ModelInputs, deadline: Option<Instant>) -> Result<Vec<Tensor>, Unavailable> {
+        self.on_session(bytes(&inputs), deadline, run_tensors(inputs, deadline))
+    }
+
+    /// The same for models of other values than plain tensors.
+    pub fn run_values(
+        &self,
+        inputs: Vec<(usize, OnnxValue)>,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<OnnxValue>, Unavailable> {
+        let bytes = inputs.iter().map(|(_, value)| value.byte_len()).sum();
+        self.on_session(bytes, deadline, move |session: &mut dyn Session| {
+            let views: Vec<_> = inputs.iter().map(|(index, value)| (*index, value)).collect();
+            session.run_values(&views, deadline)
+        })
+    }
+
+    fn on_session<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        deadline: Option<Instant>,
+        work: impl Work<T>,
+    ) -> Result<T, Unavailable> {
         let slot = self.shared.check_out(deadline).ok_or(Unavailable::Timeout)?;
-        let Some(deadline) = deadline.filter(|_| !self.shared.stays_here(&slot, &inputs)) else {
-            return CheckedOut { shared: &self.shared, slot }.run(&inputs, deadline);
+        let Some(deadline) = deadline.filter(|_| !self.shared.stays_here(&slot, bytes)) else {
+            return CheckedOut { shared: &self.shared, slot }.run(bytes, work);
         };
         let (answer, answered) = sync_channel(1);
         // Nobody listens any more after the deadline.
-        let elsewhere = self.run_elsewhere(slot, inputs, deadline, move |result| drop(answer.send(result)));
+        let elsewhere = self.run_elsewhere(slot, bytes, work, move |result| drop(answer.send(result)));
         let left = deadline.saturating_duration_since(Instant::now()) + GRACE;
         match answered.recv_timeout(left) {
             Ok(result) => result,
@@ -132,33 +155,47 @@ impl SessionSet {
             then(Err(Unavailable::Timeout));
             return None;
         };
-        if let Some(deadline) = deadline.filter(|_| !self.shared.stays_here(&slot, &inputs)) {
-            return Some(self.run_elsewhere(slot, inputs, deadline, then));
+        let bytes = bytes(&inputs);
+        let work = run_tensors(inputs, deadline);
+        if deadline.is_some() && !self.shared.stays_here(&slot, bytes) {
+            return Some(self.run_elsewhere(slot, bytes, work, then));
         }
         // The session is free again before anybody hears of the result.
-        let result = CheckedOut { shared: &self.shared, slot }.run(&inputs, deadline);
+        let result = CheckedOut { shared: &self.shared, slot }.run(bytes, work);
         then(result);
         None
     }
 
-    fn run_elsewhere(
+    fn run_elsewhere<T: 'static>(
         &self,
         slot: Slot,
-        inputs: ModelInputs,
-        deadline: Instant,
-        then: impl FnOnce(Result<Vec<Tensor>, Unavailable>) + Send + 'static,
+        bytes: usize,
+        work: impl Work<T>,
+        then: impl FnOnce(Result<T, Unavailable>) + Send + 'static,
     ) -> Elsewhere {
         let elsewhere = Elsewhere { shared: self.shared.clone(), stay: Arc::default() };
         let mut leave = Leave { shared: self.shared.clone(), stay: elsewhere.stay.clone(), slot };
         let job = move || {
             let shared = leave.shared.clone();
-            let result = shared.run(&mut leave.slot, &inputs, Some(deadline));
+            let result = shared.run(&mut leave.slot, bytes, work);
             drop(leave);
             then(result);
         };
         // Late is better than never.
         threads::start(Box::new(job)).unwrap_or_else(|job| job());
         elsewhere
+    }
+}
+
+/// What is done with a session.
+trait Work<T>: FnOnce(&mut dyn Session) -> Result<T, RunFailure> + Send + 'static {}
+
+impl<T, F: FnOnce(&mut dyn Session) -> Result<T, RunFailure> + Send + 'static> Work<T> for F {}
+
+fn run_tensors(inputs: ModelInputs, deadline: Option<Instant>) -> impl Work<Vec<Tensor>> {
+    move |session: &mut dyn Session| {
+        let views: SmallVec<[(usize, &Tensor); 4]> = inputs.iter().map(|(index, tensor)| (*index, tensor)).collect();
+        session.run(&views, deadline)
     }
 }
 
@@ -175,21 +212,15 @@ struct Shared {
 }
 
 impl Shared {
-    /// Runs on the session in `slot`, which is made if there is none and taken away if it breaks.
-    fn run(
-        &self,
-        slot: &mut Slot,
-        inputs: &ModelInputs,
-        deadline: Option<Instant>,
-    ) -> Result<Vec<Tensor>, Unavailable> {
+    /// Works on the session in `slot`, which is made if there is none and taken away if it breaks.
+    fn run<T>(&self, slot: &mut Slot, bytes: usize, work: impl Work<T>) -> Result<T, Unavailable> {
         let mut session = match slot.take() {
             Some(session) => session,
             None => self.engine.load(&self.file, &self.options)?,
         };
-        let views: SmallVec<[(usize, &Tensor); 4]> = inputs.iter().map(|(index, tensor)| (*index, tensor)).collect();
         let start = Instant::now();
-        let result = guard(|| session.run(&views, deadline));
-        self.pace.note(bytes(inputs), start.elapsed());
+        let result = guard(|| work(session.as_mut()));
+        self.pace.note(bytes, start.elapsed());
         let result =
             result.unwrap_or_else(|panic| Err(RunFailure::Broken(format!("the engine failed within ({panic})"))));
         if !matches!(result, Err(RunFailure::Broken(_))) {
@@ -198,9 +229,9 @@ impl Shared {
         Ok(result?)
     }
 
-    /// Whether a run on these inputs may keep the caller's thread, though it has a deadline.
-    fn stays_here(&self, slot: &Slot, inputs: &ModelInputs) -> bool {
-        slot.is_some() && self.pace.is_short(bytes(inputs))
+    /// Whether a run on so many bytes may keep the caller's thread, though it has a deadline.
+    fn stays_here(&self, slot: &Slot, bytes: usize) -> bool {
+        slot.is_some() && self.pace.is_short(bytes)
     }
 
     fn check_out(&self, deadline: Option<Instant>) -> Option<Slot> {
@@ -291,8 +322,8 @@ impl Drop for CheckedOut<'_> {
 }
 
 impl CheckedOut<'_> {
-    fn run(mut self, inputs: &ModelInputs, deadline: Option<Instant>) -> Result<Vec<Tensor>, Unavailable> {
-        self.shared.run(&mut self.slot, inputs, deadline)
+    fn run<T>(mut self, bytes: usize, work: impl Work<T>) -> Result<T, Unavailable> {
+        self.shared.run(&mut self.slot, bytes, work)
     }
 }
 

@@ -53,12 +53,22 @@ pub(super) fn decode(bytes: &[u8], mono: bool, bounds: Bounds) -> Result<Tensor,
     sink?.tensor()
 }
 
-/// Values that the file holds, as far as it says: `None` for as many as are allowed.
-pub(super) fn values(bytes: &[u8], mono: bool) -> Option<usize> {
-    let Ok(file) = File::open(bytes) else { return Some(0) };
+/// What decoding a file takes.
+pub(super) struct Size {
+    /// values that it holds, as far as it says: `None` for as many as are allowed
+    pub(super) values: Option<usize>,
+    /// bytes of the decoder's tables
+    pub(super) tables: usize,
+}
+
+/// What decoding these bytes takes; nothing where they are no sound.
+pub(super) fn size(bytes: &[u8], mono: bool) -> Size {
+    let Ok(file) = File::open(bytes) else { return Size { values: Some(0), tables: 0 } };
     let shape = file.shape();
-    let values = shape.frames?.checked_mul(if mono { 1 } else { shape.channels as u64 })?;
-    usize::try_from(values).ok()
+    let channels = if mono { 1 } else { shape.channels as u64 };
+    let values = shape.frames.and_then(|frames| usize::try_from(frames.checked_mul(channels)?).ok());
+    let tables = if let File::Vorbis(vorbis) = &file { vorbis.books } else { 0 };
+    Size { values, tables }
 }
 
 /// The bytes after any ID3v2 tags.

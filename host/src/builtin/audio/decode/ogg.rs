@@ -17,9 +17,12 @@ use super::coded::{Scratch, read};
 use super::sink::{Bounds, Shape, Sink, damaged, no_sound};
 use crate::pipeline::StepFailure;
 
-/// Most memory that the code books of a file may take, in bytes; those of libvorbis take less than
-/// two million.
-const MAX_BOOKS: u64 = 32 << 20;
+/// Most memory that the code books of a file may take, in bytes; those of libvorbis take some millions.
+const MAX_BOOKS: u64 = 64 << 20;
+
+/// Bytes of an entry of a code book beside its vector: its word and length, and its part of the
+/// tables that eight bits of a word are looked up in at once, most of which may stand for few words.
+const ENTRY: u64 = 320;
 
 /// Most bytes of a packet; those of libvorbis have some thousands.
 const MAX_PACKET: usize = 4 << 20;
@@ -29,6 +32,8 @@ pub(super) struct Vorbis<'b> {
     pub(super) shape: Shape,
     identification: Cow<'b, [u8]>,
     setup: Cow<'b, [u8]>,
+    /// bytes that the code books take
+    pub(super) books: usize,
     packets: Packets<'b>,
     /// position of the last page: samples of each channel since the start of the stream
     end: u64,
@@ -55,16 +60,16 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Vorbis<'_>, StepFailure> {
     }
     let rate = u32::from_le_bytes([identification[12], identification[13], identification[14], identification[15]]);
     let channels = usize::from(identification[11]);
-    match books(&setup) {
-        Some(bytes) if bytes <= MAX_BOOKS => {}
+    let books = match books(&setup) {
+        Some(bytes) if bytes <= MAX_BOOKS => bytes as usize,
         Some(bytes) => {
             let why = format!("its code books take {bytes} bytes; at most {MAX_BOOKS} are taken");
             return Err(damaged("Ogg Vorbis", &why));
         }
         None => return Err(damaged("Ogg Vorbis", &"its code books cannot be read")),
-    }
+    };
     let shape = Shape { rate, channels, frames: Some(end) };
-    Ok(Vorbis { shape, identification, setup, packets, end })
+    Ok(Vorbis { shape, identification, setup, books, packets, end })
 }
 
 impl Vorbis<'_> {
@@ -258,8 +263,7 @@ fn books(setup: &[u8]) -> Option<u64> {
             }
         }
         let vectors = if lookup > 0 { u64::from(entries) * u64::from(dimensions) * 4 } else { 0 };
-        // A word, its length and its place in the tree beside the vectors.
-        total = total.checked_add(vectors + values * 2 + u64::from(entries) * 48)?;
+        total = total.checked_add(vectors + values * 2 + u64::from(entries) * ENTRY)?;
         if total > MAX_BOOKS {
             return Some(total);
         }
@@ -317,7 +321,7 @@ mod tests {
         let bomb = setup(200, 1 << 17, 32);
         assert!(bomb.len() < 10_000);
         assert!(books(&bomb).unwrap() > MAX_BOOKS);
-        assert!((48 * 256..64 * 1024).contains(&books(&setup(1, 256, 8)).unwrap()));
+        assert!((ENTRY * 256..ENTRY * 256 + 16 * 1024).contains(&books(&setup(1, 256, 8)).unwrap()));
         assert_eq!(books(&setup(1, 1 << 20, 32)), None);
         assert_eq!(books(b"\x05vorbis"), None);
         let real = crate::builtin::reference::read("audio/decode/stereo.ogg");

@@ -1,12 +1,12 @@
 //! BMP.
 
-use std::io::Cursor;
-
 use image::ImageDecoder;
 use image::codecs::bmp::BmpDecoder;
 
-pub(super) fn open(bytes: &[u8]) -> Result<BmpDecoder<Cursor<&[u8]>>, String> {
-    BmpDecoder::new(Cursor::new(bytes)).map_err(|error| error.to_string())
+use crate::builtin::watch::Paced;
+
+pub(super) fn open(bytes: Paced<'_>) -> Result<BmpDecoder<Paced<'_>>, String> {
+    BmpDecoder::new(bytes).map_err(|error| error.to_string())
 }
 
 /// Unless runs are packed, each pixel takes the bits that the header says.

@@ -1,12 +1,12 @@
 //! GIF: the first frame.
 
-use std::io::Cursor;
-
 use image::codecs::gif::GifDecoder;
 use image::{ImageDecoder, Limits};
 
-pub(super) fn open(bytes: &[u8]) -> Result<GifDecoder<Cursor<&[u8]>>, String> {
-    GifDecoder::new(Cursor::new(bytes)).map_err(|error| error.to_string())
+use crate::builtin::watch::Paced;
+
+pub(super) fn open(bytes: Paced<'_>) -> Result<GifDecoder<Paced<'_>>, String> {
+    GifDecoder::new(bytes).map_err(|error| error.to_string())
 }
 
 /// A frame may claim to be larger than the picture it lies in; it gets no more memory than that.

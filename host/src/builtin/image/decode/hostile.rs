@@ -3,7 +3,9 @@
 
 use serde_json::json;
 
+use super::Format;
 use crate::builtin::reference::{random, read, step};
+use crate::builtin::watch::Watch;
 use crate::pipeline::{Context, StepFailure, Tensor};
 
 fn decode(bytes: &[u8], max_pixels: u64) -> Result<Tensor, StepFailure> {
@@ -132,6 +134,10 @@ fn a_part_of_a_file_is_refused() {
 fn no_mutation_panics() {
     let mut random = random();
     let names = [
+        "420-33x17.jpg",
+        "420-33x17-progressive.jpg",
+        "411-33x17.jpg",
+        "cmyk.jpg",
         "lossless.webp",
         "lossy-alpha.webp",
         "animated-lossy.webp",
@@ -164,4 +170,53 @@ fn no_mutation_panics() {
             }
         }
     }
+}
+
+/// What Pillow reads and gpux does not says so by name.
+#[test]
+fn samples_that_are_not_decoded_are_named() {
+    let raw = file("raw.tiff");
+    for (photometric, name) in [(3_u32, "colours are those of a palette"), (6, "colours are YCbCr"), (8, "CIE L*a*b*")]
+    {
+        let message = refusal(&patched(raw.clone(), tag(&raw, 262), &photometric.to_le_bytes()));
+        assert!(message.contains(name), "{message}");
+    }
+}
+
+/// Black, as small as the format can make it.
+fn bomb(format: image::ImageFormat) -> Vec<u8> {
+    let mut bytes = std::io::Cursor::new(Vec::new());
+    image::RgbImage::new(1500, 1500).write_to(&mut bytes, format).unwrap();
+    bytes.into_inner()
+}
+
+#[test]
+fn a_bomb_ends_with_the_time() {
+    use image::ImageFormat::{Bmp, Gif, Jpeg, Png, Tiff};
+    for format in [Png, Gif, Bmp, Jpeg, Tiff] {
+        let bomb = bomb(format);
+        let decode = |watch: &Watch| Format::of(&bomb).unwrap().head(&bomb, watch)?.read();
+        let whole = decode(&Watch::default()).unwrap();
+        assert_eq!((whole.width(), whole.height()), (1500, 1500), "{format:?}");
+        // Each time it is asked lies before some more of the picture, so fewer than all do not do.
+        for times in [0, 1, 3, 6] {
+            let watch = Watch::after(times);
+            let error = decode(&watch).unwrap_err();
+            assert!(watch.was_late() && error.contains("the request's timeout passed"), "{format:?}: {error}");
+        }
+    }
+}
+
+/// The decoder of WebP cannot be stopped, so what cannot end in time is not begun.
+#[test]
+fn a_webp_is_not_begun_without_the_time() {
+    let mut webp = std::io::Cursor::new(Vec::new());
+    image::RgbImage::new(2000, 2000).write_to(&mut webp, image::ImageFormat::WebP).unwrap();
+    let decode = step("decode-image", json!({}));
+    let run = |left: std::time::Duration| {
+        let deadline = Some(std::time::Instant::now() + left);
+        decode.run(vec![Some(webp.get_ref().clone().into())], &mut Context { deadline, ..Context::default() })
+    };
+    assert_eq!(run(std::time::Duration::from_millis(10)), Err(StepFailure::Timeout));
+    assert!(run(std::time::Duration::from_mins(10)).is_ok());
 }

@@ -9,6 +9,7 @@ mod jpeg;
 mod png;
 mod samples;
 mod tiff;
+mod turn;
 mod webp;
 
 use std::fmt;
@@ -16,13 +17,23 @@ use std::fmt;
 use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageFormat};
 
-pub(super) use self::samples::{Level, Samples, convert, each};
+use crate::builtin::watch::{Paced, Watch};
+
+pub(super) use self::samples::{Level, Samples, convert, stopping};
+pub(super) use self::turn::turned;
 
 /// The formats, as an error lists them.
 pub(super) const FORMATS: &str = "JPEG, PNG, WebP, GIF, BMP and TIFF";
 
 /// Memory that a decoder may take beside the pixels: for rows, profiles and text, in bytes.
 const BUFFERS: u64 = 16 << 20;
+
+/// Memory that unpacking a PNG file takes beside the pixels.
+const INFLATING: u64 = 1 << 19;
+
+/// Bytes of a file that are decoded between two looks at the clock. A byte of a PNG file is up to 25
+/// KiB of pixels.
+const PIECE: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
@@ -65,17 +76,18 @@ impl Format {
         }
     }
 
-    /// Reads the head of a file; takes no memory for its pixels.
-    pub(super) fn head(self, bytes: &[u8]) -> Result<Head<'_>, String> {
-        let decoder: Box<dyn ImageDecoder + '_> = match self {
-            Self::Jpeg => Box::new(jpeg::open(bytes)?),
-            Self::Png => Box::new(png::open(bytes)?),
-            Self::Webp => Box::new(webp::open(bytes)?),
-            Self::Gif => Box::new(gif::open(bytes)?),
-            Self::Bmp => Box::new(bmp::open(bytes)?),
-            Self::Tiff => Box::new(tiff::open(bytes)?),
+    /// Reads the head of a file; takes no memory for its pixels. Reading ends where `watch` says so.
+    pub(super) fn head<'a>(self, bytes: &'a [u8], watch: &'a Watch) -> Result<Head<'a>, String> {
+        let paced = Paced::new(bytes, PIECE, watch);
+        let decoder: Box<dyn ImageDecoder + 'a> = match self {
+            Self::Jpeg => Box::new(jpeg::open(bytes, watch)?),
+            Self::Png => Box::new(png::open(paced)?),
+            Self::Webp => Box::new(webp::open(paced)?),
+            Self::Gif => Box::new(gif::open(paced)?),
+            Self::Bmp => Box::new(bmp::open(paced)?),
+            Self::Tiff => Box::new(tiff::open(bytes, paced)?),
         };
-        Ok(Head { format: self, bytes, decoder })
+        Ok(Head { format: self, bytes, decoder, watch })
     }
 }
 
@@ -84,6 +96,7 @@ pub(super) struct Head<'a> {
     pub(super) format: Format,
     bytes: &'a [u8],
     decoder: Box<dyn ImageDecoder + 'a>,
+    watch: &'a Watch,
 }
 
 impl Head<'_> {
@@ -93,49 +106,39 @@ impl Head<'_> {
     }
 
     /// Bytes that decoding takes: the samples as they lie in the file, and what lies between.
-    pub(super) fn memory(&mut self, orientation: bool) -> u64 {
+    pub(super) fn memory(&self) -> u64 {
         let samples = self.decoder.total_bytes();
         // Samples of 16 bits are copied to 8.
         let pixel = self.decoder.color_type();
         let wide = pixel.bytes_per_pixel() > pixel.channel_count();
         let copied = if wide { samples.saturating_add(samples / 2) } else { samples };
-        let turned = if orientation && self.decoder.orientation().is_ok_and(lies_down) { 2 } else { 1 };
-        copied.max(samples.saturating_mul(turned)).max(self.decoding())
+        copied.max(match self.format {
+            Format::Jpeg => samples.saturating_add(jpeg::memory(self.bytes)),
+            Format::Png => samples.saturating_add(INFLATING),
+            Format::Bmp => samples,
+            Format::Webp => samples.saturating_mul(2).saturating_add(webp::tables(self.bytes)),
+            // A canvas, or a strip before it is unpacked.
+            Format::Gif | Format::Tiff => samples.saturating_mul(2),
+        })
     }
 
-    fn decoding(&self) -> u64 {
-        let samples = self.decoder.total_bytes();
-        match self.format {
-            // A progressive one is collected as numbers of two bytes.
-            Format::Jpeg if jpeg::scans(self.bytes).is_some_and(|scans| scans > 1) => samples.saturating_mul(2),
-            Format::Jpeg | Format::Png | Format::Bmp => samples,
-            // Planes of brightness and colour, a canvas, or a strip before it is unpacked.
-            Format::Webp | Format::Gif | Format::Tiff => samples.saturating_mul(2),
-        }
+    /// How the picture is to be turned, as its file says.
+    pub(super) fn turn(&mut self) -> Orientation {
+        self.decoder.orientation().unwrap_or(Orientation::NoTransforms)
     }
 
-    /// The samples, upright if `orientation` is to be followed. Call it only where [`size`](Self::size)
-    /// is within bounds.
-    pub(super) fn read(mut self, orientation: bool) -> Result<DynamicImage, String> {
+    /// The samples, as they lie in the file. Call it only where [`size`](Self::size) is within bounds.
+    pub(super) fn read(mut self) -> Result<DynamicImage, String> {
         match self.format {
-            Format::Jpeg => jpeg::check(self.bytes)?,
+            Format::Jpeg => {}
             Format::Png => png::check(self.bytes, &*self.decoder)?,
             Format::Bmp => bmp::check(self.bytes, &*self.decoder)?,
             Format::Tiff => tiff::check(self.bytes, &mut *self.decoder)?,
-            Format::Webp => webp::check(self.bytes, &*self.decoder)?,
+            Format::Webp => webp::check(self.bytes, &*self.decoder, self.watch)?,
             Format::Gif => gif::check(&mut *self.decoder)?,
         }
-        let turn = if orientation { self.decoder.orientation().ok() } else { None };
-        let mut image = DynamicImage::from_decoder(self.decoder).map_err(|error| error.to_string())?;
-        image.apply_orientation(turn.unwrap_or(Orientation::NoTransforms));
-        Ok(image)
+        DynamicImage::from_decoder(self.decoder).map_err(|error| error.to_string())
     }
-}
-
-/// Whether width and height change places when the picture is turned upright.
-const fn lies_down(orientation: Orientation) -> bool {
-    use Orientation::{Rotate90, Rotate90FlipH, Rotate270, Rotate270FlipH};
-    matches!(orientation, Rotate90 | Rotate270 | Rotate90FlipH | Rotate270FlipH)
 }
 
 /// The file cannot hold as many pixels as it claims.

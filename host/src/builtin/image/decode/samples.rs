@@ -2,6 +2,7 @@
 
 use image::DynamicImage;
 
+use crate::builtin::watch::{Late, Watch};
 use crate::pipeline::Color;
 
 /// Samples of one depth and how many make a pixel: 1 gray, 2 gray and opacity, 3 RGB, 4 RGBA.
@@ -27,19 +28,19 @@ impl Samples {
     }
 
     /// 8-bit samples: of 16-bit ones the high byte.
-    pub(in crate::builtin::image) fn eight(self) -> (Vec<u8>, usize) {
-        match self {
+    pub(in crate::builtin::image) fn eight(self, watch: &Watch) -> Result<(Vec<u8>, usize), Late> {
+        Ok(match self {
             Self::Eight(samples, found) => (samples, found),
-            Self::Sixteen(samples, found) => (samples.into_iter().map(|sample| (sample >> 8) as u8).collect(), found),
-        }
+            Self::Sixteen(samples, found) => (stopping(&samples, watch, |[sample]| [(sample >> 8) as u8])?, found),
+        })
     }
 
     /// 16-bit samples: 8-bit ones times 257, so that white is white.
-    pub(in crate::builtin::image) fn sixteen(self) -> (Vec<u16>, usize) {
-        match self {
-            Self::Eight(samples, found) => (samples.into_iter().map(|sample| u16::from(sample) * 257).collect(), found),
+    pub(in crate::builtin::image) fn sixteen(self, watch: &Watch) -> Result<(Vec<u16>, usize), Late> {
+        Ok(match self {
+            Self::Eight(samples, found) => (stopping(&samples, watch, |[sample]| [u16::from(sample) * 257])?, found),
             Self::Sixteen(samples, found) => (samples, found),
-        }
+        })
     }
 }
 
@@ -72,26 +73,38 @@ macro_rules! levels {
 levels!(u8, u16);
 
 /// Samples of `found` channels as those of `wanted`, which is not BGR.
-pub(in crate::builtin::image) fn convert<T: Level>(samples: Vec<T>, found: usize, wanted: Color) -> Vec<T> {
+pub(in crate::builtin::image) fn convert<T: Level>(
+    samples: Vec<T>,
+    found: usize,
+    wanted: Color,
+    watch: &Watch,
+) -> Result<Vec<T>, Late> {
     match (found, wanted.channels()) {
-        (1, 1) | (3, 3) | (4, 4) => samples,
-        (1, 3) => each(&samples, |[gray]| [gray; 3]),
-        (1, _) => each(&samples, |[gray]| [gray, gray, gray, T::MOST]),
-        (2, 1) => each(&samples, |[gray, _]| [gray]),
-        (2, 3) => each(&samples, |[gray, _]| [gray; 3]),
-        (2, _) => each(&samples, |[gray, opacity]| [gray, gray, gray, opacity]),
-        (3, 1) => each(&samples, |[red, green, blue]| [T::gray(red, green, blue)]),
-        (3, _) => each(&samples, |[red, green, blue]| [red, green, blue, T::MOST]),
-        (_, 1) => each(&samples, |[red, green, blue, _]| [T::gray(red, green, blue)]),
-        _ => each(&samples, |[red, green, blue, _]| [red, green, blue]),
+        (1, 1) | (3, 3) | (4, 4) => Ok(samples),
+        (1, 3) => stopping(&samples, watch, |[gray]| [gray; 3]),
+        (1, _) => stopping(&samples, watch, |[gray]| [gray, gray, gray, T::MOST]),
+        (2, 1) => stopping(&samples, watch, |[gray, _]| [gray]),
+        (2, 3) => stopping(&samples, watch, |[gray, _]| [gray; 3]),
+        (2, _) => stopping(&samples, watch, |[gray, opacity]| [gray, gray, gray, opacity]),
+        (3, 1) => stopping(&samples, watch, |[red, green, blue]| [T::gray(red, green, blue)]),
+        (3, _) => stopping(&samples, watch, |[red, green, blue]| [red, green, blue, T::MOST]),
+        (_, 1) => stopping(&samples, watch, |[red, green, blue, _]| [T::gray(red, green, blue)]),
+        _ => stopping(&samples, watch, |[red, green, blue, _]| [red, green, blue]),
     }
 }
 
-/// Every pixel made into another; with the number of channels known, the loop is vectorized.
-pub(in crate::builtin::image) fn each<T: Copy, const C: usize, const D: usize>(
-    samples: &[T],
-    make: impl Fn([T; C]) -> [T; D],
-) -> Vec<T> {
+/// Every pixel made into another, with a look at the clock every million pixels. With the number of
+/// channels known, the loop is vectorized.
+pub(in crate::builtin::image) fn stopping<S: Copy, T: Copy, const C: usize, const D: usize>(
+    samples: &[S],
+    watch: &Watch,
+    make: impl Fn([S; C]) -> [T; D],
+) -> Result<Vec<T>, Late> {
     let (pixels, _) = samples.as_chunks::<C>();
-    pixels.iter().map(|pixel| make(*pixel)).collect::<Vec<_>>().into_flattened()
+    let mut made = Vec::with_capacity(pixels.len());
+    for part in pixels.chunks(1 << 20) {
+        watch.ask()?;
+        made.extend(part.iter().map(|pixel| make(*pixel)));
+    }
+    Ok(made.into_flattened())
 }

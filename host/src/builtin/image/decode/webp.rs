@@ -1,26 +1,39 @@
 //! WebP: the picture, or the first frame of an animation.
 
-use std::io::Cursor;
-
 use image::ImageDecoder;
 use image::codecs::webp::WebPDecoder;
+
+use crate::builtin::watch::{Paced, Watch};
 
 /// Most levels of chunks: a frame of an animation holds the picture.
 const MAX_DEPTH: usize = 2;
 
-pub(super) fn open(bytes: &[u8]) -> Result<WebPDecoder<Cursor<&[u8]>>, String> {
-    WebPDecoder::new(Cursor::new(bytes)).map_err(|error| error.to_string())
+/// Seconds that a pixel takes at least: the fastest of several pictures, halved.
+const PER_PIXEL: f64 = 4e-9;
+
+/// Bytes of tables for a byte of a lossless file at most, as measured.
+const TABLES: u64 = 300;
+
+pub(super) fn open(bytes: Paced<'_>) -> Result<WebPDecoder<Paced<'_>>, String> {
+    WebPDecoder::new(bytes).map_err(|error| error.to_string())
 }
 
 /// The decoder takes memory for what the picture's own chunk claims before it compares that with
 /// the file's size, so that is compared here.
-pub(super) fn check(bytes: &[u8], decoder: &dyn ImageDecoder) -> Result<(), String> {
+pub(super) fn check(bytes: &[u8], decoder: &dyn ImageDecoder, watch: &Watch) -> Result<(), String> {
     let (width, height) = decoder.dimensions();
     let (wide, high) = largest(bytes.get(12..).unwrap_or_default(), MAX_DEPTH);
     if wide > width || high > height {
         return Err(format!("a frame is {wide} × {high} pixels, the picture {width} × {height}"));
     }
-    Ok(())
+    // The decoder reads a picture at once, or makes one of nothing that is read.
+    watch.ask_for(PER_PIXEL * f64::from(width) * f64::from(height)).map_err(|late| late.to_string())
+}
+
+/// Bytes that the codes of a lossless picture can take: an entry of a table for up to 2^13 symbols of
+/// a group, which a file names in some bits.
+pub(super) fn tables(bytes: &[u8]) -> u64 {
+    bytes.len() as u64 * TABLES
 }
 
 /// The largest width and height that a picture chunk claims.

@@ -4,6 +4,7 @@
 //! whether it counts, and a whole pixel more or less is seen. So every expression is Pillow's.
 
 use super::super::dims::ImageDims;
+use crate::builtin::watch::{Late, Watch};
 
 /// A sample that can be averaged.
 pub(super) trait Sample: Copy + Into<f64> {
@@ -35,29 +36,30 @@ impl Sample for f32 {
 }
 
 /// Resizes across, then down; a side that stays is left alone.
-pub(super) fn resize<T: Sample>(from: &[T], dims: ImageDims, target: ImageDims) -> Vec<T> {
+pub(super) fn resize<T: Sample>(from: &[T], dims: ImageDims, target: ImageDims, watch: &Watch) -> Result<Vec<T>, Late> {
     let channels = dims.channels;
     let areas = |old, new| -> Vec<Area> { (0..new).map(|index| area::<T>(index, old, new)).collect() };
     let wide = if dims.width == target.width {
         from.to_vec()
     } else {
-        along(from, dims.width, &areas(dims.width, target.width), channels)
+        along(from, dims.width, &areas(dims.width, target.width), channels, watch)?
     };
     if dims.height == target.height {
-        return wide;
+        return Ok(wide);
     }
-    along(&wide, dims.height, &areas(dims.height, target.height), target.width * channels)
+    along(&wide, dims.height, &areas(dims.height, target.height), target.width * channels, watch)
 }
 
 /// The first old sample that a new one covers, and the weights from there on.
 type Area = (usize, Vec<f64>);
 
 /// Resizes the axis of length `old` whose entries are runs of `inner` samples.
-fn along<T: Sample>(from: &[T], old: usize, areas: &[Area], inner: usize) -> Vec<T> {
+fn along<T: Sample>(from: &[T], old: usize, areas: &[Area], inner: usize, watch: &Watch) -> Result<Vec<T>, Late> {
     let mut result = Vec::with_capacity(from.len() / old * areas.len());
     let mut sums = vec![0.0; inner];
     for block in from.chunks_exact(old * inner) {
         for (start, weights) in areas {
+            watch.worked(inner * weights.len())?;
             sums.fill(0.0);
             for (samples, weight) in block[start * inner..].chunks_exact(inner).zip(weights) {
                 for (sum, sample) in sums.iter_mut().zip(samples) {
@@ -67,7 +69,7 @@ fn along<T: Sample>(from: &[T], old: usize, areas: &[Area], inner: usize) -> Vec
             result.extend(sums.iter().map(|sum| T::rounded(*sum)));
         }
     }
-    result
+    Ok(result)
 }
 
 fn area<T: Sample>(index: usize, old: usize, new: usize) -> Area {

@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::dims::{ImageDims, fits};
+use crate::builtin::watch::{Late, Watch};
 use crate::pipeline::{BuildError, ElementSet, ElementType, StepFailure, Tensor, TensorElement};
 
 /// Whose rules of sampling are followed.
@@ -94,13 +95,19 @@ impl Sampling {
     }
 
     /// The image at the size of `target`, which fits. The metadata is that of a new tensor.
-    pub(super) fn resize(self, tensor: &Tensor, dims: ImageDims, target: ImageDims) -> Result<Tensor, StepFailure> {
+    pub(super) fn resize(
+        self,
+        tensor: &Tensor,
+        dims: ImageDims,
+        target: ImageDims,
+        watch: &Watch,
+    ) -> Result<Tensor, StepFailure> {
         // Between two passes lies an image as wide as one and as high as the other.
         fits(dims.height, target.width).map_err(StepFailure::InvalidInput)?;
         match self.library {
-            Library::Pillow => pillow::resize(tensor, dims, target, self.filter),
-            Library::Opencv => opencv::resize(tensor, dims, target, self.filter),
-            Library::Torch => torch::resize(tensor, dims, target, self),
+            Library::Pillow => pillow::resize(tensor, dims, target, self.filter, watch),
+            Library::Opencv => opencv::resize(tensor, dims, target, self.filter, watch),
+            Library::Torch => torch::resize(tensor, dims, target, self, watch),
         }
     }
 }
@@ -110,14 +117,21 @@ fn to_tensor<T: TensorElement>(dims: ImageDims, samples: Vec<T>) -> Result<Tenso
 }
 
 /// The pixels at these rows and columns.
-fn nearest<T: Copy>(from: &[T], dims: ImageDims, rows: &[usize], columns: &[usize]) -> Vec<T> {
+fn nearest<T: Copy>(
+    from: &[T],
+    dims: ImageDims,
+    rows: &[usize],
+    columns: &[usize],
+    watch: &Watch,
+) -> Result<Vec<T>, Late> {
     let channels = dims.channels;
     let mut result = Vec::with_capacity(rows.len() * columns.len() * channels);
     for row in rows {
+        watch.worked(columns.len() * channels)?;
         let from = &from[row * dims.width * channels..][..dims.width * channels];
         for column in columns {
             result.extend_from_slice(&from[column * channels..][..channels]);
         }
     }
-    result
+    Ok(result)
 }

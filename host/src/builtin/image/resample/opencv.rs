@@ -3,6 +3,7 @@
 use super::super::dims::ImageDims;
 use super::taps::{Mixed, Taps, mix};
 use super::{Filter, nearest, to_tensor};
+use crate::builtin::watch::{Late, Watch};
 use crate::pipeline::{StepFailure, Tensor, TensorData, TensorElement};
 
 pub(super) fn resize(
@@ -10,10 +11,11 @@ pub(super) fn resize(
     dims: ImageDims,
     target: ImageDims,
     filter: Filter,
+    watch: &Watch,
 ) -> Result<Tensor, StepFailure> {
     match tensor.data() {
-        TensorData::Uint8(data) => to_tensor(target, resized(data, dims, target, filter)),
-        TensorData::Float32(data) => to_tensor(target, resized(data, dims, target, filter)),
+        TensorData::Uint8(data) => to_tensor(target, resized(data, dims, target, filter, watch)?),
+        TensorData::Float32(data) => to_tensor(target, resized(data, dims, target, filter, watch)?),
         other => Err(StepFailure::Failed(format!("cannot resize {}", other.element()))),
     }
 }
@@ -50,26 +52,35 @@ impl Mean for f32 {
     }
 }
 
-fn resized<T: Mean>(data: &[T], dims: ImageDims, target: ImageDims, filter: Filter) -> Vec<T> {
+fn resized<T: Mean>(
+    data: &[T],
+    dims: ImageDims,
+    target: ImageDims,
+    filter: Filter,
+    watch: &Watch,
+) -> Result<Vec<T>, Late> {
     let halved = dims.width == 2 * target.width && dims.height == 2 * target.height;
     match filter {
-        Filter::Nearest => nearest(data, dims, &places(dims.height, target.height), &places(dims.width, target.width)),
+        Filter::Nearest => {
+            let (rows, columns) = (places(dims.height, target.height), places(dims.width, target.width));
+            nearest(data, dims, &rows, &columns, watch)
+        }
         // To half the size OpenCV averages, whatever it was asked for.
         Filter::Bilinear | Filter::Area if halved => match dims.channels {
-            1 => half::<T, 1>(data, dims.width),
-            3 => half::<T, 3>(data, dims.width),
-            _ => half::<T, 4>(data, dims.width),
+            1 => half::<T, 1>(data, dims.width, watch),
+            3 => half::<T, 3>(data, dims.width, watch),
+            _ => half::<T, 4>(data, dims.width, watch),
         },
-        Filter::Area if target.width <= dims.width && target.height <= dims.height => mean(data, dims, target),
+        Filter::Area if target.width <= dims.width && target.height <= dims.height => mean(data, dims, target, watch),
         Filter::Area => {
             let taps = |old, new| Taps::enlarging(old, new);
-            mix(data, dims, &taps(dims.width, target.width), &taps(dims.height, target.height))
+            mix(data, dims, &taps(dims.width, target.width), &taps(dims.height, target.height), watch)
         }
         Filter::Bicubic => {
-            mix(data, dims, &Taps::cubic(dims.width, target.width), &Taps::cubic(dims.height, target.height))
+            mix(data, dims, &Taps::cubic(dims.width, target.width), &Taps::cubic(dims.height, target.height), watch)
         }
         Filter::Bilinear | Filter::Lanczos => {
-            mix(data, dims, &Taps::linear(dims.width, target.width), &Taps::linear(dims.height, target.height))
+            mix(data, dims, &Taps::linear(dims.width, target.width), &Taps::linear(dims.height, target.height), watch)
         }
     }
 }
@@ -80,17 +91,18 @@ fn places(old: usize, new: usize) -> Vec<usize> {
 }
 
 /// The mean over the area that each new pixel covers, rounded once.
-fn mean<T: Mean>(data: &[T], dims: ImageDims, target: ImageDims) -> Vec<T> {
+fn mean<T: Mean>(data: &[T], dims: ImageDims, target: ImageDims, watch: &Watch) -> Result<Vec<T>, Late> {
     let columns = areas(dims.width, target.width);
     let wide = match dims.channels {
-        1 => across::<T, 1>(data, dims.width, &columns),
-        3 => across::<T, 3>(data, dims.width, &columns),
-        _ => across::<T, 4>(data, dims.width, &columns),
+        1 => across::<T, 1>(data, dims.width, &columns, watch)?,
+        3 => across::<T, 3>(data, dims.width, &columns, watch)?,
+        _ => across::<T, 4>(data, dims.width, &columns, watch)?,
     };
     let row = target.width * dims.channels;
     let mut sums = vec![0.0; row];
     let mut result = Vec::with_capacity(target.height * row);
     for (start, weights) in areas(dims.height, target.height) {
+        watch.worked(row * weights.len())?;
         sums.fill(0.0);
         for (samples, weight) in wide[start * row..].chunks_exact(row).zip(&weights) {
             for (sum, sample) in sums.iter_mut().zip(samples) {
@@ -99,28 +111,35 @@ fn mean<T: Mean>(data: &[T], dims: ImageDims, target: ImageDims) -> Vec<T> {
         }
         result.extend(sums.iter().map(|mean| T::of_mean(*mean)));
     }
-    result
+    Ok(result)
 }
 
 /// Half the size: each new pixel is the mean of four.
-fn half<T: Mean, const C: usize>(data: &[T], width: usize) -> Vec<T> {
+fn half<T: Mean, const C: usize>(data: &[T], width: usize, watch: &Watch) -> Result<Vec<T>, Late> {
     let (pixels, _) = data.as_chunks::<C>();
     let mut result = Vec::with_capacity(pixels.len() / 4);
     for rows in pixels.chunks_exact(2 * width) {
+        watch.worked(2 * width * C)?;
         let (above, below) = rows.split_at(width);
         let pairs = above.as_chunks::<2>().0.iter().zip(below.as_chunks::<2>().0);
         result.extend(pairs.map(|([a, b], [c, d])| -> [T; C] {
             std::array::from_fn(|channel| T::of_four([a[channel], b[channel], c[channel], d[channel]]))
         }));
     }
-    result.into_flattened()
+    Ok(result.into_flattened())
 }
 
 /// The means along each row, not rounded.
-fn across<T: Mean, const C: usize>(data: &[T], width: usize, columns: &[Area]) -> Vec<f32> {
+fn across<T: Mean, const C: usize>(
+    data: &[T],
+    width: usize,
+    columns: &[Area],
+    watch: &Watch,
+) -> Result<Vec<f32>, Late> {
     let (pixels, _) = data.as_chunks::<C>();
     let mut result = Vec::with_capacity(pixels.len() / width * columns.len() * C);
     for row in pixels.chunks_exact(width) {
+        watch.worked(width * C)?;
         for (start, weights) in columns {
             let mut sums = [0.0; C];
             for (pixel, weight) in row[*start..].iter().zip(weights) {
@@ -131,7 +150,7 @@ fn across<T: Mean, const C: usize>(data: &[T], width: usize, columns: &[Area]) -
             result.extend_from_slice(&sums);
         }
     }
-    result
+    Ok(result)
 }
 
 /// The first old sample that a new one covers, and the weights from there on.

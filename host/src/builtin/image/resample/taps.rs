@@ -2,6 +2,7 @@
 //! antialiasing.
 
 use super::super::dims::ImageDims;
+use crate::builtin::watch::{Late, Watch};
 
 /// For each new sample along an axis, the N old ones that it is made of, and their weights.
 pub(super) struct Taps<const N: usize> {
@@ -65,13 +66,14 @@ impl Taps<4> {
 
 impl<const N: usize> Taps<N> {
     /// Resizes the axis of length `old` whose entries are runs of `inner` bytes, rounded to bytes.
-    pub(super) fn along(&self, from: &[u8], old: usize, inner: usize) -> Vec<u8> {
+    pub(super) fn along(&self, from: &[u8], old: usize, inner: usize, watch: &Watch) -> Result<Vec<u8>, Late> {
         let bits = self.precision();
         let fixed = |weight: f32| (weight * f32::from(1_u16 << bits)).round() as i32;
         let taps: Vec<_> = self.places.iter().zip(&self.weights).map(|(at, by)| (at, by.map(fixed))).collect();
         let mut result = Vec::with_capacity(from.len() / old * taps.len());
         for block in from.chunks_exact(old * inner) {
             for (places, weights) in &taps {
+                watch.worked(inner * N)?;
                 let runs = places.map(|place| &block[place * inner..][..inner]);
                 result.extend((0..inner).map(|index| {
                     let sum: i32 = runs.iter().zip(weights).map(|(run, weight)| i32::from(run[index]) * weight).sum();
@@ -79,7 +81,7 @@ impl<const N: usize> Taps<N> {
                 }));
             }
         }
-        result
+        Ok(result)
     }
 
     /// The bits after the point that fit a weight into 16 bits.
@@ -164,11 +166,12 @@ pub(super) fn mix<T: Mixed<N>, const N: usize>(
     dims: ImageDims,
     across: &Taps<N>,
     down: &Taps<N>,
-) -> Vec<T> {
+    watch: &Watch,
+) -> Result<Vec<T>, Late> {
     match dims.channels {
-        1 => mix_channels::<T, N, 1>(from, dims.width, across, down),
-        3 => mix_channels::<T, N, 3>(from, dims.width, across, down),
-        _ => mix_channels::<T, N, 4>(from, dims.width, across, down),
+        1 => mix_channels::<T, N, 1>(from, dims.width, across, down, watch),
+        3 => mix_channels::<T, N, 3>(from, dims.width, across, down, watch),
+        _ => mix_channels::<T, N, 4>(from, dims.width, across, down, watch),
     }
 }
 
@@ -177,7 +180,8 @@ fn mix_channels<T: Mixed<N>, const N: usize, const C: usize>(
     old_width: usize,
     across: &Taps<N>,
     down: &Taps<N>,
-) -> Vec<T> {
+    watch: &Watch,
+) -> Result<Vec<T>, Late> {
     let (pixels, _) = from.as_chunks::<C>();
     let weights: Vec<[T::Weight; N]> = across.weights.iter().map(|weights| weights.map(T::weight)).collect();
     let width = across.places.len() * C;
@@ -185,6 +189,7 @@ fn mix_channels<T: Mixed<N>, const N: usize, const C: usize>(
     let mut held = [usize::MAX; N];
     let mut result = Vec::with_capacity(width * down.places.len());
     for (places, weight) in down.places.iter().zip(&down.weights) {
+        watch.worked(width * 2 * N)?;
         for (slot, place) in places.iter().enumerate() {
             // Rows come in order, so what is needed again lies in a later slot.
             if let Some(other) = (slot..N).find(|other| held[*other] == *place) {
@@ -200,7 +205,7 @@ fn mix_channels<T: Mixed<N>, const N: usize, const C: usize>(
         let rows: [&[T::Part]; N] = std::array::from_fn(|slot| &rows[slot][..width]);
         result.extend((0..width).map(|index| T::down(rows.map(|row| row[index]), &weight)));
     }
-    result
+    Ok(result)
 }
 
 fn across_row<T: Mixed<N>, const N: usize, const C: usize>(

@@ -3,6 +3,7 @@
 use super::super::dims::ImageDims;
 use super::taps::{Mixed, Taps, mix};
 use super::{Filter, Sampling, nearest, pillow, to_tensor};
+use crate::builtin::watch::{Late, Watch};
 use crate::pipeline::{Metadata, StepFailure, Tensor, TensorData};
 
 pub(super) fn resize(
@@ -10,20 +11,25 @@ pub(super) fn resize(
     dims: ImageDims,
     target: ImageDims,
     how: Sampling,
+    watch: &Watch,
 ) -> Result<Tensor, StepFailure> {
     if how.antialias && how.filter != Filter::Nearest {
         // The weights are Pillow's, but nothing is weighed by opacity.
         let plain = tensor.clone().with_metadata(Metadata::default());
-        return pillow::resize(&plain, dims, target, how.filter);
+        return pillow::resize(&plain, dims, target, how.filter, watch);
     }
     let (rows, columns) = (places(dims.height, target.height), places(dims.width, target.width));
     match (tensor.data(), how.filter) {
-        (TensorData::Uint8(data), Filter::Nearest) => to_tensor(target, nearest(data, dims, &rows, &columns)),
-        (TensorData::Float32(data), Filter::Nearest) => to_tensor(target, nearest(data, dims, &rows, &columns)),
-        (TensorData::Uint8(data), Filter::Bicubic) => to_tensor(target, levels(data, dims, target, Taps::cubic)),
-        (TensorData::Uint8(data), _) => to_tensor(target, levels(data, dims, target, Taps::linear)),
-        (TensorData::Float32(data), Filter::Bicubic) => to_tensor(target, floats(data, dims, target, Taps::cubic)),
-        (TensorData::Float32(data), _) => to_tensor(target, floats(data, dims, target, Taps::linear)),
+        (TensorData::Uint8(data), Filter::Nearest) => to_tensor(target, nearest(data, dims, &rows, &columns, watch)?),
+        (TensorData::Float32(data), Filter::Nearest) => to_tensor(target, nearest(data, dims, &rows, &columns, watch)?),
+        (TensorData::Uint8(data), Filter::Bicubic) => {
+            to_tensor(target, levels(data, dims, target, Taps::cubic, watch)?)
+        }
+        (TensorData::Uint8(data), _) => to_tensor(target, levels(data, dims, target, Taps::linear, watch)?),
+        (TensorData::Float32(data), Filter::Bicubic) => {
+            to_tensor(target, floats(data, dims, target, Taps::cubic, watch)?)
+        }
+        (TensorData::Float32(data), _) => to_tensor(target, floats(data, dims, target, Taps::linear, watch)?),
         (other, _) => Err(StepFailure::Failed(format!("cannot resize {}", other.element()))),
     }
 }
@@ -33,11 +39,12 @@ fn floats<const N: usize>(
     dims: ImageDims,
     target: ImageDims,
     taps: fn(usize, usize) -> Taps<N>,
-) -> Vec<f32>
+    watch: &Watch,
+) -> Result<Vec<f32>, Late>
 where
     f32: Mixed<N>,
 {
-    mix(data, dims, &taps(dims.width, target.width), &taps(dims.height, target.height))
+    mix(data, dims, &taps(dims.width, target.width), &taps(dims.height, target.height), watch)
 }
 
 /// torch's own kernel for bytes: across, rounded to 8 bits, then down.
@@ -46,9 +53,10 @@ fn levels<const N: usize>(
     dims: ImageDims,
     target: ImageDims,
     taps: fn(usize, usize) -> Taps<N>,
-) -> Vec<u8> {
-    let wide = taps(dims.width, target.width).along(data, dims.width, dims.channels);
-    taps(dims.height, target.height).along(&wide, dims.height, target.width * dims.channels)
+    watch: &Watch,
+) -> Result<Vec<u8>, Late> {
+    let wide = taps(dims.width, target.width).along(data, dims.width, dims.channels, watch)?;
+    taps(dims.height, target.height).along(&wide, dims.height, target.width * dims.channels, watch)
 }
 
 fn places(old: usize, new: usize) -> Vec<usize> {

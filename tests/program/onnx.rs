@@ -1,0 +1,130 @@
+//! Models with every kind of value through the program: estimators of scikit-learn, and cases of
+//! the ONNX project's backend tests, each a model beside its inputs and outputs as JSON.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value as Json, json};
+
+use crate::digits::{gpux, root, stdout};
+
+/// Whether this machine has ONNX Runtime; the gate insists on it.
+fn has_onnxruntime() -> bool {
+    let there = stdout(&gpux(&["engine", "list"])).contains("ONNX Runtime");
+    assert!(
+        there || std::env::var_os("GPUX_REQUIRE_ORT").is_none_or(|value| value != "1"),
+        "GPUX_REQUIRE_ORT is set, but there is no ONNX Runtime library; run `gpux engine install`"
+    );
+    there
+}
+
+fn models(folder: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(root().join("tests/onnx").join(folder)).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let mut models: Vec<_> = paths.filter(|path| path.extension().is_some_and(|ending| ending == "onnx")).collect();
+    models.sort();
+    models
+}
+
+/// Runs a model on the inputs beside it; what differs from the outputs beside it.
+fn fault(model: &Path, rtol: f64, atol: f64) -> Option<String> {
+    let case: Json = serde_json::from_slice(&std::fs::read(model.with_extension("json")).unwrap()).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_gpux"))
+        .args(["run".as_ref(), model.as_os_str()])
+        .args(["--engine", "onnxruntime", "--json", "--input", &case["inputs"].to_string()])
+        .output()
+        .unwrap();
+    if !output.status.success() {
+        return Some(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let given: Json = serde_json::from_slice(&output.stdout).unwrap();
+    differs(&given, &case["outputs"], rtol, atol).map(|why| format!("{}: {why}", model.display()))
+}
+
+/// Where two JSON values are not the same, numbers within a tolerance.
+fn differs(given: &Json, expected: &Json, rtol: f64, atol: f64) -> Option<String> {
+    let fault = || Some(format!("{given} instead of {expected}"));
+    match (given, expected) {
+        (Json::Array(given), Json::Array(expected)) if given.len() == expected.len() => {
+            given.iter().zip(expected).find_map(|(given, expected)| differs(given, expected, rtol, atol))
+        }
+        (Json::Object(given), Json::Object(expected)) if given.len() == expected.len() => {
+            expected.iter().find_map(|(key, expected)| match given.get(key) {
+                Some(given) => differs(given, expected, rtol, atol),
+                None => Some(format!("there is no {key:?}")),
+            })
+        }
+        (Json::Number(a), Json::Number(b)) => match (a.as_f64(), b.as_f64()) {
+            (Some(a), Some(b)) if (a - b).abs() <= atol + rtol * b.abs() => None,
+            _ => fault(),
+        },
+        _ if given == expected => None,
+        _ => fault(),
+    }
+}
+
+#[test]
+fn estimators_give_what_they_give_in_python() {
+    if !has_onnxruntime() {
+        return;
+    }
+    let models = models("estimators");
+    assert!(models.len() >= 8, "{models:?}");
+    // Another processor may round the last bits otherwise.
+    let faults: Vec<_> = models.iter().filter_map(|model| fault(model, 1e-5, 1e-6)).collect();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn cases_of_the_backend_tests_pass() {
+    if !has_onnxruntime() {
+        return;
+    }
+    let models = models("backend");
+    assert!(models.len() >= 20, "{models:?}");
+    let faults: Vec<_> = models.iter().filter_map(|model| fault(model, 1e-3, 1e-7)).collect();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn a_difference_is_seen() {
+    assert_eq!(differs(&json!([1.0, { "a": "x" }]), &json!([1.000_000_1, { "a": "x" }]), 1e-5, 0.0), None);
+    for other in [json!([1.1, { "a": "x" }]), json!([1.0, { "b": "x" }]), json!([1.0]), json!([1.0, { "a": "y" }])] {
+        assert!(differs(&json!([1.0, { "a": "x" }]), &other, 1e-5, 1e-6).is_some(), "{other}");
+    }
+}
+
+#[test]
+fn tensors_come_from_numpy_files_and_go_into_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let header = format!("{:117}\n", "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2), }");
+    let numbers: Vec<u8> = [1.5_f32, -2.0].iter().flat_map(|number| number.to_le_bytes()).collect();
+    let file = [b"\x93NUMPY\x01\x00\x76\x00".as_slice(), header.as_bytes(), &numbers].concat();
+    std::fs::write(path("x.npy"), &file).unwrap();
+    let model = "tests/models/default.onnx";
+    let run = |arguments: &[&str]| gpux(&[&["run", model, "--engine", "embedded"], arguments].concat());
+
+    let given = format!("x=@{}", path("x.npy"));
+    stdout(&run(&["--input", &given, "--format", "npy", "--output", &path("out")]));
+    let doubled: Vec<u8> = [3.0_f32, -4.0].iter().flat_map(|number| number.to_le_bytes()).collect();
+    let expected = [&file[..file.len() - numbers.len()], &doubled].concat();
+    assert_eq!(std::fs::read(path("out/y.npy")).unwrap(), expected);
+    let printed: Json = serde_json::from_str(&stdout(&run(&["--file", &path("x.npy"), "--json"]))).unwrap();
+    assert_eq!(printed, json!({ "y": [[3.0, -4.0]] }));
+
+    std::fs::write(path("batch.jsonl"), "[[1, 2]]\n[\"no\"]\n").unwrap();
+    let batch = run(&["--file", &path("batch.jsonl"), "--format", "npy", "--output", &path("many")]);
+    assert_eq!(batch.status.code(), Some(1));
+    assert!(Path::new(&path("many/000000/y.npy")).exists());
+    let error: Json = serde_json::from_slice(&std::fs::read(path("many/000001/error.json")).unwrap()).unwrap();
+    assert_eq!(error["details"]["field"], "x");
+
+    std::fs::write(path("x.npy"), &file[..file.len() - 1]).unwrap();
+    let cut = run(&["--input", &given]);
+    assert_eq!(cut.status.code(), Some(1));
+    let message = String::from_utf8_lossy(&cut.stderr).into_owned();
+    assert!(message.contains("input `x`") && message.contains("takes 8 bytes, but 7 were given"), "{message}");
+    let nowhere = run(&["--input", "[1, 2]", "--format", "npy"]);
+    assert_eq!(nowhere.status.code(), Some(2));
+}

@@ -115,7 +115,7 @@ pub fn optimize(trial: &Trial<'_>) -> Result<Option<Optimization>, ModelLoadErro
         model: vet::absolute(trial.file.path()),
         library: vet::absolute(library),
         place,
-        memory: vet::memory(trial),
+        memory: vet::memory(trial, &[ExecutionProvider::Cpu]),
     };
     let text = serde_json::to_string(&request).map_err(|error| fault(error.to_string()))?;
     let answer: Result<Result<Optimization, String>, _> =

@@ -244,13 +244,12 @@ pub(super) fn measure(
     ask(gpux, trial, &ProviderChoice::These(vec![provider]), options, true)
 }
 
-/// How long a trial may take. Where TensorRT may be tried, longer: it builds an engine.
-fn patience(providers: &ProviderChoice, offered: &[ExecutionProvider]) -> Duration {
-    let tried = match providers {
-        ProviderChoice::These(providers) => providers.as_slice(),
+/// The providers that a trial may come to.
+fn tried<'a>(providers: &'a ProviderChoice, offered: &'a [ExecutionProvider]) -> &'a [ExecutionProvider] {
+    match providers {
+        ProviderChoice::These(providers) => providers,
         ProviderChoice::First(_) | ProviderChoice::Auto | ProviderChoice::Fastest => offered,
-    };
-    if tried.contains(&ExecutionProvider::TensorRt) { BUILD_TIMEOUT } else { TIMEOUT }
+    }
 }
 
 fn ask(
@@ -261,15 +260,18 @@ fn ask(
     measure: bool,
 ) -> Result<Option<Duration>, ModelLoadError> {
     let Trial { file, engine, library, plugins, .. } = *trial;
+    let tried = tried(providers, engine.providers());
+    // Where TensorRT may be tried, it builds an engine.
+    let patience = if tried.contains(&ExecutionProvider::TensorRt) { BUILD_TIMEOUT } else { TIMEOUT };
     let request = VetRequest {
         plugins: plugins.to_vec(),
         model: absolute(file.path()),
         library: library.map(absolute),
         providers: providers.clone(),
         options: options.clone(),
-        memory: memory(trial),
+        memory: memory(trial, tried),
         measure,
-        patience: patience(providers, engine.providers()),
+        patience,
     };
     let fault = |reason: String| ModelLoadError::Vetting { path: file.path().to_owned(), reason };
     let text = serde_json::to_string(&request).map_err(|error| fault(error.to_string()))?;
@@ -292,10 +294,11 @@ fn ask(
     }
 }
 
-/// The most memory that trying a model may take; `None` where drivers of GPUs reserve far more than
-/// they use.
-pub(super) fn memory(trial: &Trial<'_>) -> Option<u64> {
-    let on_cpu = trial.engine.providers() == [ExecutionProvider::Cpu];
+/// The most memory that trying a model on these providers may take; `None` where drivers of GPUs
+/// reserve far more than they use.
+pub(super) fn memory(trial: &Trial<'_>, tried: &[ExecutionProvider]) -> Option<u64> {
+    let all = [tried, trial.engine.providers()];
+    let on_cpu = all.iter().any(|all| all.iter().all(|one| *one == ExecutionProvider::Cpu));
     on_cpu.then(|| MEMORY + 8 * trial.file.info().size_bytes)
 }
 

@@ -5,6 +5,7 @@ mod kinds;
 mod plugins;
 mod preload;
 mod providers;
+mod reason;
 mod session;
 mod values;
 mod watch;
@@ -137,7 +138,7 @@ impl Engine for OnnxRuntime {
         let refused = |reason: String| ModelLoadError::Engine {
             path: file.path().to_owned(),
             engine: self.name.clone(),
-            reason: shorten(&reason),
+            reason: shorten(&reason::plain(&reason)),
         };
         preload::preload(&self.library, options.provider);
         let load = |options: &SessionOptions| guard(|| native(self.environment, file, options)).unwrap_or_else(Err);

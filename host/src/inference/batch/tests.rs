@@ -112,6 +112,7 @@ fn behind_a_long_run<T: Send>(
     then: impl FnOnce(Vec<Result<i64, String>>) -> T,
 ) -> T {
     engine.hold(true);
+    engine.inside.store(0, Ordering::SeqCst);
     let results = std::thread::scope(|scope| {
         let first = scope.spawn(|| value(batcher.run(row(0), None, 0)));
         engine.wait_inside();

@@ -34,6 +34,7 @@ const OWNERS: &[(&str, &str)] = &[
     ("fast_image_resize", "builtin"),
     ("symphonia", "builtin"),
     ("realfft", "builtin"),
+    ("fearless_simd", "builtin"),
     ("serde_yaml", "config"),
     ("clap", "cli"),
     ("comfy_table", "cli"),

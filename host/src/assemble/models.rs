@@ -12,8 +12,8 @@ use super::provider_options;
 use crate::config::{BatchingSpec, Diagnostic, ModelSpec, Spanned, Spec};
 use crate::error::GpuxError;
 use crate::inference::{
-    BatchOptions, ExecutionProvider, ModelFile, ModelLoadError, ModelOptions, ModelStep, ProviderChoice, ProviderError,
-    Ranking, Trial, ensure_vetted, rank,
+    self, BatchOptions, ExecutionProvider, ModelFile, ModelLoadError, ModelOptions, ModelStep, Optimization,
+    ProviderChoice, ProviderError, Ranking, Trial, ensure_vetted, rank,
 };
 use crate::pipeline::{ProjectFiles, Registry};
 
@@ -32,6 +32,8 @@ pub(super) struct LoadedModel {
     pub(super) step: Arc<ModelStep>,
     /// what was measured, where the fastest provider was asked for
     pub(super) ranking: Option<Ranking>,
+    /// what came of optimizing its graph, where that was asked for and not done before
+    pub(super) optimization: Option<Optimization>,
 }
 
 /// Everything that steps can call by name, and what runs it.
@@ -98,6 +100,14 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, operator: &Operator) -> Re
             ranking = Some(found);
         }
         ensure_vetted(&trial, &options)?;
+        let mut optimization = None;
+        if operator.optimize {
+            match inference::optimize(&trial) {
+                Ok(made) => optimization = made,
+                Err(error) => loaded.warnings.push(error.to_string()),
+            }
+        }
+        options.optimized = inference::kept(&trial);
         let step = Arc::new(ModelStep::load(engine.clone(), Arc::new(file), &options)?);
         loaded.warnings.extend(step.fallbacks().iter().map(ToString::to_string));
         if let Some(Err(reason)) = step.batcher() {
@@ -105,7 +115,7 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, operator: &Operator) -> Re
             loaded.warnings.push(format!("requests of the model `{name}` run one at a time: {reason}"));
         }
         loaded.registry.add_model(&model.name.value, step.clone());
-        loaded.models.push(LoadedModel { name: model.name.value.clone(), step, ranking });
+        loaded.models.push(LoadedModel { name: model.name.value.clone(), step, ranking, optimization });
     }
     loaded.engine = on_providers(engine.name(), loaded.models.iter().map(|model| model.step.provider()));
     Ok(loaded)
@@ -147,6 +157,7 @@ fn options(
         instances: model.instances.as_ref().map_or(1, count),
         threads: model.threads.as_ref().map(count),
         batch: batching(model, spec),
+        optimized: None,
     })
 }
 

@@ -23,6 +23,7 @@ pub enum EngineChoice {
 
 /// The operator's word: flags and environment. A gpux.yml asks; this decides.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a decision of the operator's, and stands alone")]
 pub struct Operator {
     /// the engine; default: the best there is
     pub engine: EngineChoice,
@@ -48,6 +49,8 @@ pub struct Operator {
     pub ceiling: Limits,
     /// where compiled components and verified models are remembered
     pub cache: Option<CacheDir>,
+    /// whether graphs that models' optimizations leave are made and kept, for later starts
+    pub optimize: bool,
     /// the `gpux` program, which tries unknown models in a process of its own; without it they
     /// are loaded here, guarded against panics only
     pub program: Option<PathBuf>,
@@ -95,6 +98,7 @@ impl Default for Operator {
             provider_libraries: Vec::new(),
             provider_options: Vec::new(),
             measure: false,
+            optimize: false,
             strict: false,
             allow_outside: false,
             env: Vec::new(),

@@ -134,6 +134,11 @@ impl Pipeline {
         self.models.iter().filter_map(|model| Some(format!("{}: {}", model.name, model.ranking.as_ref()?)))
     }
 
+    /// What came of optimizing the graph of each model, for people.
+    pub fn optimized(&self) -> impl Iterator<Item = String> {
+        self.models.iter().filter_map(|model| Some(format!("{}: {}", model.name, model.optimization.as_ref()?)))
+    }
+
     /// What is not as asked, though it works: providers passed over, engines not loaded.
     pub fn warnings(&self) -> &[String] {
         &self.warnings

@@ -29,6 +29,9 @@ impl Pipeline {
                 if let Some(ranking) = &model.ranking {
                     info["measured"] = json!(ranking.measured);
                 }
+                if let Some(optimization) = &model.optimization {
+                    info["optimization"] = json!(optimization);
+                }
                 info
             }).collect::<Vec<_>>(),
         })

@@ -72,6 +72,7 @@ impl Spread {
         }
     }
 
+    #[expect(clippy::float_cmp, reason = "the same number is the same, infinities too")]
     fn number(&mut self, reference: f64, given: f64, absolute: f64, relative: f64) {
         self.compared += 1;
         if reference == given || (reference.is_nan() && given.is_nan()) {

@@ -12,6 +12,7 @@ mod ports;
 mod tensor;
 mod text;
 mod watch;
+mod wide;
 
 use crate::pipeline::Builtin;
 

@@ -20,6 +20,9 @@ pub(super) enum Command {
     /// Load an engine library and say what it offers
     #[command(name = "__engine-probe", hide = true)]
     EngineProbe { library: PathBuf },
+    /// Optimize a model's graph
+    #[command(name = "__optimize-model", hide = true)]
+    OptimizeModel { request: String },
     /// Run a pipeline on one engine and provider
     #[command(name = "__measure", hide = true)]
     Measure(Box<measure::Arguments>),
@@ -37,6 +40,7 @@ pub(super) fn main(command: Command) -> Exit {
             sandbox::prepare_answer(&folder, told, assemble::builtins())
         }
         Command::EngineProbe { library } => inference::probe_answer(&library),
+        Command::OptimizeModel { request } => inference::optimize_answer(&request),
         Command::Measure(arguments) => measure::answer(&arguments),
     };
     // Without a reader there is nobody to tell.

@@ -73,6 +73,9 @@ impl PipelineArguments {
         for warning in pipeline.warnings() {
             printer.warning(warning);
         }
+        for optimized in pipeline.optimized() {
+            printer.note(&optimized);
+        }
         for measured in pipeline.measured() {
             printer.note(&format!("fastest provider of {measured}"));
         }

@@ -1,5 +1,6 @@
 //! What every inference engine does, however it does it.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use crate::pipeline::Tensor;
@@ -20,12 +21,28 @@ pub struct SessionOptions {
     pub threads: Option<usize>,
     /// what the provider is told
     pub provider_options: ProviderOptions,
+    /// where the optimized graph is read from, or put
+    pub optimized: Option<Optimized>,
+}
+
+/// What is done about a model's optimized graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Optimized {
+    /// it was kept in this file, and need not be made again
+    Read(PathBuf),
+    /// it is to be kept in this file
+    Write(PathBuf),
 }
 
 impl SessionOptions {
     /// On the CPU, with nothing said about it.
     pub fn cpu() -> Self {
-        Self { provider: ExecutionProvider::Cpu, threads: None, provider_options: ProviderOptions::default() }
+        Self {
+            provider: ExecutionProvider::Cpu,
+            threads: None,
+            provider_options: ProviderOptions::default(),
+            optimized: None,
+        }
     }
 }
 

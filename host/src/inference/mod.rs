@@ -12,6 +12,7 @@ mod install;
 mod library;
 mod model_file;
 mod onnxruntime;
+mod optimize;
 mod providers;
 mod sessions;
 mod step;
@@ -21,7 +22,7 @@ mod vet;
 pub use adapt::{Adapt, Adapts, adapt};
 pub use batch::{BatchOptions, Batcher};
 pub use embedded::Embedded;
-pub use engine::{Engine, RunFailure, Session, SessionOptions};
+pub use engine::{Engine, Optimized, RunFailure, Session, SessionOptions};
 pub use error::ModelLoadError;
 pub use fastest::{Measured, Ranking, Trial, rank};
 pub use graph::{InputSpec, ModelInfo, ModelInspector, Narrow, OnnxType, OutputSpec};
@@ -32,6 +33,7 @@ pub use library::{
 };
 pub use model_file::ModelFile;
 pub use onnxruntime::OnnxRuntime;
+pub use optimize::{Optimization, kept, optimize, optimize_answer};
 pub use providers::{
     ExecutionProvider, Fallback, Giver, OptionFault, OptionKind, PluginName, ProviderChoice, ProviderError,
     ProviderInfo, ProviderLibrary, ProviderManager, ProviderOption, ProviderOptions, options_of,

@@ -1,12 +1,13 @@
 //! A model as a step of a pipeline.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::json;
 
 use super::adapt::{Adapts, adapt, apply};
 use super::batch::{BatchOptions, Batcher};
-use super::engine::{Engine, RunFailure, SessionOptions};
+use super::engine::{Engine, Optimized, RunFailure, SessionOptions};
 use super::error::ModelLoadError;
 use super::graph::OnnxType;
 use super::model_file::ModelFile;
@@ -33,6 +34,8 @@ pub struct ModelOptions {
     pub threads: Option<usize>,
     /// how requests of several threads are put together
     pub batch: BatchOptions,
+    /// where `gpux build` keeps the model's optimized graph for the CPU
+    pub optimized: Option<PathBuf>,
 }
 
 impl Default for ModelOptions {
@@ -45,6 +48,7 @@ impl Default for ModelOptions {
             instances: 1,
             threads: None,
             batch: BatchOptions::default(),
+            optimized: None,
         }
     }
 }
@@ -80,8 +84,13 @@ impl ModelStep {
         let mut fallbacks = chain.passed_over;
         let mut left = chain.tried.into_iter().peekable();
         while let Some(provider) = left.next() {
-            let session_options =
-                SessionOptions { provider, threads, provider_options: options.provider_options.clone() };
+            let kept = options.optimized.clone().filter(|_| provider == ExecutionProvider::Cpu);
+            let session_options = SessionOptions {
+                provider,
+                threads,
+                provider_options: options.provider_options.clone(),
+                optimized: kept.map(Optimized::Read),
+            };
             match engine.load(&file, &session_options) {
                 Ok(first) => {
                     let instances = options.instances;
@@ -382,13 +391,14 @@ impl Step for ModelStep {
             "instances": self.sessions.instances(),
             "batching": self.batching(),
             "threads": self.sessions.options().threads,
+            "optimized": self.sessions.options().optimized.is_some(),
         })
     }
 }
 
 /// Why a provider does not work, with what it was told: the cause may lie there.
 fn with_options(reason: String, options: &ProviderOptions, provider: ExecutionProvider) -> String {
-    let told: Vec<_> = options.of(provider).map(|(name, value)| format!("{name}={value}")).collect();
+    let told: Vec<_> = options.chosen(provider).map(|(name, value)| format!("{name}={value}")).collect();
     if told.is_empty() { reason } else { format!("{reason} (with {})", told.join(", ")) }
 }
 

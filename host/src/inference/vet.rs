@@ -156,7 +156,7 @@ fn peak_memory() -> Option<u64> {
 
 /// Zeros for every input, open dimensions being 1; empty sequences and maps. `None` when that would
 /// be too much. Optional values are given too, or `left_out` where there are any.
-fn trial_inputs(info: &ModelInfo, left_out: bool) -> Option<Vec<Option<Value>>> {
+pub(super) fn trial_inputs(info: &ModelInfo, left_out: bool) -> Option<Vec<Option<Value>>> {
     fn nothing(kind: &OnnxType) -> Option<Value> {
         match kind {
             OnnxType::Tensor { kind, .. } => zeros(kind),
@@ -244,13 +244,12 @@ pub(super) fn measure(
     ask(gpux, trial, &ProviderChoice::These(vec![provider]), options, true)
 }
 
-/// How long a trial may take. Where TensorRT may be tried, longer: it builds an engine.
-fn patience(providers: &ProviderChoice, offered: &[ExecutionProvider]) -> Duration {
-    let tried = match providers {
-        ProviderChoice::These(providers) => providers.as_slice(),
+/// The providers that a trial may come to.
+fn tried<'a>(providers: &'a ProviderChoice, offered: &'a [ExecutionProvider]) -> &'a [ExecutionProvider] {
+    match providers {
+        ProviderChoice::These(providers) => providers,
         ProviderChoice::First(_) | ProviderChoice::Auto | ProviderChoice::Fastest => offered,
-    };
-    if tried.contains(&ExecutionProvider::TensorRt) { BUILD_TIMEOUT } else { TIMEOUT }
+    }
 }
 
 fn ask(
@@ -261,17 +260,18 @@ fn ask(
     measure: bool,
 ) -> Result<Option<Duration>, ModelLoadError> {
     let Trial { file, engine, library, plugins, .. } = *trial;
-    // Drivers of GPUs reserve memory far beyond what they use.
-    let on_cpu = engine.providers() == [ExecutionProvider::Cpu];
+    let tried = tried(providers, engine.providers());
+    // Where TensorRT may be tried, it builds an engine.
+    let patience = if tried.contains(&ExecutionProvider::TensorRt) { BUILD_TIMEOUT } else { TIMEOUT };
     let request = VetRequest {
         plugins: plugins.to_vec(),
         model: absolute(file.path()),
         library: library.map(absolute),
         providers: providers.clone(),
         options: options.clone(),
-        memory: on_cpu.then(|| MEMORY + 8 * file.info().size_bytes),
+        memory: memory(trial, tried),
         measure,
-        patience: patience(providers, engine.providers()),
+        patience,
     };
     let fault = |reason: String| ModelLoadError::Vetting { path: file.path().to_owned(), reason };
     let text = serde_json::to_string(&request).map_err(|error| fault(error.to_string()))?;
@@ -294,7 +294,15 @@ fn ask(
     }
 }
 
-fn absolute(path: &Path) -> PathBuf {
+/// The most memory that trying a model on these providers may take; `None` where drivers of GPUs
+/// reserve far more than they use.
+pub(super) fn memory(trial: &Trial<'_>, tried: &[ExecutionProvider]) -> Option<u64> {
+    let all = [tried, trial.engine.providers()];
+    let on_cpu = all.iter().any(|all| all.iter().all(|one| *one == ExecutionProvider::Cpu));
+    on_cpu.then(|| MEMORY + 8 * trial.file.info().size_bytes)
+}
+
+pub(super) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 

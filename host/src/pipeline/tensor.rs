@@ -215,6 +215,9 @@ pub struct Tensor {
 /// may trust that its parts are of a size that memory could hold.
 const MAX_EMPTY: usize = 1 << 20;
 
+/// Elements that [`Tensor::change`] copies at a time: they stay in the processor's nearest cache.
+const STRETCH: usize = 1024;
+
 /// Elements in a tensor of this shape; `None` when the product overflows, or when an empty tensor
 /// has absurd other dimensions.
 pub fn element_count(shape: &[usize]) -> Option<usize> {
@@ -338,6 +341,22 @@ impl Tensor {
     /// The elements for writing, if they are of type `T`. Copies them first if they are shared.
     pub fn as_mut_slice<T: TensorElement>(&mut self) -> Option<&mut [T]> {
         T::slice_mut(&mut self.data).map(Vec::as_mut_slice)
+    }
+
+    /// Changes the elements, if they are of type `T`, stretch after stretch. Shared ones are copied a stretch at a
+    /// time, so that memory is gone through once.
+    pub fn change<T: TensorElement + Copy>(&mut self, mut change: impl FnMut(&mut [T])) {
+        if with_elements!(&self.data, data => Arc::strong_count(data) == 1) {
+            return change(self.as_mut_slice().unwrap_or_default());
+        }
+        let Some(shared) = self.as_slice::<T>() else { return };
+        let mut own = Vec::with_capacity(shared.len());
+        for stretch in shared.chunks(STRETCH) {
+            own.extend_from_slice(stretch);
+            let start = own.len() - stretch.len();
+            change(&mut own[start..]);
+        }
+        self.data = T::wrap(own);
     }
 
     /// The elements as little-endian bytes; `None` for strings.
@@ -493,6 +512,27 @@ mod tests {
         assert_eq!(second.as_slice::<u16>().unwrap(), [1, 7]);
         assert!(second.write_bytes(3, &[0, 0]).is_err());
         assert!(second.write_bytes(usize::MAX, &[0, 0]).is_err());
+    }
+
+    #[test]
+    fn a_change_leaves_shared_elements_alone() {
+        let numbers: Vec<u32> = (0..3 * STRETCH as u32 + 5).collect();
+        let more: Vec<u32> = numbers.iter().map(|number| number + 1).collect();
+        let add = |tensor: &mut Tensor| {
+            tensor.change(|stretch: &mut [u32]| stretch.iter_mut().for_each(|number| *number += 1));
+        };
+        let mut tensor = Tensor::new([numbers.len()], numbers.clone()).unwrap();
+        let other = tensor.clone();
+        add(&mut tensor);
+        assert_eq!(tensor.as_slice::<u32>().unwrap(), more);
+        assert_eq!(other.as_slice::<u32>().unwrap(), numbers);
+        drop(other);
+        let place = tensor.as_slice::<u32>().unwrap().as_ptr();
+        add(&mut tensor);
+        assert_eq!(tensor.as_slice::<u32>().unwrap()[7], 9);
+        assert_eq!(tensor.as_slice::<u32>().unwrap().as_ptr(), place, "nobody else holds them");
+        tensor.change(|stretch: &mut [f32]| stretch.fill(0.0));
+        assert_eq!(tensor.as_slice::<u32>().unwrap()[7], 9, "they are of another type");
     }
 
     #[test]

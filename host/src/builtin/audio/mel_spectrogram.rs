@@ -42,12 +42,21 @@ impl Power {
             power => Self::Of(power as f32),
         }
     }
+
+    /// Makes this power of energies, in place.
+    fn raise(&self, energies: &mut [f32]) {
+        match self {
+            Self::Energy => {}
+            Self::Magnitude => energies.iter_mut().for_each(|energy| *energy = energy.sqrt()),
+            Self::Of(power) => energies.iter_mut().for_each(|energy| *energy = energy.sqrt().powf(*power)),
+        }
+    }
 }
 
 /// What the spectra are computed in, and what becomes of the bands.
 enum After {
-    Librosa { spectrum: Spectrum<f64>, power: Power, decibels: Option<Decibels> },
-    Whisper { spectrum: Spectrum<f32>, samples: usize },
+    Librosa { spectrum: Spectrum<f64, 4>, power: Power, decibels: Option<Decibels> },
+    Whisper { spectrum: Spectrum<f32, 8>, samples: usize },
 }
 
 pub(super) fn builtin() -> Builtin {
@@ -136,41 +145,44 @@ impl MelSpectrogram {
         context: &Context,
     ) -> Result<(), StepFailure> {
         let frames = output.len() / self.scale.n_mels;
-        let mut put = |frame: usize, spectrum: &[f32]| {
-            for (row, band) in output.chunks_exact_mut(frames).zip(filters.apply(spectrum)) {
-                row[frame] = band;
-            }
-        };
-        let in_time = |frame: usize| {
-            // A look at the clock costs as much as a short frame.
-            if frame.is_multiple_of(64) { context.in_time() } else { Ok(()) }
-        };
         match &self.after {
             After::Whisper { spectrum, samples } => {
                 let channel = &channel[..channel.len().min(*samples)];
-                spectrum.each(channel, *samples, frames, |frame, power| {
-                    if let Some(power) = power {
-                        put(frame, power);
-                    }
-                    in_time(frame)
+                spectrum.each(channel, *samples, frames, |first, energies| {
+                    put(filters, energies, first, output, frames);
+                    in_time(context, first)
                 })
             }
             After::Librosa { spectrum, power, .. } => {
-                let mut raised = Vec::new();
-                spectrum.each(channel, channel.len(), frames, |frame, energy| {
-                    let Some(energy) = energy else { return in_time(frame) };
-                    raised.clear();
-                    match power {
-                        Power::Energy => {}
-                        Power::Magnitude => raised.extend(energy.iter().map(|energy| energy.sqrt())),
-                        Power::Of(power) => raised.extend(energy.iter().map(|energy| energy.sqrt().powf(*power))),
-                    }
-                    put(frame, if raised.is_empty() { energy } else { &raised });
-                    in_time(frame)
+                spectrum.each(channel, channel.len(), frames, |first, energies| {
+                    power.raise(energies.as_flattened_mut());
+                    put(filters, energies, first, output, frames);
+                    in_time(context, first)
                 })
             }
         }
     }
+}
+
+/// Writes the bands of the frames from `first` on.
+fn put<const L: usize>(filters: &Filters, energies: &[[f32; L]], first: usize, output: &mut [f32], frames: usize) {
+    let count = L.min(frames - first);
+    filters.apply(
+        energies,
+        #[inline(always)]
+        |band, strengths| {
+            let row = &mut output[band * frames + first..][..count];
+            match row.as_mut_array::<L>() {
+                Some(row) => *row = strengths,
+                None => row.copy_from_slice(&strengths[..count]),
+            }
+        },
+    );
+}
+
+fn in_time(context: &Context, frame: usize) -> Result<(), StepFailure> {
+    // A look at the clock costs as much as a short frame.
+    if frame.is_multiple_of(64) { context.in_time() } else { Ok(()) }
 }
 
 fn after(options: &Options, window: Window) -> Result<After, BuildError> {
@@ -236,8 +248,8 @@ impl Step for MelSpectrogram {
     }
 
     fn buffers(&self, _: &[Option<Value>]) -> usize {
-        // A frame in float64, its spectrum and what the transform keeps; the filters of a rate.
-        self.window.n_fft * 64 + self.scale.n_mels * self.window.n_fft * 2
+        // Eight frames and their transforms, or four in float64; the filters of a rate.
+        self.window.n_fft * 128 + self.scale.n_mels * self.window.n_fft * 2
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {

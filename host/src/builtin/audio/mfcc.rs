@@ -4,10 +4,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::builtin::ports;
+use crate::builtin::wide::vectorized;
 use crate::pipeline::{
     BuildError, Builtin, Context, Dim, ElementType, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor,
     TensorKind, Value,
 };
+
+/// Frames that are weighed at a time.
+const LANES: usize = 16;
 
 /// Most bands and most coefficients.
 const MAX: usize = 1024;
@@ -158,12 +162,8 @@ impl Step for Mfcc {
         // An empty one has no channel or no frame.
         let channels = given.chunks_exact((bands * frames).max(1));
         for (given, output) in channels.zip(output.chunks_exact_mut((self.options.n_mfcc * frames).max(1))) {
-            for (row, weights) in output.chunks_exact_mut(frames).zip(weights.chunks_exact(bands)) {
-                for (band, weight) in given.chunks_exact(frames).zip(weights) {
-                    for (sum, strength) in row.iter_mut().zip(band) {
-                        *sum += strength * weight;
-                    }
-                }
+            for from in (0..frames).step_by(LANES) {
+                weigh(given, frames, from, &weights, output);
             }
         }
         Ok(vec![Tensor::new(shape, output)?.with_metadata(tensor.metadata).into()])
@@ -172,6 +172,38 @@ impl Step for Mfcc {
     fn details(&self) -> serde_json::Value {
         serde_json::to_value(&self.options).unwrap_or_default()
     }
+}
+
+/// The coefficients of up to [`LANES`] frames, from `from` on: four at a time, so that they stay in the processor.
+fn weigh(given: &[f32], frames: usize, from: usize, weights: &[f32], output: &mut [f32]) {
+    let count = LANES.min(frames - from);
+    let bands = given.len() / frames;
+    vectorized(
+        #[inline(always)]
+        || {
+            for (weights, rows) in weights.chunks(4 * bands).zip(output.chunks_mut(4 * frames)) {
+                // Where less than four are left, the first of them stands in for the others.
+                let row = |row: usize| weights.get(row * bands..(row + 1) * bands).unwrap_or(&weights[..bands]);
+                let weights = [row(0), row(1), row(2), row(3)];
+                let mut sums = [[0.0; LANES]; 4];
+                for (band, strengths) in given.chunks_exact(frames).enumerate() {
+                    let lanes = strengths[from..].first_chunk().copied().unwrap_or_else(|| {
+                        let mut lanes = [0.0; LANES];
+                        lanes[..count].copy_from_slice(&strengths[from..]);
+                        lanes
+                    });
+                    for (sums, weights) in sums.iter_mut().zip(weights) {
+                        for (sum, strength) in sums.iter_mut().zip(lanes) {
+                            *sum += strength * weights[band];
+                        }
+                    }
+                }
+                for (row, sums) in rows.chunks_exact_mut(frames).zip(sums) {
+                    row[from..from + count].copy_from_slice(&sums[..count]);
+                }
+            }
+        },
+    );
 }
 
 #[cfg(test)]

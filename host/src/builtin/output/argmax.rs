@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::builtin::ports;
+use crate::builtin::wide::vectorized;
 use crate::pipeline::{
     Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor,
     TensorData, TensorKind, Value,
@@ -117,8 +118,8 @@ impl Step for Argmax {
             TensorData::Int64(data) => largest(data, along, |a, b| a > b),
             TensorData::Float16(data) => largest(data, along, |a: f16, b: f16| a > b || a.is_nan() && !b.is_nan()),
             TensorData::Bfloat16(data) => largest(data, along, |a: bf16, b: bf16| a > b || a.is_nan() && !b.is_nan()),
-            TensorData::Float32(data) => largest(data, along, |a, b| a > b || a.is_nan() && !b.is_nan()),
-            TensorData::Float64(data) => largest(data, along, |a, b| a > b || a.is_nan() && !b.is_nan()),
+            TensorData::Float32(data) => largest(data, along, |a, b| (a > b) | (a.is_nan() & !b.is_nan())),
+            TensorData::Float64(data) => largest(data, along, |a, b| (a > b) | (a.is_nan() & !b.is_nan())),
             TensorData::String(_) => return Err(invalid("argmax takes numbers, but gets string".into())),
         };
         Ok(vec![Tensor::new(rest, indices)?.into()])
@@ -130,14 +131,21 @@ impl Step for Argmax {
 }
 
 /// The index of the first element that no other of its `length` elements, which lie `stride` apart, beats.
-fn largest<T: Copy>(data: &[T], (length, stride): (usize, usize), beats: impl Fn(T, T) -> bool) -> Vec<i64> {
+fn largest<T: Copy>(data: &[T], (length, stride): (usize, usize), beats: impl Fn(T, T) -> bool + Copy) -> Vec<i64> {
     if data.is_empty() {
         return Vec::new();
     }
     if stride == 1 {
-        let first =
-            |row: &[T]| (1..length).fold(0, |best, index| if beats(row[index], row[best]) { index } else { best });
-        return data.chunks_exact(length).map(|row| first(row) as i64).collect();
+        let mut indices = vec![0; data.len() / length];
+        vectorized(
+            #[inline(always)]
+            || {
+                for (index, row) in indices.iter_mut().zip(data.chunks_exact(length)) {
+                    *index = first_of_row(row, beats) as i64;
+                }
+            },
+        );
+        return indices;
     }
     // Place by place, all columns at a time: memory is read in its order.
     let mut indices = Vec::with_capacity(data.len() / length);
@@ -154,6 +162,35 @@ fn largest<T: Copy>(data: &[T], (length, stride): (usize, usize), beats: impl Fn
         indices.append(&mut winners);
     }
     indices
+}
+
+/// The index of the first element of a row that no other beats: in eight lanes, then of these and the rest.
+#[inline(always)]
+fn first_of_row<T: Copy>(row: &[T], beats: impl Fn(T, T) -> bool) -> usize {
+    let (parts, _) = row.as_chunks::<8>();
+    let (mut best, mut index) = (row[0], 0);
+    if let Some((first, parts)) = parts.split_first() {
+        let (mut lanes, mut winners) = (*first, [0_u32; 8]);
+        for (number, part) in (1..).zip(parts) {
+            for lane in 0..8 {
+                let wins = beats(part[lane], lanes[lane]);
+                lanes[lane] = if wins { part[lane] } else { lanes[lane] };
+                winners[lane] = if wins { number } else { winners[lane] };
+            }
+        }
+        for (lane, (value, winner)) in lanes.into_iter().zip(winners).enumerate() {
+            let place = winner as usize * 8 + lane;
+            if beats(value, best) || place < index && !beats(best, value) {
+                (best, index) = (value, place);
+            }
+        }
+    }
+    for (place, value) in row.iter().enumerate().skip(parts.len() * 8) {
+        if beats(*value, best) {
+            (best, index) = (*value, place);
+        }
+    }
+    index
 }
 
 #[cfg(test)]
@@ -175,6 +212,21 @@ mod tests {
         let nan = Tensor::new([4], vec![1.0, f32::NAN, f32::INFINITY, f32::NAN]).unwrap();
         assert_eq!(run(0, nan).unwrap(), Tensor::scalar(1_i64));
         assert_eq!(run(0, Tensor::new([3], vec![false, true, true]).unwrap()).unwrap(), Tensor::scalar(1_i64));
+    }
+
+    #[test]
+    fn long_rows_have_the_first_of_the_largest_too() {
+        for length in 1..70 {
+            for places in [[0, 0], [length / 3, length / 2], [length / 2, length - 1], [length - 1, length - 1]] {
+                let mut row = vec![-1.0_f32; length];
+                row[places[1]] = 5.0;
+                row[places[0]] = 5.0;
+                let of = |row: &[f32]| run(-1, Tensor::new([1, length], row.to_vec()).unwrap()).unwrap();
+                assert_eq!(of(&row).as_slice::<i64>().unwrap(), [places[0] as i64], "{row:?}");
+                row[places[1]] = f32::NAN;
+                assert_eq!(of(&row).as_slice::<i64>().unwrap(), [places[1] as i64], "{row:?}");
+            }
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod axis;
 mod cls_pool;
 mod cosine;
 mod ctc_greedy_decode;
+mod exponential;
 mod json_template;
 mod l2_normalize;
 mod label_names;

@@ -7,6 +7,7 @@ use serde_json::Number;
 
 use super::unary::{Change, Unary};
 use crate::builtin::ports;
+use crate::builtin::wide::each_element;
 use crate::pipeline::{BuildError, Builtin, ElementSet, ElementType, Group, Tensor, TensorElement, TensorKind};
 
 /// Options of `clip`: at least one of them.
@@ -78,20 +79,26 @@ impl Clip {
         let (Some(least), Some(most)) = (least, most) else {
             return Err(format!("the bounds allow no {}", T::TYPE));
         };
-        for value in given.as_mut_slice::<T>().unwrap_or_default() {
-            *value = (*value).max(least).min(most);
-        }
+        each_element(
+            given,
+            #[inline(always)]
+            move |value: T| value.max(least).min(most),
+        );
         Ok(())
     }
 
     fn floats<T: TensorElement + Copy + PartialOrd>(&self, given: &mut Tensor, of: impl Fn(f64) -> T) {
         let bound = |bound: &Option<Number>, none: f64| of(bound.as_ref().and_then(Number::as_f64).unwrap_or(none));
         let (min, max) = (bound(&self.min, f64::NEG_INFINITY), bound(&self.max, f64::INFINITY));
-        for value in given.as_mut_slice::<T>().unwrap_or_default() {
-            // Comparisons with NaN are false, so it stays.
-            let raised = if *value < min { min } else { *value };
-            *value = if raised > max { max } else { raised };
-        }
+        each_element(
+            given,
+            #[inline(always)]
+            move |value: T| {
+                // Comparisons with NaN are false, so it stays.
+                let raised = if value < min { min } else { value };
+                if raised > max { max } else { raised }
+            },
+        );
     }
 }
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::unary::{Change, Unary};
 use crate::builtin::ports;
+use crate::builtin::wide::each_element;
 use crate::pipeline::{
     BuildError, Builtin, ElementSet, ElementType, Group, Tensor, TensorData, TensorElement, TensorKind,
 };
@@ -44,11 +45,13 @@ pub(super) fn builtin() -> Builtin {
 }
 
 impl Scale {
-    fn floats<T: TensorElement + Copy>(&self, given: &mut Tensor, change: impl Fn(T, f64, f64) -> T) {
+    fn floats<T: TensorElement + Copy>(&self, given: &mut Tensor, change: impl Fn(T, f64, f64) -> T + Copy) {
         let (factor, offset) = (self.factor.unwrap_or(1.0), self.offset.unwrap_or(0.0));
-        for value in given.as_mut_slice::<T>().unwrap_or_default() {
-            *value = change(*value, factor, offset);
-        }
+        each_element(
+            given,
+            #[inline(always)]
+            move |value| change(value, factor, offset),
+        );
     }
 }
 

@@ -16,7 +16,8 @@ use super::printer::{Printer, duration, pretty};
 use crate::assemble::Operator;
 
 /// Check a pipeline: the file, its models, its components, and that every step fits the next.
-/// Compiles the components and tries the models, so that the first run finds both ready.
+/// Compiles the components, tries the models and keeps their graphs optimized, so that the first
+/// run finds them ready.
 ///
 /// With the folder of a step (it has a step.yml), builds the step from its sources: runs the
 /// build of its language, or its own commands. That is as safe as its sources are.
@@ -41,6 +42,11 @@ pub(super) struct Arguments {
     /// `--provider fastest`
     #[arg(long)]
     measure: bool,
+
+    /// Do not keep the graphs of models as ONNX Runtime's optimizations leave them; models then load
+    /// as they are, and are optimized at each start
+    #[arg(long)]
+    no_optimize: bool,
 
     /// The result as JSON
     #[arg(long)]
@@ -72,7 +78,11 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
 
 fn pipeline(arguments: &Arguments, printer: Printer) -> Exit {
     let start = Instant::now();
-    let operator = arguments.operator.operator().map(|operator| Operator { measure: arguments.measure, ..operator });
+    let operator = arguments.operator.operator().map(|operator| Operator {
+        measure: arguments.measure,
+        optimize: !arguments.no_optimize,
+        ..operator
+    });
     let pipeline = match operator.and_then(|operator| arguments.pipeline.open_as(operator, printer)) {
         Ok(pipeline) => pipeline,
         Err(error) => return printer.error(&error),

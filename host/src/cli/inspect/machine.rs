@@ -170,11 +170,12 @@ impl Row {
         } else if let Some(library) = libraries.iter().find(offers) {
             let command = format!("gpux run --engine-library {}", library.found.path.display());
             ("another library on this machine offers it".to_owned(), Some(command))
-        } else if build.is_for_this_machine() {
-            let why = info.missing.as_deref().and_then(|why| why.split_once("; ")).map_or("", |(why, _)| why);
-            (why.to_owned(), Some(format!("gpux engine install {build}")))
         } else {
-            (info.missing.clone().unwrap_or_default(), None)
+            let told = info.missing.clone().unwrap_or_default();
+            match told.split_once("; `gpux engine install") {
+                Some((why, _)) => (why.to_owned(), Some(format!("gpux engine install {build}"))),
+                None => (told, None),
+            }
         };
         let told = match &command {
             Some(command) => format!("{}: {missing}; `{command}`", info.description),

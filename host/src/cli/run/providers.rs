@@ -84,16 +84,13 @@ fn to_table(rows: &[Row]) -> String {
     let row = |(provider, measured): &Row| {
         let times = measured.as_ref().ok().and_then(|measured| measured.times.as_ref());
         let mut row = vec![provider.clone()];
-        match (times, baseline) {
-            (Some(times), Some(baseline)) => {
-                row.extend([times.avg_inference_time, times.p50, times.p99].map(millis));
-                row.push(format!("{:.1}", times.fps));
-                row.push(format!("{:.2}x", baseline / times.avg_inference_time));
-            }
-            _ => {
-                row.extend(std::iter::repeat_n("-".to_owned(), 5));
-                row.push(why_not(measured));
-            }
+        if let (Some(times), Some(baseline)) = (times, baseline) {
+            row.extend([times.avg_inference_time, times.p50, times.p99].map(millis));
+            row.push(format!("{:.1}", times.fps));
+            row.push(format!("{:.2}x", baseline / times.avg_inference_time));
+        } else {
+            row.extend(std::iter::repeat_n("-".to_owned(), 5));
+            row.push(why_not(measured));
         }
         row
     };

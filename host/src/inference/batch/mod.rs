@@ -149,16 +149,15 @@ impl Shared {
         let inputs = std::mem::take(&mut joined.inputs);
         let (shared, together) = (self.clone(), batch.clone());
         let then = move |result: Result<Vec<Tensor>, Unavailable>| match result {
-            Ok(outputs) => match joined.split(&shared.rules, &outputs) {
-                Ok(parts) => {
+            Ok(outputs) => {
+                if let Ok(parts) = joined.split(&shared.rules, &outputs) {
                     let mut parts = parts.into_iter();
                     shared.deliver(&together, |_| Ok(parts.next().unwrap_or_default()));
-                }
-                Err(_) => {
+                } else {
                     shared.off.store(true, Ordering::Relaxed);
                     shared.each_alone(&together);
                 }
-            },
+            }
             Err(error) if together.requests.len() == 1 => {
                 let mut error = Some(error);
                 shared.deliver(&together, |_| Err(error.take().unwrap_or(Unavailable::Timeout)));

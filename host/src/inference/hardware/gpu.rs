@@ -66,8 +66,9 @@ fn nvidia_version(text: &str) -> Option<String> {
 /// Where shared libraries of drivers lie.
 pub(super) fn library_folders() -> Vec<PathBuf> {
     if cfg!(windows) {
-        let system = std::env::var_os("SystemRoot").map(PathBuf::from);
-        return system.map(|folder| folder.join("System32")).into_iter().collect();
+        let system = std::env::var_os("SystemRoot").map(|root| PathBuf::from(root).join("System32"));
+        let named = std::env::var_os("PATH").unwrap_or_default();
+        return system.into_iter().chain(std::env::split_paths(&named)).collect();
     }
     let named = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let usual = [

@@ -28,15 +28,17 @@ pub struct Hardware {
     pub drivers: Drivers,
 }
 
-static HERE: LazyLock<Hardware> = LazyLock::new(|| {
-    let libraries = gpu::library_folders();
-    Hardware::read(Path::new("/"), &libraries)
-});
+static HERE: LazyLock<Hardware> = LazyLock::new(|| Hardware::read(Path::new("/"), &Hardware::library_folders()));
 
 impl Hardware {
     /// This machine, read once.
     pub fn here() -> &'static Self {
         &HERE
+    }
+
+    /// Where shared libraries of drivers and what goes with them lie.
+    pub fn library_folders() -> Vec<PathBuf> {
+        gpu::library_folders()
     }
 
     /// The machine whose files lie under `root`, with shared libraries in `libraries`.

@@ -5,6 +5,7 @@ mod kinds;
 mod plugins;
 mod preload;
 mod providers;
+mod reason;
 mod session;
 mod values;
 mod watch;
@@ -14,8 +15,9 @@ use std::path::PathBuf;
 use ort::environment::Environment;
 use ort::logging::LogLevel;
 use ort::session::Session as Native;
+use ort::session::builder::GraphOptimizationLevel;
 
-use super::engine::{Engine, Session, SessionOptions, not_offered};
+use super::engine::{Engine, Optimized, Session, SessionOptions, not_offered};
 use super::error::ModelLoadError;
 use super::install::Build;
 use super::library::{Device, Found, LibraryError};
@@ -136,10 +138,18 @@ impl Engine for OnnxRuntime {
         let refused = |reason: String| ModelLoadError::Engine {
             path: file.path().to_owned(),
             engine: self.name.clone(),
-            reason: shorten(&reason),
+            reason: shorten(&reason::plain(&reason)),
         };
         preload::preload(&self.library, options.provider);
-        let native = guard(|| native(self.environment, file, options)).unwrap_or_else(Err).map_err(refused)?;
+        let load = |options: &SessionOptions| guard(|| native(self.environment, file, options)).unwrap_or_else(Err);
+        let native = match load(options) {
+            // What was kept can be made again.
+            Err(_) if matches!(options.optimized, Some(Optimized::Read(_))) => {
+                load(&SessionOptions { optimized: None, ..options.clone() })
+            }
+            other => other,
+        };
+        let native = native.map_err(refused)?;
         let kinds = kinds::Kinds::new(self.environment, file).map_err(refused)?;
         session::OrtSession::new(native, file, kinds)
             .map(|session| Box::new(session) as Box<dyn Session>)
@@ -163,6 +173,17 @@ fn native(environment: &Environment, file: &ModelFile, options: &SessionOptions)
         builder = builder.with_intra_threads(threads).map_err(text)?;
     }
     let changed = kinds::changed(file)?;
+    match &options.optimized {
+        Some(Optimized::Read(kept)) if changed.is_none() => {
+            let mut plain = builder.with_optimization_level(GraphOptimizationLevel::Disable).map_err(text)?;
+            return plain.commit_from_file(kept).map_err(|error| error.to_string());
+        }
+        Some(Optimized::Write(kept)) if changed.is_none() => {
+            builder = builder.with_optimized_model_path(kept).map_err(text)?;
+        }
+        Some(Optimized::Write(_)) => return Err("its graph is changed at each load".to_owned()),
+        _ => {}
+    }
     let native = match changed.as_deref().or(file.whole()) {
         Some(bytes) => builder.commit_from_memory(bytes),
         None => builder.commit_from_file(file.path()),

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
+use crate::inference::hardware::Hardware;
 use crate::inference::providers::ExecutionProvider;
 
 /// Each after what it needs itself.
@@ -46,6 +47,19 @@ pub(super) fn preload(library: &Path, provider: ExecutionProvider) {
     if provider == ExecutionProvider::TensorRt {
         FOR_TENSORRT.call_once(|| load(&found(&folders(library), TENSORRT)));
     }
+}
+
+/// Whether TensorRT's library is where [`preload`] or the system would find it.
+pub(super) fn has_tensorrt(library: &Path) -> bool {
+    let wanted = &TENSORRT[..1];
+    let system = Hardware::library_folders();
+    !found(&folders(library), wanted).is_empty() || !found(&system, wanted).is_empty() || is_in_cache(wanted[0])
+}
+
+/// Whether the dynamic linker's cache, which names the libraries of all its folders, has this one.
+fn is_in_cache(name: &str) -> bool {
+    let cache = std::fs::read("/etc/ld.so.cache").unwrap_or_default();
+    cache.windows(name.len()).any(|window| window == name.as_bytes())
 }
 
 fn load(files: &[PathBuf]) {

@@ -9,6 +9,7 @@ use ort::ep::{
     ExecutionProviderDispatch,
 };
 
+use super::preload;
 use crate::inference::hardware::Hardware;
 use crate::inference::providers::{ExecutionProvider, ProviderOptions};
 
@@ -46,7 +47,13 @@ pub(super) fn offer(library: &Path, provider: ExecutionProvider) -> Offer {
     if let Some(missing) = missing(folder, provider) {
         return Offer::Incomplete(missing);
     }
-    Hardware::here().lacks(provider).map_or(Offer::Offered, Offer::Lacking)
+    if let Some(lacking) = Hardware::here().lacks(provider) {
+        return Offer::Lacking(lacking);
+    }
+    if provider == ExecutionProvider::TensorRt && !preload::has_tensorrt(library) {
+        return Offer::Lacking("TensorRT's own libraries (version 10) were not found on this machine".to_owned());
+    }
+    Offer::Offered
 }
 
 /// The first library of those that ONNX Runtime would load for `provider` that is not in `folder`:

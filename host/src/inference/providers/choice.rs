@@ -97,6 +97,14 @@ impl ProviderChoice {
                 first.iter().chain(rest).copied().collect()
             }
         };
+        let (tensorrt, cuda) = (ExecutionProvider::TensorRt, ExecutionProvider::Cuda);
+        if let Some(at) = wanted.iter().position(|provider| *provider == tensorrt)
+            && offered.contains(&cuda)
+            && !wanted.contains(&cuda)
+        {
+            // The same GPU, without TensorRT.
+            wanted.insert(at + 1, cuda);
+        }
         if strict {
             wanted.truncate(1);
         } else if !wanted.contains(&ExecutionProvider::Cpu) {
@@ -127,6 +135,8 @@ mod tests {
         assert_eq!(chain("fastest", false).unwrap().tried, offered);
         assert_eq!(chain("auto", true).unwrap().tried, [TensorRt]);
         assert_eq!(chain("cuda", false).unwrap().tried, [Cuda, Cpu]);
+        assert_eq!(chain("tensorrt", false).unwrap().tried, [TensorRt, Cuda, Cpu]);
+        assert_eq!(chain("tensorrt", true).unwrap().tried, [TensorRt]);
         assert_eq!(chain("cuda, auto", false).unwrap().tried, [Cuda, TensorRt, Cpu]);
         assert_eq!(chain("cuda, auto", true).unwrap().tried, [Cuda]);
         for text in ["auto,cpu", " AUTO , cuda", "auto,auto,openvino"] {

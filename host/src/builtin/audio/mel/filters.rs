@@ -1,6 +1,6 @@
 //! The triangular filters between a spectrum and its mel bands.
 
-use super::super::sound::dot;
+use crate::builtin::wide::vectorized;
 
 /// Which bands there are.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,20 +48,39 @@ impl Filters {
             };
             let place = |hertz: f64| (hertz * scale.n_fft as f64 / rate).floor().clamp(0.0, bins as f64) as usize;
             let (first, end) = (place(left).min(bins), (place(right) + 2).min(bins));
+            // Without the bins at its ends that weigh nothing.
+            let weighs = |bin: &usize| weight(*bin) != 0.0;
+            let first = (first..end).find(weighs).unwrap_or(end);
+            let end = (first..end).rfind(weighs).map_or(first, |last| last + 1);
             bands.push((first, end - first));
             weights.extend((first..end).map(weight));
         }
         Self { bands, weights }
     }
 
-    /// The bands of a spectrum.
-    pub(in crate::builtin::audio) fn apply<'s>(&'s self, spectrum: &'s [f32]) -> impl Iterator<Item = f32> + 's {
-        let mut weights = self.weights.as_slice();
-        self.bands.iter().map(move |(first, count)| {
-            let (own, rest) = weights.split_at(*count);
-            weights = rest;
-            dot(&spectrum[*first..first + count], own)
-        })
+    /// Calls `put` with each band and its strength in each of several spectra, which lie bin after bin.
+    pub(in crate::builtin::audio) fn apply<const L: usize>(
+        &self,
+        spectra: &[[f32; L]],
+        mut put: impl FnMut(usize, [f32; L]),
+    ) {
+        vectorized(
+            #[inline(always)]
+            || {
+                let mut weights = self.weights.as_slice();
+                for (band, (first, count)) in self.bands.iter().enumerate() {
+                    let (own, rest) = weights.split_at(*count);
+                    weights = rest;
+                    let mut sums = [0.0; L];
+                    for (bin, weight) in spectra[*first..first + count].iter().zip(own) {
+                        for (sum, energy) in sums.iter_mut().zip(bin) {
+                            *sum += energy * weight;
+                        }
+                    }
+                    put(band, sums);
+                }
+            },
+        );
     }
 }
 

@@ -15,7 +15,7 @@ const TERMS: [f32; 9] = [
 
 /// log10 of a positive, normal number, within two units of the last place of the larger of it and 1;
 /// the standard library's is called once for each number, which takes longer than the Fourier transforms.
-#[inline]
+#[inline(always)]
 pub(in crate::builtin::audio) fn log10(number: f32) -> f32 {
     const SQRT_HALF_BITS: u32 = 0x3f35_04f3;
     // The exponent that leaves a mantissa of √½ to √2, without a branch.

@@ -3,6 +3,7 @@
 use image::DynamicImage;
 
 use crate::builtin::watch::{Late, Watch};
+use crate::builtin::wide::vectorized;
 use crate::pipeline::Color;
 
 /// Samples of one depth and how many make a pixel: 1 gray, 2 gray and opacity, 3 RGB, 4 RGBA.
@@ -45,7 +46,7 @@ impl Samples {
 }
 
 /// A sample of a fixed range.
-pub(in crate::builtin::image) trait Level: Copy {
+pub(in crate::builtin::image) trait Level: Copy + Default {
     /// Full brightness, or opaque.
     const MOST: Self;
     /// Luminance (ITU-R 601-2), rounded as Pillow does.
@@ -58,8 +59,9 @@ macro_rules! levels {
     ($($type:ty),+) => {$(
         impl Level for $type {
             const MOST: Self = <$type>::MAX;
+            #[inline(always)]
             fn gray(red: Self, green: Self, blue: Self) -> Self {
-                let [red, green, blue] = [red, green, blue].map(u32::from);
+                let (red, green, blue) = (u32::from(red), u32::from(green), u32::from(blue));
                 ((red * 19595 + green * 38470 + blue * 7471 + 0x8000) >> 16) as $type
             }
             fn mix(above: Self, below: Self, opacity: Self) -> Self {
@@ -95,16 +97,24 @@ pub(in crate::builtin::image) fn convert<T: Level>(
 
 /// Every pixel made into another, with a look at the clock every million pixels. With the number of
 /// channels known, the loop is vectorized.
-pub(in crate::builtin::image) fn stopping<S: Copy, T: Copy, const C: usize, const D: usize>(
+pub(in crate::builtin::image) fn stopping<S: Copy, T: Copy + Default, const C: usize, const D: usize>(
     samples: &[S],
     watch: &Watch,
     make: impl Fn([S; C]) -> [T; D],
 ) -> Result<Vec<T>, Late> {
+    const PART: usize = 1 << 20;
     let (pixels, _) = samples.as_chunks::<C>();
-    let mut made = Vec::with_capacity(pixels.len());
-    for part in pixels.chunks(1 << 20) {
+    let mut made = vec![[T::default(); D]; pixels.len()];
+    for (made, pixels) in made.chunks_mut(PART).zip(pixels.chunks(PART)) {
         watch.ask()?;
-        made.extend(part.iter().map(|pixel| make(*pixel)));
+        vectorized(
+            #[inline(always)]
+            || {
+                for (made, pixel) in made.iter_mut().zip(pixels) {
+                    *made = make(*pixel);
+                }
+            },
+        );
     }
     Ok(made.into_flattened())
 }

@@ -4,6 +4,7 @@ use super::super::dims::ImageDims;
 use super::taps::{Mixed, Taps, mix};
 use super::{Filter, nearest, to_tensor};
 use crate::builtin::watch::{Late, Watch};
+use crate::builtin::wide::vectorized;
 use crate::pipeline::{StepFailure, Tensor, TensorData, TensorElement};
 
 pub(super) fn resize(
@@ -21,11 +22,14 @@ pub(super) fn resize(
 }
 
 /// A sample, and what it is as the mean of several.
-trait Mean: TensorElement + Copy + Mixed<2> + Mixed<4> {
+trait Mean: TensorElement + Copy + Default + Mixed<2> + Mixed<4> {
     fn to_f32(self) -> f32;
     fn of_mean(mean: f32) -> Self;
+    /// What two samples come to.
+    type Sum: Copy + Default;
+    fn of_two(above: Self, below: Self) -> Self::Sum;
     /// The mean of four, halves up.
-    fn of_four(four: [Self; 4]) -> Self;
+    fn of_four(left: Self::Sum, right: Self::Sum) -> Self;
 }
 
 impl Mean for u8 {
@@ -35,8 +39,14 @@ impl Mean for u8 {
     fn of_mean(mean: f32) -> Self {
         mean.round_ties_even() as Self
     }
-    fn of_four(four: [Self; 4]) -> Self {
-        ((four.map(u16::from).iter().sum::<u16>() + 2) >> 2) as Self
+    type Sum = u16;
+    #[inline(always)]
+    fn of_two(above: Self, below: Self) -> u16 {
+        u16::from(above) + u16::from(below)
+    }
+    #[inline(always)]
+    fn of_four(left: u16, right: u16) -> Self {
+        ((left + right + 2) >> 2) as Self
     }
 }
 
@@ -47,8 +57,14 @@ impl Mean for f32 {
     fn of_mean(mean: f32) -> Self {
         mean
     }
-    fn of_four(four: [Self; 4]) -> Self {
-        four.iter().sum::<f32>() * 0.25
+    type Sum = Self;
+    #[inline(always)]
+    fn of_two(above: Self, below: Self) -> Self {
+        above + below
+    }
+    #[inline(always)]
+    fn of_four(left: Self, right: Self) -> Self {
+        (left + right) * 0.25
     }
 }
 
@@ -116,17 +132,28 @@ fn mean<T: Mean>(data: &[T], dims: ImageDims, target: ImageDims, watch: &Watch) 
 
 /// Half the size: each new pixel is the mean of four.
 fn half<T: Mean, const C: usize>(data: &[T], width: usize, watch: &Watch) -> Result<Vec<T>, Late> {
-    let (pixels, _) = data.as_chunks::<C>();
-    let mut result = Vec::with_capacity(pixels.len() / 4);
-    for rows in pixels.chunks_exact(2 * width) {
-        watch.worked(2 * width * C)?;
-        let (above, below) = rows.split_at(width);
-        let pairs = above.as_chunks::<2>().0.iter().zip(below.as_chunks::<2>().0);
-        result.extend(pairs.map(|([a, b], [c, d])| -> [T; C] {
-            std::array::from_fn(|channel| T::of_four([a[channel], b[channel], c[channel], d[channel]]))
-        }));
+    let row = width * C;
+    let mut result = vec![T::default(); data.len() / 4];
+    let mut sums = vec![T::Sum::default(); row];
+    for (rows, to) in data.chunks_exact(2 * row).zip(result.chunks_exact_mut(row / 2)) {
+        watch.worked(2 * row)?;
+        let (above, below) = rows.split_at(row);
+        vectorized(
+            #[inline(always)]
+            || {
+                for ((sum, above), below) in sums.iter_mut().zip(above).zip(below) {
+                    *sum = T::of_two(*above, *below);
+                }
+                let pairs = sums.as_chunks::<C>().0.as_chunks::<2>().0;
+                for (to, [left, right]) in to.as_chunks_mut::<C>().0.iter_mut().zip(pairs) {
+                    for channel in 0..C {
+                        to[channel] = T::of_four(left[channel], right[channel]);
+                    }
+                }
+            },
+        );
     }
-    Ok(result.into_flattened())
+    Ok(result)
 }
 
 /// The means along each row, not rounded.

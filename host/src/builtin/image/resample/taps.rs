@@ -3,6 +3,7 @@
 
 use super::super::dims::ImageDims;
 use crate::builtin::watch::{Late, Watch};
+use crate::builtin::wide::vectorized;
 
 /// For each new sample along an axis, the N old ones that it is made of, and their weights.
 pub(super) struct Taps<const N: usize> {
@@ -122,6 +123,7 @@ impl Mixed<2> for u8 {
     fn across(samples: [Self; 2], weights: &[i32; 2]) -> i32 {
         sum(samples, weights)
     }
+    #[inline(always)]
     fn down(parts: [i32; 2], weights: &[i32; 2]) -> Self {
         ((((weights[0] * (parts[0] >> 4)) >> 16) + ((weights[1] * (parts[1] >> 4)) >> 16) + 2) >> 2) as u8
     }
@@ -203,7 +205,21 @@ fn mix_channels<T: Mixed<N>, const N: usize, const C: usize>(
         }
         let weight = weight.map(T::weight);
         let rows: [&[T::Part]; N] = std::array::from_fn(|slot| &rows[slot][..width]);
-        result.extend((0..width).map(|index| T::down(rows.map(|row| row[index]), &weight)));
+        let to = result.len();
+        result.resize(to + width, from[0]);
+        let to = &mut result[to..];
+        vectorized(
+            #[inline(always)]
+            move || {
+                for (index, to) in to.iter_mut().enumerate() {
+                    let mut parts = [T::Part::default(); N];
+                    for (part, row) in parts.iter_mut().zip(&rows) {
+                        *part = row[index];
+                    }
+                    *to = T::down(parts, &weight);
+                }
+            },
+        );
     }
     Ok(result)
 }

@@ -204,6 +204,12 @@ impl ProviderOptions {
         })
     }
 
+    /// The same without what gpux adds of itself: what may be to blame for a fault.
+    pub fn chosen(&self, provider: ExecutionProvider) -> impl Iterator<Item = (&str, &str)> {
+        let added = |name: &str| tables::TENSORRT_CACHES.iter().any(|(switch, path)| name == *switch || name == *path);
+        self.of(provider).filter(move |(name, _)| !added(name))
+    }
+
     /// The folders that `provider` is told to keep things in.
     pub fn folders(&self, provider: ExecutionProvider) -> impl Iterator<Item = &Path> {
         let is_folder = move |name: &str| find(provider, name).is_some_and(|option| option.kind == OptionKind::Folder);

@@ -1,0 +1,80 @@
+//! What ONNX Runtime says, without what only its authors can use: source files, C++ signatures,
+//! the name of the machine.
+
+/// A status, for people; with what to do where that is known.
+pub(super) fn plain(status: &str) -> String {
+    let told = cuda(status).unwrap_or_else(|| behind_the_code(status)).trim();
+    let told = if told.is_empty() { status.trim() } else { told };
+    match help(told) {
+        Some(help) => format!("{told}; {help}"),
+        None => told.to_owned(),
+    }
+}
+
+/// `CUDA failure 100: no CUDA-capable device is detected` out of what is around it.
+fn cuda(status: &str) -> Option<&str> {
+    let marks = ["CUDA failure ", "CUDNN failure ", "CUBLAS failure "];
+    let start = marks.iter().filter_map(|mark| status.find(mark)).min()?;
+    let told = &status[start..];
+    Some(told.split(" ; ").next().unwrap_or(told))
+}
+
+/// The text behind the last `[ONNXRuntimeError] : 1 : FAIL : `.
+fn behind_the_code(status: &str) -> &str {
+    const MARK: &str = "[ONNXRuntimeError] : ";
+    let Some(start) = status.rfind(MARK) else { return status };
+    let told = &status[start + MARK.len()..];
+    // The code and its name.
+    told.splitn(3, " : ").nth(2).unwrap_or(told)
+}
+
+/// What to do, where the cause shows in the words.
+fn help(told: &str) -> Option<&'static str> {
+    let says = |words: &str| told.contains(words);
+    let missing = says("cannot open shared object file") || says("LoadLibrary failed") || says("Error loading");
+    if says("driver version is insufficient") || says("CUDA failure 35:") {
+        return Some("update the NVIDIA driver: it must be version 580 or newer");
+    }
+    if says("no CUDA-capable device") || says("CUDA failure 100:") {
+        return Some("the driver offers no GPU to this process: in a container, pass it in");
+    }
+    if missing && (says("libnvinfer") || says("libnvonnxparser") || says("nvinfer_10")) {
+        return Some("install TensorRT 10");
+    }
+    if missing && ["libcu", "libnvrtc", "cudart", "cublas", "cudnn"].iter().any(|library| says(library)) {
+        return Some("`gpux engine install cuda` brings it, but for `libcuda.so.1`, which comes with NVIDIA's driver");
+    }
+    if missing && (says("libmigraphx") || says("libamdhip64")) {
+        return Some("install ROCm 7.2 with MIGraphX");
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn source_files_and_signatures_are_left_out() {
+        let call = "/onnxruntime_src/onnxruntime/core/providers/cuda/cuda_call.cc:154 std::conditional_t<THRW, void> \
+                    onnxruntime::CudaCall(int) [with ERRTYPE = cudaError] CUDA failure 35: CUDA driver version is \
+                    insufficient for CUDA runtime version ; GPU=0 ; hostname=host ; file=/x.cc ; line=28 ; expr=f(); ";
+        let told = plain(call);
+        assert!(told.starts_with("CUDA failure 35: CUDA driver version is insufficient for CUDA runtime version; "));
+        assert!(told.ends_with("580 or newer") && !told.contains("hostname"), "{told}");
+        let library = "/src/provider_bridge_ort.cc:2043 onnxruntime::Provider& onnxruntime::ProviderLibrary::Get() \
+                       [ONNXRuntimeError] : 1 : FAIL : Failed to load library /e/libonnxruntime_providers_cuda.so with \
+                       error: libcublas.so.13: cannot open shared object file: No such file or directory";
+        let told = plain(library);
+        assert!(told.starts_with("Failed to load library /e/libonnxruntime_providers_cuda.so with error: libcublas"));
+        assert!(told.contains("`gpux engine install cuda` brings it"), "{told}");
+        for (status, expected) in [
+            ("plain words", "plain words"),
+            ("[ONNXRuntimeError] : 10 : INVALID_GRAPH : Node (n) : has no input", "Node (n) : has no input"),
+            ("[ONNXRuntimeError] : ", "[ONNXRuntimeError] :"),
+            ("", ""),
+        ] {
+            assert_eq!(plain(status), expected);
+        }
+    }
+}

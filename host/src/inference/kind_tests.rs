@@ -138,6 +138,18 @@ fn narrow_elements_are_carried_as_wider_ones() {
 }
 
 #[test]
+fn such_models_are_not_batched() {
+    let Some(engine) = onnxruntime() else { return };
+    for name in ["zipmap", "twice-int4"] {
+        let batch = BatchOptions { max_size: 4, ..BatchOptions::default() };
+        let options = ModelOptions { batch, ..ModelOptions::default() };
+        let step = ModelStep::load(engine.clone(), model(name), &options).unwrap();
+        let reason = step.batcher().unwrap().err().unwrap();
+        assert_eq!(reason, "it takes or gives other values than plain tensors", "{name}");
+    }
+}
+
+#[test]
 fn the_embedded_engine_names_what_it_lacks() {
     for (name, lacks) in [
         ("grow", "operator `SequenceInsert`"),

@@ -3,7 +3,7 @@
 
 /// A status, for people; with what to do where that is known.
 pub(super) fn plain(status: &str) -> String {
-    let told = cuda(status).unwrap_or_else(|| behind_the_code(status)).trim();
+    let told = cuda(status).or_else(|| openvino(status)).unwrap_or_else(|| behind_the_code(status)).trim();
     let told = if told.is_empty() { status.trim() } else { told };
     match help(told) {
         Some(help) => format!("{told}; {help}"),
@@ -17,6 +17,11 @@ fn cuda(status: &str) -> Option<&str> {
     let start = marks.iter().filter_map(|mark| status.find(mark)).min()?;
     let told = &status[start..];
     Some(told.split(" ; ").next().unwrap_or(told))
+}
+
+/// What OpenVINO's provider says of itself, behind the places it says it from.
+fn openvino(status: &str) -> Option<&str> {
+    status.rsplit_once("[OpenVINO-EP] ").map(|(_, told)| told)
 }
 
 /// The text behind the last `[ONNXRuntimeError] : 1 : FAIL : `.
@@ -70,6 +75,10 @@ mod tests {
         assert!(told.contains("`gpux engine install cuda` brings it"), "{told}");
         for (status, expected) in [
             ("plain words", "plain words"),
+            (
+                "/x/ov_interface.cc:28 auto f(G&&) [with G = H] [OpenVINO-EP] Exception while loading: no",
+                "Exception while loading: no",
+            ),
             ("[ONNXRuntimeError] : 10 : INVALID_GRAPH : Node (n) : has no input", "Node (n) : has no input"),
             ("[ONNXRuntimeError] : ", "[ONNXRuntimeError] :"),
             ("", ""),

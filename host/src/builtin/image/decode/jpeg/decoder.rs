@@ -8,6 +8,7 @@ use super::planes::Plane;
 use super::scan::{self, Band, Coded, ZIGZAG};
 use super::tables::Tables;
 use crate::builtin::watch::Watch;
+use crate::builtin::wide::vectorized;
 
 /// A progressive file has about ten scans; each costs a pass over the whole picture, so a small file
 /// with thousands of them is an attack.
@@ -145,15 +146,25 @@ impl<'a> Decoder<'a> {
         let band = scan.band;
         let missing = || Stop::damaged("a Huffman table is missing");
         if !self.head.progressive {
-            return self.each(scan, |bits, state, channel, tables, part, [x, y]| {
-                let [Some(dc), Some(ac)] = tables else { return Err(missing()) };
-                let Some(steps) = &channel.steps else { return Err(missing()) };
-                let mut block = [[0; 8]; 8];
-                let detailed = scan::sequential(bits, [dc, ac], &mut state.means[part], steps, &mut block)?;
-                let stride = channel.padded[0] * 8;
-                put(&mut channel.samples[y * 8 * stride + x * 8..], stride, &block, detailed);
-                Ok(())
-            });
+            // All of it, for the shifts of the newer processors as well.
+            return vectorized(
+                #[inline(always)]
+                || {
+                    self.each(
+                        scan,
+                        #[inline(always)]
+                        |bits, state, channel, tables, part, [x, y]| {
+                            let [Some(dc), Some(ac)] = tables else { return Err(missing()) };
+                            let Some(steps) = &channel.steps else { return Err(missing()) };
+                            let mut block = [[0; 8]; 8];
+                            let detailed = scan::sequential(bits, [dc, ac], &mut state.means[part], steps, &mut block)?;
+                            let stride = channel.padded[0] * 8;
+                            put(&mut channel.samples[y * 8 * stride + x * 8..], stride, &block, detailed);
+                            Ok(())
+                        },
+                    )
+                },
+            );
         }
         self.each(scan, |bits, state, channel, [dc, ac], part, [x, y]| {
             let block = &mut channel.coefficients[y * channel.padded[0] + x];
@@ -220,15 +231,20 @@ impl Channel {
         let stride = self.padded[0] * 8;
         for (y, row) in coefficients.chunks_exact(self.padded[0]).enumerate() {
             watch.ask()?;
-            for (x, values) in row.iter().enumerate() {
-                let mut block = [[0; 8]; 8];
-                for (place, step) in ZIGZAG.iter().zip(&steps) {
-                    let place = usize::from(*place) & 63;
-                    block.as_flattened_mut()[place] = values[place].wrapping_mul(*step);
-                }
-                let detailed = values[1..].iter().any(|value| *value != 0);
-                put(&mut self.samples[y * 8 * stride + x * 8..], stride, &block, detailed);
-            }
+            vectorized(
+                #[inline(always)]
+                || {
+                    for (x, values) in row.iter().enumerate() {
+                        let mut block = [[0; 8]; 8];
+                        for (place, step) in ZIGZAG.iter().zip(&steps) {
+                            let place = usize::from(*place) & 63;
+                            block.as_flattened_mut()[place] = values[place].wrapping_mul(*step);
+                        }
+                        let detailed = values[1..].iter().any(|value| *value != 0);
+                        put(&mut self.samples[y * 8 * stride + x * 8..], stride, &block, detailed);
+                    }
+                },
+            );
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ const POINT: u32 = 13;
 const KEPT: u32 = 2;
 
 /// Samples of the block, 0 to 255, a row after the other.
+#[inline(always)]
 pub(super) fn samples(coefficients: &Block) -> [[u8; 8]; 8] {
     let across = transposed(&pass::<{ POINT - KEPT }>(coefficients));
     let down = pass::<{ POINT + KEPT + 3 }>(&across);
@@ -18,11 +19,13 @@ pub(super) fn samples(coefficients: &Block) -> [[u8; 8]; 8] {
 }
 
 /// The value of every sample of a block that has nothing but its mean.
+#[inline(always)]
 pub(super) fn flat(mean: i16) -> u8 {
     let kept = i32::from(mean) << KEPT;
     (((kept + (1 << (KEPT + 2))) >> (KEPT + 3)).clamp(-128, 127) + 128) as u8
 }
 
+#[inline(always)]
 fn level(block: &Block) -> [[u8; 8]; 8] {
     let mut samples = [[0; 8]; 8];
     for (to, from) in samples.as_flattened_mut().iter_mut().zip(block.as_flattened()) {
@@ -51,7 +54,7 @@ fn riffled(first: [i16; 8], second: [i16; 8]) -> [[i16; 8]; 2] {
 }
 
 /// The transform of every column.
-#[inline(never)]
+#[inline(always)]
 fn pass<const SHIFT: u32>(block: &Block) -> Block {
     let mut done = [[0_i16; 8]; 8];
     for lane in 0..8 {

@@ -21,6 +21,7 @@ use self::decoder::Decoder;
 use self::head::{Colors, Head};
 use self::planes::{Plane, Upsampler, convert};
 use crate::builtin::watch::{Late, Watch};
+use crate::builtin::wide::vectorized;
 
 /// Rows between two looks at the clock: of the widest picture, a megapixel.
 const ROWS: usize = 16;
@@ -89,11 +90,16 @@ impl Jpeg<'_> {
             if y.is_multiple_of(ROWS) {
                 self.watch.ask()?;
             }
-            let mut parts = [&[][..]; 4];
-            for ((part, plane), upsampler) in parts.iter_mut().zip(planes).zip(&mut upsamplers) {
-                *part = &upsampler.row(plane, y)[..self.head.width];
-            }
-            convert(self.head.colors, parts, out);
+            vectorized(
+                #[inline(always)]
+                || {
+                    let mut parts = [&[][..]; 4];
+                    for ((part, plane), upsampler) in parts.iter_mut().zip(planes).zip(&mut upsamplers) {
+                        *part = &upsampler.row(plane, y)[..self.head.width];
+                    }
+                    convert(self.head.colors, parts, out);
+                },
+            );
         }
         Ok(())
     }

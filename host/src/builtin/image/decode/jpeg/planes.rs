@@ -34,6 +34,7 @@ impl Upsampler {
     }
 
     /// Row `y` of the picture.
+    #[inline(always)]
     pub(super) fn row<'a>(&'a mut self, plane: &'a Plane, y: usize) -> &'a [u8] {
         let near = plane.row(y / plane.down);
         // libjpeg smooths nothing that is two samples wide.
@@ -89,6 +90,7 @@ fn spread<const SHIFT: i16, const LEFT: i16, const RIGHT: i16>(sums: &[i16], row
 const LANES: usize = 16;
 
 /// A row of YCbCr as RGB.
+#[inline(always)]
 pub(super) fn rgb(y: &[u8], cb: &[u8], cr: &[u8], out: &mut [u8]) {
     let (pixels, rest) = out.as_chunks_mut::<{ LANES * 3 }>();
     let split = pixels.len() * LANES;
@@ -138,6 +140,7 @@ fn pixel(y: u8, cb: u8, cr: u8) -> [i16; 3] {
 
 /// A row of any colours as gray or RGB. CMYK lies inverted in the file, as Adobe writes it and Pillow
 /// takes it for granted.
+#[inline(always)]
 pub(super) fn convert(colors: Colors, [a, b, c, d]: [&[u8]; 4], out: &mut [u8]) {
     match colors {
         Colors::Gray => out.copy_from_slice(a),

@@ -1,6 +1,7 @@
 //! Models and the engines that run them. The only room that names `ort` and `tract`.
 
 mod adapt;
+mod alike;
 mod batch;
 mod embedded;
 mod engine;

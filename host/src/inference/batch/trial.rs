@@ -3,6 +3,7 @@
 
 use smallvec::smallvec;
 
+use super::super::alike::alike;
 use super::super::sessions::{ModelInputs, SessionSet};
 use super::rules::Rules;
 use crate::pipeline::{Dim, ElementType, Kind, Signature, Tensor};
@@ -59,28 +60,12 @@ fn together(sessions: &SessionSet, rules: &Rules, requests: [&ModelInputs; 2]) -
     };
     for (alone, together) in alone.iter().zip(&parts) {
         for (index, (alone, together)) in alone.iter().zip(together).enumerate() {
-            if !alike(alone, together) {
+            if !alike(alone, together, TOLERANCE) {
                 return Ok(Some(format!("output {index} of a request changes with what runs beside it")));
             }
         }
     }
     Ok(None)
-}
-
-#[expect(clippy::float_cmp, reason = "the same number is the same, infinities too")]
-fn alike(one: &Tensor, other: &Tensor) -> bool {
-    if one.shape() != other.shape() || one.element() != other.element() {
-        return false;
-    }
-    let (Ok(wide), Ok(other_wide)) = (one.cast(ElementType::Float64), other.cast(ElementType::Float64)) else {
-        return one.data() == other.data();
-    };
-    let (one, other) = (wide.as_slice::<f64>().unwrap_or_default(), other_wide.as_slice::<f64>().unwrap_or_default());
-    let largest = one.iter().filter(|number| number.is_finite()).fold(0.0, |most: f64, number| most.max(number.abs()));
-    let close = |(one, other): (&f64, &f64)| {
-        one == other || (one.is_nan() && other.is_nan()) || (one - other).abs() <= TOLERANCE * largest
-    };
-    one.iter().zip(other).all(close)
 }
 
 /// A request of one row. `number` tells two requests apart.

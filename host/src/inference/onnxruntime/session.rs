@@ -26,10 +26,24 @@ pub(super) struct OrtSession {
     /// whether the first inputs, in order, are just those that must be given
     positional: usize,
     told: Told,
-    /// bytes that runs are usually given: an average over about eight
-    usual: usize,
+    usual: Usual,
     /// for models that take or give other values than plain tensors
     kinds: Option<Kinds>,
+}
+
+/// Bytes that runs are usually given: an average over about eight.
+#[derive(Debug, Default)]
+struct Usual(usize);
+
+impl Usual {
+    /// Whether a run on so many bytes is far larger than others. The arena keeps what the largest
+    /// run ever took, so after such a run it is told to give back what it does not use; after each
+    /// run would cost the next one new pages.
+    fn is_exceeded(&mut self, bytes: usize) -> bool {
+        let usual = self.0;
+        self.0 = if usual == 0 { bytes } else { usual - usual / 8 + bytes / 8 };
+        bytes > SMALL && bytes / 2 > usual && usual > 0
+    }
 }
 
 /// What runs are told beside their inputs.
@@ -56,16 +70,7 @@ impl OrtSession {
         if !same {
             return Err("its outputs are not those that the file declares".to_owned());
         }
-        Ok(Self { native, names, positional, told: Told::default(), usual: 0, kinds })
-    }
-
-    /// Whether a run on so many bytes is far larger than others. The arena keeps what the largest
-    /// run ever took, so after such a run it is told to give back what it does not use; after each
-    /// run would cost the next one new pages.
-    fn is_unusual(&mut self, bytes: usize) -> bool {
-        let usual = self.usual;
-        self.usual = if usual == 0 { bytes } else { usual - usual / 8 + bytes / 8 };
-        bytes > SMALL && bytes / 2 > usual && usual > 0
+        Ok(Self { native, names, positional, told: Told::default(), usual: Usual::default(), kinds })
     }
 }
 
@@ -73,7 +78,7 @@ impl Session for OrtSession {
     fn run(&mut self, inputs: &[(usize, &Tensor)], deadline: Option<Instant>) -> Result<Vec<Tensor>, RunFailure> {
         let in_order =
             inputs.len() == self.positional && inputs.iter().enumerate().all(|(at, (index, _))| at == *index);
-        let shrink = self.is_unusual(inputs.iter().map(|(_, tensor)| tensor.byte_len()).sum());
+        let shrink = self.usual.is_exceeded(inputs.iter().map(|(_, tensor)| tensor.byte_len()).sum());
         let views = inputs.iter().map(|(_, tensor)| values::view(tensor));
         let slice: SmallVec<[SessionInputValue<'_>; 4]>;
         let inputs = if in_order {
@@ -140,4 +145,22 @@ fn timed<'s, 'i, 'v: 'i>(
 
 fn failed(error: ort::Error) -> RunFailure {
     RunFailure::Failed(shorten(error.message()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_run_far_above_the_usual_gives_memory_back() {
+        let mut usual = Usual::default();
+        assert!(!usual.is_exceeded(10 * SMALL), "the first is all there is to go by");
+        assert!(!usual.is_exceeded(15 * SMALL));
+        assert!(usual.is_exceeded(100 * SMALL));
+        let mut small = Usual(8);
+        assert!(!small.is_exceeded(SMALL));
+        let mut growing = Usual(SMALL);
+        let exceeded = (0..100).filter(|_| growing.is_exceeded(100 * SMALL)).count();
+        assert!((1..20).contains(&exceeded), "large runs become usual");
+    }
 }

@@ -1,6 +1,6 @@
 """Makes the models that benches run beside tests/models: the shapes of real networks, random weights.
 
-    target/guest-tools/bin/python benches/models.py     (or any Python with torch, torchvision, transformers and onnx)
+    python benches/models.py     (needs torch, torchvision, transformers and onnx)
 
 Writes target/bench-models/: mobilenet.onnx, resnet50.onnx (image float32[N, 3, 224, 224] → float32[N, 1000]) and
 minilm.onnx (input_ids and attention_mask int64[N, length] → float32[N, length, 384]).

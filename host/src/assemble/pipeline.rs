@@ -43,6 +43,13 @@ impl Pipeline {
         Self::of_spec(path, &document, spec, operator)
     }
 
+    /// Opens what `wanted` names: the pipeline of a folder, a file, or a name; or a model (.onnx) alone.
+    pub fn open_any(wanted: &str, operator: &Operator) -> Result<Self, GpuxError> {
+        let path = Path::new(wanted);
+        let is_model = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx"));
+        if is_model { Self::of_model(path, operator) } else { Self::open(wanted, operator) }
+    }
+
     /// A pipeline that is nothing but the model at `path`.
     pub fn of_model(path: &Path, operator: &Operator) -> Result<Self, GpuxError> {
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
@@ -137,6 +144,11 @@ impl Pipeline {
     /// What came of optimizing the graph of each model, for people.
     pub fn optimized(&self) -> impl Iterator<Item = String> {
         self.models.iter().filter_map(|model| Some(format!("{}: {}", model.name, model.optimization.as_ref()?)))
+    }
+
+    /// Size of its models' files.
+    pub fn model_bytes(&self) -> u64 {
+        self.models.iter().map(|model| model.step.file().info().size_bytes).sum()
     }
 
     /// What is not as asked, though it works: providers passed over, engines not loaded.

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use super::engine::RunFailure;
 use super::sessions::{Elsewhere, GRACE, ModelInputs, SessionSet, Unavailable};
-use crate::pipeline::{Signature, Tensor};
+use crate::pipeline::{Signature, Tensor, Waits};
 
 use queue::{Asked, Queue, Request, Turn};
 use rules::Rules;
@@ -98,12 +98,14 @@ impl Batcher {
     }
 
     /// Runs the model on `inputs`, together with others where that may be. Of those that wait, the
-    /// greatest `priority` comes first, then who came first.
+    /// greatest `priority` comes first, then who came first. `waits` is told while it waits for
+    /// others and does nothing itself.
     pub fn run(
         &self,
         inputs: ModelInputs,
         deadline: Option<Instant>,
         priority: i32,
+        waits: Option<&dyn Waits>,
     ) -> Result<Vec<Tensor>, Unavailable> {
         let shared = &self.shared;
         let key = if shared.off.load(Ordering::Relaxed) { None } else { shared.rules.key(&inputs) };
@@ -111,11 +113,11 @@ impl Batcher {
             return shared.sessions.run(inputs, deadline);
         };
         let request = Arc::new(Request::new(inputs, key, rows, deadline, priority));
-        match shared.queue.enter(&request) {
-            Asked::Lead => shared.lead(&request),
-            Asked::Wait => {}
+        let leads = shared.queue.enter(&request) == Asked::Lead;
+        if leads {
+            shared.lead(&request);
         }
-        shared.wait(&request)
+        shared.wait(&request, waits.filter(|_| !leads))
     }
 }
 
@@ -193,12 +195,29 @@ impl Shared {
     }
 
     /// Waits until the request has its result, and leads when it is its turn.
-    fn wait(self: &Arc<Self>, request: &Arc<Request>) -> Result<Vec<Tensor>, Unavailable> {
+    /// `waits` is told while another thread works for it.
+    fn wait(
+        self: &Arc<Self>,
+        request: &Arc<Request>,
+        mut waits: Option<&dyn Waits>,
+    ) -> Result<Vec<Tensor>, Unavailable> {
         loop {
-            match request.turn() {
+            let turn = match waits.filter(|_| request.is_pending()) {
+                Some(waits) => {
+                    waits.begin();
+                    let turn = request.turn();
+                    waits.end();
+                    turn
+                }
+                None => request.turn(),
+            };
+            match turn {
                 Turn::Answered(result) => return result,
                 Turn::Alone => return self.sessions.run(request.inputs.clone(), request.deadline),
-                Turn::Lead => self.lead(request),
+                Turn::Lead => {
+                    waits = None;
+                    self.lead(request);
+                }
                 Turn::Late if self.queue.leave(request) => return Err(Unavailable::Timeout),
                 // It was taken, or called to lead, just now.
                 Turn::Late => {}

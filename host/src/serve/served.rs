@@ -1,0 +1,98 @@
+//! A pipeline that is served.
+
+use std::time::Duration;
+
+use super::schedule::{Lane, Load, Scheduler};
+use super::settings::Settings;
+use super::warm_up::{self, Warmth};
+use crate::assemble::Pipeline;
+use crate::config::Action;
+use crate::pipeline::Plan;
+
+/// A pipeline, loaded and warm, with the queue before it.
+pub struct Served {
+    pipeline: Pipeline,
+    lane: Lane,
+    warmth: Warmth,
+}
+
+/// What a pipeline is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// it is loaded, or warmed
+    Loading,
+    /// it answers
+    Ready,
+    /// it was taken out of service
+    Unloaded,
+    /// it cannot be loaded
+    Unavailable(String),
+}
+
+/// What a hop to a worker and back costs: see DESIGN's measurement, halved, so that a plan in the
+/// connection's thread never keeps it for longer than the hop would have.
+const SHORT: Duration = Duration::from_micros(20);
+
+impl Served {
+    /// Warms the pipeline up and gives it a lane.
+    pub(super) fn new(pipeline: Pipeline, scheduler: &Scheduler, settings: &Settings) -> Self {
+        let warmth = warm_up::warm_up(&pipeline);
+        let lane = scheduler.lane(settings.lane(&pipeline));
+        Self { pipeline, lane, warmth }
+    }
+
+    /// Its name in its gpux.yml.
+    pub fn name(&self) -> &str {
+        &self.pipeline.spec().name.value
+    }
+
+    /// Its version in its gpux.yml.
+    pub fn version(&self) -> &str {
+        &self.pipeline.spec().version.value
+    }
+
+    /// The pipeline itself.
+    pub const fn pipeline(&self) -> &Pipeline {
+        &self.pipeline
+    }
+
+    /// Its checked steps.
+    pub fn plan(&self) -> &Plan {
+        self.pipeline.plan()
+    }
+
+    /// What waits and runs.
+    pub fn load(&self) -> Load {
+        self.lane.load()
+    }
+
+    pub(super) const fn lane(&self) -> &Lane {
+        &self.lane
+    }
+
+    /// How long a request may take: `serving.timeout`, though not more than `runtime.timeout`.
+    pub fn timeout(&self) -> Duration {
+        let spec = self.pipeline.spec();
+        spec.serving.timeout.0.min(spec.runtime.timeout.0)
+    }
+
+    /// What warming up showed.
+    pub const fn warmth(&self) -> &Warmth {
+        &self.warmth
+    }
+
+    /// Whether a request with a body of so many bytes is known to be done before a worker would have
+    /// begun with it. Never with components, nor where requests wait for each other.
+    pub(super) fn is_short(&self, bytes: usize) -> bool {
+        bytes <= MAX_SHORT && self.warmth.median.is_some_and(|median| median < SHORT) && self.may_be_short()
+    }
+
+    fn may_be_short(&self) -> bool {
+        let spec = self.pipeline.spec();
+        let components = spec.pipeline.iter().any(|step| matches!(step.action, Action::Wasm(_)));
+        !components && self.pipeline.at_once() <= 1
+    }
+}
+
+/// A body that is read in a few microseconds.
+const MAX_SHORT: usize = 8 << 10;

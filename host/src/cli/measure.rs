@@ -17,8 +17,8 @@ use crate::assemble::Pipeline;
 use crate::child::{self, ChildFault};
 use crate::error::GpuxError;
 use crate::pipeline::{
-    BenchmarkOptions, Dim, ElementType, Kind, Metrics, Plan, RunOptions, Tensor, Value, deadline_after, from_npy,
-    to_json, to_npy,
+    BenchmarkOptions, Dim, ElementType, Kind, Metrics, Plan, Request, RunOptions, Tensor, Value, deadline_after,
+    from_npy, to_json, to_npy,
 };
 
 /// What is measured; the same words as the command lines that ask for it.

@@ -86,7 +86,11 @@ fn special(number: f64, out: &mut Vec<u8>) {
 /// Nested lists of the data, in row-major order.
 fn lists<T>(shape: &[usize], data: &[T], out: &mut Vec<u8>, leaf: &mut impl FnMut(&T, &mut Vec<u8>)) {
     let Some((size, inner)) = shape.split_first() else {
-        return data.first().map_or_else(|| out.extend_from_slice(b"null"), |item| leaf(item, out));
+        match data.first() {
+            Some(item) => leaf(item, out),
+            None => out.extend_from_slice(b"null"),
+        }
+        return;
     };
     let step: usize = inner.iter().product();
     out.push(b'[');

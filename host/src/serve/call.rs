@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
 use super::error::ServeError;
-use super::schedule::Refusal;
+use super::schedule::{Refusal, Slot};
 use super::served::Served;
 use crate::guard::guard;
 use crate::pipeline::{Observer, Outputs, Request, RunOptions, StepError, StepFailure, Waits, deadline_after};
@@ -60,7 +60,7 @@ impl Turn {
     }
 
     /// Runs the pipeline on the calling thread.
-    pub fn infer(&self, values: Request, observer: Option<&mut dyn Observer>) -> Result<Outputs, ServeError> {
+    pub fn infer<'a>(&'a self, values: Request, observer: Option<&'a mut dyn Observer>) -> Result<Outputs, ServeError> {
         let options = RunOptions {
             deadline: self.deadline,
             priority: self.priority,
@@ -100,7 +100,7 @@ pub(super) async fn call<T: Send + 'static>(
     let (cancelled, begun) = (turn.cancelled.clone(), Arc::new(AtomicBool::new(false)));
     let (answer, answered) = oneshot::channel();
     let begins = begun.clone();
-    let job = move |slot| {
+    let job = move |slot: Arc<Slot>| {
         begins.store(true, Ordering::Relaxed);
         let turn = Turn { waits: Some(slot), queued: arrived.elapsed(), ..turn };
         // Nobody listens any more when the client has gone.

@@ -20,6 +20,7 @@ pub use call::{Ask, Priority, Turn};
 pub use error::ServeError;
 pub use listen::{Event, ListenError, serve};
 pub use repository::{Repository, RepositoryError, Source};
+pub use schedule::{Load, Refusal};
 pub use served::{Served, State};
 pub use server::Server;
 pub use settings::Settings;

@@ -51,7 +51,7 @@ fn info(served: &Served) -> Json {
     let inputs = served.plan().inputs().iter().map(|input| {
         let mut described = port(&input.port);
         described["required"] = json!(!input.port.optional && input.default.is_none());
-        described["description"] = json!(input.port.description.as_deref().unwrap_or_default());
+        described["description"] = json!(input.port.description);
         described
     });
     let outputs = served.plan().outputs().iter().map(|output| {

@@ -21,11 +21,11 @@ use crate::pipeline::Waits;
 const IDLE: Duration = Duration::from_secs(5);
 
 /// What a thread does in a request's turn.
-pub type Job = Box<dyn FnOnce(Arc<Slot>) + Send>;
+pub(super) type Job = Box<dyn FnOnce(Arc<Slot>) + Send>;
 
 /// Threads that run requests.
 #[derive(Clone)]
-pub struct Scheduler {
+pub(super) struct Scheduler {
     shared: Arc<Shared>,
 }
 
@@ -48,14 +48,14 @@ struct State {
 }
 
 /// The requests of one pipeline.
-pub struct Lane {
+pub(super) struct Lane {
     id: u64,
     shared: Arc<Shared>,
 }
 
 /// What a lane may take.
 #[derive(Clone, Copy, Debug)]
-pub struct LaneOptions {
+pub(super) struct LaneOptions {
     /// how many requests may run at once
     pub concurrency: usize,
     /// how many requests may wait
@@ -110,7 +110,7 @@ pub struct Load {
 
 impl Scheduler {
     /// A scheduler with this many workers (at least one); threads are made as they are needed.
-    pub fn new(workers: usize) -> Self {
+    pub(super) fn new(workers: usize) -> Self {
         let state = State {
             lanes: BTreeMap::new(),
             next_lane: 0,
@@ -124,7 +124,7 @@ impl Scheduler {
     }
 
     /// A new lane.
-    pub fn lane(&self, options: LaneOptions) -> Lane {
+    pub(super) fn lane(&self, options: LaneOptions) -> Lane {
         let mut state = self.shared.lock();
         let id = state.next_lane;
         state.next_lane += 1;
@@ -137,7 +137,7 @@ impl Lane {
     /// Queues a request, or refuses it at once. `job` is dropped without running if `cancelled` is
     /// set, or the deadline passes, before its turn. Among those of a lane, the greatest `priority`
     /// comes first, then who came first.
-    pub fn submit(
+    pub(super) fn submit(
         &self,
         deadline: Option<Instant>,
         priority: i32,
@@ -155,7 +155,7 @@ impl Lane {
     }
 
     /// What waits and runs.
-    pub fn load(&self) -> Load {
+    pub(super) fn load(&self) -> Load {
         self.shared.lock().lanes.get(&self.id).map_or_else(Load::default, LaneState::load)
     }
 }
@@ -264,7 +264,7 @@ impl State {
 
 /// The place of a request that runs. While it waits for others and does nothing itself, another
 /// request may run in its stead.
-pub struct Slot {
+pub(super) struct Slot {
     shared: Arc<Shared>,
     lane: u64,
 }

@@ -29,6 +29,15 @@ pub(super) struct Arguments {
     #[arg(short, long)]
     port: Option<u16>,
 
+    /// A second port to listen on, for gRPC clients that expect one of their own; the first port
+    /// takes gRPC as well
+    #[arg(long, value_name = "PORT")]
+    grpc_port: Option<u16>,
+
+    /// Let clients load and unload pipelines (Open Inference Protocol); without it, they may not
+    #[arg(long)]
+    model_control: bool,
+
     /// Address to listen on [default: the pipeline's `serving.host`, else 0.0.0.0]
     #[arg(short = 'h', long)]
     host: Option<String>,
@@ -100,6 +109,8 @@ fn ready(server: &Server, address: std::net::SocketAddr, printer: Printer) {
 fn settings(arguments: &Arguments) -> Settings {
     let mut settings = Settings::default();
     settings.port = arguments.port.unwrap_or(settings.port);
+    settings.grpc_port = arguments.grpc_port;
+    settings.model_control = arguments.model_control;
     settings.host = arguments.host.clone().unwrap_or(settings.host);
     settings.workers = arguments.workers.map_or(settings.workers, usize::from);
     settings

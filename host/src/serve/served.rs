@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::oip::Statistics;
 use super::schedule::{Lane, Load, Scheduler};
 use super::settings::Settings;
 use super::warm_up::{self, Warmth};
@@ -14,6 +15,7 @@ pub struct Served {
     pipeline: Pipeline,
     lane: Lane,
     warmth: Warmth,
+    statistics: Statistics,
 }
 
 /// What a pipeline is doing.
@@ -38,7 +40,7 @@ impl Served {
     pub(super) fn new(pipeline: Pipeline, scheduler: &Scheduler, settings: &Settings) -> Self {
         let warmth = warm_up::warm_up(&pipeline);
         let lane = scheduler.lane(settings.lane(&pipeline));
-        Self { pipeline, lane, warmth }
+        Self { pipeline, lane, warmth, statistics: Statistics::default() }
     }
 
     /// Its name in its gpux.yml.
@@ -64,6 +66,11 @@ impl Served {
     /// What waits and runs.
     pub fn load(&self) -> Load {
         self.lane.load()
+    }
+
+    /// What requests over the Open Inference Protocol came to.
+    pub(super) const fn statistics(&self) -> &Statistics {
+        &self.statistics
     }
 
     pub(super) const fn lane(&self) -> &Lane {

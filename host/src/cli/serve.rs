@@ -8,7 +8,9 @@ use clap::{ArgAction, Args};
 use super::exit::Exit;
 use super::operator::OperatorArguments;
 use super::printer::Printer;
+use crate::assemble::{Operator, Pipeline, is_model};
 use crate::config::FILE_NAMES;
+use crate::error::GpuxError;
 use crate::serve::{Event, ListenError, RepositoryError, Server, Settings, Source, serve};
 
 /// Examples:
@@ -25,11 +27,11 @@ pub(super) struct Arguments {
     #[arg(value_name = "PIPELINE")]
     pipelines: Vec<String>,
 
-    /// Port to listen on; 0 takes a free one [default: the pipeline's `serving.port`, else 8080]
+    /// Port to listen on; 0 takes a free one [default: the only pipeline's `serving.port`, else 8080]
     #[arg(short, long)]
     port: Option<u16>,
 
-    /// Address to listen on [default: the pipeline's `serving.host`, else 0.0.0.0]
+    /// Address to listen on [default: the only pipeline's `serving.host`, else 0.0.0.0]
     #[arg(short = 'h', long)]
     host: Option<String>,
 
@@ -67,7 +69,11 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
         Ok(sources) => sources,
         Err(message) => return printer.fail("UsageError", &message, Exit::Usage),
     };
-    let server = Arc::new(Server::new(settings(arguments), operator));
+    let settings = match settings(arguments, &sources, &operator) {
+        Ok(settings) => settings,
+        Err(error) => return printer.error(&error),
+    };
+    let server = Arc::new(Server::new(settings, operator));
     let told = server.clone();
     let tell = move |event: Event| match event {
         Event::Listening(address) => printer.detail(&format!("listening on http://{address}; loading")),
@@ -97,12 +103,19 @@ fn ready(server: &Server, address: std::net::SocketAddr, printer: Printer) {
     printer.note(&format!("ready on http://{address}"));
 }
 
-fn settings(arguments: &Arguments) -> Settings {
+/// Flags, then what the only pipeline says in `serving`, then defaults.
+fn settings(arguments: &Arguments, sources: &[Source], operator: &Operator) -> Result<Settings, GpuxError> {
     let mut settings = Settings::default();
+    if let [Source(only)] = sources
+        && !is_model(only)
+    {
+        let serving = Pipeline::read_spec(only, operator)?.serving;
+        (settings.port, settings.host) = (serving.port, serving.host);
+    }
     settings.port = arguments.port.unwrap_or(settings.port);
     settings.host = arguments.host.clone().unwrap_or(settings.host);
     settings.workers = arguments.workers.map_or(settings.workers, usize::from);
-    settings
+    Ok(settings)
 }
 
 /// What the user named, with the pipelines of folders that hold several.
@@ -135,8 +148,7 @@ fn holds_pipeline(folder: &Path) -> bool {
 fn pipelines_in(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path()));
     let mut paths = entries.collect::<Result<Vec<_>, _>>()?;
-    let is_model = |path: &Path| path.is_file() && path.extension().is_some_and(|extension| extension == "onnx");
-    paths.retain(|path| holds_pipeline(path) || is_model(path));
+    paths.retain(|path| holds_pipeline(path) || path.is_file() && is_model(&path.to_string_lossy()));
     paths.sort();
     Ok(paths)
 }

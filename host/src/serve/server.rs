@@ -51,6 +51,11 @@ impl Server {
         self.closing.store(true, Ordering::Relaxed);
     }
 
+    /// Fails if [`run`](Self::run) would fail at once: to be asked before a body is read.
+    pub fn check(&self, served: &Served, ask: &Ask) -> Result<(), ServeError> {
+        call::check(served, ask)
+    }
+
     /// Runs `work` in a turn of the pipeline: bytes in, bytes out, on one thread. Fails at once if
     /// there is no room or no time for it. Who drops the future takes the request back.
     pub async fn run<T: Send + 'static>(

@@ -154,6 +154,12 @@ impl Lane {
         Ok(())
     }
 
+    /// Whether a request with this deadline would be refused as it comes.
+    pub(super) fn check(&self, deadline: Option<Instant>) -> Result<(), Refusal> {
+        let state = self.shared.lock();
+        state.lanes.get(&self.id).map_or(Err(Refusal::Closing), |lane| lane.admit(deadline, Instant::now()))
+    }
+
     /// What waits and runs.
     pub(super) fn load(&self) -> Load {
         self.shared.lock().lanes.get(&self.id).map_or_else(Load::default, LaneState::load)

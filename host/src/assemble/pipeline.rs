@@ -107,14 +107,18 @@ impl Pipeline {
         Ok(Self { path, spec, plan, engine: loaded.engine, warnings, models: loaded.models })
     }
 
-    /// How many requests of a list are run at once: as many as a model takes together, or has
-    /// instances for.
+    /// How many requests are best run at once: as many as a model's instances take together.
     pub fn at_once(&self) -> usize {
         let together = |model: &LoadedModel| {
             let rows = model.step.batcher().and_then(Result::ok).map_or(1, |batcher| batcher.options().max_size);
-            rows.max(model.step.sessions().instances())
+            rows.saturating_mul(model.step.sessions().instances())
         };
         self.models.iter().map(together).max().unwrap_or(1).min(MAX_AT_ONCE)
+    }
+
+    /// Whether requests wait for each other, so that a model runs several together.
+    pub fn batches(&self) -> bool {
+        self.models.iter().any(|model| matches!(model.step.batcher(), Some(Ok(_))))
     }
 
     /// The file it was read from.

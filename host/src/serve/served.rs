@@ -42,7 +42,7 @@ impl Served {
         let lane = scheduler.lane(settings.lane(&pipeline));
         let components = pipeline.spec().pipeline.iter().any(|step| matches!(step.action, Action::Wasm(_)));
         // Never with components, nor where requests wait for each other.
-        let short = !components && pipeline.at_once() <= 1 && warmth.median.is_some_and(|median| median < SHORT);
+        let short = !components && !pipeline.batches() && warmth.median.is_some_and(|median| median < SHORT);
         Self { pipeline, lane, warmth, short }
     }
 

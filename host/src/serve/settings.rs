@@ -32,10 +32,10 @@ impl Settings {
     /// The seeds' address: every network of the machine.
     pub const HOST: &'static str = "0.0.0.0";
 
-    /// What the lane of a pipeline takes: as many at once as there are workers, and as many more as
-    /// its model runs together, since those wait for each other.
+    /// What the lane of a pipeline takes: as many at once as there are workers, and beside those as
+    /// many as its models run together, and as many again that are prepared meanwhile.
     pub(super) fn lane(&self, pipeline: &Pipeline) -> LaneOptions {
-        LaneOptions { concurrency: self.workers + pipeline.at_once(), queue: self.max_queue }
+        LaneOptions { concurrency: self.workers + 2 * pipeline.at_once(), queue: self.max_queue }
     }
 }
 

@@ -82,6 +82,9 @@ pub enum Refusal {
     /// its timeout passed before its turn came
     #[error("the request's timeout passed before it could run")]
     Expired,
+    /// the bodies of other requests take what there is
+    #[error("the requests that are here already hold as much as is allowed; try again in a moment")]
+    Memory,
     /// the server ends
     #[error("the server is about to end")]
     Closing,
@@ -93,7 +96,7 @@ impl Refusal {
         let wait = match self {
             Self::Full { retry_after, .. } => *retry_after,
             Self::Late { wait } => *wait,
-            Self::Expired | Self::Closing => Duration::ZERO,
+            Self::Expired | Self::Memory | Self::Closing => Duration::ZERO,
         };
         wait.clamp(Duration::from_secs(1), Duration::from_secs(60))
     }

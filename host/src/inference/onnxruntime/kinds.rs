@@ -216,13 +216,9 @@ fn sequence_of(kind: &OnnxType) -> Option<ElementType> {
 }
 
 fn session(environment: &Environment, model: &[u8]) -> Result<Native, String> {
-    let text = |error: ort::Error<ort::session::builder::SessionBuilder>| error.to_string();
-    Native::builder(environment)
-        .map_err(|error| error.to_string())?
-        .with_intra_threads(1)
-        .map_err(text)?
-        .commit_from_memory(model)
-        .map_err(|error| error.to_string())
+    let builder = Native::builder(environment).map_err(|error| error.to_string())?;
+    let mut builder = super::own_threads(builder, 1)?;
+    builder.commit_from_memory(model).map_err(|error| error.to_string())
 }
 
 /// The only output of a small model.

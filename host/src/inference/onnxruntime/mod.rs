@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use ort::environment::Environment;
 use ort::logging::LogLevel;
 use ort::session::Session as Native;
-use ort::session::builder::GraphOptimizationLevel;
+use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
 
 use super::engine::{Engine, Optimized, Session, SessionOptions, not_offered};
 use super::error::ModelLoadError;
@@ -121,6 +121,10 @@ impl Engine for OnnxRuntime {
         }
     }
 
+    fn threads(&self, own: Option<usize>) -> usize {
+        own.unwrap_or_else(environment::pool)
+    }
+
     fn devices(&self) -> Vec<Device> {
         let device = |device: ort::device::Device<'_>| {
             let hardware = device.hardware_device();
@@ -157,8 +161,18 @@ impl Engine for OnnxRuntime {
     }
 }
 
+/// A pool of the session's own, whose threads stop looking for work when no run is going on.
+fn own_threads(builder: SessionBuilder, threads: usize) -> Result<SessionBuilder, String> {
+    let builder = builder.with_independent_thread_pool().map_err(text)?.with_intra_threads(threads).map_err(text)?;
+    builder.with_config_entry("session.force_spinning_stop", "1").map_err(text)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "what a builder's methods fail with")]
+fn text(error: ort::Error<SessionBuilder>) -> String {
+    error.to_string()
+}
+
 fn native(environment: &Environment, file: &ModelFile, options: &SessionOptions) -> Result<Native, String> {
-    let text = |error: ort::Error<ort::session::builder::SessionBuilder>| error.to_string();
     let mut builder = Native::builder(environment)
         .map_err(|error| error.to_string())?
         .with_log_level(LogLevel::Fatal)
@@ -170,7 +184,7 @@ fn native(environment: &Environment, file: &ModelFile, options: &SessionOptions)
         builder = plugins::choose(builder, environment, name, &told)?;
     }
     if let Some(threads) = options.threads {
-        builder = builder.with_intra_threads(threads).map_err(text)?;
+        builder = own_threads(builder, threads)?;
     }
     let changed = kinds::changed(file)?;
     match &options.optimized {

@@ -46,8 +46,8 @@ pub(super) fn changed(file: &ModelFile) -> Result<Option<Vec<u8>>, String> {
     let optional = file.info().outputs.iter().find(|output| matches!(output.value, Some(OnnxType::Optional(_))));
     let Some(optional) = optional else { return Ok(None) };
     let refused = |why| format!("its output `{}` is {}, which is not read {why}", optional.name, optional.kind);
-    let bytes = file.whole().ok_or_else(|| refused("from a large model, or one with weights in other files"))?;
-    told_optionals(bytes).map(Some).ok_or_else(|| refused("here"))
+    let bytes = file.whole()?.ok_or_else(|| refused("from a large model, or one with weights in other files"))?;
+    told_optionals(&bytes).map(Some).ok_or_else(|| refused("here"))
 }
 
 impl Kinds {

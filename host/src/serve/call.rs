@@ -76,6 +76,16 @@ impl Turn {
 /// clock only now and then.
 const PATIENCE: Duration = Duration::from_millis(100);
 
+/// Refuses a request that would be refused, before its body is read.
+pub(super) fn check(served: &Served, ask: &Ask) -> Result<(), ServeError> {
+    if served.is_short(ask.bytes) { Ok(()) } else { Ok(served.lane().check(deadline(served, ask))?) }
+}
+
+fn deadline(served: &Served, ask: &Ask) -> Option<Instant> {
+    let timeout = ask.timeout.map_or(served.timeout(), |timeout| timeout.min(served.timeout()));
+    deadline_after(Some(timeout))
+}
+
 /// Runs `work` in a turn of the pipeline's lane, and gives what comes of it. Who drops the future
 /// takes the request back: it does not begin, or ends before its next step.
 pub(super) async fn call<T: Send + 'static>(
@@ -84,8 +94,7 @@ pub(super) async fn call<T: Send + 'static>(
     work: impl FnOnce(&Turn) -> Result<T, ServeError> + Send + 'static,
 ) -> Result<T, ServeError> {
     let arrived = Instant::now();
-    let timeout = ask.timeout.map_or(served.timeout(), |timeout| timeout.min(served.timeout()));
-    let deadline = deadline_after(Some(timeout));
+    let deadline = deadline(served, &ask);
     let turn = Turn {
         served: served.clone(),
         deadline,

@@ -1,6 +1,7 @@
 //! The pipelines that are served, by name.
 
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -83,8 +84,8 @@ impl Repository {
     /// Loads and warms pipelines that are not there yet.
     pub(super) fn add(&self, sources: &[Source]) -> Result<(), RepositoryError> {
         let mut entries = BTreeMap::<String, Arc<Entry>>::clone(&self.entries.load());
-        for source in sources {
-            let served = self.open(source)?;
+        for (source, served) in sources.iter().zip(self.open_all(sources)) {
+            let served = served?;
             let name = served.name().to_owned();
             if let Some(other) = entries.get(&name) {
                 let (first, second) = (other.source.0.clone(), source.0.clone());
@@ -96,6 +97,17 @@ impl Repository {
         }
         self.entries.store(Arc::new(entries));
         Ok(())
+    }
+
+    /// Opens them side by side, as many at once as there are workers.
+    fn open_all(&self, sources: &[Source]) -> Vec<Result<Served, GpuxError>> {
+        let together = |sources: &[Source]| {
+            std::thread::scope(|scope| {
+                let opening: Vec<_> = sources.iter().map(|source| scope.spawn(|| self.open(source))).collect();
+                opening.into_iter().map(|opening| opening.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+            })
+        };
+        sources.chunks(self.settings.workers.max(1)).flat_map(|sources| -> Vec<_> { together(sources) }).collect()
     }
 
     fn open(&self, source: &Source) -> Result<Served, GpuxError> {

@@ -16,6 +16,8 @@ pub struct Served {
     lane: Lane,
     warmth: Warmth,
     statistics: Statistics,
+    /// whether small requests have their turn on the connection's thread
+    short: bool,
 }
 
 /// What a pipeline is doing.
@@ -31,8 +33,8 @@ pub enum State {
     Unavailable(String),
 }
 
-/// What a hop to a worker and back costs: see DESIGN's measurement, halved, so that a plan in the
-/// connection's thread never keeps it for longer than the hop would have.
+/// Half of what a hop to a worker and back costs: a plan on the connection's thread keeps it for less
+/// than the hop would.
 const SHORT: Duration = Duration::from_micros(20);
 
 impl Served {
@@ -40,7 +42,10 @@ impl Served {
     pub(super) fn new(pipeline: Pipeline, scheduler: &Scheduler, settings: &Settings) -> Self {
         let warmth = warm_up::warm_up(&pipeline);
         let lane = scheduler.lane(settings.lane(&pipeline));
-        Self { pipeline, lane, warmth, statistics: Statistics::default() }
+        let components = pipeline.spec().pipeline.iter().any(|step| matches!(step.action, Action::Wasm(_)));
+        // Never with components, nor where requests wait for each other.
+        let short = !components && !pipeline.batches() && warmth.median.is_some_and(|median| median < SHORT);
+        Self { pipeline, lane, warmth, statistics: Statistics::default(), short }
     }
 
     /// Its name in its gpux.yml.
@@ -89,15 +94,9 @@ impl Served {
     }
 
     /// Whether a request with a body of so many bytes is known to be done before a worker would have
-    /// begun with it. Never with components, nor where requests wait for each other.
-    pub(super) fn is_short(&self, bytes: usize) -> bool {
-        bytes <= MAX_SHORT && self.warmth.median.is_some_and(|median| median < SHORT) && self.may_be_short()
-    }
-
-    fn may_be_short(&self) -> bool {
-        let spec = self.pipeline.spec();
-        let components = spec.pipeline.iter().any(|step| matches!(step.action, Action::Wasm(_)));
-        !components && self.pipeline.at_once() <= 1
+    /// begun with it.
+    pub(super) const fn is_short(&self, bytes: usize) -> bool {
+        self.short && bytes <= MAX_SHORT
     }
 }
 

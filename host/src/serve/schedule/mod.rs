@@ -82,6 +82,9 @@ pub enum Refusal {
     /// its timeout passed before its turn came
     #[error("the request's timeout passed before it could run")]
     Expired,
+    /// the bodies of other requests take what there is
+    #[error("the requests that are here already hold as much as is allowed; try again in a moment")]
+    Memory,
     /// the server ends
     #[error("the server is about to end")]
     Closing,
@@ -93,7 +96,7 @@ impl Refusal {
         let wait = match self {
             Self::Full { retry_after, .. } => *retry_after,
             Self::Late { wait } => *wait,
-            Self::Expired | Self::Closing => Duration::ZERO,
+            Self::Expired | Self::Memory | Self::Closing => Duration::ZERO,
         };
         wait.clamp(Duration::from_secs(1), Duration::from_secs(60))
     }
@@ -152,6 +155,12 @@ impl Lane {
         lane.push(Waiting { job, deadline, cancelled }, priority, *next_job);
         self.shared.wake(state);
         Ok(())
+    }
+
+    /// Whether a request with this deadline would be refused as it comes.
+    pub(super) fn check(&self, deadline: Option<Instant>) -> Result<(), Refusal> {
+        let state = self.shared.lock();
+        state.lanes.get(&self.id).map_or(Err(Refusal::Closing), |lane| lane.admit(deadline, Instant::now()))
     }
 
     /// What waits and runs.

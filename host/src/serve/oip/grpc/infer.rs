@@ -10,11 +10,13 @@ use crate::serve::oip::parameters::{self, Parameters};
 use crate::serve::oip::statistics::{Laps, counted};
 use crate::serve::{ServeError, Server, Turn};
 
-/// Runs a request; `timeout` is how long its caller waits.
+/// Runs a request; `timeout` is how long its caller waits. What is `held` for it is dropped when its
+/// turn ends.
 pub(super) async fn infer(
     server: &Server,
     mut request: ModelInferRequest,
     timeout: Option<Duration>,
+    held: impl Send + 'static,
 ) -> Result<ModelInferResponse, ServeError> {
     let model = lookup::model(server, &request.model_name, &request.model_version)?;
     let given = contents::parameters(std::mem::take(&mut request.parameters));
@@ -24,7 +26,11 @@ pub(super) async fn infer(
         (asked, waits) => asked.or(waits),
     };
     let served = model.served.clone();
-    counted(server, &served, ask, move |turn, laps| run(turn, model, request, given, laps)).await
+    counted(server, &served, ask, move |turn, laps| {
+        let _held = held;
+        run(turn, model, request, given, laps)
+    })
+    .await
 }
 
 /// A turn: from the message of the request to that of the result.

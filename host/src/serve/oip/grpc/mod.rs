@@ -39,8 +39,7 @@ pub(super) fn router(server: &Arc<Server>) -> Router {
             .send_compressed(CompressionEncoding::Gzip)
             .send_compressed(CompressionEncoding::Deflate);
     let health = HealthServer::new(health::Health::new(server.clone()));
-    let limit = server.settings().body_timeout;
     Router::new()
-        .route_service("/inference.GRPCInferenceService/{call}", body::Timed::new(inference, limit))
-        .route_service("/grpc.health.v1.Health/{call}", body::Timed::new(health, limit))
+        .route_service("/inference.GRPCInferenceService/{call}", body::Bounded::new(inference, server.clone()))
+        .route_service("/grpc.health.v1.Health/{call}", body::Bounded::new(health, server.clone()))
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures_util::{Stream, StreamExt as _};
 use tonic::{Request, Response, Status, Streaming};
 
+use super::body::Held;
 use super::proto::grpc_inference_service_server::GrpcInferenceService;
 use super::proto::{self, InferParameter, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
 use super::{infer, timeout};
@@ -47,7 +48,11 @@ async fn streamed(server: &Server, request: ModelInferRequest) -> ModelStreamInf
     let id = request.id.clone();
     // Clients that wait for the last of several answers ask to be told which it is.
     let says_final = request.parameters.contains_key("triton_enable_empty_final_response");
-    match infer::infer(server, request, None).await {
+    let infer = async {
+        let held = server.bodies().share(prost::Message::encoded_len(&request))?;
+        infer::infer(server, request, None, held).await
+    };
+    match infer.await {
         Ok(mut response) => {
             if says_final {
                 let is_final = proto::infer_parameter::ParameterChoice::BoolParam(true);
@@ -134,7 +139,8 @@ impl GrpcInferenceService for Service {
 
     async fn model_infer(&self, request: Request<ModelInferRequest>) -> Result<Response<ModelInferResponse>, Status> {
         let (compressed, timeout) = (is_compressed(&request), timeout::of(request.metadata()));
-        let response = infer::infer(&self.server, request.into_inner(), timeout).await;
+        let held = request.extensions().get::<Held>().cloned();
+        let response = infer::infer(&self.server, request.into_inner(), timeout, held).await;
         response.map(|response| answered(compressed, response)).map_err(|error| status(&error))
     }
 

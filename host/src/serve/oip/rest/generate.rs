@@ -41,7 +41,7 @@ pub(super) async fn generate_stream(
 async fn generated(server: &Server, named: &Named, request: HttpRequest<Body>) -> Result<Vec<u8>, ServeError> {
     let (head, body) = request.into_parts();
     let model = lookup::model(server, &named.model, &named.version)?;
-    let body = body::read(&head.headers, body, server.settings()).await?;
+    let body = body::read(&head.headers, body, server).await?;
     let ask = parameters::ask(&super::request::parameters(&body)?, body.len())?;
     let served = model.served.clone();
     counted(server, &served, ask, move |turn, laps| run(turn, &model, &body, laps)).await

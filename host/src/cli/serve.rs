@@ -8,6 +8,7 @@ use clap::{ArgAction, Args};
 use super::exit::Exit;
 use super::operator::OperatorArguments;
 use super::printer::Printer;
+use crate::assemble::{Operator, Pipeline};
 use crate::assemble::{Operator, Pipeline, is_model};
 use crate::config::FILE_NAMES;
 use crate::error::GpuxError;
@@ -42,6 +43,10 @@ pub(super) struct Arguments {
     /// Threads that run requests [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
+
+    /// Do not tell those who ask with `?trace=true` what each step of their request did
+    #[arg(long)]
+    no_trace: bool,
 
     #[command(flatten)]
     operator: OperatorArguments,
@@ -104,18 +109,17 @@ fn ready(server: &Server, address: std::net::SocketAddr, printer: Printer) {
 }
 
 /// Flags, then what the only pipeline says in `serving`, then defaults.
-fn settings(arguments: &Arguments, sources: &[Source], operator: &Operator) -> Result<Settings, GpuxError> {
+/// What the arguments say, else the first pipeline's `serving`.
+fn settings(arguments: &Arguments, sources: &[Source], operator: &Operator) -> Settings {
     let mut settings = Settings::default();
-    if let [Source(only)] = sources
-        && !is_model(only)
-    {
-        let serving = Pipeline::read_spec(only, operator)?.serving;
+    if let Some(serving) = sources.first().and_then(|source| Pipeline::serving(&source.0, operator)) {
         (settings.port, settings.host) = (serving.port, serving.host);
     }
     settings.port = arguments.port.unwrap_or(settings.port);
     settings.host = arguments.host.clone().unwrap_or(settings.host);
+    settings.trace = !arguments.no_trace;
     settings.workers = arguments.workers.map_or(settings.workers, usize::from);
-    Ok(settings)
+    settings
 }
 
 /// What the user named, with the pipelines of folders that hold several.

@@ -13,8 +13,8 @@ use super::provider_options;
 use super::steps::{self, Unmade, Workshop};
 use super::warm_up;
 use crate::config::{
-    self, Action, ConfigurationError, Diagnostic, Document, Labels, Node, OutputSpec, ServingSpec, Spanned, Spec,
-    StepSpec, Variables,
+    self, Action, ConfigurationError, Diagnostic, Document, Labels, Node, OutputSpec, Spanned, Spec, StepSpec,
+    Variables,
 };
 use crate::error::GpuxError;
 use crate::inference::ModelFile;
@@ -51,14 +51,6 @@ impl Pipeline {
     /// Opens what `wanted` names: the pipeline of a folder, a file, or a name; or a model (.onnx) alone.
     pub fn open_any(wanted: &str, operator: &Operator) -> Result<Self, GpuxError> {
         if is_model(wanted) { Self::of_model(Path::new(wanted), operator) } else { Self::open(wanted, operator) }
-    }
-
-    /// What the file of `wanted` says about the server. `None` for a model alone, and where the file
-    /// cannot be read: opening it tells why.
-    pub fn serving(wanted: &str, operator: &Operator) -> Option<ServingSpec> {
-        let path = config::find(wanted, Path::new(".")).ok()?;
-        let variables = Variables::from_environment(operator.env.iter().cloned());
-        Some(config::load(&path, &variables, &config::any_step).ok()?.1.serving)
     }
 
     /// A pipeline that is nothing but the model at `path`.

@@ -8,7 +8,6 @@ use clap::{ArgAction, Args};
 use super::exit::Exit;
 use super::operator::OperatorArguments;
 use super::printer::Printer;
-use crate::assemble::{Operator, Pipeline};
 use crate::assemble::{Operator, Pipeline, is_model};
 use crate::config::FILE_NAMES;
 use crate::error::GpuxError;
@@ -109,17 +108,19 @@ fn ready(server: &Server, address: std::net::SocketAddr, printer: Printer) {
 }
 
 /// Flags, then what the only pipeline says in `serving`, then defaults.
-/// What the arguments say, else the first pipeline's `serving`.
-fn settings(arguments: &Arguments, sources: &[Source], operator: &Operator) -> Settings {
+fn settings(arguments: &Arguments, sources: &[Source], operator: &Operator) -> Result<Settings, GpuxError> {
     let mut settings = Settings::default();
-    if let Some(serving) = sources.first().and_then(|source| Pipeline::serving(&source.0, operator)) {
+    if let [Source(only)] = sources
+        && !is_model(only)
+    {
+        let serving = Pipeline::read_spec(only, operator)?.serving;
         (settings.port, settings.host) = (serving.port, serving.host);
     }
     settings.port = arguments.port.unwrap_or(settings.port);
     settings.host = arguments.host.clone().unwrap_or(settings.host);
     settings.trace = !arguments.no_trace;
     settings.workers = arguments.workers.map_or(settings.workers, usize::from);
-    settings
+    Ok(settings)
 }
 
 /// What the user named, with the pipelines of folders that hold several.

@@ -37,9 +37,9 @@ serving:
 BODY = json.dumps({"x": [[[[0.5]]]]})
 
 
-def start():
-    command = ["taskset", "-c", "0", race.ROOT / "target/release/gpux", "serve", race.RACE / "overload", "--port", "0",
-               "--host", "127.0.0.1", "--workers", "1", "--engine-library", race.library()]
+def start(*pipelines, pin=(), options=()):
+    command = [*pin, race.ROOT / "target/release/gpux", "serve", *pipelines, "--port", "0", "--host", "127.0.0.1",
+               "--engine-library", race.library(), *options]
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     for line in server.stderr:
         if "ready on http://" in line:
@@ -69,7 +69,8 @@ def percentile(times, part):
 def main():
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60
     race.write("overload", "resnet18.onnx", "", PIPELINE)
-    server, url = start()
+    pin, options = ("taskset", "-c", "0"), ("--workers", "1")
+    server, url = start(race.RACE / "overload", pin=pin, options=options)
     try:
         oha(url, "-z", "3s", "-c", 4)
         window = 10

@@ -9,7 +9,7 @@ use super::exit::Exit;
 use super::operator::OperatorArguments;
 use super::printer::Printer;
 use crate::assemble::{Operator, Pipeline, is_model};
-use crate::config::FILE_NAMES;
+use crate::config::{FILE_NAMES, Size};
 use crate::error::GpuxError;
 use crate::serve::{Event, ListenError, RepositoryError, Server, Settings, Source, serve};
 
@@ -46,6 +46,18 @@ pub(super) struct Arguments {
     /// Do not tell those who ask with `?trace=true` what each step of their request did
     #[arg(long)]
     no_trace: bool,
+
+    /// Largest body of a request [default: 64MiB]
+    #[arg(long, value_name = "SIZE")]
+    max_body: Option<Size>,
+
+    /// What the bodies of all requests may hold together; more are refused [default: 1GiB]
+    #[arg(long, value_name = "SIZE")]
+    body_memory: Option<Size>,
+
+    /// How many requests of one pipeline may wait; more are refused [default: 1024]
+    #[arg(long, value_name = "N")]
+    max_queue: Option<usize>,
 
     #[command(flatten)]
     operator: OperatorArguments,
@@ -120,6 +132,10 @@ fn settings(arguments: &Arguments, sources: &[Source], operator: &Operator) -> R
     settings.host = arguments.host.clone().unwrap_or(settings.host);
     settings.trace = !arguments.no_trace;
     settings.workers = arguments.workers.map_or(settings.workers, usize::from);
+    let bytes = |size: Size| usize::try_from(size.0).unwrap_or(usize::MAX);
+    settings.max_body = arguments.max_body.map_or(settings.max_body, bytes);
+    settings.body_memory = arguments.body_memory.map_or(settings.body_memory, bytes).max(settings.max_body);
+    settings.max_queue = arguments.max_queue.unwrap_or(settings.max_queue);
     Ok(settings)
 }
 

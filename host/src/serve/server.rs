@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::call::{self, Ask, Turn};
 use super::error::ServeError;
+use super::http::Bodies;
 use super::repository::{Repository, RepositoryError, Source};
 use super::schedule::Scheduler;
 use super::served::Served;
@@ -15,6 +16,7 @@ use crate::assemble::Operator;
 pub struct Server {
     settings: Settings,
     repository: Repository,
+    bodies: Bodies,
     closing: AtomicBool,
 }
 
@@ -23,7 +25,8 @@ impl Server {
     pub fn new(settings: Settings, operator: Operator) -> Self {
         let operator = Operator { serving: true, ..operator };
         let repository = Repository::new(operator, Scheduler::new(settings.workers), settings.clone());
-        Self { settings, repository, closing: AtomicBool::new(false) }
+        let bodies = Bodies::new(&settings);
+        Self { settings, repository, bodies, closing: AtomicBool::new(false) }
     }
 
     /// What the operator decided.
@@ -34,6 +37,10 @@ impl Server {
     /// The pipelines.
     pub const fn repository(&self) -> &Repository {
         &self.repository
+    }
+
+    pub(super) const fn bodies(&self) -> &Bodies {
+        &self.bodies
     }
 
     /// Loads and warms pipelines.

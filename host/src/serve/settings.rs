@@ -16,6 +16,8 @@ pub struct Settings {
     pub workers: usize,
     /// the largest body of a request, in bytes; more is refused before it is read
     pub max_body: usize,
+    /// what the bodies of all requests may hold together, in bytes; more are refused at once
+    pub body_memory: usize,
     /// how many requests of one pipeline may wait; more are refused at once
     pub max_queue: usize,
     /// how long a client may take to send the head of a request
@@ -48,6 +50,7 @@ impl Default for Settings {
             port: Self::PORT,
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             max_body: 64 << 20,
+            body_memory: 1 << 30,
             max_queue: 1024,
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),

@@ -115,7 +115,7 @@ async fn predict(server: &Server, served: &Arc<Served>, request: HttpRequest<Bod
         .ok_or_else(|| ServeError::NotAcceptable(format!("a result is given as {}", Format::NAMES)))?;
     let is_traced = is_traced(server, &options, format)?;
     let media_type = MediaType::of(&head.headers)?;
-    let body = body::read(&head.headers, body, server.settings()).await?;
+    let body = body::read(&head.headers, body, server).await?;
     // Looking at every value takes its time: a traced request is never short.
     let bytes = if is_traced { usize::MAX } else { body.len() };
     let ask = Ask { timeout: options.timeout()?, priority: options.priority.unwrap_or_default(), bytes };

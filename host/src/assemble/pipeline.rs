@@ -11,13 +11,14 @@ use super::operator::Operator;
 use super::ports;
 use super::provider_options;
 use super::steps::{self, Unmade, Workshop};
+use super::warm_up;
 use crate::config::{
     self, Action, ConfigurationError, Diagnostic, Document, Labels, Node, OutputSpec, Spanned, Spec, StepSpec,
     Variables,
 };
 use crate::error::GpuxError;
 use crate::inference::ModelFile;
-use crate::pipeline::{Place, Plan, PlanBuilder, ProjectFiles, WiringError};
+use crate::pipeline::{Place, Plan, PlanBuilder, ProjectFiles, Request, WiringError};
 use crate::sandbox::Sandbox;
 
 /// The most requests of a list that are run at once: each takes a thread and its values' memory.
@@ -31,6 +32,7 @@ pub struct Pipeline {
     pub(super) models: Vec<LoadedModel>,
     pub(super) engine: String,
     pub(super) warnings: Vec<String>,
+    warm_up: Vec<Request>,
 }
 
 impl Pipeline {
@@ -102,9 +104,10 @@ impl Pipeline {
             Unmade::Wrong(faults) => report_all(faults),
             Unmade::Machine(error) => error.into(),
         })?;
+        let warm_up = warm_up::requests(&spec, &plan, &files).map_err(report_all)?;
         warnings.extend(workshop.warnings);
         warnings.extend(loaded.warnings);
-        Ok(Self { path, spec, plan, engine: loaded.engine, warnings, models: loaded.models })
+        Ok(Self { path, spec, plan, engine: loaded.engine, warnings, models: loaded.models, warm_up })
     }
 
     /// How many requests are best run at once: as many as a model's instances take together.
@@ -134,6 +137,11 @@ impl Pipeline {
     /// The checked steps.
     pub fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// The requests of `serving.warmup`, which a server runs before it takes others.
+    pub fn warm_up(&self) -> &[Request] {
+        &self.warm_up
     }
 
     /// The engine that runs its models, with version and provider, for people.

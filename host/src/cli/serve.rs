@@ -52,6 +52,10 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
 
+    /// Do not tell those who ask with `?trace=true` what each step of their request did
+    #[arg(long)]
+    no_trace: bool,
+
     /// Largest body of a request [default: 64MiB]
     #[arg(long, value_name = "SIZE")]
     max_body: Option<Size>,
@@ -138,6 +142,7 @@ fn settings(arguments: &Arguments, sources: &[Source], operator: &Operator) -> R
     settings.grpc_port = arguments.grpc_port;
     settings.model_control = arguments.model_control;
     settings.host = arguments.host.clone().unwrap_or(settings.host);
+    settings.trace = !arguments.no_trace;
     settings.workers = arguments.workers.map_or(settings.workers, usize::from);
     let bytes = |size: Size| usize::try_from(size.0).unwrap_or(usize::MAX);
     settings.max_body = arguments.max_body.map_or(settings.max_body, bytes);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::oneshot;
 use tokio::time::timeout_at;
@@ -15,7 +16,7 @@ use crate::guard::guard;
 use crate::pipeline::{Observer, Outputs, Request, RunOptions, StepError, StepFailure, Waits, deadline_after};
 
 /// How urgent a request is among those of its pipeline.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Priority {
     /// after all others

@@ -42,6 +42,9 @@ pub enum ServeError {
     /// no output can be given in a type that is accepted
     #[error("{0}")]
     NotAcceptable(String),
+    /// any of these, of a request whose trace was asked for, with that trace
+    #[error("{0}")]
+    Traced(Box<ServeError>, Json),
 }
 
 impl ServeError {
@@ -54,6 +57,7 @@ impl ServeError {
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Gpux(error) => error.kind(),
+            Self::Traced(error, _) => error.kind(),
             Self::Overload(_) => "OverloadError",
             Self::NotFound(_) => "NotFoundError",
             Self::NotReady(_) => "NotReadyError",
@@ -82,6 +86,7 @@ impl ServeError {
             Self::MediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::NotAcceptable(_) => StatusCode::NOT_ACCEPTABLE,
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
+            Self::Traced(error, _) => error.status(),
         }
     }
 
@@ -90,6 +95,7 @@ impl ServeError {
         match self {
             Self::Overload(refusal) => Some(refusal.retry_after()),
             Self::NotReady(_) => Some(Duration::from_secs(1)),
+            Self::Traced(error, _) => error.retry_after(),
             _ => None,
         }
     }
@@ -98,6 +104,11 @@ impl ServeError {
     pub fn to_json(&self) -> Json {
         match self {
             Self::Gpux(error) => error.to_json(),
+            Self::Traced(error, trace) => {
+                let mut json = error.to_json();
+                json["details"]["trace"] = trace.clone();
+                json
+            }
             _ => json!({ "error": self.kind(), "message": self.to_string(), "details": {} }),
         }
     }

@@ -15,6 +15,7 @@ mod schedule;
 mod served;
 mod server;
 mod settings;
+mod trace;
 mod warm_up;
 
 pub use call::{Ask, Priority, Turn};

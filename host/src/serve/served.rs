@@ -8,6 +8,7 @@ use super::settings::Settings;
 use super::warm_up::{self, Warmth};
 use crate::assemble::Pipeline;
 use crate::config::Action;
+use crate::error::GpuxError;
 use crate::pipeline::Plan;
 
 /// A pipeline, loaded and warm, with the queue before it.
@@ -38,14 +39,14 @@ pub enum State {
 const SHORT: Duration = Duration::from_micros(20);
 
 impl Served {
-    /// Warms the pipeline up and gives it a lane.
-    pub(super) fn new(pipeline: Pipeline, scheduler: &Scheduler, settings: &Settings) -> Self {
-        let warmth = warm_up::warm_up(&pipeline);
+    /// Warms the pipeline up and gives it a lane. Fails if a request does that it is to be warmed with.
+    pub(super) fn new(pipeline: Pipeline, scheduler: &Scheduler, settings: &Settings) -> Result<Self, GpuxError> {
+        let warmth = warm_up::warm_up(&pipeline)?;
         let lane = scheduler.lane(settings.lane(&pipeline));
         let components = pipeline.spec().pipeline.iter().any(|step| matches!(step.action, Action::Wasm(_)));
         // Never with components, nor where requests wait for each other.
         let short = !components && !pipeline.batches() && warmth.median.is_some_and(|median| median < SHORT);
-        Self { pipeline, lane, warmth, statistics: Statistics::default(), short }
+        Ok(Self { pipeline, lane, warmth, statistics: Statistics::default(), short })
     }
 
     /// Its name in its gpux.yml.

@@ -30,6 +30,8 @@ pub struct Settings {
     pub body_timeout: Duration,
     /// how long requests under way may take once the server is asked to end
     pub drain: Duration,
+    /// whether a request may ask for its trace, which shows what lies between the steps
+    pub trace: bool,
 }
 
 impl Settings {
@@ -59,6 +61,7 @@ impl Default for Settings {
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
             drain: Duration::from_secs(30),
+            trace: true,
         }
     }
 }

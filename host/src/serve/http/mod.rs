@@ -7,7 +7,9 @@ pub(super) mod encoding;
 mod health;
 mod info;
 mod input;
+mod openapi;
 mod output;
+mod page;
 mod predict;
 
 use std::sync::Arc;
@@ -20,6 +22,7 @@ pub(super) use self::body::Bodies;
 use super::error::ServeError;
 use super::oip;
 use super::server::Server;
+pub(super) use output::picture;
 
 /// Every path there is.
 pub(super) fn router(server: Arc<Server>) -> Router {
@@ -30,6 +33,10 @@ pub(super) fn router(server: Arc<Server>) -> Router {
         .route("/health/ready", get(health::ready))
         .route("/info", get(info::only))
         .route("/predict", post(predict::only))
+        .route("/openapi.json", get(openapi::document))
+        .route("/", get(page::start))
+        .route("/docs", get(page::docs))
+        .route("/page/{file}", get(page::file))
         .route("/pipelines", get(info::all))
         .route("/pipelines/{name}/info", get(info::named))
         .route("/pipelines/{name}/predict", post(predict::named))

@@ -40,6 +40,11 @@ onnx-backend *ARGUMENTS:
     cargo build --release
     python3 tests/onnx/backend.py {{ARGUMENTS}}
 
+# clients of the Open Inference Protocol (NVIDIA's, KServe's, perf_analyzer) against a live server
+oip *ARGUMENTS:
+    cargo build
+    tests/oip/run.sh --perf-analyzer {{ARGUMENTS}}
+
 # estimators and pipelines of scikit-learn, the same way
 estimators *ARGUMENTS:
     cargo build --release

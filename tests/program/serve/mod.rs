@@ -2,6 +2,7 @@
 
 mod client;
 mod described;
+mod oip;
 mod page;
 mod predict;
 mod trace;

@@ -20,3 +20,4 @@ mod onnx;
 mod providers;
 mod run;
 mod schema;
+mod serve;

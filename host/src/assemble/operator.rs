@@ -53,6 +53,8 @@ pub struct Operator {
     pub cache: Option<CacheDir>,
     /// whether graphs that models' optimizations leave are made and kept, for later starts
     pub optimize: bool,
+    /// whether pipelines are opened to serve many requests at once: `serving.batch_size` counts then
+    pub serving: bool,
     /// the `gpux` program, which tries unknown models in a process of its own; without it they
     /// are loaded here, guarded against panics only
     pub program: Option<PathBuf>,
@@ -102,6 +104,7 @@ impl Default for Operator {
             measure: false,
             shapes: Vec::new(),
             optimize: false,
+            serving: false,
             strict: false,
             allow_outside: false,
             env: Vec::new(),

@@ -393,7 +393,7 @@ impl Step for ModelStep {
             return self.run_values(values, context);
         }
         let outputs = match &self.batcher {
-            Some(Ok(batcher)) => batcher.run(tensors, context.deadline, context.priority),
+            Some(Ok(batcher)) => batcher.run(tensors, context.deadline, context.priority, context.waits.as_deref()),
             _ => self.sessions.run(tensors, context.deadline),
         };
         let outputs = outputs.map_err(unavailable)?;

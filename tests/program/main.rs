@@ -2,6 +2,7 @@
 
 #![allow(
     clippy::unwrap_used,
+    clippy::panic,
     clippy::print_stderr,
     clippy::print_stdout,
     reason = "a test that cannot go on has failed"
@@ -20,3 +21,5 @@ mod onnx;
 mod providers;
 mod run;
 mod schema;
+#[cfg(unix)]
+mod serving;

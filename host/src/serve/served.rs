@@ -1,7 +1,9 @@
 //! A pipeline that is served.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::metrics::{Metrics, PipelineMetrics, StepMetrics, Steps};
 use super::schedule::{Lane, Load, Scheduler};
 use super::settings::Settings;
 use super::warm_up::{self, Warmth};
@@ -14,6 +16,8 @@ pub struct Served {
     pipeline: Pipeline,
     lane: Lane,
     warmth: Warmth,
+    metrics: Arc<PipelineMetrics>,
+    steps: Steps,
 }
 
 /// What a pipeline is doing.
@@ -35,10 +39,12 @@ const SHORT: Duration = Duration::from_micros(20);
 
 impl Served {
     /// Warms the pipeline up and gives it a lane.
-    pub(super) fn new(pipeline: Pipeline, scheduler: &Scheduler, settings: &Settings) -> Self {
+    pub(super) fn new(pipeline: Pipeline, scheduler: &Scheduler, settings: &Settings, metrics: &Metrics) -> Self {
         let warmth = warm_up::warm_up(&pipeline);
         let lane = scheduler.lane(settings.lane(&pipeline));
-        Self { pipeline, lane, warmth }
+        let metrics = metrics.pipeline(&pipeline.spec().name.value);
+        let steps = metrics.steps(pipeline.plan());
+        Self { pipeline, lane, warmth, metrics, steps }
     }
 
     /// Its name in its gpux.yml.
@@ -64,6 +70,16 @@ impl Served {
     /// What waits and runs.
     pub fn load(&self) -> Load {
         self.lane.load()
+    }
+
+    /// What is counted of it.
+    pub(super) const fn metrics(&self) -> &Arc<PipelineMetrics> {
+        &self.metrics
+    }
+
+    /// What is counted of its steps, in order.
+    pub(super) fn steps(&self) -> &[StepMetrics] {
+        &self.steps
     }
 
     pub(super) const fn lane(&self) -> &Lane {

@@ -30,7 +30,7 @@ fn answer_of(served: Result<Arc<Served>, ServeError>) -> Response {
 
 /// Every pipeline with what it is doing.
 pub(super) async fn all(State(server): State<Arc<Server>>) -> Response {
-    let entries = server.repository().entries();
+    let entries = server.repository().visible();
     let entries = entries.iter().map(|entry| {
         let (state, reason) = match entry.state() {
             Serving::Loading => ("loading", None),
@@ -39,7 +39,7 @@ pub(super) async fn all(State(server): State<Arc<Server>>) -> Response {
             Serving::Unavailable(reason) => ("unavailable", Some(reason)),
         };
         let version = entry.served().map(|served| served.version().to_owned());
-        json!({ "name": entry.name(), "version": version, "state": state, "reason": reason })
+        json!({ "name": entry.name(), "version": version, "state": state, "reason": reason.or(entry.failure()) })
     });
     answer::json(&json!({ "pipelines": entries.collect::<Vec<_>>() }))
 }

@@ -1,11 +1,12 @@
 //! The HTTP API: `/health`, `/info`, `/predict`, and the same for each of several pipelines.
 
 mod accept;
-mod answer;
+pub(in crate::serve) mod answer;
 mod body;
 mod health;
 mod info;
 mod input;
+mod metrics;
 mod output;
 mod predict;
 
@@ -25,6 +26,7 @@ pub(super) fn router(server: Arc<Server>) -> Router {
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))
         .route("/info", get(info::only))
+        .route("/metrics", get(metrics::metrics))
         .route("/predict", post(predict::only))
         .route("/pipelines", get(info::all))
         .route("/pipelines/{name}/info", get(info::named))

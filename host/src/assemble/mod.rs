@@ -17,7 +17,7 @@ mod steps;
 pub use allow::{Allow, AllowedDir, NotAllowable};
 pub use engine::{SelectedEngine, search, select};
 pub use operator::{EngineChoice, Operator};
-pub use pipeline::Pipeline;
+pub use pipeline::{Pipeline, is_model};
 pub use runtime::{Runtime, RuntimeBuilder};
 
 use crate::builtin;

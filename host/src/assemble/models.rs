@@ -101,14 +101,17 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, operator: &Operator) -> Re
         }
         ensure_vetted(&trial, &options)?;
         let mut optimization = None;
-        if operator.optimize {
-            match inference::optimize(&trial) {
+        if operator.optimize || inference::is_called_for(&trial, &options) {
+            match inference::optimize(&trial, operator.optimize) {
                 Ok(made) => optimization = made,
                 Err(error) => loaded.warnings.push(error.to_string()),
             }
         }
         options.optimized = inference::kept(&trial);
         let step = Arc::new(ModelStep::load(engine.clone(), Arc::new(file), &options)?);
+        if step.provider() != ExecutionProvider::Cpu {
+            provider_options::used(step.file().digest(), operator);
+        }
         loaded.warnings.extend(step.fallbacks().iter().map(ToString::to_string));
         if let Some(Err(reason)) = step.batcher() {
             let name = &model.name.value;

@@ -39,17 +39,18 @@ impl Pipeline {
     /// Opens the pipeline of a folder, a file, or a name. Every mistake that can be found without
     /// running it is found here.
     pub fn open(wanted: &str, operator: &Operator) -> Result<Self, GpuxError> {
-        let path = config::find(wanted, Path::new("."))?;
-        let (document, spec) =
-            config::load(&path, &Variables::from_environment(operator.env.iter().cloned()), &check_step)?;
+        let (path, document, spec) = read(wanted, operator)?;
         Self::of_spec(path, &document, spec, operator)
+    }
+
+    /// What the pipeline's file says, before anything that it names is opened.
+    pub fn read_spec(wanted: &str, operator: &Operator) -> Result<Spec, GpuxError> {
+        read(wanted, operator).map(|(_, _, spec)| spec)
     }
 
     /// Opens what `wanted` names: the pipeline of a folder, a file, or a name; or a model (.onnx) alone.
     pub fn open_any(wanted: &str, operator: &Operator) -> Result<Self, GpuxError> {
-        let path = Path::new(wanted);
-        let is_model = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx"));
-        if is_model { Self::of_model(path, operator) } else { Self::open(wanted, operator) }
+        if is_model(wanted) { Self::of_model(Path::new(wanted), operator) } else { Self::open(wanted, operator) }
     }
 
     /// A pipeline that is nothing but the model at `path`.
@@ -111,14 +112,18 @@ impl Pipeline {
         Ok(Self { path, spec, plan, engine: loaded.engine, warnings, models: loaded.models, files })
     }
 
-    /// How many requests of a list are run at once: as many as a model takes together, or has
-    /// instances for.
+    /// How many requests are best run at once: as many as a model's instances take together.
     pub fn at_once(&self) -> usize {
         let together = |model: &LoadedModel| {
             let rows = model.step.batcher().and_then(Result::ok).map_or(1, |batcher| batcher.options().max_size);
-            rows.max(model.step.sessions().instances())
+            rows.saturating_mul(model.step.sessions().instances())
         };
         self.models.iter().map(together).max().unwrap_or(1).min(MAX_AT_ONCE)
+    }
+
+    /// Whether requests wait for each other, so that a model runs several together.
+    pub fn batches(&self) -> bool {
+        self.models.iter().any(|model| matches!(model.step.batcher(), Some(Ok(_))))
     }
 
     /// The file it was read from.
@@ -176,6 +181,18 @@ impl Pipeline {
     pub fn timeout(&self) -> Option<Duration> {
         Some(self.spec.runtime.timeout.0)
     }
+}
+
+/// Whether this names a model, not a pipeline.
+pub fn is_model(wanted: &str) -> bool {
+    Path::new(wanted).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx"))
+}
+
+fn read(wanted: &str, operator: &Operator) -> Result<(PathBuf, Document, Spec), GpuxError> {
+    let path = config::find(wanted, Path::new("."))?;
+    let variables = Variables::from_environment(operator.env.iter().cloned());
+    let (document, spec) = config::load(&path, &variables, &check_step)?;
+    Ok((path, document, spec))
 }
 
 /// The tag and the options of a built-in step, against the registry.

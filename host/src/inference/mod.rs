@@ -34,7 +34,7 @@ pub use library::{
 };
 pub use model_file::ModelFile;
 pub use onnxruntime::OnnxRuntime;
-pub use optimize::{Optimization, kept, optimize, optimize_answer};
+pub use optimize::{Optimization, is_called_for, kept, optimize, optimize_answer};
 pub use providers::{
     ExecutionProvider, Fallback, Giver, OptionFault, OptionKind, PluginName, ProviderChoice, ProviderError,
     ProviderInfo, ProviderLibrary, ProviderManager, ProviderOption, ProviderOptions, options_of,

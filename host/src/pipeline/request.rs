@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
     fn is_request(self, fields: &Map<String, Json>) -> bool {
         let named = fields.keys().any(|name| self.plan.port(name).is_some());
         named
-            || self.single().is_none_or(|port| matches!(port.kind, Kind::Tensor(_) | Kind::Text))
+            || self.single().is_none_or(|port| matches!(port.kind, Kind::Tensor(_) | Kind::Text | Kind::Bytes))
                 && !(fields.contains_key("data") || fields.contains_key("base64"))
     }
 }

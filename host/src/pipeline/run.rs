@@ -52,7 +52,7 @@ pub struct RunOptions<'a> {
     pub deadline: Option<Instant>,
     /// where requests wait for each other, a greater one goes first; 0 is usual
     pub priority: i32,
-    /// who is told when the run only waits for others
+    /// who is told when the run waits for others
     pub waits: Option<Arc<dyn Waits>>,
     /// who watches; without one, no step is timed
     pub observer: Option<&'a mut dyn Observer>,

@@ -49,8 +49,8 @@ pub trait Step: Send + Sync {
     }
 }
 
-/// Somebody who wants to know when a run only waits for others, because another may use the
-/// processor meanwhile.
+/// Somebody who wants to know when a run waits for others, or is with a model that runs several
+/// together: others may be prepared meanwhile.
 pub trait Waits: Send + Sync {
     /// The run waits from now on.
     fn begin(&self);
@@ -71,7 +71,7 @@ pub struct Context {
     pub deadline: Option<Instant>,
     /// where requests wait for each other, a greater one goes first; 0 is usual
     pub priority: i32,
-    /// who is told when the step only waits for others
+    /// who is told when the step waits for others
     pub waits: Option<Arc<dyn Waits>>,
     /// highest memory of the step's sandbox, in bytes, if it ran in one
     pub memory_peak: Option<u64>,

@@ -104,6 +104,23 @@ impl Turn {
 /// clock only now and then.
 const PATIENCE: Duration = Duration::from_millis(100);
 
+/// Refuses a request that would be refused, before its body is read.
+pub(super) fn check(served: &Served, ask: &Ask) -> Result<(), ServeError> {
+    if let Some(context) = Context::current() {
+        context.about(served.metrics());
+    }
+    if served.is_short(ask.bytes) {
+        return Ok(());
+    }
+    let refused = |refusal: &Refusal| served.metrics().refused(refusal.into());
+    Ok(served.lane().check(deadline(served, ask)).inspect_err(refused)?)
+}
+
+fn deadline(served: &Served, ask: &Ask) -> Option<Instant> {
+    let timeout = ask.timeout.map_or(served.timeout(), |timeout| timeout.min(served.timeout()));
+    deadline_after(Some(timeout))
+}
+
 /// Runs `work` in a turn of the pipeline's lane, and gives what comes of it. Who drops the future
 /// takes the request back: it does not begin, or ends before its next step.
 pub(super) async fn call<T: Send + 'static>(
@@ -131,8 +148,7 @@ async fn admitted<T: Send + 'static>(
     work: impl FnOnce(&Turn) -> Result<T, ServeError> + Send + 'static,
 ) -> Result<T, ServeError> {
     let priority = context.as_ref().map_or(ask.priority, |context| context.priority(ask.priority)) as i32;
-    let timeout = ask.timeout.map_or(served.timeout(), |timeout| timeout.min(served.timeout()));
-    let deadline = deadline_after(Some(timeout));
+    let deadline = deadline(served, &ask);
     let turn = Turn {
         served: served.clone(),
         deadline,

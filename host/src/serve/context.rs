@@ -14,6 +14,7 @@ use http::HeaderValue;
 use super::call::Priority;
 use super::error::ServeError;
 use super::metrics::{PipelineMetrics, Refused, StepTime};
+use super::schedule::Refusal;
 use super::served::Served;
 use super::tenants::{Exceeded, Tenant};
 
@@ -103,6 +104,13 @@ impl Context {
     /// The pipeline that it is about, if it got that far.
     pub(super) fn pipeline(&self) -> Option<&Arc<PipelineMetrics>> {
         self.pipeline.get()
+    }
+
+    /// The request that the calling task works for does not run.
+    pub(super) fn count_refusal(refusal: &Refusal) {
+        if let Some(pipeline) = Self::current().as_ref().and_then(|context| context.pipeline()) {
+            pipeline.refused(refusal.into());
+        }
     }
 
     /// The priority that it gets when it asks for `asked`.

@@ -1,6 +1,7 @@
 //! The pipelines that are served, by name.
 
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -99,8 +100,8 @@ impl Repository {
     /// Loads and warms pipelines that are not there yet.
     pub(super) fn add(&self, sources: &[Source]) -> Result<(), RepositoryError> {
         let mut entries = BTreeMap::<String, Arc<Entry>>::clone(&self.entries.load());
-        for source in sources {
-            let served = self.open(source)?;
+        for (source, served) in sources.iter().zip(self.open_all(sources)) {
+            let served = served?;
             let name = served.name().to_owned();
             if let Some(other) = entries.get(&name) {
                 let (first, second) = (other.source.0.clone(), source.0.clone());
@@ -113,6 +114,17 @@ impl Repository {
         }
         self.entries.store(Arc::new(entries));
         Ok(())
+    }
+
+    /// Opens them side by side, as many at once as there are workers.
+    fn open_all(&self, sources: &[Source]) -> Vec<Result<Served, GpuxError>> {
+        let together = |sources: &[Source]| {
+            std::thread::scope(|scope| {
+                let opening: Vec<_> = sources.iter().map(|source| scope.spawn(|| self.open(source))).collect();
+                opening.into_iter().map(|opening| opening.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+            })
+        };
+        sources.chunks(self.settings.workers.max(1)).flat_map(|sources| -> Vec<_> { together(sources) }).collect()
     }
 
     fn open(&self, source: &Source) -> Result<Served, GpuxError> {
@@ -146,13 +158,11 @@ impl Repository {
             return Err(ServeError::Forbidden(format!("this key may not use `{name}`")));
         }
         let entries = self.entries.load();
-        match entries.get(name) {
-            Some(entry) => entry.current.load_full().ok_or_else(|| not_loaded(entry)),
-            None => {
-                let names: Vec<_> = self.visible().iter().map(|entry| format!("`{}`", entry.name)).collect();
-                Err(ServeError::NotFound(format!("no pipeline is called `{name}`; there is {}", names.join(", "))))
-            }
+        if let Some(entry) = entries.get(name) {
+            return entry.current.load_full().ok_or_else(|| not_loaded(entry));
         }
+        let names: Vec<_> = self.visible().iter().map(|entry| format!("`{}`", entry.name)).collect();
+        Err(ServeError::NotFound(format!("no pipeline is called `{name}`; there is {}", names.join(", "))))
     }
 
     /// The only pipeline that the request may use.

@@ -18,6 +18,8 @@ pub struct Served {
     warmth: Warmth,
     metrics: Arc<PipelineMetrics>,
     steps: Steps,
+    /// whether small requests have their turn on the connection's thread
+    short: bool,
 }
 
 /// What a pipeline is doing.
@@ -33,8 +35,8 @@ pub enum State {
     Unavailable(String),
 }
 
-/// What a hop to a worker and back costs: see DESIGN's measurement, halved, so that a plan in the
-/// connection's thread never keeps it for longer than the hop would have.
+/// Half of what a hop to a worker and back costs: a plan on the connection's thread keeps it for less
+/// than the hop would.
 const SHORT: Duration = Duration::from_micros(20);
 
 impl Served {
@@ -44,7 +46,10 @@ impl Served {
         let lane = scheduler.lane(settings.lane(&pipeline));
         let metrics = metrics.pipeline(&pipeline.spec().name.value);
         let steps = metrics.steps(pipeline.plan());
-        Self { pipeline, lane, warmth, metrics, steps }
+        let components = pipeline.spec().pipeline.iter().any(|step| matches!(step.action, Action::Wasm(_)));
+        // Never with components, nor where requests wait for each other.
+        let short = !components && !pipeline.batches() && warmth.median.is_some_and(|median| median < SHORT);
+        Self { pipeline, lane, warmth, metrics, steps, short }
     }
 
     /// Its name in its gpux.yml.
@@ -98,15 +103,9 @@ impl Served {
     }
 
     /// Whether a request with a body of so many bytes is known to be done before a worker would have
-    /// begun with it. Never with components, nor where requests wait for each other.
-    pub(super) fn is_short(&self, bytes: usize) -> bool {
-        bytes <= MAX_SHORT && self.warmth.median.is_some_and(|median| median < SHORT) && self.may_be_short()
-    }
-
-    fn may_be_short(&self) -> bool {
-        let spec = self.pipeline.spec();
-        let components = spec.pipeline.iter().any(|step| matches!(step.action, Action::Wasm(_)));
-        !components && self.pipeline.at_once() <= 1
+    /// begun with it.
+    pub(super) const fn is_short(&self, bytes: usize) -> bool {
+        self.short && bytes <= MAX_SHORT
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use super::access::Access;
 use super::call::{self, Ask, Turn};
 use super::error::ServeError;
+use super::http::Bodies;
 use super::metrics::Metrics;
 use super::repository::{Repository, RepositoryError, Source};
 use super::schedule::Scheduler;
@@ -21,6 +22,7 @@ pub struct Server {
     metrics: Arc<Metrics>,
     access: Access,
     telemetry: OnceLock<Telemetry>,
+    bodies: Bodies,
     closing: AtomicBool,
 }
 
@@ -31,7 +33,9 @@ impl Server {
         let metrics = Arc::new(Metrics::new());
         let repository = Repository::new(operator, Scheduler::new(settings.workers), settings.clone(), metrics.clone());
         let access = Access::new(settings.keys.clone());
-        Self { settings, repository, metrics, access, telemetry: OnceLock::new(), closing: AtomicBool::new(false) }
+        let bodies = Bodies::new(&settings);
+        let (telemetry, closing) = (OnceLock::new(), AtomicBool::new(false));
+        Self { settings, repository, metrics, access, telemetry, bodies, closing }
     }
 
     /// What the operator decided.
@@ -42,6 +46,10 @@ impl Server {
     /// The pipelines.
     pub const fn repository(&self) -> &Repository {
         &self.repository
+    }
+
+    pub(super) const fn bodies(&self) -> &Bodies {
+        &self.bodies
     }
 
     /// Loads and warms pipelines.
@@ -83,6 +91,11 @@ impl Server {
     /// Readiness ends; what is under way goes on.
     pub fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
+    }
+
+    /// Fails if [`run`](Self::run) would fail at once: to be asked before a body is read.
+    pub fn check(&self, served: &Served, ask: &Ask) -> Result<(), ServeError> {
+        call::check(served, ask)
     }
 
     /// Runs `work` in a turn of the pipeline: bytes in, bytes out, on one thread. Fails at once if

@@ -17,6 +17,8 @@ pub struct Settings {
     pub workers: usize,
     /// the largest body of a request, in bytes; more is refused before it is read
     pub max_body: usize,
+    /// what the bodies of all requests may hold together, in bytes; more are refused at once
+    pub body_memory: usize,
     /// how many requests of one pipeline may wait; more are refused at once
     pub max_queue: usize,
     /// how long a client may take to send the head of a request
@@ -83,10 +85,10 @@ impl Settings {
     /// The seeds' address: every network of the machine.
     pub const HOST: &'static str = "0.0.0.0";
 
-    /// What the lane of a pipeline takes: as many at once as there are workers, and as many more as
-    /// its model runs together, since those wait for each other.
+    /// What the lane of a pipeline takes: as many at once as there are workers, and beside those as
+    /// many as its models run together, and as many again that are prepared meanwhile.
     pub(super) fn lane(&self, pipeline: &Pipeline) -> LaneOptions {
-        LaneOptions { concurrency: self.workers + pipeline.at_once(), queue: self.max_queue }
+        LaneOptions { concurrency: self.workers + 2 * pipeline.at_once(), queue: self.max_queue }
     }
 }
 
@@ -97,6 +99,7 @@ impl Default for Settings {
             port: Self::PORT,
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             max_body: 64 << 20,
+            body_memory: 1 << 30,
             max_queue: 1024,
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),

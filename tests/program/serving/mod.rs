@@ -4,6 +4,7 @@ mod faults;
 mod metrics;
 mod operations;
 mod security;
+mod traces;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read, Write};

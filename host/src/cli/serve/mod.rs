@@ -14,7 +14,9 @@ use options::ServerArguments;
 use super::exit::Exit;
 use super::log::Log;
 use super::operator::OperatorArguments;
-use crate::config::FILE_NAMES;
+use crate::assemble::{Operator, Pipeline, is_model};
+use crate::config::{FILE_NAMES, Size};
+use crate::error::GpuxError;
 use crate::serve::{Ended, ListenError, RepositoryError, Server, Settings, Source, serve};
 
 /// Examples:
@@ -31,11 +33,11 @@ pub(super) struct Arguments {
     #[arg(value_name = "PIPELINE")]
     pipelines: Vec<String>,
 
-    /// Port to listen on; 0 takes a free one [default: the pipeline's `serving.port`, else 8080]
+    /// Port to listen on; 0 takes a free one [default: the only pipeline's `serving.port`, else 8080]
     #[arg(short, long)]
     port: Option<u16>,
 
-    /// Address to listen on [default: the pipeline's `serving.host`, else 0.0.0.0]
+    /// Address to listen on [default: the only pipeline's `serving.host`, else 0.0.0.0]
     #[arg(short = 'h', long)]
     host: Option<String>,
 
@@ -46,6 +48,18 @@ pub(super) struct Arguments {
     /// Threads that run requests [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
+
+    /// Largest body of a request [default: 64MiB]
+    #[arg(long, value_name = "SIZE")]
+    max_body: Option<Size>,
+
+    /// What the bodies of all requests may hold together; more are refused [default: 1GiB]
+    #[arg(long, value_name = "SIZE")]
+    body_memory: Option<Size>,
+
+    /// How many requests of one pipeline may wait; more are refused [default: 1024]
+    #[arg(long, value_name = "N")]
+    max_queue: Option<usize>,
 
     #[command(flatten)]
     server: ServerArguments,
@@ -76,7 +90,10 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
         Ok(sources) => sources,
         Err(message) => return printer.fail("UsageError", &message, Exit::Usage),
     };
-    let settings = settings(arguments);
+    let settings = match settings(arguments, &sources, &operator) {
+        Ok(settings) => settings,
+        Err(error) => return printer.error(&error),
+    };
     let scheme = if settings.tls.is_some() { "https" } else { "http" };
     let format = arguments.server.log_format;
     let log = Log::start(format, arguments.verbose);
@@ -101,13 +118,24 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
     }
 }
 
-fn settings(arguments: &Arguments) -> Settings {
+/// Flags, then what the only pipeline says in `serving`, then defaults.
+fn settings(arguments: &Arguments, sources: &[Source], operator: &Operator) -> Result<Settings, GpuxError> {
     let mut settings = Settings::default();
+    if let [Source(only)] = sources
+        && !is_model(only)
+    {
+        let serving = Pipeline::read_spec(only, operator)?.serving;
+        (settings.port, settings.host) = (serving.port, serving.host);
+    }
     settings.port = arguments.port.unwrap_or(settings.port);
     settings.host = arguments.host.clone().unwrap_or(settings.host);
     arguments.server.apply(&mut settings);
     settings.workers = arguments.workers.map_or(settings.workers, usize::from);
-    settings
+    let bytes = |size: Size| usize::try_from(size.0).unwrap_or(usize::MAX);
+    settings.max_body = arguments.max_body.map_or(settings.max_body, bytes);
+    settings.body_memory = arguments.body_memory.map_or(settings.body_memory, bytes).max(settings.max_body);
+    settings.max_queue = arguments.max_queue.unwrap_or(settings.max_queue);
+    Ok(settings)
 }
 
 /// What the user named, with the pipelines of folders that hold several.
@@ -140,8 +168,7 @@ fn holds_pipeline(folder: &Path) -> bool {
 fn pipelines_in(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path()));
     let mut paths = entries.collect::<Result<Vec<_>, _>>()?;
-    let is_model = |path: &Path| path.is_file() && path.extension().is_some_and(|extension| extension == "onnx");
-    paths.retain(|path| holds_pipeline(path) || is_model(path));
+    paths.retain(|path| holds_pipeline(path) || path.is_file() && is_model(&path.to_string_lossy()));
     paths.sort();
     Ok(paths)
 }

@@ -6,16 +6,11 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::cli::log::LogFormat;
-use crate::config::{Size, TimeSpan};
+use crate::config::TimeSpan;
 use crate::serve::{Settings, TlsFiles};
 
 fn time(text: &str) -> Result<Duration, String> {
     text.parse::<TimeSpan>().map(|time| time.0).map_err(|error| error.to_string())
-}
-
-fn size(text: &str) -> Result<usize, String> {
-    let size = text.parse::<Size>().map_err(|error| error.to_string())?;
-    usize::try_from(size.0).map_err(|error| error.to_string())
 }
 
 /// `scheme://host`, with a port where it is not the scheme's own.
@@ -46,14 +41,6 @@ pub(super) struct ServerArguments {
     /// How long requests under way may take when asked to end [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     drain: Option<Duration>,
-
-    /// The largest body of a request [default: 64MiB]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    max_body: Option<usize>,
-
-    /// Requests of one pipeline that may wait [default: 1024]
-    #[arg(long, value_name = "N")]
-    max_queue: Option<usize>,
 
     /// Connections at once; more wait [default: as many as there are file descriptors for, at most
     /// 16384]
@@ -117,8 +104,6 @@ impl ServerArguments {
         }
         set(&mut settings.drain_delay, self.drain_delay);
         set(&mut settings.drain, self.drain);
-        set(&mut settings.max_body, self.max_body);
-        set(&mut settings.max_queue, self.max_queue);
         set(&mut settings.max_connections, self.max_connections.map(|most| most as usize));
         set(&mut settings.header_timeout, self.header_timeout);
         set(&mut settings.body_timeout, self.body_timeout);

@@ -98,8 +98,8 @@ impl Batcher {
     }
 
     /// Runs the model on `inputs`, together with others where that may be. Of those that wait, the
-    /// greatest `priority` comes first, then who came first. `waits` is told while it waits for
-    /// others and does nothing itself.
+    /// greatest `priority` comes first, then who came first. `waits` is told that it is with
+    /// the model: meanwhile others prepare what may run together next.
     pub fn run(
         &self,
         inputs: ModelInputs,
@@ -113,11 +113,11 @@ impl Batcher {
             return shared.sessions.run(inputs, deadline);
         };
         let request = Arc::new(Request::new(inputs, key, rows, deadline, priority));
-        let leads = shared.queue.enter(&request) == Asked::Lead;
-        if leads {
+        let _with_model = waits.map(WithModel::of);
+        if shared.queue.enter(&request) == Asked::Lead {
             shared.lead(&request);
         }
-        shared.wait(&request, waits.filter(|_| !leads))
+        shared.wait(&request)
     }
 }
 
@@ -195,29 +195,12 @@ impl Shared {
     }
 
     /// Waits until the request has its result, and leads when it is its turn.
-    /// `waits` is told while another thread works for it.
-    fn wait(
-        self: &Arc<Self>,
-        request: &Arc<Request>,
-        mut waits: Option<&dyn Waits>,
-    ) -> Result<Vec<Tensor>, Unavailable> {
+    fn wait(self: &Arc<Self>, request: &Arc<Request>) -> Result<Vec<Tensor>, Unavailable> {
         loop {
-            let turn = match waits.filter(|_| request.is_pending()) {
-                Some(waits) => {
-                    waits.begin();
-                    let turn = request.turn();
-                    waits.end();
-                    turn
-                }
-                None => request.turn(),
-            };
-            match turn {
+            match request.turn() {
                 Turn::Answered(result) => return result,
                 Turn::Alone => return self.sessions.run(request.inputs.clone(), request.deadline),
-                Turn::Lead => {
-                    waits = None;
-                    self.lead(request);
-                }
+                Turn::Lead => self.lead(request),
                 Turn::Late if self.queue.leave(request) => return Err(Unavailable::Timeout),
                 // It was taken, or called to lead, just now.
                 Turn::Late => {}
@@ -238,6 +221,22 @@ impl Shared {
         if elsewhere.is_some_and(|elsewhere| elsewhere.retire()) {
             self.pass_on(batch);
         }
+    }
+}
+
+/// The time that a request spends with the model.
+struct WithModel<'a>(&'a dyn Waits);
+
+impl<'a> WithModel<'a> {
+    fn of(waits: &'a dyn Waits) -> Self {
+        waits.begin();
+        Self(waits)
+    }
+}
+
+impl Drop for WithModel<'_> {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 

@@ -79,11 +79,6 @@ impl Request {
         self.set(State::Alone);
     }
 
-    /// Whether it waits in the queue, or for the thread that runs for it.
-    pub(super) fn is_pending(&self) -> bool {
-        matches!(*self.state(), State::Waiting | State::Running(_))
-    }
-
     /// Waits for something to do.
     pub(super) fn turn(&self) -> Turn {
         let mut state = self.state();

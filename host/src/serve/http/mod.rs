@@ -16,6 +16,7 @@ use axum::Router;
 use axum::response::Response;
 use axum::routing::{get, post};
 
+pub(super) use self::body::Bodies;
 use super::error::ServeError;
 use super::server::Server;
 

@@ -87,7 +87,7 @@ async fn predict(server: &Server, served: &Arc<Served>, request: HttpRequest<Bod
     let format = Format::accepted(&head.headers)
         .ok_or_else(|| ServeError::NotAcceptable(format!("a result is given as {}", Format::NAMES)))?;
     let media_type = MediaType::of(&head.headers)?;
-    let body = body::read(&head.headers, body, server.settings()).await?;
+    let body = body::read(&head.headers, body, server).await?;
     let ask = Ask { timeout: options.timeout()?, priority: options.priority.unwrap_or_default(), bytes: body.len() };
     let write = output::Wanted { format, output: options.output };
     let form = match &media_type {

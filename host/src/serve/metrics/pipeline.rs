@@ -105,7 +105,7 @@ impl Answers {
 
 /// Requests that did not run, by why.
 #[derive(Debug, Default)]
-pub(in crate::serve) struct Refusals([AtomicU64; 6]);
+pub(in crate::serve) struct Refusals([AtomicU64; 7]);
 
 /// Why a request did not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +118,8 @@ pub(in crate::serve) enum Refused {
     Expired,
     /// the server ends
     Closing,
+    /// the bodies of all requests hold as much as they may
+    Memory,
     /// its key has had its requests of this second
     Rate,
     /// its key has as many under way as it may
@@ -125,11 +127,12 @@ pub(in crate::serve) enum Refused {
 }
 
 impl Refused {
-    const ALL: [(Self, &'static str); 6] = [
+    const ALL: [(Self, &'static str); 7] = [
         (Self::Full, "queue_full"),
         (Self::Late, "too_late"),
         (Self::Expired, "expired"),
         (Self::Closing, "closing"),
+        (Self::Memory, "memory"),
         (Self::Rate, "key_rate"),
         (Self::Concurrency, "key_concurrency"),
     ];
@@ -142,6 +145,7 @@ impl From<&Refusal> for Refused {
             Refusal::Late { .. } => Self::Late,
             Refusal::Expired => Self::Expired,
             Refusal::Closing => Self::Closing,
+            Refusal::Memory => Self::Memory,
         }
     }
 }

@@ -40,7 +40,7 @@ impl LaneState {
     }
 
     /// Refuses a request that has no room, or no time.
-    pub(super) fn admit(&mut self, deadline: Option<Instant>, now: Instant) -> Result<(), Refusal> {
+    pub(super) fn admit(&self, deadline: Option<Instant>, now: Instant) -> Result<(), Refusal> {
         let waiting = self.waiting.len();
         let wait = self.pace.wait(waiting);
         if waiting >= self.options.queue {

@@ -39,6 +39,8 @@ struct State {
     lanes: BTreeMap<u64, LaneState>,
     next_lane: u64,
     next_job: u64,
+    /// time that the lane had had which was chosen last
+    clock: Duration,
     /// threads that run plans at once
     workers: usize,
     /// requests that run, but for those that only wait for others
@@ -82,6 +84,9 @@ pub enum Refusal {
     /// its timeout passed before its turn came
     #[error("the request's timeout passed before it could run")]
     Expired,
+    /// the bodies of other requests take what there is
+    #[error("the requests that are here already hold as much as is allowed; try again in a moment")]
+    Memory,
     /// the server ends
     #[error("the server is about to end")]
     Closing,
@@ -93,7 +98,7 @@ impl Refusal {
         let wait = match self {
             Self::Full { retry_after, .. } => *retry_after,
             Self::Late { wait } => *wait,
-            Self::Expired | Self::Closing => Duration::ZERO,
+            Self::Expired | Self::Memory | Self::Closing => Duration::ZERO,
         };
         wait.clamp(Duration::from_secs(1), Duration::from_secs(60))
     }
@@ -115,6 +120,7 @@ impl Scheduler {
             lanes: BTreeMap::new(),
             next_lane: 0,
             next_job: 0,
+            clock: Duration::ZERO,
             workers: workers.max(1),
             running: 0,
             idle: 0,
@@ -145,13 +151,23 @@ impl Lane {
         job: Job,
     ) -> Result<(), Refusal> {
         let mut state = self.shared.lock();
-        let State { lanes, next_job, .. } = &mut *state;
+        let State { lanes, next_job, clock, .. } = &mut *state;
         let Some(lane) = lanes.get_mut(&self.id) else { return Err(Refusal::Closing) };
         lane.admit(deadline, Instant::now())?;
+        // A lane that was empty for long, or is new, has no claim on the time that it did not use.
+        if !lane.has_work() {
+            lane.catch_up(*clock);
+        }
         *next_job += 1;
         lane.push(Waiting { job, deadline, cancelled }, priority, *next_job);
         self.shared.wake(state);
         Ok(())
+    }
+
+    /// Whether a request with this deadline would be refused as it comes.
+    pub(super) fn check(&self, deadline: Option<Instant>) -> Result<(), Refusal> {
+        let state = self.shared.lock();
+        state.lanes.get(&self.id).map_or(Err(Refusal::Closing), |lane| lane.admit(deadline, Instant::now()))
     }
 
     /// What waits and runs.
@@ -244,13 +260,9 @@ impl State {
     fn next(&mut self) -> Option<(u64, Waiting)> {
         let least = self.candidates().min_by_key(|(_, lane)| lane.used())?;
         let (id, used) = (*least.0, least.1.used());
-        // A lane that was empty for long has no claim on the time that it did not use.
-        let lane = self.lanes.get_mut(&id)?;
-        let waiting = lane.pop()?;
+        let waiting = self.lanes.get_mut(&id)?.pop()?;
+        self.clock = used;
         self.running += 1;
-        for other in self.lanes.values_mut().filter(|other| !other.has_work()) {
-            other.catch_up(used);
-        }
         Some((id, waiting))
     }
 

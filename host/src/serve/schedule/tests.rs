@@ -178,3 +178,22 @@ fn lanes_share_the_time() {
     let place = order.iter().position(|name| *name == "other").unwrap();
     assert!(place <= 1, "{order:?}");
 }
+
+#[test]
+fn a_new_lane_has_no_claim_on_the_time_before() {
+    let scheduler = Scheduler::new(1);
+    let old = scheduler.lane(ROOM);
+    let mut state = old.shared.lock();
+    state.lanes.get_mut(&old.id).unwrap().catch_up(Duration::from_secs(1000));
+    drop(state);
+    let (said, heard) = channel();
+    let gate = Arc::new(Barrier::new(2));
+    submit(&old, job("first", &said, &gate)).unwrap();
+    assert_eq!(next(&heard), "first");
+    let new = scheduler.lane(ROOM);
+    submit(&new, quick("new", &said)).unwrap();
+    assert_eq!(next(&heard), "new");
+    let used = new.shared.lock().lanes[&new.id].used();
+    assert!(used >= Duration::from_secs(1000), "{used:?}");
+    gate.wait();
+}

@@ -13,6 +13,7 @@ mod provider_options;
 mod report;
 mod runtime;
 mod steps;
+mod warm_up;
 
 pub use allow::{Allow, AllowedDir, NotAllowable};
 pub use engine::{SelectedEngine, search, select};

@@ -12,13 +12,14 @@ use super::operator::Operator;
 use super::ports;
 use super::provider_options;
 use super::steps::{self, Unmade, Workshop};
+use super::warm_up;
 use crate::config::{
     self, Action, ConfigurationError, Diagnostic, Document, Labels, Node, OutputSpec, Spanned, Spec, StepSpec,
     Variables,
 };
 use crate::error::GpuxError;
 use crate::inference::{ModelFile, ModelStep};
-use crate::pipeline::{Place, Plan, PlanBuilder, ProjectFiles, WiringError};
+use crate::pipeline::{Place, Plan, PlanBuilder, ProjectFiles, Request, WiringError};
 use crate::sandbox::Sandbox;
 
 /// The most requests of a list that are run at once: each takes a thread and its values' memory.
@@ -33,6 +34,7 @@ pub struct Pipeline {
     pub(super) engine: String,
     pub(super) warnings: Vec<String>,
     pub(super) files: Vec<PathBuf>,
+    warm_up: Vec<Request>,
 }
 
 impl Pipeline {
@@ -104,12 +106,13 @@ impl Pipeline {
             Unmade::Wrong(faults) => report_all(faults),
             Unmade::Machine(error) => error.into(),
         })?;
+        let warm_up = warm_up::requests(&spec, &plan, &files).map_err(report_all)?;
         warnings.extend(workshop.warnings);
         warnings.extend(loaded.warnings);
         let beside = loaded.models.iter().flat_map(|model| model.step.file().info().external_files.clone());
         let files = files.named().into_iter().chain(beside).chain([path.clone()]).collect::<BTreeSet<_>>();
         let files = files.into_iter().collect();
-        Ok(Self { path, spec, plan, engine: loaded.engine, warnings, models: loaded.models, files })
+        Ok(Self { path, spec, plan, engine: loaded.engine, warnings, models: loaded.models, files, warm_up })
     }
 
     /// How many requests are best run at once: as many as a model's instances take together.
@@ -145,6 +148,11 @@ impl Pipeline {
     /// The checked steps.
     pub fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// The requests of `serving.warmup`, which a server runs before it takes others.
+    pub fn warm_up(&self) -> &[Request] {
+        &self.warm_up
     }
 
     /// The engine that runs its models, with version and provider, for people.

@@ -50,14 +50,14 @@ impl Access {
     }
 }
 
-/// What probes ask, and the page, which holds nothing before it has a key.
+/// What probes ask, and the files of the page, which say nothing of the pipelines.
 fn is_open(method: &Method, path: &str) -> bool {
     match path {
-        "/" => method == Method::GET,
+        "/" | "/docs" => method == Method::GET,
         "/health" | "/health/live" | "/health/ready" | "/v2/health/live" | "/v2/health/ready" => true,
         "/inference.GRPCInferenceService/ServerLive" | "/inference.GRPCInferenceService/ServerReady" => true,
         "/grpc.health.v1.Health/Check" | "/grpc.health.v1.Health/Watch" => true,
-        _ => false,
+        path => path.starts_with("/page/") && method == Method::GET,
     }
 }
 

@@ -53,6 +53,9 @@ pub enum ServeError {
     /// no output can be given in a type that is accepted
     #[error("{0}")]
     NotAcceptable(String),
+    /// any of these, of a request whose trace was asked for, with that trace
+    #[error("{0}")]
+    Traced(Box<ServeError>, Json),
 }
 
 impl ServeError {
@@ -65,6 +68,7 @@ impl ServeError {
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Gpux(error) => error.kind(),
+            Self::Traced(error, _) => error.kind(),
             Self::Overload(_) => "OverloadError",
             Self::NotFound(_) => "NotFoundError",
             Self::NotReady(_) => "NotReadyError",
@@ -97,6 +101,7 @@ impl ServeError {
             Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
             Self::TooMany { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Self::Traced(error, _) => error.status(),
         }
     }
 
@@ -107,6 +112,7 @@ impl ServeError {
             Self::NotReady(_) => Some(Duration::from_secs(1)),
             // Whole seconds are the finest that HTTP can say.
             Self::TooMany { retry_after, .. } => Some(Duration::from_secs(retry_after.as_secs_f64().ceil() as u64)),
+            Self::Traced(error, _) => error.retry_after(),
             _ => None,
         }
     }
@@ -115,6 +121,11 @@ impl ServeError {
     pub fn to_json(&self) -> Json {
         match self {
             Self::Gpux(error) => error.to_json(),
+            Self::Traced(error, trace) => {
+                let mut json = error.to_json();
+                json["details"]["trace"] = trace.clone();
+                json
+            }
             _ => json!({ "error": self.kind(), "message": self.to_string(), "details": {} }),
         }
     }

@@ -3,6 +3,7 @@
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -58,6 +59,8 @@ fn bind_hint(error: &std::io::Error) -> &'static str {
 pub enum Event {
     /// connections are taken at this address; pipelines are not ready yet
     Listening(SocketAddr),
+    /// connections are taken at this second address, too
+    Grpc(SocketAddr),
     /// every pipeline is warm
     Ready(SocketAddr),
     /// the pipeline of this name was loaded again, and answers
@@ -97,11 +100,8 @@ pub fn serve(
     let warn = |warnings: Vec<String>| warnings.into_iter().map(Event::Warning).for_each(|event| tell(event));
     warn(server.access().load()?);
     let tls = settings.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
-    let address = format!("{}:{}", settings.host, settings.port);
-    let bind = |source| ListenError::Bind { address: address.clone(), source };
-    let listener = StdListener::bind((settings.host.as_str(), settings.port)).map_err(bind)?;
-    listener.set_nonblocking(true).map_err(bind)?;
-    let local = listener.local_addr().map_err(bind)?;
+    let (listener, local) = bind(&settings.host, settings.port)?;
+    let grpc = settings.grpc_port.map(|port| bind(&settings.host, port)).transpose()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(settings.workers)
         .thread_name("gpux-io")
@@ -114,10 +114,20 @@ pub fn serve(
         if let Some(endpoint) = &settings.otlp {
             server.trace_to(Telemetry::new(endpoint).map_err(ListenError::Telemetry)?);
         }
-        let listener = TcpListener::from_std(listener).map_err(bind)?;
         let (stop, stopped) = watch::channel(false);
         let router = front::before(http::router(server.clone()), server);
-        let accepting = tokio::spawn(connections::accept(listener, server.clone(), router, tls.clone(), stopped));
+        let listener = TcpListener::from_std(listener).map_err(ListenError::Start)?;
+        let mut accepting = Vec::new();
+        let mut accept = |listener| {
+            let accepting_one =
+                connections::accept(listener, server.clone(), router.clone(), tls.clone(), stopped.clone());
+            accepting.push(tokio::spawn(accepting_one));
+        };
+        accept(listener);
+        if let Some((listener, local)) = grpc {
+            accept(TcpListener::from_std(listener).map_err(ListenError::Start)?);
+            tell(Event::Grpc(local));
+        }
         let mut loading = {
             let server = server.clone();
             tokio::task::spawn_blocking(move || server.add(&sources))
@@ -155,7 +165,7 @@ pub fn serve(
             tokio::time::sleep(settings.drain_delay).await;
             let _ = stop.send(true);
             // Requests under way may take their time, but not for ever.
-            let ended = tokio::time::timeout(settings.drain, accepting).await;
+            let ended = tokio::time::timeout(settings.drain, join_all(accepting)).await;
             if ended.is_ok() { Ended::Drained } else { Ended::TimedOut }
         };
         let second = async { while signals.next().await != Signal::End {} };
@@ -171,4 +181,12 @@ pub fn serve(
     // A step that is still at work does not keep the process.
     runtime.shutdown_background();
     result
+}
+
+fn bind(host: &str, port: u16) -> Result<(StdListener, SocketAddr), ListenError> {
+    let fault = |source| ListenError::Bind { address: format!("{host}:{port}"), source };
+    let listener = StdListener::bind((host, port)).map_err(fault)?;
+    listener.set_nonblocking(true).map_err(fault)?;
+    let local = listener.local_addr().map_err(fault)?;
+    Ok((listener, local))
 }

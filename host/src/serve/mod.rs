@@ -14,6 +14,7 @@ mod front;
 mod http;
 mod listen;
 mod metrics;
+mod oip;
 mod reload;
 mod repository;
 mod schedule;
@@ -24,6 +25,7 @@ mod signals;
 mod telemetry;
 mod tenants;
 mod tls;
+mod trace;
 mod warm_up;
 
 pub use call::{Ask, Priority, Turn};

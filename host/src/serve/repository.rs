@@ -129,7 +129,7 @@ impl Repository {
 
     fn open(&self, source: &Source) -> Result<Served, GpuxError> {
         let pipeline = Pipeline::open_any(&source.0, &self.operator)?;
-        Ok(Served::new(pipeline, &self.scheduler, &self.settings, &self.metrics))
+        Served::new(pipeline, &self.scheduler, &self.settings, &self.metrics)
     }
 
     /// All pipelines, by name.

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::metrics::{Metrics, PipelineMetrics, StepMetrics, Steps};
+use super::oip::Statistics;
 use super::schedule::{Lane, Load, Scheduler};
 use super::settings::Settings;
 use super::warm_up::{self, Warmth};
 use crate::assemble::Pipeline;
 use crate::config::Action;
+use crate::error::GpuxError;
 use crate::pipeline::Plan;
 
 /// A pipeline, loaded and warm, with the queue before it.
@@ -18,6 +20,7 @@ pub struct Served {
     warmth: Warmth,
     metrics: Arc<PipelineMetrics>,
     steps: Steps,
+    statistics: Statistics,
     /// whether small requests have their turn on the connection's thread
     short: bool,
 }
@@ -40,16 +43,21 @@ pub enum State {
 const SHORT: Duration = Duration::from_micros(20);
 
 impl Served {
-    /// Warms the pipeline up and gives it a lane.
-    pub(super) fn new(pipeline: Pipeline, scheduler: &Scheduler, settings: &Settings, metrics: &Metrics) -> Self {
-        let warmth = warm_up::warm_up(&pipeline);
+    /// Warms the pipeline up and gives it a lane. Fails if a request does that it is to be warmed with.
+    pub(super) fn new(
+        pipeline: Pipeline,
+        scheduler: &Scheduler,
+        settings: &Settings,
+        metrics: &Metrics,
+    ) -> Result<Self, GpuxError> {
+        let warmth = warm_up::warm_up(&pipeline)?;
         let lane = scheduler.lane(settings.lane(&pipeline));
         let metrics = metrics.pipeline(&pipeline.spec().name.value);
         let steps = metrics.steps(pipeline.plan());
         let components = pipeline.spec().pipeline.iter().any(|step| matches!(step.action, Action::Wasm(_)));
         // Never with components, nor where requests wait for each other.
         let short = !components && !pipeline.batches() && warmth.median.is_some_and(|median| median < SHORT);
-        Self { pipeline, lane, warmth, metrics, steps, short }
+        Ok(Self { pipeline, lane, warmth, metrics, steps, statistics: Statistics::default(), short })
     }
 
     /// Its name in its gpux.yml.
@@ -85,6 +93,11 @@ impl Served {
     /// What is counted of its steps, in order.
     pub(super) fn steps(&self) -> &[StepMetrics] {
         &self.steps
+    }
+
+    /// What requests over the Open Inference Protocol came to.
+    pub(super) const fn statistics(&self) -> &Statistics {
+        &self.statistics
     }
 
     pub(super) const fn lane(&self) -> &Lane {

@@ -4,7 +4,10 @@
 use std::time::{Duration, Instant};
 
 use crate::assemble::Pipeline;
-use crate::pipeline::{Dim, Kind, Plan, Request, RunOptions, Tensor, TensorKind, Value, deadline_after};
+use crate::error::GpuxError;
+use crate::pipeline::{
+    Dim, Kind, Outputs, Plan, Request, RunError, RunOptions, Tensor, TensorKind, Value, deadline_after,
+};
 
 /// What warming up showed.
 #[derive(Clone, Debug, Default)]
@@ -24,23 +27,38 @@ const LIMIT: Duration = Duration::from_millis(50);
 /// A picture that every image decoder reads: 32 × 32, white.
 const PICTURE: &[u8] = include_bytes!("warm_up.png");
 
-/// Runs a made-up request. A pipeline that refuses it is as good as any: it may want what cannot be
-/// made up.
-pub(super) fn warm_up(pipeline: &Pipeline) -> Warmth {
+/// Runs the requests of `serving.warmup`, or else a made-up one. The former must succeed. A pipeline
+/// that refuses the latter is as good as any: it may want what cannot be made up.
+pub(super) fn warm_up(pipeline: &Pipeline) -> Result<Warmth, GpuxError> {
     let plan = pipeline.plan();
-    let Some(request) = made_up(plan) else { return Warmth::default() };
-    let run = || {
+    let run = |request: &Request| {
         let options = RunOptions { deadline: deadline_after(pipeline.timeout()), ..RunOptions::default() };
         plan.run(request.clone(), options)
     };
-    if let Err(error) = run() {
-        return Warmth { median: None, failure: Some(error.to_string()) };
+    let configured = pipeline.warm_up();
+    for (index, request) in configured.iter().enumerate() {
+        run(request).map_err(|error| GpuxError::WarmUp { number: index + 1, error: Box::new(error.into()) })?;
     }
+    if !configured.is_empty() {
+        return Ok(timed(configured, run));
+    }
+    let Some(request) = made_up(plan) else { return Ok(Warmth::default()) };
+    Ok(match run(&request) {
+        Ok(_) => timed(&[request], run),
+        Err(error) => Warmth { median: None, failure: Some(error.to_string()) },
+    })
+}
+
+/// Runs the requests again and again, which have all succeeded once.
+fn timed(requests: &[Request], run: impl Fn(&Request) -> Result<Outputs, RunError>) -> Warmth {
     let start = Instant::now();
     let mut times = Vec::with_capacity(RUNS);
-    while times.len() < RUNS && start.elapsed() < LIMIT {
+    for request in requests.iter().cycle().take(RUNS) {
+        if start.elapsed() >= LIMIT {
+            break;
+        }
         let start = Instant::now();
-        if let Err(error) = run() {
+        if let Err(error) = run(request) {
             return Warmth { median: None, failure: Some(error.to_string()) };
         }
         times.push(start.elapsed());

@@ -22,6 +22,7 @@ impl Teller {
             Event::Listening(address) => {
                 self.detail(&format!("listening on {}://{address}; loading", self.scheme));
             }
+            Event::Grpc(address) => self.note(&format!("gRPC on {address} as well")),
             Event::Ready(address) => self.ready(server, *address),
             Event::Reloaded(name) => self.note(&format!("{name} was loaded again")),
             Event::NotReloaded { name, reason } => {

@@ -37,6 +37,15 @@ pub(super) struct Arguments {
     #[arg(short, long)]
     port: Option<u16>,
 
+    /// A second port to listen on, for gRPC clients that expect one of their own; the first port
+    /// takes gRPC as well
+    #[arg(long, value_name = "PORT")]
+    grpc_port: Option<u16>,
+
+    /// Let clients load and unload pipelines (Open Inference Protocol); without it, they may not
+    #[arg(long)]
+    model_control: bool,
+
     /// Address to listen on [default: the only pipeline's `serving.host`, else 0.0.0.0]
     #[arg(short = 'h', long)]
     host: Option<String>,
@@ -48,6 +57,10 @@ pub(super) struct Arguments {
     /// Threads that run requests [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
+
+    /// Do not tell those who ask with `?trace=true` what each step of their request did
+    #[arg(long)]
+    no_trace: bool,
 
     /// Largest body of a request [default: 64MiB]
     #[arg(long, value_name = "SIZE")]
@@ -128,8 +141,11 @@ fn settings(arguments: &Arguments, sources: &[Source], operator: &Operator) -> R
         (settings.port, settings.host) = (serving.port, serving.host);
     }
     settings.port = arguments.port.unwrap_or(settings.port);
+    settings.grpc_port = arguments.grpc_port;
+    settings.model_control = arguments.model_control;
     settings.host = arguments.host.clone().unwrap_or(settings.host);
     arguments.server.apply(&mut settings);
+    settings.trace = !arguments.no_trace;
     settings.workers = arguments.workers.map_or(settings.workers, usize::from);
     let bytes = |size: Size| usize::try_from(size.0).unwrap_or(usize::MAX);
     settings.max_body = arguments.max_body.map_or(settings.max_body, bytes);

@@ -37,6 +37,13 @@ const RETRY: Duration = Duration::from_millis(50);
 /// then tells them to send no more on theirs.
 const LAST_CALL: Duration = Duration::from_millis(250);
 
+/// How much a client may send over HTTP/2 before it waits to hear that it was read, in bytes: tensors
+/// are large, and with HTTP/2's own windows of 64 KiB each would take several ways there and back.
+const WINDOW: u32 = 2 << 20;
+
+/// The largest frame of HTTP/2 that is taken, in bytes.
+const FRAME: u32 = 256 << 10;
+
 /// What every connection is served with.
 struct Shared {
     server: Arc<Server>,
@@ -110,6 +117,9 @@ fn builder(settings: &Settings) -> auto::Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .max_concurrent_streams(settings.max_streams)
         .max_header_list_size(16 << 10)
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
+        .max_frame_size(FRAME)
         .keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(KEEP_ALIVE);
     builder

@@ -7,6 +7,7 @@ use super::accept::Format;
 use super::answer;
 use crate::pipeline::{Outputs, Tensor, Value, to_npy, write_json, write_json_text};
 use crate::serve::ServeError;
+use crate::serve::trace::Trace;
 
 /// How a result is to be written.
 #[derive(Clone, Debug)]
@@ -25,6 +26,17 @@ pub(super) struct Written {
 }
 
 impl Written {
+    /// `{"outputs": …, "trace": …}`, of outputs in JSON.
+    pub(super) fn with_trace(mut self, trace: &Trace) -> Self {
+        let mut text = Vec::with_capacity(self.bytes.len() + 1024);
+        text.extend_from_slice(b"{\"outputs\":");
+        text.append(&mut self.bytes);
+        text.extend_from_slice(b",\"trace\":");
+        text.extend_from_slice(serde_json::json!(trace).to_string().as_bytes());
+        text.push(b'}');
+        Self { bytes: text, ..self }
+    }
+
     pub(super) fn into_response(self) -> Result<Response, ServeError> {
         let mut response = answer::bytes(self.media_type, self.bytes);
         if let Some((element, shape)) = self.tensor {
@@ -146,7 +158,7 @@ fn names<'a>(outputs: impl Iterator<Item = &'a (String, Value)>) -> String {
 }
 
 /// The media type of a picture, by its first bytes.
-fn picture(bytes: &[u8]) -> Option<&'static str> {
+pub(in crate::serve) fn picture(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
         [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),

@@ -1,7 +1,7 @@
 //! `POST /predict`.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::{Path, Query, State};
@@ -9,6 +9,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use http::{Request as HttpRequest, Uri};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::accept::Format;
@@ -18,18 +19,22 @@ use super::input::{MediaType, Requests};
 use super::output::{self, Written};
 use crate::error::GpuxError;
 use crate::pipeline::{Request, ValidationError};
+use crate::serve::trace::Trace;
 use crate::serve::{Ask, Priority, ServeError, Served, Server, Turn};
 
 /// What the query of a request may say.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Options {
-    /// seconds that it may take
+pub(super) struct Options {
+    /// seconds that it may take; the pipeline's own timeout where that is shorter
+    #[schemars(extend("exclusiveMinimum" = 0))]
     timeout: Option<f64>,
-    /// `low`, `normal` or `high`
+    /// how urgent it is among the requests of its pipeline
     priority: Option<Priority>,
     /// the output to give, where one is given alone
     output: Option<String>,
+    /// whether to tell what each step did
+    trace: Option<bool>,
 }
 
 impl Options {
@@ -74,6 +79,28 @@ async fn respond(server: &Server, served: Result<Arc<Served>, ServeError>, reque
     answer.unwrap_or_else(|error| answer::error(&error))
 }
 
+/// Whether a trace is asked for. It is of one request, told in JSON, where the operator lets it be.
+fn is_traced(server: &Server, options: &Options, format: Format) -> Result<bool, ServeError> {
+    let traced = options.trace.unwrap_or_default();
+    if traced && !server.settings().trace {
+        return Err(ServeError::invalid("this server gives no traces; leave `trace` out"));
+    }
+    if traced && format != Format::Json {
+        return Err(ServeError::NotAcceptable("a result with its trace is given as application/json only".to_owned()));
+    }
+    Ok(traced)
+}
+
+/// Runs the request and tells what each step did, whether it fails or not.
+fn traced(turn: &Turn, request: Request, read: Duration, write: &output::Wanted) -> Result<Written, ServeError> {
+    let mut trace = Trace::of(turn.queued(), read);
+    let result = turn.infer(request, Some(&mut trace)).and_then(|outputs| write.write(&outputs));
+    match result {
+        Ok(written) => Ok(written.with_trace(&trace)),
+        Err(error) => Err(ServeError::Traced(Box::new(error), serde_json::json!(trace))),
+    }
+}
+
 /// What one turn of the pipeline gives.
 enum Turned {
     Answer(Written),
@@ -86,9 +113,12 @@ async fn predict(server: &Server, served: &Arc<Served>, request: HttpRequest<Bod
     let options = Options::of(&head.uri)?;
     let format = Format::accepted(&head.headers)
         .ok_or_else(|| ServeError::NotAcceptable(format!("a result is given as {}", Format::NAMES)))?;
+    let is_traced = is_traced(server, &options, format)?;
     let media_type = MediaType::of(&head.headers)?;
     let body = body::read(&head.headers, body, server).await?;
-    let ask = Ask { timeout: options.timeout()?, priority: options.priority.unwrap_or_default(), bytes: body.len() };
+    // Looking at every value takes its time: a traced request is never short.
+    let bytes = if is_traced { usize::MAX } else { body.len() };
+    let ask = Ask { timeout: options.timeout()?, priority: options.priority.unwrap_or_default(), bytes };
     let write = output::Wanted { format, output: options.output };
     let form = match &media_type {
         MediaType::Form(boundary) => Some(Requests::of_form(served.plan(), boundary, body.clone()).await?),
@@ -96,9 +126,18 @@ async fn predict(server: &Server, served: &Arc<Served>, request: HttpRequest<Bod
     };
     let turned = server.run(served, ask, {
         let write = write.clone();
-        move |turn| match form.map_or_else(|| read(turn, &media_type, &body), |form| Ok(Requests::One(form)))? {
-            Requests::One(request) => write.write(&turn.infer(request, None)?).map(Turned::Answer),
-            Requests::List(requests) => Ok(Turned::List(requests)),
+        move |turn| {
+            let start = Instant::now();
+            match form.map_or_else(|| read(turn, &media_type, &body), |form| Ok(Requests::One(form)))? {
+                Requests::One(request) if is_traced => {
+                    traced(turn, request, start.elapsed(), &write).map(Turned::Answer)
+                }
+                Requests::One(request) => write.write(&turn.infer(request, None)?).map(Turned::Answer),
+                Requests::List(_) if is_traced => {
+                    Err(ServeError::invalid("a trace is of one request; send a list without `trace`"))
+                }
+                Requests::List(requests) => Ok(Turned::List(requests)),
+            }
         }
     });
     match turned.await? {

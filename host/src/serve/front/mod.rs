@@ -92,3 +92,6 @@ fn protocol(head: &http::request::Parts) -> Protocol {
         Protocol::Http
     }
 }
+
+#[cfg(test)]
+mod tests;

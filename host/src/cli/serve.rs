@@ -31,6 +31,15 @@ pub(super) struct Arguments {
     #[arg(short, long)]
     port: Option<u16>,
 
+    /// A second port to listen on, for gRPC clients that expect one of their own; the first port
+    /// takes gRPC as well
+    #[arg(long, value_name = "PORT")]
+    grpc_port: Option<u16>,
+
+    /// Let clients load and unload pipelines (Open Inference Protocol); without it, they may not
+    #[arg(long)]
+    model_control: bool,
+
     /// Address to listen on [default: the only pipeline's `serving.host`, else 0.0.0.0]
     #[arg(short = 'h', long)]
     host: Option<String>,
@@ -93,6 +102,7 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
     let told = server.clone();
     let tell = move |event: Event| match event {
         Event::Listening(address) => printer.detail(&format!("listening on http://{address}; loading")),
+        Event::Grpc(address) => printer.note(&format!("gRPC on {address} as well")),
         Event::Ready(address) => ready(&told, address, printer),
         Event::Draining => printer.note("ending: requests under way are finished"),
     };
@@ -129,6 +139,8 @@ fn settings(arguments: &Arguments, sources: &[Source], operator: &Operator) -> R
         (settings.port, settings.host) = (serving.port, serving.host);
     }
     settings.port = arguments.port.unwrap_or(settings.port);
+    settings.grpc_port = arguments.grpc_port;
+    settings.model_control = arguments.model_control;
     settings.host = arguments.host.clone().unwrap_or(settings.host);
     settings.trace = !arguments.no_trace;
     settings.workers = arguments.workers.map_or(settings.workers, usize::from);

@@ -42,6 +42,10 @@ impl Plan {
 }
 
 impl<'a> Reader<'a> {
+    pub(super) const fn plan(self) -> &'a Plan {
+        self.plan
+    }
+
     /// The only input that a request must give, if there is just one.
     pub fn single(self) -> Option<&'a Port> {
         let mut ports = self.plan.inputs().iter().map(|input| &input.port);

@@ -36,6 +36,9 @@ pub enum ServeError {
     /// no input takes a body of this type
     #[error("{0}")]
     MediaType(String),
+    /// it is known whose request it is, and that it may not
+    #[error("{0}")]
+    Forbidden(String),
     /// no output can be given in a type that is accepted
     #[error("{0}")]
     NotAcceptable(String),
@@ -58,6 +61,7 @@ impl ServeError {
             Self::Overload(_) => "OverloadError",
             Self::NotFound(_) => "NotFoundError",
             Self::NotReady(_) => "NotReadyError",
+            Self::Forbidden(_) => "PermissionError",
             Self::TooLarge(_) | Self::SlowBody(_) | Self::Body(_) | Self::MediaType(_) | Self::NotAcceptable(_) => {
                 "ValidationError"
             }
@@ -81,6 +85,7 @@ impl ServeError {
             Self::Body(_) => StatusCode::BAD_REQUEST,
             Self::MediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::NotAcceptable(_) => StatusCode::NOT_ACCEPTABLE,
+            Self::Forbidden(_) => StatusCode::FORBIDDEN,
             Self::Traced(error, _) => error.status(),
         }
     }

@@ -4,6 +4,7 @@ use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
 
 use axum::Router;
+use futures_util::future::join_all;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
@@ -38,6 +39,8 @@ pub enum ListenError {
 pub enum Event {
     /// connections are taken at this address; pipelines are not ready yet
     Listening(SocketAddr),
+    /// connections are taken at this second address, too
+    Grpc(SocketAddr),
     /// every pipeline is warm
     Ready(SocketAddr),
     /// no new connections are taken; those under way end
@@ -51,11 +54,8 @@ pub fn serve(
     tell: impl Fn(Event) + Send + Sync + 'static,
 ) -> Result<(), ListenError> {
     let settings = server.settings();
-    let address = format!("{}:{}", settings.host, settings.port);
-    let bind = |source| ListenError::Bind { address: address.clone(), source };
-    let listener = StdListener::bind((settings.host.as_str(), settings.port)).map_err(bind)?;
-    listener.set_nonblocking(true).map_err(bind)?;
-    let local = listener.local_addr().map_err(bind)?;
+    let (listener, local) = bind(&settings.host, settings.port)?;
+    let grpc = settings.grpc_port.map(|port| bind(&settings.host, port)).transpose()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(settings.workers)
         .thread_name("gpux-io")
@@ -64,9 +64,14 @@ pub fn serve(
         .map_err(ListenError::Start)?;
     tell(Event::Listening(local));
     let result = runtime.block_on(async {
-        let listener = TcpListener::from_std(listener).map_err(bind)?;
         let (stop, stopped) = watch::channel(false);
-        let accepting = tokio::spawn(accept(listener, server.clone(), stopped));
+        let listener = TcpListener::from_std(listener).map_err(ListenError::Start)?;
+        let mut accepting = vec![tokio::spawn(accept(listener, server.clone(), stopped.clone()))];
+        if let Some((listener, local)) = grpc {
+            let listener = TcpListener::from_std(listener).map_err(ListenError::Start)?;
+            accepting.push(tokio::spawn(accept(listener, server.clone(), stopped)));
+            tell(Event::Grpc(local));
+        }
         let loaded = {
             let server = server.clone();
             tokio::task::spawn_blocking(move || server.add(&sources))
@@ -86,12 +91,20 @@ pub fn serve(
         }
         let _ = stop.send(true);
         // Requests under way may take their time, but not for ever.
-        let _ = tokio::time::timeout(settings.drain, accepting).await;
+        let _ = tokio::time::timeout(settings.drain, join_all(accepting)).await;
         ended
     });
     // A step that is still at work does not keep the process.
     runtime.shutdown_background();
     result
+}
+
+fn bind(host: &str, port: u16) -> Result<(StdListener, SocketAddr), ListenError> {
+    let fault = |source| ListenError::Bind { address: format!("{host}:{port}"), source };
+    let listener = StdListener::bind((host, port)).map_err(fault)?;
+    listener.set_nonblocking(true).map_err(fault)?;
+    let local = listener.local_addr().map_err(fault)?;
+    Ok((listener, local))
 }
 
 /// Takes connections until it is told to stop, then waits for those there are.
@@ -100,7 +113,9 @@ async fn accept(listener: TcpListener, server: Arc<Server>, mut stopped: watch::
     let connections = GracefulShutdown::new();
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(server.settings().header_timeout);
-    builder.http2().timer(TokioTimer::new());
+    // Tensors are large: with HTTP/2's own windows of 64 KiB, each would take several ways there and back.
+    builder.http2().timer(TokioTimer::new()).initial_stream_window_size(WINDOW).initial_connection_window_size(WINDOW);
+    builder.http2().max_frame_size(FRAME);
     loop {
         let stream = tokio::select! {
             accepted = listener.accept() => match accepted {
@@ -126,6 +141,12 @@ async fn accept(listener: TcpListener, server: Arc<Server>, mut stopped: watch::
     drop(listener);
     connections.shutdown().await;
 }
+
+/// How much a client may send over HTTP/2 before it waits to hear that it was read, in bytes.
+const WINDOW: u32 = 2 << 20;
+
+/// The largest frame of HTTP/2 that is taken, in bytes.
+const FRAME: u32 = 256 << 10;
 
 /// How long to wait before the next connection when one could not be taken.
 const RETRY: std::time::Duration = std::time::Duration::from_millis(50);

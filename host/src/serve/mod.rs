@@ -9,6 +9,7 @@ mod call;
 mod error;
 mod http;
 mod listen;
+mod oip;
 mod repository;
 mod schedule;
 mod served;

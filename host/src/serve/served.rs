@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::oip::Statistics;
 use super::schedule::{Lane, Load, Scheduler};
 use super::settings::Settings;
 use super::warm_up::{self, Warmth};
@@ -15,6 +16,7 @@ pub struct Served {
     pipeline: Pipeline,
     lane: Lane,
     warmth: Warmth,
+    statistics: Statistics,
     /// whether small requests have their turn on the connection's thread
     short: bool,
 }
@@ -44,7 +46,7 @@ impl Served {
         let components = pipeline.spec().pipeline.iter().any(|step| matches!(step.action, Action::Wasm(_)));
         // Never with components, nor where requests wait for each other.
         let short = !components && !pipeline.batches() && warmth.median.is_some_and(|median| median < SHORT);
-        Ok(Self { pipeline, lane, warmth, short })
+        Ok(Self { pipeline, lane, warmth, statistics: Statistics::default(), short })
     }
 
     /// Its name in its gpux.yml.
@@ -70,6 +72,11 @@ impl Served {
     /// What waits and runs.
     pub fn load(&self) -> Load {
         self.lane.load()
+    }
+
+    /// What requests over the Open Inference Protocol came to.
+    pub(super) const fn statistics(&self) -> &Statistics {
+        &self.statistics
     }
 
     pub(super) const fn lane(&self) -> &Lane {

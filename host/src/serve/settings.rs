@@ -12,6 +12,10 @@ pub struct Settings {
     pub host: String,
     /// the port to listen on; 0 takes a free one
     pub port: u16,
+    /// a second port with the same API, for clients that expect gRPC on one of its own; 0 takes a free one
+    pub grpc_port: Option<u16>,
+    /// whether clients may load and unload pipelines
+    pub model_control: bool,
     /// threads that run plans; one a core keeps sandboxes and models from taking each other's time
     pub workers: usize,
     /// the largest body of a request, in bytes; more is refused before it is read
@@ -48,6 +52,8 @@ impl Default for Settings {
         Self {
             host: Self::HOST.to_owned(),
             port: Self::PORT,
+            grpc_port: None,
+            model_control: false,
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             max_body: 64 << 20,
             body_memory: 1 << 30,

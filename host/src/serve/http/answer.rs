@@ -9,29 +9,29 @@ use serde_json::Value as Json;
 use crate::serve::error::ServeError;
 
 /// The media type of JSON.
-pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(in crate::serve) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// Bytes of this media type.
-pub(super) fn bytes(media_type: HeaderValue, bytes: impl Into<Body>) -> Response {
+pub(in crate::serve) fn bytes(media_type: HeaderValue, bytes: impl Into<Body>) -> Response {
     let mut response = Response::new(bytes.into());
     response.headers_mut().insert(CONTENT_TYPE, media_type);
     response
 }
 
 /// A JSON document.
-pub(super) fn json(json: &Json) -> Response {
+pub(in crate::serve) fn json(json: &Json) -> Response {
     bytes(JSON, json.to_string())
 }
 
 /// A JSON document under another status than 200.
-pub(super) fn json_with(status: StatusCode, document: &Json) -> Response {
+pub(in crate::serve) fn json_with(status: StatusCode, document: &Json) -> Response {
     let mut response = json(document);
     *response.status_mut() = status;
     response
 }
 
 /// `{error, message, details}` under the status that fits.
-pub(super) fn error(error: &ServeError) -> Response {
+pub(in crate::serve) fn error(error: &ServeError) -> Response {
     let mut response = json_with(error.status(), &error.to_json());
     if let Some(after) = error.retry_after() {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(after.as_secs()));

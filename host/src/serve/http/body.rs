@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
-use http::header::CONTENT_LENGTH;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http_body_util::BodyExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -36,15 +36,23 @@ impl Bodies {
         Self(Arc::new(Semaphore::new((settings.body_memory / GRAIN).clamp(1, Semaphore::MAX_PERMITS))))
     }
 
-    fn share(&self, bytes: usize) -> Result<OwnedSemaphorePermit, ServeError> {
+    /// The share of so many bytes.
+    pub(in crate::serve) fn share(&self, bytes: usize) -> Result<OwnedSemaphorePermit, ServeError> {
         let permits = u32::try_from(bytes.div_ceil(GRAIN)).unwrap_or(u32::MAX);
         self.0.clone().try_acquire_many_owned(permits).map_err(|_| Refusal::Memory.into())
     }
 }
 
-/// Reads a body. One that says that it is too large is refused before it is read. What it holds is
-/// given back when the last of its bytes is dropped.
+/// Reads a body. One that says that it is too large is refused before it is read; the bound holds for
+/// what comes of decompressing it, too. What it holds is given back when the last of its bytes is
+/// dropped.
 pub(in crate::serve) async fn read(headers: &HeaderMap, body: Body, server: &Server) -> Result<Bytes, ServeError> {
+    // What is known was decompressed on the way here, and is no longer said.
+    if let Some(encoding) = headers.get(CONTENT_ENCODING).filter(|encoding| *encoding != "identity") {
+        let encoding = encoding.to_str().unwrap_or("unreadable");
+        let message = format!("the content encoding `{encoding}` is not read; send gzip, deflate or identity");
+        return Err(ServeError::MediaType(message));
+    }
     let settings = server.settings();
     let said = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if said.is_some_and(|said| said > settings.max_body as u64) {

@@ -60,7 +60,10 @@ impl Requests {
         match media_type {
             MediaType::Npy => Ok(Self::One(reader.npy(body)?)),
             MediaType::File => Ok(Self::One(reader.payload(body.to_vec())?)),
-            MediaType::Json | MediaType::Form(_) => Self::of_json(plan, json(body)?),
+            MediaType::Json | MediaType::Form(_) => match reader.json_text(body) {
+                Some(request) => Ok(Self::One(request)),
+                None => Self::of_json(plan, json(body)?),
+            },
         }
     }
 

@@ -1,8 +1,9 @@
 //! The HTTP API: `/health`, `/info`, `/predict`, and the same for each of several pipelines.
 
 mod accept;
-mod answer;
-mod body;
+pub(super) mod answer;
+pub(super) mod body;
+mod encoding;
 mod health;
 mod info;
 mod input;
@@ -19,12 +20,14 @@ use axum::routing::{get, post};
 
 pub(super) use self::body::Bodies;
 use super::error::ServeError;
+use super::oip;
 use super::server::Server;
 pub(super) use output::picture;
 
 /// Every path there is.
 pub(super) fn router(server: Arc<Server>) -> Router {
-    Router::new()
+    let protocol = encoding::compressed(oip::router(&server));
+    let router = Router::new()
         .route("/health", get(health::health))
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))
@@ -37,16 +40,22 @@ pub(super) fn router(server: Arc<Server>) -> Router {
         .route("/pipelines", get(info::all))
         .route("/pipelines/{name}/info", get(info::named))
         .route("/pipelines/{name}/predict", post(predict::named))
-        .fallback(unknown)
-        .method_not_allowed_fallback(wrong_method)
-        .with_state(server)
+        .with_state(server);
+    let router = encoding::compressed_if_large(router).merge(protocol);
+    encoding::decompressed(router.fallback(unknown).method_not_allowed_fallback(wrong_method))
 }
 
 async fn unknown(uri: http::Uri) -> Response {
+    if let Some(response) = oip::no_such_path(uri.path()) {
+        return response;
+    }
     answer::error(&ServeError::NotFound(format!("there is nothing at `{}`", uri.path())))
 }
 
 async fn wrong_method(method: http::Method, uri: http::Uri) -> Response {
+    if let Some(response) = oip::no_such_method(uri.path(), &method) {
+        return response;
+    }
     let message = format!("`{}` does not take {method}", uri.path());
     answer::json_with(
         http::StatusCode::METHOD_NOT_ALLOWED,

@@ -1,12 +1,13 @@
 //! The HTTP API: `/health`, `/info`, `/predict`, and the same for each of several pipelines.
 
 mod accept;
-pub(super) mod answer;
+pub(in crate::serve) mod answer;
 pub(super) mod body;
 pub(super) mod encoding;
 mod health;
 mod info;
 mod input;
+mod metrics;
 mod openapi;
 mod output;
 mod page;
@@ -32,6 +33,7 @@ pub(super) fn router(server: Arc<Server>) -> Router {
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))
         .route("/info", get(info::only))
+        .route("/metrics", get(metrics::metrics))
         .route("/predict", post(predict::only))
         .route("/openapi.json", get(openapi::document))
         .route("/", get(page::start))

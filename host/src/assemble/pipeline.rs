@@ -19,7 +19,7 @@ use crate::config::{
 };
 use crate::error::GpuxError;
 use crate::inference::{ModelFile, ModelStep};
-use crate::pipeline::{Place, Plan, PlanBuilder, ProjectFiles, Request, WiringError};
+use crate::pipeline::{Place, Plan, PlanBuilder, PlannedStep, ProjectFiles, Request, WiringError};
 use crate::sandbox::Sandbox;
 
 /// The most requests of a list that are run at once: each takes a thread and its values' memory.
@@ -163,6 +163,12 @@ impl Pipeline {
     /// What was measured to find the fastest provider of each model, for people.
     pub fn measured(&self) -> impl Iterator<Item = String> {
         self.models.iter().filter_map(|model| Some(format!("{}: {}", model.name, model.ranking.as_ref()?)))
+    }
+
+    /// The model that `step` is, with its name.
+    pub fn model_of(&self, step: &PlannedStep) -> Option<(&str, &ModelStep)> {
+        let is = |model: &&LoadedModel| std::ptr::addr_eq(Arc::as_ptr(&model.step), Arc::as_ptr(&step.step));
+        self.models.iter().find(is).map(|model| (model.name.as_str(), &*model.step))
     }
 
     /// What came of optimizing the graph of each model, for people.

@@ -146,7 +146,7 @@ impl Info {
             version: served.version().to_owned(),
             description: spec.description.clone(),
             format: "onnx".to_owned(),
-            size_mb: pipeline.model_bytes() as f64 / (1 << 20) as f64,
+            size_mb: pipeline.model_bytes() as f64 / f64::from(1 << 20),
             inputs: served.plan().inputs().iter().map(input).collect(),
             outputs: served.plan().outputs().iter().map(output).collect(),
             steps: served.plan().steps().iter().map(|step| step.name.clone()).collect(),

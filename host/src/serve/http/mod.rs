@@ -3,7 +3,7 @@
 mod accept;
 pub(in crate::serve) mod answer;
 pub(super) mod body;
-mod encoding;
+pub(super) mod encoding;
 mod health;
 mod info;
 mod input;
@@ -27,7 +27,7 @@ pub(super) use output::picture;
 
 /// Every path there is.
 pub(super) fn router(server: Arc<Server>) -> Router {
-    let protocol = encoding::compressed(oip::router(&server));
+    let protocol = oip::router(&server);
     let router = Router::new()
         .route("/health", get(health::health))
         .route("/health/live", get(health::live))

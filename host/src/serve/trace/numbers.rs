@@ -33,6 +33,9 @@ const BINS: usize = 24;
 impl Statistics {
     /// Of a tensor of numbers or bools, if there is a finite one.
     pub(super) fn of(tensor: &Tensor) -> Option<Self> {
+        if tensor.element() == ElementType::String {
+            return None;
+        }
         let len = tensor.len();
         let step = len.div_ceil(SAMPLE).max(1);
         let sample = tensor.pick(0, &[(len.div_ceil(step), step as isize)]).ok()?.cast(ElementType::Float64).ok()?;

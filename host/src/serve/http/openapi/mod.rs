@@ -30,7 +30,7 @@ struct Document {
 
 impl Document {
     fn new() -> Self {
-        let settings = SchemaSettings::draft2020_12().with(|settings| {
+        let settings = SchemaSettings::draft2020_12().for_serialize().with(|settings| {
             settings.definitions_path = "/components/schemas".into();
         });
         Self { generator: settings.into_generator(), paths: Map::new() }

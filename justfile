@@ -95,8 +95,16 @@ languages:
 start-up:
     benches/start-up.sh
 
+# clients that hang up mid-body, ten thousand of them
+hang-ups:
+    GPUX_HANG_UPS=10000 cargo test --test program clients_that_hang_up
+
+# what is in deploy/, held against what checks such files
+deploy-check:
+    deploy/check.sh
+
 # the long suites and the races; not part of the gate
-full: check bench (compare "image") (compare "text") (compare "audio") (compare "tensor") instructions languages start-up
+full: check bench (compare "image") (compare "text") (compare "audio") (compare "tensor") instructions languages start-up hang-ups deploy-check
 
 # numbers and speed of a few models on an NVIDIA GPU, beside the CPU; exits with 3 where there is none
 gpu-check *ARGUMENTS:

@@ -66,10 +66,7 @@ impl PipelineArguments {
         if let Some(folder) = self.step_folder() {
             return Err(step_folder_is_no_pipeline(&folder).into());
         }
-        let pipeline = match self.file_ending("onnx") {
-            Some(model) => Pipeline::of_model(&model, &operator)?,
-            None => Pipeline::open(&self.path(), &operator)?,
-        };
+        let pipeline = self.open_quietly(&operator)?;
         for warning in pipeline.warnings() {
             printer.warning(warning);
         }
@@ -81,6 +78,14 @@ impl PipelineArguments {
         }
         printer.detail(&format!("engine: {}", pipeline.engine()));
         Ok(pipeline)
+    }
+
+    /// The pipeline, with nothing said about it.
+    pub(super) fn open_quietly(&self, operator: &Operator) -> Result<Pipeline, GpuxError> {
+        match self.file_ending("onnx") {
+            Some(model) => Pipeline::of_model(&model, operator),
+            None => Pipeline::open(&self.path(), operator),
+        }
     }
 
     /// Whether the user named a pipeline.

@@ -51,7 +51,7 @@ struct Listed {
 
 /// Every pipeline with what it is doing.
 pub(super) async fn all(State(server): State<Arc<Server>>) -> Response {
-    let entries = server.repository().entries();
+    let entries = server.repository().visible();
     let entries = entries.iter().map(|entry| {
         let (state, reason) = match entry.state() {
             Serving::Loading => ("loading", None),
@@ -60,6 +60,7 @@ pub(super) async fn all(State(server): State<Arc<Server>>) -> Response {
             Serving::Unavailable(reason) => ("unavailable", Some(reason)),
         };
         let version = entry.served().map(|served| served.version().to_owned());
+        let reason = reason.or(entry.failure());
         Listed { name: entry.name().to_owned(), version, state: state.to_owned(), reason }
     });
     answer::json(&json!(Pipelines { pipelines: entries.collect() }))

@@ -16,7 +16,7 @@ use crate::config::{
     Variables,
 };
 use crate::error::GpuxError;
-use crate::inference::ModelFile;
+use crate::inference::{ModelFile, ModelStep};
 use crate::pipeline::{Place, Plan, PlanBuilder, ProjectFiles, WiringError};
 use crate::sandbox::Sandbox;
 
@@ -127,6 +127,11 @@ impl Pipeline {
     /// The engine that runs its models, with version and provider, for people.
     pub fn engine(&self) -> &str {
         &self.engine
+    }
+
+    /// Its models, each with its name in gpux.yml.
+    pub fn models(&self) -> impl Iterator<Item = (&str, &Arc<ModelStep>)> {
+        self.models.iter().map(|model| (model.name.as_str(), &model.step))
     }
 
     /// What was measured to find the fastest provider of each model, for people.

@@ -63,13 +63,7 @@ impl PipelineArguments {
 
     /// [`Self::open`] with the operator's word given.
     pub(super) fn open_as(&self, operator: Operator, printer: Printer) -> Result<Pipeline, GpuxError> {
-        if let Some(folder) = self.step_folder() {
-            return Err(step_folder_is_no_pipeline(&folder).into());
-        }
-        let pipeline = match self.file_ending("onnx") {
-            Some(model) => Pipeline::of_model(&model, &operator)?,
-            None => Pipeline::open(&self.path(), &operator)?,
-        };
+        let pipeline = self.open_silently(&operator)?;
         for warning in pipeline.warnings() {
             printer.warning(warning);
         }
@@ -81,6 +75,17 @@ impl PipelineArguments {
         }
         printer.detail(&format!("engine: {}", pipeline.engine()));
         Ok(pipeline)
+    }
+
+    /// [`Self::open_as`] without a word: for a pipeline that has been opened before.
+    pub(super) fn open_silently(&self, operator: &Operator) -> Result<Pipeline, GpuxError> {
+        if let Some(folder) = self.step_folder() {
+            return Err(step_folder_is_no_pipeline(&folder).into());
+        }
+        match self.file_ending("onnx") {
+            Some(model) => Pipeline::of_model(&model, operator),
+            None => Pipeline::open(&self.path(), operator),
+        }
     }
 
     /// Whether the user named a pipeline.

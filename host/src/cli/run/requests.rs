@@ -9,7 +9,8 @@ use serde_json::{Map, Value as Json};
 
 use super::sources::{UsageError, expand, extension, read_error, read_file, read_stdin};
 use crate::config::shorten;
-use crate::pipeline::{Kind, Plan, Port, ValidationError, Value, from_json, from_npy};
+use crate::inference::{TensorFileError, from_pb};
+use crate::pipeline::{Kind, Plan, Port, Tensor, ValidationError, Value, from_json, from_npy};
 
 /// The inputs of one run, by name.
 pub(in crate::cli) type Request = Vec<(String, Value)>;
@@ -244,8 +245,11 @@ impl<'a> Requests<'a> {
             _ => match read_file(path) {
                 Ok(bytes) if extension(path) == "json" => self.open_json(&source, &bytes),
                 Ok(bytes) => {
-                    let tensor = extension(path) == "npy" && self.takes_tensor();
-                    let request = if tensor { self.npy(&bytes) } else { self.payload(bytes) };
+                    let request = match &*extension(path) {
+                        "npy" if self.takes_tensor() => self.npy(&bytes),
+                        "pb" => self.pb(&bytes),
+                        _ => self.payload(bytes),
+                    };
                     let request = request.map(|request| self.with_shared(request));
                     self.ready.push_back(Item { source, request });
                 }
@@ -256,6 +260,20 @@ impl<'a> Requests<'a> {
 
     fn takes_tensor(&self) -> bool {
         self.single().is_some_and(|port| matches!(port.kind, Kind::Tensor(_)))
+    }
+
+    /// A `.pb` file: the value of the input that the tensor is named after, else of the one input.
+    /// What takes bytes takes the file.
+    fn pb(&self, bytes: &[u8]) -> Result<Request, ValidationError> {
+        let read = from_pb(bytes);
+        let named = read.as_ref().ok().and_then(|(name, _)| self.port(name));
+        let Some(port) = named.or_else(|| self.single()) else {
+            return Err(ValidationError::request("say which input takes the .pb file: `--input NAME=@FILE`"));
+        };
+        if matches!(port.kind, Kind::Bytes) {
+            return Ok(vec![(port.name.clone(), Value::from(bytes.to_vec()))]);
+        }
+        Ok(vec![(port.name.clone(), pb_value(port, read)?)])
     }
 
     /// A `.npy` file, as the value of the one input.
@@ -308,8 +326,9 @@ impl<'a> Requests<'a> {
             [port] => port,
             [] => {
                 let known = describe_inputs(self.plan);
-                let message =
-                    format!("no input takes the content of a file (only .json, .jsonl and .npy): there is {known}");
+                let message = format!(
+                    "no input takes the content of a file (only .json, .jsonl, .npy and .pb): there is {known}"
+                );
                 return Err(ValidationError::request(message));
             }
             [first, ..] => {
@@ -376,6 +395,14 @@ impl Iterator for Requests<'_> {
     }
 }
 
+/// The requests that these files hold.
+pub(in crate::cli) fn sample_requests<'a>(
+    plan: &'a Plan,
+    files: &[String],
+) -> Result<impl Iterator<Item = Item> + use<'a>, UsageError> {
+    Requests::new(plan, &[], files)
+}
+
 /// The pipeline's inputs in one line: "`image` (bytes)".
 pub(in crate::cli) fn describe_inputs(plan: &Plan) -> String {
     let inputs: Vec<_> = plan
@@ -397,8 +424,10 @@ fn named_value(port: &Port, value: &str) -> Result<Result<Value, ValidationError
         if matches!(port.kind, Kind::Bytes | Kind::Text | Kind::Any) {
             return Ok(file_value(port, bytes));
         }
-        if extension(path) == "npy" {
-            return Ok(npy_value(port, &bytes));
+        match &*extension(path) {
+            "npy" => return Ok(npy_value(port, &bytes)),
+            "pb" => return Ok(pb_value(port, from_pb(&bytes))),
+            _ => {}
         }
         let json = serde_json::from_slice(&bytes)
             .map_err(|error| UsageError::Json(format!("{}=@{}", port.name, path.display()), error))?;
@@ -415,6 +444,10 @@ fn named_value(port: &Port, value: &str) -> Result<Result<Value, ValidationError
         };
         ValidationError::input(&port.name, format_args!("{error}{advice}"))
     }))
+}
+
+fn pb_value(port: &Port, read: Result<(String, Tensor), TensorFileError>) -> Result<Value, ValidationError> {
+    read.map(|(_, tensor)| Value::Tensor(tensor)).map_err(|error| ValidationError::input(&port.name, error))
 }
 
 fn npy_value(port: &Port, bytes: &[u8]) -> Result<Value, ValidationError> {

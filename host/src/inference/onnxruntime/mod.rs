@@ -4,6 +4,7 @@ mod environment;
 mod kinds;
 mod plugins;
 mod preload;
+mod profile;
 mod providers;
 mod reason;
 mod session;
@@ -15,7 +16,7 @@ use std::path::PathBuf;
 use ort::environment::Environment;
 use ort::logging::LogLevel;
 use ort::session::Session as Native;
-use ort::session::builder::GraphOptimizationLevel;
+use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
 
 use super::engine::{Engine, Optimized, Session, SessionOptions, not_offered};
 use super::error::ModelLoadError;
@@ -157,8 +158,9 @@ impl Engine for OnnxRuntime {
     }
 }
 
-fn native(environment: &Environment, file: &ModelFile, options: &SessionOptions) -> Result<Native, String> {
-    let text = |error: ort::Error<ort::session::builder::SessionBuilder>| error.to_string();
+/// A session in the making, on the provider and with the threads that are asked for.
+fn builder(environment: &Environment, options: &SessionOptions) -> Result<SessionBuilder, String> {
+    let text = |error: ort::Error<SessionBuilder>| error.to_string();
     let mut builder = Native::builder(environment)
         .map_err(|error| error.to_string())?
         .with_log_level(LogLevel::Fatal)
@@ -172,6 +174,12 @@ fn native(environment: &Environment, file: &ModelFile, options: &SessionOptions)
     if let Some(threads) = options.threads {
         builder = builder.with_intra_threads(threads).map_err(text)?;
     }
+    Ok(builder)
+}
+
+fn native(environment: &Environment, file: &ModelFile, options: &SessionOptions) -> Result<Native, String> {
+    let text = |error: ort::Error<SessionBuilder>| error.to_string();
+    let mut builder = builder(environment, options)?;
     let changed = kinds::changed(file)?;
     match &options.optimized {
         Some(Optimized::Read(kept)) if changed.is_none() => {

@@ -58,6 +58,31 @@ fuzz ITERATIONS="20000" SEED="1":
     GPUX_FUZZ_ITERATIONS={{ITERATIONS}} GPUX_FUZZ_SEED={{SEED}} cargo test --lib sandbox::tests::fuzz
     GPUX_FUZZ_ITERATIONS={{ITERATIONS}} GPUX_FUZZ_SEED={{SEED}} cargo test --test hostile -- --nocapture no_call damaged
 
+# what the checks of the server in tests/serve are run with
+_serve-tools:
+    test -d target/serve-tools || python3 -m venv target/serve-tools
+    target/serve-tools/bin/pip install --quiet -r tests/serve/requirements.txt
+    cargo build
+
+# requests made from /openapi.json, right ones and wrong ones, against a live server
+schemathesis *ARGUMENTS: _serve-tools
+    target/serve-tools/bin/python tests/serve/contract.py {{ARGUMENTS}}
+
+# the code that the server's page offers for copying, run against a live server; needs curl and node
+snippets: _serve-tools
+    target/serve-tools/bin/python tests/serve/code.py
+
+# the examples of docs/serve.md, against a live server; needs curl
+guide: _serve-tools
+    target/serve-tools/bin/python tests/serve/guide.py
+
+# the server's pages in a real browser, without a window; needs npm and Debian's chromium. With
+# --write, the picture in docs/images is made anew.
+browser *ARGUMENTS:
+    cargo build
+    npm install --silent --no-audit --no-fund --prefix target/browser playwright-core@1.65.1
+    node tests/serve/browser.mjs {{ARGUMENTS}}
+
 # 200 000 requests over a thousand components: memory must stay what it was
 soak:
     cargo bench --bench soak

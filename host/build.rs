@@ -1,5 +1,5 @@
 //! Embeds what `gpux new` writes: the folders of `templates/`, and with them the parts of this
-//! repository that a new folder carries along.
+//! repository that a new folder carries along. Makes Rust of the messages in `proto/`.
 
 #![allow(clippy::print_stdout, reason = "how a build script speaks to cargo")]
 
@@ -27,6 +27,7 @@ const CARRIED: &[(&str, &str, &str)] = &[
 
 fn main() -> io::Result<()> {
     let host = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
+    protocol(&host.join("proto"))?;
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
     let mut code = String::new();
     let templates = host.join("templates");
@@ -60,6 +61,18 @@ fn main() -> io::Result<()> {
         code.push_str("];\n");
     }
     fs::write(out.join("templates.rs"), code)
+}
+
+/// The messages and calls of the Open Inference Protocol. Clients of it are made for tests only.
+fn protocol(folder: &Path) -> io::Result<()> {
+    let file = folder.join("open_inference.proto");
+    println!("cargo::rerun-if-changed={}", file.display());
+    let described = protox::compile([&file], [folder]).map_err(io::Error::other)?;
+    tonic_prost_build::configure()
+        .build_transport(false)
+        .bytes(".")
+        .client_mod_attribute(".", "#[cfg(test)]")
+        .compile_fds(described)
 }
 
 fn sorted(folder: &Path) -> io::Result<Vec<PathBuf>> {

@@ -37,6 +37,14 @@ pub enum GpuxError {
     /// a step failed on a request
     #[error(transparent)]
     Step(#[from] Box<StepError>),
+    /// a request that the pipeline is to be warmed with has failed
+    #[error("request {number} of `serving.warmup`: {error}")]
+    WarmUp {
+        /// its place in the list, from 1
+        number: usize,
+        /// why it failed
+        error: Box<GpuxError>,
+    },
 }
 
 /// Whose fault an error is; decides exit code and HTTP status.
@@ -62,6 +70,7 @@ impl GpuxError {
             Self::Provider(_) | Self::Library(_) | Self::NoEngine | Self::Sandbox(_) => "ProviderError",
             Self::Validation(_) => "ValidationError",
             Self::Step(_) => "StepError",
+            Self::WarmUp { error, .. } => error.kind(),
         }
     }
 
@@ -77,6 +86,7 @@ impl GpuxError {
             Self::Validation(_) => Fault::Request,
             Self::Step(error) if matches!(error.failure, StepFailure::InvalidInput(_)) => Fault::Request,
             Self::Step(_) => Fault::Run,
+            Self::WarmUp { .. } => Fault::Configuration,
         }
     }
 
@@ -102,6 +112,12 @@ impl GpuxError {
                 if !error.log.is_empty() {
                     details.insert("log".to_owned(), json!(error.log));
                 }
+            }
+            Self::WarmUp { number, error } => {
+                let mut json = error.to_json();
+                json["message"] = json!(self.to_string());
+                json["details"]["warmup"] = json!(number);
+                return json;
             }
             Self::Configuration(_)
             | Self::ModelLoad(_)

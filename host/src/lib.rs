@@ -21,6 +21,7 @@ mod guard;
 pub mod inference;
 pub mod pipeline;
 pub mod sandbox;
+pub mod serve;
 
 pub use assemble::{Runtime, RuntimeBuilder};
 pub use config::ConfigParser;

@@ -17,7 +17,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("error", &["config", "pipeline", "sandbox", "inference"]),
     ("assemble", &["config", "pipeline", "builtin", "sandbox", "inference", "error"]),
     ("author", &["files", "config", "pipeline", "sandbox", "error", "assemble"]),
-    ("cli", &["child", "config", "pipeline", "builtin", "sandbox", "inference", "error", "assemble", "author"]),
+    ("serve", &["guard", "files", "config", "pipeline", "builtin", "inference", "error", "assemble"]),
+    (
+        "cli",
+        &["child", "config", "pipeline", "builtin", "sandbox", "inference", "error", "assemble", "author", "serve"],
+    ),
 ];
 
 /// Crates that only one room may name, so that a change of theirs stays in it.
@@ -36,6 +40,14 @@ const OWNERS: &[(&str, &str)] = &[
     ("realfft", "builtin"),
     ("fearless_simd", "builtin"),
     ("serde_yaml", "config"),
+    ("axum", "serve"),
+    ("hyper", "serve"),
+    ("hyper_util", "serve"),
+    ("tonic", "serve"),
+    ("tower_http", "serve"),
+    ("prometheus_client", "serve"),
+    ("opentelemetry", "serve"),
+    ("tokio_rustls", "serve"),
     ("clap", "cli"),
     ("comfy_table", "cli"),
     ("indicatif", "cli"),

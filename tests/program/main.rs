@@ -22,3 +22,4 @@ mod onnx;
 mod providers;
 mod run;
 mod schema;
+mod serve;

@@ -107,6 +107,27 @@ fn a_provider_that_does_not_start_gives_way_unless_strict() {
 }
 
 #[test]
+fn weights_in_other_files_are_kept_in_the_cache_and_made_again_when_they_change() {
+    let Some(library) = library() else { return };
+    let (cache, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for file in ["external.onnx", "weights.bin"] {
+        std::fs::copy(root().join("tests/models").join(file), folder.path().join(file)).unwrap();
+    }
+    let model = folder.path().join("external.onnx").to_str().unwrap().to_owned();
+    let kept = || std::fs::read_dir(cache.path().join("optimized")).map_or(0, Iterator::count);
+    let run = || {
+        let asked = ["run", &model, "--provider", "cpu", "--json", "--input", r#"{"x":[0,0,0,0]}"#];
+        let json: Json = serde_json::from_str(&stdout(&gpux(cache.path(), &library, &asked))).unwrap();
+        numbers(&json["y"])
+    };
+    assert_eq!((run(), kept()), (vec![1.0, 2.0, 3.0, 4.0], 1));
+    let shown = stdout(&gpux(cache.path(), &library, &["inspect", &model, "--provider", "cpu", "--json"]));
+    assert!(shown.contains("\"operators\""), "{shown}");
+    std::fs::write(folder.path().join("weights.bin"), [5.0_f32; 8].map(f32::to_le_bytes).concat()).unwrap();
+    assert_eq!((run(), kept()), (vec![5.0; 4], 2));
+}
+
+#[test]
 fn the_fastest_provider_is_measured_once_and_remembered() {
     let Some(library) = library() else { return };
     let cache = tempfile::tempdir().unwrap();

@@ -13,11 +13,12 @@ mod provider_options;
 mod report;
 mod runtime;
 mod steps;
+mod warm_up;
 
 pub use allow::{Allow, AllowedDir, NotAllowable};
 pub use engine::{SelectedEngine, search, select};
 pub use operator::{EngineChoice, Operator};
-pub use pipeline::Pipeline;
+pub use pipeline::{Pipeline, is_model};
 pub use runtime::{Runtime, RuntimeBuilder};
 
 use crate::builtin;

@@ -105,14 +105,17 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, operator: &Operator) -> Re
         }
         ensure_vetted(&trial, &options)?;
         let mut optimization = None;
-        if operator.optimize {
-            match inference::optimize(&trial) {
+        if operator.optimize || inference::is_called_for(&trial, &options) {
+            match inference::optimize(&trial, operator.optimize) {
                 Ok(made) => optimization = made,
                 Err(error) => loaded.warnings.push(error.to_string()),
             }
         }
         options.optimized = inference::kept(&trial);
         let step = Arc::new(ModelStep::load(engine.clone(), Arc::new(file), &options)?);
+        if step.provider() != ExecutionProvider::Cpu {
+            provider_options::used(step.file().digest(), operator);
+        }
         loaded.warnings.extend(step.fallbacks().iter().map(ToString::to_string));
         if let Some(Err(reason)) = step.batcher() {
             let name = &model.name.value;
@@ -160,15 +163,17 @@ fn options(
         provider_options: provider_options::of_model(model, spec, digest, operator)?,
         instances: model.instances.as_ref().map_or(1, count),
         threads: model.threads.as_ref().map(count),
-        batch: batching(model, spec),
+        batch: batching(model, spec, operator),
         optimized: None,
     })
 }
 
-/// What the model says about running requests together, else `runtime.batch_size`.
-fn batching(model: &ModelSpec, spec: &Spec) -> BatchOptions {
+/// What the model says about running requests together, else `serving.batch_size` in a server and
+/// `runtime.batch_size` elsewhere.
+fn batching(model: &ModelSpec, spec: &Spec, operator: &Operator) -> BatchOptions {
     let Some(BatchingSpec { max_size, max_delay, pad }) = &model.batching else {
-        return BatchOptions { max_size: spec.runtime.batch_size.get() as usize, ..BatchOptions::default() };
+        let rows = if operator.serving { spec.serving.batch_size } else { spec.runtime.batch_size };
+        return BatchOptions { max_size: rows.get() as usize, ..BatchOptions::default() };
     };
     let max_delay = max_delay.map_or(Duration::ZERO, |delay| delay.0);
     BatchOptions { max_size: max_size.value.get() as usize, max_delay, pad: *pad }

@@ -51,6 +51,8 @@ pub struct Operator {
     pub cache: Option<CacheDir>,
     /// whether graphs that models' optimizations leave are made and kept, for later starts
     pub optimize: bool,
+    /// whether pipelines are opened to serve many requests at once: `serving.batch_size` counts then
+    pub serving: bool,
     /// files to load in place of those that gpux.yml names, by the model's name
     pub instead: Vec<(String, PathBuf)>,
     /// the `gpux` program, which tries unknown models in a process of its own; without it they
@@ -101,6 +103,7 @@ impl Default for Operator {
             provider_options: Vec::new(),
             measure: false,
             optimize: false,
+            serving: false,
             strict: false,
             allow_outside: false,
             env: Vec::new(),

@@ -11,13 +11,14 @@ use super::operator::Operator;
 use super::ports;
 use super::provider_options;
 use super::steps::{self, Unmade, Workshop};
+use super::warm_up;
 use crate::config::{
     self, Action, ConfigurationError, Diagnostic, Document, Labels, Node, OutputSpec, Spanned, Spec, StepSpec,
     Variables,
 };
 use crate::error::GpuxError;
 use crate::inference::{ModelFile, ModelStep};
-use crate::pipeline::{Place, Plan, PlanBuilder, ProjectFiles, WiringError};
+use crate::pipeline::{Place, Plan, PlanBuilder, ProjectFiles, Request, WiringError};
 use crate::sandbox::Sandbox;
 
 /// The most requests of a list that are run at once: each takes a thread and its values' memory.
@@ -31,16 +32,25 @@ pub struct Pipeline {
     pub(super) models: Vec<LoadedModel>,
     pub(super) engine: String,
     pub(super) warnings: Vec<String>,
+    warm_up: Vec<Request>,
 }
 
 impl Pipeline {
     /// Opens the pipeline of a folder, a file, or a name. Every mistake that can be found without
     /// running it is found here.
     pub fn open(wanted: &str, operator: &Operator) -> Result<Self, GpuxError> {
-        let path = config::find(wanted, Path::new("."))?;
-        let (document, spec) =
-            config::load(&path, &Variables::from_environment(operator.env.iter().cloned()), &check_step)?;
+        let (path, document, spec) = read(wanted, operator)?;
         Self::of_spec(path, &document, spec, operator)
+    }
+
+    /// What the pipeline's file says, before anything that it names is opened.
+    pub fn read_spec(wanted: &str, operator: &Operator) -> Result<Spec, GpuxError> {
+        read(wanted, operator).map(|(_, _, spec)| spec)
+    }
+
+    /// Opens what `wanted` names: the pipeline of a folder, a file, or a name; or a model (.onnx) alone.
+    pub fn open_any(wanted: &str, operator: &Operator) -> Result<Self, GpuxError> {
+        if is_model(wanted) { Self::of_model(Path::new(wanted), operator) } else { Self::open(wanted, operator) }
     }
 
     /// A pipeline that is nothing but the model at `path`.
@@ -94,19 +104,24 @@ impl Pipeline {
             Unmade::Wrong(faults) => report_all(faults),
             Unmade::Machine(error) => error.into(),
         })?;
+        let warm_up = warm_up::requests(&spec, &plan, &files).map_err(report_all)?;
         warnings.extend(workshop.warnings);
         warnings.extend(loaded.warnings);
-        Ok(Self { path, spec, plan, engine: loaded.engine, warnings, models: loaded.models })
+        Ok(Self { path, spec, plan, engine: loaded.engine, warnings, models: loaded.models, warm_up })
     }
 
-    /// How many requests of a list are run at once: as many as a model takes together, or has
-    /// instances for.
+    /// How many requests are best run at once: as many as a model's instances take together.
     pub fn at_once(&self) -> usize {
         let together = |model: &LoadedModel| {
             let rows = model.step.batcher().and_then(Result::ok).map_or(1, |batcher| batcher.options().max_size);
-            rows.max(model.step.sessions().instances())
+            rows.saturating_mul(model.step.sessions().instances())
         };
         self.models.iter().map(together).max().unwrap_or(1).min(MAX_AT_ONCE)
+    }
+
+    /// Whether requests wait for each other, so that a model runs several together.
+    pub fn batches(&self) -> bool {
+        self.models.iter().any(|model| matches!(model.step.batcher(), Some(Ok(_))))
     }
 
     /// The file it was read from.
@@ -122,6 +137,11 @@ impl Pipeline {
     /// The checked steps.
     pub fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// The requests of `serving.warmup`, which a server runs before it takes others.
+    pub fn warm_up(&self) -> &[Request] {
+        &self.warm_up
     }
 
     /// The engine that runs its models, with version and provider, for people.
@@ -144,6 +164,11 @@ impl Pipeline {
         self.models.iter().filter_map(|model| Some(format!("{}: {}", model.name, model.optimization.as_ref()?)))
     }
 
+    /// Size of its models' files.
+    pub fn model_bytes(&self) -> u64 {
+        self.models.iter().map(|model| model.step.file().info().size_bytes).sum()
+    }
+
     /// What is not as asked, though it works: providers passed over, engines not loaded.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
@@ -153,6 +178,18 @@ impl Pipeline {
     pub fn timeout(&self) -> Option<Duration> {
         Some(self.spec.runtime.timeout.0)
     }
+}
+
+/// Whether this names a model, not a pipeline.
+pub fn is_model(wanted: &str) -> bool {
+    Path::new(wanted).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx"))
+}
+
+fn read(wanted: &str, operator: &Operator) -> Result<(PathBuf, Document, Spec), GpuxError> {
+    let path = config::find(wanted, Path::new("."))?;
+    let variables = Variables::from_environment(operator.env.iter().cloned());
+    let (document, spec) = config::load(&path, &variables, &check_step)?;
+    Ok((path, document, spec))
 }
 
 /// The tag and the options of a built-in step, against the registry.

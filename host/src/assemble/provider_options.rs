@@ -6,6 +6,11 @@ use super::operator::Operator;
 use crate::config::{Backend, Diagnostic, ModelSpec, Node, ONLY_MODEL, Spec};
 use crate::inference::{ExecutionProvider, Giver, OptionFault, OptionKind, ProviderOptions, options_of};
 
+/// The folder of the cache for what providers keep.
+const FOLDER: &str = "providers";
+/// Bytes of all that they keep: TensorRT's engines take as much as their models.
+const LIMIT: u64 = 16 << 30;
+
 /// The wrong options in the file whose root is `root`.
 pub(super) fn check(root: &Node, spec: &Spec) -> Vec<Diagnostic> {
     let gpu = root.get("runtime").and_then(|runtime| runtime.get("gpu"));
@@ -69,11 +74,21 @@ pub(super) fn of_model(
     if let Some(memory) = spec.runtime.gpu.memory {
         options.limit_memory(memory.0);
     }
-    // A folder for each model: none finds what another left.
-    let folder =
-        operator.cache.as_ref().map(|cache| cache.root().join("providers").join(&digest[..16.min(digest.len())]));
+    let folder = operator.cache.as_ref().map(|cache| cache.root().join(FOLDER).join(of_digest(digest)));
     options.keep_in(folder.as_deref());
     Ok(options)
+}
+
+/// Notes that the model's provider has used what it keeps in the cache, which makes room there.
+pub(super) fn used(digest: &str, operator: &Operator) {
+    if let Some(cache) = &operator.cache {
+        cache.used(FOLDER, of_digest(digest), LIMIT);
+    }
+}
+
+/// A folder for each model: none finds what another left.
+fn of_digest(digest: &str) -> &str {
+    &digest[..16.min(digest.len())]
 }
 
 /// The schema of gpux.yml with every option of every provider, for editors.

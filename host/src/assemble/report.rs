@@ -26,6 +26,10 @@ impl Pipeline {
                 info["provider"] = json!(model.step.provider().name());
                 info["provider_options"] = model.step.provider_options();
                 info["fallbacks"] = json!(model.step.fallbacks());
+                info["instances"] = json!(model.step.sessions().instances());
+                info["threads"] = json!(model.step.threads());
+                info["shares_threads"] = json!(model.step.shares_threads());
+                info["optimized"] = json!(model.step.is_optimized());
                 if let Some(ranking) = &model.ranking {
                     info["measured"] = json!(ranking.measured);
                 }

@@ -22,7 +22,7 @@ pub use build::{BuildError, BuildRequest, Built, Progress, build, save, strip};
 pub use language::Language;
 pub use record::{RecordError, Recorder};
 pub use replay::Replay;
-pub use samples::{ModelSample, Request, Sampler, case_requests};
+pub use samples::{ModelSample, Sampler, case_requests};
 pub use scaffold::{New, ScaffoldError, Scaffolded, scaffold};
 pub use spread::Spread;
 pub use step_file::{Recipe, StepFile};

@@ -7,13 +7,10 @@ use super::case::{Case, Expectation, input_values};
 use crate::assemble::Pipeline;
 use crate::config::Action;
 use crate::error::GpuxError;
-use crate::pipeline::{Context, Observer, PlannedStep, Port, RunError, RunOptions, Value, deadline_after};
+use crate::pipeline::{Context, Observer, PlannedStep, Port, Request, RunError, RunOptions, Value, deadline_after};
 
 /// The inputs of one run of a model, in the model's order.
 pub type ModelSample = Vec<Option<Value>>;
-
-/// The inputs of one run of a pipeline, by name.
-pub type Request = Vec<(String, Value)>;
 
 /// Runs a pipeline and keeps what its models are given. What a component hands to a model is not
 /// seen.

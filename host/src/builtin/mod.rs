@@ -14,6 +14,8 @@ mod text;
 mod watch;
 mod wide;
 
+pub use image::preview;
+
 use crate::pipeline::Builtin;
 
 /// Every built-in step, group by group, in the order in which a pipeline usually uses them.

@@ -12,13 +12,14 @@ use serde::{Deserialize, Serialize};
 use super::exit::Exit;
 use super::operator::{OperatorArguments, PipelineArguments};
 use super::printer::Printer;
-use super::run::{InputArguments, Item, Request, describe_inputs};
+use super::run::{InputArguments, Item};
 use crate::assemble::Pipeline;
 use crate::child::{self, ChildFault};
 use crate::error::GpuxError;
 use crate::inference::{made_up_shape, made_up_tensor};
 use crate::pipeline::{
-    BenchmarkOptions, ElementType, Kind, Metrics, Plan, RunOptions, Value, deadline_after, from_npy, to_json, to_npy,
+    BenchmarkOptions, ElementType, Kind, Metrics, Plan, Request, RunOptions, Value, deadline_after, from_npy, to_json,
+    to_npy,
 };
 
 /// What is measured; the same words as the command lines that ask for it.
@@ -255,7 +256,7 @@ fn made_up(plan: &Plan) -> Result<Request, String> {
         };
         let name = &input.port.name;
         let value = value.ok_or_else(|| {
-            let inputs = describe_inputs(plan);
+            let inputs = plan.describe_inputs();
             format!("the input `{name}` cannot be made up: give --input or --file; the pipeline takes {inputs}")
         })?;
         request.push((name.clone(), value));

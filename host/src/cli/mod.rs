@@ -13,6 +13,7 @@ mod operator;
 mod printer;
 mod run;
 mod schema;
+mod serve;
 mod shapes;
 mod steps;
 mod test;
@@ -20,7 +21,7 @@ mod verify;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use exit::Exit;
 use printer::Printer;
@@ -39,6 +40,8 @@ enum Command {
     New(new::Arguments),
     /// Run a pipeline on input
     Run(run::Arguments),
+    /// Serve pipelines on HTTP
+    Serve(serve::Arguments),
     /// Check a pipeline and make it ready to run, or build a step from its sources
     Build(build::Arguments),
     /// Run the golden cases of a step or a pipeline
@@ -59,7 +62,11 @@ enum Command {
 
 /// Parses the command line, does what it says, and gives the exit code.
 pub fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    // The seeds give `-p` and `-h` of `serve` to port and host.
+    let command =
+        Arguments::command().mut_subcommand("serve", |serve| serve.mut_arg("provider", |arg| arg.short(None)));
+    let parsed = command.try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
+    let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help and version are results; everything else is a usage error.
@@ -71,6 +78,7 @@ pub fn main() -> ExitCode {
     let exit = match arguments.command {
         Command::New(arguments) => new::main(&arguments),
         Command::Run(arguments) => run::main(arguments),
+        Command::Serve(arguments) => serve::main(&arguments),
         Command::Build(arguments) => build::main(&arguments),
         Command::Test(arguments) => test::main(&arguments),
         Command::Inspect(arguments) => inspect::main(&arguments),

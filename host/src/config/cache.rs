@@ -1,6 +1,8 @@
 //! Where gpux keeps what it can make again: compiled components, verified models, engines.
 
+use std::fs::{DirEntry, File};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use etcetera::BaseStrategy as _;
 
@@ -55,6 +57,39 @@ impl CacheDir {
         }
         Ok(path)
     }
+
+    /// Notes that `entry` of the folder `name` is used now, and removes from that folder what was
+    /// used longest ago until the rest takes `limit` bytes at most. This entry stays in any case.
+    /// What cannot be removed stays too: that costs room, no more.
+    pub(crate) fn used(&self, name: &str, entry: &str, limit: u64) {
+        let folder = self.root.join(name);
+        let _ = File::open(folder.join(entry)).and_then(|entry| entry.set_modified(SystemTime::now()));
+        let Ok(entries) = std::fs::read_dir(&folder) else { return };
+        let mut entries: Vec<_> = entries.flatten().filter_map(|entry| Some((age(&entry)?, entry.path()))).collect();
+        entries.sort();
+        let mut left = limit;
+        for (_, path) in entries.into_iter().rev() {
+            let size = size(&path);
+            let stays = path.file_name() == Some(entry.as_ref()) || size <= left;
+            left = if stays { left.saturating_sub(size) } else { 0 };
+            if !stays {
+                let _ = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+            }
+        }
+    }
+}
+
+/// When an entry was last used.
+fn age(entry: &DirEntry) -> Option<SystemTime> {
+    entry.metadata().ok()?.modified().ok()
+}
+
+/// Bytes of a file, or of all files in a folder; links are not followed.
+fn size(path: &Path) -> u64 {
+    let Ok(metadata) = path.symlink_metadata() else { return 0 };
+    let inside =
+        || std::fs::read_dir(path).ok().map(|entries| entries.flatten().map(|entry| size(&entry.path())).sum());
+    if metadata.is_dir() { inside().unwrap_or(0) } else { metadata.len() }
 }
 
 #[cfg(test)]
@@ -63,6 +98,28 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+
+    #[test]
+    fn what_was_used_longest_ago_goes_first() {
+        let parent = tempfile::tempdir().unwrap();
+        let cache = CacheDir::at(parent.path());
+        let folder = cache.folder("kept").unwrap();
+        let now = SystemTime::now();
+        for (name, age) in [("a", 9), ("b", 7), ("c", 5), ("d", 3)] {
+            std::fs::create_dir(folder.join(name)).unwrap();
+            std::fs::write(folder.join(name).join("file"), [0; 100]).unwrap();
+            let entry = File::open(folder.join(name)).unwrap();
+            entry.set_modified(now - std::time::Duration::from_secs(age)).unwrap();
+        }
+        let there = || ["a", "b", "c", "d"].map(|name| folder.join(name).exists());
+        cache.used("kept", "b", 400);
+        assert_eq!(there(), [true; 4], "there is room");
+        cache.used("kept", "d", 250);
+        assert_eq!(there(), [false, true, false, true], "`b` was used after `c`");
+        cache.used("kept", "b", 0);
+        assert_eq!(there(), [false, true, false, false], "what is in use stays");
+        cache.used("none", "b", 0);
+    }
 
     #[test]
     fn a_folder_that_others_may_write_to_is_refused() {

@@ -17,7 +17,8 @@ use super::value::OnnxValue;
 pub struct SessionOptions {
     /// where the model runs; operators that it lacks run on the CPU
     pub provider: ExecutionProvider,
-    /// threads that one operator may use; `None` leaves the choice to the engine
+    /// threads of its own that one operator may use, the calling one counted; `None` for those that
+    /// all such sessions share ([`Engine::threads`])
     pub threads: Option<usize>,
     /// what the provider is told
     pub provider_options: ProviderOptions,
@@ -30,7 +31,7 @@ pub struct SessionOptions {
 pub enum Optimized {
     /// it was kept in this file, and need not be made again
     Read(PathBuf),
-    /// it is to be kept in this file
+    /// it is to be kept in this file, with its weights beside it
     Write(PathBuf),
 }
 
@@ -61,6 +62,12 @@ pub trait Engine: Send + Sync {
     /// Why it does not offer `provider`, and what would help.
     fn lacks(&self, provider: ExecutionProvider) -> String {
         not_offered(self.name(), provider)
+    }
+
+    /// Threads that one operator can use, the calling one counted, in a session that asks for so
+    /// many of its `own`; `None`: in one that shares those of all such sessions.
+    fn threads(&self, _own: Option<usize>) -> usize {
+        1
     }
 
     /// The devices that its providers have found.

@@ -43,7 +43,7 @@ pub use made_up::{made_up_inputs, made_up_shape, made_up_tensor};
 pub use model_file::ModelFile;
 pub use nodes::{NodeReport, OperatorNodes, Placement, nodes, nodes_answer};
 pub use onnxruntime::OnnxRuntime;
-pub use optimize::{Optimization, kept, optimize, optimize_answer};
+pub use optimize::{Optimization, is_called_for, kept, optimize, optimize_answer};
 pub use providers::{
     ExecutionProvider, Fallback, Giver, OptionFault, OptionKind, PluginName, ProviderChoice, ProviderError,
     ProviderInfo, ProviderLibrary, ProviderManager, ProviderOption, ProviderOptions, options_of,

@@ -3,13 +3,13 @@
 use std::fs::File;
 use std::io::{Cursor, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sha2::{Digest as _, Sha256};
 
 use super::error::ModelLoadError;
 use super::graph::{self, ModelInfo};
-use crate::files::hex;
+use crate::files::{digest, hex};
 
 /// Models up to this many bytes are kept in memory, so that what an engine loads is what was
 /// checked; larger ones are read again by the engine.
@@ -20,7 +20,8 @@ const KEPT: u64 = 64 << 20;
 pub struct ModelFile {
     info: ModelInfo,
     digest: String,
-    bytes: Option<Arc<[u8]>>,
+    /// `None` once nobody needs them
+    bytes: Arc<Mutex<Option<Arc<[u8]>>>>,
 }
 
 impl ModelFile {
@@ -52,7 +53,7 @@ impl ModelFile {
             let meta = beside.metadata().map_err(io)?;
             hash.update(format!("{}\0{}\0{:?}\0", beside.display(), meta.len(), meta.modified().ok()));
         }
-        Ok(Self { info, digest: hex(&hash.finalize()), bytes })
+        Ok(Self { info, digest: hex(&hash.finalize()), bytes: Arc::new(Mutex::new(bytes)) })
     }
 
     /// What the model is.
@@ -70,9 +71,29 @@ impl ModelFile {
         &self.digest
     }
 
-    /// The file's bytes, if they are all that an engine needs; else it reads [`Self::path`].
-    pub(super) fn whole(&self) -> Option<&[u8]> {
-        self.bytes.as_deref().filter(|_| self.info.external_files.is_empty())
+    /// The file's bytes, if they are all that an engine needs; else it reads [`Self::path`]. Those
+    /// that were let go are read again, and must be the same.
+    pub(super) fn whole(&self) -> Result<Option<Arc<[u8]>>, String> {
+        if !self.info.external_files.is_empty() || self.info.size_bytes > KEPT {
+            return Ok(None);
+        }
+        if let Some(bytes) = &*self.held() {
+            return Ok(Some(bytes.clone()));
+        }
+        let bytes = std::fs::read(self.path()).map_err(|error| error.to_string())?;
+        if digest(&bytes) != self.digest {
+            return Err("the file has changed since it was checked".to_owned());
+        }
+        Ok(Some(bytes.into()))
+    }
+
+    /// Frees the file's bytes: an engine has the model from elsewhere.
+    pub(super) fn let_go(&self) {
+        *self.held() = None;
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<Arc<[u8]>>> {
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -86,5 +107,26 @@ impl std::io::Write for HashWriter<'_> {
 
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::inference::testing;
+
+    #[test]
+    fn bytes_that_were_let_go_come_back_unless_the_file_has_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.onnx");
+        std::fs::copy(testing::path("conv.onnx"), &path).unwrap();
+        let file = ModelFile::open(&path).unwrap();
+        let bytes = file.whole().unwrap().unwrap();
+        file.let_go();
+        assert!(file.held().is_none());
+        assert_eq!(file.whole().unwrap().unwrap(), bytes);
+        std::fs::copy(testing::path("adds.onnx"), &path).unwrap();
+        assert!(file.whole().unwrap_err().contains("changed"));
     }
 }

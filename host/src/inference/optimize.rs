@@ -1,7 +1,8 @@
-//! A model's graph as ONNX Runtime's optimizations leave it, made once by `gpux build` and kept in
-//! the cache, so that later starts need not make it again.
+//! A model's graph as ONNX Runtime's optimizations leave it, made once and kept in the cache: later
+//! starts need not make it again, and its weights are mapped from there, not held by each session.
 
 use std::fmt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,18 +17,30 @@ use super::graph::ModelInspector;
 use super::hardware::Hardware;
 use super::library::{Found, Origin};
 use super::model_file::ModelFile;
-use super::onnxruntime::OnnxRuntime;
-use super::providers::ExecutionProvider;
+use super::onnxruntime::{OnnxRuntime, WEIGHTS};
+use super::providers::{ExecutionProvider, ProviderChoice};
 use super::step::{ModelOptions, ModelStep};
 use super::vet;
 use crate::child;
-use crate::files::digest;
+use crate::files::{Readers, digest, write_whole};
 use crate::pipeline::{Context, Step as _, Value};
 
 /// Loading a few times and optimizing fits.
 const TIMEOUT: Duration = Duration::from_mins(5);
-/// A graph in one file cannot be larger than 2 GB, and optimizing holds it several times.
-const LARGEST: u64 = 1 << 30;
+/// Bytes of the largest model whose graph is kept: optimizing holds it several times.
+const LARGEST: u64 = 4 << 30;
+/// Bytes from which a graph is kept even if it loads no faster, for its weights are mapped.
+const WORTH_MAPPING: u64 = 8 << 20;
+/// Bytes of all graphs that are kept.
+const LIMIT: u64 = 16 << 30;
+/// The folder of the cache.
+const FOLDER: &str = "optimized";
+/// How graphs are kept; what was kept otherwise is not read.
+const FORMAT: u32 = 2;
+/// The graph, in the model's folder.
+const GRAPH: &str = "graph.onnx";
+/// Why there is none, in its place.
+const FAILED: &str = "failed";
 /// Loads that are timed, of which the shortest counts.
 const LOADS: usize = 3;
 /// A kept graph must load in at most this part of the time to be of use.
@@ -67,61 +80,94 @@ impl fmt::Display for Optimization {
 struct Request {
     model: PathBuf,
     library: PathBuf,
-    /// where the graph is to be kept
+    /// the folder where the graph is to be kept
     place: PathBuf,
+    /// whether it is kept though it loads no faster
+    mapped: bool,
+    /// see [`LOADS`]
+    loads: usize,
     memory: Option<u64>,
 }
 
-/// The optimized graph of the model, if `gpux build` has kept one.
+/// The optimized graph of the model, if it was made before.
 pub fn kept(trial: &Trial<'_>) -> Option<PathBuf> {
     // Most machines have none, and need not look closely at their processor.
-    trial.cache.filter(|cache| cache.root().join("optimized").is_dir())?;
-    place(trial).filter(|place| place.is_file())
+    let cache = trial.cache.filter(|cache| cache.root().join(FOLDER).is_dir())?;
+    let key = key(trial)?;
+    let graph = cache.root().join(FOLDER).join(&key).join(GRAPH);
+    graph.is_file().then(|| {
+        cache.used(FOLDER, &key, LIMIT);
+        graph
+    })
 }
 
-/// Where the optimized graph of the model is kept; `None` for a model or engine that there is none
-/// for. It holds for this library and processor alone.
-fn place(trial: &Trial<'_>) -> Option<PathBuf> {
+/// Whether the graph is to be kept though nobody has asked: where each of several sessions would
+/// hold the weights, or ONNX Runtime map files that others may write to. A mapped file that
+/// somebody shortens takes the process down with it; in the cache, nobody does.
+pub fn is_called_for(trial: &Trial<'_>, options: &ModelOptions) -> bool {
     let info = trial.file.info();
+    let shared = options.instances > 1 && info.size_bytes >= WORTH_MAPPING;
+    let on_cpu = |provider: &ExecutionProvider| *provider == ExecutionProvider::Cpu;
+    (shared || !info.external_files.is_empty())
+        && vet::tried(&options.providers, trial.engine.providers()).iter().all(on_cpu)
+}
+
+/// The name under which the optimized graph of the model is kept; `None` for a model or engine that
+/// there is none for. It holds for this library and processor alone.
+fn key(trial: &Trial<'_>) -> Option<String> {
     trial.library?;
-    if !info.external_files.is_empty() || info.size_bytes > LARGEST {
+    if trial.file.info().size_bytes > LARGEST {
         return None;
     }
-    let key = format!(
-        "{}\0{}\0{}\0{:?}",
+    Some(digest(format!(
+        "{FORMAT}\0{}\0{}\0{}\0{:?}",
         trial.file.digest(),
         trial.engine.identity(),
         env!("CARGO_PKG_VERSION"),
         Hardware::here().cpu
-    );
-    Some(trial.cache?.root().join("optimized").join(format!("{}.onnx", digest(key))))
+    )))
 }
 
 /// Makes the optimized graph of a model in a child process and keeps it if it is of use. `None` if
-/// there is none for this model, or it is kept already.
-pub fn optimize(trial: &Trial<'_>) -> Result<Option<Optimization>, ModelLoadError> {
-    let Some((program, (library, place))) = trial.program.zip(trial.library.zip(place(trial))) else {
+/// there is none for this model, or it is kept already. Unless it was `asked` for, it is not tried
+/// again where it has failed before.
+pub fn optimize(trial: &Trial<'_>, asked: bool) -> Result<Option<Optimization>, ModelLoadError> {
+    let Some((program, ((library, cache), key))) = trial.program.zip(trial.library.zip(trial.cache).zip(key(trial)))
+    else {
         return Ok(None);
     };
     let fault = |reason: String| ModelLoadError::Vetting {
         path: trial.file.path().to_owned(),
         reason: format!("its graph could not be optimized: {reason}"),
     };
-    if place.is_file() {
+    let place = cache.folder(FOLDER).map_err(|error| fault(error.to_string()))?.join(&key);
+    if place.join(GRAPH).is_file() || !asked && place.join(FAILED).is_file() {
         return Ok(None);
     }
-    let folder = trial.cache.map(|cache| cache.folder("optimized")).transpose();
-    folder.map_err(|error| fault(error.to_string()))?;
+    let info = trial.file.info();
     let request = Request {
         model: vet::absolute(trial.file.path()),
         library: vet::absolute(library),
-        place,
+        place: place.clone(),
+        mapped: info.size_bytes >= WORTH_MAPPING || !info.external_files.is_empty(),
+        loads: if asked { LOADS } else { 1 },
         memory: vet::memory(trial, &[ExecutionProvider::Cpu]),
     };
     let text = serde_json::to_string(&request).map_err(|error| fault(error.to_string()))?;
     let answer: Result<Result<Optimization, String>, _> =
         child::ask(program, &["__optimize-model".as_ref(), text.as_ref()], TIMEOUT);
-    answer.map_err(|error| fault(error.to_string()))?.map(Some).map_err(fault)
+    let made = answer.map_err(|error| error.to_string()).and_then(|answer| answer);
+    let why_not = match &made {
+        Ok(made) if made.kept => None,
+        Ok(_) => Some("it loads no faster"),
+        Err(reason) => Some(reason.as_str()),
+    };
+    match why_not {
+        None => cache.used(FOLDER, &key, LIMIT),
+        // Not remembering costs the next start another try, no more.
+        Some(why) => drop(write_whole(&place.join(FAILED), why.as_bytes(), Readers::Owner)),
+    }
+    made.map(Some).map_err(fault)
 }
 
 /// What `gpux __optimize-model REQUEST` does and prints, on one line.
@@ -146,33 +192,51 @@ fn work(request: &Request) -> Result<Optimization, String> {
         Ok::<_, String>(start.elapsed().as_secs_f64())
     };
     let shortest = |optimized: &dyn Fn() -> Option<Optimized>| {
-        let times = (0..LOADS).map(|_| load(optimized()));
+        let times = (0..request.loads).map(|_| load(optimized()));
         times.reduce(|a, b| Ok(a?.min(b?))).unwrap_or(Ok(0.0))
     };
     let before = shortest(&|| None)?;
     // Nobody may find half a graph in its place.
     let folder = request.place.parent().unwrap_or(Path::new("."));
-    let staged = tempfile::Builder::new().suffix(".onnx").tempfile_in(folder).map_err(|error| error.to_string())?;
-    load(Some(Optimized::Write(staged.path().to_owned())))?;
-    let after = shortest(&|| Some(Optimized::Read(staged.path().to_owned())))?;
+    let staged = tempfile::Builder::new().prefix(".").tempdir_in(folder).map_err(|error| error.to_string())?;
+    let graph = staged.path().join(GRAPH);
+    load(Some(Optimized::Write(graph.clone())))?;
+    let after = shortest(&|| Some(Optimized::Read(graph.clone())))?;
     let count = |path: &Path| {
         let info = ModelInspector::inspect(path).map_err(text)?;
         Ok::<_, String>(info.operators.values().sum())
     };
-    let operators = (count(&request.model)?, count(staged.path())?);
-    let kept = after <= WORTH * before;
+    let operators = (count(&request.model)?, count(&graph)?);
+    let kept = request.mapped || after <= WORTH * before;
     if kept {
-        compare(&engine, &file, staged.path())?;
-        staged.persist(&request.place).map_err(|error| error.to_string())?;
+        compare(&engine, &file, &graph)?;
+        put(staged, &request.place).map_err(|error| error.to_string())?;
     }
     Ok(Optimization { operators, load: (before, after), kept })
+}
+
+/// Puts the folder in its place, once the disk has all of it: weights that were lost with the
+/// power would be zeros that nobody notices.
+fn put(staged: tempfile::TempDir, place: &Path) -> std::io::Result<()> {
+    for file in [GRAPH, WEIGHTS].map(|name| staged.path().join(name)) {
+        if file.is_file() {
+            File::open(file)?.sync_all()?;
+        }
+    }
+    if place.is_dir() {
+        std::fs::remove_dir_all(place)?;
+    }
+    std::fs::rename(staged.path(), place)?;
+    // Where it was, there is nothing to remove any more.
+    let _ = staged.keep();
+    Ok(())
 }
 
 /// Runs both graphs on zeros, where zeros can be run.
 fn compare(engine: &Arc<dyn Engine>, file: &Arc<ModelFile>, kept: &Path) -> Result<(), String> {
     let Some(inputs) = vet::trial_inputs(file.info(), false) else { return Ok(()) };
     let run = |optimized: Option<PathBuf>| {
-        let providers = super::ProviderChoice::These(vec![ExecutionProvider::Cpu]);
+        let providers = ProviderChoice::These(vec![ExecutionProvider::Cpu]);
         let options = ModelOptions { providers, optimized, ..ModelOptions::default() };
         let step = ModelStep::load(engine.clone(), file.clone(), &options).map_err(|error| error.to_string())?;
         step.run(inputs.clone(), &mut Context::default()).map_err(|error| error.to_string())
@@ -197,7 +261,7 @@ fn same(one: &Value, other: &Value) -> bool {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::inference::testing::{model, onnxruntime};
+    use crate::inference::testing::{embedded, model, onnxruntime, path};
     use crate::pipeline::Tensor;
 
     #[test]
@@ -218,5 +282,65 @@ mod tests {
         let whole = run();
         std::fs::write(&kept, "damaged").unwrap();
         assert!(same(&whole[0], &run()[0]));
+    }
+
+    /// Whether this process maps a file whose path ends so.
+    #[cfg(target_os = "linux")]
+    fn maps(path: &Path) -> bool {
+        let path = path.canonicalize().unwrap();
+        std::fs::read_to_string("/proc/self/maps").unwrap().lines().any(|line| line.ends_with(path.to_str().unwrap()))
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn weights_of_a_kept_graph_are_mapped() {
+        let Some(engine) = onnxruntime() else { return };
+        let folder = tempfile::tempdir().unwrap();
+        let graph = folder.path().join(GRAPH);
+        let file = ModelFile::open(path("../../models/digits.onnx")).unwrap();
+        let load = |optimized| {
+            engine.load(&file, &SessionOptions { optimized: Some(optimized), ..SessionOptions::cpu() }).unwrap()
+        };
+        drop(load(Optimized::Write(graph.clone())));
+        let weights = folder.path().join(WEIGHTS);
+        assert!(weights.metadata().unwrap().len() > 20_000 && graph.metadata().unwrap().len() < 20_000);
+        assert!(!maps(&weights));
+        let session = load(Optimized::Read(graph));
+        assert!(maps(&weights));
+        drop(session);
+        assert!(!maps(&weights));
+    }
+
+    /// A model of some megabytes: a small one, and a field that nobody knows.
+    fn large_model() -> Vec<u8> {
+        let mut bytes = std::fs::read(path("conv.onnx")).unwrap();
+        // Field 2000, bytes; their number follows, seven bits at a time.
+        bytes.extend([0x82, 0x7d]);
+        let length = WORTH_MAPPING as usize;
+        bytes.extend((0..4).map(|at| (length >> (7 * at) & 0x7f) as u8 | if at < 3 { 0x80 } else { 0 }));
+        bytes.resize(bytes.len() + length, 0);
+        bytes
+    }
+
+    /// What a trial of `file` with these options calls for.
+    fn called_for(engine: &dyn Engine, file: &ModelFile, options: &ModelOptions) -> bool {
+        let trial = Trial { program: None, cache: None, file, engine, library: None, plugins: &[] };
+        is_called_for(&trial, options)
+    }
+
+    #[test]
+    fn several_sessions_and_weights_in_other_files_call_for_a_kept_graph() {
+        let engine = embedded();
+        let (usual, two) = (ModelOptions::default(), ModelOptions { instances: 2, ..ModelOptions::default() });
+        let providers = ProviderChoice::These(vec![ExecutionProvider::Cuda]);
+        let elsewhere = ModelOptions { providers, ..ModelOptions::default() };
+        assert!(called_for(&*engine, &model("external"), &usual));
+        assert!(!called_for(&*engine, &model("external"), &elsewhere), "kept graphs are for the CPU");
+        assert!(!called_for(&*engine, &model("conv"), &two), "its weights are no burden");
+        let folder = tempfile::tempdir().unwrap();
+        let large = folder.path().join("large.onnx");
+        std::fs::write(&large, large_model()).unwrap();
+        let large = ModelFile::open(large).unwrap();
+        assert!(called_for(&*engine, &large, &two) && !called_for(&*engine, &large, &usual));
     }
 }

@@ -29,8 +29,8 @@ pub struct ModelOptions {
     pub provider_options: ProviderOptions,
     /// how many runs may go on at once; each takes memory of its own
     pub instances: usize,
-    /// threads that one operator may use; `None` leaves it to the engine for one instance, and
-    /// shares the cores between several
+    /// threads of its own that one operator of each instance may use; `None`: a single instance
+    /// uses the threads that models share, of several each has its part of the cores
     pub threads: Option<usize>,
     /// how requests of several threads are put together
     pub batch: BatchOptions,
@@ -80,7 +80,7 @@ impl ModelStep {
         let outputs = file.info().outputs.iter().map(|output| output.value.as_ref());
         let plain = inputs.chain(outputs).all(|kind| kind.is_some_and(|kind| kind.plain().is_some()));
         let chain = options.providers.chain(engine.providers(), &|provider| engine.lacks(provider), options.strict)?;
-        let threads = options.threads.or_else(|| share_of_cores(options.instances));
+        let threads = options.threads.or_else(|| share_of_cores(engine.threads(None), options.instances));
         let mut fallbacks = chain.passed_over;
         let mut left = chain.tried.into_iter().peekable();
         while let Some(provider) = left.next() {
@@ -163,6 +163,22 @@ impl ModelStep {
     /// Its sessions.
     pub fn sessions(&self) -> &SessionSet {
         &self.sessions
+    }
+
+    /// Threads that one run may use, the one that calls counted.
+    pub fn threads(&self) -> usize {
+        self.engine.threads(self.sessions.options().threads)
+    }
+
+    /// Whether these, but for the one that calls, are those of all models that have none of their
+    /// own.
+    pub fn shares_threads(&self) -> bool {
+        self.sessions.options().threads.is_none()
+    }
+
+    /// Whether its graph and its weights are those that are kept in the cache.
+    pub fn is_optimized(&self) -> bool {
+        self.sessions.options().optimized.is_some()
     }
 
     /// What puts requests together, if anything does; the reason why not, where it was asked for.
@@ -276,9 +292,8 @@ impl ModelStep {
     }
 }
 
-/// The cores, shared between instances; `None` for a single one, which may have them all.
-fn share_of_cores(instances: usize) -> Option<usize> {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+/// The part of each of several instances; `None` for a single one, which may have all.
+fn share_of_cores(cores: usize, instances: usize) -> Option<usize> {
     (instances > 1).then(|| (cores / instances).max(1))
 }
 
@@ -365,7 +380,7 @@ impl Step for ModelStep {
             return self.run_values(values, context);
         }
         let outputs = match &self.batcher {
-            Some(Ok(batcher)) => batcher.run(tensors, context.deadline, context.priority),
+            Some(Ok(batcher)) => batcher.run(tensors, context.deadline, context.priority, context.waits.as_deref()),
             _ => self.sessions.run(tensors, context.deadline),
         };
         let outputs = outputs.map_err(unavailable)?;
@@ -390,8 +405,9 @@ impl Step for ModelStep {
             "fallbacks": self.fallbacks,
             "instances": self.sessions.instances(),
             "batching": self.batching(),
-            "threads": self.sessions.options().threads,
-            "optimized": self.sessions.options().optimized.is_some(),
+            "threads": self.threads(),
+            "shares_threads": self.shares_threads(),
+            "optimized": self.is_optimized(),
         })
     }
 }

@@ -254,3 +254,40 @@ fn sessions_serve_many_threads() {
         });
     }
 }
+
+/// Threads of this process that go by the calling thread's name: those it has made, and itself.
+#[cfg(target_os = "linux")]
+fn threads_of_this_name() -> usize {
+    let name = std::thread::current().name().unwrap().to_owned();
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    tasks.filter(|task| std::fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.trim() == name)).count()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn sessions_share_threads_unless_they_ask_for_their_own() {
+    let Some(engine) = onnxruntime() else { return };
+    assert!(engine.threads(None) > 0 && engine.threads(None) <= std::thread::available_parallelism().unwrap().get());
+    let load = move || {
+        let load = |threads| engine.load(&model("conv"), &SessionOptions { threads, ..SessionOptions::cpu() }).unwrap();
+        let _shared = [load(None), load(None), load(Some(1))];
+        assert_eq!(threads_of_this_name(), 1);
+        // The thread that runs a session is one of its threads.
+        let _own = load(Some(3));
+        assert_eq!(threads_of_this_name(), 3);
+    };
+    std::thread::Builder::new().name("loads-sessions".to_owned()).spawn(load).unwrap().join().unwrap();
+}
+
+#[test]
+fn a_small_model_gives_the_same_on_one_thread() {
+    let Some(engine) = onnxruntime() else { return };
+    let step = step(engine, "conv").unwrap();
+    let image = |seed: usize| tensor(&[1, 1, 8, 8], (0..64).map(|at| (at * seed % 13) as f32).collect::<Vec<_>>());
+    let first = run(&step, vec![image(5)]).unwrap();
+    // Far more runs than it takes to decide.
+    for seed in 0..200 {
+        run(&step, vec![image(seed)]).unwrap();
+    }
+    assert_eq!(run(&step, vec![image(5)]).unwrap(), first);
+}

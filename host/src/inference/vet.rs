@@ -245,7 +245,7 @@ pub(super) fn measure(
 }
 
 /// The providers that a trial may come to.
-fn tried<'a>(providers: &'a ProviderChoice, offered: &'a [ExecutionProvider]) -> &'a [ExecutionProvider] {
+pub(super) fn tried<'a>(providers: &'a ProviderChoice, offered: &'a [ExecutionProvider]) -> &'a [ExecutionProvider] {
     match providers {
         ProviderChoice::These(providers) => providers,
         ProviderChoice::First(_) | ProviderChoice::Auto | ProviderChoice::Fastest => offered,

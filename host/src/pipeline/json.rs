@@ -116,7 +116,7 @@ fn bytes_from_json(json: &Json) -> Result<Vec<u8>, JsonError> {
     }
 }
 
-fn tensor_from_json(json: &Json, kind: &TensorKind) -> Result<Tensor, JsonError> {
+pub(super) fn tensor_from_json(json: &Json, kind: &TensorKind) -> Result<Tensor, JsonError> {
     if let Json::Object(fields) = json {
         return explicit_tensor(fields, kind).unwrap_or_else(|| Err(type_error(&format!("tensor {kind}"), json)));
     }
@@ -211,7 +211,7 @@ fn guess(leaves: &[&Json], kind: &TensorKind) -> ElementType {
         .unwrap_or(natural)
 }
 
-fn special_float(text: &str) -> Option<f64> {
+pub(super) fn special_float(text: &str) -> Option<f64> {
     match text {
         "NaN" => Some(f64::NAN),
         "Infinity" => Some(f64::INFINITY),
@@ -277,7 +277,7 @@ fn build(element: ElementType, shape: Vec<usize>, leaves: &[&Json]) -> Result<Te
 }
 
 /// A flat list takes the declared shape when it can fill it in only one way.
-fn fill_declared(tensor: Tensor, kind: &TensorKind) -> Result<Tensor, JsonError> {
+pub(super) fn fill_declared(tensor: Tensor, kind: &TensorKind) -> Result<Tensor, JsonError> {
     let Some(shape) = &kind.shape else { return Ok(tensor) };
     if tensor.rank() > 1 || tensor.rank() == shape.len() {
         return Ok(tensor);

@@ -1,11 +1,12 @@
 //! Running a plan: one request, one thread, no lock.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::plan::{Plan, PlannedStep};
 use super::signature::{Dim, Kind, TensorKind};
-use super::step::{Context, StepFailure};
+use super::step::{Context, StepFailure, Waits};
 use super::value::Value;
 
 /// The named outputs of a run, in the pipeline's order.
@@ -51,6 +52,8 @@ pub struct RunOptions<'a> {
     pub deadline: Option<Instant>,
     /// where requests wait for each other, a greater one goes first; 0 is usual
     pub priority: i32,
+    /// who is told when the run waits for others
+    pub waits: Option<Arc<dyn Waits>>,
     /// who watches; without one, no step is timed
     pub observer: Option<&'a mut dyn Observer>,
     /// set by somebody who no longer wants the result; looked at between steps
@@ -136,7 +139,12 @@ impl Plan {
         let mut frame = self.bind(values)?;
         frame.resize_with(self.slots(), || None);
         for (index, planned) in self.steps().iter().enumerate() {
-            let mut context = Context { deadline: options.deadline, priority: options.priority, ..Context::default() };
+            let mut context = Context {
+                deadline: options.deadline,
+                priority: options.priority,
+                waits: options.waits.clone(),
+                ..Context::default()
+            };
             let fail = |failure, log| {
                 planned.failures.count(&failure);
                 Box::new(StepError { number: index + 1, name: planned.name.clone(), failure, log })

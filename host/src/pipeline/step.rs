@@ -1,6 +1,7 @@
 //! The one trait behind built-in steps, component steps and models.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -48,6 +49,21 @@ pub trait Step: Send + Sync {
     }
 }
 
+/// Somebody who wants to know when a run waits for others, or is with a model that runs several
+/// together: others may be prepared meanwhile.
+pub trait Waits: Send + Sync {
+    /// The run waits from now on.
+    fn begin(&self);
+    /// The run goes on.
+    fn end(&self);
+}
+
+impl std::fmt::Debug for dyn Waits {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Waits")
+    }
+}
+
 /// What a step knows about the request it works for, and what it reports back.
 #[derive(Debug, Default)]
 pub struct Context {
@@ -55,6 +71,8 @@ pub struct Context {
     pub deadline: Option<Instant>,
     /// where requests wait for each other, a greater one goes first; 0 is usual
     pub priority: i32,
+    /// who is told when the step waits for others
+    pub waits: Option<Arc<dyn Waits>>,
     /// highest memory of the step's sandbox, in bytes, if it ran in one
     pub memory_peak: Option<u64>,
     /// what a component logged, the newest last

@@ -17,12 +17,15 @@ mod min_max;
 mod normalize;
 mod opacity;
 mod pad;
+mod preview;
 mod remake;
 mod resample;
 mod resize;
 mod rotate;
 mod to_tensor;
 mod window;
+
+pub use preview::preview;
 
 use crate::pipeline::Builtin;
 

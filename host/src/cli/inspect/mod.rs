@@ -325,6 +325,12 @@ fn provider_notes(model: &Json) -> Vec<String> {
     if !options.is_empty() {
         notes.push(format!("runs on {} with {}", text(&model["provider"]), options.join(", ")));
     }
+    let [instances, threads] = ["instances", "threads"].map(|name| model[name].as_u64().unwrap_or(1));
+    if instances > 1 || threads > 1 {
+        let whose = if model["shares_threads"] == json!(true) { " that models share" } else { " each" };
+        let count = |number: u64, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
+        notes.push(format!("{} on {}{whose}", count(instances, "instance"), count(threads, "thread")));
+    }
     for passed in rows(model, "fallbacks") {
         notes.push(format!("does not run on {}: {}", text(&passed["provider"]), text(&passed["reason"])));
     }

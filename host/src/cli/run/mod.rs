@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub(super) use self::input::InputArguments;
-pub(super) use self::requests::{Item, Request, describe_inputs, sample_requests};
+pub(super) use self::requests::{Item, sample_requests};
 use self::results::{Finished, Format, Results, WriteError};
 use self::sources::UsageError;
 use super::exit::Exit;
@@ -26,7 +26,7 @@ use super::printer::Printer;
 use crate::assemble::Pipeline;
 use crate::author::Recorder;
 use crate::error::GpuxError;
-use crate::pipeline::{BenchmarkOptions, Observer, Observers, Outputs, RunOptions, Trace, deadline_after};
+use crate::pipeline::{BenchmarkOptions, Observer, Observers, Outputs, Request, RunOptions, Trace, deadline_after};
 use clap::Args;
 
 /// Examples:

@@ -5,15 +5,12 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
 use super::sources::{UsageError, expand, extension, read_error, read_file, read_stdin};
 use crate::config::shorten;
 use crate::inference::{TensorFileError, from_pb};
-use crate::pipeline::{Kind, Plan, Port, Tensor, ValidationError, Value, from_json, from_npy};
-
-/// The inputs of one run, by name.
-pub(in crate::cli) type Request = Vec<(String, Value)>;
+use crate::pipeline::{Kind, Plan, Port, Reader, Request, Tensor, ValidationError, Value, from_json};
 
 /// Longest line of a stream, in bytes.
 const MAX_LINE: u64 = 256 << 20;
@@ -83,7 +80,7 @@ impl<'a> Requests<'a> {
             requests.queue_batch("--input", batch);
         } else if files.is_empty() {
             if inputs.is_empty() && plan.inputs().iter().any(|input| !input.port.optional) {
-                return Err(UsageError::Nothing(describe_inputs(plan)));
+                return Err(UsageError::Nothing(plan.describe_inputs()));
             }
             let request = Ok(std::mem::take(&mut requests.shared));
             requests.ready.push_back(Item { source: "--input".to_owned(), request });
@@ -119,10 +116,10 @@ impl<'a> Requests<'a> {
     fn read_input(&mut self, input: &str, batch: &mut Vec<Json>) -> Result<Result<(), ValidationError>, UsageError> {
         let named = input.split_once('=').filter(|(name, _)| is_name(name));
         // A text may hold a `=` of its own.
-        let named = named.filter(|(name, _)| self.port(name).is_some() || !self.takes_text());
+        let named = named.filter(|(name, _)| self.plan.port(name).is_some() || !self.reader().takes_text());
         if let Some((name, value)) = named {
-            let Some(port) = self.port(name) else {
-                let known = describe_inputs(self.plan);
+            let Some(port) = self.plan.port(name) else {
+                let known = self.plan.describe_inputs();
                 return Err(UsageError::UnknownInput { name: name.to_owned(), known });
             };
             return Ok(named_value(port, value)?.map(|value| self.shared.push((name.to_owned(), value))));
@@ -135,87 +132,24 @@ impl<'a> Requests<'a> {
         let json = match serde_json::from_str(text.trim_start_matches('\u{feff}')) {
             Ok(json) => json,
             // A pipeline of one text takes the text itself.
-            Err(_) if self.takes_text() && !text.starts_with(['{', '[']) => Json::String(text),
+            Err(_) if self.reader().takes_text() && !text.starts_with(['{', '[']) => Json::String(text),
             Err(error) => return Err(UsageError::Json(shorten(input), error)),
         };
         match json {
-            Json::Array(items) if !items.is_empty() && self.is_list_of_requests(&items) => batch.extend(items),
-            json => return Ok(self.request(json).map(|request| self.shared.extend(request))),
+            Json::Array(items) if !items.is_empty() && self.reader().is_batch(&items) => batch.extend(items),
+            json => return Ok(self.reader().json(json).map(|request| self.shared.extend(request))),
         }
         Ok(Ok(()))
     }
 
-    fn port(&self, name: &str) -> Option<&Port> {
-        self.plan.inputs().iter().map(|input| &input.port).find(|port| port.name == name)
-    }
-
-    /// The only input that a request must give, if there is just one.
-    fn single(&self) -> Option<&Port> {
-        let mut ports = self.plan.inputs().iter().map(|input| &input.port);
-        let first = ports.next()?;
-        if ports.next().is_none() {
-            return Some(first);
-        }
-        let given = |port: &&Port| !self.shared.iter().any(|(name, _)| *name == port.name);
-        let mut missing = self
-            .plan
-            .inputs()
-            .iter()
-            .filter(|input| !input.port.optional && input.default.is_none())
-            .map(|input| &input.port)
-            .filter(given);
-        let first = missing.next()?;
-        missing.next().is_none().then_some(first)
-    }
-
-    fn takes_text(&self) -> bool {
-        self.single().is_some_and(|port| matches!(port.kind, Kind::Text | Kind::Any))
-    }
-
-    /// A list is a batch if there is an object among its items; for a pipeline with one input that is not a
-    /// tensor, also if they are that input's values.
-    fn is_list_of_requests(&self, items: &[Json]) -> bool {
-        items.iter().any(Json::is_object) || self.single().is_some_and(|port| !matches!(port.kind, Kind::Tensor(_)))
-    }
-
-    /// One request: an object of inputs by name, or the value of the only input.
-    fn request(&self, json: Json) -> Result<Request, ValidationError> {
-        match json {
-            Json::Object(fields) if self.is_request(&fields) => {
-                let read = |(name, json): (String, Json)| {
-                    let port = self.port(&name).ok_or_else(|| {
-                        let known = describe_inputs(self.plan);
-                        ValidationError::input(&name, format_args!("the pipeline has none; it takes {known}"))
-                    })?;
-                    let value =
-                        from_json(json, &port.kind).map_err(|error| ValidationError::input(&port.name, error))?;
-                    Ok((name, value))
-                };
-                fields.into_iter().map(read).collect()
-            }
-            json => {
-                let port = self.single().ok_or_else(|| {
-                    let known = describe_inputs(self.plan);
-                    ValidationError::request(format!("a request is an object of inputs by name: {known}"))
-                })?;
-                let value = from_json(json, &port.kind).map_err(|error| ValidationError::input(&port.name, error))?;
-                Ok(vec![(port.name.clone(), value)])
-            }
-        }
-    }
-
-    /// An object is a request unless it can only be the value of the one input.
-    fn is_request(&self, fields: &Map<String, Json>) -> bool {
-        let named = fields.keys().any(|name| self.port(name).is_some());
-        named
-            || self.single().is_none_or(|port| matches!(port.kind, Kind::Tensor(_) | Kind::Text))
-                && !(fields.contains_key("data") || fields.contains_key("base64"))
+    fn reader(&self) -> Reader<'_> {
+        self.plan.reader(&self.shared)
     }
 
     fn queue_batch(&mut self, source: &str, items: Vec<Json>) {
         self.batch = true;
         for (index, json) in items.into_iter().enumerate() {
-            let request = self.request(json).map(|request| self.with_shared(request));
+            let request = self.reader().json(json).map(|request| self.with_shared(request));
             self.ready.push_back(Item { source: format!("{source}[{index}]"), request });
         }
     }
@@ -246,9 +180,9 @@ impl<'a> Requests<'a> {
                 Ok(bytes) if extension(path) == "json" => self.open_json(&source, &bytes),
                 Ok(bytes) => {
                     let request = match &*extension(path) {
-                        "npy" if self.takes_tensor() => self.npy(&bytes),
+                        "npy" if self.takes_tensor() => self.reader().npy(&bytes),
                         "pb" => self.pb(&bytes),
-                        _ => self.payload(bytes),
+                        _ => self.reader().payload(bytes),
                     };
                     let request = request.map(|request| self.with_shared(request));
                     self.ready.push_back(Item { source, request });
@@ -259,15 +193,15 @@ impl<'a> Requests<'a> {
     }
 
     fn takes_tensor(&self) -> bool {
-        self.single().is_some_and(|port| matches!(port.kind, Kind::Tensor(_)))
+        self.reader().single().is_some_and(|port| matches!(port.kind, Kind::Tensor(_)))
     }
 
     /// A `.pb` file: the value of the input that the tensor is named after, else of the one input.
     /// What takes bytes takes the file.
     fn pb(&self, bytes: &[u8]) -> Result<Request, ValidationError> {
         let read = from_pb(bytes);
-        let named = read.as_ref().ok().and_then(|(name, _)| self.port(name));
-        let Some(port) = named.or_else(|| self.single()) else {
+        let named = read.as_ref().ok().and_then(|(name, _)| self.plan.port(name));
+        let Some(port) = named.or_else(|| self.reader().single()) else {
             return Err(ValidationError::request("say which input takes the .pb file: `--input NAME=@FILE`"));
         };
         if matches!(port.kind, Kind::Bytes) {
@@ -276,17 +210,11 @@ impl<'a> Requests<'a> {
         Ok(vec![(port.name.clone(), pb_value(port, read)?)])
     }
 
-    /// A `.npy` file, as the value of the one input.
-    fn npy(&self, bytes: &[u8]) -> Result<Request, ValidationError> {
-        let port = self.single().ok_or_else(|| ValidationError::request("say which input takes the .npy file"))?;
-        Ok(vec![(port.name.clone(), npy_value(port, bytes)?)])
-    }
-
     /// Standard input: JSON, lines of JSON, or the bytes of the one input.
     fn open_bytes(&mut self, source: &str, bytes: Vec<u8>) {
         let looks_like_json = matches!(bytes.trim_ascii_start().first(), Some(b'{' | b'['));
         if !looks_like_json {
-            let request = self.payload(bytes).map(|request| self.with_shared(request));
+            let request = self.reader().payload(bytes).map(|request| self.with_shared(request));
             self.ready.push_back(Item { source: source.to_owned(), request });
         } else if serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).is_ok() {
             self.open_json(source, &bytes);
@@ -298,11 +226,11 @@ impl<'a> Requests<'a> {
 
     fn open_json(&mut self, source: &str, bytes: &[u8]) {
         match serde_json::from_slice::<Json>(bytes.strip_prefix(BOM).unwrap_or(bytes)) {
-            Ok(Json::Array(items)) if !items.is_empty() && self.is_list_of_requests(&items) => {
+            Ok(Json::Array(items)) if !items.is_empty() && self.reader().is_batch(&items) => {
                 self.queue_batch(source, items);
             }
             Ok(json) => {
-                let request = self.request(json).map(|request| self.with_shared(request));
+                let request = self.reader().json(json).map(|request| self.with_shared(request));
                 self.ready.push_back(Item { source: source.to_owned(), request });
             }
             Err(error) => {
@@ -310,33 +238,6 @@ impl<'a> Requests<'a> {
                 self.ready.push_back(Item { source: source.to_owned(), request });
             }
         }
-    }
-
-    /// A file's bytes, as the value of the one input that takes a file.
-    fn payload(&self, bytes: Vec<u8>) -> Result<Request, ValidationError> {
-        let takes_files: Vec<_> = self
-            .plan
-            .inputs()
-            .iter()
-            .map(|input| &input.port)
-            .filter(|port| matches!(port.kind, Kind::Bytes | Kind::Text | Kind::Any))
-            .filter(|port| !self.shared.iter().any(|(name, _)| *name == port.name))
-            .collect();
-        let port = match takes_files.as_slice() {
-            [port] => port,
-            [] => {
-                let known = describe_inputs(self.plan);
-                let message = format!(
-                    "no input takes the content of a file (only .json, .jsonl, .npy and .pb): there is {known}"
-                );
-                return Err(ValidationError::request(message));
-            }
-            [first, ..] => {
-                let message = format!("several inputs take a file; say which: --input {}=@PATH", first.name);
-                return Err(ValidationError::request(message));
-            }
-        };
-        Ok(vec![(port.name.clone(), file_value(port, bytes)?)])
     }
 
     fn next_line(&mut self) -> Option<Item> {
@@ -362,7 +263,7 @@ impl<'a> Requests<'a> {
                     }
                     return Some(match serde_json::from_slice(line) {
                         Ok(json) => {
-                            let request = self.request(json).map(|request| self.with_shared(request));
+                            let request = self.reader().json(json).map(|request| self.with_shared(request));
                             Item { source, request }
                         }
                         Err(error) => fail(format!("not JSON: {error}")),
@@ -403,29 +304,16 @@ pub(in crate::cli) fn sample_requests<'a>(
     Requests::new(plan, &[], files)
 }
 
-/// The pipeline's inputs in one line: "`image` (bytes)".
-pub(in crate::cli) fn describe_inputs(plan: &Plan) -> String {
-    let inputs: Vec<_> = plan
-        .inputs()
-        .iter()
-        .map(|input| {
-            let optional = if input.port.optional || input.default.is_some() { ", optional" } else { "" };
-            format!("`{}` ({}{optional})", input.port.name, input.port.kind)
-        })
-        .collect();
-    if inputs.is_empty() { "no inputs".to_owned() } else { inputs.join(", ") }
-}
-
 /// `name=value`, where the value is `@path`, or JSON, or plain text for an input of text.
 fn named_value(port: &Port, value: &str) -> Result<Result<Value, ValidationError>, UsageError> {
     if let Some(path) = value.strip_prefix('@') {
         let path = Path::new(path);
         let bytes = if path.as_os_str() == "-" { read_stdin()? } else { read_file(path)? };
         if matches!(port.kind, Kind::Bytes | Kind::Text | Kind::Any) {
-            return Ok(file_value(port, bytes));
+            return Ok(port.file(bytes));
         }
         match &*extension(path) {
-            "npy" => return Ok(npy_value(port, &bytes)),
+            "npy" => return Ok(port.npy(&bytes)),
             "pb" => return Ok(pb_value(port, from_pb(&bytes))),
             _ => {}
         }
@@ -448,22 +336,6 @@ fn named_value(port: &Port, value: &str) -> Result<Result<Value, ValidationError
 
 fn pb_value(port: &Port, read: Result<(String, Tensor), TensorFileError>) -> Result<Value, ValidationError> {
     read.map(|(_, tensor)| Value::Tensor(tensor)).map_err(|error| ValidationError::input(&port.name, error))
-}
-
-fn npy_value(port: &Port, bytes: &[u8]) -> Result<Value, ValidationError> {
-    from_npy(bytes).map(Value::Tensor).map_err(|error| ValidationError::input(&port.name, error))
-}
-
-fn file_value(port: &Port, bytes: Vec<u8>) -> Result<Value, ValidationError> {
-    if matches!(port.kind, Kind::Any) {
-        return Ok(String::from_utf8(bytes).map_or_else(|error| Value::from(error.into_bytes()), Value::from));
-    }
-    if matches!(port.kind, Kind::Text) {
-        let text = String::from_utf8(bytes)
-            .map_err(|error| ValidationError::input(&port.name, format_args!("the file is not UTF-8 text: {error}")))?;
-        return Ok(Value::from(text));
-    }
-    Ok(Value::from(bytes))
 }
 
 fn is_name(text: &str) -> bool {

@@ -107,6 +107,11 @@ pub struct ServingSpec {
     pub batch_size: NonZeroU32,
     /// How long one request may take
     pub timeout: TimeSpan,
+    /// Requests that are run before the pipeline is ready: each a mapping from inputs to a value,
+    /// or to `{file: PATH}`
+    #[schemars(length(max = 100))]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warmup: Vec<Spanned<serde_json::Map<String, serde_json::Value>>>,
 }
 
 impl Default for ServingSpec {
@@ -116,6 +121,7 @@ impl Default for ServingSpec {
             host: "0.0.0.0".to_owned(),
             batch_size: NonZeroU32::MIN,
             timeout: TimeSpan(Duration::from_secs(5)),
+            warmup: Vec::new(),
         }
     }
 }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use super::engine::RunFailure;
 use super::sessions::{Elsewhere, GRACE, ModelInputs, SessionSet, Unavailable};
-use crate::pipeline::{Signature, Tensor};
+use crate::pipeline::{Signature, Tensor, Waits};
 
 use queue::{Asked, Queue, Request, Turn};
 use rules::Rules;
@@ -98,12 +98,14 @@ impl Batcher {
     }
 
     /// Runs the model on `inputs`, together with others where that may be. Of those that wait, the
-    /// greatest `priority` comes first, then who came first.
+    /// greatest `priority` comes first, then who came first. `waits` is told that it is with
+    /// the model: meanwhile others prepare what may run together next.
     pub fn run(
         &self,
         inputs: ModelInputs,
         deadline: Option<Instant>,
         priority: i32,
+        waits: Option<&dyn Waits>,
     ) -> Result<Vec<Tensor>, Unavailable> {
         let shared = &self.shared;
         let key = if shared.off.load(Ordering::Relaxed) { None } else { shared.rules.key(&inputs) };
@@ -111,9 +113,9 @@ impl Batcher {
             return shared.sessions.run(inputs, deadline);
         };
         let request = Arc::new(Request::new(inputs, key, rows, deadline, priority));
-        match shared.queue.enter(&request) {
-            Asked::Lead => shared.lead(&request),
-            Asked::Wait => {}
+        let _with_model = waits.map(WithModel::of);
+        if shared.queue.enter(&request) == Asked::Lead {
+            shared.lead(&request);
         }
         shared.wait(&request)
     }
@@ -219,6 +221,22 @@ impl Shared {
         if elsewhere.is_some_and(|elsewhere| elsewhere.retire()) {
             self.pass_on(batch);
         }
+    }
+}
+
+/// The time that a request spends with the model.
+struct WithModel<'a>(&'a dyn Waits);
+
+impl<'a> WithModel<'a> {
+    fn of(waits: &'a dyn Waits) -> Self {
+        waits.begin();
+        Self(waits)
+    }
+}
+
+impl Drop for WithModel<'_> {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 

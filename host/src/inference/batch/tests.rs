@@ -114,9 +114,9 @@ fn behind_a_long_run<T: Send>(
     engine.hold(true);
     engine.inside.store(0, Ordering::SeqCst);
     let results = std::thread::scope(|scope| {
-        let first = scope.spawn(|| value(batcher.run(row(0), None, 0)));
+        let first = scope.spawn(|| value(batcher.run(row(0), None, 0, None)));
         engine.wait_inside();
-        let run = |(number, priority): (i64, i32)| value(batcher.run(row(number), deadline, priority));
+        let run = |(number, priority): (i64, i32)| value(batcher.run(row(number), deadline, priority, None));
         let mut threads = Vec::new();
         for (index, request) in values.iter().enumerate() {
             threads.push(scope.spawn(move || run(*request)));
@@ -152,7 +152,7 @@ fn those_that_wait_run_together_and_get_their_own() {
     assert_eq!(runs[1], [1, 2, 3], "who came first runs first");
     assert_eq!(batcher.sizes()[3], 2);
     // Alone again, at once.
-    assert_eq!(value(batcher.run(row(9), None, 0)), Ok(18));
+    assert_eq!(value(batcher.run(row(9), None, 0, None)), Ok(18));
     assert_eq!(engine.runs(), [[9]]);
 }
 
@@ -189,7 +189,7 @@ fn a_delay_gathers_company() {
             let (batcher, barrier) = (&batcher, &barrier);
             scope.spawn(move || {
                 barrier.wait();
-                assert_eq!(value(batcher.run(row(number), None, 0)), Ok(number * 2));
+                assert_eq!(value(batcher.run(row(number), None, 0, None)), Ok(number * 2));
             });
         }
     });
@@ -207,12 +207,12 @@ fn a_batch_that_hangs_is_left_behind_and_the_queue_goes_on() {
     // More rows than the trial has shown to be short.
     let rows = || ModelInputs::from_iter([(0, tensor(&[3, 1], vec![1_i64; 3]))]);
     let soon = || Some(Instant::now() + Duration::from_millis(1));
-    assert!(value(batcher.run(rows(), soon(), 0)).is_err());
+    assert!(value(batcher.run(rows(), soon(), 0, None)).is_err());
     // The session that replaces it hangs as well, and is not replaced any more.
-    assert!(value(batcher.run(rows(), soon(), 0)).is_err());
-    assert!(value(batcher.run(rows(), soon(), 0)).is_err());
+    assert!(value(batcher.run(rows(), soon(), 0, None)).is_err());
+    assert!(value(batcher.run(rows(), soon(), 0, None)).is_err());
     engine.hold(false);
-    assert_eq!(value(batcher.run(row(4), None, 0)), Ok(8));
+    assert_eq!(value(batcher.run(row(4), None, 0, None)), Ok(8));
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn many_threads_get_what_they_asked_for() {
                 for number in 0..200 {
                     let wanted = thread * 1000 + number;
                     let deadline = (number % 3 == 0).then(|| Instant::now() + Duration::from_mins(5));
-                    assert_eq!(value(batcher.run(row(wanted), deadline, 0)), Ok(wanted * 2));
+                    assert_eq!(value(batcher.run(row(wanted), deadline, 0, None)), Ok(wanted * 2));
                 }
             });
         }

@@ -93,8 +93,8 @@ fn missing_feature(file: &ModelFile) -> Option<String> {
 
 fn read(file: &ModelFile) -> Result<InferenceModel, Refusal> {
     let onnx = tract_onnx::onnx();
-    let proto: ModelProto = match file.whole() {
-        Some(mut bytes) => onnx.proto_model_for_read(&mut bytes)?,
+    let proto: ModelProto = match file.whole().map_err(|reason| anyhow!(reason))? {
+        Some(bytes) => onnx.proto_model_for_read(&mut &*bytes)?,
         None => onnx.proto_model_for_path(file.path())?,
     };
     let folder = file.path().parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

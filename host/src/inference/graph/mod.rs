@@ -49,7 +49,7 @@ pub(super) fn inspect(path: &Path, reader: impl Read + Seek) -> Result<ModelInfo
     let io = |source| ModelLoadError::Io { path: path.to_owned(), source };
     let invalid = |reason: &str| ModelLoadError::Invalid { path: path.to_owned(), reason: reason.to_owned() };
     let mut source = source::Source::new(reader).map_err(io)?;
-    let model_bytes = prost::bytes::Buf::remaining(&source) as u64;
+    let model_bytes = bytes::Buf::remaining(&source) as u64;
     if model_bytes == 0 {
         return Err(invalid("the file is empty"));
     }

@@ -1,5 +1,6 @@
 //! The processor.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::Serialize;
@@ -39,8 +40,10 @@ pub struct Cpu {
     pub vendor: String,
     /// `x86_64`, `aarch64`
     pub arch: &'static str,
-    /// cores that this process may use
+    /// cores that this process may use, as far as whole ones go
     pub cores: usize,
+    /// cores of the machine, counting those once that run several threads; where the system says
+    pub physical: Option<usize>,
     /// how many cores' worth of time the container may take
     pub quota: Option<f64>,
     /// instructions that speed up models
@@ -48,6 +51,17 @@ pub struct Cpu {
 }
 
 impl Cpu {
+    /// Threads that one operator of a model can make use of: two that share a core's arithmetic do
+    /// no more than one, and those beyond the container's share only wait for each other.
+    pub fn kernel_threads(&self) -> usize {
+        self.physical.unwrap_or(self.cores).min(self.cores).max(1)
+    }
+
+    /// This machine's, read anew.
+    pub(in crate::inference) fn here() -> Self {
+        Self::read(Path::new("/"))
+    }
+
     pub(super) fn read(root: &Path) -> Self {
         let info = super::text(root.join("proc/cpuinfo")).unwrap_or_default();
         let field = |name: &str| {
@@ -66,10 +80,27 @@ impl Cpu {
             },
             arch: std::env::consts::ARCH,
             cores: std::thread::available_parallelism().map_or(1, usize::from),
+            physical: physical(&info),
             quota: quota(root),
             features: FEATURES.into_iter().filter(|feature| flags.contains(feature)).collect(),
         }
     }
+}
+
+/// Different pairs of `physical id` and `core id`, each on its lines of `/proc/cpuinfo`.
+fn physical(info: &str) -> Option<usize> {
+    let mut cores = BTreeSet::new();
+    let mut socket = "";
+    for (key, value) in info.lines().filter_map(|line| line.split_once(':')) {
+        match key.trim() {
+            "physical id" => socket = value.trim(),
+            "core id" => {
+                cores.insert((socket, value.trim()));
+            }
+            _ => {}
+        }
+    }
+    (!cores.is_empty()).then_some(cores.len())
 }
 
 /// `cpu.max` of the process's group and those around it: `200000 100000` is two cores.

@@ -44,10 +44,22 @@ fn processor_and_memory_are_read_with_the_containers_bounds() {
     ]);
     assert_eq!(hardware.cpu.model, "Intel(R) Xeon(R) Gold");
     assert_eq!(hardware.cpu.features, ["sse4_2", "avx", "fma", "avx2", "avx512_vnni", "amx_int8"]);
-    assert_eq!(hardware.cpu.quota, Some(1.5));
+    assert_eq!((hardware.cpu.quota, hardware.cpu.physical), (Some(1.5), None));
     let memory = Memory { total: Some(24_592_520 << 10), available: Some(20_000_000 << 10), limit: Some(2 << 30) };
     assert_eq!(hardware.memory, memory);
     assert!(hardware.suits(OpenVino));
+}
+
+#[test]
+fn two_threads_of_one_core_count_once() {
+    let thread = |socket: u8, core: u8| format!("processor\t: 0\nphysical id\t: {socket}\ncore id\t\t: {core}\n\n");
+    let info: String = [(0, 0), (0, 1), (1, 0), (0, 0), (0, 1), (1, 0)].map(|(a, b)| thread(a, b)).concat();
+    let mut cpu = machine(&[("proc/cpuinfo", &info)]).1.cpu;
+    assert_eq!(cpu.physical, Some(3));
+    for (cores, physical, expected) in [(6, Some(3), 3), (2, Some(3), 2), (4, None, 4), (0, Some(0), 1)] {
+        (cpu.cores, cpu.physical) = (cores, physical);
+        assert_eq!(cpu.kernel_threads(), expected);
+    }
 }
 
 #[test]

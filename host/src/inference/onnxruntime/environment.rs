@@ -3,13 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use ort::environment::Environment;
+use ort::environment::{Environment, GlobalThreadPoolOptions};
 
 use crate::guard::{guard, shorten};
+use crate::inference::hardware::Cpu;
 use crate::inference::library::LibraryError;
 
 struct Loaded {
     path: PathBuf,
+    /// see [`pool`]
+    pool: usize,
     environment: Environment,
 }
 
@@ -28,8 +31,14 @@ pub(super) fn environment(path: &Path) -> Result<&'static Environment, LibraryEr
         }
         return Err(LibraryError::Another { loaded: loaded.path.clone(), asked: path });
     }
-    let environment = guard(|| load(&path)).map_err(broken)??;
-    Ok(&LOADED.get_or_init(|| Loaded { path, environment }).environment)
+    let pool = Cpu::here().kernel_threads();
+    let environment = guard(|| load(&path, pool)).map_err(broken)??;
+    Ok(&LOADED.get_or_init(|| Loaded { path, pool, environment }).environment)
+}
+
+/// Threads of the pool that sessions share, the one that calls counted.
+pub(super) fn pool() -> usize {
+    LOADED.get().map_or(1, |loaded| loaded.pool)
 }
 
 /// The library that is loaded.
@@ -37,7 +46,7 @@ pub(super) fn loaded() -> Option<PathBuf> {
     LOADED.get().map(|loaded| loaded.path.clone())
 }
 
-fn load(path: &Path) -> Result<Environment, LibraryError> {
+fn load(path: &Path, pool: usize) -> Result<Environment, LibraryError> {
     let broken = |reason: String| LibraryError::Broken { path: path.to_owned(), reason: shorten(&reason) };
     let builder = ort::init_from(path).map_err(|error| match error {
         ort::LoadDynamicError::Dlopen { error, .. } => broken(error.to_string()),
@@ -47,10 +56,17 @@ fn load(path: &Path) -> Result<Environment, LibraryError> {
             LibraryError::TooOld { path: path.to_owned(), found: version_str }
         }
     })?;
+    // A pool for each session, as ONNX Runtime makes by default, has the threads of one session
+    // look for work on the cores where another's work is.
+    let threads = GlobalThreadPoolOptions::default().with_intra_threads(pool);
+    // For running several operators of a graph at once, which no session here does.
+    let threads =
+        threads.and_then(|threads| threads.with_inter_threads(1)).map_err(|error| broken(error.to_string()))?;
     // Errors reach us as values; what the library would print beside them is noise.
     let environment = builder
         .with_name("gpux")
         .with_telemetry(false)
+        .with_global_thread_pool(threads)
         .with_logger(Arc::new(|_, _, _, _, _| {}))
         .build()
         .map_err(|error| broken(error.to_string()))?;

@@ -46,8 +46,8 @@ pub(super) fn changed(file: &ModelFile) -> Result<Option<Vec<u8>>, String> {
     let optional = file.info().outputs.iter().find(|output| matches!(output.value, Some(OnnxType::Optional(_))));
     let Some(optional) = optional else { return Ok(None) };
     let refused = |why| format!("its output `{}` is {}, which is not read {why}", optional.name, optional.kind);
-    let bytes = file.whole().ok_or_else(|| refused("from a large model, or one with weights in other files"))?;
-    told_optionals(bytes).map(Some).ok_or_else(|| refused("here"))
+    let bytes = file.whole()?.ok_or_else(|| refused("from a large model, or one with weights in other files"))?;
+    told_optionals(&bytes).map(Some).ok_or_else(|| refused("here"))
 }
 
 impl Kinds {
@@ -216,13 +216,9 @@ fn sequence_of(kind: &OnnxType) -> Option<ElementType> {
 }
 
 fn session(environment: &Environment, model: &[u8]) -> Result<Native, String> {
-    let text = |error: ort::Error<ort::session::builder::SessionBuilder>| error.to_string();
-    Native::builder(environment)
-        .map_err(|error| error.to_string())?
-        .with_intra_threads(1)
-        .map_err(text)?
-        .commit_from_memory(model)
-        .map_err(|error| error.to_string())
+    let builder = Native::builder(environment).map_err(|error| error.to_string())?;
+    let mut builder = super::own_threads(builder, 1)?;
+    builder.commit_from_memory(model).map_err(|error| error.to_string())
 }
 
 /// The only output of a small model.

@@ -27,6 +27,9 @@ use super::providers::{ExecutionProvider, ProviderLibrary};
 use crate::guard::{guard, shorten};
 use providers::Offer;
 
+/// The file of the weights of a kept graph, in its folder.
+pub(super) const WEIGHTS: &str = "weights.bin";
+
 /// ONNX Runtime, loaded.
 #[derive(Debug)]
 pub struct OnnxRuntime {
@@ -122,6 +125,10 @@ impl Engine for OnnxRuntime {
         }
     }
 
+    fn threads(&self, own: Option<usize>) -> usize {
+        own.unwrap_or_else(environment::pool)
+    }
+
     fn devices(&self) -> Vec<Device> {
         let device = |device: ort::device::Device<'_>| {
             let hardware = device.hardware_device();
@@ -158,9 +165,26 @@ impl Engine for OnnxRuntime {
     }
 }
 
+/// A pool of the session's own, whose threads stop looking for work when no run is going on.
+fn own_threads(builder: SessionBuilder, threads: usize) -> Result<SessionBuilder, String> {
+    let builder = builder.with_independent_thread_pool().map_err(text)?.with_intra_threads(threads).map_err(text)?;
+    builder.with_config_entry("session.force_spinning_stop", "1").map_err(text)
+}
+
+/// Writes weights beside the graph, also in the order in which kernels read them: whoever loads it
+/// maps them, and all sessions of all processes that do share the memory.
+fn beside(builder: SessionBuilder) -> Result<SessionBuilder, String> {
+    let builder = builder.with_config_entry("session.optimized_model_external_initializers_file_name", WEIGHTS);
+    builder.map_err(text)?.with_config_entry("session.save_external_prepacked_constant_initializers", "1").map_err(text)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "what a builder's methods fail with")]
+fn text(error: ort::Error<SessionBuilder>) -> String {
+    error.to_string()
+}
+
 /// A session in the making, on the provider and with the threads that are asked for.
 fn builder(environment: &Environment, options: &SessionOptions) -> Result<SessionBuilder, String> {
-    let text = |error: ort::Error<SessionBuilder>| error.to_string();
     let mut builder = Native::builder(environment)
         .map_err(|error| error.to_string())?
         .with_log_level(LogLevel::Fatal)
@@ -172,27 +196,29 @@ fn builder(environment: &Environment, options: &SessionOptions) -> Result<Sessio
         builder = plugins::choose(builder, environment, name, &told)?;
     }
     if let Some(threads) = options.threads {
-        builder = builder.with_intra_threads(threads).map_err(text)?;
+        builder = own_threads(builder, threads)?;
     }
     Ok(builder)
 }
 
 fn native(environment: &Environment, file: &ModelFile, options: &SessionOptions) -> Result<Native, String> {
-    let text = |error: ort::Error<SessionBuilder>| error.to_string();
     let mut builder = builder(environment, options)?;
     let changed = kinds::changed(file)?;
     match &options.optimized {
         Some(Optimized::Read(kept)) if changed.is_none() => {
             let mut plain = builder.with_optimization_level(GraphOptimizationLevel::Disable).map_err(text)?;
-            return plain.commit_from_file(kept).map_err(|error| error.to_string());
+            let native = plain.commit_from_file(kept).map_err(|error| error.to_string())?;
+            file.let_go();
+            return Ok(native);
         }
         Some(Optimized::Write(kept)) if changed.is_none() => {
-            builder = builder.with_optimized_model_path(kept).map_err(text)?;
+            builder = beside(builder.with_optimized_model_path(kept).map_err(text)?)?;
         }
         Some(Optimized::Write(_)) => return Err("its graph is changed at each load".to_owned()),
         _ => {}
     }
-    let native = match changed.as_deref().or(file.whole()) {
+    let whole = if changed.is_some() { None } else { file.whole()? };
+    let native = match changed.as_deref().or(whole.as_deref()) {
         Some(bytes) => builder.commit_from_memory(bytes),
         None => builder.commit_from_file(file.path()),
     };

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
+use ort::session::builder::GraphOptimizationLevel;
 use ort::session::{SessionInputValue, SessionInputs};
 
-use super::{OnnxRuntime, builder, preload, reason, values};
+use super::{OnnxRuntime, builder, preload, reason, text, values};
 use crate::guard::{guard, shorten};
 use crate::inference::engine::SessionOptions;
 use crate::inference::error::ModelLoadError;
@@ -41,7 +41,6 @@ impl OnnxRuntime {
         inputs: &[(usize, &Tensor)],
         prefix: &Path,
     ) -> Result<(), String> {
-        let text = |error: ort::Error<SessionBuilder>| error.to_string();
         let plain = |error: ort::Error| error.to_string();
         let mut builder = builder(self.environment, options)?
             .with_optimization_level(GraphOptimizationLevel::Disable)
@@ -51,7 +50,7 @@ impl OnnxRuntime {
             .map_err(text)?
             .with_profiling(prefix)
             .map_err(text)?;
-        let native = match file.whole() {
+        let native = match file.whole()?.as_deref() {
             Some(bytes) => builder.commit_from_memory(bytes),
             None => builder.commit_from_file(file.path()),
         };

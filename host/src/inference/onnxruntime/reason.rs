@@ -5,9 +5,11 @@
 pub(super) fn plain(status: &str) -> String {
     let told = cuda(status).or_else(|| openvino(status)).unwrap_or_else(|| behind_the_code(status)).trim();
     let told = if told.is_empty() { status.trim() } else { told };
-    match help(told) {
+    // OpenVINO says what fails within what fails, a line each.
+    let told = told.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    match help(&told) {
         Some(help) => format!("{told}; {help}"),
-        None => told.to_owned(),
+        None => told,
     }
 }
 
@@ -80,6 +82,10 @@ mod tests {
                 "Exception while loading: no",
             ),
             ("[ONNXRuntimeError] : 10 : INVALID_GRAPH : Node (n) : has no input", "Node (n) : has no input"),
+            (
+                "[OpenVINO-EP] Exception from src/a.cpp:15:\n\n  Check 'x' failed at b.cpp:2:\r\nno such op\n",
+                "Exception from src/a.cpp:15: Check 'x' failed at b.cpp:2: no such op",
+            ),
             ("[ONNXRuntimeError] : ", "[ONNXRuntimeError] :"),
             ("", ""),
         ] {

@@ -1,5 +1,6 @@
 //! A model as a set of sessions, checked out without a lock while one is free.
 
+mod alone;
 mod pace;
 mod threads;
 
@@ -65,7 +66,7 @@ impl SessionSet {
                 Some(session) => session,
                 None => engine.load(&file, &options)?,
             };
-            let _ = free.push(Some(session));
+            let _ = free.push(Some(alone::doubled(&engine, &file, &options, session)));
         }
         let shared = Shared {
             engine,
@@ -216,7 +217,7 @@ impl Shared {
     fn run<T>(&self, slot: &mut Slot, bytes: usize, work: impl Work<T>) -> Result<T, Unavailable> {
         let mut session = match slot.take() {
             Some(session) => session,
-            None => self.engine.load(&self.file, &self.options)?,
+            None => self.load()?,
         };
         let start = Instant::now();
         let result = guard(|| work(session.as_mut()));
@@ -227,6 +228,11 @@ impl Shared {
             *slot = Some(session);
         }
         Ok(result?)
+    }
+
+    fn load(&self) -> Result<Box<dyn Session>, ModelLoadError> {
+        let session = self.engine.load(&self.file, &self.options)?;
+        Ok(alone::doubled(&self.engine, &self.file, &self.options, session))
     }
 
     /// Whether a run on so many bytes may keep the caller's thread, though it has a deadline.

@@ -1,0 +1,116 @@
+"""Races `gpux serve` against the floor (benches/floor) and against peers in other languages.
+
+    python benches/serve/race.py PEERS [race.py's own arguments]
+
+PEERS is the folder with the peers' race.py; its models and payloads must be made ($PEERS_HOME, by its
+setup.sh, models.py and payloads.py). Builds gpux and the floor, writes one folder a pipeline to
+target/race/, and runs the race with both added. Without further arguments: everybody, everything.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+HOME = pathlib.Path(os.environ.get("PEERS_HOME", pathlib.Path.home() / ".cache" / "gpux-peers"))
+RACE = ROOT / "target" / "race"
+
+# One intra-op thread and two sessions, as the peers and the floor have.
+MODEL = "{{ source: ./{model}, threads: 1, instances: 2{more} }}"
+PICTURE = """\
+inputs:
+  image: image
+pipeline:
+  - decode-image
+  - resize: { size: [224, 224], filter: bilinear }
+  - normalize: { method: imagenet }
+"""
+PIPELINES = {
+    "e1": ("identity.onnx", "", ""),
+    "e2": ("resnet18.onnx", "", PICTURE + "  - model\n  - softmax\n  - top-k: { k: 5 }\n"),
+    "e2-component": (
+        "resnet18.onnx",
+        "",
+        PICTURE + "  - wasm: { component: ./pass-through.wasm }\n  - model\n  - softmax\n  - top-k: { k: 5 }\n",
+    ),
+    "e3": (
+        "minilm6.onnx",
+        ", batching: { max_size: 8 }",
+        """\
+inputs:
+  text: text
+pipeline:
+  - tokenize: { tokenizer: ./tokenizer.json, max_length: 128 }
+  - model
+  - mean-pool: { in: [last_hidden_state, attention_mask] }
+  - l2-normalize: { out: embedding }
+outputs:
+  embedding: float32
+""",
+    ),
+    "pre": (None, "", PICTURE + "  - to-tensor: { scale: false }\n"),
+}
+
+
+def write(name, model, more, rest):
+    folder = RACE / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    text = f"name: {name}\nversion: 1.0.0\n"
+    if model:
+        os.link(HOME / "models" / model, folder / model) if same_disk() else shutil.copy(HOME / "models" / model, folder)
+        text += "model: " + MODEL.format(model=model, more=more) + "\n"
+    shutil.copy(HOME / "models" / "tokenizer.json", folder)
+    shutil.copy(ROOT / "guest-examples" / "rust" / "pass-through.wasm", folder)
+    (folder / "gpux.yml").write_text(text + rest)
+
+
+def same_disk():
+    return (HOME / "models").stat().st_dev == RACE.parent.stat().st_dev
+
+
+def build(*arguments):
+    subprocess.run(["cargo", *arguments], cwd=ROOT, check=True)
+
+
+def floor():
+    """The newest build of the floor."""
+    built = [path for path in (ROOT / "target" / "release" / "deps").glob("floor-*") if not path.suffix]
+    return max(built, key=lambda path: path.stat().st_mtime)
+
+
+def library():
+    """ONNX Runtime as the peers have it."""
+    found = sorted((HOME / "base").glob("lib/python*/site-packages/onnxruntime/capi/libonnxruntime.so*"))
+    return found[0]
+
+
+def main():
+    peers, *arguments = sys.argv[1:]
+    build("build", "--release", "-p", "gpux")
+    build("bench", "--bench", "floor", "--no-run")
+    for name, pipeline in PIPELINES.items():
+        write(name, *pipeline)
+    paths = {"E1json": ("e1", "e1.json"), "E2photo": ("e2", "e2.jpg"), "Epre": ("pre", "e2.jpg"), "E3text": ("e3", "e3.json")}
+    bytes_only = ROOT / "target" / "race" / "contestants.toml"
+    health = "http://127.0.0.1:{port}"
+    lines = [
+        "[[contestant]]", 'name = "floor"', f'command = "{floor()} {{port}} {HOME}/models"', f'health = "{health}/health"',
+        f'environment = {{ ORT_DYLIB_PATH = "{library()}" }}', "[contestant.workloads]",
+        *(f'{name} = ["{health}/{path}", "{payload}"]' for name, (path, payload) in paths.items()),
+        "[[contestant]]", 'name = "gpux"',
+        f'command = "{ROOT}/target/release/gpux serve {RACE} --port {{port}} --engine-library {library()}"',
+        f'health = "{health}/health"', "[contestant.workloads]",
+        *(f'{name} = ["{health}/pipelines/{path}/predict", "{payload}"]' for name, (path, payload) in paths.items()),
+        f'E2component = ["{health}/pipelines/e2-component/predict", "e2.jpg"]',
+    ]
+    bytes_only.write_text("\n".join(lines) + "\n")
+    python = HOME / "base" / "bin" / "python"
+    race = [python, "race.py", "--contestants", bytes_only, *arguments]
+    sys.exit(subprocess.run(race, cwd=peers).returncode)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+//! `gpux serve`: pipelines on HTTP.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::{ArgAction, Args};
+
+use super::exit::Exit;
+use super::operator::OperatorArguments;
+use super::printer::Printer;
+use crate::assemble::{Operator, Pipeline, is_model};
+use crate::config::{FILE_NAMES, Size};
+use crate::error::GpuxError;
+use crate::serve::{Event, ListenError, RepositoryError, Server, Settings, Source, serve};
+
+/// Examples:
+///   gpux serve
+///   gpux serve my-model --port 9000
+///   gpux serve detect classify --workers 4
+///   gpux serve pipelines/ --host 127.0.0.1
+///   curl --data-binary @photo.jpg -H 'content-type: image/jpeg' localhost:8080/predict
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment, disable_help_flag = true)]
+pub(super) struct Arguments {
+    /// Folders with a gpux.yml, such files, names in them, or models (.onnx) alone; of a folder
+    /// without a gpux.yml, the pipelines in it [default: this folder]
+    #[arg(value_name = "PIPELINE")]
+    pipelines: Vec<String>,
+
+    /// Port to listen on; 0 takes a free one [default: the only pipeline's `serving.port`, else 8080]
+    #[arg(short, long)]
+    port: Option<u16>,
+
+    /// A second port to listen on, for gRPC clients that expect one of their own; the first port
+    /// takes gRPC as well
+    #[arg(long, value_name = "PORT")]
+    grpc_port: Option<u16>,
+
+    /// Let clients load and unload pipelines (Open Inference Protocol); without it, they may not
+    #[arg(long)]
+    model_control: bool,
+
+    /// Address to listen on [default: the only pipeline's `serving.host`, else 0.0.0.0]
+    #[arg(short = 'h', long)]
+    host: Option<String>,
+
+    /// Name of the file in each folder [default: gpux.yml, gpux.yaml or GPUXfile]
+    #[arg(short, long, value_name = "NAME")]
+    config: Option<String>,
+
+    /// Threads that run requests [default: one a core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: Option<u16>,
+
+    /// Do not tell those who ask with `?trace=true` what each step of their request did
+    #[arg(long)]
+    no_trace: bool,
+
+    /// Largest body of a request [default: 64MiB]
+    #[arg(long, value_name = "SIZE")]
+    max_body: Option<Size>,
+
+    /// What the bodies of all requests may hold together; more are refused [default: 1GiB]
+    #[arg(long, value_name = "SIZE")]
+    body_memory: Option<Size>,
+
+    /// How many requests of one pipeline may wait; more are refused [default: 1024]
+    #[arg(long, value_name = "N")]
+    max_queue: Option<usize>,
+
+    #[command(flatten)]
+    operator: OperatorArguments,
+
+    /// Errors and messages as JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Say more: engine, provider, where files were found
+    #[arg(long)]
+    verbose: bool,
+
+    /// Print help
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
+}
+
+pub(super) fn main(arguments: &Arguments) -> Exit {
+    let printer = super::printer(arguments.json, arguments.verbose);
+    let operator = match arguments.operator.operator() {
+        Ok(operator) => operator,
+        Err(error) => return printer.error(&error),
+    };
+    let sources = match sources(arguments) {
+        Ok(sources) => sources,
+        Err(message) => return printer.fail("UsageError", &message, Exit::Usage),
+    };
+    let settings = match settings(arguments, &sources, &operator) {
+        Ok(settings) => settings,
+        Err(error) => return printer.error(&error),
+    };
+    let server = Arc::new(Server::new(settings, operator));
+    let told = server.clone();
+    let tell = move |event: Event| match event {
+        Event::Listening(address) => printer.detail(&format!("listening on http://{address}; loading")),
+        Event::Grpc(address) => printer.note(&format!("gRPC on {address} as well")),
+        Event::Ready(address) => ready(&told, address, printer),
+        Event::Draining => printer.note("ending: requests under way are finished"),
+    };
+    match serve(&server, sources, tell) {
+        Ok(()) => Exit::Done,
+        Err(ListenError::Repository(RepositoryError::Pipeline(error))) => printer.error(&error),
+        Err(error @ ListenError::Repository(_)) => printer.fail("UsageError", &error.to_string(), Exit::Usage),
+        Err(error) => printer.fail("EnvironmentError", &error.to_string(), Exit::Environment),
+    }
+}
+
+fn ready(server: &Server, address: std::net::SocketAddr, printer: Printer) {
+    for entry in server.repository().entries() {
+        let Some(served) = entry.served() else { continue };
+        for warning in served.pipeline().warnings() {
+            printer.warning(&format!("{}: {warning}", entry.name()));
+        }
+        let (version, engine) = (served.version(), served.pipeline().engine());
+        printer.note(&format!("{} {version} on {engine}", entry.name()));
+        if let Some(failure) = &served.warmth().failure {
+            printer.detail(&format!("{}: a made-up request is refused, so it is not warm: {failure}", entry.name()));
+        }
+    }
+    printer.note(&format!("ready on http://{address}"));
+}
+
+/// Flags, then what the only pipeline says in `serving`, then defaults.
+fn settings(arguments: &Arguments, sources: &[Source], operator: &Operator) -> Result<Settings, GpuxError> {
+    let mut settings = Settings::default();
+    if let [Source(only)] = sources
+        && !is_model(only)
+    {
+        let serving = Pipeline::read_spec(only, operator)?.serving;
+        (settings.port, settings.host) = (serving.port, serving.host);
+    }
+    settings.port = arguments.port.unwrap_or(settings.port);
+    settings.grpc_port = arguments.grpc_port;
+    settings.model_control = arguments.model_control;
+    settings.host = arguments.host.clone().unwrap_or(settings.host);
+    settings.trace = !arguments.no_trace;
+    settings.workers = arguments.workers.map_or(settings.workers, usize::from);
+    let bytes = |size: Size| usize::try_from(size.0).unwrap_or(usize::MAX);
+    settings.max_body = arguments.max_body.map_or(settings.max_body, bytes);
+    settings.body_memory = arguments.body_memory.map_or(settings.body_memory, bytes).max(settings.max_body);
+    settings.max_queue = arguments.max_queue.unwrap_or(settings.max_queue);
+    Ok(settings)
+}
+
+/// What the user named, with the pipelines of folders that hold several.
+fn sources(arguments: &Arguments) -> Result<Vec<Source>, String> {
+    let here = [".".to_owned()];
+    let named = if arguments.pipelines.is_empty() { here.as_slice() } else { &arguments.pipelines };
+    let mut sources = Vec::new();
+    for name in named {
+        let folder = Path::new(name);
+        if let Some(config) = &arguments.config {
+            sources.push(Source(folder.join(config).display().to_string()));
+        } else if folder.is_dir() && !holds_pipeline(folder) {
+            let found = pipelines_in(folder).map_err(|error| format!("cannot read `{name}`: {error}"))?;
+            if found.is_empty() {
+                return Err(format!("there is no gpux.yml in `{name}`, nor in any folder of it"));
+            }
+            sources.extend(found.into_iter().map(|path| Source(path.display().to_string())));
+        } else {
+            sources.push(Source(name.clone()));
+        }
+    }
+    Ok(sources)
+}
+
+fn holds_pipeline(folder: &Path) -> bool {
+    FILE_NAMES.iter().any(|name| folder.join(name).is_file())
+}
+
+/// The folders in `folder` that hold a pipeline, and the models beside them.
+fn pipelines_in(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path()));
+    let mut paths = entries.collect::<Result<Vec<_>, _>>()?;
+    paths.retain(|path| holds_pipeline(path) || path.is_file() && is_model(&path.to_string_lossy()));
+    paths.sort();
+    Ok(paths)
+}

@@ -1,0 +1,163 @@
+//! Requests as they come from outside: JSON, or the bytes of one input.
+
+use serde_json::{Map, Value as Json};
+
+use super::json::from_json;
+use super::npy::from_npy;
+use super::plan::Plan;
+use super::run::ValidationError;
+use super::signature::{Kind, Port};
+use super::value::Value;
+
+/// The inputs of one run, by name.
+pub type Request = Vec<(String, Value)>;
+
+/// What can become a request of a plan; some inputs may be known already.
+#[derive(Clone, Copy)]
+pub struct Reader<'a> {
+    plan: &'a Plan,
+    known: &'a [(String, Value)],
+}
+
+impl Plan {
+    /// Reads requests, in which the inputs in `known` may be left out.
+    pub const fn reader<'a>(&'a self, known: &'a [(String, Value)]) -> Reader<'a> {
+        Reader { plan: self, known }
+    }
+
+    /// The input of this name.
+    pub fn port(&self, name: &str) -> Option<&Port> {
+        self.inputs().iter().map(|input| &input.port).find(|port| port.name == name)
+    }
+
+    /// The inputs in one line: "`image` (bytes)".
+    pub fn describe_inputs(&self) -> String {
+        let inputs = self.inputs().iter().map(|input| {
+            let optional = if input.port.optional || input.default.is_some() { ", optional" } else { "" };
+            format!("`{}` ({}{optional})", input.port.name, input.port.kind)
+        });
+        let inputs: Vec<_> = inputs.collect();
+        if inputs.is_empty() { "no inputs".to_owned() } else { inputs.join(", ") }
+    }
+}
+
+impl<'a> Reader<'a> {
+    pub(super) const fn plan(self) -> &'a Plan {
+        self.plan
+    }
+
+    /// The only input that a request must give, if there is just one.
+    pub fn single(self) -> Option<&'a Port> {
+        let mut ports = self.plan.inputs().iter().map(|input| &input.port);
+        let first = ports.next()?;
+        if ports.next().is_none() {
+            return Some(first);
+        }
+        let missing = self.plan.inputs().iter().filter(|input| !input.port.optional && input.default.is_none());
+        let mut missing = missing.map(|input| &input.port).filter(|port| !self.knows(port));
+        let first = missing.next()?;
+        missing.next().is_none().then_some(first)
+    }
+
+    /// Whether plain text is a request.
+    pub fn takes_text(self) -> bool {
+        self.single().is_some_and(|port| matches!(port.kind, Kind::Text | Kind::Any))
+    }
+
+    /// A list is a batch if there is an object among its items; for a pipeline with one input that
+    /// is not a tensor, also if they are that input's values.
+    pub fn is_batch(self, items: &[Json]) -> bool {
+        items.iter().any(Json::is_object) || self.single().is_some_and(|port| !matches!(port.kind, Kind::Tensor(_)))
+    }
+
+    /// One request: an object of inputs by name, or the value of the only input.
+    pub fn json(self, json: Json) -> Result<Request, ValidationError> {
+        let value = |port: &Port, json| {
+            let value = from_json(json, &port.kind).map_err(|error| ValidationError::input(&port.name, error))?;
+            Ok((port.name.clone(), value))
+        };
+        match json {
+            Json::Object(fields) if self.is_request(&fields) => {
+                let read = |(name, json): (String, Json)| {
+                    let port = self.plan.port(&name).ok_or_else(|| {
+                        let inputs = self.plan.describe_inputs();
+                        ValidationError::input(&name, format_args!("the pipeline has none; it takes {inputs}"))
+                    })?;
+                    value(port, json)
+                };
+                fields.into_iter().map(read).collect()
+            }
+            json => {
+                let port = self.single().ok_or_else(|| {
+                    let inputs = self.plan.describe_inputs();
+                    ValidationError::request(format!("a request is an object of inputs by name: {inputs}"))
+                })?;
+                Ok(vec![value(port, json)?])
+            }
+        }
+    }
+
+    /// A file's bytes, as the value of the one input that takes a file.
+    pub fn payload(self, bytes: Vec<u8>) -> Result<Request, ValidationError> {
+        let ports = self.plan.inputs().iter().map(|input| &input.port);
+        let takes_file = |port: &&Port| matches!(port.kind, Kind::Bytes | Kind::Text | Kind::Any);
+        let ports: Vec<_> = ports.filter(takes_file).filter(|port| !self.knows(port)).collect();
+        match ports.as_slice() {
+            [port] => Ok(vec![(port.name.clone(), port.file(bytes)?)]),
+            [] => Err(ValidationError::request(format!(
+                "no input takes the content of a file (only .json, .jsonl, .npy and .pb): there is {}",
+                self.plan.describe_inputs()
+            ))),
+            [first, ..] => Err(ValidationError::request(format!(
+                "several inputs take a file; say which: --input {}=@PATH",
+                first.name
+            ))),
+        }
+    }
+
+    /// A `.npy` file, as the value of the one input.
+    pub fn npy(self, bytes: &[u8]) -> Result<Request, ValidationError> {
+        let port = self.single().ok_or_else(|| ValidationError::request("say which input takes the .npy file"))?;
+        Ok(vec![(port.name.clone(), port.npy(bytes)?)])
+    }
+
+    fn knows(self, port: &Port) -> bool {
+        self.known.iter().any(|(name, _)| *name == port.name)
+    }
+
+    /// An object is a request unless it can only be the value of the one input.
+    fn is_request(self, fields: &Map<String, Json>) -> bool {
+        let named = fields.keys().any(|name| self.plan.port(name).is_some());
+        named
+            || self.single().is_none_or(|port| matches!(port.kind, Kind::Tensor(_) | Kind::Text | Kind::Bytes))
+                && !(fields.contains_key("data") || fields.contains_key("base64"))
+    }
+}
+
+impl Port {
+    /// Its value from a `.npy` file.
+    pub fn npy(&self, bytes: &[u8]) -> Result<Value, ValidationError> {
+        from_npy(bytes).map(Value::Tensor).map_err(|error| ValidationError::input(&self.name, error))
+    }
+
+    /// Its value from a field of a form: a file, a text, or JSON where it takes neither.
+    pub fn field(&self, bytes: Vec<u8>) -> Result<Value, ValidationError> {
+        if matches!(self.kind, Kind::Bytes | Kind::Text | Kind::Any) {
+            return self.file(bytes);
+        }
+        let fault = |message: String| ValidationError::input(&self.name, message);
+        let json = serde_json::from_slice(&bytes).map_err(|error| fault(format!("not JSON: {error}")))?;
+        from_json(json, &self.kind).map_err(|error| fault(error.to_string()))
+    }
+
+    /// Its value from the content of a file: text where it takes text, else bytes.
+    pub fn file(&self, bytes: Vec<u8>) -> Result<Value, ValidationError> {
+        match self.kind {
+            Kind::Any => Ok(String::from_utf8(bytes).map_or_else(|error| Value::from(error.into_bytes()), Value::from)),
+            Kind::Text => String::from_utf8(bytes).map(Value::from).map_err(|error| {
+                ValidationError::input(&self.name, format_args!("the file is not UTF-8 text: {error}"))
+            }),
+            _ => Ok(Value::from(bytes)),
+        }
+    }
+}

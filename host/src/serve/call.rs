@@ -1,0 +1,166 @@
+//! One request of a pipeline, from its admission to its result.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::sync::oneshot;
+use tokio::time::timeout_at;
+
+use super::error::ServeError;
+use super::schedule::{Refusal, Slot};
+use super::served::Served;
+use crate::guard::guard;
+use crate::pipeline::{Observer, Outputs, Request, RunOptions, StepError, StepFailure, Waits, deadline_after};
+
+/// How urgent a request is among those of its pipeline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Priority {
+    /// after all others
+    Low = -1,
+    /// as usual
+    #[default]
+    Normal = 0,
+    /// before all others
+    High = 1,
+}
+
+/// What a client asks for beside the result.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ask {
+    /// how long it may take; the pipeline's own timeout where that is shorter
+    pub timeout: Option<Duration>,
+    /// how urgent it is
+    pub priority: Priority,
+    /// size of what is to be read
+    pub bytes: usize,
+}
+
+/// A request whose turn it is.
+pub struct Turn {
+    served: Arc<Served>,
+    deadline: Option<Instant>,
+    priority: i32,
+    cancelled: Arc<AtomicBool>,
+    waits: Option<Arc<dyn Waits>>,
+    queued: Duration,
+}
+
+impl Turn {
+    /// The pipeline.
+    pub fn served(&self) -> &Arc<Served> {
+        &self.served
+    }
+
+    /// How long it waited for its turn.
+    pub const fn queued(&self) -> Duration {
+        self.queued
+    }
+
+    /// Runs the pipeline on the calling thread.
+    pub fn infer<'a>(&'a self, values: Request, observer: Option<&'a mut dyn Observer>) -> Result<Outputs, ServeError> {
+        let options = RunOptions {
+            deadline: self.deadline,
+            priority: self.priority,
+            waits: self.waits.clone(),
+            observer,
+            cancelled: Some(&self.cancelled),
+        };
+        Ok(self.served.plan().run(values, options)?)
+    }
+}
+
+/// How long beyond its deadline a request that runs may still answer by itself; a step looks at the
+/// clock only now and then.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Refuses a request that would be refused, before its body is read.
+pub(super) fn check(served: &Served, ask: &Ask) -> Result<(), ServeError> {
+    if served.is_short(ask.bytes) { Ok(()) } else { Ok(served.lane().check(deadline(served, ask))?) }
+}
+
+fn deadline(served: &Served, ask: &Ask) -> Option<Instant> {
+    let timeout = ask.timeout.map_or(served.timeout(), |timeout| timeout.min(served.timeout()));
+    deadline_after(Some(timeout))
+}
+
+/// Runs `work` in a turn of the pipeline's lane, and gives what comes of it. Who drops the future
+/// takes the request back: it does not begin, or ends before its next step.
+pub(super) async fn call<T: Send + 'static>(
+    served: &Arc<Served>,
+    ask: Ask,
+    work: impl FnOnce(&Turn) -> Result<T, ServeError> + Send + 'static,
+) -> Result<T, ServeError> {
+    let arrived = Instant::now();
+    let deadline = deadline(served, &ask);
+    let turn = Turn {
+        served: served.clone(),
+        deadline,
+        priority: ask.priority as i32,
+        cancelled: Arc::default(),
+        waits: None,
+        queued: Duration::ZERO,
+    };
+    if served.is_short(ask.bytes) {
+        return guarded(|| work(&turn));
+    }
+    let (cancelled, begun) = (turn.cancelled.clone(), Arc::new(AtomicBool::new(false)));
+    let (answer, answered) = oneshot::channel();
+    let begins = begun.clone();
+    let job = move |slot: Arc<Slot>| {
+        begins.store(true, Ordering::Relaxed);
+        let turn = Turn { waits: Some(slot), queued: arrived.elapsed(), ..turn };
+        // Nobody listens any more when the client has gone.
+        let _ = answer.send(guarded(|| work(&turn)));
+    };
+    served.lane().submit(deadline, ask.priority as i32, cancelled.clone(), Box::new(job))?;
+    let _taken_back = TakenBack(cancelled);
+    answer_of(answered, deadline, &begun).await
+}
+
+/// Waits for the answer until the deadline: a little longer if the request has begun.
+async fn answer_of<T>(
+    mut answered: oneshot::Receiver<Result<T, ServeError>>,
+    deadline: Option<Instant>,
+    begun: &AtomicBool,
+) -> Result<T, ServeError> {
+    // A job that is dropped without an answer did not get its turn in time.
+    let expired = || ServeError::from(Refusal::Expired);
+    let Some(deadline) = deadline else { return answered.await.unwrap_or_else(|_| Err(expired())) };
+    if let Ok(answer) = timeout_at(deadline.into(), &mut answered).await {
+        return answer.unwrap_or_else(|_| Err(expired()));
+    }
+    if !begun.load(Ordering::Relaxed) {
+        return Err(expired());
+    }
+    match timeout_at((deadline + PATIENCE).into(), answered).await {
+        Ok(answer) => answer.unwrap_or_else(|_| Err(expired())),
+        Err(_) => Err(left_behind()),
+    }
+}
+
+/// A step that has not seen the clock is left to end by itself.
+fn left_behind() -> ServeError {
+    let error = StepError { number: 0, name: "pipeline".to_owned(), failure: StepFailure::Timeout, log: Vec::new() };
+    ServeError::Gpux(Box::new(error).into())
+}
+
+fn guarded<T>(work: impl FnOnce() -> Result<T, ServeError>) -> Result<T, ServeError> {
+    guard(work).unwrap_or_else(|panic| {
+        let failure = StepFailure::Failed(format!("a fault within gpux: {panic}"));
+        let error = StepError { number: 0, name: "pipeline".to_owned(), failure, log: Vec::new() };
+        Err(ServeError::Gpux(Box::new(error).into()))
+    })
+}
+
+/// Takes the request back when it is dropped; one that has its answer does not mind.
+struct TakenBack(Arc<AtomicBool>);
+
+impl Drop for TakenBack {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,127 @@
+//! Why a request was not answered with a result, and what its client is told.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::{Value as Json, json};
+
+use super::schedule::Refusal;
+use crate::error::{Fault, GpuxError};
+use crate::pipeline::{RunError, StepFailure, ValidationError};
+
+/// What every protocol makes its own error of.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// the pipeline's own
+    #[error(transparent)]
+    Gpux(#[from] GpuxError),
+    /// there is no time or no room for it now
+    #[error("{0}")]
+    Overload(#[from] Refusal),
+    /// what was asked for is not served
+    #[error("{0}")]
+    NotFound(String),
+    /// it is served, but not now
+    #[error("{0}")]
+    NotReady(String),
+    /// the body is larger than allowed
+    #[error("the body is larger than the {0} bytes that are allowed")]
+    TooLarge(usize),
+    /// the body did not come in time
+    #[error("the request's body did not come within {0:?}")]
+    SlowBody(Duration),
+    /// the body ended early, or its encoding is broken
+    #[error("the request's body cannot be read: {0}")]
+    Body(String),
+    /// no input takes a body of this type
+    #[error("{0}")]
+    MediaType(String),
+    /// it is known whose request it is, and that it may not
+    #[error("{0}")]
+    Forbidden(String),
+    /// no output can be given in a type that is accepted
+    #[error("{0}")]
+    NotAcceptable(String),
+    /// any of these, of a request whose trace was asked for, with that trace
+    #[error("{0}")]
+    Traced(Box<ServeError>, Json),
+}
+
+impl ServeError {
+    /// A request that does not fit.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        GpuxError::from(ValidationError::request(message)).into()
+    }
+
+    /// The name of its kind, as the HTTP API says it.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Gpux(error) => error.kind(),
+            Self::Traced(error, _) => error.kind(),
+            Self::Overload(_) => "OverloadError",
+            Self::NotFound(_) => "NotFoundError",
+            Self::NotReady(_) => "NotReadyError",
+            Self::Forbidden(_) => "PermissionError",
+            Self::TooLarge(_) | Self::SlowBody(_) | Self::Body(_) | Self::MediaType(_) | Self::NotAcceptable(_) => {
+                "ValidationError"
+            }
+        }
+    }
+
+    /// The status of HTTP that says it.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Gpux(GpuxError::Step(error)) if error.failure == StepFailure::Timeout => StatusCode::GATEWAY_TIMEOUT,
+            Self::Gpux(GpuxError::Step(error)) if error.failure == StepFailure::Cancelled => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            Self::Gpux(error) if error.fault() == Fault::Request => StatusCode::BAD_REQUEST,
+            Self::Gpux(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Overload(Refusal::Expired) => StatusCode::GATEWAY_TIMEOUT,
+            Self::Overload(_) | Self::NotReady(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::SlowBody(_) => StatusCode::REQUEST_TIMEOUT,
+            Self::Body(_) => StatusCode::BAD_REQUEST,
+            Self::MediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::NotAcceptable(_) => StatusCode::NOT_ACCEPTABLE,
+            Self::Forbidden(_) => StatusCode::FORBIDDEN,
+            Self::Traced(error, _) => error.status(),
+        }
+    }
+
+    /// When the client may try again, where that would help.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Overload(refusal) => Some(refusal.retry_after()),
+            Self::NotReady(_) => Some(Duration::from_secs(1)),
+            Self::Traced(error, _) => error.retry_after(),
+            _ => None,
+        }
+    }
+
+    /// `{error, message, details}`.
+    pub fn to_json(&self) -> Json {
+        match self {
+            Self::Gpux(error) => error.to_json(),
+            Self::Traced(error, trace) => {
+                let mut json = error.to_json();
+                json["details"]["trace"] = trace.clone();
+                json
+            }
+            _ => json!({ "error": self.kind(), "message": self.to_string(), "details": {} }),
+        }
+    }
+}
+
+impl From<RunError> for ServeError {
+    fn from(error: RunError) -> Self {
+        Self::Gpux(error.into())
+    }
+}
+
+impl From<ValidationError> for ServeError {
+    fn from(error: ValidationError) -> Self {
+        Self::Gpux(error.into())
+    }
+}

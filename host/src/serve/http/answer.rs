@@ -1,0 +1,40 @@
+//! Answers: JSON, and errors in it.
+
+use axum::body::Body;
+use axum::response::Response;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, StatusCode};
+use serde_json::Value as Json;
+
+use crate::serve::error::ServeError;
+
+/// The media type of JSON.
+pub(in crate::serve) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// Bytes of this media type.
+pub(in crate::serve) fn bytes(media_type: HeaderValue, bytes: impl Into<Body>) -> Response {
+    let mut response = Response::new(bytes.into());
+    response.headers_mut().insert(CONTENT_TYPE, media_type);
+    response
+}
+
+/// A JSON document.
+pub(in crate::serve) fn json(json: &Json) -> Response {
+    bytes(JSON, json.to_string())
+}
+
+/// A JSON document under another status than 200.
+pub(in crate::serve) fn json_with(status: StatusCode, document: &Json) -> Response {
+    let mut response = json(document);
+    *response.status_mut() = status;
+    response
+}
+
+/// `{error, message, details}` under the status that fits.
+pub(in crate::serve) fn error(error: &ServeError) -> Response {
+    let mut response = json_with(error.status(), &error.to_json());
+    if let Some(after) = error.retry_after() {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(after.as_secs()));
+    }
+    response
+}

@@ -1,0 +1,152 @@
+//! The bytes of a request, within bounds of size, time, and what all requests hold together.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use http_body_util::BodyExt as _;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::serve::{Refusal, ServeError, Server, Settings};
+
+/// What the bodies of all requests may hold together, from the first byte that is read to the end of
+/// the turn.
+#[derive(Clone)]
+pub(in crate::serve) struct Bodies(Arc<Semaphore>);
+
+/// Permits stand for so many bytes; a body takes at least one.
+const GRAIN: usize = 1 << 10;
+
+/// A body with its share.
+struct Held {
+    bytes: Bytes,
+    _share: Option<OwnedSemaphorePermit>,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Bodies {
+    pub(in crate::serve) fn new(settings: &Settings) -> Self {
+        Self(Arc::new(Semaphore::new((settings.body_memory / GRAIN).clamp(1, Semaphore::MAX_PERMITS))))
+    }
+
+    /// The share of so many bytes.
+    pub(in crate::serve) fn share(&self, bytes: usize) -> Result<OwnedSemaphorePermit, ServeError> {
+        let permits = u32::try_from(bytes.div_ceil(GRAIN)).unwrap_or(u32::MAX);
+        self.0.clone().try_acquire_many_owned(permits).map_err(|_| Refusal::Memory.into())
+    }
+}
+
+/// Reads a body. One that says that it is too large is refused before it is read; the bound holds for
+/// what comes of decompressing it, too. What it holds is given back when the last of its bytes is
+/// dropped.
+pub(in crate::serve) async fn read(headers: &HeaderMap, body: Body, server: &Server) -> Result<Bytes, ServeError> {
+    // What is known was decompressed on the way here, and is no longer said.
+    if let Some(encoding) = headers.get(CONTENT_ENCODING).filter(|encoding| *encoding != "identity") {
+        let encoding = encoding.to_str().unwrap_or("unreadable");
+        let message = format!("the content encoding `{encoding}` is not read; send gzip, deflate or identity");
+        return Err(ServeError::MediaType(message));
+    }
+    let settings = server.settings();
+    let said = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if said.is_some_and(|said| said > settings.max_body as u64) {
+        return Err(ServeError::TooLarge(settings.max_body));
+    }
+    let reading = collect(body, said.unwrap_or(0) as usize, server);
+    let read = tokio::time::timeout(settings.body_timeout, reading).await;
+    read.map_err(|_| ServeError::SlowBody(settings.body_timeout))?
+}
+
+/// Puts the parts of a body together. A body of one part is not copied.
+async fn collect(mut body: Body, said: usize, server: &Server) -> Result<Bytes, ServeError> {
+    // A body of the size of a packet is not worth the counting.
+    let mut share = if said > GRAIN { Some(server.bodies().share(said)?) } else { None };
+    let (mut first, mut all) = (Bytes::new(), BytesMut::new());
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| ServeError::Body(error.to_string()))?;
+        let Ok(part) = frame.into_data() else { continue };
+        let length = first.len() + all.len() + part.len();
+        if length > server.settings().max_body {
+            return Err(ServeError::TooLarge(server.settings().max_body));
+        }
+        let held = share.as_ref().map_or(GRAIN, |share| share.num_permits() * GRAIN);
+        if length > held {
+            let more = server.bodies().share(length - held)?;
+            match &mut share {
+                Some(share) => share.merge(more),
+                None => share = Some(more),
+            }
+        }
+        if first.is_empty() && all.is_empty() {
+            first = part;
+            continue;
+        }
+        if all.is_empty() {
+            all.reserve(said.max(length));
+            all.extend_from_slice(&std::mem::take(&mut first));
+        }
+        all.extend_from_slice(&part);
+    }
+    let bytes = if all.is_empty() { first } else { all.freeze() };
+    Ok(if share.is_none() { bytes } else { Bytes::from_owner(Held { bytes, _share: share }) })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use futures_util::stream;
+
+    use super::*;
+    use crate::assemble::Operator;
+
+    fn server() -> Server {
+        let settings = Settings { max_body: 8 << 10, body_memory: 10 << 10, ..Settings::default() };
+        Server::new(settings, Operator::default())
+    }
+
+    fn parts(sizes: &[usize]) -> Body {
+        let parts: Vec<_> = sizes.iter().map(|size| Ok::<_, std::convert::Infallible>(vec![7_u8; *size])).collect();
+        Body::from_stream(stream::iter(parts))
+    }
+
+    async fn read_parts(sizes: &[usize], server: &Server) -> Result<Bytes, ServeError> {
+        read(&HeaderMap::new(), parts(sizes), server).await
+    }
+
+    #[tokio::test]
+    async fn parts_are_put_together() {
+        let server = server();
+        for sizes in [&[][..], &[10], &[3000], &[1000, 3000, 1]] {
+            let read = read_parts(sizes, &server).await.unwrap();
+            assert_eq!(read, vec![7; sizes.iter().sum()]);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_above_the_limit_is_refused_said_or_not() {
+        let server = server();
+        assert!(matches!(read_parts(&[5000, 5000], &server).await, Err(ServeError::TooLarge(8192))));
+        let headers = HeaderMap::from_iter([(CONTENT_LENGTH, http::HeaderValue::from(9000))]);
+        assert!(matches!(read(&headers, parts(&[]), &server).await, Err(ServeError::TooLarge(8192))));
+    }
+
+    #[tokio::test]
+    async fn what_all_hold_together_is_bounded_and_given_back() {
+        let server = server();
+        let first = read_parts(&[4000, 4000], &server).await.unwrap();
+        let refused = read_parts(&[4000], &server).await;
+        assert!(matches!(refused, Err(ServeError::Overload(Refusal::Memory))), "{refused:?}");
+        let part = first.slice(10..20);
+        drop(first);
+        assert!(read_parts(&[4000], &server).await.is_err(), "a part of the first is still held");
+        drop(part);
+        assert!(read_parts(&[4000], &server).await.is_ok());
+        assert!(read_parts(&[500], &server).await.is_ok());
+    }
+}

@@ -1,0 +1,36 @@
+//! `/health`, `/health/live` and `/health/ready`.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+use serde_json::{Value as Json, json};
+
+use super::answer;
+use crate::serve::Server;
+
+/// The seeds' health check: 200 once every pipeline is warm, 503 before and while the server ends.
+pub(super) async fn health(State(server): State<Arc<Server>>) -> Response {
+    let names: Vec<_> = server.repository().entries().iter().map(|entry| entry.name().to_owned()).collect();
+    let model = if let [only] = names.as_slice() { json!(only) } else { Json::Null };
+    let ready = server.is_ready();
+    let status = if ready { "healthy" } else { "not ready" };
+    with_readiness(ready, json!({ "status": status, "model": model, "pipelines": names }))
+}
+
+/// Whether the process answers at all.
+pub(super) async fn live() -> Response {
+    answer::json(&json!({ "live": true }))
+}
+
+/// Whether requests would be answered.
+pub(super) async fn ready(State(server): State<Arc<Server>>) -> Response {
+    let ready = server.is_ready();
+    with_readiness(ready, json!({ "ready": ready }))
+}
+
+fn with_readiness(ready: bool, document: Json) -> Response {
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    answer::json_with(status, &document)
+}

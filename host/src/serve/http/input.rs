@@ -1,0 +1,104 @@
+//! What a body says, as requests.
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use serde_json::Value as Json;
+
+use crate::pipeline::{Plan, Request, ValidationError};
+use crate::serve::ServeError;
+
+/// What a body is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum MediaType {
+    /// JSON, or nothing said
+    Json,
+    /// fields of a form, with its boundary
+    Form(String),
+    /// a tensor in NumPy's file format
+    Npy,
+    /// the content of one file
+    File,
+}
+
+/// One request, or a list of them.
+pub(super) enum Requests {
+    One(Request),
+    List(Vec<Result<Request, ValidationError>>),
+}
+
+impl MediaType {
+    /// What the head says about the body.
+    pub(super) fn of(headers: &HeaderMap) -> Result<Self, ServeError> {
+        let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(Self::Json) };
+        let value = value.to_str().map_err(|_| ServeError::MediaType("the content type is not text".to_owned()))?;
+        let name = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        Ok(match name.as_str() {
+            // What curl says when nobody tells it.
+            "" | "application/json" | "application/x-www-form-urlencoded" => Self::Json,
+            "multipart/form-data" => {
+                Self::Form(multer::parse_boundary(value).map_err(|error| ServeError::MediaType(error.to_string()))?)
+            }
+            "application/x-npy" => Self::Npy,
+            "application/octet-stream" | "text/plain" => Self::File,
+            name if ["image/", "audio/"].iter().any(|kind| name.starts_with(kind)) => Self::File,
+            other => {
+                let message = format!(
+                    "a body of type `{other}` is not read; send application/json, multipart/form-data, image/*, \
+                     audio/*, text/plain, application/octet-stream or application/x-npy"
+                );
+                return Err(ServeError::MediaType(message));
+            }
+        })
+    }
+}
+
+impl Requests {
+    /// Reads a body that is no form.
+    pub(super) fn read(plan: &Plan, media_type: &MediaType, body: &Bytes) -> Result<Self, ServeError> {
+        let reader = plan.reader(&[]);
+        match media_type {
+            MediaType::Npy => Ok(Self::One(reader.npy(body)?)),
+            MediaType::File => Ok(Self::One(reader.payload(body.to_vec())?)),
+            MediaType::Json | MediaType::Form(_) => match reader.json_text(body) {
+                Some(request) => Ok(Self::One(request)),
+                None => Self::of_json(plan, json(body)?),
+            },
+        }
+    }
+
+    fn of_json(plan: &Plan, json: Json) -> Result<Self, ServeError> {
+        let reader = plan.reader(&[]);
+        match json {
+            Json::Array(items) if !items.is_empty() && reader.is_batch(&items) => {
+                Ok(Self::List(items.into_iter().map(|item| reader.json(item)).collect()))
+            }
+            json => Ok(Self::One(reader.json(json)?)),
+        }
+    }
+
+    /// Reads the fields of a form: each is an input, as a file or as text. A field of a name that is
+    /// no input's gives the only input that takes a file, as when a browser sends a picture.
+    pub(super) async fn of_form(plan: &Plan, boundary: &str, body: Bytes) -> Result<Request, ServeError> {
+        let stream = futures_util::stream::once(async { Ok::<_, std::convert::Infallible>(body) });
+        let mut form = multer::Multipart::new(stream, boundary);
+        let mut request = Request::new();
+        let broken = |error: multer::Error| ServeError::Body(error.to_string());
+        while let Some(field) = form.next_field().await.map_err(broken)? {
+            let name = field.name().unwrap_or_default().to_owned();
+            let bytes = field.bytes().await.map_err(broken)?;
+            match plan.port(&name) {
+                Some(port) => request.push((name, port.field(bytes.to_vec())?)),
+                None => request.extend(plan.reader(&request).payload(bytes.to_vec())?),
+            }
+        }
+        Ok(request)
+    }
+}
+
+fn json(body: &Bytes) -> Result<Json, ServeError> {
+    if body.trim_ascii().is_empty() {
+        return Err(ServeError::invalid("the request has no body"));
+    }
+    serde_json::from_slice(body).map_err(|error| ServeError::invalid(format!("not JSON: {error}")))
+}

@@ -1,0 +1,64 @@
+//! The HTTP API: `/health`, `/info`, `/predict`, and the same for each of several pipelines.
+
+mod accept;
+pub(super) mod answer;
+pub(super) mod body;
+mod encoding;
+mod health;
+mod info;
+mod input;
+mod openapi;
+mod output;
+mod page;
+mod predict;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::response::Response;
+use axum::routing::{get, post};
+
+pub(super) use self::body::Bodies;
+use super::error::ServeError;
+use super::oip;
+use super::server::Server;
+pub(super) use output::picture;
+
+/// Every path there is.
+pub(super) fn router(server: Arc<Server>) -> Router {
+    let protocol = encoding::compressed(oip::router(&server));
+    let router = Router::new()
+        .route("/health", get(health::health))
+        .route("/health/live", get(health::live))
+        .route("/health/ready", get(health::ready))
+        .route("/info", get(info::only))
+        .route("/predict", post(predict::only))
+        .route("/openapi.json", get(openapi::document))
+        .route("/", get(page::start))
+        .route("/docs", get(page::docs))
+        .route("/page/{file}", get(page::file))
+        .route("/pipelines", get(info::all))
+        .route("/pipelines/{name}/info", get(info::named))
+        .route("/pipelines/{name}/predict", post(predict::named))
+        .with_state(server);
+    let router = encoding::compressed_if_large(router).merge(protocol);
+    encoding::decompressed(router.fallback(unknown).method_not_allowed_fallback(wrong_method))
+}
+
+async fn unknown(uri: http::Uri) -> Response {
+    if let Some(response) = oip::no_such_path(uri.path()) {
+        return response;
+    }
+    answer::error(&ServeError::NotFound(format!("there is nothing at `{}`", uri.path())))
+}
+
+async fn wrong_method(method: http::Method, uri: http::Uri) -> Response {
+    if let Some(response) = oip::no_such_method(uri.path(), &method) {
+        return response;
+    }
+    let message = format!("`{}` does not take {method}", uri.path());
+    answer::json_with(
+        http::StatusCode::METHOD_NOT_ALLOWED,
+        &serde_json::json!({ "error": "ValidationError", "message": message, "details": {} }),
+    )
+}

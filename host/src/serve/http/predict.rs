@@ -1,0 +1,186 @@
+//! `POST /predict`.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::extract::{Path, Query, State};
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+use http::{Request as HttpRequest, Uri};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::accept::Format;
+use super::answer;
+use super::body;
+use super::input::{MediaType, Requests};
+use super::output::{self, Written};
+use crate::error::GpuxError;
+use crate::pipeline::{Request, ValidationError};
+use crate::serve::trace::Trace;
+use crate::serve::{Ask, Priority, ServeError, Served, Server, Turn};
+
+/// What the query of a request may say.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Options {
+    /// seconds that it may take; the pipeline's own timeout where that is shorter
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    timeout: Option<f64>,
+    /// how urgent it is among the requests of its pipeline
+    priority: Option<Priority>,
+    /// the output to give, where one is given alone
+    output: Option<String>,
+    /// whether to tell what each step did
+    trace: Option<bool>,
+}
+
+impl Options {
+    fn of(uri: &Uri) -> Result<Self, ServeError> {
+        if uri.query().is_none() {
+            return Ok(Self::default());
+        }
+        let Query(options) = Query::<Self>::try_from_uri(uri)
+            .map_err(|error| ServeError::invalid(format!("the query of the URL: {}", error.body_text())))?;
+        Ok(options)
+    }
+
+    fn timeout(&self) -> Result<Option<Duration>, ServeError> {
+        let wrong = || ServeError::invalid("`timeout` is a number of seconds above 0");
+        self.timeout
+            .map(|seconds| Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero()).ok_or_else(wrong))
+            .transpose()
+    }
+}
+
+/// Runs the only pipeline.
+pub(super) async fn only(State(server): State<Arc<Server>>, request: HttpRequest<Body>) -> Response {
+    let served = server.repository().only();
+    respond(&server, served, request).await
+}
+
+/// Runs the pipeline of this name.
+pub(super) async fn named(
+    State(server): State<Arc<Server>>,
+    Path(name): Path<String>,
+    request: HttpRequest<Body>,
+) -> Response {
+    let served = server.repository().get(&name);
+    respond(&server, served, request).await
+}
+
+async fn respond(server: &Server, served: Result<Arc<Served>, ServeError>, request: HttpRequest<Body>) -> Response {
+    let answer = match served {
+        Ok(served) => predict(server, &served, request).await,
+        Err(error) => Err(error),
+    };
+    answer.unwrap_or_else(|error| answer::error(&error))
+}
+
+/// Whether a trace is asked for. It is of one request, told in JSON, where the operator lets it be.
+fn is_traced(server: &Server, options: &Options, format: Format) -> Result<bool, ServeError> {
+    let traced = options.trace.unwrap_or_default();
+    if traced && !server.settings().trace {
+        return Err(ServeError::invalid("this server gives no traces; leave `trace` out"));
+    }
+    if traced && format != Format::Json {
+        return Err(ServeError::NotAcceptable("a result with its trace is given as application/json only".to_owned()));
+    }
+    Ok(traced)
+}
+
+/// Runs the request and tells what each step did, whether it fails or not.
+fn traced(turn: &Turn, request: Request, read: Duration, write: &output::Wanted) -> Result<Written, ServeError> {
+    let mut trace = Trace::of(turn.queued(), read);
+    let result = turn.infer(request, Some(&mut trace)).and_then(|outputs| write.write(&outputs));
+    match result {
+        Ok(written) => Ok(written.with_trace(&trace)),
+        Err(error) => Err(ServeError::Traced(Box::new(error), serde_json::json!(trace))),
+    }
+}
+
+/// What one turn of the pipeline gives.
+enum Turned {
+    Answer(Written),
+    /// the body is a list: each of its requests has a turn of its own
+    List(Vec<Result<Request, ValidationError>>),
+}
+
+async fn predict(server: &Server, served: &Arc<Served>, request: HttpRequest<Body>) -> Result<Response, ServeError> {
+    let (head, body) = request.into_parts();
+    let options = Options::of(&head.uri)?;
+    let format = Format::accepted(&head.headers)
+        .ok_or_else(|| ServeError::NotAcceptable(format!("a result is given as {}", Format::NAMES)))?;
+    let is_traced = is_traced(server, &options, format)?;
+    let media_type = MediaType::of(&head.headers)?;
+    let body = body::read(&head.headers, body, server).await?;
+    // Looking at every value takes its time: a traced request is never short.
+    let bytes = if is_traced { usize::MAX } else { body.len() };
+    let ask = Ask { timeout: options.timeout()?, priority: options.priority.unwrap_or_default(), bytes };
+    let write = output::Wanted { format, output: options.output };
+    let form = match &media_type {
+        MediaType::Form(boundary) => Some(Requests::of_form(served.plan(), boundary, body.clone()).await?),
+        _ => None,
+    };
+    let turned = server.run(served, ask, {
+        let write = write.clone();
+        move |turn| {
+            let start = Instant::now();
+            match form.map_or_else(|| read(turn, &media_type, &body), |form| Ok(Requests::One(form)))? {
+                Requests::One(request) if is_traced => {
+                    traced(turn, request, start.elapsed(), &write).map(Turned::Answer)
+                }
+                Requests::One(request) => write.write(&turn.infer(request, None)?).map(Turned::Answer),
+                Requests::List(_) if is_traced => {
+                    Err(ServeError::invalid("a trace is of one request; send a list without `trace`"))
+                }
+                Requests::List(requests) => Ok(Turned::List(requests)),
+            }
+        }
+    });
+    match turned.await? {
+        Turned::Answer(written) => written.into_response(),
+        Turned::List(requests) => list(server, served, ask, write, requests).await,
+    }
+}
+
+fn read(turn: &Turn, media_type: &MediaType, body: &Bytes) -> Result<Requests, ServeError> {
+    Requests::read(turn.served().plan(), media_type, body)
+}
+
+/// Runs requests side by side, as many as run together, and gives their results in order; one that
+/// fails has its error in its place.
+async fn list(
+    server: &Server,
+    served: &Arc<Served>,
+    ask: Ask,
+    write: output::Wanted,
+    requests: Vec<Result<Request, ValidationError>>,
+) -> Result<Response, ServeError> {
+    if write.format != Format::Json {
+        return Err(ServeError::NotAcceptable("the results of a list are given as application/json only".to_owned()));
+    }
+    let at_once = served.pipeline().at_once().max(server.settings().workers);
+    let each = |request: Result<Request, ValidationError>| {
+        let write = write.clone();
+        async move {
+            let request = request.map_err(GpuxError::from)?;
+            server.run(served, ask, move |turn| write.write(&turn.infer(request, None)?)).await
+        }
+    };
+    let results: Vec<_> = stream::iter(requests).map(each).buffered(at_once).collect().await;
+    let mut text = vec![b'['];
+    for (index, result) in results.into_iter().enumerate() {
+        if index > 0 {
+            text.push(b',');
+        }
+        match result {
+            Ok(written) => text.extend_from_slice(&written.bytes),
+            Err(error) => text.extend_from_slice(error.to_json().to_string().as_bytes()),
+        }
+    }
+    text.push(b']');
+    Ok(answer::bytes(answer::JSON, text))
+}

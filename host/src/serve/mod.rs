@@ -1,0 +1,28 @@
+//! Pipelines on HTTP and gRPC.
+//!
+//! A request's way: `listen` takes the connection, `http` (or `oip`) finds the pipeline and reads
+//! the head, `schedule` admits or refuses it, and one worker's turn turns the body's bytes into the
+//! answer's bytes ([`Server::run`]). A plan that is known to be shorter than the way to a worker
+//! runs where the connection is.
+
+mod call;
+mod error;
+mod http;
+mod listen;
+mod oip;
+mod repository;
+mod schedule;
+mod served;
+mod server;
+mod settings;
+mod trace;
+mod warm_up;
+
+pub use call::{Ask, Priority, Turn};
+pub use error::ServeError;
+pub use listen::{Event, ListenError, serve};
+pub use repository::{Repository, RepositoryError, Source};
+pub use schedule::{Load, Refusal};
+pub use served::{Served, State};
+pub use server::Server;
+pub use settings::Settings;

@@ -1,0 +1,64 @@
+//! Errors, as each way of the protocol says them.
+
+use std::time::Duration;
+
+use axum::response::Response;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, StatusCode};
+use serde_json::json;
+use tonic::{Code, Status};
+
+use crate::serve::ServeError;
+
+/// The status of REST. A deadline that passed is 503 here, as in Triton: the client may try again.
+pub(super) fn status_code(error: &ServeError) -> StatusCode {
+    match error.status() {
+        StatusCode::GATEWAY_TIMEOUT => StatusCode::SERVICE_UNAVAILABLE,
+        other => other,
+    }
+}
+
+/// When the client may try again, in whole seconds.
+fn retry_after(error: &ServeError) -> Option<Duration> {
+    let unavailable = status_code(error) == StatusCode::SERVICE_UNAVAILABLE;
+    error.retry_after().or_else(|| unavailable.then_some(Duration::from_secs(1)))
+}
+
+/// `{"error": …}` under this status: every answer of REST that is not 200 is of this form.
+pub(super) fn with_message(status: StatusCode, message: &str) -> Response {
+    let mut response = Response::new(json!({ "error": message }).to_string().into());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// The answer of REST.
+pub(super) fn response(error: &ServeError) -> Response {
+    let mut response = with_message(status_code(error), &error.to_string());
+    if let Some(after) = retry_after(error) {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(after.as_secs()));
+    }
+    response
+}
+
+/// The answer of gRPC.
+pub(super) fn status(error: &ServeError) -> Status {
+    let code = match error.status() {
+        StatusCode::NOT_FOUND => Code::NotFound,
+        StatusCode::UNAUTHORIZED => Code::Unauthenticated,
+        StatusCode::FORBIDDEN => Code::PermissionDenied,
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::PAYLOAD_TOO_LARGE => Code::ResourceExhausted,
+        StatusCode::GATEWAY_TIMEOUT | StatusCode::REQUEST_TIMEOUT => Code::DeadlineExceeded,
+        StatusCode::SERVICE_UNAVAILABLE => Code::Unavailable,
+        StatusCode::NOT_IMPLEMENTED => Code::Unimplemented,
+        other if other.is_client_error() => Code::InvalidArgument,
+        _ => Code::Internal,
+    };
+    let mut status = Status::new(code, error.to_string());
+    if let Some(after) = retry_after(error).filter(|_| code == Code::Unavailable) {
+        // What gRPC's own retry policies look at.
+        let milliseconds = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+        status.metadata_mut().insert("grpc-retry-pushback-ms", milliseconds.into());
+    }
+    status
+}

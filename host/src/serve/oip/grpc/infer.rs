@@ -1,0 +1,71 @@
+//! Inference over gRPC.
+
+use std::time::Duration;
+
+use super::contents;
+use super::proto::{ModelInferRequest, ModelInferResponse};
+use crate::serve::oip::infer::{self as inference, InferRequest, RequestedOutput};
+use crate::serve::oip::lookup::{self, Model};
+use crate::serve::oip::parameters::{self, Parameters};
+use crate::serve::oip::statistics::{Laps, counted};
+use crate::serve::{ServeError, Server, Turn};
+
+/// Runs a request; `timeout` is how long its caller waits. What is `held` for it is dropped when its
+/// turn ends.
+pub(super) async fn infer(
+    server: &Server,
+    mut request: ModelInferRequest,
+    timeout: Option<Duration>,
+    held: impl Send + 'static,
+) -> Result<ModelInferResponse, ServeError> {
+    let model = lookup::model(server, &request.model_name, &request.model_version)?;
+    let given = contents::parameters(std::mem::take(&mut request.parameters));
+    let mut ask = parameters::ask(&given, prost::Message::encoded_len(&request))?;
+    ask.timeout = match (ask.timeout, timeout) {
+        (Some(asked), Some(waits)) => Some(asked.min(waits)),
+        (asked, waits) => asked.or(waits),
+    };
+    let served = model.served.clone();
+    counted(server, &served, ask, move |turn, laps| {
+        let _held = held;
+        run(turn, model, request, given, laps)
+    })
+    .await
+}
+
+/// A turn: from the message of the request to that of the result.
+fn run(
+    turn: &Turn,
+    model: Model,
+    request: ModelInferRequest,
+    parameters: Parameters,
+    laps: &mut Laps,
+) -> Result<ModelInferResponse, ServeError> {
+    // Raw is answered with raw; who sends nothing gets what is smaller.
+    let raw = match parameters::flag(&parameters, "binary_data_output")? {
+        Some(raw) => raw,
+        None => !request.raw_input_contents.is_empty() || request.inputs.is_empty(),
+    };
+    let request = read(request, parameters)?;
+    let given = inference::infer(turn, request.inputs, request.outputs, laps)?;
+    let (outputs, raw_output_contents) = contents::outputs(given, raw)?;
+    Ok(ModelInferResponse {
+        model_name: turn.served().name().to_owned(),
+        model_version: model.version,
+        id: request.id,
+        parameters: std::collections::HashMap::default(),
+        outputs,
+        raw_output_contents,
+    })
+}
+
+fn read(request: ModelInferRequest, parameters: Parameters) -> Result<InferRequest, ServeError> {
+    let outputs = request.outputs.into_iter();
+    let outputs = outputs.map(|output| RequestedOutput::new(output.name, &contents::parameters(output.parameters)));
+    Ok(InferRequest {
+        id: request.id,
+        parameters,
+        inputs: contents::inputs(request.inputs, request.raw_input_contents)?,
+        outputs: outputs.collect::<Result<Vec<_>, _>>()?,
+    })
+}

@@ -1,0 +1,45 @@
+//! The protocol over gRPC.
+
+mod body;
+mod contents;
+mod health;
+mod infer;
+mod service;
+mod timeout;
+
+use std::sync::Arc;
+
+use axum::Router;
+use tonic::codec::CompressionEncoding;
+use tonic_health::pb::health_server::HealthServer;
+
+use crate::serve::Server;
+
+/// The messages, made from `proto/open_inference.proto`.
+pub(super) mod proto {
+    #![allow(
+        clippy::all,
+        clippy::pedantic,
+        missing_docs,
+        unreachable_pub,
+        unused_qualifications,
+        reason = "made by a generator"
+    )]
+    tonic::include_proto!("inference");
+}
+
+/// Every call. Messages are bounded as bodies are, before and after they are decompressed.
+pub(super) fn router(server: &Arc<Server>) -> Router {
+    let inference =
+        proto::grpc_inference_service_server::GrpcInferenceServiceServer::new(service::Service::new(server.clone()))
+            .max_decoding_message_size(server.settings().max_body)
+            .max_encoding_message_size(usize::MAX)
+            .accept_compressed(CompressionEncoding::Gzip)
+            .accept_compressed(CompressionEncoding::Deflate)
+            .send_compressed(CompressionEncoding::Gzip)
+            .send_compressed(CompressionEncoding::Deflate);
+    let health = HealthServer::new(health::Health::new(server.clone()));
+    Router::new()
+        .route_service("/inference.GRPCInferenceService/{call}", body::Bounded::new(inference, server.clone()))
+        .route_service("/grpc.health.v1.Health/{call}", body::Bounded::new(health, server.clone()))
+}

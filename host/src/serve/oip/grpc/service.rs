@@ -1,0 +1,209 @@
+//! The calls of the service.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::{Stream, StreamExt as _};
+use tonic::{Request, Response, Status, Streaming};
+
+use super::body::Held;
+use super::proto::grpc_inference_service_server::GrpcInferenceService;
+use super::proto::{self, InferParameter, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
+use super::{infer, timeout};
+use crate::serve::oip::error::status;
+use crate::serve::oip::metadata::TensorMetadata;
+use crate::serve::oip::{config, datatype, lookup, metadata, repository, statistics};
+use crate::serve::{ServeError, Server};
+
+pub(super) struct Service {
+    server: Arc<Server>,
+}
+
+impl Service {
+    pub(super) const fn new(server: Arc<Server>) -> Self {
+        Self { server }
+    }
+}
+
+/// The answer, compressed only for those who compress themselves: all clients accept compression,
+/// few want to pay for it.
+fn answered<T>(compressed: bool, message: T) -> Response<T> {
+    let mut response = Response::new(message);
+    if !compressed {
+        response.disable_compression();
+    }
+    response
+}
+
+fn is_compressed<T>(request: &Request<T>) -> bool {
+    request.metadata().get("grpc-encoding").is_some_and(|encoding| encoding != "identity")
+}
+
+fn plain<T>(result: Result<T, ServeError>) -> Result<Response<T>, Status> {
+    result.map(|message| answered(false, message)).map_err(|error| status(&error))
+}
+
+/// One answer of a stream: an error is said in it, and the stream goes on.
+async fn streamed(server: &Server, request: ModelInferRequest) -> ModelStreamInferResponse {
+    let id = request.id.clone();
+    // Clients that wait for the last of several answers ask to be told which it is.
+    let says_final = request.parameters.contains_key("triton_enable_empty_final_response");
+    let infer = async {
+        let held = server.bodies().share(prost::Message::encoded_len(&request))?;
+        infer::infer(server, request, None, held).await
+    };
+    match infer.await {
+        Ok(mut response) => {
+            if says_final {
+                let is_final = proto::infer_parameter::ParameterChoice::BoolParam(true);
+                let is_final = InferParameter { parameter_choice: Some(is_final) };
+                response.parameters.insert("triton_final_response".to_owned(), is_final);
+            }
+            ModelStreamInferResponse { error_message: String::new(), infer_response: Some(response) }
+        }
+        Err(error) => ModelStreamInferResponse {
+            error_message: error.to_string(),
+            infer_response: Some(ModelInferResponse { id, ..ModelInferResponse::default() }),
+        },
+    }
+}
+
+fn tensors(tensors: Vec<TensorMetadata>) -> Vec<proto::model_metadata_response::TensorMetadata> {
+    let one = |tensor: TensorMetadata| proto::model_metadata_response::TensorMetadata {
+        datatype: datatype::name(tensor.element).to_owned(),
+        name: tensor.name,
+        shape: tensor.shape,
+    };
+    tensors.into_iter().map(one).collect()
+}
+
+/// The name in a repository's call: KServe's message holds it where Triton's has the repository.
+fn named(repository_name: String, model_name: String) -> String {
+    if model_name.is_empty() { repository_name } else { model_name }
+}
+
+#[tonic::async_trait]
+impl GrpcInferenceService for Service {
+    async fn server_live(
+        &self,
+        _: Request<proto::ServerLiveRequest>,
+    ) -> Result<Response<proto::ServerLiveResponse>, Status> {
+        plain(Ok(proto::ServerLiveResponse { live: true }))
+    }
+
+    async fn server_ready(
+        &self,
+        _: Request<proto::ServerReadyRequest>,
+    ) -> Result<Response<proto::ServerReadyResponse>, Status> {
+        plain(Ok(proto::ServerReadyResponse { ready: self.server.is_ready() }))
+    }
+
+    async fn model_ready(
+        &self,
+        request: Request<proto::ModelReadyRequest>,
+    ) -> Result<Response<proto::ModelReadyResponse>, Status> {
+        let proto::ModelReadyRequest { name, version } = request.into_inner();
+        let ready = match lookup::model(&self.server, &name, &version) {
+            Ok(_) => Ok(true),
+            // It is there, so whether it is ready can be said.
+            Err(ServeError::NotReady(_)) => Ok(false),
+            Err(error) => Err(error),
+        };
+        plain(ready.map(|ready| proto::ModelReadyResponse { ready }))
+    }
+
+    async fn server_metadata(
+        &self,
+        _: Request<proto::ServerMetadataRequest>,
+    ) -> Result<Response<proto::ServerMetadataResponse>, Status> {
+        plain(Ok(proto::ServerMetadataResponse {
+            name: metadata::SERVER_NAME.to_owned(),
+            version: metadata::SERVER_VERSION.to_owned(),
+            extensions: metadata::EXTENSIONS.map(str::to_owned).to_vec(),
+        }))
+    }
+
+    async fn model_metadata(
+        &self,
+        request: Request<proto::ModelMetadataRequest>,
+    ) -> Result<Response<proto::ModelMetadataResponse>, Status> {
+        let proto::ModelMetadataRequest { name, version } = request.into_inner();
+        plain(lookup::model(&self.server, &name, &version).map(|model| proto::ModelMetadataResponse {
+            name,
+            versions: metadata::versions(&model),
+            platform: metadata::PLATFORM.to_owned(),
+            inputs: tensors(metadata::inputs(&model)),
+            outputs: tensors(metadata::outputs(&model)),
+        }))
+    }
+
+    async fn model_infer(&self, request: Request<ModelInferRequest>) -> Result<Response<ModelInferResponse>, Status> {
+        let (compressed, timeout) = (is_compressed(&request), timeout::of(request.metadata()));
+        let held = request.extensions().get::<Held>().cloned();
+        let response = infer::infer(&self.server, request.into_inner(), timeout, held).await;
+        response.map(|response| answered(compressed, response)).map_err(|error| status(&error))
+    }
+
+    type ModelStreamInferStream = Pin<Box<dyn Stream<Item = Result<ModelStreamInferResponse, Status>> + Send>>;
+
+    /// Runs the requests of a stream side by side, as many as there are workers, and gives their results
+    /// in order.
+    async fn model_stream_infer(
+        &self,
+        request: Request<Streaming<ModelInferRequest>>,
+    ) -> Result<Response<Self::ModelStreamInferStream>, Status> {
+        let compressed = is_compressed(&request);
+        let server = self.server.clone();
+        let at_once = server.settings().workers;
+        let answers = request.into_inner().map(move |request| {
+            let server = server.clone();
+            async move { Ok(streamed(&server, request?).await) }
+        });
+        Ok(answered(compressed, answers.buffered(at_once).boxed()))
+    }
+
+    async fn model_config(
+        &self,
+        request: Request<proto::ModelConfigRequest>,
+    ) -> Result<Response<proto::ModelConfigResponse>, Status> {
+        let proto::ModelConfigRequest { name, version } = request.into_inner();
+        let model = lookup::model(&self.server, &name, &version);
+        plain(model.map(|model| proto::ModelConfigResponse { config: Some(config::to_message(&model)) }))
+    }
+
+    async fn model_statistics(
+        &self,
+        request: Request<proto::ModelStatisticsRequest>,
+    ) -> Result<Response<proto::ModelStatisticsResponse>, Status> {
+        let proto::ModelStatisticsRequest { name, version } = request.into_inner();
+        plain(statistics::to_message(&self.server, &name, &version))
+    }
+
+    async fn repository_index(
+        &self,
+        request: Request<proto::RepositoryIndexRequest>,
+    ) -> Result<Response<proto::RepositoryIndexResponse>, Status> {
+        plain(Ok(repository::index_message(&self.server, request.get_ref().ready)))
+    }
+
+    async fn repository_model_load(
+        &self,
+        request: Request<proto::RepositoryModelLoadRequest>,
+    ) -> Result<Response<proto::RepositoryModelLoadResponse>, Status> {
+        let proto::RepositoryModelLoadRequest { repository_name, model_name, parameters } = request.into_inner();
+        let loaded = match repository::refuse_override(parameters.keys()) {
+            Ok(()) => repository::load(&self.server, named(repository_name, model_name)).await,
+            Err(error) => Err(error),
+        };
+        plain(loaded.map(|()| proto::RepositoryModelLoadResponse {}))
+    }
+
+    async fn repository_model_unload(
+        &self,
+        request: Request<proto::RepositoryModelUnloadRequest>,
+    ) -> Result<Response<proto::RepositoryModelUnloadResponse>, Status> {
+        let request = request.into_inner();
+        let name = named(request.repository_name, request.model_name);
+        plain(repository::unload(&self.server, &name).map(|()| proto::RepositoryModelUnloadResponse {}))
+    }
+}

@@ -1,0 +1,46 @@
+//! How long a caller waits: `grpc-timeout`.
+
+use std::time::Duration;
+
+use tonic::metadata::MetadataMap;
+
+/// The time that the caller gives a call; `None` if it does not say, or not in gRPC's way.
+pub(super) fn of(metadata: &MetadataMap) -> Option<Duration> {
+    let text = metadata.get("grpc-timeout")?.to_str().ok()?;
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    // At most eight digits, says the protocol.
+    if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let count: u64 = digits.parse().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(count * 3600),
+        "M" => Duration::from_secs(count * 60),
+        "S" => Duration::from_secs(count),
+        "m" => Duration::from_millis(count),
+        "u" => Duration::from_micros(count),
+        "n" => Duration::from_nanos(count),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_unit_is_read() {
+        let read = |text: &'static str| {
+            let mut metadata = MetadataMap::new();
+            metadata.insert("grpc-timeout", tonic::metadata::MetadataValue::from_static(text));
+            of(&metadata)
+        };
+        assert_eq!(read("2H"), Some(Duration::from_secs(7200)));
+        assert_eq!(read("99999999M"), Some(Duration::from_secs(99_999_999 * 60)));
+        assert_eq!(read("250m"), Some(Duration::from_millis(250)));
+        assert_eq!(read("7u"), Some(Duration::from_micros(7)));
+        for wrong in ["", "m", "1", "-1S", "123456789S", "1x", "1 S"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+}

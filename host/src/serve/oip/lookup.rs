@@ -1,0 +1,67 @@
+//! The pipeline that a name and a version stand for.
+
+use std::sync::Arc;
+
+use crate::serve::{ServeError, Served, Server};
+
+/// A pipeline under the version that it was asked for.
+#[derive(Clone)]
+pub(super) struct Model {
+    pub(super) served: Arc<Served>,
+    /// as the client calls it; its number where the client does not say
+    pub(super) version: String,
+}
+
+/// Finds a pipeline. An empty version is the one there is.
+pub(super) fn model(server: &Server, name: &str, version: &str) -> Result<Model, ServeError> {
+    let repository = server.repository();
+    if repository.entries().is_empty() {
+        return Err(ServeError::NotReady("the pipelines are being loaded".to_owned()));
+    }
+    let served = repository.get(name)?;
+    let number = version_number(served.version());
+    if version.is_empty() || version == number {
+        return Ok(Model { version: number, served });
+    }
+    if version == served.version() {
+        return Ok(Model { version: version.to_owned(), served });
+    }
+    let full = served.version();
+    Err(ServeError::NotFound(format!("`{name}` has no version `{version}`; it is version {number} ({full})")))
+}
+
+/// The protocol's versions are whole numbers: the first one in a pipeline's version, else 1.
+pub(super) fn version_number(version: &str) -> String {
+    let digits: String = version.trim_start_matches(['v', 'V']).chars().take_while(char::is_ascii_digit).collect();
+    let trimmed = digits.trim_start_matches('0');
+    match (digits.is_empty(), trimmed.is_empty() || trimmed.len() > MAX_DIGITS) {
+        // A version 0.x is the first that there is.
+        (true, _) | (_, true) => "1".to_owned(),
+        _ => trimmed.to_owned(),
+    }
+}
+
+/// What fits the 64-bit integers that clients read versions into.
+const MAX_DIGITS: usize = 18;
+
+#[cfg(test)]
+mod tests {
+    use super::version_number;
+
+    #[test]
+    fn versions_are_whole_numbers() {
+        for (version, number) in [
+            ("1.0.0", "1"),
+            ("12", "12"),
+            ("v3.1", "3"),
+            ("2024-11-02", "2024"),
+            ("0.4.0", "1"),
+            ("latest", "1"),
+            ("007", "7"),
+            ("", "1"),
+            ("99999999999999999999", "1"),
+        ] {
+            assert_eq!(version_number(version), number, "{version}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The parameters of requests: those that gpux knows, read and checked; all others are ignored.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value as Json};
+
+use crate::serve::{Ask, Priority, ServeError};
+
+/// Parameters by name. Those of gRPC are turned into JSON as well: both know the same few types.
+pub(super) type Parameters = Map<String, Json>;
+
+/// A parameter that is true or false.
+pub(super) fn flag(parameters: &Parameters, name: &str) -> Result<Option<bool>, ServeError> {
+    known(parameters, name, "true or false", Json::as_bool)
+}
+
+/// A parameter that counts something.
+pub(super) fn count(parameters: &Parameters, name: &str) -> Result<Option<u64>, ServeError> {
+    known(parameters, name, "a whole number, not below 0", |json| {
+        json.as_u64().or_else(|| json.as_str().and_then(|text| text.parse().ok()))
+    })
+}
+
+fn known<T>(
+    parameters: &Parameters,
+    name: &str,
+    expected: &str,
+    read: impl Fn(&Json) -> Option<T>,
+) -> Result<Option<T>, ServeError> {
+    let Some(json) = parameters.get(name).filter(|json| !json.is_null()) else { return Ok(None) };
+    let wrong = || ServeError::invalid(format!("the parameter `{name}` is {expected}"));
+    read(json).ok_or_else(wrong).map(Some)
+}
+
+/// Tensors in shared memory are refused, not overlooked: their data would be missing.
+pub(super) fn refuse_shared_memory(parameters: &Parameters, tensor: &str) -> Result<(), ServeError> {
+    if parameters.contains_key("shared_memory_region") {
+        let message = format!("`{tensor}`: shared memory is not supported; send the data itself");
+        return Err(ServeError::invalid(message));
+    }
+    Ok(())
+}
+
+/// What a request asks for beside its result: `timeout` in microseconds, and `priority`, of which 1
+/// is the highest, 0 and 2 are usual, and more is lower.
+pub(super) fn ask(parameters: &Parameters, bytes: usize) -> Result<Ask, ServeError> {
+    let timeout = count(parameters, "timeout")?.filter(|timeout| *timeout > 0).map(Duration::from_micros);
+    let priority = match count(parameters, "priority")? {
+        Some(1) => Priority::High,
+        None | Some(0 | 2) => Priority::Normal,
+        Some(_) => Priority::Low,
+    };
+    Ok(Ask { timeout, priority, bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_known_is_checked_and_the_rest_ignored() {
+        let parameters = |json: Json| json.as_object().cloned().unwrap();
+        let asked = ask(&parameters(json!({ "timeout": 1500, "priority": 1, "other": [1] })), 7).unwrap();
+        assert_eq!(
+            (asked.timeout, asked.priority, asked.bytes),
+            (Some(Duration::from_micros(1500)), Priority::High, 7)
+        );
+        assert_eq!(ask(&parameters(json!({ "timeout": 0, "priority": 9 })), 0).unwrap().priority, Priority::Low);
+        for wrong in [json!({ "timeout": -1 }), json!({ "timeout": [1] }), json!({ "priority": "high" })] {
+            assert!(ask(&parameters(wrong), 0).is_err());
+        }
+        assert!(flag(&parameters(json!({ "binary_data": 1 })), "binary_data").is_err());
+    }
+}

@@ -1,0 +1,88 @@
+//! The extension `model_repository`: what there is, and loading and unloading it.
+
+use std::sync::Arc;
+
+use serde_json::{Value as Json, json};
+
+use super::grpc::proto;
+use super::lookup;
+use crate::serve::{ServeError, Server, State};
+
+/// A pipeline in the index.
+struct Indexed {
+    name: String,
+    version: String,
+    state: &'static str,
+    reason: String,
+}
+
+fn index(server: &Server, only_ready: bool) -> Vec<Indexed> {
+    let entries = server.repository().entries();
+    let indexed = entries.iter().map(|entry| {
+        let (state, reason) = match entry.state() {
+            State::Ready => ("READY", String::new()),
+            State::Loading => ("LOADING", String::new()),
+            State::Unloaded => ("UNAVAILABLE", "unloaded".to_owned()),
+            State::Unavailable(reason) => ("UNAVAILABLE", reason),
+        };
+        let version = entry.served().map_or_else(String::new, |served| lookup::version_number(served.version()));
+        Indexed { name: entry.name().to_owned(), version, state, reason }
+    });
+    indexed.filter(|indexed| !only_ready || indexed.state == "READY").collect()
+}
+
+/// `POST /v2/repository/index`.
+pub(super) fn index_json(server: &Server, only_ready: bool) -> Json {
+    let one = |indexed: Indexed| {
+        let Indexed { name, version, state, reason } = indexed;
+        json!({ "name": name, "version": version, "state": state, "reason": reason })
+    };
+    index(server, only_ready).into_iter().map(one).collect()
+}
+
+/// The same in gRPC's message.
+pub(super) fn index_message(server: &Server, only_ready: bool) -> proto::RepositoryIndexResponse {
+    let one = |indexed: Indexed| proto::repository_index_response::ModelIndex {
+        name: indexed.name,
+        version: indexed.version,
+        state: indexed.state.to_owned(),
+        reason: indexed.reason,
+    };
+    proto::RepositoryIndexResponse { models: index(server, only_ready).into_iter().map(one).collect() }
+}
+
+/// Loads a pipeline again, from where the operator said that it is.
+pub(super) async fn load(server: &Arc<Server>, name: String) -> Result<(), ServeError> {
+    permitted(server)?;
+    let server = server.clone();
+    // Reading and compiling a pipeline takes long, so it must not be done where connections are.
+    let loaded = tokio::task::spawn_blocking(move || server.repository().load(&name)).await;
+    loaded.unwrap_or_else(|error| Err(ServeError::NotReady(format!("loading was broken off: {error}"))))
+}
+
+/// Takes a pipeline out of service.
+pub(super) fn unload(server: &Server, name: &str) -> Result<(), ServeError> {
+    permitted(server)?;
+    server.repository().unload(name)
+}
+
+/// Any client may ask, so the operator must have said that clients may.
+fn permitted(server: &Server) -> Result<(), ServeError> {
+    if server.settings().model_control {
+        return Ok(());
+    }
+    let message =
+        "clients may not load or unload pipelines of this server; its operator permits it by `--model-control`";
+    Err(ServeError::Forbidden(message.to_owned()))
+}
+
+/// A load may not bring a configuration or files of its own: what is served is the operator's word.
+pub(super) fn refuse_override<'a>(mut parameters: impl Iterator<Item = &'a String>) -> Result<(), ServeError> {
+    match parameters.find(|name| *name == "config" || name.starts_with("file:")) {
+        None => Ok(()),
+        Some(name) => {
+            let message = format!("the parameter `{name}` is not supported: pipelines are loaded from where they are");
+            Err(ServeError::invalid(message))
+        }
+    }
+}

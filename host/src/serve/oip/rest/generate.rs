@@ -1,0 +1,78 @@
+//! The extension `generate`: an object of inputs by name in, an object of outputs by name out. A
+//! pipeline gives its result at once, so the stream holds one event.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Request as HttpRequest};
+use serde_json::{Map, Value as Json};
+
+use super::{Named, answered};
+use crate::pipeline::{write_json, write_json_text};
+use crate::serve::http::{answer, body};
+use crate::serve::oip::lookup::{self, Model};
+use crate::serve::oip::parameters;
+use crate::serve::oip::statistics::{Laps, counted};
+use crate::serve::{ServeError, Server, Turn};
+
+/// `POST /v2/models/NAME/generate`.
+pub(super) async fn generate(State(server): State<Arc<Server>>, named: Named, request: HttpRequest<Body>) -> Response {
+    answered(generated(&server, &named, request).await.map(|text| answer::bytes(answer::JSON, text)))
+}
+
+/// `POST /v2/models/NAME/generate_stream`.
+pub(super) async fn generate_stream(
+    State(server): State<Arc<Server>>,
+    named: Named,
+    request: HttpRequest<Body>,
+) -> Response {
+    let event = |text: Vec<u8>| {
+        let mut response = Response::new(Body::from([b"data: ".as_slice(), &text, b"\n\n"].concat()));
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        response
+    };
+    answered(generated(&server, &named, request).await.map(event))
+}
+
+async fn generated(server: &Server, named: &Named, request: HttpRequest<Body>) -> Result<Vec<u8>, ServeError> {
+    let (head, body) = request.into_parts();
+    let model = lookup::model(server, &named.model, &named.version)?;
+    let body = body::read(&head.headers, body, server).await?;
+    let ask = parameters::ask(&super::request::parameters(&body)?, body.len())?;
+    let served = model.served.clone();
+    counted(server, &served, ask, move |turn, laps| run(turn, &model, &body, laps)).await
+}
+
+fn run(turn: &Turn, model: &Model, body: &Bytes, laps: &mut Laps) -> Result<Vec<u8>, ServeError> {
+    let fields: Map<String, Json> =
+        serde_json::from_slice(body).map_err(|error| ServeError::invalid(format!("not an object of JSON: {error}")))?;
+    let plan = turn.served().plan();
+    // What is no input is a parameter, and those that are not known are ignored.
+    let (inputs, _): (Map<_, _>, Map<_, _>) = fields.into_iter().partition(|(name, _)| plan.port(name).is_some());
+    if inputs.is_empty() {
+        return Err(ServeError::invalid(format!(
+            "none of its fields is an input; it takes {}",
+            plan.describe_inputs()
+        )));
+    }
+    let request = plan.reader(&[]).json(Json::Object(inputs))?;
+    laps.read();
+    let outputs = turn.infer(request, None)?;
+    laps.inferred();
+    let mut text = b"{\"model_name\":".to_vec();
+    write_json_text(turn.served().name(), &mut text);
+    text.extend_from_slice(b",\"model_version\":");
+    write_json_text(&model.version, &mut text);
+    for (name, value) in &outputs {
+        text.push(b',');
+        write_json_text(name, &mut text);
+        text.push(b':');
+        write_json(value, &mut text);
+    }
+    text.push(b'}');
+    Ok(text)
+}

@@ -1,0 +1,45 @@
+//! `POST /v2/models/NAME/infer`.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use http::Request as HttpRequest;
+
+use super::framing::Framing;
+use super::request;
+use super::response::{Heading, Written};
+use super::{Named, answered};
+use crate::serve::http::body;
+use crate::serve::oip::statistics::{Laps, counted};
+use crate::serve::oip::{infer as inference, lookup, metadata, parameters};
+use crate::serve::{ServeError, Server, Turn};
+
+/// Runs a pipeline.
+pub(super) async fn infer(State(server): State<Arc<Server>>, named: Named, request: HttpRequest<Body>) -> Response {
+    answered(respond(&server, &named, request).await)
+}
+
+async fn respond(server: &Server, named: &Named, request: HttpRequest<Body>) -> Result<Response, ServeError> {
+    let (head, body) = request.into_parts();
+    let model = lookup::model(server, &named.model, &named.version)?;
+    let body = body::read(&head.headers, body, server).await?;
+    let bytes = body.len();
+    let framing = Framing::of(&head.headers, body)?;
+    let ask = parameters::ask(&request::parameters(framing.json())?, bytes)?;
+    let served = model.served.clone();
+    let written = counted(server, &served, ask, move |turn, laps| run(turn, &model, framing, laps)).await?;
+    Ok(written.into_response())
+}
+
+/// A turn: from the bytes of the request to those of the result.
+fn run(turn: &Turn, model: &lookup::Model, framing: Framing, laps: &mut Laps) -> Result<Written, ServeError> {
+    // Only a raw request leaves unsaid what it is.
+    let inputs = if matches!(framing, Framing::Raw(_)) { metadata::inputs(model) } else { Vec::new() };
+    let request = request::read(framing, &inputs)?;
+    let binary = parameters::flag(&request.parameters, "binary_data_output")?.unwrap_or(false);
+    let outputs = inference::infer(turn, request.inputs, request.outputs, laps)?;
+    let heading = Heading { model: turn.served().name(), version: &model.version, id: &request.id };
+    Written::of(&heading, &outputs, binary)
+}

@@ -1,0 +1,107 @@
+//! The protocol over REST.
+
+mod framing;
+mod generate;
+mod infer;
+mod models;
+mod request;
+mod response;
+mod server;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{FromRequestParts, Path};
+use axum::response::Response;
+use axum::routing::{get, post};
+use http::StatusCode;
+use http::request::Parts;
+use serde::Deserialize;
+
+use super::error;
+use crate::serve::{ServeError, Server};
+
+/// Every path under `/v2`.
+pub(super) fn router(server: Arc<Server>) -> Router {
+    let model = |rest: &str| {
+        [format!("/v2/models/{{model}}{rest}"), format!("/v2/models/{{model}}/versions/{{version}}{rest}")]
+    };
+    let mut router = Router::new()
+        .route("/v2", get(server::metadata))
+        .route("/v2/", get(server::metadata))
+        .route("/v2/health/live", get(server::live))
+        .route("/v2/health/ready", get(server::ready))
+        .route("/v2/models", get(models::list))
+        .route("/v2/models/stats", get(models::all_statistics))
+        .route("/v2/repository/index", post(server::index))
+        .route("/v2/repository/models/{model}/load", post(server::load))
+        .route("/v2/repository/models/{model}/unload", post(server::unload));
+    for path in model("") {
+        router = router.route(&path, get(models::metadata));
+    }
+    for path in model("/ready") {
+        router = router.route(&path, get(models::ready));
+    }
+    for path in model("/config") {
+        router = router.route(&path, get(models::config));
+    }
+    for path in model("/stats") {
+        router = router.route(&path, get(models::statistics));
+    }
+    for path in model("/infer") {
+        router = router.route(&path, post(infer::infer));
+    }
+    for path in model("/generate") {
+        router = router.route(&path, post(generate::generate));
+    }
+    for path in model("/generate_stream") {
+        router = router.route(&path, post(generate::generate_stream));
+    }
+    router.with_state(server)
+}
+
+/// The pipeline and version that a path names; without a version, the one there is.
+#[derive(Debug)]
+struct Named {
+    model: String,
+    version: String,
+}
+
+#[derive(Deserialize)]
+struct NamedPath {
+    model: String,
+    #[serde(default)]
+    version: String,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Named {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
+        let path = Path::<NamedPath>::from_request_parts(parts, state).await;
+        let Path(NamedPath { model, version }) =
+            path.map_err(|rejection| error::with_message(rejection.status(), &rejection.body_text()))?;
+        Ok(Self { model, version })
+    }
+}
+
+/// The answer, or the error in the protocol's form.
+fn answered(result: Result<Response, ServeError>) -> Response {
+    result.unwrap_or_else(|fault| error::response(&fault))
+}
+
+fn is_protocol(path: &str) -> bool {
+    path == "/v2" || path.starts_with("/v2/")
+}
+
+/// The answer to a path that there is not, if it would be one of the protocol.
+pub(in crate::serve) fn no_such_path(path: &str) -> Option<Response> {
+    let message = || format!("there is nothing at `{path}`");
+    is_protocol(path).then(|| error::with_message(StatusCode::NOT_FOUND, &message()))
+}
+
+/// The answer to a method that a path of the protocol does not take.
+pub(in crate::serve) fn no_such_method(path: &str, method: &http::Method) -> Option<Response> {
+    let message = || format!("`{path}` does not take {method}");
+    is_protocol(path).then(|| error::with_message(StatusCode::METHOD_NOT_ALLOWED, &message()))
+}

@@ -1,0 +1,265 @@
+//! Requests in JSON, read without a tree: the numbers of a tensor go straight into its elements.
+
+use std::fmt;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde::de::{DeserializeSeed as _, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use serde_json::Value as Json;
+
+use super::framing::Framing;
+use crate::pipeline::{ElementType, Tensor, TensorSeed, element_count};
+use crate::serve::ServeError;
+use crate::serve::oip::datatype;
+use crate::serve::oip::infer::{InferRequest, RequestedOutput};
+use crate::serve::oip::metadata::TensorMetadata;
+use crate::serve::oip::parameters::{self, Parameters};
+use crate::serve::oip::tensors::{Data, InputTensor};
+
+/// A request as it is written.
+#[derive(Deserialize)]
+struct Written {
+    #[serde(default)]
+    id: String,
+    #[serde(default)]
+    parameters: Parameters,
+    inputs: Vec<WrittenInput>,
+    #[serde(default)]
+    outputs: Vec<WrittenOutput>,
+}
+
+#[derive(Deserialize)]
+struct WrittenOutput {
+    name: String,
+    #[serde(default)]
+    parameters: Parameters,
+}
+
+struct WrittenInput {
+    name: String,
+    element: ElementType,
+    shape: Vec<usize>,
+    parameters: Parameters,
+    data: Option<Tensor>,
+}
+
+/// Reads a request. A raw one is for the only one of `inputs`.
+pub(super) fn read(framing: Framing, inputs: &[TensorMetadata]) -> Result<InferRequest, ServeError> {
+    let (json, mut binary) = match framing {
+        Framing::Raw(bytes) => return raw(bytes, inputs),
+        Framing::Json { json, binary } => (json, binary),
+    };
+    let written: Written = serde_json::from_slice(&json)
+        .map_err(|error| ServeError::invalid(format!("not an inference request: {error}")))?;
+    let inputs = written.inputs.into_iter().map(|input| input.with_data(&mut binary)).collect::<Result<Vec<_>, _>>()?;
+    if !binary.is_empty() {
+        return Err(ServeError::invalid(format!("{} bytes follow the data of the last input", binary.len())));
+    }
+    let output = |output: WrittenOutput| RequestedOutput::new(output.name, &output.parameters);
+    let outputs = written.outputs.into_iter().map(output).collect::<Result<Vec<_>, _>>()?;
+    Ok(InferRequest { id: written.id, parameters: written.parameters, inputs, outputs })
+}
+
+/// A body without JSON: one element of BYTES, or as many elements as there are bytes for.
+fn raw(bytes: Bytes, inputs: &[TensorMetadata]) -> Result<InferRequest, ServeError> {
+    let mut needed = inputs.iter().filter(|input| !input.optional);
+    let (Some(input), None) = (needed.next(), needed.next()) else {
+        return Err(ServeError::invalid("a raw request is for a pipeline with one input"));
+    };
+    let (shape, data) = match input.element.size() {
+        None => (input.shape.iter().map(|_| 1).collect(), Data::Items(vec![bytes])),
+        Some(size) => (raw_shape(input, bytes.len() / size)?, Data::Raw(bytes)),
+    };
+    let input = InputTensor { name: input.name.clone(), element: input.element, shape, data };
+    // Who sends raw bytes gets them, too.
+    let parameters = Parameters::from_iter([("binary_data_output".to_owned(), Json::Bool(true))]);
+    Ok(InferRequest { id: String::new(), parameters, inputs: vec![input], outputs: Vec::new() })
+}
+
+/// The shape of the one input, of which one dimension may follow from the number of elements.
+fn raw_shape(input: &TensorMetadata, elements: usize) -> Result<Vec<usize>, ServeError> {
+    let known: Vec<_> = input.shape.iter().filter_map(|size| usize::try_from(*size).ok()).collect();
+    let open = input.shape.len() - known.len();
+    let known = element_count(&known).unwrap_or(0);
+    if open > 1 {
+        let message = format!("`{}` has {open} open dimensions, which a raw request cannot give", input.name);
+        return Err(ServeError::invalid(message));
+    }
+    let rest = elements.checked_div(known).unwrap_or(0);
+    Ok(input.shape.iter().map(|size| usize::try_from(*size).unwrap_or(rest)).collect())
+}
+
+impl WrittenInput {
+    fn with_data(self, binary: &mut Bytes) -> Result<InputTensor, ServeError> {
+        let Self { name, element, shape, parameters, data } = self;
+        let wrong = |message: String| ServeError::invalid(format!("input `{name}`: {message}"));
+        parameters::refuse_shared_memory(&parameters, &name)?;
+        let data = match (data, parameters::count(&parameters, "binary_data_size")?) {
+            (Some(tensor), None) => Data::Elements(tensor),
+            (None, Some(size)) => match usize::try_from(size) {
+                Ok(size) if size <= binary.len() => Data::Raw(binary.split_to(size)),
+                _ => return Err(wrong(format!("its data is {size} bytes, but {} follow", binary.len()))),
+            },
+            (None, None) => return Err(wrong("there is neither `data` nor `binary_data_size`".to_owned())),
+            (Some(_), Some(_)) => return Err(wrong("there is both `data` and `binary_data_size`".to_owned())),
+        };
+        Ok(InputTensor { name, element, shape, data })
+    }
+}
+
+impl<'de> Deserialize<'de> for WrittenInput {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        json.deserialize_map(InputVisitor)
+    }
+}
+
+struct InputVisitor;
+
+impl<'de> Visitor<'de> for InputVisitor {
+    type Value = WrittenInput;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an input: name, datatype, shape and data")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<WrittenInput, A::Error> {
+        let (mut name, mut element, mut shape) = (None::<String>, None, None::<Vec<usize>>);
+        let (mut parameters, mut data, mut early) = (Parameters::new(), None, None::<Json>);
+        while let Some(field) = fields.next_key::<String>()? {
+            match field.as_str() {
+                "name" => name = Some(fields.next_value()?),
+                "datatype" => {
+                    element = Some(datatype::parse(&fields.next_value::<String>()?).map_err(A::Error::custom)?);
+                }
+                "shape" => shape = Some(fields.next_value()?),
+                "parameters" => parameters = fields.next_value()?,
+                "data" => match element {
+                    Some(element) => data = Some(fields.next_value_seed(seed(element, shape.as_deref())?)?),
+                    // Its type is not known yet.
+                    None => early = Some(fields.next_value()?),
+                },
+                _ => {
+                    fields.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        let name = name.ok_or_else(|| A::Error::missing_field("name"))?;
+        let element = element.ok_or_else(|| A::Error::missing_field("datatype"))?;
+        let shape = shape.ok_or_else(|| A::Error::missing_field("shape"))?;
+        if let Some(early) = early {
+            let read = seed(element, Some(&shape))?.deserialize(early);
+            data = Some(read.map_err(|error| A::Error::custom(format_args!("input `{name}`: {error}")))?);
+        }
+        Ok(WrittenInput { name, element, shape, parameters, data })
+    }
+}
+
+fn seed<E: Error>(element: ElementType, shape: Option<&[usize]>) -> Result<TensorSeed, E> {
+    if !datatype::is_written_out(element) {
+        let name = datatype::name(element);
+        return Err(E::custom(format_args!("{name} is not sent as JSON; send it as binary data")));
+    }
+    Ok(TensorSeed { element, room: shape.and_then(element_count).unwrap_or(0) })
+}
+
+/// The request's parameters, where they matter before its turn: without reading its tensors.
+pub(super) fn parameters(json: &[u8]) -> Result<Parameters, ServeError> {
+    #[derive(Deserialize)]
+    struct Head {
+        #[serde(default)]
+        parameters: Parameters,
+    }
+    // Looking for a word is much faster than reading past every number.
+    let text = std::str::from_utf8(json).unwrap_or_default();
+    if !text.contains("\"timeout\"") && !text.contains("\"priority\"") {
+        return Ok(Parameters::new());
+    }
+    // Whatever is wrong with it is found again, and said, when it is read.
+    Ok(serde_json::from_str::<Head>(text).map(|head| head.parameters).unwrap_or_default())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn request(json: &str, binary: &'static [u8]) -> Result<InferRequest, String> {
+        let framing =
+            Framing::Json { json: Bytes::copy_from_slice(json.as_bytes()), binary: Bytes::from_static(binary) };
+        read(framing, &[]).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_order_of_fields_does_not_matter() {
+        for json in [
+            r#"{"id":"7","inputs":[{"name":"x","datatype":"INT8","shape":[2],"data":[1,-2]}]}"#,
+            r#"{"inputs":[{"data":[1,-2],"shape":[2],"datatype":"INT8","extra":{"a":[]},"name":"x"}],"id":"7"}"#,
+        ] {
+            let request = request(json, b"").unwrap();
+            assert_eq!(request.id, "7");
+            let Data::Elements(tensor) = &request.inputs[0].data else { unreachable!() };
+            assert_eq!(tensor.as_slice::<i8>().unwrap(), [1, -2]);
+        }
+    }
+
+    #[test]
+    fn binary_data_is_taken_in_order_and_to_the_last_byte() {
+        let two = r#"{"inputs":[
+            {"name":"a","datatype":"UINT8","shape":[2],"parameters":{"binary_data_size":2}},
+            {"name":"j","datatype":"UINT8","shape":[1],"data":[9]},
+            {"name":"b","datatype":"FP16","shape":[1],"parameters":{"binary_data_size":2}}]}"#;
+        let read = request(two, b"abcd").unwrap();
+        assert!(matches!(&read.inputs[2].data, Data::Raw(bytes) if bytes == "cd"));
+        assert!(request(two, b"abc").unwrap_err().contains("2 bytes, but 1 follow"));
+        assert!(request(two, b"abcde").unwrap_err().contains("1 bytes follow"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (json, why) in [
+            ("", "EOF"),
+            ("{}", "missing field `inputs`"),
+            (r#"{"inputs":[{"name":"x","shape":[1],"data":[1]}]}"#, "missing field `datatype`"),
+            (r#"{"inputs":[{"name":"x","shape":[-1],"datatype":"INT8","data":[1]}]}"#, "-1"),
+            (r#"{"inputs":[{"name":"x","shape":[1],"datatype":"INT8","data":[300]}]}"#, "300 is not a int8"),
+            (r#"{"inputs":[{"name":"x","shape":[1],"datatype":"FP16","data":[1]}]}"#, "FP16 is not sent as JSON"),
+            (r#"{"inputs":[{"name":"x","shape":[1],"datatype":"FP7","data":[1]}]}"#, "not a datatype"),
+            (r#"{"inputs":[{"name":"x","shape":[1],"datatype":"INT8"}]}"#, "neither `data`"),
+            (r#"{"inputs":[],"outputs":[{"name":"y","parameters":{"binary_data":1}}]}"#, "true or false"),
+            (
+                r#"{"inputs":[{"name":"x","shape":[1],"datatype":"INT8","parameters":{"shared_memory_region":"r"}}]}"#,
+                "shared memory is not supported",
+            ),
+            (r#"{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[NaN]}]}"#, "expected value"),
+        ] {
+            let error = request(json, b"").unwrap_err();
+            assert!(error.contains(why), "{json}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_raw_body_takes_the_shape_that_is_left() {
+        let input = |element, shape: &[i64]| {
+            [TensorMetadata { name: "x".to_owned(), element, shape: shape.to_vec(), optional: false }]
+        };
+        let shape = |inputs: &[TensorMetadata], bytes: &'static [u8]| {
+            raw(Bytes::from_static(bytes), inputs)
+                .map(|request| request.inputs[0].shape.clone())
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(shape(&input(ElementType::Float32, &[-1, 2]), &[0; 24]), Ok(vec![3, 2]));
+        assert_eq!(shape(&input(ElementType::String, &[1]), b"hello"), Ok(vec![1]));
+        assert!(shape(&input(ElementType::Float32, &[-1, -1]), &[0; 24]).unwrap_err().contains("2 open"));
+        assert!(shape(&[], b"").unwrap_err().contains("one input"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "[\\[\\]{}\",:0-9a-zA-Z -]{0,80}", binary in prop::collection::vec(any::<u8>(), 0..9)) {
+            let framing = Framing::Json { json: Bytes::from(text), binary: binary.into() };
+            let _ = read(framing, &[]);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Results: JSON, with the bytes of tensors behind it.
+
+use axum::body::Body;
+use axum::response::Response;
+use http::HeaderValue;
+use http::header::CONTENT_TYPE;
+
+use super::framing::JSON_LENGTH;
+use crate::pipeline::write_json_text;
+use crate::serve::ServeError;
+use crate::serve::oip::datatype;
+use crate::serve::oip::infer::GivenOutput;
+
+/// A result in bytes.
+pub(super) struct Written {
+    bytes: Vec<u8>,
+    /// where the JSON ends, if bytes of tensors follow
+    json: Option<usize>,
+}
+
+/// Whose result it is.
+pub(super) struct Heading<'a> {
+    pub(super) model: &'a str,
+    pub(super) version: &'a str,
+    pub(super) id: &'a str,
+}
+
+impl Written {
+    /// Writes a result; `binary` says how outputs are written of which nobody says how.
+    pub(super) fn of(heading: &Heading<'_>, outputs: &[GivenOutput], binary: bool) -> Result<Self, ServeError> {
+        let (mut json, mut raw) = (Vec::with_capacity(256), Vec::new());
+        json.extend_from_slice(b"{\"model_name\":");
+        write_json_text(heading.model, &mut json);
+        json.extend_from_slice(b",\"model_version\":");
+        write_json_text(heading.version, &mut json);
+        if !heading.id.is_empty() {
+            json.extend_from_slice(b",\"id\":");
+            write_json_text(heading.id, &mut json);
+        }
+        json.extend_from_slice(b",\"outputs\":[");
+        let mut is_binary = false;
+        for (index, output) in outputs.iter().enumerate() {
+            if index > 0 {
+                json.push(b',');
+            }
+            let raw = output.binary.unwrap_or(binary).then_some(&mut raw);
+            is_binary |= raw.is_some();
+            write_output(output, &mut json, raw).map_err(ServeError::invalid)?;
+        }
+        json.extend_from_slice(b"]}");
+        let length = json.len();
+        json.append(&mut raw);
+        Ok(Self { bytes: json, json: is_binary.then_some(length) })
+    }
+
+    pub(super) fn into_response(self) -> Response {
+        let media_type = if self.json.is_some() { "application/octet-stream" } else { "application/json" };
+        let mut response = Response::new(Body::from(self.bytes));
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+        if let Some(length) = self.json {
+            response.headers_mut().insert(JSON_LENGTH, length.into());
+        }
+        response
+    }
+}
+
+/// Writes an output: its elements into `raw`, if that is given, else into the JSON.
+fn write_output(output: &GivenOutput, json: &mut Vec<u8>, raw: Option<&mut Vec<u8>>) -> Result<(), String> {
+    let tensor = &output.tensor;
+    json.extend_from_slice(b"{\"name\":");
+    write_json_text(&tensor.name, json);
+    let shape: Vec<_> = tensor.shape().iter().map(ToString::to_string).collect();
+    let described = format!(",\"datatype\":\"{}\",\"shape\":[{}]", datatype::name(tensor.element()), shape.join(","));
+    json.extend_from_slice(described.as_bytes());
+    if let Some(raw) = raw {
+        let before = raw.len();
+        tensor.write_raw(raw)?;
+        let parameters = format!(",\"parameters\":{{\"binary_data_size\":{}}}}}", raw.len() - before);
+        json.extend_from_slice(parameters.as_bytes());
+        return Ok(());
+    }
+    if tensor.is_base64() {
+        // What MLServer's clients decode it by.
+        json.extend_from_slice(b",\"parameters\":{\"content_type\":\"base64\"}");
+    }
+    let not_finite = tensor.not_finite();
+    if not_finite > 0 {
+        let warning = format!(
+            ",\"parameters\":{{\"not_finite\":{not_finite},\"warning\":\"NaN and infinite elements are null here; \
+             binary data holds them exactly\"}}"
+        );
+        json.extend_from_slice(warning.as_bytes());
+    }
+    json.extend_from_slice(b",\"data\":");
+    tensor.write_json(json)?;
+    json.push(b'}');
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use half::f16;
+    use serde_json::{Value as Json, json};
+
+    use super::*;
+    use crate::pipeline::{Tensor, Value};
+    use crate::serve::oip::tensors::OutputTensor;
+
+    fn output(value: Value, binary: Option<bool>) -> GivenOutput {
+        GivenOutput { tensor: OutputTensor { name: "y".to_owned(), value }, binary }
+    }
+
+    fn written(outputs: &[GivenOutput], binary: bool) -> Written {
+        Written::of(&Heading { model: "m", version: "1", id: "a\"b" }, outputs, binary).unwrap()
+    }
+
+    #[test]
+    fn json_and_binary_may_mix() {
+        let tensor = Value::from(Tensor::new([2, 1], vec![1_i16, -2]).unwrap());
+        let written = written(&[output(tensor.clone(), Some(true)), output(tensor, None)], false);
+        let (json, raw) = written.bytes.split_at(written.json.unwrap());
+        let json: Json = serde_json::from_slice(json).unwrap();
+        let described = json!({ "name": "y", "datatype": "INT16", "shape": [2, 1] });
+        let mut binary = described.clone();
+        binary["parameters"] = json!({ "binary_data_size": 4 });
+        let mut plain = described;
+        plain["data"] = json!([1, -2]);
+        let expected = json!({ "model_name": "m", "model_version": "1", "id": "a\"b", "outputs": [binary, plain] });
+        assert_eq!(json, expected);
+        assert_eq!(raw, [1, 0, 0xfe, 0xff]);
+    }
+
+    #[test]
+    fn what_json_has_no_number_for_is_null_with_a_warning() {
+        let tensor = Value::from(Tensor::new([3], vec![f32::NAN, 0.5, f32::INFINITY]).unwrap());
+        let written = written(&[output(tensor, None)], false);
+        assert!(written.json.is_none());
+        let json: Json = serde_json::from_slice(&written.bytes).unwrap();
+        assert_eq!(json["outputs"][0]["data"], json!([null, 0.5, null]));
+        assert_eq!(json["outputs"][0]["parameters"]["not_finite"], 2);
+    }
+
+    #[test]
+    fn halves_are_given_raw_only() {
+        let halves = || [output(Tensor::new([1], vec![f16::ONE]).unwrap().into(), None)];
+        assert!(written(&halves(), true).bytes.ends_with(&f16::ONE.to_le_bytes()));
+        let heading = Heading { model: "m", version: "1", id: "" };
+        let error = Written::of(&heading, &halves(), false).err().unwrap();
+        assert!(error.to_string().contains("FP16, which JSON does not hold"));
+    }
+}

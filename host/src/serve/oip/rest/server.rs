@@ -1,0 +1,83 @@
+//! The server itself, and its repository.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use http::{Request as HttpRequest, StatusCode};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::json;
+
+use super::{Named, answered};
+use crate::serve::http::{answer, body};
+use crate::serve::oip::{metadata, repository};
+use crate::serve::{ServeError, Server};
+
+/// `GET /v2`.
+pub(super) async fn metadata() -> Response {
+    answer::json(&metadata::server())
+}
+
+/// `GET /v2/health/live`.
+pub(super) async fn live() -> Response {
+    answer::json(&json!({ "live": true }))
+}
+
+/// `GET /v2/health/ready`.
+pub(super) async fn ready(State(server): State<Arc<Server>>) -> Response {
+    if server.is_ready() {
+        return answer::json(&json!({ "ready": true }));
+    }
+    let document = json!({ "ready": false, "error": "not every pipeline is ready" });
+    answer::json_with(StatusCode::SERVICE_UNAVAILABLE, &document)
+}
+
+/// What the body of a repository call may say.
+#[derive(Debug, Default, Deserialize)]
+struct Asked {
+    #[serde(default)]
+    ready: bool,
+    #[serde(default)]
+    parameters: std::collections::BTreeMap<String, IgnoredAny>,
+}
+
+impl Asked {
+    async fn read(server: &Server, request: HttpRequest<Body>) -> Result<Self, ServeError> {
+        let (head, body) = request.into_parts();
+        let body = body::read(&head.headers, body, server).await?;
+        if body.trim_ascii().is_empty() {
+            return Ok(Self::default());
+        }
+        serde_json::from_slice(&body).map_err(|error| ServeError::invalid(format!("not a repository call: {error}")))
+    }
+}
+
+/// `POST /v2/repository/index`.
+pub(super) async fn index(State(server): State<Arc<Server>>, request: HttpRequest<Body>) -> Response {
+    let index = Asked::read(&server, request).await;
+    answered(index.map(|asked| answer::json(&repository::index_json(&server, asked.ready))))
+}
+
+/// `POST /v2/repository/models/NAME/load`.
+pub(super) async fn load(State(server): State<Arc<Server>>, named: Named, request: HttpRequest<Body>) -> Response {
+    let loaded = async {
+        let asked = Asked::read(&server, request).await?;
+        repository::refuse_override(asked.parameters.keys())?;
+        repository::load(&server, named.model).await?;
+        Ok(Response::default())
+    };
+    answered(loaded.await)
+}
+
+/// `POST /v2/repository/models/NAME/unload`.
+pub(super) async fn unload(State(server): State<Arc<Server>>, named: Named, request: HttpRequest<Body>) -> Response {
+    let unloaded = async {
+        // Read only so that the connection can be used again.
+        Asked::read(&server, request).await?;
+        repository::unload(&server, &named.model)?;
+        Ok(Response::default())
+    };
+    answered(unloaded.await)
+}

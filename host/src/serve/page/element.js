@@ -1,0 +1,42 @@
+// Elements of a page, from a tag, attributes and children; a function among the attributes listens.
+
+export function element(tag, attributes = {}, ...children) {
+  return filled(document.createElement(tag), attributes, children);
+}
+
+export function drawing(tag, attributes = {}, ...children) {
+  return filled(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+}
+
+function filled(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") node.addEventListener(name, value);
+    else if (value === true) node.setAttribute(name, "");
+    else if (value !== false && value != null) node.setAttribute(name, value);
+  }
+  node.append(...children.flat(Infinity).filter((child) => child != null && child !== false));
+  return node;
+}
+
+export const byId = (id) => document.getElementById(id);
+
+// A number as people read it: enough digits to tell it from others, no more.
+export function number(value) {
+  if (typeof value !== "number") return String(value);
+  if (Number.isInteger(value)) return String(value);
+  const size = Math.abs(value);
+  return size >= 1e5 || size < 1e-3 ? value.toExponential(2) : String(Number(value.toPrecision(4)));
+}
+
+export function bytes(count) {
+  if (count < 1024) return `${count} B`;
+  const power = Math.min(3, Math.floor(Math.log2(count) / 10));
+  return `${(count / 1024 ** power).toFixed(1)} ${["", "KiB", "MiB", "GiB"][power]}`;
+}
+
+// A bar that fills `share` of its place.
+export function bar(share) {
+  const inner = element("span");
+  inner.style.width = `${Math.max(0, Math.min(1, share)) * 100}%`;
+  return element("div", { class: "bar", "aria-hidden": "true" }, inner);
+}

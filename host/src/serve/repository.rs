@@ -1,0 +1,202 @@
+//! The pipelines that are served, by name.
+
+use std::collections::BTreeMap;
+use std::panic::resume_unwind;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+
+use super::error::ServeError;
+use super::schedule::Scheduler;
+use super::served::{Served, State};
+use super::settings::Settings;
+use crate::assemble::{Operator, Pipeline};
+use crate::error::GpuxError;
+
+/// Where a pipeline comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source(
+    /// a folder with a gpux.yml, such a file, the `name` in one, or a model (.onnx) alone
+    pub String,
+);
+
+/// Why pipelines cannot be served together.
+#[derive(Debug, thiserror::Error)]
+pub enum RepositoryError {
+    /// one of them cannot be loaded
+    #[error(transparent)]
+    Pipeline(#[from] GpuxError),
+    /// two of the same name
+    #[error("two pipelines are called `{name}`: `{first}` and `{second}`; a name stands for one")]
+    SameName {
+        /// the name
+        name: String,
+        /// where it comes from
+        first: String,
+        /// where it comes from as well
+        second: String,
+    },
+}
+
+/// The pipelines that are served.
+pub struct Repository {
+    entries: ArcSwap<BTreeMap<String, Arc<Entry>>>,
+    operator: Operator,
+    scheduler: Scheduler,
+    settings: Settings,
+}
+
+/// A pipeline's place.
+pub struct Entry {
+    name: String,
+    source: Source,
+    current: ArcSwapOption<Served>,
+    state: Mutex<State>,
+}
+
+impl Entry {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it is doing.
+    pub fn state(&self) -> State {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The pipeline, if it is loaded.
+    pub fn served(&self) -> Option<Arc<Served>> {
+        self.current.load_full()
+    }
+
+    fn set(&self, state: State) {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
+    }
+}
+
+impl Repository {
+    /// An empty repository, whose pipelines will be opened under the operator's word.
+    pub(super) fn new(operator: Operator, scheduler: Scheduler, settings: Settings) -> Self {
+        Self { entries: ArcSwap::default(), operator, scheduler, settings }
+    }
+
+    /// Loads and warms pipelines that are not there yet.
+    pub(super) fn add(&self, sources: &[Source]) -> Result<(), RepositoryError> {
+        let mut entries = BTreeMap::<String, Arc<Entry>>::clone(&self.entries.load());
+        for (source, served) in sources.iter().zip(self.open_all(sources)) {
+            let served = served?;
+            let name = served.name().to_owned();
+            if let Some(other) = entries.get(&name) {
+                let (first, second) = (other.source.0.clone(), source.0.clone());
+                return Err(RepositoryError::SameName { name, first, second });
+            }
+            let (current, state) = (ArcSwapOption::from_pointee(served), Mutex::new(State::Ready));
+            let entry = Entry { name: name.clone(), source: source.clone(), current, state };
+            entries.insert(name, Arc::new(entry));
+        }
+        self.entries.store(Arc::new(entries));
+        Ok(())
+    }
+
+    /// Opens them side by side, as many at once as there are workers.
+    fn open_all(&self, sources: &[Source]) -> Vec<Result<Served, GpuxError>> {
+        let together = |sources: &[Source]| {
+            std::thread::scope(|scope| {
+                let opening: Vec<_> = sources.iter().map(|source| scope.spawn(|| self.open(source))).collect();
+                opening.into_iter().map(|opening| opening.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+            })
+        };
+        sources.chunks(self.settings.workers.max(1)).flat_map(|sources| -> Vec<_> { together(sources) }).collect()
+    }
+
+    fn open(&self, source: &Source) -> Result<Served, GpuxError> {
+        let pipeline = Pipeline::open_any(&source.0, &self.operator)?;
+        Served::new(pipeline, &self.scheduler, &self.settings)
+    }
+
+    /// All pipelines, by name.
+    pub fn entries(&self) -> Vec<Arc<Entry>> {
+        self.entries.load().values().cloned().collect()
+    }
+
+    /// Whether every pipeline that should answer does; `false` while there is none.
+    pub fn is_ready(&self) -> bool {
+        let entries = self.entries.load();
+        !entries.is_empty() && entries.values().all(|entry| matches!(entry.state(), State::Ready | State::Unloaded))
+    }
+
+    /// The pipeline of this name.
+    pub fn get(&self, name: &str) -> Result<Arc<Served>, ServeError> {
+        let entries = self.entries.load();
+        match entries.get(name) {
+            Some(entry) => entry.current.load_full().ok_or_else(|| not_loaded(entry)),
+            None => {
+                let names: Vec<_> = entries.keys().map(|name| format!("`{name}`")).collect();
+                Err(ServeError::NotFound(format!("no pipeline is called `{name}`; there is {}", names.join(", "))))
+            }
+        }
+    }
+
+    /// The only pipeline.
+    pub fn only(&self) -> Result<Arc<Served>, ServeError> {
+        let entries = self.entries.load();
+        let mut values = entries.values();
+        match (values.next(), values.next()) {
+            (Some(entry), None) => entry.current.load_full().ok_or_else(|| not_loaded(entry)),
+            (None, _) => Err(ServeError::NotReady("the pipelines are being loaded".to_owned())),
+            (Some(_), Some(_)) => {
+                let paths: Vec<_> = entries.keys().map(|name| format!("/pipelines/{name}/predict")).collect();
+                Err(ServeError::NotFound(format!("several pipelines are served: {}", paths.join(", "))))
+            }
+        }
+    }
+
+    /// Loads a pipeline again, from where it came. The old one answers until the new one is warm; if
+    /// that fails, it goes on.
+    pub fn load(&self, name: &str) -> Result<(), ServeError> {
+        let entry = self.entry(name)?;
+        let before = entry.state();
+        if entry.current.load().is_none() {
+            entry.set(State::Loading);
+        }
+        match self.open(&entry.source) {
+            Ok(served) if served.name() == name => {
+                entry.current.store(Some(Arc::new(served)));
+                entry.set(State::Ready);
+                Ok(())
+            }
+            Ok(served) => {
+                entry.set(before);
+                let message = format!("`{}` is now called `{}`", entry.source.0, served.name());
+                Err(ServeError::NotFound(message))
+            }
+            Err(error) => {
+                let unavailable = || State::Unavailable(error.to_string());
+                entry.set(if before == State::Ready { before } else { unavailable() });
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Takes a pipeline out of service; requests under way end as they would.
+    pub fn unload(&self, name: &str) -> Result<(), ServeError> {
+        let entry = self.entry(name)?;
+        entry.current.store(None);
+        entry.set(State::Unloaded);
+        Ok(())
+    }
+
+    fn entry(&self, name: &str) -> Result<Arc<Entry>, ServeError> {
+        let entries = self.entries.load();
+        entries.get(name).cloned().ok_or_else(|| ServeError::NotFound(format!("no pipeline is called `{name}`")))
+    }
+}
+
+fn not_loaded(entry: &Entry) -> ServeError {
+    ServeError::NotReady(match entry.state() {
+        State::Unavailable(reason) => format!("`{}` cannot be loaded: {reason}", entry.name),
+        State::Unloaded => format!("`{}` was unloaded", entry.name),
+        State::Loading | State::Ready => format!("`{}` is being loaded", entry.name),
+    })
+}

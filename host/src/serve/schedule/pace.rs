@@ -1,0 +1,44 @@
+//! How fast requests of a lane are done, from those that were.
+
+use std::time::{Duration, Instant};
+
+/// Weight of the newest in the averages: about the last twenty count.
+const NEWEST: f64 = 0.1;
+
+/// Averages that forget.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    /// seconds that one takes, from its beginning to its end
+    each: Option<f64>,
+    /// seconds from one end to the next, while there was always something to do: whatever runs side
+    /// by side or together is in it
+    gap: Option<f64>,
+    last: Option<Instant>,
+}
+
+impl Pace {
+    /// One has ended at `now`, after `time`; `more` are there.
+    pub(super) fn done(&mut self, time: Duration, now: Instant, more: bool) {
+        average(&mut self.each, time.as_secs_f64());
+        if let Some(last) = self.last {
+            average(&mut self.gap, now.saturating_duration_since(last).as_secs_f64());
+        }
+        self.last = more.then_some(now);
+    }
+
+    /// How long one waits behind `waiting` others.
+    pub(super) fn wait(&self, waiting: usize) -> Duration {
+        let gap = self.gap.or(self.each).unwrap_or(0.0);
+        Duration::try_from_secs_f64(gap * (waiting + 1) as f64).unwrap_or(Duration::MAX)
+    }
+
+    /// When one is done that waits behind `waiting` others.
+    pub(super) fn until_done(&self, waiting: usize) -> Duration {
+        let each = Duration::try_from_secs_f64(self.each.unwrap_or(0.0)).unwrap_or(Duration::MAX);
+        self.wait(waiting).saturating_add(each)
+    }
+}
+
+fn average(average: &mut Option<f64>, newest: f64) {
+    *average = Some(average.map_or(newest, |old| old + NEWEST * (newest - old)));
+}

@@ -1,0 +1,199 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+use super::*;
+
+const ROOM: LaneOptions = LaneOptions { concurrency: 16, queue: 16 };
+
+/// A job that says its name and then waits for the gate.
+fn job(name: &'static str, said: &Sender<&'static str>, gate: &Arc<Barrier>) -> Job {
+    let (said, gate) = (said.clone(), gate.clone());
+    Box::new(move |_| {
+        said.send(name).unwrap();
+        gate.wait();
+    })
+}
+
+fn quick(name: &'static str, said: &Sender<&'static str>) -> Job {
+    let said = said.clone();
+    Box::new(move |_| said.send(name).unwrap())
+}
+
+fn submit(lane: &Lane, job: Job) -> Result<(), Refusal> {
+    lane.submit(None, 0, Arc::default(), job)
+}
+
+fn next(heard: &Receiver<&'static str>) -> &'static str {
+    heard.recv_timeout(Duration::from_secs(20)).unwrap()
+}
+
+#[test]
+fn priority_comes_before_age() {
+    let (said, heard) = channel();
+    let gate = Arc::new(Barrier::new(2));
+    let lane = Scheduler::new(1).lane(ROOM);
+    submit(&lane, job("first", &said, &gate)).unwrap();
+    assert_eq!(next(&heard), "first");
+    for (name, priority) in [("low", -1), ("normal", 0), ("high", 1), ("also high", 1)] {
+        lane.submit(None, priority, Arc::default(), quick(name, &said)).unwrap();
+    }
+    gate.wait();
+    assert_eq!([0; 4].map(|_| next(&heard)), ["high", "also high", "normal", "low"]);
+}
+
+#[test]
+fn a_full_queue_refuses_at_once() {
+    let (said, heard) = channel();
+    let gate = Arc::new(Barrier::new(2));
+    let lane = Scheduler::new(1).lane(LaneOptions { concurrency: 1, queue: 1 });
+    submit(&lane, job("runs", &said, &gate)).unwrap();
+    assert_eq!(next(&heard), "runs");
+    submit(&lane, quick("waits", &said)).unwrap();
+    assert_eq!(lane.load().waiting, 1);
+    assert!(matches!(submit(&lane, quick("refused", &said)), Err(Refusal::Full { waiting: 1, .. })));
+    gate.wait();
+    assert_eq!(next(&heard), "waits");
+}
+
+#[test]
+fn a_lane_whose_neighbour_has_all_workers_still_runs() {
+    let (said, heard) = channel();
+    let gate = Arc::new(Barrier::new(3));
+    let scheduler = Scheduler::new(2);
+    let (slow, other) = (scheduler.lane(ROOM), scheduler.lane(ROOM));
+    submit(&slow, job("slow", &said, &gate)).unwrap();
+    submit(&slow, job("slow", &said, &gate)).unwrap();
+    assert_eq!([next(&heard), next(&heard)], ["slow", "slow"]);
+    submit(&slow, quick("slow, third", &said)).unwrap();
+    submit(&other, quick("other", &said)).unwrap();
+    assert_eq!(next(&heard), "other");
+    gate.wait();
+    assert_eq!(next(&heard), "slow, third");
+}
+
+#[test]
+fn while_one_waits_for_others_another_runs() {
+    let (said, heard) = channel();
+    let (waits, runs) = (said.clone(), said.clone());
+    let gate = Arc::new(Barrier::new(2));
+    let opens = gate.clone();
+    let lane = Scheduler::new(1).lane(ROOM);
+    let waiting: Job = Box::new(move |slot| {
+        slot.begin();
+        gate.wait();
+        slot.end();
+        waits.send("waited").unwrap();
+    });
+    submit(&lane, waiting).unwrap();
+    let running: Job = Box::new(move |_| {
+        runs.send("ran").unwrap();
+        opens.wait();
+    });
+    submit(&lane, running).unwrap();
+    assert_eq!([next(&heard), next(&heard)], ["ran", "waited"]);
+}
+
+#[test]
+fn who_was_cancelled_or_is_late_does_not_run() {
+    let (said, heard) = channel();
+    let gate = Arc::new(Barrier::new(2));
+    let lane = Scheduler::new(1).lane(ROOM);
+    submit(&lane, job("first", &said, &gate)).unwrap();
+    assert_eq!(next(&heard), "first");
+    let cancelled = Arc::new(AtomicBool::new(false));
+    lane.submit(None, 0, cancelled.clone(), quick("cancelled", &said)).unwrap();
+    lane.submit(Some(Instant::now()), 0, Arc::default(), quick("late", &said)).unwrap();
+    submit(&lane, quick("last", &said)).unwrap();
+    cancelled.store(true, Ordering::Relaxed);
+    gate.wait();
+    assert_eq!(next(&heard), "last");
+    drop(said);
+    assert!(heard.recv_timeout(Duration::from_secs(20)).is_err(), "all others were dropped");
+}
+
+#[test]
+fn a_request_that_would_be_late_is_refused_as_it_comes() {
+    let mut lane = LaneState::new(ROOM);
+    let start = Instant::now();
+    let waiting = || Waiting { job: Box::new(|_| {}), deadline: None, cancelled: Arc::default() };
+    // Ten requests, one after the other, 100 ms each.
+    for number in 0..11 {
+        lane.push(waiting(), 0, number);
+    }
+    for number in 1..=10 {
+        lane.pop().unwrap();
+        lane.done(Some(Duration::from_millis(100)), start + Duration::from_millis(100) * number);
+    }
+    let now = start + Duration::from_secs(1);
+    let within = |milliseconds| Some(now + Duration::from_millis(milliseconds));
+    assert!(matches!(lane.admit(within(200), now), Err(Refusal::Late { .. })));
+    assert_eq!(lane.admit(within(500), now), Ok(()));
+    lane.pop().unwrap();
+    assert_eq!(lane.admit(within(1), now), Ok(()), "nobody waits: it may try");
+}
+
+#[test]
+fn a_dropped_lane_lets_its_requests_go() {
+    let (said, heard) = channel();
+    let gate = Arc::new(Barrier::new(2));
+    let scheduler = Scheduler::new(1);
+    let lane = scheduler.lane(ROOM);
+    submit(&lane, job("first", &said, &gate)).unwrap();
+    assert_eq!(next(&heard), "first");
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let holds = dropped.clone();
+    submit(&lane, Box::new(move |_| drop(holds))).unwrap();
+    drop(lane);
+    assert_eq!(Arc::strong_count(&dropped), 1);
+    gate.wait();
+    let other = scheduler.lane(ROOM);
+    submit(&other, quick("other", &said)).unwrap();
+    assert_eq!(next(&heard), "other");
+}
+
+#[test]
+fn lanes_share_the_time() {
+    let (said, heard) = channel();
+    let gate = Arc::new(Barrier::new(2));
+    let scheduler = Scheduler::new(1);
+    let (flood, other) = (scheduler.lane(ROOM), scheduler.lane(ROOM));
+    submit(&flood, job("first", &said, &gate)).unwrap();
+    assert_eq!(next(&heard), "first");
+    for _ in 0..10 {
+        let said = said.clone();
+        let busy: Job = Box::new(move |_| {
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_millis(2) {}
+            said.send("flood").unwrap();
+        });
+        submit(&flood, busy).unwrap();
+    }
+    submit(&other, quick("other", &said)).unwrap();
+    gate.wait();
+    let order: Vec<_> = (0..11).map(|_| next(&heard)).collect();
+    let place = order.iter().position(|name| *name == "other").unwrap();
+    assert!(place <= 1, "{order:?}");
+}
+
+#[test]
+fn a_new_lane_has_no_claim_on_the_time_before() {
+    let scheduler = Scheduler::new(1);
+    let old = scheduler.lane(ROOM);
+    let mut state = old.shared.lock();
+    state.lanes.get_mut(&old.id).unwrap().catch_up(Duration::from_secs(1000));
+    drop(state);
+    let (said, heard) = channel();
+    let gate = Arc::new(Barrier::new(2));
+    submit(&old, job("first", &said, &gate)).unwrap();
+    assert_eq!(next(&heard), "first");
+    let new = scheduler.lane(ROOM);
+    submit(&new, quick("new", &said)).unwrap();
+    assert_eq!(next(&heard), "new");
+    let used = new.shared.lock().lanes[&new.id].used();
+    assert!(used >= Duration::from_secs(1000), "{used:?}");
+    gate.wait();
+}

@@ -1,0 +1,105 @@
+//! A pipeline that is served.
+
+use std::time::Duration;
+
+use super::oip::Statistics;
+use super::schedule::{Lane, Load, Scheduler};
+use super::settings::Settings;
+use super::warm_up::{self, Warmth};
+use crate::assemble::Pipeline;
+use crate::config::Action;
+use crate::error::GpuxError;
+use crate::pipeline::Plan;
+
+/// A pipeline, loaded and warm, with the queue before it.
+pub struct Served {
+    pipeline: Pipeline,
+    lane: Lane,
+    warmth: Warmth,
+    statistics: Statistics,
+    /// whether small requests have their turn on the connection's thread
+    short: bool,
+}
+
+/// What a pipeline is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// it is loaded, or warmed
+    Loading,
+    /// it answers
+    Ready,
+    /// it was taken out of service
+    Unloaded,
+    /// it cannot be loaded
+    Unavailable(String),
+}
+
+/// Half of what a hop to a worker and back costs: a plan on the connection's thread keeps it for less
+/// than the hop would.
+const SHORT: Duration = Duration::from_micros(20);
+
+impl Served {
+    /// Warms the pipeline up and gives it a lane. Fails if a request does that it is to be warmed with.
+    pub(super) fn new(pipeline: Pipeline, scheduler: &Scheduler, settings: &Settings) -> Result<Self, GpuxError> {
+        let warmth = warm_up::warm_up(&pipeline)?;
+        let lane = scheduler.lane(settings.lane(&pipeline));
+        let components = pipeline.spec().pipeline.iter().any(|step| matches!(step.action, Action::Wasm(_)));
+        // Never with components, nor where requests wait for each other.
+        let short = !components && !pipeline.batches() && warmth.median.is_some_and(|median| median < SHORT);
+        Ok(Self { pipeline, lane, warmth, statistics: Statistics::default(), short })
+    }
+
+    /// Its name in its gpux.yml.
+    pub fn name(&self) -> &str {
+        &self.pipeline.spec().name.value
+    }
+
+    /// Its version in its gpux.yml.
+    pub fn version(&self) -> &str {
+        &self.pipeline.spec().version.value
+    }
+
+    /// The pipeline itself.
+    pub const fn pipeline(&self) -> &Pipeline {
+        &self.pipeline
+    }
+
+    /// Its checked steps.
+    pub fn plan(&self) -> &Plan {
+        self.pipeline.plan()
+    }
+
+    /// What waits and runs.
+    pub fn load(&self) -> Load {
+        self.lane.load()
+    }
+
+    /// What requests over the Open Inference Protocol came to.
+    pub(super) const fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    pub(super) const fn lane(&self) -> &Lane {
+        &self.lane
+    }
+
+    /// How long a request may take: `serving.timeout`, though not more than `runtime.timeout`.
+    pub fn timeout(&self) -> Duration {
+        let spec = self.pipeline.spec();
+        spec.serving.timeout.0.min(spec.runtime.timeout.0)
+    }
+
+    /// What warming up showed.
+    pub const fn warmth(&self) -> &Warmth {
+        &self.warmth
+    }
+
+    /// Whether a request with a body of so many bytes is known to be done before a worker would have
+    /// begun with it.
+    pub(super) const fn is_short(&self, bytes: usize) -> bool {
+        self.short && bytes <= MAX_SHORT
+    }
+}
+
+/// A body that is read in a few microseconds.
+const MAX_SHORT: usize = 8 << 10;

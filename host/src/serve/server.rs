@@ -1,0 +1,76 @@
+//! What all connections share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::call::{self, Ask, Turn};
+use super::error::ServeError;
+use super::http::Bodies;
+use super::repository::{Repository, RepositoryError, Source};
+use super::schedule::Scheduler;
+use super::served::Served;
+use super::settings::Settings;
+use crate::assemble::Operator;
+
+/// The server behind its protocols.
+pub struct Server {
+    settings: Settings,
+    repository: Repository,
+    bodies: Bodies,
+    closing: AtomicBool,
+}
+
+impl Server {
+    /// A server without pipelines.
+    pub fn new(settings: Settings, operator: Operator) -> Self {
+        let operator = Operator { serving: true, ..operator };
+        let repository = Repository::new(operator, Scheduler::new(settings.workers), settings.clone());
+        let bodies = Bodies::new(&settings);
+        Self { settings, repository, bodies, closing: AtomicBool::new(false) }
+    }
+
+    /// What the operator decided.
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The pipelines.
+    pub const fn repository(&self) -> &Repository {
+        &self.repository
+    }
+
+    pub(super) const fn bodies(&self) -> &Bodies {
+        &self.bodies
+    }
+
+    /// Loads and warms pipelines.
+    pub fn add(&self, sources: &[Source]) -> Result<(), RepositoryError> {
+        self.repository.add(sources)
+    }
+
+    /// Whether requests would be answered: every pipeline is warm, and nobody asked the server to end.
+    pub fn is_ready(&self) -> bool {
+        !self.closing.load(Ordering::Relaxed) && self.repository.is_ready()
+    }
+
+    /// Readiness ends; what is under way goes on.
+    pub fn close(&self) {
+        self.closing.store(true, Ordering::Relaxed);
+    }
+
+    /// Fails if [`run`](Self::run) would fail at once: to be asked before a body is read.
+    pub fn check(&self, served: &Served, ask: &Ask) -> Result<(), ServeError> {
+        call::check(served, ask)
+    }
+
+    /// Runs `work` in a turn of the pipeline: bytes in, bytes out, on one thread. Fails at once if
+    /// there is no room or no time for it. Who drops the future takes the request back.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        served: &Arc<Served>,
+        ask: Ask,
+        work: impl FnOnce(&Turn) -> Result<T, ServeError> + Send + 'static,
+    ) -> Result<T, ServeError> {
+        call::call(served, ask, work).await
+    }
+}

@@ -1,0 +1,89 @@
+//! The first runs of a pipeline, before anybody waits for them: what is made on the first run
+//! (buffers, threads, pages) is there when the first request comes.
+
+use std::time::{Duration, Instant};
+
+use crate::assemble::Pipeline;
+use crate::error::GpuxError;
+use crate::pipeline::{
+    Dim, Kind, Outputs, Plan, Request, RunError, RunOptions, Tensor, TensorKind, Value, deadline_after,
+};
+
+/// What warming up showed.
+#[derive(Clone, Debug, Default)]
+pub struct Warmth {
+    /// the time of a run; `None` if none succeeded
+    pub median: Option<Duration>,
+    /// why the made-up request failed
+    pub failure: Option<String>,
+}
+
+/// Runs that are timed, at most.
+const RUNS: usize = 20;
+
+/// How long warming up may take beyond its first run.
+const LIMIT: Duration = Duration::from_millis(50);
+
+/// A picture that every image decoder reads: 32 × 32, white.
+const PICTURE: &[u8] = include_bytes!("warm_up.png");
+
+/// Runs the requests of `serving.warmup`, or else a made-up one. The former must succeed. A pipeline
+/// that refuses the latter is as good as any: it may want what cannot be made up.
+pub(super) fn warm_up(pipeline: &Pipeline) -> Result<Warmth, GpuxError> {
+    let plan = pipeline.plan();
+    let run = |request: &Request| {
+        let options = RunOptions { deadline: deadline_after(pipeline.timeout()), ..RunOptions::default() };
+        plan.run(request.clone(), options)
+    };
+    let configured = pipeline.warm_up();
+    for (index, request) in configured.iter().enumerate() {
+        run(request).map_err(|error| GpuxError::WarmUp { number: index + 1, error: Box::new(error.into()) })?;
+    }
+    if !configured.is_empty() {
+        return Ok(timed(configured, run));
+    }
+    let Some(request) = made_up(plan) else { return Ok(Warmth::default()) };
+    Ok(match run(&request) {
+        Ok(_) => timed(&[request], run),
+        Err(error) => Warmth { median: None, failure: Some(error.to_string()) },
+    })
+}
+
+/// Runs the requests again and again, which have all succeeded once.
+fn timed(requests: &[Request], run: impl Fn(&Request) -> Result<Outputs, RunError>) -> Warmth {
+    let start = Instant::now();
+    let mut times = Vec::with_capacity(RUNS);
+    for request in requests.iter().cycle().take(RUNS) {
+        if start.elapsed() >= LIMIT {
+            break;
+        }
+        let start = Instant::now();
+        if let Err(error) = run(request) {
+            return Warmth { median: None, failure: Some(error.to_string()) };
+        }
+        times.push(start.elapsed());
+    }
+    times.sort_unstable();
+    Warmth { median: times.get(times.len() / 2).copied(), failure: None }
+}
+
+/// A request of zeros, a word, a white picture.
+fn made_up(plan: &Plan) -> Option<Request> {
+    let needed = plan.inputs().iter().filter(|input| !input.port.optional && input.default.is_none());
+    needed.map(|input| Some((input.port.name.clone(), value(&input.port.kind)?))).collect()
+}
+
+fn value(kind: &Kind) -> Option<Value> {
+    Some(match kind {
+        Kind::Text | Kind::Any => Value::from("warm"),
+        Kind::Bytes => Value::from(PICTURE.to_vec()),
+        Kind::Json => Value::from(serde_json::json!({})),
+        Kind::Tensor(kind) => zeros(kind)?,
+    })
+}
+
+fn zeros(kind: &TensorKind) -> Option<Value> {
+    let size = |dim: &Dim| if let Dim::Fixed(size) = dim { *size } else { 1 };
+    let shape: Vec<_> = kind.shape.as_ref()?.iter().map(size).collect();
+    Tensor::zeros(kind.elements.iter().next()?, shape).ok().map(Value::from)
+}

@@ -1,0 +1,90 @@
+//! `gpux serve` from outside: the HTTP API, its description, its page.
+
+mod client;
+mod described;
+mod page;
+mod predict;
+mod trace;
+mod warm_up;
+
+pub(crate) use client::Server;
+
+use serde_json::json;
+
+use crate::digits::{gpux, root};
+
+/// A photo of a seven.
+pub(crate) fn seven() -> Vec<u8> {
+    std::fs::read(root().join("models/samples/seven.png")).unwrap()
+}
+
+/// A pipeline of the tests.
+pub(crate) fn pipeline(name: &str) -> String {
+    format!("tests/cases/pipelines/{name}.yml")
+}
+
+#[test]
+fn a_pipeline_says_what_it_is() {
+    let server = Server::start(&[]);
+    let health = server.get("/health").with_status(200);
+    assert_eq!(health["status"], "healthy");
+    assert_eq!(health["model"], "digits");
+    assert_eq!(server.get("/health/live").with_status(200), json!({ "live": true }));
+    assert_eq!(server.get("/health/ready").with_status(200), json!({ "ready": true }));
+    let info = server.get("/info").with_status(200);
+    for (key, value) in [
+        ("name", json!("digits")),
+        ("version", json!("1.0.0")),
+        ("format", json!("onnx")),
+        ("trace", json!(true)),
+        (
+            "inputs",
+            json!([{
+                "name": "image", "type": "bytes", "shape": null, "required": true,
+                "description": "a photo or scan of one digit", "media_type": "image/*",
+            }]),
+        ),
+    ] {
+        assert_eq!(info[key], value, "{key}");
+    }
+    assert_eq!(info["steps"][1], "center-ink.wasm");
+    assert_eq!(server.get("/pipelines/digits/info").with_status(200), info);
+    let listed = server.get("/pipelines").with_status(200);
+    assert_eq!(listed["pipelines"][0]["state"], "ready");
+}
+
+#[test]
+fn what_is_not_there_is_told_in_json() {
+    let server = Server::start(&[&pipeline("scores"), &pipeline("text")]);
+    assert_eq!(server.get("/nothing").error(404), "there is nothing at `/nothing`");
+    assert!(server.get("/pipelines/none/info").error(404).contains("`scores`, `text`"));
+    let several = server.json("/predict", &json!({})).error(404);
+    assert!(several.contains("/pipelines/scores/predict"), "{several}");
+    let wrong = server.get("/pipelines/scores/predict");
+    assert!(wrong.error(405).contains("does not take GET"));
+    assert_eq!(wrong.header("allow"), Some("POST"));
+    assert_eq!(server.ask("DELETE", "/health", &[], b"").status, 405);
+    let head = server.ask("HEAD", "/health", &[], b"");
+    assert_eq!((head.status, head.body.len()), (200, 0));
+}
+
+#[test]
+fn two_pipelines_of_one_name_are_refused() {
+    let output = gpux(&["serve", "--port", "0", "--engine", "embedded", &pipeline("scores"), &pipeline("scores")]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("two pipelines are called `scores`"), "{said}");
+}
+
+#[test]
+fn the_first_pipeline_says_where_to_listen() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!("name: x\nversion: 1.0.0\npipeline: [softmax]\nserving: {{ host: 127.0.0.1, port: {port} }}\n");
+    std::fs::write(folder.path().join("gpux.yml"), text).unwrap();
+    let output = gpux(&["serve", folder.path().to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains(&format!("cannot listen on 127.0.0.1:{port}")), "{said}");
+    assert_eq!(output.status.code(), Some(3));
+}

@@ -1,0 +1,138 @@
+//! `POST /predict`: every kind of body, every kind of answer, and what is refused.
+
+use base64::Engine as _;
+use serde_json::json;
+
+use super::{Server, pipeline, seven};
+use crate::digits::root;
+
+const PREDICT: &str = "/pipelines/digits/predict";
+
+#[test]
+fn a_picture_comes_in_every_way() {
+    let server = Server::start(&["."]);
+    let image = seven();
+    let base64 = base64::engine::general_purpose::STANDARD.encode(&image);
+    let raw = |media_type: &str| server.ask("POST", "/predict", &[&format!("content-type: {media_type}")], &image);
+    let expected = raw("image/png").with_status(200);
+    assert_eq!(expected["top"][0]["label"], "seven");
+    assert_eq!(raw("application/octet-stream").with_status(200), expected);
+    assert_eq!(raw("Image/X-Anything; q=1").with_status(200), expected);
+    for body in [
+        json!({ "image": { "base64": base64 } }),
+        json!({ "image": base64 }),
+        json!({ "image": format!("data:image/png;base64,{base64}") }),
+        json!({ "base64": base64 }),
+        json!(base64),
+    ] {
+        assert_eq!(server.json("/predict", &body).with_status(200), expected, "{}", &body.to_string()[..40]);
+    }
+    for name in ["image", "file"] {
+        let mut form = format!(
+            "--edge\r\nContent-Disposition: form-data; name=\"{name}\"; filename=\"a b.png\"\r\n\
+             Content-Type: image/png\r\n\r\n"
+        )
+        .into_bytes();
+        form.extend_from_slice(&image);
+        form.extend_from_slice(b"\r\n--edge--\r\n");
+        let answer = server.ask("POST", PREDICT, &["content-type: multipart/form-data; boundary=edge"], &form);
+        assert_eq!(answer.with_status(200), expected, "{name}");
+    }
+    let list = json!([{ "image": base64 }, { "image": "no base64!" }, { "image": base64 }]);
+    let results = server.json("/predict", &list).with_status(200);
+    assert_eq!((&results[0], &results[2]), (&expected, &expected));
+    assert_eq!(results[1]["error"], "ValidationError");
+}
+
+#[test]
+fn texts_sounds_and_arrays_come_as_they_are() {
+    let server = Server::start(&[&pipeline("text"), &pipeline("sound"), &pipeline("scores"), &pipeline("draw-boxes")]);
+    let text = server.ask("POST", "/pipelines/text/predict", &["content-type: text/plain; charset=utf-8"], b"a fox");
+    let text = text.with_status(200);
+    assert_eq!(server.json("/pipelines/text/predict", &json!({ "text": "a fox" })).with_status(200), text);
+    let wrong = server.ask("POST", "/pipelines/text/predict", &["content-type: text/plain"], b"\xff");
+    assert!(wrong.error(400).contains("not UTF-8"));
+
+    let sound = std::fs::read(root().join("tests/cases/pipelines/files/sound.wav")).unwrap();
+    let sound = server.ask("POST", "/pipelines/sound/predict", &["content-type: audio/wav"], &sound).with_status(200);
+    assert!(sound.as_object().unwrap().values().all(|output| output.is_array()), "{sound}");
+
+    let path = "/pipelines/scores/predict";
+    let scores = server.json(path, &json!({ "x": [[1, 2], [3, 4]] })).with_status(200);
+    assert_eq!(server.json(path, &json!([[1, 2], [3, 4]])).with_status(200), scores, "the only input's value");
+    assert_eq!(server.json(path, &json!({ "x": [1, 2, 3, 4] })).with_status(200), scores, "a flat list");
+    let explicit = json!({ "x": { "type": "float32", "shape": [2, 2], "data": [1, 2, 3, 4] } });
+    assert_eq!(server.json(path, &explicit).with_status(200), scores);
+    let mut npy = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
+    npy.extend(format!("{:<117}\n", "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2), }").bytes());
+    npy.extend([1_f32, 2.0, 3.0, 4.0].iter().flat_map(|number| number.to_le_bytes()));
+    assert_eq!(server.ask("POST", path, &["content-type: application/x-npy"], &npy).with_status(200), scores);
+
+    let found = r#"[{"box": [1, 1, 20, 20]}]"#;
+    let mut form = format!(
+        "--b\r\nContent-Disposition: form-data; name=\"found\"\r\n\r\n{found}\r\n\
+         --b\r\nContent-Disposition: form-data; name=\"photo\"; filename=\"x\"\r\n\r\n"
+    )
+    .into_bytes();
+    form.extend_from_slice(&seven());
+    form.extend_from_slice(b"\r\n--b--");
+    let head = ["content-type: multipart/form-data; boundary=b"];
+    let corner = server.ask("POST", "/pipelines/draw-boxes/predict", &head, &form).with_status(200);
+    assert_eq!(corner["corner"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn the_answer_is_what_is_accepted() {
+    let server = Server::start(&[&pipeline("scores")]);
+    let ask = |accept: &str| {
+        let head = ["content-type: application/json", &format!("accept: {accept}")];
+        server.ask("POST", "/predict", &head, br#"{"x": [[0, 0], [0, 0]]}"#)
+    };
+    let json = ask("text/html, application/json;q=0.9, */*;q=0.1").with_status(200);
+    let (name, _) = json.as_object().unwrap().iter().next().unwrap();
+    let npy = ask("application/x-npy");
+    assert_eq!((npy.status, npy.header("content-type")), (200, Some("application/x-npy")));
+    assert!(npy.body.starts_with(b"\x93NUMPY"));
+    let bytes = ask("application/octet-stream, application/json;q=0.5");
+    assert_eq!(bytes.body, [0.5_f32; 4].iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<_>>());
+    assert_eq!((bytes.header("x-tensor-type"), bytes.header("x-tensor-shape")), (Some("float32"), Some("2,2")));
+    assert!(ask("image/png").error(406).contains(name.as_str()));
+    assert!(ask("text/html").error(406).contains("application/json"));
+    assert!(ask("application/json;q=0").error(406).contains("application/json"));
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let server = Server::start(&["--allow-outside", &pipeline("scores"), &pipeline("never-ends")]);
+    let path = "/pipelines/scores/predict";
+    let ask = |path: &str, head: &str, body: &str| server.ask("POST", path, &[head], body.as_bytes());
+    let json = "content-type: application/json";
+    assert!(ask(path, json, "").error(400).contains("no body"));
+    assert!(ask(path, json, "{\"x\": [[1,").error(400).contains("not JSON"));
+    assert!(ask(path, json, r#"{"x": [[1, 2]]}"#).error(400).contains("axis 0 is 1, not 2"));
+    assert!(ask(path, json, r#"{"x": [[1, 2], [3, "four"]]}"#).error(400).contains("float32 elements"));
+    assert!(ask(path, json, r#"{"y": 1}"#).error(400).contains("`x`"));
+    assert!(ask(path, "content-type: text/csv", "1,2").error(415).contains("text/csv"));
+    assert_eq!(ask(path, "content-type: multipart/form-data", "x").status, 415);
+    let form = "content-type: multipart/form-data; boundary=b";
+    assert_eq!(ask(path, form, "--b\r\nContent-Disposition: form-data; name=\"x\"\r\n\r\n[[1").status, 400);
+    for (query, part) in [
+        ("timeout=0", "above 0"),
+        ("timeout=-1", "above 0"),
+        ("timeout=NaN", "above 0"),
+        ("timeout=soon", "timeout"),
+        ("priority=urgent", "priority"),
+        ("retries=3", "retries"),
+        ("output=y", "`y`"),
+    ] {
+        let message = ask(&format!("{path}?{query}"), json, r#"{"x": [[1, 2], [3, 4]]}"#).error(400);
+        assert!(message.contains(part), "{query}: {message}");
+    }
+    let right = ask(&format!("{path}?timeout=5&priority=high"), json, r#"{"x": [[1, 2], [3, 4]]}"#);
+    assert_eq!(right.status, 200);
+
+    let endless = server.json("/pipelines/never-ends/predict", &json!({ "in": "x" }));
+    assert_eq!(endless.with_status(500)["details"]["limit"], "time");
+    let late = server.json("/pipelines/never-ends/predict?timeout=0.02", &json!({ "in": "x" }));
+    assert_eq!(late.with_status(504)["error"], "StepError");
+}

@@ -1,0 +1,57 @@
+//! `serving.warmup`: requests that must succeed before a pipeline is ready.
+
+use std::path::Path;
+
+use super::{Server, seven};
+use crate::digits::{gpux, root};
+
+/// A folder with a gpux.yml and files.
+fn folder(warmup: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!(
+        "name: gray\nversion: 1.0.0\ninputs:\n  photo: image\n  size: {{ type: json, default: 1 }}\n\
+         pipeline:\n  - decode-image: {{ in: photo, channels: gray }}\nserving:\n  warmup:\n{warmup}\n"
+    );
+    std::fs::write(folder.path().join("gpux.yml"), text).unwrap();
+    std::fs::write(folder.path().join("seven.png"), seven()).unwrap();
+    std::fs::copy(root().join("gpux.yml"), folder.path().join("no-picture.png")).unwrap();
+    folder
+}
+
+/// What `gpux serve` says when it ends at once.
+fn refused(folder: &Path) -> String {
+    let output = gpux(&["serve", "--host", "127.0.0.1", "--port", "0", folder.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn right_requests_are_run_first() {
+    let folder = folder("    - photo: { file: seven.png }\n    - { photo: { file: ./seven.png }, size: { a: 1 } }");
+    let server = Server::start(&[folder.path().to_str().unwrap()]);
+    assert_eq!(server.get("/health/ready").status, 200);
+}
+
+#[test]
+fn one_that_fails_keeps_the_pipeline_from_being_served() {
+    let folder = folder("    - photo: { file: seven.png }\n    - photo: { file: no-picture.png }");
+    let said = refused(folder.path());
+    assert!(said.contains("request 2 of `serving.warmup`: step 1 (decode-image): not an image"), "{said}");
+}
+
+#[test]
+fn one_that_does_not_fit_is_found_when_the_file_is_read() {
+    for (warmup, message) in [
+        ("    - photo: { file: none.png }", "input `photo`: no file at `none.png`"),
+        ("    - photo: { file: ../x.png }", "leads out of the pipeline's folder"),
+        ("    - photo: 7", "input `photo`: takes bytes"),
+        ("    - size: 7", "the input `photo` is missing"),
+        ("    - { photo: { file: seven.png }, foto: 1 }", "the pipeline has no input `foto`"),
+    ] {
+        let folder = folder(warmup);
+        let said = refused(folder.path());
+        assert!(said.contains(message) && said.contains("gpux.yml:10:"), "{warmup}: {said}");
+    }
+    let said = refused(folder("    - 7").path());
+    assert!(said.contains("warmup"), "{said}");
+}

@@ -1,0 +1,23 @@
+"""Teaches Schemathesis bodies that are files."""
+
+import base64
+
+import schemathesis
+from hypothesis import strategies
+from schemathesis import openapi
+from server import ROOT
+
+FILES = [(ROOT / "models/samples" / name).read_bytes() for name in ["seven.png", "two.jpg"]]
+SOUND = (ROOT / "tests/cases/pipelines/files/sound.wav").read_bytes()
+
+
+def files(*right):
+    """Such files, some of them broken, and any bytes."""
+    whole = strategies.sampled_from(right)
+    cut = strategies.tuples(whole, strategies.integers(0, 400)).map(lambda pair: pair[0][: pair[1]])
+    return strategies.one_of(whole, cut, strategies.binary(max_size=200))
+
+
+openapi.media_type("image/*", files(*FILES))
+openapi.media_type("audio/*", files(SOUND))
+openapi.media_type("application/x-npy", files(b"\x93NUMPY\x01\x00"))

@@ -1,0 +1,37 @@
+"""A live `gpux serve` on a free port, for the checks in this folder."""
+
+import contextlib
+import os
+import re
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+GPUX = Path(os.environ.get("GPUX", ROOT / "target/debug/gpux"))
+
+# One of each: an image and a component, numbers, a text, several inputs, a sound, bare models of other types.
+PIPELINES = [
+    "gpux.yml",
+    *(f"tests/cases/pipelines/{name}.yml" for name in ["scores", "text", "draw-boxes", "sound"]),
+]
+
+
+@contextlib.contextmanager
+def serving(*arguments):
+    """The server's address, once it is ready. It is asked to end afterwards, and must do so without fault."""
+    command = [GPUX, "serve", "--host", "127.0.0.1", "--port", "0", *arguments]
+    server = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    try:
+        said = []
+        for line in server.stderr:
+            said.append(line)
+            if found := re.search(r"ready on (http://\S+)", line):
+                break
+        else:
+            raise SystemExit(f"the server has ended:\n{''.join(said)}")
+        yield found[1]
+    finally:
+        server.terminate()
+        rest = server.communicate(timeout=60)[1]
+    if server.returncode != 0:
+        raise SystemExit(f"the server ended with {server.returncode}:\n{rest}")

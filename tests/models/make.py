@@ -45,6 +45,11 @@ write("conv",
       [("w", rng.standard_normal((3, 1, 3, 3)).astype(np.float32)), ("b", np.array([0.1, -0.2, 0.3], np.float32))],
       version="2.5.0")
 
+# A kernel without padding: a picture below 3×3 cannot be run.
+write("unpadded", [helper.make_node("Conv", ["image", "w"], ["y"], kernel_shape=[3, 3])],
+      [value("image", TensorProto.FLOAT, ["N", 1, "height", "width"])],
+      [value("y", TensorProto.FLOAT, ["N", 1, "rows", "columns"])], [("w", np.ones((1, 1, 3, 3), np.float32))])
+
 # The mean of each colour of a picture: [N, 3, height, width] → [N, 3].
 write("colors",
       [helper.make_node("GlobalAveragePool", ["image"], ["g"]), helper.make_node("Flatten", ["g"], ["means"])],

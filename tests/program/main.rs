@@ -2,6 +2,7 @@
 
 #![allow(
     clippy::unwrap_used,
+    clippy::panic,
     clippy::print_stderr,
     clippy::print_stdout,
     reason = "a test that cannot go on has failed"
@@ -23,3 +24,5 @@ mod providers;
 mod run;
 mod schema;
 mod serve;
+#[cfg(unix)]
+mod serving;

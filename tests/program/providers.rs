@@ -148,6 +148,27 @@ fn the_fastest_provider_is_measured_once_and_remembered() {
 }
 
 #[test]
+fn providers_are_measured_on_the_shapes_of_a_golden_case() {
+    let Some(library) = library() else { return };
+    let (cache, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::copy(root().join("tests/models/unpadded.onnx"), folder.path().join("unpadded.onnx")).unwrap();
+    let text = "name: unpadded\nversion: 1.0.0\nmodel: { source: ./unpadded.onnx }\n";
+    std::fs::write(folder.path().join("gpux.yml"), text).unwrap();
+    let failures = || {
+        let built = gpux(cache.path(), &library, &["build", folder.path().to_str().unwrap(), "--measure", "--json"]);
+        let json: Json = serde_json::from_str(&stdout(&built)).unwrap();
+        let measured = json["models"][0]["measured"].as_array().unwrap().clone();
+        measured.iter().filter(|measured| measured["milliseconds"].is_null()).count()
+    };
+    assert_eq!(failures(), 2, "one pixel is too small for it");
+    let case = folder.path().join("tests/picture");
+    std::fs::create_dir_all(&case).unwrap();
+    let rows = json!([[vec![vec![1.0; 5]; 4]]]);
+    std::fs::write(case.join("case.yml"), format!("inputs:\n  image: {{ data: {rows} }}\n")).unwrap();
+    assert_eq!(failures(), 0);
+}
+
+#[test]
 fn a_library_with_a_provider_is_registered_or_refused_by_name() {
     let Some(library) = library() else { return };
     let cache = tempfile::tempdir().unwrap();

@@ -98,7 +98,9 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, operator: &Operator) -> Re
         };
         let mut ranking = None;
         if options.providers == ProviderChoice::Fastest {
-            let found = rank(&trial, &options, operator.measure);
+            let shapes = operator.shapes.iter().find(|(name, _)| *name == model.name.value);
+            let shapes = shapes.map(|(_, shapes)| shapes.as_slice()).unwrap_or_default();
+            let found = rank(&trial, &options, shapes, operator.measure);
             loaded.warnings.extend(found.warning.clone());
             options.providers = found.choice();
             ranking = Some(found);

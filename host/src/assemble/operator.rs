@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::allow::Allow;
 use super::limits;
 use crate::config::{CacheDir, WasmLimits};
-use crate::inference::ProviderLibrary;
+use crate::inference::{ProviderLibrary, Shapes};
 use crate::sandbox::{Limits, Sandbox, SandboxError, SandboxOptions};
 
 /// Which inference engine to use.
@@ -47,6 +47,8 @@ pub struct Operator {
     pub allow: Allow,
     /// the most that a component may ask for
     pub ceiling: Limits,
+    /// what models are given in practice, by their names, for measuring
+    pub shapes: Vec<(String, Shapes)>,
     /// where compiled components and verified models are remembered
     pub cache: Option<CacheDir>,
     /// whether graphs that models' optimizations leave are made and kept, for later starts
@@ -102,6 +104,7 @@ impl Default for Operator {
             provider_libraries: Vec::new(),
             provider_options: Vec::new(),
             measure: false,
+            shapes: Vec::new(),
             optimize: false,
             serving: false,
             strict: false,

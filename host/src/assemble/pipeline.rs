@@ -1,5 +1,6 @@
 //! A pipeline, ready to run.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::config::{
 };
 use crate::error::GpuxError;
 use crate::inference::{ModelFile, ModelStep};
-use crate::pipeline::{Place, Plan, PlanBuilder, ProjectFiles, Request, WiringError};
+use crate::pipeline::{Place, Plan, PlanBuilder, PlannedStep, ProjectFiles, Request, WiringError};
 use crate::sandbox::Sandbox;
 
 /// The most requests of a list that are run at once: each takes a thread and its values' memory.
@@ -32,6 +33,7 @@ pub struct Pipeline {
     pub(super) models: Vec<LoadedModel>,
     pub(super) engine: String,
     pub(super) warnings: Vec<String>,
+    pub(super) files: Vec<PathBuf>,
     warm_up: Vec<Request>,
 }
 
@@ -107,7 +109,10 @@ impl Pipeline {
         let warm_up = warm_up::requests(&spec, &plan, &files).map_err(report_all)?;
         warnings.extend(workshop.warnings);
         warnings.extend(loaded.warnings);
-        Ok(Self { path, spec, plan, engine: loaded.engine, warnings, models: loaded.models, warm_up })
+        let beside = loaded.models.iter().flat_map(|model| model.step.file().info().external_files.clone());
+        let files = files.named().into_iter().chain(beside).chain([path.clone()]).collect::<BTreeSet<_>>();
+        let files = files.into_iter().collect();
+        Ok(Self { path, spec, plan, engine: loaded.engine, warnings, models: loaded.models, files, warm_up })
     }
 
     /// How many requests are best run at once: as many as a model's instances take together.
@@ -127,6 +132,12 @@ impl Pipeline {
     /// The file it was read from.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Every file that it was made from: gpux.yml, models with what lies beside them, components,
+    /// labels, tokenizers, and those that were looked for in vain.
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
     }
 
     /// What the file says.
@@ -149,19 +160,25 @@ impl Pipeline {
         &self.engine
     }
 
-    /// Its models, each with its name in gpux.yml.
-    pub fn models(&self) -> impl Iterator<Item = (&str, &Arc<ModelStep>)> {
-        self.models.iter().map(|model| (model.name.as_str(), &model.step))
-    }
-
     /// What was measured to find the fastest provider of each model, for people.
     pub fn measured(&self) -> impl Iterator<Item = String> {
         self.models.iter().filter_map(|model| Some(format!("{}: {}", model.name, model.ranking.as_ref()?)))
     }
 
+    /// The model that `step` is, with its name.
+    pub fn model_of(&self, step: &PlannedStep) -> Option<(&str, &ModelStep)> {
+        let is = |model: &&LoadedModel| std::ptr::addr_eq(Arc::as_ptr(&model.step), Arc::as_ptr(&step.step));
+        self.models.iter().find(is).map(|model| (model.name.as_str(), &*model.step))
+    }
+
     /// What came of optimizing the graph of each model, for people.
     pub fn optimized(&self) -> impl Iterator<Item = String> {
         self.models.iter().filter_map(|model| Some(format!("{}: {}", model.name, model.optimization.as_ref()?)))
+    }
+
+    /// Its models, by their names in the file.
+    pub fn models(&self) -> impl Iterator<Item = (&str, &ModelStep)> {
+        self.models.iter().map(|model| (model.name.as_str(), model.step.as_ref()))
     }
 
     /// Size of its models' files.

@@ -6,6 +6,7 @@ mod engine;
 mod exit;
 mod inspect;
 mod interrupt;
+mod log;
 mod measure;
 mod new;
 mod nodes;

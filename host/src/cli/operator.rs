@@ -63,7 +63,10 @@ impl PipelineArguments {
 
     /// [`Self::open`] with the operator's word given.
     pub(super) fn open_as(&self, operator: Operator, printer: Printer) -> Result<Pipeline, GpuxError> {
-        let pipeline = self.open_silently(&operator)?;
+        if let Some(folder) = self.step_folder() {
+            return Err(step_folder_is_no_pipeline(&folder).into());
+        }
+        let pipeline = self.open_quietly(&operator)?;
         for warning in pipeline.warnings() {
             printer.warning(warning);
         }
@@ -77,11 +80,8 @@ impl PipelineArguments {
         Ok(pipeline)
     }
 
-    /// [`Self::open_as`] without a word: for a pipeline that has been opened before.
-    pub(super) fn open_silently(&self, operator: &Operator) -> Result<Pipeline, GpuxError> {
-        if let Some(folder) = self.step_folder() {
-            return Err(step_folder_is_no_pipeline(&folder).into());
-        }
+    /// The pipeline, with nothing said about it.
+    pub(super) fn open_quietly(&self, operator: &Operator) -> Result<Pipeline, GpuxError> {
         match self.file_ending("onnx") {
             Some(model) => Pipeline::of_model(&model, operator),
             None => Pipeline::open(&self.path(), operator),

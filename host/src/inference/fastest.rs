@@ -81,8 +81,9 @@ impl fmt::Display for Ranking {
 }
 
 /// Measures each provider that the engine offers, or remembers what it came to; `again` measures in
-/// any case. What was measured holds for this model, library, machine and these options.
-pub fn rank(trial: &Trial<'_>, options: &ModelOptions, again: bool) -> Ranking {
+/// any case. What was measured holds for this model, library, machine and these options. Inputs are
+/// zeros of these `shapes`; dimensions that neither they nor the model tell are 1.
+pub fn rank(trial: &Trial<'_>, options: &ModelOptions, shapes: &[Option<Vec<usize>>], again: bool) -> Ranking {
     let place = place(trial, options);
     if !again && let Some(measured) = place.as_deref().and_then(remembered) {
         return Ranking::of(measured, true);
@@ -93,7 +94,7 @@ pub fn rank(trial: &Trial<'_>, options: &ModelOptions, again: bool) -> Ranking {
         return Ranking { warning: Some(warning.to_owned()), ..Ranking::default() };
     };
     let measure = |provider: &ExecutionProvider| {
-        let (milliseconds, failure) = match vet::measure(program, trial, *provider, &options.provider_options) {
+        let (milliseconds, failure) = match vet::measure(program, trial, *provider, &options.provider_options, shapes) {
             Ok(Some(time)) => (Some(time.as_secs_f64() * 1e3), None),
             Ok(None) => (None, Some("a run on zeros gives no result".to_owned())),
             Err(error) => (None, Some(error.to_string())),
@@ -157,13 +158,13 @@ mod tests {
         let trial =
             Trial { program: None, cache: Some(&cache), file: &file, engine: &*engine, library: None, plugins: &[] };
         let options = ModelOptions::default();
-        let unknown = rank(&trial, &options, false);
+        let unknown = rank(&trial, &options, &[], false);
         assert!(unknown.warning.is_some() && unknown.choice() == ProviderChoice::Auto);
         let known = vec![measured(ExecutionProvider::Cpu, Some(3.0))];
         std::fs::write(place(&trial, &options).unwrap(), serde_json::to_string(&known).unwrap()).unwrap();
-        let ranking = rank(&trial, &options, false);
+        let ranking = rank(&trial, &options, &[], false);
         assert!(ranking.remembered && ranking.measured == known);
         let other = ModelOptions { threads: Some(1), ..options };
-        assert!(!rank(&trial, &other, false).remembered, "threads change the times");
+        assert!(!rank(&trial, &other, &[], false).remembered, "threads change the times");
     }
 }

@@ -49,7 +49,7 @@ pub use providers::{
     ProviderInfo, ProviderLibrary, ProviderManager, ProviderOption, ProviderOptions, options_of,
 };
 pub use sessions::{ModelInputs, SessionSet, Unavailable};
-pub use step::{ModelOptions, ModelStep};
+pub use step::{ModelOptions, ModelStep, Shapes};
 pub use value::{OnnxValue, ValueError};
 pub use vet::{VetRequest, ensure_vetted, vet, vet_answer};
 

@@ -53,6 +53,9 @@ impl Default for ModelOptions {
     }
 }
 
+/// The shape of each input of a model, where it is known.
+pub type Shapes = Vec<Option<Vec<usize>>>;
+
 /// A loaded model.
 pub struct ModelStep {
     file: Arc<ModelFile>,
@@ -179,6 +182,16 @@ impl ModelStep {
     /// Whether its graph and its weights are those that are kept in the cache.
     pub fn is_optimized(&self) -> bool {
         self.sessions.options().optimized.is_some()
+    }
+
+    /// The shape of each input as the model takes it; `None` for one that is left out, that is no
+    /// tensor, or that the model does not take.
+    pub fn shapes(&self, inputs: &[Option<Value>]) -> Shapes {
+        let shape = |(index, value): (usize, &Option<Value>)| {
+            let value = value.clone().filter(|_| index < self.wanted.len())?;
+            Some(self.adapted(index, value).ok()?.shape().to_vec())
+        };
+        inputs.iter().enumerate().map(shape).collect()
     }
 
     /// What puts requests together, if anything does; the reason why not, where it was asked for.

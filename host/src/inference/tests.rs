@@ -214,6 +214,7 @@ fn mutated_models_are_errors() {
                 options: ProviderOptions::default(),
                 memory: None,
                 measure: false,
+                shapes: Vec::new(),
                 patience: Duration::from_mins(2),
             };
             loaded += usize::from(vet(&request).is_ok());

@@ -17,7 +17,7 @@ use super::library::{Found, Origin};
 use super::model_file::ModelFile;
 use super::onnxruntime::OnnxRuntime;
 use super::providers::{ExecutionProvider, ProviderChoice, ProviderLibrary, ProviderOptions};
-use super::step::{ModelOptions, ModelStep};
+use super::step::{ModelOptions, ModelStep, Shapes};
 use crate::child::{self, ChildFault};
 use crate::files::digest;
 use crate::pipeline::{Context, Dim, ElementType, Step as _, Tensor, TensorKind, Value};
@@ -53,6 +53,9 @@ pub struct VetRequest {
     /// whether to time runs, too
     #[serde(default)]
     pub measure: bool,
+    /// the shapes of inputs, where they are known
+    #[serde(default)]
+    pub shapes: Shapes,
     /// how long it may take
     #[serde(default = "usual_patience")]
     pub patience: Duration,
@@ -104,7 +107,7 @@ pub fn vet(request: &VetRequest) -> Result<Option<Duration>, ModelLoadError> {
     };
     let step = ModelStep::load(engine, file, &options)?;
     for left_out in [false, true] {
-        let Some(inputs) = trial_inputs(step.file().info(), left_out) else { continue };
+        let Some(inputs) = trial_inputs_of(step.file().info(), &request.shapes, left_out) else { continue };
         let outcome = step.run(inputs.clone(), &mut Context::default());
         if request.measure && outcome.is_ok() {
             return Ok(Some(time(&step, &inputs)));
@@ -157,28 +160,36 @@ fn peak_memory() -> Option<u64> {
 /// Zeros for every input, open dimensions being 1; empty sequences and maps. `None` when that would
 /// be too much. Optional values are given too, or `left_out` where there are any.
 pub(super) fn trial_inputs(info: &ModelInfo, left_out: bool) -> Option<Vec<Option<Value>>> {
-    fn nothing(kind: &OnnxType) -> Option<Value> {
+    trial_inputs_of(info, &[], left_out)
+}
+
+/// The same with these `shapes`, for inputs that have one and can take it.
+fn trial_inputs_of(info: &ModelInfo, shapes: &[Option<Vec<usize>>], left_out: bool) -> Option<Vec<Option<Value>>> {
+    fn nothing(kind: &OnnxType, shape: Option<&[usize]>) -> Option<Value> {
         match kind {
-            OnnxType::Tensor { kind, .. } => zeros(kind),
+            OnnxType::Tensor { kind, .. } => zeros(kind, shape),
             OnnxType::Sequence(_) => Some(Value::from(json!([]))),
             OnnxType::Map { .. } => Some(Value::from(json!({}))),
-            OnnxType::Optional(inner) => nothing(inner),
+            OnnxType::Optional(inner) => nothing(inner, shape),
         }
     }
     let optional = |input: &InputSpec| !input.required && matches!(input.value, Some(OnnxType::Optional(_)));
     if left_out && !info.inputs.iter().any(optional) {
         return None;
     }
-    let input = |input: &InputSpec| {
-        let given = input.required || optional(input) && !left_out;
-        if given { nothing(input.value.as_ref()?).map(Some) } else { Some(None) }
+    let input = |(index, input): (usize, &InputSpec)| {
+        let shape = shapes.get(index).and_then(Option::as_deref);
+        // What a sample gives is given, though the model may do without.
+        let given = input.required || optional(input) && !left_out || shape.is_some();
+        if given { nothing(input.value.as_ref()?, shape).map(Some) } else { Some(None) }
     };
-    info.inputs.iter().map(input).collect()
+    info.inputs.iter().enumerate().map(input).collect()
 }
 
-fn zeros(kind: &TensorKind) -> Option<Value> {
+fn zeros(kind: &TensorKind, shape: Option<&[usize]>) -> Option<Value> {
     let size = |dim: &Dim| if let Dim::Fixed(size) = dim { *size } else { 1 };
-    let shape: Vec<_> = kind.shape.as_ref().map(|dims| dims.iter().map(size).collect()).unwrap_or_default();
+    let usual = || kind.shape.as_ref().map(|dims| dims.iter().map(size).collect()).unwrap_or_default();
+    let shape: Vec<_> = shape.map_or_else(usual, <[usize]>::to_vec);
     if crate::pipeline::element_count(&shape)? > INPUT_LIMIT {
         return None;
     }
@@ -228,7 +239,7 @@ pub fn ensure_vetted(trial: &Trial<'_>, options: &ModelOptions) -> Result<(), Mo
     if marker.as_ref().is_some_and(|marker| marker.exists()) {
         return Ok(());
     }
-    ask(gpux, trial, providers, provider_options, false)?;
+    ask(gpux, trial, providers, provider_options, None)?;
     // Not remembering costs the next start a trial, no more.
     let _ = marker.map(|marker| std::fs::write(marker, ""));
     Ok(())
@@ -240,8 +251,9 @@ pub(super) fn measure(
     trial: &Trial<'_>,
     provider: ExecutionProvider,
     options: &ProviderOptions,
+    shapes: &[Option<Vec<usize>>],
 ) -> Result<Option<Duration>, ModelLoadError> {
-    ask(gpux, trial, &ProviderChoice::These(vec![provider]), options, true)
+    ask(gpux, trial, &ProviderChoice::These(vec![provider]), options, Some(shapes))
 }
 
 /// The providers that a trial may come to.
@@ -257,7 +269,7 @@ fn ask(
     trial: &Trial<'_>,
     providers: &ProviderChoice,
     options: &ProviderOptions,
-    measure: bool,
+    measured: Option<&[Option<Vec<usize>>]>,
 ) -> Result<Option<Duration>, ModelLoadError> {
     let Trial { file, engine, library, plugins, .. } = *trial;
     let tried = tried(providers, engine.providers());
@@ -270,7 +282,8 @@ fn ask(
         providers: providers.clone(),
         options: options.clone(),
         memory: memory(trial, tried),
-        measure,
+        measure: measured.is_some(),
+        shapes: measured.unwrap_or_default().to_vec(),
         patience,
     };
     let fault = |reason: String| ModelLoadError::Vetting { path: file.path().to_owned(), reason };

@@ -1,12 +1,16 @@
 //! The files a pipeline may name: those in its own folder.
 
+use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The folder that the paths in a pipeline's options are relative to and must stay in.
 #[derive(Clone, Debug)]
 pub struct ProjectFiles {
     root: PathBuf,
     allow_outside: bool,
+    /// those that were asked for
+    named: Arc<Mutex<BTreeSet<PathBuf>>>,
 }
 
 /// A path that a pipeline may not use.
@@ -50,7 +54,7 @@ pub enum FileError {
 impl ProjectFiles {
     /// Files below `root`; with `allow_outside` (the operator's word), anywhere.
     pub fn new(root: impl Into<PathBuf>, allow_outside: bool) -> Self {
-        Self { root: root.into(), allow_outside }
+        Self { root: root.into(), allow_outside, named: Arc::default() }
     }
 
     /// The folder itself.
@@ -70,6 +74,11 @@ impl ProjectFiles {
         if found.is_dir() { Ok(found) } else { Err(FileError::NotAFolder(path.to_owned())) }
     }
 
+    /// Every file that was asked for so far, whether it is there or not; before any link is followed.
+    pub fn named(&self) -> Vec<PathBuf> {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
     fn find(&self, path: &Path) -> Result<PathBuf, FileError> {
         let io = |source: std::io::Error| match source.kind() {
             std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => FileError::NotFound(path.to_owned()),
@@ -78,6 +87,7 @@ impl ProjectFiles {
         if !self.allow_outside && escapes(path) {
             return Err(FileError::Outside(path.to_owned()));
         }
+        self.named.lock().unwrap_or_else(PoisonError::into_inner).insert(self.root.join(path));
         let root = self.root.canonicalize().map_err(io)?;
         let found = root.join(path).canonicalize().map_err(io)?;
         if !self.allow_outside && !found.starts_with(&root) {
@@ -126,6 +136,7 @@ mod tests {
         let files = ProjectFiles::new(&root, false);
         assert_eq!(files.read(Path::new("./labels.txt"), 10).unwrap(), b"one");
         assert!(matches!(files.read(Path::new("labels.txt"), 2), Err(FileError::TooLarge { .. })));
+        assert_eq!(files.named(), [root.join("./labels.txt")], "asked for twice, named once");
         assert!(matches!(files.resolve(Path::new("../secret")), Err(FileError::Outside(_))));
         assert!(matches!(files.resolve(Path::new("a/../../secret")), Err(FileError::Outside(_))));
         assert!(matches!(files.resolve(&folder.path().join("secret")), Err(FileError::Outside(_))));

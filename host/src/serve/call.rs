@@ -9,11 +9,15 @@ use serde::Deserialize;
 use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
+use super::context::Context;
 use super::error::ServeError;
+use super::metrics::StepClock;
 use super::schedule::{Refusal, Slot};
 use super::served::Served;
 use crate::guard::guard;
-use crate::pipeline::{Observer, Outputs, Request, RunOptions, StepError, StepFailure, Waits, deadline_after};
+use crate::pipeline::{
+    Observer, Observers, Outputs, Request, RunError, RunOptions, StepError, StepFailure, Waits, deadline_after,
+};
 
 /// How urgent a request is among those of its pipeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
@@ -47,6 +51,7 @@ pub struct Turn {
     cancelled: Arc<AtomicBool>,
     waits: Option<Arc<dyn Waits>>,
     queued: Duration,
+    context: Option<Arc<Context>>,
 }
 
 impl Turn {
@@ -61,15 +66,37 @@ impl Turn {
     }
 
     /// Runs the pipeline on the calling thread.
-    pub fn infer<'a>(&'a self, values: Request, observer: Option<&'a mut dyn Observer>) -> Result<Outputs, ServeError> {
+    pub fn infer(&self, values: Request, observer: Option<&mut dyn Observer>) -> Result<Outputs, ServeError> {
+        let traced = self.context.as_ref().is_some_and(|context| context.is_traced());
+        let mut clock = StepClock::new(self.served.steps(), traced);
+        let start = Instant::now();
+        let result = match observer {
+            None => self.run(values, &mut clock),
+            Some(observer) => self.run(values, &mut Observers(vec![observer, &mut clock])),
+        };
+        self.served.metrics().ran(start.elapsed());
+        if let (Some(context), Some(steps)) = (&self.context, clock.traced) {
+            context.trace_steps(steps);
+        }
+        Ok(result?)
+    }
+
+    fn note_queued(&self) {
+        self.served.metrics().queued(self.queued);
+        if let Some(context) = &self.context {
+            context.note_queued(self.queued);
+        }
+    }
+
+    fn run(&self, values: Request, observer: &mut dyn Observer) -> Result<Outputs, RunError> {
         let options = RunOptions {
             deadline: self.deadline,
             priority: self.priority,
             waits: self.waits.clone(),
-            observer,
+            observer: Some(observer),
             cancelled: Some(&self.cancelled),
         };
-        Ok(self.served.plan().run(values, options)?)
+        self.served.plan().run(values, options)
     }
 }
 
@@ -79,7 +106,14 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Refuses a request that would be refused, before its body is read.
 pub(super) fn check(served: &Served, ask: &Ask) -> Result<(), ServeError> {
-    if served.is_short(ask.bytes) { Ok(()) } else { Ok(served.lane().check(deadline(served, ask))?) }
+    if let Some(context) = Context::current() {
+        context.about(served.metrics());
+    }
+    if served.is_short(ask.bytes) {
+        return Ok(());
+    }
+    let refused = |refusal: &Refusal| served.metrics().refused(refusal.into());
+    Ok(served.lane().check(deadline(served, ask)).inspect_err(refused)?)
 }
 
 fn deadline(served: &Served, ask: &Ask) -> Option<Instant> {
@@ -95,16 +129,37 @@ pub(super) async fn call<T: Send + 'static>(
     work: impl FnOnce(&Turn) -> Result<T, ServeError> + Send + 'static,
 ) -> Result<T, ServeError> {
     let arrived = Instant::now();
+    let context = Context::current();
+    if let Some(context) = &context {
+        context.enter(served)?;
+    }
+    let answer = admitted(served, ask, arrived, context, work).await;
+    if let Err(ServeError::Overload(refusal)) = &answer {
+        served.metrics().refused(refusal.into());
+    }
+    answer
+}
+
+async fn admitted<T: Send + 'static>(
+    served: &Arc<Served>,
+    ask: Ask,
+    arrived: Instant,
+    context: Option<Arc<Context>>,
+    work: impl FnOnce(&Turn) -> Result<T, ServeError> + Send + 'static,
+) -> Result<T, ServeError> {
+    let priority = context.as_ref().map_or(ask.priority, |context| context.priority(ask.priority)) as i32;
     let deadline = deadline(served, &ask);
     let turn = Turn {
         served: served.clone(),
         deadline,
-        priority: ask.priority as i32,
+        priority,
         cancelled: Arc::default(),
         waits: None,
         queued: Duration::ZERO,
+        context,
     };
     if served.is_short(ask.bytes) {
+        served.metrics().queued(Duration::ZERO);
         return guarded(|| work(&turn));
     }
     let (cancelled, begun) = (turn.cancelled.clone(), Arc::new(AtomicBool::new(false)));
@@ -113,10 +168,11 @@ pub(super) async fn call<T: Send + 'static>(
     let job = move |slot: Arc<Slot>| {
         begins.store(true, Ordering::Relaxed);
         let turn = Turn { waits: Some(slot), queued: arrived.elapsed(), ..turn };
+        turn.note_queued();
         // Nobody listens any more when the client has gone.
         let _ = answer.send(guarded(|| work(&turn)));
     };
-    served.lane().submit(deadline, ask.priority as i32, cancelled.clone(), Box::new(job))?;
+    served.lane().submit(deadline, priority, cancelled.clone(), Box::new(job))?;
     let _taken_back = TakenBack(cancelled);
     answer_of(answered, deadline, &begun).await
 }

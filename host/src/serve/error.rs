@@ -36,9 +36,20 @@ pub enum ServeError {
     /// no input takes a body of this type
     #[error("{0}")]
     MediaType(String),
+    /// whose request it is cannot be known
+    #[error("{0}")]
+    Unauthorized(String),
     /// it is known whose request it is, and that it may not
     #[error("{0}")]
     Forbidden(String),
+    /// more than the key allows
+    #[error("{message}; try again in a moment")]
+    TooMany {
+        /// more than what
+        message: String,
+        /// when there may be room
+        retry_after: Duration,
+    },
     /// no output can be given in a type that is accepted
     #[error("{0}")]
     NotAcceptable(String),
@@ -61,7 +72,9 @@ impl ServeError {
             Self::Overload(_) => "OverloadError",
             Self::NotFound(_) => "NotFoundError",
             Self::NotReady(_) => "NotReadyError",
+            Self::Unauthorized(_) => "AuthenticationError",
             Self::Forbidden(_) => "PermissionError",
+            Self::TooMany { .. } => "RateLimitError",
             Self::TooLarge(_) | Self::SlowBody(_) | Self::Body(_) | Self::MediaType(_) | Self::NotAcceptable(_) => {
                 "ValidationError"
             }
@@ -85,7 +98,9 @@ impl ServeError {
             Self::Body(_) => StatusCode::BAD_REQUEST,
             Self::MediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::NotAcceptable(_) => StatusCode::NOT_ACCEPTABLE,
+            Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
+            Self::TooMany { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::Traced(error, _) => error.status(),
         }
     }
@@ -95,6 +110,8 @@ impl ServeError {
         match self {
             Self::Overload(refusal) => Some(refusal.retry_after()),
             Self::NotReady(_) => Some(Duration::from_secs(1)),
+            // Whole seconds are the finest that HTTP can say.
+            Self::TooMany { retry_after, .. } => Some(Duration::from_secs(retry_after.as_secs_f64().ceil() as u64)),
             Self::Traced(error, _) => error.retry_after(),
             _ => None,
         }

@@ -1,26 +1,27 @@
-//! Connections: from the socket to the router, and the end of the server.
+//! The server's life: it listens, loads, serves, is told things, and ends.
 
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
 
-use axum::Router;
 use futures_util::future::join_all;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
-use super::http;
+use super::connections;
+use super::reload::Reloader;
 use super::repository::{RepositoryError, Source};
 use super::server::Server;
+use super::signals::{Signal, Signals};
+use super::telemetry::Telemetry;
+use super::tls::{Tls, TlsError};
+use super::{front, http};
+use crate::config::LoadError;
 
 /// Why there is no server.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// the address cannot be listened on
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {source}{}", bind_hint(source))]
     Bind {
         /// the address
         address: String,
@@ -33,9 +34,28 @@ pub enum ListenError {
     /// a pipeline cannot be served
     #[error(transparent)]
     Repository(#[from] RepositoryError),
+    /// the file of keys cannot be used
+    #[error(transparent)]
+    Keys(#[from] LoadError),
+    /// certificate or key cannot be used
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// traces cannot be sent
+    #[error("{0}")]
+    Telemetry(String),
+}
+
+fn bind_hint(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::AddrInUse => "; another program listens there: stop it, or choose another `--port`",
+        std::io::ErrorKind::PermissionDenied => "; ports below 1024 are for the system: choose another `--port`",
+        std::io::ErrorKind::AddrNotAvailable => "; `--host` is none of this machine's addresses",
+        _ => "",
+    }
 }
 
 /// What those who start a server hear of it.
+#[derive(Clone, Debug)]
 pub enum Event {
     /// connections are taken at this address; pipelines are not ready yet
     Listening(SocketAddr),
@@ -43,8 +63,39 @@ pub enum Event {
     Grpc(SocketAddr),
     /// every pipeline is warm
     Ready(SocketAddr),
-    /// no new connections are taken; those under way end
+    /// the pipeline of this name was loaded again, and answers
+    Reloaded(String),
+    /// it could not be; the one before answers
+    NotReloaded {
+        /// the pipeline
+        name: String,
+        /// why
+        reason: String,
+    },
+    /// something is not as asked, though the server goes on
+    Warning(String),
+    /// readiness ends, then no new connections are taken; requests under way end
     Draining,
+}
+
+/// How a server ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// everything that was accepted was answered
+    Drained,
+    /// some of it took longer than the server waits for
+    TimedOut,
+    /// somebody asked a second time
+    Cut,
+}
+
+/// What answers requests, without connections; `front` is whether everything stands before it that
+/// does in [`serve`]. For benchmarks.
+#[doc(hidden)]
+pub fn service(server: &Arc<Server>, front: bool) -> Result<axum::Router, LoadError> {
+    server.access().load()?;
+    let router = http::router(server.clone());
+    Ok(if front { front::before(router, server) } else { router })
 }
 
 /// Serves the pipelines of `sources` until somebody asks the process to end. `tell` hears how it goes.
@@ -52,8 +103,12 @@ pub fn serve(
     server: &Arc<Server>,
     sources: Vec<Source>,
     tell: impl Fn(Event) + Send + Sync + 'static,
-) -> Result<(), ListenError> {
+) -> Result<Ended, ListenError> {
     let settings = server.settings();
+    let tell: Arc<dyn Fn(Event) + Send + Sync> = Arc::new(tell);
+    let warn = |warnings: Vec<String>| warnings.into_iter().map(Event::Warning).for_each(|event| tell(event));
+    warn(server.access().load()?);
+    let tls = settings.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
     let (listener, local) = bind(&settings.host, settings.port)?;
     let grpc = settings.grpc_port.map(|port| bind(&settings.host, port)).transpose()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -64,35 +119,80 @@ pub fn serve(
         .map_err(ListenError::Start)?;
     tell(Event::Listening(local));
     let result = runtime.block_on(async {
+        let mut signals = Signals::new();
+        if let Some(endpoint) = &settings.otlp {
+            server.trace_to(Telemetry::new(endpoint).map_err(ListenError::Telemetry)?);
+        }
         let (stop, stopped) = watch::channel(false);
+        let router = front::before(http::router(server.clone()), server);
         let listener = TcpListener::from_std(listener).map_err(ListenError::Start)?;
-        let mut accepting = vec![tokio::spawn(accept(listener, server.clone(), stopped.clone()))];
+        let room = Arc::new(Semaphore::new(settings.max_connections));
+        let mut accepting = Vec::new();
+        let mut accept = |listener| {
+            let accepting_one = connections::accept(
+                listener,
+                server.clone(),
+                router.clone(),
+                tls.clone(),
+                room.clone(),
+                stopped.clone(),
+            );
+            accepting.push(tokio::spawn(accepting_one));
+        };
+        accept(listener);
         if let Some((listener, local)) = grpc {
-            let listener = TcpListener::from_std(listener).map_err(ListenError::Start)?;
-            accepting.push(tokio::spawn(accept(listener, server.clone(), stopped)));
+            accept(TcpListener::from_std(listener).map_err(ListenError::Start)?);
             tell(Event::Grpc(local));
         }
-        let loaded = {
+        let mut loading = {
             let server = server.clone();
             tokio::task::spawn_blocking(move || server.add(&sources))
         };
-        let loading = async {
-            loaded.await.map_err(|error| ListenError::Start(std::io::Error::other(error)))??;
-            tell(Event::Ready(local));
-            std::future::pending::<Result<(), ListenError>>().await
-        };
-        let ended = tokio::select! {
-            failed = loading => failed,
-            () = asked_to_end() => Ok(()),
-        };
-        server.close();
-        if ended.is_ok() {
-            tell(Event::Draining);
+        let mut reloader = None;
+        loop {
+            let signal = tokio::select! {
+                loaded = &mut loading, if reloader.is_none() => {
+                    loaded.map_err(|error| ListenError::Start(std::io::Error::other(error)))??;
+                    reloader = Some(Reloader::start(server, tell.clone()).map_err(ListenError::Start)?);
+                    tell(Event::Ready(local));
+                    continue;
+                }
+                signal = signals.next() => signal,
+            };
+            match signal {
+                Signal::End => break,
+                Signal::Reload => {
+                    match server.access().load() {
+                        Ok(warnings) => warn(warnings),
+                        Err(error) => warn(vec![format!("the keys are those of before: {error}")]),
+                    }
+                    if let Some(Err(error)) = tls.as_ref().map(|tls| tls.reload()) {
+                        warn(vec![format!("the certificate is that of before: {error}")]);
+                    }
+                    if let Some(reloader) = &reloader {
+                        reloader.all();
+                    }
+                }
+            }
         }
-        let _ = stop.send(true);
-        // Requests under way may take their time, but not for ever.
-        let _ = tokio::time::timeout(settings.drain, join_all(accepting)).await;
-        ended
+        server.close();
+        tell(Event::Draining);
+        let draining = async {
+            tokio::time::sleep(settings.drain_delay).await;
+            let _ = stop.send(true);
+            // Requests under way may take their time, but not for ever.
+            let ended = tokio::time::timeout(settings.drain, join_all(accepting)).await;
+            if ended.is_ok() { Ended::Drained } else { Ended::TimedOut }
+        };
+        let second = async { while signals.next().await != Signal::End {} };
+        let ended = tokio::select! {
+            ended = draining => ended,
+            () = second => return Ok(Ended::Cut),
+        };
+        let server = server.clone();
+        let flush = move || server.telemetry().map(Telemetry::flush);
+        let _ = tokio::task::spawn_blocking(flush).await;
+        Ok(ended)
     });
     // A step that is still at work does not keep the process.
     runtime.shutdown_background();
@@ -105,69 +205,4 @@ fn bind(host: &str, port: u16) -> Result<(StdListener, SocketAddr), ListenError>
     listener.set_nonblocking(true).map_err(fault)?;
     let local = listener.local_addr().map_err(fault)?;
     Ok((listener, local))
-}
-
-/// Takes connections until it is told to stop, then waits for those there are.
-async fn accept(listener: TcpListener, server: Arc<Server>, mut stopped: watch::Receiver<bool>) {
-    let router = http::router(server.clone());
-    let connections = GracefulShutdown::new();
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(server.settings().header_timeout);
-    // Tensors are large: with HTTP/2's own windows of 64 KiB, each would take several ways there and back.
-    builder.http2().timer(TokioTimer::new()).initial_stream_window_size(WINDOW).initial_connection_window_size(WINDOW);
-    builder.http2().max_frame_size(FRAME);
-    loop {
-        let stream = tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
-                // Out of file descriptors, or the client is gone already: the next one may do better.
-                Err(_) => {
-                    tokio::time::sleep(RETRY).await;
-                    continue;
-                }
-            },
-            _ = stopped.changed() => break,
-        };
-        // Small answers must not wait for the client's acknowledgement of the last.
-        let _ = stream.set_nodelay(true);
-        let service = TowerToHyperService::new(Router::clone(&router));
-        let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-        let connection = connections.watch(connection);
-        tokio::spawn(async move {
-            // How a connection ends is the client's affair.
-            let _ = connection.await;
-        });
-    }
-    drop(listener);
-    connections.shutdown().await;
-}
-
-/// How much a client may send over HTTP/2 before it waits to hear that it was read, in bytes.
-const WINDOW: u32 = 2 << 20;
-
-/// The largest frame of HTTP/2 that is taken, in bytes.
-const FRAME: u32 = 256 << 10;
-
-/// How long to wait before the next connection when one could not be taken.
-const RETRY: std::time::Duration = std::time::Duration::from_millis(50);
-
-/// Ends when the process is asked to: ctrl-C, or a polite kill.
-async fn asked_to_end() {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let (Ok(mut interrupt), Ok(mut terminate)) =
-            (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-        {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-            return;
-        }
-    }
-    // Without signals, it ends when it is killed.
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending::<()>().await;
-    }
 }

@@ -5,24 +5,35 @@
 //! answer's bytes ([`Server::run`]). A plan that is known to be shorter than the way to a worker
 //! runs where the connection is.
 
+mod access;
 mod call;
+mod connections;
+mod context;
 mod error;
+mod front;
 mod http;
 mod listen;
+mod metrics;
 mod oip;
+mod reload;
 mod repository;
 mod schedule;
 mod served;
 mod server;
 mod settings;
+mod signals;
+mod telemetry;
+mod tenants;
+mod tls;
 mod trace;
 mod warm_up;
 
 pub use call::{Ask, Priority, Turn};
 pub use error::ServeError;
-pub use listen::{Event, ListenError, serve};
+pub use listen::{Ended, Event, ListenError, serve, service};
 pub use repository::{Repository, RepositoryError, Source};
 pub use schedule::{Load, Refusal};
 pub use served::{Served, State};
 pub use server::Server;
-pub use settings::Settings;
+pub use settings::{Settings, TlsFiles};
+pub use tls::TlsError;

@@ -2,15 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 
+use super::context::Context;
 use super::error::ServeError;
+use super::metrics::Metrics;
 use super::schedule::Scheduler;
 use super::served::{Served, State};
 use super::settings::Settings;
 use crate::assemble::{Operator, Pipeline};
+use crate::config::LoadError;
 use crate::error::GpuxError;
 
 /// Where a pipeline comes from.
@@ -44,6 +48,7 @@ pub struct Repository {
     operator: Operator,
     scheduler: Scheduler,
     settings: Settings,
+    metrics: Arc<Metrics>,
 }
 
 /// A pipeline's place.
@@ -52,6 +57,8 @@ pub struct Entry {
     source: Source,
     current: ArcSwapOption<Served>,
     state: Mutex<State>,
+    /// why what its files hold now is not what answers
+    failure: Mutex<Option<String>>,
 }
 
 impl Entry {
@@ -70,6 +77,15 @@ impl Entry {
         self.current.load_full()
     }
 
+    /// Why what its files hold now is not what answers.
+    pub fn failure(&self) -> Option<String> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn fail(&self, failure: Option<String>) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+    }
+
     fn set(&self, state: State) {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
     }
@@ -77,8 +93,8 @@ impl Entry {
 
 impl Repository {
     /// An empty repository, whose pipelines will be opened under the operator's word.
-    pub(super) fn new(operator: Operator, scheduler: Scheduler, settings: Settings) -> Self {
-        Self { entries: ArcSwap::default(), operator, scheduler, settings }
+    pub(super) fn new(operator: Operator, scheduler: Scheduler, settings: Settings, metrics: Arc<Metrics>) -> Self {
+        Self { entries: ArcSwap::default(), operator, scheduler, settings, metrics }
     }
 
     /// Loads and warms pipelines that are not there yet.
@@ -92,7 +108,8 @@ impl Repository {
                 return Err(RepositoryError::SameName { name, first, second });
             }
             let (current, state) = (ArcSwapOption::from_pointee(served), Mutex::new(State::Ready));
-            let entry = Entry { name: name.clone(), source: source.clone(), current, state };
+            let failure = Mutex::default();
+            let entry = Entry { name: name.clone(), source: source.clone(), current, state, failure };
             entries.insert(name, Arc::new(entry));
         }
         self.entries.store(Arc::new(entries));
@@ -112,12 +129,21 @@ impl Repository {
 
     fn open(&self, source: &Source) -> Result<Served, GpuxError> {
         let pipeline = Pipeline::open_any(&source.0, &self.operator)?;
-        Served::new(pipeline, &self.scheduler, &self.settings)
+        Served::new(pipeline, &self.scheduler, &self.settings, &self.metrics)
     }
 
     /// All pipelines, by name.
     pub fn entries(&self) -> Vec<Arc<Entry>> {
         self.entries.load().values().cloned().collect()
+    }
+
+    /// Those that the request which the caller works for may know of, by name.
+    pub fn visible(&self) -> Vec<Arc<Entry>> {
+        self.entries.load().values().filter(|entry| self.permits(&entry.name)).cloned().collect()
+    }
+
+    fn permits(&self, name: &str) -> bool {
+        Context::permits(self.settings.keys.is_some(), name)
     }
 
     /// Whether every pipeline that should answer does; `false` while there is none.
@@ -126,27 +152,30 @@ impl Repository {
         !entries.is_empty() && entries.values().all(|entry| matches!(entry.state(), State::Ready | State::Unloaded))
     }
 
-    /// The pipeline of this name.
+    /// The pipeline of this name, if the request may use it.
     pub fn get(&self, name: &str) -> Result<Arc<Served>, ServeError> {
-        let entries = self.entries.load();
-        match entries.get(name) {
-            Some(entry) => entry.current.load_full().ok_or_else(|| not_loaded(entry)),
-            None => {
-                let names: Vec<_> = entries.keys().map(|name| format!("`{name}`")).collect();
-                Err(ServeError::NotFound(format!("no pipeline is called `{name}`; there is {}", names.join(", "))))
-            }
+        if !self.permits(name) {
+            return Err(ServeError::Forbidden(format!("this key may not use `{name}`")));
         }
+        let entries = self.entries.load();
+        if let Some(entry) = entries.get(name) {
+            return entry.current.load_full().ok_or_else(|| not_loaded(entry));
+        }
+        let names: Vec<_> = self.visible().iter().map(|entry| format!("`{}`", entry.name)).collect();
+        Err(ServeError::NotFound(format!("no pipeline is called `{name}`; there is {}", names.join(", "))))
     }
 
-    /// The only pipeline.
+    /// The only pipeline that the request may use.
     pub fn only(&self) -> Result<Arc<Served>, ServeError> {
         let entries = self.entries.load();
-        let mut values = entries.values();
+        let mut values = entries.values().filter(|entry| self.permits(&entry.name));
         match (values.next(), values.next()) {
             (Some(entry), None) => entry.current.load_full().ok_or_else(|| not_loaded(entry)),
+            (None, _) if !entries.is_empty() => Err(ServeError::Forbidden("this key may use no pipeline".to_owned())),
             (None, _) => Err(ServeError::NotReady("the pipelines are being loaded".to_owned())),
             (Some(_), Some(_)) => {
-                let paths: Vec<_> = entries.keys().map(|name| format!("/pipelines/{name}/predict")).collect();
+                let path = |entry: &Arc<Entry>| format!("/pipelines/{}/predict", entry.name);
+                let paths: Vec<_> = self.visible().iter().map(path).collect();
                 Err(ServeError::NotFound(format!("several pipelines are served: {}", paths.join(", "))))
             }
         }
@@ -164,19 +193,28 @@ impl Repository {
             Ok(served) if served.name() == name => {
                 entry.current.store(Some(Arc::new(served)));
                 entry.set(State::Ready);
+                entry.fail(None);
+                self.metrics.pipeline(name).reloads.fetch_add(1, Ordering::Relaxed);
                 Ok(())
             }
             Ok(served) => {
                 entry.set(before);
                 let message = format!("`{}` is now called `{}`", entry.source.0, served.name());
+                self.failed(&entry, &message);
                 Err(ServeError::NotFound(message))
             }
             Err(error) => {
                 let unavailable = || State::Unavailable(error.to_string());
                 entry.set(if before == State::Ready { before } else { unavailable() });
+                self.failed(&entry, &whole(&error));
                 Err(error.into())
             }
         }
+    }
+
+    fn failed(&self, entry: &Entry, message: &str) {
+        entry.fail(Some(message.to_owned()));
+        self.metrics.pipeline(&entry.name).failed_reloads.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Takes a pipeline out of service; requests under way end as they would.
@@ -190,6 +228,14 @@ impl Repository {
     fn entry(&self, name: &str) -> Result<Arc<Entry>, ServeError> {
         let entries = self.entries.load();
         entries.get(name).cloned().ok_or_else(|| ServeError::NotFound(format!("no pipeline is called `{name}`")))
+    }
+}
+
+/// Why a pipeline cannot be loaded, each mistake in its file with its place.
+fn whole(error: &GpuxError) -> String {
+    match error {
+        GpuxError::Configuration(LoadError::Invalid(error)) => error.render().trim_end().to_owned(),
+        other => other.to_string(),
     }
 }
 

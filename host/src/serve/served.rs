@@ -1,7 +1,9 @@
 //! A pipeline that is served.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::metrics::{Metrics, PipelineMetrics, StepMetrics, Steps};
 use super::oip::Statistics;
 use super::schedule::{Lane, Load, Scheduler};
 use super::settings::Settings;
@@ -16,6 +18,8 @@ pub struct Served {
     pipeline: Pipeline,
     lane: Lane,
     warmth: Warmth,
+    metrics: Arc<PipelineMetrics>,
+    steps: Steps,
     statistics: Statistics,
     /// whether small requests have their turn on the connection's thread
     short: bool,
@@ -40,13 +44,20 @@ const SHORT: Duration = Duration::from_micros(20);
 
 impl Served {
     /// Warms the pipeline up and gives it a lane. Fails if a request does that it is to be warmed with.
-    pub(super) fn new(pipeline: Pipeline, scheduler: &Scheduler, settings: &Settings) -> Result<Self, GpuxError> {
+    pub(super) fn new(
+        pipeline: Pipeline,
+        scheduler: &Scheduler,
+        settings: &Settings,
+        metrics: &Metrics,
+    ) -> Result<Self, GpuxError> {
         let warmth = warm_up::warm_up(&pipeline)?;
         let lane = scheduler.lane(settings.lane(&pipeline));
+        let metrics = metrics.pipeline(&pipeline.spec().name.value);
+        let steps = metrics.steps(pipeline.plan());
         let components = pipeline.spec().pipeline.iter().any(|step| matches!(step.action, Action::Wasm(_)));
         // Never with components, nor where requests wait for each other.
         let short = !components && !pipeline.batches() && warmth.median.is_some_and(|median| median < SHORT);
-        Ok(Self { pipeline, lane, warmth, statistics: Statistics::default(), short })
+        Ok(Self { pipeline, lane, warmth, metrics, steps, statistics: Statistics::default(), short })
     }
 
     /// Its name in its gpux.yml.
@@ -72,6 +83,16 @@ impl Served {
     /// What waits and runs.
     pub fn load(&self) -> Load {
         self.lane.load()
+    }
+
+    /// What is counted of it.
+    pub(super) const fn metrics(&self) -> &Arc<PipelineMetrics> {
+        &self.metrics
+    }
+
+    /// What is counted of its steps, in order.
+    pub(super) fn steps(&self) -> &[StepMetrics] {
+        &self.steps
     }
 
     /// What requests over the Open Inference Protocol came to.

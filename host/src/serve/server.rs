@@ -1,21 +1,27 @@
 //! What all connections share.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use super::access::Access;
 use super::call::{self, Ask, Turn};
 use super::error::ServeError;
 use super::http::Bodies;
+use super::metrics::Metrics;
 use super::repository::{Repository, RepositoryError, Source};
 use super::schedule::Scheduler;
 use super::served::Served;
 use super::settings::Settings;
+use super::telemetry::Telemetry;
 use crate::assemble::Operator;
 
 /// The server behind its protocols.
 pub struct Server {
     settings: Settings,
     repository: Repository,
+    metrics: Arc<Metrics>,
+    access: Access,
+    telemetry: OnceLock<Telemetry>,
     bodies: Bodies,
     closing: AtomicBool,
 }
@@ -24,9 +30,12 @@ impl Server {
     /// A server without pipelines.
     pub fn new(settings: Settings, operator: Operator) -> Self {
         let operator = Operator { serving: true, ..operator };
-        let repository = Repository::new(operator, Scheduler::new(settings.workers), settings.clone());
+        let metrics = Arc::new(Metrics::new());
+        let repository = Repository::new(operator, Scheduler::new(settings.workers), settings.clone(), metrics.clone());
+        let access = Access::new(settings.keys.clone());
         let bodies = Bodies::new(&settings);
-        Self { settings, repository, bodies, closing: AtomicBool::new(false) }
+        let (telemetry, closing) = (OnceLock::new(), AtomicBool::new(false));
+        Self { settings, repository, metrics, access, telemetry, bodies, closing }
     }
 
     /// What the operator decided.
@@ -51,6 +60,32 @@ impl Server {
     /// Whether requests would be answered: every pipeline is warm, and nobody asked the server to end.
     pub fn is_ready(&self) -> bool {
         !self.closing.load(Ordering::Relaxed) && self.repository.is_ready()
+    }
+
+    /// What is counted.
+    pub(super) const fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Who may use what.
+    pub(super) const fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// Where traces go, if anywhere.
+    pub(super) fn telemetry(&self) -> Option<&Telemetry> {
+        self.telemetry.get()
+    }
+
+    /// Sends traces there from now on.
+    pub(super) fn trace_to(&self, telemetry: Telemetry) {
+        // The first one stays.
+        let _ = self.telemetry.set(telemetry);
+    }
+
+    /// Whether the server has been asked to end.
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Relaxed)
     }
 
     /// Readiness ends; what is under way goes on.

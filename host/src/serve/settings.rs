@@ -1,5 +1,6 @@
 //! What the operator decides about the server.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::schedule::LaneOptions;
@@ -28,10 +29,60 @@ pub struct Settings {
     pub header_timeout: Duration,
     /// how long a client may take to send the body of a request
     pub body_timeout: Duration,
+    /// how long a connection may lie idle between two requests, and how long the head of any but the
+    /// first may take
+    pub idle_timeout: Duration,
+    /// the most connections at once; more wait to be taken
+    pub max_connections: usize,
+    /// the most requests at once on one connection of HTTP/2
+    pub max_streams: u32,
+    /// certificate and key, for TLS
+    pub tls: Option<TlsFiles>,
+    /// the file of API keys; without one, everybody may use everything
+    pub keys: Option<PathBuf>,
+    /// origins whose pages may read answers; `*` for all
+    pub cors: Vec<String>,
+    /// whether the metrics come under Triton's names as well
+    pub triton_metrics: bool,
+    /// whether each answer is a line in the log
+    pub access_log: bool,
+    /// where traces are sent, by OTLP on gRPC
+    pub otlp: Option<String>,
+    /// whether pipelines are loaded again when their files change
+    pub reload: bool,
+    /// how long the server goes on taking requests once it is asked to end, so that whoever sends
+    /// them can see that it is not ready any more
+    pub drain_delay: Duration,
     /// how long requests under way may take once the server is asked to end
     pub drain: Duration,
     /// whether a request may ask for its trace, which shows what lies between the steps
     pub trace: bool,
+}
+
+/// Files in PEM.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// the certificate, followed by those between it and one that clients trust
+    pub certificate: PathBuf,
+    /// its private key
+    pub key: PathBuf,
+}
+
+/// File descriptors that are not for connections: models, logs, the console.
+#[cfg(unix)]
+const OTHER_FILES: u64 = 128;
+
+/// As many connections as there are file descriptors for.
+fn max_connections() -> usize {
+    const MOST: usize = 16_384;
+    #[cfg(unix)]
+    {
+        let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let left = files.unwrap_or(u64::MAX).saturating_sub(OTHER_FILES);
+        usize::try_from(left).unwrap_or(MOST).clamp(16, MOST)
+    }
+    #[cfg(not(unix))]
+    MOST
 }
 
 impl Settings {
@@ -60,6 +111,17 @@ impl Default for Settings {
             max_queue: 1024,
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(75),
+            max_connections: max_connections(),
+            max_streams: 256,
+            tls: None,
+            keys: None,
+            cors: Vec::new(),
+            triton_metrics: false,
+            access_log: false,
+            otlp: None,
+            reload: false,
+            drain_delay: Duration::ZERO,
             drain: Duration::from_secs(30),
             trace: true,
         }

@@ -2,6 +2,7 @@
 
 mod client;
 mod described;
+mod oip;
 mod page;
 mod predict;
 mod trace;
@@ -77,7 +78,7 @@ fn two_pipelines_of_one_name_are_refused() {
 }
 
 #[test]
-fn the_first_pipeline_says_where_to_listen() {
+fn the_only_pipeline_says_where_to_listen() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let folder = tempfile::tempdir().unwrap();

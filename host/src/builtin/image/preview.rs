@@ -37,7 +37,7 @@ fn pixels(tensor: &Tensor, side: usize) -> Option<Tensor> {
     // One image of a batch of one.
     let skipped = usize::from(shape.len() == 4 && shape[0] == 1);
     let (shape, strides) = (&shape[skipped..], &strides[skipped..]);
-    if shape.len() != 3 || tensor.is_empty() {
+    if shape.len() != 3 || tensor.is_empty() || tensor.element() == ElementType::String {
         return None;
     }
     let [y, x, c] = match tensor.metadata.layout {

@@ -16,6 +16,8 @@ use super::nodes;
 use super::operator::{OperatorArguments, PipelineArguments};
 use super::printer::{Printer, duration, pretty};
 use crate::assemble::{Operator, Pipeline};
+use crate::author;
+use crate::inference::Shapes;
 
 /// Check a pipeline: the file, its models, its components, and that every step fits the next.
 /// Compiles the components, tries the models and keeps their graphs optimized, so that the first
@@ -97,6 +99,7 @@ fn pipeline(arguments: &Arguments, printer: Printer) -> Exit {
     let operator = arguments.operator.operator().map(|operator| Operator {
         measure: arguments.measure,
         optimize: !arguments.no_optimize,
+        shapes: if arguments.measure { shapes(arguments, &operator) } else { Vec::new() },
         ..operator
     });
     let pipeline = match operator.and_then(|operator| arguments.pipeline.open_as(operator, printer)) {
@@ -139,4 +142,11 @@ fn nodes_of(arguments: &Arguments, pipeline: &Pipeline, report: &mut serde_json:
             Err(error) => printer.warning(&format!("where the nodes of `{name}` run is not known: {error}")),
         }
     }
+}
+
+/// What the models are given in the pipeline's golden cases, run on the CPU. Without cases, nothing;
+/// what is wrong with the pipeline is told when it is opened to be built.
+fn shapes(arguments: &Arguments, operator: &Operator) -> Vec<(String, Shapes)> {
+    let on_cpu = Operator { provider: Some("cpu".to_owned()), ..operator.clone() };
+    arguments.pipeline.open_quietly(&on_cpu).map(|pipeline| author::shapes(&pipeline)).unwrap_or_default()
 }

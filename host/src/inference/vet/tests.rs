@@ -15,6 +15,7 @@ fn request(name: &str) -> String {
         options: ProviderOptions::default(),
         memory: None,
         measure: false,
+        shapes: Vec::new(),
         patience: TIMEOUT,
     };
     serde_json::to_string(&request).unwrap()

@@ -6,6 +6,7 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use serde_json::Value as Json;
 
+use crate::serve::context::Context;
 use crate::serve::error::ServeError;
 
 /// The media type of JSON.
@@ -32,7 +33,11 @@ pub(in crate::serve) fn json_with(status: StatusCode, document: &Json) -> Respon
 
 /// `{error, message, details}` under the status that fits.
 pub(in crate::serve) fn error(error: &ServeError) -> Response {
-    let mut response = json_with(error.status(), &error.to_json());
+    let mut document = error.to_json();
+    if let Some(context) = Context::current() {
+        document["details"]["request_id"] = context.id().to_str().unwrap_or_default().into();
+    }
+    let mut response = json_with(error.status(), &document);
     if let Some(after) = error.retry_after() {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(after.as_secs()));
     }

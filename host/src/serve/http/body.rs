@@ -9,6 +9,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http_body_util::BodyExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::serve::context::Context;
 use crate::serve::{Refusal, ServeError, Server, Settings};
 
 /// What the bodies of all requests may hold together, from the first byte that is read to the end of
@@ -39,7 +40,10 @@ impl Bodies {
     /// The share of so many bytes.
     pub(in crate::serve) fn share(&self, bytes: usize) -> Result<OwnedSemaphorePermit, ServeError> {
         let permits = u32::try_from(bytes.div_ceil(GRAIN)).unwrap_or(u32::MAX);
-        self.0.clone().try_acquire_many_owned(permits).map_err(|_| Refusal::Memory.into())
+        self.0.clone().try_acquire_many_owned(permits).map_err(|_| {
+            Context::count_refusal(&Refusal::Memory);
+            Refusal::Memory.into()
+        })
     }
 }
 

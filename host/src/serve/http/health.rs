@@ -12,11 +12,18 @@ use crate::serve::Server;
 
 /// The seeds' health check: 200 once every pipeline is warm, 503 before and while the server ends.
 pub(super) async fn health(State(server): State<Arc<Server>>) -> Response {
-    let names: Vec<_> = server.repository().entries().iter().map(|entry| entry.name().to_owned()).collect();
+    let entries = server.repository().visible();
+    let names: Vec<_> = entries.iter().map(|entry| entry.name().to_owned()).collect();
     let model = if let [only] = names.as_slice() { json!(only) } else { Json::Null };
     let ready = server.is_ready();
     let status = if ready { "healthy" } else { "not ready" };
-    with_readiness(ready, json!({ "status": status, "model": model, "pipelines": names }))
+    let mut document = json!({ "status": status, "model": model, "pipelines": names });
+    let failing = entries.iter().filter_map(|entry| Some((entry.name().to_owned(), Json::from(entry.failure()?))));
+    let failing: serde_json::Map<_, _> = failing.collect();
+    if !failing.is_empty() {
+        document["not_reloaded"] = failing.into();
+    }
+    with_readiness(ready, document)
 }
 
 /// Whether the process answers at all.

@@ -51,7 +51,7 @@ struct Listed {
 
 /// Every pipeline with what it is doing.
 pub(super) async fn all(State(server): State<Arc<Server>>) -> Response {
-    let entries = server.repository().entries();
+    let entries = server.repository().visible();
     let entries = entries.iter().map(|entry| {
         let (state, reason) = match entry.state() {
             Serving::Loading => ("loading", None),
@@ -60,6 +60,7 @@ pub(super) async fn all(State(server): State<Arc<Server>>) -> Response {
             Serving::Unavailable(reason) => ("unavailable", Some(reason)),
         };
         let version = entry.served().map(|served| served.version().to_owned());
+        let reason = reason.or(entry.failure());
         Listed { name: entry.name().to_owned(), version, state: state.to_owned(), reason }
     });
     answer::json(&json!(Pipelines { pipelines: entries.collect() }))
@@ -145,7 +146,7 @@ impl Info {
             version: served.version().to_owned(),
             description: spec.description.clone(),
             format: "onnx".to_owned(),
-            size_mb: pipeline.model_bytes() as f64 / (1 << 20) as f64,
+            size_mb: pipeline.model_bytes() as f64 / f64::from(1 << 20),
             inputs: served.plan().inputs().iter().map(input).collect(),
             outputs: served.plan().outputs().iter().map(output).collect(),
             steps: served.plan().steps().iter().map(|step| step.name.clone()).collect(),

@@ -1,12 +1,13 @@
 //! The HTTP API: `/health`, `/info`, `/predict`, and the same for each of several pipelines.
 
 mod accept;
-pub(super) mod answer;
+pub(in crate::serve) mod answer;
 pub(super) mod body;
-mod encoding;
+pub(super) mod encoding;
 mod health;
 mod info;
 mod input;
+mod metrics;
 mod openapi;
 mod output;
 mod page;
@@ -26,12 +27,13 @@ pub(super) use output::picture;
 
 /// Every path there is.
 pub(super) fn router(server: Arc<Server>) -> Router {
-    let protocol = encoding::compressed(oip::router(&server));
+    let protocol = oip::router(&server);
     let router = Router::new()
         .route("/health", get(health::health))
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))
         .route("/info", get(info::only))
+        .route("/metrics", get(metrics::metrics))
         .route("/predict", post(predict::only))
         .route("/openapi.json", get(openapi::document))
         .route("/", get(page::start))

@@ -55,22 +55,19 @@ impl Wanted {
             return Ok(plain(answer::JSON, object(outputs, self.output.as_deref())?));
         }
         let fits = |(_, value): &&(String, Value)| self.fits(value);
-        let (name, value) = match &self.output {
-            Some(wanted) => {
-                let known = || names(outputs.iter());
-                let found = outputs.iter().find(|(name, _)| name == wanted);
-                found.ok_or_else(|| ServeError::invalid(format!("there is no output `{wanted}`, but {}", known())))?
-            }
-            None => {
-                let mut fitting = outputs.iter().filter(fits);
-                match (fitting.next(), fitting.next()) {
-                    (Some(one), None) => one,
-                    (None, _) => return Err(self.none(outputs)),
-                    (Some(_), Some(_)) => {
-                        let known = names(outputs.iter().filter(fits));
-                        let message = format!("several outputs could be given; say which by `?output=`: {known}");
-                        return Err(ServeError::NotAcceptable(message));
-                    }
+        let (name, value) = if let Some(wanted) = &self.output {
+            let known = || names(outputs.iter());
+            let found = outputs.iter().find(|(name, _)| name == wanted);
+            found.ok_or_else(|| ServeError::invalid(format!("there is no output `{wanted}`, but {}", known())))?
+        } else {
+            let mut fitting = outputs.iter().filter(fits);
+            match (fitting.next(), fitting.next()) {
+                (Some(one), None) => one,
+                (None, _) => return Err(self.none(outputs)),
+                (Some(_), Some(_)) => {
+                    let known = names(outputs.iter().filter(fits));
+                    let message = format!("several outputs could be given; say which by `?output=`: {known}");
+                    return Err(ServeError::NotAcceptable(message));
                 }
             }
         };

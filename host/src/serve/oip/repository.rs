@@ -17,7 +17,7 @@ struct Indexed {
 }
 
 fn index(server: &Server, only_ready: bool) -> Vec<Indexed> {
-    let entries = server.repository().entries();
+    let entries = server.repository().visible();
     let indexed = entries.iter().map(|entry| {
         let (state, reason) = match entry.state() {
             State::Ready => ("READY", String::new()),

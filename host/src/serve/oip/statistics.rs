@@ -173,7 +173,7 @@ fn models(server: &Server, name: &str, version: &str) -> Result<Vec<Model>, Serv
     if !name.is_empty() {
         return Ok(vec![lookup::model(server, name, version)?]);
     }
-    let entries = server.repository().entries();
+    let entries = server.repository().visible();
     Ok(entries.iter().filter_map(|entry| lookup::model(server, entry.name(), "").ok()).collect())
 }
 

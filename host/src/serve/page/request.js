@@ -10,7 +10,9 @@ function contentType(name, type) {
 }
 
 function parsed(input, text) {
-  if (input.type === "text" || input.type === "any value") return text;
+  if (input.type === "text") return text;
+  // What takes anything gets a text, or the JSON that this is.
+  if (input.type === "any value" && !/^\s*[[{]/.test(text)) return text;
   try {
     return JSON.parse(text);
   } catch (error) {

@@ -86,7 +86,8 @@ function field(input) {
 }
 
 function area(input) {
-  const example = input.type === "text" ? "a text" : "JSON, such as nested lists";
+  const examples = { text: "a text", "any value": "a text, or JSON", JSON: "JSON" };
+  const example = examples[input.type] ?? "JSON, such as nested lists";
   const write = (event) => {
     const text = event.target.value;
     if (text.trim()) values[input.name] = { text };

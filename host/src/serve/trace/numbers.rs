@@ -27,12 +27,18 @@ pub(super) struct Statistics {
 /// The most numbers that are looked at.
 const SAMPLE: usize = 1 << 16;
 
+/// More than the sample, so that a sum of so many shares stays finite.
+const SCALE: f64 = (1 << 17) as f64;
+
 /// Parts of the range.
 const BINS: usize = 24;
 
 impl Statistics {
     /// Of a tensor of numbers or bools, if there is a finite one.
     pub(super) fn of(tensor: &Tensor) -> Option<Self> {
+        if tensor.element() == ElementType::String {
+            return None;
+        }
         let len = tensor.len();
         let step = len.div_ceil(SAMPLE).max(1);
         let sample = tensor.pick(0, &[(len.div_ceil(step), step as isize)]).ok()?.cast(ElementType::Float64).ok()?;
@@ -43,9 +49,9 @@ impl Statistics {
             return None;
         }
         let (min, max) = (finite().fold(f64::INFINITY, f64::min), finite().fold(f64::NEG_INFINITY, f64::max));
-        // Shares of each number, so that the sum of large ones stays finite.
-        let mean: f64 = finite().map(|number| number / count as f64).sum();
-        let deviation = finite().map(|number| (number - mean).powi(2) / count as f64).sum::<f64>().sqrt();
+        // Dividing by a power of two loses nothing.
+        let mean = finite().map(|number| number / SCALE).sum::<f64>() / count as f64 * SCALE;
+        let deviation = (finite().map(|number| (number - mean).powi(2)).sum::<f64>() / count as f64).sqrt();
         let mut histogram = vec![0; BINS];
         for number in finite() {
             let place = (number / 2.0 - min / 2.0) / (max / 2.0 - min / 2.0) * BINS as f64;

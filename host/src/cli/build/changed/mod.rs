@@ -6,7 +6,6 @@ mod make;
 mod report;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use clap::Args;
 
@@ -152,14 +151,14 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
 fn places(
     arguments: &Arguments,
     pipeline: &Pipeline,
-    models: &[(&str, &Arc<ModelStep>)],
+    models: &[(&str, &ModelStep)],
 ) -> Result<Vec<PathBuf>, String> {
     let mut words: Vec<&str> = Vec::new();
     if arguments.change.fixes_shapes() {
         words.push("fixed");
     }
     words.extend(arguments.change.precision.map(Precision::name));
-    let place = |(name, _): &(&str, &Arc<ModelStep>)| {
+    let place = |(name, _): &(&str, &ModelStep)| {
         // As gpux.yml names it: where a link leads belongs to others.
         let spec = pipeline.spec().models.iter().find(|model| model.name.value == *name);
         let source = pipeline.path().with_file_name(spec.map_or("", |model| &model.source.value));
@@ -180,7 +179,7 @@ fn places(
     };
     let places = models.iter().map(place).collect::<Result<Vec<_>, _>>()?;
     for (at, place) in places.iter().enumerate() {
-        let same = |(_, model): (&str, &Arc<ModelStep>)| {
+        let same = |(_, model): (&str, &ModelStep)| {
             place
                 .canonicalize()
                 .is_ok_and(|place| model.file().path().canonicalize().is_ok_and(|source| source == place))
@@ -216,7 +215,7 @@ impl Change<'_> {
         // The whole pipeline is checked again, with this model in it.
         let instead = vec![(self.name.to_owned(), made.path.clone())];
         let operator = Operator { instead, ..self.operator.clone() };
-        let changed = arguments.pipeline.open_silently(&operator).map_err(Refused::Pipeline)?;
+        let changed = arguments.pipeline.open_quietly(&operator).map_err(Refused::Pipeline)?;
         let Some((_, step)) = changed.models().find(|(name, _)| *name == self.name) else {
             return Err(Refused::Nothing);
         };

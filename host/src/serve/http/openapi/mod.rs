@@ -17,7 +17,7 @@ use crate::serve::{Served, Server};
 
 /// The document for what is served now.
 pub(super) async fn document(State(server): State<Arc<Server>>) -> Response {
-    let entries = server.repository().entries();
+    let entries = server.repository().visible();
     let served: Vec<_> = entries.iter().filter_map(|entry| entry.served()).collect();
     answer::json(&Document::new().of(&served))
 }
@@ -30,7 +30,7 @@ struct Document {
 
 impl Document {
     fn new() -> Self {
-        let settings = SchemaSettings::draft2020_12().with(|settings| {
+        let settings = SchemaSettings::draft2020_12().for_serialize().with(|settings| {
             settings.definitions_path = "/components/schemas".into();
         });
         Self { generator: settings.into_generator(), paths: Map::new() }

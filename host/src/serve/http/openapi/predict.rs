@@ -32,7 +32,7 @@ pub(super) fn operation(generator: &mut SchemaGenerator, served: &Served, id: &s
         "tags": [served.name()],
         "summary": format!("Run {}", served.name()),
         "description": served.pipeline().spec().description.as_deref().unwrap_or_default(),
-        "parameters": parameters(),
+        "parameters": parameters(served.plan()),
         "requestBody": { "required": true, "content": bodies(served) },
         "responses": { "200": { "description": "the outputs", "content": results(served.plan(), &trace) } },
     });
@@ -41,13 +41,17 @@ pub(super) fn operation(generator: &mut SchemaGenerator, served: &Served, id: &s
 }
 
 /// What the query may say, from the type that reads it.
-fn parameters() -> Vec<Json> {
+fn parameters(plan: &Plan) -> Vec<Json> {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     let schema = settings.into_generator().into_root_schema_for::<Options>().to_value();
     let properties = schema["properties"].as_object().cloned().unwrap_or_default();
     let parameter = |(name, mut schema): (String, Json)| {
         let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
-        json!({ "name": name, "in": "query", "required": false, "description": description, "schema": plain(schema) })
+        let schema = match name.as_str() {
+            "output" => json!({ "enum": plan.outputs().iter().map(|output| &output.name).collect::<Vec<_>>() }),
+            _ => plain(schema),
+        };
+        json!({ "name": name, "in": "query", "required": false, "description": description, "schema": schema })
     };
     properties.into_iter().map(parameter).collect()
 }
@@ -93,10 +97,12 @@ fn bodies(served: &Served) -> Json {
         && rest.clone().all(|input| !is_required(input))
     {
         let binary = json!({ "schema": { "type": "string", "format": "binary" } });
-        match only.port.kind {
-            Kind::Text => content.insert("text/plain".to_owned(), json!({ "schema": { "type": "string" } })),
-            _ => content.insert("application/octet-stream".to_owned(), binary.clone()),
-        };
+        if matches!(only.port.kind, Kind::Text | Kind::Any) {
+            content.insert("text/plain".to_owned(), json!({ "schema": { "type": "string" } }));
+        }
+        if matches!(only.port.kind, Kind::Bytes | Kind::Any) {
+            content.insert("application/octet-stream".to_owned(), binary.clone());
+        }
         if let Some(media_type) = media_type(served, &only.port) {
             content.insert(media_type.to_owned(), binary);
         }
@@ -114,9 +120,10 @@ fn json_body(plan: &Plan) -> Json {
     let mut one = vec![object];
     one.extend(single.map(|port| values::given(&port.kind)));
     let mut forms = one.clone();
+    one.push(json!({ "description": "anything else has its error in its place" }));
     forms.push(json!({
         "type": "array", "items": { "anyOf": one }, "minItems": 1,
-        "description": "requests that run side by side; one that fails has its error in its place",
+        "description": "requests that run side by side",
     }));
     json!({ "anyOf": forms })
 }

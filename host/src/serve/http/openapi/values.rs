@@ -128,7 +128,9 @@ fn element_schema(element: ElementType, way: Way) -> Json {
         let bound = |bound: i128| u64::try_from(bound).map_or_else(|_| json!(bound as i64), |bound| json!(bound));
         json!({ "type": "integer", "minimum": bound(min), "maximum": bound(max) })
     };
-    let float = |max: f64| {
+    let float = |max: String| {
+        // As it is written, which may be a little above the number itself.
+        let max: f64 = max.parse().unwrap_or(f64::MAX);
         let mut number = json!({ "type": "number" });
         if way == Way::In {
             (number["minimum"], number["maximum"]) = (json!(-max), json!(max));
@@ -146,10 +148,10 @@ fn element_schema(element: ElementType, way: Way) -> Json {
         ElementType::Int32 => integer(i32::MIN.into(), i32::MAX.into()),
         ElementType::Uint64 => integer(0, u64::MAX.into()),
         ElementType::Int64 => integer(i64::MIN.into(), i64::MAX.into()),
-        ElementType::Float16 => float(half::f16::MAX.into()),
-        ElementType::Bfloat16 => float(half::bf16::MAX.into()),
-        ElementType::Float32 => float(f32::MAX.into()),
-        ElementType::Float64 => float(f64::MAX),
+        ElementType::Float16 => float(half::f16::MAX.to_string()),
+        ElementType::Bfloat16 => float(half::bf16::MAX.to_string()),
+        ElementType::Float32 => float(f32::MAX.to_string()),
+        ElementType::Float64 => float(f64::MAX.to_string()),
     }
 }
 

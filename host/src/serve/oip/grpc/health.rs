@@ -31,7 +31,7 @@ fn state(server: &Server, name: &str) -> Option<ServingStatus> {
     if name.is_empty() || name == SERVICE_NAME {
         return Some(serving(server.is_ready()));
     }
-    let entries = server.repository().entries();
+    let entries = server.repository().visible();
     let entry = entries.iter().find(|entry| entry.name() == name)?;
     Some(serving(entry.state() == State::Ready))
 }

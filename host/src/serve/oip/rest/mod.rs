@@ -19,6 +19,7 @@ use http::request::Parts;
 use serde::Deserialize;
 
 use super::error;
+use crate::serve::http::encoding;
 use crate::serve::{ServeError, Server};
 
 /// Every path under `/v2`.
@@ -48,16 +49,19 @@ pub(super) fn router(server: Arc<Server>) -> Router {
     for path in model("/stats") {
         router = router.route(&path, get(models::statistics));
     }
+    // Only results are compressed: NVIDIA's asyncio client says that it accepts that everywhere, and reads
+    // compressed results alone.
+    let mut results = Router::new();
     for path in model("/infer") {
-        router = router.route(&path, post(infer::infer));
+        results = results.route(&path, post(infer::infer));
     }
     for path in model("/generate") {
-        router = router.route(&path, post(generate::generate));
+        results = results.route(&path, post(generate::generate));
     }
     for path in model("/generate_stream") {
-        router = router.route(&path, post(generate::generate_stream));
+        results = results.route(&path, post(generate::generate_stream));
     }
-    router.with_state(server)
+    router.merge(encoding::compressed(results)).with_state(server)
 }
 
 /// The pipeline and version that a path names; without a version, the one there is.

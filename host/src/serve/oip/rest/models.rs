@@ -18,7 +18,7 @@ fn described(server: &Server, named: &Named, describe: impl Fn(&lookup::Model) -
 
 /// `GET /v2/models`, which KServe's servers know.
 pub(super) async fn list(State(server): State<Arc<Server>>) -> Response {
-    let names: Vec<_> = server.repository().entries().iter().map(|entry| entry.name().to_owned()).collect();
+    let names: Vec<_> = server.repository().visible().iter().map(|entry| entry.name().to_owned()).collect();
     answer::json(&json!({ "models": names }))
 }
 

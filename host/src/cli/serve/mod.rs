@@ -1,17 +1,23 @@
 //! `gpux serve`: pipelines on HTTP.
 
+mod events;
+mod options;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{ArgAction, Args};
 
+use events::Teller;
+use options::ServerArguments;
+
 use super::exit::Exit;
+use super::log::Log;
 use super::operator::OperatorArguments;
-use super::printer::Printer;
 use crate::assemble::{Operator, Pipeline, is_model};
 use crate::config::{FILE_NAMES, Size};
 use crate::error::GpuxError;
-use crate::serve::{Event, ListenError, RepositoryError, Server, Settings, Source, serve};
+use crate::serve::{Ended, ListenError, RepositoryError, Server, Settings, Source, serve};
 
 /// Examples:
 ///   gpux serve
@@ -21,6 +27,7 @@ use crate::serve::{Event, ListenError, RepositoryError, Server, Settings, Source
 ///   curl --data-binary @photo.jpg -H 'content-type: image/jpeg' localhost:8080/predict
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment, disable_help_flag = true)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(super) struct Arguments {
     /// Folders with a gpux.yml, such files, names in them, or models (.onnx) alone; of a folder
     /// without a gpux.yml, the pipelines in it [default: this folder]
@@ -69,6 +76,9 @@ pub(super) struct Arguments {
     max_queue: Option<usize>,
 
     #[command(flatten)]
+    server: ServerArguments,
+
+    #[command(flatten)]
     operator: OperatorArguments,
 
     /// Errors and messages as JSON
@@ -98,35 +108,28 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
         Ok(settings) => settings,
         Err(error) => return printer.error(&error),
     };
+    let scheme = if settings.tls.is_some() { "https" } else { "http" };
+    let format = arguments.server.log_format;
+    let log = Log::start(format, arguments.verbose);
     let server = Arc::new(Server::new(settings, operator));
     let told = server.clone();
-    let tell = move |event: Event| match event {
-        Event::Listening(address) => printer.detail(&format!("listening on http://{address}; loading")),
-        Event::Grpc(address) => printer.note(&format!("gRPC on {address} as well")),
-        Event::Ready(address) => ready(&told, address, printer),
-        Event::Draining => printer.note("ending: requests under way are finished"),
-    };
-    match serve(&server, sources, tell) {
-        Ok(()) => Exit::Done,
+    let teller = Teller { printer, format, scheme };
+    let result = serve(&server, sources, move |event| teller.tell(&told, &event));
+    log.flush();
+    match result {
+        Ok(Ended::Drained) => Exit::Done,
+        Ok(Ended::TimedOut) => {
+            let message = "requests under way took longer than `--drain` and were left behind";
+            printer.fail("TimeoutError", message, Exit::Failed)
+        }
+        Ok(Ended::Cut) => Exit::Interrupted,
         Err(ListenError::Repository(RepositoryError::Pipeline(error))) => printer.error(&error),
-        Err(error @ ListenError::Repository(_)) => printer.fail("UsageError", &error.to_string(), Exit::Usage),
+        Err(ListenError::Keys(error)) => printer.error(&error.into()),
+        Err(error @ (ListenError::Repository(_) | ListenError::Tls(_) | ListenError::Telemetry(_))) => {
+            printer.fail("UsageError", &error.to_string(), Exit::Usage)
+        }
         Err(error) => printer.fail("EnvironmentError", &error.to_string(), Exit::Environment),
     }
-}
-
-fn ready(server: &Server, address: std::net::SocketAddr, printer: Printer) {
-    for entry in server.repository().entries() {
-        let Some(served) = entry.served() else { continue };
-        for warning in served.pipeline().warnings() {
-            printer.warning(&format!("{}: {warning}", entry.name()));
-        }
-        let (version, engine) = (served.version(), served.pipeline().engine());
-        printer.note(&format!("{} {version} on {engine}", entry.name()));
-        if let Some(failure) = &served.warmth().failure {
-            printer.detail(&format!("{}: a made-up request is refused, so it is not warm: {failure}", entry.name()));
-        }
-    }
-    printer.note(&format!("ready on http://{address}"));
 }
 
 /// Flags, then what the only pipeline says in `serving`, then defaults.
@@ -142,6 +145,7 @@ fn settings(arguments: &Arguments, sources: &[Source], operator: &Operator) -> R
     settings.grpc_port = arguments.grpc_port;
     settings.model_control = arguments.model_control;
     settings.host = arguments.host.clone().unwrap_or(settings.host);
+    arguments.server.apply(&mut settings);
     settings.trace = !arguments.no_trace;
     settings.workers = arguments.workers.map_or(settings.workers, usize::from);
     let bytes = |size: Size| usize::try_from(size.0).unwrap_or(usize::MAX);

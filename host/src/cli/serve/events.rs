@@ -1,0 +1,72 @@
+//! What is told of a server: by the printer, or as lines of the log.
+
+use std::net::SocketAddr;
+
+use crate::cli::log::LogFormat;
+use crate::cli::printer::Printer;
+use crate::serve::{Event, Server};
+
+/// Who tells it.
+#[derive(Clone, Copy)]
+pub(super) struct Teller {
+    pub(super) printer: Printer,
+    pub(super) format: LogFormat,
+    /// `http` or `https`
+    pub(super) scheme: &'static str,
+}
+
+impl Teller {
+    /// Tells an event.
+    pub(super) fn tell(self, server: &Server, event: &Event) {
+        match event {
+            Event::Listening(address) => {
+                self.detail(&format!("listening on {}://{address}; loading", self.scheme));
+            }
+            Event::Grpc(address) => self.note(&format!("gRPC on {address} as well")),
+            Event::Ready(address) => self.ready(server, *address),
+            Event::Reloaded(name) => self.note(&format!("{name} was loaded again")),
+            Event::NotReloaded { name, reason } => {
+                self.warning(&format!("{name} could not be loaded again; the one before answers: {reason}"));
+            }
+            Event::Warning(warning) => self.warning(warning),
+            Event::Draining => self.note("ending: requests under way are finished"),
+        }
+    }
+
+    fn ready(self, server: &Server, address: SocketAddr) {
+        for entry in server.repository().entries() {
+            let Some(served) = entry.served() else { continue };
+            for warning in served.pipeline().warnings() {
+                self.warning(&format!("{}: {warning}", entry.name()));
+            }
+            let (version, engine) = (served.version(), served.pipeline().engine());
+            self.note(&format!("{} {version} on {engine}", entry.name()));
+            if let Some(failure) = &served.warmth().failure {
+                let name = entry.name();
+                self.detail(&format!("{name}: a made-up request is refused, so it is not warm: {failure}"));
+            }
+        }
+        self.note(&format!("ready on {}://{address}", self.scheme));
+    }
+
+    fn note(self, text: &str) {
+        match self.format {
+            LogFormat::Text => self.printer.note(text),
+            LogFormat::Json => tracing::info!(target: "gpux", "{text}"),
+        }
+    }
+
+    fn detail(self, text: &str) {
+        match self.format {
+            LogFormat::Text => self.printer.detail(text),
+            LogFormat::Json => tracing::debug!(target: "gpux", "{text}"),
+        }
+    }
+
+    fn warning(self, text: &str) {
+        match self.format {
+            LogFormat::Text => self.printer.warning(text),
+            LogFormat::Json => tracing::warn!(target: "gpux", "{text}"),
+        }
+    }
+}

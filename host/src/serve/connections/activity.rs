@@ -1,0 +1,176 @@
+//! Whether anything happens on a connection.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
+use tokio::io::{self, AsyncRead, AsyncWrite, ReadBuf};
+
+/// What only keeps a connection of HTTP/2 alive (PING, acknowledgements) is shorter than this, in bytes.
+const WORTH: usize = 64;
+
+/// What happened last on a connection.
+#[derive(Debug)]
+pub(super) struct Activity {
+    start: Instant,
+    /// how long the first request may take to come
+    first: Duration,
+    /// how long nothing may happen after that
+    idle: Duration,
+    begun: AtomicBool,
+    busy: AtomicUsize,
+    /// milliseconds after `start`
+    last: AtomicU64,
+}
+
+/// A request that is under way.
+#[derive(Debug)]
+pub(super) struct Busy(Arc<Activity>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.touch();
+        self.0.busy.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Activity {
+    pub(super) fn new(first: Duration, idle: Duration) -> Self {
+        let begun = AtomicBool::new(false);
+        Self { start: Instant::now(), first, idle, begun, busy: AtomicUsize::new(0), last: AtomicU64::new(0) }
+    }
+
+    /// A request begins, and ends when the result is dropped.
+    pub(super) fn begin(self: &Arc<Self>) -> Busy {
+        self.begun.store(true, Ordering::Relaxed);
+        self.busy.fetch_add(1, Ordering::AcqRel);
+        Busy(self.clone())
+    }
+
+    fn touch(&self) {
+        self.last.store(self.start.elapsed().as_millis() as u64, Ordering::Relaxed);
+    }
+
+    fn over_at(&self) -> Instant {
+        if self.begun.load(Ordering::Relaxed) {
+            self.start + Duration::from_millis(self.last.load(Ordering::Relaxed)) + self.idle
+        } else {
+            self.start + self.first
+        }
+    }
+
+    /// Whether nothing has happened for too long.
+    pub(super) fn is_over(&self) -> bool {
+        self.busy.load(Ordering::Acquire) == 0 && self.over_at() <= Instant::now()
+    }
+
+    /// When it could be over at the earliest.
+    pub(super) fn next_look(&self) -> Instant {
+        let busy = self.busy.load(Ordering::Acquire) > 0;
+        if busy { Instant::now() + self.idle } else { self.over_at() }
+    }
+}
+
+/// A stream whose client takes what is sent.
+pub(super) struct Observed<S> {
+    stream: S,
+    activity: Arc<Activity>,
+}
+
+impl<S> Observed<S> {
+    pub(super) const fn new(stream: S, activity: Arc<Activity>) -> Self {
+        Self { stream, activity }
+    }
+
+    fn sent(&self, sent: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if matches!(sent, Poll::Ready(Ok(WORTH..))) {
+            self.activity.touch();
+        }
+        sent
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Observed<S> {
+    fn poll_read(mut self: Pin<&mut Self>, task: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(task, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Observed<S> {
+    fn poll_write(mut self: Pin<&mut Self>, task: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let sent = Pin::new(&mut self.stream).poll_write(task, bytes);
+        self.sent(sent)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        task: &mut Context<'_>,
+        slices: &[std::io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let sent = Pin::new(&mut self.stream).poll_write_vectored(task, slices);
+        self.sent(sent)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(task)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(task)
+    }
+}
+
+/// A body that keeps its connection busy until it has ended.
+pub(super) struct Held {
+    body: Body,
+    _busy: Busy,
+}
+
+impl Held {
+    pub(super) const fn new(body: Body, busy: Busy) -> Self {
+        Self { body, _busy: busy }
+    }
+}
+
+impl hyper::body::Body for Held {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(task)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_over_when_nothing_happens_and_not_while_something_does() {
+        let none = Activity::new(Duration::ZERO, Duration::from_secs(60));
+        assert!(none.is_over(), "no first request");
+        let first = Arc::new(Activity::new(Duration::from_secs(60), Duration::ZERO));
+        assert!(!first.is_over());
+        let busy = first.begin();
+        assert!(!first.is_over(), "a request is under way");
+        drop(busy);
+        assert!(first.is_over(), "no second request");
+    }
+}

@@ -1,0 +1,177 @@
+//! Connections: taken, encrypted, served, and cut when their clients have nothing to say.
+
+mod activity;
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use futures_util::FutureExt as _;
+use http::{Request, Response};
+use hyper::body::{Body as _, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tower::Service as _;
+
+use super::front::Peer;
+use super::server::Server;
+use super::settings::Settings;
+use super::tls::Tls;
+use activity::{Activity, Held, Observed};
+
+/// How long to wait before the next connection when one could not be taken: out of file descriptors,
+/// there is nothing to do but wait until one is given back.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// How long those that have connections may still send requests once the server ends: every answer
+/// then tells them to send no more on theirs.
+const LAST_CALL: Duration = Duration::from_millis(250);
+
+/// How much a client may send over HTTP/2 before it waits to hear that it was read, in bytes: tensors
+/// are large, and with HTTP/2's own windows of 64 KiB each would take several ways there and back.
+const WINDOW: u32 = 2 << 20;
+
+/// The largest frame of HTTP/2 that is taken, in bytes.
+const FRAME: u32 = 256 << 10;
+
+/// What every connection is served with.
+struct Shared {
+    server: Arc<Server>,
+    router: Router,
+    builder: auto::Builder<TokioExecutor>,
+    tls: Option<Arc<Tls>>,
+}
+
+/// Takes connections until it is told to stop, then waits for those there are. `room` is for all
+/// listeners together.
+pub(super) async fn accept(
+    listener: TcpListener,
+    server: Arc<Server>,
+    router: Router,
+    tls: Option<Arc<Tls>>,
+    room: Arc<Semaphore>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let builder = builder(server.settings());
+    let shared = Arc::new(Shared { server, router, builder, tls });
+    let connections = GracefulShutdown::new();
+    let start = |(stream, peer): (TcpStream, SocketAddr), permit| {
+        let connection = connection(shared.clone(), stream, peer, connections.watcher());
+        tokio::spawn(async move {
+            connection.await;
+            drop(permit);
+        });
+    };
+    loop {
+        // Where there is no room, connections wait in the system's queue.
+        let taken = tokio::select! {
+            permit = room.clone().acquire_owned() => {
+                tokio::select! {
+                    accepted = listener.accept() => accepted.map(|accepted| (accepted, permit.ok())),
+                    _ = stopped.changed() => break,
+                }
+            }
+            _ = stopped.changed() => break,
+        };
+        match taken {
+            Ok((accepted, permit)) => start(accepted, permit),
+            Err(error) => {
+                shared.server.metrics().accept_error();
+                // The client is gone already: nothing is missing for the next one.
+                if error.kind() != io::ErrorKind::ConnectionAborted {
+                    tracing::warn!(target: "gpux", %error, "a connection cannot be taken");
+                    tokio::time::sleep(RETRY).await;
+                }
+            }
+        }
+    }
+    // Those that the system has taken for us are ours.
+    while let Some(Ok(accepted)) = listener.accept().now_or_never() {
+        start(accepted, room.clone().try_acquire_owned().ok());
+    }
+    drop(listener);
+    let last_call = tokio::time::Instant::now() + LAST_CALL;
+    while shared.server.metrics().connections() > 0 && tokio::time::Instant::now() < last_call {
+        tokio::time::sleep(LAST_CALL / 25).await;
+    }
+    connections.shutdown().await;
+}
+
+fn builder(settings: &Settings) -> auto::Builder<TokioExecutor> {
+    const KEEP_ALIVE: Duration = Duration::from_secs(20);
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    // Counts from the end of the last request: also how long a connection may lie idle.
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(settings.idle_timeout);
+    // What a client may open and reset in a row is bounded by hyper's defaults.
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(settings.max_streams)
+        .max_header_list_size(16 << 10)
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
+        .max_frame_size(FRAME)
+        .keep_alive_interval(KEEP_ALIVE)
+        .keep_alive_timeout(KEEP_ALIVE);
+    builder
+}
+
+/// A connection's life.
+async fn connection(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, watcher: Watcher) {
+    let _open = shared.server.metrics().connection();
+    // Small answers must not wait for the client's acknowledgement of the last.
+    let _ = stream.set_nodelay(true);
+    let Some(tls) = &shared.tls else { return serve(&shared, stream, peer, watcher).await };
+    let patience = shared.server.settings().header_timeout;
+    match tokio::time::timeout(patience, tls.acceptor().accept(stream)).await {
+        Ok(Ok(stream)) => serve(&shared, stream, peer, watcher).await,
+        // How a handshake fails is the client's affair.
+        Ok(Err(_)) => {}
+        Err(_) => shared.server.metrics().connection_cut(),
+    }
+}
+
+/// Serves requests until the client, the server or the clock ends it.
+async fn serve<S>(shared: &Shared, stream: S, peer: SocketAddr, watcher: Watcher)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let settings = shared.server.settings();
+    let activity = Arc::new(Activity::new(settings.header_timeout, settings.idle_timeout));
+    let service = service_fn(|mut request: Request<Incoming>| {
+        let busy = activity.begin();
+        request.extensions_mut().insert(Peer(peer));
+        let response = shared.router.clone().call(request.map(Body::new));
+        async move {
+            let response: Response<Body> = response.await?;
+            // An answer that is made while it is read keeps its connection busy.
+            Ok::<_, Infallible>(match response.body().size_hint().exact() {
+                Some(_) => response,
+                None => response.map(|body| Body::new(Held::new(body, busy))),
+            })
+        }
+    });
+    let stream = TokioIo::new(Observed::new(stream, activity.clone()));
+    let mut connection = pin!(watcher.watch(shared.builder.serve_connection(stream, service)));
+    loop {
+        tokio::select! {
+            // How a connection ends is the client's affair.
+            _ = connection.as_mut() => return,
+            () = tokio::time::sleep_until(activity.next_look().into()) => {
+                if activity.is_over() {
+                    return shared.server.metrics().connection_cut();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! An answer, once it has gone out: counted, logged, traced. What ends before there is an answer is
+//! an answer too: the client has gone.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderMap, Method};
+use hyper::body::{Body as _, Frame, SizeHint};
+
+use super::Peer;
+use crate::serve::context::Context;
+use crate::serve::metrics::Protocol;
+use crate::serve::server::Server;
+use crate::serve::telemetry::{Outcome, RequestSpan};
+use crate::serve::tenants::{Permit, Tenant};
+
+/// Says what came of a request when it is dropped.
+pub(super) struct Answered {
+    server: Arc<Server>,
+    context: Arc<Context>,
+    protocol: Protocol,
+    started: Instant,
+    /// of HTTP, or the code of gRPC; `None` until it is known
+    status: Option<u16>,
+    bytes: Option<u64>,
+    /// what only the log wants
+    line: Option<Line>,
+    span: Option<RequestSpan>,
+    _permit: Option<Permit>,
+}
+
+struct Line {
+    method: Method,
+    path: String,
+    peer: Option<Peer>,
+}
+
+impl Answered {
+    pub(super) fn new(
+        server: &Arc<Server>,
+        context: Arc<Context>,
+        protocol: Protocol,
+        started: Instant,
+        head: &Parts,
+        permit: Option<Permit>,
+        span: Option<RequestSpan>,
+    ) -> Self {
+        // Without what follows `?`: that may be a secret.
+        let line = || Line {
+            method: head.method.clone(),
+            path: head.uri.path().to_owned(),
+            peer: head.extensions.get::<Peer>().copied(),
+        };
+        let line = server.settings().access_log.then(line);
+        let server = server.clone();
+        Self { server, context, protocol, started, status: None, bytes: None, line, span, _permit: permit }
+    }
+
+    /// The head of the answer is there. Of gRPC it holds the status only where there is no message.
+    pub(super) fn head(&mut self, response: &Response) {
+        self.bytes = response.body().size_hint().exact();
+        self.status = match self.protocol {
+            Protocol::Grpc if response.status().is_success() => grpc_status(response.headers()),
+            Protocol::Grpc => Some(crate::serve::metrics::grpc_code(response.status())),
+            _ => Some(response.status().as_u16()),
+        };
+    }
+
+    pub(super) const fn is_complete(&self) -> bool {
+        self.status.is_some()
+    }
+
+    /// What a client that has gone is counted as: nginx's number, gRPC's `CANCELLED`.
+    const fn gone(&self) -> u16 {
+        if matches!(self.protocol, Protocol::Grpc) { 1 } else { 499 }
+    }
+}
+
+fn grpc_status(headers: &HeaderMap) -> Option<u16> {
+    headers.get("grpc-status")?.to_str().ok()?.parse().ok()
+}
+
+impl Drop for Answered {
+    fn drop(&mut self) {
+        let time = self.started.elapsed();
+        let status = self.status.unwrap_or_else(|| self.gone());
+        let pipeline = self.context.pipeline().unwrap_or_else(|| self.server.metrics().none());
+        pipeline.answered(self.protocol, status, time);
+        if let Some(line) = &self.line {
+            tracing::info!(
+                target: "gpux::access",
+                request_id = self.context.id().to_str().unwrap_or_default(),
+                method = line.method.as_str(),
+                path = line.path,
+                protocol = self.protocol.name(),
+                status,
+                pipeline = pipeline.name(),
+                duration_ms = time.as_secs_f64() * 1e3,
+                queue_ms = self.context.queued().as_secs_f64() * 1e3,
+                bytes = self.bytes,
+                key = self.context.tenant().map(Tenant::name),
+                client = line.peer.map(|peer| peer.0.to_string()),
+                "answered"
+            );
+        }
+        if let (Some(span), Some(telemetry)) = (self.span.take(), self.server.telemetry()) {
+            let outcome = Outcome {
+                protocol: self.protocol,
+                status,
+                pipeline: pipeline.name(),
+                request_id: self.context.id(),
+                queued: self.context.queued(),
+                steps: self.context.take_steps(),
+            };
+            telemetry.end(span, outcome);
+        }
+    }
+}
+
+/// A body that ends with its status, read in the request's context.
+pub(super) struct Watched {
+    body: Body,
+    answered: Answered,
+}
+
+impl Watched {
+    pub(super) const fn new(body: Body, answered: Answered) -> Self {
+        Self { body, answered }
+    }
+}
+
+impl hyper::body::Body for Watched {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let Self { body, answered } = self.get_mut();
+        let context = answered.context.clone();
+        let frame = context.within(|| Pin::new(&mut *body).poll_frame(task));
+        if let Poll::Ready(Some(Ok(frame))) = &frame
+            && let Some(trailers) = frame.trailers_ref()
+        {
+            answered.status = grpc_status(trailers);
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

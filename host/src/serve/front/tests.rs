@@ -1,0 +1,111 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use http::{Method, StatusCode};
+use http_body_util::BodyExt as _;
+use tower::ServiceExt as _;
+
+use super::*;
+use crate::assemble::Operator;
+use crate::serve::http::router;
+use crate::serve::metrics::{Exposition, to_text};
+use crate::serve::{Settings, Source};
+
+/// A server of the pipelines `one` and `two`; alice's key is for `one`, root's for everything.
+fn guarded(folder: &std::path::Path) -> (Arc<Server>, Router) {
+    let path = folder.join("keys.yml");
+    let keys = "keys: [{name: alice, key: key-of-alice, pipelines: [one], rate: 2, burst: 4}, \
+                {name: root, key: key-of-root, admin: true}]";
+    std::fs::write(&path, keys).unwrap();
+    let pipelines = ["one", "two"].map(|name| {
+        let text = format!(
+            "name: {name}\nversion: 1.0.0\ninputs:\n  x: {{ type: float32, shape: [2] }}\npipeline: [softmax]\n"
+        );
+        let path = folder.join(format!("{name}.yml"));
+        std::fs::write(&path, text).unwrap();
+        Source(path.display().to_string())
+    });
+    let settings = Settings { keys: Some(path), model_control: true, ..Settings::default() };
+    let server = Arc::new(Server::new(settings, Operator::default()));
+    server.access().load().unwrap();
+    server.add(&pipelines).unwrap();
+    let router = before(router(server.clone()), &server);
+    (server, router)
+}
+
+/// A gRPC message whose first field is this text.
+fn message(first: &str) -> Vec<u8> {
+    let field = [&[0x0a, first.len() as u8], first.as_bytes()].concat();
+    [&[0, 0, 0, 0, field.len() as u8], field.as_slice()].concat()
+}
+
+/// The status of a call, and what came.
+async fn call(router: &Router, path: &str, key: &str, body: Vec<u8>) -> (String, Vec<u8>) {
+    let request = Request::builder().method(Method::POST).uri(path).version(Version::HTTP_2);
+    let request = request.header(CONTENT_TYPE, "application/grpc").header("te", "trailers");
+    let request = if key.is_empty() { request } else { request.header("authorization", format!("Bearer {key}")) };
+    let response = router.clone().oneshot(request.body(Body::from(body)).unwrap()).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    let head = response.headers().get("grpc-status").cloned();
+    let collected = response.into_body().collect().await.unwrap();
+    let trailer = collected.trailers().and_then(|trailers| trailers.get("grpc-status").cloned());
+    let status = head.or(trailer).unwrap().to_str().unwrap().to_owned();
+    (status, collected.to_bytes().to_vec())
+}
+
+const SERVICE: &str = "/inference.GRPCInferenceService";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_hold_for_grpc_and_its_streams() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, router) = guarded(folder.path());
+    let status = async |call_: &str, key: &str, body| call(&router, &format!("{SERVICE}/{call_}"), key, body).await.0;
+    assert_eq!(status("ServerLive", "", message("")).await, "0", "probes have no key");
+    assert_eq!(status("ModelMetadata", "", message("one")).await, "16");
+    assert_eq!(status("ModelMetadata", "wrong", message("one")).await, "16");
+    assert_eq!(status("ModelMetadata", "key-of-alice", message("one")).await, "0");
+    assert_eq!(status("ModelMetadata", "key-of-alice", message("two")).await, "7");
+    assert_eq!(status("RepositoryModelLoad", "key-of-alice", message("one")).await, "7");
+    assert_eq!(status("RepositoryModelLoad", "key-of-root", message("one")).await, "0");
+
+    // What a stream asks for is held against its key while its answers are read.
+    let path = format!("{SERVICE}/ModelStreamInfer");
+    let (status, answer) = call(&router, &path, "key-of-root", message("two")).await;
+    let text = String::from_utf8_lossy(&answer).into_owned();
+    assert!(status == "0" && !text.contains("may not use"), "{text}");
+    let (_, answer) = call(&router, &path, "key-of-alice", message("two")).await;
+    assert!(String::from_utf8_lossy(&answer).contains("this key may not use `two`"));
+
+    // Alice's four at once are gone.
+    assert_eq!(call(&router, &path, "key-of-alice", message("one")).await.0, "8");
+    let text = to_text(&server, Exposition::Prometheus).unwrap();
+    for line in [
+        "gpux_refusals_total{pipeline=\"\",reason=\"key_rate\"} 1",
+        "gpux_requests_total{pipeline=\"\",protocol=\"grpc\",status=\"RESOURCE_EXHAUSTED\"} 1",
+    ] {
+        assert!(text.contains(line), "no `{line}` in\n{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_hold_for_the_open_inference_protocol() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_server, router) = guarded(folder.path());
+    let ask = async |method: Method, path: &str, key: &str| {
+        let request = Request::builder().method(method).uri(path).header("x-api-key", key);
+        let response = router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, String::from_utf8_lossy(&body).into_owned())
+    };
+    for open in ["/v2/health/live", "/v2/health/ready", "/health", "/", "/docs"] {
+        assert_eq!(ask(Method::GET, open, "").await.0, 200, "{open}");
+    }
+    let (status, body) = ask(Method::GET, "/v2/models/one", "").await;
+    assert!(status == 401 && body.starts_with("{\"error\":\"a key is needed"), "{body}");
+    assert_eq!(ask(Method::GET, "/v2/models/one", "key-of-root").await.0, 200);
+    assert_eq!(ask(Method::GET, "/v2/models/two", "key-of-alice").await.0, 403);
+    let (_, index) = ask(Method::POST, "/v2/repository/index", "key-of-alice").await;
+    assert!(index.contains("\"one\"") && !index.contains("\"two\""), "{index}");
+    assert_eq!(ask(Method::POST, "/v2/repository/models/one/unload", "key-of-alice").await.0, 403);
+    assert_eq!(ask(Method::GET, "/openapi.json", "").await.0, 401);
+}

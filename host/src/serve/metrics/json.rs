@@ -1,0 +1,84 @@
+//! The metrics as JSON: the seeds' fields, and what people look for first.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use serde_json::{Value as Json, json};
+
+use super::histogram::Snapshot;
+use super::{PipelineMetrics, process};
+use crate::inference::ProviderManager;
+use crate::serve::{Served, Server};
+
+/// Everything, as an object.
+pub(in crate::serve) fn to_json(server: &Server) -> Json {
+    let served: Vec<_> = server.repository().entries().iter().filter_map(|entry| entry.served()).collect();
+    let models = || served.iter().flat_map(|served| served.pipeline().models());
+    let providers = models().next().map(|(_, model)| (ProviderManager::new(model.engine()), model.provider()));
+    let metrics = server.metrics();
+    json!({
+        "provider": providers.as_ref().map(|(manager, provider)| manager.provider_info(*provider)),
+        "available_providers": providers.as_ref().map_or_else(Vec::new, |(manager, _)| manager.available_providers()),
+        "version": env!("CARGO_PKG_VERSION"),
+        "uptime_seconds": metrics.uptime().as_secs_f64(),
+        "memory_bytes": process::resident(),
+        "connections": metrics.connections(),
+        "pipelines": served.iter().map(pipeline).collect::<Vec<_>>(),
+    })
+}
+
+fn pipeline(served: &Arc<Served>) -> Json {
+    let metrics = served.metrics();
+    let (succeeded, failed) = metrics.answers.outcome();
+    let load = served.load();
+    let refusals = metrics.refusals.counts().map(|(name, count)| (name.to_owned(), json!(count)));
+    json!({
+        "name": served.name(),
+        "version": served.version(),
+        "requests": { "succeeded": succeeded, "failed": failed },
+        "refusals": refusals.collect::<serde_json::Map<_, _>>(),
+        "waiting": load.waiting,
+        "running": load.running,
+        "request_ms": times(&metrics.request.snapshot()),
+        "queue_ms": times(&metrics.queue.snapshot()),
+        "run_ms": times(&metrics.run.snapshot()),
+        "steps": served.plan().steps().iter().zip(served.steps()).map(|(step, times_of)| json!({
+            "name": step.name,
+            "time_ms": times(&times_of.time.snapshot()),
+            "failures": step.failures.counts(),
+        })).collect::<Vec<_>>(),
+        "models": served.pipeline().models().map(|(name, model)| json!({
+            "name": name,
+            "provider": model.provider().name(),
+            "sessions": model.sessions().instances(),
+            "sessions_retired": model.sessions().retired(),
+            "batch_sizes": batch_sizes(model),
+        })).collect::<Vec<_>>(),
+        "reloads": reloads(metrics),
+    })
+}
+
+fn reloads(metrics: &PipelineMetrics) -> Json {
+    json!({
+        "succeeded": metrics.reloads.load(Ordering::Relaxed),
+        "failed": metrics.failed_reloads.load(Ordering::Relaxed),
+    })
+}
+
+/// How often the model ran on so many rows; `null` where it runs one at a time.
+fn batch_sizes(model: &crate::inference::ModelStep) -> Json {
+    let Some(Ok(batcher)) = model.batcher() else { return Json::Null };
+    let some = batcher.sizes().into_iter().enumerate().filter(|(_, count)| *count > 0);
+    some.map(|(rows, count)| (rows.to_string(), json!(count))).collect::<serde_json::Map<_, _>>().into()
+}
+
+/// Count, mean, and the bounds below which half and nearly all were, in milliseconds.
+fn times(snapshot: &Snapshot) -> Json {
+    let millis = |seconds: f64| seconds * 1e3;
+    json!({
+        "count": snapshot.count,
+        "mean": millis(snapshot.mean()),
+        "p50_below": snapshot.quantile(0.5).map(millis),
+        "p99_below": snapshot.quantile(0.99).map(millis),
+    })
+}

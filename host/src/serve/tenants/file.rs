@@ -1,0 +1,138 @@
+//! The file of keys.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::bucket::Bucket;
+use super::key::Digest;
+use super::{Keys, Tenant, Use};
+use crate::config::{ConfigurationError, Diagnostic, Form, LoadError, Spanned, load_as};
+use crate::serve::call::Priority;
+
+/// The file as it is written.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct KeysFile {
+    /// Who may use the server
+    keys: Vec<KeySpec>,
+}
+
+/// A key, and what it allows.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct KeySpec {
+    /// Who has it, for logs
+    name: Spanned<String>,
+    /// SHA-256 of the key, in hexadecimal
+    #[serde(default)]
+    sha256: Option<Spanned<String>>,
+    /// The key itself; whoever reads the file has it
+    #[serde(default)]
+    key: Option<Spanned<String>>,
+    /// The pipelines that it may use [default: all]
+    #[serde(default)]
+    pipelines: Option<BTreeSet<String>>,
+    /// Requests a second that it may make [default: any number]
+    #[serde(default)]
+    rate: Option<NonZeroU32>,
+    /// Requests that it may make at once beyond that [default: those of a second]
+    #[serde(default)]
+    burst: Option<NonZeroU32>,
+    /// Requests that it may have under way [default: any number]
+    #[serde(default)]
+    concurrency: Option<NonZeroU32>,
+    /// The most urgent that its requests may be: low, normal or high
+    #[serde(default)]
+    priority: Priority,
+    /// Whether it may load and unload pipelines, and see the metrics
+    #[serde(default)]
+    admin: bool,
+}
+
+/// A key shorter than this is found by trying.
+const SHORT: usize = 16;
+
+pub(super) fn load(path: &Path, before: Option<&Keys>) -> Result<Keys, LoadError> {
+    let form = Form { name: "list of keys", start: "write `keys:` with a list of `name:` and `sha256:`" };
+    let (document, file) = load_as::<KeysFile>(form, path)?;
+    let mut keys = Keys { tenants: Vec::new(), warnings: Vec::new() };
+    let mut faults = Vec::new();
+    for spec in file.keys {
+        match digest(&spec, &mut keys.warnings) {
+            Err(fault) => faults.push(fault),
+            Ok(digest) if keys.tenants.iter().any(|(known, _)| *known == digest) => {
+                faults.push(Diagnostic::new("key", spec.name.span.clone(), "this key is there already"));
+            }
+            Ok(_) if keys.used(&spec.name.value).is_some() => {
+                faults.push(Diagnostic::new("key", spec.name.span.clone(), "this name is there already"));
+            }
+            Ok(digest) => keys.tenants.push((digest, Arc::new(tenant(spec, before)))),
+        }
+    }
+    if !faults.is_empty() {
+        return Err(LoadError::Invalid(Box::new(ConfigurationError::new(document.source, faults))));
+    }
+    keys.warnings.extend(readers(path));
+    Ok(keys)
+}
+
+fn digest(spec: &KeySpec, warnings: &mut Vec<String>) -> Result<Digest, Diagnostic> {
+    let name = &spec.name.value;
+    match (&spec.sha256, &spec.key) {
+        (Some(sha256), None) => Digest::from_hex(&sha256.value).ok_or_else(|| {
+            Diagnostic::new("key", sha256.span.clone(), "SHA-256 has 64 hexadecimal digits")
+                .hint("printf %s \"$KEY\" | sha256sum")
+        }),
+        (None, Some(key)) if key.value.trim().is_empty() => {
+            Err(Diagnostic::new("key", key.span.clone(), "a key cannot be empty"))
+        }
+        (None, Some(key)) => {
+            let key = key.value.trim();
+            warnings.push(format!("the key of `{name}` is written in the file; write its `sha256:` instead"));
+            if key.len() < SHORT {
+                warnings.push(format!("the key of `{name}` has {} characters; take {SHORT} or more", key.len()));
+            }
+            Ok(Digest::of(key.as_bytes()))
+        }
+        _ => Err(Diagnostic::new("key", spec.name.span.clone(), "either `sha256:` or `key:` is needed")),
+    }
+}
+
+fn tenant(spec: KeySpec, before: Option<&Keys>) -> Tenant {
+    let rate = spec.rate.map(|rate| f64::from(rate.get()));
+    let burst = spec.burst.map(|burst| f64::from(burst.get())).or(rate);
+    let limits = rate.zip(burst);
+    let same = |used: &&Arc<Use>| used.bucket.as_ref().map(|bucket| (bucket.rate, bucket.burst)) == limits;
+    let used = before.and_then(|before| before.used(&spec.name.value)).filter(same).cloned();
+    let new = || {
+        let bucket = limits.map(|(rate, burst)| Bucket::new(rate, burst));
+        Arc::new(Use { bucket, running: AtomicUsize::new(0) })
+    };
+    Tenant {
+        name: spec.name.value,
+        pipelines: spec.pipelines,
+        priority: spec.priority,
+        admin: spec.admin,
+        concurrency: spec.concurrency.map(|most| most.get() as usize),
+        use_: used.unwrap_or_else(new),
+    }
+}
+
+/// Says so if others than its owner may read the file.
+#[cfg(unix)]
+fn readers(path: &Path) -> Option<String> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = path.metadata().ok()?.permissions().mode();
+    (mode & 0o004 != 0).then(|| format!("everybody on this machine may read `{}`: chmod 600 it", path.display()))
+}
+
+#[cfg(not(unix))]
+fn readers(_: &Path) -> Option<String> {
+    None
+}

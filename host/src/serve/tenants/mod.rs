@@ -1,0 +1,158 @@
+//! Who may use what: API keys, and what each of them allows.
+
+mod bucket;
+mod file;
+mod key;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use bucket::Bucket;
+use http::HeaderMap;
+use key::Digest;
+
+use super::call::Priority;
+use super::error::ServeError;
+use crate::config::LoadError;
+
+/// The keys there are.
+#[derive(Debug)]
+pub(in crate::serve) struct Keys {
+    tenants: Vec<(Digest, Arc<Tenant>)>,
+    /// what the operator should know of the file, though it is used
+    warnings: Vec<String>,
+}
+
+/// Who has a key, and what it allows.
+#[derive(Debug)]
+pub(in crate::serve) struct Tenant {
+    name: String,
+    /// `None`: all
+    pipelines: Option<BTreeSet<String>>,
+    /// the most urgent that its requests may be
+    priority: Priority,
+    /// whether it may load and unload pipelines, and see the metrics of all
+    admin: bool,
+    concurrency: Option<usize>,
+    use_: Arc<Use>,
+}
+
+/// What a tenant has had, through all reloads of the file.
+#[derive(Debug)]
+struct Use {
+    bucket: Option<Bucket>,
+    running: AtomicUsize,
+}
+
+/// Why a request of a tenant does not run now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::serve) enum Exceeded {
+    /// more requests a second than its key allows
+    Rate(Duration),
+    /// more at once than its key allows
+    Concurrency(usize),
+}
+
+/// A request of a tenant that is under way.
+#[derive(Debug)]
+pub(in crate::serve) struct Permit(Arc<Use>);
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Keys {
+    /// Reads the file at `path`. Tenants that were in `before` under the same name and limits have
+    /// used what they had used.
+    pub(in crate::serve) fn load(path: &Path, before: Option<&Self>) -> Result<Self, LoadError> {
+        file::load(path, before)
+    }
+
+    /// What the operator should know of the file.
+    pub(in crate::serve) fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Whose key the head of a request carries: `Authorization: Bearer KEY` or `X-API-Key: KEY`.
+    pub(in crate::serve) fn tenant(&self, headers: &HeaderMap) -> Result<Arc<Tenant>, ServeError> {
+        let missing = "a key is needed: send `Authorization: Bearer KEY` or `X-API-Key: KEY`";
+        let key = key::presented(headers).ok_or_else(|| ServeError::Unauthorized(missing.to_owned()))?;
+        let presented = Digest::of(key);
+        // All are compared, each in the same time, whichever it is.
+        let mut found = None;
+        for (digest, tenant) in &self.tenants {
+            if digest.is(&presented) {
+                found = Some(tenant);
+            }
+        }
+        found.cloned().ok_or_else(|| ServeError::Unauthorized("the key is not known".to_owned()))
+    }
+
+    fn used(&self, name: &str) -> Option<&Arc<Use>> {
+        self.tenants.iter().find(|(_, tenant)| tenant.name == name).map(|(_, tenant)| &tenant.use_)
+    }
+}
+
+impl Tenant {
+    /// Its name, for logs.
+    pub(in crate::serve) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it may load and unload pipelines, and see the metrics of all.
+    pub(in crate::serve) const fn is_admin(&self) -> bool {
+        self.admin
+    }
+
+    /// Whether it may use the pipeline of this name.
+    pub(in crate::serve) fn may_use(&self, pipeline: &str) -> bool {
+        self.pipelines.as_ref().is_none_or(|pipelines| pipelines.contains(pipeline))
+    }
+
+    /// The priority that it gets when it asks for `asked`.
+    pub(in crate::serve) fn priority(&self, asked: Priority) -> Priority {
+        asked.min(self.priority)
+    }
+
+    /// One more request of its, if there is room for it now.
+    pub(in crate::serve) fn enter(&self) -> Result<Permit, Exceeded> {
+        let most = self.concurrency.unwrap_or(usize::MAX);
+        let one_more = |running: usize| (running < most).then(|| running + 1);
+        if self.use_.running.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).is_err() {
+            return Err(Exceeded::Concurrency(most));
+        }
+        let permit = Permit(self.use_.clone());
+        self.pay().map(|()| permit)
+    }
+
+    /// One more item of a request that holds several: its rate counts items.
+    pub(in crate::serve) fn pay(&self) -> Result<(), Exceeded> {
+        match &self.use_.bucket {
+            Some(bucket) => bucket.take(Instant::now()).map_err(Exceeded::Rate),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<Exceeded> for ServeError {
+    fn from(exceeded: Exceeded) -> Self {
+        match exceeded {
+            Exceeded::Rate(retry_after) => Self::TooMany {
+                message: "the key has had the requests that it may have in a second".to_owned(),
+                retry_after,
+            },
+            Exceeded::Concurrency(most) => Self::TooMany {
+                message: format!("the key has {most} requests under way, which is as many as it may"),
+                retry_after: Duration::from_secs(1),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use http::header::AUTHORIZATION;
+use http::{HeaderName, HeaderValue};
+
+use super::*;
+
+const SECRET: &str = "0123456789abcdef0123";
+
+fn keys(text: &str, before: Option<&Keys>) -> Result<Keys, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("keys.yml");
+    std::fs::write(&path, text).unwrap();
+    Keys::load(&path, before).map_err(|error| error.to_string())
+}
+
+fn head(name: HeaderName, value: &str) -> HeaderMap {
+    HeaderMap::from_iter([(name, HeaderValue::from_str(value).unwrap())])
+}
+
+fn alice(rest: &str) -> String {
+    let digest = crate::files::digest(SECRET);
+    format!("keys:\n  - name: alice\n    sha256: {digest}\n{rest}")
+}
+
+#[test]
+fn a_key_is_known_in_both_headers_and_no_other_is() {
+    let keys = keys(&alice(""), None).unwrap();
+    let api_key = HeaderName::from_static("x-api-key");
+    for headers in [
+        head(AUTHORIZATION, &format!("Bearer {SECRET}")),
+        head(AUTHORIZATION, &format!("bearer  {SECRET}")),
+        head(api_key.clone(), SECRET),
+    ] {
+        assert_eq!(keys.tenant(&headers).unwrap().name(), "alice");
+    }
+    for headers in [
+        HeaderMap::new(),
+        head(AUTHORIZATION, "Bearer "),
+        head(AUTHORIZATION, &format!("Basic {SECRET}")),
+        head(api_key, &format!("{SECRET}4")),
+    ] {
+        assert!(matches!(keys.tenant(&headers), Err(ServeError::Unauthorized(_))), "{headers:?}");
+    }
+}
+
+#[test]
+fn a_key_allows_what_its_line_says() {
+    let text = alice("    pipelines: [digits]\n    priority: low\n    concurrency: 1\n    rate: 1\n    burst: 2\n");
+    let keys = keys(&text, None).unwrap();
+    let tenant = keys.tenants[0].1.clone();
+    assert!(tenant.may_use("digits") && !tenant.may_use("other") && !tenant.is_admin());
+    assert_eq!(tenant.priority(Priority::High), Priority::Low);
+    let permit = tenant.enter().unwrap();
+    assert_eq!(tenant.enter().unwrap_err(), Exceeded::Concurrency(1));
+    drop(permit);
+    drop(tenant.enter().unwrap());
+    assert!(matches!(tenant.enter(), Err(Exceeded::Rate(_))));
+    assert_eq!(tenant.use_.running.load(Ordering::Relaxed), 0, "who is refused is not under way");
+}
+
+#[test]
+fn what_was_used_stays_used_when_the_file_is_read_again() {
+    let text = alice("    rate: 1\n    burst: 1\n");
+    let first = keys(&text, None).unwrap();
+    first.tenants[0].1.pay().unwrap();
+    let second = keys(&text, Some(&first)).unwrap();
+    assert!(second.tenants[0].1.pay().is_err());
+    let other = keys(&alice("    rate: 2\n"), Some(&second)).unwrap();
+    assert!(other.tenants[0].1.pay().is_ok());
+}
+
+#[test]
+fn mistakes_in_the_file_are_found() {
+    for (text, wanted) in [
+        ("keys:\n  - name: a\n".to_owned(), "either `sha256:` or `key:`"),
+        ("keys:\n  - {name: a, sha256: abc}\n".to_owned(), "64 hexadecimal digits"),
+        ("keys:\n  - {name: a, key: secret, rates: 3}\n".to_owned(), "rates"),
+        ("keys:\n  - {name: a, key: secret}\n  - {name: b, key: secret}\n".to_owned(), "this key is there already"),
+        ("keys:\n  - {name: a, key: secret}\n  - {name: a, key: other}\n".to_owned(), "this name is there already"),
+        ("keys:\n  - {name: a, key: secret, rate: 0}\n".to_owned(), "rate"),
+    ] {
+        let message = keys(&text, None).unwrap_err();
+        assert!(message.contains(wanted), "{text}: {message}");
+        assert!(!message.contains("secret") || text.contains("rate"), "a key is not for a log: {message}");
+    }
+    let plain = keys("keys:\n  - {name: a, key: secret}\n", None).unwrap();
+    assert!(plain.warnings().iter().any(|warning| warning.contains("sha256")), "{:?}", plain.warnings());
+    assert!(plain.warnings().iter().all(|warning| !warning.contains("secret")));
+}

@@ -1,0 +1,187 @@
+//! Clients that speak badly, slowly or not at all; neighbours that misbehave. Whatever they do, the
+//! server answers the others.
+
+use std::io::Read as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::{Connection, ONE, SCORES, Server, scaling, until};
+use crate::digits::root;
+
+#[test]
+fn bodies_that_are_wrong_are_the_clients_fault() {
+    let server = Server::start(&[SCORES]);
+    let multipart = "content-type: multipart/form-data; boundary=b\r\n";
+    for (headers, body, status) in [
+        ("", "{\"x\": [1, 2", 400),
+        ("", "", 400),
+        ("", "{\"x\": [1, 2, 3]}", 400),
+        ("", "{\"x\": [1, 2, 3, \"four\"]}", 400),
+        ("", "{\"y\": [1, 2, 3, 4]}", 400),
+        ("", &"[".repeat(100_000), 400),
+        ("content-type: text/xml\r\n", "<x/>", 415),
+        (multipart, "--b\r\ncontent-disposition: form-data; name=\"x\"\r\n\r\n[1, 2", 400),
+        (multipart, "no boundary at all", 400),
+        ("content-type: multipart/form-data\r\n", "x", 415),
+        ("accept: text/html\r\n", ONE, 406),
+    ] {
+        let answer = server.post("/predict", headers, body);
+        assert_eq!(answer.status, status, "{headers} {body:.80}: {answer:?}");
+        assert!(answer.json()["message"].is_string(), "{answer:?}");
+    }
+    server.assert_alive();
+}
+
+#[test]
+fn a_body_beyond_the_limit_is_refused_before_it_is_read() {
+    let server = Server::start(&[SCORES, "--max-body", "1KiB"]);
+    let mut declared = server.connect();
+    // Not a byte of the body is sent, and the client would wait to be asked for it.
+    declared
+        .write(b"POST /predict HTTP/1.1\r\nhost: t\r\nexpect: 100-continue\r\ncontent-length: 100000000000\r\n\r\n")
+        .unwrap();
+    let answer = declared.answer().unwrap();
+    assert_eq!(answer.status, 413, "{answer:?}");
+
+    let mut asked = server.connect();
+    let length = ONE.len();
+    let head = format!("POST /predict HTTP/1.1\r\nhost: t\r\nexpect: 100-continue\r\ncontent-length: {length}\r\n\r\n");
+    asked.write(head.as_bytes()).unwrap();
+    assert_eq!(asked.answer().unwrap().status, 100, "one that fits is asked for");
+    asked.write(ONE.as_bytes()).unwrap();
+    assert_eq!(asked.answer().unwrap().status, 200);
+
+    let mut chunked = server.connect();
+    chunked.write(b"POST /predict HTTP/1.1\r\nhost: t\r\ntransfer-encoding: chunked\r\n\r\n").unwrap();
+    // The server may have closed it by the time that the last of them is sent.
+    for _ in 0..4 {
+        let _ = chunked.write(format!("200\r\n{}\r\n", " ".repeat(512)).as_bytes());
+    }
+    assert_eq!(chunked.answer().unwrap().status, 413);
+    server.assert_alive();
+}
+
+/// How many clients hang up: hundreds in the gate, more when asked for.
+fn many() -> usize {
+    std::env::var("GPUX_HANG_UPS").ok().and_then(|many| many.parse().ok()).unwrap_or(300)
+}
+
+#[test]
+fn clients_that_hang_up_leave_nothing_behind() {
+    let server = Server::start(&[SCORES]);
+    server.assert_alive();
+    let files = || server.metric("process_open_fds ");
+    let before = files();
+    for client in 0..many() {
+        let mut connection = server.connect();
+        let bytes: &[u8] = match client % 4 {
+            0 => b"POST /predict HTTP/1.1\r\nhost: t\r\ncontent-length: 1000\r\n\r\n{\"x\": [1,",
+            1 => b"POST /predict HTTP/1.1\r\nhost: t\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{\"x",
+            2 => b"POST /pre",
+            _ => b"",
+        };
+        connection.write(bytes).unwrap();
+    }
+    until("their connections are gone", || server.metric("gpux_connections ") <= 1.0 && files() <= before + 2.0);
+    server.assert_alive();
+}
+
+#[test]
+fn slow_clients_are_cut_and_hold_up_nobody() {
+    let server =
+        Server::start(&[SCORES, "--header-timeout", "200ms", "--body-timeout", "200ms", "--idle-timeout", "400ms"]);
+    let rest = |connection: &mut Connection<std::net::TcpStream>| {
+        let mut rest = Vec::new();
+        // It is closed, one way or another.
+        let _ = connection.0.read_to_end(&mut rest);
+        rest
+    };
+    for beginning in [&b""[..], b"P", b"PRI * HTT", b"POST /predict HTTP/1.1\r\nhost:"] {
+        let mut silent = server.connect();
+        silent.write(beginning).unwrap();
+        server.assert_alive();
+        let rest = rest(&mut silent);
+        assert!(!rest.starts_with(b"HTTP/1.1 2"), "{}", String::from_utf8_lossy(&rest));
+    }
+    let mut slow = server.connect();
+    slow.write(b"POST /predict HTTP/1.1\r\nhost: t\r\ncontent-length: 19\r\n\r\n{").unwrap();
+    assert_eq!(slow.answer().unwrap().status, 408);
+
+    let mut idle = server.connect();
+    assert_eq!(idle.send("POST", "/predict", "", ONE.as_bytes()).unwrap().status, 200);
+    assert_eq!(rest(&mut idle), b"", "closed without a word");
+    assert!(server.metric("gpux_connections_cut_total") >= 4.0);
+}
+
+#[test]
+fn more_connections_than_there_is_room_for_wait() {
+    let server = Server::start(&[SCORES, "--max-connections", "2"]);
+    let (first, _second) = (server.connect(), server.connect());
+    // The third is taken by the system, and by the server when there is room.
+    let mut third = server.connect();
+    let length = ONE.len();
+    third
+        .write(format!("POST /predict HTTP/1.1\r\nhost: t\r\ncontent-length: {length}\r\n\r\n{ONE}").as_bytes())
+        .unwrap();
+    drop(first);
+    assert_eq!(third.answer().unwrap().status, 200);
+}
+
+#[test]
+fn a_hostile_neighbour_does_not_keep_others_from_running() {
+    let folder = tempfile::tempdir().unwrap();
+    scaling(folder.path(), "scaling", 2.0);
+    let hostile = root().join("tests/cases/pipelines/never-ends.yml");
+    let server = Server::start(&[
+        folder.path().to_str().unwrap(),
+        hostile.to_str().unwrap(),
+        "--allow-outside",
+        "--workers",
+        "2",
+    ]);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let mut connection = server.connect();
+                while !done.load(Ordering::Relaxed) {
+                    let answer = connection
+                        .send("POST", "/pipelines/never-ends/predict", "content-type: text/plain\r\n", b"x")
+                        .unwrap();
+                    assert!([500, 503, 504].contains(&answer.status), "{answer:?}");
+                }
+            });
+        }
+        let mut connection = server.connect();
+        for _ in 0..50 {
+            let answer = connection.send("POST", "/pipelines/scaling/predict", "", b"{\"x\": [1, 2]}").unwrap();
+            assert_eq!(answer.status, 200, "{answer:?}");
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn without_file_descriptors_the_server_waits_and_goes_on() {
+    use std::process::{Command, Stdio};
+    // Few enough that connections use them up before the limit on connections does.
+    let mut command = Command::new("prlimit");
+    command.args(["--nofile=64:64", env!("CARGO_BIN_EXE_gpux"), "serve", SCORES, "--engine", "embedded"]);
+    command.args(["--host", "127.0.0.1", "--port", "0", "--max-connections", "1000"]);
+    command.current_dir(root()).stdin(Stdio::null()).stdout(Stdio::null());
+    if Command::new("prlimit").arg("--version").stdout(Stdio::null()).status().is_err() {
+        eprintln!("skipped: there is no `prlimit` here");
+        return;
+    }
+    let server = Server::of(command);
+    let mut kept: Vec<_> = (0..100).map(|_| server.connect()).collect();
+    // The first have their places; those behind them wait in the system's queue.
+    assert_eq!(kept[0].send("POST", "/predict", "", ONE.as_bytes()).unwrap().status, 200);
+    let mut last = server.connect();
+    let length = ONE.len();
+    last.write(format!("POST /predict HTTP/1.1\r\nhost: t\r\ncontent-length: {length}\r\n\r\n{ONE}").as_bytes())
+        .unwrap();
+    drop(kept);
+    assert_eq!(last.answer().unwrap().status, 200);
+    assert!(server.metric("gpux_accept_errors_total") >= 1.0);
+}

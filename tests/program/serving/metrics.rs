@@ -1,0 +1,106 @@
+//! What the server says of itself: metrics, logs, traces.
+
+use serde_json::Value as Json;
+
+use super::{ONE, SCORES, Server};
+use crate::digits::root;
+
+#[test]
+fn metrics_are_the_seeds_json_and_what_scrapers_read() {
+    let server = Server::start(&[SCORES]);
+    for _ in 0..3 {
+        server.assert_alive();
+    }
+    assert_eq!(server.post("/predict", "", "{\"x\": \"wrong\"}").status, 400);
+    assert_eq!(server.get("/nowhere", "").status, 404);
+
+    let json = server.get("/metrics", "").json();
+    assert!(json["provider"].is_null(), "this pipeline has no model: {json}");
+    assert_eq!(json["available_providers"], serde_json::json!([]));
+    assert_eq!(json["pipelines"][0]["requests"], serde_json::json!({ "succeeded": 3, "failed": 1 }));
+    assert_eq!(json["pipelines"][0]["steps"][0]["time_ms"]["count"], 3);
+    assert!(json["memory_bytes"].as_u64().unwrap() > 1 << 20);
+
+    // What Prometheus 3 sends.
+    let accept = "accept: application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;\
+                  version=1.0.0;q=0.5,*/*;q=0.1\r\n";
+    let open = server.get("/metrics", accept);
+    assert!(open.header("content-type").starts_with("application/openmetrics-text; version=1.0.0"));
+    assert!(open.text().ends_with("# EOF\n"));
+    for line in [
+        "gpux_requests_total{pipeline=\"scores\",protocol=\"http\",status=\"200\"} 3",
+        "gpux_requests_total{pipeline=\"scores\",protocol=\"http\",status=\"400\"} 1",
+        "gpux_requests_total{pipeline=\"\",protocol=\"http\",status=\"404\"} 1",
+        "gpux_step_duration_seconds_count{pipeline=\"scores\",step=\"softmax\",number=\"1\"} 3",
+        "gpux_pipeline_ready{pipeline=\"scores\"} 1",
+        "gpux_refusals_total{pipeline=\"scores\",reason=\"queue_full\"} 0",
+        "gpux_ready 1",
+        "# TYPE gpux_request_duration_seconds histogram",
+        "# UNIT gpux_request_duration_seconds seconds",
+    ] {
+        assert!(open.text().lines().any(|found| found == line), "no `{line}` in\n{}", open.text());
+    }
+    let plain = server.get("/metrics", "accept: text/plain\r\n");
+    assert!(plain.header("content-type").starts_with("text/plain; version=0.0.4"));
+    assert!(plain.text().contains("# TYPE gpux_requests_total counter\n") && !plain.text().contains("# EOF"));
+    assert!(!plain.text().contains("nv_inference"));
+}
+
+#[test]
+fn the_provider_and_the_names_of_triton_are_there_where_asked_for() {
+    let server = Server::start(&["tests/models/square.onnx", "--triton-metrics"]);
+    assert_eq!(
+        server.post("/predict", "", "{\"x\": [[1, 2], [3, 4]]}").json()["y"],
+        serde_json::json!([[7.0, 10.0], [15.0, 22.0]])
+    );
+    let json = server.get("/metrics", "").json();
+    assert_eq!(json["provider"]["provider"], "CPUExecutionProvider");
+    assert_eq!(json["available_providers"], serde_json::json!(["CPUExecutionProvider"]));
+    let text = server.get("/metrics", "accept: text/plain\r\n").text();
+    assert!(text.contains("provider=\"CPUExecutionProvider\"} 1"), "{text}");
+    assert!(text.contains("nv_inference_request_success{model=\"model\",version=\"0\"} 1"), "{text}");
+}
+
+#[test]
+fn a_component_that_hits_a_limit_is_counted() {
+    let server = Server::start(&["tests/cases/pipelines/never-ends.yml", "--allow-outside"]);
+    assert_eq!(server.post("/predict", "content-type: text/plain\r\n", "x").status, 500);
+    assert!(server.metric("gpux_sandbox_limits_total{pipeline=\"never-ends\"") >= 1.0);
+}
+
+#[test]
+fn requests_have_names_that_answers_errors_and_the_log_carry() {
+    let server = Server::start(&[SCORES, "--access-log", "--log-format", "json"]);
+    let named = server.post("/predict?output=scores", "x-request-id: abc-1\r\n", ONE);
+    assert_eq!((named.status, named.header("x-request-id")), (200, "abc-1"));
+    let line: Json = serde_json::from_str(&server.line("abc-1")).unwrap();
+    assert_eq!(line["path"], "/predict", "what follows the question mark may be a secret");
+    assert_eq!((&line["method"], &line["status"], &line["pipeline"]), (&"POST".into(), &200.into(), &"scores".into()));
+    assert!(line["duration_ms"].as_f64().unwrap() > 0.0 && line["client"].as_str().unwrap().starts_with("127.0.0.1"));
+
+    let odd = server.post("/predict", "x-request-id: a{b}\r\n", "no JSON");
+    let made = odd.header("x-request-id");
+    assert_eq!((odd.status, made.len()), (400, 16));
+    assert_eq!(odd.json()["details"]["request_id"], made);
+    server.line(made);
+}
+
+#[test]
+fn every_query_of_the_dashboard_and_the_alerts_is_of_a_metric_there_is() {
+    let server = Server::start(&["tests/models/square.onnx"]);
+    server.post("/predict", "", "{\"x\": [[1, 2], [3, 4]]}");
+    let text = server.get("/metrics", "accept: text/plain\r\n").text();
+    let known: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();
+    let mut seen = 0;
+    for file in ["deploy/grafana-dashboard.json", "deploy/prometheus-alerts.yml"] {
+        let text = std::fs::read_to_string(root().join(file)).unwrap();
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        for word in words.filter(|word| word.starts_with("gpux_") || word.starts_with("process_")) {
+            seen += 1;
+            let base = ["_bucket", "_count", "_sum"].iter().find_map(|end| word.strip_suffix(end)).unwrap_or(word);
+            let is_known = known.iter().any(|(name, kind)| *name == word || (*kind == "histogram" && *name == base));
+            assert!(is_known, "{file} asks for `{word}`, which the server does not give");
+        }
+    }
+    assert!(seen > 20, "the test found hardly any query");
+}

@@ -1,0 +1,198 @@
+//! Reload, drain, signals.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use rustix::process::Signal;
+
+use super::{Connection, ONE, SCORES, Server, replace, scaling, until};
+use crate::digits::root;
+
+const TWO: &str = "{\"x\": [1, 2]}";
+
+fn scaled(server: &Server) -> f64 {
+    let answer = server.post("/predict", "", TWO);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let json = answer.json();
+    let (_, values) = json.as_object().unwrap().iter().next().unwrap();
+    values[0].as_f64().unwrap()
+}
+
+#[test]
+fn a_changed_file_is_loaded_and_a_broken_one_leaves_the_old_serving() {
+    let folder = tempfile::tempdir().unwrap();
+    scaling(folder.path(), "scaling", 2.0);
+    let server = Server::start(&[folder.path().to_str().unwrap(), "--reload"]);
+    assert_eq!(scaled(&server), 2.0);
+
+    scaling(folder.path(), "scaling", 3.0);
+    server.line("scaling was loaded again");
+    assert_eq!(scaled(&server), 3.0);
+
+    replace(&folder.path().join("gpux.yml"), b"name: scaling\npipeline:\n  - no-such-step\n");
+    let line = server.line("could not be loaded again");
+    assert!(line.contains("scaling") && line.contains("the one before answers"), "{line}");
+    assert_eq!(scaled(&server), 3.0);
+    let health = server.get("/health", "");
+    assert_eq!(health.status, 200);
+    assert!(health.json()["not_reloaded"]["scaling"].as_str().unwrap().contains("no-such-step"), "{health:?}");
+    assert!(server.get("/pipelines", "").json()["pipelines"][0]["reason"].is_string());
+    assert_eq!(server.metric("gpux_reload_failing{pipeline=\"scaling\"}"), 1.0);
+    assert!(server.metric("gpux_reloads_total{pipeline=\"scaling\",result=\"failed\"}") >= 1.0);
+
+    scaling(folder.path(), "scaling", 4.0);
+    server.line("scaling was loaded again");
+    assert_eq!(scaled(&server), 4.0);
+    assert_eq!(server.metric("gpux_reload_failing{pipeline=\"scaling\"}"), 0.0);
+    assert!(server.get("/health", "").json()["not_reloaded"].is_null());
+}
+
+#[test]
+fn without_reload_files_are_read_again_on_hangup_only() {
+    let folder = tempfile::tempdir().unwrap();
+    scaling(folder.path(), "scaling", 2.0);
+    let server = Server::start(&[folder.path().to_str().unwrap()]);
+    scaling(folder.path(), "scaling", 5.0);
+    server.signal(Signal::HUP);
+    server.line("scaling was loaded again");
+    assert_eq!(scaled(&server), 5.0);
+}
+
+#[test]
+fn a_folder_that_is_swapped_as_configmaps_are_is_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    scaling(&folder.path().join("v1"), "scaling", 2.0);
+    scaling(&folder.path().join("v2"), "scaling", 7.0);
+    let link = folder.path().join("current");
+    std::os::unix::fs::symlink("v1", &link).unwrap();
+    let server = Server::start(&[link.to_str().unwrap(), "--reload"]);
+    assert_eq!(scaled(&server), 2.0);
+    let next = folder.path().join("next");
+    std::os::unix::fs::symlink("v2", &next).unwrap();
+    std::fs::rename(next, &link).unwrap();
+    server.line("scaling was loaded again");
+    assert_eq!(scaled(&server), 7.0);
+}
+
+/// How many requests there are between two reloads: some in the gate, more when asked for.
+fn between_reloads() -> usize {
+    std::env::var("GPUX_RELOAD_REQUESTS").ok().and_then(|many| many.parse().ok()).unwrap_or(50)
+}
+
+#[test]
+fn reloads_under_load_fail_no_request() {
+    let folder = tempfile::tempdir().unwrap();
+    scaling(folder.path(), "scaling", 2.0);
+    let server = Server::start(&[folder.path().to_str().unwrap()]);
+    let (done, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut connection = server.connect();
+                while !done.load(Ordering::Relaxed) {
+                    let answer = connection.send("POST", "/predict", "", TWO.as_bytes()).unwrap();
+                    assert_eq!(answer.status, 200, "{answer:?}");
+                    answered.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for factor in [3.0, 4.0, 5.0, 6.0, 7.0] {
+            let before = answered.load(Ordering::Relaxed);
+            scaling(folder.path(), "scaling", factor);
+            server.signal(Signal::HUP);
+            server.line("scaling was loaded again");
+            until("requests go on", || answered.load(Ordering::Relaxed) > before + between_reloads());
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(scaled(&server), 7.0);
+    assert_eq!(server.metric("gpux_reloads_total{pipeline=\"scaling\",result=\"succeeded\"}"), 5.0);
+}
+
+#[test]
+fn garbage_in_place_of_a_model_does_no_harm() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("square.onnx");
+    std::fs::copy(root().join("tests/models/square.onnx"), &model).unwrap();
+    let server = Server::start(&[model.to_str().unwrap(), "--reload"]);
+    let works = || {
+        let answer = server.post("/predict", "", "{\"x\": [[1, 2], [3, 4]]}");
+        assert_eq!((answer.status, answer.json()["y"][0][0].as_f64()), (200, Some(7.0)), "{answer:?}");
+    };
+    works();
+    replace(&model, &[0xff; 4096]);
+    server.line("could not be loaded again");
+    works();
+    replace(&model, &std::fs::read(root().join("tests/models/square.onnx")).unwrap());
+    server.line("was loaded again");
+    works();
+}
+
+#[test]
+fn a_polite_end_under_load_loses_nothing() {
+    let mut server = Server::start(&[SCORES]);
+    let answered = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..8)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut connection = server.connect();
+                    loop {
+                        let answer = connection.send("POST", "/predict", "", ONE.as_bytes()).unwrap();
+                        assert_eq!(answer.status, 200, "{answer:?}");
+                        answered.fetch_add(1, Ordering::Relaxed);
+                        if answer.header("connection") == "close" {
+                            break;
+                        }
+                    }
+                })
+            })
+            .collect();
+        until("requests are under way", || answered.load(Ordering::Relaxed) > 200);
+        server.signal(Signal::TERM);
+        for client in clients {
+            client.join().unwrap();
+        }
+    });
+    assert_eq!(server.ended().code(), Some(0));
+}
+
+#[test]
+fn who_ends_politely_is_not_ready_but_answers_until_the_delay_is_over() {
+    let server = Server::start(&[SCORES, "--drain-delay", "1h"]);
+    server.signal(Signal::TERM);
+    server.line("ending");
+    let ready = server.get("/health/ready", "");
+    assert_eq!((ready.status, ready.header("connection")), (503, "close"));
+    assert_eq!(server.get("/health/live", "").status, 200);
+    server.assert_alive();
+    let mut server = server;
+    server.signal(Signal::TERM);
+    assert_eq!(server.ended().code(), Some(130), "the second time counts at once");
+}
+
+#[test]
+fn what_has_begun_is_finished_before_the_end() {
+    let mut server = Server::start(&[SCORES]);
+    let mut connection = server.connect();
+    let head = format!("POST /predict HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n\r\n", ONE.len());
+    connection.write(&[head.as_bytes(), &ONE.as_bytes()[..5]].concat()).unwrap();
+    until("the request is under way", || server.metric("gpux_connections ") >= 2.0);
+    server.signal(Signal::TERM);
+    server.line("ending");
+    until("no connection is taken", || Connection::to(server.address).is_err());
+    connection.write(&ONE.as_bytes()[5..]).unwrap();
+    let answer = connection.answer().unwrap();
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(server.ended().code(), Some(0));
+}
+
+#[test]
+fn a_port_that_is_taken_is_said_clearly() {
+    let first = Server::start(&[SCORES]);
+    let port = first.address.port().to_string();
+    let mut second = Server::begin(&[SCORES, "--port", &port]);
+    let line = second.line("cannot listen on");
+    assert!(line.contains(&port) && line.contains("another program listens there"), "{line}");
+    assert_eq!(second.ended().code(), Some(3));
+    first.assert_alive();
+}

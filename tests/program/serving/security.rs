@@ -1,0 +1,203 @@
+//! TLS, keys, origins.
+
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::process::Signal;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, crypto::ring};
+
+use super::{Connection, ONE, SCORES, Server, replace, scaling};
+use crate::digits::root;
+
+fn tls(server: &Server) -> Connection<StreamOwned<ClientConnection, TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(root().join("tests/tls/ca.pem")).unwrap()).unwrap();
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let client = ClientConnection::new(Arc::new(config), ServerName::try_from("localhost").unwrap()).unwrap();
+    let stream = TcpStream::connect(server.address).unwrap();
+    Connection(std::io::BufReader::new(StreamOwned::new(client, stream)))
+}
+
+/// The certificate that the server shows.
+fn shown(connection: &Connection<StreamOwned<ClientConnection, TcpStream>>) -> Vec<u8> {
+    connection.0.get_ref().conn.peer_certificates().unwrap()[0].to_vec()
+}
+
+fn use_certificate(folder: &Path, name: &str) -> Vec<u8> {
+    let source = |ending: &str| root().join("tests/tls").join(format!("{name}.{ending}"));
+    replace(&folder.join("tls.key"), &std::fs::read(source("key")).unwrap());
+    replace(&folder.join("tls.pem"), &std::fs::read(source("pem")).unwrap());
+    CertificateDer::from_pem_file(source("pem")).unwrap().to_vec()
+}
+
+#[test]
+fn tls_is_spoken_and_a_new_certificate_taken_on_hangup() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let first = use_certificate(folder.path(), "first");
+    let server = Server::start(&[SCORES, "--tls-cert", &path("tls.pem"), "--tls-key", &path("tls.key")]);
+    let mut connection = tls(&server);
+    assert_eq!(connection.send("POST", "/predict", "", ONE.as_bytes()).unwrap().status, 200);
+    assert_eq!(shown(&connection), first);
+
+    let second = use_certificate(folder.path(), "second");
+    server.signal(Signal::HUP);
+    server.line("scores was loaded again");
+    let mut other = tls(&server);
+    assert_eq!(other.send("POST", "/predict", "", ONE.as_bytes()).unwrap().status, 200);
+    assert_eq!(shown(&other), second);
+    assert_eq!(connection.send("POST", "/predict", "", ONE.as_bytes()).unwrap().status, 200, "who was there stays");
+
+    std::fs::write(folder.path().join("tls.pem"), "garbage").unwrap();
+    server.signal(Signal::HUP);
+    assert!(server.line("the certificate is that of before").contains("tls.pem"));
+    assert_eq!(tls(&server).send("GET", "/health", "", b"").unwrap().status, 200);
+    // Whoever does not speak TLS is not answered, and does not matter.
+    assert!(server.connect().send("GET", "/health", "", b"").is_err());
+    assert_eq!(tls(&server).send("GET", "/health", "", b"").unwrap().status, 200);
+}
+
+#[test]
+fn a_certificate_that_cannot_be_used_is_an_error_at_the_start() {
+    let server = &mut Server::begin(&[SCORES, "--tls-cert", "none.pem", "--tls-key", "tests/tls/first.key"]);
+    assert!(server.line("error").contains("none.pem"));
+    assert_eq!(server.ended().code(), Some(2));
+    let mixed = ["--tls-cert", "tests/tls/first.pem", "--tls-key", "tests/tls/second.key"];
+    let server = &mut Server::begin(&[&[SCORES][..], &mixed].concat());
+    assert!(server.line("error").contains("do not go together"));
+    assert_eq!(server.ended().code(), Some(2));
+}
+
+const ALICE: &str = "authorization: Bearer alice-has-this-key-0\r\n";
+const BOB: &str = "x-api-key: bob-has-another-key-1\r\n";
+const ROOT: &str = "authorization: Bearer the-operators-own-key\r\n";
+
+/// A server of two pipelines, `one` and `two`, and its file of keys.
+fn guarded(folder: &Path, keys: &str) -> Server {
+    scaling(&folder.join("one"), "one", 1.0);
+    scaling(&folder.join("two"), "two", 2.0);
+    let file = folder.join("keys.yml");
+    replace(&file, keys.as_bytes());
+    Server::start(&[folder.to_str().unwrap(), "--keys", file.to_str().unwrap(), "--access-log"])
+}
+
+const KEYS: &str = "
+keys:
+  - name: alice
+    # of alice-has-this-key-0
+    sha256: 28df5dbf3d2ee3d4ad5ec2a33ab3b4e1d7a6d8f16cb03c2f2bd2ff5f1e34b4d5
+    pipelines: [one]
+    rate: 3
+  - { name: bob, key: bob-has-another-key-1, concurrency: 100 }
+  - { name: root, key: the-operators-own-key, admin: true }
+";
+
+fn keys() -> String {
+    use sha2::Digest as _;
+    let digest = sha2::Sha256::digest(b"alice-has-this-key-0");
+    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    KEYS.replace("28df5dbf3d2ee3d4ad5ec2a33ab3b4e1d7a6d8f16cb03c2f2bd2ff5f1e34b4d5", &hex)
+}
+
+#[test]
+fn a_key_opens_what_it_is_for_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = guarded(folder.path(), &keys());
+    let body = "{\"x\": [1, 2]}";
+    let status = |path: &str, headers: &str| server.post(path, headers, body).status;
+    let (one, two) = ("/pipelines/one/predict", "/pipelines/two/predict");
+
+    for wrong in ["", "authorization: Bearer wrong\r\n", "authorization: Basic YTpi\r\n"] {
+        let answer = server.post(one, wrong, body);
+        assert_eq!((answer.status, answer.header("www-authenticate")), (401, "Bearer"), "{wrong}");
+        assert_eq!(answer.json()["error"], "AuthenticationError");
+        assert_eq!(server.get("/pipelines", wrong).status, 401);
+        assert_eq!(server.get("/pipelines/one/info", wrong).status, 401);
+    }
+    assert_eq!(server.get("/health", "").status, 200);
+    assert_eq!(server.get("/health/ready", "").status, 200);
+
+    assert_eq!([status(one, BOB), status(two, BOB)], [200, 200]);
+    assert_eq!([status(one, ALICE), status(two, ALICE)], [200, 403]);
+    let named = server.get("/pipelines", ALICE).json();
+    let names: Vec<_> = named["pipelines"].as_array().unwrap().iter().map(|one| one["name"].clone()).collect();
+    assert_eq!(names, ["one"], "it does not see the other");
+    assert_eq!(server.get("/pipelines/two/info", BOB).status, 200);
+    assert_eq!(status("/predict", BOB), 404, "several are served");
+
+    assert_eq!([server.get("/metrics", BOB).status, server.get("/metrics", ROOT).status], [403, 200]);
+    // The log names who it was, never the key.
+    let line = server.line("key=\"bob\"");
+    assert!(!line.contains("another-key"), "{line}");
+}
+
+#[test]
+fn a_key_has_its_rate_and_a_list_counts_each_of_its_items() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = guarded(folder.path(), &keys());
+    let one = "/pipelines/one/predict";
+    // Three at once are allowed: one of them now, two more in the list, the fourth not.
+    let list = server.post(
+        one,
+        ALICE,
+        "[{\"x\": [1, 2]}, {\"x\": [1, 2]}, {\"x\": [1, 2]}, {\"x\": [1, 2]}, {\"x\": [1, 2]}]",
+    );
+    assert_eq!(list.status, 200);
+    let refused = |item: &&serde_json::Value| item["error"] == "RateLimitError";
+    assert!(list.json().as_array().unwrap().iter().filter(refused).count() >= 1, "{}", list.text());
+    let answer = server.post(one, ALICE, "{\"x\": [1, 2]}");
+    assert_eq!((answer.status, answer.header("retry-after")), (429, "1"), "{answer:?}");
+    assert_eq!(server.post(one, BOB, "{\"x\": [1, 2]}").status, 200, "others are not held up");
+}
+
+#[test]
+fn keys_are_read_again_on_hangup_and_a_broken_file_leaves_those_of_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = guarded(folder.path(), &keys());
+    let status = |headers: &str| server.get("/pipelines", headers).status;
+    assert_eq!([status(ALICE), status(BOB)], [200, 200]);
+    replace(&folder.path().join("keys.yml"), keys().replace("bob-has-another-key-1", "a-new-key-for-bob-2").as_bytes());
+    server.signal(Signal::HUP);
+    server.line("two was loaded again");
+    assert_eq!([status(BOB), status("x-api-key: a-new-key-for-bob-2\r\n")], [401, 200]);
+    replace(&folder.path().join("keys.yml"), b"keys: [{name: eve}]");
+    server.signal(Signal::HUP);
+    server.line("the keys are those of before");
+    assert_eq!(status("x-api-key: a-new-key-for-bob-2\r\n"), 200);
+}
+
+#[test]
+fn a_file_of_keys_with_a_mistake_is_an_error_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("keys.yml");
+    std::fs::write(&file, "keys:\n  - { name: eve, sha256: short }\n").unwrap();
+    let server = &mut Server::begin(&[SCORES, "--keys", file.to_str().unwrap()]);
+    server.line("64 hexadecimal digits");
+    assert_eq!(server.ended().code(), Some(2));
+}
+
+#[test]
+fn pages_of_named_origins_may_read_answers() {
+    let server = Server::start(&[SCORES, "--cors", "https://app.example.com"]);
+    let asks = "origin: https://app.example.com\r\naccess-control-request-method: POST\r\n\
+                access-control-request-headers: content-type\r\n";
+    let preflight = server.connect().send("OPTIONS", "/predict", asks, b"").unwrap();
+    assert_eq!(preflight.header("access-control-allow-origin"), "https://app.example.com", "{preflight:?}");
+    let answer = server.post("/predict", "origin: https://app.example.com\r\n", ONE);
+    assert_eq!(answer.header("access-control-allow-origin"), "https://app.example.com");
+    assert_eq!((answer.header("x-content-type-options"), answer.header("x-frame-options")), ("nosniff", "DENY"));
+    let other = server.post("/predict", "origin: https://evil.example\r\n", ONE);
+    assert_eq!(other.header("access-control-allow-origin"), "");
+    let closed = Server::start(&[SCORES]);
+    assert_eq!(
+        closed.post("/predict", "origin: https://app.example.com\r\n", ONE).header("access-control-allow-origin"),
+        ""
+    );
+}

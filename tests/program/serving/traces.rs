@@ -1,0 +1,98 @@
+//! Traces, as a collector gets them.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, channel};
+
+use http::{HeaderMap, HeaderValue, Request, Response};
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::{Bytes, Frame, Incoming};
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustix::process::Signal;
+
+use super::{ONE, PATIENCE, SCORES, Server, command};
+
+/// A collector that takes whatever is exported: its address, and what came, message by message.
+fn collector(runtime: &tokio::runtime::Runtime) -> (SocketAddr, Receiver<(String, Bytes)>) {
+    let (sender, messages) = channel();
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+    let address = listener.local_addr().unwrap();
+    runtime.spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let sender = sender.clone();
+            let service = service_fn(move |request: Request<Incoming>| {
+                let (sender, path) = (sender.clone(), request.uri().path().to_owned());
+                async move {
+                    let message = request.into_body().collect().await.unwrap().to_bytes();
+                    sender.send((path, message)).unwrap();
+                    let trailers = HeaderMap::from_iter([(
+                        http::HeaderName::from_static("grpc-status"),
+                        HeaderValue::from_static("0"),
+                    )]);
+                    // An empty message, and its status.
+                    let frames = [Frame::data(Bytes::from_static(&[0; 5])), Frame::trailers(trailers)];
+                    let frames = futures_util::stream::iter(frames.map(Ok::<_, Infallible>));
+                    Response::builder().header("content-type", "application/grpc").body(StreamBody::new(frames))
+                }
+            });
+            tokio::spawn(http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service));
+        }
+    });
+    (address, messages)
+}
+
+fn holds(message: &[u8], part: &[u8]) -> bool {
+    message.windows(part.len()).any(|window| window == part)
+}
+
+#[test]
+fn a_request_is_a_span_with_one_below_it_for_each_step() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (address, messages) = collector(&runtime);
+    let mut server = Server::start(&[SCORES, "--otlp", &format!("http://{address}")]);
+    let traced = "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\nx-request-id: r-1\r\n";
+    assert_eq!(server.post("/predict", traced, ONE).status, 200);
+    // The caller does not sample this one.
+    let not = "traceparent: 00-5bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00\r\nx-request-id: r-2\r\n";
+    assert_eq!(server.post("/predict", not, ONE).status, 200);
+    // What has not been sent is sent before the end.
+    server.signal(Signal::TERM);
+    assert_eq!(server.ended().code(), Some(0));
+    let (path, message) = messages.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(path, "/opentelemetry.proto.collector.trace.v1.TraceService/Export");
+    for part in ["POST /predict", "softmax", "r-1", "gpux.pipeline", "service.name"] {
+        assert!(holds(&message, part.as_bytes()), "no `{part}` in {:?}", String::from_utf8_lossy(&message));
+    }
+    let trace = 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736_u128.to_be_bytes();
+    let parent = 0x00f0_67aa_0ba9_02b7_u64.to_be_bytes();
+    assert!(holds(&message, &trace) && holds(&message, &parent));
+    assert!(!holds(&message, b"r-2") && messages.try_recv().is_err());
+}
+
+#[test]
+fn the_environment_says_where_and_what_is_sampled() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (address, messages) = collector(&runtime);
+    let mut command = command(&[SCORES]);
+    command.env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{address}")).env("OTEL_TRACES_SAMPLER", "always_off");
+    let mut server = Server::of(command);
+    server.assert_alive();
+    server.signal(Signal::TERM);
+    assert_eq!(server.ended().code(), Some(0));
+    assert!(messages.try_recv().is_err());
+}
+
+#[test]
+fn a_collector_that_is_not_there_does_not_matter() {
+    // Nothing listens where a listener has been closed.
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut server = Server::start(&[SCORES, "--otlp", &format!("http://{address}")]);
+    server.assert_alive();
+    server.signal(Signal::TERM);
+    assert_eq!(server.ended().code(), Some(0));
+    let wrong = &mut Server::begin(&[SCORES, "--otlp", "no address"]);
+    wrong.line("traces cannot be sent to");
+    assert_eq!(wrong.ended().code(), Some(2));
+}

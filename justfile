@@ -40,7 +40,7 @@ onnx-backend *ARGUMENTS:
     cargo build --release
     python3 tests/onnx/backend.py {{ARGUMENTS}}
 
-# clients of the Open Inference Protocol (NVIDIA's, KServe's, perf_analyzer) against a live server
+# clients of the Open Inference Protocol (NVIDIA's, KServe's, MLServer's codecs, perf_analyzer) against a live server
 oip *ARGUMENTS:
     cargo build
     tests/oip/run.sh --perf-analyzer {{ARGUMENTS}}

@@ -21,6 +21,5 @@ mod onnx;
 mod providers;
 mod run;
 mod schema;
-mod serve;
 #[cfg(unix)]
 mod serving;

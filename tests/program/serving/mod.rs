@@ -1,5 +1,6 @@
 //! `gpux serve`, driven from outside: a real server, real sockets, real signals.
 
+mod api;
 mod faults;
 mod metrics;
 mod operations;

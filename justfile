@@ -40,6 +40,11 @@ onnx-backend *ARGUMENTS:
     cargo build --release
     python3 tests/onnx/backend.py {{ARGUMENTS}}
 
+# clients of the Open Inference Protocol (NVIDIA's, KServe's, perf_analyzer) against a live server
+oip *ARGUMENTS:
+    cargo build
+    tests/oip/run.sh --perf-analyzer {{ARGUMENTS}}
+
 # estimators and pipelines of scikit-learn, the same way
 estimators *ARGUMENTS:
     cargo build --release
@@ -99,12 +104,16 @@ start-up:
 hang-ups:
     GPUX_HANG_UPS=10000 cargo test --test program clients_that_hang_up
 
+# reloads in the middle of a hundred thousand requests
+reloads:
+    GPUX_RELOAD_REQUESTS=20000 cargo test --test program reloads_under_load
+
 # what is in deploy/, held against what checks such files
 deploy-check:
     deploy/check.sh
 
 # the long suites and the races; not part of the gate
-full: check bench (compare "image") (compare "text") (compare "audio") (compare "tensor") instructions languages start-up hang-ups deploy-check
+full: check bench (compare "image") (compare "text") (compare "audio") (compare "tensor") instructions languages start-up hang-ups reloads deploy-check
 
 # numbers and speed of a few models on an NVIDIA GPU, beside the CPU; exits with 3 where there is none
 gpu-check *ARGUMENTS:

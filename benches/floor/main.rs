@@ -18,6 +18,7 @@ use bytes::Bytes;
 use crossbeam_queue::ArrayQueue;
 use fast_image_resize::images::Image;
 use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
+use ort::environment::Environment;
 use ort::session::Session;
 use ort::value::TensorRef;
 use serde::{Deserialize, Serialize};
@@ -31,11 +32,11 @@ const DEVIATION: [f32; 3] = [0.229, 0.224, 0.225];
 struct Pool(ArrayQueue<Session>);
 
 impl Pool {
-    fn open(path: &Path, sessions: usize) -> Self {
+    fn open(environment: &Environment, path: &Path, sessions: usize) -> Self {
         let pool = ArrayQueue::new(sessions);
         for _ in 0..sessions {
-            let session = Session::builder().unwrap().with_intra_threads(1).unwrap().commit_from_file(path).unwrap();
-            assert!(pool.push(session).is_ok());
+            let builder = Session::builder(environment).unwrap().with_intra_threads(1);
+            assert!(pool.push(builder.unwrap().commit_from_file(path).unwrap()).is_ok());
         }
         Self(pool)
     }
@@ -191,10 +192,13 @@ fn main() {
     let folder = Path::new(folder);
     let mut tokenizer = Tokenizer::from_file(folder.join("tokenizer.json")).unwrap();
     tokenizer.with_truncation(Some(TruncationParams { max_length: 128, ..TruncationParams::default() })).unwrap();
+    let library = std::env::var("ORT_DYLIB_PATH").unwrap();
+    let environment = ort::init_from(library).unwrap().build().unwrap();
+    let open = |model| Pool::open(&environment, &folder.join(model), sessions);
     let models = Arc::new(Models {
-        identity: Pool::open(&folder.join("identity.onnx"), sessions),
-        resnet: Pool::open(&folder.join("resnet18.onnx"), sessions),
-        minilm: Pool::open(&folder.join("minilm6.onnx"), sessions),
+        identity: open("identity.onnx"),
+        resnet: open("resnet18.onnx"),
+        minilm: open("minilm6.onnx"),
         tokenizer,
     });
     let router = Router::new()

@@ -103,7 +103,10 @@ def main():
         "[[contestant]]", 'name = "gpux"',
         f'command = "{ROOT}/target/release/gpux serve {RACE} --port {{port}} --engine-library {library()}"',
         f'health = "{health}/health"', "[contestant.workloads]",
-        *(f'{name} = ["{health}/pipelines/{path}/predict", "{payload}"]' for name, (path, payload) in paths.items()),
+        *(f'{name} = ["{health}/pipelines/{path}/predict", "{payload}"]' for name, (path, payload) in paths.items() if name != "Epre"),
+        # The tensor as bytes, as the others give it.
+        f'Epre = ["{health}/v2/models/pre/infer", "e2_oip.bin"]',
+        f'E1bin = ["{health}/v2/models/e1/infer", "e1_oip.bin"]',
         f'E2component = ["{health}/pipelines/e2-component/predict", "e2.jpg"]',
     ]
     bytes_only.write_text("\n".join(lines) + "\n")

@@ -21,5 +21,6 @@ mod onnx;
 mod providers;
 mod run;
 mod schema;
+mod serve;
 #[cfg(unix)]
 mod serving;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use super::connections;
 use super::reload::Reloader;
@@ -89,6 +89,15 @@ pub enum Ended {
     Cut,
 }
 
+/// What answers requests, without connections; `front` is whether everything stands before it that
+/// does in [`serve`]. For benchmarks.
+#[doc(hidden)]
+pub fn service(server: &Arc<Server>, front: bool) -> Result<axum::Router, LoadError> {
+    server.access().load()?;
+    let router = http::router(server.clone());
+    Ok(if front { front::before(router, server) } else { router })
+}
+
 /// Serves the pipelines of `sources` until somebody asks the process to end. `tell` hears how it goes.
 pub fn serve(
     server: &Arc<Server>,
@@ -117,10 +126,17 @@ pub fn serve(
         let (stop, stopped) = watch::channel(false);
         let router = front::before(http::router(server.clone()), server);
         let listener = TcpListener::from_std(listener).map_err(ListenError::Start)?;
+        let room = Arc::new(Semaphore::new(settings.max_connections));
         let mut accepting = Vec::new();
         let mut accept = |listener| {
-            let accepting_one =
-                connections::accept(listener, server.clone(), router.clone(), tls.clone(), stopped.clone());
+            let accepting_one = connections::accept(
+                listener,
+                server.clone(),
+                router.clone(),
+                tls.clone(),
+                room.clone(),
+                stopped.clone(),
+            );
             accepting.push(tokio::spawn(accepting_one));
         };
         accept(listener);

@@ -30,7 +30,7 @@ mod warm_up;
 
 pub use call::{Ask, Priority, Turn};
 pub use error::ServeError;
-pub use listen::{Ended, Event, ListenError, serve};
+pub use listen::{Ended, Event, ListenError, serve, service};
 pub use repository::{Repository, RepositoryError, Source};
 pub use schedule::{Load, Refusal};
 pub use served::{Served, State};

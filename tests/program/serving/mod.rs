@@ -1,6 +1,5 @@
 //! `gpux serve`, driven from outside: a real server, real sockets, real signals.
 
-mod api;
 mod faults;
 mod metrics;
 mod operations;

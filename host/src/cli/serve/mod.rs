@@ -27,6 +27,7 @@ use crate::serve::{Ended, ListenError, RepositoryError, Server, Settings, Source
 ///   curl --data-binary @photo.jpg -H 'content-type: image/jpeg' localhost:8080/predict
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment, disable_help_flag = true)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(super) struct Arguments {
     /// Folders with a gpux.yml, such files, names in them, or models (.onnx) alone; of a folder
     /// without a gpux.yml, the pipelines in it [default: this folder]

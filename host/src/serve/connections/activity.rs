@@ -11,6 +11,9 @@ use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use tokio::io::{self, AsyncRead, AsyncWrite, ReadBuf};
 
+/// What only keeps a connection of HTTP/2 alive (PING, acknowledgements) is shorter than this, in bytes.
+const WORTH: usize = 64;
+
 /// What happened last on a connection.
 #[derive(Debug)]
 pub(super) struct Activity {
@@ -85,7 +88,7 @@ impl<S> Observed<S> {
     }
 
     fn sent(&self, sent: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if matches!(sent, Poll::Ready(Ok(1..))) {
+        if matches!(sent, Poll::Ready(Ok(WORTH..))) {
             self.activity.touch();
         }
         sent

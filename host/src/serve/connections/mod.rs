@@ -52,16 +52,17 @@ struct Shared {
     tls: Option<Arc<Tls>>,
 }
 
-/// Takes connections until it is told to stop, then waits for those there are.
+/// Takes connections until it is told to stop, then waits for those there are. `room` is for all
+/// listeners together.
 pub(super) async fn accept(
     listener: TcpListener,
     server: Arc<Server>,
     router: Router,
     tls: Option<Arc<Tls>>,
+    room: Arc<Semaphore>,
     mut stopped: watch::Receiver<bool>,
 ) {
     let builder = builder(server.settings());
-    let room = Arc::new(Semaphore::new(server.settings().max_connections));
     let shared = Arc::new(Shared { server, router, builder, tls });
     let connections = GracefulShutdown::new();
     let start = |(stream, peer): (TcpStream, SocketAddr), permit| {

@@ -59,7 +59,7 @@ impl Histogram {
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {
-        let bounds = BOUNDS.iter().map(|nanos| *nanos as f64 / 1e9).chain([f64::MAX]);
+        let bounds = BOUNDS.iter().map(|nanos| *nanos as f64 / 1e9).chain([f64::INFINITY]);
         let counts = self.buckets.iter().map(|count| count.load(Ordering::Relaxed));
         let buckets: Vec<_> = bounds.zip(counts).collect();
         let count = buckets.iter().map(|(_, count)| count).sum();
@@ -82,7 +82,7 @@ impl Snapshot {
             below += count;
             below >= wanted && below > 0
         });
-        found.map(|(bound, _)| *bound).filter(|bound| *bound < f64::MAX)
+        found.map(|(bound, _)| *bound).filter(|bound| bound.is_finite())
     }
 }
 
@@ -99,7 +99,7 @@ mod tests {
         histogram.observe(Duration::from_secs(31));
         let snapshot = histogram.snapshot();
         let filled: Vec<_> = snapshot.buckets.iter().filter(|(_, count)| *count > 0).copied().collect();
-        assert_eq!(filled, [(5e-6, 2), (1e-5, 1), (1e-3, 1), (f64::MAX, 1)]);
+        assert_eq!(filled, [(5e-6, 2), (1e-5, 1), (1e-3, 1), (f64::INFINITY, 1)]);
         assert_eq!((snapshot.count, snapshot.quantile(0.5), snapshot.quantile(1.0)), (5, Some(1e-5), None));
         assert!((snapshot.sum - 31.001_012).abs() < 1e-9, "{}", snapshot.sum);
     }

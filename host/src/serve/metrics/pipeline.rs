@@ -286,16 +286,16 @@ impl Observer for StepClock<'_> {
     }
 }
 
-/// The status of gRPC that says what one of HTTP does (gRPC's own table, and 429, 499, 504).
+/// The status of gRPC that says what one of HTTP does (gRPC's own table, and 413, 429, 499, 504).
 pub(in crate::serve) fn grpc_code(status: StatusCode) -> u16 {
     match status.as_u16() {
         200..=299 => 0,
         404 => 5,
-        400 | 405 | 406 | 413 | 415 | 422 => 3,
+        400 | 405 | 406 | 415 | 422 => 3,
         401 => 16,
         403 => 7,
         408 | 504 => 4,
-        429 => 8,
+        413 | 429 => 8,
         499 => 1,
         501 => 12,
         503 => 14,

@@ -9,6 +9,7 @@ use serde_json::json;
 use tonic::{Code, Status};
 
 use crate::serve::ServeError;
+use crate::serve::metrics::grpc_code;
 
 /// The status of REST. A deadline that passed is 503 here, as in Triton: the client may try again.
 pub(super) fn status_code(error: &ServeError) -> StatusCode {
@@ -43,17 +44,7 @@ pub(super) fn response(error: &ServeError) -> Response {
 
 /// The answer of gRPC.
 pub(super) fn status(error: &ServeError) -> Status {
-    let code = match error.status() {
-        StatusCode::NOT_FOUND => Code::NotFound,
-        StatusCode::UNAUTHORIZED => Code::Unauthenticated,
-        StatusCode::FORBIDDEN => Code::PermissionDenied,
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::PAYLOAD_TOO_LARGE => Code::ResourceExhausted,
-        StatusCode::GATEWAY_TIMEOUT | StatusCode::REQUEST_TIMEOUT => Code::DeadlineExceeded,
-        StatusCode::SERVICE_UNAVAILABLE => Code::Unavailable,
-        StatusCode::NOT_IMPLEMENTED => Code::Unimplemented,
-        other if other.is_client_error() => Code::InvalidArgument,
-        _ => Code::Internal,
-    };
+    let code = Code::from(i32::from(grpc_code(error.status())));
     let mut status = Status::new(code, error.to_string());
     if let Some(after) = retry_after(error).filter(|_| code == Code::Unavailable) {
         // What gRPC's own retry policies look at.

@@ -43,3 +43,7 @@ pub(super) fn router(server: &Arc<Server>) -> Router {
         .route_service("/inference.GRPCInferenceService/{call}", body::Bounded::new(inference, server.clone()))
         .route_service("/grpc.health.v1.Health/{call}", body::Bounded::new(health, server.clone()))
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests;

@@ -42,7 +42,7 @@ async fn generated(server: &Server, named: &Named, request: HttpRequest<Body>) -
     let (head, body) = request.into_parts();
     let model = lookup::model(server, &named.model, &named.version)?;
     let body = body::read(&head.headers, body, server).await?;
-    let ask = parameters::ask(&super::request::parameters(&body)?, body.len())?;
+    let ask = parameters::ask(&super::request::parameters(&body), body.len())?;
     let served = model.served.clone();
     counted(server, &served, ask, move |turn, laps| run(turn, &model, &body, laps)).await
 }

@@ -27,7 +27,7 @@ async fn respond(server: &Server, named: &Named, request: HttpRequest<Body>) -> 
     let body = body::read(&head.headers, body, server).await?;
     let bytes = body.len();
     let framing = Framing::of(&head.headers, body)?;
-    let ask = parameters::ask(&request::parameters(framing.json())?, bytes)?;
+    let ask = parameters::ask(&request::parameters(framing.json()), bytes)?;
     let served = model.served.clone();
     let written = counted(server, &served, ask, move |turn, laps| run(turn, &model, framing, laps)).await?;
     Ok(written.into_response())

@@ -7,11 +7,11 @@ use axum::extract::State;
 use axum::response::Response;
 use http::{Request as HttpRequest, StatusCode};
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::json;
 
 use super::{Named, answered};
 use crate::serve::http::{answer, body};
+use crate::serve::oip::parameters::Parameters;
 use crate::serve::oip::{metadata, repository};
 use crate::serve::{ServeError, Server};
 
@@ -40,7 +40,7 @@ struct Asked {
     #[serde(default)]
     ready: bool,
     #[serde(default)]
-    parameters: std::collections::BTreeMap<String, IgnoredAny>,
+    parameters: Parameters,
 }
 
 impl Asked {

@@ -43,13 +43,13 @@ fn a_failure_shows_the_steps_before_it() {
 fn a_trace_is_of_one_request_in_json_where_the_operator_lets_it() {
     let body = json!({ "x": [[1, 2], [3, 4]] });
     let server = Server::start(&[&pipeline("scores")]);
-    assert!(server.post_json("/predict?trace=true", &json!([body])).error(400).contains("one request"));
+    assert!(server.json("/predict?trace=true", &json!([body])).error(400).contains("one request"));
     let head = ["content-type: application/json", "accept: application/x-npy"];
     let npy = server.ask("POST", "/predict?trace=true", &head, body.to_string().as_bytes());
     assert!(npy.error(406).contains("application/json"));
     drop(server);
     let server = Server::start(&[&pipeline("scores"), "--no-trace"]);
-    assert!(server.post_json("/predict?trace=true", &body).error(400).contains("no traces"));
-    assert_eq!(server.post_json("/predict", &body).status, 200);
-    assert_eq!(server.at("/info").with_status(200)["trace"], false);
+    assert!(server.json("/predict?trace=true", &body).error(400).contains("no traces"));
+    assert_eq!(server.json("/predict", &body).status, 200);
+    assert_eq!(server.get("/info").with_status(200)["trace"], false);
 }

@@ -17,7 +17,7 @@ fn faults(document: &Json, path: &str, method: &str, status: &str, answer: &Json
 #[test]
 fn answers_are_what_the_document_says() {
     let server = Server::start(&[".", &pipeline("scores"), &pipeline("text"), &pipeline("sound")]);
-    let document = server.at("/openapi.json").with_status(200);
+    let document = server.get("/openapi.json").with_status(200);
     assert_eq!(document["openapi"], "3.1.0");
     assert!(document["paths"]["/predict"].is_null(), "there is no only pipeline");
     let right = |path: &str, method: &str, status: u16, answer: &Json| {
@@ -25,7 +25,7 @@ fn answers_are_what_the_document_says() {
         assert!(found.is_empty(), "{method} {path} {status}: {found:?} in {answer}");
     };
     for path in ["/health", "/health/live", "/health/ready", "/pipelines", "/pipelines/digits/info"] {
-        right(path, "get", 200, &server.at(path).with_status(200));
+        right(path, "get", 200, &server.get(path).with_status(200));
     }
     for (name, body) in [
         ("scores", json!({ "x": [[1, 2], [3, "Infinity"]] })),
@@ -33,13 +33,13 @@ fn answers_are_what_the_document_says() {
         ("text", json!({ "text": "a fox" })),
     ] {
         let path = format!("/pipelines/{name}/predict");
-        right(&path, "post", 200, &server.post_json(&path, &body).with_status(200));
+        right(&path, "post", 200, &server.json(&path, &body).with_status(200));
         if body.is_object() {
-            let traced = server.post_json(&format!("{path}?trace=true"), &body).with_status(200);
+            let traced = server.json(&format!("{path}?trace=true"), &body).with_status(200);
             assert!(traced["trace"]["steps"].is_array());
             right(&path, "post", 200, &traced);
         }
-        right(&path, "post", 400, &server.post_json(&path, &json!({ "none": 1 })).with_status(400));
+        right(&path, "post", 400, &server.json(&path, &json!({ "none": 1 })).with_status(400));
     }
     let path = "/pipelines/digits/predict";
     let traced = server.ask("POST", &format!("{path}?trace=true"), &["content-type: image/png"], &seven());
@@ -54,7 +54,7 @@ fn answers_are_what_the_document_says() {
 #[test]
 fn each_pipeline_has_its_own_inputs() {
     let server = Server::start(&[]);
-    let document = server.at("/openapi.json").with_status(200);
+    let document = server.get("/openapi.json").with_status(200);
     let operation = &document["paths"]["/predict"]["post"];
     let content = operation["requestBody"]["content"].as_object().unwrap();
     let kinds: Vec<_> = content.keys().map(String::as_str).collect();

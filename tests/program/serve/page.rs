@@ -11,12 +11,11 @@ fn quoted<'t>(text: &'t str, before: &str) -> Vec<&'t str> {
 fn everything_that_the_pages_load_is_there() {
     let server = Server::start(&[&pipeline("scores")]);
     for page in ["/", "/docs"] {
-        let html = server.at(page);
-        assert_eq!((html.status, html.header("content-type")), (200, "text/html; charset=utf-8"), "{page}");
-        let text = html.text();
-        let policy = html.header("content-security-policy");
+        let html = server.get(page);
+        assert_eq!((html.status, html.header("content-type")), (200, Some("text/html; charset=utf-8")), "{page}");
+        let policy = html.header("content-security-policy").unwrap();
         assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
-        let mut wanted: Vec<_> = [quoted(&text, "src=\""), quoted(&text, "href=\"/page")]
+        let mut wanted: Vec<_> = [quoted(html.text(), "src=\""), quoted(html.text(), "href=\"/page")]
             .concat()
             .iter()
             .map(|path| if path.starts_with("/page") { (*path).to_owned() } else { format!("/page{path}") })
@@ -24,17 +23,16 @@ fn everything_that_the_pages_load_is_there() {
         assert!(wanted.len() >= 2, "{wanted:?}");
         let mut seen = Vec::new();
         while let Some(path) = wanted.pop() {
-            let file = server.at(&path);
+            let file = server.get(&path);
             assert_eq!(file.status, 200, "{path}");
-            let text = file.text();
-            assert!(!text.contains("https://"), "{path}");
-            wanted.extend(quoted(&text, " from \"./").iter().map(|name| format!("/page/{name}")));
+            assert!(!file.text().contains("https://"), "{path}");
+            wanted.extend(quoted(file.text(), " from \"./").iter().map(|name| format!("/page/{name}")));
             wanted.retain(|path| !seen.contains(path));
             seen.push(path);
         }
         assert!(seen.iter().any(|path| path == "/page/element.js"), "{seen:?}");
-        assert!(!text.contains("<script>") && !text.contains("style="), "nothing stands inline");
+        assert!(!html.text().contains("<script>") && !html.text().contains("style="), "nothing stands inline");
     }
-    assert_eq!(server.at("/page/nothing.js").status, 404);
-    assert_eq!(server.at("/page/..%2F..%2Fmain.rs").status, 404);
+    assert_eq!(server.get("/page/nothing.js").status, 404);
+    assert_eq!(server.get("/page/..%2F..%2Fmain.rs").status, 404);
 }

@@ -29,7 +29,7 @@ fn refused(folder: &Path) -> String {
 fn right_requests_are_run_first() {
     let folder = folder("    - photo: { file: seven.png }\n    - { photo: { file: ./seven.png }, size: { a: 1 } }");
     let server = Server::start(&[folder.path().to_str().unwrap()]);
-    assert_eq!(server.at("/health/ready").status, 200);
+    assert_eq!(server.get("/health/ready").status, 200);
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn a_picture_comes_in_every_way() {
         json!({ "base64": base64 }),
         json!(base64),
     ] {
-        assert_eq!(server.post_json("/predict", &body).with_status(200), expected, "{}", &body.to_string()[..40]);
+        assert_eq!(server.json("/predict", &body).with_status(200), expected, "{}", &body.to_string()[..40]);
     }
     for name in ["image", "file"] {
         let mut form = format!(
@@ -39,7 +39,7 @@ fn a_picture_comes_in_every_way() {
         assert_eq!(answer.with_status(200), expected, "{name}");
     }
     let list = json!([{ "image": base64 }, { "image": "no base64!" }, { "image": base64 }]);
-    let results = server.post_json("/predict", &list).with_status(200);
+    let results = server.json("/predict", &list).with_status(200);
     assert_eq!((&results[0], &results[2]), (&expected, &expected));
     assert_eq!(results[1]["error"], "ValidationError");
 }
@@ -49,7 +49,7 @@ fn texts_sounds_and_arrays_come_as_they_are() {
     let server = Server::start(&[&pipeline("text"), &pipeline("sound"), &pipeline("scores"), &pipeline("draw-boxes")]);
     let text = server.ask("POST", "/pipelines/text/predict", &["content-type: text/plain; charset=utf-8"], b"a fox");
     let text = text.with_status(200);
-    assert_eq!(server.post_json("/pipelines/text/predict", &json!({ "text": "a fox" })).with_status(200), text);
+    assert_eq!(server.json("/pipelines/text/predict", &json!({ "text": "a fox" })).with_status(200), text);
     let wrong = server.ask("POST", "/pipelines/text/predict", &["content-type: text/plain"], b"\xff");
     assert!(wrong.error(400).contains("gets bytes"));
 
@@ -58,11 +58,11 @@ fn texts_sounds_and_arrays_come_as_they_are() {
     assert!(sound.as_object().unwrap().values().all(|output| output.is_array()), "{sound}");
 
     let path = "/pipelines/scores/predict";
-    let scores = server.post_json(path, &json!({ "x": [[1, 2], [3, 4]] })).with_status(200);
-    assert_eq!(server.post_json(path, &json!([[1, 2], [3, 4]])).with_status(200), scores, "the only input's value");
-    assert_eq!(server.post_json(path, &json!({ "x": [1, 2, 3, 4] })).with_status(200), scores, "a flat list");
+    let scores = server.json(path, &json!({ "x": [[1, 2], [3, 4]] })).with_status(200);
+    assert_eq!(server.json(path, &json!([[1, 2], [3, 4]])).with_status(200), scores, "the only input's value");
+    assert_eq!(server.json(path, &json!({ "x": [1, 2, 3, 4] })).with_status(200), scores, "a flat list");
     let explicit = json!({ "x": { "type": "float32", "shape": [2, 2], "data": [1, 2, 3, 4] } });
-    assert_eq!(server.post_json(path, &explicit).with_status(200), scores);
+    assert_eq!(server.json(path, &explicit).with_status(200), scores);
     let mut npy = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
     npy.extend(format!("{:<117}\n", "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2), }").bytes());
     npy.extend([1_f32, 2.0, 3.0, 4.0].iter().flat_map(|number| number.to_le_bytes()));
@@ -91,11 +91,11 @@ fn the_answer_is_what_is_accepted() {
     let json = ask("text/html, application/json;q=0.9, */*;q=0.1").with_status(200);
     let (name, _) = json.as_object().unwrap().iter().next().unwrap();
     let npy = ask("application/x-npy");
-    assert_eq!((npy.status, npy.header("content-type")), (200, "application/x-npy"));
+    assert_eq!((npy.status, npy.header("content-type")), (200, Some("application/x-npy")));
     assert!(npy.body.starts_with(b"\x93NUMPY"));
     let bytes = ask("application/octet-stream, application/json;q=0.5");
     assert_eq!(bytes.body, [0.5_f32; 4].iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<_>>());
-    assert_eq!((bytes.header("x-tensor-type"), bytes.header("x-tensor-shape")), ("float32", "2,2"));
+    assert_eq!((bytes.header("x-tensor-type"), bytes.header("x-tensor-shape")), (Some("float32"), Some("2,2")));
     assert!(ask("image/png").error(406).contains(name.as_str()));
     assert!(ask("text/html").error(406).contains("application/json"));
     assert!(ask("application/json;q=0").error(406).contains("application/json"));
@@ -131,8 +131,8 @@ fn what_does_not_fit_is_refused() {
     let right = ask(&format!("{path}?timeout=5&priority=high"), json, r#"{"x": [[1, 2], [3, 4]]}"#);
     assert_eq!(right.status, 200);
 
-    let endless = server.post_json("/pipelines/never-ends/predict", &json!({ "in": "x" }));
+    let endless = server.json("/pipelines/never-ends/predict", &json!({ "in": "x" }));
     assert_eq!(endless.with_status(500)["details"]["limit"], "time");
-    let late = server.post_json("/pipelines/never-ends/predict?timeout=0.02", &json!({ "in": "x" }));
+    let late = server.json("/pipelines/never-ends/predict?timeout=0.02", &json!({ "in": "x" }));
     assert_eq!(late.with_status(504)["error"], "StepError");
 }

@@ -1,0 +1,119 @@
+//! The calls of gRPC through the router, with the client that the same messages make.
+
+use std::sync::Arc;
+
+use axum::Router;
+use futures_util::stream;
+use http::header::CONTENT_TYPE;
+use tonic::{Code, Request};
+use tower::ServiceExt as _;
+
+use super::proto::grpc_inference_service_client::GrpcInferenceServiceClient as Client;
+use super::proto::model_infer_request::InferInputTensor;
+use super::proto::{InferTensorContents, ModelInferRequest, ModelReadyRequest};
+use crate::assemble::{EngineChoice, Operator};
+use crate::serve::{Server, Settings, Source};
+
+fn router() -> Router {
+    let operator = Operator { engine: EngineChoice::Embedded, ..Operator::default() };
+    let server = Arc::new(Server::new(Settings { workers: 2, max_body: 64 << 10, ..Settings::default() }, operator));
+    let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/oip/models");
+    server.add(&["matrix", "text"].map(|name| Source(format!("{models}/{name}")))).unwrap();
+    super::router(&server)
+}
+
+fn floats(contents: &[f32]) -> ModelInferRequest {
+    let contents = InferTensorContents { fp32_contents: contents.to_vec(), ..InferTensorContents::default() };
+    let input = InferInputTensor {
+        name: "x".to_owned(),
+        datatype: "FP32".to_owned(),
+        shape: vec![1, 3],
+        contents: Some(contents),
+        ..InferInputTensor::default()
+    };
+    ModelInferRequest {
+        model_name: "matrix".to_owned(),
+        id: "7".to_owned(),
+        inputs: vec![input],
+        ..ModelInferRequest::default()
+    }
+}
+
+#[tokio::test]
+async fn contents_are_answered_with_contents_and_raw_with_raw() {
+    let mut client = Client::new(router());
+    let response = client.model_infer(floats(&[1.0, 2.0, 3.0])).await.unwrap().into_inner();
+    assert_eq!((response.id.as_str(), response.model_version.as_str()), ("7", "1"));
+    assert_eq!(response.outputs[0].contents.as_ref().unwrap().fp32_contents, [1.0, 2.0, 3.0]);
+    let mut raw = floats(&[]);
+    raw.raw_input_contents = vec![vec![7_u8; 12].into()];
+    let response = client.model_infer(raw.clone()).await.unwrap().into_inner();
+    assert_eq!(response.raw_output_contents, [vec![7_u8; 12]]);
+    assert!(response.outputs[0].contents.is_none());
+    raw.inputs[0].contents = floats(&[1.0]).inputs[0].contents.clone();
+    assert_eq!(client.model_infer(raw).await.unwrap_err().code(), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn every_fault_has_its_code() {
+    let mut client = Client::new(router());
+    let unknown = ModelInferRequest { model_name: "nobody".to_owned(), ..ModelInferRequest::default() };
+    assert_eq!(client.model_infer(unknown).await.unwrap_err().code(), Code::NotFound);
+    assert_eq!(client.model_infer(floats(&[1.0])).await.unwrap_err().code(), Code::InvalidArgument);
+    let mut negative = floats(&[1.0, 2.0, 3.0]);
+    negative.inputs[0].shape = vec![-1, 3];
+    assert_eq!(client.model_infer(negative).await.unwrap_err().code(), Code::InvalidArgument);
+    let mut large = floats(&[]);
+    large.raw_input_contents = vec![vec![0_u8; 80 << 10].into()];
+    assert_eq!(client.model_infer(large).await.unwrap_err().code(), Code::ResourceExhausted);
+    let mut late = Request::new(floats(&[1.0, 2.0, 3.0]));
+    late.metadata_mut().insert("grpc-timeout", "0n".parse().unwrap());
+    assert_eq!(client.model_infer(late).await.unwrap_err().code(), Code::DeadlineExceeded);
+    let version = ModelReadyRequest { name: "matrix".to_owned(), version: "9".to_owned() };
+    assert_eq!(client.model_ready(version).await.unwrap_err().code(), Code::NotFound);
+    // The calls of shared memory are the service's, and answered as the protocol says.
+    let call = http::Request::post("/inference.GRPCInferenceService/SystemSharedMemoryStatus")
+        .header(CONTENT_TYPE, "application/grpc")
+        .body(axum::body::Body::empty())
+        .unwrap();
+    let answer = router().oneshot(call).await.unwrap();
+    assert_eq!(answer.headers()["grpc-status"], "12");
+}
+
+#[tokio::test]
+async fn a_stream_answers_in_order_and_outlives_faults() {
+    let mut client = Client::new(router());
+    let requests = (0..30_u8).map(|number| {
+        let mut request = floats(&[f32::from(number), 0.0, 0.0]);
+        request.id = number.to_string();
+        if number == 10 {
+            request.model_name = "nobody".to_owned();
+        }
+        request
+    });
+    let mut answers = client.model_stream_infer(stream::iter(requests.collect::<Vec<_>>())).await.unwrap().into_inner();
+    for number in 0..30_u8 {
+        let answer = answers.message().await.unwrap().unwrap();
+        let response = answer.infer_response.unwrap();
+        assert_eq!(response.id, number.to_string());
+        if number == 10 {
+            assert!(answer.error_message.contains("nobody"));
+        } else {
+            assert_eq!(response.outputs[0].contents.as_ref().unwrap().fp32_contents[0], f32::from(number));
+        }
+    }
+    assert!(answers.message().await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn garbage_is_no_reason_to_fall() {
+    for body in [&b""[..], b"\0", b"\0\0\0\0\x05ab", b"\0\xff\xff\xff\xff", b"\x01\0\0\0\x01a", b"\0\0\0\0\x02\xff\xff"]
+    {
+        let call = http::Request::post("/inference.GRPCInferenceService/ModelInfer")
+            .header(CONTENT_TYPE, "application/grpc")
+            .body(axum::body::Body::from(body))
+            .unwrap();
+        let answer = router().oneshot(call).await.unwrap();
+        assert_ne!(answer.headers().get("grpc-status").map(|status| status.as_bytes()), Some(&b"0"[..]), "{body:?}");
+    }
+}

@@ -25,9 +25,10 @@ def examples(text):
 
 
 def same(given, said):
-    """Whether two JSON documents say the same, numbers to five digits."""
+    """Whether two JSON documents say the same, numbers to five digits; every request has a name of its own."""
     if isinstance(said, dict):
-        return isinstance(given, dict) and given.keys() == said.keys() and all(same(given[key], said[key]) for key in said)
+        alike = isinstance(given, dict) and given.keys() - {"request_id"} == said.keys()
+        return alike and all(same(given[key], said[key]) for key in said)
     if isinstance(said, list):
         return isinstance(given, list) and len(given) == len(said) and all(map(same, given, said))
     if isinstance(said, float):

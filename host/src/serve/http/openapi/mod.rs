@@ -19,21 +19,23 @@ use crate::serve::{Served, Server};
 pub(super) async fn document(State(server): State<Arc<Server>>) -> Response {
     let entries = server.repository().visible();
     let served: Vec<_> = entries.iter().filter_map(|entry| entry.served()).collect();
-    answer::json(&Document::new().of(&served))
+    answer::json(&Document::new(server.settings().keys.is_some()).of(&served))
 }
 
 /// The document while it is made.
 struct Document {
     generator: SchemaGenerator,
     paths: Map<String, Json>,
+    /// whether requests need a key
+    keys: bool,
 }
 
 impl Document {
-    fn new() -> Self {
+    fn new(keys: bool) -> Self {
         let settings = SchemaSettings::draft2020_12().for_serialize().with(|settings| {
             settings.definitions_path = "/components/schemas".into();
         });
-        Self { generator: settings.into_generator(), paths: Map::new() }
+        Self { generator: settings.into_generator(), paths: Map::new(), keys }
     }
 
     fn of(mut self, served: &[Arc<Served>]) -> Json {
@@ -46,7 +48,7 @@ impl Document {
         }
         let mut schemas = self.generator.take_definitions(true);
         schemas.insert("Error".to_owned(), error());
-        json!({
+        let mut document = json!({
             "openapi": "3.1.0",
             "info": {
                 "title": "gpux",
@@ -59,7 +61,15 @@ impl Document {
             })).collect::<Vec<_>>(),
             "paths": self.paths,
             "components": { "schemas": schemas },
-        })
+        });
+        if self.keys {
+            document["components"]["securitySchemes"] = json!({
+                "bearer": { "type": "http", "scheme": "bearer" },
+                "key": { "type": "apiKey", "in": "header", "name": "X-API-Key" },
+            });
+            document["security"] = json!([{ "bearer": [] }, { "key": [] }]);
+        }
+        document
     }
 
     /// What there is beside the pipelines.
@@ -78,17 +88,23 @@ impl Document {
         let both = |operation: Json, schema: Json| {
             let mut operation = operation;
             operation["responses"]["503"] = response("it is not, yet or any more", schema);
-            operation
+            open(operation)
         };
         let ready = "every pipeline is warm, and the server is not about to end";
         self.get("/health", both(get("health", "Whether every pipeline answers", ready, health.clone()), health));
-        self.get("/health/live", get("live", "Whether the process answers at all", "it does", flag("live")));
+        self.get("/health/live", open(get("live", "Whether the process answers at all", "it does", flag("live"))));
         let operation = get("ready", "Whether requests would be answered", ready, flag("ready"));
         self.get("/health/ready", both(operation, flag("ready")));
-        let pipelines = self.generator.subschema_for::<Pipelines>().to_value();
-        self.get("/pipelines", get("pipelines", "The pipelines and what each is doing", "all of them", pipelines));
+        let pipelines = self.subschema::<Pipelines>();
+        let pipelines = get("pipelines", "The pipelines and what each is doing", "all of them", pipelines);
+        self.get("/pipelines", guarded(pipelines));
+        let mut metrics = get("metrics", "What the server counts", "the metrics", json!({ "type": "object" }));
+        for text in ["text/plain", "application/openmetrics-text"] {
+            metrics["responses"]["200"]["content"][text] = json!({ "schema": { "type": "string" } });
+        }
+        self.get("/metrics", guarded(metrics));
         let document = get("openapi", "This document", "the document", json!({ "type": "object" }));
-        self.get("/openapi.json", document);
+        self.get("/openapi.json", guarded(document));
     }
 
     /// What there is of a pipeline, under `prefix`.
@@ -99,9 +115,9 @@ impl Document {
         let mut info = get(&format!("info{suffix}"), "What the pipeline takes and gives", "the pipeline", schema);
         info["tags"] = json!([name]);
         with_errors(&mut info, &[("404", "there is no such pipeline"), NOT_READY]);
-        self.get(&format!("{prefix}/info"), info);
+        self.get(&format!("{prefix}/info"), guarded(info));
         let operation = predict::operation(&mut self.generator, served, &format!("predict{suffix}"));
-        self.paths.insert(format!("{prefix}/predict"), json!({ "post": operation }));
+        self.paths.insert(format!("{prefix}/predict"), json!({ "post": guarded(operation) }));
     }
 
     fn get(&mut self, path: &str, operation: Json) {
@@ -111,6 +127,19 @@ impl Document {
     fn subschema<T: JsonSchema>(&mut self) -> Json {
         self.generator.subschema_for::<T>().to_value()
     }
+}
+
+/// What may be asked without a key.
+fn open(mut operation: Json) -> Json {
+    operation["security"] = json!([]);
+    operation
+}
+
+/// What needs a key, where the operator wants keys.
+fn guarded(mut operation: Json) -> Json {
+    let errors = [("401", "a key is wanted"), ("403", "the key may not"), ("429", "more than the key allows")];
+    with_errors(&mut operation, &errors);
+    operation
 }
 
 const NOT_READY: (&str, &str) = ("503", "there is no room or no time for it now, or the pipeline is being loaded");
@@ -127,7 +156,7 @@ fn response(description: &str, schema: Json) -> Json {
 fn with_errors(operation: &mut Json, errors: &[(&str, &str)]) {
     for (status, meaning) in errors {
         let mut answer = response(meaning, json!({ "$ref": "#/components/schemas/Error" }));
-        if *status == "503" {
+        if matches!(*status, "429" | "503") {
             answer["headers"]["Retry-After"] = json!({ "description": "seconds after which it may be otherwise", "schema": { "type": "integer", "minimum": 0 } });
         }
         operation["responses"][*status] = answer;

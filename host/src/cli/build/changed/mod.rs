@@ -148,11 +148,7 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
 
 /// Where each changed model goes: beside the original, or where `--output` says. Never where a model
 /// lies that the pipeline loads.
-fn places(
-    arguments: &Arguments,
-    pipeline: &Pipeline,
-    models: &[(&str, &ModelStep)],
-) -> Result<Vec<PathBuf>, String> {
+fn places(arguments: &Arguments, pipeline: &Pipeline, models: &[(&str, &ModelStep)]) -> Result<Vec<PathBuf>, String> {
     let mut words: Vec<&str> = Vec::new();
     if arguments.change.fixes_shapes() {
         words.push("fixed");

@@ -29,8 +29,8 @@ digits:
 bench:
     cargo bench
 
-# built-in steps beside Python, in one run: image, text, audio or tensor; the file says what it needs
-# installed. `compare text parity` compares token by token.
+# beside Python, in one run: built-in steps (image, text, audio, tensor) or models in other precisions
+# (precision); the file says what it needs installed. `compare text parity` compares token by token.
 compare GROUP *WHAT:
     python3 benches/compare/{{GROUP}}.py {{WHAT}}
 
@@ -40,7 +40,7 @@ onnx-backend *ARGUMENTS:
     cargo build --release
     python3 tests/onnx/backend.py {{ARGUMENTS}}
 
-# clients of the Open Inference Protocol (NVIDIA's, KServe's, perf_analyzer) against a live server
+# clients of the Open Inference Protocol (NVIDIA's, KServe's, MLServer's codecs, perf_analyzer) against a live server
 oip *ARGUMENTS:
     cargo build
     tests/oip/run.sh --perf-analyzer {{ARGUMENTS}}
@@ -53,6 +53,10 @@ estimators *ARGUMENTS:
 # what attacks on the sandbox come to: time, memory, what a neighbour notices
 hostile *ATTACKS:
     cargo bench --bench hostile -- {{ATTACKS}}
+
+# a thousand damaged models with each engine: what they come to, and memory
+corrupted:
+    cargo bench --bench corrupted
 
 # many more cases of the seeded fuzzing, from the seed on
 fuzz ITERATIONS="20000" SEED="1":

@@ -17,8 +17,11 @@
 mod appended;
 mod attack;
 mod calls;
+mod corrupted;
+mod damage;
 mod dice;
 mod memory;
+mod models;
 mod monsters;
 mod mutants;
 mod neighbour;

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Clients of the Open Inference Protocol against a live `gpux serve`: NVIDIA's and KServe's, in a virtual
-# environment each, since they want different versions of the same libraries. With --perf-analyzer, NVIDIA's
-# load generator as well. GPUX names the program; the default is target/debug/gpux.
+# Clients of the Open Inference Protocol against a live `gpux serve`: NVIDIA's, KServe's, and requests made by
+# MLServer's codecs. Each has a virtual environment of its own, since they want different versions of the
+# same libraries. With --perf-analyzer, NVIDIA's load generator as well. GPUX names the program; the default
+# is target/debug/gpux.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -19,10 +20,12 @@ environment() {
 
 triton=$(environment requirements.txt)
 kserve=$(environment requirements-kserve.txt)
+mlserver=$(environment requirements-mlserver.txt)
 cd tests/oip
 export PYTHONDONTWRITEBYTECODE=1
 "$triton/bin/python" -m unittest test_triton_http test_triton_grpc
 "$kserve/bin/python" -m unittest test_kserve
+"$mlserver/bin/python" -m unittest test_mlserver
 if [ "${1-}" = --perf-analyzer ]; then
     "$triton/bin/python" perf_analyzer.py
 fi

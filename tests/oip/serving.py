@@ -34,7 +34,8 @@ class Serving:
     """The program, from its start to its end."""
 
     def __init__(self, *arguments):
-        command = [GPUX, "serve", str(MODELS), "--host", "127.0.0.1", "--port", "0", "--grpc-port", "0", *arguments]
+        command = [GPUX, "serve", str(MODELS), "--engine", "onnxruntime",
+                   "--host", "127.0.0.1", "--port", "0", "--grpc-port", "0", *arguments]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.lines = []
         second = None
@@ -57,6 +58,7 @@ class Serving:
 class ServedCase(unittest.TestCase):
     """Tests against one server."""
 
+    # Flags, and pipelines beside those of this folder.
     ARGUMENTS = ()
 
     @classmethod

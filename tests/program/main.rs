@@ -11,12 +11,14 @@
 mod architecture;
 mod author;
 mod cases;
+mod changed;
 mod child;
 mod decoder;
 mod digits;
 mod examples;
 mod guests;
 mod languages;
+mod nodes;
 mod onnx;
 mod providers;
 mod run;

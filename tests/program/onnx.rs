@@ -129,3 +129,36 @@ fn tensors_come_from_numpy_files_and_go_into_them() {
     let nowhere = run(&["--input", "[1, 2]", "--format", "npy"]);
     assert_eq!(nowhere.status.code(), Some(2));
 }
+
+/// A varint below 128, or bytes, as a field of a protobuf message.
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    [&[number << 3 | 2, bytes.len() as u8], bytes].concat()
+}
+
+#[test]
+fn tensors_are_read_from_the_files_beside_test_models() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: Vec<u8>| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path.display().to_string()
+    };
+    let raw = |numbers: [f32; 8]| field(9, &numbers.map(f32::to_le_bytes).concat());
+    let shape = field(1, &[2, 4]);
+    let [a, b] = [("a", 1.0), ("b", 10.0)].map(|(name, step)| {
+        let numbers: [f32; 8] = std::array::from_fn(|at| at as f32 * step);
+        file(&format!("{name}.pb"), [&shape[..], &[2 << 3, 1], &field(8, name.as_bytes()), &raw(numbers)].concat())
+    });
+    let inputs = [format!("a=@{a}"), format!("b=@{b}")];
+    let ran = gpux(&["run", "tests/models/two.onnx", "--input", &inputs[0], "--input", &inputs[1], "--json"]);
+    let given: Json = serde_json::from_str(&stdout(&ran)).unwrap();
+    assert_eq!(given["sum"], json!([[0.0, 11.0, 22.0, 33.0], [44.0, 55.0, 66.0, 77.0]]), "{given}");
+    // By the name in the file.
+    let named = gpux(&["run", "tests/models/two.onnx", "--input", &inputs[0], "--file", &b, "--json"]);
+    assert_eq!(serde_json::from_str::<Json>(&stdout(&named)).unwrap()["sum"], given["sum"]);
+    let damaged = file("damaged.pb", vec![0xff; 9]);
+    let refused = gpux(&["run", "tests/models/two.onnx", "--input", &format!("a=@{damaged}"), "--file", &b]);
+    assert_eq!(refused.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&[refused.stdout, refused.stderr].concat()).into_owned();
+    assert!(told.contains("no tensor as ONNX writes it"), "{told}");
+}

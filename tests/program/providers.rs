@@ -199,3 +199,26 @@ fn a_library_with_a_provider_is_registered_or_refused_by_name() {
         assert!(stderr(&run).contains("found no device on this machine"), "{}", stderr(&run));
     }
 }
+
+#[test]
+fn the_nodes_that_openvino_leaves_to_the_cpu_are_told() {
+    let Some(library) = library() else { return };
+    let cache = tempfile::tempdir().unwrap();
+    let nodes = |model: &str| {
+        let asked = ["inspect", model, "--nodes", "--json", "--provider", "openvino,cpu"];
+        let json: Json = serde_json::from_str(&stdout(&gpux(cache.path(), &library, &asked))).unwrap();
+        json["nodes"].clone()
+    };
+    let digits = nodes("models/digits.onnx");
+    let placement = &digits["providers"][0];
+    assert_eq!((&placement["provider"], &placement["subgraphs"]), (&json!("OpenVINOExecutionProvider"), &json!(1)));
+    let all = json!({ "Conv": 2, "Flatten": 1, "Gemm": 1, "MaxPool": 1, "Relu": 2 });
+    assert_eq!((&placement["here"], &placement["on_cpu"]), (&all, &json!({})), "{digits:#}");
+    assert_eq!(digits["providers"][1]["here"], all);
+    // Labels are texts, which OpenVINO does not know.
+    let estimator = nodes("tests/onnx/estimators/logistic-regression-names.onnx");
+    let placement = &estimator["providers"][0];
+    assert!(placement["on_cpu"].as_object().is_some_and(|left| !left.is_empty()), "{estimator:#}");
+    let built = gpux(cache.path(), &library, &["build", ".", "--verbose", "--provider", "openvino"]);
+    assert!(stderr(&built).contains("OpenVINO (1 part)"), "{}", stderr(&built));
+}

@@ -55,6 +55,8 @@ pub struct Operator {
     pub optimize: bool,
     /// whether pipelines are opened to serve many requests at once: `serving.batch_size` counts then
     pub serving: bool,
+    /// files to load in place of those that gpux.yml names, by the model's name
+    pub instead: Vec<(String, PathBuf)>,
     /// the `gpux` program, which tries unknown models in a process of its own; without it they
     /// are loaded here, guarded against panics only
     pub program: Option<PathBuf>,
@@ -111,6 +113,7 @@ impl Default for Operator {
             allow: Allow::default(),
             ceiling: Limits { memory: 256 << 20, time: Duration::from_secs(10), ..Limits::default() },
             cache: CacheDir::from_environment(),
+            instead: Vec::new(),
             program: None,
         }
     }

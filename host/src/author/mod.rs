@@ -1,6 +1,7 @@
 //! What an author of steps and pipelines needs: new folders from templates, builds, golden cases,
-//! and records of what crossed a step.
+//! records of what crossed a step, and changed models beside their originals.
 
+mod accuracy;
 mod bless;
 mod build;
 mod case;
@@ -8,6 +9,7 @@ mod compare;
 mod language;
 mod record;
 mod replay;
+mod samples;
 mod scaffold;
 mod shapes;
 mod spread;
@@ -16,10 +18,12 @@ mod subject;
 mod template;
 mod test;
 
+pub use accuracy::{Accuracy, Beside, Unequal, beside};
 pub use build::{BuildError, BuildRequest, Built, Progress, build, save, strip};
 pub use language::Language;
 pub use record::{RecordError, Recorder};
 pub use replay::Replay;
+pub use samples::{ModelSample, Sampler, case_requests};
 pub use scaffold::{New, ScaffoldError, Scaffolded, scaffold};
 pub use shapes::shapes;
 pub use spread::Spread;

@@ -23,6 +23,9 @@ pub(super) enum Command {
     /// Optimize a model's graph
     #[command(name = "__optimize-model", hide = true)]
     OptimizeModel { request: String },
+    /// Run a model once and write down what its nodes did
+    #[command(name = "__run-nodes", hide = true)]
+    RunNodes { request: String },
     /// Run a pipeline on one engine and provider
     #[command(name = "__measure", hide = true)]
     Measure(Box<measure::Arguments>),
@@ -41,6 +44,7 @@ pub(super) fn main(command: Command) -> Exit {
         }
         Command::EngineProbe { library } => inference::probe_answer(&library),
         Command::OptimizeModel { request } => inference::optimize_answer(&request),
+        Command::RunNodes { request } => inference::nodes_answer(&request),
         Command::Measure(arguments) => measure::answer(&arguments),
     };
     // Without a reader there is nobody to tell.

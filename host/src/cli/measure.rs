@@ -16,9 +16,10 @@ use super::run::{InputArguments, Item};
 use crate::assemble::Pipeline;
 use crate::child::{self, ChildFault};
 use crate::error::GpuxError;
+use crate::inference::{made_up_shape, made_up_tensor};
 use crate::pipeline::{
-    BenchmarkOptions, Dim, ElementType, Kind, Metrics, Plan, Request, RunOptions, Tensor, Value, deadline_after,
-    from_npy, to_json, to_npy,
+    BenchmarkOptions, ElementType, Kind, Metrics, Plan, Request, RunOptions, Value, deadline_after, from_npy, to_json,
+    to_npy,
 };
 
 /// What is measured; the same words as the command lines that ask for it.
@@ -248,13 +249,7 @@ fn made_up(plan: &Plan) -> Result<Request, String> {
     for input in plan.inputs().iter().filter(|input| input.default.is_none() && !input.port.optional) {
         let value = match &input.port.kind {
             Kind::Tensor(kind) => {
-                let dim = |(axis, dim): (usize, &Dim)| match (dim, axis) {
-                    (Dim::Fixed(size), _) => *size,
-                    (_, 0) => 1,
-                    _ => 8,
-                };
-                let shape: Vec<_> = kind.shape.iter().flatten().enumerate().map(dim).collect();
-                tensor(kind.element().unwrap_or(ElementType::Float32), shape)
+                made_up_tensor(kind.element().unwrap_or(ElementType::Float32), made_up_shape(kind), 0)
             }
             Kind::Text => Some(Value::from("The quick brown fox jumps over the lazy dog.")),
             _ => None,
@@ -267,18 +262,4 @@ fn made_up(plan: &Plan) -> Result<Request, String> {
         request.push((name.clone(), value));
     }
     Ok(request)
-}
-
-fn tensor(element: ElementType, shape: Vec<usize>) -> Option<Value> {
-    let count = crate::pipeline::element_count(&shape).filter(|count| *count <= 1 << 26)?;
-    if element == ElementType::String {
-        return Tensor::new(shape, vec!["text".to_owned(); count]).ok().map(Value::Tensor);
-    }
-    // Between -1 and 1, in no order; whole numbers are 0 and 1.
-    let number = |at: usize| {
-        let mixed = (at as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
-        if element.is_float() { mixed as f64 / f64::from(1_u32 << 23) - 1.0 } else { (mixed % 2) as f64 }
-    };
-    let wide = Tensor::new(shape, (0..count).map(number).collect::<Vec<f64>>()).ok()?;
-    wide.cast(element).ok().map(Value::Tensor)
 }

@@ -3,6 +3,7 @@
 mod adapt;
 mod alike;
 mod batch;
+mod convert;
 mod embedded;
 mod engine;
 mod error;
@@ -11,7 +12,9 @@ mod graph;
 mod hardware;
 mod install;
 mod library;
+mod made_up;
 mod model_file;
+mod nodes;
 mod onnxruntime;
 mod optimize;
 mod providers;
@@ -22,17 +25,23 @@ mod vet;
 
 pub use adapt::{Adapt, Adapts, adapt};
 pub use batch::{BatchOptions, Batcher};
+pub use convert::{Conversion, ConvertError, Precision, convert};
 pub use embedded::Embedded;
 pub use engine::{Engine, Optimized, RunFailure, Session, SessionOptions};
 pub use error::ModelLoadError;
 pub use fastest::{Measured, Ranking, Trial, rank};
-pub use graph::{InputSpec, ModelInfo, ModelInspector, Narrow, OnnxType, OutputSpec};
+pub use graph::{
+    FixedShapes, InputSpec, ModelInfo, ModelInspector, Narrow, OnnxType, OutputSpec, ShapeError, TensorFileError,
+    from_pb,
+};
 pub use hardware::{Cpu, Drivers, Gpu, Hardware, Memory};
 pub use install::{Build, InstallError, InstallRequest, Installed, Progress, install};
 pub use library::{
     Choice, Device, Found, LibraryError, Origin, PassedOver, ProbeReport, Search, probe, probe_answer, probe_in_child,
 };
+pub use made_up::{made_up_inputs, made_up_shape, made_up_tensor};
 pub use model_file::ModelFile;
+pub use nodes::{NodeReport, OperatorNodes, Placement, nodes, nodes_answer};
 pub use onnxruntime::OnnxRuntime;
 pub use optimize::{Optimization, is_called_for, kept, optimize, optimize_answer};
 pub use providers::{

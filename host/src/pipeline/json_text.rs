@@ -31,8 +31,8 @@ pub fn write_json_text(text: &str, out: &mut Vec<u8>) {
 
 fn write_tensor(tensor: &Tensor, out: &mut Vec<u8>) {
     match tensor.data() {
-        TensorData::Float32(data) => lists(tensor.shape(), data, out, &mut float32),
-        TensorData::Float64(data) => lists(tensor.shape(), data, out, &mut float64),
+        TensorData::Float32(data) => lists(tensor.shape(), data, out, &mut |number, out| float32(*number, out)),
+        TensorData::Float64(data) => lists(tensor.shape(), data, out, &mut |number, out| float64(*number, out)),
         TensorData::Bool(data) => lists(tensor.shape(), data, out, &mut write),
         TensorData::Uint8(data) => lists(tensor.shape(), data, out, &mut write),
         TensorData::Int8(data) => lists(tensor.shape(), data, out, &mut write),
@@ -44,20 +44,20 @@ fn write_tensor(tensor: &Tensor, out: &mut Vec<u8>) {
         TensorData::Int64(data) => lists(tensor.shape(), data, out, &mut write),
         TensorData::String(data) => lists(tensor.shape(), data, out, &mut write),
         TensorData::Float16(data) => {
-            lists(tensor.shape(), data, out, &mut |half, out| display(half, half.to_f32(), out))
+            lists(tensor.shape(), data, out, &mut |half, out| display(half, half.to_f32(), out));
         }
         TensorData::Bfloat16(data) => {
-            lists(tensor.shape(), data, out, &mut |half, out| display(half, half.to_f32(), out))
+            lists(tensor.shape(), data, out, &mut |half, out| display(half, half.to_f32(), out));
         }
     }
 }
 
-fn float32(number: &f32, out: &mut Vec<u8>) {
-    if number.is_finite() { write(number, out) } else { special(f64::from(*number), out) }
+fn float32(number: f32, out: &mut Vec<u8>) {
+    if number.is_finite() { write(&number, out) } else { special(f64::from(number), out) }
 }
 
-fn float64(number: &f64, out: &mut Vec<u8>) {
-    if number.is_finite() { write(number, out) } else { special(*number, out) }
+fn float64(number: f64, out: &mut Vec<u8>) {
+    if number.is_finite() { write(&number, out) } else { special(number, out) }
 }
 
 /// A narrow float in the fewest digits that read back as it.

@@ -105,7 +105,7 @@ impl<'a> Reader<'a> {
         match ports.as_slice() {
             [port] => Ok(vec![(port.name.clone(), port.file(bytes)?)]),
             [] => Err(ValidationError::request(format!(
-                "no input takes the content of a file (only .json, .jsonl and .npy): there is {}",
+                "no input takes the content of a file (only .json, .jsonl, .npy and .pb): there is {}",
                 self.plan.describe_inputs()
             ))),
             [first, ..] => Err(ValidationError::request(format!(

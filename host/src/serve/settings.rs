@@ -8,6 +8,7 @@ use crate::assemble::Pipeline;
 
 /// How the server listens and what it allows.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the operator's")]
 pub struct Settings {
     /// the address to listen on
     pub host: String,

@@ -32,6 +32,7 @@ fn metrics_are_the_seeds_json_and_what_scrapers_read() {
         "gpux_requests_total{pipeline=\"scores\",protocol=\"http\",status=\"400\"} 1",
         "gpux_requests_total{pipeline=\"\",protocol=\"http\",status=\"404\"} 1",
         "gpux_step_duration_seconds_count{pipeline=\"scores\",step=\"softmax\",number=\"1\"} 3",
+        "gpux_step_duration_seconds_bucket{le=\"+Inf\",pipeline=\"scores\",step=\"softmax\",number=\"1\"} 3",
         "gpux_pipeline_ready{pipeline=\"scores\"} 1",
         "gpux_refusals_total{pipeline=\"scores\",reason=\"queue_full\"} 0",
         "gpux_ready 1",

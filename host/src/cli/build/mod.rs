@@ -1,5 +1,6 @@
 //! `gpux build`: everything that can be done before the first request.
 
+mod changed;
 mod component;
 mod step;
 
@@ -11,9 +12,10 @@ use clap::Args;
 pub(super) use step::build_step;
 
 use super::exit::Exit;
+use super::nodes;
 use super::operator::{OperatorArguments, PipelineArguments};
 use super::printer::{Printer, duration, pretty};
-use crate::assemble::Operator;
+use crate::assemble::{Operator, Pipeline};
 use crate::author;
 use crate::inference::Shapes;
 
@@ -24,6 +26,9 @@ use crate::inference::Shapes;
 /// With the folder of a step (it has a step.yml), builds the step from its sources: runs the
 /// build of its language, or its own commands. That is as safe as its sources are.
 ///
+/// With --precision or --shape, makes another model beside each, and says what that does to size,
+/// speed and results; refuses where results are off by too much.
+///
 /// With a .wasm file, checks that it is a step and, with --output, writes it as a component.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
@@ -32,7 +37,8 @@ pub(super) struct Arguments {
     #[command(flatten)]
     pipeline: PipelineArguments,
 
-    /// Where to write the component, when a .wasm file is built
+    /// Where to write the component, when a .wasm file is built; the changed model (.onnx), or a
+    /// folder for it
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
 
@@ -55,9 +61,12 @@ pub(super) struct Arguments {
     json: bool,
 
     #[command(flatten)]
+    change: changed::ChangeArguments,
+
+    #[command(flatten)]
     operator: OperatorArguments,
 
-    /// Say more; of a step's build, everything it prints
+    /// Say more: of a step's build, everything it prints; of a pipeline, where the nodes of its models run
     #[arg(long)]
     verbose: bool,
 }
@@ -67,9 +76,16 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
     if let Some(path) = arguments.pipeline.file_ending("wasm") {
         return component::main(&path, arguments, printer);
     }
+    if let Some(flag) = arguments.change.alone() {
+        let message = format!("{flag} goes with --precision, --shape or --dim");
+        return printer.fail("UsageError", &message, Exit::Usage);
+    }
+    if arguments.change.is_given() {
+        return changed::main(arguments, printer);
+    }
     if arguments.output.is_some() {
-        let message = "--output goes with a .wasm file; a pipeline is built into the cache, and a step to the \
-                       `output` of its step.yml";
+        let message = "--output goes with a .wasm file, --precision or --shape; a pipeline is built into the cache, \
+                       and a step to the `output` of its step.yml";
         return printer.fail("UsageError", message, Exit::Usage);
     }
     if let Some(folder) = arguments.pipeline.step_folder() {
@@ -90,7 +106,10 @@ fn pipeline(arguments: &Arguments, printer: Printer) -> Exit {
         Ok(pipeline) => pipeline,
         Err(error) => return printer.error(&error),
     };
-    let report = pipeline.to_json();
+    let mut report = pipeline.to_json();
+    if arguments.verbose {
+        nodes_of(arguments, &pipeline, &mut report, printer);
+    }
     let text = if arguments.json {
         pretty(&report)
     } else {
@@ -107,6 +126,22 @@ fn pipeline(arguments: &Arguments, printer: Printer) -> Exit {
     // A reader that has gone needs no more.
     let _ = printer.result(&text);
     Exit::Done
+}
+
+/// With `--verbose`: where the nodes of each model run.
+fn nodes_of(arguments: &Arguments, pipeline: &Pipeline, report: &mut serde_json::Value, printer: Printer) {
+    let Ok(operator) = arguments.operator.operator() else { return };
+    for (index, (name, step)) in pipeline.models().enumerate() {
+        let options = &step.sessions().options().provider_options;
+        let file = step.file();
+        match nodes::report(&operator, file, file.info(), &[step.provider()], options) {
+            Ok(found) => {
+                printer.detail(&format!("model {name}: {}\n", nodes::text(&found)));
+                report["models"][index]["nodes"] = serde_json::to_value(&found).unwrap_or_default();
+            }
+            Err(error) => printer.warning(&format!("where the nodes of `{name}` run is not known: {error}")),
+        }
+    }
 }
 
 /// What the models are given in the pipeline's golden cases, run on the CPU. Without cases, nothing;

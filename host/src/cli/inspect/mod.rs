@@ -8,12 +8,14 @@ use clap::Args;
 use serde_json::{Value as Json, json};
 
 use super::exit::Exit;
+use super::nodes;
 use super::operator::{OperatorArguments, PipelineArguments, no_component, read_component};
 use super::printer::{Printer, pretty, size, table};
 use super::schema::save_or_print;
+use super::shapes::ShapeArguments;
 use crate::assemble::Operator;
 use crate::error::GpuxError;
-use crate::inference::ModelInspector;
+use crate::inference::{ExecutionProvider, ModelFile, ModelInspector, ModelLoadError, ProviderOptions};
 use crate::sandbox::{ComponentInfo, SignatureInfo};
 
 /// Explain a pipeline, a model (.onnx) or a component (.wasm); without any, the machine: engine,
@@ -30,6 +32,14 @@ pub(super) struct Arguments {
     /// Options for a component, as JSON: its inputs and outputs may depend on them
     #[arg(long, value_name = "JSON")]
     options: Option<String>,
+
+    /// Run each model once on numbers made up, in a process of its own, and tell which provider each
+    /// node runs on (of those that are offered, or of --provider) and how much arithmetic it is
+    #[arg(long)]
+    nodes: bool,
+
+    #[command(flatten)]
+    shapes: ShapeArguments,
 
     /// As JSON
     #[arg(long)]
@@ -78,27 +88,84 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
 fn show(arguments: &Arguments, printer: Printer) -> Result<Shown, Exit> {
     let fail = |error: GpuxError| printer.error(&error);
     let operator = arguments.operator.operator().map_err(fail)?;
-    if let Some(path) = &arguments.model {
-        return model(path).map_err(fail);
+    let nodes = Nodes { arguments, operator: &operator, printer };
+    if !arguments.nodes && !arguments.shapes.is_empty() {
+        return Err(printer.fail("UsageError", "--shape and --dim go with --nodes", Exit::Usage));
     }
-    if let Some(path) = arguments.pipeline.file_ending("onnx") {
-        return model(&path).map_err(fail);
+    if let Some(path) = arguments.model.clone().or_else(|| arguments.pipeline.file_ending("onnx")) {
+        return model(&path, &nodes);
     }
     if let Some(path) = arguments.pipeline.file_ending("wasm") {
         return component(&path, arguments.options.as_deref(), &operator, printer);
     }
     if arguments.pipeline.is_named() {
         let pipeline = arguments.pipeline.open(&arguments.operator, printer).map_err(fail)?;
-        let json = pipeline.to_json();
-        let text = pipeline_text(&json, printer.verbose);
+        let mut json = pipeline.to_json();
+        let mut text = pipeline_text(&json, printer.verbose);
+        for (index, (name, step)) in pipeline.models().enumerate() {
+            let provider = if arguments.operator.providers().is_empty() { Some(step.provider()) } else { None };
+            let options = &step.sessions().options().provider_options;
+            if let Some((report, table)) = nodes.of(step.file(), provider, options)? {
+                json["models"][index]["nodes"] = report;
+                text += &format!("\n\nmodel {name}: {table}");
+            }
+        }
         return Ok(Shown::new(json, text));
+    }
+    if arguments.nodes {
+        return Err(printer.fail("UsageError", "--nodes is about a pipeline or a model: name it", Exit::Usage));
     }
     machine::show(&operator).map_err(fail)
 }
 
-fn model(path: &Path) -> Result<Shown, GpuxError> {
-    let json = ModelInspector::inspect(path)?.to_dict();
-    Ok(Shown::new(json.clone(), model_text(&json)))
+fn model(path: &Path, nodes: &Nodes<'_>) -> Result<Shown, Exit> {
+    let fail = |error: ModelLoadError| nodes.printer.error(&error.into());
+    let mut json = ModelInspector::inspect(path).map_err(fail)?.to_dict();
+    let mut text = model_text(&json);
+    if nodes.arguments.nodes {
+        let file = ModelFile::open(path).map_err(fail)?;
+        if let Some((report, table)) = nodes.of(&file, None, &ProviderOptions::default())? {
+            json["nodes"] = report;
+            text += &format!("\n\n{table}");
+        }
+    }
+    Ok(Shown::new(json, text))
+}
+
+/// What `--nodes` asks.
+struct Nodes<'a> {
+    arguments: &'a Arguments,
+    operator: &'a Operator,
+    printer: Printer,
+}
+
+impl Nodes<'_> {
+    /// The nodes of a model on the providers that the operator names, else on `provider`, else on all;
+    /// nothing, if that is not asked for.
+    fn of(
+        &self,
+        file: &ModelFile,
+        provider: Option<ExecutionProvider>,
+        options: &ProviderOptions,
+    ) -> Result<Option<(Json, String)>, Exit> {
+        let Self { arguments, operator, printer } = *self;
+        if !arguments.nodes {
+            return Ok(None);
+        }
+        let usage = |message: String| printer.fail("UsageError", &message, Exit::Usage);
+        let named =
+            arguments.operator.providers().into_iter().filter(|name| !matches!(name.as_str(), "auto" | "fastest"));
+        let named: Result<Vec<ExecutionProvider>, _> = named.map(|name| name.parse()).collect();
+        let mut providers = named.map_err(|error| usage(error.to_string()))?;
+        if providers.is_empty() {
+            providers.extend(provider);
+        }
+        let shapes = arguments.shapes.of(file.info()).map_err(|error| usage(error.to_string()))?;
+        let info = shapes.over(file.info());
+        let report =
+            nodes::report(operator, file, &info, &providers, options).map_err(|error| printer.error(&error))?;
+        Ok(Some((serde_json::to_value(&report).unwrap_or_default(), nodes::text(&report))))
+    }
 }
 
 fn component(path: &Path, options: Option<&str>, operator: &Operator, printer: Printer) -> Result<Shown, Exit> {
@@ -150,6 +217,16 @@ fn rows<'a>(json: &'a Json, list: &str) -> impl Iterator<Item = &'a Json> {
     json.get(list).and_then(Json::as_array).into_iter().flatten()
 }
 
+/// `image[0]`: axis 0 of `image`.
+fn open_axis(axis: &Json) -> Vec<String> {
+    let place = |place: &Json| match place["axis"].as_u64() {
+        Some(axis) => format!("{}[{axis}]", text(&place["name"])),
+        None => text(&place["name"]),
+    };
+    let name = axis["name"].as_str().unwrap_or("?").to_owned();
+    vec![name, rows(axis, "places").map(place).collect::<Vec<_>>().join(", ")]
+}
+
 fn model_text(json: &Json) -> String {
     let mut facts: Vec<_> = ["name", "version", "format", "path"]
         .into_iter()
@@ -173,9 +250,13 @@ fn model_text(json: &Json) -> String {
     };
     let ports = rows(json, "inputs").map(port("input")).chain(rows(json, "outputs").map(port("output")));
     let ports = table(&["", "name", "type", "shape", ""], &[], ports);
+    let open: Vec<_> = rows(json, "dynamic_axes").map(open_axis).collect();
     let metadata = json["metadata"].as_object().into_iter().flatten();
     let metadata: Vec<_> = metadata.map(|(key, value)| vec![key.clone(), text(value)]).collect();
     let mut shown = format!("{}\n\n{ports}", plain(facts));
+    if !open.is_empty() {
+        shown += &format!("\n\n{}", table(&["dynamic axis", "where it stands"], &[], open));
+    }
     if !metadata.is_empty() {
         shown += &format!("\n\nmetadata\n{}", plain(metadata));
     }

@@ -11,13 +11,13 @@ use crate::pipeline::Plan;
 /// The requests.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct InputArguments {
-    /// Input: JSON, `@file.json`, `name=value` or `name=@path` (a tensor as .npy or .json); may be
+    /// Input: JSON, `@file.json`, `name=value` or `name=@path` (a tensor as .npy, .pb or .json); may be
     /// repeated
     #[arg(short, long, value_name = "INPUT")]
     pub(super) input: Vec<String>,
 
     /// File to run on: JSON (a list is a batch), JSON lines, an image, a sound, a text, a tensor
-    /// (.npy), `-` for standard input; several files or a pattern in quotes are a batch
+    /// (.npy, .pb), `-` for standard input; several files or a pattern in quotes are a batch
     #[arg(short, long, value_name = "PATH", num_args = 1..)]
     pub(super) file: Vec<String>,
 }

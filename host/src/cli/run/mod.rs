@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub(super) use self::input::InputArguments;
-pub(super) use self::requests::Item;
+pub(super) use self::requests::{Item, sample_requests};
 use self::results::{Finished, Format, Results, WriteError};
 use self::sources::UsageError;
 use super::exit::Exit;

@@ -9,7 +9,8 @@ use serde_json::Value as Json;
 
 use super::sources::{UsageError, expand, extension, read_error, read_file, read_stdin};
 use crate::config::shorten;
-use crate::pipeline::{Kind, Plan, Port, Reader, Request, ValidationError, Value, from_json};
+use crate::inference::{TensorFileError, from_pb};
+use crate::pipeline::{Kind, Plan, Port, Reader, Request, Tensor, ValidationError, Value, from_json};
 
 /// Longest line of a stream, in bytes.
 const MAX_LINE: u64 = 256 << 20;
@@ -178,8 +179,11 @@ impl<'a> Requests<'a> {
             _ => match read_file(path) {
                 Ok(bytes) if extension(path) == "json" => self.open_json(&source, &bytes),
                 Ok(bytes) => {
-                    let tensor = extension(path) == "npy" && self.takes_tensor();
-                    let request = if tensor { self.reader().npy(&bytes) } else { self.reader().payload(bytes) };
+                    let request = match &*extension(path) {
+                        "npy" if self.takes_tensor() => self.reader().npy(&bytes),
+                        "pb" => self.pb(&bytes),
+                        _ => self.reader().payload(bytes),
+                    };
                     let request = request.map(|request| self.with_shared(request));
                     self.ready.push_back(Item { source, request });
                 }
@@ -190,6 +194,20 @@ impl<'a> Requests<'a> {
 
     fn takes_tensor(&self) -> bool {
         self.reader().single().is_some_and(|port| matches!(port.kind, Kind::Tensor(_)))
+    }
+
+    /// A `.pb` file: the value of the input that the tensor is named after, else of the one input.
+    /// What takes bytes takes the file.
+    fn pb(&self, bytes: &[u8]) -> Result<Request, ValidationError> {
+        let read = from_pb(bytes);
+        let named = read.as_ref().ok().and_then(|(name, _)| self.plan.port(name));
+        let Some(port) = named.or_else(|| self.reader().single()) else {
+            return Err(ValidationError::request("say which input takes the .pb file: `--input NAME=@FILE`"));
+        };
+        if matches!(port.kind, Kind::Bytes) {
+            return Ok(vec![(port.name.clone(), Value::from(bytes.to_vec()))]);
+        }
+        Ok(vec![(port.name.clone(), pb_value(port, read)?)])
     }
 
     /// Standard input: JSON, lines of JSON, or the bytes of the one input.
@@ -278,6 +296,14 @@ impl Iterator for Requests<'_> {
     }
 }
 
+/// The requests that these files hold.
+pub(in crate::cli) fn sample_requests<'a>(
+    plan: &'a Plan,
+    files: &[String],
+) -> Result<impl Iterator<Item = Item> + use<'a>, UsageError> {
+    Requests::new(plan, &[], files)
+}
+
 /// `name=value`, where the value is `@path`, or JSON, or plain text for an input of text.
 fn named_value(port: &Port, value: &str) -> Result<Result<Value, ValidationError>, UsageError> {
     if let Some(path) = value.strip_prefix('@') {
@@ -286,8 +312,10 @@ fn named_value(port: &Port, value: &str) -> Result<Result<Value, ValidationError
         if matches!(port.kind, Kind::Bytes | Kind::Text | Kind::Any) {
             return Ok(port.file(bytes));
         }
-        if extension(path) == "npy" {
-            return Ok(port.npy(&bytes));
+        match &*extension(path) {
+            "npy" => return Ok(port.npy(&bytes)),
+            "pb" => return Ok(pb_value(port, from_pb(&bytes))),
+            _ => {}
         }
         let json = serde_json::from_slice(&bytes)
             .map_err(|error| UsageError::Json(format!("{}=@{}", port.name, path.display()), error))?;
@@ -304,6 +332,10 @@ fn named_value(port: &Port, value: &str) -> Result<Result<Value, ValidationError
         };
         ValidationError::input(&port.name, format_args!("{error}{advice}"))
     }))
+}
+
+fn pb_value(port: &Port, read: Result<(String, Tensor), TensorFileError>) -> Result<Value, ValidationError> {
+    read.map(|(_, tensor)| Value::Tensor(tensor)).map_err(|error| ValidationError::input(&port.name, error))
 }
 
 fn is_name(text: &str) -> bool {

@@ -5,6 +5,7 @@ mod refusal;
 mod session;
 mod values;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use tract_onnx::pb::ModelProto;
@@ -29,6 +30,14 @@ pub struct Embedded;
 impl Embedded {
     /// The engine's name and version.
     pub const NAME: &str = "embedded engine (tract 0.23)";
+}
+
+/// Those of `operators` that the engine has no implementation for. A domain is passed over, as tract
+/// does.
+pub(super) fn lacks<'a>(operators: impl Iterator<Item = &'a str>) -> BTreeSet<&'a str> {
+    let known = guard(|| tract_onnx::onnx().op_register.0).unwrap_or_default();
+    let name = |operator: &'a str| operator.rsplit('.').next().unwrap_or(operator);
+    operators.filter(|operator| !known.contains_key(name(operator))).collect()
 }
 
 impl Engine for Embedded {

@@ -105,6 +105,7 @@ impl ModelInfo {
             "path": self.path.display().to_string(),
             "inputs": inputs.collect::<Vec<_>>(),
             "outputs": outputs.collect::<Vec<_>>(),
+            "dynamic_axes": self.dynamic_axes(),
             "metadata": self.metadata,
             "ir_version": self.ir_version,
             "opsets": self.opsets.iter()
@@ -114,6 +115,33 @@ impl ModelInfo {
             "parameters": self.parameters,
             "external_files": self.external_files.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
         })
+    }
+
+    /// The axes whose size is open: those of one name together, each of the others alone. An axis of
+    /// `null` is a tensor of any number of axes.
+    fn dynamic_axes(&self) -> Vec<Value> {
+        let inputs = self.inputs.iter().map(|input| ("input", &input.name, &input.shape, &input.value));
+        let outputs = self.outputs.iter().map(|output| ("output", &output.name, &output.shape, &output.value));
+        let mut named: Vec<(&str, Vec<Value>)> = Vec::new();
+        let mut others = Vec::new();
+        for (port, name, shape, value) in inputs.chain(outputs) {
+            let place = |axis: Option<usize>| json!({ "port": port, "name": name, "axis": axis });
+            if shape.is_none() && matches!(value, Some(OnnxType::Tensor { .. })) {
+                others.push(json!({ "name": null, "places": [place(None)] }));
+            }
+            for (axis, dim) in shape.iter().flatten().enumerate() {
+                match dim {
+                    Dim::Fixed(_) => {}
+                    Dim::Dynamic => others.push(json!({ "name": null, "places": [place(Some(axis))] })),
+                    Dim::Named(dim) => match named.iter_mut().find(|(known, _)| known == dim) {
+                        Some((_, places)) => places.push(place(Some(axis))),
+                        None => named.push((dim, vec![place(Some(axis))])),
+                    },
+                }
+            }
+        }
+        let named = named.into_iter().map(|(name, places)| json!({ "name": name, "places": places }));
+        named.chain(others).collect()
     }
 
     /// Writes [`ModelInfo::to_dict`] to a file.

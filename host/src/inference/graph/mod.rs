@@ -2,11 +2,13 @@
 //! hand on.
 
 mod external;
+mod fixed;
 mod info;
 mod narrow;
 mod proto;
 mod rewrite;
 mod source;
+mod tensor_file;
 mod types;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,9 +18,11 @@ use std::path::Path;
 
 use prost::Message as _;
 
+pub use fixed::{FixedShapes, ShapeError};
 pub use info::{InputSpec, ModelInfo, OutputSpec};
 pub use narrow::Narrow;
 pub(super) use rewrite::{cast_model, empty_sequence_model, told_optionals};
+pub use tensor_file::{TensorFileError, from_pb};
 pub use types::OnnxType;
 pub(super) use types::data_type;
 

@@ -217,7 +217,7 @@ fn without_outputs(graph: &[u8], names: &[String]) -> Option<Vec<u8>> {
 
 /// The fields of an encoded message: tag, the whole field, its payload if it has a length. `None`
 /// where the bytes are no message.
-struct Fields<'a>(&'a [u8]);
+pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
 impl<'a> Iterator for Fields<'a> {
     type Item = Option<(u32, &'a [u8], &'a [u8])>;

@@ -94,7 +94,7 @@ pub(in crate::inference) fn data_type(wanted: ElementType) -> i32 {
 }
 
 /// The name of any of ONNX's element types.
-fn element_name(data_type: i32) -> String {
+pub(super) fn element_name(data_type: i32) -> String {
     match data_type {
         14 => "complex64".into(),
         15 => "complex128".into(),

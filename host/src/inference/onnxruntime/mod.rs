@@ -4,6 +4,7 @@ mod environment;
 mod kinds;
 mod plugins;
 mod preload;
+mod profile;
 mod providers;
 mod reason;
 mod session;
@@ -182,7 +183,8 @@ fn text(error: ort::Error<SessionBuilder>) -> String {
     error.to_string()
 }
 
-fn native(environment: &Environment, file: &ModelFile, options: &SessionOptions) -> Result<Native, String> {
+/// A session in the making, on the provider and with the threads that are asked for.
+fn builder(environment: &Environment, options: &SessionOptions) -> Result<SessionBuilder, String> {
     let mut builder = Native::builder(environment)
         .map_err(|error| error.to_string())?
         .with_log_level(LogLevel::Fatal)
@@ -196,6 +198,11 @@ fn native(environment: &Environment, file: &ModelFile, options: &SessionOptions)
     if let Some(threads) = options.threads {
         builder = own_threads(builder, threads)?;
     }
+    Ok(builder)
+}
+
+fn native(environment: &Environment, file: &ModelFile, options: &SessionOptions) -> Result<Native, String> {
+    let mut builder = builder(environment, options)?;
     let changed = kinds::changed(file)?;
     match &options.optimized {
         Some(Optimized::Read(kept)) if changed.is_none() => {

@@ -100,7 +100,7 @@ impl Refusal {
             Self::Late { wait } => *wait,
             Self::Expired | Self::Memory | Self::Closing => Duration::ZERO,
         };
-        wait.clamp(Duration::from_secs(1), Duration::from_secs(60))
+        wait.clamp(Duration::from_secs(1), Duration::from_mins(1))
     }
 }
 

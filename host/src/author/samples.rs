@@ -1,0 +1,78 @@
+//! What goes into the models of a pipeline while it runs: samples to judge a changed model by.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::case::{Case, Expectation, input_values};
+use crate::assemble::Pipeline;
+use crate::config::Action;
+use crate::error::GpuxError;
+use crate::pipeline::{Context, Observer, PlannedStep, Port, Request, RunError, RunOptions, Value, deadline_after};
+
+/// The inputs of one run of a model, in the model's order.
+pub type ModelSample = Vec<Option<Value>>;
+
+/// Runs a pipeline and keeps what its models are given. What a component hands to a model is not
+/// seen.
+pub struct Sampler<'a> {
+    pipeline: &'a Pipeline,
+    taken: Vec<(&'a str, ModelSample)>,
+}
+
+impl<'a> Sampler<'a> {
+    /// Of the models of `pipeline`.
+    pub fn new(pipeline: &'a Pipeline) -> Self {
+        Self { pipeline, taken: Vec::new() }
+    }
+
+    /// Runs one request.
+    pub fn run(&mut self, request: Request) -> Result<(), RunError> {
+        let pipeline = self.pipeline;
+        let deadline = deadline_after(pipeline.timeout());
+        pipeline.plan().run(request, RunOptions { deadline, observer: Some(self), ..RunOptions::default() }).map(drop)
+    }
+
+    /// What the model of this name was given, in the order of the runs.
+    pub fn of(&self, model: &str) -> Vec<ModelSample> {
+        self.taken.iter().filter(|(name, _)| *name == model).map(|(_, sample)| sample.clone()).collect()
+    }
+
+    /// The model that stands at this step.
+    fn model(&self, step: &PlannedStep) -> Option<&'a str> {
+        let spec = self.pipeline.spec();
+        let index = self.pipeline.plan().steps().iter().position(|known| std::ptr::eq(known, step))?;
+        match &spec.pipeline.get(index)?.action {
+            Action::Model(call) => match &call.name {
+                Some(name) => Some(&name.value),
+                None => spec.models.first().map(|model| model.name.value.as_str()),
+            },
+            _ => None,
+        }
+    }
+}
+
+impl Observer for Sampler<'_> {
+    fn before(&mut self, step: &PlannedStep, inputs: &[Option<Value>]) {
+        if let Some(model) = self.model(step) {
+            self.taken.push((model, inputs.to_vec()));
+        }
+    }
+
+    fn after(&mut self, _: &PlannedStep, _: Duration, _: &[Value], _: &Context) {}
+}
+
+/// The requests of a pipeline's golden cases in `folder`, with their names; without those that
+/// expect an error.
+pub fn case_requests(pipeline: &Pipeline, folder: &Path) -> Result<Vec<(String, Request)>, GpuxError> {
+    let ports: Vec<Port> = pipeline.plan().inputs().iter().map(|input| input.port.clone()).collect();
+    let mut requests = Vec::new();
+    for path in super::cases_in(folder).unwrap_or_default() {
+        let case = Case::load(&path)?;
+        if !matches!(case.expectation, Expectation::Error(_)) {
+            case.of_a_pipeline()?;
+            let values = input_values(&case, &ports)?;
+            requests.push((case.name, values));
+        }
+    }
+    Ok(requests)
+}

@@ -1,0 +1,118 @@
+//! What becomes of damaged models: each is opened as a pipeline, in this process after its trial in
+//! another, and run.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use gpux::GpuxError;
+use gpux::assemble::{EngineChoice, Operator, Pipeline, search};
+use gpux::inference::{ModelLoadError, made_up_inputs};
+use gpux::pipeline::{Context, Step as _};
+
+use crate::damage::ALL;
+use crate::dice::Dice;
+
+/// What came of one model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Outcome {
+    /// gpux's own reader refused the file
+    Unread,
+    /// the engine refused it, in the trial process
+    Refused,
+    /// it brought the trial process down, or took too much of it
+    EndedTrial,
+    /// it was loaded, and its run was an error
+    RunFailed,
+    /// it was loaded and ran
+    Ran,
+}
+
+impl Outcome {
+    pub(crate) const ALL: [Self; 5] = [Self::Unread, Self::Refused, Self::EndedTrial, Self::RunFailed, Self::Ran];
+
+    /// For the heading of a table.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Unread => "refused by gpux's reader",
+            Self::Refused => "refused by the engine, in the trial",
+            Self::EndedTrial => "ended the trial process",
+            Self::RunFailed => "loaded, the run an error",
+            Self::Ran => "loaded and ran",
+        }
+    }
+}
+
+/// How long one run may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Real models and a place for what is made of them.
+pub(crate) struct Corrupted {
+    models: Vec<Vec<u8>>,
+    folder: tempfile::TempDir,
+    operator: Operator,
+}
+
+impl Corrupted {
+    /// `None` where the engine is ONNX Runtime, and none is there.
+    pub(crate) fn new(engine: EngineChoice, program: &Path) -> Option<Self> {
+        let library = if engine == EngineChoice::OnnxRuntime {
+            Some(search(&Operator::default(), &[]).choose().unwrap().found?.path)
+        } else {
+            None
+        };
+        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut paths: Vec<_> = [
+            "models/digits.onnx",
+            "tests/models/conv.onnx",
+            "tests/models/embedding.onnx",
+            "tests/models/external.onnx",
+            "tests/models/gather.onnx",
+            "tests/models/loop.onnx",
+            "tests/models/mean.onnx",
+            "tests/models/two.onnx",
+            "tests/models/zipmap.onnx",
+        ]
+        .map(|path| root.join(path))
+        .into();
+        let estimators =
+            std::fs::read_dir(root.join("tests/onnx/estimators")).unwrap().map(|entry| entry.unwrap().path());
+        let mut estimators: Vec<_> =
+            estimators.filter(|path| path.extension().is_some_and(|ending| ending == "onnx")).collect();
+        estimators.sort();
+        paths.extend(estimators);
+        let models = paths.iter().map(|path| std::fs::read(path).unwrap()).collect();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::copy(root.join("tests/models/weights.bin"), folder.path().join("weights.bin")).unwrap();
+        // Without a cache: nobody loads these again.
+        let operator = Operator {
+            engine,
+            engine_library: library,
+            program: Some(program.to_owned()),
+            cache: None,
+            ..Operator::default()
+        };
+        Some(Self { models, folder, operator })
+    }
+
+    /// Damages a model in the way of this number, and sees what comes of it.
+    pub(crate) fn one(&self, dice: &mut Dice, damage: usize) -> Outcome {
+        let model = dice.pick(&self.models);
+        let bytes = ALL[damage].1(dice, model, &self.models);
+        let path = self.folder.path().join("damaged.onnx");
+        std::fs::write(&path, bytes).unwrap();
+        let pipeline = match Pipeline::of_model(&path, &self.operator) {
+            Ok(pipeline) => pipeline,
+            Err(GpuxError::ModelLoad(ModelLoadError::Vetting { .. })) => return Outcome::EndedTrial,
+            Err(GpuxError::ModelLoad(
+                ModelLoadError::Engine { .. }
+                | ModelLoadError::NeedsOnnxRuntime { .. }
+                | ModelLoadError::BeyondEmbedded { .. },
+            )) => return Outcome::Refused,
+            Err(_) => return Outcome::Unread,
+        };
+        let (_, step) = pipeline.models().next().expect("it is a model");
+        let Some(inputs) = made_up_inputs(step.file().info(), dice.next() >> 32) else { return Outcome::RunFailed };
+        let mut context = Context { deadline: Some(Instant::now() + PATIENCE), ..Context::default() };
+        if step.run(inputs, &mut context).is_ok() { Outcome::Ran } else { Outcome::RunFailed }
+    }
+}

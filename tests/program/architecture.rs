@@ -16,7 +16,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("inference", &["guard", "files", "child", "config", "pipeline"]),
     ("error", &["config", "pipeline", "sandbox", "inference"]),
     ("assemble", &["config", "pipeline", "builtin", "sandbox", "inference", "error"]),
-    ("author", &["files", "config", "pipeline", "sandbox", "error", "assemble"]),
+    ("author", &["files", "config", "pipeline", "sandbox", "inference", "error", "assemble"]),
     ("serve", &["guard", "files", "config", "pipeline", "builtin", "inference", "error", "assemble"]),
     (
         "cli",
@@ -32,7 +32,6 @@ const OWNERS: &[(&str, &str)] = &[
     ("wit_component", "sandbox"),
     ("ort", "inference"),
     ("tract_onnx", "inference"),
-    ("prost", "inference"),
     ("tokenizers", "builtin"),
     ("image", "builtin"),
     ("fast_image_resize", "builtin"),

@@ -37,7 +37,7 @@ PIPELINES = {
     ),
     "e3": (
         "minilm6.onnx",
-        ", batching: { max_size: 8 }",
+        ", batching: { max_size: 8, max_delay: 2ms }",
         """\
 inputs:
   text: text

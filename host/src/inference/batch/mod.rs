@@ -26,7 +26,7 @@ use rules::Rules;
 pub struct BatchOptions {
     /// the most rows of one run; 1 is no batching
     pub max_size: usize,
-    /// how long a request that could run may wait for others
+    /// how long a request that could run may wait for others, if the last that ran had company
     pub max_delay: Duration,
     /// whether texts of different lengths may share a run, where the model has an attention mask
     pub pad: bool,

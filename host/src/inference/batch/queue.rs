@@ -120,12 +120,14 @@ struct Inner {
     free: usize,
     /// leaders that wait for company
     gathering: usize,
+    /// rows of the last run: whoever had no company does not make the next wait for any
+    company: usize,
 }
 
 impl Queue {
     /// A queue before so many sessions.
     pub(super) fn new(sessions: usize) -> Self {
-        let inner = Inner { waiting: Vec::new(), free: sessions, gathering: 0 };
+        let inner = Inner { waiting: Vec::new(), free: sessions, gathering: 0, company: usize::MAX };
         Self { inner: Mutex::new(inner), came: Condvar::new() }
     }
 
@@ -155,14 +157,16 @@ impl Queue {
     }
 
     /// Takes the leader and those that are like it: the most urgent, up to `most` rows. Waits for
-    /// more of them for `delay`, though not beyond the leader's deadline.
+    /// more of them for `delay`, though not beyond the leader's deadline, not after there are as many
+    /// as ran last time, and not at all if the last to run was alone.
     pub(super) fn take(&self, leader: &Arc<Request>, most: usize, delay: Duration) -> Vec<Arc<Request>> {
         let mut inner = self.lock();
-        if !delay.is_zero() {
+        if !delay.is_zero() && inner.company > 1 {
+            let enough = most.min(inner.company);
             let until = Instant::now() + delay;
             let until = leader.deadline.map_or(until, |deadline| deadline.min(until));
             inner.gathering += 1;
-            while inner.rows_like(leader) < most {
+            while inner.rows_like(leader) < enough {
                 let left = until.saturating_duration_since(Instant::now());
                 if left.is_zero() {
                     break;
@@ -171,7 +175,9 @@ impl Queue {
             }
             inner.gathering -= 1;
         }
-        inner.take(leader, most)
+        let taken = inner.take(leader, most);
+        inner.company = taken.iter().map(|request| request.rows).sum();
+        taken
     }
 
     /// Takes back a request whose deadline has passed; `false` if it is not in the queue any more.

@@ -200,6 +200,16 @@ fn a_delay_gathers_company() {
 }
 
 #[test]
+fn who_was_alone_does_not_make_the_next_wait() {
+    let engine = Doubling::default();
+    let batcher = engine.batcher(BatchOptions { max_delay: Duration::from_mins(10), ..options(4) });
+    // It waits for company until its deadline, and in vain.
+    let soon = Some(Instant::now() + Duration::from_millis(5));
+    let _ = batcher.run(row(1), soon, 0, None);
+    assert_eq!(value(batcher.run(row(2), None, 0, None)), Ok(4));
+}
+
+#[test]
 fn a_batch_that_hangs_is_left_behind_and_the_queue_goes_on() {
     let engine = Doubling::default();
     let batcher = engine.batcher(options(4));

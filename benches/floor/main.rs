@@ -178,7 +178,9 @@ async fn text(State(models): Shared, body: Bytes) -> Json {
                 mean.iter_mut().zip(row).for_each(|(sum, value)| *sum += value / length as f32);
             }
             let norm = mean.iter().map(|value| value * value).sum::<f32>().sqrt();
-            mean.iter_mut().for_each(|value| *value /= norm);
+            for value in &mut mean {
+                *value /= norm;
+            }
             mean
         })
     };

@@ -48,7 +48,7 @@ impl Server {
     /// The answer to a request with these lines of a head and this body.
     pub(crate) fn ask(&self, method: &str, path: &str, head: &[&str], body: &[u8]) -> Answer {
         let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
         let mut request = format!("{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n", self.address);
         for line in head {
             request.push_str(&format!("{line}\r\n"));

@@ -1,5 +1,7 @@
 //! `gpux serve`, driven from outside: a real server, real sockets, real signals.
 
+#![allow(clippy::float_cmp, reason = "metrics and answers that are whole numbers")]
+
 mod faults;
 mod metrics;
 mod operations;
@@ -21,7 +23,7 @@ use serde_json::Value as Json;
 use crate::digits::root;
 
 /// Longer than anything here takes on a machine that is busy with other things.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A pipeline without a model, of the golden cases.
 const SCORES: &str = "tests/cases/pipelines/scores.yml";

@@ -102,7 +102,8 @@ keys:
 fn keys() -> String {
     use sha2::Digest as _;
     let digest = sha2::Sha256::digest(b"alice-has-this-key-0");
-    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex: Vec<_> = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = hex.concat();
     KEYS.replace("28df5dbf3d2ee3d4ad5ec2a33ab3b4e1d7a6d8f16cb03c2f2bd2ff5f1e34b4d5", &hex)
 }
 

@@ -164,9 +164,9 @@ mod tests {
 
     #[test]
     fn a_connection_is_over_when_nothing_happens_and_not_while_something_does() {
-        let none = Activity::new(Duration::ZERO, Duration::from_secs(60));
+        let none = Activity::new(Duration::ZERO, Duration::from_mins(1));
         assert!(none.is_over(), "no first request");
-        let first = Arc::new(Activity::new(Duration::from_secs(60), Duration::ZERO));
+        let first = Arc::new(Activity::new(Duration::from_mins(1), Duration::ZERO));
         assert!(!first.is_over());
         let busy = first.begin();
         assert!(!first.is_over(), "a request is under way");

@@ -99,7 +99,7 @@ async fn a_stream_answers_in_order_and_outlives_faults() {
         if number == 10 {
             assert!(answer.error_message.contains("nobody"));
         } else {
-            assert_eq!(response.outputs[0].contents.as_ref().unwrap().fp32_contents[0], f32::from(number));
+            assert_eq!(response.outputs[0].contents.as_ref().unwrap().fp32_contents, [f32::from(number)]);
         }
     }
     assert!(answers.message().await.unwrap().is_none());
@@ -114,6 +114,6 @@ async fn garbage_is_no_reason_to_fall() {
             .body(axum::body::Body::from(body))
             .unwrap();
         let answer = router().oneshot(call).await.unwrap();
-        assert_ne!(answer.headers().get("grpc-status").map(|status| status.as_bytes()), Some(&b"0"[..]), "{body:?}");
+        assert_ne!(answer.headers().get("grpc-status").map(http::HeaderValue::as_bytes), Some(&b"0"[..]), "{body:?}");
     }
 }

@@ -27,7 +27,7 @@ PIPELINE = f"""\
 inputs:
   x: {{ type: float32, shape: [1, 1, 1, 1] }}
 pipeline:
-  - expand: {{ shape: [1, 3, 224, 224] }}
+  - expand: {{ broadcast: [1, 3, 224, 224] }}
   - model
   - softmax
   - top-k: {{ k: 5 }}

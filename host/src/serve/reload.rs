@@ -92,7 +92,10 @@ impl Watching {
         let files = served.pipeline().files();
         let now = marks(files);
         let Some(seen) = self.seen.get_mut(entry.name()) else {
-            self.seen.insert(entry.name().to_owned(), Seen { loaded: now, changed: None, again: None });
+            // What was changed while it was loaded, or since, is no version that is known.
+            let known = |(path, mark): (PathBuf, Mark)| (path, mark.filter(|(time, ..)| *time <= served.opened()));
+            let loaded = now.into_iter().map(known).collect();
+            self.seen.insert(entry.name().to_owned(), Seen { loaded, changed: None, again: None });
             return false;
         };
         if now == seen.loaded {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::panic::resume_unwind;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 
@@ -128,8 +129,9 @@ impl Repository {
     }
 
     fn open(&self, source: &Source) -> Result<Served, GpuxError> {
+        let opened = SystemTime::now();
         let pipeline = Pipeline::open_any(&source.0, &self.operator)?;
-        Served::new(pipeline, &self.scheduler, &self.settings, &self.metrics)
+        Served::new(pipeline, opened, &self.scheduler, &self.settings, &self.metrics)
     }
 
     /// All pipelines, by name.

@@ -1,7 +1,7 @@
 //! A pipeline that is served.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::metrics::{Metrics, PipelineMetrics, StepMetrics, Steps};
 use super::oip::Statistics;
@@ -16,6 +16,8 @@ use crate::pipeline::Plan;
 /// A pipeline, loaded and warm, with the queue before it.
 pub struct Served {
     pipeline: Pipeline,
+    /// when its files began to be read
+    opened: SystemTime,
     lane: Lane,
     warmth: Warmth,
     metrics: Arc<PipelineMetrics>,
@@ -46,6 +48,7 @@ impl Served {
     /// Warms the pipeline up and gives it a lane. Fails if a request does that it is to be warmed with.
     pub(super) fn new(
         pipeline: Pipeline,
+        opened: SystemTime,
         scheduler: &Scheduler,
         settings: &Settings,
         metrics: &Metrics,
@@ -57,7 +60,12 @@ impl Served {
         let components = pipeline.spec().pipeline.iter().any(|step| matches!(step.action, Action::Wasm(_)));
         // Never with components, nor where requests wait for each other.
         let short = !components && !pipeline.batches() && warmth.median.is_some_and(|median| median < SHORT);
-        Ok(Self { pipeline, lane, warmth, metrics, steps, statistics: Statistics::default(), short })
+        Ok(Self { pipeline, opened, lane, warmth, metrics, steps, statistics: Statistics::default(), short })
+    }
+
+    /// When its files began to be read: what was changed later may not have been read.
+    pub(super) const fn opened(&self) -> SystemTime {
+        self.opened
     }
 
     /// Its name in its gpux.yml.

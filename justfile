@@ -117,7 +117,7 @@ deploy-check:
     deploy/check.sh
 
 # the long suites and the races; not part of the gate
-full: check bench (compare "image") (compare "text") (compare "audio") (compare "tensor") instructions languages start-up hang-ups reloads deploy-check
+full: check bench (compare "image") (compare "text") (compare "audio") (compare "tensor") instructions languages start-up hang-ups reloads browser deploy-check
 
 # numbers and speed of a few models on an NVIDIA GPU, beside the CPU; exits with 3 where there is none
 gpu-check *ARGUMENTS:

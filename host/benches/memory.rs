@@ -4,6 +4,8 @@
 //! `benches/models.py` makes the models. Linux only: the figures are the kernel's.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark prints, and stops at the first surprise")]
 
+mod networks;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -12,8 +14,8 @@ use std::time::Instant;
 use gpux::config::CacheDir;
 use gpux::inference::{self, Engine, Found, ModelFile, ModelOptions, ModelStep, OnnxRuntime, Origin, Search, Trial};
 use gpux::pipeline::{Context, Step, Tensor, Value};
-use ort::session::{Session, SessionInputValue};
-use ort::value::TensorRef;
+use networks::{bare_run, input};
+use ort::session::Session;
 
 /// The shapes of real networks, with what each takes.
 const MODELS: [(&str, &[&[usize]]); 3] =
@@ -180,25 +182,7 @@ fn forget_peak() {
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
 }
 
-/// Pictures as floats, texts as whole numbers.
-fn input(shape: &[usize]) -> Tensor {
-    let count = shape.iter().product();
-    if shape.len() == 2 { Tensor::new(shape, vec![1_i64; count]) } else { Tensor::new(shape, vec![0.5_f32; count]) }
-        .unwrap()
-}
-
 fn bare_session(engine: &OnnxRuntime, path: &Path) -> Session {
     let builder = Session::builder(engine.environment()).unwrap().with_independent_thread_pool().unwrap();
     builder.with_intra_threads(1).unwrap().commit_from_file(path).unwrap()
-}
-
-fn bare_run(session: &mut Session, inputs: &[Tensor]) {
-    fn view(tensor: &Tensor) -> SessionInputValue<'_> {
-        match tensor.as_slice::<i64>() {
-            Some(ids) => TensorRef::from_array_view((tensor.shape(), ids)).unwrap().into(),
-            None => TensorRef::from_array_view((tensor.shape(), tensor.as_slice::<f32>().unwrap())).unwrap().into(),
-        }
-    }
-    let inputs: Vec<_> = inputs.iter().map(view).collect();
-    assert!(session.run(inputs.as_slice()).unwrap().len() > 0);
 }

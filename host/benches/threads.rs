@@ -5,6 +5,8 @@
 //! models; without them only the tiny one is measured.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark prints, and stops at the first surprise")]
 
+mod networks;
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use gpux::inference::{Engine as _, ModelFile, ModelOptions, ModelStep, OnnxRuntime, Search};
 use gpux::pipeline::{Context, Step, Tensor, Value};
-use ort::session::{Session, SessionInputValue};
-use ort::value::TensorRef;
+use networks::{bare_run, input};
+use ort::session::Session;
 
 /// How long each way runs in one turn.
 const TURN: Duration = Duration::from_millis(400);
@@ -119,26 +121,8 @@ fn rate(callers: usize, run: Run<'_>) -> f64 {
     count.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64()
 }
 
-/// Pictures as floats, texts as whole numbers.
-fn input(shape: &[usize]) -> Tensor {
-    let count = shape.iter().product();
-    if shape.len() == 2 { Tensor::new(shape, vec![1_i64; count]) } else { Tensor::new(shape, vec![0.5_f32; count]) }
-        .unwrap()
-}
-
 /// A session as ONNX Runtime makes it where nothing is said.
 fn bare_session(engine: &OnnxRuntime, path: &Path) -> Session {
     let builder = Session::builder(engine.environment()).unwrap().with_independent_thread_pool().unwrap();
     builder.with_log_level(ort::logging::LogLevel::Fatal).unwrap().commit_from_file(path).unwrap()
-}
-
-fn bare_run(session: &mut Session, inputs: &[Tensor]) {
-    fn view(tensor: &Tensor) -> SessionInputValue<'_> {
-        match tensor.as_slice::<i64>() {
-            Some(ids) => TensorRef::from_array_view((tensor.shape(), ids)).unwrap().into(),
-            None => TensorRef::from_array_view((tensor.shape(), tensor.as_slice::<f32>().unwrap())).unwrap().into(),
-        }
-    }
-    let inputs: Vec<_> = inputs.iter().map(view).collect();
-    assert!(session.run(inputs.as_slice()).unwrap().len() > 0);
 }

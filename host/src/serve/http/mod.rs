@@ -23,7 +23,7 @@ pub(super) use self::body::Bodies;
 use super::error::ServeError;
 use super::oip;
 use super::server::Server;
-pub(super) use output::picture;
+pub(super) use output::{picture, write_fields};
 
 /// Every path there is.
 pub(super) fn router(server: Arc<Server>) -> Router {

@@ -138,16 +138,21 @@ fn object(outputs: &Outputs, wanted: Option<&str>) -> Result<Vec<u8>, ServeError
     }
     let mut text = Vec::with_capacity(128);
     text.push(b'{');
-    for (name, value) in outputs.iter().filter(|(name, _)| wanted.is_none_or(|wanted| name == wanted)) {
-        if text.len() > 1 {
-            text.push(b',');
-        }
-        write_json_text(name, &mut text);
-        text.push(b':');
-        write_json(value, &mut text);
-    }
+    write_fields(outputs.iter().filter(|(name, _)| wanted.is_none_or(|wanted| name == wanted)), &mut text);
     text.push(b'}');
     Ok(text)
+}
+
+/// Writes outputs as fields of the object that `text` has begun.
+pub(in crate::serve) fn write_fields<'a>(outputs: impl Iterator<Item = &'a (String, Value)>, text: &mut Vec<u8>) {
+    for (name, value) in outputs {
+        if text.last() != Some(&b'{') {
+            text.push(b',');
+        }
+        write_json_text(name, text);
+        text.push(b':');
+        write_json(value, text);
+    }
 }
 
 fn names<'a>(outputs: impl Iterator<Item = &'a (String, Value)>) -> String {

@@ -12,8 +12,8 @@ use http::{HeaderValue, Request as HttpRequest};
 use serde_json::{Map, Value as Json};
 
 use super::{Named, answered};
-use crate::pipeline::{write_json, write_json_text};
-use crate::serve::http::{answer, body};
+use crate::pipeline::write_json_text;
+use crate::serve::http::{answer, body, write_fields};
 use crate::serve::oip::lookup::{self, Model};
 use crate::serve::oip::parameters;
 use crate::serve::oip::statistics::{Laps, counted};
@@ -67,12 +67,7 @@ fn run(turn: &Turn, model: &Model, body: &Bytes, laps: &mut Laps) -> Result<Vec<
     write_json_text(turn.served().name(), &mut text);
     text.extend_from_slice(b",\"model_version\":");
     write_json_text(&model.version, &mut text);
-    for (name, value) in &outputs {
-        text.push(b',');
-        write_json_text(name, &mut text);
-        text.push(b':');
-        write_json(value, &mut text);
-    }
+    write_fields(outputs.iter(), &mut text);
     text.push(b'}');
     Ok(text)
 }

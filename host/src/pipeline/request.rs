@@ -105,19 +105,22 @@ impl<'a> Reader<'a> {
         match ports.as_slice() {
             [port] => Ok(vec![(port.name.clone(), port.file(bytes)?)]),
             [] => Err(ValidationError::request(format!(
-                "no input takes the content of a file (only .json, .jsonl, .npy and .pb): there is {}",
+                "no input takes the content of a file as it is (tensors come as JSON or .npy): there is {}",
                 self.plan.describe_inputs()
             ))),
-            [first, ..] => Err(ValidationError::request(format!(
-                "several inputs take a file; say which: --input {}=@PATH",
-                first.name
-            ))),
+            several => {
+                let names: Vec<_> = several.iter().map(|port| format!("`{}`", port.name)).collect();
+                let message = format!("several inputs take a file: {}; give each by its name", names.join(", "));
+                Err(ValidationError::request(message))
+            }
         }
     }
 
     /// A `.npy` file, as the value of the one input.
     pub fn npy(self, bytes: &[u8]) -> Result<Request, ValidationError> {
-        let port = self.single().ok_or_else(|| ValidationError::request("say which input takes the .npy file"))?;
+        let port = self.single().ok_or_else(|| {
+            ValidationError::request("several inputs might take the .npy file; give it by the input's name")
+        })?;
         Ok(vec![(port.name.clone(), port.npy(bytes)?)])
     }
 

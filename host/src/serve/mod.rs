@@ -13,6 +13,7 @@ mod error;
 mod front;
 mod http;
 mod listen;
+mod marks;
 mod metrics;
 mod oip;
 mod reload;

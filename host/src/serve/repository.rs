@@ -10,6 +10,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 
 use super::context::Context;
 use super::error::ServeError;
+use super::marks::read_since;
 use super::metrics::Metrics;
 use super::schedule::Scheduler;
 use super::served::{Served, State};
@@ -131,7 +132,8 @@ impl Repository {
     fn open(&self, source: &Source) -> Result<Served, GpuxError> {
         let opened = SystemTime::now();
         let pipeline = Pipeline::open_any(&source.0, &self.operator)?;
-        Served::new(pipeline, opened, &self.scheduler, &self.settings, &self.metrics)
+        let marks = read_since(pipeline.files(), opened);
+        Served::new(pipeline, marks, &self.scheduler, &self.settings, &self.metrics)
     }
 
     /// All pipelines, by name.

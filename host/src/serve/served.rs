@@ -1,8 +1,9 @@
 //! A pipeline that is served.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+use super::marks::Marks;
 use super::metrics::{Metrics, PipelineMetrics, StepMetrics, Steps};
 use super::oip::Statistics;
 use super::schedule::{Lane, Load, Scheduler};
@@ -16,8 +17,8 @@ use crate::pipeline::Plan;
 /// A pipeline, loaded and warm, with the queue before it.
 pub struct Served {
     pipeline: Pipeline,
-    /// when its files began to be read
-    opened: SystemTime,
+    /// its files, as they were read
+    marks: Marks,
     lane: Lane,
     warmth: Warmth,
     metrics: Arc<PipelineMetrics>,
@@ -48,7 +49,7 @@ impl Served {
     /// Warms the pipeline up and gives it a lane. Fails if a request does that it is to be warmed with.
     pub(super) fn new(
         pipeline: Pipeline,
-        opened: SystemTime,
+        marks: Marks,
         scheduler: &Scheduler,
         settings: &Settings,
         metrics: &Metrics,
@@ -60,12 +61,12 @@ impl Served {
         let components = pipeline.spec().pipeline.iter().any(|step| matches!(step.action, Action::Wasm(_)));
         // Never with components, nor where requests wait for each other.
         let short = !components && !pipeline.batches() && warmth.median.is_some_and(|median| median < SHORT);
-        Ok(Self { pipeline, opened, lane, warmth, metrics, steps, statistics: Statistics::default(), short })
+        Ok(Self { pipeline, marks, lane, warmth, metrics, steps, statistics: Statistics::default(), short })
     }
 
-    /// When its files began to be read: what was changed later may not have been read.
-    pub(super) const fn opened(&self) -> SystemTime {
-        self.opened
+    /// Its files, as they were read.
+    pub(super) const fn marks(&self) -> &Marks {
+        &self.marks
     }
 
     /// Its name in its gpux.yml.

@@ -69,7 +69,7 @@ fn every_error_is_of_the_protocols_form() {
     for (body, why) in [
         ("", "EOF"),
         ("{\"inputs\":", "EOF"),
-        ("[]", "struct"),
+        ("[]", "an object"),
         (r#"{"inputs":[]}"#, "it is missing"),
         (r#"{"inputs":[{"name":"z","datatype":"FP32","shape":[1,3],"data":[1,2,3]}]}"#, "the pipeline has none"),
         (r#"{"inputs":[{"name":"x","datatype":"INT32","shape":[1,3],"data":[1,2,3]}]}"#, "element type is int32"),

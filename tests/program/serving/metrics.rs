@@ -1,8 +1,9 @@
 //! What the server says of itself: metrics, logs, traces.
 
+use rustix::process::Signal;
 use serde_json::Value as Json;
 
-use super::{ONE, SCORES, Server};
+use super::{ONE, SCORES, Server, replace};
 use crate::digits::root;
 
 #[test]
@@ -60,7 +61,7 @@ fn the_provider_and_the_names_of_triton_are_there_where_asked_for() {
     let plain = server.get_with("/metrics", "accept: text/plain");
     let text = plain.text();
     assert!(text.contains("provider=\"CPUExecutionProvider\"} 1"), "{text}");
-    assert!(text.contains("nv_inference_request_success{model=\"model\",version=\"0\"} 1"), "{text}");
+    assert!(text.contains("nv_inference_request_success{model=\"model\",version=\"1\"} 1"), "{text}");
 }
 
 #[test]
@@ -68,6 +69,63 @@ fn a_component_that_hits_a_limit_is_counted() {
     let server = Server::start(&["tests/cases/pipelines/never-ends.yml", "--allow-outside"]);
     assert_eq!(server.post("/predict", "content-type: text/plain", "x").status, 500);
     assert!(server.metric("gpux_sandbox_limits_total{pipeline=\"never-ends\"") >= 1.0);
+}
+
+#[test]
+fn what_is_counted_outlives_reloads() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |version: &str| {
+        let text = format!("name: seen\nversion: {version}\ninputs: {{ in: bytes }}\npipeline: [decode-image]\n");
+        replace(&folder.path().join("gpux.yml"), text.as_bytes());
+    };
+    write("1.0.0");
+    let server = Server::start(&[folder.path().to_str().unwrap(), "--triton-metrics"]);
+    let picture = std::fs::read(root().join("models/samples/seven.png")).unwrap();
+    let ask = |body: &[u8]| server.ask("POST", "/predict", &["content-type: application/octet-stream"], body).status;
+    let success = || server.metric("nv_inference_request_success{model=\"seen\",version=\"1\"}");
+    let runs = || server.metric("gpux_step_duration_seconds_count{pipeline=\"seen\",step=\"decode-image\"");
+    let refused = || server.metric("gpux_step_failures_total{pipeline=\"seen\",step=\"decode-image\",number=\"1\"");
+    assert_eq!([ask(&picture), ask(b"no picture")], [200, 400]);
+    assert_eq!([success(), runs(), refused()], [1.0, 2.0, 1.0]);
+    server.signal(Signal::HUP);
+    server.line("seen was loaded again");
+    assert_eq!([success(), runs(), refused()], [1.0, 2.0, 1.0]);
+    assert_eq!([ask(&picture), ask(b"no picture")], [200, 400]);
+    assert_eq!([success(), runs(), refused()], [2.0, 4.0, 2.0]);
+
+    // A new version begins at 0, and the old one goes on where it was.
+    write("2.0.0");
+    server.signal(Signal::HUP);
+    server.line("seen was loaded again");
+    assert_eq!(ask(&picture), 200);
+    assert_eq!(server.metric("nv_inference_request_success{model=\"seen\",version=\"2\"}"), 1.0);
+    write("1.0.1");
+    server.signal(Signal::HUP);
+    server.line("seen was loaded again");
+    assert_eq!([success(), runs(), refused()], [2.0, 5.0, 2.0]);
+}
+
+#[test]
+fn batches_outlive_reloads_and_are_told_alike_by_every_protocol() {
+    let server = Server::start(&["tests/cases/pipelines/together.yml", "--allow-outside", "--triton-metrics"]);
+    let ask = || {
+        let asked = serde_json::json!({ "input_ids": [[1, 2]], "attention_mask": [[1, 1]] });
+        server.json("/predict", &asked).with_status(200);
+    };
+    let statistics = || server.get("/v2/models/together/stats").read()["model_stats"][0].clone();
+    let batches = || server.metric("gpux_batch_size_count{pipeline=\"together\"");
+    let told = || server.metric("nv_inference_exec_count{model=\"together\"");
+    ask();
+    ask();
+    assert_eq!([batches(), told()], [2.0, 2.0], "what warmed it up does not count");
+    server.signal(Signal::HUP);
+    server.line("was loaded again");
+    ask();
+    assert_eq!([batches(), told()], [3.0, 3.0]);
+    let statistics = statistics();
+    assert_eq!([&statistics["inference_count"], &statistics["execution_count"]], [3, 3], "{statistics}");
+    assert_eq!(statistics["inference_stats"]["queue"]["count"], 3);
+    assert!(statistics["last_inference"].as_u64().unwrap() > 1_700_000_000_000, "{statistics}");
 }
 
 #[test]

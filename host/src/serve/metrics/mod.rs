@@ -4,7 +4,9 @@
 //! is taken and no name is looked up. Everything else (labels, sums, text) happens when somebody reads.
 
 mod histogram;
+mod inferences;
 mod json;
+mod ledger;
 mod pipeline;
 mod process;
 mod prometheus;
@@ -15,6 +17,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+pub(in crate::serve) use inferences::{Inferences, Laps, Total};
 pub(in crate::serve) use json::to_json;
 pub(in crate::serve) use pipeline::{
     PipelineMetrics, Protocol, Refused, StepClock, StepMetrics, StepTime, Steps, grpc_code,

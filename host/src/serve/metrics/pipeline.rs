@@ -1,5 +1,6 @@
 //! What is counted of one pipeline.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -7,7 +8,9 @@ use std::time::{Duration, Instant};
 use http::StatusCode;
 
 use super::histogram::Histogram;
-use crate::pipeline::{Context, Observer, Plan, PlannedStep, StepFailure, Value};
+use super::inferences::Inferences;
+use super::ledger::Ledger;
+use crate::pipeline::{Context, Failures, Observer, Plan, PlannedStep, StepFailure, Value};
 use crate::serve::schedule::Refusal;
 
 /// How a request came.
@@ -164,15 +167,15 @@ impl Refusals {
     }
 }
 
-/// The time of one step.
-#[derive(Debug)]
+/// What is counted of one step.
+#[derive(Debug, Default)]
 pub(in crate::serve) struct StepMetrics {
-    pub(super) name: String,
     pub(super) time: Histogram,
+    pub(super) failures: Ledger<Failures>,
 }
 
-/// The times of a plan's steps, in order.
-pub(in crate::serve) type Steps = Arc<[StepMetrics]>;
+/// What is counted of a plan's steps, in order.
+pub(in crate::serve) type Steps = Vec<Arc<StepMetrics>>;
 
 /// What is counted of one pipeline, through all its reloads.
 #[derive(Debug, Default)]
@@ -190,7 +193,10 @@ pub(in crate::serve) struct PipelineMetrics {
     pub(in crate::serve) reloads: AtomicU64,
     /// what could not be loaded; the one before answers
     pub(in crate::serve) failed_reloads: AtomicU64,
-    steps: Mutex<Option<Steps>>,
+    /// by place and name
+    steps: Mutex<BTreeMap<(usize, String), Arc<StepMetrics>>>,
+    /// by version
+    inferences: Mutex<BTreeMap<String, Arc<Inferences>>>,
 }
 
 impl PipelineMetrics {
@@ -203,17 +209,32 @@ impl PipelineMetrics {
         &self.name
     }
 
-    /// Those of the plan's steps: the ones there were, if the steps are called the same.
+    /// Those of the plan's steps; one of the same name at the same place is the one there was.
     pub(in crate::serve) fn steps(&self, plan: &Plan) -> Steps {
         let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
-        let planned = plan.steps().iter().map(|step| step.name.as_str());
-        match &*steps {
-            Some(known) if known.iter().map(|step| step.name.as_str()).eq(planned.clone()) => known.clone(),
-            _ => {
-                let new = |name: &str| StepMetrics { name: name.to_owned(), time: Histogram::default() };
-                steps.insert(planned.map(new).collect()).clone()
-            }
+        let planned = plan.steps().iter().enumerate();
+        let metrics = planned.map(|(index, step)| {
+            let metrics = steps.entry((index, step.name.clone())).or_default();
+            metrics.failures.add(step.failures.clone());
+            metrics.clone()
+        });
+        metrics.collect()
+    }
+
+    /// Those of this version.
+    pub(in crate::serve) fn inferences(&self, version: &str) -> Arc<Inferences> {
+        let mut inferences = self.inferences.lock().unwrap_or_else(PoisonError::into_inner);
+        inferences.entry(version.to_owned()).or_insert_with(|| Arc::new(Inferences::new())).clone()
+    }
+
+    /// How often the model of this name ran on so many rows, whichever version it was of.
+    pub(super) fn batch_sizes(&self, model: &str) -> BTreeMap<usize, u64> {
+        let inferences = self.inferences.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sizes = BTreeMap::new();
+        for (rows, count) in inferences.values().flat_map(|inferences| inferences.batch_sizes(model)) {
+            *sizes.entry(rows).or_default() += count;
         }
+        sizes
     }
 
     /// An answer has gone out, `time` after its request came.
@@ -253,14 +274,14 @@ pub(in crate::serve) struct StepTime {
 
 /// Times the steps of one run.
 pub(in crate::serve) struct StepClock<'a> {
-    steps: &'a [StepMetrics],
+    steps: &'a [Arc<StepMetrics>],
     next: usize,
     /// where they are wanted one by one
     pub(in crate::serve) traced: Option<Vec<StepTime>>,
 }
 
 impl<'a> StepClock<'a> {
-    pub(in crate::serve) fn new(steps: &'a [StepMetrics], traced: bool) -> Self {
+    pub(in crate::serve) fn new(steps: &'a [Arc<StepMetrics>], traced: bool) -> Self {
         Self { steps, next: 0, traced: traced.then(Vec::new) }
     }
 

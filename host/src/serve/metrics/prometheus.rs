@@ -1,5 +1,6 @@
 //! The metrics as Prometheus and OpenMetrics read them.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Error;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -48,7 +49,7 @@ pub(in crate::serve) fn to_text(server: &Arc<Server>, exposition: Exposition) ->
 /// OpenMetrics names a counter without the `_total` of its samples, ends with a mark, and knows units.
 fn plain(written: &str) -> String {
     let mut plain = String::with_capacity(written.len());
-    let mut counters = std::collections::BTreeSet::new();
+    let mut counters = BTreeSet::new();
     for line in written.lines() {
         if let Some(name) = line.strip_prefix("# TYPE ").and_then(|rest| rest.strip_suffix(" counter")) {
             counters.insert(name);
@@ -291,12 +292,8 @@ fn of_pipelines(out: &mut Writer<'_, '_>, server: &Server, served: &[Arc<Served>
     let steps = || {
         served.iter().flat_map(|served| {
             let steps = served.plan().steps().iter().zip(served.steps()).zip(&numbers);
-            steps.map(|((step, times), number)| {
-                (
-                    vec![("pipeline", served.name()), ("step", step.name.as_str()), ("number", number.as_str())],
-                    step,
-                    times,
-                )
+            steps.map(|((step, counted), number)| {
+                (vec![("pipeline", served.name()), ("step", step.name.as_str()), ("number", number.as_str())], counted)
             })
         })
     };
@@ -304,10 +301,10 @@ fn of_pipelines(out: &mut Writer<'_, '_>, server: &Server, served: &[Arc<Served>
         "gpux_step_duration",
         "Steps of pipelines",
         SECONDS,
-        steps().map(|(labels, _, times)| (labels, times.time.snapshot())),
+        steps().map(|(labels, counted)| (labels, counted.time.snapshot())),
     )?;
     let failures: Vec<_> = steps()
-        .flat_map(|(labels, step, _)| step.failures.counts().into_iter().map(move |count| (labels.clone(), count)))
+        .flat_map(|(labels, counted)| counted.failures.counts().into_iter().map(move |count| (labels.clone(), count)))
         .collect();
     out.counters(
         "gpux_step_failures",
@@ -366,21 +363,27 @@ fn of_models(out: &mut Writer<'_, '_>, served: &[Arc<Served>]) -> Result<(), Err
         "gpux_batch_size",
         "Rows that the model ran on at once",
         None,
-        batchers().map(|(labels, batcher)| (labels, rows(&batcher.sizes()))),
+        served.iter().flat_map(|served| {
+            let models =
+                served.pipeline().models().filter(|(_, model)| model.batcher().is_some_and(|found| found.is_ok()));
+            models.map(|(name, _)| {
+                (vec![("pipeline", served.name()), ("model", name)], rows(&served.metrics().batch_sizes(name)))
+            })
+        }),
     )
 }
 
 /// Counts of batches by size, in buckets of powers of two.
-fn rows(sizes: &[u64]) -> Snapshot {
+fn rows(sizes: &BTreeMap<usize, u64>) -> Snapshot {
     let mut buckets: Vec<(f64, u64)> =
         (0..=8).map(|power| (f64::from(1 << power), 0)).chain([(f64::INFINITY, 0)]).collect();
     let (mut count, mut sum) = (0, 0.0);
-    for (rows, times) in sizes.iter().enumerate().skip(1) {
-        if let Some((_, bucket)) = buckets.iter_mut().find(|(bound, _)| rows as f64 <= *bound) {
+    for (rows, times) in sizes {
+        if let Some((_, bucket)) = buckets.iter_mut().find(|(bound, _)| *rows as f64 <= *bound) {
             *bucket += times;
         }
         count += times;
-        sum += rows as f64 * *times as f64;
+        sum += *rows as f64 * *times as f64;
     }
     Snapshot { buckets, count, sum }
 }
@@ -400,7 +403,7 @@ mod tests {
 
     #[test]
     fn batches_are_counted_by_powers_of_two() {
-        let snapshot = rows(&[0, 5, 0, 1, 1]);
+        let snapshot = rows(&BTreeMap::from([(1, 5), (3, 1), (4, 1)]));
         let filled: Vec<_> = snapshot.buckets.iter().filter(|(_, count)| *count > 0).copied().collect();
         assert_eq!((filled, snapshot.count), (vec![(1.0, 5), (4.0, 2)], 7));
         assert!((snapshot.sum - 12.0).abs() < 1e-9);

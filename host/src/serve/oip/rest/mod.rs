@@ -4,6 +4,7 @@ mod framing;
 mod generate;
 mod infer;
 mod models;
+mod object;
 mod request;
 mod response;
 mod server;
@@ -17,6 +18,10 @@ use axum::routing::{get, post};
 use http::StatusCode;
 use http::request::Parts;
 use serde::Deserialize;
+
+pub(in crate::serve) use models::{ModelReady, Models};
+pub(in crate::serve) use request::schema as request_schema;
+pub(in crate::serve) use server::{Asked, Live, Ready};
 
 use super::error;
 use crate::serve::http::encoding;

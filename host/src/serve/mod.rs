@@ -38,3 +38,5 @@ pub use served::{Served, State};
 pub use server::Server;
 pub use settings::{Settings, TlsFiles};
 pub use tls::TlsError;
+
+use warm_up::made_up;

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use axum::Router;
 
-pub(super) use rest::{no_such_method, no_such_path};
+pub(super) use rest::{is_path, no_such_method, no_such_path};
 pub(super) use statistics::Statistics;
 
 use super::server::Server;

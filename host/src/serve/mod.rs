@@ -31,7 +31,9 @@ mod warm_up;
 
 pub use call::{Ask, Priority, Turn};
 pub use error::ServeError;
-pub use listen::{Ended, Event, ListenError, serve, service};
+#[doc(hidden)]
+pub use listen::Unconnected;
+pub use listen::{Ended, Event, ListenError, serve};
 pub use repository::{Repository, RepositoryError, Source};
 pub use schedule::{Load, Refusal};
 pub use served::{Served, State};

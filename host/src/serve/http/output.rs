@@ -138,7 +138,7 @@ fn object(outputs: &Outputs, wanted: Option<&str>) -> Result<Vec<u8>, ServeError
         let known = names(outputs.iter());
         return Err(ServeError::invalid(format!("there is no output `{wanted}`, but {known}")));
     }
-    let mut text = Vec::with_capacity(128);
+    let mut text = Vec::with_capacity(512);
     text.push(b'{');
     write_fields(outputs.iter().filter(|(name, _)| wanted.is_none_or(|wanted| name == wanted)), &mut text);
     text.push(b'}');

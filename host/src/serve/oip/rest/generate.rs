@@ -12,6 +12,7 @@ use serde_json::{Map, Value as Json};
 
 use super::{Named, answered};
 use crate::pipeline::write_json_text;
+use crate::serve::http::encoding::Accepted;
 use crate::serve::http::{answer, body, write_fields};
 use crate::serve::oip::lookup::{self, Model};
 use crate::serve::oip::parameters;
@@ -19,7 +20,9 @@ use crate::serve::{ServeError, Server, Turn};
 
 /// `POST /v2/models/NAME/generate`.
 pub(super) async fn generate(State(server): State<Arc<Server>>, named: Named, request: HttpRequest<Body>) -> Response {
-    answered(generated(&server, &named, request).await.map(|text| answer::bytes(answer::JSON, text)))
+    let accepted = Accepted::of(request.headers());
+    let answer = answered(generated(&server, &named, request).await.map(|text| answer::bytes(answer::JSON, text)));
+    accepted.result(answer).await
 }
 
 /// `POST /v2/models/NAME/generate_stream`.

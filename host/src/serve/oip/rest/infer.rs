@@ -12,12 +12,14 @@ use super::request;
 use super::response::{Heading, Written};
 use super::{Named, answered};
 use crate::serve::http::body;
+use crate::serve::http::encoding::Accepted;
 use crate::serve::oip::{infer as inference, lookup, metadata, parameters};
 use crate::serve::{ServeError, Server, Turn};
 
 /// Runs a pipeline.
 pub(super) async fn infer(State(server): State<Arc<Server>>, named: Named, request: HttpRequest<Body>) -> Response {
-    answered(respond(&server, &named, request).await)
+    let accepted = Accepted::of(request.headers());
+    accepted.result(answered(respond(&server, &named, request).await)).await
 }
 
 async fn respond(server: &Server, named: &Named, request: HttpRequest<Body>) -> Result<Response, ServeError> {

@@ -61,6 +61,7 @@ fn the_provider_and_the_names_of_triton_are_there_where_asked_for() {
     let plain = server.get_with("/metrics", "accept: text/plain");
     let text = plain.text();
     assert!(text.contains("provider=\"CPUExecutionProvider\"} 1"), "{text}");
+    assert!(text.contains("# TYPE nv_inference_request_success counter\n"), "{text}");
     assert!(text.contains("nv_inference_request_success{model=\"model\",version=\"1\"} 1"), "{text}");
 }
 

@@ -7,11 +7,12 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, MetricEncoder, text};
+use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::histogram::Snapshot;
+use super::writer::Writer;
 use super::{Metrics, PipelineMetrics, process, triton};
 use crate::serve::{Served, Server, State};
 
@@ -60,6 +61,8 @@ fn plain(written: &str) -> String {
         match described {
             Some((start, rest)) => {
                 let (name, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+                // Here, a counter may have any name.
+                let rest = if *start == "# TYPE " && rest == "unknown" { "counter" } else { rest };
                 let total = if counters.contains(name) { "_total" } else { "" };
                 plain.push_str(&format!("{start}{name}{total} {rest}\n"));
             }
@@ -86,7 +89,7 @@ impl Collector for Reading {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let Some(server) = self.0.upgrade() else { return Ok(()) };
         let served: Vec<_> = server.repository().entries().iter().filter_map(|entry| entry.served()).collect();
-        let mut out = Writer(&mut encoder);
+        let mut out = Writer::new(&mut encoder);
         of_server(&mut out, &server)?;
         of_requests(&mut out, &server.metrics().all())?;
         of_pipelines(&mut out, &server, &served)?;
@@ -94,82 +97,6 @@ impl Collector for Reading {
             triton::write(&mut out, &served)?;
         }
         Ok(())
-    }
-}
-
-/// Writes metrics family by family.
-pub(super) struct Writer<'a, 'b>(&'a mut DescriptorEncoder<'b>);
-
-impl Writer<'_, '_> {
-    fn family<'s>(
-        &'s mut self,
-        name: &'s str,
-        help: &str,
-        unit: Option<&'s Unit>,
-        kind: MetricType,
-    ) -> Result<MetricEncoder<'s>, Error> {
-        self.0.encode_descriptor(name, help, unit, kind)
-    }
-
-    /// Numbers that only grow.
-    pub(super) fn counters<'l>(
-        &mut self,
-        name: &str,
-        help: &str,
-        samples: impl IntoIterator<Item = (Vec<(&'l str, &'l str)>, u64)>,
-    ) -> Result<(), Error> {
-        let mut family = self.family(name, help, None, MetricType::Counter)?;
-        for (labels, count) in samples {
-            if labels.is_empty() {
-                family.encode_counter::<[(&str, &str); 0], _, u64>(&count, None)?;
-            } else {
-                family.encode_family(&labels)?.encode_counter::<[(&str, &str); 0], _, u64>(&count, None)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Numbers that go up and down.
-    pub(super) fn gauges<'l, N: EncodeGaugeValue>(
-        &mut self,
-        name: &str,
-        help: &str,
-        unit: Option<&Unit>,
-        samples: impl IntoIterator<Item = (Vec<(&'l str, &'l str)>, N)>,
-    ) -> Result<(), Error> {
-        let mut family = self.family(name, help, unit, MetricType::Gauge)?;
-        for (labels, value) in samples {
-            if labels.is_empty() {
-                family.encode_gauge(&value)?;
-            } else {
-                family.encode_family(&labels)?.encode_gauge(&value)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn histograms<'l>(
-        &mut self,
-        name: &str,
-        help: &str,
-        unit: Option<&Unit>,
-        samples: impl IntoIterator<Item = (Vec<(&'l str, &'l str)>, Snapshot)>,
-    ) -> Result<(), Error> {
-        let mut family = self.family(name, help, unit, MetricType::Histogram)?;
-        for (labels, Snapshot { buckets, count, sum }) in samples {
-            family.encode_family(&labels)?.encode_histogram::<[(&str, &str); 0]>(sum, count, &buckets, None)?;
-        }
-        Ok(())
-    }
-
-    fn gauge<N: EncodeGaugeValue>(
-        &mut self,
-        name: &str,
-        help: &str,
-        unit: Option<&Unit>,
-        value: N,
-    ) -> Result<(), Error> {
-        self.gauges(name, help, unit, [(Vec::new(), value)])
     }
 }
 
@@ -395,9 +322,9 @@ mod tests {
     #[test]
     fn plain_text_names_counters_as_their_samples() {
         let written = "# HELP a Things.\n# TYPE a counter\na_total{x=\"1\"} 2\n# HELP b_seconds Time.\n# TYPE b_seconds gauge\n\
-                       # UNIT b_seconds seconds\nb_seconds 1.0\n# EOF\n";
+                       # UNIT b_seconds seconds\nb_seconds 1.0\n# TYPE c unknown\nc 3\n# EOF\n";
         let expected = "# HELP a_total Things.\n# TYPE a_total counter\na_total{x=\"1\"} 2\n# HELP b_seconds Time.\n\
-                        # TYPE b_seconds gauge\nb_seconds 1.0\n";
+                        # TYPE b_seconds gauge\nb_seconds 1.0\n# TYPE c counter\nc 3\n";
         assert_eq!(plain(written), expected);
     }
 

@@ -5,7 +5,7 @@ use std::fmt::Error;
 use std::sync::Arc;
 
 use super::Inferences;
-use super::prometheus::Writer;
+use super::writer::Writer;
 use crate::serve::Served;
 
 /// Each pipeline is a model of Triton's, whose compute is the run of its steps. The numbers are those
@@ -13,10 +13,9 @@ use crate::serve::Served;
 pub(super) fn write(out: &mut Writer<'_, '_>, served: &[Arc<Served>]) -> Result<(), Error> {
     let versions: Vec<_> = served.iter().map(|served| served.version_number()).collect();
     let labels = || served.iter().zip(&versions).map(|(served, version)| labels(served, version));
-    // Triton's names do not end in `_total`, as those of counters must.
     let mut counters = |name: &str, help: &str, count: fn(&Inferences) -> u64| {
-        let counts = served.iter().map(|served| count(served.inferences()) as i64);
-        out.gauges(name, help, None, labels().zip(counts))
+        let counts = served.iter().map(|served| count(served.inferences()));
+        out.counters_as_named(name, help, labels().zip(counts))
     };
     counters("nv_inference_request_success", "Successful requests", |counted| counted.success.count())?;
     counters("nv_inference_request_failure", "Failed requests", |counted| counted.fail.count())?;

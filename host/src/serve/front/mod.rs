@@ -51,7 +51,7 @@ impl Front {
     pub(super) async fn answer(&self, request: Request<Body>, peer: Option<SocketAddr>) -> Response {
         let Some(cors) = &self.cors else { return self.pass(request, peer).await };
         let pass = tower::service_fn(async |request| Ok::<_, Infallible>(self.pass(request, peer).await));
-        let Ok(response) = cors.layer(pass).call(request).await;
+        let Ok(response) = Box::pin(cors.layer(pass).call(request)).await;
         response
     }
 

@@ -9,6 +9,7 @@ use std::future::ready;
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
+use futures_util::future::BoxFuture;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use hyper::body::Body as _;
@@ -57,13 +58,16 @@ impl Accepted {
     }
 }
 
-async fn compressed(accepted: HeaderValue, response: Response) -> Response {
-    let mut request = Request::new(());
-    request.headers_mut().insert(ACCEPT_ENCODING, accepted);
-    let mut response = Some(response);
-    let answer = service_fn(|_| ready(Ok::<_, Infallible>(response.take().unwrap_or_default())));
-    let Ok(response) = CompressionLayer::new().quality(CompressionLevel::Fastest).layer(answer).call(request).await;
-    response.map(Body::new)
+/// Boxed, as a future that few answers need should not make those of all others large.
+fn compressed(accepted: HeaderValue, response: Response) -> BoxFuture<'static, Response> {
+    Box::pin(async {
+        let mut request = Request::new(());
+        request.headers_mut().insert(ACCEPT_ENCODING, accepted);
+        let mut response = Some(response);
+        let answer = service_fn(|_| ready(Ok::<_, Infallible>(response.take().unwrap_or_default())));
+        let Ok(response) = CompressionLayer::new().quality(CompressionLevel::Fastest).layer(answer).call(request).await;
+        response.map(Body::new)
+    })
 }
 
 /// Whether the body of a request has to be decompressed.

@@ -75,10 +75,13 @@ def array(step):
 
 
 PHOTO = encoded(1280, 720, "JPEG", quality=90)
+# Of high quality a file is mostly coefficients.
+DETAILED = encoded(1280, 720, "JPEG", quality=95)
 SMALL = encoded(64, 48, "JPEG", quality=90)
 USUAL = [("decode-image", pillow_decode, {}), ("resize", pillow_resize, {"size": 224}), ("normalize", normalize, {"method": "imagenet"})]
 CHAINS = {
     "photo 1280 × 720, JPEG": (PHOTO, USUAL),
+    "photo of high quality, JPEG": (DETAILED, USUAL),
     "small 64 × 48, JPEG": (SMALL, USUAL),
     "photo, as a detector takes it (OpenCV)": (PHOTO, [
         ("decode-image", cv2_decode, {}), ("letterbox", letterbox, {"size": 640}), ("to-tensor", to_tensor, {"scale": True}),

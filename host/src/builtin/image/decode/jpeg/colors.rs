@@ -116,7 +116,7 @@ fn upper(wide: Wide, a: i16x16<Wide>, b: i16x16<Wide>) -> i16x16<Wide> {
 /// The upper halves of products.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
-fn upper(wide: Wide, a: i16x16<Wide>, b: i16x16<Wide>) -> i16x16<Wide> {
+fn upper(_: Wide, a: i16x16<Wide>, b: i16x16<Wide>) -> i16x16<Wide> {
     let (low, high) = a.widening_mul(b);
     (low >> 16).narrow(high >> 16)
 }

@@ -165,10 +165,10 @@ impl<'a> Decoder<'a> {
                             let Some(steps) = &channel.steps else { return Err(missing()) };
                             room[0] = [0; 64];
                             let mean = &mut state.means[part];
-                            let detailed = scan::sequential(bits, [dc, ac], &pairs[part], mean, &mut room)?;
+                            let held = scan::sequential(bits, [dc, ac], &pairs[part], mean, &mut room)?;
                             let stride = channel.padded[0] * 8;
                             let samples = &mut channel.samples[y * 8 * stride + x * 8..];
-                            idct::write(wide, &room[0], steps, detailed, samples, stride);
+                            idct::write(wide, &room[0], steps, held, samples, stride);
                             Ok(())
                         },
                     )
@@ -244,9 +244,9 @@ impl Channel {
                 #[inline(always)]
                 |wide| {
                     for (x, block) in row.iter().enumerate() {
-                        let detailed = block[1..].iter().any(|value| *value != 0);
+                        let held = if block[1..].iter().any(|value| *value != 0) { 64 } else { 1 };
                         let samples = &mut self.samples[y * 8 * stride + x * 8..];
-                        idct::write(wide, block, &steps, detailed, samples, stride);
+                        idct::write(wide, block, &steps, held, samples, stride);
                     }
                 },
             );

@@ -10,22 +10,24 @@ type Block = [[i16; 8]; 8];
 
 /// Bits after the point of the constants.
 pub(super) const POINT: u32 = 13;
+/// Coefficients that lie within the first four rows and columns, in the order of the scans.
+const CORNER: usize = 10;
 /// Bits after the point that are kept between the two passes.
 pub(super) const KEPT: u32 = 2;
 
-/// Writes the samples of a block, 0 to 255, a row every `stride`. Where it is not `detailed`, it has
-/// nothing but its mean.
+/// Writes the samples of a block, 0 to 255, a row every `stride`. Of its coefficients, in the order of
+/// the scans, only the first `held` are more than zeros.
 #[inline(always)]
 pub(super) fn write(
     wide: Option<Wide>,
     coefficients: &[i16; 64],
     steps: &[i16; 64],
-    detailed: bool,
+    held: usize,
     samples: &mut [u8],
     stride: usize,
 ) {
     let rows = samples.chunks_mut(stride);
-    if !detailed {
+    if held <= 1 {
         let level = flat(coefficients[0].wrapping_mul(steps[0]));
         for row in rows.take(8) {
             row[..8].fill(level);
@@ -33,6 +35,7 @@ pub(super) fn write(
         return;
     }
     let block = match wide {
+        Some(wide) if held <= CORNER => vectors::corner(wide, coefficients, steps),
         Some(wide) => vectors::samples(wide, coefficients, steps),
         None => plain(coefficients, steps),
     };
@@ -123,6 +126,7 @@ fn saturated(value: i32) -> i16 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::scan::ZIGZAG;
     use super::*;
     use crate::builtin::reference::random;
     use crate::builtin::wide::wide;
@@ -140,6 +144,23 @@ mod tests {
             let ours = vectors::samples(wide, &coefficients, &steps);
             assert_eq!(ours, plain(&coefficients, &steps), "{coefficients:?} times {steps:?}");
         }
+    }
+
+    #[test]
+    fn a_corner_is_a_block() {
+        let Some(wide) = wide() else { return };
+        let mut random = random();
+        for round in 0..4000 {
+            let mut value = |most: usize| (random(2 * most + 1) as i32 - most as i32) as i16;
+            let (mut coefficients, most) = ([0; 64], [3, 60, 1024, 32767][round % 4]);
+            for place in &ZIGZAG[..CORNER] {
+                coefficients[usize::from(*place)] = value(most);
+            }
+            let steps = std::array::from_fn(|_| value(if round % 8 < 4 { 16 } else { 32767 }));
+            let corner = vectors::corner(wide, &coefficients, &steps);
+            assert_eq!(corner, plain(&coefficients, &steps), "{coefficients:?} times {steps:?}");
+        }
+        assert!(ZIGZAG[..CORNER].iter().all(|place| place / 8 < 4 && place % 8 < 4));
     }
 
     #[test]

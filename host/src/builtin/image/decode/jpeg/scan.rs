@@ -96,7 +96,8 @@ impl Band {
 /// A block, and behind it room for what it does not hold.
 pub(super) type Room = [[i16; 64]; 4];
 
-/// A whole block, as it is quantized. `room` holds zeros before. Tells whether there is more than the mean.
+/// A whole block, as it is quantized. `room` holds zeros before. Gives how many coefficients come before
+/// the end.
 #[inline(always)]
 pub(super) fn sequential(
     source: &mut Bits<'_>,
@@ -104,7 +105,7 @@ pub(super) fn sequential(
     pairs: &Pairs,
     mean: &mut i32,
     room: &mut Room,
-) -> Result<bool, Stop> {
+) -> Result<usize, Stop> {
     // A copy, so that it can lie in registers.
     let mut bits = *source;
     *mean = mean.wrapping_add(difference(&mut bits, dc)?);
@@ -140,7 +141,7 @@ pub(super) fn sequential(
     }
     *source = bits;
     bits.check()?;
-    Ok(at != 1 + Code::END + 1)
+    Ok(if at > Code::END { at - Code::END - 1 } else { 64 })
 }
 
 #[inline(always)]
@@ -289,7 +290,7 @@ mod tests {
                 loop {
                     let mut room = [[0; 64]; 4];
                     match sequential(&mut bits, [&dc, &ac], pairs, &mut mean, &mut room) {
-                        Ok(detailed) => blocks.push((room[0], detailed)),
+                        Ok(held) => blocks.push((room[0], held)),
                         Err(Stop::Damaged(why)) => return (blocks, why),
                         Err(Stop::Late) => unreachable!("nothing looks at the clock"),
                     }

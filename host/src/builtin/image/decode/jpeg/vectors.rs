@@ -13,12 +13,30 @@ type Rows = [i16x8<Wide>; 8];
 /// Samples of a block, a row after the other, two rows in each vector.
 #[inline(always)]
 pub(super) fn samples(wide: Wide, coefficients: &[i16; 64], steps: &[i16; 64]) -> [[u8; 16]; 4] {
-    let mut rows = [i16x8::splat(wide, 0); 8];
+    let rows = multiplied(wide, coefficients, steps);
+    let across = transposed(pass::<{ POINT - KEPT }>(wide, rows));
+    levels(wide, pass::<{ POINT + KEPT + 3 }>(wide, across))
+}
+
+/// The same of a block that holds nothing outside the first four rows and columns.
+#[inline(always)]
+pub(super) fn corner(wide: Wide, coefficients: &[i16; 64], steps: &[i16; 64]) -> [[u8; 16]; 4] {
+    let rows = multiplied(wide, coefficients, steps);
+    let [a, b, c, d, e, f, g, h] = half_pass::<{ POINT - KEPT }>(wide, rows);
+    // The left halves of eight rows become four whole ones.
+    let (even, odd) = (riffled(a.zip_low(e), c.zip_low(g)), riffled(b.zip_low(f), d.zip_low(h)));
+    let ((a, b), (c, d)) = (riffled(even.0, odd.0), riffled(even.1, odd.1));
+    levels(wide, half_pass::<{ POINT + KEPT + 3 }>(wide, [a, b, c, d]))
+}
+
+/// The first rows of coefficients as they were before they were quantized.
+#[inline(always)]
+fn multiplied<const N: usize>(wide: Wide, coefficients: &[i16; 64], steps: &[i16; 64]) -> [i16x8<Wide>; N] {
+    let mut rows = [i16x8::splat(wide, 0); N];
     for ((row, coefficients), steps) in rows.iter_mut().zip(coefficients.as_chunks().0).zip(steps.as_chunks().0) {
         *row = i16x8::load_array_ref(wide, coefficients) * i16x8::load_array_ref(wide, steps);
     }
-    let across = transposed(pass::<{ POINT - KEPT }>(wide, rows));
-    levels(wide, pass::<{ POINT + KEPT + 3 }>(wide, across))
+    rows
 }
 
 /// The transform of every column.
@@ -36,6 +54,20 @@ fn pass<const SHIFT: u32>(wide: Wide, [a, b, c, d, e, f, g, h]: Rows) -> Rows {
     let (b, g) = ends::<SHIFT>(one + two, dot(wide, inner, 4177, -20995) + z3);
     let (c, f) = ends::<SHIFT>(one - two, dot(wide, inner, -20995, -4176) + z4);
     let (d, e) = ends::<SHIFT>(zero - three, dot(wide, outer, -7373, -4927) + z3);
+    [a, b, c, d, e, f, g, h]
+}
+
+/// [`pass`] where the last four rows hold nothing: then a product is enough for what is a sum there.
+#[inline(always)]
+fn half_pass<const SHIFT: u32>(wide: Wide, [a, b, c, d]: [i16x8<Wide>; 4]) -> Rows {
+    let rotated = pairs(c, c);
+    let (two, three) = (dot(wide, rotated, 4433, 0), dot(wide, rotated, 10703, 0));
+    let zero = wider(a) + i32x8::splat(wide, 1 << (SHIFT - 1));
+    let sums = pairs(d, b);
+    let (a, h) = ends::<SHIFT>(zero + three, dot(wide, sums, 9633, 6437 + 4926));
+    let (b, g) = ends::<SHIFT>(zero + two, dot(wide, sums, 4177 - 6436, 9633));
+    let (c, f) = ends::<SHIFT>(zero - two, dot(wide, sums, 9633 - 20995, 6437));
+    let (d, e) = ends::<SHIFT>(zero - three, dot(wide, sums, -6436, 9633 - 7373));
     [a, b, c, d, e, f, g, h]
 }
 

@@ -80,6 +80,8 @@ impl<'a> Decoder<'a> {
         let mut tables = Tables::default();
         let mut scans = 0;
         loop {
+            // A segment may hold thousands of tables.
+            self.watch.ask()?;
             match segments.next()? {
                 (0xd9, _) => break,
                 (0xda, body) => {

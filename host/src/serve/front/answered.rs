@@ -54,7 +54,7 @@ impl Answered {
         // Without what follows `?`: that may be a secret.
         let line = || Line {
             method: head.method.clone(),
-            path: head.uri.path().to_owned(),
+            path: shown(head.uri.path()).to_owned(),
             peer: head.extensions.get::<Peer>().copied(),
         };
         let line = server.settings().access_log.then(line);
@@ -80,6 +80,12 @@ impl Answered {
     const fn gone(&self) -> u16 {
         if matches!(self.protocol, Protocol::Grpc) { 1 } else { 499 }
     }
+}
+
+/// As much of a path as is worth a line: thousands of lines may wait to be written.
+fn shown(path: &str) -> &str {
+    const LONGEST: usize = 1 << 10;
+    path.get(..path.floor_char_boundary(LONGEST)).unwrap_or(path)
 }
 
 fn grpc_status(headers: &HeaderMap) -> Option<u16> {

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Named, answered};
+use crate::pipeline::JsonFields;
 use crate::serve::http::{answer, body};
-use crate::serve::oip::parameters::Parameters;
 use crate::serve::oip::{metadata, repository};
 use crate::serve::{ServeError, Server};
 
@@ -40,7 +40,7 @@ struct Asked {
     #[serde(default)]
     ready: bool,
     #[serde(default)]
-    parameters: Parameters,
+    parameters: JsonFields,
 }
 
 impl Asked {
@@ -64,7 +64,7 @@ pub(super) async fn index(State(server): State<Arc<Server>>, request: HttpReques
 pub(super) async fn load(State(server): State<Arc<Server>>, named: Named, request: HttpRequest<Body>) -> Response {
     let loaded = async {
         let asked = Asked::read(&server, request).await?;
-        repository::refuse_override(asked.parameters.keys())?;
+        repository::refuse_override(asked.parameters.0.keys())?;
         repository::load(&server, named.model).await?;
         Ok(Response::default())
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 
 use super::connections;
 use super::reload::Reloader;
@@ -123,7 +123,6 @@ pub fn serve(
         if let Some(endpoint) = &settings.otlp {
             server.trace_to(Telemetry::new(endpoint).map_err(ListenError::Telemetry)?);
         }
-        let (stop, stopped) = watch::channel(false);
         let router = front::before(http::router(server.clone()), server);
         let listener = TcpListener::from_std(listener).map_err(ListenError::Start)?;
         let room = Arc::new(Semaphore::new(settings.max_connections));
@@ -135,7 +134,7 @@ pub fn serve(
                 router.clone(),
                 tls.clone(),
                 room.clone(),
-                stopped.clone(),
+                server.stopping(),
             );
             accepting.push(tokio::spawn(accepting_one));
         };
@@ -179,7 +178,7 @@ pub fn serve(
         tell(Event::Draining);
         let draining = async {
             tokio::time::sleep(settings.drain_delay).await;
-            let _ = stop.send(true);
+            server.stop();
             // Requests under way may take their time, but not for ever.
             let ended = tokio::time::timeout(settings.drain, join_all(accepting)).await;
             if ended.is_ok() { Ended::Drained } else { Ended::TimedOut }

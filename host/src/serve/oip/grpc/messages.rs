@@ -162,7 +162,7 @@ mod tests {
         first.frame().await.unwrap().unwrap();
         let mut second = body(vec![message(6 << 10)[..5 << 10].to_vec()], &server);
         let refused = second.frame().await.unwrap().err().unwrap();
-        assert!(refused.to_string().contains("memory"), "{refused}");
+        assert!(refused.to_string().contains("hold as much"), "{refused}");
         drop(first);
         let mut third = body(vec![message(6 << 10)[..5 << 10].to_vec()], &server);
         third.frame().await.unwrap().unwrap();

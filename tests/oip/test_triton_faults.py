@@ -184,6 +184,36 @@ class Ends(unittest.TestCase):
         serving.process.communicate(timeout=60)
         self.assertEqual(serving.process.returncode, 0)
 
+    def test_no_call_is_lost_at_the_end(self):
+        serving = Serving("--access-log")
+        answered, refused, many = [], [], threading.Event()
+
+        def call_on_and_on():
+            with grpcio.insecure_channel(serving.address, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+                stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+                while not refused:
+                    try:
+                        stub.ModelInfer(request("matrix", np.zeros((1, 3), np.float32)), timeout=60)
+                        answered.append(None)
+                    except grpcio.RpcError as error:
+                        refused.append((error.code(), error.details()))
+                    if len(answered) > 200:
+                        many.set()
+
+        callers = [threading.Thread(target=call_on_and_on) for _ in range(4)]
+        for caller in callers:
+            caller.start()
+        many.wait(60)
+        serving.process.terminate()
+        for caller in callers:
+            caller.join(60)
+        log, _ = serving.process.communicate(timeout=60)
+        self.assertEqual(serving.process.returncode, 0)
+        self.assertEqual({code for code, _ in refused}, {grpcio.StatusCode.UNAVAILABLE})
+        self.assertTrue(all("failed to connect" in details for _, details in refused), refused)
+        # What the server took, its client has heard of.
+        self.assertEqual(len(re.findall(r"ModelInfer\S* .*status=0 ", log)), len(answered))
+
 
 class Tls(ServedCase):
     ARGUMENTS = ("--tls-cert", str(CERTIFICATES / "first.pem"), "--tls-key", str(CERTIFICATES / "first.key"))

@@ -1,14 +1,19 @@
-"""A day's traffic by count: memory must stay what it was.
+"""A day's traffic by count: memory must stay what it was, and every request must come to what it should.
 
     python benches/serve/soak.py [REQUESTS]
 
 Sends REQUESTS (default 2,000,000) in twenty parts to three pipelines: a tiny model, the digits with their
-component, and texts; one request in ten is wrong. Prints the server's memory after each part. Needs oha and
-the models of the peers ($PEERS_HOME, see race.py).
+component, and texts; one request in ten is wrong. Prints the server's memory and files after each part, and ends
+with 1 if an answer was not the expected one. Needs a release build, oha and the models of the peers ($PEERS_HOME,
+see race.py).
 """
 
+import collections
+import json
+import pathlib
 import subprocess
 import sys
+import time
 
 import overload
 import race
@@ -17,9 +22,17 @@ PARTS = 20
 
 
 def send(url, path, count, *arguments):
-    command = [race.HOME / "bin" / "oha", "--no-tui", "-n", str(count), "-c", "16", "-m", "POST", *map(str, arguments),
-               f"{url}/pipelines/{path}/predict"]
-    subprocess.run(command, check=True, capture_output=True)
+    """How many answers there were of each status; what got none counts as `lost`."""
+    command = [race.HOME / "bin" / "oha", "--no-tui", "--output-format", "json", "-n", str(count), "-c", "16", "-m", "POST",
+               *map(str, arguments), f"{url}/pipelines/{path}/predict"]
+    told = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    answers = collections.Counter({int(status): many for status, many in told["statusCodeDistribution"].items()})
+    answers["lost"] = count - answers.total()
+    return answers
+
+
+def files(server):
+    return len(list(pathlib.Path(f"/proc/{server.pid}/fd").iterdir()))
 
 
 def main():
@@ -28,19 +41,32 @@ def main():
         race.write(name, *race.PIPELINES[name])
     payloads, seven = race.HOME / "payloads", race.ROOT / "models" / "samples" / "seven.png"
     server, url = overload.start(race.ROOT, race.RACE / "e1", race.RACE / "e3")
-    json = ["-T", "application/json"]
+    typed = ["-T", "application/json"]
     part = count // PARTS
+    # Path, how many of a thousand requests, the status that is right, the request.
+    kinds = [
+        ("e1", 849, 200, [*typed, "-D", payloads / "e1.json"]),
+        ("e1", 90, 400, [*typed, "-d", '{"x": [[1, "two"]]}']),
+        ("digits", 50, 200, ["-T", "image/png", "-D", seven]),
+        ("digits", 10, 400, ["-T", "image/png", "-d", "not a picture"]),
+        ("e3", 1, 200, [*typed, "-D", payloads / "e3.json"]),
+    ]
+    sent, wrong, began = 0, collections.Counter(), time.monotonic()
     try:
-        for number in range(PARTS):
-            send(url, "e1", part * 85 // 100, *json, "-D", payloads / "e1.json")
-            send(url, "e1", part * 9 // 100, *json, "-d", '{"x": [[1, "two"]]}')
-            send(url, "digits", part * 5 // 100, "-T", "image/png", "-D", seven)
-            send(url, "digits", part // 100, "-T", "image/png", "-d", "not a picture")
-            send(url, "e3", part // 1000, *json, "-D", payloads / "e3.json")
-            print(f"{(number + 1) * part:>9} requests: {overload.memory(server):.0f} MiB", flush=True)
+        for _ in range(PARTS):
+            for path, share, status, arguments in kinds:
+                many = part * share // 1000
+                answers = send(url, path, many, *arguments)
+                sent += many
+                del answers[status]
+                wrong.update({f"{path}: {other}": many for other, many in answers.items() if many})
+            rate = sent / (time.monotonic() - began)
+            print(f"{sent:>9} requests, {rate:.0f}/s: {overload.memory(server):.0f} MiB, {files(server)} files", flush=True)
     finally:
         server.terminate()
-        server.wait()
+        code = server.wait()
+    print(f"answers that were not as they should be: {dict(wrong) or 'none'}; the server ended with {code}")
+    sys.exit(1 if wrong or code else 0)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ kserve=$(environment requirements-kserve.txt)
 mlserver=$(environment requirements-mlserver.txt)
 cd tests/oip
 export PYTHONDONTWRITEBYTECODE=1
-"$triton/bin/python" -m unittest test_triton_http test_triton_grpc
+"$triton/bin/python" -m unittest test_triton_http test_triton_grpc test_triton_faults
 "$kserve/bin/python" -m unittest test_kserve
 "$mlserver/bin/python" -m unittest test_mlserver
 if [ "${1-}" = --perf-analyzer ]; then

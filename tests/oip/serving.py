@@ -42,7 +42,7 @@ class Serving:
         for line in self.process.stdout:
             self.lines.append(line)
             second = re.search(r"gRPC on (\S+) as well", line) or second
-            ready = re.search(r"ready on http://(\S+)", line)
+            ready = re.search(r"ready on https?://(\S+)", line)
             if ready:
                 self.address = ready[1]
                 self.second = second[1]

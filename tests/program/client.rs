@@ -44,12 +44,18 @@ impl Server {
         Self::spawn(command(arguments))
     }
 
-    fn spawn(mut command: Command) -> Self {
+    /// The same of this command.
+    pub(crate) fn spawn(mut command: Command) -> Self {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let (sender, lines) = channel();
         std::thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
         Self { child, address: ([127, 0, 0, 1], 0).into(), lines: Mutex::new(lines) }
+    }
+
+    /// One that was started otherwise, whose log is read elsewhere.
+    pub(crate) fn around(child: Child, address: SocketAddr) -> Self {
+        Self { child, address, lines: Mutex::new(channel().1) }
     }
 
     /// The next line of its log with this in it.

@@ -1,7 +1,6 @@
 //! The server's log: lines on stderr, as text or as JSON. Whoever reads them slowly loses lines, but
 //! does not hold up requests.
 
-use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, LazyLock};
@@ -65,6 +64,17 @@ impl Log {
         log
     }
 
+    /// Writes a line that is ready.
+    pub(super) fn say(&self, text: &str) {
+        self.send(format!("{text}\n").into_bytes());
+    }
+
+    fn send(&self, line: Vec<u8>) {
+        if self.sender.try_send(Message::Line(line)).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// Waits until everything is written, for a moment at most.
     pub(super) fn flush(&self) {
         let (done, written) = sync_channel(1);
@@ -75,20 +85,51 @@ impl Log {
 }
 
 fn write(lines: &Receiver<Message>, lost: &AtomicU64) {
-    let mut stderr = anstream::stderr();
+    let mut sink = Sink { to: anstream::stderr(), torn: false };
     while let Ok(message) = lines.recv() {
-        // With stderr closed there is nowhere left to complain.
-        let _ = match message {
-            Message::Line(line) => stderr.write_all(&line),
+        let line = match message {
+            Message::Line(line) => line,
             Message::Flush(done) => {
                 let _ = done.try_send(());
-                Ok(())
+                continue;
             }
         };
+        if sink.write(&line).is_err() {
+            // With stderr closed, or its disk full, there is nowhere left to complain; not yet.
+            lost.fetch_add(1, Ordering::Relaxed);
+            continue;
+        }
         let lost = lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            tracing::warn!(target: "gpux", lost, "lines of this log were lost: it is read too slowly");
+            tracing::warn!(target: "gpux", lost, "lines of this log were lost: it is read too slowly, or its disk was full");
         }
+    }
+}
+
+/// What takes whole lines, some of the time.
+struct Sink<W> {
+    to: W,
+    /// whether what was written last has no end
+    torn: bool,
+}
+
+impl<W: std::io::Write> Sink<W> {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<()> {
+        if self.torn {
+            self.to.write_all(b"\n")?;
+            self.torn = false;
+        }
+        let mut rest = line;
+        while !rest.is_empty() {
+            let written = match self.to.write(rest) {
+                Ok(0) => Err(std::io::ErrorKind::WriteZero.into()),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                other => other,
+            };
+            let written = written.inspect_err(|_| self.torn = rest.len() < line.len())?;
+            rest = rest.get(written..).unwrap_or_default();
+        }
+        Ok(())
     }
 }
 
@@ -120,8 +161,43 @@ impl std::io::Write for Line<'_> {
 impl Drop for Line<'_> {
     fn drop(&mut self) {
         let line = std::mem::take(&mut self.bytes);
-        if !line.is_empty() && self.log.sender.try_send(Message::Line(line)).is_err() {
-            self.log.lost.fetch_add(1, Ordering::Relaxed);
+        if !line.is_empty() {
+            self.log.send(line);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk with room for so many bytes.
+    struct Disk(Vec<u8>, usize);
+
+    impl std::io::Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let room = self.1 - self.0.len();
+            if room == 0 {
+                return Err(std::io::ErrorKind::StorageFull.into());
+            }
+            let bytes = &bytes[..room.min(bytes.len())];
+            self.0.extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_that_was_cut_off_is_not_glued_to_the_next() {
+        let mut sink = Sink { to: Disk(Vec::new(), 12), torn: false };
+        assert!(sink.write(b"first\n").is_ok());
+        assert!(sink.write(b"second\n").is_err(), "there is room for six bytes of seven");
+        assert!(sink.write(b"third\n").is_err());
+        sink.to.1 = 100;
+        assert!(sink.write(b"fourth\n").is_ok());
+        assert_eq!(sink.to.0, b"first\nsecond\nfourth\n");
     }
 }

@@ -59,10 +59,15 @@ impl Printer {
 
     /// Something that is not as asked, though the work goes on.
     pub(super) fn warning(self, text: &str) {
+        self.stderr(&self.warning_line(text));
+    }
+
+    /// The line that [`warning`](Self::warning) writes, for whoever writes it elsewhere.
+    pub(super) fn warning_line(self, text: &str) -> String {
         if self.json {
-            self.stderr(&serde_json::json!({ "warning": text }).to_string());
+            serde_json::json!({ "warning": text }).to_string()
         } else {
-            self.stderr(&format!("{YELLOW}warning{RESET}: {text}"));
+            format!("{YELLOW}warning{RESET}: {text}")
         }
     }
 
@@ -90,12 +95,17 @@ impl Printer {
 
     /// Any other error, with the exit code it means.
     pub(super) fn fail(self, kind: &str, message: &str, exit: Exit) -> Exit {
-        if self.json {
-            self.stderr(&pretty(&serde_json::json!({ "error": kind, "message": message, "details": {} })));
-        } else {
-            self.stderr(&format!("{RED}error{RESET}: {message}"));
-        }
+        self.stderr(&self.failure(kind, message));
         exit
+    }
+
+    /// What [`fail`](Self::fail) writes, for whoever writes it elsewhere.
+    pub(super) fn failure(self, kind: &str, message: &str) -> String {
+        if self.json {
+            pretty(&serde_json::json!({ "error": kind, "message": message, "details": {} }))
+        } else {
+            format!("{RED}error{RESET}: {message}")
+        }
     }
 
     fn stderr(self, text: &str) {

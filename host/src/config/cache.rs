@@ -1,6 +1,7 @@
 //! Where gpux keeps what it can make again: compiled components, verified models, engines.
 
 use std::fs::{DirEntry, File};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -11,6 +12,9 @@ use etcetera::BaseStrategy as _;
 pub struct CacheDir {
     root: PathBuf,
 }
+
+/// What there must be room for, in bytes, so that a cache is of any use.
+const ROOM: usize = 64 << 10;
 
 impl CacheDir {
     /// The variable that moves the cache.
@@ -34,9 +38,10 @@ impl CacheDir {
         &self.root
     }
 
-    /// Whether files can be made in it; makes the folder if it is not there.
+    /// Whether files can be written in it; makes the folder if it is not there.
     pub fn check(&self) -> std::io::Result<()> {
-        tempfile::tempfile_in(self.folder("")?).map(drop)
+        // A disk that is full takes files, as long as they are empty.
+        tempfile::tempfile_in(self.folder("")?)?.write_all(&vec![0; ROOM])
     }
 
     /// The folder `name` of the cache, made (with its parents, mode 0700) if it is not there.

@@ -2,18 +2,17 @@
 
 use std::fmt;
 
-use serde::Deserialize as _;
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde_json::Value as Json;
-
 use super::json::{fill_declared, from_json, tensor_from_json};
 use super::json_elements::TensorSeed;
+use super::json_tree::JsonTree;
 use super::plan::Plan;
 use super::request::{Reader, Request};
 use super::signature::{Dim, Kind, Port, TensorKind};
 use super::tensor::element_count;
 use super::value::Value;
+use serde::Deserialize as _;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 impl Reader<'_> {
     /// The request that `text` is, where it can be read without a tree of all its numbers: an object
@@ -73,7 +72,7 @@ impl<'de> DeserializeSeed<'de> for PortSeed<'_> {
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Value, D::Error> {
         match typed(&self.0.kind) {
             Some(kind) => json.deserialize_any(Typed(kind)),
-            None => from_json(Json::deserialize(json)?, &self.0.kind).map_err(D::Error::custom),
+            None => from_json(JsonTree::deserialize(json)?.0, &self.0.kind).map_err(D::Error::custom),
         }
     }
 }
@@ -98,7 +97,7 @@ impl<'de> Visitor<'de> for Typed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Value, A::Error> {
-        let json = Json::deserialize(MapAccessDeserializer::new(fields))?;
+        let JsonTree(json) = JsonTree::deserialize(MapAccessDeserializer::new(fields))?;
         tensor_from_json(&json, self.0).map(Value::Tensor).map_err(A::Error::custom)
     }
 }

@@ -13,7 +13,7 @@ use tokio::time::timeout_at;
 use super::context::Context;
 use super::error::ServeError;
 use super::metrics::{Laps, StepClock};
-use super::schedule::{Refusal, Slot};
+use super::schedule::{Lane, Place, Refusal, Slot};
 use super::served::Served;
 use crate::guard::guard;
 use crate::pipeline::{
@@ -211,8 +211,8 @@ async fn admitted<T: Send + 'static>(
         // Nobody listens any more when the client has gone.
         let _ = answer.send(guarded(|| work(&turn)));
     };
-    served.lane().submit(deadline, priority, cancelled.clone(), Box::new(job))?;
-    let _taken_back = TakenBack(cancelled);
+    let place = served.lane().submit(deadline, priority, cancelled.clone(), Box::new(job))?;
+    let _taken_back = TakenBack { lane: served.lane(), place, begun: &begun, cancelled };
     answer_of(answered, deadline, &begun).await
 }
 
@@ -252,10 +252,18 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, ServeError>) -> Result<T, ServeEr
 }
 
 /// Takes the request back when it is dropped; one that has its answer does not mind.
-struct TakenBack(Arc<AtomicBool>);
+struct TakenBack<'a> {
+    lane: &'a Lane,
+    place: Place,
+    begun: &'a AtomicBool,
+    cancelled: Arc<AtomicBool>,
+}
 
-impl Drop for TakenBack {
+impl Drop for TakenBack<'_> {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.cancelled.store(true, Ordering::Relaxed);
+        if !self.begun.load(Ordering::Relaxed) {
+            self.lane.take_back(self.place);
+        }
     }
 }

@@ -117,18 +117,43 @@ impl ServeError {
         }
     }
 
+    /// Its message, as long as it is worth reading: it may quote what the client sent.
+    pub fn told(&self) -> String {
+        short(self.to_string())
+    }
+
     /// `{error, message, details}`.
     pub fn to_json(&self) -> Json {
         match self {
-            Self::Gpux(error) => error.to_json(),
+            Self::Gpux(error) => {
+                let mut json = error.to_json();
+                for text in ["/message", "/details/field"] {
+                    if let Some(Json::String(text)) = json.pointer_mut(text) {
+                        *text = short(std::mem::take(text));
+                    }
+                }
+                json
+            }
             Self::Traced(error, trace) => {
                 let mut json = error.to_json();
                 json["details"]["trace"] = trace.clone();
                 json
             }
-            _ => json!({ "error": self.kind(), "message": self.to_string(), "details": {} }),
+            _ => json!({ "error": self.kind(), "message": self.told(), "details": {} }),
         }
     }
+}
+
+/// The longest that a message may be, in bytes: gRPC's clients take no more than 16 KiB of headers, where
+/// each letter may be three.
+const LONGEST: usize = 4 << 10;
+
+fn short(mut text: String) -> String {
+    if text.len() > LONGEST {
+        text.truncate(text.floor_char_boundary(LONGEST));
+        text.push('\u{2026}');
+    }
+    text
 }
 
 impl From<RunError> for ServeError {

@@ -8,7 +8,7 @@ use axum::response::Response;
 use futures_util::future::join_all;
 use http::Request;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 
 use super::connections;
 use super::front::Front;
@@ -134,7 +134,6 @@ pub fn serve(
         if let Some(endpoint) = &settings.otlp {
             server.trace_to(Telemetry::new(endpoint).map_err(ListenError::Telemetry)?);
         }
-        let (stop, stopped) = watch::channel(false);
         let front = Arc::new(Front::new(server));
         let listener = TcpListener::from_std(listener).map_err(ListenError::Start)?;
         let room = Arc::new(Semaphore::new(settings.max_connections));
@@ -146,7 +145,7 @@ pub fn serve(
                 front.clone(),
                 tls.clone(),
                 room.clone(),
-                stopped.clone(),
+                server.stopping(),
             );
             accepting.push(tokio::spawn(accepting_one));
         };
@@ -190,7 +189,7 @@ pub fn serve(
         tell(Event::Draining);
         let draining = async {
             tokio::time::sleep(settings.drain_delay).await;
-            let _ = stop.send(true);
+            server.stop();
             // Requests under way may take their time, but not for ever.
             let ended = tokio::time::timeout(settings.drain, join_all(accepting)).await;
             if ended.is_ok() { Ended::Drained } else { Ended::TimedOut }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use tokio::sync::OwnedMutexGuard;
 
 use super::context::Context;
 use super::error::ServeError;
@@ -58,6 +59,8 @@ pub struct Entry {
     name: String,
     source: Source,
     current: ArcSwapOption<Served>,
+    /// whoever loads it has this: what was read last must not be replaced by what was read before
+    loading: Arc<tokio::sync::Mutex<()>>,
     state: Mutex<State>,
     /// why what its files hold now is not what answers
     failure: Mutex<Option<String>>,
@@ -111,7 +114,8 @@ impl Repository {
             }
             let (current, state) = (ArcSwapOption::from_pointee(served), Mutex::new(State::Ready));
             let failure = Mutex::default();
-            let entry = Entry { name: name.clone(), source: source.clone(), current, state, failure };
+            let loading = Arc::default();
+            let entry = Entry { name: name.clone(), source: source.clone(), current, loading, state, failure };
             entries.insert(name, Arc::new(entry));
         }
         self.entries.store(Arc::new(entries));
@@ -195,9 +199,24 @@ impl Repository {
     }
 
     /// Loads a pipeline again, from where it came. The old one answers until the new one is warm; if
-    /// that fails, it goes on.
-    pub fn load(&self, name: &str) -> Result<(), ServeError> {
+    /// that fails, it goes on. Waits until nobody else loads it; not to be called where requests are served.
+    pub(super) fn load(&self, name: &str) -> Result<(), ServeError> {
         let entry = self.entry(name)?;
+        let turn = entry.loading.clone().blocking_lock_owned();
+        self.load_in(&entry, turn)
+    }
+
+    /// Waits for the turn to load a pipeline, which [`load_in`](Self::load_in) needs. However many wait,
+    /// none of them holds a thread.
+    pub(super) async fn turn(&self, name: &str) -> Result<(Arc<Entry>, OwnedMutexGuard<()>), ServeError> {
+        let entry = self.entry(name)?;
+        let turn = entry.loading.clone().lock_owned().await;
+        Ok((entry, turn))
+    }
+
+    /// [`load`](Self::load), in one's turn.
+    pub(super) fn load_in(&self, entry: &Entry, _turn: OwnedMutexGuard<()>) -> Result<(), ServeError> {
+        let name = entry.name();
         let before = entry.state();
         if entry.current.load().is_none() {
             entry.set(State::Loading);
@@ -208,7 +227,7 @@ impl Repository {
         {
             entry.set(before);
             let message = format!("`{}` is now called `{}`", entry.source.0, pipeline.spec().name.value);
-            self.failed(&entry, &message);
+            self.failed(entry, &message);
             return Err(ServeError::NotFound(message));
         }
         match read.and_then(|(pipeline, marks)| self.warm(pipeline, marks)) {
@@ -222,7 +241,7 @@ impl Repository {
             Err(error) => {
                 let unavailable = || State::Unavailable(error.to_string());
                 entry.set(if before == State::Ready { before } else { unavailable() });
-                self.failed(&entry, &whole(&error));
+                self.failed(entry, &whole(&error));
                 Err(error.into())
             }
         }

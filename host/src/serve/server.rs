@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use tokio::sync::watch;
+
 use super::access::Access;
 use super::call::{self, Ask, Turn};
 use super::error::ServeError;
@@ -24,6 +26,8 @@ pub struct Server {
     telemetry: OnceLock<Telemetry>,
     bodies: Bodies,
     closing: AtomicBool,
+    /// whether no connections are taken any more
+    stopping: watch::Sender<bool>,
 }
 
 impl Server {
@@ -34,8 +38,8 @@ impl Server {
         let repository = Repository::new(operator, Scheduler::new(settings.workers), settings.clone(), metrics.clone());
         let access = Access::new(settings.keys.clone());
         let bodies = Bodies::new(&settings);
-        let (telemetry, closing) = (OnceLock::new(), AtomicBool::new(false));
-        Self { settings, repository, metrics, access, telemetry, bodies, closing }
+        let (telemetry, closing, stopping) = (OnceLock::new(), AtomicBool::new(false), watch::Sender::new(false));
+        Self { settings, repository, metrics, access, telemetry, bodies, closing, stopping }
     }
 
     /// What the operator decided.
@@ -91,6 +95,16 @@ impl Server {
     /// Readiness ends; what is under way goes on.
     pub fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
+    }
+
+    /// No more connections are taken; what has no end of its own comes to one.
+    pub(super) fn stop(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    /// Tells when [`stop`](Self::stop) is called.
+    pub(super) fn stopping(&self) -> watch::Receiver<bool> {
+        self.stopping.subscribe()
     }
 
     /// Fails if [`run`](Self::run) would fail at once: to be asked before a body is read.

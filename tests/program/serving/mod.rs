@@ -3,6 +3,10 @@
 #![allow(clippy::float_cmp, reason = "metrics and answers that are whole numbers")]
 
 mod faults;
+mod full_disk;
+mod hostile;
+mod hostile_bodies;
+mod http2;
 mod metrics;
 mod operations;
 mod security;

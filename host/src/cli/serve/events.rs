@@ -2,14 +2,15 @@
 
 use std::net::SocketAddr;
 
-use crate::cli::log::LogFormat;
+use crate::cli::log::{Log, LogFormat};
 use crate::cli::printer::Printer;
 use crate::serve::{Event, Server};
 
 /// Who tells it.
-#[derive(Clone, Copy)]
 pub(super) struct Teller {
     pub(super) printer: Printer,
+    /// where lines go: whoever reads stderr slowly must not hold up the server
+    pub(super) log: Log,
     pub(super) format: LogFormat,
     /// `http` or `https`
     pub(super) scheme: &'static str,
@@ -17,7 +18,7 @@ pub(super) struct Teller {
 
 impl Teller {
     /// Tells an event.
-    pub(super) fn tell(self, server: &Server, event: &Event) {
+    pub(super) fn tell(&self, server: &Server, event: &Event) {
         match event {
             Event::Listening(address) => {
                 self.detail(&format!("listening on {}://{address}; loading", self.scheme));
@@ -33,7 +34,7 @@ impl Teller {
         }
     }
 
-    fn ready(self, server: &Server, address: SocketAddr) {
+    fn ready(&self, server: &Server, address: SocketAddr) {
         for entry in server.repository().entries() {
             let Some(served) = entry.served() else { continue };
             for warning in served.pipeline().warnings() {
@@ -49,23 +50,25 @@ impl Teller {
         self.note(&format!("ready on {}://{address}", self.scheme));
     }
 
-    fn note(self, text: &str) {
+    fn note(&self, text: &str) {
         match self.format {
-            LogFormat::Text => self.printer.note(text),
+            LogFormat::Text if self.printer.json => {}
+            LogFormat::Text => self.log.say(text),
             LogFormat::Json => tracing::info!(target: "gpux", "{text}"),
         }
     }
 
-    fn detail(self, text: &str) {
+    fn detail(&self, text: &str) {
         match self.format {
-            LogFormat::Text => self.printer.detail(text),
+            LogFormat::Text if self.printer.verbose => self.note(text),
+            LogFormat::Text => {}
             LogFormat::Json => tracing::debug!(target: "gpux", "{text}"),
         }
     }
 
-    fn warning(self, text: &str) {
+    fn warning(&self, text: &str) {
         match self.format {
-            LogFormat::Text => self.printer.warning(text),
+            LogFormat::Text => self.log.say(&self.printer.warning_line(text)),
             LogFormat::Json => tracing::warn!(target: "gpux", "{text}"),
         }
     }

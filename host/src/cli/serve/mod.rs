@@ -113,15 +113,16 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
     let log = Log::start(format, arguments.verbose);
     let server = Arc::new(Server::new(settings, operator));
     let told = server.clone();
-    let teller = Teller { printer, format, scheme };
+    let teller = Teller { printer, log: log.clone(), format, scheme };
     let result = serve(&server, sources, move |event| teller.tell(&told, &event));
+    if matches!(result, Ok(Ended::TimedOut)) {
+        let message = "requests under way took longer than `--drain` and were left behind";
+        log.say(&printer.failure("TimeoutError", message));
+    }
     log.flush();
     match result {
         Ok(Ended::Drained) => Exit::Done,
-        Ok(Ended::TimedOut) => {
-            let message = "requests under way took longer than `--drain` and were left behind";
-            printer.fail("TimeoutError", message, Exit::Failed)
-        }
+        Ok(Ended::TimedOut) => Exit::Failed,
         Ok(Ended::Cut) => Exit::Interrupted,
         Err(ListenError::Repository(RepositoryError::Pipeline(error))) => printer.error(&error),
         Err(ListenError::Keys(error)) => printer.error(&error.into()),

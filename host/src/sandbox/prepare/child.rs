@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
+use tempfile::TempDir;
 
 use super::super::component::{Compiled, componentize};
 use super::super::engine::Machine;
@@ -45,17 +46,46 @@ pub struct Request {
     cache: PathBuf,
 }
 
-/// Has `program`, which is gpux, prepare a component and compile it into the cache.
+/// Has `program`, which is gpux, prepare a component and compile it into the cache. Where that has no
+/// room for it, the system's folder for such things may have.
 pub(in crate::sandbox) fn ask(
     program: &Path,
     cache: &CacheDir,
     ceiling: &Limits,
     order: &Order<'_>,
 ) -> Result<Prepared, SandboxError> {
-    let here = |error: std::io::Error| SandboxError::Cache(error.to_string());
-    let work = cache.folder("work").map_err(here)?;
-    sweep(&work);
-    let folder = tempfile::tempdir_in(work).map_err(here)?;
+    let here = |error: std::io::Error| SandboxError::Cache(format!("{}: {error}", cache.root().display()));
+    let in_cache = || {
+        let work = cache.folder("work").map_err(here)?;
+        sweep(&work);
+        tempfile::tempdir_in(work).map_err(here)
+    };
+    let elsewhere = || {
+        let folder = std::env::temp_dir();
+        tempfile::tempdir_in(&folder).map_err(|error| SandboxError::Cache(format!("{}: {error}", folder.display())))
+    };
+    let ask = |folder: Result<TempDir, SandboxError>| ask_in(&folder?, program, cache, ceiling, order);
+    match ask(in_cache()) {
+        Err(SandboxError::Cache(first)) => match ask(elsewhere()) {
+            Err(SandboxError::Cache(second)) => {
+                let hint = "components are set up in $GPUX_CACHE_DIR, or else in $TMPDIR";
+                Err(SandboxError::Cache(format!("{first}, nor {second}; {hint}")))
+            }
+            other => other,
+        },
+        other => other,
+    }
+}
+
+/// The same, by way of files in `folder`.
+fn ask_in(
+    folder: &TempDir,
+    program: &Path,
+    cache: &CacheDir,
+    ceiling: &Limits,
+    order: &Order<'_>,
+) -> Result<Prepared, SandboxError> {
+    let here = |error: std::io::Error| SandboxError::Cache(format!("{}: {error}", folder.path().display()));
     let path = |name: &str| folder.path().join(name);
     let request = Request {
         options: order.options.clone(),
@@ -194,7 +224,7 @@ fn work(folder: PathBuf, request: Request, registry: Registry) -> Result<Prepare
 }
 
 fn set_up(folder: &Path, request: Request, registry: Registry, watch: &Watch) -> Result<Prepared, SandboxError> {
-    let here = |error: std::io::Error| SandboxError::Cache(error.to_string());
+    let here = |error: std::io::Error| SandboxError::Cache(format!("{}: {error}", folder.display()));
     let Request { options, limits, grants, ceiling, cache } = request;
     let bytes = std::fs::read(folder.join(COMPONENT)).map_err(here)?;
     let order =

@@ -33,7 +33,7 @@ const RETRY: Duration = Duration::from_millis(50);
 
 /// How long those that have connections may still send requests once the server ends: every answer
 /// then tells them to send no more on theirs.
-const LAST_CALL: Duration = Duration::from_millis(250);
+pub(super) const LAST_CALL: Duration = Duration::from_millis(250);
 
 /// How much a client may send over HTTP/2 before it waits to hear that it was read, in bytes: tensors
 /// are large, and with HTTP/2's own windows of 64 KiB each would take several ways there and back.
@@ -41,6 +41,10 @@ const WINDOW: u32 = 2 << 20;
 
 /// The largest frame of HTTP/2 that is taken, in bytes.
 const FRAME: u32 = 256 << 10;
+
+/// The largest head of a request over HTTP/1, in bytes, and what is read of a connection at once: each that is
+/// open may hold so much without having asked for anything.
+const BUFFER: usize = 64 << 10;
 
 /// What every connection is served with.
 struct Shared {
@@ -109,7 +113,7 @@ fn builder(settings: &Settings) -> auto::Builder<TokioExecutor> {
     const KEEP_ALIVE: Duration = Duration::from_secs(20);
     let mut builder = auto::Builder::new(TokioExecutor::new());
     // How long a head may take is seen to by [`Activity`]: hyper would set a clock for each request.
-    builder.http1().header_read_timeout(None);
+    builder.http1().header_read_timeout(None).max_buf_size(BUFFER);
     // What a client may open and reset in a row is bounded by hyper's defaults.
     builder
         .http2()

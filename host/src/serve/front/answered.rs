@@ -45,7 +45,7 @@ pub(super) struct Line {
 impl Line {
     pub(super) fn new(head: &Parts, peer: Option<SocketAddr>) -> Self {
         // Without what follows `?`: that may be a secret.
-        Self { method: head.method.clone(), path: head.uri.path().to_owned(), peer }
+        Self { method: head.method.clone(), path: shown(head.uri.path()).to_owned(), peer }
     }
 }
 
@@ -81,6 +81,12 @@ impl Answered {
     const fn gone(&self) -> u16 {
         if matches!(self.protocol, Protocol::Grpc) { 1 } else { 499 }
     }
+}
+
+/// As much of a path as is worth a line: thousands of lines may wait to be written.
+fn shown(path: &str) -> &str {
+    const LONGEST: usize = 1 << 10;
+    path.get(..path.floor_char_boundary(LONGEST)).unwrap_or(path)
 }
 
 fn grpc_status(headers: &HeaderMap) -> Option<u16> {

@@ -13,7 +13,7 @@ use crate::serve::metrics::{Protocol, grpc_code};
 pub(super) fn answer(error: &ServeError, protocol: Protocol) -> Response {
     let mut response = match protocol {
         Protocol::Http => answer::error(error),
-        Protocol::OipHttp => answer::json_with(error.status(), &json!({ "error": error.to_string() })),
+        Protocol::OipHttp => answer::json_with(error.status(), &json!({ "error": error.told() })),
         Protocol::Grpc => return grpc(error),
     };
     let headers = response.headers_mut();
@@ -32,7 +32,7 @@ fn grpc(error: &ServeError) -> Response {
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     headers.insert("grpc-status", HeaderValue::from(grpc_code(error.status())));
-    if let Ok(message) = HeaderValue::from_str(&percent_encoded(&error.to_string())) {
+    if let Ok(message) = HeaderValue::from_str(&percent_encoded(&error.told())) {
         headers.insert("grpc-message", message);
     }
     if let Some(after) = error.retry_after() {

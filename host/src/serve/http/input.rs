@@ -5,7 +5,7 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use serde_json::Value as Json;
 
-use crate::pipeline::{Plan, Request, ValidationError};
+use crate::pipeline::{JsonTree, Plan, Request, ValidationError};
 use crate::serve::ServeError;
 
 /// What a body is.
@@ -20,6 +20,9 @@ pub(super) enum MediaType {
     /// the content of one file
     File,
 }
+
+/// Requests of one list: each may be a few bytes, and its answer many more.
+const MAX_REQUESTS: usize = 10_000;
 
 /// One request, or a list of them.
 pub(super) enum Requests {
@@ -74,6 +77,10 @@ impl Requests {
         let reader = plan.reader(&[]);
         match json {
             Json::Array(items) if !items.is_empty() && reader.is_batch(&items) => {
+                if items.len() > MAX_REQUESTS {
+                    let message = format!("a list has at most {MAX_REQUESTS} requests, but this has {}", items.len());
+                    return Err(ServeError::invalid(message));
+                }
                 Ok(Self::List(items.into_iter().map(|item| reader.json(item)).collect()))
             }
             json => Ok(Self::One(reader.json(json)?)),
@@ -103,5 +110,6 @@ fn json(body: &Bytes) -> Result<Json, ServeError> {
     if body.trim_ascii().is_empty() {
         return Err(ServeError::invalid("the request has no body"));
     }
-    serde_json::from_slice(body).map_err(|error| ServeError::invalid(format!("not JSON: {error}")))
+    let tree = serde_json::from_slice::<JsonTree>(body);
+    tree.map(|tree| tree.0).map_err(|error| ServeError::invalid(format!("not JSON: {error}")))
 }

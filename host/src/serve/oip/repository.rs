@@ -52,8 +52,9 @@ pub(super) fn index_message(server: &Server, only_ready: bool) -> proto::Reposit
 pub(super) async fn load(server: &Arc<Server>, name: String) -> Result<(), ServeError> {
     permitted(server)?;
     let server = server.clone();
+    let (entry, turn) = server.repository().turn(&name).await?;
     // Reading and compiling a pipeline takes long, so it must not be done where connections are.
-    let loaded = tokio::task::spawn_blocking(move || server.repository().load(&name)).await;
+    let loaded = tokio::task::spawn_blocking(move || server.repository().load_in(&entry, turn)).await;
     loaded.unwrap_or_else(|error| Err(ServeError::NotReady(format!("loading was broken off: {error}"))))
 }
 

@@ -5,7 +5,7 @@ use bytes::{Buf as _, Bytes};
 use serde_json::{Value as Json, json};
 
 use super::datatype;
-use crate::pipeline::{ElementType, Kind, Tensor, TensorData, Value, element_count, from_json, to_json};
+use crate::pipeline::{ElementType, JsonTree, Kind, Tensor, TensorData, Value, element_count, from_json, to_json};
 
 /// An input of a request.
 #[derive(Debug)]
@@ -81,9 +81,9 @@ fn bytes_value(items: Vec<Bytes>, shape: &[usize], count: usize, kind: &Kind) ->
     match (kind, items.as_slice()) {
         (Kind::Bytes, [item]) => Ok(Value::Bytes(item[..].into())),
         (Kind::Text, [item]) => text(item).map(Value::from),
-        (Kind::Json, [item]) => {
-            serde_json::from_slice::<Json>(item).map(Value::from).map_err(|error| format!("not JSON: {error}"))
-        }
+        (Kind::Json, [item]) => serde_json::from_slice::<JsonTree>(item)
+            .map(|tree| Value::from(tree.0))
+            .map_err(|error| format!("not JSON: {error}")),
         (Kind::Any, [item]) => Ok(text(item).map_or_else(|_| Value::Bytes(item[..].into()), Value::from)),
         (Kind::Bytes | Kind::Text | Kind::Json, _) => {
             Err(format!("it takes one element a request, of shape [1], not {count}"))

@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 use super::pace::Pace;
 use super::{Job, LaneOptions, Load, Refusal};
 
+/// A request's place in the queue: by priority, then age.
+pub(in crate::serve) type Place = (Reverse<i32>, u64);
+
 /// A request in the queue.
 pub(super) struct Waiting {
     pub(super) job: Job,
@@ -18,8 +21,7 @@ pub(super) struct Waiting {
 
 pub(super) struct LaneState {
     options: LaneOptions,
-    /// by priority, then age
-    waiting: BTreeMap<(Reverse<i32>, u64), Waiting>,
+    waiting: BTreeMap<Place, Waiting>,
     /// those that have begun, waiting for others or not
     begun: usize,
     /// those of them that are at work
@@ -56,8 +58,15 @@ impl LaneState {
         }
     }
 
-    pub(super) fn push(&mut self, request: Waiting, priority: i32, number: u64) {
-        self.waiting.insert((Reverse(priority), number), request);
+    pub(super) fn push(&mut self, request: Waiting, priority: i32, number: u64) -> Place {
+        let place = (Reverse(priority), number);
+        self.waiting.insert(place, request);
+        place
+    }
+
+    /// Takes a request out of the queue, if it is still there.
+    pub(super) fn remove(&mut self, place: Place) -> Option<Waiting> {
+        self.waiting.remove(&place)
     }
 
     pub(super) fn pop(&mut self) -> Option<Waiting> {

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+pub(super) use lane::Place;
 use lane::{LaneState, Waiting};
 
 use crate::pipeline::Waits;
@@ -149,7 +150,7 @@ impl Lane {
         priority: i32,
         cancelled: Arc<AtomicBool>,
         job: Job,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Place, Refusal> {
         let mut state = self.shared.lock();
         let State { lanes, next_job, clock, .. } = &mut *state;
         let Some(lane) = lanes.get_mut(&self.id) else { return Err(Refusal::Closing) };
@@ -159,9 +160,16 @@ impl Lane {
             lane.catch_up(*clock);
         }
         *next_job += 1;
-        lane.push(Waiting { job, deadline, cancelled }, priority, *next_job);
+        let place = lane.push(Waiting { job, deadline, cancelled }, priority, *next_job);
         self.shared.wake(state);
-        Ok(())
+        Ok(place)
+    }
+
+    /// Takes a request back that nobody waits for any more: until its turn it would keep others out.
+    pub(super) fn take_back(&self, place: Place) {
+        let waiting = self.shared.lock().lanes.get_mut(&self.id).and_then(|lane| lane.remove(place));
+        // Dropping jobs wakes their callers: not under the lock.
+        drop(waiting);
     }
 
     /// Whether a request with this deadline would be refused as it comes.

@@ -23,7 +23,7 @@ fn quick(name: &'static str, said: &Sender<&'static str>) -> Job {
     Box::new(move |_| said.send(name).unwrap())
 }
 
-fn submit(lane: &Lane, job: Job) -> Result<(), Refusal> {
+fn submit(lane: &Lane, job: Job) -> Result<Place, Refusal> {
     lane.submit(None, 0, Arc::default(), job)
 }
 
@@ -57,6 +57,25 @@ fn a_full_queue_refuses_at_once() {
     assert!(matches!(submit(&lane, quick("refused", &said)), Err(Refusal::Full { waiting: 1, .. })));
     gate.wait();
     assert_eq!(next(&heard), "waits");
+}
+
+#[test]
+fn who_is_taken_back_keeps_nobody_out() {
+    let (said, heard) = channel();
+    let gate = Arc::new(Barrier::new(2));
+    let lane = Scheduler::new(1).lane(LaneOptions { concurrency: 1, queue: 1 });
+    let first = submit(&lane, job("first", &said, &gate)).unwrap();
+    assert_eq!(next(&heard), "first");
+    let place = submit(&lane, quick("taken back", &said)).unwrap();
+    assert!(submit(&lane, quick("refused", &said)).is_err());
+    lane.take_back(place);
+    assert_eq!(lane.load().waiting, 0);
+    submit(&lane, quick("second", &said)).unwrap();
+    // What runs, and what is gone, stays so.
+    lane.take_back(first);
+    lane.take_back(place);
+    gate.wait();
+    assert_eq!(next(&heard), "second");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use tower::Service;
 
+use super::messages::Messages;
 use crate::serve::Server;
 use crate::serve::http::body;
 use crate::serve::oip::error::status;
@@ -54,7 +55,7 @@ where
         let (mut service, server) = (self.service.clone(), self.server.clone());
         Box::pin(async move {
             if request.uri().path() == STREAM {
-                return service.call(request).await;
+                return service.call(request.map(|body| Body::new(Messages::new(body, server)))).await;
             }
             let (mut head, body) = request.into_parts();
             match body::read(&head.headers, body, &server).await {

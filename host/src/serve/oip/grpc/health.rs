@@ -50,18 +50,22 @@ impl health_server::Health for Health {
 
     type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
 
-    /// The state now, and whenever it changes.
+    /// The state now, and whenever it changes, until the server ends.
     async fn watch(&self, request: Request<HealthCheckRequest>) -> Result<Response<Self::WatchStream>, Status> {
         let (server, name) = (self.server.clone(), request.into_inner().service);
         let states = stream::unfold(None::<ServingStatus>, move |last| {
             let (server, name) = (server.clone(), name.clone());
+            let mut stopping = server.stopping();
             async move {
                 loop {
                     let now = state(&server, &name).unwrap_or(ServingStatus::ServiceUnknown);
                     if last != Some(now) {
                         return Some((Ok(answer(now)), Some(now)));
                     }
-                    tokio::time::sleep(EVERY).await;
+                    if *stopping.borrow_and_update() {
+                        return None;
+                    }
+                    let _ = tokio::time::timeout(EVERY, stopping.changed()).await;
                 }
             }
         });

@@ -1,10 +1,13 @@
 //! The protocol over gRPC.
 
 mod body;
+mod codec;
 mod contents;
 mod health;
 mod infer;
+mod messages;
 mod service;
+mod stream;
 mod timeout;
 
 use std::sync::Arc;

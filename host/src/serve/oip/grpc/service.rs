@@ -1,14 +1,17 @@
 //! The calls of the service.
 
+use std::future::ready;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Instant;
 
-use futures_util::{Stream, StreamExt as _};
+use futures_util::{Stream, StreamExt as _, stream};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::body::Held;
 use super::proto::grpc_inference_service_server::GrpcInferenceService;
 use super::proto::{self, InferParameter, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
+use super::stream::{Ending, Requests};
 use super::{infer, timeout};
 use crate::serve::oip::error::status;
 use crate::serve::oip::metadata::TensorMetadata;
@@ -44,13 +47,14 @@ fn plain<T>(result: Result<T, ServeError>) -> Result<Response<T>, Status> {
 }
 
 /// One answer of a stream: an error is said in it, and the stream goes on.
-async fn streamed(server: &Server, request: ModelInferRequest) -> ModelStreamInferResponse {
+async fn streamed(server: &Server, request: ModelInferRequest, deadline: Option<Instant>) -> ModelStreamInferResponse {
     let id = request.id.clone();
     // Clients that wait for the last of several answers ask to be told which it is.
     let says_final = request.parameters.contains_key("triton_enable_empty_final_response");
     let infer = async {
         let held = server.bodies().share(prost::Message::encoded_len(&request))?;
-        infer::infer(server, request, None, held).await
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        infer::infer(server, request, left, held).await
     };
     match infer.await {
         Ok(mut response) => {
@@ -62,7 +66,7 @@ async fn streamed(server: &Server, request: ModelInferRequest) -> ModelStreamInf
             ModelStreamInferResponse { error_message: String::new(), infer_response: Some(response) }
         }
         Err(error) => ModelStreamInferResponse {
-            error_message: error.to_string(),
+            error_message: error.told(),
             infer_response: Some(ModelInferResponse { id, ..ModelInferResponse::default() }),
         },
     }
@@ -140,7 +144,15 @@ impl GrpcInferenceService for Service {
     async fn model_infer(&self, request: Request<ModelInferRequest>) -> Result<Response<ModelInferResponse>, Status> {
         let (compressed, timeout) = (is_compressed(&request), timeout::of(request.metadata()));
         let held = request.extensions().get::<Held>().cloned();
-        let response = infer::infer(&self.server, request.into_inner(), timeout, held).await;
+        let request = request.into_inner();
+        // What was decompressed is more than what was counted on the way here.
+        let share = if compressed {
+            self.server.bodies().share(prost::Message::encoded_len(&request)).map(Some)
+        } else {
+            Ok(None)
+        };
+        let share = share.map_err(|error| status(&error))?;
+        let response = infer::infer(&self.server, request, timeout, (held, share)).await;
         response.map(|response| answered(compressed, response)).map_err(|error| status(&error))
     }
 
@@ -153,13 +165,16 @@ impl GrpcInferenceService for Service {
         request: Request<Streaming<ModelInferRequest>>,
     ) -> Result<Response<Self::ModelStreamInferStream>, Status> {
         let compressed = is_compressed(&request);
-        let server = self.server.clone();
+        let deadline = timeout::of(request.metadata()).and_then(|timeout| Instant::now().checked_add(timeout));
+        let (server, ending) = (self.server.clone(), Ending::default());
         let at_once = server.settings().workers;
-        let answers = request.into_inner().map(move |request| {
+        let requests = Requests::new(request.into_inner(), &server, deadline, ending.clone());
+        let answers = requests.map(move |request| {
             let server = server.clone();
-            async move { Ok(streamed(&server, request?).await) }
+            async move { Ok(streamed(&server, request?, deadline).await) }
         });
-        Ok(answered(compressed, answers.buffered(at_once).boxed()))
+        let last = stream::once(async move { ending.status() }).filter_map(|status| ready(status.map(Err)));
+        Ok(answered(compressed, answers.buffered(at_once).chain(last).boxed()))
     }
 
     async fn model_config(

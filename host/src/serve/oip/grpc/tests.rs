@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use http::header::CONTENT_TYPE;
 use tonic::{Code, Request};
 use tower::ServiceExt as _;
@@ -14,12 +14,16 @@ use super::proto::{InferTensorContents, ModelInferRequest, ModelReadyRequest};
 use crate::assemble::{EngineChoice, Operator};
 use crate::serve::{Server, Settings, Source};
 
-fn router() -> Router {
+fn server() -> Arc<Server> {
     let operator = Operator { engine: EngineChoice::Embedded, ..Operator::default() };
     let server = Arc::new(Server::new(Settings { workers: 2, max_body: 64 << 10, ..Settings::default() }, operator));
     let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/oip/models");
     server.add(&["matrix", "text"].map(|name| Source(format!("{models}/{name}")))).unwrap();
-    super::router(&server)
+    server
+}
+
+fn router() -> Router {
+    super::router(&server())
 }
 
 fn floats(contents: &[f32]) -> ModelInferRequest {
@@ -104,6 +108,52 @@ async fn a_stream_answers_in_order_and_outlives_faults() {
         }
     }
     assert!(answers.message().await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_message_of_more_parts_than_a_pipeline_takes_is_not_read() {
+    for compressed in [false, true] {
+        let mut client = Client::new(router());
+        if compressed {
+            client = client.send_compressed(tonic::codec::CompressionEncoding::Gzip);
+        }
+        let many = ModelInferRequest { inputs: vec![InferInputTensor::default(); 5000], ..floats(&[]) };
+        let refused = client.model_infer(many).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument);
+        assert!(refused.message().contains("4096"), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_message_quotes_is_cut_short() {
+    let unknown = ModelInferRequest { model_name: "n\u{f6}".repeat(20_000), ..ModelInferRequest::default() };
+    let refused = Client::new(router()).model_infer(unknown).await.unwrap_err();
+    assert_eq!(refused.code(), Code::NotFound);
+    assert!(refused.message().len() < 5000 && refused.message().ends_with('\u{2026}'));
+}
+
+#[tokio::test]
+async fn a_stream_that_says_no_more_ends_with_the_server() {
+    let server = server();
+    let mut client = Client::new(super::router(&server));
+    let requests = stream::iter([floats(&[1.0, 2.0, 3.0]), floats(&[4.0, 5.0, 6.0])]).chain(stream::pending());
+    let mut answers = client.model_stream_infer(requests).await.unwrap().into_inner();
+    for first in [1.0, 4.0] {
+        let answer = answers.message().await.unwrap().unwrap().infer_response.unwrap();
+        assert_eq!(answer.outputs[0].contents.as_ref().unwrap().fp32_contents.first(), Some(&first));
+    }
+    server.stop();
+    assert_eq!(answers.message().await.unwrap_err().code(), Code::Unavailable);
+}
+
+#[tokio::test]
+async fn a_stream_ends_at_its_deadline() {
+    let requests = stream::iter([floats(&[1.0, 2.0, 3.0])]).chain(stream::pending());
+    let mut request = Request::new(requests);
+    request.metadata_mut().insert("grpc-timeout", "300m".parse().unwrap());
+    let mut answers = Client::new(router()).model_stream_infer(request).await.unwrap().into_inner();
+    assert!(answers.message().await.unwrap().is_some());
+    assert_eq!(answers.message().await.unwrap_err().code(), Code::DeadlineExceeded);
 }
 
 #[tokio::test]

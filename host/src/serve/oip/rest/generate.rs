@@ -11,7 +11,7 @@ use http::{HeaderValue, Request as HttpRequest};
 use serde_json::{Map, Value as Json};
 
 use super::{Named, answered};
-use crate::pipeline::write_json_text;
+use crate::pipeline::{JsonFields, write_json_text};
 use crate::serve::http::encoding::Accepted;
 use crate::serve::http::{answer, body, write_fields};
 use crate::serve::oip::lookup::{self, Model};
@@ -48,7 +48,7 @@ async fn generated(server: &Server, named: &Named, request: HttpRequest<Body>) -
 }
 
 fn run(turn: &Turn, model: &Model, body: &Bytes) -> Result<Vec<u8>, ServeError> {
-    let fields: Map<String, Json> =
+    let JsonFields(fields) =
         serde_json::from_slice(body).map_err(|error| ServeError::invalid(format!("not an object of JSON: {error}")))?;
     let plan = turn.served().plan();
     // What is no input is a parameter, and those that are not known are ignored.

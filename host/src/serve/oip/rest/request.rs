@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 
 use super::framing::Framing;
 use super::object::Object;
-use crate::pipeline::{ElementType, Tensor, TensorSeed, element_count};
+use crate::pipeline::{ElementType, JsonFields, JsonTree, Tensor, TensorSeed, element_count};
 use crate::serve::ServeError;
 use crate::serve::oip::datatype;
 use crate::serve::oip::infer::{InferRequest, RequestedOutput};
@@ -27,7 +27,7 @@ struct Written {
     id: String,
     #[serde(default)]
     #[schemars(with = "RequestParameters")]
-    parameters: Parameters,
+    parameters: JsonFields,
     inputs: Vec<WrittenInput>,
     /// the outputs to give; all of them where none is named
     #[serde(default)]
@@ -41,7 +41,7 @@ struct WrittenOutput {
     name: String,
     #[serde(default)]
     #[schemars(with = "OutputParameters")]
-    parameters: Parameters,
+    parameters: JsonFields,
 }
 
 #[derive(JsonSchema)]
@@ -76,9 +76,9 @@ pub(super) fn read(framing: Framing, inputs: &[TensorMetadata]) -> Result<InferR
     if !binary.is_empty() {
         return Err(ServeError::invalid(format!("{} bytes follow the data of the last input", binary.len())));
     }
-    let output = |Object(output): Object<WrittenOutput>| RequestedOutput::new(output.name, &output.parameters);
+    let output = |Object(output): Object<WrittenOutput>| RequestedOutput::new(output.name, &output.parameters.0);
     let outputs = written.outputs.into_iter().map(output).collect::<Result<Vec<_>, _>>()?;
-    Ok(InferRequest { id: written.id, parameters: written.parameters, inputs, outputs })
+    Ok(InferRequest { id: written.id, parameters: written.parameters.0, inputs, outputs })
 }
 
 /// A body without JSON: one element of BYTES, or as many elements as there are bytes for.
@@ -145,7 +145,7 @@ impl<'de> Visitor<'de> for InputVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<WrittenInput, A::Error> {
         let (mut name, mut element, mut shape) = (None::<String>, None, None::<Vec<usize>>);
-        let (mut parameters, mut data, mut early) = (Parameters::new(), None, None::<Json>);
+        let (mut parameters, mut data, mut early) = (Parameters::new(), None, None);
         while let Some(field) = fields.next_key::<String>()? {
             match field.as_str() {
                 "name" => name = Some(fields.next_value()?),
@@ -153,7 +153,7 @@ impl<'de> Visitor<'de> for InputVisitor {
                     element = Some(datatype::parse(&fields.next_value::<String>()?).map_err(A::Error::custom)?);
                 }
                 "shape" => shape = Some(fields.next_value()?),
-                "parameters" => parameters = fields.next_value()?,
+                "parameters" => JsonFields(parameters) = fields.next_value()?,
                 "data" => match element {
                     Some(element) => data = Some(fields.next_value_seed(seed(element, shape.as_deref())?)?),
                     // Its type is not known yet.
@@ -167,7 +167,7 @@ impl<'de> Visitor<'de> for InputVisitor {
         let name = name.ok_or_else(|| A::Error::missing_field("name"))?;
         let element = element.ok_or_else(|| A::Error::missing_field("datatype"))?;
         let shape = shape.ok_or_else(|| A::Error::missing_field("shape"))?;
-        if let Some(early) = early {
+        if let Some(JsonTree(early)) = early {
             let read = seed(element, Some(&shape))?.deserialize(early);
             data = Some(read.map_err(|error| A::Error::custom(format_args!("input `{name}`: {error}")))?);
         }
@@ -188,7 +188,7 @@ pub(super) fn parameters(json: &[u8]) -> Parameters {
     #[derive(Deserialize)]
     struct Head {
         #[serde(default)]
-        parameters: Parameters,
+        parameters: JsonFields,
     }
     // Looking for a word is much faster than reading past every number.
     let text = std::str::from_utf8(json).unwrap_or_default();
@@ -196,7 +196,7 @@ pub(super) fn parameters(json: &[u8]) -> Parameters {
         return Parameters::new();
     }
     // Whatever is wrong with it is found again, and said, when it is read.
-    serde_json::from_str::<Head>(text).map(|head| head.parameters).unwrap_or_default()
+    serde_json::from_str::<Head>(text).map(|head| head.parameters.0).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::object::Object;
 use super::{Named, answered};
+use crate::pipeline::JsonFields;
 use crate::serve::http::{answer, body};
 use crate::serve::oip::metadata::ServerMetadata;
 use crate::serve::oip::parameters::Parameters;
@@ -60,7 +61,8 @@ pub(in crate::serve) struct Asked {
     #[serde(default)]
     ready: bool,
     #[serde(default)]
-    parameters: Parameters,
+    #[schemars(with = "Parameters")]
+    parameters: JsonFields,
 }
 
 impl Asked {
@@ -85,7 +87,7 @@ pub(super) async fn index(State(server): State<Arc<Server>>, request: HttpReques
 pub(super) async fn load(State(server): State<Arc<Server>>, named: Named, request: HttpRequest<Body>) -> Response {
     let loaded = async {
         let asked = Asked::read(&server, request).await?;
-        repository::refuse_override(asked.parameters.keys())?;
+        repository::refuse_override(asked.parameters.0.keys())?;
         repository::load(&server, named.model).await?;
         Ok(Response::default())
     };

@@ -1,0 +1,156 @@
+//! Heads of requests that are made to hurt: each is answered with an error, and the next one as ever.
+
+use super::{ONE, SCORES, Server};
+
+const JSON: &str = "content-type: application/json";
+
+#[test]
+fn heads_that_are_wrong_or_endless_are_refused() {
+    let server = Server::start(&[SCORES]);
+    let length = ONE.len();
+    let post = |headers: &str| format!("POST /predict HTTP/1.1\r\nhost: t\r\n{headers}\r\n{ONE}");
+    let many: Vec<_> = (0..200).map(|number| format!("x-{number}: 1\r\n")).collect();
+    let many = many.concat();
+    for (head, statuses) in [
+        (post(&format!("content-length: {length}\r\n{many}")), &[431][..]),
+        (post(&format!("content-length: {length}\r\nx: {}\r\n", "y".repeat(1 << 20))), &[431]),
+        (format!("GET /{} HTTP/1.1\r\nhost: t\r\n\r\n", "p".repeat(1 << 20)), &[414, 431]),
+        (post("content-length: -1\r\n"), &[400]),
+        (post("content-length: 1\r\ncontent-length: 2\r\n"), &[400]),
+        (post("content-length: 99999999999999999999999\r\n"), &[400]),
+        (post("transfer-encoding: gzip\r\n"), &[400]),
+        (post("content-length: 1\r\nbad header\r\n"), &[400]),
+        (post("content-length: 1\r\nx: a\0b\r\n"), &[400]),
+        ("POST /predict HTTP/9.9\r\n\r\n".to_owned(), &[400, 505]),
+        ("\0\x01\x02\x03\r\n\r\n".to_owned(), &[400]),
+    ] {
+        let mut connection = server.connect();
+        // It may be refused, and closed, before all of it is sent.
+        let _ = connection.write(head.as_bytes());
+        match connection.answer() {
+            Ok(answer) => assert!(statuses.contains(&answer.status), "{head:.80}: {answer:?}"),
+            Err(error) => assert!(head.len() > 1 << 20, "{head:.80}: {error}"),
+        }
+        server.assert_alive();
+    }
+}
+
+#[test]
+fn a_length_that_lies_ends_the_connection_and_reaches_no_other() {
+    let server = Server::start(&[SCORES, "--body-timeout", "200ms"]);
+    // Both lengths are said: what a proxy takes for a second request is not one.
+    let mut both = server.connect();
+    let smuggled = "POST /predict HTTP/1.1\r\nhost: t\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n\
+                    13\r\n{\"x\": [1, 2, 3, 4]}\r\n0\r\n\r\n";
+    both.write(smuggled.as_bytes()).unwrap();
+    let answer = both.answer().unwrap();
+    assert!([200, 400].contains(&answer.status), "{answer:?}");
+    assert!(both.answer().is_err(), "there is no second answer");
+    // Less comes than is said.
+    let mut short = server.connect();
+    short.write(b"POST /predict HTTP/1.1\r\nhost: t\r\ncontent-length: 1000\r\n\r\n{\"x\": [1, 2, 3, 4]}").unwrap();
+    assert_eq!(short.answer().unwrap().status, 408);
+    // More comes than is said: the rest is a request of its own, and no good one.
+    let mut long = server.connect();
+    let body = format!("POST /predict HTTP/1.1\r\nhost: t\r\ncontent-length: {}\r\n\r\n{ONE}{ONE}\r\n\r\n", ONE.len());
+    long.write(body.as_bytes()).unwrap();
+    assert_eq!(long.answer().unwrap().status, 200);
+    assert_eq!(long.answer().unwrap().status, 400);
+    server.assert_alive();
+}
+
+#[test]
+fn requests_that_follow_each_other_at_once_are_answered_in_order() {
+    let server = Server::start(&[SCORES]);
+    let mut connection = server.connect();
+    let mut all = Vec::new();
+    for number in 0..200 {
+        let body = if number % 2 == 0 { ONE } else { "{" };
+        let length = body.len();
+        all.extend(
+            format!(
+                "POST /predict HTTP/1.1\r\nhost: t\r\nx-request-id: {number}\r\ncontent-length: {length}\r\n\r\n{body}"
+            )
+            .bytes(),
+        );
+    }
+    connection.write(&all).unwrap();
+    for number in 0..200 {
+        let answer = connection.answer().unwrap();
+        assert_eq!(
+            (answer.status, answer.header("x-request-id")),
+            (if number % 2 == 0 { 200 } else { 400 }, Some(&*number.to_string()))
+        );
+    }
+}
+
+#[test]
+fn what_is_not_spoken_is_not_begun() {
+    let server = Server::start(&[SCORES]);
+    let upgrade = "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
+                   sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==";
+    assert_eq!(server.get_with("/health", upgrade).status, 200, "as if nothing had been said");
+    assert_eq!(server.get_with("/predict", upgrade).status, 405);
+    let h2c = "connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQAAP__";
+    assert_eq!(server.get_with("/health", h2c).status, 200);
+    for method in ["CONNECT", "TRACE", "PROPFIND", "X"] {
+        let answer = server.connect().send(method, "/predict", &[], b"").unwrap();
+        assert!((400..500).contains(&answer.status), "{method}: {answer:?}");
+    }
+    server.assert_alive();
+}
+
+#[test]
+fn names_lead_to_no_file_and_make_no_metrics() {
+    let server = Server::start(&[SCORES, "--model-control", "--triton-metrics"]);
+    let before = server.get_with("/metrics", "accept: text/plain").text().lines().count();
+    for number in 0..300 {
+        let name = format!("..%2f..%2f{number}%00%0a%22");
+        for path in [format!("/pipelines/{name}/predict"), format!("/v2/models/{name}/infer")] {
+            let answer = server.post(&path, "", ONE);
+            assert!([400, 404].contains(&answer.status), "{path}: {answer:?}");
+        }
+    }
+    for path in ["/page/..%2f..%2fCargo.toml", "/page/%2e%2e/Cargo.toml", "/../../etc/passwd", "//etc/passwd", "/page/"]
+    {
+        assert_eq!(server.get(path).status, 404, "{path}");
+    }
+    for (path, body, status) in [
+        ("/v2/repository/models/..%2fscores/load", "", 404),
+        ("/v2/repository/models/%2fetc%2fpasswd/load", "", 404),
+        ("/v2/repository/models/scores/load", "{\"parameters\": {\"config\": \"{}\"}}", 400),
+        ("/v2/repository/models/scores/load", "{\"parameters\": {\"file:1/model.onnx\": \"AAAA\"}}", 400),
+        ("/v2/repository/models/scores/load", "{\"parameters\": [", 400),
+    ] {
+        let answer = server.post(path, JSON, body);
+        assert_eq!(answer.status, status, "{path} {body}: {answer:?}");
+    }
+    let after = server.get_with("/metrics", "accept: text/plain");
+    let after = after.text();
+    assert!(!after.contains("passwd") && !after.contains("..%2f"), "{after}");
+    assert!(after.lines().count() <= before + 20, "statuses are new, names are not");
+    server.assert_alive();
+}
+
+#[test]
+fn queries_are_short_and_known() {
+    let server = Server::start(&[SCORES]);
+    let many: Vec<_> = (0..5000).map(|number| format!("p{number}=1")).collect();
+    for query in [
+        many.join("&"),
+        "timeout=1&timeout=2".repeat(100),
+        "timeout=1e999".into(),
+        "timeout=NaN".into(),
+        "timeout=-1".into(),
+        "timeout=0".into(),
+        "priority=9".into(),
+        "%ff=%00".into(),
+        "&".repeat(10_000),
+    ] {
+        let answer = server.post(&format!("/predict?{query}"), "", ONE);
+        assert!([200, 400].contains(&answer.status), "{query:.40}: {answer:?}");
+    }
+    assert_eq!(server.post("/predict?timeout=1e300", "", ONE).status, 400);
+    let answer = server.post(&format!("/predict?{}", "a".repeat(70_000)), "", ONE);
+    assert!([400, 414, 431].contains(&answer.status), "{answer:?}");
+}

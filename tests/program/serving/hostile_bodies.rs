@@ -1,0 +1,177 @@
+//! Bodies that are made to hurt: each is answered with an error, at a bounded cost, and the next one as
+//! ever.
+
+use std::io::Write as _;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use super::{ONE, SCORES, Server};
+use crate::digits::root;
+
+const JSON: &str = "content-type: application/json";
+const INFER: &str = "/v2/models/matrix/infer";
+
+/// The memory that the server takes, in MiB.
+fn memory(server: &Server) -> f64 {
+    server.metric("process_resident_memory_bytes ") / 1_048_576.0
+}
+
+#[test]
+fn json_of_any_make_is_bounded() {
+    let server = Server::start(&[SCORES, "tests/oip/models/matrix", "tests/oip/models/text"]);
+    let before = memory(&server);
+    let predict = "/pipelines/scores/predict";
+    let deep = |open: &str, close: &str| format!("{}1{}", open.repeat(5000), close.repeat(5000));
+    let values = |value: &str, many: usize| vec![value; many].join(",");
+    for (path, body, status, said) in [
+        (predict, deep("[", "]"), 400, "recursion limit"),
+        (predict, deep("{\"x\":", "}"), 400, ""),
+        (INFER, format!("{{\"inputs\": {}}}", deep("[", "]")), 400, ""),
+        (INFER, format!("{{\"inputs\": [], \"more\": {}}}", deep("{\"a\":", "}")), 400, "it is missing"),
+        ("/v2/models/text/generate", format!("{{\"text\": {}}}", deep("[", "]")), 400, "recursion limit"),
+        (predict, "{\"x\": [1, 2, 3, 4], \"x\": [1, 2, 3, 4]}".into(), 200, ""),
+        (predict, format!("[{}]", values("{}", 20_000)), 400, "at most 10000 requests"),
+        (predict, format!("[{{}}, {}]", values("1", 5_000_000)), 400, "4194304 values"),
+        (predict, "{\"x\": [1, 2, 3, 1e400]}".into(), 400, ""),
+        (predict, "{\"x\": [1, 2, 3, NaN]}".into(), 400, "not JSON"),
+        (
+            predict,
+            "{\"x\": {\"type\": \"float32\", \"shape\": [9223372036854775807, 9], \"data\": [1]}}".into(),
+            400,
+            "",
+        ),
+        (
+            INFER,
+            "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[4294967296,4294967296],\"data\":[]}]}"
+                .into(),
+            400,
+            "too large",
+        ),
+        (INFER, "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1e30],\"data\":[]}]}".into(), 400, ""),
+        (
+            INFER,
+            format!(
+                "{{\"inputs\":[{{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[{}],\"data\":[1]}}]}}",
+                values("1", 100_000)
+            ),
+            400,
+            "\u{2026}",
+        ),
+        (
+            INFER,
+            format!(
+                "{{\"inputs\":[{{\"data\":[{}],\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1]}}]}}",
+                values("1", 5_000_000)
+            ),
+            400,
+            "4194304 values",
+        ),
+    ] {
+        let answer = server.post(path, JSON, &body);
+        assert_eq!(answer.status, status, "{path} {body:.60}: {:.200}", answer.text());
+        assert!(answer.text().contains(said), "{path} {body:.60}: {:.200}", answer.text());
+        assert!(answer.body.len() < 16 << 10, "{path} {body:.60}: an answer of {} bytes", answer.body.len());
+    }
+    assert!(memory(&server) < before + 700.0, "{before} MiB, then {}", memory(&server));
+    assert_eq!(server.post(predict, "", ONE).status, 200);
+}
+
+#[test]
+fn tensors_that_say_more_than_they_hold_are_refused() {
+    let server = Server::start(&[SCORES, "tests/oip/models/matrix", "tests/oip/models/text"]);
+    let npy = |header: &str| {
+        [b"\x93NUMPY\x01\0", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), &[0; 16]].concat()
+    };
+    let npy_of = |shape: &str| npy(&format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}"));
+    for file in [
+        npy_of("(1000000000000, 4)"),
+        npy_of("(4611686018427387904, 4)"),
+        npy_of("(99999999999999999999999999,)"),
+        npy_of(&format!("({})", "1, ".repeat(3000))),
+        npy("{'descr': '<f4'"),
+        npy(&"{".repeat(5000)),
+        b"\x93NUMPY\x02\0\xff\xff\xff\xff".to_vec(),
+        b"\x93NUMPY".to_vec(),
+    ] {
+        let mut connection = server.connect();
+        let answer =
+            connection.send("POST", "/pipelines/scores/predict", &["content-type: application/x-npy"], &file).unwrap();
+        assert_eq!(answer.status, 400, "{}: {answer:?}", String::from_utf8_lossy(&file));
+    }
+    let binary = |name: &str, tensor: &str, input: &str, data: &[u8]| {
+        let head = format!(
+            "{{\"inputs\":[{{\"name\":\"{tensor}\",{input},\"parameters\":{{\"binary_data_size\":{}}}}}]}}",
+            data.len()
+        );
+        let length = format!("inference-header-content-length: {}", head.len());
+        let body = [head.as_bytes(), data].concat();
+        server.connect().send("POST", &format!("/v2/models/{name}/infer"), &[&length], &body).unwrap()
+    };
+    let text = |data: &[u8]| binary("text", "text", "\"datatype\":\"BYTES\",\"shape\":[1]", data).status;
+    assert_eq!(text(b"\x01\0\0\0a"), 200);
+    for data in [&b"\xff\xff\xff\xffa"[..], b"\x01\0\0\0a\xff\xff\xff\x7f", b"\x01\0", b"\x02\0\0\0a", b"", &[0; 12]] {
+        assert_eq!(text(data), 400, "{data:?}");
+    }
+    for shape in ["[4611686018427387904,4]", "[0,9223372036854775807]", "[1,4]", "[]"] {
+        assert_eq!(
+            binary("matrix", "x", &format!("\"datatype\":\"FP32\",\"shape\":{shape}"), &[0; 12]).status,
+            400,
+            "{shape}"
+        );
+    }
+    server.post("/pipelines/scores/predict", "", ONE);
+}
+
+#[test]
+fn what_is_decompressed_is_bounded_as_bodies_are() {
+    let server = Server::start(&[SCORES, "--max-body", "8MiB"]);
+    let before = memory(&server);
+    let mut bomb = GzEncoder::new(Vec::new(), Compression::best());
+    for _ in 0..1024 {
+        bomb.write_all(&vec![b' '; 1 << 20]).unwrap();
+    }
+    let bomb = bomb.finish().unwrap();
+    for headers in ["content-encoding: gzip", "content-encoding: gzip\r\ncontent-type: application/x-npy"] {
+        let answer = server.connect().send("POST", "/predict", &[headers], &bomb).unwrap();
+        assert_eq!(answer.status, 413, "{answer:?}");
+    }
+    let answer = server.connect().send("POST", "/predict", &["content-encoding: gzip, gzip"], &bomb).unwrap();
+    assert!([400, 413, 415].contains(&answer.status), "{answer:?}");
+    let half = &bomb[..bomb.len() / 2];
+    assert!(
+        [400, 413]
+            .contains(&server.connect().send("POST", "/predict", &["content-encoding: gzip"], half).unwrap().status)
+    );
+    assert!(memory(&server) < before + 64.0, "{before} MiB, then {}", memory(&server));
+    server.assert_alive();
+}
+
+#[test]
+fn pictures_and_forms_that_promise_too_much_are_refused() {
+    let server = Server::start(&["."]);
+    let seven = std::fs::read(root().join("models/samples/seven.png")).unwrap();
+    let ask = |body: &[u8], headers: &str| server.connect().send("POST", "/predict", &[headers], body).unwrap().status;
+    let png = "content-type: image/png";
+    assert_eq!(ask(&seven, png), 200);
+    // Width and height follow the name of the first chunk; its checksum is not looked at by everybody.
+    let mut vast = seven.clone();
+    vast[16..24].copy_from_slice(&[0x7f, 0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff]);
+    assert_eq!(ask(&vast, png), 400);
+    assert_eq!(ask(&seven[..seven.len() / 2], png), 400);
+    let form = "content-type: multipart/form-data; boundary=b";
+    let part = "--b\r\ncontent-disposition: form-data; name=image\r\n\r\n";
+    for body in [
+        [part.as_bytes(), &seven[..100]].concat(),
+        format!("{part}x\r\n--b--\r\n").into_bytes(),
+        format!("{}--b--\r\n", format!("{part}x\r\n").repeat(10_000)).into_bytes(),
+        format!("--b\r\n{}\r\nx", "a: b\r\n".repeat(10_000)).into_bytes(),
+        format!("--b\r\ncontent-disposition: form-data; name={}\r\n\r\nx\r\n--b--", "n".repeat(100_000)).into_bytes(),
+        b"--b--\r\n".to_vec(),
+        b"--".repeat(100_000),
+    ] {
+        let status = ask(&body, form);
+        assert_eq!(status, 400, "{}", String::from_utf8_lossy(&body[..body.len().min(100)]));
+    }
+    assert_eq!(ask(&seven, png), 200);
+}

@@ -1,0 +1,118 @@
+//! HTTP/2, spoken by hand: floods of frames that cost their sender little.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use super::{SCORES, Server, until};
+
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const CONTINUATION: u8 = 9;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// `POST` (or `GET`) with names and values of the static table of HPACK, the path written out.
+fn head(post: bool, path: &str) -> Vec<u8> {
+    let method = if post { 0x83 } else { 0x82 };
+    let length = u8::try_from(path.len()).unwrap();
+    [&[method, 0x86, 0x01, 1, b't', 0x04, length], path.as_bytes()].concat()
+}
+
+fn connect(server: &Server) -> TcpStream {
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    stream.set_write_timeout(Some(Duration::from_secs(2))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
+    stream.write_all(&frame(SETTINGS, 0, 0, &[])).unwrap();
+    stream
+}
+
+/// Kinds of the frames that come until the server closes the connection, or says no more.
+fn kinds(stream: &mut TcpStream) -> Vec<u8> {
+    let mut kinds = Vec::new();
+    let mut head = [0; 9];
+    while stream.read_exact(&mut head).is_ok() {
+        kinds.push(head[3]);
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        if stream.read_exact(&mut vec![0; length as usize]).is_err() || head[3] == GOAWAY {
+            break;
+        }
+    }
+    kinds
+}
+
+/// Sends a frame again and again, until it is not taken any more; how many were.
+fn flood(stream: &mut TcpStream, most: usize, mut next: impl FnMut(u32) -> Vec<u8>) -> usize {
+    let end = Instant::now() + Duration::from_secs(20);
+    (0..most).take_while(|number| Instant::now() < end && stream.write_all(&next(*number as u32)).is_ok()).count()
+}
+
+fn assert_unharmed(server: &Server, before: f64) {
+    server.assert_alive();
+    until("the connection is gone", || server.metric("gpux_connections ") <= 1.0);
+    let now = server.metric("process_resident_memory_bytes ");
+    assert!(now < before + 64e6, "{before} bytes, then {now}");
+}
+
+#[test]
+fn streams_that_are_reset_as_soon_as_they_are_opened_end_the_connection() {
+    let server = Server::start(&[SCORES]);
+    server.assert_alive();
+    let before = server.metric("process_resident_memory_bytes ");
+    let mut stream = connect(&server);
+    let (head, cancelled) = (head(true, "/predict"), 8_u32.to_be_bytes());
+    let taken = flood(&mut stream, 200_000, |number| {
+        let id = 2 * number + 1;
+        [frame(HEADERS, END_HEADERS, id, &head), frame(RST_STREAM, 0, id, &cancelled)].concat()
+    });
+    assert!(taken < 200_000 || kinds(&mut stream).contains(&GOAWAY), "{taken} were taken without a word");
+    drop(stream);
+    assert_unharmed(&server, before);
+}
+
+#[test]
+fn a_head_without_an_end_ends_the_connection() {
+    let server = Server::start(&[SCORES]);
+    server.assert_alive();
+    let before = server.metric("process_resident_memory_bytes ");
+    for size in [0, 16 << 10] {
+        let mut stream = connect(&server);
+        stream.write_all(&frame(HEADERS, END_STREAM, 1, &head(false, "/health"))).unwrap();
+        // Literals without an index: an ever longer list of headers that no frame ends.
+        let part = [0, 1, b'x', 1, b'y'].repeat(size / 5);
+        let taken = flood(&mut stream, 200_000, |_| frame(CONTINUATION, 0, 1, &part));
+        assert!(taken < 200_000, "{taken} were taken");
+        drop(stream);
+    }
+    assert_unharmed(&server, before);
+}
+
+#[test]
+fn who_asks_and_does_not_listen_is_not_remembered() {
+    let server = Server::start(&[SCORES]);
+    server.assert_alive();
+    let before = server.metric("process_resident_memory_bytes ");
+    for (kind, payload) in [(PING, &[7; 8][..]), (SETTINGS, &[0, 4, 0, 0, 0xff, 0xff])] {
+        let mut stream = connect(&server);
+        flood(&mut stream, 1_000_000, |_| frame(kind, 0, 0, payload).repeat(100));
+        server.assert_alive();
+        drop(stream);
+    }
+    // Answers that nobody takes: the client allows for no bytes of them.
+    let mut stream = connect(&server);
+    stream.write_all(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])).unwrap();
+    let head = head(false, "/openapi.json");
+    flood(&mut stream, 5000, |number| frame(HEADERS, END_HEADERS | END_STREAM, 2 * number + 1, &head));
+    server.assert_alive();
+    drop(stream);
+    assert_unharmed(&server, before);
+}

@@ -75,6 +75,12 @@ def build(*arguments):
     subprocess.run(["cargo", *arguments], cwd=ROOT, check=True)
 
 
+def build_both():
+    """gpux and the floor."""
+    build("build", "--release", "-p", "gpux")
+    build("bench", "--bench", "floor", "--no-run")
+
+
 def floor():
     """The newest build of the floor."""
     built = [path for path in (ROOT / "target" / "release" / "deps").glob("floor-*") if not path.suffix]
@@ -89,8 +95,7 @@ def library():
 
 def main():
     peers, *arguments = sys.argv[1:]
-    build("build", "--release", "-p", "gpux")
-    build("bench", "--bench", "floor", "--no-run")
+    build_both()
     for name, pipeline in PIPELINES.items():
         write(name, *pipeline)
     paths = {"E1json": ("e1", "e1.json"), "E2photo": ("e2", "e2.jpg"), "Epre": ("pre", "e2.jpg"), "E3text": ("e3", "e3.json")}

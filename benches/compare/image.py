@@ -1,6 +1,6 @@
 """Times image pipelines of gpux beside the same chains in Python, one thread each.
 
-    cargo build --release && python benches/compare/image.py [--gpux target/release/gpux]
+    cargo build --release && python benches/compare/image.py [--gpux target/release/gpux] [WORDS]
 
 Needs the packages of tests/reference/builtin/requirements-image.txt. Both sides take turns in one
 run; what is printed are milliseconds and Python's over gpux's: the median of the rounds' medians, and
@@ -75,10 +75,13 @@ def array(step):
 
 
 PHOTO = encoded(1280, 720, "JPEG", quality=90)
+# Of high quality a file is mostly coefficients.
+DETAILED = encoded(1280, 720, "JPEG", quality=95)
 SMALL = encoded(64, 48, "JPEG", quality=90)
 USUAL = [("decode-image", pillow_decode, {}), ("resize", pillow_resize, {"size": 224}), ("normalize", normalize, {"method": "imagenet"})]
 CHAINS = {
     "photo 1280 × 720, JPEG": (PHOTO, USUAL),
+    "photo of high quality, JPEG": (DETAILED, USUAL),
     "small 64 × 48, JPEG": (SMALL, USUAL),
     "photo, as a detector takes it (OpenCV)": (PHOTO, [
         ("decode-image", cv2_decode, {}), ("letterbox", letterbox, {"size": 640}), ("to-tensor", to_tensor, {"scale": True}),
@@ -133,9 +136,13 @@ def timed_gpux(gpux, folder, data, steps, runs):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpux", default=Path(__file__).parents[2] / "target/release/gpux")
-    gpux = parser.parse_args().gpux
+    parser.add_argument("words", nargs="*", help="only chains whose titles hold one of these")
+    arguments = parser.parse_args()
+    gpux, words = arguments.gpux, arguments.words
     print(f"{'':40} {'Python':>9} {'gpux':>9} {'ratio':>6}   {'least':>9} {'least':>9} {'ratio':>6}")
     for title, (data, steps) in CHAINS.items():
+        if words and not any(word in title for word in words):
+            continue
         ours = [[] for _ in range(len(steps) + 1)]
         theirs = [[] for _ in range(len(steps) + 1)]
         runs = 300 if len(data) < 5000 else 20

@@ -19,6 +19,8 @@ mod damage;
 #[path = "../../tests/hostile/dice.rs"]
 #[allow(dead_code, reason = "shared with the tests")]
 mod dice;
+#[path = "../../tests/hostile/leb128.rs"]
+mod leb128;
 #[path = "../../tests/hostile/memory.rs"]
 mod memory;
 

@@ -7,13 +7,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::Router;
 use axum::body::Body;
 use gpux::assemble::Operator;
 use gpux::pipeline::{Context, Observer, PlannedStep, RunOptions, Tensor, Value};
-use gpux::serve::{Server, Settings, Source, service};
+use gpux::serve::{Server, Settings, Source, Unconnected};
 use http::Request;
-use tower::ServiceExt as _;
 
 const TURNS: usize = 21;
 const REQUESTS: usize = 5_000;
@@ -36,30 +34,30 @@ fn main() {
     let open = server(Settings::default());
     let guarded = server(Settings { keys: Some(path), ..Settings::default() });
     let ways = [
-        ("without", service(&open, false).unwrap()),
-        ("with", service(&open, true).unwrap()),
-        ("with 100 keys", service(&guarded, true).unwrap()),
+        ("without", Unconnected::new(&open).unwrap(), false),
+        ("with", Unconnected::new(&open).unwrap(), true),
+        ("with 100 keys", Unconnected::new(&guarded).unwrap(), true),
     ];
     let mut times = vec![Vec::new(); ways.len()];
     for _ in 0..TURNS {
-        for ((_, router), times) in ways.iter().zip(&mut times) {
-            times.push(runtime.block_on(turn(router)));
+        for ((_, server, front), times) in ways.iter().zip(&mut times) {
+            times.push(runtime.block_on(turn(server, *front)));
         }
     }
     println!("POST /predict of four numbers, without a connection; medians of {TURNS} interleaved turns of {REQUESTS}");
     let medians: Vec<_> = times.iter_mut().map(|times| median(times)).collect();
-    for ((name, _), median) in ways.iter().zip(&medians) {
+    for ((name, ..), median) in ways.iter().zip(&medians) {
         let more = median.as_secs_f64() - medians[0].as_secs_f64();
         println!("{name:<16}{:>8.2} µs a request{:>+8.2} µs", median.as_secs_f64() * 1e6, more * 1e6);
     }
     clock(&open);
 }
 
-async fn turn(router: &Router) -> Duration {
+async fn turn(server: &Unconnected, front: bool) -> Duration {
     let start = Instant::now();
     for _ in 0..REQUESTS {
         let request = Request::post("/predict").header("x-api-key", "my-own-long-key").body(Body::from(BODY)).unwrap();
-        let response = router.clone().oneshot(request).await.unwrap();
+        let response = server.answer(request, front).await;
         assert_eq!(response.status(), 200);
     }
     start.elapsed() / REQUESTS as u32

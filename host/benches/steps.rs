@@ -53,6 +53,7 @@ fn pipeline() {
 
 fn builtins(criterion: &mut Criterion) {
     let jpeg = sample("eight.jpg");
+    let detailed = detailed(&jpeg);
     let png = sample("seven.png");
     let decode = builtin("decode-image", json!({"channels": "rgb"}));
     let photo = run(&*decode, jpeg.clone());
@@ -63,6 +64,7 @@ fn builtins(criterion: &mut Criterion) {
     let imagenet = json!({"scale": 1.0 / 255.0, "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]});
     let cases = [
         ("decode-image, JPEG 800x600 colour", "decode-image", json!({"channels": "rgb"}), &jpeg, 800 * 600),
+        ("decode-image, the same, quality 95", "decode-image", json!({"channels": "rgb"}), &detailed, 800 * 600),
         ("decode-image, PNG 640x480 gray", "decode-image", json!({"channels": "gray"}), &png, 640 * 480),
         ("resize, 800x600 colour to 224x224", "resize", json!({"size": [224, 224]}), &photo, 800 * 600),
         ("resize area, 640x480 gray to 8x8", "resize", json!({"size": [8, 8], "filter": "area"}), &gray, 640 * 480),
@@ -76,7 +78,26 @@ fn builtins(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(elements));
         group.bench_function(name, |bencher| bencher.iter(|| run(&*step, input.clone())));
     }
+    // What others decode it with in Rust.
+    for (name, file) in [("crate image, JPEG 800x600 colour", &jpeg), ("crate image, quality 95", &detailed)] {
+        let decode = || image::load_from_memory(bytes(file)).unwrap().into_rgb8();
+        group.throughput(Throughput::Elements(800 * 600));
+        group.bench_function(name, |bencher| bencher.iter(decode));
+    }
     group.finish();
+}
+
+/// The same photo in a file of high quality, which is mostly coefficients.
+fn detailed(photo: &Value) -> Value {
+    let photo = image::load_from_memory(bytes(photo)).unwrap().into_rgb8();
+    let mut file = Vec::new();
+    photo.write_with_encoder(image::codecs::jpeg::JpegEncoder::new_with_quality(&mut file, 95)).unwrap();
+    file.into()
+}
+
+fn bytes(file: &Value) -> &[u8] {
+    let Value::Bytes(bytes) = file else { unreachable!("a file") };
+    bytes
 }
 
 fn builtin(name: &str, options: Json) -> Box<dyn Step> {

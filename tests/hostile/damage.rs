@@ -1,6 +1,7 @@
 //! Models that were valid before something in them changed: bytes, lengths, sizes, names, nesting.
 
 use crate::dice::Dice;
+use crate::leb128;
 
 /// A way to damage a model.
 pub(crate) type Damage = fn(&mut Dice, &[u8], &[Vec<u8>]) -> Vec<u8>;
@@ -141,20 +142,20 @@ const LARGEST: usize = 1 << 16;
 fn parse(mut bytes: &[u8], depth: usize) -> Option<Vec<Field>> {
     let mut fields = Vec::new();
     while !bytes.is_empty() {
-        let key = varint(&mut bytes)?;
+        let key = leb128::read(&mut bytes)?;
         let number = key >> 3;
         if !(1..64).contains(&number) {
             return None;
         }
         let content = match key & 7 {
-            0 => Content::Number(varint(&mut bytes)?),
+            0 => Content::Number(leb128::read(&mut bytes)?),
             kind @ (1 | 5) => {
                 let (fixed, rest) = bytes.split_at_checked(if kind == 1 { 8 } else { 4 })?;
                 bytes = rest;
                 Content::Fixed(fixed.to_vec())
             }
             2 => {
-                let len = usize::try_from(varint(&mut bytes)?).ok()?;
+                let len = usize::try_from(leb128::read(&mut bytes)?).ok()?;
                 let (inside, rest) = bytes.split_at_checked(len)?;
                 bytes = rest;
                 let message = depth < DEPTH && len > 1 && (len < LARGEST || depth < 2);
@@ -170,7 +171,7 @@ fn parse(mut bytes: &[u8], depth: usize) -> Option<Vec<Field>> {
 
 fn encode(content: &Content) -> Vec<u8> {
     match content {
-        Content::Number(number) => leb(*number),
+        Content::Number(number) => leb128::write(*number),
         Content::Fixed(bytes) | Content::Bytes(bytes) => bytes.clone(),
         Content::Message(fields) => {
             let mut bytes = Vec::new();
@@ -187,9 +188,9 @@ fn encode(content: &Content) -> Vec<u8> {
                     }
                     Content::Bytes(_) | Content::Message(_) => 2,
                 };
-                bytes.extend(leb(field.number << 3 | kind));
+                bytes.extend(leb128::write(field.number << 3 | kind));
                 if kind == 2 {
-                    bytes.extend(leb(field.stated.unwrap_or(inside.len() as u64)));
+                    bytes.extend(leb128::write(field.stated.unwrap_or(inside.len() as u64)));
                 }
                 bytes.extend(inside);
             }
@@ -199,7 +200,7 @@ fn encode(content: &Content) -> Vec<u8> {
 }
 
 fn bytes_field(number: u64, bytes: &[u8]) -> Vec<u8> {
-    [leb(number << 3 | 2), leb(bytes.len() as u64), bytes.to_vec()].concat()
+    [leb128::write(number << 3 | 2), leb128::write(bytes.len() as u64), bytes.to_vec()].concat()
 }
 
 /// Changes one to three fields, wherever they stand; `change` says whether it could.
@@ -231,27 +232,4 @@ fn somewhere<'a>(dice: &mut Dice, fields: &'a mut Vec<Field>) -> &'a mut Vec<Fie
         Content::Message(inner) => somewhere(dice, inner),
         _ => unreachable!("only messages were picked"),
     }
-}
-
-fn varint(bytes: &mut &[u8]) -> Option<u64> {
-    let mut number = 0_u64;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        number |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(number);
-        }
-    }
-    None
-}
-
-fn leb(mut number: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while number >= 0x80 {
-        bytes.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
-    bytes
 }

@@ -20,6 +20,7 @@ mod calls;
 mod corrupted;
 mod damage;
 mod dice;
+mod leb128;
 mod memory;
 mod models;
 mod monsters;

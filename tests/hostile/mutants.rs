@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::attack::{limits, root};
 use crate::dice::{Dice, Runs};
-use crate::{LATE, REGISTRY, alone};
+use crate::{LATE, REGISTRY, alone, leb128};
 
 fn guest(path: &str) -> Vec<u8> {
     std::fs::read(root().join("guest-examples").join(path)).unwrap()
@@ -103,7 +103,7 @@ fn mutate_section(dice: &mut Dice, bytes: &mut Vec<u8>) {
     *bytes = header;
     for (id, inside) in sections {
         bytes.push(id);
-        bytes.extend(leb(inside.len()));
+        bytes.extend(leb128::write(inside.len() as u64));
         bytes.extend(inside);
     }
 }
@@ -113,24 +113,11 @@ fn sections(bytes: &[u8]) -> Option<Vec<(u8, Vec<u8>)>> {
     let mut rest = bytes.get(8..)?;
     let mut sections = Vec::new();
     while let [id, after @ ..] = rest {
-        let end = after.iter().position(|byte| byte & 0x80 == 0)?;
-        let size = after[..=end]
-            .iter()
-            .rev()
-            .try_fold(0_usize, |size, byte| size.checked_mul(128)?.checked_add(usize::from(byte & 0x7f)))?;
-        let (inside, next) = after[end + 1..].split_at_checked(size)?;
+        let mut after = after;
+        let size = leb128::read(&mut after)?;
+        let (inside, next) = after.split_at_checked(usize::try_from(size).ok()?)?;
         sections.push((*id, inside.to_vec()));
         rest = next;
     }
     if sections.is_empty() { None } else { Some(sections) }
-}
-
-fn leb(mut size: usize) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while size >= 0x80 {
-        bytes.push(size as u8 | 0x80);
-        size >>= 7;
-    }
-    bytes.push(size as u8);
-    bytes
 }

@@ -13,6 +13,7 @@ mod author;
 mod cases;
 mod changed;
 mod child;
+mod client;
 mod decoder;
 mod digits;
 mod examples;

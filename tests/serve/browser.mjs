@@ -171,6 +171,19 @@ async function docs(browser, base) {
   await form.getByRole("button", { name: "Send" }).click();
   await form.locator("pre").filter({ hasText: "0.5" }).waitFor();
   assert.match(await form.locator("pre").textContent(), /^200/);
+
+  // The Open Inference Protocol: a request that is there to be sent, and a pipeline to be chosen.
+  await page.locator("#v2_infer_scores > summary").click();
+  const inference = page.locator("#v2_infer_scores form");
+  await inference.getByRole("button", { name: "Send" }).click();
+  await inference.locator("pre").filter({ hasText: '"model_name": "scores"' }).waitFor();
+  await page.locator("#v2_model_ready > summary").click();
+  const readiness = page.locator("#v2_model_ready form");
+  await readiness.getByLabel("model").selectOption("draw-boxes");
+  await readiness.getByRole("button", { name: "Send" }).click();
+  await readiness.locator("pre").filter({ hasText: '"name": "draw-boxes"' }).waitFor();
+  await page.locator("#v2_model_ready summary").filter({ hasText: /^404/ }).waitFor();
+
   const api = await (await fetch(`${base}/openapi.json`)).json();
   assert.equal(await page.locator(".operation").count(), Object.keys(api.paths).length);
   await close();

@@ -1,4 +1,4 @@
-"""Teaches Schemathesis bodies that are files."""
+"""Teaches Schemathesis bodies that are files, and leaves out those of which none is wrong."""
 
 import base64
 
@@ -16,6 +16,14 @@ def files(*right):
     whole = strategies.sampled_from(right)
     cut = strategies.tuples(whole, strategies.integers(0, 400)).map(lambda pair: pair[0][: pair[1]])
     return strategies.one_of(whole, cut, strategies.binary(max_size=200))
+
+
+@schemathesis.hook
+def before_call(context, case, kwargs):
+    """With 0 there, whatever comes is the bytes of the only input."""
+    name = "Inference-Header-Content-Length"
+    if case.headers is not None and case.headers.get(name) in (0, "0"):
+        del case.headers[name]
 
 
 openapi.media_type("image/*", files(*FILES))

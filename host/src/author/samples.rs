@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::case::{Case, Expectation, input_values};
 use crate::assemble::Pipeline;
-use crate::config::Action;
 use crate::error::GpuxError;
 use crate::pipeline::{Context, Observer, PlannedStep, Port, Request, RunError, RunOptions, Value, deadline_after};
 
@@ -36,24 +35,11 @@ impl<'a> Sampler<'a> {
     pub fn of(&self, model: &str) -> Vec<ModelSample> {
         self.taken.iter().filter(|(name, _)| *name == model).map(|(_, sample)| sample.clone()).collect()
     }
-
-    /// The model that stands at this step.
-    fn model(&self, step: &PlannedStep) -> Option<&'a str> {
-        let spec = self.pipeline.spec();
-        let index = self.pipeline.plan().steps().iter().position(|known| std::ptr::eq(known, step))?;
-        match &spec.pipeline.get(index)?.action {
-            Action::Model(call) => match &call.name {
-                Some(name) => Some(&name.value),
-                None => spec.models.first().map(|model| model.name.value.as_str()),
-            },
-            _ => None,
-        }
-    }
 }
 
 impl Observer for Sampler<'_> {
     fn before(&mut self, step: &PlannedStep, inputs: &[Option<Value>]) {
-        if let Some(model) = self.model(step) {
+        if let Some((model, _)) = self.pipeline.model_of(step) {
             self.taken.push((model, inputs.to_vec()));
         }
     }
@@ -64,15 +50,18 @@ impl Observer for Sampler<'_> {
 /// The requests of a pipeline's golden cases in `folder`, with their names; without those that
 /// expect an error.
 pub fn case_requests(pipeline: &Pipeline, folder: &Path) -> Result<Vec<(String, Request)>, GpuxError> {
-    let ports: Vec<Port> = pipeline.plan().inputs().iter().map(|input| input.port.clone()).collect();
-    let mut requests = Vec::new();
-    for path in super::cases_in(folder).unwrap_or_default() {
-        let case = Case::load(&path)?;
-        if !matches!(case.expectation, Expectation::Error(_)) {
-            case.of_a_pipeline()?;
-            let values = input_values(&case, &ports)?;
-            requests.push((case.name, values));
-        }
+    let cases = super::cases_in(folder).unwrap_or_default();
+    cases.iter().filter_map(|case| case_request(pipeline, case).transpose()).collect()
+}
+
+/// The request of one case, with its name; `None` if it expects an error.
+pub(super) fn case_request(pipeline: &Pipeline, path: &Path) -> Result<Option<(String, Request)>, GpuxError> {
+    let case = Case::load(path)?;
+    if matches!(case.expectation, Expectation::Error(_)) {
+        return Ok(None);
     }
-    Ok(requests)
+    case.of_a_pipeline()?;
+    let ports: Vec<Port> = pipeline.plan().inputs().iter().map(|input| input.port.clone()).collect();
+    let values = input_values(&case, &ports)?;
+    Ok(Some((case.name, values)))
 }

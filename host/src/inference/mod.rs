@@ -24,7 +24,7 @@ mod value;
 mod vet;
 
 pub use adapt::{Adapt, Adapts, adapt};
-pub use batch::{BatchOptions, Batcher};
+pub use batch::{BatchOptions, BatchSizes, Batcher};
 pub use convert::{Conversion, ConvertError, Precision, convert};
 pub use embedded::Embedded;
 pub use engine::{Engine, Optimized, RunFailure, Session, SessionOptions};

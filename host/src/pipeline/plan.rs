@@ -46,7 +46,7 @@ pub struct PlannedStep {
     /// what it will give, in order
     pub kinds: Vec<Kind>,
     /// how often requests ended here
-    pub failures: Failures,
+    pub failures: Arc<Failures>,
     pub(super) inputs: Vec<Option<Source>>,
     pub(super) outputs: Vec<(String, Slot)>,
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::failures::Failures;
 use super::plan::{Plan, PlanInput, PlanOutput, PlannedStep, Slot, Source};
 use super::signature::{Kind, Port};
 use super::step::Step;
@@ -138,7 +137,7 @@ impl PlanBuilder {
         self.steps.push(PlannedStep {
             name: name.into(),
             step,
-            failures: Failures::default(),
+            failures: Arc::default(),
             inputs: slots.into_iter().map(|slot| slot.map(|slot| Source { slot, last: false })).collect(),
             outputs: self.previous.clone(),
             kinds,

@@ -1,5 +1,6 @@
 //! One request of a pipeline, from its admission to its result.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use tokio::time::timeout_at;
 
 use super::context::Context;
 use super::error::ServeError;
-use super::metrics::StepClock;
+use super::metrics::{Laps, StepClock};
 use super::schedule::{Lane, Place, Refusal, Slot};
 use super::served::Served;
 use crate::guard::guard;
@@ -52,6 +53,8 @@ pub struct Turn {
     waits: Option<Arc<dyn Waits>>,
     queued: Duration,
     context: Option<Arc<Context>>,
+    /// from when to when the steps ran
+    ran: Cell<Option<(Instant, Instant)>>,
 }
 
 impl Turn {
@@ -74,11 +77,19 @@ impl Turn {
             None => self.run(values, &mut clock),
             Some(observer) => self.run(values, &mut Observers(vec![observer, &mut clock])),
         };
-        self.served.metrics().ran(start.elapsed());
+        let end = Instant::now();
+        self.served.metrics().ran(end - start);
+        self.ran.set(Some((start, end)));
         if let (Some(context), Some(steps)) = (&self.context, clock.traced) {
             context.trace_steps(steps);
         }
         Ok(result?)
+    }
+
+    /// Where the time went of a turn that began then, and in which the steps ran.
+    fn laps(&self, began: Instant) -> Option<Laps> {
+        let (start, end) = self.ran.get()?;
+        Some(Laps { queued: self.queued, input: start - began, infer: end - start, output: end.elapsed() })
     }
 
     fn note_queued(&self) {
@@ -133,11 +144,38 @@ pub(super) async fn call<T: Send + 'static>(
     if let Some(context) = &context {
         context.enter(served)?;
     }
-    let answer = admitted(served, ask, arrived, context, work).await;
-    if let Err(ServeError::Overload(refusal)) = &answer {
-        served.metrics().refused(refusal.into());
+    let timed = move |turn: &Turn| {
+        let began = Instant::now();
+        let done = work(turn)?;
+        Ok((done, turn.laps(began)))
+    };
+    // Who drops the future, because the client has gone, has no result either.
+    let unanswered = Unanswered(served, arrived);
+    match admitted(served, ask, arrived, context, timed).await {
+        Ok((done, laps)) => {
+            std::mem::forget(unanswered);
+            // A list only finds out in its turn that its items want turns of their own.
+            if let Some(laps) = laps {
+                served.inferences().succeeded(arrived.elapsed(), laps, !served.pipeline().batches());
+            }
+            Ok(done)
+        }
+        Err(error) => {
+            if let ServeError::Overload(refusal) = &error {
+                served.metrics().refused(refusal.into());
+            }
+            Err(error)
+        }
     }
-    answer
+}
+
+/// Counts a failure when it is dropped.
+struct Unanswered<'a>(&'a Served, Instant);
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        self.0.inferences().failed(self.1.elapsed());
+    }
 }
 
 async fn admitted<T: Send + 'static>(
@@ -157,6 +195,7 @@ async fn admitted<T: Send + 'static>(
         waits: None,
         queued: Duration::ZERO,
         context,
+        ran: Cell::new(None),
     };
     if served.is_short(ask.bytes) {
         served.metrics().queued(Duration::ZERO);

@@ -3,18 +3,21 @@
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
 
+use axum::body::Body;
+use axum::response::Response;
 use futures_util::future::join_all;
+use http::Request;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use super::connections;
+use super::front::Front;
 use super::reload::Reloader;
 use super::repository::{RepositoryError, Source};
 use super::server::Server;
 use super::signals::{Signal, Signals};
 use super::telemetry::Telemetry;
 use super::tls::{Tls, TlsError};
-use super::{front, http};
 use crate::config::LoadError;
 
 /// Why there is no server.
@@ -89,13 +92,21 @@ pub enum Ended {
     Cut,
 }
 
-/// What answers requests, without connections; `front` is whether everything stands before it that
-/// does in [`serve`]. For benchmarks.
+/// What answers requests, without connections. For benchmarks.
 #[doc(hidden)]
-pub fn service(server: &Arc<Server>, front: bool) -> Result<axum::Router, LoadError> {
-    server.access().load()?;
-    let router = http::router(server.clone());
-    Ok(if front { front::before(router, server) } else { router })
+pub struct Unconnected(Front);
+
+impl Unconnected {
+    /// What the server answers with.
+    pub fn new(server: &Arc<Server>) -> Result<Self, LoadError> {
+        server.access().load()?;
+        Ok(Self(Front::new(server)))
+    }
+
+    /// Answers a request; `front` is whether everything stands before it that does in [`serve`].
+    pub async fn answer(&self, request: Request<Body>, front: bool) -> Response {
+        if front { self.0.answer(request, None).await } else { self.0.routes().answer(request).await }
+    }
 }
 
 /// Serves the pipelines of `sources` until somebody asks the process to end. `tell` hears how it goes.
@@ -123,7 +134,7 @@ pub fn serve(
         if let Some(endpoint) = &settings.otlp {
             server.trace_to(Telemetry::new(endpoint).map_err(ListenError::Telemetry)?);
         }
-        let router = front::before(http::router(server.clone()), server);
+        let front = Arc::new(Front::new(server));
         let listener = TcpListener::from_std(listener).map_err(ListenError::Start)?;
         let room = Arc::new(Semaphore::new(settings.max_connections));
         let mut accepting = Vec::new();
@@ -131,7 +142,7 @@ pub fn serve(
             let accepting_one = connections::accept(
                 listener,
                 server.clone(),
-                router.clone(),
+                front.clone(),
                 tls.clone(),
                 room.clone(),
                 server.stopping(),

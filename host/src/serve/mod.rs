@@ -31,10 +31,14 @@ mod warm_up;
 
 pub use call::{Ask, Priority, Turn};
 pub use error::ServeError;
-pub use listen::{Ended, Event, ListenError, serve, service};
+#[doc(hidden)]
+pub use listen::Unconnected;
+pub use listen::{Ended, Event, ListenError, serve};
 pub use repository::{Repository, RepositoryError, Source};
 pub use schedule::{Load, Refusal};
 pub use served::{Served, State};
 pub use server::Server;
 pub use settings::{Settings, TlsFiles};
 pub use tls::TlsError;
+
+use warm_up::made_up;

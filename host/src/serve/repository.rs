@@ -11,7 +11,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use super::context::Context;
 use super::error::ServeError;
-use super::marks::read_since;
+use super::marks::{Marks, read_since};
 use super::metrics::Metrics;
 use super::schedule::Scheduler;
 use super::served::{Served, State};
@@ -134,9 +134,18 @@ impl Repository {
     }
 
     fn open(&self, source: &Source) -> Result<Served, GpuxError> {
+        let (pipeline, marks) = self.read(source)?;
+        self.warm(pipeline, marks)
+    }
+
+    fn read(&self, source: &Source) -> Result<(Pipeline, Marks), GpuxError> {
         let opened = SystemTime::now();
         let pipeline = Pipeline::open_any(&source.0, &self.operator)?;
         let marks = read_since(pipeline.files(), opened);
+        Ok((pipeline, marks))
+    }
+
+    fn warm(&self, pipeline: Pipeline, marks: Marks) -> Result<Served, GpuxError> {
         Served::new(pipeline, marks, &self.scheduler, &self.settings, &self.metrics)
     }
 
@@ -212,19 +221,22 @@ impl Repository {
         if entry.current.load().is_none() {
             entry.set(State::Loading);
         }
-        match self.open(&entry.source) {
-            Ok(served) if served.name() == name => {
+        let read = self.read(&entry.source);
+        if let Ok((pipeline, _)) = &read
+            && pipeline.spec().name.value != name
+        {
+            entry.set(before);
+            let message = format!("`{}` is now called `{}`", entry.source.0, pipeline.spec().name.value);
+            self.failed(entry, &message);
+            return Err(ServeError::NotFound(message));
+        }
+        match read.and_then(|(pipeline, marks)| self.warm(pipeline, marks)) {
+            Ok(served) => {
                 entry.current.store(Some(Arc::new(served)));
                 entry.set(State::Ready);
                 entry.fail(None);
                 self.metrics.pipeline(name).reloads.fetch_add(1, Ordering::Relaxed);
                 Ok(())
-            }
-            Ok(served) => {
-                entry.set(before);
-                let message = format!("`{}` is now called `{}`", entry.source.0, served.name());
-                self.failed(entry, &message);
-                Err(ServeError::NotFound(message))
             }
             Err(error) => {
                 let unavailable = || State::Unavailable(error.to_string());

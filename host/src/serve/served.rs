@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::marks::Marks;
-use super::metrics::{Metrics, PipelineMetrics, StepMetrics, Steps};
-use super::oip::Statistics;
+use super::metrics::{Inferences, Metrics, PipelineMetrics, StepMetrics, Steps};
+use super::oip::version_number;
 use super::schedule::{Lane, Load, Scheduler};
 use super::settings::Settings;
 use super::warm_up::{self, Warmth};
@@ -23,7 +23,7 @@ pub struct Served {
     warmth: Warmth,
     metrics: Arc<PipelineMetrics>,
     steps: Steps,
-    statistics: Statistics,
+    inferences: Arc<Inferences>,
     /// whether small requests have their turn on the connection's thread
     short: bool,
 }
@@ -58,10 +58,12 @@ impl Served {
         let lane = scheduler.lane(settings.lane(&pipeline));
         let metrics = metrics.pipeline(&pipeline.spec().name.value);
         let steps = metrics.steps(pipeline.plan());
+        let inferences = metrics.inferences(&version_number(&pipeline.spec().version.value));
+        inferences.add_batches(&pipeline);
         let components = pipeline.spec().pipeline.iter().any(|step| matches!(step.action, Action::Wasm(_)));
         // Never with components, nor where requests wait for each other.
         let short = !components && !pipeline.batches() && warmth.median.is_some_and(|median| median < SHORT);
-        Ok(Self { pipeline, marks, lane, warmth, metrics, steps, statistics: Statistics::default(), short })
+        Ok(Self { pipeline, marks, lane, warmth, metrics, steps, inferences, short })
     }
 
     /// Its files, as they were read.
@@ -77,6 +79,11 @@ impl Served {
     /// Its version in its gpux.yml.
     pub fn version(&self) -> &str {
         &self.pipeline.spec().version.value
+    }
+
+    /// Its version as the Open Inference Protocol counts versions.
+    pub(super) fn version_number(&self) -> String {
+        version_number(self.version())
     }
 
     /// The pipeline itself.
@@ -100,13 +107,13 @@ impl Served {
     }
 
     /// What is counted of its steps, in order.
-    pub(super) fn steps(&self) -> &[StepMetrics] {
+    pub(super) fn steps(&self) -> &[Arc<StepMetrics>] {
         &self.steps
     }
 
-    /// What requests over the Open Inference Protocol came to.
-    pub(super) const fn statistics(&self) -> &Statistics {
-        &self.statistics
+    /// What inferences of this version came to.
+    pub(super) const fn inferences(&self) -> &Arc<Inferences> {
+        &self.inferences
     }
 
     pub(super) const fn lane(&self) -> &Lane {

@@ -4,14 +4,33 @@ use serde_json::{Value as Json, json};
 
 use super::{Server, pipeline, seven};
 
-/// What is wrong with `answer`, by the schema that the document has for it.
-fn faults(document: &Json, path: &str, method: &str, status: &str, answer: &Json) -> Vec<String> {
-    let response = &document["paths"][path][method]["responses"][status];
-    let mut schema = response["content"]["application/json"]["schema"].clone();
-    assert!(schema.is_object(), "{method} {path} has no {status}");
+/// The node itself, or what it refers to.
+fn followed<'a>(document: &'a Json, node: &'a Json) -> &'a Json {
+    match node["$ref"].as_str() {
+        Some(pointer) => document.pointer(pointer.trim_start_matches('#')).unwrap(),
+        None => node,
+    }
+}
+
+/// What is wrong with `json`, by this schema of the document.
+fn unfit(document: &Json, schema: &Json, json: &Json) -> Vec<String> {
+    let mut schema = schema.clone();
     schema["components"] = document["components"].clone();
     let validator = jsonschema::validator_for(&schema).unwrap();
-    validator.iter_errors(answer).map(|error| error.to_string()).collect()
+    validator.iter_errors(json).map(|error| error.to_string()).collect()
+}
+
+/// What is wrong with `answer`, by the schema that the document has for it.
+fn faults(document: &Json, path: &str, method: &str, status: &str, answer: &Json) -> Vec<String> {
+    let response = followed(document, &document["paths"][path][method]["responses"][status]);
+    let schema = &response["content"]["application/json"]["schema"];
+    assert!(schema.is_object(), "{method} {path} has no {status}");
+    unfit(document, schema, answer)
+}
+
+/// The schema of a request in JSON.
+fn request<'a>(document: &'a Json, path: &str) -> &'a Json {
+    &document["paths"][path]["post"]["requestBody"]["content"]["application/json"]
 }
 
 #[test]
@@ -59,11 +78,95 @@ fn each_pipeline_has_its_own_inputs() {
     let content = operation["requestBody"]["content"].as_object().unwrap();
     let kinds: Vec<_> = content.keys().map(String::as_str).collect();
     assert_eq!(kinds, ["application/json", "multipart/form-data", "application/octet-stream", "image/*"]);
-    let object = &content["application/json"]["schema"]["anyOf"][0];
+    let object = followed(&document, &content["application/json"]["schema"]["anyOf"][0]);
     assert_eq!(object["required"], json!(["image"]));
     assert_eq!(object["properties"]["image"]["description"], "a photo or scan of one digit");
-    let parameters: Vec<_> = operation["parameters"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
-    assert_eq!(parameters, ["timeout", "priority", "output", "trace"]);
-    assert_eq!(operation["parameters"][1]["schema"]["oneOf"].as_array().map(Vec::len), Some(3), "{operation:#}");
-    assert!(operation["responses"]["503"]["headers"]["Retry-After"].is_object());
+    let parameters = operation["parameters"].as_array().unwrap().iter();
+    let parameters: Vec<_> = parameters.map(|one| followed(&document, one)).collect();
+    let names: Vec<_> = parameters.iter().map(|one| &one["name"]).collect();
+    assert_eq!(names, ["timeout", "priority", "trace", "output"]);
+    assert_eq!(parameters[1]["schema"]["oneOf"].as_array().map(Vec::len), Some(3), "{operation:#}");
+    assert!(followed(&document, &operation["responses"]["503"])["headers"]["Retry-After"].is_object());
+}
+
+#[test]
+fn the_open_inference_protocol_is_described_with_each_pipelines_tensors() {
+    let server = Server::start(&[".", &pipeline("scores"), &pipeline("text"), &pipeline("draw-boxes")]);
+    let document = server.get("/openapi.json").with_status(200);
+    let right = |path: &str, method: &str, status: u16, answer: &Json| {
+        let found = faults(&document, path, method, &status.to_string(), answer);
+        assert!(found.is_empty(), "{method} {path} {status}: {found:?} in {answer}");
+    };
+    for path in ["/v2", "/v2/health/live", "/v2/health/ready", "/v2/models", "/v2/models/stats"] {
+        right(path, "get", 200, &server.get(path).with_status(200));
+    }
+    for (template, path) in [
+        ("/v2/models/{model}", "/v2/models/draw-boxes"),
+        ("/v2/models/{model}/versions/{version}", "/v2/models/draw-boxes/versions/1"),
+    ] {
+        for rest in ["", "/ready", "/config", "/stats"] {
+            let answer = server.get(&format!("{path}{rest}")).with_status(200);
+            right(&format!("{template}{rest}"), "get", 200, &answer);
+        }
+        let unknown = server.get(&path.replace("draw-boxes", "nobody")).with_status(404);
+        right(template, "get", 404, &unknown);
+    }
+    let index = server.ask("POST", "/v2/repository/index", &[], b"").with_status(200);
+    right("/v2/repository/index", "post", 200, &index);
+
+    for name in ["digits", "scores", "text"] {
+        let path = format!("/v2/models/{name}/infer");
+        let (schema, example) = (&request(&document, &path)["schema"], &request(&document, &path)["example"]);
+        assert_eq!(unfit(&document, schema, example), Vec::<String>::new(), "{name}");
+        if name == "digits" {
+            // Its step finds nothing in a picture that is all white.
+            right(&path, "post", 400, &server.json(&path, example).with_status(400));
+            continue;
+        }
+        let answer = server.json(&path, example).with_status(200);
+        right(&path, "post", 200, &answer);
+        right("/v2/models/{model}/versions/{version}/infer", "post", 200, &answer);
+        let path = format!("/v2/models/{name}/generate");
+        right(&path, "post", 200, &server.json(&path, &request(&document, &path)["example"]).with_status(200));
+    }
+
+    // What the schema refuses, the server refuses as well.
+    let (path, schema) = ("/v2/models/scores/infer", &request(&document, "/v2/models/scores/infer")["schema"]);
+    let example = &request(&document, path)["example"];
+    for (field, wrong) in [
+        ("name", json!("y")),
+        ("datatype", json!("FP64")),
+        ("shape", json!([2, 3])),
+        ("data", json!([1, 2, 3, "four"])),
+        ("data", json!(1)),
+    ] {
+        let mut request = example.clone();
+        request["inputs"][0][field] = wrong;
+        assert!(!unfit(&document, schema, &request).is_empty(), "{request}");
+        right(path, "post", 400, &server.json(path, &request).with_status(400));
+    }
+    for wrong in [json!(["id", {}, example["inputs"]]), json!({ "inputs": example["inputs"], "outputs": [["scores"]] })]
+    {
+        assert!(!unfit(&document, schema, &wrong).is_empty(), "{wrong}");
+        right(path, "post", 400, &server.json(path, &wrong).with_status(400));
+    }
+}
+
+#[test]
+fn a_pipeline_more_makes_the_document_a_little_longer() {
+    let folder = tempfile::tempdir().unwrap();
+    let length = |pipelines: usize| {
+        for number in 0..pipelines {
+            let text = std::fs::read_to_string(crate::digits::root().join(pipeline("scores"))).unwrap();
+            let text = text.replace("name: scores", &format!("name: scores {number}"));
+            std::fs::write(folder.path().join(format!("{number}.yml")), text).unwrap();
+        }
+        let paths: Vec<_> = (0..pipelines).map(|number| format!("{}/{number}.yml", folder.path().display())).collect();
+        let server = Server::start(&paths.iter().map(String::as_str).collect::<Vec<_>>());
+        let answer = server.get("/openapi.json");
+        answer.with_status(200);
+        answer.body.len()
+    };
+    let each = (length(12) - length(2)) / 10;
+    assert!(each < 10_000, "{each} bytes for each pipeline");
 }

@@ -1,6 +1,5 @@
 //! `gpux serve` from outside: the HTTP API, its description, its page.
 
-mod client;
 mod described;
 mod oip;
 mod page;
@@ -8,10 +7,9 @@ mod predict;
 mod trace;
 mod warm_up;
 
-pub(crate) use client::Server;
-
 use serde_json::json;
 
+use crate::client::Server;
 use crate::digits::{gpux, root};
 
 /// A photo of a seven.

@@ -5,7 +5,7 @@ use flate2::write::{GzEncoder, ZlibEncoder};
 use serde_json::{Value as Json, json};
 use std::io::Write as _;
 
-use super::client::{Answer, Server};
+use crate::client::{Answer, Server};
 
 fn model(name: &str) -> String {
     format!("tests/oip/models/{name}")
@@ -69,7 +69,7 @@ fn every_error_is_of_the_protocols_form() {
     for (body, why) in [
         ("", "EOF"),
         ("{\"inputs\":", "EOF"),
-        ("[]", "struct"),
+        ("[]", "an object"),
         (r#"{"inputs":[]}"#, "it is missing"),
         (r#"{"inputs":[{"name":"z","datatype":"FP32","shape":[1,3],"data":[1,2,3]}]}"#, "the pipeline has none"),
         (r#"{"inputs":[{"name":"x","datatype":"INT32","shape":[1,3],"data":[1,2,3]}]}"#, "element type is int32"),

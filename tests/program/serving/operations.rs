@@ -12,7 +12,7 @@ const TWO: &str = "{\"x\": [1, 2]}";
 fn scaled(server: &Server) -> f64 {
     let answer = server.post("/predict", "", TWO);
     assert_eq!(answer.status, 200, "{answer:?}");
-    let json = answer.json();
+    let json = answer.read();
     let (_, values) = json.as_object().unwrap().iter().next().unwrap();
     values[0].as_f64().unwrap()
 }
@@ -32,10 +32,10 @@ fn a_changed_file_is_loaded_and_a_broken_one_leaves_the_old_serving() {
     let line = server.line("could not be loaded again");
     assert!(line.contains("scaling") && line.contains("the one before answers"), "{line}");
     assert_eq!(scaled(&server), 3.0);
-    let health = server.get("/health", "");
+    let health = server.get("/health");
     assert_eq!(health.status, 200);
-    assert!(health.json()["not_reloaded"]["scaling"].as_str().unwrap().contains("no-such-step"), "{health:?}");
-    assert!(server.get("/pipelines", "").json()["pipelines"][0]["reason"].is_string());
+    assert!(health.read()["not_reloaded"]["scaling"].as_str().unwrap().contains("no-such-step"), "{health:?}");
+    assert!(server.get("/pipelines").read()["pipelines"][0]["reason"].is_string());
     assert_eq!(server.metric("gpux_reload_failing{pipeline=\"scaling\"}"), 1.0);
     assert!(server.metric("gpux_reloads_total{pipeline=\"scaling\",result=\"failed\"}") >= 1.0);
 
@@ -43,7 +43,7 @@ fn a_changed_file_is_loaded_and_a_broken_one_leaves_the_old_serving() {
     server.line("scaling was loaded again");
     assert_eq!(scaled(&server), 4.0);
     assert_eq!(server.metric("gpux_reload_failing{pipeline=\"scaling\"}"), 0.0);
-    assert!(server.get("/health", "").json()["not_reloaded"].is_null());
+    assert!(server.get("/health").read()["not_reloaded"].is_null());
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn reloads_under_load_fail_no_request() {
             scope.spawn(|| {
                 let mut connection = server.connect();
                 while !done.load(Ordering::Relaxed) {
-                    let answer = connection.send("POST", "/predict", "", TWO.as_bytes()).unwrap();
+                    let answer = connection.send("POST", "/predict", &[], TWO.as_bytes()).unwrap();
                     assert_eq!(answer.status, 200, "{answer:?}");
                     answered.fetch_add(1, Ordering::Relaxed);
                 }
@@ -116,7 +116,7 @@ fn garbage_in_place_of_a_model_does_no_harm() {
     let server = Server::start(&[model.to_str().unwrap(), "--reload"]);
     let works = || {
         let answer = server.post("/predict", "", "{\"x\": [[1, 2], [3, 4]]}");
-        assert_eq!((answer.status, answer.json()["y"][0][0].as_f64()), (200, Some(7.0)), "{answer:?}");
+        assert_eq!((answer.status, answer.read()["y"][0][0].as_f64()), (200, Some(7.0)), "{answer:?}");
     };
     works();
     replace(&model, &[0xff; 4096]);
@@ -137,10 +137,10 @@ fn a_polite_end_under_load_loses_nothing() {
                 scope.spawn(|| {
                     let mut connection = server.connect();
                     loop {
-                        let answer = connection.send("POST", "/predict", "", ONE.as_bytes()).unwrap();
+                        let answer = connection.send("POST", "/predict", &[], ONE.as_bytes()).unwrap();
                         assert_eq!(answer.status, 200, "{answer:?}");
                         answered.fetch_add(1, Ordering::Relaxed);
-                        if answer.header("connection") == "close" {
+                        if answer.header("connection") == Some("close") {
                             break;
                         }
                     }
@@ -161,9 +161,9 @@ fn who_ends_politely_is_not_ready_but_answers_until_the_delay_is_over() {
     let server = Server::start(&[SCORES, "--drain-delay", "1h"]);
     server.signal(Signal::TERM);
     server.line("ending");
-    let ready = server.get("/health/ready", "");
-    assert_eq!((ready.status, ready.header("connection")), (503, "close"));
-    assert_eq!(server.get("/health/live", "").status, 200);
+    let ready = server.get("/health/ready");
+    assert_eq!((ready.status, ready.header("connection")), (503, Some("close")));
+    assert_eq!(server.get("/health/live").status, 200);
     server.assert_alive();
     let mut server = server;
     server.signal(Signal::TERM);

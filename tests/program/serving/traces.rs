@@ -52,11 +52,11 @@ fn a_request_is_a_span_with_one_below_it_for_each_step() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (address, messages) = collector(&runtime);
     let mut server = Server::start(&[SCORES, "--otlp", &format!("http://{address}")]);
-    let traced = "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\nx-request-id: r-1\r\n";
-    assert_eq!(server.post("/predict", traced, ONE).status, 200);
+    let traced = ["traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "x-request-id: r-1"];
+    assert_eq!(server.ask("POST", "/predict", &traced, ONE.as_bytes()).status, 200);
     // The caller does not sample this one.
-    let not = "traceparent: 00-5bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00\r\nx-request-id: r-2\r\n";
-    assert_eq!(server.post("/predict", not, ONE).status, 200);
+    let not = ["traceparent: 00-5bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00", "x-request-id: r-2"];
+    assert_eq!(server.ask("POST", "/predict", &not, ONE.as_bytes()).status, 200);
     // What has not been sent is sent before the end.
     server.signal(Signal::TERM);
     assert_eq!(server.ended().code(), Some(0));

@@ -9,8 +9,7 @@ use super::decode::MAX_VALUES;
 use super::sound::{self, Sound};
 use crate::builtin::ports;
 use crate::pipeline::{
-    BuildError, Builtin, Context, Dim, ElementType, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor,
-    TensorKind, Value,
+    BuildError, Builtin, Context, Dim, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor, Value,
 };
 
 /// Options of `pad-or-trim`.
@@ -59,14 +58,7 @@ impl Step for PadOrTrim {
     }
 
     fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        let Some(shape) = sound::known(&self.signature, inputs)? else {
-            return Ok(vec![self.signature.outputs[0].kind.clone()]);
-        };
-        let mut shape = shape.to_vec();
-        if let Some(last) = shape.last_mut() {
-            *last = Dim::Fixed(self.length);
-        }
-        Ok(vec![Kind::Tensor(TensorKind::shaped(ElementType::Float32, shape))])
+        sound::of_length(&self.signature, inputs, Dim::Fixed(self.length))
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {

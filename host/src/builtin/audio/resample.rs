@@ -8,8 +8,7 @@ use super::filter_bank::{FilterBank, ratio, resampled};
 use super::sound::{self, PerRate, Sound};
 use crate::builtin::ports;
 use crate::pipeline::{
-    BuildError, Builtin, Context, Dim, ElementType, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor,
-    TensorKind, Value,
+    BuildError, Builtin, Context, Dim, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor, Value,
 };
 
 /// Options of `resample`.
@@ -92,15 +91,8 @@ impl Step for Resample {
     }
 
     fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        let Some(shape) = sound::known(&self.signature, inputs)? else {
-            return Ok(vec![self.signature.outputs[0].kind.clone()]);
-        };
         // How long it becomes depends on the rate, which only the tensor itself knows.
-        let mut shape = shape.to_vec();
-        if let Some(last) = shape.last_mut() {
-            *last = Dim::Dynamic;
-        }
-        Ok(vec![Kind::Tensor(TensorKind::shaped(ElementType::Float32, shape))])
+        sound::of_length(&self.signature, inputs, Dim::Dynamic)
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
@@ -148,6 +140,7 @@ impl Step for Resample {
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
     use super::*;
+    use crate::pipeline::{ElementType, TensorKind};
 
     fn build(options: serde_json::Value) -> Result<Resample, BuildError> {
         Resample::new(ports::options(options)?)

@@ -69,6 +69,18 @@ pub(super) fn known<'k>(signature: &Signature, inputs: &'k [Option<Kind>]) -> Re
     }
 }
 
+/// A sound of as many channels as what will arrive, but of this length.
+pub(super) fn of_length(signature: &Signature, inputs: &[Option<Kind>], length: Dim) -> Result<Vec<Kind>, Mismatch> {
+    let Some(shape) = known(signature, inputs)? else {
+        return Ok(signature.outputs.iter().map(|output| output.kind.clone()).collect());
+    };
+    let mut shape = shape.to_vec();
+    if let Some(last) = shape.last_mut() {
+        *last = length;
+    }
+    Ok(vec![Kind::Tensor(TensorKind::shaped(ElementType::Float32, shape))])
+}
+
 /// The rate of a sound, in hertz: its metadata's, or else what an option says.
 pub(super) fn rate(tensor: &Tensor, option: Option<u32>, name: &str, step: &str) -> Result<u32, StepFailure> {
     let Some(rate) = tensor.metadata.sample_rate.or(option) else {

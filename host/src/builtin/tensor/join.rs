@@ -1,5 +1,6 @@
 //! What the steps share that make one tensor of several.
 
+use crate::builtin::ports;
 use crate::pipeline::{
     ElementSet, ElementType, Kind, Mismatch, Port, Signature, StepFailure, Tensor, TensorData, TensorElement,
     TensorKind, Value, element_count,
@@ -26,8 +27,25 @@ pub(super) fn signature(gives: &str) -> Signature {
     }
 }
 
+/// What comes of these inputs: what `joined` says of the tensors and the element types they share, or why
+/// they do not go together.
+pub(super) fn infer(
+    signature: &Signature,
+    inputs: &[Option<Kind>],
+    joined: impl FnOnce(&[&TensorKind], ElementSet) -> Result<TensorKind, String>,
+) -> Result<Vec<Kind>, Mismatch> {
+    ports::check(signature, inputs)?;
+    let known = kinds(inputs)?.unwrap_or_default();
+    let (Some(first), Some(last)) = (known.first(), known.last()) else {
+        return Ok(signature.outputs.iter().map(|output| output.kind.clone()).collect());
+    };
+    let elements = known.iter().fold(ElementSet::ANY, |elements, kind| elements.intersection(kind.elements));
+    let kind = joined(&known, elements).map_err(|why| refuse(first, last, why))?;
+    Ok(vec![Kind::Tensor(kind)])
+}
+
 /// What the plan knows of each tensor, if it knows that each is one; an error is two element types.
-pub(super) fn kinds(inputs: &[Option<Kind>]) -> Result<Option<Vec<&TensorKind>>, Mismatch> {
+fn kinds(inputs: &[Option<Kind>]) -> Result<Option<Vec<&TensorKind>>, Mismatch> {
     let mut kinds = Vec::with_capacity(inputs.len());
     for kind in inputs.iter().flatten() {
         let Kind::Tensor(tensor) = kind else { return Ok(None) };
@@ -43,7 +61,7 @@ pub(super) fn kinds(inputs: &[Option<Kind>]) -> Result<Option<Vec<&TensorKind>>,
     Ok(Some(kinds))
 }
 
-pub(super) fn refuse(first: &TensorKind, other: &TensorKind, because: impl Into<String>) -> Mismatch {
+fn refuse(first: &TensorKind, other: &TensorKind, because: impl Into<String>) -> Mismatch {
     Mismatch {
         expected: Kind::Tensor(TensorKind::of_elements(first.elements)),
         given: Kind::Tensor(other.clone()),

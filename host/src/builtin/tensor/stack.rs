@@ -49,8 +49,7 @@ impl Stack {
         shape::axis(self.options.axis, rank + 1)
     }
 
-    fn kind(&self, kinds: &[&TensorKind]) -> Result<TensorKind, String> {
-        let elements = kinds.iter().fold(ElementSet::ANY, |elements, kind| elements.intersection(kind.elements));
+    fn kind(&self, kinds: &[&TensorKind], elements: ElementSet) -> Result<TensorKind, String> {
         let Some(first) = kinds.iter().find_map(|kind| kind.shape.as_ref()) else {
             return Ok(TensorKind::of_elements(elements));
         };
@@ -76,11 +75,7 @@ impl Step for Stack {
     }
 
     fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        ports::check(&self.signature, inputs)?;
-        let Some(kinds) = join::kinds(inputs)? else { return Ok(vec![self.signature.outputs[0].kind.clone()]) };
-        let last = kinds.last().copied();
-        let refuse = |why| join::refuse(kinds[0], last.unwrap_or(kinds[0]), why);
-        Ok(vec![Kind::Tensor(self.kind(&kinds).map_err(refuse)?)])
+        join::infer(&self.signature, inputs, |kinds, elements| self.kind(kinds, elements))
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {

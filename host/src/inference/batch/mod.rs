@@ -51,8 +51,29 @@ struct Shared {
     queue: Queue,
     /// an output turned out not to have a row for each row: from then on, requests run alone
     off: AtomicBool,
-    /// how often so many rows ran together; the last also counts all above
-    sizes: Vec<AtomicU64>,
+    sizes: Arc<BatchSizes>,
+}
+
+/// How often so many rows ran together.
+#[derive(Debug)]
+pub struct BatchSizes(Vec<AtomicU64>);
+
+impl BatchSizes {
+    /// The last also counts all above.
+    fn up_to(rows: usize) -> Self {
+        Self((0..=rows.min(256)).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    fn count(&self, rows: usize) {
+        if let Some(count) = self.0.get(rows).or(self.0.last()) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How often a run had so many rows; index 0 is unused.
+    pub fn counts(&self) -> Vec<u64> {
+        self.0.iter().map(|count| count.load(Ordering::Relaxed)).collect()
+    }
 }
 
 /// Requests that run together.
@@ -72,7 +93,7 @@ impl Batcher {
     pub fn new(sessions: Arc<SessionSet>, signature: &Signature, options: BatchOptions) -> Result<Self, String> {
         let rules = trial::prove(&sessions, signature, Rules::of(signature, options.pad)?)?;
         let queue = Queue::new(sessions.instances());
-        let sizes = (0..=options.max_size.min(256)).map(|_| AtomicU64::new(0)).collect();
+        let sizes = Arc::new(BatchSizes::up_to(options.max_size));
         let off = AtomicBool::new(false);
         Ok(Self { shared: Arc::new(Shared { sessions, rules, options, queue, off, sizes }) })
     }
@@ -87,9 +108,9 @@ impl Batcher {
         self.shared.rules.pads()
     }
 
-    /// How often a run had so many rows; index 0 is unused.
-    pub fn sizes(&self) -> Vec<u64> {
-        self.shared.sizes.iter().map(|count| count.load(Ordering::Relaxed)).collect()
+    /// How often a run had so many rows.
+    pub fn sizes(&self) -> &Arc<BatchSizes> {
+        &self.shared.sizes
     }
 
     /// Requests that wait for a session.
@@ -128,9 +149,7 @@ impl Shared {
         let requests = self.queue.take(leader, most, self.options.max_delay);
         let deadline = requests.iter().map(|request| request.deadline).reduce(later).flatten();
         let rows: usize = requests.iter().map(|request| request.rows).sum();
-        if let Some(count) = self.sizes.get(rows).or(self.sizes.last()) {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
+        self.sizes.count(rows);
         let inputs: Vec<_> = requests.iter().map(|request| &request.inputs).collect();
         let joined = self.rules.join(&inputs);
         let batch = Arc::new(Batch {

@@ -150,7 +150,7 @@ fn those_that_wait_run_together_and_get_their_own() {
     assert_eq!(runs[0], [0]);
     assert!(runs.iter().all(|run| run.len() <= 3), "{runs:?}");
     assert_eq!(runs[1], [1, 2, 3], "who came first runs first");
-    assert_eq!(batcher.sizes()[3], 2);
+    assert_eq!(batcher.sizes().counts()[3], 2);
     // Alone again, at once.
     assert_eq!(value(batcher.run(row(9), None, 0, None)), Ok(18));
     assert_eq!(engine.runs(), [[9]]);

@@ -9,7 +9,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use futures_util::FutureExt as _;
 use http::{Request, Response};
@@ -21,9 +20,8 @@ use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
-use tower::Service as _;
 
-use super::front::Peer;
+use super::front::Front;
 use super::server::Server;
 use super::settings::Settings;
 use super::tls::Tls;
@@ -51,7 +49,7 @@ const BUFFER: usize = 64 << 10;
 /// What every connection is served with.
 struct Shared {
     server: Arc<Server>,
-    router: Router,
+    front: Arc<Front>,
     builder: auto::Builder<TokioExecutor>,
     tls: Option<Arc<Tls>>,
 }
@@ -61,13 +59,13 @@ struct Shared {
 pub(super) async fn accept(
     listener: TcpListener,
     server: Arc<Server>,
-    router: Router,
+    front: Arc<Front>,
     tls: Option<Arc<Tls>>,
     room: Arc<Semaphore>,
     mut stopped: watch::Receiver<bool>,
 ) {
     let builder = builder(server.settings());
-    let shared = Arc::new(Shared { server, router, builder, tls });
+    let shared = Arc::new(Shared { server, front, builder, tls });
     let connections = GracefulShutdown::new();
     let start = |(stream, peer): (TcpStream, SocketAddr), permit| {
         let connection = connection(shared.clone(), stream, peer, connections.watcher());
@@ -114,8 +112,8 @@ pub(super) async fn accept(
 fn builder(settings: &Settings) -> auto::Builder<TokioExecutor> {
     const KEEP_ALIVE: Duration = Duration::from_secs(20);
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    // Counts from the end of the last request: also how long a connection may lie idle.
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(settings.idle_timeout).max_buf_size(BUFFER);
+    // How long a head may take is seen to by [`Activity`]: hyper would set a clock for each request.
+    builder.http1().header_read_timeout(None).max_buf_size(BUFFER);
     // What a client may open and reset in a row is bounded by hyper's defaults.
     builder
         .http2()
@@ -152,12 +150,10 @@ where
 {
     let settings = shared.server.settings();
     let activity = Arc::new(Activity::new(settings.header_timeout, settings.idle_timeout));
-    let service = service_fn(|mut request: Request<Incoming>| {
-        let busy = activity.begin();
-        request.extensions_mut().insert(Peer(peer));
-        let response = shared.router.clone().call(request.map(Body::new));
+    let service = service_fn(|request: Request<Incoming>| {
+        let (busy, front) = (activity.begin(), shared.front.clone());
         async move {
-            let response: Response<Body> = response.await?;
+            let response: Response<Body> = front.answer(request.map(Body::new), Some(peer)).await;
             // An answer that is made while it is read keeps its connection busy.
             Ok::<_, Infallible>(match response.body().size_hint().exact() {
                 Some(_) => response,

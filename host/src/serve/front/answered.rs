@@ -1,6 +1,7 @@
 //! An answer, once it has gone out: counted, logged, traced. What ends before there is an answer is
 //! an answer too: the client has gone.
 
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
@@ -13,7 +14,6 @@ use http::request::Parts;
 use http::{HeaderMap, Method};
 use hyper::body::{Body as _, Frame, SizeHint};
 
-use super::Peer;
 use crate::serve::context::Context;
 use crate::serve::metrics::Protocol;
 use crate::serve::server::Server;
@@ -35,10 +35,18 @@ pub(super) struct Answered {
     _permit: Option<Permit>,
 }
 
-struct Line {
+/// What the log says of a request's head.
+pub(super) struct Line {
     method: Method,
     path: String,
-    peer: Option<Peer>,
+    peer: Option<SocketAddr>,
+}
+
+impl Line {
+    pub(super) fn new(head: &Parts, peer: Option<SocketAddr>) -> Self {
+        // Without what follows `?`: that may be a secret.
+        Self { method: head.method.clone(), path: shown(head.uri.path()).to_owned(), peer }
+    }
 }
 
 impl Answered {
@@ -47,17 +55,10 @@ impl Answered {
         context: Arc<Context>,
         protocol: Protocol,
         started: Instant,
-        head: &Parts,
+        line: Option<Line>,
         permit: Option<Permit>,
         span: Option<RequestSpan>,
     ) -> Self {
-        // Without what follows `?`: that may be a secret.
-        let line = || Line {
-            method: head.method.clone(),
-            path: shown(head.uri.path()).to_owned(),
-            peer: head.extensions.get::<Peer>().copied(),
-        };
-        let line = server.settings().access_log.then(line);
         let server = server.clone();
         Self { server, context, protocol, started, status: None, bytes: None, line, span, _permit: permit }
     }
@@ -111,7 +112,7 @@ impl Drop for Answered {
                 queue_ms = self.context.queued().as_secs_f64() * 1e3,
                 bytes = self.bytes,
                 key = self.context.tenant().map(Tenant::name),
-                client = line.peer.map(|peer| peer.0.to_string()),
+                client = line.peer.map(|peer| peer.to_string()),
                 "answered"
             );
         }

@@ -26,7 +26,9 @@ fn new() -> HeaderValue {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     // An odd factor keeps different numbers different.
     let number = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(*FIRST);
-    HeaderValue::from_str(&format!("{number:016x}")).unwrap_or(HeaderValue::from_static("-"))
+    let digit = |place: u32| b"0123456789abcdef"[(number >> (60 - 4 * place)) as usize & 15];
+    let digits: [u8; 16] = std::array::from_fn(|place| digit(place as u32));
+    HeaderValue::from_bytes(&digits).unwrap_or(HeaderValue::from_static("-"))
 }
 
 #[cfg(test)]

@@ -2,16 +2,14 @@
 
 use http::{Method, StatusCode};
 use http_body_util::BodyExt as _;
-use tower::ServiceExt as _;
 
 use super::*;
 use crate::assemble::Operator;
-use crate::serve::http::router;
 use crate::serve::metrics::{Exposition, to_text};
 use crate::serve::{Settings, Source};
 
 /// A server of the pipelines `one` and `two`; alice's key is for `one`, root's for everything.
-fn guarded(folder: &std::path::Path) -> (Arc<Server>, Router) {
+fn guarded(folder: &std::path::Path) -> (Arc<Server>, Front) {
     let path = folder.join("keys.yml");
     let keys = "keys: [{name: alice, key: key-of-alice, pipelines: [one], rate: 1, burst: 3}, \
                 {name: root, key: key-of-root, admin: true}]";
@@ -28,8 +26,8 @@ fn guarded(folder: &std::path::Path) -> (Arc<Server>, Router) {
     let server = Arc::new(Server::new(settings, Operator::default()));
     server.access().load().unwrap();
     server.add(&pipelines).unwrap();
-    let router = before(router(server.clone()), &server);
-    (server, router)
+    let front = Front::new(&server);
+    (server, front)
 }
 
 /// A gRPC message whose first field is this text.
@@ -39,11 +37,11 @@ fn message(first: &str) -> Vec<u8> {
 }
 
 /// The status of a call, and what came.
-async fn call(router: &Router, path: &str, key: &str, body: Vec<u8>) -> (String, Vec<u8>) {
+async fn call(front: &Front, path: &str, key: &str, body: Vec<u8>) -> (String, Vec<u8>) {
     let request = Request::builder().method(Method::POST).uri(path).version(Version::HTTP_2);
     let request = request.header(CONTENT_TYPE, "application/grpc").header("te", "trailers");
     let request = if key.is_empty() { request } else { request.header("authorization", format!("Bearer {key}")) };
-    let response = router.clone().oneshot(request.body(Body::from(body)).unwrap()).await.unwrap();
+    let response = front.answer(request.body(Body::from(body)).unwrap(), None).await;
     assert_eq!(response.status(), StatusCode::OK);
     let head = response.headers().get("grpc-status").cloned();
     let collected = response.into_body().collect().await.unwrap();
@@ -57,8 +55,8 @@ const SERVICE: &str = "/inference.GRPCInferenceService";
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_hold_for_grpc_and_its_streams() {
     let folder = tempfile::tempdir().unwrap();
-    let (server, router) = guarded(folder.path());
-    let status = async |call_: &str, key: &str, body| call(&router, &format!("{SERVICE}/{call_}"), key, body).await.0;
+    let (server, front) = guarded(folder.path());
+    let status = async |call_: &str, key: &str, body| call(&front, &format!("{SERVICE}/{call_}"), key, body).await.0;
     assert_eq!(status("ServerLive", "", message("")).await, "0", "probes have no key");
     assert_eq!(status("ModelMetadata", "", message("one")).await, "16");
     assert_eq!(status("ModelMetadata", "wrong", message("one")).await, "16");
@@ -69,16 +67,16 @@ async fn keys_hold_for_grpc_and_its_streams() {
 
     // What a stream asks for is held against its key while its answers are read.
     let path = format!("{SERVICE}/ModelStreamInfer");
-    let (status, answer) = call(&router, &path, "key-of-root", message("two")).await;
+    let (status, answer) = call(&front, &path, "key-of-root", message("two")).await;
     let text = String::from_utf8_lossy(&answer).into_owned();
     assert!(status == "0" && !text.contains("may not use"), "{text}");
-    let (_, answer) = call(&router, &path, "key-of-alice", message("two")).await;
+    let (_, answer) = call(&front, &path, "key-of-alice", message("two")).await;
     assert!(String::from_utf8_lossy(&answer).contains("this key may not use `two`"));
 
     // Alice's three at once are gone; on a machine that is slow, another may have come since.
     let mut refused = false;
     for _ in 0..50 {
-        refused = refused || call(&router, &path, "key-of-alice", message("one")).await.0 == "8";
+        refused = refused || call(&front, &path, "key-of-alice", message("one")).await.0 == "8";
     }
     assert!(refused);
     let text = to_text(&server, Exposition::Prometheus).unwrap();
@@ -93,10 +91,10 @@ async fn keys_hold_for_grpc_and_its_streams() {
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_hold_for_the_open_inference_protocol() {
     let folder = tempfile::tempdir().unwrap();
-    let (_server, router) = guarded(folder.path());
+    let (_server, front) = guarded(folder.path());
     let ask = async |method: Method, path: &str, key: &str| {
         let request = Request::builder().method(method).uri(path).header("x-api-key", key);
-        let response = router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+        let response = front.answer(request.body(Body::empty()).unwrap(), None).await;
         let status = response.status().as_u16();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         (status, String::from_utf8_lossy(&body).into_owned())

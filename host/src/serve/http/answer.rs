@@ -12,6 +12,9 @@ use crate::serve::error::ServeError;
 /// The media type of JSON.
 pub(in crate::serve) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
+/// The media type of bytes that say nothing of themselves.
+pub(in crate::serve) const BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
+
 /// Bytes of this media type.
 pub(in crate::serve) fn bytes(media_type: HeaderValue, bytes: impl Into<Body>) -> Response {
     let mut response = Response::new(bytes.into());

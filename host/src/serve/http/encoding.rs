@@ -1,28 +1,78 @@
 //! Compression of bodies: gzip and deflate, both ways.
+//!
+//! Layers of a router would box and copy every request and answer, most of which are too small to be compressed:
+//! so each is looked at first, and passes a layer only if that will do something.
+
+use std::convert::Infallible;
+use std::future::ready;
 
 use axum::Router;
-use http::{Extensions, HeaderMap, StatusCode, Version};
+use axum::body::Body;
+use axum::response::Response;
+use futures_util::future::BoxFuture;
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
+use http::{HeaderMap, HeaderValue, Request, StatusCode};
+use hyper::body::Body as _;
+use tower::{Layer as _, Service as _, service_fn};
 use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
-use tower_http::compression::predicate::{DefaultPredicate, Predicate as _, SizeAbove};
 use tower_http::decompression::RequestDecompressionLayer;
 
 /// Answers smaller than this, in bytes, are sent faster than they are compressed.
 const SMALL: u64 = 1024;
 
-/// Compresses the results that those who ask for it are given. Errors stay readable for clients that
-/// ask, but look only at results.
-pub(in crate::serve) fn compressed<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
-    let result = |status: StatusCode, _: Version, _: &HeaderMap, _: &Extensions| status == StatusCode::OK;
-    let results = DefaultPredicate::new().and(result);
-    router.layer(CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(results))
+/// What a client accepts.
+pub(in crate::serve) struct Accepted(Option<HeaderValue>);
+
+impl Accepted {
+    /// What the head of a request says.
+    pub(in crate::serve) fn of(headers: &HeaderMap) -> Self {
+        let mut values = headers.get_all(ACCEPT_ENCODING).iter();
+        let joined = |first: &HeaderValue, others: Vec<&HeaderValue>| {
+            let all = [&[first], others.as_slice()].concat();
+            HeaderValue::from_bytes(&all.iter().map(|value| value.as_bytes()).collect::<Vec<_>>().join(&b','))
+        };
+        Self(values.next().and_then(|first| match values.next() {
+            None => Some(first.clone()),
+            Some(second) => joined(first, std::iter::once(second).chain(values).collect()).ok(),
+        }))
+    }
+
+    /// Compresses a result for a client that asks for it. Errors stay readable for clients that ask, but look
+    /// only at results.
+    pub(in crate::serve) async fn result(self, response: Response) -> Response {
+        match self.0 {
+            Some(accepted) if response.status() == StatusCode::OK => compressed(accepted, response).await,
+            _ => response,
+        }
+    }
+
+    /// Compresses an answer for a client that accepts it without asking for it: small ones stay as they are, and
+    /// so do pictures and streams of events.
+    pub(super) async fn large(self, response: Response) -> Response {
+        let small = response.body().size_hint().exact().is_some_and(|size| size < SMALL);
+        match self.0 {
+            Some(accepted) if !small => compressed(accepted, response).await,
+            _ => response,
+        }
+    }
 }
 
-/// Compresses answers for clients that accept it without asking for it: small ones stay as they are, and so
-/// do pictures and streams of events.
-pub(super) fn compressed_if_large(router: Router) -> Router {
-    let large = DefaultPredicate::new().and(SizeAbove::new(SMALL));
-    router.layer(CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(large))
+/// Boxed, as a future that few answers need should not make those of all others large.
+fn compressed(accepted: HeaderValue, response: Response) -> BoxFuture<'static, Response> {
+    Box::pin(async {
+        let mut request = Request::new(());
+        request.headers_mut().insert(ACCEPT_ENCODING, accepted);
+        let mut response = Some(response);
+        let answer = service_fn(|_| ready(Ok::<_, Infallible>(response.take().unwrap_or_default())));
+        let Ok(response) = CompressionLayer::new().quality(CompressionLevel::Fastest).layer(answer).call(request).await;
+        response.map(Body::new)
+    })
+}
+
+/// Whether the body of a request has to be decompressed.
+pub(super) fn is_encoded(headers: &HeaderMap) -> bool {
+    headers.contains_key(CONTENT_ENCODING)
 }
 
 /// Decompresses requests as they are read. Another encoding is left for the handler to refuse.

@@ -35,10 +35,13 @@ impl MediaType {
     pub(super) fn of(headers: &HeaderMap) -> Result<Self, ServeError> {
         let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(Self::Json) };
         let value = value.to_str().map_err(|_| ServeError::MediaType("the content type is not text".to_owned()))?;
-        let name = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        Ok(match name.as_str() {
+        let name = value.split(';').next().unwrap_or_default().trim();
+        if name.eq_ignore_ascii_case("application/json") {
+            return Ok(Self::Json);
+        }
+        Ok(match name.to_ascii_lowercase().as_str() {
             // What curl says when nobody tells it.
-            "" | "application/json" | "application/x-www-form-urlencoded" => Self::Json,
+            "" | "application/x-www-form-urlencoded" => Self::Json,
             "multipart/form-data" => {
                 Self::Form(multer::parse_boundary(value).map_err(|error| ServeError::MediaType(error.to_string()))?)
             }

@@ -16,18 +16,48 @@ mod predict;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::Body;
 use axum::response::Response;
 use axum::routing::{get, post};
+use http::Request;
+use tower::Service as _;
 
 pub(super) use self::body::Bodies;
+use self::encoding::Accepted;
 use super::error::ServeError;
 use super::oip;
 use super::server::Server;
 pub(super) use output::{picture, write_fields};
 
-/// Every path there is.
-pub(super) fn router(server: Arc<Server>) -> Router {
-    let protocol = oip::router(&server);
+/// What answers requests, by path.
+pub(super) struct Routes {
+    router: Router,
+    /// the same for bodies that are compressed
+    decompressing: Router,
+}
+
+impl Routes {
+    /// Every path of every protocol.
+    pub(super) fn new(server: &Arc<Server>) -> Self {
+        let router = router(server);
+        Self { decompressing: encoding::decompressed(router.clone()), router }
+    }
+
+    /// Answers a request.
+    pub(super) async fn answer(&self, request: Request<Body>) -> Response {
+        let headers = request.headers();
+        // The Open Inference Protocol compresses results alone, and by itself.
+        let accepted = (!oip::is_path(request.uri().path())).then(|| Accepted::of(headers));
+        let router = if encoding::is_encoded(headers) { &self.decompressing } else { &self.router };
+        let Ok(response) = router.clone().call(request).await;
+        match accepted {
+            Some(accepted) => accepted.large(response).await,
+            None => response,
+        }
+    }
+}
+
+fn router(server: &Arc<Server>) -> Router {
     let router = Router::new()
         .route("/health", get(health::health))
         .route("/health/live", get(health::live))
@@ -42,9 +72,8 @@ pub(super) fn router(server: Arc<Server>) -> Router {
         .route("/pipelines", get(info::all))
         .route("/pipelines/{name}/info", get(info::named))
         .route("/pipelines/{name}/predict", post(predict::named))
-        .with_state(server);
-    let router = encoding::compressed_if_large(router).merge(protocol);
-    encoding::decompressed(router.fallback(unknown).method_not_allowed_fallback(wrong_method))
+        .with_state(server.clone());
+    router.merge(oip::router(server)).fallback(unknown).method_not_allowed_fallback(wrong_method)
 }
 
 async fn unknown(uri: http::Uri) -> Response {

@@ -107,10 +107,14 @@ impl Wanted {
             (Format::Text, Value::Text(text)) => {
                 Some(plain(HeaderValue::from_static("text/plain; charset=utf-8"), text.as_bytes().to_vec()))
             }
-            (Format::Bytes, Value::Bytes(bytes)) => Some(plain(BYTES, bytes.to_vec())),
+            (Format::Bytes, Value::Bytes(bytes)) => Some(plain(answer::BYTES, bytes.to_vec())),
             (Format::Bytes, Value::Tensor(tensor)) => {
                 let bytes = tensor.bytes()?.to_vec();
-                Some(Written { media_type: BYTES, bytes, tensor: Some((tensor.element().name(), shape(tensor))) })
+                Some(Written {
+                    media_type: answer::BYTES,
+                    bytes,
+                    tensor: Some((tensor.element().name(), shape(tensor))),
+                })
             }
             (Format::Npy, Value::Tensor(tensor)) => {
                 Some(plain(HeaderValue::from_static("application/x-npy"), to_npy(tensor).ok()?))
@@ -119,8 +123,6 @@ impl Wanted {
         }
     }
 }
-
-const BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
 fn plain(media_type: HeaderValue, bytes: Vec<u8>) -> Written {
     Written { media_type, bytes, tensor: None }
@@ -136,7 +138,7 @@ fn object(outputs: &Outputs, wanted: Option<&str>) -> Result<Vec<u8>, ServeError
         let known = names(outputs.iter());
         return Err(ServeError::invalid(format!("there is no output `{wanted}`, but {known}")));
     }
-    let mut text = Vec::with_capacity(128);
+    let mut text = Vec::with_capacity(512);
     text.push(b'{');
     write_fields(outputs.iter().filter(|(name, _)| wanted.is_none_or(|wanted| name == wanted)), &mut text);
     text.push(b'}');

@@ -121,7 +121,7 @@ async fn predict(server: &Server, served: &Arc<Served>, request: HttpRequest<Bod
     let ask = Ask { timeout: options.timeout()?, priority: options.priority.unwrap_or_default(), bytes };
     let write = output::Wanted { format, output: options.output };
     let form = match &media_type {
-        MediaType::Form(boundary) => Some(Requests::of_form(served.plan(), boundary, body.clone()).await?),
+        MediaType::Form(boundary) => Some(Box::pin(Requests::of_form(served.plan(), boundary, body.clone())).await?),
         _ => None,
     };
     let turned = server.run(served, ask, {
@@ -142,7 +142,7 @@ async fn predict(server: &Server, served: &Arc<Served>, request: HttpRequest<Bod
     });
     match turned.await? {
         Turned::Answer(written) => written.into_response(),
-        Turned::List(requests) => list(server, served, ask, write, requests).await,
+        Turned::List(requests) => Box::pin(list(server, served, ask, write, requests)).await,
     }
 }
 

@@ -42,17 +42,17 @@ fn pipeline(served: &Arc<Served>) -> Json {
         "request_ms": times(&metrics.request.snapshot()),
         "queue_ms": times(&metrics.queue.snapshot()),
         "run_ms": times(&metrics.run.snapshot()),
-        "steps": served.plan().steps().iter().zip(served.steps()).map(|(step, times_of)| json!({
+        "steps": served.plan().steps().iter().zip(served.steps()).map(|(step, counted)| json!({
             "name": step.name,
-            "time_ms": times(&times_of.time.snapshot()),
-            "failures": step.failures.counts(),
+            "time_ms": times(&counted.time.snapshot()),
+            "failures": counted.failures.counts(),
         })).collect::<Vec<_>>(),
         "models": served.pipeline().models().map(|(name, model)| json!({
             "name": name,
             "provider": model.provider().name(),
             "sessions": model.sessions().instances(),
             "sessions_retired": model.sessions().retired(),
-            "batch_sizes": batch_sizes(model),
+            "batch_sizes": model.batcher().and_then(Result::ok).map(|_| metrics.batch_sizes(name)),
         })).collect::<Vec<_>>(),
         "reloads": reloads(metrics),
     })
@@ -63,13 +63,6 @@ fn reloads(metrics: &PipelineMetrics) -> Json {
         "succeeded": metrics.reloads.load(Ordering::Relaxed),
         "failed": metrics.failed_reloads.load(Ordering::Relaxed),
     })
-}
-
-/// How often the model ran on so many rows; `null` where it runs one at a time.
-fn batch_sizes(model: &crate::inference::ModelStep) -> Json {
-    let Some(Ok(batcher)) = model.batcher() else { return Json::Null };
-    let some = batcher.sizes().into_iter().enumerate().filter(|(_, count)| *count > 0);
-    some.map(|(rows, count)| (rows.to_string(), json!(count))).collect::<serde_json::Map<_, _>>().into()
 }
 
 /// Count, mean, and the bounds below which half and nearly all were, in milliseconds.

@@ -3,23 +3,31 @@
 //! On a request's way, counting is a handful of additions to numbers that its pipeline holds; no lock
 //! is taken and no name is looked up. Everything else (labels, sums, text) happens when somebody reads.
 
+mod answers;
+mod clock;
 mod histogram;
+mod inferences;
 mod json;
+mod ledger;
 mod pipeline;
 mod process;
 mod prometheus;
+mod refusals;
 mod triton;
+mod writer;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+pub(in crate::serve) use answers::{Protocol, grpc_code};
+pub(in crate::serve) use clock::{StepClock, StepTime};
+pub(in crate::serve) use inferences::{Inferences, Laps, Total};
 pub(in crate::serve) use json::to_json;
-pub(in crate::serve) use pipeline::{
-    PipelineMetrics, Protocol, Refused, StepClock, StepMetrics, StepTime, Steps, grpc_code,
-};
+pub(in crate::serve) use pipeline::{PipelineMetrics, StepMetrics, Steps};
 pub(in crate::serve) use prometheus::{Exposition, to_text};
+pub(in crate::serve) use refusals::Refused;
 
 /// What is counted of the whole server.
 #[derive(Debug)]

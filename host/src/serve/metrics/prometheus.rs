@@ -1,16 +1,18 @@
 //! The metrics as Prometheus and OpenMetrics read them.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Error;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, MetricEncoder, text};
+use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::histogram::Snapshot;
+use super::writer::Writer;
 use super::{Metrics, PipelineMetrics, process, triton};
 use crate::serve::{Served, Server, State};
 
@@ -48,7 +50,7 @@ pub(in crate::serve) fn to_text(server: &Arc<Server>, exposition: Exposition) ->
 /// OpenMetrics names a counter without the `_total` of its samples, ends with a mark, and knows units.
 fn plain(written: &str) -> String {
     let mut plain = String::with_capacity(written.len());
-    let mut counters = std::collections::BTreeSet::new();
+    let mut counters = BTreeSet::new();
     for line in written.lines() {
         if let Some(name) = line.strip_prefix("# TYPE ").and_then(|rest| rest.strip_suffix(" counter")) {
             counters.insert(name);
@@ -59,6 +61,8 @@ fn plain(written: &str) -> String {
         match described {
             Some((start, rest)) => {
                 let (name, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+                // Here, a counter may have any name.
+                let rest = if *start == "# TYPE " && rest == "unknown" { "counter" } else { rest };
                 let total = if counters.contains(name) { "_total" } else { "" };
                 plain.push_str(&format!("{start}{name}{total} {rest}\n"));
             }
@@ -85,7 +89,7 @@ impl Collector for Reading {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let Some(server) = self.0.upgrade() else { return Ok(()) };
         let served: Vec<_> = server.repository().entries().iter().filter_map(|entry| entry.served()).collect();
-        let mut out = Writer(&mut encoder);
+        let mut out = Writer::new(&mut encoder);
         of_server(&mut out, &server)?;
         of_requests(&mut out, &server.metrics().all())?;
         of_pipelines(&mut out, &server, &served)?;
@@ -93,82 +97,6 @@ impl Collector for Reading {
             triton::write(&mut out, &served)?;
         }
         Ok(())
-    }
-}
-
-/// Writes metrics family by family.
-pub(super) struct Writer<'a, 'b>(&'a mut DescriptorEncoder<'b>);
-
-impl Writer<'_, '_> {
-    fn family<'s>(
-        &'s mut self,
-        name: &'s str,
-        help: &str,
-        unit: Option<&'s Unit>,
-        kind: MetricType,
-    ) -> Result<MetricEncoder<'s>, Error> {
-        self.0.encode_descriptor(name, help, unit, kind)
-    }
-
-    /// Numbers that only grow.
-    pub(super) fn counters<'l>(
-        &mut self,
-        name: &str,
-        help: &str,
-        samples: impl IntoIterator<Item = (Vec<(&'l str, &'l str)>, u64)>,
-    ) -> Result<(), Error> {
-        let mut family = self.family(name, help, None, MetricType::Counter)?;
-        for (labels, count) in samples {
-            if labels.is_empty() {
-                family.encode_counter::<[(&str, &str); 0], _, u64>(&count, None)?;
-            } else {
-                family.encode_family(&labels)?.encode_counter::<[(&str, &str); 0], _, u64>(&count, None)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Numbers that go up and down.
-    pub(super) fn gauges<'l, N: EncodeGaugeValue>(
-        &mut self,
-        name: &str,
-        help: &str,
-        unit: Option<&Unit>,
-        samples: impl IntoIterator<Item = (Vec<(&'l str, &'l str)>, N)>,
-    ) -> Result<(), Error> {
-        let mut family = self.family(name, help, unit, MetricType::Gauge)?;
-        for (labels, value) in samples {
-            if labels.is_empty() {
-                family.encode_gauge(&value)?;
-            } else {
-                family.encode_family(&labels)?.encode_gauge(&value)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn histograms<'l>(
-        &mut self,
-        name: &str,
-        help: &str,
-        unit: Option<&Unit>,
-        samples: impl IntoIterator<Item = (Vec<(&'l str, &'l str)>, Snapshot)>,
-    ) -> Result<(), Error> {
-        let mut family = self.family(name, help, unit, MetricType::Histogram)?;
-        for (labels, Snapshot { buckets, count, sum }) in samples {
-            family.encode_family(&labels)?.encode_histogram::<[(&str, &str); 0]>(sum, count, &buckets, None)?;
-        }
-        Ok(())
-    }
-
-    fn gauge<N: EncodeGaugeValue>(
-        &mut self,
-        name: &str,
-        help: &str,
-        unit: Option<&Unit>,
-        value: N,
-    ) -> Result<(), Error> {
-        self.gauges(name, help, unit, [(Vec::new(), value)])
     }
 }
 
@@ -291,12 +219,8 @@ fn of_pipelines(out: &mut Writer<'_, '_>, server: &Server, served: &[Arc<Served>
     let steps = || {
         served.iter().flat_map(|served| {
             let steps = served.plan().steps().iter().zip(served.steps()).zip(&numbers);
-            steps.map(|((step, times), number)| {
-                (
-                    vec![("pipeline", served.name()), ("step", step.name.as_str()), ("number", number.as_str())],
-                    step,
-                    times,
-                )
+            steps.map(|((step, counted), number)| {
+                (vec![("pipeline", served.name()), ("step", step.name.as_str()), ("number", number.as_str())], counted)
             })
         })
     };
@@ -304,10 +228,10 @@ fn of_pipelines(out: &mut Writer<'_, '_>, server: &Server, served: &[Arc<Served>
         "gpux_step_duration",
         "Steps of pipelines",
         SECONDS,
-        steps().map(|(labels, _, times)| (labels, times.time.snapshot())),
+        steps().map(|(labels, counted)| (labels, counted.time.snapshot())),
     )?;
     let failures: Vec<_> = steps()
-        .flat_map(|(labels, step, _)| step.failures.counts().into_iter().map(move |count| (labels.clone(), count)))
+        .flat_map(|(labels, counted)| counted.failures.counts().into_iter().map(move |count| (labels.clone(), count)))
         .collect();
     out.counters(
         "gpux_step_failures",
@@ -366,21 +290,27 @@ fn of_models(out: &mut Writer<'_, '_>, served: &[Arc<Served>]) -> Result<(), Err
         "gpux_batch_size",
         "Rows that the model ran on at once",
         None,
-        batchers().map(|(labels, batcher)| (labels, rows(&batcher.sizes()))),
+        served.iter().flat_map(|served| {
+            let models =
+                served.pipeline().models().filter(|(_, model)| model.batcher().is_some_and(|found| found.is_ok()));
+            models.map(|(name, _)| {
+                (vec![("pipeline", served.name()), ("model", name)], rows(&served.metrics().batch_sizes(name)))
+            })
+        }),
     )
 }
 
 /// Counts of batches by size, in buckets of powers of two.
-fn rows(sizes: &[u64]) -> Snapshot {
+fn rows(sizes: &BTreeMap<usize, u64>) -> Snapshot {
     let mut buckets: Vec<(f64, u64)> =
         (0..=8).map(|power| (f64::from(1 << power), 0)).chain([(f64::INFINITY, 0)]).collect();
     let (mut count, mut sum) = (0, 0.0);
-    for (rows, times) in sizes.iter().enumerate().skip(1) {
-        if let Some((_, bucket)) = buckets.iter_mut().find(|(bound, _)| rows as f64 <= *bound) {
+    for (rows, times) in sizes {
+        if let Some((_, bucket)) = buckets.iter_mut().find(|(bound, _)| *rows as f64 <= *bound) {
             *bucket += times;
         }
         count += times;
-        sum += rows as f64 * *times as f64;
+        sum += *rows as f64 * *times as f64;
     }
     Snapshot { buckets, count, sum }
 }
@@ -392,15 +322,15 @@ mod tests {
     #[test]
     fn plain_text_names_counters_as_their_samples() {
         let written = "# HELP a Things.\n# TYPE a counter\na_total{x=\"1\"} 2\n# HELP b_seconds Time.\n# TYPE b_seconds gauge\n\
-                       # UNIT b_seconds seconds\nb_seconds 1.0\n# EOF\n";
+                       # UNIT b_seconds seconds\nb_seconds 1.0\n# TYPE c unknown\nc 3\n# EOF\n";
         let expected = "# HELP a_total Things.\n# TYPE a_total counter\na_total{x=\"1\"} 2\n# HELP b_seconds Time.\n\
-                        # TYPE b_seconds gauge\nb_seconds 1.0\n";
+                        # TYPE b_seconds gauge\nb_seconds 1.0\n# TYPE c counter\nc 3\n";
         assert_eq!(plain(written), expected);
     }
 
     #[test]
     fn batches_are_counted_by_powers_of_two() {
-        let snapshot = rows(&[0, 5, 0, 1, 1]);
+        let snapshot = rows(&BTreeMap::from([(1, 5), (3, 1), (4, 1)]));
         let filled: Vec<_> = snapshot.buckets.iter().filter(|(_, count)| *count > 0).copied().collect();
         assert_eq!((filled, snapshot.count), (vec![(1.0, 5), (4.0, 2)], 7));
         assert!((snapshot.sum - 12.0).abs() < 1e-9);

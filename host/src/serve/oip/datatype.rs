@@ -1,5 +1,8 @@
 //! The protocol's datatypes, beside gpux's element types.
 
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde::Serializer;
+
 use crate::pipeline::ElementType;
 
 /// (element type, datatype, name in a model's configuration, number there)
@@ -25,7 +28,7 @@ fn row(element: ElementType) -> (ElementType, &'static str, &'static str, i32) {
 }
 
 /// `FP32`, `BYTES` …
-pub(super) fn name(element: ElementType) -> &'static str {
+pub(in crate::serve) fn name(element: ElementType) -> &'static str {
     row(element).1
 }
 
@@ -42,14 +45,30 @@ pub(super) fn config_number(element: ElementType) -> i32 {
 /// The element type of a datatype; an error lists what there is.
 pub(super) fn parse(name: &str) -> Result<ElementType, String> {
     TABLE.into_iter().find(|row| row.1 == name).map(|row| row.0).ok_or_else(|| {
-        let known = TABLE.map(|row| row.1).join(", ");
+        let known = names().join(", ");
         format!("`{}` is not a datatype; these are: {known}", name.chars().take(40).collect::<String>())
     })
 }
 
 /// Whether elements of it may stand in JSON, or in the typed contents of gRPC.
-pub(super) const fn is_written_out(element: ElementType) -> bool {
+pub(in crate::serve) const fn is_written_out(element: ElementType) -> bool {
     !matches!(element, ElementType::Float16 | ElementType::Bfloat16)
+}
+
+/// Writes the datatype where there is an element type.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+pub(super) fn write<S: Serializer>(element: &ElementType, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(name(*element))
+}
+
+/// Every datatype.
+pub(in crate::serve) fn names() -> [&'static str; TABLE.len()] {
+    TABLE.map(|row| row.1)
+}
+
+/// Any of them.
+pub(super) fn schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "enum": names() })
 }
 
 #[cfg(test)]

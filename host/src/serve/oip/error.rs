@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use axum::response::Response;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 use serde_json::json;
 use tonic::{Code, Status};
 
 use crate::serve::ServeError;
+use crate::serve::http::answer;
 use crate::serve::metrics::grpc_code;
 
 /// The status of REST. A deadline that passed is 503 here, as in Triton: the client may try again.
@@ -27,10 +28,7 @@ fn retry_after(error: &ServeError) -> Option<Duration> {
 
 /// `{"error": …}` under this status: every answer of REST that is not 200 is of this form.
 pub(super) fn with_message(status: StatusCode, message: &str) -> Response {
-    let mut response = Response::new(json!({ "error": message }).to_string().into());
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
+    answer::json_with(status, &json!({ "error": message }))
 }
 
 /// The answer of REST.

@@ -2,7 +2,6 @@
 
 use super::classification;
 use super::parameters::{self, Parameters};
-use super::statistics::Laps;
 use super::tensors::{InputTensor, OutputTensor};
 use crate::pipeline::{Outputs, Plan, Request, ValidationError};
 use crate::serve::{ServeError, Turn};
@@ -49,7 +48,6 @@ pub(super) fn infer(
     turn: &Turn,
     inputs: Vec<InputTensor>,
     outputs: Vec<RequestedOutput>,
-    laps: &mut Laps,
 ) -> Result<Vec<GivenOutput>, ServeError> {
     let plan = turn.served().plan();
     let unknown = outputs.iter().find(|asked| !plan.outputs().iter().any(|output| output.name == asked.name));
@@ -59,9 +57,7 @@ pub(super) fn infer(
         return Err(ServeError::invalid(message));
     }
     let values = values(plan, inputs)?;
-    laps.read();
     let given = turn.infer(values, None)?;
-    laps.inferred();
     chosen(turn, given, outputs)
 }
 

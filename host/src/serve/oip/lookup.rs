@@ -19,7 +19,7 @@ pub(super) fn model(server: &Server, name: &str, version: &str) -> Result<Model,
         return Err(ServeError::NotReady("the pipelines are being loaded".to_owned()));
     }
     let served = repository.get(name)?;
-    let number = version_number(served.version());
+    let number = served.version_number();
     if version.is_empty() || version == number {
         return Ok(Model { version: number, served });
     }
@@ -31,7 +31,7 @@ pub(super) fn model(server: &Server, name: &str, version: &str) -> Result<Model,
 }
 
 /// The protocol's versions are whole numbers: the first one in a pipeline's version, else 1.
-pub(super) fn version_number(version: &str) -> String {
+pub(in crate::serve) fn version_number(version: &str) -> String {
     let digits: String = version.trim_start_matches(['v', 'V']).chars().take_while(char::is_ascii_digit).collect();
     let trimmed = digits.trim_start_matches('0');
     match (digits.is_empty(), trimmed.is_empty() || trimmed.len() > MAX_DIGITS) {

@@ -1,9 +1,10 @@
 //! What the protocol says about a pipeline's inputs and outputs.
 
-use serde_json::{Value as Json, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::datatype;
-use super::lookup::{self, Model};
+use super::lookup::Model;
 use crate::pipeline::{Dim, ElementType, Kind, TensorKind};
 
 /// How the protocol calls models of ONNX.
@@ -28,13 +29,36 @@ pub(super) const EXTENSIONS: [&str; 8] = [
 ];
 
 /// A tensor as the protocol describes it.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, PartialEq, Serialize, JsonSchema)]
 pub(super) struct TensorMetadata {
     pub(super) name: String,
+    #[serde(rename = "datatype", serialize_with = "datatype::write")]
+    #[schemars(schema_with = "datatype::schema")]
     pub(super) element: ElementType,
     /// -1 is a dimension that each request decides
     pub(super) shape: Vec<i64>,
+    #[serde(skip)]
     pub(super) optional: bool,
+}
+
+/// What a server says of itself.
+#[derive(Serialize, JsonSchema)]
+pub(in crate::serve) struct ServerMetadata {
+    name: &'static str,
+    version: &'static str,
+    /// the extensions of the protocol that are answered
+    extensions: [&'static str; 8],
+}
+
+/// What is said of a pipeline.
+#[derive(Serialize, JsonSchema)]
+pub(in crate::serve) struct ModelMetadata {
+    name: String,
+    /// the versions by which it can be asked for
+    versions: Vec<String>,
+    platform: &'static str,
+    inputs: Vec<TensorMetadata>,
+    outputs: Vec<TensorMetadata>,
 }
 
 /// The inputs of a pipeline. Images, sounds, texts and JSON are one element of BYTES.
@@ -76,27 +100,25 @@ fn shape(kind: &TensorKind) -> Vec<i64> {
 
 /// The versions by which a pipeline can be asked for, its number first.
 pub(super) fn versions(model: &Model) -> Vec<String> {
-    vec![lookup::version_number(model.served.version())]
+    vec![model.served.version_number()]
 }
 
-/// `GET /v2/models/NAME`.
-pub(super) fn to_json(model: &Model) -> Json {
-    let all = |tensors: Vec<TensorMetadata>| -> Vec<Json> {
-        let one = |tensor: TensorMetadata| json!({ "name": tensor.name, "datatype": datatype::name(tensor.element), "shape": tensor.shape });
-        tensors.into_iter().map(one).collect()
-    };
-    json!({
-        "name": model.served.name(),
-        "versions": versions(model),
-        "platform": PLATFORM,
-        "inputs": all(inputs(model)),
-        "outputs": all(outputs(model)),
-    })
+impl ModelMetadata {
+    pub(super) fn of(model: &Model) -> Self {
+        Self {
+            name: model.served.name().to_owned(),
+            versions: versions(model),
+            platform: PLATFORM,
+            inputs: inputs(model),
+            outputs: outputs(model),
+        }
+    }
 }
 
-/// `GET /v2`.
-pub(super) fn server() -> Json {
-    json!({ "name": SERVER_NAME, "version": SERVER_VERSION, "extensions": EXTENSIONS })
+impl ServerMetadata {
+    pub(super) const fn new() -> Self {
+        Self { name: SERVER_NAME, version: SERVER_VERSION, extensions: EXTENSIONS }
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 mod classification;
 mod config;
-mod datatype;
+pub(super) mod datatype;
 mod error;
 mod grpc;
 mod infer;
@@ -22,8 +22,13 @@ use std::sync::Arc;
 
 use axum::Router;
 
-pub(super) use rest::{no_such_method, no_such_path};
+pub(super) use config::ModelConfig;
+pub(super) use lookup::version_number;
+pub(super) use metadata::{ModelMetadata, ServerMetadata};
+pub(super) use repository::Indexed;
+pub(super) use rest::{Asked, Live, ModelReady, Models, Ready, is_path, no_such_method, no_such_path, request_schema};
 pub(super) use statistics::Statistics;
+pub(super) use tensors::tensor_json;
 
 use super::server::Server;
 

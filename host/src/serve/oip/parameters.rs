@@ -2,12 +2,44 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde_json::{Map, Value as Json};
 
 use crate::serve::{Ask, Priority, ServeError};
 
 /// Parameters by name. Those of gRPC are turned into JSON as well: both know the same few types.
 pub(super) type Parameters = Map<String, Json>;
+
+/// What is known of a request's parameters; all others are ignored.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "for its schema")]
+pub(super) struct RequestParameters {
+    /// microseconds that it may take; 0 is the pipeline's own timeout
+    timeout: Option<Count>,
+    /// 1 before all others, 0 and 2 as usual, more after all others
+    priority: Option<Count>,
+    /// whether outputs come as bytes behind the JSON, if they do not say so themselves
+    binary_data_output: Option<bool>,
+}
+
+/// What is known of an output's parameters; all others are ignored.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "for its schema")]
+pub(super) struct OutputParameters {
+    /// whether it comes as bytes behind the JSON
+    binary_data: Option<bool>,
+    /// how many of the best classes are given in place of the numbers
+    classification: Option<Count>,
+}
+
+/// a whole number, or its digits
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+#[expect(dead_code, reason = "for its schema")]
+enum Count {
+    Number(u64),
+    Digits(#[schemars(regex(pattern = "^[0-9]+$"))] String),
+}
 
 /// A parameter that is true or false.
 pub(super) fn flag(parameters: &Parameters, name: &str) -> Result<Option<bool>, ServeError> {

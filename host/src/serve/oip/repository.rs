@@ -2,21 +2,27 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value as Json, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::grpc::proto;
-use super::lookup;
 use crate::serve::{ServeError, Server, State};
 
 /// A pipeline in the index.
-struct Indexed {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ModelIndex")]
+pub(in crate::serve) struct Indexed {
     name: String,
+    /// empty if it is not loaded
     version: String,
+    /// `READY`, `LOADING` or `UNAVAILABLE`
     state: &'static str,
+    /// why it is unavailable
     reason: String,
 }
 
-fn index(server: &Server, only_ready: bool) -> Vec<Indexed> {
+/// What there is, by name.
+pub(super) fn index(server: &Server, only_ready: bool) -> Vec<Indexed> {
     let entries = server.repository().visible();
     let indexed = entries.iter().map(|entry| {
         let (state, reason) = match entry.state() {
@@ -25,19 +31,10 @@ fn index(server: &Server, only_ready: bool) -> Vec<Indexed> {
             State::Unloaded => ("UNAVAILABLE", "unloaded".to_owned()),
             State::Unavailable(reason) => ("UNAVAILABLE", reason),
         };
-        let version = entry.served().map_or_else(String::new, |served| lookup::version_number(served.version()));
+        let version = entry.served().map_or_else(String::new, |served| served.version_number());
         Indexed { name: entry.name().to_owned(), version, state, reason }
     });
     indexed.filter(|indexed| !only_ready || indexed.state == "READY").collect()
-}
-
-/// `POST /v2/repository/index`.
-pub(super) fn index_json(server: &Server, only_ready: bool) -> Json {
-    let one = |indexed: Indexed| {
-        let Indexed { name, version, state, reason } = indexed;
-        json!({ "name": name, "version": version, "state": state, "reason": reason })
-    };
-    index(server, only_ready).into_iter().map(one).collect()
 }
 
 /// The same in gRPC's message.

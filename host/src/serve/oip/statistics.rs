@@ -1,196 +1,154 @@
-//! What requests over the protocol came to, for the extension `statistics`.
+//! The extension `statistics`: what inferences came to, whichever protocol asked for them.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-use serde_json::{Value as Json, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::grpc::proto;
 use super::lookup::{self, Model};
-use crate::serve::{Ask, ServeError, Served, Server, Turn};
+use crate::serve::metrics::{Inferences, Total};
+use crate::serve::{ServeError, Server};
+
+/// What the inferences of pipelines came to.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ModelStatisticsResponse")]
+pub(in crate::serve) struct Statistics {
+    model_stats: Vec<ModelStatistics>,
+}
+
+/// Those of one version of a pipeline since the server started.
+#[derive(Serialize, JsonSchema)]
+struct ModelStatistics {
+    name: String,
+    version: String,
+    /// when the last success was, in milliseconds since 1970; 0 if there was none
+    last_inference: u64,
+    inference_count: u64,
+    /// runs, of those that ran together one
+    execution_count: u64,
+    inference_stats: InferStatistics,
+    batch_stats: Vec<BatchStatistics>,
+}
+
+/// Where the time went.
+#[derive(Clone, Copy, Serialize, JsonSchema)]
+struct InferStatistics {
+    success: Duration,
+    fail: Duration,
+    /// before their turn
+    queue: Duration,
+    /// reading inputs
+    compute_input: Duration,
+    /// all steps
+    compute_infer: Duration,
+    /// writing outputs
+    compute_output: Duration,
+}
+
+/// The same by the size of requests, each of which is one inference.
+#[derive(Serialize, JsonSchema)]
+struct BatchStatistics {
+    batch_size: u64,
+    compute_input: Duration,
+    compute_infer: Duration,
+    compute_output: Duration,
+}
 
 /// How often something was, and how long it took altogether.
-#[derive(Default)]
-struct Total {
-    count: AtomicU64,
-    nanoseconds: AtomicU64,
+#[derive(Clone, Copy, Serialize, JsonSchema)]
+#[schemars(rename = "StatisticDuration")]
+struct Duration {
+    count: u64,
+    /// nanoseconds
+    ns: u64,
 }
 
-impl Total {
-    fn add(&self, time: Duration) {
-        self.count.fetch_add(1, Ordering::Relaxed);
-        let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
-    }
-
-    fn get(&self) -> (u64, u64) {
-        (self.count.load(Ordering::Relaxed), self.nanoseconds.load(Ordering::Relaxed))
-    }
-
-    fn to_json(&self) -> Json {
-        let (count, ns) = self.get();
-        json!({ "count": count, "ns": ns })
-    }
-
-    fn to_message(&self) -> proto::StatisticDuration {
-        let (count, ns) = self.get();
-        proto::StatisticDuration { count, ns }
+impl From<&Total> for Duration {
+    fn from(total: &Total) -> Self {
+        Self { count: total.count(), ns: total.nanos() }
     }
 }
 
-/// The counts of one pipeline, since it was loaded.
-#[derive(Default)]
-pub(in crate::serve) struct Statistics {
-    success: Total,
-    fail: Total,
-    queue: Total,
-    compute_input: Total,
-    compute_infer: Total,
-    compute_output: Total,
-    /// milliseconds since 1970
-    last_inference: AtomicU64,
-}
-
-/// The times of one request's turn.
-pub(super) struct Laps {
-    queued: Duration,
-    start: Instant,
-    read: Option<Instant>,
-    inferred: Option<Instant>,
-}
-
-impl Laps {
-    fn new(queued: Duration) -> Self {
-        Self { queued, start: Instant::now(), read: None, inferred: None }
-    }
-
-    /// The inputs are values now.
-    pub(super) fn read(&mut self) {
-        self.read = Some(Instant::now());
-    }
-
-    /// The outputs are there.
-    pub(super) fn inferred(&mut self) {
-        self.inferred = Some(Instant::now());
+impl From<Duration> for proto::StatisticDuration {
+    fn from(Duration { count, ns }: Duration) -> Self {
+        Self { count, ns }
     }
 }
 
-/// Runs `work` in a turn of the pipeline, and counts what comes of it.
-pub(super) async fn counted<T: Send + 'static>(
-    server: &Server,
-    served: &Arc<Served>,
-    ask: Ask,
-    work: impl FnOnce(&Turn, &mut Laps) -> Result<T, ServeError> + Send + 'static,
-) -> Result<T, ServeError> {
-    let arrived = Instant::now();
-    let timed = server.run(served, ask, |turn| {
-        let mut laps = Laps::new(turn.queued());
-        let result = work(turn, &mut laps)?;
-        Ok((result, laps, Instant::now()))
-    });
-    let statistics = served.statistics();
-    match timed.await {
-        Ok((result, laps, end)) => {
-            statistics.succeeded(arrived.elapsed(), &laps, end);
-            Ok(result)
-        }
-        Err(error) => {
-            statistics.fail.add(arrived.elapsed());
-            Err(error)
+impl InferStatistics {
+    fn of(inferences: &Inferences) -> Self {
+        let (success, compute) = (Duration::from(&inferences.success), inferences.compute());
+        let part = |ns| Duration { count: success.count, ns };
+        Self {
+            success,
+            fail: Duration::from(&inferences.fail),
+            queue: part(compute.queue),
+            compute_input: part(compute.input),
+            compute_infer: part(compute.infer),
+            compute_output: part(compute.output),
         }
     }
 }
 
-impl Statistics {
-    fn succeeded(&self, total: Duration, laps: &Laps, end: Instant) {
-        let read = laps.read.unwrap_or(laps.start);
-        let inferred = laps.inferred.unwrap_or(read);
-        self.success.add(total);
-        self.queue.add(laps.queued);
-        self.compute_input.add(read.duration_since(laps.start));
-        self.compute_infer.add(inferred.duration_since(read));
-        self.compute_output.add(end.duration_since(inferred));
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.last_inference.fetch_max(u64::try_from(now.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
-    }
-
-    /// One entry of `GET /v2/models/stats`. A request is one inference, whatever its batch's axis.
-    fn to_json(&self, model: &Model) -> Json {
-        let (inferences, _) = self.success.get();
-        let (input, infer) = (self.compute_input.to_json(), self.compute_infer.to_json());
-        let output = self.compute_output.to_json();
-        let batch = json!({
-            "batch_size": 1, "compute_input": input, "compute_infer": infer, "compute_output": output,
-        });
-        json!({
-            "name": model.served.name(),
-            "version": lookup::version_number(model.served.version()),
-            "last_inference": self.last_inference.load(Ordering::Relaxed),
-            "inference_count": inferences,
-            "execution_count": inferences,
-            "inference_stats": {
-                "success": self.success.to_json(),
-                "fail": self.fail.to_json(),
-                "queue": self.queue.to_json(),
-                "compute_input": input,
-                "compute_infer": infer,
-                "compute_output": output,
-            },
-            "batch_stats": if inferences == 0 { json!([]) } else { json!([batch]) },
-        })
-    }
-
-    fn to_message(&self, model: &Model) -> proto::ModelStatistics {
-        let (inferences, _) = self.success.get();
-        let batch = proto::InferBatchStatistics {
-            batch_size: 1,
-            compute_input: Some(self.compute_input.to_message()),
-            compute_infer: Some(self.compute_infer.to_message()),
-            compute_output: Some(self.compute_output.to_message()),
-        };
-        proto::ModelStatistics {
+impl ModelStatistics {
+    fn of(model: &Model) -> Self {
+        let inferences = model.served.inferences();
+        let stats = InferStatistics::of(inferences);
+        let InferStatistics { success, compute_input, compute_infer, compute_output, .. } = stats;
+        let batch = BatchStatistics { batch_size: 1, compute_input, compute_infer, compute_output };
+        Self {
             name: model.served.name().to_owned(),
-            version: lookup::version_number(model.served.version()),
-            last_inference: self.last_inference.load(Ordering::Relaxed),
-            inference_count: inferences,
-            execution_count: inferences,
-            inference_stats: Some(proto::InferStatistics {
-                success: Some(self.success.to_message()),
-                fail: Some(self.fail.to_message()),
-                queue: Some(self.queue.to_message()),
-                compute_input: batch.compute_input,
-                compute_infer: batch.compute_infer,
-                compute_output: batch.compute_output,
-            }),
-            batch_stats: if inferences == 0 { Vec::new() } else { vec![batch] },
+            version: model.served.version_number(),
+            last_inference: inferences.last(),
+            inference_count: success.count,
+            execution_count: inferences.executions(),
+            inference_stats: stats,
+            batch_stats: if success.count == 0 { Vec::new() } else { vec![batch] },
         }
     }
 }
 
-/// The pipelines whose counts are asked for: one, or all that are loaded.
-fn models(server: &Server, name: &str, version: &str) -> Result<Vec<Model>, ServeError> {
+impl From<ModelStatistics> for proto::ModelStatistics {
+    fn from(statistics: ModelStatistics) -> Self {
+        let ModelStatistics { name, version, last_inference, inference_count, execution_count, .. } = statistics;
+        let stats = statistics.inference_stats;
+        let batch = |batch: BatchStatistics| proto::InferBatchStatistics {
+            batch_size: batch.batch_size,
+            compute_input: Some(batch.compute_input.into()),
+            compute_infer: Some(batch.compute_infer.into()),
+            compute_output: Some(batch.compute_output.into()),
+        };
+        Self {
+            name,
+            version,
+            last_inference,
+            inference_count,
+            execution_count,
+            inference_stats: Some(proto::InferStatistics {
+                success: Some(stats.success.into()),
+                fail: Some(stats.fail.into()),
+                queue: Some(stats.queue.into()),
+                compute_input: Some(stats.compute_input.into()),
+                compute_infer: Some(stats.compute_infer.into()),
+                compute_output: Some(stats.compute_output.into()),
+            }),
+            batch_stats: statistics.batch_stats.into_iter().map(batch).collect(),
+        }
+    }
+}
+
+/// Those of one pipeline, or of all that are loaded where no name is given.
+pub(super) fn statistics(server: &Server, name: &str, version: &str) -> Result<Statistics, ServeError> {
     if !name.is_empty() {
-        return Ok(vec![lookup::model(server, name, version)?]);
+        let model = lookup::model(server, name, version)?;
+        return Ok(Statistics { model_stats: vec![ModelStatistics::of(&model)] });
     }
     let entries = server.repository().visible();
-    Ok(entries.iter().filter_map(|entry| lookup::model(server, entry.name(), "").ok()).collect())
+    let models = entries.iter().filter_map(|entry| lookup::model(server, entry.name(), "").ok());
+    Ok(Statistics { model_stats: models.map(|model| ModelStatistics::of(&model)).collect() })
 }
 
-/// `GET /v2/models/stats`, or of one pipeline.
-pub(super) fn to_json(server: &Server, name: &str, version: &str) -> Result<Json, ServeError> {
-    let models = models(server, name, version)?;
-    let models: Vec<_> = models.iter().map(|model| model.served.statistics().to_json(model)).collect();
-    Ok(json!({ "model_stats": models }))
-}
-
-/// The same in gRPC's message.
-pub(super) fn to_message(
-    server: &Server,
-    name: &str,
-    version: &str,
-) -> Result<proto::ModelStatisticsResponse, ServeError> {
-    let models = models(server, name, version)?;
-    let model_stats = models.iter().map(|model| model.served.statistics().to_message(model)).collect();
-    Ok(proto::ModelStatisticsResponse { model_stats })
+impl From<Statistics> for proto::ModelStatisticsResponse {
+    fn from(statistics: Statistics) -> Self {
+        Self { model_stats: statistics.model_stats.into_iter().map(Into::into).collect() }
+    }
 }

@@ -2,7 +2,7 @@
 //! against each other.
 
 use bytes::{Buf as _, Bytes};
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use super::datatype;
 use crate::pipeline::{ElementType, JsonTree, Kind, Tensor, TensorData, Value, element_count, from_json, to_json};
@@ -41,6 +41,7 @@ impl InputTensor {
             Data::Elements(tensor) => match (tensor.as_slice::<String>(), kind) {
                 // Text cannot hold any bytes there are, so they stand in it as base64.
                 (Some([text]), Kind::Bytes) => {
+                    shaped(tensor.shape(), &shape, count)?;
                     from_json(Json::String(text.clone()), kind).map_err(|error| error.to_string())
                 }
                 (Some(texts), _) => {
@@ -60,7 +61,10 @@ impl InputTensor {
 /// Whether elements that are nested like `given` are those of a tensor of this shape.
 fn shaped(given: &[usize], shape: &[usize], count: usize) -> Result<(), String> {
     let flat: usize = given.iter().product();
-    if given == shape || (given.len() <= 1 && flat == count) {
+    if given.is_empty() {
+        return Err("its data is no list".to_owned());
+    }
+    if given == shape || (given.len() == 1 && flat == count) {
         return Ok(());
     }
     if flat == count {
@@ -106,6 +110,16 @@ fn split(mut bytes: Bytes) -> Result<Vec<Bytes>, String> {
         items.push(bytes.split_to(length as usize));
     }
     Ok(items)
+}
+
+/// A value as a request or a result holds it in JSON; `None` if it is never written so.
+pub(in crate::serve) fn tensor_json(name: String, value: Value) -> Option<Json> {
+    let tensor = OutputTensor { name, value };
+    let mut data = Vec::new();
+    tensor.write_json(&mut data).ok()?;
+    let data: Json = serde_json::from_slice(&data).ok()?;
+    let datatype = datatype::name(tensor.element());
+    Some(json!({ "name": tensor.name, "datatype": datatype, "shape": tensor.shape(), "data": data }))
 }
 
 /// An output of a pipeline.

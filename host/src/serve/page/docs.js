@@ -26,19 +26,25 @@ async function load() {
 }
 
 function shown(api, path, method, operation) {
+  const parameters = (operation.parameters ?? []).map((parameter) => resolved(api, parameter));
+  const section = (title, place) => {
+    const some = parameters.filter((parameter) => parameter.in === place);
+    return some.length > 0 && [element("h3", {}, title),
+      element("dl", {}, some.map((parameter) =>
+        [element("dt", {}, parameter.name), element("dd", {}, parameter.description ?? "")]))];
+  };
   return element("details", { class: "operation", id: operation.operationId },
     element("summary", {},
       element("span", { class: "method" }, method.toUpperCase()), element("span", { class: "path" }, path),
       element("span", {}, operation.summary)),
     operation.description && element("p", {}, operation.description),
-    operation.parameters?.length && [element("h3", {}, "In the query"),
-      element("dl", {}, operation.parameters.map((parameter) =>
-        [element("dt", {}, parameter.name), element("dd", {}, parameter.description ?? "")]))],
+    section("In the path", "path"), section("In the query", "query"), section("In the head", "header"),
     operation.requestBody && [element("h3", {}, "Body"), contents(api, operation.requestBody.content)],
     element("h3", {}, "Answers"),
-    Object.entries(operation.responses).map(([status, response]) => element("details", {},
-      element("summary", {}, `${status}: ${response.description}`), contents(api, response.content ?? {}))),
-    element("h3", {}, "Try"), form(path, method, operation));
+    Object.entries(operation.responses).map(([status, given]) => [status, pointed(api, given)]).map(([status, response]) =>
+      element("details", {},
+        element("summary", {}, `${status}: ${response.description}`), contents(api, response.content ?? {}))),
+    element("h3", {}, "Try"), form(path, method, operation, parameters));
 }
 
 function contents(api, content) {
@@ -47,19 +53,33 @@ function contents(api, content) {
       element("pre", { tabindex: "0" }, JSON.stringify(resolved(api, schema), null, 2))));
 }
 
+// What stands where it is only referred to.
+function pointed(api, node) {
+  if (!node?.$ref) return node;
+  return node.$ref.split("/").slice(1).reduce((place, key) => place?.[key], api);
+}
+
 // The schema with what it refers to in its place.
 function resolved(api, schema, depth = 0) {
   if (Array.isArray(schema)) return schema.map((item) => resolved(api, item, depth));
   if (schema === null || typeof schema !== "object" || depth > 8) return schema;
-  const name = schema.$ref?.replace("#/components/schemas/", "");
-  if (name) return resolved(api, api.components.schemas[name], depth + 1);
+  if (schema.$ref) return resolved(api, pointed(api, schema), depth + 1);
   return Object.fromEntries(Object.entries(schema).map(([key, value]) => [key, resolved(api, value, depth)]));
 }
 
-function form(path, method, operation) {
+// A field for a parameter, with what it may be to choose from.
+function field({ name, schema, example }) {
+  if (!schema?.enum) return element("input", { type: "text", "aria-label": name, placeholder: name, value: example });
+  return element("select", { "aria-label": name }, schema.enum.map((value) => element("option", {}, value)));
+}
+
+function form(path, method, operation, parameters) {
+  const named = parameters.filter((parameter) => parameter.in === "path").map((parameter) => [parameter.name, field(parameter)]);
+  const asked = parameters.some((parameter) => parameter.in === "query");
   const types = Object.keys(operation.requestBody?.content ?? {}).filter((type) => type !== "multipart/form-data");
   const type = element("select", { "aria-label": "type of the body" }, types.map((name) => element("option", {}, name)));
-  const text = element("textarea", { rows: 4, "aria-label": "body", placeholder: "the body" });
+  const example = operation.requestBody?.content["application/json"]?.example;
+  const text = element("textarea", { rows: 4, "aria-label": "body", placeholder: "the body" }, example && JSON.stringify(example));
   const file = element("input", { type: "file", "aria-label": "a file as the body" });
   const query = element("input", { type: "text", "aria-label": "query", placeholder: "query, such as timeout=2" });
   const answer = element("div", { "aria-live": "polite" });
@@ -68,7 +88,8 @@ function form(path, method, operation) {
     const [chosen] = file.files ?? [];
     const kind = type.value === "image/*" || type.value === "audio/*" ? (chosen?.type || "image/png") : type.value;
     const body = types.length > 0 ? { body: chosen ?? text.value, headers: { ...authorization(), "content-type": kind } } : { headers: authorization() };
-    const url = query.value ? `${path}?${query.value}` : path;
+    const filled = named.reduce((made, [name, value]) => made.replace(`{${name}}`, encodeURIComponent(value.value)), path);
+    const url = query.value ? `${filled}?${query.value}` : filled;
     try {
       const given = await fetch(url, { method: method.toUpperCase(), ...body });
       const said = await given.text();
@@ -80,7 +101,8 @@ function form(path, method, operation) {
   };
   return element("form", { submit: send },
     types.length > 0 && [element("p", { class: "line" }, type, file), text],
-    operation.parameters?.length && element("p", {}, query),
+    named.length > 0 && element("p", { class: "line" }, named.map(([, value]) => value)),
+    asked && element("p", {}, query),
     element("p", {}, element("button", { type: "submit" }, "Send")), answer);
 }
 

@@ -207,6 +207,21 @@ fn a_bomb_ends_with_the_time() {
     }
 }
 
+#[test]
+fn tables_upon_tables_end_with_the_time() {
+    let mut file = std::io::Cursor::new(Vec::new());
+    image::RgbImage::new(8, 8).write_to(&mut file, image::ImageFormat::Jpeg).unwrap();
+    let mut file = file.into_inner();
+    let at = file.windows(2).position(|two| two == [0xff, 0xc4]).unwrap();
+    let length = 2 + usize::from(u16::from_be_bytes([file[at + 2], file[at + 3]]));
+    let tables = file[at..at + length].repeat(50);
+    file.splice(at..at, tables);
+    let decode = |watch: &Watch| Format::Jpeg.head(&file, watch)?.read();
+    assert!(decode(&Watch::default()).is_ok());
+    let watch = Watch::after(20);
+    assert!(decode(&watch).is_err() && watch.was_late());
+}
+
 /// The decoder of WebP cannot be stopped, so what cannot end in time is not begun.
 #[test]
 fn a_webp_is_not_begun_without_the_time() {

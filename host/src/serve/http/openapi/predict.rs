@@ -1,59 +1,82 @@
 //! `/predict` of one pipeline.
 
-use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value as Json, json};
 
 use super::super::info::media_type;
 use super::super::predict::Options;
-use super::{NOT_READY, values, with_errors};
+use super::answers::{Form, with_errors};
+use super::{Document, example, values};
 use crate::pipeline::{Kind, Plan, PlanInput};
 use crate::serve::Served;
 use crate::serve::trace::Trace;
 
 /// Answers without a result.
-const ERRORS: [(&str, &str); 9] = [
-    ("400", "the request does not fit, or a step refuses it"),
-    ("404", "there is no such pipeline"),
-    ("406", "no output can be given in a type that is accepted"),
-    ("408", "the body did not come in time"),
-    ("413", "the body is larger than allowed"),
-    ("415", "a body of this type is not read"),
-    ("500", "a step failed or ran into a limit"),
-    NOT_READY,
-    ("504", "it took longer than it may"),
-];
+const ERRORS: [&str; 9] = ["400", "404", "406", "408", "413", "415", "500", "503", "504"];
 
 /// The whole operation.
-pub(super) fn operation(generator: &mut SchemaGenerator, served: &Served, id: &str) -> Json {
-    let trace = generator.subschema_for::<Trace>().to_value();
+pub(super) fn operation(document: &mut Document<'_>, served: &Served, id: &str) -> Json {
+    let trace = document.subschema::<Trace>();
+    let inputs = inputs_part(document, served);
+    let single = served.plan().reader(&[]).single().map(|port| document.given(served, port));
+    let outputs = outputs_part(document, served);
+    let content = bodies(document, served, inputs, single);
+    let names: Vec<_> = served.plan().outputs().iter().map(|output| &output.name).collect();
+    let shared = document.parameters.keys().filter(|name| SHARED.contains(&name.as_str()));
+    let parameters = shared.map(|name| json!({ "$ref": format!("#/components/parameters/{name}") }));
+    let output = json!({
+        "name": "output", "in": "query", "required": false, "schema": { "enum": names },
+        "description": "the output to give, where one is given alone",
+    });
     let mut operation = json!({
         "operationId": id,
         "tags": [served.name()],
         "summary": format!("Run {}", served.name()),
         "description": served.pipeline().spec().description.as_deref().unwrap_or_default(),
-        "parameters": parameters(served.plan()),
-        "requestBody": { "required": true, "content": bodies(served) },
-        "responses": { "200": { "description": "the outputs", "content": results(served.plan(), &trace) } },
+        "parameters": parameters.chain([output]).collect::<Vec<_>>(),
+        "requestBody": { "required": true, "content": content },
+        "responses": { "200": { "description": "the outputs", "content": results(served.plan(), &outputs, &trace) } },
     });
-    with_errors(&mut operation, &ERRORS);
+    with_errors(&mut operation, Form::Own, &ERRORS);
     operation
 }
 
-/// What the query may say, from the type that reads it.
-fn parameters(plan: &Plan) -> Vec<Json> {
+/// An object of inputs by name.
+fn inputs_part(document: &mut Document<'_>, served: &Served) -> Json {
+    let inputs = inputs(served.plan(), |input| document.given(served, &input.port));
+    document.part(served, "inputs", || inputs)
+}
+
+/// Outputs by name. Which of them are there, `?output=` may decide.
+fn outputs_part(document: &mut Document<'_>, served: &Served) -> Json {
+    document.part(served, "outputs", || {
+        let outputs = served.plan().outputs().iter();
+        let properties = outputs.map(|output| (output.name.clone(), values::written(&output.kind)));
+        json!({
+            "type": "object",
+            "properties": properties.collect::<Map<_, _>>(),
+            "additionalProperties": false,
+        })
+    })
+}
+
+/// Parameters that are the same for every pipeline.
+const SHARED: [&str; 3] = ["timeout", "priority", "trace"];
+
+/// What the query of any pipeline may say, from the type that reads it.
+pub(super) fn parameters() -> Map<String, Json> {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     let schema = settings.into_generator().into_root_schema_for::<Options>().to_value();
     let properties = schema["properties"].as_object().cloned().unwrap_or_default();
+    let shared = properties.into_iter().filter(|(name, _)| SHARED.contains(&name.as_str()));
     let parameter = |(name, mut schema): (String, Json)| {
         let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
-        let schema = match name.as_str() {
-            "output" => json!({ "enum": plan.outputs().iter().map(|output| &output.name).collect::<Vec<_>>() }),
-            _ => plain(schema),
-        };
-        json!({ "name": name, "in": "query", "required": false, "description": description, "schema": schema })
+        let parameter = json!({
+            "name": name, "in": "query", "required": false, "description": description, "schema": plain(schema),
+        });
+        (name, parameter)
     };
-    properties.into_iter().map(parameter).collect()
+    shared.map(parameter).collect()
 }
 
 /// In a query, nothing is `null`: what may be left out is left out.
@@ -81,14 +104,18 @@ fn takes_file(input: &PlanInput) -> bool {
 }
 
 /// Every kind of body that the pipeline reads.
-fn bodies(served: &Served) -> Json {
+fn bodies(document: &mut Document<'_>, served: &Served, object: Json, single: Option<Json>) -> Json {
     let plan = served.plan();
     let mut content = Map::new();
-    content.insert("application/json".to_owned(), json!({ "schema": json_body(plan) }));
+    let mut body = json!({ "schema": json_body(object, single) });
+    if let Some(example) = example::object(served) {
+        body["example"] = example;
+    }
+    content.insert("application/json".to_owned(), body);
     let field = |input: &PlanInput| match input.port.kind {
         Kind::Bytes | Kind::Any => json!({ "type": "string", "format": "binary" }),
         Kind::Text => json!({ "type": "string" }),
-        Kind::Json | Kind::Tensor(_) => values::given(&input.port.kind),
+        Kind::Json | Kind::Tensor(_) => document.given(served, &input.port),
     };
     content.insert("multipart/form-data".to_owned(), json!({ "schema": inputs(plan, field) }));
     let files: Vec<_> = plan.inputs().iter().filter(|input| takes_file(input)).collect();
@@ -114,11 +141,9 @@ fn bodies(served: &Served) -> Json {
 }
 
 /// An object of inputs, the value of the only input, or a list of either.
-fn json_body(plan: &Plan) -> Json {
-    let object = inputs(plan, |input| values::given(&input.port.kind));
-    let single = plan.reader(&[]).single();
+fn json_body(object: Json, single: Option<Json>) -> Json {
     let mut one = vec![object];
-    one.extend(single.map(|port| values::given(&port.kind)));
+    one.extend(single);
     let mut forms = one.clone();
     one.push(json!({ "description": "anything else has its error in its place" }));
     forms.push(json!({
@@ -128,11 +153,26 @@ fn json_body(plan: &Plan) -> Json {
     json!({ "anyOf": forms })
 }
 
-fn is_required(input: &PlanInput) -> bool {
+pub(super) fn is_required(input: &PlanInput) -> bool {
     !input.port.optional && input.default.is_none()
 }
 
-fn inputs(plan: &Plan, schema: impl Fn(&PlanInput) -> Json) -> Json {
+fn inputs(plan: &Plan, schema: impl FnMut(&PlanInput) -> Json) -> Json {
+    json!({
+        "type": "object",
+        "properties": described_inputs(plan, schema),
+        "required": required(plan),
+        "additionalProperties": false,
+    })
+}
+
+/// The names of the inputs that every request gives.
+pub(super) fn required(plan: &Plan) -> Vec<&str> {
+    plan.inputs().iter().filter(|input| is_required(input)).map(|input| input.port.name.as_str()).collect()
+}
+
+/// Every input with its schema and what is said of it.
+pub(super) fn described_inputs(plan: &Plan, mut schema: impl FnMut(&PlanInput) -> Json) -> Map<String, Json> {
     let described = |input: &PlanInput| {
         let mut schema = schema(input);
         if !input.port.description.is_empty() {
@@ -140,25 +180,11 @@ fn inputs(plan: &Plan, schema: impl Fn(&PlanInput) -> Json) -> Json {
         }
         (input.port.name.clone(), schema)
     };
-    let required: Vec<_> =
-        plan.inputs().iter().filter(|input| is_required(input)).map(|input| &input.port.name).collect();
-    json!({
-        "type": "object",
-        "properties": plan.inputs().iter().map(described).collect::<Map<_, _>>(),
-        "required": required,
-        "additionalProperties": false,
-    })
+    plan.inputs().iter().map(described).collect()
 }
 
 /// Every form in which a result is given.
-fn results(plan: &Plan, trace: &Json) -> Json {
-    let properties = plan.outputs().iter().map(|output| (output.name.clone(), values::written(&output.kind)));
-    // Which of them are there, `?output=` may decide.
-    let outputs = json!({
-        "type": "object",
-        "properties": properties.collect::<Map<_, _>>(),
-        "additionalProperties": false,
-    });
+fn results(plan: &Plan, outputs: &Json, trace: &Json) -> Json {
     let traced = json!({
         "type": "object",
         "properties": { "outputs": outputs, "trace": trace },

@@ -35,7 +35,7 @@ pub(super) fn written(kind: &Kind) -> Json {
 
 /// Where a schema is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub(super) enum Way {
     /// what is read
     In,
     /// what is written
@@ -123,14 +123,15 @@ fn elements(tensor: &TensorKind, way: Way) -> Json {
     if schemas.len() == 1 { schemas.remove(0) } else { json!({ "anyOf": schemas }) }
 }
 
-fn element_schema(element: ElementType, way: Way) -> Json {
+pub(super) fn element_schema(element: ElementType, way: Way) -> Json {
     let integer = |min: i128, max: i128| {
         let bound = |bound: i128| u64::try_from(bound).map_or_else(|_| json!(bound as i64), |bound| json!(bound));
         json!({ "type": "integer", "minimum": bound(min), "maximum": bound(max) })
     };
-    let float = |max: String| {
-        // As it is written, which may be a little above the number itself.
-        let max: f64 = max.parse().unwrap_or(f64::MAX);
+    // `step` is that between the greatest number and the one before it. What is nearer to the greatest
+    // than to what would follow it is rounded, not refused.
+    let float = |max: f64, step: f64| {
+        let max = if step > 0.0 { (max + step / 2.0).next_down() } else { max };
         let mut number = json!({ "type": "number" });
         if way == Way::In {
             (number["minimum"], number["maximum"]) = (json!(-max), json!(max));
@@ -148,10 +149,10 @@ fn element_schema(element: ElementType, way: Way) -> Json {
         ElementType::Int32 => integer(i32::MIN.into(), i32::MAX.into()),
         ElementType::Uint64 => integer(0, u64::MAX.into()),
         ElementType::Int64 => integer(i64::MIN.into(), i64::MAX.into()),
-        ElementType::Float16 => float(half::f16::MAX.to_string()),
-        ElementType::Bfloat16 => float(half::bf16::MAX.to_string()),
-        ElementType::Float32 => float(f32::MAX.to_string()),
-        ElementType::Float64 => float(f64::MAX.to_string()),
+        ElementType::Float16 => float(half::f16::MAX.to_f64(), 2_f64.powi(5)),
+        ElementType::Bfloat16 => float(half::bf16::MAX.to_f64(), 2_f64.powi(120)),
+        ElementType::Float32 => float(f32::MAX.into(), 2_f64.powi(104)),
+        ElementType::Float64 => float(f64::MAX, 0.0),
     }
 }
 

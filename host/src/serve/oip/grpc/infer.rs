@@ -7,7 +7,6 @@ use super::proto::{ModelInferRequest, ModelInferResponse};
 use crate::serve::oip::infer::{self as inference, InferRequest, RequestedOutput};
 use crate::serve::oip::lookup::{self, Model};
 use crate::serve::oip::parameters::{self, Parameters};
-use crate::serve::oip::statistics::{Laps, counted};
 use crate::serve::{ServeError, Server, Turn};
 
 /// Runs a request; `timeout` is how long its caller waits. What is `held` for it is dropped when its
@@ -26,11 +25,11 @@ pub(super) async fn infer(
         (asked, waits) => asked.or(waits),
     };
     let served = model.served.clone();
-    counted(server, &served, ask, move |turn, laps| {
+    let done = server.run(&served, ask, move |turn| {
         let _held = held;
-        run(turn, model, request, given, laps)
-    })
-    .await
+        run(turn, model, request, given)
+    });
+    done.await
 }
 
 /// A turn: from the message of the request to that of the result.
@@ -39,7 +38,6 @@ fn run(
     model: Model,
     request: ModelInferRequest,
     parameters: Parameters,
-    laps: &mut Laps,
 ) -> Result<ModelInferResponse, ServeError> {
     // Raw is answered with raw; who sends nothing gets what is smaller.
     let raw = match parameters::flag(&parameters, "binary_data_output")? {
@@ -47,7 +45,7 @@ fn run(
         None => !request.raw_input_contents.is_empty() || request.inputs.is_empty(),
     };
     let request = read(request, parameters)?;
-    let given = inference::infer(turn, request.inputs, request.outputs, laps)?;
+    let given = inference::infer(turn, request.inputs, request.outputs)?;
     let (outputs, raw_output_contents) = contents::outputs(given, raw)?;
     Ok(ModelInferResponse {
         model_name: turn.served().name().to_owned(),

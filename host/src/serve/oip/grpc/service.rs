@@ -191,7 +191,7 @@ impl GrpcInferenceService for Service {
         request: Request<proto::ModelStatisticsRequest>,
     ) -> Result<Response<proto::ModelStatisticsResponse>, Status> {
         let proto::ModelStatisticsRequest { name, version } = request.into_inner();
-        plain(statistics::to_message(&self.server, &name, &version))
+        plain(statistics::statistics(&self.server, &name, &version).map(Into::into))
     }
 
     async fn repository_index(

@@ -7,21 +7,22 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Request as HttpRequest};
 use serde_json::{Map, Value as Json};
 
 use super::{Named, answered};
 use crate::pipeline::{JsonFields, write_json_text};
+use crate::serve::http::encoding::Accepted;
 use crate::serve::http::{answer, body, write_fields};
 use crate::serve::oip::lookup::{self, Model};
 use crate::serve::oip::parameters;
-use crate::serve::oip::statistics::{Laps, counted};
 use crate::serve::{ServeError, Server, Turn};
 
 /// `POST /v2/models/NAME/generate`.
 pub(super) async fn generate(State(server): State<Arc<Server>>, named: Named, request: HttpRequest<Body>) -> Response {
-    answered(generated(&server, &named, request).await.map(|text| answer::bytes(answer::JSON, text)))
+    let accepted = Accepted::of(request.headers());
+    let answer = answered(generated(&server, &named, request).await.map(|text| answer::bytes(answer::JSON, text)));
+    accepted.result(answer).await
 }
 
 /// `POST /v2/models/NAME/generate_stream`.
@@ -31,9 +32,8 @@ pub(super) async fn generate_stream(
     request: HttpRequest<Body>,
 ) -> Response {
     let event = |text: Vec<u8>| {
-        let mut response = Response::new(Body::from([b"data: ".as_slice(), &text, b"\n\n"].concat()));
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-        response
+        let event = [b"data: ".as_slice(), &text, b"\n\n"].concat();
+        answer::bytes(HeaderValue::from_static("text/event-stream"), event)
     };
     answered(generated(&server, &named, request).await.map(event))
 }
@@ -44,10 +44,10 @@ async fn generated(server: &Server, named: &Named, request: HttpRequest<Body>) -
     let body = body::read(&head.headers, body, server).await?;
     let ask = parameters::ask(&super::request::parameters(&body), body.len())?;
     let served = model.served.clone();
-    counted(server, &served, ask, move |turn, laps| run(turn, &model, &body, laps)).await
+    server.run(&served, ask, move |turn| run(turn, &model, &body)).await
 }
 
-fn run(turn: &Turn, model: &Model, body: &Bytes, laps: &mut Laps) -> Result<Vec<u8>, ServeError> {
+fn run(turn: &Turn, model: &Model, body: &Bytes) -> Result<Vec<u8>, ServeError> {
     let JsonFields(fields) =
         serde_json::from_slice(body).map_err(|error| ServeError::invalid(format!("not an object of JSON: {error}")))?;
     let plan = turn.served().plan();
@@ -60,9 +60,7 @@ fn run(turn: &Turn, model: &Model, body: &Bytes, laps: &mut Laps) -> Result<Vec<
         )));
     }
     let request = plan.reader(&[]).json(Json::Object(inputs))?;
-    laps.read();
     let outputs = turn.infer(request, None)?;
-    laps.inferred();
     let mut text = b"{\"model_name\":".to_vec();
     write_json_text(turn.served().name(), &mut text);
     text.extend_from_slice(b",\"model_version\":");

@@ -12,13 +12,14 @@ use super::request;
 use super::response::{Heading, Written};
 use super::{Named, answered};
 use crate::serve::http::body;
-use crate::serve::oip::statistics::{Laps, counted};
+use crate::serve::http::encoding::Accepted;
 use crate::serve::oip::{infer as inference, lookup, metadata, parameters};
 use crate::serve::{ServeError, Server, Turn};
 
 /// Runs a pipeline.
 pub(super) async fn infer(State(server): State<Arc<Server>>, named: Named, request: HttpRequest<Body>) -> Response {
-    answered(respond(&server, &named, request).await)
+    let accepted = Accepted::of(request.headers());
+    accepted.result(answered(respond(&server, &named, request).await)).await
 }
 
 async fn respond(server: &Server, named: &Named, request: HttpRequest<Body>) -> Result<Response, ServeError> {
@@ -29,17 +30,17 @@ async fn respond(server: &Server, named: &Named, request: HttpRequest<Body>) -> 
     let framing = Framing::of(&head.headers, body)?;
     let ask = parameters::ask(&request::parameters(framing.json()), bytes)?;
     let served = model.served.clone();
-    let written = counted(server, &served, ask, move |turn, laps| run(turn, &model, framing, laps)).await?;
+    let written = server.run(&served, ask, move |turn| run(turn, &model, framing)).await?;
     Ok(written.into_response())
 }
 
 /// A turn: from the bytes of the request to those of the result.
-fn run(turn: &Turn, model: &lookup::Model, framing: Framing, laps: &mut Laps) -> Result<Written, ServeError> {
+fn run(turn: &Turn, model: &lookup::Model, framing: Framing) -> Result<Written, ServeError> {
     // Only a raw request leaves unsaid what it is.
     let inputs = if matches!(framing, Framing::Raw(_)) { metadata::inputs(model) } else { Vec::new() };
     let request = request::read(framing, &inputs)?;
     let binary = parameters::flag(&request.parameters, "binary_data_output")?.unwrap_or(false);
-    let outputs = inference::infer(turn, request.inputs, request.outputs, laps)?;
+    let outputs = inference::infer(turn, request.inputs, request.outputs)?;
     let heading = Heading { model: turn.served().name(), version: &model.version, id: &request.id };
     Written::of(&heading, &outputs, binary)
 }

@@ -4,6 +4,7 @@ mod framing;
 mod generate;
 mod infer;
 mod models;
+mod object;
 mod request;
 mod response;
 mod server;
@@ -18,8 +19,11 @@ use http::StatusCode;
 use http::request::Parts;
 use serde::Deserialize;
 
+pub(in crate::serve) use models::{ModelReady, Models};
+pub(in crate::serve) use request::schema as request_schema;
+pub(in crate::serve) use server::{Asked, Live, Ready};
+
 use super::error;
-use crate::serve::http::encoding;
 use crate::serve::{ServeError, Server};
 
 /// Every path under `/v2`.
@@ -49,19 +53,16 @@ pub(super) fn router(server: Arc<Server>) -> Router {
     for path in model("/stats") {
         router = router.route(&path, get(models::statistics));
     }
-    // Only results are compressed: NVIDIA's asyncio client says that it accepts that everywhere, and reads
-    // compressed results alone.
-    let mut results = Router::new();
     for path in model("/infer") {
-        results = results.route(&path, post(infer::infer));
+        router = router.route(&path, post(infer::infer));
     }
     for path in model("/generate") {
-        results = results.route(&path, post(generate::generate));
+        router = router.route(&path, post(generate::generate));
     }
     for path in model("/generate_stream") {
-        results = results.route(&path, post(generate::generate_stream));
+        router = router.route(&path, post(generate::generate_stream));
     }
-    router.merge(encoding::compressed(results)).with_state(server)
+    router.with_state(server)
 }
 
 /// The pipeline and version that a path names; without a version, the one there is.
@@ -94,18 +95,19 @@ fn answered(result: Result<Response, ServeError>) -> Response {
     result.unwrap_or_else(|fault| error::response(&fault))
 }
 
-fn is_protocol(path: &str) -> bool {
+/// Whether a path is one of the protocol.
+pub(in crate::serve) fn is_path(path: &str) -> bool {
     path == "/v2" || path.starts_with("/v2/")
 }
 
 /// The answer to a path that there is not, if it would be one of the protocol.
 pub(in crate::serve) fn no_such_path(path: &str) -> Option<Response> {
     let message = || format!("there is nothing at `{path}`");
-    is_protocol(path).then(|| error::with_message(StatusCode::NOT_FOUND, &message()))
+    is_path(path).then(|| error::with_message(StatusCode::NOT_FOUND, &message()))
 }
 
 /// The answer to a method that a path of the protocol does not take.
 pub(in crate::serve) fn no_such_method(path: &str, method: &http::Method) -> Option<Response> {
     let message = || format!("`{path}` does not take {method}");
-    is_protocol(path).then(|| error::with_message(StatusCode::METHOD_NOT_ALLOWED, &message()))
+    is_path(path).then(|| error::with_message(StatusCode::METHOD_NOT_ALLOWED, &message()))
 }

@@ -4,46 +4,63 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use serde_json::{Value as Json, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::json;
 
 use super::{Named, answered};
+use crate::serve::Server;
 use crate::serve::http::answer;
-use crate::serve::oip::{config, lookup, metadata, statistics};
-use crate::serve::{ServeError, Server};
+use crate::serve::oip::config::ModelConfig;
+use crate::serve::oip::metadata::ModelMetadata;
+use crate::serve::oip::{lookup, statistics};
 
-fn described(server: &Server, named: &Named, describe: impl Fn(&lookup::Model) -> Json) -> Response {
+/// The names of what is served.
+#[derive(Serialize, JsonSchema)]
+pub(in crate::serve) struct Models {
+    models: Vec<String>,
+}
+
+/// Whether a pipeline answers.
+#[derive(Serialize, JsonSchema)]
+pub(in crate::serve) struct ModelReady {
+    name: String,
+    ready: bool,
+}
+
+fn described<T: Serialize>(server: &Server, named: &Named, describe: impl Fn(&lookup::Model) -> T) -> Response {
     let model = lookup::model(server, &named.model, &named.version);
-    answered(model.map(|model| answer::json(&describe(&model))))
+    answered(model.map(|model| answer::json(&json!(describe(&model)))))
 }
 
 /// `GET /v2/models`, which KServe's servers know.
 pub(super) async fn list(State(server): State<Arc<Server>>) -> Response {
-    let names: Vec<_> = server.repository().visible().iter().map(|entry| entry.name().to_owned()).collect();
-    answer::json(&json!({ "models": names }))
+    let models = server.repository().visible().iter().map(|entry| entry.name().to_owned()).collect();
+    answer::json(&json!(Models { models }))
 }
 
 /// `GET /v2/models/NAME`.
 pub(super) async fn metadata(State(server): State<Arc<Server>>, named: Named) -> Response {
-    described(&server, &named, metadata::to_json)
+    described(&server, &named, ModelMetadata::of)
 }
 
 /// `GET /v2/models/NAME/ready`.
 pub(super) async fn ready(State(server): State<Arc<Server>>, named: Named) -> Response {
-    described(&server, &named, |model| json!({ "name": model.served.name(), "ready": true }))
+    described(&server, &named, |model| ModelReady { name: model.served.name().to_owned(), ready: true })
 }
 
 /// `GET /v2/models/NAME/config`.
 pub(super) async fn config(State(server): State<Arc<Server>>, named: Named) -> Response {
-    described(&server, &named, config::to_json)
+    described(&server, &named, ModelConfig::of)
 }
 
 /// `GET /v2/models/NAME/stats`.
 pub(super) async fn statistics(State(server): State<Arc<Server>>, named: Named) -> Response {
-    let statistics: Result<_, ServeError> = statistics::to_json(&server, &named.model, &named.version);
-    answered(statistics.map(|json| answer::json(&json)))
+    let statistics = statistics::statistics(&server, &named.model, &named.version);
+    answered(statistics.map(|statistics| answer::json(&json!(statistics))))
 }
 
 /// `GET /v2/models/stats`.
 pub(super) async fn all_statistics(State(server): State<Arc<Server>>) -> Response {
-    answered(statistics::to_json(&server, "", "").map(|json| answer::json(&json)))
+    answered(statistics::statistics(&server, "", "").map(|statistics| answer::json(&json!(statistics))))
 }

@@ -3,44 +3,65 @@
 use std::fmt;
 
 use bytes::Bytes;
+use schemars::{JsonSchema, SchemaGenerator};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed as _, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value as Json;
 
 use super::framing::Framing;
+use super::object::Object;
 use crate::pipeline::{ElementType, JsonFields, JsonTree, Tensor, TensorSeed, element_count};
 use crate::serve::ServeError;
 use crate::serve::oip::datatype;
 use crate::serve::oip::infer::{InferRequest, RequestedOutput};
 use crate::serve::oip::metadata::TensorMetadata;
-use crate::serve::oip::parameters::{self, Parameters};
+use crate::serve::oip::parameters::{self, OutputParameters, Parameters, RequestParameters};
 use crate::serve::oip::tensors::{Data, InputTensor};
 
-/// A request as it is written.
-#[derive(Deserialize)]
+/// Tensors, and what is asked of them.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "InferRequest")]
 struct Written {
+    /// given back with the result
     #[serde(default)]
     id: String,
     #[serde(default)]
+    #[schemars(with = "RequestParameters")]
     parameters: JsonFields,
     inputs: Vec<WrittenInput>,
+    /// the outputs to give; all of them where none is named
     #[serde(default)]
-    outputs: Vec<WrittenOutput>,
+    #[schemars(with = "Vec<WrittenOutput>")]
+    outputs: Vec<Object<WrittenOutput>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "RequestedOutput")]
 struct WrittenOutput {
     name: String,
     #[serde(default)]
+    #[schemars(with = "OutputParameters")]
     parameters: JsonFields,
 }
 
+#[derive(JsonSchema)]
+#[schemars(rename = "InputTensor")]
 struct WrittenInput {
     name: String,
+    #[schemars(rename = "datatype", schema_with = "datatype::schema")]
     element: ElementType,
     shape: Vec<usize>,
+    #[schemars(default)]
     parameters: Parameters,
+    /// its elements, flat or nested as the shape is
+    #[schemars(with = "Option<Vec<Json>>")]
     data: Option<Tensor>,
+}
+
+/// The schema of a request, whose parts the generator then knows.
+pub(in crate::serve) fn schema(generator: &mut SchemaGenerator) -> Json {
+    generator.subschema_for::<Written>();
+    generator.definitions().get("InferRequest").cloned().unwrap_or_default()
 }
 
 /// Reads a request. A raw one is for the only one of `inputs`.
@@ -49,13 +70,13 @@ pub(super) fn read(framing: Framing, inputs: &[TensorMetadata]) -> Result<InferR
         Framing::Raw(bytes) => return raw(bytes, inputs),
         Framing::Json { json, binary } => (json, binary),
     };
-    let written: Written = serde_json::from_slice(&json)
+    let Object(written) = serde_json::from_slice::<Object<Written>>(&json)
         .map_err(|error| ServeError::invalid(format!("not an inference request: {error}")))?;
     let inputs = written.inputs.into_iter().map(|input| input.with_data(&mut binary)).collect::<Result<Vec<_>, _>>()?;
     if !binary.is_empty() {
         return Err(ServeError::invalid(format!("{} bytes follow the data of the last input", binary.len())));
     }
-    let output = |output: WrittenOutput| RequestedOutput::new(output.name, &output.parameters.0);
+    let output = |Object(output): Object<WrittenOutput>| RequestedOutput::new(output.name, &output.parameters.0);
     let outputs = written.outputs.into_iter().map(output).collect::<Result<Vec<_>, _>>()?;
     Ok(InferRequest { id: written.id, parameters: written.parameters.0, inputs, outputs })
 }

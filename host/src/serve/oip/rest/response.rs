@@ -1,13 +1,11 @@
 //! Results: JSON, with the bytes of tensors behind it.
 
-use axum::body::Body;
 use axum::response::Response;
-use http::HeaderValue;
-use http::header::CONTENT_TYPE;
 
 use super::framing::JSON_LENGTH;
 use crate::pipeline::write_json_text;
 use crate::serve::ServeError;
+use crate::serve::http::answer;
 use crate::serve::oip::datatype;
 use crate::serve::oip::infer::GivenOutput;
 
@@ -54,9 +52,8 @@ impl Written {
     }
 
     pub(super) fn into_response(self) -> Response {
-        let media_type = if self.json.is_some() { "application/octet-stream" } else { "application/json" };
-        let mut response = Response::new(Body::from(self.bytes));
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+        let media_type = if self.json.is_some() { answer::BYTES } else { answer::JSON };
+        let mut response = answer::bytes(media_type, self.bytes);
         if let Some(length) = self.json {
             response.headers_mut().insert(JSON_LENGTH, length.into());
         }

@@ -6,40 +6,62 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use http::{Request as HttpRequest, StatusCode};
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::object::Object;
 use super::{Named, answered};
 use crate::pipeline::JsonFields;
 use crate::serve::http::{answer, body};
-use crate::serve::oip::{metadata, repository};
+use crate::serve::oip::metadata::ServerMetadata;
+use crate::serve::oip::parameters::Parameters;
+use crate::serve::oip::repository;
 use crate::serve::{ServeError, Server};
+
+/// Whether the process answers at all.
+#[derive(Serialize, JsonSchema)]
+pub(in crate::serve) struct Live {
+    live: bool,
+}
+
+/// Whether requests would be answered.
+#[derive(Serialize, JsonSchema)]
+pub(in crate::serve) struct Ready {
+    ready: bool,
+    /// why not
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'static str>,
+}
 
 /// `GET /v2`.
 pub(super) async fn metadata() -> Response {
-    answer::json(&metadata::server())
+    answer::json(&json!(ServerMetadata::new()))
 }
 
 /// `GET /v2/health/live`.
 pub(super) async fn live() -> Response {
-    answer::json(&json!({ "live": true }))
+    answer::json(&json!(Live { live: true }))
 }
 
 /// `GET /v2/health/ready`.
 pub(super) async fn ready(State(server): State<Arc<Server>>) -> Response {
     if server.is_ready() {
-        return answer::json(&json!({ "ready": true }));
+        return answer::json(&json!(Ready { ready: true, error: None }));
     }
-    let document = json!({ "ready": false, "error": "not every pipeline is ready" });
-    answer::json_with(StatusCode::SERVICE_UNAVAILABLE, &document)
+    let ready = Ready { ready: false, error: Some("not every pipeline is ready") };
+    answer::json_with(StatusCode::SERVICE_UNAVAILABLE, &json!(ready))
 }
 
 /// What the body of a repository call may say.
-#[derive(Debug, Default, Deserialize)]
-struct Asked {
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[schemars(rename = "RepositoryCall")]
+pub(in crate::serve) struct Asked {
+    /// of an index: only those that are ready
     #[serde(default)]
     ready: bool,
     #[serde(default)]
+    #[schemars(with = "Parameters")]
     parameters: JsonFields,
 }
 
@@ -50,14 +72,15 @@ impl Asked {
         if body.trim_ascii().is_empty() {
             return Ok(Self::default());
         }
-        serde_json::from_slice(&body).map_err(|error| ServeError::invalid(format!("not a repository call: {error}")))
+        let asked = serde_json::from_slice::<Object<Self>>(&body);
+        asked.map(|asked| asked.0).map_err(|error| ServeError::invalid(format!("not a repository call: {error}")))
     }
 }
 
 /// `POST /v2/repository/index`.
 pub(super) async fn index(State(server): State<Arc<Server>>, request: HttpRequest<Body>) -> Response {
     let index = Asked::read(&server, request).await;
-    answered(index.map(|asked| answer::json(&repository::index_json(&server, asked.ready))))
+    answered(index.map(|asked| answer::json(&json!(repository::index(&server, asked.ready)))))
 }
 
 /// `POST /v2/repository/models/NAME/load`.

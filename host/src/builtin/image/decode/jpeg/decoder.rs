@@ -1,14 +1,15 @@
 //! The scans of a file, one after the other, into the planes of its components.
 
 use super::Stop;
-use super::bits::{Bits, Huffman};
+use super::bits::Bits;
 use super::head::{Component, Head, Segments};
+use super::huffman::Huffman;
 use super::idct;
 use super::planes::Plane;
-use super::scan::{self, Band, Coded, ZIGZAG};
+use super::scan::{self, Band, Coded};
 use super::tables::Tables;
 use crate::builtin::watch::Watch;
-use crate::builtin::wide::vectorized;
+use crate::builtin::wide::with_vectors;
 
 /// A progressive file has about ten scans; each costs a pass over the whole picture, so a small file
 /// with thousands of them is an attack.
@@ -24,7 +25,7 @@ struct Channel {
     blocks: [usize; 2],
     /// and that whole units have
     padded: [usize; 2],
-    /// quantization, in the order of the scans, as it was when the first one came
+    /// quantization, as it was when the first one came
     steps: Option<[i16; 64]>,
     /// of a progressive file, block after block
     coefficients: Vec<[i16; 64]>,
@@ -79,6 +80,8 @@ impl<'a> Decoder<'a> {
         let mut tables = Tables::default();
         let mut scans = 0;
         loop {
+            // A segment may hold thousands of tables.
+            self.watch.ask()?;
             match segments.next()? {
                 (0xd9, _) => break,
                 (0xda, body) => {
@@ -146,20 +149,28 @@ impl<'a> Decoder<'a> {
         let band = scan.band;
         let missing = || Stop::damaged("a Huffman table is missing");
         if !self.head.progressive {
+            let mut pairs = Vec::with_capacity(4);
+            for (at, [_, ac]) in &scan.parts {
+                let [across, down] = self.channels[*at].padded;
+                pairs.push(ac.ok_or_else(missing)?.pairs(across * down));
+            }
             // All of it, for the shifts of the newer processors as well.
-            return vectorized(
+            return with_vectors(
                 #[inline(always)]
-                || {
+                |wide| {
+                    let mut room = [[0; 64]; 4];
                     self.each(
                         scan,
                         #[inline(always)]
                         |bits, state, channel, tables, part, [x, y]| {
                             let [Some(dc), Some(ac)] = tables else { return Err(missing()) };
                             let Some(steps) = &channel.steps else { return Err(missing()) };
-                            let mut block = [[0; 8]; 8];
-                            let detailed = scan::sequential(bits, [dc, ac], &mut state.means[part], steps, &mut block)?;
+                            room[0] = [0; 64];
+                            let mean = &mut state.means[part];
+                            let held = scan::sequential(bits, [dc, ac], &pairs[part], mean, &mut room)?;
                             let stride = channel.padded[0] * 8;
-                            put(&mut channel.samples[y * 8 * stride + x * 8..], stride, &block, detailed);
+                            let samples = &mut channel.samples[y * 8 * stride + x * 8..];
+                            idct::write(wide, &room[0], steps, held, samples, stride);
                             Ok(())
                         },
                     )
@@ -231,31 +242,18 @@ impl Channel {
         let stride = self.padded[0] * 8;
         for (y, row) in coefficients.chunks_exact(self.padded[0]).enumerate() {
             watch.ask()?;
-            vectorized(
+            with_vectors(
                 #[inline(always)]
-                || {
-                    for (x, values) in row.iter().enumerate() {
-                        let mut block = [[0; 8]; 8];
-                        for (place, step) in ZIGZAG.iter().zip(&steps) {
-                            let place = usize::from(*place) & 63;
-                            block.as_flattened_mut()[place] = values[place].wrapping_mul(*step);
-                        }
-                        let detailed = values[1..].iter().any(|value| *value != 0);
-                        put(&mut self.samples[y * 8 * stride + x * 8..], stride, &block, detailed);
+                |wide| {
+                    for (x, block) in row.iter().enumerate() {
+                        let held = if block[1..].iter().any(|value| *value != 0) { 64 } else { 1 };
+                        let samples = &mut self.samples[y * 8 * stride + x * 8..];
+                        idct::write(wide, block, &steps, held, samples, stride);
                     }
                 },
             );
         }
         Ok(())
-    }
-}
-
-/// Writes the samples of a block.
-#[inline(always)]
-fn put(samples: &mut [u8], stride: usize, block: &idct::Block, detailed: bool) {
-    let block = if detailed { idct::samples(block) } else { [[idct::flat(block[0][0]); 8]; 8] };
-    for (to, from) in samples.chunks_mut(stride).zip(block) {
-        to[..8].copy_from_slice(&from);
     }
 }
 

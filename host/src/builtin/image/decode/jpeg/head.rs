@@ -43,9 +43,11 @@ impl<'a> Segments<'a> {
 
 /// Where the next 0xff is. In blocks, which are searched many bytes at a time.
 pub(super) fn marker(bytes: &[u8]) -> Option<usize> {
-    const BLOCK: usize = 128;
-    let block = bytes.chunks(BLOCK).position(|block| block.contains(&0xff))?;
-    bytes[block * BLOCK..].iter().position(|byte| *byte == 0xff).map(|at| block * BLOCK + at)
+    const BLOCK: usize = 32;
+    let holds = |block: &[u8]| block.iter().fold(0, |found, byte| found | u8::from(*byte == 0xff)) > 0;
+    let (blocks, _) = bytes.as_chunks::<BLOCK>();
+    let start = blocks.iter().position(|block| holds(block)).unwrap_or(blocks.len()) * BLOCK;
+    bytes[start..].iter().position(|byte| *byte == 0xff).map(|at| start + at)
 }
 
 /// What the three or four components of a pixel are.

@@ -7,21 +7,25 @@
 #![allow(clippy::many_single_char_names, reason = "rows and values of a block")]
 
 mod bits;
+mod colors;
 mod decoder;
 mod head;
+mod huffman;
 mod idct;
 mod planes;
 mod scan;
 mod tables;
+mod vectors;
 
 use image::error::{ImageError, ImageResult};
 use image::{ColorType, ImageDecoder};
 
+use self::colors::convert;
 use self::decoder::Decoder;
 use self::head::{Colors, Head};
-use self::planes::{Plane, Upsampler, convert};
+use self::planes::{Plane, Upsampler};
 use crate::builtin::watch::{Late, Watch};
-use crate::builtin::wide::vectorized;
+use crate::builtin::wide::with_vectors;
 
 /// Rows between two looks at the clock: of the widest picture, a megapixel.
 const ROWS: usize = 16;
@@ -90,14 +94,14 @@ impl Jpeg<'_> {
             if y.is_multiple_of(ROWS) {
                 self.watch.ask()?;
             }
-            vectorized(
+            with_vectors(
                 #[inline(always)]
-                || {
+                |wide| {
                     let mut parts = [&[][..]; 4];
                     for ((part, plane), upsampler) in parts.iter_mut().zip(planes).zip(&mut upsamplers) {
                         *part = &upsampler.row(plane, y)[..self.head.width];
                     }
-                    convert(self.head.colors, parts, out);
+                    convert(wide, self.head.colors, parts, out);
                 },
             );
         }

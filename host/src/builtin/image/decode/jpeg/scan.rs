@@ -1,9 +1,9 @@
 //! The coefficients of blocks, as sequential and progressive scans hold them.
 
 use super::Stop;
-use super::bits::{Bits, Huffman, PADDING};
+use super::bits::{Bits, PADDING};
 use super::head::marker;
-use super::idct::Block;
+use super::huffman::{Code, Huffman, Pairs, no_code};
 
 /// Where the coefficient of each place in a scan lies in its block.
 #[rustfmt::skip]
@@ -12,6 +12,16 @@ pub(super) const ZIGZAG: [u8; 64] = [
     28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54,
     47, 55, 62, 63,
 ];
+
+/// The same, and for what a block does not hold a place behind it.
+const PLACES: [u8; 256] = {
+    let (mut places, mut at) = ([64; 256], 0);
+    while at < 64 {
+        places[at] = ZIGZAG[at];
+        at += 1;
+    }
+    places
+};
 
 /// The bytes of a scan without what hides markers, and where each of its parts ends.
 pub(super) struct Coded {
@@ -83,47 +93,65 @@ impl Band {
     }
 }
 
-/// A whole block; `quantized` are the steps, in the order of the scan. `block` is zero before. Tells
-/// whether there is more than the mean.
+/// A block, and behind it room for what it does not hold.
+pub(super) type Room = [[i16; 64]; 4];
+
+/// A whole block, as it is quantized. `room` holds zeros before. Gives how many coefficients come before
+/// the end.
 #[inline(always)]
 pub(super) fn sequential(
     source: &mut Bits<'_>,
     [dc, ac]: [&Huffman; 2],
+    pairs: &Pairs,
     mean: &mut i32,
-    steps: &[i16; 64],
-    block: &mut Block,
-) -> Result<bool, Stop> {
+    room: &mut Room,
+) -> Result<usize, Stop> {
     // A copy, so that it can lie in registers.
     let mut bits = *source;
     *mean = mean.wrapping_add(difference(&mut bits, dc)?);
-    let block = block.as_flattened_mut();
-    block[0] = (*mean as i16).wrapping_mul(steps[0]);
-    let (mut at, mut detailed) = (1, true);
-    while at < 64 {
-        let (zeros, value) = ac.coefficient(&mut bits)?;
-        if value == 0 && zeros < 15 {
-            detailed = at > 1;
-            break;
+    let block = room.as_flattened_mut();
+    block[0] = *mean as i16;
+    let (mut at, mut last) = (1, 0);
+    'bits: while at < 64 {
+        bits.refill();
+        // Enough for two pairs and any code.
+        for _ in 0..3 {
+            let pair = pairs.next(&bits);
+            if at as isize + pair.zeros() >= 63 {
+                // There is none, or what lies behind the first one belongs to the next block.
+                let code = ac.code(&bits)?;
+                at += code.zeros();
+                last = code.number(&mut bits) as i16;
+                block[usize::from(PLACES[at & 255])] = last;
+                at += 1;
+                continue 'bits;
+            }
+            pair.skip(&mut bits);
+            last = pair.second();
+            block[usize::from(PLACES[at.wrapping_add_signed(pair.zeros()) & 255])] = pair.first();
+            block[usize::from(PLACES[(at + pair.far()) & 255])] = last;
+            at += pair.next();
+            if at >= 64 {
+                break;
+            }
         }
-        at += zeros;
-        if value != 0 {
-            let (Some(place), Some(step)) = (ZIGZAG.get(at), steps.get(at)) else { return Err(too_many()) };
-            block[usize::from(*place) & 63] = (value as i16).wrapping_mul(*step);
-        }
-        at += 1;
+    }
+    if at > 64 && at <= Code::END && last != 0 {
+        return Err(too_many());
     }
     *source = bits;
     bits.check()?;
-    Ok(detailed)
+    Ok(if at > Code::END { at - Code::END - 1 } else { 64 })
 }
 
 #[inline(always)]
 fn difference(bits: &mut Bits<'_>, dc: &Huffman) -> Result<i32, Stop> {
-    let size = dc.symbol(bits)?;
-    if size > 15 {
-        return Err(Stop::damaged("a scan holds bits that are no code"));
+    bits.refill();
+    let code = dc.code(bits)?;
+    if code.zeros() % Code::END > 0 {
+        return Err(no_code());
     }
-    Ok(bits.signed(u32::from(size)))
+    Ok(code.number(bits))
 }
 
 /// The mean, or the next bit of it.
@@ -158,17 +186,18 @@ pub(super) fn first(
     }
     let mut at = band.first;
     while at <= band.last {
-        let (zeros, size) = split(ac.symbol(bits)?);
-        if size > 0 {
-            at += zeros as usize;
-            let value = bits.signed(size);
+        bits.refill();
+        let code = ac.code(bits)?;
+        let value = code.number(bits);
+        if code.zeros() >= Code::END {
+            let size = (code.zeros() - Code::END) as u32;
+            *run = (1 << size) - 1 + bits.take(size) as u32;
+            break;
+        }
+        at += code.zeros();
+        if value != 0 {
             let place = ZIGZAG.get(at).ok_or_else(too_many)?;
             block[usize::from(*place) & 63] = (value << band.low) as i16;
-        } else if zeros < 15 {
-            *run = (1 << zeros) - 1 + bits.take(zeros) as u32;
-            break;
-        } else {
-            at += 15;
         }
         at += 1;
     }
@@ -186,12 +215,13 @@ pub(super) fn refine(
     let bit = 1_i16 << band.low;
     let mut at = band.first;
     while *run == 0 && at <= band.last {
-        let (mut zeros, size) = split(ac.symbol(bits)?);
-        let mut new = 0;
-        if size > 0 {
+        let code = ac.alone(bits)?;
+        let (mut zeros, mut new) = (code.zeros(), 0);
+        if code.has_number() {
             new = if bits.flag() { bit } else { -bit };
-        } else if zeros < 15 {
-            *run = (1 << zeros) + bits.take(zeros) as u32;
+        } else if zeros >= Code::END {
+            let size = (zeros - Code::END) as u32;
+            *run = (1 << size) + bits.take(size) as u32;
             break;
         }
         while at <= band.last {
@@ -226,11 +256,51 @@ fn correct(bits: &mut Bits<'_>, value: &mut i16, bit: i16) {
     }
 }
 
-/// How many zeros, and how many bits.
-fn split(symbol: u8) -> (u32, u32) {
-    (u32::from(symbol >> 4), u32::from(symbol & 15))
-}
-
 fn too_many() -> Stop {
     Stop::damaged("a block holds more than 64 coefficients")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::builtin::reference::random;
+
+    /// A table of `symbols` whose codes have these lengths, as few bits of each length as possible.
+    fn table(lengths: [u8; 16], symbols: &[u8]) -> Huffman {
+        Huffman::new(&lengths, symbols).unwrap_or_else(|_| unreachable!("a table that fits"))
+    }
+
+    /// Random bits hold every code, ends of blocks in every place, and blocks that are too long.
+    #[test]
+    fn pairs_are_what_single_codes_are() {
+        let mut random = random();
+        let dc = table([0, 2, 3, 1, 1, 1, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0], &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 15]);
+        let (mut ends, mut too_long) = (0, 0);
+        for round in 0..60 {
+            // Codes of 2 to 15 bits; the end, runs of zeros and large numbers among the short or the long ones.
+            let mut symbols = vec![0x00, 0xf0, 0x0f, 0x10, 0x23, 0xff];
+            symbols.resize_with(30, || random(256) as u8);
+            symbols.rotate_left(round % 6);
+            let ac = table([0, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 4, 0], &symbols);
+            let data: Vec<u8> = (0..4000).map(|_| random(256) as u8).chain([0; PADDING]).collect();
+            let run = |pairs: &Pairs| {
+                let mut bits = Bits::new(&data, 0, data.len() - PADDING);
+                let (mut mean, mut blocks) = (0, Vec::new());
+                loop {
+                    let mut room = [[0; 64]; 4];
+                    match sequential(&mut bits, [&dc, &ac], pairs, &mut mean, &mut room) {
+                        Ok(held) => blocks.push((room[0], held)),
+                        Err(Stop::Damaged(why)) => return (blocks, why),
+                        Err(Stop::Late) => unreachable!("nothing looks at the clock"),
+                    }
+                }
+            };
+            let single = run(&ac.pairs(0));
+            assert_eq!(run(&ac.pairs(usize::MAX)), single);
+            ends += single.0.len();
+            too_long += usize::from(single.1.contains("more than 64"));
+        }
+        assert!(ends > 500 && too_long > 5, "{ends} blocks, {too_long} too long");
+    }
 }

@@ -1,12 +1,12 @@
 //! What the segments between the scans say: how coefficients are quantized and coded.
 
 use super::Stop;
-use super::bits::Huffman;
+use super::huffman::Huffman;
+use super::scan::ZIGZAG;
 
 /// The tables in force.
 #[derive(Default)]
 pub(super) struct Tables {
-    /// in the order of the scans
     pub(super) quantization: [Option<[i16; 64]>; 4],
     pub(super) dc: [Option<Huffman>; 4],
     pub(super) ac: [Option<Huffman>; 4],
@@ -40,7 +40,11 @@ impl Tables {
             let step = |at: usize| {
                 if wide { i16::from_be_bytes([steps[2 * at], steps[2 * at + 1]]) } else { i16::from(steps[at]) }
             };
-            *table = Some(std::array::from_fn(step));
+            let mut placed = [0; 64];
+            for (at, place) in ZIGZAG.iter().enumerate() {
+                placed[usize::from(*place) & 63] = step(at);
+            }
+            *table = Some(placed);
             body = &rest[steps.len()..];
         }
         Ok(())
@@ -54,7 +58,7 @@ impl Tables {
             let table = Huffman::new(counts, rest.get(..total).ok_or_else(cut)?)?;
             match (kind >> 4, usize::from(kind & 15)) {
                 (0, number @ 0..4) => self.dc[number] = Some(table),
-                (1, number @ 0..4) => self.ac[number] = Some(table.for_coefficients()),
+                (1, number @ 0..4) => self.ac[number] = Some(table),
                 _ => return Err(cut()),
             }
             body = &rest[total..];

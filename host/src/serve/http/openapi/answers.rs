@@ -1,0 +1,113 @@
+//! Answers that are no results. Each stands once in the document, and operations refer to it.
+
+use serde_json::{Map, Value as Json, json};
+
+/// What an error looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// kind, message and details
+    Own,
+    /// as the Open Inference Protocol has it: a message
+    Protocol,
+}
+
+/// Every status that is no success, and what it means.
+const MEANINGS: [(&str, &str); 12] = [
+    ("400", "the request does not fit, or a step refuses it"),
+    ("401", "a key is wanted"),
+    ("403", "the key may not"),
+    ("404", "there is no such pipeline, or no such version of it"),
+    ("406", "no output can be given in a type that is accepted"),
+    ("408", "the body did not come in time"),
+    ("413", "the body is larger than allowed"),
+    ("415", "a body of this type or encoding is not read"),
+    ("429", "more than the key allows"),
+    ("500", "a step failed or ran into a limit"),
+    ("503", "there is no room or no time for it now, or the pipeline is being loaded"),
+    ("504", "it took longer than it may"),
+];
+
+impl Form {
+    const ALL: [Self; 2] = [Self::Own, Self::Protocol];
+
+    const fn schema(self) -> &'static str {
+        match self {
+            Self::Own => "Error",
+            Self::Protocol => "ProtocolError",
+        }
+    }
+
+    fn name(self, status: &str) -> String {
+        format!("{}_{status}", self.schema())
+    }
+}
+
+/// An answer in JSON.
+pub(super) fn response(description: &str, schema: Json) -> Json {
+    json!({ "description": description, "content": { "application/json": { "schema": schema } } })
+}
+
+/// What stands in for the schema of this name.
+pub(super) fn reference(schema: &str) -> Json {
+    json!({ "$ref": format!("#/components/schemas/{schema}") })
+}
+
+/// Says of an operation that it may be answered with these statuses.
+pub(super) fn with_errors(operation: &mut Json, form: Form, statuses: &[&str]) {
+    for status in statuses {
+        operation["responses"][*status] = json!({ "$ref": format!("#/components/responses/{}", form.name(status)) });
+    }
+}
+
+/// What may be asked without a key.
+pub(super) fn open(mut operation: Json) -> Json {
+    operation["security"] = json!([]);
+    operation
+}
+
+/// What needs a key, where the operator wants keys.
+pub(super) fn guarded(mut operation: Json, form: Form) -> Json {
+    with_errors(&mut operation, form, &["401", "403", "429"]);
+    operation
+}
+
+/// Every answer that operations refer to.
+pub(super) fn responses() -> Json {
+    let one = |form: Form, status: &str, meaning: &str| {
+        let mut answer = response(meaning, reference(form.schema()));
+        if matches!(status, "429" | "503") {
+            answer["headers"]["Retry-After"] = json!({
+                "description": "seconds after which it may be otherwise",
+                "schema": { "type": "integer", "minimum": 0 },
+            });
+        }
+        (form.name(status), answer)
+    };
+    let all = Form::ALL.into_iter().flat_map(|form| MEANINGS.map(|(status, meaning)| one(form, status, meaning)));
+    Json::Object(all.collect())
+}
+
+/// What errors look like, by name.
+pub(super) fn schemas() -> Map<String, Json> {
+    let own = json!({
+        "type": "object",
+        "description": "Why there is no result",
+        "properties": {
+            "error": { "type": "string", "description": "its kind, such as `ValidationError`" },
+            "message": { "type": "string", "description": "what happened, and what to do about it" },
+            "details": { "type": "object", "description": "the input, the step or the limit it is about" },
+        },
+        "required": ["error", "message", "details"],
+    });
+    let protocol = json!({
+        "type": "object",
+        "description": "Why there is no result, as the Open Inference Protocol says it",
+        "properties": { "error": { "type": "string" } },
+        "required": ["error"],
+        "additionalProperties": false,
+    });
+    [(Form::Own, own), (Form::Protocol, protocol)]
+        .map(|(form, schema)| (form.schema().to_owned(), schema))
+        .into_iter()
+        .collect()
+}

@@ -1,0 +1,172 @@
+//! What inferences came to, as the Open Inference Protocol and Triton count them.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::ledger::Ledger;
+use crate::assemble::Pipeline;
+use crate::inference::BatchSizes;
+
+/// The inferences of one version of a pipeline since the server started, whichever protocol asked
+/// for them and however often it was loaded again.
+#[derive(Debug)]
+pub(in crate::serve) struct Inferences {
+    pub(in crate::serve) success: Total,
+    pub(in crate::serve) fail: Total,
+    queue: AtomicU64,
+    compute_input: AtomicU64,
+    compute_infer: AtomicU64,
+    compute_output: AtomicU64,
+    /// successes that no model ran together with others
+    alone: AtomicU64,
+    start: Instant,
+    start_at: SystemTime,
+    /// milliseconds from `start` to the last success
+    last: AtomicU64,
+    batches: Mutex<BTreeMap<String, Batches>>,
+}
+
+/// The batches of one model.
+#[derive(Debug, Default)]
+struct Batches {
+    sizes: Ledger<BatchSizes>,
+    /// whether it was the first model of the pipeline that runs batches
+    first: bool,
+}
+
+/// How often something was, and how long it took altogether.
+#[derive(Debug, Default)]
+pub(in crate::serve) struct Total {
+    count: AtomicU64,
+    nanos: AtomicU64,
+}
+
+/// The times of one turn in which there was an inference.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::serve) struct Laps {
+    /// before its turn
+    pub(in crate::serve) queued: Duration,
+    /// from its turn to the first step
+    pub(in crate::serve) input: Duration,
+    /// all steps
+    pub(in crate::serve) infer: Duration,
+    /// from the last step to the bytes of the answer
+    pub(in crate::serve) output: Duration,
+}
+
+impl Total {
+    fn add(&self, time: Duration) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.nanos.fetch_add(nanos(time), Ordering::Relaxed);
+    }
+
+    pub(in crate::serve) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// In nanoseconds.
+    pub(in crate::serve) fn nanos(&self) -> u64 {
+        self.nanos.load(Ordering::Relaxed)
+    }
+}
+
+/// Sums of times of all successes, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::serve) struct Compute {
+    pub(in crate::serve) queue: u64,
+    pub(in crate::serve) input: u64,
+    pub(in crate::serve) infer: u64,
+    pub(in crate::serve) output: u64,
+}
+
+impl Inferences {
+    pub(super) fn new() -> Self {
+        Self {
+            success: Total::default(),
+            fail: Total::default(),
+            queue: AtomicU64::new(0),
+            compute_input: AtomicU64::new(0),
+            compute_infer: AtomicU64::new(0),
+            compute_output: AtomicU64::new(0),
+            alone: AtomicU64::new(0),
+            start: Instant::now(),
+            start_at: SystemTime::now(),
+            last: AtomicU64::new(0),
+            batches: Mutex::default(),
+        }
+    }
+
+    /// An inference has its result, `time` after it was asked for; `alone` where no model runs batches.
+    pub(in crate::serve) fn succeeded(&self, time: Duration, laps: Laps, alone: bool) {
+        self.success.add(time);
+        let sums = [
+            (&self.queue, laps.queued),
+            (&self.compute_input, laps.input),
+            (&self.compute_infer, laps.infer),
+            (&self.compute_output, laps.output),
+        ];
+        for (sum, time) in sums {
+            sum.fetch_add(nanos(time), Ordering::Relaxed);
+        }
+        if alone {
+            self.alone.fetch_add(1, Ordering::Relaxed);
+        }
+        self.last.fetch_max(self.start.elapsed().as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// One has failed, or was refused.
+    pub(in crate::serve) fn failed(&self, time: Duration) {
+        self.fail.add(time);
+    }
+
+    /// Where the time of successes went.
+    pub(in crate::serve) fn compute(&self) -> Compute {
+        let sum = |sum: &AtomicU64| sum.load(Ordering::Relaxed);
+        Compute {
+            queue: sum(&self.queue),
+            input: sum(&self.compute_input),
+            infer: sum(&self.compute_infer),
+            output: sum(&self.compute_output),
+        }
+    }
+
+    /// When the last success was, in milliseconds since 1970; 0 if there was none.
+    pub(in crate::serve) fn last(&self) -> u64 {
+        if self.success.count() == 0 {
+            return 0;
+        }
+        let at = self.start_at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        at.as_millis() as u64 + self.last.load(Ordering::Relaxed)
+    }
+
+    /// Runs, of those that ran together one: of the first model that runs batches, where there is one.
+    pub(in crate::serve) fn executions(&self) -> u64 {
+        let batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = batches.values().filter(|batches| batches.first);
+        let together: u64 = first.map(|batches| batches.sizes.counts().values().sum::<u64>()).sum();
+        self.alone.load(Ordering::Relaxed) + together
+    }
+
+    /// From now on, the batches of this pipeline's models are counted.
+    pub(in crate::serve) fn add_batches(&self, pipeline: &Pipeline) {
+        let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
+        let batchers = pipeline.models().filter_map(|(name, model)| Some((name, model.batcher()?.ok()?)));
+        for (index, (name, batcher)) in batchers.enumerate() {
+            let batches = batches.entry(name.to_owned()).or_default();
+            batches.first |= index == 0;
+            batches.sizes.add(batcher.sizes().clone());
+        }
+    }
+
+    /// How often a model ran on so many rows.
+    pub(super) fn batch_sizes(&self, model: &str) -> BTreeMap<usize, u64> {
+        let batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
+        batches.get(model).map(|batches| batches.sizes.counts()).unwrap_or_default()
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -5,6 +5,7 @@ use std::io::{Cursor, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
 use super::error::ModelLoadError;
@@ -21,7 +22,7 @@ pub struct ModelFile {
     info: ModelInfo,
     digest: String,
     /// `None` once nobody needs them
-    bytes: Arc<Mutex<Option<Arc<[u8]>>>>,
+    bytes: Arc<Mutex<Option<Bytes>>>,
 }
 
 impl ModelFile {
@@ -40,7 +41,7 @@ impl ModelFile {
             let mut bytes = Vec::with_capacity(meta.len() as usize);
             file.by_ref().take(KEPT + 1).read_to_end(&mut bytes).map_err(io)?;
             hash.update(&bytes);
-            (graph::inspect(&path, Cursor::new(&bytes))?, Some(Arc::from(bytes)))
+            (graph::inspect(&path, Cursor::new(&bytes))?, Some(Bytes::from(bytes)))
         } else {
             let info = graph::inspect(&path, &file)?;
             std::io::Seek::rewind(&mut file).map_err(io)?;
@@ -73,7 +74,7 @@ impl ModelFile {
 
     /// The file's bytes, if they are all that an engine needs; else it reads [`Self::path`]. Those
     /// that were let go are read again, and must be the same.
-    pub(super) fn whole(&self) -> Result<Option<Arc<[u8]>>, String> {
+    pub(super) fn whole(&self) -> Result<Option<Bytes>, String> {
         if !self.info.external_files.is_empty() || self.info.size_bytes > KEPT {
             return Ok(None);
         }
@@ -92,7 +93,7 @@ impl ModelFile {
         *self.held() = None;
     }
 
-    fn held(&self) -> MutexGuard<'_, Option<Arc<[u8]>>> {
+    fn held(&self) -> MutexGuard<'_, Option<Bytes>> {
         self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
@@ -124,13 +124,22 @@ impl Repository {
 
     /// Opens them side by side, as many at once as there are workers.
     fn open_all(&self, sources: &[Source]) -> Vec<Result<Served, GpuxError>> {
-        let together = |sources: &[Source]| {
-            std::thread::scope(|scope| {
-                let opening: Vec<_> = sources.iter().map(|source| scope.spawn(|| self.open(source))).collect();
-                opening.into_iter().map(|opening| opening.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
-            })
+        let next = AtomicUsize::new(0);
+        let each = || {
+            let taken = std::iter::from_fn(|| {
+                let place = next.fetch_add(1, Ordering::Relaxed);
+                sources.get(place).map(|source| (place, source))
+            });
+            taken.map(|(place, source)| (place, self.open(source))).collect::<Vec<_>>()
         };
-        sources.chunks(self.settings.workers.max(1)).flat_map(|sources| -> Vec<_> { together(sources) }).collect()
+        let mut opened: Vec<_> = std::thread::scope(|scope| {
+            let workers = self.settings.workers.clamp(1, sources.len().max(1));
+            let opening: Vec<_> = (0..workers).map(|_| scope.spawn(each)).collect();
+            let opened = opening.into_iter().map(|opening| opening.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            opened.flatten().collect()
+        });
+        opened.sort_by_key(|(place, _)| *place);
+        opened.into_iter().map(|(_, served)| served).collect()
     }
 
     fn open(&self, source: &Source) -> Result<Served, GpuxError> {

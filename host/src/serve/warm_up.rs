@@ -22,7 +22,7 @@ pub struct Warmth {
 const RUNS: usize = 20;
 
 /// How long warming up may take beyond its first run.
-const LIMIT: Duration = Duration::from_millis(50);
+const LIMIT: Duration = Duration::from_millis(10);
 
 /// A picture that every image decoder reads: 32 × 32, white.
 const PICTURE: &[u8] = include_bytes!("warm_up.png");

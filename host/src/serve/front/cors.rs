@@ -9,7 +9,7 @@ pub(super) fn layer(origins: &[String]) -> Option<CorsLayer> {
     if origins.is_empty() {
         return None;
     }
-    let exposed = ["x-request-id", "x-tensor-type", "x-tensor-shape", "retry-after"];
+    let exposed = ["x-request-id", "x-tensor-type", "x-tensor-shape", "retry-after", "inference-header-content-length"];
     let layer = CorsLayer::new()
         .allow_methods([Method::GET, Method::POST])
         .allow_headers(Any)

@@ -42,8 +42,11 @@ impl Options {
         if uri.query().is_none() {
             return Ok(Self::default());
         }
-        let Query(options) = Query::<Self>::try_from_uri(uri)
-            .map_err(|error| ServeError::invalid(format!("the query of the URL: {}", error.body_text())))?;
+        let Query(options) = Query::<Self>::try_from_uri(uri).map_err(|rejection| {
+            let text = rejection.body_text();
+            let reason = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
+            ServeError::invalid(format!("the query of the URL: {reason}"))
+        })?;
         Ok(options)
     }
 

@@ -10,7 +10,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
 use futures_util::future::BoxFuture;
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use hyper::body::Body as _;
 use tower::{Layer as _, Service as _, service_fn};
@@ -38,24 +38,37 @@ impl Accepted {
         }))
     }
 
-    /// Compresses a result for a client that asks for it. Errors stay readable for clients that ask, but look
-    /// only at results.
+    /// Compresses a result for a client that asks for it by naming one encoding alone, as NVIDIA's do: whatever
+    /// it is. Errors stay readable for clients that ask, but look only at results.
     pub(in crate::serve) async fn result(self, response: Response) -> Response {
         match self.0 {
-            Some(accepted) if response.status() == StatusCode::OK => compressed(accepted, response).await,
-            _ => response,
+            _ if response.status() != StatusCode::OK => response,
+            Some(accepted) if is_one(&accepted) => compressed(accepted, response).await,
+            _ => self.large(response).await,
         }
     }
 
-    /// Compresses an answer for a client that accepts it without asking for it: small ones stay as they are, and
-    /// so do pictures and streams of events.
+    /// Compresses an answer for a client that accepts it: small ones stay as they are, and so do pictures and
+    /// streams of events. Most clients list all that they know, unasked: for those, bytes of tensors stay as they
+    /// are too, which take longer to compress than to send, and become hardly smaller.
     pub(super) async fn large(self, response: Response) -> Response {
         let small = response.body().size_hint().exact().is_some_and(|size| size < SMALL);
         match self.0 {
-            Some(accepted) if !small => compressed(accepted, response).await,
+            Some(accepted) if !small && (is_one(&accepted) || !is_binary(&response)) => {
+                compressed(accepted, response).await
+            }
             _ => response,
         }
     }
+}
+
+fn is_one(accepted: &HeaderValue) -> bool {
+    !accepted.as_bytes().contains(&b',')
+}
+
+fn is_binary(response: &Response) -> bool {
+    let media_type = response.headers().get(CONTENT_TYPE);
+    media_type.is_some_and(|name| name == "application/octet-stream" || name == "application/x-npy")
 }
 
 /// Boxed, as a future that few answers need should not make those of all others large.
@@ -78,4 +91,44 @@ pub(super) fn is_encoded(headers: &HeaderMap) -> bool {
 /// Decompresses requests as they are read. Another encoding is left for the handler to refuse.
 pub(super) fn decompressed(router: Router) -> Router {
     router.layer(RequestDecompressionLayer::new().pass_through_unaccepted(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How an answer of this type and size goes to who accepts this.
+    async fn sent(accepted: &'static str, media_type: &'static str, size: usize, result: bool) -> Option<HeaderValue> {
+        let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static(accepted))]);
+        let response = crate::serve::http::answer::bytes(HeaderValue::from_static(media_type), vec![b'7'; size]);
+        let accepted = Accepted::of(&headers);
+        let response = if result { accepted.result(response).await } else { accepted.large(response).await };
+        response.headers().get(CONTENT_ENCODING).cloned()
+    }
+
+    #[tokio::test]
+    async fn what_is_worth_it_is_compressed_and_what_is_asked_for() {
+        const LIST: &str = "gzip, compress, deflate, br";
+        const BYTES: &str = "application/octet-stream";
+        for (accepted, media_type, size, result, expected) in [
+            (LIST, "application/json", 2000, false, Some("gzip")),
+            (LIST, "application/json", 1000, false, None),
+            (LIST, "application/json", 2000, true, Some("gzip")),
+            (LIST, BYTES, 2000, false, None),
+            (LIST, BYTES, 2000, true, None),
+            ("gzip", BYTES, 100, true, Some("gzip")),
+            ("deflate", BYTES, 2000, false, Some("deflate")),
+            ("gzip", BYTES, 100, false, None),
+            ("br", "application/json", 2000, true, None),
+            ("identity", "application/json", 2000, false, None),
+            (LIST, "image/png", 2000, false, None),
+        ] {
+            let found = sent(accepted, media_type, size, result).await;
+            assert_eq!(
+                found.as_ref().map(|value| value.to_str().unwrap_or("?")),
+                expected,
+                "{accepted} {media_type} {size}"
+            );
+        }
+    }
 }

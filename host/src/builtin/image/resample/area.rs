@@ -62,7 +62,9 @@ fn means<S: Copy + Default + AddAssign + From<u8> + Into<u64>>(
             sums.fill(S::default());
             let samples = &block[range.start * inner..range.end * inner];
             if let [sum] = sums.as_mut_slice() {
-                samples.iter().for_each(|sample| *sum += S::from(*sample));
+                for sample in samples {
+                    *sum += S::from(*sample);
+                }
             } else {
                 for samples in samples.chunks_exact(inner) {
                     for (sum, sample) in sums.iter_mut().zip(samples) {

@@ -69,7 +69,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 /// A tiny model on one thread and on two.
 fn scaling(engine: &Arc<dyn Engine>) {
     println!("\na tiny model (models/digits.onnx), runs a second");
-    let options = ModelOptions { instances: 2, threads: Some(1), ..ModelOptions::default() };
+    let options = ModelOptions { instances: Some(2), threads: Some(1), ..ModelOptions::default() };
     let step = load(engine, "models/digits.onnx", &options).unwrap();
     let image = Tensor::new([1, 1, 8, 8], vec![0.5_f32; 64]).unwrap();
     let run = |_| drop(step.run(vec![Some(Value::Tensor(image.clone()))], &mut Context::default()).unwrap());

@@ -140,7 +140,7 @@ fn load(engine: &Arc<OnnxRuntime>, way: &str, model: &Path, sessions: usize, kep
         return Box::new(move |session, inputs| bare_run(&mut sessions[session], inputs));
     }
     let optimized = (way == BUILT).then(|| kept.to_owned());
-    let options = ModelOptions { instances: sessions, threads: Some(1), optimized, ..ModelOptions::default() };
+    let options = ModelOptions { instances: Some(sessions), threads: Some(1), optimized, ..ModelOptions::default() };
     let engine: Arc<dyn Engine> = engine.clone();
     let step = ModelStep::load(engine, Arc::new(ModelFile::open(model).unwrap()), &options).unwrap();
     // Sessions take turns.

@@ -55,7 +55,7 @@ fn main() {
 fn cases(engine: &Arc<OnnxRuntime>, path: &PathBuf, inputs: &[Tensor], cores: usize) {
     let bare = |count: usize| (0..count).map(|_| Mutex::new(bare_session(engine, path))).collect::<Vec<_>>();
     let file = Arc::new(ModelFile::open(path).unwrap());
-    let ours = |count: usize, instances: usize| {
+    let ours = |count: usize, instances: Option<usize>| {
         let options = ModelOptions { instances, ..ModelOptions::default() };
         let load = || ModelStep::load(engine.clone(), file.clone(), &options).unwrap();
         (0..count).map(|_| load()).collect::<Vec<_>>()
@@ -66,8 +66,8 @@ fn cases(engine: &Arc<OnnxRuntime>, path: &PathBuf, inputs: &[Tensor], cores: us
         drop(step.run(values, &mut Context::default()).unwrap());
     };
     let (one, two, all) = (bare(1), bare(2), bare(cores));
-    let (own, pair, each) = (ours(1, 1), ours(2, 1), ours(cores, 1));
-    let instances = ours(1, cores);
+    let (own, pair, each) = (ours(1, None), ours(2, None), ours(cores, None));
+    let instances = ours(1, Some(cores));
     case("one model, one caller", 1, &|_, _| run_bare(&one[0]), &|_, _| run_ours(&own[0]));
     case("two models, by turns", 1, &|_, turn| run_bare(&two[turn % 2]), &|_, turn| run_ours(&pair[turn % 2]));
     case("one model, as many callers as cores", cores, &|_, _| run_bare(&one[0]), &|_, _| run_ours(&own[0]));

@@ -107,7 +107,7 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, operator: &Operator) -> Re
         }
         ensure_vetted(&trial, &options)?;
         let mut optimization = None;
-        if operator.optimize || inference::is_called_for(&trial, &options) {
+        if operator.optimize || inference::is_called_for(&trial, &options, operator.serving) {
             match inference::optimize(&trial, operator.optimize) {
                 Ok(made) => optimization = made,
                 Err(error) => loaded.warnings.push(error.to_string()),
@@ -163,7 +163,7 @@ fn options(
         providers,
         strict: operator.strict,
         provider_options: provider_options::of_model(model, spec, digest, operator)?,
-        instances: model.instances.as_ref().map_or(1, count),
+        instances: model.instances.as_ref().map(count),
         threads: model.threads.as_ref().map(count),
         batch: batching(model, spec, operator),
         optimized: None,

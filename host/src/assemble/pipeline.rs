@@ -119,7 +119,7 @@ impl Pipeline {
     pub fn at_once(&self) -> usize {
         let together = |model: &LoadedModel| {
             let rows = model.step.batcher().and_then(Result::ok).map_or(1, |batcher| batcher.options().max_size);
-            rows.saturating_mul(model.step.sessions().instances())
+            rows.saturating_mul(model.step.sessions().most())
         };
         self.models.iter().map(together).max().unwrap_or(1).min(MAX_AT_ONCE)
     }

@@ -29,6 +29,9 @@ impl Pipeline {
                 info["instances"] = json!(model.step.sessions().instances());
                 info["threads"] = json!(model.step.threads());
                 info["shares_threads"] = json!(model.step.shares_threads());
+                if model.step.sessions().most() > model.step.sessions().instances() {
+                    info["under_load"] = json!({ "instances": model.step.sessions().most(), "threads": 1 });
+                }
                 info["optimized"] = json!(model.step.is_optimized());
                 if let Some(ranking) = &model.ranking {
                     info["measured"] = json!(ranking.measured);

@@ -102,11 +102,13 @@ pub fn kept(trial: &Trial<'_>) -> Option<PathBuf> {
 }
 
 /// Whether the graph is to be kept though nobody has asked: where each of several sessions would
-/// hold the weights, or ONNX Runtime map files that others may write to. A mapped file that
-/// somebody shortens takes the process down with it; in the cache, nobody does.
-pub fn is_called_for(trial: &Trial<'_>, options: &ModelOptions) -> bool {
+/// hold the weights, as there will be when `many` callers come, or ONNX Runtime map files that
+/// others may write to. A mapped file that somebody shortens takes the process down with it; in the
+/// cache, nobody does.
+pub fn is_called_for(trial: &Trial<'_>, options: &ModelOptions, many: bool) -> bool {
     let info = trial.file.info();
-    let shared = options.instances > 1 && info.size_bytes >= WORTH_MAPPING;
+    let unasked = many && options.threads.is_none() && trial.engine.threads(None) > 1;
+    let shared = options.instances.map_or(unasked, |instances| instances > 1) && info.size_bytes >= WORTH_MAPPING;
     let on_cpu = |provider: &ExecutionProvider| *provider == ExecutionProvider::Cpu;
     (shared || !info.external_files.is_empty())
         && vet::tried(&options.providers, trial.engine.providers()).iter().all(on_cpu)
@@ -325,13 +327,13 @@ mod tests {
     /// What a trial of `file` with these options calls for.
     fn called_for(engine: &dyn Engine, file: &ModelFile, options: &ModelOptions) -> bool {
         let trial = Trial { program: None, cache: None, file, engine, library: None, plugins: &[] };
-        is_called_for(&trial, options)
+        is_called_for(&trial, options, false)
     }
 
     #[test]
     fn several_sessions_and_weights_in_other_files_call_for_a_kept_graph() {
         let engine = embedded();
-        let (usual, two) = (ModelOptions::default(), ModelOptions { instances: 2, ..ModelOptions::default() });
+        let (usual, two) = (ModelOptions::default(), ModelOptions { instances: Some(2), ..ModelOptions::default() });
         let providers = ProviderChoice::These(vec![ExecutionProvider::Cuda]);
         let elsewhere = ModelOptions { providers, ..ModelOptions::default() };
         assert!(called_for(&*engine, &model("external"), &usual));

@@ -27,8 +27,9 @@ pub struct ModelOptions {
     pub strict: bool,
     /// what each provider is told
     pub provider_options: ProviderOptions,
-    /// how many runs may go on at once; each takes memory of its own
-    pub instances: usize,
+    /// how many runs may go on at once; each takes memory of its own. `None`: one for a few callers,
+    /// and, on the CPU without `threads`, one a core for more
+    pub instances: Option<usize>,
     /// threads of its own that one operator of each instance may use; `None`: a single instance
     /// uses the threads that models share, of several each has its part of the cores
     pub threads: Option<usize>,
@@ -39,13 +40,13 @@ pub struct ModelOptions {
 }
 
 impl Default for ModelOptions {
-    /// The best provider, one instance.
+    /// The best provider, as many instances as there are callers for.
     fn default() -> Self {
         Self {
             providers: ProviderChoice::Auto,
             strict: false,
             provider_options: ProviderOptions::default(),
-            instances: 1,
+            instances: None,
             threads: None,
             batch: BatchOptions::default(),
             optimized: None,
@@ -83,7 +84,7 @@ impl ModelStep {
         let outputs = file.info().outputs.iter().map(|output| output.value.as_ref());
         let plain = inputs.chain(outputs).all(|kind| kind.is_some_and(|kind| kind.plain().is_some()));
         let chain = options.providers.chain(engine.providers(), &|provider| engine.lacks(provider), options.strict)?;
-        let threads = options.threads.or_else(|| share_of_cores(engine.threads(None), options.instances));
+        let threads = options.threads.or_else(|| share_of_cores(engine.threads(None), options.instances.unwrap_or(1)));
         let mut fallbacks = chain.passed_over;
         let mut left = chain.tried.into_iter().peekable();
         while let Some(provider) = left.next() {

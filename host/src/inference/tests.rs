@@ -239,7 +239,7 @@ fn a_process_has_one_library() {
 #[test]
 fn sessions_serve_many_threads() {
     for engine in engines() {
-        let options = ModelOptions { instances: 2, ..ModelOptions::default() };
+        let options = ModelOptions { instances: Some(2), ..ModelOptions::default() };
         let step = Arc::new(ModelStep::load(engine, model("gather"), &options).unwrap());
         std::thread::scope(|scope| {
             for thread in 0..6_usize {

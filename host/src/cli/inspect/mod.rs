@@ -329,7 +329,9 @@ fn provider_notes(model: &Json) -> Vec<String> {
     if instances > 1 || threads > 1 {
         let whose = if model["shares_threads"] == json!(true) { " that models share" } else { " each" };
         let count = |number: u64, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
-        notes.push(format!("{} on {}{whose}", count(instances, "instance"), count(threads, "thread")));
+        let most = model["under_load"]["instances"].as_u64();
+        let load = most.map_or_else(String::new, |most| format!("; up to {most} on 1 thread each under load"));
+        notes.push(format!("{} on {}{whose}{load}", count(instances, "instance"), count(threads, "thread")));
     }
     for passed in rows(model, "fallbacks") {
         notes.push(format!("does not run on {}: {}", text(&passed["provider"]), text(&passed["reason"])));

@@ -5,6 +5,7 @@
 //! and runs for all. So batches grow with the load, and nobody waits for company that may not come,
 //! unless a delay is asked for.
 
+mod company;
 mod join;
 mod queue;
 mod rules;
@@ -92,7 +93,7 @@ impl Batcher {
     /// inputs shows that results depend on their neighbours.
     pub fn new(sessions: Arc<SessionSet>, signature: &Signature, options: BatchOptions) -> Result<Self, String> {
         let rules = trial::prove(&sessions, signature, Rules::of(signature, options.pad)?)?;
-        let queue = Queue::new(sessions.instances());
+        let queue = Queue::default();
         let sizes = Arc::new(BatchSizes::up_to(options.max_size));
         let off = AtomicBool::new(false);
         Ok(Self { shared: Arc::new(Shared { sessions, rules, options, queue, off, sizes }) })
@@ -129,13 +130,14 @@ impl Batcher {
         waits: Option<&dyn Waits>,
     ) -> Result<Vec<Tensor>, Unavailable> {
         let shared = &self.shared;
-        let key = if shared.off.load(Ordering::Relaxed) { None } else { shared.rules.key(&inputs) };
-        let Some((key, rows)) = key.filter(|(_, rows)| *rows < shared.options.max_size) else {
+        let like = if shared.off.load(Ordering::Relaxed) { None } else { shared.rules.like(&inputs) };
+        let Some(like) = like.filter(|like| like.rows < shared.options.max_size) else {
             return shared.sessions.run(inputs, deadline);
         };
-        let request = Arc::new(Request::new(inputs, key, rows, deadline, priority));
+        let request = Arc::new(Request::new(inputs, like, deadline, priority));
         let _with_model = waits.map(WithModel::of);
-        if shared.queue.enter(&request) == Asked::Lead {
+        let _inside = shared.sessions.enter();
+        if shared.queue.enter(&request, shared.sessions.open()) == Asked::Lead {
             shared.lead(&request);
         }
         shared.wait(&request)
@@ -146,7 +148,8 @@ impl Shared {
     /// Runs for this request and for those that are like it.
     fn lead(self: &Arc<Self>, leader: &Arc<Request>) {
         let most = self.options.max_size;
-        let requests = self.queue.take(leader, most, self.options.max_delay);
+        let start = self.rules.pads().then(|| self.sessions.start_cost()).flatten();
+        let requests = self.queue.take(leader, most, self.options.max_delay, start);
         let deadline = requests.iter().map(|request| request.deadline).reduce(later).flatten();
         let rows: usize = requests.iter().map(|request| request.rows).sum();
         self.sizes.count(rows);
@@ -209,7 +212,7 @@ impl Shared {
 
     fn pass_on(&self, batch: &Batch) {
         if !batch.passed_on.swap(true, Ordering::AcqRel) {
-            self.queue.pass_on();
+            self.queue.pass_on(self.sessions.open());
         }
     }
 
@@ -220,7 +223,7 @@ impl Shared {
                 Turn::Answered(result) => return result,
                 Turn::Alone => return self.sessions.run(request.inputs.clone(), request.deadline),
                 Turn::Lead => self.lead(request),
-                Turn::Late if self.queue.leave(request) => return Err(Unavailable::Timeout),
+                Turn::Late if self.queue.leave(request, self.sessions.open()) => return Err(Unavailable::Timeout),
                 // It was taken, or called to lead, just now.
                 Turn::Late => {}
                 Turn::LeftBehind(batch) => {

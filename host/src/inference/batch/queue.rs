@@ -4,7 +4,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::super::sessions::{ModelInputs, Unavailable};
-use super::rules::Key;
+use super::company::company;
+use super::rules::{Key, Like};
 use super::{Batch, patience};
 use crate::pipeline::Tensor;
 
@@ -13,8 +14,12 @@ pub(super) struct Request {
     pub(super) inputs: ModelInputs,
     pub(super) rows: usize,
     pub(super) deadline: Option<Instant>,
-    key: Key,
-    priority: i32,
+    pub(super) key: Key,
+    /// of a text that may be padded
+    pub(super) length: Option<usize>,
+    /// how large one more of that length would make each row
+    pub(super) bytes_a_token: usize,
+    pub(super) priority: i32,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -53,9 +58,15 @@ pub(super) enum Asked {
 }
 
 impl Request {
-    pub(super) fn new(inputs: ModelInputs, key: Key, rows: usize, deadline: Option<Instant>, priority: i32) -> Self {
+    pub(super) fn new(inputs: ModelInputs, like: Like, deadline: Option<Instant>, priority: i32) -> Self {
         let (state, changed) = (Mutex::new(State::Waiting), Condvar::new());
-        Self { inputs, rows, deadline, key, priority, state, changed }
+        let Like { key, rows, length, bytes_a_token } = like;
+        Self { inputs, rows, deadline, key, length, bytes_a_token, priority, state, changed }
+    }
+
+    /// Whether it waits, and leads nobody.
+    pub(super) fn is_idle(&self) -> bool {
+        matches!(*self.state(), State::Waiting)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -116,21 +127,22 @@ pub(super) struct Queue {
 
 struct Inner {
     waiting: Vec<Arc<Request>>,
-    /// how many more may run at once
-    free: usize,
+    /// those that run, or are called to lead
+    leading: usize,
     /// leaders that wait for company
     gathering: usize,
     /// rows of the last run: whoever had no company does not make the next wait for any
     company: usize,
 }
 
-impl Queue {
-    /// A queue before so many sessions.
-    pub(super) fn new(sessions: usize) -> Self {
-        let inner = Inner { waiting: Vec::new(), free: sessions, gathering: 0, company: usize::MAX };
+impl Default for Queue {
+    fn default() -> Self {
+        let inner = Inner { waiting: Vec::new(), leading: 0, gathering: 0, company: usize::MAX };
         Self { inner: Mutex::new(inner), came: Condvar::new() }
     }
+}
 
+impl Queue {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -139,34 +151,40 @@ impl Queue {
         self.lock().waiting.len()
     }
 
-    /// Puts a request into the queue. If a session is free, its thread leads.
-    pub(super) fn enter(&self, request: &Arc<Request>) -> Asked {
+    /// Puts a request into the queue. Its thread leads if fewer than `open` do and nobody comes
+    /// before it.
+    pub(super) fn enter(&self, request: &Arc<Request>, open: usize) -> Asked {
         let mut inner = self.lock();
         inner.waiting.push(request.clone());
         if inner.gathering > 0 {
             self.came.notify_all();
         }
-        match inner.free.checked_sub(1) {
-            Some(free) => {
-                inner.free = free;
-                *request.state() = State::Leading;
-                Asked::Lead
-            }
-            None => Asked::Wait,
+        inner.call(open);
+        let mut state = request.state();
+        if matches!(*state, State::Called) {
+            *state = State::Leading;
+            return Asked::Lead;
         }
+        Asked::Wait
     }
 
-    /// Takes the leader and those that are like it: the most urgent, up to `most` rows. Waits for
-    /// more of them for `delay`, though not beyond the leader's deadline, not after there are as many
-    /// as ran last time, and not at all if the last to run was alone.
-    pub(super) fn take(&self, leader: &Arc<Request>, most: usize, delay: Duration) -> Vec<Arc<Request>> {
+    /// Takes the leader and its [`company`]. Waits for more of them for `delay`, though not beyond the
+    /// leader's deadline, not after there are as many as ran last time, and not at all if the last to
+    /// run was alone.
+    pub(super) fn take(
+        &self,
+        leader: &Arc<Request>,
+        most: usize,
+        delay: Duration,
+        start: Option<usize>,
+    ) -> Vec<Arc<Request>> {
         let mut inner = self.lock();
         if !delay.is_zero() && inner.company > 1 {
             let enough = most.min(inner.company);
             let until = Instant::now() + delay;
             let until = leader.deadline.map_or(until, |deadline| deadline.min(until));
             inner.gathering += 1;
-            while inner.rows_like(leader) < enough {
+            while rows(&company(&inner.waiting, leader, most, start)) < enough {
                 let left = until.saturating_duration_since(Instant::now());
                 if left.is_zero() {
                     break;
@@ -175,57 +193,65 @@ impl Queue {
             }
             inner.gathering -= 1;
         }
-        let taken = inner.take(leader, most);
-        inner.company = taken.iter().map(|request| request.rows).sum();
+        let taken = company(&inner.waiting, leader, most, start);
+        inner.waiting.retain(|request| !taken.iter().any(|other| Arc::ptr_eq(other, request)));
+        inner.company = rows(&taken);
         taken
     }
 
     /// Takes back a request whose deadline has passed; `false` if it is not in the queue any more.
     /// One that was just called to lead passes its turn on.
-    pub(super) fn leave(&self, request: &Arc<Request>) -> bool {
+    pub(super) fn leave(&self, request: &Arc<Request>, open: usize) -> bool {
         let mut inner = self.lock();
         let Some(place) = inner.waiting.iter().position(|other| Arc::ptr_eq(other, request)) else { return false };
         inner.waiting.remove(place);
         if matches!(*request.state(), State::Called) {
-            inner.call_next();
+            inner.leading -= 1;
+            inner.call(open);
         }
         true
     }
 
-    /// A session is free: the most urgent is called to lead.
-    pub(super) fn pass_on(&self) {
-        self.lock().call_next();
+    /// A run has ended: the most urgent are called to lead, as long as fewer than `open` do.
+    pub(super) fn pass_on(&self, open: usize) {
+        let mut inner = self.lock();
+        inner.leading -= 1;
+        inner.call(open);
     }
 }
 
 impl Inner {
-    fn rows_like(&self, leader: &Request) -> usize {
-        self.waiting.iter().filter(|request| request.key == leader.key).map(|request| request.rows).sum()
-    }
-
-    fn take(&mut self, leader: &Arc<Request>, most: usize) -> Vec<Arc<Request>> {
-        let mut mates: Vec<_> = self.waiting.iter().filter(|other| other.key == leader.key).cloned().collect();
-        // The leader first, and for the rest the order is that of the queue where it is not priority.
-        mates.sort_by_key(|mate| (!Arc::ptr_eq(mate, leader), std::cmp::Reverse(mate.priority)));
-        let mut rows = 0;
-        mates.retain(|mate| {
-            // Another leader has a session of its own.
-            let other_leader = !Arc::ptr_eq(mate, leader) && !matches!(*mate.state(), State::Waiting);
-            let fits = rows + mate.rows <= most && !other_leader;
-            rows += if fits { mate.rows } else { 0 };
-            fits
-        });
-        self.waiting.retain(|request| !mates.iter().any(|mate| Arc::ptr_eq(mate, request)));
-        mates
-    }
-
-    fn call_next(&mut self) {
-        let idle = self.waiting.iter().filter(|request| matches!(*request.state(), State::Waiting));
-        // Of equals, `min_by_key` finds the first.
-        let next = idle.min_by_key(|request| std::cmp::Reverse(request.priority)).cloned();
-        match next {
-            Some(next) => next.set(State::Called),
-            None => self.free += 1,
+    fn call(&mut self, open: usize) {
+        while self.leading < open {
+            let idle = self.waiting.iter().filter(|request| request.is_idle());
+            // Of equals, `min_by_key` finds the first.
+            let Some(next) = idle.min_by_key(|request| std::cmp::Reverse(request.priority)).cloned() else { return };
+            next.set(State::Called);
+            self.leading += 1;
         }
+    }
+}
+
+fn rows(requests: &[Arc<Request>]) -> usize {
+    requests.iter().map(|request| request.rows).sum()
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    use super::*;
+
+    fn request(length: usize, priority: i32) -> Arc<Request> {
+        let like = Like { key: Key::default(), rows: 1, length: Some(length), bytes_a_token: 16 };
+        Arc::new(Request::new(ModelInputs::new(), like, None, priority))
+    }
+
+    /// One row of so many tokens.
+    pub(in super::super) fn text(length: usize) -> Arc<Request> {
+        request(length, 0)
+    }
+
+    /// The same with a greater priority.
+    pub(in super::super) fn urgent(length: usize) -> Arc<Request> {
+        request(length, 1)
     }
 }

@@ -13,10 +13,21 @@ const MASKED: [&str; 2] = ["input_ids", "token_type_ids"];
 /// The input that says which tokens count: 1, or 0 for padding.
 const MASK: &str = "attention_mask";
 
-/// What makes requests alike: element type and shape of each input, without the first axis, and
-/// with lengths rounded up to a bucket's.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What makes requests alike: element type and shape of each input, without the first axis and
+/// the lengths that may be padded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Key(SmallVec<[usize; 16]>);
+
+/// What a request is like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Like {
+    pub(super) key: Key,
+    pub(super) rows: usize,
+    /// of a text that may be padded
+    pub(super) length: Option<usize>,
+    /// how large one more of that length would make each row
+    pub(super) bytes_a_token: usize,
+}
 
 /// How requests of one model are put together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,24 +86,27 @@ impl Rules {
         Self { length: None }
     }
 
-    /// What a request is like, and its rows; `None` for one that runs by itself.
-    pub(super) fn key(&self, inputs: &ModelInputs) -> Option<(Key, usize)> {
+    /// What a request is like; `None` for one that runs by itself.
+    pub(super) fn like(&self, inputs: &ModelInputs) -> Option<Like> {
         let rows = *inputs.first()?.1.shape().first()?;
-        let mut key = SmallVec::new();
+        let (mut key, mut length, mut bytes_a_token) = (SmallVec::new(), None, 0);
         for (index, tensor) in inputs {
             let (first, others) = tensor.shape().split_first()?;
             if *first != rows || rows == 0 {
                 return None;
             }
             key.extend([*index, tensor.element() as usize, others.len()]);
-            let start = key.len();
-            key.extend_from_slice(others);
-            if self.is_long(*index) {
-                let length = key.get_mut(start)?;
-                *length = bucket(*length);
+            if !self.is_long(*index) {
+                key.extend_from_slice(others);
+                continue;
             }
+            let long = *others.first()?;
+            if *length.get_or_insert(long) != long {
+                return None;
+            }
+            bytes_a_token += tensor.byte_len().checked_div(rows * long).unwrap_or(0);
         }
-        Some((Key(key), rows))
+        Some(Like { key: Key(key), rows, length, bytes_a_token })
     }
 
     fn is_long(&self, index: usize) -> bool {
@@ -181,13 +195,6 @@ impl Length {
         };
         Some(Self { inputs, outputs: signature.outputs.iter().map(output).collect::<Option<_>>()? })
     }
-}
-
-/// Lengths that run together: the longest of a bucket is at most a quarter longer than the next
-/// bucket's end, so padding costs little.
-fn bucket(length: usize) -> usize {
-    let step = (length.next_power_of_two() / 8).max(8);
-    length.next_multiple_of(step)
 }
 
 fn dims(port: &Port) -> Option<&[Dim]> {

@@ -63,7 +63,7 @@ impl Doubling {
         let session = SessionOptions::cpu();
         let first = self.load(&model("gather"), &session).unwrap();
         let engine = Arc::new(Self { runs: self.runs.clone(), held: self.held.clone(), inside: self.inside.clone() });
-        let sessions = SessionSet::new(engine, model("gather"), session, first, 1).unwrap();
+        let sessions = SessionSet::new(engine, model("gather"), session, first, Some(1)).unwrap();
         let port = |name| {
             let shape = [Dim::Named("N".into()), Dim::Fixed(1)];
             Port::new(name, Kind::Tensor(TensorKind::shaped(ElementType::Int64, shape)))
@@ -251,7 +251,7 @@ fn over(engine: &Arc<dyn Engine>, name: &str) -> Result<(Batcher, Arc<SessionSet
     let options = SessionOptions::cpu();
     let first = engine.load(&file, &options).unwrap();
     let signature = file.info().signature().unwrap();
-    let sessions = Arc::new(SessionSet::new(engine.clone(), file, options, first, 1).unwrap());
+    let sessions = Arc::new(SessionSet::new(engine.clone(), file, options, first, Some(1)).unwrap());
     let batch = BatchOptions { max_size: 8, ..BatchOptions::default() };
     Ok((Batcher::new(sessions.clone(), &signature, batch)?, sessions))
 }
@@ -281,9 +281,9 @@ fn texts_of_different_lengths_share_a_run_and_get_their_length_back() {
         };
         let texts = [text(5), text(8), text(6)];
         let rules = &batcher.shared.rules;
-        let keys: Vec<_> = texts.iter().map(|text| rules.key(text).unwrap()).collect();
-        assert!(keys.iter().all(|key| *key == keys[0]));
-        assert!(rules.key(&text(9)).unwrap() != keys[0], "another bucket");
+        let like: Vec<_> = texts.iter().map(|text| rules.like(text).unwrap()).collect();
+        assert!(like.iter().all(|one| one.key == like[0].key && one.bytes_a_token == 16));
+        assert_eq!(like.iter().map(|like| like.length).collect::<Vec<_>>(), [Some(5), Some(8), Some(6)]);
         let mut joined = rules.join(&texts.iter().collect::<Vec<_>>()).unwrap();
         assert_eq!(joined.inputs[0].1.shape(), [3, 8]);
         let outputs = sessions.run(std::mem::take(&mut joined.inputs), None).unwrap();

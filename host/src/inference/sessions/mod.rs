@@ -1,32 +1,42 @@
 //! A model as a set of sessions, checked out without a lock while one is free.
 
-mod alone;
+mod costs;
+mod elsewhere;
 mod pace;
+mod places;
 mod threads;
+mod trial;
 
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use crossbeam_queue::ArrayQueue;
 use smallvec::SmallVec;
 
 use super::engine::{Engine, RunFailure, Session, SessionOptions};
 use super::error::ModelLoadError;
 use super::model_file::ModelFile;
+use super::providers::ExecutionProvider;
 use super::value::OnnxValue;
 use crate::guard::guard;
 use crate::pipeline::Tensor;
 
+use costs::Costs;
 use pace::Pace;
+use places::{Places, Slot, Width};
+use trial::Trial;
+
+pub(super) use elsewhere::Elsewhere;
+pub(super) use places::Inside;
 
 /// How long after its deadline a run may still end, before its caller is sent away without it:
 /// ONNX Runtime stops most runs sooner, and then the session need not be replaced.
 pub(super) const GRACE: Duration = Duration::from_millis(15);
 
-/// A session, or the place of one that is to be made by whoever needs it next.
-type Slot = Option<Box<dyn Session>>;
+/// The largest model whose weights several sessions hold without being asked to, in bytes. Those of
+/// larger ones they only map.
+const LIGHT: u64 = 8 << 20;
 
 /// What a run is given: each input with its index among the model's inputs, in ascending order.
 pub type ModelInputs = SmallVec<[(usize, Tensor); 4]>;
@@ -51,40 +61,57 @@ pub enum Unavailable {
 }
 
 impl SessionSet {
-    /// A set of `instances` sessions (at least one); `first` is one that is made already.
+    /// A set of `instances` sessions (at least one); `first` is one that is made already. Where
+    /// neither their number nor their threads are asked for, and all run on the CPU, there is one
+    /// for a few callers, and one a core for more, made when they come.
     pub fn new(
         engine: Arc<dyn Engine>,
         file: Arc<ModelFile>,
         options: SessionOptions,
         first: Box<dyn Session>,
-        instances: usize,
+        instances: Option<usize>,
     ) -> Result<Self, ModelLoadError> {
-        let free = ArrayQueue::new(instances.max(1));
-        let mut slot = Some(first);
-        while !free.is_full() {
-            let session = match slot.take() {
-                Some(session) => session,
-                None => engine.load(&file, &options)?,
-            };
-            let _ = free.push(Some(alone::doubled(&engine, &file, &options, session)));
+        let wide = instances.unwrap_or(1).max(1);
+        let places = Places::new(wide, if instances.is_none() { narrow(&*engine, &file, &options) } else { 0 });
+        places.give_back(Slot { width: Width::Wide, session: Some(first) });
+        for _ in 1..wide {
+            let session = Some(engine.load(&file, &options)?);
+            places.give_back(Slot { width: Width::Wide, session });
         }
-        let shared = Shared {
-            engine,
-            file,
-            options,
-            free,
-            waiting: AtomicUsize::new(0),
-            retired: AtomicUsize::new(0),
-            gate: Mutex::new(()),
-            freed: Condvar::new(),
-            pace: Pace::default(),
-        };
-        Ok(Self { shared: Arc::new(shared) })
+        let (retired, pace, trial) = (AtomicUsize::new(0), Pace::default(), Trial::new());
+        let costs = OnceLock::new();
+        Ok(Self { shared: Arc::new(Shared { engine, file, options, places, retired, pace, trial, costs }) })
     }
 
-    /// How many runs can go on at once.
+    /// How many runs can go on at once, when there are callers for all.
+    pub fn most(&self) -> usize {
+        self.shared.places.most()
+    }
+
+    /// Sessions that are there for a single caller. [`Self::most`] may be more.
     pub fn instances(&self) -> usize {
-        self.shared.free.capacity()
+        self.shared.places.wide()
+    }
+
+    /// How many there are now.
+    pub fn count(&self) -> usize {
+        self.shared.places.count()
+    }
+
+    /// How many runs are best begun at once now, with so many callers as there are.
+    pub(super) fn open(&self) -> usize {
+        self.shared.places.open()
+    }
+
+    /// Counts a caller who will [`start`](Self::start) a run, or wait for one.
+    pub(super) fn enter(&self) -> Inside<'_> {
+        self.shared.places.enter()
+    }
+
+    /// The bytes of input that cost as much as beginning a run, once enough runs of different sizes
+    /// were seen. They are looked at from the first call on.
+    pub(super) fn start_cost(&self) -> Option<usize> {
+        self.shared.costs.get_or_init(Costs::new).start()
     }
 
     /// How each session was made.
@@ -124,7 +151,8 @@ impl SessionSet {
         deadline: Option<Instant>,
         work: impl Work<T>,
     ) -> Result<T, Unavailable> {
-        let slot = self.shared.check_out(deadline).ok_or(Unavailable::Timeout)?;
+        let _inside = self.enter();
+        let slot = self.shared.check_out(bytes, deadline).ok_or(Unavailable::Timeout)?;
         let Some(deadline) = deadline.filter(|_| !self.shared.stays_here(&slot, bytes)) else {
             return CheckedOut { shared: &self.shared, slot }.run(bytes, work);
         };
@@ -152,11 +180,11 @@ impl SessionSet {
         deadline: Option<Instant>,
         then: impl FnOnce(Result<Vec<Tensor>, Unavailable>) + Send + 'static,
     ) -> Option<Elsewhere> {
-        let Some(slot) = self.shared.check_out(deadline) else {
+        let bytes = bytes(&inputs);
+        let Some(slot) = self.shared.check_out(bytes, deadline) else {
             then(Err(Unavailable::Timeout));
             return None;
         };
-        let bytes = bytes(&inputs);
         let work = run_tensors(inputs, deadline);
         if deadline.is_some() && !self.shared.stays_here(&slot, bytes) {
             return Some(self.run_elsewhere(slot, bytes, work, then));
@@ -165,26 +193,6 @@ impl SessionSet {
         let result = CheckedOut { shared: &self.shared, slot }.run(bytes, work);
         then(result);
         None
-    }
-
-    fn run_elsewhere<T: 'static>(
-        &self,
-        slot: Slot,
-        bytes: usize,
-        work: impl Work<T>,
-        then: impl FnOnce(Result<T, Unavailable>) + Send + 'static,
-    ) -> Elsewhere {
-        let elsewhere = Elsewhere { shared: self.shared.clone(), stay: Arc::default() };
-        let mut leave = Leave { shared: self.shared.clone(), stay: elsewhere.stay.clone(), slot };
-        let job = move || {
-            let shared = leave.shared.clone();
-            let result = shared.run(&mut leave.slot, bytes, work);
-            drop(leave);
-            then(result);
-        };
-        // Late is better than never.
-        threads::start(Box::new(job)).unwrap_or_else(|job| job());
-        elsewhere
     }
 }
 
@@ -204,115 +212,80 @@ struct Shared {
     engine: Arc<dyn Engine>,
     file: Arc<ModelFile>,
     options: SessionOptions,
-    free: ArrayQueue<Slot>,
-    waiting: AtomicUsize,
+    places: Places,
     retired: AtomicUsize,
-    gate: Mutex<()>,
-    freed: Condvar,
     pace: Pace,
+    trial: Trial,
+    /// for models whose requests may be padded
+    costs: OnceLock<Costs>,
 }
 
 impl Shared {
     /// Works on the session in `slot`, which is made if there is none and taken away if it breaks.
     fn run<T>(&self, slot: &mut Slot, bytes: usize, work: impl Work<T>) -> Result<T, Unavailable> {
-        let mut session = match slot.take() {
+        let mut session = match slot.session.take() {
             Some(session) => session,
-            None => self.load()?,
+            None => self.load(slot.width)?,
         };
         let start = Instant::now();
         let result = guard(|| work(session.as_mut()));
-        self.pace.note(bytes, start.elapsed());
+        let took = start.elapsed();
+        self.pace.note(bytes, took);
         let result =
             result.unwrap_or_else(|panic| Err(RunFailure::Broken(format!("the engine failed within ({panic})"))));
+        if result.is_ok() {
+            self.trial.note(slot.width, bytes, took);
+            if let Some(costs) = self.costs.get() {
+                costs.note(slot.width, bytes, took);
+            }
+        }
         if !matches!(result, Err(RunFailure::Broken(_))) {
-            *slot = Some(session);
+            slot.session = Some(session);
         }
         Ok(result?)
     }
 
-    fn load(&self) -> Result<Box<dyn Session>, ModelLoadError> {
-        let session = self.engine.load(&self.file, &self.options)?;
-        Ok(alone::doubled(&self.engine, &self.file, &self.options, session))
+    fn load(&self, width: Width) -> Result<Box<dyn Session>, ModelLoadError> {
+        match width {
+            Width::Wide => self.engine.load(&self.file, &self.options),
+            Width::Narrow => {
+                let options = SessionOptions { threads: Some(1), ..self.options.clone() };
+                self.engine.load(&self.file, &options)
+            }
+        }
     }
 
     /// Whether a run on so many bytes may keep the caller's thread, though it has a deadline.
     fn stays_here(&self, slot: &Slot, bytes: usize) -> bool {
-        slot.is_some() && self.pace.is_short(bytes)
+        slot.session.is_some() && self.pace.is_short(bytes)
     }
 
-    fn check_out(&self, deadline: Option<Instant>) -> Option<Slot> {
-        self.free.pop().or_else(|| self.wait(deadline))
+    fn check_out(self: &Arc<Self>, bytes: usize, deadline: Option<Instant>) -> Option<Slot> {
+        let short = self.trial.takes(bytes);
+        let slot = self.places.pop(short);
+        if slot.as_ref().is_none_or(|slot| slot.width == Width::Wide) && self.places.asks_for_narrow(short) {
+            self.make_narrow();
+        }
+        slot.or_else(|| self.places.wait(short, deadline))
     }
 
+    /// Makes a narrow session on another thread; meanwhile requests make do with what there is.
     #[cold]
-    fn wait(&self, deadline: Option<Instant>) -> Option<Slot> {
-        let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        // Whoever gives a session back after this fence sees that somebody waits.
-        fence(Ordering::SeqCst);
-        let found = loop {
-            if let Some(slot) = self.free.pop() {
-                break Some(slot);
-            }
-            gate = match deadline {
-                None => self.freed.wait(gate).unwrap_or_else(PoisonError::into_inner),
-                Some(deadline) => {
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        break None;
-                    }
-                    self.freed.wait_timeout(gate, left).unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
-        };
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
-        found
-    }
-
-    fn give_back(&self, slot: Slot) {
-        // There is room: the set never holds more slots than it was made with.
-        let _ = self.free.push(slot);
-        fence(Ordering::SeqCst);
-        if self.waiting.load(Ordering::SeqCst) > 0 {
-            let _gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
-            self.freed.notify_one();
+    fn make_narrow(self: &Arc<Self>) {
+        let shared = self.clone();
+        let job = move || shared.places.made(guard(|| shared.load(Width::Narrow).ok()).ok().flatten());
+        if threads::start(Box::new(job)).is_err() {
+            self.places.made(None);
         }
-    }
-
-    /// The session of a run whose place was given away has ended its kernel: it takes the place of
-    /// one that nobody has made yet, or is dropped.
-    fn rejoin(&self, mut slot: Slot) {
-        if slot.is_some()
-            && let Some(mut other) = self.free.pop()
-        {
-            if other.is_none() {
-                std::mem::swap(&mut slot, &mut other);
-            }
-            self.give_back(other);
-        }
-        drop(slot);
-        self.retired.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-/// Whether a run on another thread still has its place in the set.
-#[derive(Default)]
-struct Stay(AtomicU8);
-
-impl Stay {
-    const RUNNING: u8 = 0;
-    const ENDED: u8 = 1;
-    const REPLACED: u8 = 2;
-
-    /// Gives its place to another; `false` if it has ended.
-    fn replace(&self) -> bool {
-        self.0.compare_exchange(Self::RUNNING, Self::REPLACED, Ordering::AcqRel, Ordering::Acquire).is_ok()
-    }
-
-    /// Ends it; `false` if its place is taken.
-    fn end(&self) -> bool {
-        self.0.compare_exchange(Self::RUNNING, Self::ENDED, Ordering::AcqRel, Ordering::Acquire).is_ok()
-    }
+/// How many narrow sessions the model may have.
+fn narrow(engine: &dyn Engine, file: &ModelFile, options: &SessionOptions) -> usize {
+    let cores = engine.threads(None);
+    let light = file.info().size_bytes <= LIGHT || options.optimized.is_some();
+    let on_cpu = options.provider == ExecutionProvider::Cpu;
+    if options.threads.is_none() && on_cpu && light && cores > 1 { cores } else { 0 }
 }
 
 /// Gives its slot back however the run ends.
@@ -323,56 +296,13 @@ struct CheckedOut<'a> {
 
 impl Drop for CheckedOut<'_> {
     fn drop(&mut self) {
-        self.shared.give_back(self.slot.take());
+        self.shared.places.give_back(self.slot.take());
     }
 }
 
 impl CheckedOut<'_> {
     fn run<T>(mut self, bytes: usize, work: impl Work<T>) -> Result<T, Unavailable> {
         self.shared.run(&mut self.slot, bytes, work)
-    }
-}
-
-/// The same for a run on another thread, whose place may be taken meanwhile.
-struct Leave {
-    shared: Arc<Shared>,
-    stay: Arc<Stay>,
-    slot: Slot,
-}
-
-impl Drop for Leave {
-    fn drop(&mut self) {
-        if self.stay.end() {
-            self.shared.give_back(self.slot.take());
-        } else {
-            self.shared.rejoin(self.slot.take());
-        }
-    }
-}
-
-/// A run that goes on, or has gone on, on another thread.
-pub(super) struct Elsewhere {
-    shared: Arc<Shared>,
-    stay: Arc<Stay>,
-}
-
-impl Elsewhere {
-    /// Puts an empty slot in the place of a session that is still at work, so that the next request
-    /// makes another. Not more of them than the set has sessions: beyond that, and after the end of
-    /// the run, this is `false`.
-    pub(super) fn retire(&self) -> bool {
-        let most = self.shared.free.capacity();
-        let one_more = |retired: usize| (retired < most).then_some(retired + 1);
-        if self.shared.retired.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).is_err() {
-            return false;
-        }
-        let replaced = self.stay.replace();
-        if replaced {
-            self.shared.give_back(None);
-        } else {
-            self.shared.retired.fetch_sub(1, Ordering::AcqRel);
-        }
-        replaced
     }
 }
 

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-use std::sync::Barrier;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Barrier, Condvar, Mutex};
 use std::time::Duration;
 
 use super::*;
@@ -55,7 +55,7 @@ impl Session for Obey {
 fn set(engine: &Arc<Obedient>, instances: usize) -> SessionSet {
     let options = SessionOptions::cpu();
     let first = engine.load(&model("gather"), &options).unwrap();
-    SessionSet::new(engine.clone(), model("gather"), options, first, instances).unwrap()
+    SessionSet::new(engine.clone(), model("gather"), options, first, Some(instances)).unwrap()
 }
 
 fn order(what: i64) -> ModelInputs {
@@ -88,7 +88,7 @@ fn waiting_ends_with_a_session_or_at_the_deadline() {
         let late = set.run(order(0), Some(Instant::now() + Duration::from_millis(5)));
         assert!(matches!(late, Err(Unavailable::Timeout)));
         let waiting = scope.spawn(|| set.run(order(0), Some(Instant::now() + Duration::from_mins(1))));
-        while set.shared.waiting.load(Ordering::SeqCst) == 0 {
+        while set.shared.places.waiting() == 0 {
             std::thread::yield_now();
         }
         barrier.wait();
@@ -122,7 +122,7 @@ fn a_run_that_outlives_its_deadline_is_left_behind() {
     while set.retired() > 0 {
         std::thread::yield_now();
     }
-    assert_eq!((set.shared.free.len(), engine.made.load(Ordering::SeqCst)), (1, 2));
+    assert_eq!((set.shared.places.free(), engine.made.load(Ordering::SeqCst)), (1, 2));
 }
 
 #[test]
@@ -138,4 +138,174 @@ fn a_retired_session_takes_the_place_that_is_still_empty() {
     }
     assert!(set.run(order(0), None).is_ok());
     assert_eq!(engine.made.load(Ordering::SeqCst), 1, "nothing was loaded again");
+}
+
+/// An engine of so many cores. Its runs note how many threads they were made for, and wait at the
+/// gate where the input says so.
+#[derive(Clone)]
+struct Cores {
+    count: usize,
+    narrow: Result<(), ()>,
+    gate: Arc<(Mutex<Gate>, Condvar)>,
+}
+
+#[derive(Default)]
+struct Gate {
+    open: bool,
+    inside: usize,
+    runs: Vec<Option<usize>>,
+}
+
+struct OnCores {
+    threads: Option<usize>,
+    gate: Arc<(Mutex<Gate>, Condvar)>,
+}
+
+impl Engine for Cores {
+    fn name(&self) -> &'static str {
+        "cores"
+    }
+    fn identity(&self) -> &'static str {
+        "cores"
+    }
+    fn providers(&self) -> &[ExecutionProvider] {
+        &[ExecutionProvider::Cpu]
+    }
+    fn threads(&self, own: Option<usize>) -> usize {
+        own.unwrap_or(self.count)
+    }
+    fn load(&self, file: &ModelFile, options: &SessionOptions) -> Result<Box<dyn Session>, ModelLoadError> {
+        if options.threads.is_some() && self.narrow.is_err() {
+            let (path, engine) = (file.path().to_owned(), "cores".to_owned());
+            return Err(ModelLoadError::Engine { path, engine, reason: "asked to".to_owned() });
+        }
+        Ok(Box::new(OnCores { threads: options.threads, gate: self.gate.clone() }))
+    }
+}
+
+impl Session for OnCores {
+    fn run(&mut self, inputs: &[(usize, &Tensor)], _: Option<Instant>) -> Result<Vec<Tensor>, RunFailure> {
+        let (gate, changed) = &*self.gate;
+        let mut gate = gate.lock().unwrap();
+        gate.runs.push(self.threads);
+        gate.inside += 1;
+        changed.notify_all();
+        if inputs[0].1.as_slice::<i64>().unwrap()[0] == 1 {
+            gate = changed.wait_while(gate, |gate| !gate.open).unwrap();
+        }
+        gate.inside -= 1;
+        Ok(Vec::new())
+    }
+}
+
+impl Cores {
+    fn new(count: usize, narrow: Result<(), ()>) -> Self {
+        Self { count, narrow, gate: Arc::default() }
+    }
+
+    fn set(&self, options: SessionOptions, instances: Option<usize>) -> SessionSet {
+        let first = self.load(&model("gather"), &options).unwrap();
+        SessionSet::new(Arc::new(self.clone()), model("gather"), options, first, instances).unwrap()
+    }
+
+    /// Waits until `inside` runs are at the gate.
+    fn wait_inside(&self, inside: usize) {
+        let (gate, changed) = &*self.gate;
+        drop(changed.wait_while(gate.lock().unwrap(), |gate| gate.inside < inside).unwrap());
+    }
+
+    fn open(&self, open: bool) {
+        self.gate.0.lock().unwrap().open = open;
+        self.gate.1.notify_all();
+    }
+
+    /// The threads of each run since the last time.
+    fn runs(&self) -> Vec<Option<usize>> {
+        std::mem::take(&mut self.gate.0.lock().unwrap().runs)
+    }
+}
+
+#[test]
+fn a_crowd_gets_a_session_of_one_thread_for_each_core() {
+    let engine = Cores::new(2, Ok(()));
+    let set = engine.set(SessionOptions::cpu(), None);
+    assert_eq!((set.instances(), set.most(), set.count(), set.open()), (1, 2, 1, 1));
+    for _ in 0..3 {
+        set.run(order(0), None).unwrap();
+    }
+    assert_eq!(engine.runs(), [None; 3], "a single caller has all threads");
+
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| set.run(order(1), None).map(drop));
+        engine.wait_inside(1);
+        // The second finds no session, has one made, and waits for whichever is free first.
+        let second = scope.spawn(|| set.run(order(1), None).map(drop));
+        engine.wait_inside(2);
+        assert_eq!((set.count(), set.open()), (2, 2));
+        assert_eq!(engine.runs(), [None, Some(1)]);
+        let third = scope.spawn(|| set.run(order(1), None).map(drop));
+        engine.wait_inside(3);
+        assert_eq!(set.count(), 3);
+        // Now there is one a core, and nobody takes the wide one beside them.
+        let fourth = scope.spawn(|| set.run(order(0), None).map(drop));
+        while set.shared.places.waiting() == 0 {
+            std::thread::yield_now();
+        }
+        engine.open(true);
+        for caller in [first, second, third, fourth] {
+            caller.join().unwrap().unwrap();
+        }
+    });
+    assert_eq!(set.open(), 1);
+    engine.runs();
+    set.run(order(0), None).unwrap();
+    assert_eq!(engine.runs(), [None], "the crowd is gone");
+    assert_eq!((set.count(), set.shared.places.free()), (3, 3));
+}
+
+#[test]
+fn what_was_asked_for_is_kept_to() {
+    let cpu = SessionOptions::cpu;
+    let on_gpu = SessionOptions { provider: ExecutionProvider::Cuda, ..cpu() };
+    for (cores, options, instances, most) in [
+        (1, cpu(), None, 1),
+        (8, cpu(), Some(1), 1),
+        (8, cpu(), Some(3), 3),
+        (8, SessionOptions { threads: Some(4), ..cpu() }, None, 1),
+        (8, on_gpu, None, 1),
+        (8, cpu(), None, 8),
+    ] {
+        assert_eq!(Cores::new(cores, Ok(())).set(options, instances).most(), most, "{cores} {instances:?}");
+    }
+}
+
+#[test]
+fn few_callers_on_many_cores_are_no_crowd() {
+    let engine = Cores::new(8, Ok(()));
+    let set = engine.set(SessionOptions::cpu(), None);
+    let callers: Vec<_> = (0..4).map(|_| set.enter()).collect();
+    assert_eq!(set.open(), 1);
+    let fifth = set.enter();
+    assert_eq!(set.open(), 8);
+    drop((callers, fifth));
+    assert_eq!(set.open(), 1);
+}
+
+#[test]
+fn a_crowd_makes_do_with_one_session_where_no_other_can_be_made() {
+    let engine = Cores::new(2, Err(()));
+    let set = engine.set(SessionOptions::cpu(), None);
+    std::thread::scope(|scope| {
+        let callers: Vec<_> = (0..4).map(|_| scope.spawn(|| set.run(order(1), None).map(drop))).collect();
+        engine.wait_inside(1);
+        while set.most() > 1 {
+            std::thread::yield_now();
+        }
+        engine.open(true);
+        for caller in callers {
+            caller.join().unwrap().unwrap();
+        }
+    });
+    assert_eq!(engine.runs(), [None; 4]);
+    assert_eq!((set.most(), set.count(), set.open()), (1, 1, 1));
 }

@@ -50,7 +50,7 @@ fn pipeline(served: &Arc<Served>) -> Json {
         "models": served.pipeline().models().map(|(name, model)| json!({
             "name": name,
             "provider": model.provider().name(),
-            "sessions": model.sessions().instances(),
+            "sessions": model.sessions().count(),
             "sessions_retired": model.sessions().retired(),
             "batch_sizes": model.batcher().and_then(Result::ok).map(|_| metrics.batch_sizes(name)),
         })).collect::<Vec<_>>(),

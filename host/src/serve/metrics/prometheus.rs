@@ -271,7 +271,7 @@ fn of_models(out: &mut Writer<'_, '_>, served: &[Arc<Served>]) -> Result<(), Err
         "gpux_sessions",
         "Sessions of the model",
         None,
-        models().map(|(labels, model)| (labels, model.sessions().instances() as i64)),
+        models().map(|(labels, model)| (labels, model.sessions().count() as i64)),
     )?;
     out.gauges(
         "gpux_sessions_retired",

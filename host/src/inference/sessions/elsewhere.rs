@@ -1,0 +1,96 @@
+//! Runs on threads that their caller may leave behind.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use super::places::{Slot, Width};
+use super::{SessionSet, Shared, Unavailable, Work, threads};
+
+impl SessionSet {
+    /// Works on the session on another thread, and hands what comes of it to `then` there.
+    pub(super) fn run_elsewhere<T: 'static>(
+        &self,
+        slot: Slot,
+        bytes: usize,
+        work: impl Work<T>,
+        then: impl FnOnce(Result<T, Unavailable>) + Send + 'static,
+    ) -> Elsewhere {
+        let (width, stay) = (slot.width, Arc::default());
+        let mut leave = Leave { shared: self.shared.clone(), stay: Arc::clone(&stay), slot };
+        let job = move || {
+            let shared = leave.shared.clone();
+            let result = shared.run(&mut leave.slot, bytes, work);
+            drop(leave);
+            then(result);
+        };
+        // Late is better than never.
+        threads::start(Box::new(job)).unwrap_or_else(|job| job());
+        Elsewhere { shared: self.shared.clone(), stay, width }
+    }
+}
+
+/// A run that goes on, or has gone on, on another thread.
+pub(in crate::inference) struct Elsewhere {
+    shared: Arc<Shared>,
+    stay: Arc<Stay>,
+    width: Width,
+}
+
+impl Elsewhere {
+    /// Puts an empty slot in the place of a session that is still at work, so that the next request
+    /// makes another. Not more of them than the set has sessions: beyond that, and after the end of
+    /// the run, this is `false`.
+    pub(in crate::inference) fn retire(&self) -> bool {
+        let most = self.shared.places.most();
+        let one_more = |retired: usize| (retired < most).then_some(retired + 1);
+        if self.shared.retired.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).is_err() {
+            return false;
+        }
+        let replaced = self.stay.replace();
+        if replaced {
+            self.shared.places.give_back(Slot::empty(self.width));
+        } else {
+            self.shared.retired.fetch_sub(1, Ordering::AcqRel);
+        }
+        replaced
+    }
+}
+
+/// Gives its slot back however the run ends, whose place may be taken meanwhile.
+struct Leave {
+    shared: Arc<Shared>,
+    stay: Arc<Stay>,
+    slot: Slot,
+}
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        let slot = self.slot.take();
+        if self.stay.end() {
+            self.shared.places.give_back(slot);
+        } else {
+            self.shared.places.fill(slot);
+            self.shared.retired.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+/// Whether a run on another thread still has its place in the set.
+#[derive(Default)]
+struct Stay(AtomicU8);
+
+impl Stay {
+    const RUNNING: u8 = 0;
+    const ENDED: u8 = 1;
+    const REPLACED: u8 = 2;
+
+    /// Gives its place to another; `false` if it has ended.
+    fn replace(&self) -> bool {
+        self.0.compare_exchange(Self::RUNNING, Self::REPLACED, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Ends it; `false` if its place is taken.
+    fn end(&self) -> bool {
+        self.0.compare_exchange(Self::RUNNING, Self::ENDED, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}

@@ -68,7 +68,7 @@ def percentile(times, part):
 
 def main():
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60
-    race.write("overload", "resnet18.onnx", "", PIPELINE)
+    race.write("overload", "resnet18.onnx", race.SESSIONS, PIPELINE)
     pin, options = ("taskset", "-c", "0"), ("--workers", "1")
     server, url = start(race.RACE / "overload", pin=pin, options=options)
     try:

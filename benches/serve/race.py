@@ -17,8 +17,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 HOME = pathlib.Path(os.environ.get("PEERS_HOME", pathlib.Path.home() / ".cache" / "gpux-peers"))
 RACE = ROOT / "target" / "race"
 
-# One intra-op thread and two sessions, as the peers and the floor have.
-MODEL = "{{ source: ./{model}, threads: 1, instances: 2{more} }}"
+# As the peers and the floor have them.
+SESSIONS = ", threads: 1, instances: 2"
+BATCHES = ", batching: { max_size: 8, max_delay: 2ms }"
 PICTURE = """\
 inputs:
   image: image
@@ -28,16 +29,16 @@ pipeline:
   - normalize: { method: imagenet }
 """
 PIPELINES = {
-    "e1": ("identity.onnx", "", ""),
-    "e2": ("resnet18.onnx", "", PICTURE + "  - model\n  - softmax\n  - top-k: { k: 5 }\n"),
+    "e1": ("identity.onnx", SESSIONS, ""),
+    "e2": ("resnet18.onnx", SESSIONS, PICTURE + "  - model\n  - softmax\n  - top-k: { k: 5 }\n"),
     "e2-component": (
         "resnet18.onnx",
-        "",
+        SESSIONS,
         PICTURE + "  - wasm: { component: ./pass-through.wasm }\n  - model\n  - softmax\n  - top-k: { k: 5 }\n",
     ),
     "e3": (
         "minilm6.onnx",
-        ", batching: { max_size: 8, max_delay: 2ms }",
+        SESSIONS + BATCHES,
         """\
 inputs:
   text: text
@@ -61,7 +62,7 @@ def write(name, model, more, rest):
     text = f"name: {name}\nversion: 1.0.0\n"
     if model:
         os.link(HOME / "models" / model, folder / model) if same_disk() else shutil.copy(HOME / "models" / model, folder)
-        text += "model: " + MODEL.format(model=model, more=more) + "\n"
+        text += f"model: {{ source: ./{model}{more} }}\n"
     shutil.copy(HOME / "models" / "tokenizer.json", folder)
     shutil.copy(ROOT / "guest-examples" / "rust" / "pass-through.wasm", folder)
     (folder / "gpux.yml").write_text(text + rest)

@@ -1,4 +1,5 @@
-"""Texts of mixed lengths: `gpux serve`, with and without batches, beside the floor, which runs each text by itself.
+"""Texts of mixed lengths: `gpux serve`, with and without batches, and with sessions as it makes them by load, beside
+the floor, which runs each text by itself.
 
     python benches/serve/texts.py [SECONDS [REPEATS]]
 
@@ -37,15 +38,19 @@ def main():
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 3.0
     repeats = int(sys.argv[2]) if len(sys.argv) > 2 else 3
     race.build_both()
-    model, batches, rest = race.PIPELINES["e3"]
-    race.write("e3", model, batches, rest)
-    race.write("e3-alone", model, "", rest)
-    contestants = [load.floor("/e3"), load.gpux("gpux, one by one", race.RACE / "e3-alone"),
-                   load.gpux("gpux, batches", race.RACE / "e3")]
+    model, _, rest = race.PIPELINES["e3"]
+    contestants = [load.floor("/e3")]
+    for name, folder, more in [
+        ("gpux, one by one", "e3-alone", race.SESSIONS),
+        ("gpux, batches", "e3", race.SESSIONS + race.BATCHES),
+        ("gpux, batches, sessions by load", "e3-by-load", race.BATCHES),
+    ]:
+        race.write(folder, model, more, rest)
+        contestants.append(load.gpux(name, race.RACE / folder))
     for name in DRAWS:
         file, lengths = write_texts(name)
         print(f"\n{name}: {min(lengths)} to {max(lengths)} tokens, {sum(lengths) / COUNT:.1f} in the mean\n")
-        load.rounds(contestants, file, (16,), seconds, repeats)
+        load.rounds(contestants, file, (1, 16), seconds, repeats)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::inference;
+
 /// How long an item may still take once somebody asked to stop.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -16,18 +18,23 @@ pub(super) fn watch() -> &'static AtomicBool {
     // A second call finds the handler in place; a system without signals goes without.
     let _ = ctrlc::set_handler(|| {
         if STOPPED.swap(true, Ordering::SeqCst) || BUSY.load(Ordering::SeqCst) == 0 {
-            std::process::exit(130);
+            end();
         }
         // Without a thread there is no grace.
         let grace = std::thread::Builder::new().spawn(|| {
             std::thread::sleep(GRACE);
-            std::process::exit(130);
+            end();
         });
         if grace.is_err() {
-            std::process::exit(130);
+            end();
         }
     });
     &STOPPED
+}
+
+fn end() -> ! {
+    inference::end();
+    std::process::exit(130)
 }
 
 /// Runs `work` as something that may be finished after ctrl-C.

@@ -24,6 +24,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+use crate::inference;
+
 use exit::Exit;
 use printer::Printer;
 
@@ -89,6 +91,7 @@ pub fn main() -> ExitCode {
         Command::Schema(arguments) => schema::main(&arguments),
         Command::Child(command) => child::main(command),
     };
+    inference::end();
     exit.into()
 }
 

@@ -2,6 +2,7 @@
 
 mod costs;
 mod elsewhere;
+mod making;
 mod pace;
 mod places;
 mod threads;
@@ -23,11 +24,13 @@ use crate::guard::guard;
 use crate::pipeline::Tensor;
 
 use costs::Costs;
+use making::Maker;
 use pace::Pace;
 use places::{Places, Slot, Width};
 use trial::Trial;
 
 pub(super) use elsewhere::Elsewhere;
+pub use making::end;
 pub(super) use places::Inside;
 
 /// How long after its deadline a run may still end, before its caller is sent away without it:
@@ -196,6 +199,15 @@ impl SessionSet {
     }
 }
 
+impl Drop for SessionSet {
+    /// Whoever has let go of all models may end the process.
+    fn drop(&mut self) {
+        if self.shared.places.is_making() {
+            making::wait();
+        }
+    }
+}
+
 /// What is done with a session.
 trait Work<T>: FnOnce(&mut dyn Session) -> Result<T, RunFailure> + Send + 'static {}
 
@@ -272,8 +284,12 @@ impl Shared {
     /// Makes a narrow session on another thread; meanwhile requests make do with what there is.
     #[cold]
     fn make_narrow(self: &Arc<Self>) {
+        let Some(maker) = Maker::begin() else { return };
         let shared = self.clone();
-        let job = move || shared.places.made(guard(|| shared.load(Width::Narrow).ok()).ok().flatten());
+        let job = move || {
+            shared.places.made(guard(|| shared.load(Width::Narrow).ok()).ok().flatten());
+            drop(maker);
+        };
         if threads::start(Box::new(job)).is_err() {
             self.places.made(None);
         }

@@ -56,7 +56,13 @@ struct Narrow {
     being_made: AtomicBool,
     /// callers that run or wait
     inside: AtomicUsize,
+    /// runs for which a crowd that is no more still counts as one
+    lingering: AtomicUsize,
 }
+
+/// Runs for which a crowd lingers. Between two runs callers have other things to do, so that now and
+/// then only one of many is inside; a wide run would then be in the way of those that come next.
+const LINGERS: usize = 16;
 
 impl Narrow {
     fn most(&self) -> usize {
@@ -67,11 +73,22 @@ impl Narrow {
         self.made.load(Ordering::Acquire) >= self.most()
     }
 
-    /// Whether there are callers for more than half of the cores. With fewer, a wide session does
-    /// more, though its threads lose some time with each other.
+    /// Whether there are callers for more than half of the cores, or were of late. With fewer, a wide
+    /// session does more, though its threads lose some time with each other.
     fn is_crowded(&self) -> bool {
         let (inside, most) = (self.inside.load(Ordering::Relaxed), self.most());
-        inside > 1 && most > 0 && inside * 2 > most
+        most > 0 && (inside > 1 && inside * 2 > most || self.lingering.load(Ordering::Relaxed) > 0)
+    }
+
+    /// A caller comes.
+    fn enter(&self) {
+        let inside = self.inside.fetch_add(1, Ordering::Relaxed) + 1;
+        if inside > 1 && inside * 2 > self.most() {
+            self.lingering.store(LINGERS, Ordering::Relaxed);
+        } else if self.lingering.load(Ordering::Relaxed) > 0 {
+            let one_less = |left: usize| Some(left.saturating_sub(1));
+            let _ = self.lingering.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+        }
     }
 }
 
@@ -84,6 +101,7 @@ impl Places {
             most: AtomicUsize::new(narrow),
             being_made: AtomicBool::new(false),
             inside: AtomicUsize::new(0),
+            lingering: AtomicUsize::new(0),
         });
         let wide = ArrayQueue::new(wide.max(1));
         Self { wide, narrow, waiting: AtomicUsize::new(0), gate: Mutex::new(()), freed: Condvar::new() }
@@ -115,7 +133,7 @@ impl Places {
     /// Counts a caller until it has its result.
     pub(super) fn enter(&self) -> Inside<'_> {
         if let Some(narrow) = &self.narrow {
-            narrow.inside.fetch_add(1, Ordering::Relaxed);
+            narrow.enter();
         }
         Inside(self)
     }
@@ -192,6 +210,11 @@ impl Places {
             && narrow.free.is_empty()
             && (narrow.is_crowded() || short && narrow.made.load(Ordering::Relaxed) == 0);
         wanted && !narrow.being_made.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether a narrow session is being made.
+    pub(super) fn is_making(&self) -> bool {
+        self.narrow.as_ref().is_some_and(|narrow| narrow.being_made.load(Ordering::Acquire))
     }
 
     /// A narrow session was made, or can never be.

@@ -147,6 +147,8 @@ struct Cores {
     count: usize,
     narrow: Result<(), ()>,
     gate: Arc<(Mutex<Gate>, Condvar)>,
+    /// narrow sessions that are made; each takes a while
+    narrow_made: Arc<AtomicUsize>,
 }
 
 #[derive(Default)]
@@ -179,6 +181,10 @@ impl Engine for Cores {
             let (path, engine) = (file.path().to_owned(), "cores".to_owned());
             return Err(ModelLoadError::Engine { path, engine, reason: "asked to".to_owned() });
         }
+        if options.threads.is_some() {
+            std::thread::sleep(Duration::from_millis(20));
+            self.narrow_made.fetch_add(1, Ordering::SeqCst);
+        }
         Ok(Box::new(OnCores { threads: options.threads, gate: self.gate.clone() }))
     }
 }
@@ -200,7 +206,7 @@ impl Session for OnCores {
 
 impl Cores {
     fn new(count: usize, narrow: Result<(), ()>) -> Self {
-        Self { count, narrow, gate: Arc::default() }
+        Self { count, narrow, gate: Arc::default(), narrow_made: Arc::default() }
     }
 
     fn set(&self, options: SessionOptions, instances: Option<usize>) -> SessionSet {
@@ -256,10 +262,12 @@ fn a_crowd_gets_a_session_of_one_thread_for_each_core() {
             caller.join().unwrap().unwrap();
         }
     });
-    assert_eq!(set.open(), 1);
     engine.runs();
-    set.run(order(0), None).unwrap();
-    assert_eq!(engine.runs(), [None], "the crowd is gone");
+    for _ in 0..20 {
+        set.run(order(0), None).unwrap();
+    }
+    let runs = engine.runs();
+    assert_eq!((runs[0], runs[19], set.open()), (Some(1), None, 1), "the crowd lingers, and is gone");
     assert_eq!((set.count(), set.shared.places.free()), (3, 3));
 }
 
@@ -288,6 +296,10 @@ fn few_callers_on_many_cores_are_no_crowd() {
     let fifth = set.enter();
     assert_eq!(set.open(), 8);
     drop((callers, fifth));
+    assert_eq!(set.open(), 8, "it lingers");
+    for _ in 0..20 {
+        drop(set.enter());
+    }
     assert_eq!(set.open(), 1);
 }
 
@@ -308,4 +320,15 @@ fn a_crowd_makes_do_with_one_session_where_no_other_can_be_made() {
     });
     assert_eq!(engine.runs(), [None; 4]);
     assert_eq!((set.most(), set.count(), set.open()), (1, 1, 1));
+}
+
+#[test]
+fn who_lets_go_of_a_model_leaves_none_of_its_sessions_half_made() {
+    let engine = Cores::new(2, Ok(()));
+    let set = engine.set(SessionOptions::cpu(), None);
+    let others = [set.enter(), set.enter()];
+    set.run(order(0), None).unwrap();
+    drop(others);
+    drop(set);
+    assert_eq!(engine.narrow_made.load(Ordering::SeqCst), 1);
 }

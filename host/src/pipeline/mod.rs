@@ -10,6 +10,7 @@ mod json_elements;
 mod json_request;
 mod json_text;
 mod json_tree;
+mod labels;
 mod metadata;
 mod npy;
 mod plan;
@@ -32,6 +33,7 @@ pub use json::{JsonError, float32_to_json, from_json, tensor_to_exact_json, to_j
 pub use json_elements::TensorSeed;
 pub use json_text::{write_json, write_json_text};
 pub use json_tree::JsonTree;
+pub use labels::read_labels;
 pub use metadata::{Color, Geometry, Layout, Metadata};
 pub use npy::{NpyError, from_npy, to_npy};
 pub use plan::{Plan, PlanInput, PlanOutput, PlannedStep};

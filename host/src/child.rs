@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufRead as _, Read as _, Seek as _, SeekFrom, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -19,10 +19,19 @@ const OUTPUT_LIMIT: u64 = 1 << 20;
 pub(crate) enum ChildFault {
     #[error("no process could be started: {0}")]
     Start(std::io::Error),
+    #[error("the folder for temporary files, `{}` (TMPDIR), cannot be used: {error}", folder.display())]
+    Temporary { folder: PathBuf, error: std::io::Error },
     #[error("it did not end within {} s", .0.as_secs())]
     Timeout(Duration),
     #[error("{how}{}", if .stderr.is_empty() { String::new() } else { format!(": {stderr}") })]
     Ended { how: String, stderr: String },
+}
+
+impl ChildFault {
+    /// Whether the machine let there be no child.
+    pub(crate) const fn is_environment(&self) -> bool {
+        matches!(self, Self::Start(_) | Self::Temporary { .. })
+    }
 }
 
 /// What the parent gave such a child, which waits for it: to be called before anything else, and
@@ -130,8 +139,7 @@ pub(crate) fn ask_about<T: serde::de::DeserializeOwned>(
     timeout: Duration,
 ) -> Result<T, ChildFault> {
     // Files, not pipes: a child that writes more than anyone reads must not hang.
-    let (mut stdout, mut stderr) =
-        (tempfile::tempfile().map_err(ChildFault::Start)?, tempfile::tempfile().map_err(ChildFault::Start)?);
+    let (mut stdout, mut stderr) = (temporary()?, temporary()?);
     let status = run(program, arguments, line, timeout, &stdout, &stderr)?;
     let output = read(&mut stdout).map_err(ChildFault::Start)?;
     let answer = output.lines().last().and_then(|line| serde_json::from_str(line).ok());
@@ -144,6 +152,11 @@ pub(crate) fn ask_about<T: serde::de::DeserializeOwned>(
             Err(ChildFault::Ended { how: describe(status), stderr: shorten(&tail.join("; ")) })
         }
     }
+}
+
+fn temporary() -> Result<File, ChildFault> {
+    let folder = std::env::temp_dir();
+    tempfile::tempfile_in(&folder).map_err(|error| ChildFault::Temporary { folder, error })
 }
 
 fn run(

@@ -209,6 +209,24 @@ fn a_cache_that_cannot_be_used_is_a_warning() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("GPUX_CACHE_DIR"));
 }
 
+/// A model that no process can try is no damaged model.
+#[test]
+fn a_machine_that_cannot_try_models_is_named_as_such() {
+    let cache = tempfile::tempdir().unwrap();
+    let none = cache.path().join("none");
+    let output = Command::new(env!("CARGO_BIN_EXE_gpux"))
+        .args(["run", "--engine", "embedded", "--file", SEVEN])
+        .env("GPUX_CACHE_DIR", cache.path())
+        .env("TMPDIR", &none)
+        .current_dir(root())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    let reason = format!("cannot be tried before it is loaded: the folder for temporary files, `{}`", none.display());
+    assert!(said.contains(&reason) && said.contains("TMPDIR"), "{said}");
+}
+
 /// What a component's setup needs of the machine is no mistake in gpux.yml.
 #[test]
 fn a_machine_that_cannot_set_components_up_is_named_as_such() {

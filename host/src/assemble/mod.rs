@@ -4,6 +4,7 @@
 mod allow;
 mod engine;
 mod grants;
+mod labels;
 mod limits;
 mod models;
 mod operator;

@@ -1,22 +1,20 @@
 //! A pipeline, ready to run.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
 
+use super::labels;
 use super::models::{self, LoadedModel};
 use super::operator::Operator;
 use super::ports;
 use super::provider_options;
 use super::steps::{self, Unmade, Workshop};
 use super::warm_up;
-use crate::config::{
-    self, Action, ConfigurationError, Diagnostic, Document, Labels, Node, OutputSpec, Spanned, Spec, StepSpec,
-    Variables,
-};
+use crate::config::{self, Action, ConfigurationError, Diagnostic, Document, Node, Spanned, Spec, StepSpec, Variables};
 use crate::error::GpuxError;
 use crate::inference::{ModelFile, ModelStep};
 use crate::pipeline::{Place, Plan, PlanBuilder, PlannedStep, ProjectFiles, Request, WiringError};
@@ -34,6 +32,8 @@ pub struct Pipeline {
     pub(super) engine: String,
     pub(super) warnings: Vec<String>,
     pub(super) files: Vec<PathBuf>,
+    /// by the names of outputs
+    labels: BTreeMap<String, Vec<String>>,
     warm_up: Vec<Request>,
 }
 
@@ -102,7 +102,11 @@ impl Pipeline {
 
         let loaded = models::load(&spec, &files, operator)?;
         let mut workshop = Workshop::new(operator, &files, Arc::new(loaded.registry.clone()), sandbox.as_ref());
-        let plan = build(&spec, &files, &mut workshop).map_err(|unmade| match unmade {
+        let (labels, faults) = match labels::read(&spec, &files) {
+            Ok(labels) => (labels, Vec::new()),
+            Err(faults) => (BTreeMap::new(), faults),
+        };
+        let plan = build(&spec, faults, &mut workshop).map_err(|unmade| match unmade {
             Unmade::Wrong(faults) => report_all(faults),
             Unmade::Machine(error) => error.into(),
         })?;
@@ -112,7 +116,7 @@ impl Pipeline {
         let beside = loaded.models.iter().flat_map(|model| model.step.file().info().external_files.clone());
         let files = files.named().into_iter().chain(beside).chain([path.clone()]).collect::<BTreeSet<_>>();
         let files = files.into_iter().collect();
-        Ok(Self { path, spec, plan, engine: loaded.engine, warnings, models: loaded.models, files, warm_up })
+        Ok(Self { path, spec, plan, engine: loaded.engine, warnings, models: loaded.models, files, labels, warm_up })
     }
 
     /// How many requests are best run at once: as many as a model's instances take together.
@@ -143,6 +147,11 @@ impl Pipeline {
     /// What the file says.
     pub fn spec(&self) -> &Spec {
         &self.spec
+    }
+
+    /// The labels that the file declares for an output; none where it declares none.
+    pub fn labels(&self, output: &str) -> &[String] {
+        self.labels.get(output).map_or(&[], Vec::as_slice)
     }
 
     /// The checked steps.
@@ -214,10 +223,9 @@ pub(super) fn check_step(tag: &Spanned<String>, options: &Node) -> Vec<Diagnosti
     steps::check_builtin(&super::builtins(), tag, options)
 }
 
-/// Makes and connects the steps. Each that cannot be made is reported; connecting stops at the
-/// first, since what follows depends on what it would have given.
-fn build(spec: &Spec, files: &ProjectFiles, workshop: &mut Workshop<'_>) -> Result<Plan, Unmade> {
-    let mut diagnostics = Vec::new();
+/// Makes and connects the steps. Each that cannot be made is reported beside the `diagnostics` that
+/// there are; connecting stops at the first, since what follows depends on what it would have given.
+fn build(spec: &Spec, mut diagnostics: Vec<Diagnostic>, workshop: &mut Workshop<'_>) -> Result<Plan, Unmade> {
     let mut made = Vec::new();
     for step in &spec.pipeline {
         match workshop.make(step) {
@@ -233,7 +241,6 @@ fn build(spec: &Spec, files: &ProjectFiles, workshop: &mut Workshop<'_>) -> Resu
             None
         }
     };
-    diagnostics.extend(check_labels(spec, files));
     if !diagnostics.is_empty() {
         return Err(diagnostics.into());
     }
@@ -257,18 +264,6 @@ fn build(spec: &Spec, files: &ProjectFiles, workshop: &mut Workshop<'_>) -> Resu
     })?;
     let faults = check_outputs(spec, &plan);
     if faults.is_empty() { Ok(plan) } else { Err(faults.into()) }
-}
-
-/// The files of labels that outputs name.
-fn check_labels(spec: &Spec, files: &ProjectFiles) -> Vec<Diagnostic> {
-    let check = |output: &OutputSpec| match &output.labels {
-        Some(Labels::File(path)) => {
-            let error = files.resolve(Path::new(&path.value)).err()?;
-            Some(Diagnostic::new("file", path.span.clone(), format!("the labels: {error}")))
-        }
-        _ => None,
-    };
-    spec.outputs.iter().filter_map(check).collect()
 }
 
 /// What is declared about the outputs, against what the steps will give.

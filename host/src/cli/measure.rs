@@ -174,7 +174,10 @@ impl Asked<'_> {
         words.extend(self.pipeline.words());
         let words: Vec<&OsStr> = words.iter().map(OsString::as_os_str).collect();
         let answer: Result<Result<Measured, Refused>, ChildFault> = child::ask(&program, &words, PATIENCE);
-        answer.map_err(|fault| Refused { message: fault.to_string(), exit: Exit::Failed })?
+        answer.map_err(|fault| Refused {
+            message: fault.to_string(),
+            exit: if fault.is_environment() { Exit::Environment } else { Exit::Failed },
+        })?
     }
 }
 

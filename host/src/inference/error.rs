@@ -85,14 +85,25 @@ pub enum ModelLoadError {
         /// how the child ended
         reason: String,
     },
+    /// the machine lets no child process try it
+    #[error("the model `{shown}` cannot be tried before it is loaded: {reason}", shown = path.display())]
+    Untried {
+        /// the model's file
+        path: PathBuf,
+        /// what the machine lacks
+        reason: String,
+    },
     /// the asked-for execution provider cannot run it
     #[error(transparent)]
     Provider(#[from] ProviderError),
 }
 
 impl ModelLoadError {
-    /// Whether the cause is the machine (no engine, no provider) rather than the model.
+    /// Whether the cause is the machine (no engine, no provider, no process) rather than the model.
     pub fn is_environment(&self) -> bool {
-        matches!(self, Self::NeedsOnnxRuntime { .. } | Self::BeyondEmbedded { .. } | Self::Provider(_))
+        matches!(
+            self,
+            Self::NeedsOnnxRuntime { .. } | Self::BeyondEmbedded { .. } | Self::Untried { .. } | Self::Provider(_)
+        )
     }
 }

@@ -158,7 +158,12 @@ pub fn optimize(trial: &Trial<'_>, asked: bool) -> Result<Option<Optimization>, 
     let text = serde_json::to_string(&request).map_err(|error| fault(error.to_string()))?;
     let answer: Result<Result<Optimization, String>, _> =
         child::ask(program, &["__optimize-model".as_ref(), text.as_ref()], TIMEOUT);
-    let made = answer.map_err(|error| error.to_string()).and_then(|answer| answer);
+    let made = match answer {
+        // Nothing was tried, so nothing is known of the model.
+        Err(error) if error.is_environment() => return Err(fault(error.to_string())),
+        Err(error) => Err(error.to_string()),
+        Ok(made) => made,
+    };
     let why_not = match &made {
         Ok(made) if made.kept => None,
         Ok(_) => Some("it loads no faster"),

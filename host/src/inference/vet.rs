@@ -18,7 +18,7 @@ use super::model_file::ModelFile;
 use super::onnxruntime::OnnxRuntime;
 use super::providers::{ExecutionProvider, ProviderChoice, ProviderLibrary, ProviderOptions};
 use super::step::{ModelOptions, ModelStep, Shapes};
-use crate::child::{self, ChildFault};
+use crate::child;
 use crate::files::digest;
 use crate::pipeline::{Context, Dim, ElementType, Step as _, Tensor, TensorKind, Value};
 
@@ -302,7 +302,9 @@ fn ask(
             let engine = engine.name().to_owned();
             Err(ModelLoadError::Engine { path: file.path().to_owned(), engine, reason })
         }
-        Err(ChildFault::Start(error)) => Err(fault(format!("that process could not be started: {error}"))),
+        Err(error) if error.is_environment() => {
+            Err(ModelLoadError::Untried { path: file.path().to_owned(), reason: error.to_string() })
+        }
         Err(error) => Err(fault(format!("{error}; the model may be damaged or hostile"))),
     }
 }

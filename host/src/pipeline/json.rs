@@ -15,11 +15,12 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use serde::Deserialize as _;
 use serde_json::Value as Json;
 
 use super::element::ElementType;
 use super::signature::{Dim, Kind, TensorKind};
-use super::tensor::{Tensor, TensorData, TensorElement, TensorError, element_count};
+use super::tensor::{Tensor, TensorData, TensorElement, TensorError, element_count, few_axes};
 use super::value::Value;
 
 /// JSON that is not a value of the kind asked for.
@@ -136,9 +137,12 @@ fn explicit_tensor(fields: &serde_json::Map<String, Json>, kind: &TensorKind) ->
     }
     let data = fields.get("data")?;
     let shape = match fields.get("shape") {
-        Some(shape) => Some(serde_json::from_value::<Vec<usize>>(shape.clone()).ok()?),
+        Some(shape) => Some(Vec::<usize>::deserialize(shape).ok()?),
         None => None,
     };
+    if let Err(error) = few_axes(shape.as_deref().unwrap_or_default()) {
+        return Some(Err(error.into()));
+    }
     let element = match fields.get("type") {
         Some(name) => Some(name.as_str()?.parse::<ElementType>().ok()?),
         None => kind.element(),
@@ -470,6 +474,8 @@ mod tests {
         assert_eq!(value.as_tensor().unwrap().as_slice::<u16>().unwrap(), [1, 2]);
         let error = from_json(json!({ "shape": [3], "data": [1, 2] }), &any).unwrap_err();
         assert_eq!(error.to_string(), "2 elements do not fill the shape [3]");
+        let error = from_json(json!({ "shape": vec![1; 100_000], "data": [1] }), &any).unwrap_err();
+        assert_eq!(error.to_string(), "a tensor has at most 64 axes, not 100000");
         assert!(from_json(json!({ "other": 1 }), &any).is_err());
     }
 }

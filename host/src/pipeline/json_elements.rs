@@ -49,6 +49,10 @@ fn read<'de, T: JsonElement, D: Deserializer<'de>>(json: D, room: usize) -> Resu
     let data = Vec::<T>::with_capacity(room.min(MAX_ROOM));
     let mut found = Found { shape: Vec::new(), data, rank: None };
     Nested { depth: 0, found: &mut found }.deserialize(json)?;
+    // A shape may promise what does not come: many such tensors would hold room for nothing.
+    if found.data.capacity() / 2 > found.data.len() {
+        found.data.shrink_to_fit();
+    }
     Tensor::new(found.shape, found.data).map_err(D::Error::custom)
 }
 

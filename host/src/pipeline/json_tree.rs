@@ -1,5 +1,5 @@
-//! JSON as a tree, of a size that has some use: each value is at least two bytes of text and some
-//! eighty in memory.
+//! JSON as a tree, of a size that has some use: a value is two bytes of text and some hundred in
+//! memory, and what takes long to make takes long to drop.
 
 use std::cell::Cell;
 use std::fmt;
@@ -7,8 +7,20 @@ use std::fmt;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value as Json};
 
-/// Values that a tree has at most; the name of a field counts as one.
-pub(super) const MAX_VALUES: usize = 4 << 20;
+/// Memory that the trees of one text take at most, in bytes.
+pub(super) const MAX_MEMORY: usize = 64 << 20;
+
+/// A value where it lies.
+const VALUE: usize = size_of::<Json>();
+
+/// A list beside its values.
+const LIST: usize = 64;
+
+/// An object beside its fields: its table of names, and room for the first few.
+const OBJECT: usize = 256;
+
+/// The name of a field, with its place in the table.
+const NAME: usize = 128;
 
 /// A tree that a client's text may become.
 #[derive(Debug, Default)]
@@ -17,48 +29,49 @@ pub struct JsonTree(
     pub Json,
 );
 
-/// An object that a client's text may become.
-#[derive(Debug, Default)]
-pub struct JsonFields(
-    /// its fields
-    pub Map<String, Json>,
-);
-
 impl<'de> Deserialize<'de> for JsonTree {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
-        Bounded(&Cell::new(MAX_VALUES)).deserialize(json).map(Self)
+        TreeSeed(&Room::default()).deserialize(json).map(Self)
     }
 }
 
-impl<'de> Deserialize<'de> for JsonFields {
-    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
-        match JsonTree::deserialize(json)? {
-            JsonTree(Json::Object(fields)) => Ok(Self(fields)),
-            JsonTree(_) => Err(D::Error::custom("this is not an object")),
-        }
+/// The memory that is left for the trees of a text; `None` once there was too little.
+pub(super) struct Room(Cell<Option<usize>>);
+
+impl Default for Room {
+    fn default() -> Self {
+        Self(Cell::new(Some(MAX_MEMORY)))
     }
 }
 
-/// Reads a value, as long as there may be more.
-struct Bounded<'a>(&'a Cell<usize>);
+/// A text whose values would take more memory than there is for them.
+#[derive(Debug, thiserror::Error)]
+#[error("its values would take more than {} MiB; send large tensors as bytes, not as JSON", MAX_MEMORY >> 20)]
+pub(super) struct NoRoom;
 
-impl Bounded<'_> {
-    fn count<E: Error>(&self) -> Result<(), E> {
-        let left = self.0.get().checked_sub(1);
-        let left = left.ok_or_else(|| {
-            E::custom(format_args!("this is more than {MAX_VALUES} values; send large tensors as bytes, not as JSON"))
-        })?;
-        self.0.set(left);
-        Ok(())
+impl Room {
+    /// Whether something was refused.
+    pub(super) fn is_spent(&self) -> bool {
+        self.0.get().is_none()
     }
 
+    fn take<E: Error>(&self, bytes: usize) -> Result<(), E> {
+        self.0.set(self.0.get().and_then(|left| left.checked_sub(bytes)));
+        if self.is_spent() { Err(E::custom(NoRoom)) } else { Ok(()) }
+    }
+}
+
+/// Reads a tree, as long as there is room.
+pub(super) struct TreeSeed<'a>(pub(super) &'a Room);
+
+impl TreeSeed<'_> {
     fn leaf<E: Error>(&self, value: impl Into<Json>) -> Result<Json, E> {
-        self.count()?;
+        self.0.take(VALUE)?;
         Ok(value.into())
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Bounded<'_> {
+impl<'de> DeserializeSeed<'de> for TreeSeed<'_> {
     type Value = Json;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Json, D::Error> {
@@ -66,7 +79,7 @@ impl<'de> DeserializeSeed<'de> for Bounded<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Bounded<'_> {
+impl<'de> Visitor<'de> for TreeSeed<'_> {
     type Value = Json;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -102,20 +115,23 @@ impl<'de> Visitor<'de> for Bounded<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Json, A::Error> {
-        self.count()?;
-        let mut list = Vec::new();
-        while let Some(item) = items.next_element_seed(Bounded(self.0))? {
+        self.0.take(VALUE)?;
+        let Some(first) = items.next_element_seed(TreeSeed(self.0))? else { return Ok(Json::Array(Vec::new())) };
+        self.0.take(LIST)?;
+        // A list that is pushed to has room for four at once: most of it empty in lists of lists of one.
+        let mut list = vec![first];
+        while let Some(item) = items.next_element_seed(TreeSeed(self.0))? {
             list.push(item);
         }
         Ok(Json::Array(list))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Json, A::Error> {
-        self.count()?;
+        self.0.take(VALUE)?;
         let mut object = Map::new();
         while let Some(name) = fields.next_key::<String>()? {
-            self.count()?;
-            object.insert(name, fields.next_value_seed(Bounded(self.0))?);
+            self.0.take(if object.is_empty() { OBJECT + NAME } else { NAME })?;
+            object.insert(name, fields.next_value_seed(TreeSeed(self.0))?);
         }
         Ok(Json::Object(object))
     }
@@ -155,13 +171,32 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_beyond_use_is_refused() {
-        let list = |values: usize| format!("[{}[]]", "[],".repeat(values - 2));
-        assert!(serde_json::from_str::<JsonTree>(&list(MAX_VALUES)).is_ok());
-        let refused = serde_json::from_str::<JsonTree>(&list(MAX_VALUES + 1)).unwrap_err().to_string();
-        assert!(refused.contains("more than 4194304 values"), "{refused}");
-        let fields = format!("{{{}\"a\":1}}", "\"a\":1,".repeat(MAX_VALUES / 2));
-        assert!(serde_json::from_str::<JsonTree>(&fields).is_err(), "names count");
-        assert!(serde_json::from_str::<JsonFields>("[]").is_err());
+    fn a_tree_beyond_use_is_refused_however_little_text_it_is() {
+        let most = MAX_MEMORY / VALUE;
+        let list = |values: usize| format!("[{}[]]", "[],".repeat(values - 1));
+        assert!(serde_json::from_str::<JsonTree>(&list(most - 2)).is_ok());
+        let refused = |text: &str| serde_json::from_str::<JsonTree>(text).unwrap_err().to_string();
+        assert!(refused(&list(most)).contains("more than 64 MiB"), "{}", refused(&list(most)));
+        let deep = format!("{}{}", "[".repeat(100), "]".repeat(100));
+        for (value, at_most) in [
+            ("1", most),
+            ("[1]", MAX_MEMORY / (2 * VALUE + LIST)),
+            (&deep, MAX_MEMORY / (100 * VALUE + 99 * LIST)),
+            ("{\"a\":1}", MAX_MEMORY / (2 * VALUE + OBJECT + NAME)),
+        ] {
+            let text = format!("[{}{value}]", format!("{value},").repeat(at_most));
+            assert!(refused(&text).contains("send large tensors as bytes"), "{value}");
+        }
+        assert!(!refused(&"[".repeat(200)).contains("MiB"), "this is wrong otherwise");
+        assert!(refused(&format!("{{{}\"a\":1}}", "\"a\":1,".repeat(most))).contains("MiB"), "names count");
+    }
+
+    #[test]
+    fn the_room_of_a_text_is_for_all_its_trees() {
+        let room = Room::default();
+        let text = format!("[{}1]", "1,".repeat(MAX_MEMORY / VALUE / 2));
+        let read = || TreeSeed(&room).deserialize(&mut serde_json::Deserializer::from_str(&text));
+        assert!(read().is_ok() && !room.is_spent());
+        assert!(read().is_err() && room.is_spent());
     }
 }

@@ -4,15 +4,12 @@
 //! `ml_dtypes`. Strings and Python objects are refused.
 
 use super::element::ElementType;
-use super::tensor::{Tensor, TensorError};
+use super::tensor::{MAX_AXES, Tensor, TensorError};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
 /// The longest header that is read, as in NumPy.
 const MAX_HEADER: usize = 10_000;
-
-/// The most axes, as in NumPy.
-const MAX_AXES: usize = 64;
 
 /// A file that holds no tensor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -33,6 +33,9 @@ pub enum TensorError {
         /// how many bytes there were
         given: usize,
     },
+    /// more axes than any model has: code that walks a shape may trust in few
+    #[error("a tensor has at most {MAX_AXES} axes, not {0}")]
+    TooManyAxes(usize),
     /// the product of the dimensions does not fit the address space
     #[error("a {element} tensor of shape {shape:?} does not fit in memory")]
     TooLarge {
@@ -215,18 +218,28 @@ pub struct Tensor {
 /// may trust that its parts are of a size that memory could hold.
 const MAX_EMPTY: usize = 1 << 20;
 
+/// The most axes that a tensor has, as in NumPy.
+pub(super) const MAX_AXES: usize = 64;
+
 /// Elements that [`Tensor::change`] copies at a time: they stay in the processor's nearest cache.
 const STRETCH: usize = 1024;
 
-/// Elements in a tensor of this shape; `None` when the product overflows, or when an empty tensor
-/// has absurd other dimensions.
+/// Elements in a tensor of this shape; `None` when the product overflows, when an empty tensor has
+/// absurd other dimensions, or when there are too many axes.
 pub fn element_count(shape: &[usize]) -> Option<usize> {
+    few_axes(shape).ok()?;
     let others = shape.iter().try_fold(1_usize, |product, dim| product.checked_mul((*dim).max(1)))?;
     if shape.contains(&0) { (others <= MAX_EMPTY).then_some(0) } else { Some(others) }
 }
 
+/// Refuses a shape of more axes than a tensor has.
+pub fn few_axes(shape: &[usize]) -> Result<(), TensorError> {
+    if shape.len() > MAX_AXES { Err(TensorError::TooManyAxes(shape.len())) } else { Ok(()) }
+}
+
 /// Elements and bytes of a tensor, refused where they exceed what Rust can allocate.
 fn sizes(element: ElementType, shape: &[usize]) -> Result<(usize, usize), TensorError> {
+    few_axes(shape)?;
     element_count(shape)
         .and_then(|count| {
             let size = element.size().unwrap_or(size_of::<String>());
@@ -388,6 +401,7 @@ impl Tensor {
     pub fn reshape(mut self, shape: impl Into<Vec<usize>>) -> Result<Self, TensorError> {
         let shape = shape.into();
         let given = self.len();
+        few_axes(&shape)?;
         match element_count(&shape) {
             Some(expected) if expected == given => {
                 self.shape = shape;
@@ -487,6 +501,19 @@ mod tests {
         assert!(Tensor::zeros(ElementType::Uint8, [0, 1 << 40, 1 << 40]).is_err());
         assert!(Tensor::zeros(ElementType::Uint8, [0]).unwrap().reshape([1 << 30, 0]).is_err());
         assert!(Tensor::zeros(ElementType::Uint8, [0, 1000]).is_ok());
+    }
+
+    #[test]
+    fn there_are_as_many_axes_as_in_numpy() {
+        let ones = |axes: usize| vec![1; axes];
+        assert!(Tensor::new(ones(64), vec![1_u8]).is_ok());
+        let error = Tensor::new(ones(65), vec![1_u8]).unwrap_err();
+        assert_eq!(error, TensorError::TooManyAxes(65));
+        assert_eq!(error.to_string(), "a tensor has at most 64 axes, not 65");
+        assert_eq!(Tensor::zeros(ElementType::String, ones(1000)), Err(TensorError::TooManyAxes(1000)));
+        assert_eq!(Tensor::from_bytes(ElementType::Uint8, ones(65), &[1]), Err(TensorError::TooManyAxes(65)));
+        assert_eq!(Tensor::scalar(1_u8).reshape(ones(65)), Err(TensorError::TooManyAxes(65)));
+        assert_eq!(Tensor::scalar(1_u8).pick(0, &[(1, 0); 65]), Err(TensorError::TooManyAxes(65)));
     }
 
     #[test]

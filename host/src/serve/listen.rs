@@ -9,6 +9,7 @@ use futures_util::future::join_all;
 use http::Request;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 
 use super::connections;
 use super::front::Front;
@@ -117,96 +118,143 @@ pub fn serve(
 ) -> Result<Ended, ListenError> {
     let settings = server.settings();
     let tell: Arc<dyn Fn(Event) + Send + Sync> = Arc::new(tell);
-    let warn = |warnings: Vec<String>| warnings.into_iter().map(Event::Warning).for_each(|event| tell(event));
-    warn(server.access().load()?);
+    warn(&*tell, server.access().load()?);
     let tls = settings.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
     let (listener, local) = bind(&settings.host, settings.port)?;
     let grpc = settings.grpc_port.map(|port| bind(&settings.host, port)).transpose()?;
+    let life = Life { server, tls, local, tell };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(settings.workers)
         .thread_name("gpux-io")
         .enable_all()
         .build()
         .map_err(ListenError::Start)?;
-    tell(Event::Listening(local));
-    let result = runtime.block_on(async {
-        let mut signals = Signals::new();
-        if let Some(endpoint) = &settings.otlp {
-            server.trace_to(Telemetry::new(endpoint).map_err(ListenError::Telemetry)?);
-        }
-        let front = Arc::new(Front::new(server));
-        let listener = TcpListener::from_std(listener).map_err(ListenError::Start)?;
-        let room = Arc::new(Semaphore::new(settings.max_connections));
-        let mut accepting = Vec::new();
-        let mut accept = |listener| {
-            let accepting_one = connections::accept(
-                listener,
-                server.clone(),
-                front.clone(),
-                tls.clone(),
-                room.clone(),
-                server.stopping(),
-            );
-            accepting.push(tokio::spawn(accepting_one));
-        };
-        accept(listener);
-        if let Some((listener, local)) = grpc {
-            accept(TcpListener::from_std(listener).map_err(ListenError::Start)?);
-            tell(Event::Grpc(local));
-        }
-        let mut loading = {
-            let server = server.clone();
-            tokio::task::spawn_blocking(move || server.add(&sources))
-        };
-        let mut reloader = None;
-        loop {
-            let signal = tokio::select! {
-                loaded = &mut loading, if reloader.is_none() => {
-                    loaded.map_err(|error| ListenError::Start(std::io::Error::other(error)))??;
-                    reloader = Some(Reloader::start(server, tell.clone()).map_err(ListenError::Start)?);
-                    tell(Event::Ready(local));
-                    continue;
-                }
-                signal = signals.next() => signal,
-            };
-            match signal {
-                Signal::End => break,
-                Signal::Reload => {
-                    match server.access().load() {
-                        Ok(warnings) => warn(warnings),
-                        Err(error) => warn(vec![format!("the keys are those of before: {error}")]),
-                    }
-                    if let Some(Err(error)) = tls.as_ref().map(|tls| tls.reload()) {
-                        warn(vec![format!("the certificate is that of before: {error}")]);
-                    }
-                    if let Some(reloader) = &reloader {
-                        reloader.all();
-                    }
-                }
-            }
-        }
-        server.close();
-        tell(Event::Draining);
-        let draining = async {
-            tokio::time::sleep(settings.drain_delay).await;
-            server.stop();
-            // Requests under way may take their time, but not for ever.
-            let ended = tokio::time::timeout(settings.drain, join_all(accepting)).await;
-            if ended.is_ok() { Ended::Drained } else { Ended::TimedOut }
-        };
-        let second = async { while signals.next().await != Signal::End {} };
-        let ended = tokio::select! {
-            ended = draining => ended,
-            () = second => return Ok(Ended::Cut),
-        };
-        let server = server.clone();
-        let flush = move || server.telemetry().map(Telemetry::flush);
-        let _ = tokio::task::spawn_blocking(flush).await;
-        Ok(ended)
-    });
+    life.tell(Event::Listening(local));
+    let result = runtime.block_on(life.live(listener, grpc, sources));
     // A step that is still at work does not keep the process.
     runtime.shutdown_background();
     result
+}
+
+fn warn(tell: &dyn Fn(Event), warnings: Vec<String>) {
+    warnings.into_iter().map(Event::Warning).for_each(tell);
+}
+
+/// A server that listens, from its first connection to its last.
+struct Life<'a> {
+    server: &'a Arc<Server>,
+    tls: Option<Arc<Tls>>,
+    local: SocketAddr,
+    tell: Arc<dyn Fn(Event) + Send + Sync>,
+}
+
+impl Life<'_> {
+    fn tell(&self, event: Event) {
+        (self.tell)(event);
+    }
+
+    async fn live(
+        &self,
+        listener: StdListener,
+        grpc: Option<(StdListener, SocketAddr)>,
+        sources: Vec<Source>,
+    ) -> Result<Ended, ListenError> {
+        let mut signals = Signals::new();
+        if let Some(endpoint) = &self.server.settings().otlp {
+            self.server.trace_to(Telemetry::new(endpoint).map_err(ListenError::Telemetry)?);
+        }
+        let accepting = self.accept(listener, grpc)?;
+        self.until_told_to_end(sources, &mut signals).await?;
+        self.server.close();
+        self.tell(Event::Draining);
+        let second = async { while signals.next().await != Signal::End {} };
+        let ended = tokio::select! {
+            ended = self.drain(accepting) => ended,
+            () = second => return Ok(Ended::Cut),
+        };
+        self.flush().await;
+        Ok(ended)
+    }
+
+    /// Takes connections, which are answered from now on: until pipelines are loaded, with that.
+    fn accept(
+        &self,
+        listener: StdListener,
+        grpc: Option<(StdListener, SocketAddr)>,
+    ) -> Result<Vec<JoinHandle<()>>, ListenError> {
+        let front = Arc::new(Front::new(self.server));
+        let room = Arc::new(Semaphore::new(self.server.settings().max_connections));
+        let accept = |listener| {
+            let listener = TcpListener::from_std(listener).map_err(ListenError::Start)?;
+            let (server, tls) = (self.server.clone(), self.tls.clone());
+            let stopping = server.stopping();
+            Ok::<_, ListenError>(tokio::spawn(connections::accept(
+                listener,
+                server,
+                front.clone(),
+                tls,
+                room.clone(),
+                stopping,
+            )))
+        };
+        let mut accepting = vec![accept(listener)?];
+        if let Some((listener, local)) = grpc {
+            accepting.push(accept(listener)?);
+            self.tell(Event::Grpc(local));
+        }
+        Ok(accepting)
+    }
+
+    /// Loads the pipelines, and again what has changed when it is told to, until it is told to end.
+    async fn until_told_to_end(&self, sources: Vec<Source>, signals: &mut Signals) -> Result<(), ListenError> {
+        let server = self.server.clone();
+        let mut loading = tokio::task::spawn_blocking(move || server.add(&sources));
+        let mut reloader = None;
+        loop {
+            tokio::select! {
+                loaded = &mut loading, if reloader.is_none() => {
+                    loaded.map_err(|error| ListenError::Start(std::io::Error::other(error)))??;
+                    reloader = Some(Reloader::start(self.server, self.tell.clone()).map_err(ListenError::Start)?);
+                    self.tell(Event::Ready(self.local));
+                }
+                signal = signals.next() => match signal {
+                    Signal::End => return Ok(()),
+                    Signal::Reload => self.reload(reloader.as_ref()),
+                },
+            }
+        }
+    }
+
+    /// Reads keys and certificate again, and has the pipelines loaded again.
+    fn reload(&self, reloader: Option<&Reloader>) {
+        match self.server.access().load() {
+            Ok(warnings) => warn(&*self.tell, warnings),
+            Err(error) => warn(&*self.tell, vec![format!("the keys are those of before: {error}")]),
+        }
+        if let Some(Err(error)) = self.tls.as_ref().map(|tls| tls.reload()) {
+            warn(&*self.tell, vec![format!("the certificate is that of before: {error}")]);
+        }
+        if let Some(reloader) = reloader {
+            reloader.all();
+        }
+    }
+
+    /// Takes no new connections, and waits for requests under way: they may take their time, but not
+    /// for ever.
+    async fn drain(&self, accepting: Vec<JoinHandle<()>>) -> Ended {
+        let settings = self.server.settings();
+        tokio::time::sleep(settings.drain_delay).await;
+        self.server.stop();
+        let ended = tokio::time::timeout(settings.drain, join_all(accepting)).await;
+        if ended.is_ok() { Ended::Drained } else { Ended::TimedOut }
+    }
+
+    /// Sends the traces that wait to be sent.
+    async fn flush(&self) {
+        let server = self.server.clone();
+        let flush = move || server.telemetry().map(Telemetry::flush);
+        let _ = tokio::task::spawn_blocking(flush).await;
+    }
 }
 
 fn bind(host: &str, port: u16) -> Result<(StdListener, SocketAddr), ListenError> {

@@ -2,6 +2,7 @@
 //! ever.
 
 use std::io::Write as _;
+use std::path::Path;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -32,7 +33,7 @@ fn json_of_any_make_is_bounded() {
         ("/v2/models/text/generate", format!("{{\"text\": {}}}", deep("[", "]")), 400, "recursion limit"),
         (predict, "{\"x\": [1, 2, 3, 4], \"x\": [1, 2, 3, 4]}".into(), 200, ""),
         (predict, format!("[{}]", values("{}", 20_000)), 400, "at most 10000 requests"),
-        (predict, format!("[{{}}, {}]", values("1", 5_000_000)), 400, "4194304 values"),
+        (predict, format!("[{{}}, {}]", values("1", 5_000_000)), 400, "more than 64 MiB"),
         (predict, "{\"x\": [1, 2, 3, 1e400]}".into(), 400, ""),
         (predict, "{\"x\": [1, 2, 3, NaN]}".into(), 400, "not JSON"),
         (
@@ -56,7 +57,7 @@ fn json_of_any_make_is_bounded() {
                 values("1", 100_000)
             ),
             400,
-            "\u{2026}",
+            "at most 64 axes, not 100000",
         ),
         (
             INFER,
@@ -65,7 +66,7 @@ fn json_of_any_make_is_bounded() {
                 values("1", 5_000_000)
             ),
             400,
-            "4194304 values",
+            "more than 64 MiB",
         ),
     ] {
         let answer = server.post(path, JSON, &body);
@@ -75,6 +76,109 @@ fn json_of_any_make_is_bounded() {
     }
     assert!(memory(&server) < before + 700.0, "{before} MiB, then {}", memory(&server));
     assert_eq!(server.post(predict, "", ONE).status, 200);
+}
+
+/// A pipeline that takes tensors of any shape, and one that takes any JSON.
+fn takers(folder: &Path) -> [String; 2] {
+    let scale = "inputs: { x: { type: float32 } }\npipeline: [{ scale: { factor: 2 } }]\n";
+    let template = "inputs: { x: { type: json } }\npipeline: [{ json-template: { template: { all: \"{{x}}\" } } }]\n";
+    [("any", scale), ("tree", template)].map(|(name, rest)| {
+        let file = folder.join(format!("{name}.yml"));
+        std::fs::write(&file, format!("name: {name}\nversion: 1.0.0\n{rest}")).unwrap();
+        file.to_str().unwrap().to_owned()
+    })
+}
+
+/// Four mebibytes of this value, in a list.
+fn many(value: &str) -> String {
+    format!("[{value}{}]", format!(",{value}").repeat((4 << 20) / (value.len() + 1) - 1))
+}
+
+#[test]
+fn megabytes_of_next_to_nothing_are_refused_before_they_are_gigabytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let [any, tree] = takers(folder.path());
+    let server = Server::start(&[&any, &tree, SCORES, "tests/oip/models/text"]);
+    let before = memory(&server);
+    let deep = format!("{}{}", "[".repeat(100), "]".repeat(100));
+    for value in ["[]", "{}", "[1]", "{\"a\":1}", "1,[]", &deep] {
+        let list = many(value);
+        let field = format!("{{\"x\":{list}}}");
+        let oip = |fields: &str| format!("{{\"inputs\":[{{{fields},\"shape\":[1]}}]}}");
+        for (path, body) in [
+            ("/pipelines/any/predict", field.clone()),
+            ("/pipelines/any/predict", format!("{{\"x\":{{\"data\":{list}}}}}")),
+            ("/pipelines/any/predict", format!("{{\"x\":{{\"data\":[1],\"shape\":{list}}}}}")),
+            ("/pipelines/tree/predict", field.clone()),
+            ("/pipelines/tree/predict", list.clone()),
+            ("/pipelines/scores/predict", field.clone()),
+            ("/pipelines/scores/predict", list.clone()),
+            ("/v2/models/tree/generate", field),
+            ("/v2/models/text/generate", format!("{{\"text\":{list}}}")),
+            ("/v2/models/any/infer", oip(&format!("\"data\":{list},\"name\":\"x\",\"datatype\":\"FP32\""))),
+            ("/v2/models/any/infer", oip(&format!("\"name\":\"x\",\"datatype\":\"FP32\",\"data\":{list}"))),
+            ("/v2/models/any/infer", format!("{{\"inputs\":[],\"parameters\":{{\"timeout\":{list}}}}}")),
+            ("/v2/models/any/infer", format!("{{\"inputs\":{list}}}")),
+            ("/v2/models/any/infer", format!("{{\"inputs\":[],\"outputs\":{list}}}")),
+        ] {
+            // A list of lists of one number is a tensor, if nothing says otherwise.
+            let status = if path == "/pipelines/any/predict" && body.starts_with("{\"x\":[[1],") { 200 } else { 400 };
+            let answer = server.post(path, JSON, &body);
+            assert_eq!(answer.status, status, "{path} {body:.60}: {:.200}", answer.text());
+        }
+    }
+    let input = "{\"name\":\"x\",\"datatype\":\"BYTES\",\"shape\":[9999999],\"data\":[]}";
+    let refused = server.post("/v2/models/any/infer", JSON, &format!("{{\"inputs\":{}}}", many(input)));
+    assert!(refused.text().contains("more than 4096 inputs"), "{:.200}", refused.text());
+    let repeated = "{\"inputs\":[{\"datatype\":\"BYTES\",\"data\":[],\"data\":[]}]}";
+    assert!(server.post("/v2/models/any/infer", JSON, repeated).text().contains("duplicate field `data`"));
+    // What they held is not all given back to the system.
+    assert!(memory(&server) < before + 400.0, "{before} MiB, then {}", memory(&server));
+    assert_eq!(server.post("/pipelines/scores/predict", "", ONE).status, 200);
+}
+
+#[test]
+fn tensors_of_thousands_of_axes_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let [any, _] = takers(folder.path());
+    let server = Server::start(&[&any]);
+    let explicit = |axes: usize, data: &str| {
+        let shape = vec!["1"; axes].join(",");
+        server.post(
+            "/predict",
+            JSON,
+            &format!("{{\"x\":{{\"type\":\"float32\",\"shape\":[{shape}],\"data\":{data}}}}}"),
+        )
+    };
+    for data in ["[1]", "\"AACAPw==\""] {
+        assert_eq!(explicit(64, data).status, 200);
+        for axes in [65, 20_000] {
+            let answer = explicit(axes, data);
+            assert_eq!(answer.status, 400, "{:.200}", answer.text());
+            assert!(answer.text().contains(&format!("at most 64 axes, not {axes}")), "{:.200}", answer.text());
+        }
+    }
+    for data in ["\"data\":[1]", "\"parameters\":{\"binary_data_size\":0}"] {
+        let shape = vec!["1"; 2_000_000].join(",");
+        let input = format!("{{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[{shape}],{data}}}");
+        let answer = server.post("/v2/models/any/infer", JSON, &format!("{{\"inputs\":[{input}]}}"));
+        assert!(answer.text().contains("at most 64 axes, not 2000000"), "{:.200}", answer.text());
+    }
+}
+
+#[test]
+fn what_a_list_of_requests_gives_is_bounded() {
+    let folder = tempfile::tempdir().unwrap();
+    let [any, _] = takers(folder.path());
+    let server = Server::start(&[&any]);
+    let list = |requests: usize| {
+        let request = "{\"x\":{\"type\":\"float32\",\"shape\":[1048576,0],\"data\":\"\"}}";
+        server.post("/predict", JSON, &format!("[{}]", vec![request; requests].join(",")))
+    };
+    assert_eq!(list(2).status, 200);
+    let refused = list(1000);
+    assert_eq!(refused.status, 400);
+    assert!(refused.text().contains("more than 256 MiB"), "{:.200}", refused.text());
 }
 
 #[test]

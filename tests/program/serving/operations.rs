@@ -47,6 +47,32 @@ fn a_changed_file_is_loaded_and_a_broken_one_leaves_the_old_serving() {
 }
 
 #[test]
+fn labels_are_those_of_when_the_pipeline_was_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let labels = folder.path().join("labels.txt");
+    std::fs::write(&labels, "cat\ndog\n").unwrap();
+    let text = "name: scaling\nversion: 1.0.0\ninputs: { x: { type: float32, shape: [2] } }\n\
+        pipeline: [{ scale: { factor: 2 } }]\noutputs: { tensor: { type: float32, labels: labels.txt } }\n";
+    replace(&folder.path().join("gpux.yml"), text.as_bytes());
+    let server = Server::start(&[folder.path().to_str().unwrap()]);
+    let best = || {
+        let request = serde_json::json!({
+            "inputs": [{ "name": "x", "datatype": "FP32", "shape": [2], "data": [1, 3] }],
+            "outputs": [{ "name": "tensor", "parameters": { "classification": 1 } }],
+        });
+        server.json("/v2/models/scaling/infer", &request).read()["outputs"][0]["data"][0].clone()
+    };
+    assert_eq!(best(), "6.000000:1:dog");
+    std::fs::remove_file(&labels).unwrap();
+    assert_eq!(best(), "6.000000:1:dog");
+    std::fs::write(&labels, "ox\nelk\n").unwrap();
+    assert_eq!(best(), "6.000000:1:dog");
+    server.signal(Signal::HUP);
+    server.line("scaling was loaded again");
+    assert_eq!(best(), "6.000000:1:elk");
+}
+
+#[test]
 fn without_reload_files_are_read_again_on_hangup_only() {
     let folder = tempfile::tempdir().unwrap();
     scaling(folder.path(), "scaling", 2.0);

@@ -1,14 +1,9 @@
 //! The names of a model's classes, which several steps take.
 
-use std::path::Path;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::pipeline::{BuildError, Site};
-
-/// Largest file of labels that is read, in bytes.
-const MAX_LABELS_FILE: u64 = 16 << 20;
+use crate::pipeline::{BuildError, Site, read_labels};
 
 /// The option `labels`: a list, or the path of a text file with one label a line.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -22,20 +17,16 @@ pub(super) enum Labels {
 impl Labels {
     /// The labels, at least one.
     pub(super) fn read(&self, site: &Site<'_>) -> Result<Vec<String>, BuildError> {
-        let labels = match self {
-            Self::List(labels) => labels.clone(),
-            Self::File(path) => read_labels(path, site)?,
-        };
-        if labels.is_empty() { Err(BuildError::option("labels", "there are no labels")) } else { Ok(labels) }
+        match self {
+            Self::List(labels) if labels.is_empty() => Err(BuildError::option("labels", "there are no labels")),
+            Self::List(labels) => Ok(labels.clone()),
+            Self::File(path) => read_file(path, site),
+        }
     }
 }
 
-fn read_labels(path: &str, site: &Site<'_>) -> Result<Vec<String>, BuildError> {
-    let bytes = site.read(Path::new(path), MAX_LABELS_FILE).map_err(|error| BuildError::option("labels", error))?;
-    let text = String::from_utf8(bytes)
-        .map_err(|error| BuildError::option("labels", format!("`{path}` is not UTF-8 text: {}", error.utf8_error())))?;
-    let lines = text.trim_start_matches('\u{feff}').trim_end().lines();
-    Ok(lines.map(|line| line.trim().to_owned()).collect())
+fn read_file(path: &str, site: &Site<'_>) -> Result<Vec<String>, BuildError> {
+    read_labels(path, |path, limit| site.read(path, limit)).map_err(|why| BuildError::option("labels", why))
 }
 
 #[cfg(test)]
@@ -50,9 +41,9 @@ mod tests {
         std::fs::write(folder.path().join("labels.txt"), "\u{feff}zero\r\n one \r\n\r\nthree\n").unwrap();
         std::fs::write(folder.path().join("latin1.txt"), [0xe9, b'\n']).unwrap();
         let files = ProjectFiles::new(folder.path(), false);
-        let labels = read_labels("labels.txt", &Site::Pipeline(&files)).unwrap();
+        let labels = read_file("labels.txt", &Site::Pipeline(&files)).unwrap();
         assert_eq!(labels, ["zero", "one", "", "three"]);
-        let message = |path: &str| read_labels(path, &Site::Pipeline(&files)).unwrap_err().to_string();
+        let message = |path: &str| read_file(path, &Site::Pipeline(&files)).unwrap_err().to_string();
         assert!(message("latin1.txt").contains("UTF-8"));
         assert!(message("none.txt").contains("no file at `none.txt`"));
         assert!(message("../labels.txt").contains("leads out"));

@@ -93,6 +93,9 @@ pub enum ConvertError {
         /// where it was looked for
         tried: String,
     },
+    /// the machine lets no process do it
+    #[error("converting a model takes a process of its own: {0}")]
+    NoProcess(String),
     /// Python is there without the tools
     #[error("{} (Python {version}) has no package `{}`; run: {} -m pip install {install}", python.display(), packages.join("`, `"), python.display())]
     Missing {
@@ -126,7 +129,7 @@ pub enum ConvertError {
 impl ConvertError {
     /// Whether the machine lacks something.
     pub const fn is_environment(&self) -> bool {
-        matches!(self, Self::NoPython { .. } | Self::Missing { .. })
+        matches!(self, Self::NoPython { .. } | Self::NoProcess(_) | Self::Missing { .. })
     }
 }
 
@@ -172,6 +175,7 @@ pub fn convert(conversion: &Conversion<'_>) -> Result<String, ConvertError> {
     for python in &candidates {
         match child::ask(python, &["-c".as_ref(), SCRIPT.as_ref(), request.as_ref()], TIMEOUT) {
             Err(ChildFault::Start(error)) if python::is_not_there(&error) => {}
+            Err(fault) if fault.is_environment() => return Err(ConvertError::NoProcess(fault.to_string())),
             Err(fault) => return Err(failed(format!("{}: {fault}", python.display()))),
             Ok(Answer::Made { tools }) => return Ok(tools),
             Ok(Answer::Unchanged(reason)) => return Err(ConvertError::Unchanged { precision, reason }),

@@ -69,7 +69,9 @@ fn crashes_are_errors_and_success_is_remembered() {
     assert!(crash.contains("ended by signal 6 (aborted): stack overflow; the model may be damaged"), "{crash}");
     let refused = ensure(&program("refuse", r#"echo '{"Refused":{"reason":"bad node"}}'"#)).unwrap_err();
     assert!(refused.contains("embedded engine (tract 0.23) cannot load") && refused.ends_with("bad node"), "{refused}");
-    assert!(ensure(Path::new("/no/such/gpux")).unwrap_err().contains("could not be started"));
+    assert!(
+        ensure(Path::new("/no/such/gpux")).unwrap_err().contains("cannot be tried before it is loaded: no process")
+    );
     ensure(&program("fine", r#"test "$1" = __vet-model && echo '"Sound"'"#)).unwrap();
     // Remembered: the crashing child is not asked again.
     ensure(&folder.path().join("crash")).unwrap();

@@ -200,7 +200,7 @@ fn patience(limits: &Limits) -> Duration {
 fn ended(fault: &ChildFault, limits: &Limits) -> SandboxError {
     match fault {
         ChildFault::Timeout(_) => out_of_time(limits.compile_time),
-        ChildFault::Start(_) => SandboxError::Engine(fault.to_string()),
+        ChildFault::Start(_) | ChildFault::Temporary { .. } => SandboxError::Engine(fault.to_string()),
         // The allocator's own last words.
         ChildFault::Ended { stderr, .. } if stderr.contains("memory allocation of") => {
             SandboxError::Limit(exceeded("compile_memory", bytes(limits.compile_memory)))

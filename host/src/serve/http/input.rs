@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use serde_json::Value as Json;
+use serde_json::error::Category;
 
 use crate::pipeline::{JsonTree, Plan, Request, ValidationError};
 use crate::serve::ServeError;
@@ -67,8 +68,11 @@ impl Requests {
             MediaType::Npy => Ok(Self::One(reader.npy(body)?)),
             MediaType::File => Ok(Self::One(reader.payload(body.to_vec())?)),
             MediaType::Json | MediaType::Form(_) => match reader.json_text(body) {
-                Some(request) => Ok(Self::One(request)),
-                None => Self::of_json(plan, json(body)?),
+                Some(request) => Ok(Self::One(request?)),
+                None => match reader.json_texts(body, MAX_REQUESTS) {
+                    Some(requests) => Ok(Self::List(requests?)),
+                    None => Self::of_json(plan, json(body)?),
+                },
             },
         }
     }
@@ -111,5 +115,9 @@ fn json(body: &Bytes) -> Result<Json, ServeError> {
         return Err(ServeError::invalid("the request has no body"));
     }
     let tree = serde_json::from_slice::<JsonTree>(body);
-    tree.map(|tree| tree.0).map_err(|error| ServeError::invalid(format!("not JSON: {error}")))
+    tree.map(|tree| tree.0).map_err(|error| match error.classify() {
+        // It is JSON, but too much of it.
+        Category::Data => ServeError::invalid(error.to_string()),
+        _ => ServeError::invalid(format!("not JSON: {error}")),
+    })
 }

@@ -22,6 +22,9 @@ use crate::pipeline::{Request, ValidationError};
 use crate::serve::trace::Trace;
 use crate::serve::{Ask, Priority, ServeError, Served, Server, Turn};
 
+/// The results of one list, in bytes: a request of a few bytes may ask for megabytes.
+const MAX_RESULTS: usize = 256 << 20;
+
 /// What the query of a request may say.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -173,15 +176,20 @@ async fn list(
             server.run(served, ask, move |turn| write.write(&turn.infer(request, None)?)).await
         }
     };
-    let results: Vec<_> = stream::iter(requests).map(each).buffered(at_once).collect().await;
+    let mut results = stream::iter(requests).map(each).buffered(at_once);
     let mut text = vec![b'['];
-    for (index, result) in results.into_iter().enumerate() {
-        if index > 0 {
+    while let Some(result) = results.next().await {
+        if text.len() > 1 {
             text.push(b',');
         }
         match result {
             Ok(written) => text.extend_from_slice(&written.bytes),
             Err(error) => text.extend_from_slice(error.to_json().to_string().as_bytes()),
+        }
+        if text.len() > MAX_RESULTS {
+            let most = MAX_RESULTS >> 20;
+            let message = format!("the results of the list take more than {most} MiB; send it in parts");
+            return Err(ServeError::invalid(message));
         }
     }
     text.push(b']');

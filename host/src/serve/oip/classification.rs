@@ -1,10 +1,7 @@
 //! The extension `classification`: the best classes of an output, instead of its numbers.
 
-use std::path::Path;
-
 use crate::assemble::Pipeline;
-use crate::config::Labels;
-use crate::pipeline::{ElementType, ProjectFiles, Tensor, Value};
+use crate::pipeline::{ElementType, Tensor, Value};
 use crate::serve::ServeError;
 
 /// The `count` greatest elements along the last axis, as BYTES `value:index` or `value:index:label`.
@@ -14,7 +11,7 @@ pub(super) fn best(pipeline: &Pipeline, output: &str, value: &Value, count: usiz
     let Some((classes, outer)) = tensor.shape().split_last() else { return Err(wrong("it has no axes")) };
     let numbers = tensor.cast(ElementType::Float64).map_err(|_| wrong("it holds no numbers"))?;
     let numbers = numbers.as_slice::<f64>().unwrap_or_default();
-    let labels = labels(pipeline, output)?;
+    let labels = pipeline.labels(output);
     let count = count.min(*classes);
     let mut texts = Vec::with_capacity(numbers.len().checked_div(*classes).unwrap_or(0) * count);
     for row in numbers.chunks((*classes).max(1)) {
@@ -32,22 +29,3 @@ pub(super) fn best(pipeline: &Pipeline, output: &str, value: &Value, count: usiz
     let shape: Vec<_> = outer.iter().copied().chain([count]).collect();
     Tensor::new(shape, texts).map(Value::from).map_err(|error| wrong(&error.to_string()))
 }
-
-/// The labels that gpux.yml declares for an output; none if it declares none.
-fn labels(pipeline: &Pipeline, output: &str) -> Result<Vec<String>, ServeError> {
-    let declared = pipeline.spec().outputs.iter().find(|declared| declared.name.value == output);
-    match declared.and_then(|declared| declared.labels.as_ref()) {
-        None => Ok(Vec::new()),
-        Some(Labels::List(labels)) => Ok(labels.clone()),
-        Some(Labels::File(path)) => {
-            let folder = pipeline.path().parent().filter(|folder| !folder.as_os_str().is_empty());
-            let files = ProjectFiles::new(folder.unwrap_or(Path::new(".")), false);
-            let bytes = files.read(Path::new(&path.value), MAX_LABELS_FILE);
-            let bytes = bytes.map_err(|error| ServeError::invalid(format!("the labels of `{output}`: {error}")))?;
-            Ok(String::from_utf8_lossy(&bytes).lines().map(|line| line.trim().to_owned()).collect())
-        }
-    }
-}
-
-/// Largest file of labels that is read, in bytes.
-const MAX_LABELS_FILE: u64 = 16 << 20;

@@ -10,6 +10,9 @@ use crate::serve::{Ask, Priority, ServeError};
 /// Parameters by name. Those of gRPC are turned into JSON as well: both know the same few types.
 pub(super) type Parameters = Map<String, Json>;
 
+/// Parameters, tensors or outputs of one request: more than any pipeline has a use for.
+pub(super) const MAX_PARTS: usize = 4096;
+
 /// What is known of a request's parameters; all others are ignored.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "for its schema")]

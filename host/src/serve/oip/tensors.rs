@@ -5,7 +5,9 @@ use bytes::{Buf as _, Bytes};
 use serde_json::{Value as Json, json};
 
 use super::datatype;
-use crate::pipeline::{ElementType, JsonTree, Kind, Tensor, TensorData, Value, element_count, from_json, to_json};
+use crate::pipeline::{
+    ElementType, JsonTree, Kind, Tensor, TensorData, Value, element_count, few_axes, from_json, to_json,
+};
 
 /// An input of a request.
 #[derive(Debug)]
@@ -31,6 +33,7 @@ impl InputTensor {
     /// The value for an input of this kind, or what is wrong with it.
     pub(super) fn into_value(self, kind: &Kind) -> Result<Value, String> {
         let Self { element, shape, data, .. } = self;
+        few_axes(&shape).map_err(|error| error.to_string())?;
         let count = element_count(&shape).ok_or_else(|| format!("its shape {shape:?} is too large"))?;
         match data {
             Data::Raw(bytes) if element == ElementType::String => bytes_value(split(bytes)?, &shape, count, kind),
@@ -44,12 +47,15 @@ impl InputTensor {
                     shaped(tensor.shape(), &shape, count)?;
                     from_json(Json::String(text.clone()), kind).map_err(|error| error.to_string())
                 }
-                (Some(texts), _) => {
-                    let items = texts.iter().map(|text| Bytes::copy_from_slice(text.as_bytes())).collect();
+                (Some([text]), Kind::Text | Kind::Json | Kind::Any) => {
                     shaped(tensor.shape(), &shape, count)?;
-                    bytes_value(items, &shape, count, kind)
+                    bytes_value(vec![Bytes::copy_from_slice(text.as_bytes())], &shape, count, kind)
                 }
-                (None, _) => {
+                (Some(_), Kind::Bytes | Kind::Text | Kind::Json) => {
+                    shaped(tensor.shape(), &shape, count)?;
+                    Err(not_one(count))
+                }
+                (_, _) => {
                     shaped(tensor.shape(), &shape, count)?;
                     tensor.reshape(shape).map(Value::from).map_err(|error| error.to_string())
                 }
@@ -85,14 +91,16 @@ fn bytes_value(items: Vec<Bytes>, shape: &[usize], count: usize, kind: &Kind) ->
             .map(|tree| Value::from(tree.0))
             .map_err(|error| format!("not JSON: {error}")),
         (Kind::Any, [item]) => Ok(text(item).map_or_else(|_| Value::Bytes(item[..].into()), Value::from)),
-        (Kind::Bytes | Kind::Text | Kind::Json, _) => {
-            Err(format!("it takes one element a request, of shape [1], not {count}"))
-        }
+        (Kind::Bytes | Kind::Text | Kind::Json, _) => Err(not_one(count)),
         (Kind::Any | Kind::Tensor(_), items) => {
             let strings = items.iter().map(|item| text(item).map(str::to_owned)).collect::<Result<Vec<_>, _>>()?;
             Tensor::new(shape, strings).map(Value::from).map_err(|error| error.to_string())
         }
     }
+}
+
+fn not_one(count: usize) -> String {
+    format!("it takes one element a request, of shape [1], not {count}")
 }
 
 fn text(item: &Bytes) -> Result<&str, String> {

@@ -9,8 +9,7 @@ use tonic::Status;
 use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder};
 use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
 
-/// Tensors, outputs and parameters of one message.
-const MAX_FIELDS: usize = 4096;
+use crate::serve::oip::parameters::MAX_PARTS;
 
 /// Elements of BYTES that the contents of one message hold.
 const MAX_ELEMENTS: usize = 4 << 20;
@@ -72,8 +71,8 @@ fn check(message: &[u8]) -> Result<(), Status> {
             elements +=
                 contents.flat_map(|(_, contents)| Fields(contents)).filter(|(number, _)| *number == BYTES).count();
         }
-        if fields > MAX_FIELDS {
-            return Err(Status::invalid_argument(format!("a message has at most {MAX_FIELDS} tensors and parameters")));
+        if fields > MAX_PARTS {
+            return Err(Status::invalid_argument(format!("a message has at most {MAX_PARTS} tensors and parameters")));
         }
         if elements > MAX_ELEMENTS {
             let message =
@@ -134,8 +133,8 @@ mod tests {
             inputs: vec![InferInputTensor::default(); many],
             ..ModelInferRequest::default()
         };
-        check(&inputs(MAX_FIELDS).encode_to_vec()).unwrap();
-        let refused = check(&inputs(MAX_FIELDS + 1).encode_to_vec()).unwrap_err();
+        check(&inputs(MAX_PARTS).encode_to_vec()).unwrap();
+        let refused = check(&inputs(MAX_PARTS + 1).encode_to_vec()).unwrap_err();
         assert!(refused.message().contains("4096 tensors"), "{refused}");
     }
 
@@ -149,7 +148,7 @@ mod tests {
             check(&request.encode_to_vec())
         };
         of(MAX_ELEMENTS / 2).unwrap();
-        let hidden = [&[0x7b, 0x7c][..], &[0x2a, 0].repeat(MAX_FIELDS)].concat();
+        let hidden = [&[0x7b, 0x7c][..], &[0x2a, 0].repeat(MAX_PARTS)].concat();
         assert!(check(&hidden).is_err(), "what follows a group of an unknown field is counted");
         assert!(of(MAX_ELEMENTS / 2 + 1).unwrap_err().message().contains("raw contents"));
     }

@@ -42,7 +42,7 @@ fn input(given: InferInputTensor, raw: Option<Bytes>) -> Result<InputTensor, Ser
     let wrong = |message: String| ServeError::invalid(format!("input `{name}`: {message}"));
     parameters::refuse_shared_memory(&parameters(given), &name)?;
     let element = datatype::parse(&datatype).map_err(wrong)?;
-    let size = |size: &i64| usize::try_from(*size).map_err(|_| wrong(format!("its shape {shape:?} is no shape")));
+    let size = |size: &i64| usize::try_from(*size).map_err(|_| wrong(format!("its shape has the size {size}")));
     let sizes = shape.iter().map(size).collect::<Result<Vec<_>, _>>()?;
     let data = match (raw, contents) {
         (Some(raw), None) => Data::Raw(raw),

@@ -8,10 +8,10 @@ use axum::extract::State;
 use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderValue, Request as HttpRequest};
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
 use super::{Named, answered};
-use crate::pipeline::{JsonFields, write_json_text};
+use crate::pipeline::{JsonTree, write_json_text};
 use crate::serve::http::encoding::Accepted;
 use crate::serve::http::{answer, body, write_fields};
 use crate::serve::oip::lookup::{self, Model};
@@ -48,11 +48,12 @@ async fn generated(server: &Server, named: &Named, request: HttpRequest<Body>) -
 }
 
 fn run(turn: &Turn, model: &Model, body: &Bytes) -> Result<Vec<u8>, ServeError> {
-    let JsonFields(fields) =
+    let JsonTree(json) =
         serde_json::from_slice(body).map_err(|error| ServeError::invalid(format!("not an object of JSON: {error}")))?;
+    let Json::Object(mut inputs) = json else { return Err(ServeError::invalid("this is not an object of JSON")) };
     let plan = turn.served().plan();
     // What is no input is a parameter, and those that are not known are ignored.
-    let (inputs, _): (Map<_, _>, Map<_, _>) = fields.into_iter().partition(|(name, _)| plan.port(name).is_some());
+    inputs.retain(|name, _| plan.port(name).is_some());
     if inputs.is_empty() {
         return Err(ServeError::invalid(format!(
             "none of its fields is an input; it takes {}",

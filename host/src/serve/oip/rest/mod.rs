@@ -5,6 +5,7 @@ mod generate;
 mod infer;
 mod models;
 mod object;
+mod parts;
 mod request;
 mod response;
 mod server;

@@ -10,7 +10,8 @@ use serde_json::Value as Json;
 
 use super::framing::Framing;
 use super::object::Object;
-use crate::pipeline::{ElementType, JsonFields, JsonTree, Tensor, TensorSeed, element_count};
+use super::parts::{Few, GivenParameters};
+use crate::pipeline::{ElementType, JsonTree, Tensor, TensorSeed, element_count};
 use crate::serve::ServeError;
 use crate::serve::oip::datatype;
 use crate::serve::oip::infer::{InferRequest, RequestedOutput};
@@ -27,12 +28,13 @@ struct Written {
     id: String,
     #[serde(default)]
     #[schemars(with = "RequestParameters")]
-    parameters: JsonFields,
-    inputs: Vec<WrittenInput>,
+    parameters: GivenParameters,
+    #[schemars(with = "Vec<WrittenInput>")]
+    inputs: Few<WrittenInput>,
     /// the outputs to give; all of them where none is named
     #[serde(default)]
     #[schemars(with = "Vec<WrittenOutput>")]
-    outputs: Vec<Object<WrittenOutput>>,
+    outputs: Few<Object<WrittenOutput>>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -41,7 +43,7 @@ struct WrittenOutput {
     name: String,
     #[serde(default)]
     #[schemars(with = "OutputParameters")]
-    parameters: JsonFields,
+    parameters: GivenParameters,
 }
 
 #[derive(JsonSchema)]
@@ -72,12 +74,13 @@ pub(super) fn read(framing: Framing, inputs: &[TensorMetadata]) -> Result<InferR
     };
     let Object(written) = serde_json::from_slice::<Object<Written>>(&json)
         .map_err(|error| ServeError::invalid(format!("not an inference request: {error}")))?;
-    let inputs = written.inputs.into_iter().map(|input| input.with_data(&mut binary)).collect::<Result<Vec<_>, _>>()?;
+    let inputs =
+        written.inputs.0.into_iter().map(|input| input.with_data(&mut binary)).collect::<Result<Vec<_>, _>>()?;
     if !binary.is_empty() {
         return Err(ServeError::invalid(format!("{} bytes follow the data of the last input", binary.len())));
     }
     let output = |Object(output): Object<WrittenOutput>| RequestedOutput::new(output.name, &output.parameters.0);
-    let outputs = written.outputs.into_iter().map(output).collect::<Result<Vec<_>, _>>()?;
+    let outputs = written.outputs.0.into_iter().map(output).collect::<Result<Vec<_>, _>>()?;
     Ok(InferRequest { id: written.id, parameters: written.parameters.0, inputs, outputs })
 }
 
@@ -145,17 +148,20 @@ impl<'de> Visitor<'de> for InputVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<WrittenInput, A::Error> {
         let (mut name, mut element, mut shape) = (None::<String>, None, None::<Vec<usize>>);
-        let (mut parameters, mut data, mut early) = (Parameters::new(), None, None);
+        let (mut parameters, mut data, mut early) = (None, None, None);
         while let Some(field) = fields.next_key::<String>()? {
             match field.as_str() {
-                "name" => name = Some(fields.next_value()?),
-                "datatype" => {
-                    element = Some(datatype::parse(&fields.next_value::<String>()?).map_err(A::Error::custom)?);
-                }
-                "shape" => shape = Some(fields.next_value()?),
-                "parameters" => JsonFields(parameters) = fields.next_value()?,
+                "name" => once(&mut name, "name", || fields.next_value())?,
+                "datatype" => once(&mut element, "datatype", || {
+                    datatype::parse(&fields.next_value::<String>()?).map_err(A::Error::custom)
+                })?,
+                "shape" => once(&mut shape, "shape", || fields.next_value())?,
+                "parameters" => once(&mut parameters, "parameters", || fields.next_value())?,
+                "data" if early.is_some() => return Err(A::Error::duplicate_field("data")),
                 "data" => match element {
-                    Some(element) => data = Some(fields.next_value_seed(seed(element, shape.as_deref())?)?),
+                    Some(element) => {
+                        once(&mut data, "data", || fields.next_value_seed(seed(element, shape.as_deref())?))?;
+                    }
                     // Its type is not known yet.
                     None => early = Some(fields.next_value()?),
                 },
@@ -171,8 +177,18 @@ impl<'de> Visitor<'de> for InputVisitor {
             let read = seed(element, Some(&shape))?.deserialize(early);
             data = Some(read.map_err(|error| A::Error::custom(format_args!("input `{name}`: {error}")))?);
         }
+        let GivenParameters(parameters) = parameters.unwrap_or_default();
         Ok(WrittenInput { name, element, shape, parameters, data })
     }
+}
+
+/// Reads a field that comes at most once.
+fn once<T, E: Error>(place: &mut Option<T>, name: &'static str, read: impl FnOnce() -> Result<T, E>) -> Result<(), E> {
+    if place.is_some() {
+        return Err(E::duplicate_field(name));
+    }
+    *place = Some(read()?);
+    Ok(())
 }
 
 fn seed<E: Error>(element: ElementType, shape: Option<&[usize]>) -> Result<TensorSeed, E> {
@@ -188,7 +204,7 @@ pub(super) fn parameters(json: &[u8]) -> Parameters {
     #[derive(Deserialize)]
     struct Head {
         #[serde(default)]
-        parameters: JsonFields,
+        parameters: GivenParameters,
     }
     // Looking for a word is much faster than reading past every number.
     let text = std::str::from_utf8(json).unwrap_or_default();

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::object::Object;
+use super::parts::GivenParameters;
 use super::{Named, answered};
-use crate::pipeline::JsonFields;
 use crate::serve::http::{answer, body};
 use crate::serve::oip::metadata::ServerMetadata;
 use crate::serve::oip::parameters::Parameters;
@@ -62,7 +62,7 @@ pub(in crate::serve) struct Asked {
     ready: bool,
     #[serde(default)]
     #[schemars(with = "Parameters")]
-    parameters: JsonFields,
+    parameters: GivenParameters,
 }
 
 impl Asked {

@@ -1,0 +1,167 @@
+//! The parts of a request in JSON, as many as a pipeline could have a use for: each is a few bytes of
+//! text, and many more in memory.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value as Json};
+
+use crate::serve::oip::parameters::{MAX_PARTS, Parameters};
+
+fn too_many<E: Error>(what: &str) -> E {
+    E::custom(format_args!("more than {MAX_PARTS} {what}"))
+}
+
+/// A list of tensors or outputs.
+pub(super) struct Few<T>(pub(super) Vec<T>);
+
+impl<T> Default for Few<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        json.deserialize_seq(FewVisitor(PhantomData))
+    }
+}
+
+struct FewVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for FewVisitor<T> {
+    type Value = Few<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Few<T>, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            if list.len() == MAX_PARTS {
+                return Err(too_many("inputs or outputs"));
+            }
+            list.push(item);
+        }
+        Ok(Few(list))
+    }
+}
+
+/// An object of parameters. No parameter that is known is a list or an object: these are there, but
+/// empty.
+#[derive(Debug, Default)]
+pub(super) struct GivenParameters(pub(super) Parameters);
+
+impl<'de> Deserialize<'de> for GivenParameters {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        json.deserialize_map(ParametersVisitor).map(Self)
+    }
+}
+
+struct ParametersVisitor;
+
+impl<'de> Visitor<'de> for ParametersVisitor {
+    type Value = Parameters;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of parameters")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Parameters, A::Error> {
+        let mut parameters = Parameters::new();
+        while let Some(name) = fields.next_key::<String>()? {
+            if parameters.len() == MAX_PARTS {
+                return Err(too_many("parameters"));
+            }
+            parameters.insert(name, fields.next_value_seed(Leaf)?);
+        }
+        Ok(parameters)
+    }
+}
+
+/// A value that has no parts.
+struct Leaf;
+
+impl<'de> DeserializeSeed<'de> for Leaf {
+    type Value = Json;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Json, D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Leaf {
+    type Value = Json;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a parameter")
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Json, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Json, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Json, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Json, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Json, E> {
+        Ok(value.into())
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Json, E> {
+        Ok(Json::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Json, A::Error> {
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Json::Array(Vec::new()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Json, A::Error> {
+        while fields.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Json::Object(Map::new()))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn parameters_are_read_and_what_they_nest_is_read_past() {
+        let text = r#"{"a": -1, "b": 2, "c": 0.5, "d": "x\n", "e": true, "f": null, "g": [1, [2]], "h": {"i": {}}}"#;
+        let GivenParameters(read) = serde_json::from_str(text).unwrap();
+        let flat = json!({"a": -1, "b": 2, "c": 0.5, "d": "x\n", "e": true, "f": null, "g": [], "h": {}});
+        assert_eq!(Json::Object(read), flat);
+        for wrong in ["[]", "1", "{\"a\": [1}", "{\"a\": }"] {
+            assert!(serde_json::from_str::<GivenParameters>(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn parts_are_counted() {
+        let list = |items: usize| serde_json::from_str::<Few<u8>>(&json!(vec![1; items]).to_string());
+        assert_eq!(list(MAX_PARTS).map(|list| list.0.len()).unwrap(), MAX_PARTS);
+        assert!(list(MAX_PARTS + 1).err().unwrap().to_string().contains("more than 4096 inputs or outputs"));
+        let object = |names: usize| {
+            let names: Map<_, _> = (0..names).map(|name| (name.to_string(), Json::Null)).collect();
+            serde_json::from_str::<GivenParameters>(&Json::Object(names).to_string())
+        };
+        assert_eq!(object(MAX_PARTS).unwrap().0.len(), MAX_PARTS);
+        assert!(object(MAX_PARTS + 1).unwrap_err().to_string().contains("more than 4096 parameters"));
+    }
+}

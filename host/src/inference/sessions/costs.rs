@@ -48,8 +48,8 @@ impl Costs {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let line = &mut lines[usize::from(width == Width::Narrow)];
         line.note(bytes as f64, took.as_secs_f64());
-        let start =
-            line.fit().map_or(UNKNOWN, |(start, each)| if each > 0.0 { (start / each) as usize } else { UNKNOWN - 1 });
+        let bytes = |(start, each): (f64, f64)| (start / each.max(f64::MIN_POSITIVE)) as usize;
+        let start = line.fit().map_or(UNKNOWN, |fit| bytes(fit).min(UNKNOWN - 1));
         self.start.store(start, Ordering::Relaxed);
     }
 }

@@ -15,6 +15,7 @@ import load
 import race
 
 COUNT, SHORTEST, LONGEST = 512, 8, 128
+BATCHES = ", batching: { max_size: 8 }"
 # Each is one token of the peers' tokenizer; two more stand around a text.
 WORDS = """the of and to in is was for that on with as by it at from his an be this are or which had not have one new
 first more after who they has their model server request batch image text time runs fast slow data path point metre""".split()
@@ -42,8 +43,8 @@ def main():
     contestants = [load.floor("/e3")]
     for name, folder, more in [
         ("gpux, one by one", "e3-alone", race.SESSIONS),
-        ("gpux, batches", "e3", race.SESSIONS + race.BATCHES),
-        ("gpux, batches, sessions by load", "e3-by-load", race.BATCHES),
+        ("gpux, batches", "e3-batches", race.SESSIONS + BATCHES),
+        ("gpux, batches, sessions by load", "e3-by-load", BATCHES),
     ]:
         race.write(folder, model, more, rest)
         contestants.append(load.gpux(name, race.RACE / folder))

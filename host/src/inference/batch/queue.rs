@@ -169,8 +169,8 @@ impl Queue {
     }
 
     /// Takes the leader and its [`company`]. Waits for more of them for `delay`, though not beyond the
-    /// leader's deadline, not after there are as many as ran last time, and not at all if the last to
-    /// run was alone.
+    /// leader's deadline, not after there are as many as ran last time, not while others wait that
+    /// could have the session instead, and not at all if the last to run was alone.
     pub(super) fn take(
         &self,
         leader: &Arc<Request>,
@@ -179,21 +179,22 @@ impl Queue {
         start: Option<usize>,
     ) -> Vec<Arc<Request>> {
         let mut inner = self.lock();
+        let mut taken = company(&inner.waiting, leader, most, start);
         if !delay.is_zero() && inner.company > 1 {
             let enough = most.min(inner.company);
             let until = Instant::now() + delay;
             let until = leader.deadline.map_or(until, |deadline| deadline.min(until));
             inner.gathering += 1;
-            while rows(&company(&inner.waiting, leader, most, start)) < enough {
+            while rows(&taken) < enough && inner.idle().count() < taken.len() {
                 let left = until.saturating_duration_since(Instant::now());
                 if left.is_zero() {
                     break;
                 }
                 inner = self.came.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
+                taken = company(&inner.waiting, leader, most, start);
             }
             inner.gathering -= 1;
         }
-        let taken = company(&inner.waiting, leader, most, start);
         inner.waiting.retain(|request| !taken.iter().any(|other| Arc::ptr_eq(other, request)));
         inner.company = rows(&taken);
         taken
@@ -221,11 +222,16 @@ impl Queue {
 }
 
 impl Inner {
+    fn idle(&self) -> impl Iterator<Item = &Arc<Request>> {
+        self.waiting.iter().filter(|request| request.is_idle())
+    }
+
     fn call(&mut self, open: usize) {
         while self.leading < open {
-            let idle = self.waiting.iter().filter(|request| request.is_idle());
             // Of equals, `min_by_key` finds the first.
-            let Some(next) = idle.min_by_key(|request| std::cmp::Reverse(request.priority)).cloned() else { return };
+            let Some(next) = self.idle().min_by_key(|request| std::cmp::Reverse(request.priority)).cloned() else {
+                return;
+            };
             next.set(State::Called);
             self.leading += 1;
         }
@@ -234,6 +240,26 @@ impl Inner {
 
 fn rows(requests: &[Arc<Request>]) -> usize {
     requests.iter().map(|request| request.rows).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::text;
+    use super::*;
+
+    #[test]
+    fn nobody_waits_for_company_while_others_wait() {
+        let queue = Queue::default();
+        let [first, alike, second, other] = [text(10), text(10), text(100), text(10)];
+        assert_eq!((queue.enter(&first, 1), queue.enter(&alike, 1)), (Asked::Lead, Asked::Wait));
+        let long = Duration::from_mins(10);
+        assert_eq!(queue.take(&first, 8, Duration::ZERO, None).len(), 2, "company is to be expected");
+        assert_eq!((queue.enter(&second, 1), queue.enter(&other, 1)), (Asked::Wait, Asked::Wait));
+        queue.pass_on(1);
+        assert!(!second.is_idle(), "it is to lead");
+        assert_eq!(queue.take(&second, 8, long, None).len(), 1);
+        assert_eq!(queue.len(), 1);
+    }
 }
 
 #[cfg(test)]

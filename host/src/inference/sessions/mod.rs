@@ -75,13 +75,14 @@ impl SessionSet {
         instances: Option<usize>,
     ) -> Result<Self, ModelLoadError> {
         let wide = instances.unwrap_or(1).max(1);
-        let places = Places::new(wide, if instances.is_none() { narrow(&*engine, &file, &options) } else { 0 });
+        let narrow = if instances.is_none() { narrow(&*engine, &file, &options) } else { 0 };
+        let places = Places::new(wide, narrow);
         places.give_back(Slot { width: Width::Wide, session: Some(first) });
         for _ in 1..wide {
             let session = Some(engine.load(&file, &options)?);
             places.give_back(Slot { width: Width::Wide, session });
         }
-        let (retired, pace, trial) = (AtomicUsize::new(0), Pace::default(), Trial::new());
+        let (retired, pace, trial) = (AtomicUsize::new(0), Pace::default(), Trial::new(narrow > 0));
         let costs = OnceLock::new();
         Ok(Self { shared: Arc::new(Shared { engine, file, options, places, retired, pace, trial, costs }) })
     }

@@ -52,9 +52,10 @@ impl Seen {
 }
 
 impl Trial {
-    pub(super) fn new() -> Self {
+    /// A trial, for a set that can have narrow sessions; for any other it is over at once.
+    pub(super) fn new(possible: bool) -> Self {
         let stage = Mutex::new(Stage::Counting(Seen::default()));
-        Self { narrow: AtomicUsize::new(0), over: AtomicBool::new(false), stage }
+        Self { narrow: AtomicUsize::new(0), over: AtomicBool::new(!possible), stage }
     }
 
     /// Whether a run on so many bytes is to be narrow, or to be tried so.
@@ -106,7 +107,7 @@ mod tests {
     #[test]
     fn short_runs_are_narrow_unless_others_save_much() {
         for (percent, narrow) in [(50, true), (140, true), (160, false)] {
-            let trial = Trial::new();
+            let trial = Trial::new(true);
             note(&trial, TRIED - 1, Width::Wide, 64, SHORT / 10);
             assert!(!trial.takes(64));
             note(&trial, 1, Width::Wide, 64, SHORT / 10);
@@ -118,7 +119,7 @@ mod tests {
 
     #[test]
     fn longer_runs_and_runs_of_all_sizes_stay_wide() {
-        let trial = Trial::new();
+        let trial = Trial::new(true);
         note(&trial, 10 * TRIED, Width::Wide, 64, SHORT);
         for bytes in 0..10 * TRIED as usize {
             trial.note(Width::Wide, bytes, SHORT / 10);

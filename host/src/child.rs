@@ -9,6 +9,7 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::end::end;
 use crate::guard::shorten;
 
 /// The most that is read of what a child wrote.
@@ -47,24 +48,10 @@ pub(crate) fn given<T: serde::de::DeserializeOwned>() -> std::io::Result<T> {
 pub(crate) fn end_with_parent() -> std::io::Result<()> {
     let wait = || {
         let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
-        end();
+        end(1);
     };
     std::thread::Builder::new().name("gpux-parent".to_owned()).spawn(wait)?;
     Ok(())
-}
-
-/// Without the exit handlers of native libraries, which are at work on other threads.
-#[cfg(target_os = "linux")]
-fn end() {
-    use rustix::process::{Signal, getpid, kill_process};
-    if kill_process(getpid(), Signal::KILL).is_err() {
-        std::process::exit(1);
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn end() {
-    std::process::exit(1);
 }
 
 /// To be called by such a child before its work, which its parent waits for as long as `longest`:

@@ -15,6 +15,7 @@ mod child;
 #[doc(hidden)]
 pub mod cli;
 pub mod config;
+mod end;
 pub mod error;
 mod files;
 mod guard;

@@ -27,3 +27,4 @@ mod schema;
 mod serve;
 #[cfg(unix)]
 mod serving;
+mod webgpu;

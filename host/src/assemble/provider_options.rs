@@ -53,6 +53,7 @@ const fn meant(backend: Backend) -> &'static [ExecutionProvider] {
         Backend::Rocm | Backend::Migraphx => &[ExecutionProvider::Rocm],
         Backend::Coreml => &[ExecutionProvider::CoreMl],
         Backend::Directml => &[ExecutionProvider::DirectMl],
+        Backend::Webgpu => &[ExecutionProvider::WebGpu],
         Backend::Openvino => &[ExecutionProvider::OpenVino],
     }
 }

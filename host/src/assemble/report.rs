@@ -72,10 +72,17 @@ fn input(input: &PlanInput) -> Json {
 }
 
 fn step(step: &PlannedStep) -> Json {
-    let gives = step.output_names().zip(&step.kinds);
+    let gives = step.output_names().zip(&step.kinds).enumerate().map(|(index, (name, kind))| {
+        let mut gives = json!({ "name": name, "type": kind.to_string() });
+        if step.stay().get(index) == Some(&true) {
+            let memory = step.step.device().and_then(|device| device.leaves(index));
+            gives["stays_on"] = json!(memory.map(ToString::to_string));
+        }
+        gives
+    });
     json!({
         "name": step.name,
-        "gives": gives.map(|(name, kind)| json!({ "name": name, "type": kind.to_string() })).collect::<Vec<_>>(),
+        "gives": gives.collect::<Vec<_>>(),
         "details": step.step.details(),
     })
 }

@@ -34,7 +34,7 @@ enum Command {
     },
     /// List the options of an execution provider, or of all
     Options {
-        /// Which one: tensorrt, cuda, rocm, coreml, directml, openvino
+        /// Which one: tensorrt, cuda, rocm, coreml, directml, webgpu, openvino
         provider: Option<ExecutionProvider>,
 
         /// As JSON
@@ -43,7 +43,7 @@ enum Command {
     },
     /// Install ONNX Runtime into gpux's cache, with your own package client (pip, else npm)
     Install {
-        /// Which build: cpu, cuda (with TensorRT's provider), migraphx, directml, openvino
+        /// Which build: cpu, cuda (with TensorRT's provider), migraphx, directml, webgpu, openvino
         #[arg(default_value_t = Build::Cpu)]
         build: Build,
 

@@ -1,7 +1,5 @@
 //! Exit codes.
 
-use std::process::ExitCode;
-
 use serde::{Deserialize, Serialize};
 
 use crate::error::Fault;
@@ -21,15 +19,16 @@ pub(super) enum Exit {
     Interrupted,
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        Self::from(match exit {
-            Exit::Done => 0,
-            Exit::Failed => 1,
-            Exit::Usage => 2,
-            Exit::Environment => 3,
-            Exit::Interrupted => 130,
-        })
+impl Exit {
+    /// What the process ends with.
+    pub(super) const fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Environment => 3,
+            Self::Interrupted => 130,
+        }
     }
 }
 

@@ -20,11 +20,9 @@ mod steps;
 mod test;
 mod verify;
 
-use std::process::ExitCode;
-
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::inference;
+use crate::end::end;
 
 use exit::Exit;
 use printer::Printer;
@@ -63,8 +61,8 @@ enum Command {
     Child(child::Command),
 }
 
-/// Parses the command line, does what it says, and gives the exit code.
-pub fn main() -> ExitCode {
+/// Parses the command line, does what it says, and ends the process.
+pub fn main() -> ! {
     // The seeds give `-p` and `-h` of `serve` to port and host.
     let command =
         Arguments::command().mut_subcommand("serve", |serve| serve.mut_arg("provider", |arg| arg.short(None)));
@@ -75,7 +73,7 @@ pub fn main() -> ExitCode {
             // Help and version are results; everything else is a usage error.
             let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
             let _ = error.print();
-            return exit.into();
+            end(exit.code());
         }
     };
     let exit = match arguments.command {
@@ -91,8 +89,7 @@ pub fn main() -> ExitCode {
         Command::Schema(arguments) => schema::main(&arguments),
         Command::Child(command) => child::main(command),
     };
-    inference::end();
-    exit.into()
+    end(exit.code())
 }
 
 /// The printer that a command's flags ask for.

@@ -167,7 +167,7 @@ fn provider_option(text: &str) -> Result<(String, serde_json::Value), String> {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Operator")]
 pub(super) struct OperatorArguments {
-    /// Execution provider: auto, fastest, tensorrt, cuda, rocm, coreml, directml, openvino, cpu; or a
+    /// Execution provider: auto, fastest, tensorrt, cuda, rocm, coreml, directml, webgpu, openvino, cpu; or a
     /// list to try in order (cuda,cpu)
     #[arg(short, long, value_name = "NAME")]
     provider: Option<String>,

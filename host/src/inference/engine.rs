@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use crate::pipeline::Tensor;
+use crate::pipeline::{Memory, Placed, Tensor};
 
 use super::error::ModelLoadError;
 use super::install::Build;
@@ -112,6 +112,23 @@ pub trait Session: Send {
         _deadline: Option<Instant>,
     ) -> Result<Vec<OnnxValue>, RunFailure> {
         Err(RunFailure::NeedsOnnxRuntime { feature: "sequences, maps and optional values".to_owned() })
+    }
+
+    /// The device's memory in which tensors can stay between this and other sessions; `None` for the
+    /// host's alone.
+    fn memory(&self) -> Option<&Memory> {
+        None
+    }
+
+    /// [`Self::run`] with tensors in [`Self::memory`] among the inputs; outputs whose number is true in
+    /// `stay` are left there.
+    fn run_placed(
+        &mut self,
+        _inputs: &[(usize, &Placed<Tensor>)],
+        _stay: &[bool],
+        _deadline: Option<Instant>,
+    ) -> Result<Vec<Placed<Tensor>>, RunFailure> {
+        Err(RunFailure::Failed("it has no memory of a device".to_owned()))
     }
 }
 

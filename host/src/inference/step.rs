@@ -15,7 +15,8 @@ use super::providers::{ExecutionProvider, Fallback, ProviderChoice, ProviderErro
 use super::sessions::{ModelInputs, SessionSet, Unavailable};
 use super::value::OnnxValue;
 use crate::pipeline::{
-    Context, Dim, ElementSet, Kind, Mismatch, Signature, Step, StepFailure, Tensor, TensorKind, Value,
+    Context, DeviceStep, Dim, ElementSet, ElementType, Kind, Memory, Mismatch, Placed, Signature, Step, StepFailure,
+    Tensor, TensorKind, Value,
 };
 
 /// How a model is run.
@@ -67,6 +68,8 @@ pub struct ModelStep {
     /// whether all that the model takes and gives is plain tensors
     plain: bool,
     sessions: Arc<SessionSet>,
+    /// the memory that its tensors can stay in; none where requests are put together, on the host
+    memory: Option<Memory>,
     /// puts requests together; or why nothing does, where that was asked for
     batcher: Option<Result<Batcher, String>>,
     fallbacks: Vec<Fallback>,
@@ -97,10 +100,11 @@ impl ModelStep {
             };
             match engine.load(&file, &session_options) {
                 Ok(first) => {
+                    let batching = options.batch.max_size > 1;
+                    let memory = first.memory().filter(|_| plain && !batching).cloned();
                     let instances = options.instances;
                     let sessions = SessionSet::new(engine.clone(), file.clone(), session_options, first, instances)?;
                     let sessions = Arc::new(sessions);
-                    let batching = options.batch.max_size > 1;
                     let batcher = batching.then(|| {
                         if !plain {
                             return Err("it takes or gives other values than plain tensors".to_owned());
@@ -114,6 +118,7 @@ impl ModelStep {
                         wanted,
                         plain,
                         sessions,
+                        memory,
                         batcher,
                         fallbacks,
                         inserted: Mutex::default(),
@@ -269,6 +274,20 @@ impl ModelStep {
         Ok(outputs.into_iter().zip(types).filter_map(value).collect())
     }
 
+    /// Whether all is given that must be.
+    fn complete<T>(&self, inputs: &[Option<T>]) -> Result<(), StepFailure> {
+        if inputs.len() > self.wanted.len() {
+            let message = format!("the model takes {} inputs, but gets {}", self.wanted.len(), inputs.len());
+            return Err(StepFailure::InvalidInput(message));
+        }
+        let is_missing =
+            |index: &usize| !self.signature.inputs[*index].optional && inputs.get(*index).is_none_or(Option::is_none);
+        match (0..self.wanted.len()).find(is_missing) {
+            Some(index) => Err(StepFailure::InvalidInput(self.missing(index))),
+            None => Ok(()),
+        }
+    }
+
     /// The tensor as the model takes it.
     fn adapted(&self, index: usize, value: Value) -> Result<Tensor, StepFailure> {
         let Value::Tensor(tensor) = value else {
@@ -372,23 +391,15 @@ impl Step for ModelStep {
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        if inputs.len() > self.wanted.len() {
-            let message = format!("the model takes {} inputs, but gets {}", self.wanted.len(), inputs.len());
-            return Err(StepFailure::InvalidInput(message));
-        }
-        let given = inputs.len();
+        self.complete(&inputs)?;
         let mut tensors = ModelInputs::new();
         let mut values = Vec::new();
         for (index, value) in inputs.into_iter().enumerate() {
             match value {
                 Some(value) if self.plain => tensors.push((index, self.adapted(index, value)?)),
                 Some(value) => values.push((index, self.as_onnx(index, value)?)),
-                None if self.signature.inputs[index].optional => {}
-                None => return Err(StepFailure::InvalidInput(self.missing(index))),
+                None => {}
             }
-        }
-        if let Some(index) = (given..self.wanted.len()).find(|index| !self.signature.inputs[*index].optional) {
-            return Err(StepFailure::InvalidInput(self.missing(index)));
         }
         if !self.plain {
             return self.run_values(values, context);
@@ -399,6 +410,10 @@ impl Step for ModelStep {
         };
         let outputs = outputs.map_err(unavailable)?;
         Ok(outputs.into_iter().map(Value::Tensor).collect())
+    }
+
+    fn device(&self) -> Option<&dyn DeviceStep> {
+        self.memory.is_some().then_some(self)
     }
 
     fn details(&self) -> serde_json::Value {
@@ -423,6 +438,49 @@ impl Step for ModelStep {
             "shares_threads": self.shares_threads(),
             "optimized": self.is_optimized(),
         })
+    }
+}
+
+impl DeviceStep for ModelStep {
+    fn leaves(&self, output: usize) -> Option<&Memory> {
+        let Kind::Tensor(tensor) = &self.signature.outputs.get(output)?.kind else { return None };
+        // Strings are the host's.
+        let element = tensor.element().filter(|element| *element != ElementType::String);
+        element.and(self.memory.as_ref())
+    }
+
+    fn takes(&self, input: usize, given: &Kind) -> Option<&Memory> {
+        let Kind::Tensor(given) = given else { return None };
+        let unchanged =
+            given.shape.is_some() && given.element().is_some() && self.adapts(input, given).ok()?.is_empty();
+        self.memory.as_ref().filter(|_| unchanged)
+    }
+
+    fn run_placed(
+        &self,
+        inputs: Vec<Option<Placed<Value>>>,
+        stay: &[bool],
+        context: &mut Context,
+    ) -> Result<Vec<Placed<Value>>, StepFailure> {
+        self.complete(&inputs)?;
+        let given = inputs.into_iter().enumerate().filter_map(|(index, value)| Some((index, value?)));
+        let tensor = |(index, value): (usize, Placed<Value>)| {
+            let tensor = match value {
+                Placed::Host(value) => Placed::Host(self.adapted(index, value)?),
+                Placed::Device(tensor) => {
+                    self.adapts(index, &tensor.kind())?;
+                    Placed::Device(tensor)
+                }
+            };
+            Ok::<_, StepFailure>((index, tensor))
+        };
+        let tensors = given.map(tensor).collect::<Result<Vec<_>, _>>()?;
+        let outputs = self.sessions.run_placed(tensors, stay, context.deadline).map_err(unavailable)?;
+        let value = |output| match output {
+            Placed::Host(tensor) => Placed::Host(Value::Tensor(tensor)),
+            Placed::Device(tensor) => Placed::Device(tensor),
+        };
+        Ok(outputs.into_iter().map(value).collect())
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod benchmark;
 mod cast;
+mod device;
 mod element;
 mod failures;
 mod files;
@@ -26,6 +27,7 @@ mod value;
 mod wiring;
 
 pub use benchmark::{Benchmark, BenchmarkOptions, Metrics};
+pub use device::{DeviceStep, DeviceTensor, Memory, Placed};
 pub use element::{Element, ElementSet, ElementType, UnknownElementType};
 pub use failures::Failures;
 pub use files::{FileError, ProjectFiles};

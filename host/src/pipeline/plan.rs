@@ -49,12 +49,22 @@ pub struct PlannedStep {
     pub failures: Arc<Failures>,
     pub(super) inputs: Vec<Option<Source>>,
     pub(super) outputs: Vec<(String, Slot)>,
+    /// for each output, whether it stays on the device that computes it
+    pub(super) stay: Vec<bool>,
+    /// whether any output does, or any input comes from a device
+    pub(super) on_device: bool,
 }
 
 impl PlannedStep {
     /// The names its outputs have in the frame, in order.
     pub fn output_names(&self) -> impl Iterator<Item = &str> {
         self.outputs.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// For each output, whether it stays on the device that computes it: models alone read it. Where
+    /// somebody looks at the values of a run, they all come to the host.
+    pub fn stay(&self) -> &[bool] {
+        &self.stay
     }
 }
 

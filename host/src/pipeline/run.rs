@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use super::device::Placed;
 use super::plan::{Plan, PlannedStep};
 use super::signature::{Dim, Kind, TensorKind};
 use super::step::{Context, StepFailure, Waits};
@@ -24,6 +25,12 @@ pub trait Observer {
         let _ = (step, failure, time, context);
     }
 
+    /// Whether it looks at values. Where nobody does, values that models alone read may stay on a
+    /// device, and are not told.
+    fn looks(&self) -> bool {
+        true
+    }
+
     /// A step has run.
     fn after(&mut self, step: &PlannedStep, time: Duration, outputs: &[Value], context: &Context);
 }
@@ -38,6 +45,10 @@ impl Observer for Observers<'_> {
 
     fn failed(&mut self, step: &PlannedStep, failure: &StepFailure, time: Duration, context: &Context) {
         self.0.iter_mut().for_each(|observer| observer.failed(step, failure, time, context));
+    }
+
+    fn looks(&self) -> bool {
+        self.0.iter().any(|observer| observer.looks())
     }
 
     fn after(&mut self, step: &PlannedStep, time: Duration, outputs: &[Value], context: &Context) {
@@ -133,11 +144,92 @@ fn same_names_same_sizes<'a>(
     Ok(())
 }
 
+/// The values of a run.
+type Frame = Vec<Option<Placed<Value>>>;
+
+impl PlannedStep {
+    /// Runs the step on values in the host's memory.
+    fn run(
+        &self,
+        frame: &mut Frame,
+        observer: &mut Option<&mut dyn Observer>,
+        context: &mut Context,
+    ) -> Result<(), StepFailure> {
+        let inputs: Vec<_> = self.inputs(frame).map(|value| value.and_then(Placed::host)).collect();
+        let start = observer.as_mut().map(|observer| {
+            observer.before(self, &inputs);
+            Instant::now()
+        });
+        let given = self.step.run(inputs, context).and_then(|given| self.counted(given));
+        self.tell(observer, start, given.as_deref(), context);
+        self.keep(frame, given?.into_iter().map(Placed::Host));
+        Ok(())
+    }
+
+    /// Runs the step on values that are, or stay, on a device in part.
+    fn run_on_device(
+        &self,
+        frame: &mut Frame,
+        observer: &mut Option<&mut dyn Observer>,
+        context: &mut Context,
+    ) -> Result<(), StepFailure> {
+        let Some(device) = self.step.device() else {
+            return Err(StepFailure::Failed("the step is no longer on a device".to_owned()));
+        };
+        let start = observer.as_mut().map(|observer| {
+            observer.before(self, &[]);
+            Instant::now()
+        });
+        let inputs = self.inputs(frame).collect();
+        let given = device.run_placed(inputs, &self.stay, context).and_then(|given| self.counted(given));
+        self.tell(observer, start, given.as_ref().map(|_| [].as_slice()), context);
+        self.keep(frame, given?);
+        Ok(())
+    }
+
+    /// What the step reads, taken out of the frame where nothing reads it later.
+    fn inputs(&self, frame: &mut Frame) -> impl Iterator<Item = Option<Placed<Value>>> {
+        self.inputs.iter().map(|source| {
+            let source = (*source)?;
+            if source.last { frame[source.slot].take() } else { frame[source.slot].clone() }
+        })
+    }
+
+    fn counted<T>(&self, given: Vec<T>) -> Result<Vec<T>, StepFailure> {
+        if given.len() == self.outputs.len() {
+            return Ok(given);
+        }
+        Err(StepFailure::Failed(format!("it gave {} values instead of {}", given.len(), self.outputs.len())))
+    }
+
+    fn tell(
+        &self,
+        observer: &mut Option<&mut dyn Observer>,
+        start: Option<Instant>,
+        given: Result<&[Value], &StepFailure>,
+        context: &Context,
+    ) {
+        if let (Some(observer), Some(start)) = (observer, start) {
+            match given {
+                Ok(given) => observer.after(self, start.elapsed(), given, context),
+                Err(failure) => observer.failed(self, failure, start.elapsed(), context),
+            }
+        }
+    }
+
+    fn keep(&self, frame: &mut Frame, given: impl IntoIterator<Item = Placed<Value>>) {
+        for ((_, slot), value) in self.outputs.iter().zip(given) {
+            frame[*slot] = Some(value);
+        }
+    }
+}
+
 impl Plan {
     /// Runs one request on the calling thread. `values` are the inputs by name, in any order.
     pub fn run(&self, values: Vec<(String, Value)>, mut options: RunOptions<'_>) -> Result<Outputs, RunError> {
-        let mut frame = self.bind(values)?;
+        let mut frame: Frame = self.bind(values)?.into_iter().map(|value| value.map(Placed::Host)).collect();
         frame.resize_with(self.slots(), || None);
+        let looks = options.observer.as_ref().is_some_and(|observer| observer.looks());
         for (index, planned) in self.steps().iter().enumerate() {
             let mut context = Context {
                 deadline: options.deadline,
@@ -145,54 +237,24 @@ impl Plan {
                 waits: options.waits.clone(),
                 ..Context::default()
             };
-            let fail = |failure, log| {
+            let outcome = if options.cancelled.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+                Err(StepFailure::Cancelled)
+            } else if context.time_left().is_some_and(|left| left.is_zero()) {
+                Err(StepFailure::Timeout)
+            } else if planned.on_device && !looks {
+                planned.run_on_device(&mut frame, &mut options.observer, &mut context)
+            } else {
+                planned.run(&mut frame, &mut options.observer, &mut context)
+            };
+            if let Err(failure) = outcome {
                 planned.failures.count(&failure);
-                Box::new(StepError { number: index + 1, name: planned.name.clone(), failure, log })
-            };
-            if options.cancelled.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
-                return Err(fail(StepFailure::Cancelled, Vec::new()).into());
-            }
-            if context.time_left().is_some_and(|left| left.is_zero()) {
-                return Err(fail(StepFailure::Timeout, Vec::new()).into());
-            }
-            let inputs: Vec<_> = planned
-                .inputs
-                .iter()
-                .map(|source| {
-                    let source = (*source)?;
-                    if source.last { frame[source.slot].take() } else { frame[source.slot].clone() }
-                })
-                .collect();
-            let start = options.observer.as_mut().map(|observer| {
-                observer.before(planned, &inputs);
-                Instant::now()
-            });
-            let given = match planned.step.run(inputs, &mut context) {
-                Ok(given) => given,
-                Err(failure) => {
-                    if let (Some(observer), Some(start)) = (&mut options.observer, start) {
-                        observer.failed(planned, &failure, start.elapsed(), &context);
-                    }
-                    return Err(fail(failure, context.log).into());
-                }
-            };
-            if given.len() != planned.outputs.len() {
-                let message = format!("it gave {} values instead of {}", given.len(), planned.outputs.len());
-                return Err(fail(StepFailure::Failed(message), context.log).into());
-            }
-            if let (Some(observer), Some(start)) = (&mut options.observer, start) {
-                observer.after(planned, start.elapsed(), &given, &context);
-            }
-            for ((_, slot), value) in planned.outputs.iter().zip(given) {
-                frame[*slot] = Some(value);
+                let name = planned.name.clone();
+                return Err(Box::new(StepError { number: index + 1, name, failure, log: context.log }).into());
             }
         }
-        let outputs = self
-            .outputs()
-            .iter()
-            .filter_map(|output| Some((output.name.clone(), frame[output.slot].clone()?)))
-            .collect();
-        Ok(outputs)
+        let value = |slot: usize| frame[slot].clone().and_then(Placed::host);
+        let outputs = self.outputs().iter().filter_map(|output| Some((output.name.clone(), value(output.slot)?)));
+        Ok(outputs.collect())
     }
 
     /// The request's values in the order of the inputs; defaults fill what is left out.

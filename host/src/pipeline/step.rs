@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::device::DeviceStep;
 use super::signature::{Kind, Mismatch, Signature};
 use super::value::Value;
 
@@ -42,6 +43,11 @@ pub trait Step: Send + Sync {
     ///
     /// A value that no later step reads arrives unshared, so it can be changed in place.
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure>;
+
+    /// Itself, if its tensors may stay in a device's memory.
+    fn device(&self) -> Option<&dyn DeviceStep> {
+        None
+    }
 
     /// Facts for `gpux inspect`: options in force, digests, providers. An object.
     fn details(&self) -> serde_json::Value {

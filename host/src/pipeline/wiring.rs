@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::device::mark_what_stays;
 use super::plan::{Plan, PlanInput, PlanOutput, PlannedStep, Slot, Source};
 use super::signature::{Kind, Port};
 use super::step::Step;
@@ -40,6 +41,9 @@ impl Names {
         }
     }
 }
+
+/// Values by their names.
+pub(super) type Slots<'a> = &'a [(String, Slot)];
 
 /// Which part of a step a wiring error is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +145,8 @@ impl PlanBuilder {
             inputs: slots.into_iter().map(|slot| slot.map(|slot| Source { slot, last: false })).collect(),
             outputs: self.previous.clone(),
             kinds,
+            stay: Vec::new(),
+            on_device: false,
         });
         fault.map_or(Ok(()), Err)
     }
@@ -247,6 +253,7 @@ impl PlanBuilder {
         }
         let mut steps = self.steps;
         mark_last_reads(&mut steps, &chosen, self.kinds.len());
+        mark_what_stays(&mut steps, &chosen, self.kinds.len());
         let outputs =
             chosen.into_iter().map(|(name, slot)| PlanOutput { name, slot, kind: self.kinds[slot].clone() }).collect();
         Ok(Plan::new(self.inputs, steps, outputs, self.kinds.len()))
@@ -254,7 +261,7 @@ impl PlanBuilder {
 }
 
 /// Marks the last read of each value, so that a run can move it there instead of sharing it.
-fn mark_last_reads(steps: &mut [PlannedStep], outputs: &[(String, Slot)], slots: usize) {
+fn mark_last_reads(steps: &mut [PlannedStep], outputs: Slots<'_>, slots: usize) {
     let mut read_later = vec![false; slots];
     for (_, slot) in outputs {
         read_later[*slot] = true;

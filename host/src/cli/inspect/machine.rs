@@ -91,6 +91,9 @@ fn machine(hardware: &Hardware) -> Vec<(&'static str, String)> {
         };
         facts.push(("NVIDIA driver", format!("{version} ({library})")));
     }
+    if let Some(loader) = &drivers.vulkan_loader {
+        facts.push(("Vulkan", loader.display().to_string()));
+    }
     if drivers.amd || drivers.rocm.is_some() {
         facts.push(("ROCm", drivers.rocm.clone().unwrap_or_else(|| "not found; the kernel has the driver".to_owned())));
     }

@@ -285,7 +285,10 @@ fn pipeline_text(json: &Json, verbose: bool) -> String {
     let ports = rows(json, "inputs").map(port("input")).chain(rows(json, "outputs").map(port("output")));
     let ports = table(&["", "name", "type", "", ""], &[], ports);
     let step = |(index, step): (usize, &Json)| {
-        let gives = |port: &Json| format!("{}: {}", text(&port["name"]), text(&port["type"]));
+        let gives = |port: &Json| {
+            let stays = port["stays_on"].as_str().map(|memory| format!(" (stays on {memory})")).unwrap_or_default();
+            format!("{}: {}{stays}", text(&port["name"]), text(&port["type"]))
+        };
         let gives: Vec<_> = rows(step, "gives").map(gives).collect();
         let inserted = step["details"]["inserted"].as_object().into_iter().flatten();
         let inserted = inserted.map(|(input, changes)| format!("changes `{input}` first: {}", text(changes)));

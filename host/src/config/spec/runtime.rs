@@ -34,6 +34,9 @@ pub enum Backend {
     /// Windows, through `DirectML`
     #[serde(alias = "dml")]
     Directml,
+    /// any GPU, through Vulkan, Direct3D 12 or Metal
+    #[serde(alias = "wgpu")]
+    Webgpu,
     /// Intel, through `OpenVINO`
     Openvino,
 }
@@ -51,6 +54,7 @@ impl Backend {
             Self::Migraphx => "migraphx",
             Self::Coreml => "coreml",
             Self::Directml => "directml",
+            Self::Webgpu => "webgpu",
             Self::Openvino => "openvino",
         }
     }

@@ -24,6 +24,8 @@ pub struct Drivers {
     pub nvidia: Option<String>,
     /// NVIDIA's library for programs
     pub cuda_library: Option<PathBuf>,
+    /// Vulkan's loader, through which programs find its drivers
+    pub vulkan_loader: Option<PathBuf>,
     /// whether the kernel offers AMD's GPUs for computing (`/dev/kfd`)
     pub amd: bool,
     /// the version of ROCm
@@ -35,7 +37,9 @@ pub struct Drivers {
 impl Drivers {
     pub(super) fn read(root: &Path, libraries: &[PathBuf]) -> Self {
         let exists = |path: &str| root.join(path).exists();
-        let library = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
+        let [cuda, vulkan] =
+            if cfg!(windows) { ["nvcuda.dll", "vulkan-1.dll"] } else { ["libcuda.so.1", "libvulkan.so.1"] };
+        let library = |name| libraries.iter().map(|folder| folder.join(name)).find(|path| path.exists());
         let rendering = entries(&root.join("dev/dri")).filter(|path| name(path).starts_with("renderD"));
         let accelerators = entries(&root.join("dev/accel")).filter(|path| name(path).starts_with("accel"));
         // WSL and Jetson have no /dev/nvidiactl.
@@ -43,7 +47,8 @@ impl Drivers {
             ["dev/nvidiactl", "dev/dxg", "dev/nvhost-gpu", "dev/nvmap"].into_iter().filter(|path| exists(path));
         Self {
             nvidia: super::text(root.join("proc/driver/nvidia/version")).as_deref().and_then(nvidia_version),
-            cuda_library: libraries.iter().map(|folder| folder.join(library)).find(|path| path.exists()),
+            cuda_library: library(cuda),
+            vulkan_loader: library(vulkan),
             amd: exists("dev/kfd"),
             rocm: super::text(root.join("opt/rocm/.info/version")),
             devices: nvidia.map(|path| root.join(path)).chain(rendering).chain(accelerators).collect(),

@@ -67,6 +67,9 @@ impl Hardware {
             }
             ExecutionProvider::CoreMl if !cfg!(target_os = "macos") => Some("it is for macOS".to_owned()),
             ExecutionProvider::DirectMl if !cfg!(windows) => Some("it is for Windows".to_owned()),
+            ExecutionProvider::WebGpu if cfg!(target_os = "linux") && self.drivers.vulkan_loader.is_none() => {
+                Some("Vulkan's loader was not found on this machine (libvulkan.so.1)".to_owned())
+            }
             _ => None,
         }
     }
@@ -74,7 +77,13 @@ impl Hardware {
     /// Whether this machine has what `provider` was made for.
     pub fn suits(&self, provider: ExecutionProvider) -> bool {
         let intel = || self.cpu.vendor == "Intel" || self.gpus.iter().any(|gpu| gpu.vendor == "Intel");
-        self.lacks(provider).is_none() && (provider != ExecutionProvider::OpenVino || intel())
+        let any_gpu = || !cfg!(target_os = "linux") || self.gpus.iter().any(|gpu| gpu.driver.is_some());
+        self.lacks(provider).is_none()
+            && match provider {
+                ExecutionProvider::OpenVino => intel(),
+                ExecutionProvider::WebGpu => any_gpu(),
+                _ => true,
+            }
     }
 }
 

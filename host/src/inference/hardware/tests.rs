@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-use super::ExecutionProvider::{Cpu as OnCpu, Cuda, OpenVino, Rocm, TensorRt};
+use super::ExecutionProvider::{Cpu as OnCpu, Cuda, OpenVino, Rocm, TensorRt, WebGpu};
 use super::*;
 
 /// A machine made of these files.
@@ -28,6 +28,20 @@ fn an_empty_machine_is_no_fault() {
     assert!(hardware.lacks(Rocm).unwrap().contains("/dev/kfd"));
     assert_eq!((hardware.lacks(OnCpu), hardware.lacks(OpenVino)), (None, None));
     assert!(!hardware.suits(OpenVino), "not what it was made for");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn webgpu_needs_vulkans_loader_and_suits_machines_with_a_gpu() {
+    assert!(machine(&[]).1.lacks(WebGpu).unwrap().contains("libvulkan.so.1"));
+    let (_root, software) = machine(&[("lib/libvulkan.so.1", "")]);
+    assert!(software.lacks(WebGpu).is_none() && !software.suits(WebGpu));
+    let gpu = ["class", "vendor", "device"].map(|name| format!("sys/bus/pci/devices/0000:01:00.0/{name}"));
+    let files = [(gpu[0].as_str(), "0x030000\n"), (&gpu[1], "0x1002\n"), (&gpu[2], "0x744c\n")];
+    let (root, idle) = machine(&[&files[..], &[("lib/libvulkan.so.1", "")]].concat());
+    assert!(!idle.suits(WebGpu), "nothing drives it");
+    std::os::unix::fs::symlink("../amdgpu", root.path().join("sys/bus/pci/devices/0000:01:00.0/driver")).unwrap();
+    assert!(Hardware::read(root.path(), &[root.path().join("lib")]).suits(WebGpu));
 }
 
 #[test]

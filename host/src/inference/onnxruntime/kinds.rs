@@ -8,7 +8,7 @@ use std::fmt::Debug;
 use ort::environment::Environment;
 use ort::session::{Session as Native, SessionInputValue, SessionInputs, SessionOutputs};
 use ort::value::{
-    DynMapValueType, DynTensor, DynTensorValueType, DynValue, DynValueTypeMarker, IntoTensorElementType, Map,
+    DynMapValueType, DynTensorValueType, DynValue, DynValueTypeMarker, IntoTensorElementType, Map,
     PrimitiveTensorElementType, Sequence, Tensor as NativeTensor,
 };
 
@@ -245,34 +245,6 @@ fn check_range(tensor: &Tensor, narrow: Narrow) -> Result<(), String> {
     outside.map_or(Ok(()), |outside| Err(format!("{outside} is no {narrow}: those are {least} to {most}")))
 }
 
-/// A tensor that owns its elements.
-fn owned(tensor: &Tensor) -> ort::Result<DynTensor> {
-    fn copied<T: PrimitiveTensorElementType + TensorElement + Debug>(
-        tensor: &Tensor,
-        data: &[T],
-    ) -> ort::Result<DynTensor> {
-        NativeTensor::from_array((tensor.shape().to_vec(), data.to_vec())).map(NativeTensor::upcast)
-    }
-    match tensor.data() {
-        TensorData::Bool(data) => copied(tensor, data),
-        TensorData::Uint8(data) => copied(tensor, data),
-        TensorData::Int8(data) => copied(tensor, data),
-        TensorData::Uint16(data) => copied(tensor, data),
-        TensorData::Int16(data) => copied(tensor, data),
-        TensorData::Uint32(data) => copied(tensor, data),
-        TensorData::Int32(data) => copied(tensor, data),
-        TensorData::Uint64(data) => copied(tensor, data),
-        TensorData::Int64(data) => copied(tensor, data),
-        TensorData::Float16(data) => copied(tensor, data),
-        TensorData::Bfloat16(data) => copied(tensor, data),
-        TensorData::Float32(data) => copied(tensor, data),
-        TensorData::Float64(data) => copied(tensor, data),
-        TensorData::String(data) => {
-            NativeTensor::from_string_array((tensor.shape(), data.as_slice())).map(NativeTensor::upcast)
-        }
-    }
-}
-
 fn sequence(items: &[OnnxValue]) -> Result<DynValue, String> {
     if matches!(items.first(), Some(OnnxValue::Map { .. })) {
         let item = |item: &OnnxValue| match item {
@@ -283,7 +255,7 @@ fn sequence(items: &[OnnxValue]) -> Result<DynValue, String> {
         return Sequence::<DynMapValueType>::new(items).map(Sequence::into_dyn).map_err(text);
     }
     let item = |item: &OnnxValue| match item {
-        OnnxValue::Tensor(tensor) => owned(tensor).map_err(text),
+        OnnxValue::Tensor(tensor) => values::owned(tensor).map_err(text),
         _ => Err("a sequence holds values of one type".to_owned()),
     };
     let items = items.iter().map(item).collect::<Result<Vec<_>, _>>()?;

@@ -1,7 +1,9 @@
 //! ONNX Runtime: whichever build of its library the operator has.
 
+mod device;
 mod environment;
 mod kinds;
+mod placed;
 mod plugins;
 mod preload;
 mod profile;
@@ -25,6 +27,7 @@ use super::library::{Device, Found, LibraryError};
 use super::model_file::ModelFile;
 use super::providers::{ExecutionProvider, ProviderLibrary};
 use crate::guard::{guard, shorten};
+use device::{InTurn, Place};
 use providers::Offer;
 
 /// The file of the weights of a kept graph, in its folder.
@@ -149,7 +152,14 @@ impl Engine for OnnxRuntime {
             reason: shorten(&reason::plain(&reason)),
         };
         preload::preload(&self.library, options.provider);
-        let load = |options: &SessionOptions| guard(|| native(self.environment, file, options)).unwrap_or_else(Err);
+        let place = match options.provider {
+            ExecutionProvider::Plugin(name) => plugins::place(self.environment, name),
+            provider => Place::of(provider, &options.provider_options),
+        };
+        let load = |options: &SessionOptions| {
+            let _turn = device::turn(place.alone);
+            guard(|| native(self.environment, file, options)).unwrap_or_else(Err)
+        };
         let native = match load(options) {
             // What was kept can be made again.
             Err(_) if matches!(options.optimized, Some(Optimized::Read(_))) => {
@@ -157,9 +167,9 @@ impl Engine for OnnxRuntime {
             }
             other => other,
         };
-        let native = native.map_err(refused)?;
+        let native = InTurn::new(native.map_err(refused)?, place.alone);
         let kinds = kinds::Kinds::new(self.environment, file).map_err(refused)?;
-        session::OrtSession::new(native, file, kinds)
+        session::OrtSession::new(native, place, file, kinds)
             .map(|session| Box::new(session) as Box<dyn Session>)
             .map_err(refused)
     }

@@ -9,6 +9,7 @@ use ort::device::Device;
 use ort::environment::Environment;
 use ort::session::builder::SessionBuilder;
 
+use super::device::Place;
 use super::providers::Offer;
 use crate::guard::{guard, shorten};
 use crate::inference::library::LibraryError;
@@ -75,6 +76,18 @@ pub(super) fn choose(
     let told: Vec<_> =
         options.iter().map(|(option, value)| (format!("{provider}.{option}"), (*value).to_owned())).collect();
     builder.with_devices([device], Some(&told)).map_err(|error| error.to_string())
+}
+
+/// Where the sessions of the plug-in called `name` keep tensors.
+pub(super) fn place(environment: &Environment, name: PluginName) -> Place {
+    let registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
+    let own = registered.get(&name).map(Vec::as_slice).unwrap_or_default();
+    let Some(device) = environment.devices().find(|device| own.contains(&address(device))) else {
+        return Place::default();
+    };
+    // A device without memory of its own is told by a panic.
+    let memory = guard(|| device.memory_info(false)).ok();
+    Place::of_plugin(device.ep().unwrap_or_default(), memory.as_ref())
 }
 
 /// What tells this library from another when results of trials are remembered.

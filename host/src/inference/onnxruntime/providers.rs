@@ -35,6 +35,7 @@ pub(super) fn offer(library: &Path, provider: ExecutionProvider) -> Offer {
         ExecutionProvider::Rocm => ep::MIGraphX::is_available(),
         ExecutionProvider::CoreMl => ep::CoreML::is_available(),
         ExecutionProvider::DirectMl => ep::DirectML::is_available(),
+        ExecutionProvider::WebGpu => ep::WebGPU::is_available(),
         ExecutionProvider::OpenVino => ep::OpenVINO::is_available(),
         ExecutionProvider::Cpu => Ok(true),
         // Not part of any build: `plugins` knows them.
@@ -67,6 +68,7 @@ fn missing(folder: &Path, provider: ExecutionProvider) -> Option<String> {
         ExecutionProvider::OpenVino => &["shared", "openvino"],
         ExecutionProvider::CoreMl
         | ExecutionProvider::DirectMl
+        | ExecutionProvider::WebGpu
         | ExecutionProvider::Cpu
         | ExecutionProvider::Plugin(_) => &[],
     };
@@ -92,6 +94,7 @@ pub(super) fn registrations(provider: ExecutionProvider, options: &ProviderOptio
         ExecutionProvider::Rocm => vec![migraphx(options).build()],
         ExecutionProvider::CoreMl => vec![told(ep::CoreML::default(), provider, options).build()],
         ExecutionProvider::DirectMl => vec![directml(options).build()],
+        ExecutionProvider::WebGpu => vec![told(ep::WebGPU::default(), provider, options).build()],
         ExecutionProvider::OpenVino => vec![told(ep::OpenVINO::default(), provider, options).build()],
         // A plug-in is named by its devices.
         ExecutionProvider::Cpu | ExecutionProvider::Plugin(_) => Vec::new(),
@@ -147,7 +150,7 @@ fn directml(options: &ProviderOptions) -> ep::DirectML {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use super::ExecutionProvider::{CoreMl, Cpu, Cuda, DirectMl, OpenVino, Rocm, TensorRt};
+    use super::ExecutionProvider::{CoreMl, Cpu, Cuda, DirectMl, OpenVino, Rocm, TensorRt, WebGpu};
     use super::*;
     use crate::inference::providers::OptionKind;
     use crate::inference::providers::{Giver, options_of};
@@ -159,17 +162,17 @@ mod tests {
             ExecutionProvider::ALL.into_iter().filter(|provider| missing(folder.path(), *provider).is_none()).collect()
         };
         let place = |name| std::fs::write(folder.path().join(file_name(name)), "").unwrap();
-        assert_eq!(complete(), [CoreMl, DirectMl, Cpu]);
+        assert_eq!(complete(), [CoreMl, DirectMl, WebGpu, Cpu]);
         place("cuda");
         place("tensorrt");
         assert_eq!(missing(folder.path(), TensorRt), Some(file_name("shared")));
         place("shared");
-        assert_eq!(complete(), [TensorRt, Cuda, CoreMl, DirectMl, Cpu]);
+        assert_eq!(complete(), [TensorRt, Cuda, CoreMl, DirectMl, WebGpu, Cpu]);
         std::fs::remove_file(folder.path().join(file_name("cuda"))).unwrap();
         assert_eq!(missing(folder.path(), TensorRt), Some(file_name("cuda")));
         place("migraphx");
         place("openvino");
-        assert_eq!(complete(), [Rocm, CoreMl, DirectMl, OpenVino, Cpu]);
+        assert_eq!(complete(), [Rocm, CoreMl, DirectMl, WebGpu, OpenVino, Cpu]);
         if cfg!(target_os = "linux") {
             assert!(folder.path().join("libonnxruntime_providers_shared.so").is_file());
         }

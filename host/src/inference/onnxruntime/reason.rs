@@ -3,7 +3,11 @@
 
 /// A status, for people; with what to do where that is known.
 pub(super) fn plain(status: &str) -> String {
-    let told = cuda(status).or_else(|| openvino(status)).unwrap_or_else(|| behind_the_code(status)).trim();
+    let told = cuda(status)
+        .or_else(|| openvino(status))
+        .or_else(|| webgpu(status))
+        .unwrap_or_else(|| behind_the_code(status))
+        .trim();
     let told = if told.is_empty() { status.trim() } else { told };
     // OpenVINO says what fails within what fails, a line each.
     let told = told.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
@@ -24,6 +28,12 @@ fn cuda(status: &str) -> Option<&str> {
 /// What OpenVINO's provider says of itself, behind the places it says it from.
 fn openvino(status: &str) -> Option<&str> {
     status.rsplit_once("[OpenVINO-EP] ").map(|(_, told)| told)
+}
+
+/// What WebGPU's provider says behind the condition that did not hold.
+fn webgpu(status: &str) -> Option<&str> {
+    let (place, told) = status.split_once(" was false. ")?;
+    place.contains("/webgpu/").then_some(told)
 }
 
 /// The text behind the last `[ONNXRuntimeError] : 1 : FAIL : `.
@@ -50,6 +60,9 @@ fn help(told: &str) -> Option<&'static str> {
     }
     if missing && ["libcu", "libnvrtc", "cudart", "cublas", "cudnn"].iter().any(|library| says(library)) {
         return Some("`gpux engine install cuda` brings it, but for `libcuda.so.1`, which comes with NVIDIA's driver");
+    }
+    if says("Failed to get a WebGPU adapter") {
+        return Some("install the driver of the GPU for Vulkan (Linux) or Direct3D 12 (Windows)");
     }
     if missing && (says("libmigraphx") || says("libamdhip64")) {
         return Some("install ROCm 7.2 with MIGraphX");
@@ -85,6 +98,11 @@ mod tests {
             (
                 "[OpenVINO-EP] Exception from src/a.cpp:15:\n\n  Check 'x' failed at b.cpp:2:\r\nno such op\n",
                 "Exception from src/a.cpp:15: Check 'x' failed at b.cpp:2: no such op",
+            ),
+            (
+                "/x/core/providers/webgpu/webgpu_context.cc:65 f(T)::<lambda(S)> status == S::Success was false. \
+                 Out of memory",
+                "Out of memory",
             ),
             ("[ONNXRuntimeError] : ", "[ONNXRuntimeError] :"),
             ("", ""),

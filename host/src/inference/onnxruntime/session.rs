@@ -3,16 +3,18 @@
 use std::borrow::Cow;
 use std::time::Instant;
 
-use ort::session::{RunOptions, Session as Native, SessionInputValue, SessionInputs, SessionOutputs};
+use ort::session::{RunOptions, Session as Native, SessionInputValue, SessionInputs};
 use smallvec::SmallVec;
 
 use crate::guard::shorten;
 use crate::inference::engine::{RunFailure, Session};
 use crate::inference::model_file::ModelFile;
 use crate::inference::value::OnnxValue;
-use crate::pipeline::Tensor;
+use crate::pipeline::{Memory, Placed, Tensor};
 
+use super::device::{InTurn, Place, turn};
 use super::kinds::Kinds;
+use super::placed::Binding;
 use super::values;
 use super::watch::{Late, Watch, shrinking};
 
@@ -20,7 +22,8 @@ use super::watch::{Late, Watch, shrinking};
 const SMALL: usize = 64 << 10;
 
 pub(super) struct OrtSession {
-    native: Native,
+    native: InTurn<Native>,
+    place: Place,
     /// the names of all of the model's inputs, those with a default included
     names: Vec<String>,
     /// whether the first inputs, in order, are just those that must be given
@@ -56,13 +59,19 @@ struct Told {
 }
 
 impl OrtSession {
-    pub(super) fn new(native: Native, file: &ModelFile, kinds: Option<Kinds>) -> Result<Self, String> {
+    pub(super) fn new(
+        native: InTurn<Native>,
+        place: Place,
+        file: &ModelFile,
+        kinds: Option<Kinds>,
+    ) -> Result<Self, String> {
         let info = file.info();
+        let ports = native.get().ok_or(GONE)?;
         let names: Vec<_> = info.inputs.iter().map(|input| input.name.clone()).collect();
         let same = |(native, ours): (&ort::value::Outlet, &String)| native.name() == ours;
-        let positional = if native.inputs().iter().zip(&names).all(same) { native.inputs().len() } else { 0 };
+        let positional = if ports.inputs().iter().zip(&names).all(same) { ports.inputs().len() } else { 0 };
         // What the graph says and what the library sees must be the same ports.
-        let theirs = native.outputs().iter().map(ort::value::Outlet::name);
+        let theirs = ports.outputs().iter().map(ort::value::Outlet::name);
         let same = match &kinds {
             None => theirs.eq(info.outputs.iter().map(|output| output.name.as_str())),
             Some(kinds) => theirs.eq(kinds.native_outputs().iter().map(AsRef::as_ref)),
@@ -70,7 +79,7 @@ impl OrtSession {
         if !same {
             return Err("its outputs are not those that the file declares".to_owned());
         }
-        Ok(Self { native, names, positional, told: Told::default(), usual: Usual::default(), kinds })
+        Ok(Self { native, place, names, positional, told: Told::default(), usual: Usual::default(), kinds })
     }
 }
 
@@ -89,7 +98,12 @@ impl Session for OrtSession {
             let named = names.zip(views).map(|(name, view)| Ok((name, view?)));
             SessionInputs::ValueMap(named.collect::<ort::Result<Vec<_>>>().map_err(failed)?)
         };
-        let outputs = timed(&mut self.native, &mut self.told, inputs, deadline, shrink)?;
+        let _turn = turn(self.place.alone);
+        let native = self.native.get_mut().ok_or_else(gone)?;
+        let outputs = timed(&mut self.told, deadline, shrink, |options| match options {
+            Some(options) => native.run_with_options(inputs, options),
+            None => native.run(inputs),
+        })?;
         outputs.iter().map(|(name, value)| values::copy(name, &value).map_err(RunFailure::Failed)).collect()
     }
 
@@ -107,35 +121,66 @@ impl Session for OrtSession {
             .iter()
             .map(|(index, value)| (Cow::Borrowed(self.names[*index].as_str()), SessionInputValue::from(&**value)));
         let named = SessionInputs::<0>::ValueMap(named.collect());
-        let outputs = timed(&mut self.native, &mut self.told, named, deadline, false)?;
+        let _turn = turn(self.place.alone);
+        let native = self.native.get_mut().ok_or_else(gone)?;
+        let outputs = timed(&mut self.told, deadline, false, |options| match options {
+            Some(options) => native.run_with_options(named, options),
+            None => native.run(named),
+        })?;
         kinds.outputs(&outputs).map_err(RunFailure::Failed)
+    }
+
+    fn memory(&self) -> Option<&Memory> {
+        self.place.memory.as_ref()
+    }
+
+    fn run_placed(
+        &mut self,
+        inputs: &[(usize, &Placed<Tensor>)],
+        stay: &[bool],
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Placed<Tensor>>, RunFailure> {
+        let named = inputs.iter().map(|(index, value)| (self.names[*index].as_str(), *value));
+        let outputs = {
+            let _turn = turn(self.place.alone);
+            let native = self.native.get_mut().ok_or_else(gone)?;
+            let binding = Binding::new(native, named, stay, &self.place).map_err(failed)?;
+            timed(&mut self.told, deadline, false, |options| binding.run(native, options))?
+        };
+        outputs.into_iter().map(|output| output.placed(&self.place).map_err(RunFailure::Failed)).collect()
     }
 }
 
+/// What is said of a session that is being let go of.
+const GONE: &str = "the session is gone";
+
+fn gone() -> RunFailure {
+    RunFailure::Broken(GONE.to_owned())
+}
+
 /// One run, stopped when its deadline has passed.
-fn timed<'s, 'i, 'v: 'i>(
-    native: &'s mut Native,
-    told: &'s mut Told,
-    inputs: SessionInputs<'i, 'v>,
+fn timed<'t, T>(
+    told: &'t mut Told,
     deadline: Option<Instant>,
     shrink: bool,
-) -> Result<SessionOutputs<'s>, RunFailure> {
+    run: impl FnOnce(Option<&'t RunOptions>) -> ort::Result<T>,
+) -> Result<T, RunFailure> {
     let outputs = match deadline {
         None if shrink => {
             let options = match &mut told.shrinking {
                 Some(options) => options,
                 none => none.insert(shrinking().map_err(RunFailure::Failed)?),
             };
-            native.run_with_options(inputs, options)
+            run(Some(options))
         }
-        None => native.run(inputs),
+        None => run(None),
         Some(deadline) => {
             let watch = match &mut told.watch {
                 Some(watch) => watch,
                 none => none.insert(Watch::new().map_err(RunFailure::Failed)?),
             };
             watch.begin(deadline);
-            let outputs = native.run_with_options(inputs, watch.options(shrink));
+            let outputs = run(Some(watch.options(shrink)));
             watch.end().map_err(|Late| RunFailure::Timeout)?;
             outputs
         }

@@ -1,9 +1,13 @@
 //! Tensors to and from ONNX Runtime.
 
-use ort::session::SessionInputValue;
-use ort::value::{DynValue, PrimitiveTensorElementType, TensorElementType, TensorRef, ValueType};
+use std::fmt::Debug;
 
-use crate::pipeline::{Tensor, TensorData, TensorElement};
+use ort::session::SessionInputValue;
+use ort::value::{
+    DynTensor, DynValue, PrimitiveTensorElementType, Tensor as Native, TensorElementType, TensorRef, ValueType,
+};
+
+use crate::pipeline::{ElementType, Tensor, TensorData, TensorElement};
 
 /// The tensor as ONNX Runtime reads it, in place; strings are copied.
 pub(super) fn view(tensor: &Tensor) -> ort::Result<SessionInputValue<'_>> {
@@ -30,6 +34,32 @@ pub(super) fn view(tensor: &Tensor) -> ort::Result<SessionInputValue<'_>> {
         TensorData::String(data) => {
             ort::value::Tensor::from_string_array((shape, data.as_slice())).map(SessionInputValue::from)
         }
+    }
+}
+
+/// A tensor that owns its elements.
+pub(super) fn owned(tensor: &Tensor) -> ort::Result<DynTensor> {
+    fn copied<T: PrimitiveTensorElementType + TensorElement + Debug>(
+        tensor: &Tensor,
+        data: &[T],
+    ) -> ort::Result<DynTensor> {
+        Native::from_array((tensor.shape().to_vec(), data.to_vec())).map(Native::upcast)
+    }
+    match tensor.data() {
+        TensorData::Bool(data) => copied(tensor, data),
+        TensorData::Uint8(data) => copied(tensor, data),
+        TensorData::Int8(data) => copied(tensor, data),
+        TensorData::Uint16(data) => copied(tensor, data),
+        TensorData::Int16(data) => copied(tensor, data),
+        TensorData::Uint32(data) => copied(tensor, data),
+        TensorData::Int32(data) => copied(tensor, data),
+        TensorData::Uint64(data) => copied(tensor, data),
+        TensorData::Int64(data) => copied(tensor, data),
+        TensorData::Float16(data) => copied(tensor, data),
+        TensorData::Bfloat16(data) => copied(tensor, data),
+        TensorData::Float32(data) => copied(tensor, data),
+        TensorData::Float64(data) => copied(tensor, data),
+        TensorData::String(data) => Native::from_string_array((tensor.shape(), data.as_slice())).map(Native::upcast),
     }
 }
 
@@ -60,12 +90,33 @@ pub(super) fn copy(name: &str, value: &DynValue) -> Result<Tensor, String> {
     }
 }
 
+/// The element type as gpux names it, if it carries it.
+pub(super) fn element(of: TensorElementType) -> Option<ElementType> {
+    Some(match of {
+        TensorElementType::Bool => ElementType::Bool,
+        TensorElementType::Uint8 => ElementType::Uint8,
+        TensorElementType::Int8 => ElementType::Int8,
+        TensorElementType::Uint16 => ElementType::Uint16,
+        TensorElementType::Int16 => ElementType::Int16,
+        TensorElementType::Uint32 => ElementType::Uint32,
+        TensorElementType::Int32 => ElementType::Int32,
+        TensorElementType::Uint64 => ElementType::Uint64,
+        TensorElementType::Int64 => ElementType::Int64,
+        TensorElementType::Float16 => ElementType::Float16,
+        TensorElementType::Bfloat16 => ElementType::Bfloat16,
+        TensorElementType::Float32 => ElementType::Float32,
+        TensorElementType::Float64 => ElementType::Float64,
+        TensorElementType::String => ElementType::String,
+        _ => return None,
+    })
+}
+
 fn primitive<T: PrimitiveTensorElementType + TensorElement>(name: &str, value: &DynValue) -> Result<Tensor, String> {
     let (shape, data) = value.try_extract_tensor::<T>().map_err(|error| fault(name, error))?;
     Tensor::new(dims(shape), data.to_vec()).map_err(|error| fault(name, error))
 }
 
-fn dims(shape: &[i64]) -> Vec<usize> {
+pub(super) fn dims(shape: &[i64]) -> Vec<usize> {
     shape.iter().map(|dim| usize::try_from(*dim).unwrap_or(0)).collect()
 }
 

@@ -29,6 +29,8 @@ pub enum ExecutionProvider {
     CoreMl,
     /// any GPU under Windows
     DirectMl,
+    /// any GPU, through Vulkan, Direct3D 12 or Metal
+    WebGpu,
     /// Intel CPUs, GPUs and NPUs
     OpenVino,
     /// any machine
@@ -53,8 +55,8 @@ impl From<ExecutionProvider> for String {
 
 impl ExecutionProvider {
     /// Every provider of ONNX Runtime's own, best first.
-    pub const ALL: [Self; 7] =
-        [Self::TensorRt, Self::Cuda, Self::Rocm, Self::CoreMl, Self::DirectMl, Self::OpenVino, Self::Cpu];
+    pub const ALL: [Self; 8] =
+        [Self::TensorRt, Self::Cuda, Self::Rocm, Self::CoreMl, Self::DirectMl, Self::WebGpu, Self::OpenVino, Self::Cpu];
 
     /// The full name, for example `CUDAExecutionProvider`.
     pub const fn name(self) -> &'static str {
@@ -64,6 +66,7 @@ impl ExecutionProvider {
             Self::Rocm => "ROCmExecutionProvider",
             Self::CoreMl => "CoreMLExecutionProvider",
             Self::DirectMl => "DirectMLExecutionProvider",
+            Self::WebGpu => "WebGpuExecutionProvider",
             Self::OpenVino => "OpenVINOExecutionProvider",
             Self::Cpu => "CPUExecutionProvider",
             Self::Plugin(name) => name.as_str(),
@@ -78,6 +81,7 @@ impl ExecutionProvider {
             Self::Rocm => "rocm",
             Self::CoreMl => "coreml",
             Self::DirectMl => "directml",
+            Self::WebGpu => "webgpu",
             Self::OpenVino => "openvino",
             Self::Cpu => "cpu",
             Self::Plugin(name) => name.as_str(),
@@ -92,7 +96,7 @@ impl ExecutionProvider {
             Self::CoreMl => "Apple",
             Self::DirectMl => "Windows",
             Self::OpenVino => "Intel",
-            Self::Cpu | Self::Plugin(_) => "any",
+            Self::WebGpu | Self::Cpu | Self::Plugin(_) => "any",
         }
     }
 
@@ -104,6 +108,7 @@ impl ExecutionProvider {
             Self::Rocm => "AMD ROCm, through MIGraphX",
             Self::CoreMl => "Apple Core ML: CPU, GPU and Neural Engine",
             Self::DirectMl => "DirectML: any DirectX 12 GPU under Windows",
+            Self::WebGpu => "WebGPU: any GPU, through Vulkan, Direct3D 12 or Metal",
             Self::OpenVino => "Intel OpenVINO: CPU, GPU and NPU",
             Self::Cpu => "CPU, on every machine",
             Self::Plugin(_) => "a library that was named with --provider-library",
@@ -130,6 +135,7 @@ impl FromStr for ExecutionProvider {
             "migraphx" | "amd" | "hip" => "rocm",
             "apple" | "mps" | "metal" => "coreml",
             "dml" => "directml",
+            "wgpu" | "vulkan" => "webgpu",
             "intel" => "openvino",
             other => other,
         };

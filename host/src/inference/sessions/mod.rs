@@ -21,7 +21,7 @@ use super::model_file::ModelFile;
 use super::providers::ExecutionProvider;
 use super::value::OnnxValue;
 use crate::guard::guard;
-use crate::pipeline::Tensor;
+use crate::pipeline::{Placed, Tensor};
 
 use costs::Costs;
 use making::Maker;
@@ -30,7 +30,6 @@ use places::{Places, Slot, Width};
 use trial::Trial;
 
 pub(super) use elsewhere::Elsewhere;
-pub use making::end;
 pub(super) use places::Inside;
 
 /// How long after its deadline a run may still end, before its caller is sent away without it:
@@ -146,6 +145,22 @@ impl SessionSet {
         self.on_session(bytes, deadline, move |session: &mut dyn Session| {
             let views: Vec<_> = inputs.iter().map(|(index, value)| (*index, value)).collect();
             session.run_values(&views, deadline)
+        })
+    }
+
+    /// The same with tensors in the device's memory among the inputs; outputs whose number is true in
+    /// `stay` are left there.
+    pub fn run_placed(
+        &self,
+        inputs: Vec<(usize, Placed<Tensor>)>,
+        stay: &[bool],
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Placed<Tensor>>, Unavailable> {
+        let bytes = inputs.iter().map(|(_, tensor)| tensor.byte_len()).sum();
+        let stay: SmallVec<[bool; 8]> = stay.into();
+        self.on_session(bytes, deadline, move |session: &mut dyn Session| {
+            let views: Vec<_> = inputs.iter().map(|(index, tensor)| (*index, tensor)).collect();
+            session.run_placed(&views, &stay, deadline)
         })
     }
 
@@ -285,7 +300,7 @@ impl Shared {
     /// Makes a narrow session on another thread; meanwhile requests make do with what there is.
     #[cold]
     fn make_narrow(self: &Arc<Self>) {
-        let Some(maker) = Maker::begin() else { return };
+        let maker = Maker::begin();
         let shared = self.clone();
         let job = move || {
             shared.places.made(guard(|| shared.load(Width::Narrow).ok()).ok().flatten());

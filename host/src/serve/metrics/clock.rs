@@ -45,6 +45,10 @@ impl<'a> StepClock<'a> {
 }
 
 impl Observer for StepClock<'_> {
+    fn looks(&self) -> bool {
+        false
+    }
+
     fn failed(&mut self, step: &PlannedStep, failure: &StepFailure, time: Duration, _: &Context) {
         self.note(step, time, Some(failure));
     }

@@ -22,13 +22,15 @@ pub enum Build {
     MiGraphX,
     /// Windows, through DirectML
     DirectMl,
+    /// any GPU, through WebGPU
+    WebGpu,
     /// Intel, with OpenVINO's libraries
     OpenVino,
 }
 
 impl Build {
     /// Every build.
-    pub const ALL: [Self; 5] = [Self::Cpu, Self::Cuda, Self::MiGraphX, Self::DirectMl, Self::OpenVino];
+    pub const ALL: [Self; 6] = [Self::Cpu, Self::Cuda, Self::MiGraphX, Self::DirectMl, Self::WebGpu, Self::OpenVino];
 
     /// Its name on the command line, which its folder ends with.
     pub const fn name(self) -> &'static str {
@@ -37,6 +39,7 @@ impl Build {
             Self::Cuda => "cuda",
             Self::MiGraphX => "migraphx",
             Self::DirectMl => "directml",
+            Self::WebGpu => "webgpu",
             Self::OpenVino => "openvino",
         }
     }
@@ -49,6 +52,7 @@ impl Build {
             Self::Cuda => &[ExecutionProvider::TensorRt, ExecutionProvider::Cuda],
             Self::MiGraphX => &[ExecutionProvider::Rocm],
             Self::DirectMl => &[ExecutionProvider::DirectMl],
+            Self::WebGpu => &[ExecutionProvider::WebGpu],
             Self::OpenVino => &[ExecutionProvider::OpenVino],
         }
     }
@@ -60,6 +64,7 @@ impl Build {
             Self::Cuda => "an NVIDIA driver of version 580 or newer; for TensorRT, its own libraries (version 10)",
             Self::MiGraphX => "ROCm 7.2 with MIGraphX, and a GPU that it supports",
             Self::DirectMl => "a GPU with DirectX 12",
+            Self::WebGpu => "a GPU, and under Linux its Vulkan driver with Vulkan's loader (libvulkan.so.1)",
             Self::OpenVino => "nothing for the CPU; for a GPU or NPU, Intel's driver",
         }
     }
@@ -75,6 +80,7 @@ impl Build {
             ExecutionProvider::TensorRt | ExecutionProvider::Cuda => Self::Cuda,
             ExecutionProvider::Rocm => Self::MiGraphX,
             ExecutionProvider::DirectMl => Self::DirectMl,
+            ExecutionProvider::WebGpu => Self::WebGpu,
             ExecutionProvider::OpenVino => Self::OpenVino,
             // Apple's provider is in the one build that there is for macOS.
             ExecutionProvider::CoreMl | ExecutionProvider::Cpu | ExecutionProvider::Plugin(_) => Self::Cpu,

@@ -1,4 +1,4 @@
-//! The builds for AMD, Intel, and any GPU under Windows.
+//! The builds for AMD, Intel, and any GPU.
 
 use super::super::client::Client;
 use super::{Build, Bundle, Package};
@@ -92,6 +92,60 @@ pub(super) const BUNDLES: &[Bundle] = &[
             size: 25_111_930,
             folder: "onnxruntime/capi/",
             files: &["DirectML.dll", "onnxruntime.dll", "onnxruntime_providers_shared.dll"],
+        }],
+    },
+    Bundle {
+        build: Build::WebGpu,
+        os: "linux",
+        arch: "x86_64",
+        client: Client::Pip,
+        version: "1.27.0",
+        library: "libonnxruntime.so.1.27.0",
+        packages: &[Package {
+            name: "onnxruntime-webgpu",
+            version: "1.27.0",
+            platform: "manylinux_2_28_x86_64",
+            archive: "onnxruntime_webgpu-1.27.0-cp312-cp312-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl",
+            sha256: "fe5e49e00ad71bc667316d57670bfbf525438783d4a3468e0d337314ec985cbe",
+            size: 25_163_729,
+            folder: "onnxruntime/capi/",
+            files: &["libonnxruntime.so.1.27.0", "libonnxruntime_providers_shared.so"],
+        }],
+    },
+    Bundle {
+        build: Build::WebGpu,
+        os: "windows",
+        arch: "x86_64",
+        client: Client::Pip,
+        version: "1.27.0",
+        library: "onnxruntime.dll",
+        packages: &[Package {
+            name: "onnxruntime-webgpu",
+            version: "1.27.0",
+            platform: "win_amd64",
+            archive: "onnxruntime_webgpu-1.27.0-cp312-cp312-win_amd64.whl",
+            sha256: "7ef99275b13e8cb9584bd0db7a6f00ebf76095601eeccf7d34749b89ee991c19",
+            size: 27_226_899,
+            folder: "onnxruntime/capi/",
+            files: &["dxcompiler.dll", "dxil.dll", "onnxruntime.dll", "onnxruntime_providers_shared.dll"],
+        }],
+    },
+    Bundle {
+        build: Build::WebGpu,
+        os: "macos",
+        arch: "aarch64",
+        client: Client::Pip,
+        version: "1.27.0",
+        library: "libonnxruntime.1.27.0.dylib",
+        packages: &[Package {
+            name: "onnxruntime-webgpu",
+            version: "1.27.0",
+            platform: "macosx_14_0_arm64",
+            archive: "onnxruntime_webgpu-1.27.0-cp312-cp312-macosx_14_0_arm64.whl",
+            sha256: "8e6c43281318283a31977ebe752e7b0454db9b2dc42c768ac88641952357196a",
+            size: 24_081_620,
+            folder: "onnxruntime/capi/",
+            files: &["libonnxruntime.1.27.0.dylib"],
         }],
     },
     Bundle {

@@ -87,6 +87,7 @@ pub const fn options_of(provider: ExecutionProvider) -> &'static [ProviderOption
         ExecutionProvider::Rocm => tables::MIGRAPHX,
         ExecutionProvider::CoreMl => tables::COREML,
         ExecutionProvider::DirectMl => tables::DIRECTML,
+        ExecutionProvider::WebGpu => tables::WEBGPU,
         ExecutionProvider::OpenVino => tables::OPENVINO,
         ExecutionProvider::Cpu | ExecutionProvider::Plugin(_) => &[],
     }

@@ -208,6 +208,49 @@ pub(super) const DIRECTML: &[ProviderOption] = &[
     ),
 ];
 
+const CACHES: &[&str] = &["disabled", "lazyRelease", "simple", "bucket"];
+
+pub(super) const WEBGPU: &[ProviderOption] = &[
+    option(
+        "powerPreference",
+        OptionKind::Choice(&["high-performance", "low-power"]),
+        "high-performance",
+        "which of several GPUs",
+    ),
+    option(
+        "dawnBackendType",
+        OptionKind::Choice(&["Vulkan", "D3D12"]),
+        "D3D12 under Windows",
+        "what the GPU is reached through; macOS has Metal alone",
+    ),
+    option("preferredLayout", OptionKind::Choice(&["NHWC", "NCHW"]), "NHWC", "where the channels of pictures lie"),
+    option(
+        "validationMode",
+        OptionKind::Choice(&["disabled", "wgpuOnly", "basic", "full"]),
+        "basic",
+        "what is checked before the GPU gets it",
+    ),
+    option("storageBufferCacheMode", OptionKind::Choice(CACHES), "bucket", "how memory for tensors is kept for reuse"),
+    option("uniformBufferCacheMode", OptionKind::Choice(CACHES), "simple", "how memory for parameters is kept"),
+    option("queryResolveBufferCacheMode", OptionKind::Choice(CACHES), "disabled", "how memory for timings is kept"),
+    option("defaultBufferCacheMode", OptionKind::Choice(CACHES), "disabled", "how all other memory is kept"),
+    whole(
+        "maxStorageBufferBindingSize",
+        0,
+        1 << 40,
+        "0",
+        "bytes of a tensor that a kernel may be given at a time; 0 is as many as the GPU has",
+    ),
+    switch("enableInt64", "false", "compute int64 on the GPU too, within the range of int32"),
+    option("forceCpuNodeNames", OptionKind::Text("names of nodes, a line each"), "", "nodes that stay on the CPU"),
+    refused("enableGraphCapture", GRAPH),
+    refused("enablePIXCapture", WRITES),
+    refused("deviceId", ADDRESS),
+    refused("webgpuInstance", ADDRESS),
+    refused("webgpuDevice", ADDRESS),
+    refused("dawnProcTable", ADDRESS),
+];
+
 pub(super) const OPENVINO: &[ProviderOption] = &[
     also(
         option(

@@ -119,7 +119,8 @@ deploy-check:
 # the long suites and the races; not part of the gate
 full: check bench (compare "image") (compare "text") (compare "audio") (compare "tensor") instructions languages start-up hang-ups reloads browser deploy-check
 
-# numbers and speed of a few models on an NVIDIA GPU, beside the CPU; exits with 3 where there is none
+# numbers and speed of a few models on a GPU (CUDA, TensorRT, WebGPU), beside the CPU; exits with 3
+# where there is none
 gpu-check *ARGUMENTS:
     cargo build --release
     benches/gpu-check.py {{ARGUMENTS}}

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Numbers and speed of a few models with CUDA and TensorRT, beside the CPU, on a machine with an
-NVIDIA GPU. Without one, or without a library for it, says so and exits with 3; exits with 1 when a
-number is too far from the CPU's.
+"""Numbers and speed of a few models with CUDA and TensorRT, or with WebGPU, beside the CPU, on a
+machine with a GPU. Without one, or without a library for it, says so and exits with 3; exits with 1
+when a number is too far from the CPU's, or when models of one pipeline do not hand their tensors on
+where they lie.
 
     benches/gpu-check.py [--gpux target/release/gpux] [--runs 50]
 
-With the package `onnx` installed it also makes two models that are large enough to be worth a GPU.
+With the package `onnx` installed it also makes two models that are large enough to be worth a GPU,
+and a pipeline of two.
 """
 
 import argparse
@@ -17,7 +19,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # TensorFloat-32 and TensorRT's own kernels round more than the CPU does.
-TOLERANCE = {"cuda": 5e-3, "tensorrt": 2e-2}
+TOLERANCE = {"cuda": 5e-3, "tensorrt": 2e-2, "webgpu": 1e-3}
 
 
 def gpux(program, *arguments):
@@ -39,20 +41,22 @@ def cannot(reason):
 
 
 def providers(seen):
-    """The NVIDIA providers that can be tried; ends the program where there is none."""
-    drivers = seen["hardware"]["drivers"]
+    """The providers of GPUs that can be tried; ends the program where there is none."""
     gpus = [f"{gpu['vendor']} {gpu['name']}" for gpu in seen["hardware"]["gpus"]]
-    if not (drivers["nvidia"] or drivers["cuda_library"]):
-        cannot(f"no NVIDIA driver on this machine (GPUs: {', '.join(gpus) or 'none'}): nothing to check")
     told = {entry["provider"]: entry for entry in seen["providers"]}
-    names = {"cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider"}
+    names = {
+        "cuda": "CUDAExecutionProvider",
+        "tensorrt": "TensorrtExecutionProvider",
+        "webgpu": "WebGpuExecutionProvider",
+    }
     for name, full in names.items():
         if not told[full]["available"]:
             print(f"{name}: {told[full]['missing']}; {told[full]['command'] or ''}")
     found = [name for name, full in names.items() if told[full]["available"]]
     if not found:
-        cannot("no library for it: run `gpux engine install cuda`")
-    print(f"{', '.join(gpus)}, driver {drivers['nvidia']}, {seen['engine']}\n")
+        cannot(f"nothing to check (GPUs: {', '.join(gpus) or 'none'})")
+    driver = seen["hardware"]["drivers"]["nvidia"]
+    print(f"GPUs: {', '.join(gpus) or 'none'}; NVIDIA driver: {driver or 'none'}; {seen['engine']}\n")
     return found
 
 
@@ -107,10 +111,22 @@ def made(folder):
         onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
         return path, {"x": shape}
 
-    return [
-        model("convolutions", [1, 3, 112, 112], [("Conv", 64)] * 8),
-        model("products", [1, 256, 1024], [("MatMul", 1024)] * 12),
-    ]
+    products, shapes = model("products", [1, 256, 1024], [("MatMul", 1024)] * 12)
+    chain = folder / "chain"
+    chain.mkdir()
+    (chain / "gpux.yml").write_text(
+        "name: chain\nversion: 1.0.0\nmodels: { first: model.onnx, second: model.onnx }\n"
+        "pipeline: [{ model: first }, { model: second }]\n"
+    )
+    (chain / "model.onnx").write_bytes(products.read_bytes())
+    convolutions = model("convolutions", [1, 3, 112, 112], [("Conv", 64)] * 8)
+    return [convolutions, (products, shapes), (chain, shapes)]
+
+
+def stays(program, pipeline, provider):
+    """Whether the tensor between the models of a pipeline stays on the provider's device."""
+    code, out, _ = gpux(program, "inspect", pipeline, "--provider", provider, "--strict", "--json")
+    return code == 0 and "stays_on" in json.loads(out)["steps"][0]["gives"][0]
 
 
 def flat(value):
@@ -165,6 +181,8 @@ def main():
                 scale = max(map(abs, expected)) or 1.0
                 worst = max(abs(a - b) for a, b in zip(expected, numbers)) / scale
                 verdict = "" if worst <= TOLERANCE[provider] else f"  more than {TOLERANCE[provider]}"
+                if path.is_dir() and not stays(given.gpux, path, provider):
+                    verdict += "  the tensor between the models does not stay on the device"
                 wrong += bool(verdict)
                 print(f"{path.stem:14} {provider:9} {time:9.3f} {base / time:8.1f}× {worst:19.2e}{verdict}")
     sys.exit(1 if wrong else 0)

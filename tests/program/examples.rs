@@ -44,6 +44,20 @@ fn a_model_of_columns_answers_as_in_python() {
     }
 }
 
+#[test]
+fn the_page_of_the_columns_shows_what_they_give() {
+    if !onnxruntime_is_there() {
+        eprintln!("skipped: there is no ONNX Runtime");
+        return;
+    }
+    let page = std::fs::read_to_string(root().join("examples/tabular/README.md")).unwrap();
+    let block = |kind: &str| page.split(&format!("```{kind}\n")).nth(1).unwrap().split("\n```").next().unwrap();
+    let request = block("sh").split('\'').nth(1).unwrap();
+    let output = gpux(&["run", "examples/tabular", "--engine", "onnxruntime", "--input", request]);
+    let given: Json = serde_json::from_str(&stdout(&output)).unwrap();
+    assert!(difference(&given, &serde_json::from_str(block("json")).unwrap()) < 1e-6, "{given}");
+}
+
 /// A case of an example whose `expected.json` is a list of them.
 #[derive(Deserialize)]
 struct Case {

@@ -72,6 +72,10 @@ fn input(input: &PlanInput) -> Json {
 }
 
 fn step(step: &PlannedStep) -> Json {
+    let mut details = step.step.details();
+    if !step.changes.is_empty() {
+        details["inserted"] = step.changes.iter().map(|(port, changes)| (port.clone(), json!(changes))).collect();
+    }
     let gives = step.output_names().zip(&step.kinds).enumerate().map(|(index, (name, kind))| {
         let mut gives = json!({ "name": name, "type": kind.to_string() });
         if step.stay().get(index) == Some(&true) {
@@ -83,6 +87,6 @@ fn step(step: &PlannedStep) -> Json {
     json!({
         "name": step.name,
         "gives": gives.collect::<Vec<_>>(),
-        "details": step.step.details(),
+        "details": details,
     })
 }

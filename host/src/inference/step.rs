@@ -1,7 +1,7 @@
 //! A model as a step of a pipeline.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use serde_json::json;
 
@@ -15,7 +15,7 @@ use super::providers::{ExecutionProvider, Fallback, ProviderChoice, ProviderErro
 use super::sessions::{ModelInputs, SessionSet, Unavailable};
 use super::value::OnnxValue;
 use crate::pipeline::{
-    Context, DeviceStep, Dim, ElementSet, ElementType, Kind, Memory, Mismatch, Placed, Signature, Step, StepFailure,
+    Changes, Context, DeviceStep, Dim, ElementSet, ElementType, Kind, Memory, Mismatch, Placed, Signature, Step, StepFailure,
     Tensor, TensorKind, Value,
 };
 
@@ -73,8 +73,6 @@ pub struct ModelStep {
     /// puts requests together; or why nothing does, where that was asked for
     batcher: Option<Result<Batcher, String>>,
     fallbacks: Vec<Fallback>,
-    /// what the latest plan has to change about each input, for [`Step::details`]
-    inserted: Mutex<Vec<(usize, Adapts)>>,
 }
 
 impl ModelStep {
@@ -121,7 +119,6 @@ impl ModelStep {
                         memory,
                         batcher,
                         fallbacks,
-                        inserted: Mutex::default(),
                     });
                 }
                 // The CPU takes every sound model, so its refusal is about the model.
@@ -349,7 +346,6 @@ impl Step for ModelStep {
     fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
         // Sizes of named dimensions, as far as the inputs tell.
         let mut sizes: Vec<(&str, usize)> = Vec::new();
-        let mut inserted = Vec::new();
         for (index, given) in inputs.iter().enumerate().take(self.wanted.len()) {
             let wanted = &self.wanted[index];
             let port = &self.signature.inputs[index];
@@ -358,7 +354,6 @@ impl Step for ModelStep {
                 Some(Kind::Tensor(given)) if port.kind != Kind::Json || !wanted.elements.is_empty() => {
                     let adapts = self.adapts(index, given)?;
                     bind(&mut sizes, wanted, given, &adapts);
-                    inserted.push((index, adapts));
                 }
                 Some(Kind::Any) => {}
                 None if port.optional => {}
@@ -373,7 +368,6 @@ impl Step for ModelStep {
                 }
             }
         }
-        *self.inserted.lock().unwrap_or_else(PoisonError::into_inner) = inserted;
         let known = |dim: &Dim| match dim {
             Dim::Named(name) => {
                 sizes.iter().find(|(bound, _)| bound == name).map_or(dim.clone(), |(_, size)| Dim::Fixed(*size))
@@ -412,20 +406,21 @@ impl Step for ModelStep {
         Ok(outputs.into_iter().map(Value::Tensor).collect())
     }
 
+    fn changes(&self, inputs: &[Option<Kind>]) -> Changes {
+        let change = |(index, given): (usize, &Option<Kind>)| {
+            let Some(Kind::Tensor(given)) = given else { return None };
+            let adapts = self.adapts(index, given).ok().filter(|adapts| !adapts.is_empty())?;
+            Some((self.signature.inputs[index].name.clone(), adapts.iter().map(ToString::to_string).collect()))
+        };
+        inputs.iter().enumerate().take(self.wanted.len()).filter_map(change).collect()
+    }
+
     fn device(&self) -> Option<&dyn DeviceStep> {
         self.memory.is_some().then_some(self)
     }
 
     fn details(&self) -> serde_json::Value {
-        let inserted = self.inserted.lock().unwrap_or_else(PoisonError::into_inner);
-        let changes = |(index, adapts): &(usize, Adapts)| {
-            let changes: Vec<_> = adapts.iter().map(ToString::to_string).collect();
-            (self.signature.inputs[*index].name.clone(), json!(changes))
-        };
-        let inserted: serde_json::Map<_, _> =
-            inserted.iter().filter(|(_, adapts)| !adapts.is_empty()).map(changes).collect();
         json!({
-            "inserted": inserted,
             "model": self.file.path().display().to_string(),
             "digest": self.file.digest(),
             "engine": self.engine.name(),

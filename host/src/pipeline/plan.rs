@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::failures::Failures;
 use super::signature::{Kind, Port};
-use super::step::Step;
+use super::step::{Changes, Step};
 use super::value::Value;
 
 /// Where a value of the frame lies while a plan runs.
@@ -45,6 +45,8 @@ pub struct PlannedStep {
     pub step: Arc<dyn Step>,
     /// what it will give, in order
     pub kinds: Vec<Kind>,
+    /// what it changes about its inputs first
+    pub changes: Changes,
     /// how often requests ended here
     pub failures: Arc<Failures>,
     pub(super) inputs: Vec<Option<Source>>,

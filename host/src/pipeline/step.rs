@@ -10,6 +10,9 @@ use super::device::DeviceStep;
 use super::signature::{Kind, Mismatch, Signature};
 use super::value::Value;
 
+/// Changes to inputs, by the names of their ports.
+pub type Changes = Vec<(String, Vec<String>)>;
+
 /// Something that turns values into values. One object serves every request, from any thread.
 pub trait Step: Send + Sync {
     /// What it takes and gives, given the options it was made with.
@@ -27,6 +30,13 @@ pub trait Step: Send + Sync {
             }
         }
         Ok(signature.outputs.iter().map(|port| port.kind.clone()).collect())
+    }
+
+    /// What it does to each input before its own work, given what is known about them: the port, and
+    /// the changes in words. For whoever explains a plan.
+    fn changes(&self, inputs: &[Option<Kind>]) -> Changes {
+        let _ = inputs;
+        Changes::new()
     }
 
     /// Bytes that a run on these inputs takes for a while, beside the inputs and the outputs whose

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::device::mark_what_stays;
 use super::plan::{Plan, PlanInput, PlanOutput, PlannedStep, Slot, Source};
 use super::signature::{Kind, Port};
-use super::step::Step;
+use super::step::{Changes, Step};
 
 /// Names given to a step's ports by `in:` or `out:`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,12 +112,12 @@ impl PlanBuilder {
                 message: mismatch.to_string(),
                 hint: None,
             })?;
-            Ok((slots, kinds))
+            Ok((slots, kinds, step.changes(&given)))
         });
         // After a mistake the next steps are still checked, as far as they do not depend on it.
-        let (slots, kinds, fault) = match checked {
-            Ok((slots, kinds)) => (slots, kinds, None),
-            Err(fault) => (Vec::new(), vec![Kind::Any; signature.outputs.len()], Some(fault)),
+        let (slots, kinds, changes, fault) = match checked {
+            Ok((slots, kinds, changes)) => (slots, kinds, changes, None),
+            Err(fault) => (Vec::new(), vec![Kind::Any; signature.outputs.len()], Changes::new(), Some(fault)),
         };
 
         let mut outputs: Vec<_> = signature.outputs.iter().map(|port| port.name.clone()).collect();
@@ -141,6 +141,7 @@ impl PlanBuilder {
         self.steps.push(PlannedStep {
             name: name.into(),
             step,
+            changes,
             failures: Arc::default(),
             inputs: slots.into_iter().map(|slot| slot.map(|slot| Source { slot, last: false })).collect(),
             outputs: self.previous.clone(),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::inference::testing::{embedded, engines, step, tensor};
-use crate::pipeline::{ElementType, Layout, Metadata};
+use crate::pipeline::{Layout, Metadata, Names, PlanBuilder, PlanInput, Port};
 
 #[test]
 fn a_gray_image_becomes_a_batch() {
@@ -10,14 +10,34 @@ fn a_gray_image_becomes_a_batch() {
         let conv = step(engine, "conv").unwrap();
         let metadata = Metadata { layout: Some(Layout::Hwc), ..Metadata::default() };
         let image = tensor(&[8, 8, 1], vec![0.5_f32; 64]).with_metadata(metadata);
-        let kinds = conv.infer(&[Some(Kind::Tensor(TensorKind::of(&image)))]).unwrap();
+        let given = [Some(Kind::Tensor(TensorKind::of(&image)))];
+        let kinds = conv.infer(&given).unwrap();
         assert_eq!(kinds[0].to_string(), "tensor float32[1, 3]");
-        assert_eq!(conv.details()["inserted"]["image"], json!(["layout to CHW", "add a batch axis"]));
+        let changes = ["layout to CHW", "add a batch axis"].map(str::to_owned).to_vec();
+        assert_eq!(conv.changes(&given), [("image".to_owned(), changes)]);
         let output = conv.run(vec![Some(Value::Tensor(image))], &mut Context::default()).unwrap();
         assert_eq!(output[0].as_tensor().unwrap().shape(), [1, 3]);
         let bytes = tensor(&[8, 8, 1], vec![1_u8; 64]).with_metadata(metadata);
         assert!(conv.run(vec![Some(Value::Tensor(bytes))], &mut Context::default()).is_ok());
     }
+}
+
+#[test]
+fn a_model_that_runs_twice_has_changes_of_its_own_each_time() {
+    let conv: Arc<dyn Step> = Arc::new(step(embedded(), "conv").unwrap());
+    let image = |shape: &[usize], layout| {
+        let shape = Some(shape.iter().copied().map(Dim::Fixed).collect());
+        let kind = Kind::Tensor(TensorKind { layout, shape, ..TensorKind::of_elements(ElementType::Float32) });
+        PlanInput { port: Port::new(if layout.is_some() { "photo" } else { "raw" }, kind), default: None }
+    };
+    let inputs = vec![image(&[2, 1, 8, 8], None), image(&[8, 8, 1], Some(Layout::Hwc))];
+    let mut plan = PlanBuilder::new(Some(inputs));
+    for name in ["raw", "photo"] {
+        plan.push(name, conv.clone(), Some(&Names::Ordered(vec![name.to_owned()])), None).unwrap();
+    }
+    let plan = plan.finish(None).unwrap();
+    let changes: Vec<_> = plan.steps().iter().map(|step| step.changes.len()).collect();
+    assert_eq!(changes, [0, 1], "the picture alone is changed");
 }
 
 #[test]

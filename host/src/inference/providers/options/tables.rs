@@ -245,7 +245,7 @@ pub(super) const WEBGPU: &[ProviderOption] = &[
     option("forceCpuNodeNames", OptionKind::Text("names of nodes, a line each"), "", "nodes that stay on the CPU"),
     refused("enableGraphCapture", GRAPH),
     refused("enablePIXCapture", WRITES),
-    refused("deviceId", ADDRESS),
+    refused("deviceId", "it names a device that a program made itself"),
     refused("webgpuInstance", ADDRESS),
     refused("webgpuDevice", ADDRESS),
     refused("dawnProcTable", ADDRESS),

@@ -21,7 +21,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("serve", &["guard", "files", "config", "pipeline", "builtin", "inference", "error", "assemble"]),
     (
         "cli",
-        &["end", "child", "config", "pipeline", "builtin", "sandbox", "inference", "error", "assemble", "author", "serve"],
+        &[
+            "end",
+            "child",
+            "config",
+            "pipeline",
+            "builtin",
+            "sandbox",
+            "inference",
+            "error",
+            "assemble",
+            "author",
+            "serve",
+        ],
     ),
 ];
 

@@ -1,59 +1,25 @@
 //! A model as a step of a pipeline.
 
-use std::path::PathBuf;
+mod inputs;
+mod load;
+
 use std::sync::Arc;
 
 use serde_json::json;
 
-use super::adapt::{Adapts, adapt, apply};
-use super::batch::{BatchOptions, Batcher};
-use super::engine::{Engine, Optimized, RunFailure, SessionOptions};
-use super::error::ModelLoadError;
+use super::batch::Batcher;
+use super::engine::{Engine, RunFailure};
 use super::graph::OnnxType;
 use super::model_file::ModelFile;
-use super::providers::{ExecutionProvider, Fallback, ProviderChoice, ProviderError, ProviderOptions};
+use super::providers::{ExecutionProvider, Fallback};
 use super::sessions::{ModelInputs, SessionSet, Unavailable};
 use super::value::OnnxValue;
 use crate::pipeline::{
-    Changes, Context, DeviceStep, Dim, ElementSet, ElementType, Kind, Memory, Mismatch, Placed, Signature, Step, StepFailure,
-    Tensor, TensorKind, Value,
+    Changes, Context, DeviceStep, Dim, ElementType, Kind, Memory, Mismatch, Placed, Signature, Step, StepFailure,
+    TensorKind, Value,
 };
 
-/// How a model is run.
-#[derive(Clone, Debug)]
-pub struct ModelOptions {
-    /// the execution providers to try
-    pub providers: ProviderChoice,
-    /// whether anything but the first choice is an error
-    pub strict: bool,
-    /// what each provider is told
-    pub provider_options: ProviderOptions,
-    /// how many runs may go on at once; each takes memory of its own. `None`: one for a few callers,
-    /// and, on the CPU without `threads`, one a core for more
-    pub instances: Option<usize>,
-    /// threads of its own that one operator of each instance may use; `None`: a single instance
-    /// uses the threads that models share, of several each has its part of the cores
-    pub threads: Option<usize>,
-    /// how requests of several threads are put together
-    pub batch: BatchOptions,
-    /// where `gpux build` keeps the model's optimized graph for the CPU
-    pub optimized: Option<PathBuf>,
-}
-
-impl Default for ModelOptions {
-    /// The best provider, as many instances as there are callers for.
-    fn default() -> Self {
-        Self {
-            providers: ProviderChoice::Auto,
-            strict: false,
-            provider_options: ProviderOptions::default(),
-            instances: None,
-            threads: None,
-            batch: BatchOptions::default(),
-            optimized: None,
-        }
-    }
-}
+pub use load::ModelOptions;
 
 /// The shape of each input of a model, where it is known.
 pub type Shapes = Vec<Option<Vec<usize>>>;
@@ -76,70 +42,6 @@ pub struct ModelStep {
 }
 
 impl ModelStep {
-    /// Loads the model on the first provider that takes it.
-    pub fn load(engine: Arc<dyn Engine>, file: Arc<ModelFile>, options: &ModelOptions) -> Result<Self, ModelLoadError> {
-        let signature = file.info().signature()?;
-        let inputs = file.info().inputs.iter().map(|input| input.value.as_ref());
-        let none = || TensorKind::of_elements(ElementSet::of(&[]));
-        let wanted = inputs.clone().map(|kind| kind.and_then(OnnxType::tensor).cloned().unwrap_or_else(none)).collect();
-        let outputs = file.info().outputs.iter().map(|output| output.value.as_ref());
-        let plain = inputs.chain(outputs).all(|kind| kind.is_some_and(|kind| kind.plain().is_some()));
-        let chain = options.providers.chain(engine.providers(), &|provider| engine.lacks(provider), options.strict)?;
-        let threads = options.threads.or_else(|| share_of_cores(engine.threads(None), options.instances.unwrap_or(1)));
-        let mut fallbacks = chain.passed_over;
-        let mut left = chain.tried.into_iter().peekable();
-        while let Some(provider) = left.next() {
-            let kept = options.optimized.clone().filter(|_| provider == ExecutionProvider::Cpu);
-            let session_options = SessionOptions {
-                provider,
-                threads,
-                provider_options: options.provider_options.clone(),
-                optimized: kept.map(Optimized::Read),
-            };
-            match engine.load(&file, &session_options) {
-                Ok(first) => {
-                    let batching = options.batch.max_size > 1;
-                    let memory = first.memory().filter(|_| plain && !batching).cloned();
-                    let instances = options.instances;
-                    let sessions = SessionSet::new(engine.clone(), file.clone(), session_options, first, instances)?;
-                    let sessions = Arc::new(sessions);
-                    let batcher = batching.then(|| {
-                        if !plain {
-                            return Err("it takes or gives other values than plain tensors".to_owned());
-                        }
-                        Batcher::new(sessions.clone(), &signature, options.batch)
-                    });
-                    return Ok(Self {
-                        file,
-                        engine,
-                        signature,
-                        wanted,
-                        plain,
-                        sessions,
-                        memory,
-                        batcher,
-                        fallbacks,
-                    });
-                }
-                // The CPU takes every sound model, so its refusal is about the model.
-                Err(error) if provider == ExecutionProvider::Cpu => return Err(error),
-                Err(error) => {
-                    let reason = match error {
-                        ModelLoadError::Engine { reason, .. } => reason,
-                        other => other.to_string(),
-                    };
-                    let reason = with_options(reason, &options.provider_options, provider);
-                    if left.peek().is_none() {
-                        return Err(ProviderError::Unusable { provider, reason }.into());
-                    }
-                    fallbacks.push(Fallback { provider, reason });
-                }
-            }
-        }
-        Err(ProviderError::Unusable { provider: ExecutionProvider::Cpu, reason: "nothing is left to try".into() }
-            .into())
-    }
-
     /// The model's file.
     pub fn file(&self) -> &ModelFile {
         &self.file
@@ -202,100 +104,12 @@ impl ModelStep {
         self.batcher.as_ref().map(|batcher| batcher.as_ref().map_err(String::as_str))
     }
 
-    /// What is done to input number `index` when it is given as `given`.
-    pub fn adapts(&self, index: usize, given: &TensorKind) -> Result<Adapts, Mismatch> {
-        adapt(given, &self.wanted[index]).map_err(|fault| self.named(index, fault))
-    }
-
-    /// The fault with the input's name in front.
-    fn named(&self, index: usize, fault: Mismatch) -> Mismatch {
-        let name = &self.signature.inputs[index].name;
-        let because = match fault.because {
-            Some(because) => format!("input `{name}`: {because}"),
-            None => format!("input `{name}`"),
-        };
-        Mismatch { because: Some(because), ..fault }
-    }
-
-    fn missing(&self, index: usize) -> String {
-        let port = &self.signature.inputs[index];
-        format!("the model's input `{}` is missing; it takes {}", port.name, self.takes(index))
-    }
-
-    /// The kind of an input, with its ONNX type where the kind does not tell.
-    fn takes(&self, index: usize) -> String {
-        let input = &self.file.info().inputs[index];
-        match &self.signature.inputs[index].kind {
-            Kind::Json => format!("JSON for {}", input.kind),
-            kind => kind.to_string(),
-        }
-    }
-
-    /// The ONNX type of an input that takes JSON, and an optional tensor that it may be given as.
-    fn json_input(&self, index: usize) -> Option<&OnnxType> {
-        let kind = self.file.info().inputs.get(index)?.value.as_ref()?;
-        matches!(kind.kind(), Kind::Json).then_some(kind)
-    }
-
-    /// The value as the model takes it.
-    fn as_onnx(&self, index: usize, value: Value) -> Result<OnnxValue, StepFailure> {
-        match (self.json_input(index), value) {
-            (Some(kind), Value::Json(json)) => {
-                if json.is_null() && !self.signature.inputs[index].optional {
-                    let because = "it must have a value here: the model's loop begins with it";
-                    return Err(StepFailure::InvalidInput(format!(
-                        "input `{}`, which takes {}: {because}",
-                        self.signature.inputs[index].name,
-                        self.takes(index)
-                    )));
-                }
-                let json = Arc::try_unwrap(json).unwrap_or_else(|shared| (*shared).clone());
-                OnnxValue::from_json(json, kind).map_err(|error| {
-                    let name = &self.signature.inputs[index].name;
-                    StepFailure::InvalidInput(format!("input `{name}`, which takes {}: {error}", self.takes(index)))
-                })
-            }
-            (Some(kind), value) if kind.tensor().is_none() || value.as_tensor().is_none() => {
-                let because = Some(self.takes(index));
-                Err(self.named(index, Mismatch { expected: Kind::Json, given: value.kind(), because }).into())
-            }
-            (_, value) => self.adapted(index, value).map(OnnxValue::Tensor),
-        }
-    }
-
     /// Runs a model of other values than plain tensors.
     fn run_values(&self, values: Vec<(usize, OnnxValue)>, context: &Context) -> Result<Vec<Value>, StepFailure> {
         let outputs = self.sessions.run_values(values, context.deadline).map_err(unavailable)?;
         let types = self.file.info().outputs.iter().map(|output| output.value.as_ref());
         let value = |(value, kind): (OnnxValue, Option<&OnnxType>)| kind.map(|kind| value.into_value(kind));
         Ok(outputs.into_iter().zip(types).filter_map(value).collect())
-    }
-
-    /// Whether all is given that must be.
-    fn complete<T>(&self, inputs: &[Option<T>]) -> Result<(), StepFailure> {
-        if inputs.len() > self.wanted.len() {
-            let message = format!("the model takes {} inputs, but gets {}", self.wanted.len(), inputs.len());
-            return Err(StepFailure::InvalidInput(message));
-        }
-        let is_missing =
-            |index: &usize| !self.signature.inputs[*index].optional && inputs.get(*index).is_none_or(Option::is_none);
-        match (0..self.wanted.len()).find(is_missing) {
-            Some(index) => Err(StepFailure::InvalidInput(self.missing(index))),
-            None => Ok(()),
-        }
-    }
-
-    /// The tensor as the model takes it.
-    fn adapted(&self, index: usize, value: Value) -> Result<Tensor, StepFailure> {
-        let Value::Tensor(tensor) = value else {
-            let expected = Kind::Tensor(self.wanted[index].clone());
-            return Err(self.named(index, Mismatch { expected, given: value.kind(), because: None }).into());
-        };
-        if fits(&tensor, &self.wanted[index]) {
-            return Ok(tensor);
-        }
-        let adapts = self.adapts(index, &TensorKind::of(&tensor))?;
-        Ok(apply(tensor, &adapts)?)
     }
 }
 
@@ -320,22 +134,6 @@ impl ModelStep {
             }),
         }
     }
-}
-
-/// The part of each of several instances; `None` for a single one, which may have all.
-fn share_of_cores(cores: usize, instances: usize) -> Option<usize> {
-    (instances > 1).then(|| (cores / instances).max(1))
-}
-
-/// Whether the tensor needs no change and cannot be refused. Images are left to [`adapt`].
-fn fits(tensor: &Tensor, wanted: &TensorKind) -> bool {
-    let shape_fits = |shape: &Vec<Dim>| {
-        shape.len() == tensor.rank()
-            && shape.iter().zip(tensor.shape()).all(|(dim, size)| !matches!(dim, Dim::Fixed(fixed) if fixed != size))
-    };
-    tensor.metadata.layout.is_none()
-        && wanted.elements.contains(tensor.element())
-        && wanted.shape.as_ref().is_none_or(shape_fits)
 }
 
 impl Step for ModelStep {
@@ -477,12 +275,6 @@ impl DeviceStep for ModelStep {
         };
         Ok(outputs.into_iter().map(value).collect())
     }
-}
-
-/// Why a provider does not work, with what it was told: the cause may lie there.
-fn with_options(reason: String, options: &ProviderOptions, provider: ExecutionProvider) -> String {
-    let told: Vec<_> = options.chosen(provider).map(|(name, value)| format!("{name}={value}")).collect();
-    if told.is_empty() { reason } else { format!("{reason} (with {})", told.join(", ")) }
 }
 
 /// Notes the sizes that `given`, once changed, lends to the names in `wanted`.

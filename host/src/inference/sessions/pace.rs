@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// The longest run that its caller may be kept for beyond its deadline. A hop to another thread
-/// takes about 40 µs, which is 0.2 % of this.
-const SHORT: Duration = Duration::from_millis(20);
+/// takes about 40 µs, which is 0.1 % of this.
+const SHORT: Duration = Duration::from_millis(45);
 
 /// What earlier runs of a model took, by the size of what they were given.
 #[derive(Debug, Default)]

@@ -22,7 +22,7 @@ pub struct Settings {
     pub workers: usize,
     /// the largest body of a request, in bytes; more is refused before it is read
     pub max_body: usize,
-    /// what the bodies of all requests may hold together, in bytes; more are refused at once
+    /// what has come of the bodies of all requests may be so much together, in bytes; more is refused at once
     pub body_memory: usize,
     /// how many requests of one pipeline may wait; more are refused at once
     pub max_queue: usize,

@@ -30,8 +30,8 @@ pub struct Settings {
     pub header_timeout: Duration,
     /// how long a client may take to send the body of a request
     pub body_timeout: Duration,
-    /// how long a connection may lie idle between two requests, and how long the head of any but the
-    /// first may take
+    /// how long a connection may lie idle between two requests, how long its client may take nothing of an
+    /// answer, and how long the head of any but the first request may take
     pub idle_timeout: Duration,
     /// the most connections at once; more wait to be taken
     pub max_connections: usize,

@@ -307,3 +307,28 @@ fn a_form_is_read_in_a_turn_and_no_further_than_there_are_inputs() {
     let late = ask("/predict?timeout=1e-9", &all(&["a", "a"], &"no form ".repeat(2000)));
     assert_eq!(late.status, 504, "{late:?}");
 }
+
+#[test]
+fn what_a_large_request_asks_for_is_looked_for_in_a_turn() {
+    let folder = tempfile::tempdir().unwrap();
+    let [any, _] = takers(folder.path());
+    let server = Server::start(&[&any]);
+    let turns = || server.metric("gpux_queue_duration_seconds_count{pipeline=\"any\"");
+    let request = |spaces: usize, timeout: &str| {
+        format!(
+            "{{\"inputs\":[{{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1],\"data\":[1]}}]{},\
+             \"parameters\":{{\"timeout\":{timeout}}}}}",
+            " ".repeat(spaces)
+        )
+    };
+    for (spaces, more) in [(0, 1.0), (1 << 20, 2.0)] {
+        let before = turns();
+        let answer = server.post("/v2/models/any/infer", JSON, &request(spaces, "60000000"));
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert_eq!(turns(), before + more, "{spaces}");
+        let refused = server.post("/v2/models/any/infer", JSON, &request(spaces, "\"soon\""));
+        assert!(refused.text().contains("the parameter `timeout` is"), "{refused:?}");
+    }
+    let late = server.post("/v2/models/any/infer", JSON, &request(1 << 20, "1"));
+    assert_eq!(late.status, 503, "{late:?}");
+}

@@ -169,6 +169,25 @@ pub(super) async fn call<T: Send + 'static>(
     }
 }
 
+/// Runs `work` in a turn that is no request's own: what must be known of one before it can ask for its
+/// turn, where finding that out takes its time.
+pub(super) async fn beforehand<T: Send + 'static>(
+    served: &Arc<Served>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ServeError> {
+    if let Some(context) = Context::current() {
+        context.about(served.metrics());
+    }
+    // It is never short.
+    let ask = Ask { bytes: usize::MAX, ..Ask::default() };
+    let done = admitted(served, ask, Instant::now(), None, move |_| Ok(work())).await;
+    done.inspect_err(|error| {
+        if let ServeError::Overload(refusal) = error {
+            served.metrics().refused(refusal.into());
+        }
+    })
+}
+
 /// Counts a failure when it is dropped.
 struct Unanswered<'a>(&'a Served, Instant);
 

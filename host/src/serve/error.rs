@@ -21,6 +21,9 @@ pub enum ServeError {
     /// what was asked for is not served
     #[error("{0}")]
     NotFound(String),
+    /// the path does not take this method
+    #[error("{0}")]
+    Method(String),
     /// it is served, but not now
     #[error("{0}")]
     NotReady(String),
@@ -75,9 +78,12 @@ impl ServeError {
             Self::Unauthorized(_) => "AuthenticationError",
             Self::Forbidden(_) => "PermissionError",
             Self::TooMany { .. } => "RateLimitError",
-            Self::TooLarge(_) | Self::SlowBody(_) | Self::Body(_) | Self::MediaType(_) | Self::NotAcceptable(_) => {
-                "ValidationError"
-            }
+            Self::TooLarge(_)
+            | Self::SlowBody(_)
+            | Self::Body(_)
+            | Self::MediaType(_)
+            | Self::Method(_)
+            | Self::NotAcceptable(_) => "ValidationError",
         }
     }
 
@@ -93,6 +99,7 @@ impl ServeError {
             Self::Overload(Refusal::Expired) => StatusCode::GATEWAY_TIMEOUT,
             Self::Overload(_) | Self::NotReady(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::SlowBody(_) => StatusCode::REQUEST_TIMEOUT,
             Self::Body(_) => StatusCode::BAD_REQUEST,

@@ -22,7 +22,7 @@ pub struct Settings {
     pub workers: usize,
     /// the largest body of a request, in bytes; more is refused before it is read
     pub max_body: usize,
-    /// what the bodies of all requests may hold together, in bytes; more are refused at once
+    /// what has come of the bodies of all requests may be so much together, in bytes; more is refused at once
     pub body_memory: usize,
     /// how many requests of one pipeline may wait; more are refused at once
     pub max_queue: usize,
@@ -30,8 +30,8 @@ pub struct Settings {
     pub header_timeout: Duration,
     /// how long a client may take to send the body of a request
     pub body_timeout: Duration,
-    /// how long a connection may lie idle between two requests, and how long the head of any but the
-    /// first may take
+    /// how long a connection may lie idle between two requests, how long its client may take nothing of an
+    /// answer, and how long the head of any but the first request may take
     pub idle_timeout: Duration,
     /// the most connections at once; more wait to be taken
     pub max_connections: usize,

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, Method};
 use opentelemetry::propagation::{Extractor, TextMapPropagator as _};
 use opentelemetry::trace::{Span as _, SpanKind, Status, TraceContextExt as _, Tracer as _, TracerProvider as _};
 use opentelemetry::{Context, KeyValue};
@@ -12,6 +12,7 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, Span};
 
+use super::front::{route, shown};
 use super::metrics::{Protocol, StepTime};
 
 /// Where traces go. What is sampled, and how spans are batched, the environment says (`OTEL_*`).
@@ -52,13 +53,24 @@ impl Telemetry {
     /// A request has come; its span is below the one that its `traceparent` names.
     pub(super) fn begin(&self, head: &Parts) -> RequestSpan {
         let parent = self.propagator.extract_with_context(&Context::new(), &Headers(&head.headers));
-        let name = format!("{} {}", head.method, head.uri.path());
-        let span = self.tracer.span_builder(name).with_kind(SpanKind::Server).with_start_time(SystemTime::now());
-        RequestSpan(self.tracer.build_with_context(span, &parent))
+        let method = method(&head.method);
+        let span = self.tracer.span_builder(method.unwrap_or(OTHER)).with_kind(SpanKind::Server);
+        let mut span = self.tracer.build_with_context(span.with_start_time(SystemTime::now()), &parent);
+        if span.is_recording() {
+            // Without what follows `?`: that may be a secret.
+            let path = head.uri.path();
+            span.set_attribute(KeyValue::new("url.path", shown(path).to_owned()));
+            span.set_attribute(KeyValue::new("http.request.method", method.unwrap_or("_OTHER")));
+            if let Some(route) = route::of(path) {
+                span.update_name(name(method, route));
+                span.set_attribute(KeyValue::new("http.route", route));
+            }
+        }
+        RequestSpan(span)
     }
 
     /// A request has been answered.
-    pub(super) fn end(&self, mut span: RequestSpan, outcome: Outcome<'_>) {
+    pub(super) fn end(&self, RequestSpan(mut span): RequestSpan, outcome: Outcome<'_>) {
         if !span.is_recording() {
             return;
         }
@@ -66,7 +78,7 @@ impl Telemetry {
         let at = |moment: Instant| {
             system.checked_sub(now.saturating_duration_since(moment)).unwrap_or(SystemTime::UNIX_EPOCH)
         };
-        let below = Context::new().with_remote_span_context(span.0.span_context().clone());
+        let below = Context::new().with_remote_span_context(span.span_context().clone());
         for step in outcome.steps {
             let end = at(step.end);
             let start = end.checked_sub(step.time).unwrap_or(end);
@@ -85,7 +97,7 @@ impl Telemetry {
             Protocol::Grpc => outcome.status != 0,
             _ => outcome.status >= 500,
         };
-        span.0.set_attributes([
+        span.set_attributes([
             KeyValue::new(status, i64::from(outcome.status)),
             KeyValue::new("gpux.protocol", outcome.protocol.name()),
             KeyValue::new("gpux.pipeline", outcome.pipeline.to_owned()),
@@ -93,9 +105,9 @@ impl Telemetry {
             KeyValue::new("gpux.queue_seconds", outcome.queued.as_secs_f64()),
         ]);
         if failed {
-            span.0.set_status(Status::error(""));
+            span.set_status(Status::error(""));
         }
-        span.0.end();
+        span.end();
     }
 
     /// Sends what has not been sent, for a moment at most.
@@ -108,6 +120,23 @@ impl RequestSpan {
     /// Whether it was sampled.
     pub(super) fn is_recording(&self) -> bool {
         self.0.is_recording()
+    }
+}
+
+/// A method, if it is one that there is: clients may write what they like.
+fn method(method: &Method) -> Option<&'static str> {
+    const KNOWN: [&str; 9] = ["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "CONNECT", "TRACE"];
+    KNOWN.into_iter().find(|known| method.as_str() == *known)
+}
+
+/// What OpenTelemetry calls a span of a method that there is not.
+const OTHER: &str = "HTTP";
+
+/// A span's name: one of few, whatever clients ask for. Calls of gRPC have their own.
+fn name(method: Option<&str>, route: &str) -> String {
+    match route.strip_prefix('/') {
+        Some(call) if route::is_call(route) => call.to_owned(),
+        _ => format!("{} {route}", method.unwrap_or(OTHER)),
     }
 }
 

@@ -62,7 +62,8 @@ fn what_is_not_there_is_told_in_json() {
     let wrong = server.get("/pipelines/scores/predict");
     assert!(wrong.error(405).contains("does not take GET"));
     assert_eq!(wrong.header("allow"), Some("POST"));
-    assert_eq!(server.ask("DELETE", "/health", &[], b"").status, 405);
+    let named = server.ask("DELETE", "/health", &["x-request-id: r-1"], b"");
+    assert_eq!(named.with_status(405)["details"]["request_id"], "r-1");
     let head = server.ask("HEAD", "/health", &[], b"");
     assert_eq!((head.status, head.body.len()), (200, 0));
 }

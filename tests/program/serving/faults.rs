@@ -60,6 +60,28 @@ fn a_body_beyond_the_limit_is_refused_before_it_is_read() {
     server.assert_alive();
 }
 
+#[test]
+fn bodies_that_are_promised_and_not_sent_take_nothing_from_others() {
+    let server = Server::start(&[SCORES, "--body-memory", "1MiB", "--max-body", "1MiB"]);
+    let head = "POST /predict HTTP/1.1\r\nhost: t\r\nexpect: 100-continue\r\ncontent-length: 1048576\r\n\r\n";
+    let asked = || {
+        let mut connection = server.connect();
+        connection.write(head.as_bytes()).unwrap();
+        (connection.answer().unwrap().status, connection)
+    };
+    let silent: Vec<_> = (0..16).map(|_| asked()).collect();
+    assert!(silent.iter().all(|(status, _)| *status == 100), "each is asked for its body");
+    let large = format!("{ONE}{}", " ".repeat(500 << 10));
+    let answer = server.post("/predict", "", &large);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    // What comes is held.
+    let mut begun = server.connect();
+    begun.write(&[head.as_bytes(), " ".repeat(800 << 10).as_bytes()].concat()).unwrap();
+    until("there is no room for another", || asked().0 == 503);
+    drop((silent, begun));
+    until("there is room again", || asked().0 == 100);
+}
+
 /// How many clients hang up: hundreds in the gate, more when asked for.
 fn many() -> usize {
     std::env::var("GPUX_HANG_UPS").ok().and_then(|many| many.parse().ok()).unwrap_or(300)

@@ -279,3 +279,56 @@ fn pictures_and_forms_that_promise_too_much_are_refused() {
     }
     assert_eq!(ask(&seven, png), 200);
 }
+
+#[test]
+fn a_form_is_read_in_a_turn_and_no_further_than_there_are_inputs() {
+    let folder = tempfile::tempdir().unwrap();
+    let two = folder.path().join("two.yml");
+    let inputs = "inputs: { a: { type: text }, b: { type: text, default: b } }";
+    let step = "pipeline: [{ json-template: { template: { all: \"{{a}}{{b}}\" } } }]";
+    std::fs::write(&two, format!("name: two\nversion: 1.0.0\n{inputs}\n{step}\n")).unwrap();
+    let server = Server::start(&[two.to_str().unwrap()]);
+    let field = |name: &str| format!("--b\r\ncontent-disposition: form-data; name=\"{name}\"\r\n\r\nx\r\n");
+    let ask = |query: &str, body: &str| server.post(query, "content-type: multipart/form-data; boundary=b", body);
+    let all = |names: &[&str], end: &str| format!("{}{end}", names.iter().map(|name| field(name)).collect::<String>());
+    assert_eq!(ask("/predict", &all(&["a", "b"], "--b--\r\n")).status, 200);
+    assert_eq!(ask("/predict", &all(&["b", "other"], "--b--\r\n")).status, 200, "it is what `a` was not");
+    // What follows, which is no form, is not looked at.
+    for (names, said) in [
+        (&["a", "a"][..], "input `a`: the form gives it twice"),
+        (&["b", "other", "a"], "input `a`: the form gives it twice"),
+        (&["a", "b", "other"], "a field for each input already, and `other`"),
+    ] {
+        let answer = ask("/predict", &all(names, &"no form ".repeat(2000)));
+        assert_eq!(answer.status, 400, "{answer:?}");
+        assert!(answer.text().contains(said), "{}", answer.text());
+    }
+    // A request whose time is over before its turn has come is not read at all.
+    let late = ask("/predict?timeout=1e-9", &all(&["a", "a"], &"no form ".repeat(2000)));
+    assert_eq!(late.status, 504, "{late:?}");
+}
+
+#[test]
+fn what_a_large_request_asks_for_is_looked_for_in_a_turn() {
+    let folder = tempfile::tempdir().unwrap();
+    let [any, _] = takers(folder.path());
+    let server = Server::start(&[&any]);
+    let turns = || server.metric("gpux_queue_duration_seconds_count{pipeline=\"any\"");
+    let request = |spaces: usize, timeout: &str| {
+        format!(
+            "{{\"inputs\":[{{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1],\"data\":[1]}}]{},\
+             \"parameters\":{{\"timeout\":{timeout}}}}}",
+            " ".repeat(spaces)
+        )
+    };
+    for (spaces, more) in [(0, 1.0), (1 << 20, 2.0)] {
+        let before = turns();
+        let answer = server.post("/v2/models/any/infer", JSON, &request(spaces, "60000000"));
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert_eq!(turns(), before + more, "{spaces}");
+        let refused = server.post("/v2/models/any/infer", JSON, &request(spaces, "\"soon\""));
+        assert!(refused.text().contains("the parameter `timeout` is"), "{refused:?}");
+    }
+    let late = server.post("/v2/models/any/infer", JSON, &request(1 << 20, "1"));
+    assert_eq!(late.status, 503, "{late:?}");
+}

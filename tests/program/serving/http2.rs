@@ -6,28 +6,28 @@ use std::time::{Duration, Instant};
 
 use super::{SCORES, Server, until};
 
-const HEADERS: u8 = 1;
+pub(super) const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
+pub(super) const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
 const CONTINUATION: u8 = 9;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
+pub(super) const END_STREAM: u8 = 1;
+pub(super) const END_HEADERS: u8 = 4;
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
 /// `POST` (or `GET`) with names and values of the static table of HPACK, the path written out.
-fn head(post: bool, path: &str) -> Vec<u8> {
+pub(super) fn head(post: bool, path: &str) -> Vec<u8> {
     let method = if post { 0x83 } else { 0x82 };
     let length = u8::try_from(path.len()).unwrap();
     [&[method, 0x86, 0x01, 1, b't', 0x04, length], path.as_bytes()].concat()
 }
 
-fn connect(server: &Server) -> TcpStream {
+pub(super) fn connect(server: &Server) -> TcpStream {
     let mut stream = TcpStream::connect(server.address).unwrap();
     stream.set_write_timeout(Some(Duration::from_secs(2))).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();

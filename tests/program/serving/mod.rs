@@ -11,6 +11,7 @@ mod metrics;
 mod operations;
 mod security;
 mod traces;
+mod unread;
 
 use std::path::Path;
 use std::time::{Duration, Instant};

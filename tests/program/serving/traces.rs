@@ -72,6 +72,32 @@ fn a_request_is_a_span_with_one_below_it_for_each_step() {
 }
 
 #[test]
+fn spans_have_few_names_whatever_clients_ask_for() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (address, messages) = collector(&runtime);
+    let mut server = Server::start(&[SCORES, "--otlp", &format!("http://{address}")]);
+    server.ask("POST", "/pipelines/some-pipeline/predict?secret", &[], ONE.as_bytes()).error(404);
+    server.ask("POST", &format!("/nothing/{}", "p".repeat(20_000)), &[], b"").error(404);
+    server.ask("ODD", "/predict", &[], b"").error(405);
+    server.ask("POST", "/inference.GRPCInferenceService/ServerLive", &["content-type: application/grpc"], b"");
+    server.signal(Signal::TERM);
+    assert_eq!(server.ended().code(), Some(0));
+    let (_, message) = messages.recv_timeout(PATIENCE).unwrap();
+    // A name is the fifth field of a span, a value of text the first of a value.
+    let text = |field: u8, text: &str| [&[field << 3 | 2, text.len() as u8], text.as_bytes()].concat();
+    let seen = || String::from_utf8_lossy(&message);
+    for name in ["POST /pipelines/{name}/predict", "POST", "HTTP /predict", "inference.GRPCInferenceService/ServerLive"]
+    {
+        assert!(holds(&message, &text(5, name)), "no span `{name}` in {}", seen());
+    }
+    for value in ["/pipelines/some-pipeline/predict", "/pipelines/{name}/predict", "_OTHER"] {
+        assert!(holds(&message, &text(1, value)), "no value `{value}` in {}", seen());
+    }
+    assert!(!holds(&message, b"secret") && !holds(&message, b"ODD"), "{}", seen());
+    assert!(message.len() < 8 << 10, "{} bytes of four spans", message.len());
+}
+
+#[test]
 fn the_environment_says_where_and_what_is_sampled() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (address, messages) = collector(&runtime);

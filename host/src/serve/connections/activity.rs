@@ -6,9 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use axum::body::Body;
-use bytes::Bytes;
-use hyper::body::{Frame, SizeHint};
 use tokio::io::{self, AsyncRead, AsyncWrite, ReadBuf};
 
 /// What only keeps a connection of HTTP/2 alive (PING, acknowledgements) is shorter than this, in bytes.
@@ -24,6 +21,8 @@ pub(super) struct Activity {
     idle: Duration,
     begun: AtomicBool,
     busy: AtomicUsize,
+    /// whether the client does not take what is there for it
+    blocked: AtomicBool,
     /// milliseconds after `start`
     last: AtomicU64,
 }
@@ -31,6 +30,13 @@ pub(super) struct Activity {
 /// A request that is under way.
 #[derive(Debug)]
 pub(super) struct Busy(Arc<Activity>);
+
+impl Busy {
+    /// The connection that it keeps busy.
+    pub(super) fn activity(&self) -> Arc<Activity> {
+        self.0.clone()
+    }
+}
 
 impl Drop for Busy {
     fn drop(&mut self) {
@@ -41,8 +47,15 @@ impl Drop for Busy {
 
 impl Activity {
     pub(super) fn new(first: Duration, idle: Duration) -> Self {
-        let begun = AtomicBool::new(false);
-        Self { start: Instant::now(), first, idle, begun, busy: AtomicUsize::new(0), last: AtomicU64::new(0) }
+        Self {
+            start: Instant::now(),
+            first,
+            idle,
+            begun: AtomicBool::new(false),
+            busy: AtomicUsize::new(0),
+            blocked: AtomicBool::new(false),
+            last: AtomicU64::new(0),
+        }
     }
 
     /// A request begins, and ends when the result is dropped.
@@ -64,15 +77,29 @@ impl Activity {
         }
     }
 
+    /// Whether it may take as long as it takes. Not where a client keeps the server waiting, even if the
+    /// server is at work for it elsewhere.
+    fn may_last(&self) -> bool {
+        self.busy.load(Ordering::Acquire) > 0 && !self.blocked.load(Ordering::Relaxed)
+    }
+
     /// Whether nothing has happened for too long.
     pub(super) fn is_over(&self) -> bool {
-        self.busy.load(Ordering::Acquire) == 0 && self.over_at() <= Instant::now()
+        !self.may_last() && self.over_at() <= Instant::now()
     }
 
     /// When it could be over at the earliest.
     pub(super) fn next_look(&self) -> Instant {
-        let busy = self.busy.load(Ordering::Acquire) > 0;
-        if busy { Instant::now() + self.idle } else { self.over_at() }
+        if self.may_last() { Instant::now() + self.idle } else { self.over_at() }
+    }
+
+    /// What came of an attempt to send.
+    fn sent(&self, sent: &Poll<io::Result<usize>>) {
+        // The first attempt that fails begins the time that the client has.
+        let was_blocked = self.blocked.swap(sent.is_pending(), Ordering::Relaxed);
+        if matches!(sent, Poll::Ready(Ok(WORTH..))) || sent.is_pending() && !was_blocked {
+            self.touch();
+        }
     }
 }
 
@@ -88,9 +115,7 @@ impl<S> Observed<S> {
     }
 
     fn sent(&self, sent: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if matches!(sent, Poll::Ready(Ok(WORTH..))) {
-            self.activity.touch();
-        }
+        self.activity.sent(&sent);
         sent
     }
 }
@@ -129,35 +154,6 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Observed<S> {
     }
 }
 
-/// A body that keeps its connection busy until it has ended.
-pub(super) struct Held {
-    body: Body,
-    _busy: Busy,
-}
-
-impl Held {
-    pub(super) const fn new(body: Body, busy: Busy) -> Self {
-        Self { body, _busy: busy }
-    }
-}
-
-impl hyper::body::Body for Held {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(task)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,5 +168,15 @@ mod tests {
         assert!(!first.is_over(), "a request is under way");
         drop(busy);
         assert!(first.is_over(), "no second request");
+    }
+
+    #[test]
+    fn a_client_that_does_not_take_what_is_there_is_not_waited_for() {
+        let activity = Arc::new(Activity::new(Duration::ZERO, Duration::ZERO));
+        let _busy = activity.begin();
+        activity.sent(&Poll::Pending);
+        assert!(activity.is_over());
+        activity.sent(&Poll::Ready(Ok(1)));
+        assert!(!activity.is_over(), "it takes some of it");
     }
 }

@@ -1,6 +1,7 @@
 //! Connections: taken, encrypted, served, and cut when their clients have nothing to say.
 
 mod activity;
+mod made;
 
 use std::convert::Infallible;
 use std::io;
@@ -25,7 +26,8 @@ use super::front::Front;
 use super::server::Server;
 use super::settings::Settings;
 use super::tls::Tls;
-use activity::{Activity, Held, Observed};
+use activity::{Activity, Observed};
+use made::Made;
 
 /// How long to wait before the next connection when one could not be taken: out of file descriptors,
 /// there is nothing to do but wait until one is given back.
@@ -154,10 +156,10 @@ where
         let (busy, front) = (activity.begin(), shared.front.clone());
         async move {
             let response: Response<Body> = front.answer(request.map(Body::new), Some(peer)).await;
-            // An answer that is made while it is read keeps its connection busy.
+            // An answer that is made while it is read may keep its connection busy.
             Ok::<_, Infallible>(match response.body().size_hint().exact() {
                 Some(_) => response,
-                None => response.map(|body| Body::new(Held::new(body, busy))),
+                None => response.map(|body| Body::new(Made::new(body, busy))),
             })
         }
     });

@@ -14,6 +14,7 @@ use http::request::Parts;
 use http::{HeaderMap, Method};
 use hyper::body::{Body as _, Frame, SizeHint};
 
+use super::shown;
 use crate::serve::context::Context;
 use crate::serve::metrics::Protocol;
 use crate::serve::server::Server;
@@ -81,12 +82,6 @@ impl Answered {
     const fn gone(&self) -> u16 {
         if matches!(self.protocol, Protocol::Grpc) { 1 } else { 499 }
     }
-}
-
-/// As much of a path as is worth a line: thousands of lines may wait to be written.
-fn shown(path: &str) -> &str {
-    const LONGEST: usize = 1 << 10;
-    path.get(..path.floor_char_boundary(LONGEST)).unwrap_or(path)
 }
 
 fn grpc_status(headers: &HeaderMap) -> Option<u16> {

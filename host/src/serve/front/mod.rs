@@ -5,6 +5,7 @@ mod answered;
 mod cors;
 mod refusal;
 mod request_id;
+pub(super) mod route;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -96,6 +97,12 @@ impl Front {
         }
         response
     }
+}
+
+/// As much of a path as is worth keeping: thousands of lines may wait to be written.
+pub(super) fn shown(path: &str) -> &str {
+    const LONGEST: usize = 1 << 10;
+    path.get(..path.floor_char_boundary(LONGEST)).unwrap_or(path)
 }
 
 fn protocol(head: &http::request::Parts) -> Protocol {

@@ -20,6 +20,10 @@ pub(in crate::serve) struct Bodies(Arc<Semaphore>);
 /// Permits stand for so many bytes; a body takes at least one.
 const GRAIN: usize = 1 << 10;
 
+/// As much as a body is believed to bring before it has come, in bytes: so most are put together without
+/// being moved.
+const EXPECTED: usize = 1 << 20;
+
 /// A body with its share.
 struct Held {
     bytes: Bytes,
@@ -37,19 +41,26 @@ impl Bodies {
         Self(Arc::new(Semaphore::new((settings.body_memory / GRAIN).clamp(1, Semaphore::MAX_PERMITS))))
     }
 
+    /// Whether so many bytes would find room now.
+    fn have_room_for(&self, bytes: usize) -> bool {
+        bytes.div_ceil(GRAIN) <= self.0.available_permits()
+    }
+
     /// The share of so many bytes.
     pub(in crate::serve) fn share(&self, bytes: usize) -> Result<OwnedSemaphorePermit, ServeError> {
         let permits = u32::try_from(bytes.div_ceil(GRAIN)).unwrap_or(u32::MAX);
-        self.0.clone().try_acquire_many_owned(permits).map_err(|_| {
-            Context::count_refusal(&Refusal::Memory);
-            Refusal::Memory.into()
-        })
+        self.0.clone().try_acquire_many_owned(permits).map_err(|_| no_room())
     }
 }
 
+fn no_room() -> ServeError {
+    Context::count_refusal(&Refusal::Memory);
+    Refusal::Memory.into()
+}
+
 /// Reads a body. One that says that it is too large is refused before it is read; the bound holds for
-/// what comes of decompressing it, too. What it holds is given back when the last of its bytes is
-/// dropped.
+/// what comes of decompressing it, too. It holds what has come of it, whatever it says: who says much and
+/// sends nothing takes nothing from others. That is given back when the last of its bytes is dropped.
 pub(in crate::serve) async fn read(headers: &HeaderMap, body: Body, server: &Server) -> Result<Bytes, ServeError> {
     // What is known was decompressed on the way here, and is no longer said.
     if let Some(encoding) = headers.get(CONTENT_ENCODING).filter(|encoding| *encoding != "identity") {
@@ -70,7 +81,10 @@ pub(in crate::serve) async fn read(headers: &HeaderMap, body: Body, server: &Ser
 /// Puts the parts of a body together. A body of one part is not copied.
 async fn collect(mut body: Body, said: usize, server: &Server) -> Result<Bytes, ServeError> {
     // A body of the size of a packet is not worth the counting.
-    let mut share = if said > GRAIN { Some(server.bodies().share(said)?) } else { None };
+    if said > GRAIN && !server.bodies().have_room_for(said) {
+        return Err(no_room());
+    }
+    let mut share: Option<OwnedSemaphorePermit> = None;
     let (mut first, mut all) = (Bytes::new(), BytesMut::new());
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| ServeError::Body(error.to_string()))?;
@@ -92,7 +106,7 @@ async fn collect(mut body: Body, said: usize, server: &Server) -> Result<Bytes, 
             continue;
         }
         if all.is_empty() {
-            all.reserve(said.max(length));
+            all.reserve(said.clamp(length, length.max(EXPECTED)));
             all.extend_from_slice(&std::mem::take(&mut first));
         }
         all.extend_from_slice(&part);
@@ -104,7 +118,7 @@ async fn collect(mut body: Body, said: usize, server: &Server) -> Result<Bytes, 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use futures_util::stream;
+    use futures_util::{FutureExt as _, stream};
 
     use super::*;
     use crate::assemble::Operator;
@@ -138,6 +152,28 @@ mod tests {
         assert!(matches!(read_parts(&[5000, 5000], &server).await, Err(ServeError::TooLarge(8192))));
         let headers = HeaderMap::from_iter([(CONTENT_LENGTH, http::HeaderValue::from(9000))]);
         assert!(matches!(read(&headers, parts(&[]), &server).await, Err(ServeError::TooLarge(8192))));
+    }
+
+    #[tokio::test]
+    async fn what_is_said_and_not_sent_is_not_held() {
+        let server = server();
+        let headers = HeaderMap::from_iter([(CONTENT_LENGTH, http::HeaderValue::from(8000))]);
+        let silent: Vec<_> = (0..16)
+            .map(|_| {
+                let mut reading = Box::pin(read(&headers, Body::from_stream(pending()), &server));
+                assert!(reading.as_mut().now_or_never().is_none());
+                reading
+            })
+            .collect();
+        let other = read_parts(&[4000, 4000], &server).await.unwrap();
+        // Not all of it would find room, so none of it is read.
+        let refused = read(&headers, Body::from_stream(pending()), &server).await;
+        assert!(matches!(refused, Err(ServeError::Overload(Refusal::Memory))), "{refused:?}");
+        drop((silent, other));
+    }
+
+    fn pending() -> stream::Pending<Result<Bytes, std::convert::Infallible>> {
+        stream::pending()
     }
 
     #[tokio::test]

@@ -1,6 +1,10 @@
 //! What a body says, as requests.
 
+use std::convert::Infallible;
+use std::future::ready;
+
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use serde_json::Value as Json;
@@ -61,13 +65,18 @@ impl MediaType {
 }
 
 impl Requests {
-    /// Reads a body that is no form.
+    /// Reads a body.
     pub(super) fn read(plan: &Plan, media_type: &MediaType, body: &Bytes) -> Result<Self, ServeError> {
         let reader = plan.reader(&[]);
         match media_type {
+            MediaType::Form(boundary) => {
+                // All of it is there, so nothing is waited for.
+                let read = Self::of_form(plan, boundary, body.clone()).now_or_never();
+                read.unwrap_or_else(|| Err(ServeError::Body("the form does not end".to_owned()))).map(Self::One)
+            }
             MediaType::Npy => Ok(Self::One(reader.npy(body)?)),
             MediaType::File => Ok(Self::One(reader.payload(body.to_vec())?)),
-            MediaType::Json | MediaType::Form(_) => match reader.json_text(body) {
+            MediaType::Json => match reader.json_text(body) {
                 Some(request) => Ok(Self::One(request?)),
                 None => match reader.json_texts(body, MAX_REQUESTS) {
                     Some(requests) => Ok(Self::List(requests?)),
@@ -92,14 +101,18 @@ impl Requests {
     }
 
     /// Reads the fields of a form: each is an input, as a file or as text. A field of a name that is
-    /// no input's gives the only input that takes a file, as when a browser sends a picture.
-    pub(super) async fn of_form(plan: &Plan, boundary: &str, body: Bytes) -> Result<Request, ServeError> {
-        let stream = futures_util::stream::once(async { Ok::<_, std::convert::Infallible>(body) });
+    /// no input's gives the only input that takes a file, as when a browser sends a picture. What an input
+    /// already has is not read again: so no form has more fields to read than there are inputs.
+    async fn of_form(plan: &Plan, boundary: &str, body: Bytes) -> Result<Request, ServeError> {
+        let stream = futures_util::stream::once(ready(Ok::<_, Infallible>(body)));
         let mut form = multer::Multipart::new(stream, boundary);
         let mut request = Request::new();
         let broken = |error: multer::Error| ServeError::Body(error.to_string());
         while let Some(field) = form.next_field().await.map_err(broken)? {
             let name = field.name().unwrap_or_default().to_owned();
+            if request.len() >= plan.inputs().len() || request.iter().any(|(known, _)| *known == name) {
+                return Err(one_too_many(plan, &name).into());
+            }
             let bytes = field.bytes().await.map_err(broken)?;
             match plan.port(&name) {
                 Some(port) => request.push((name, port.field(bytes.to_vec())?)),
@@ -107,6 +120,17 @@ impl Requests {
             }
         }
         Ok(request)
+    }
+}
+
+/// A field of a form whose input is already there.
+fn one_too_many(plan: &Plan, name: &str) -> ValidationError {
+    match plan.port(name) {
+        Some(_) => ValidationError::input(name, "the form gives it twice"),
+        None => ValidationError::request(format!(
+            "the form has a field for each input already, and `{name}` beside those; the pipeline takes {}",
+            plan.describe_inputs()
+        )),
     }
 }
 

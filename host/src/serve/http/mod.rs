@@ -87,9 +87,5 @@ async fn wrong_method(method: http::Method, uri: http::Uri) -> Response {
     if let Some(response) = oip::no_such_method(uri.path(), &method) {
         return response;
     }
-    let message = format!("`{}` does not take {method}", uri.path());
-    answer::json_with(
-        http::StatusCode::METHOD_NOT_ALLOWED,
-        &serde_json::json!({ "error": "ValidationError", "message": message, "details": {} }),
-    )
+    answer::error(&ServeError::Method(format!("`{}` does not take {method}", uri.path())))
 }

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
-use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use http::{Request as HttpRequest, Uri};
 use schemars::JsonSchema;
@@ -126,15 +125,11 @@ async fn predict(server: &Server, served: &Arc<Served>, request: HttpRequest<Bod
     let bytes = if is_traced { usize::MAX } else { body.len() };
     let ask = Ask { timeout: options.timeout()?, priority: options.priority.unwrap_or_default(), bytes };
     let write = output::Wanted { format, output: options.output };
-    let form = match &media_type {
-        MediaType::Form(boundary) => Some(Box::pin(Requests::of_form(served.plan(), boundary, body.clone())).await?),
-        _ => None,
-    };
     let turned = server.run(served, ask, {
         let write = write.clone();
         move |turn| {
             let start = Instant::now();
-            match form.map_or_else(|| read(turn, &media_type, &body), |form| Ok(Requests::One(form)))? {
+            match Requests::read(turn.served().plan(), &media_type, &body)? {
                 Requests::One(request) if is_traced => {
                     traced(turn, request, start.elapsed(), &write).map(Turned::Answer)
                 }
@@ -150,10 +145,6 @@ async fn predict(server: &Server, served: &Arc<Served>, request: HttpRequest<Bod
         Turned::Answer(written) => written.into_response(),
         Turned::List(requests) => Box::pin(list(server, served, ask, write, requests)).await,
     }
-}
-
-fn read(turn: &Turn, media_type: &MediaType, body: &Bytes) -> Result<Requests, ServeError> {
-    Requests::read(turn.served().plan(), media_type, body)
 }
 
 /// Runs requests side by side, as many as run together, and gives their results in order; one that

@@ -42,10 +42,10 @@ impl Framing {
     }
 
     /// The JSON of the request, if there is any.
-    pub(super) fn json(&self) -> &[u8] {
+    pub(super) fn json(&self) -> Bytes {
         match self {
-            Self::Json { json, .. } => json,
-            Self::Raw(_) => &[],
+            Self::Json { json, .. } => json.clone(),
+            Self::Raw(_) => Bytes::new(),
         }
     }
 }

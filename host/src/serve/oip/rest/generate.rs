@@ -15,7 +15,6 @@ use crate::pipeline::{JsonTree, write_json_text};
 use crate::serve::http::encoding::Accepted;
 use crate::serve::http::{answer, body, write_fields};
 use crate::serve::oip::lookup::{self, Model};
-use crate::serve::oip::parameters;
 use crate::serve::{ServeError, Server, Turn};
 
 /// `POST /v2/models/NAME/generate`.
@@ -42,8 +41,8 @@ async fn generated(server: &Server, named: &Named, request: HttpRequest<Body>) -
     let (head, body) = request.into_parts();
     let model = lookup::model(server, &named.model, &named.version)?;
     let body = body::read(&head.headers, body, server).await?;
-    let ask = parameters::ask(&super::request::parameters(&body), body.len())?;
     let served = model.served.clone();
+    let ask = super::request::ask(server, &served, body.clone(), body.len()).await?;
     server.run(&served, ask, move |turn| run(turn, &model, &body)).await
 }
 

@@ -28,8 +28,8 @@ async fn respond(server: &Server, named: &Named, request: HttpRequest<Body>) -> 
     let body = body::read(&head.headers, body, server).await?;
     let bytes = body.len();
     let framing = Framing::of(&head.headers, body)?;
-    let ask = parameters::ask(&request::parameters(framing.json()), bytes)?;
     let served = model.served.clone();
+    let ask = request::ask(server, &served, framing.json(), bytes).await?;
     let written = server.run(&served, ask, move |turn| run(turn, &model, framing)).await?;
     Ok(written.into_response())
 }

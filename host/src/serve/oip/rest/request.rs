@@ -1,6 +1,8 @@
 //! Requests in JSON, read without a tree: the numbers of a tensor go straight into its elements.
 
 use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -12,12 +14,12 @@ use super::framing::Framing;
 use super::object::Object;
 use super::parts::{Few, GivenParameters};
 use crate::pipeline::{ElementType, JsonTree, Tensor, TensorSeed, element_count};
-use crate::serve::ServeError;
 use crate::serve::oip::datatype;
 use crate::serve::oip::infer::{InferRequest, RequestedOutput};
 use crate::serve::oip::metadata::TensorMetadata;
 use crate::serve::oip::parameters::{self, OutputParameters, Parameters, RequestParameters};
 use crate::serve::oip::tensors::{Data, InputTensor};
+use crate::serve::{Ask, ServeError, Served, Server};
 
 /// Tensors, and what is asked of them.
 #[derive(Deserialize, JsonSchema)]
@@ -199,8 +201,24 @@ fn seed<E: Error>(element: ElementType, shape: Option<&[usize]>) -> Result<Tenso
     Ok(TensorSeed { element, room: shape.and_then(element_count).unwrap_or(0) })
 }
 
-/// The request's parameters, where they matter before its turn: without reading its tensors.
-pub(super) fn parameters(json: &[u8]) -> Parameters {
+/// JSON that is looked through in hardly more time than it takes to ask for a turn, in bytes.
+const SMALL: usize = 64 << 10;
+
+/// What a request of so many bytes asks for, by its parameters. Those of a large one are looked for in a turn
+/// as well.
+pub(super) async fn ask(server: &Server, served: &Arc<Served>, json: Bytes, bytes: usize) -> Result<Ask, ServeError> {
+    if json.len() <= SMALL {
+        return parameters::ask(&found(&json), bytes);
+    }
+    let arrived = Instant::now();
+    let given = server.beforehand(served, move || found(&json)).await?;
+    let ask = parameters::ask(&given, bytes)?;
+    let timeout = ask.timeout.unwrap_or(served.timeout()).saturating_sub(arrived.elapsed());
+    Ok(Ask { timeout: Some(timeout), ..ask })
+}
+
+/// The parameters, where they matter before the request's turn: without reading its tensors.
+fn found(json: &[u8]) -> Parameters {
     #[derive(Deserialize)]
     struct Head {
         #[serde(default)]

@@ -1,0 +1,136 @@
+//! What the path of a request is one of: few names, whatever clients ask for.
+
+/// Paths of HTTP; what stands in braces is any one part. A name before the parts that would take it.
+const PATHS: [&str; 36] = [
+    "/",
+    "/docs",
+    "/health",
+    "/health/live",
+    "/health/ready",
+    "/info",
+    "/metrics",
+    "/openapi.json",
+    "/page/{file}",
+    "/pipelines",
+    "/pipelines/{name}/info",
+    "/pipelines/{name}/predict",
+    "/predict",
+    "/v2",
+    "/v2/",
+    "/v2/health/live",
+    "/v2/health/ready",
+    "/v2/models",
+    "/v2/models/stats",
+    "/v2/models/{model}",
+    "/v2/models/{model}/config",
+    "/v2/models/{model}/generate",
+    "/v2/models/{model}/generate_stream",
+    "/v2/models/{model}/infer",
+    "/v2/models/{model}/ready",
+    "/v2/models/{model}/stats",
+    "/v2/models/{model}/versions/{version}",
+    "/v2/models/{model}/versions/{version}/config",
+    "/v2/models/{model}/versions/{version}/generate",
+    "/v2/models/{model}/versions/{version}/generate_stream",
+    "/v2/models/{model}/versions/{version}/infer",
+    "/v2/models/{model}/versions/{version}/ready",
+    "/v2/models/{model}/versions/{version}/stats",
+    "/v2/repository/index",
+    "/v2/repository/models/{model}/load",
+    "/v2/repository/models/{model}/unload",
+];
+
+/// Calls of gRPC.
+const CALLS: [&str; 14] = [
+    "/grpc.health.v1.Health/Check",
+    "/grpc.health.v1.Health/Watch",
+    "/inference.GRPCInferenceService/ServerLive",
+    "/inference.GRPCInferenceService/ServerReady",
+    "/inference.GRPCInferenceService/ModelReady",
+    "/inference.GRPCInferenceService/ServerMetadata",
+    "/inference.GRPCInferenceService/ModelMetadata",
+    "/inference.GRPCInferenceService/ModelInfer",
+    "/inference.GRPCInferenceService/ModelStreamInfer",
+    "/inference.GRPCInferenceService/ModelConfig",
+    "/inference.GRPCInferenceService/ModelStatistics",
+    "/inference.GRPCInferenceService/RepositoryIndex",
+    "/inference.GRPCInferenceService/RepositoryModelLoad",
+    "/inference.GRPCInferenceService/RepositoryModelUnload",
+];
+
+/// What is at this path, or all that are like it.
+pub(in crate::serve) fn of(path: &str) -> Option<&'static str> {
+    PATHS.into_iter().chain(CALLS).find(|route| fits(path, route))
+}
+
+/// Whether a route is a call of gRPC.
+pub(in crate::serve) fn is_call(route: &str) -> bool {
+    CALLS.contains(&route)
+}
+
+fn fits(path: &str, route: &str) -> bool {
+    let (mut parts, mut places) = (path.split('/'), route.split('/'));
+    loop {
+        match (parts.next(), places.next()) {
+            (None, None) => return true,
+            (Some(part), Some(place)) if part == place || place.starts_with('{') && !part.is_empty() => {}
+            _ => return false,
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::sync::Arc;
+
+    use axum::body::Body;
+    use http::{Request, StatusCode};
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+    use crate::assemble::Operator;
+    use crate::serve::http::Routes;
+    use crate::serve::{Server, Settings};
+
+    #[test]
+    fn a_path_is_one_of_few() {
+        for (path, route) in [
+            ("/predict", Some("/predict")),
+            ("/pipelines/digits/predict", Some("/pipelines/{name}/predict")),
+            ("/v2/models/stats", Some("/v2/models/stats")),
+            ("/v2/models/m/versions/1/infer", Some("/v2/models/{model}/versions/{version}/infer")),
+            ("/inference.GRPCInferenceService/ModelInfer", Some("/inference.GRPCInferenceService/ModelInfer")),
+            ("/inference.GRPCInferenceService/Other", None),
+            ("/pipelines//predict", None),
+            ("/pipelines/a/b/predict", None),
+            ("", None),
+        ] {
+            assert_eq!(of(path), route, "{path}");
+        }
+        let service = include_str!("../../../proto/open_inference.proto");
+        let calls = service.lines().filter_map(|line| line.trim().strip_prefix("rpc ")?.split('(').next());
+        assert!(calls.clone().count() > 0);
+        for call in calls {
+            assert!(of(&format!("/inference.GRPCInferenceService/{call}")).is_some_and(is_call), "{call}");
+        }
+    }
+
+    #[tokio::test]
+    async fn there_is_something_at_each_and_each_that_is_described_is_known() {
+        let server = Arc::new(Server::new(Settings::default(), Operator::default()));
+        let routes = Routes::new(&server);
+        for path in PATHS.into_iter().chain(CALLS) {
+            // No path takes this method, and each says so in its own way.
+            let request = Request::builder().method("PATCH").uri(path.replace(['{', '}'], "")).body(Body::empty());
+            let answer = routes.answer(request.unwrap()).await;
+            assert_ne!(answer.status(), StatusCode::NOT_FOUND, "{path}");
+        }
+        let document = routes.answer(Request::builder().uri("/openapi.json").body(Body::empty()).unwrap()).await;
+        let document = document.into_body().collect().await.unwrap().to_bytes();
+        let document: serde_json::Value = serde_json::from_slice(&document).unwrap();
+        for (path, _) in document["paths"].as_object().unwrap() {
+            assert!(of(path).is_some(), "{path}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Clients that ask for much and read nothing of it, however it comes to them: each is cut, and holds up
+//! no end.
+
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::path::Path;
+
+use rustix::process::Signal;
+
+use super::http2::{END_HEADERS, END_STREAM, HEADERS, SETTINGS, connect, frame, head};
+use super::{Connection, SCORES, Server, until};
+
+/// More than systems keep for a connection whose other end does not read, in bytes.
+const MUCH: usize = 32 << 20;
+
+/// A tensor in NumPy's format that does not become smaller when it is compressed.
+fn noise() -> Vec<u8> {
+    let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({},), }}", MUCH / 4);
+    let mut file = b"\x93NUMPY\x01\0".to_vec();
+    file.extend((header.len() as u16).to_le_bytes());
+    file.extend(header.bytes());
+    let mut state = 1_u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        // Below 2, as twice the largest numbers would all be the same.
+        (state >> 2 | 1).to_le_bytes()
+    };
+    (0..MUCH / 4).for_each(|_| file.extend(next()));
+    file
+}
+
+/// A pipeline that gives back as much as it gets.
+fn echo(folder: &Path) -> String {
+    let text = "name: echo\nversion: 1.0.0\ninputs: { x: { type: float32 } }\npipeline: [{ scale: { factor: 2 } }]\n";
+    let file = folder.join("echo.yml");
+    std::fs::write(&file, text).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+/// A client that asks for as much as it sends, and has read no more of the answer than that there is one.
+fn asked(server: &Server, noise: &[u8], line: &str) -> Connection<TcpStream> {
+    let mut client = server.connect();
+    let length = noise.len();
+    let head = format!(
+        "POST /predict HTTP/1.1\r\nhost: t\r\ncontent-type: application/x-npy\r\n\
+         accept: application/octet-stream\r\ncontent-length: {length}\r\n{line}\r\n"
+    );
+    client.write(&[head.as_bytes(), noise].concat()).unwrap();
+    let mut first = [0; 12];
+    std::io::Read::read_exact(client.0.get_mut(), &mut first).unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200");
+    client
+}
+
+#[test]
+fn who_does_not_read_is_cut_compressed_or_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&[&echo(folder.path()), "--idle-timeout", "500ms"]);
+    let noise = noise();
+    for (line, cut) in [("", 1.0), ("accept-encoding: gzip\r\n", 2.0)] {
+        let client = asked(&server, &noise, line);
+        until("it is cut", || server.metric("gpux_connections_cut_total") >= cut);
+        drop(client);
+    }
+}
+
+#[test]
+fn who_does_not_read_does_not_hold_up_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(&[&echo(folder.path()), "--idle-timeout", "500ms", "--drain", "1h"]);
+    let _client = asked(&server, &noise(), "accept-encoding: gzip\r\n");
+    server.signal(Signal::TERM);
+    assert_eq!(server.ended().code(), Some(0));
+}
+
+#[test]
+fn who_lets_nothing_be_sent_over_http2_is_cut() {
+    let server = Server::start(&[SCORES, "--idle-timeout", "500ms"]);
+    // `accept-encoding: gzip, deflate` is one byte in HPACK.
+    for (more, cut) in [(&[][..], 1.0), (&[0x90], 2.0)] {
+        let mut client = connect(&server);
+        // The windows of its streams are of no bytes.
+        client.write_all(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])).unwrap();
+        let head = [&head(false, "/openapi.json"), more].concat();
+        client.write_all(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &head)).unwrap();
+        until("it is cut", || server.metric("gpux_connections_cut_total") >= cut);
+    }
+}

@@ -6,9 +6,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use super::entry::Entry;
 use super::listen::Event;
 use super::marks::{Marks, marks};
-use super::repository::Entry;
 use super::server::Server;
 
 /// How often files are looked at. Looking works wherever files come from: volumes of the network, and
@@ -34,7 +34,7 @@ impl Reloader {
         Ok(Self(ask))
     }
 
-    /// Loads every pipeline again, whether its files have changed or not.
+    /// Loads every pipeline again that is in service, whether its files have changed or not.
     pub(super) fn all(&self) {
         // Where the thread has ended, the server has.
         let _ = self.0.send(());
@@ -91,11 +91,11 @@ impl Watching {
         settled
     }
 
-    fn load(&mut self, server: &Server, entry: &Entry) {
+    fn load(&mut self, server: &Server, entry: &Arc<Entry>) {
         let name = entry.name();
         // After a failure, those are watched that the one before was made from.
         let before = entry.served().map(|served| marks(served.pipeline().files()));
-        let result = server.repository().load(name);
+        let Some(result) = server.repository().reload(entry) else { return };
         let failed = result.is_err();
         let read = entry.served().filter(|_| !failed).map(|served| served.marks().clone());
         let loaded = read.or(before).unwrap_or_default();

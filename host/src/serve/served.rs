@@ -28,19 +28,6 @@ pub struct Served {
     short: bool,
 }
 
-/// What a pipeline is doing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
-    /// it is loaded, or warmed
-    Loading,
-    /// it answers
-    Ready,
-    /// it was taken out of service
-    Unloaded,
-    /// it cannot be loaded
-    Unavailable(String),
-}
-
 /// Half of what a hop to a worker and back costs: a plan on the connection's thread keeps it for less
 /// than the hop would.
 const SHORT: Duration = Duration::from_micros(20);

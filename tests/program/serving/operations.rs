@@ -84,6 +84,30 @@ fn without_reload_files_are_read_again_on_hangup_only() {
 }
 
 #[test]
+fn what_a_client_unloaded_is_not_loaded_again_on_hangup() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["first", "second"] {
+        scaling(&folder.path().join(name), name, 2.0);
+    }
+    let server = Server::start(&[folder.path().to_str().unwrap(), "--model-control"]);
+    let call = |call: &str| server.post(&format!("/v2/repository/models/first/{call}"), "", "").status;
+    assert_eq!(call("unload"), 200);
+    let file = folder.path().join("first/gpux.yml");
+    replace(&file, b"name: first\npipeline: [no-such-step]\n");
+    server.signal(Signal::HUP);
+    // They are loaded in the order of their names.
+    server.line("second was loaded again");
+    assert_eq!(server.get("/health/ready").status, 200);
+    assert_eq!(server.get("/pipelines").read()["pipelines"][0]["state"], "unloaded");
+    assert_eq!(call("load"), 500);
+    assert_eq!(server.get("/health/ready").status, 200);
+    assert!(server.get("/health").read()["not_reloaded"]["first"].as_str().unwrap().contains("no-such-step"));
+    scaling(&folder.path().join("first"), "first", 3.0);
+    assert_eq!(call("load"), 200);
+    assert_eq!(server.post("/pipelines/first/predict", "", TWO).status, 200);
+}
+
+#[test]
 fn a_folder_that_is_swapped_as_configmaps_are_is_loaded() {
     let folder = tempfile::tempdir().unwrap();
     scaling(&folder.path().join("v1"), "scaling", 2.0);

@@ -9,6 +9,7 @@ mod access;
 mod call;
 mod connections;
 mod context;
+mod detached;
 mod entry;
 mod error;
 mod front;

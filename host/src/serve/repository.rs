@@ -19,6 +19,7 @@ use super::settings::Settings;
 use crate::assemble::{Operator, Pipeline};
 use crate::config::LoadError;
 use crate::error::GpuxError;
+use crate::inference::Closing;
 
 /// Where a pipeline comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -206,6 +207,14 @@ impl Repository {
     fn entry(&self, name: &str) -> Result<Arc<Entry>, ServeError> {
         let entries = self.entries.load();
         entries.get(name).cloned().ok_or_else(|| ServeError::NotFound(format!("no pipeline is called `{name}`")))
+    }
+}
+
+impl Drop for Repository {
+    /// Whoever has let go of all pipelines may end the process.
+    fn drop(&mut self) {
+        self.entries.store(Arc::default());
+        Closing::wait();
     }
 }
 

@@ -1,22 +1,28 @@
-//! Sessions that are being made on other threads, and the end of the process: its exit handlers take
-//! a native library down, and one that is at work then crashes.
+//! Sessions that are being made or let go of on other threads, and the end of the process: its exit
+//! handlers take a native library down, and one that is at work then crashes.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The longest that anybody waits for a session that is being made.
+/// The longest that anybody waits for them.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-static MAKING: Mutex<Making> = Mutex::new(Making { count: 0, ended: false });
+static AT_WORK: Mutex<AtWork> = Mutex::new(AtWork { making: 0, closing: 0, ended: false });
 static CHANGED: Condvar = Condvar::new();
 
-struct Making {
-    count: usize,
+struct AtWork {
+    making: usize,
+    closing: usize,
     ended: bool,
 }
 
-fn making() -> MutexGuard<'static, Making> {
-    MAKING.lock().unwrap_or_else(PoisonError::into_inner)
+fn at_work() -> MutexGuard<'static, AtWork> {
+    AT_WORK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn wait_while(holds: impl Fn(&AtWork) -> bool) {
+    let waited = CHANGED.wait_timeout_while(at_work(), PATIENCE, |at_work| holds(at_work));
+    drop(waited.unwrap_or_else(PoisonError::into_inner));
 }
 
 /// A session that is being made.
@@ -25,9 +31,9 @@ pub(super) struct Maker(());
 impl Maker {
     /// `None` when the process is about to end.
     pub(super) fn begin() -> Option<Self> {
-        let mut making = making();
-        (!making.ended).then(|| {
-            making.count += 1;
+        let mut at_work = at_work();
+        (!at_work.ended).then(|| {
+            at_work.making += 1;
             Self(())
         })
     }
@@ -35,20 +41,45 @@ impl Maker {
 
 impl Drop for Maker {
     fn drop(&mut self) {
-        making().count -= 1;
+        at_work().making -= 1;
         CHANGED.notify_all();
     }
 }
 
 /// Waits for those that are being made.
 pub(super) fn wait() {
-    let waited = CHANGED.wait_timeout_while(making(), PATIENCE, |making| making.count > 0);
-    drop(waited.unwrap_or_else(PoisonError::into_inner));
+    wait_while(|at_work| at_work.making > 0);
 }
 
-/// The process is about to end: waits for the sessions that are being made on other threads, and
-/// lets none begin. To be called before exit handlers run.
+/// Models that another thread lets go of, so that nobody else waits for it.
+pub struct Closing(());
+
+impl Closing {
+    /// `None` when the process is about to end.
+    pub fn begin() -> Option<Self> {
+        let mut at_work = at_work();
+        (!at_work.ended).then(|| {
+            at_work.closing += 1;
+            Self(())
+        })
+    }
+
+    /// Waits until all of them are gone.
+    pub fn wait() {
+        wait_while(|at_work| at_work.closing > 0);
+    }
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        at_work().closing -= 1;
+        CHANGED.notify_all();
+    }
+}
+
+/// The process is about to end: waits for the sessions that are being made or let go of on other
+/// threads, and lets none begin. To be called before exit handlers run.
 pub fn end() {
-    making().ended = true;
-    wait();
+    at_work().ended = true;
+    wait_while(|at_work| at_work.making + at_work.closing > 0);
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustix::process::Signal;
 
-use super::{Connection, ONE, SCORES, Server, replace, scaling, until};
+use super::{Connection, ONE, SCORES, Server, command, replace, scaling, until};
 use crate::digits::root;
 
 const TWO: &str = "{\"x\": [1, 2]}";
@@ -81,6 +81,27 @@ fn without_reload_files_are_read_again_on_hangup_only() {
     server.signal(Signal::HUP);
     server.line("scaling was loaded again");
     assert_eq!(scaled(&server), 5.0);
+}
+
+#[test]
+fn a_hangup_while_pipelines_are_loaded_is_heeded_when_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    scaling(&folder.path().join("scaling"), "scaling", 2.0);
+    // A component that was never seen takes a while.
+    let slow = folder.path().join("slow");
+    std::fs::create_dir(&slow).unwrap();
+    std::fs::copy(root().join("guest-examples/rust/center-ink.wasm"), slow.join("center-ink.wasm")).unwrap();
+    let text = "name: slow\nversion: 1.0.0\ninputs: { image: { type: image } }\n\
+        pipeline: [{ decode-image: { channels: gray } }, { wasm: ./center-ink.wasm }]\n";
+    replace(&slow.join("gpux.yml"), text.as_bytes());
+    let mut command = command(&[folder.path().to_str().unwrap(), "--grpc-port", "0"]);
+    command.env("GPUX_CACHE_DIR", folder.path().join("cache"));
+    let server = Server::spawn(command);
+    server.line("gRPC on");
+    server.signal(Signal::HUP);
+    server.line("ready on");
+    server.line("scaling was loaded again");
+    server.line("slow was loaded again");
 }
 
 #[test]

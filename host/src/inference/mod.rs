@@ -48,7 +48,7 @@ pub use providers::{
     ExecutionProvider, Fallback, Giver, OptionFault, OptionKind, PluginName, ProviderChoice, ProviderError,
     ProviderInfo, ProviderLibrary, ProviderManager, ProviderOption, ProviderOptions, options_of,
 };
-pub use sessions::{ModelInputs, SessionSet, Unavailable};
+pub use sessions::{Closing, ModelInputs, SessionSet, Unavailable};
 pub use step::{ModelOptions, ModelStep, Shapes};
 pub use value::{OnnxValue, ValueError};
 pub use vet::{VetRequest, ensure_vetted, vet, vet_answer};

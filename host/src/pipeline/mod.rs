@@ -44,7 +44,7 @@ pub use request::{Reader, Request};
 pub use run::{Observer, Observers, Outputs, RunError, RunOptions, StepError, ValidationError, deadline_after};
 pub use signature::{Dim, Kind, Mismatch, Port, Signature, TensorKind};
 pub use step::{Changes, Context, LimitExceeded, Step, StepFailure, Waits};
-pub use tensor::{Tensor, TensorData, TensorElement, TensorError, element_count, few_axes};
+pub use tensor::{MAX_AXES, Tensor, TensorData, TensorElement, TensorError, element_count, few_axes};
 pub use trace::{StepTrace, Trace};
 pub use value::Value;
 pub use wiring::{Names, Place, PlanBuilder, WiringError};

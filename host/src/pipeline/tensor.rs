@@ -219,7 +219,7 @@ pub struct Tensor {
 const MAX_EMPTY: usize = 1 << 20;
 
 /// The most axes that a tensor has, as in NumPy.
-pub(super) const MAX_AXES: usize = 64;
+pub const MAX_AXES: usize = 64;
 
 /// Elements that [`Tensor::change`] copies at a time: they stay in the processor's nearest cache.
 const STRETCH: usize = 1024;

@@ -108,7 +108,7 @@ impl models::Host for State {
         };
         let begin = Instant::now();
         let deadline = self.clock.request();
-        let outcome = step.run(call.inputs, &mut Context { deadline, ..Context::default() });
+        let outcome = step.run(call.inputs, &mut Context { deadline, ..self.caller.context() });
         self.clock.uncount(begin);
         self.clock.check()?;
         self.give(step.signature(), outcome)

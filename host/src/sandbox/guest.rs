@@ -1,11 +1,10 @@
 //! A step's component at work: one sandbox for each request.
 
-use std::time::Instant;
-
 use crossbeam_queue::ArrayQueue;
 use wasmtime::Store;
 
 use super::bindings::{Input, InputValue, types};
+use super::caller::Caller;
 use super::checked;
 use super::clock::Clock;
 use super::engine::Place;
@@ -14,7 +13,7 @@ use super::limits::{bytes, exceeded};
 use super::linked::{Linked, Process};
 use super::log::Tail;
 use super::state::{Phase, State};
-use crate::pipeline::{Signature, StepFailure, Tensor, Value};
+use crate::pipeline::{Context, Signature, StepFailure, Tensor, Value};
 
 /// A component, ready for requests.
 pub(super) struct Guest {
@@ -47,14 +46,15 @@ impl Guest {
     }
 
     /// Runs one request.
-    pub(super) fn process(&self, inputs: Vec<Option<Value>>, deadline: Option<Instant>) -> Finished {
+    pub(super) fn process(&self, inputs: Vec<Option<Value>>, context: &Context) -> Finished {
         let limits = &self.linked.reach.limits;
-        let clock = Clock::start("time", limits.time, deadline);
+        let clock = Clock::start("time", limits.time, context.deadline);
         let _running = self.linked.running();
         let mut live = match self.live(clock) {
             Ok(live) => live,
             Err((outcome, state)) => return finished(Err(outcome), &mut state.into_data()),
         };
+        live.store.data_mut().caller = self.linked.caller(context);
         let outcome = self.call(&mut live, inputs);
         let finished = finished(outcome, live.store.data_mut());
         // A trapped instance is dead, and one that failed is not trusted with another request. One
@@ -142,6 +142,8 @@ fn lend<'a>(
 }
 
 fn finished(outcome: Result<Vec<Value>, StepFailure>, state: &mut State) -> Finished {
+    // An instance that waits for its next request has no caller.
+    state.caller = Caller::default();
     let log = std::mem::replace(&mut state.log, Tail::new(0));
     Finished { outcome, memory_peak: state.meter.peak(), log: log.into_lines() }
 }

@@ -6,11 +6,13 @@ use wasmtime::component::{ComponentExportIndex, ComponentNamedList, Instance, In
 use wasmtime::{Store, UpdateDeadline};
 
 use super::bindings::{Input, step, types};
+use super::caller::Caller;
 use super::clock::{Clock, Running};
 use super::component::{Calls, Compiled};
 use super::engine::{Machine, Place};
 use super::error::SandboxError;
 use super::state::{Phase, Reach, State};
+use crate::pipeline::Context;
 
 /// A compiled component with everything that one of its sandboxes needs.
 pub(super) struct Linked {
@@ -59,6 +61,11 @@ impl Linked {
     /// Keeps the ticks of the deadline coming.
     pub(super) fn running(&self) -> Running<'_> {
         self.machine.ticker.guard()
+    }
+
+    /// What the models are told that a guest of this request runs; nothing where none is granted.
+    pub(super) fn caller(&self, context: &Context) -> Caller {
+        if self.reach.grants.models.is_empty() { Caller::default() } else { Caller::new(context, &self.machine) }
     }
 
     /// A place for an instance to wait for its next request, if one is left.

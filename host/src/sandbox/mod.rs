@@ -7,6 +7,7 @@
 
 mod bindings;
 mod builtins;
+mod caller;
 mod checked;
 mod clock;
 mod component;

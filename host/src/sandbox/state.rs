@@ -5,6 +5,7 @@ use std::sync::Arc;
 use wasmtime::component::Resource;
 
 use super::builtins::BuiltinCache;
+use super::caller::Caller;
 use super::clock::Clock;
 use super::error::SandboxError;
 use super::failure::Stop;
@@ -49,6 +50,7 @@ pub(super) struct State {
     pub(super) phase: Phase,
     pub(super) meter: Meter,
     pub(super) clock: Clock,
+    pub(super) caller: Caller,
     pub(super) handles: Handles,
     pub(super) log: Tail,
     /// there if anything of WASI is granted
@@ -65,6 +67,7 @@ impl State {
             handles: Handles::default(),
             wasi: reach.grants.any_wasi().then(|| Box::new(Wasi::new(&reach.folders))),
             calls: 0,
+            caller: Caller::default(),
             phase,
             clock,
             reach,

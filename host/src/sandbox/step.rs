@@ -42,7 +42,7 @@ impl Step for ComponentStep {
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let finished = self.guest.process(inputs, context.deadline);
+        let finished = self.guest.process(inputs, context);
         let Finished { outcome, memory_peak, log } = finished;
         context.memory_peak = Some(memory_peak);
         context.log.extend(log);

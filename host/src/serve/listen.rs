@@ -129,7 +129,6 @@ pub fn serve(
         .enable_all()
         .build()
         .map_err(ListenError::Start)?;
-    life.tell(Event::Listening(local));
     let result = runtime.block_on(life.live(listener, grpc, sources));
     // A step that is still at work does not keep the process.
     runtime.shutdown_background();
@@ -159,7 +158,9 @@ impl Life<'_> {
         grpc: Option<(StdListener, SocketAddr)>,
         sources: Vec<Source>,
     ) -> Result<Ended, ListenError> {
+        // Before anybody hears of the server: from then on, signals are for it.
         let mut signals = Signals::new();
+        self.tell(Event::Listening(self.local));
         if let Some(endpoint) = &self.server.settings().otlp {
             self.server.trace_to(Telemetry::new(endpoint).map_err(ListenError::Telemetry)?);
         }
@@ -209,24 +210,26 @@ impl Life<'_> {
     async fn until_told_to_end(&self, sources: Vec<Source>, signals: &mut Signals) -> Result<(), ListenError> {
         let server = self.server.clone();
         let mut loading = tokio::task::spawn_blocking(move || server.add(&sources));
-        let mut reloader = None;
+        let (reloader, asked) = Reloader::new();
+        let mut asked = Some(asked);
         loop {
             tokio::select! {
-                loaded = &mut loading, if reloader.is_none() => {
+                loaded = &mut loading, if asked.is_some() => {
                     loaded.map_err(|error| ListenError::Start(std::io::Error::other(error)))??;
-                    reloader = Some(Reloader::start(self.server, self.tell.clone()).map_err(ListenError::Start)?);
                     self.tell(Event::Ready(self.local));
+                    let asked = asked.take().map_or(Ok(()), |asked| asked.start(self.server, self.tell.clone()));
+                    asked.map_err(ListenError::Start)?;
                 }
                 signal = signals.next() => match signal {
                     Signal::End => return Ok(()),
-                    Signal::Reload => self.reload(reloader.as_ref()),
+                    Signal::Reload => self.reload(&reloader),
                 },
             }
         }
     }
 
     /// Reads keys and certificate again, and has the pipelines loaded again.
-    fn reload(&self, reloader: Option<&Reloader>) {
+    fn reload(&self, reloader: &Reloader) {
         match self.server.access().load() {
             Ok(warnings) => warn(&*self.tell, warnings),
             Err(error) => warn(&*self.tell, vec![format!("the keys are those of before: {error}")]),
@@ -234,9 +237,7 @@ impl Life<'_> {
         if let Some(Err(error)) = self.tls.as_ref().map(|tls| tls.reload()) {
             warn(&*self.tell, vec![format!("the certificate is that of before: {error}")]);
         }
-        if let Some(reloader) = reloader {
-            reloader.all();
-        }
+        reloader.all();
     }
 
     /// Takes no new connections, and waits for requests under way: they may take their time, but not

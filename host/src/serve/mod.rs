@@ -9,6 +9,8 @@ mod access;
 mod call;
 mod connections;
 mod context;
+mod detached;
+mod entry;
 mod error;
 mod front;
 mod http;
@@ -30,13 +32,14 @@ mod trace;
 mod warm_up;
 
 pub use call::{Ask, Priority, Turn};
+pub use entry::{Entry, State};
 pub use error::ServeError;
 #[doc(hidden)]
 pub use listen::Unconnected;
 pub use listen::{Ended, Event, ListenError, serve};
 pub use repository::{Repository, RepositoryError, Source};
 pub use schedule::{Load, Refusal};
-pub use served::{Served, State};
+pub use served::Served;
 pub use server::Server;
 pub use settings::{Settings, TlsFiles};
 pub use tls::TlsError;

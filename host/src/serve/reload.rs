@@ -6,9 +6,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use super::entry::Entry;
 use super::listen::Event;
 use super::marks::{Marks, marks};
-use super::repository::Entry;
 use super::server::Server;
 
 /// How often files are looked at. Looking works wherever files come from: volumes of the network, and
@@ -18,26 +18,49 @@ const LOOK: Duration = Duration::from_secs(1);
 /// After a failure, what is missing may come without a change of what was read.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Tells the thread that loads to load everything.
+/// Tells the thread that loads to load everything. What is told before there is that thread it finds
+/// when it starts: a file may have changed after it was read for the first time.
 #[derive(Clone)]
 pub(super) struct Reloader(Sender<()>);
 
+/// What the thread is told.
+pub(super) struct Asked(Receiver<()>);
+
 impl Reloader {
-    /// Starts the thread. It ends with the server.
-    pub(super) fn start(server: &Arc<Server>, tell: Arc<dyn Fn(Event) + Send + Sync>) -> std::io::Result<Self> {
+    pub(super) fn new() -> (Self, Asked) {
         let (ask, asked) = channel();
-        let watch = server.settings().reload;
-        let server = Arc::downgrade(server);
-        std::thread::Builder::new()
-            .name("gpux-reload".to_owned())
-            .spawn(move || Watching { server, tell, seen: BTreeMap::new() }.run(&asked, watch))?;
-        Ok(Self(ask))
+        (Self(ask), Asked(asked))
     }
 
-    /// Loads every pipeline again, whether its files have changed or not.
+    /// Loads every pipeline again that is in service, whether its files have changed or not.
     pub(super) fn all(&self) {
         // Where the thread has ended, the server has.
         let _ = self.0.send(());
+    }
+}
+
+impl Asked {
+    /// Starts the thread. It ends with the server.
+    pub(super) fn start(self, server: &Arc<Server>, tell: Arc<dyn Fn(Event) + Send + Sync>) -> std::io::Result<()> {
+        let watch = server.settings().reload;
+        let server = Arc::downgrade(server);
+        let watching = Watching { server, tell, seen: BTreeMap::new() };
+        let thread = std::thread::Builder::new().name("gpux-reload".to_owned());
+        thread.spawn(move || watching.run(&self, watch)).map(drop)
+    }
+
+    /// Waits: for somebody to ask, or, with `watch`, for the next look; `None` when nobody can ask any
+    /// more.
+    fn next(&self, watch: bool) -> Option<bool> {
+        match if watch { self.0.recv_timeout(LOOK) } else { self.0.recv().map_err(Into::into) } {
+            // Whoever asked since then means the same.
+            Ok(()) => {
+                self.0.try_iter().for_each(drop);
+                Some(true)
+            }
+            Err(RecvTimeoutError::Timeout) => Some(false),
+            Err(RecvTimeoutError::Disconnected) => None,
+        }
     }
 }
 
@@ -58,13 +81,8 @@ struct Watching {
 }
 
 impl Watching {
-    fn run(mut self, asked: &Receiver<()>, watch: bool) {
-        loop {
-            let all = match if watch { asked.recv_timeout(LOOK) } else { asked.recv().map_err(Into::into) } {
-                Ok(()) => true,
-                Err(RecvTimeoutError::Timeout) => false,
-                Err(RecvTimeoutError::Disconnected) => return,
-            };
+    fn run(mut self, asked: &Asked, watch: bool) {
+        while let Some(all) = asked.next(watch) {
             let Some(server) = self.server.upgrade() else { return };
             for entry in server.repository().entries() {
                 if all || (watch && self.is_due(&entry)) {
@@ -91,11 +109,11 @@ impl Watching {
         settled
     }
 
-    fn load(&mut self, server: &Server, entry: &Entry) {
+    fn load(&mut self, server: &Server, entry: &Arc<Entry>) {
         let name = entry.name();
         // After a failure, those are watched that the one before was made from.
         let before = entry.served().map(|served| marks(served.pipeline().files()));
-        let result = server.repository().load(name);
+        let Some(result) = server.repository().reload(entry) else { return };
         let failed = result.is_err();
         let read = entry.served().filter(|_| !failed).map(|served| served.marks().clone());
         let loaded = read.or(before).unwrap_or_default();
@@ -108,5 +126,21 @@ impl Watching {
                 Event::NotReloaded { name: name.to_owned(), reason }
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_asked_before_anybody_listened_is_heard_once() {
+        let (reloader, asked) = Reloader::new();
+        reloader.all();
+        reloader.all();
+        assert_eq!(asked.next(true), Some(true));
+        reloader.all();
+        drop(reloader);
+        assert_eq!((asked.next(false), asked.next(false)), (Some(true), None));
     }
 }

@@ -2,23 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use arc_swap::{ArcSwap, ArcSwapOption};
-use tokio::sync::OwnedMutexGuard;
+use arc_swap::ArcSwap;
 
 use super::context::Context;
+use super::entry::{Change, Entry, State};
 use super::error::ServeError;
 use super::marks::{Marks, read_since};
 use super::metrics::Metrics;
 use super::schedule::Scheduler;
-use super::served::{Served, State};
+use super::served::Served;
 use super::settings::Settings;
 use crate::assemble::{Operator, Pipeline};
 use crate::config::LoadError;
 use crate::error::GpuxError;
+use crate::inference::Closing;
 
 /// Where a pipeline comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,48 +55,6 @@ pub struct Repository {
     metrics: Arc<Metrics>,
 }
 
-/// A pipeline's place.
-pub struct Entry {
-    name: String,
-    source: Source,
-    current: ArcSwapOption<Served>,
-    /// whoever loads it has this: what was read last must not be replaced by what was read before
-    loading: Arc<tokio::sync::Mutex<()>>,
-    state: Mutex<State>,
-    /// why what its files hold now is not what answers
-    failure: Mutex<Option<String>>,
-}
-
-impl Entry {
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// What it is doing.
-    pub fn state(&self) -> State {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// The pipeline, if it is loaded.
-    pub fn served(&self) -> Option<Arc<Served>> {
-        self.current.load_full()
-    }
-
-    /// Why what its files hold now is not what answers.
-    pub fn failure(&self) -> Option<String> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn fail(&self, failure: Option<String>) {
-        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
-    }
-
-    fn set(&self, state: State) {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
-    }
-}
-
 impl Repository {
     /// An empty repository, whose pipelines will be opened under the operator's word.
     pub(super) fn new(operator: Operator, scheduler: Scheduler, settings: Settings, metrics: Arc<Metrics>) -> Self {
@@ -109,13 +68,10 @@ impl Repository {
             let served = served?;
             let name = served.name().to_owned();
             if let Some(other) = entries.get(&name) {
-                let (first, second) = (other.source.0.clone(), source.0.clone());
+                let (first, second) = (other.source().0.clone(), source.0.clone());
                 return Err(RepositoryError::SameName { name, first, second });
             }
-            let (current, state) = (ArcSwapOption::from_pointee(served), Mutex::new(State::Ready));
-            let failure = Mutex::default();
-            let loading = Arc::default();
-            let entry = Entry { name: name.clone(), source: source.clone(), current, loading, state, failure };
+            let entry = Entry::new(name.clone(), source.clone(), served);
             entries.insert(name, Arc::new(entry));
         }
         self.entries.store(Arc::new(entries));
@@ -165,17 +121,17 @@ impl Repository {
 
     /// Those that the request which the caller works for may know of, by name.
     pub fn visible(&self) -> Vec<Arc<Entry>> {
-        self.entries.load().values().filter(|entry| self.permits(&entry.name)).cloned().collect()
+        self.entries.load().values().filter(|entry| self.permits(entry.name())).cloned().collect()
     }
 
     fn permits(&self, name: &str) -> bool {
         Context::permits(self.settings.keys.is_some(), name)
     }
 
-    /// Whether every pipeline that should answer does; `false` while there is none.
+    /// Whether every pipeline that should answer does: they came together, each of them warm, and what
+    /// does not answer since was taken out of service.
     pub fn is_ready(&self) -> bool {
-        let entries = self.entries.load();
-        !entries.is_empty() && entries.values().all(|entry| matches!(entry.state(), State::Ready | State::Unloaded))
+        !self.entries.load().is_empty()
     }
 
     /// The pipeline of this name, if the request may use it.
@@ -185,88 +141,67 @@ impl Repository {
         }
         let entries = self.entries.load();
         if let Some(entry) = entries.get(name) {
-            return entry.current.load_full().ok_or_else(|| not_loaded(entry));
+            return entry.served().ok_or_else(|| not_loaded(entry));
         }
-        let names: Vec<_> = self.visible().iter().map(|entry| format!("`{}`", entry.name)).collect();
+        let names: Vec<_> = self.visible().iter().map(|entry| format!("`{}`", entry.name())).collect();
         Err(ServeError::NotFound(format!("no pipeline is called `{name}`; there is {}", names.join(", "))))
     }
 
     /// The only pipeline that the request may use.
     pub fn only(&self) -> Result<Arc<Served>, ServeError> {
         let entries = self.entries.load();
-        let mut values = entries.values().filter(|entry| self.permits(&entry.name));
+        let mut values = entries.values().filter(|entry| self.permits(entry.name()));
         match (values.next(), values.next()) {
-            (Some(entry), None) => entry.current.load_full().ok_or_else(|| not_loaded(entry)),
+            (Some(entry), None) => entry.served().ok_or_else(|| not_loaded(entry)),
             (None, _) if !entries.is_empty() => Err(ServeError::Forbidden("this key may use no pipeline".to_owned())),
             (None, _) => Err(ServeError::NotReady("the pipelines are being loaded".to_owned())),
             (Some(_), Some(_)) => {
-                let path = |entry: &Arc<Entry>| format!("/pipelines/{}/predict", entry.name);
+                let path = |entry: &Arc<Entry>| format!("/pipelines/{}/predict", entry.name());
                 let paths: Vec<_> = self.visible().iter().map(path).collect();
                 Err(ServeError::NotFound(format!("several pipelines are served: {}", paths.join(", "))))
             }
         }
     }
 
-    /// Loads a pipeline again, from where it came. The old one answers until the new one is warm; if
-    /// that fails, it goes on. Waits until nobody else loads it; not to be called where requests are served.
-    pub(super) fn load(&self, name: &str) -> Result<(), ServeError> {
-        let entry = self.entry(name)?;
-        let turn = entry.loading.clone().blocking_lock_owned();
-        self.load_in(&entry, turn)
+    /// Waits for the turn to load or unload a pipeline.
+    pub(super) async fn turn(&self, name: &str) -> Result<Change, ServeError> {
+        Ok(self.entry(name)?.turn().await)
     }
 
-    /// Waits for the turn to load a pipeline, which [`load_in`](Self::load_in) needs. However many wait,
-    /// none of them holds a thread.
-    pub(super) async fn turn(&self, name: &str) -> Result<(Arc<Entry>, OwnedMutexGuard<()>), ServeError> {
-        let entry = self.entry(name)?;
-        let turn = entry.loading.clone().lock_owned().await;
-        Ok((entry, turn))
+    /// Loads a pipeline again that is in service; `None` for one that was taken out. Waits for the
+    /// turn, so it must not be called where requests are served.
+    pub(super) fn reload(&self, entry: &Arc<Entry>) -> Option<Result<(), ServeError>> {
+        let change = entry.clone().blocking_turn();
+        entry.served().map(|_| self.load(&change))
     }
 
-    /// [`load`](Self::load), in one's turn.
-    pub(super) fn load_in(&self, entry: &Entry, _turn: OwnedMutexGuard<()>) -> Result<(), ServeError> {
-        let name = entry.name();
-        let before = entry.state();
-        if entry.current.load().is_none() {
-            entry.set(State::Loading);
-        }
-        let read = self.read(&entry.source);
-        if let Ok((pipeline, _)) = &read
-            && pipeline.spec().name.value != name
-        {
-            entry.set(before);
-            let message = format!("`{}` is now called `{}`", entry.source.0, pipeline.spec().name.value);
-            self.failed(entry, &message);
-            return Err(ServeError::NotFound(message));
-        }
-        match read.and_then(|(pipeline, marks)| self.warm(pipeline, marks)) {
+    /// Loads a pipeline, again or at last, from where it came. The old one answers until the new one
+    /// is warm; if that fails, everything stays as it is.
+    pub(super) fn load(&self, change: &Change) -> Result<(), ServeError> {
+        change.loading();
+        let reloads = self.metrics.pipeline(change.entry().name());
+        match self.open_again(change.entry()) {
             Ok(served) => {
-                entry.current.store(Some(Arc::new(served)));
-                entry.set(State::Ready);
-                entry.fail(None);
-                self.metrics.pipeline(name).reloads.fetch_add(1, Ordering::Relaxed);
+                change.loaded(served);
+                reloads.reloads.fetch_add(1, Ordering::Relaxed);
                 Ok(())
             }
             Err(error) => {
-                let unavailable = || State::Unavailable(error.to_string());
-                entry.set(if before == State::Ready { before } else { unavailable() });
-                self.failed(entry, &whole(&error));
-                Err(error.into())
+                change.failed(whole(&error));
+                reloads.failed_reloads.fetch_add(1, Ordering::Relaxed);
+                Err(error)
             }
         }
     }
 
-    fn failed(&self, entry: &Entry, message: &str) {
-        entry.fail(Some(message.to_owned()));
-        self.metrics.pipeline(&entry.name).failed_reloads.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Takes a pipeline out of service; requests under way end as they would.
-    pub fn unload(&self, name: &str) -> Result<(), ServeError> {
-        let entry = self.entry(name)?;
-        entry.current.store(None);
-        entry.set(State::Unloaded);
-        Ok(())
+    /// What the files of a pipeline hold now.
+    fn open_again(&self, entry: &Entry) -> Result<Served, ServeError> {
+        let (pipeline, marks) = self.read(entry.source())?;
+        let name = &pipeline.spec().name.value;
+        if name != entry.name() {
+            return Err(ServeError::NotFound(format!("`{}` is now called `{name}`", entry.source().0)));
+        }
+        Ok(self.warm(pipeline, marks)?)
     }
 
     fn entry(&self, name: &str) -> Result<Arc<Entry>, ServeError> {
@@ -275,18 +210,29 @@ impl Repository {
     }
 }
 
+impl Drop for Repository {
+    /// Whoever has let go of all pipelines may end the process.
+    fn drop(&mut self) {
+        self.entries.store(Arc::default());
+        Closing::wait();
+    }
+}
+
 /// Why a pipeline cannot be loaded, each mistake in its file with its place.
-fn whole(error: &GpuxError) -> String {
+fn whole(error: &ServeError) -> String {
     match error {
-        GpuxError::Configuration(LoadError::Invalid(error)) => error.render().trim_end().to_owned(),
+        ServeError::Gpux(GpuxError::Configuration(LoadError::Invalid(error))) => error.render().trim_end().to_owned(),
         other => other.to_string(),
     }
 }
 
 fn not_loaded(entry: &Entry) -> ServeError {
+    let name = entry.name();
     ServeError::NotReady(match entry.state() {
-        State::Unavailable(reason) => format!("`{}` cannot be loaded: {reason}", entry.name),
-        State::Unloaded => format!("`{}` was unloaded", entry.name),
-        State::Loading | State::Ready => format!("`{}` is being loaded", entry.name),
+        State::Unloaded => format!("`{name}` was unloaded"),
+        State::Loading | State::Ready => format!("`{name}` is being loaded"),
     })
 }
+
+#[cfg(test)]
+mod tests;

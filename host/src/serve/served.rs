@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::detached::Detached;
 use super::marks::Marks;
 use super::metrics::{Inferences, Metrics, PipelineMetrics, StepMetrics, Steps};
 use super::oip::version_number;
@@ -16,7 +17,7 @@ use crate::pipeline::Plan;
 
 /// A pipeline, loaded and warm, with the queue before it.
 pub struct Served {
-    pipeline: Pipeline,
+    pipeline: Detached<Pipeline>,
     /// its files, as they were read
     marks: Marks,
     lane: Lane,
@@ -26,19 +27,6 @@ pub struct Served {
     inferences: Arc<Inferences>,
     /// whether small requests have their turn on the connection's thread
     short: bool,
-}
-
-/// What a pipeline is doing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
-    /// it is loaded, or warmed
-    Loading,
-    /// it answers
-    Ready,
-    /// it was taken out of service
-    Unloaded,
-    /// it cannot be loaded
-    Unavailable(String),
 }
 
 /// Half of what a hop to a worker and back costs: a plan on the connection's thread keeps it for less
@@ -63,6 +51,7 @@ impl Served {
         let components = pipeline.spec().pipeline.iter().any(|step| matches!(step.action, Action::Wasm(_)));
         // Never with components, nor where requests wait for each other.
         let short = !components && !pipeline.batches() && warmth.median.is_some_and(|median| median < SHORT);
+        let pipeline = Detached::new(pipeline);
         Ok(Self { pipeline, marks, lane, warmth, metrics, steps, inferences, short })
     }
 
@@ -87,7 +76,7 @@ impl Served {
     }
 
     /// The pipeline itself.
-    pub const fn pipeline(&self) -> &Pipeline {
+    pub fn pipeline(&self) -> &Pipeline {
         &self.pipeline
     }
 

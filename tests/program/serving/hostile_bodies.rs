@@ -57,7 +57,7 @@ fn json_of_any_make_is_bounded() {
                 values("1", 100_000)
             ),
             400,
-            "at most 64 axes, not 100000",
+            "at most 64 axes",
         ),
         (
             INFER,
@@ -162,7 +162,7 @@ fn tensors_of_thousands_of_axes_are_refused() {
         let shape = vec!["1"; 2_000_000].join(",");
         let input = format!("{{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[{shape}],{data}}}");
         let answer = server.post("/v2/models/any/infer", JSON, &format!("{{\"inputs\":[{input}]}}"));
-        assert!(answer.text().contains("at most 64 axes, not 2000000"), "{:.200}", answer.text());
+        assert!(answer.text().contains("at most 64 axes"), "{:.200}", answer.text());
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustix::process::Signal;
 
-use super::{Connection, ONE, SCORES, Server, replace, scaling, until};
+use super::{Connection, ONE, SCORES, Server, command, replace, scaling, until};
 use crate::digits::root;
 
 const TWO: &str = "{\"x\": [1, 2]}";
@@ -81,6 +81,51 @@ fn without_reload_files_are_read_again_on_hangup_only() {
     server.signal(Signal::HUP);
     server.line("scaling was loaded again");
     assert_eq!(scaled(&server), 5.0);
+}
+
+#[test]
+fn a_hangup_while_pipelines_are_loaded_is_heeded_when_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    scaling(&folder.path().join("scaling"), "scaling", 2.0);
+    // A component that was never seen takes a while.
+    let slow = folder.path().join("slow");
+    std::fs::create_dir(&slow).unwrap();
+    std::fs::copy(root().join("guest-examples/rust/center-ink.wasm"), slow.join("center-ink.wasm")).unwrap();
+    let text = "name: slow\nversion: 1.0.0\ninputs: { image: { type: image } }\n\
+        pipeline: [{ decode-image: { channels: gray } }, { wasm: ./center-ink.wasm }]\n";
+    replace(&slow.join("gpux.yml"), text.as_bytes());
+    let mut command = command(&[folder.path().to_str().unwrap(), "--grpc-port", "0"]);
+    command.env("GPUX_CACHE_DIR", folder.path().join("cache"));
+    let server = Server::spawn(command);
+    server.line("gRPC on");
+    server.signal(Signal::HUP);
+    server.line("ready on");
+    server.line("scaling was loaded again");
+    server.line("slow was loaded again");
+}
+
+#[test]
+fn what_a_client_unloaded_is_not_loaded_again_on_hangup() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["first", "second"] {
+        scaling(&folder.path().join(name), name, 2.0);
+    }
+    let server = Server::start(&[folder.path().to_str().unwrap(), "--model-control"]);
+    let call = |call: &str| server.post(&format!("/v2/repository/models/first/{call}"), "", "").status;
+    assert_eq!(call("unload"), 200);
+    let file = folder.path().join("first/gpux.yml");
+    replace(&file, b"name: first\npipeline: [no-such-step]\n");
+    server.signal(Signal::HUP);
+    // They are loaded in the order of their names.
+    server.line("second was loaded again");
+    assert_eq!(server.get("/health/ready").status, 200);
+    assert_eq!(server.get("/pipelines").read()["pipelines"][0]["state"], "unloaded");
+    assert_eq!(call("load"), 500);
+    assert_eq!(server.get("/health/ready").status, 200);
+    assert!(server.get("/health").read()["not_reloaded"]["first"].as_str().unwrap().contains("no-such-step"));
+    scaling(&folder.path().join("first"), "first", 3.0);
+    assert_eq!(call("load"), 200);
+    assert_eq!(server.post("/pipelines/first/predict", "", TWO).status, 200);
 }
 
 #[test]

@@ -30,6 +30,7 @@ use places::{Places, Slot, Width};
 use trial::Trial;
 
 pub(super) use elsewhere::Elsewhere;
+pub use making::Closing;
 pub(super) use places::Inside;
 
 /// How long after its deadline a run may still end, before its caller is sent away without it:

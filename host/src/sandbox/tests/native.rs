@@ -1,8 +1,11 @@
 //! Native steps, called from inside.
 
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::pipeline::Waits;
 
 #[test]
 fn a_builtin_runs_on_lent_tensors() {
@@ -55,14 +58,81 @@ impl Step for Slow {
     }
 }
 
-fn driver(attack: &str, grants: Grants) -> Result<ComponentStep, SandboxError> {
-    let signature = Signature::unary(Port::new("text", Kind::Text), Port::new("text", Kind::Text));
+/// What a model takes and gives here.
+fn texts() -> Signature {
+    Signature::unary(Port::new("text", Kind::Text), Port::new("text", Kind::Text))
+}
+
+/// A step that runs this model.
+fn driving(model: impl Step + 'static, attack: &str, grants: Grants, limits: Limits) -> LoadRequest {
     let mut registry = Registry::new([COPY]);
-    registry.add_model("rec", Arc::new(Slow { time: Duration::from_millis(60), signature }));
+    registry.add_model("rec", Arc::new(model));
+    LoadRequest { options: json!({"attack": attack}), limits, grants, registry: Arc::new(registry), reuse: false }
+}
+
+fn driver(attack: &str, grants: Grants) -> Result<ComponentStep, SandboxError> {
     let limits = Limits { time: Duration::from_millis(30), ..Limits::default() };
-    let request =
-        LoadRequest { options: json!({"attack": attack}), limits, grants, registry: Arc::new(registry), reuse: false };
-    SANDBOX.load(&guest("hostile/drive-model.wasm"), &request)
+    let model = Slow { time: Duration::from_millis(60), signature: texts() };
+    SANDBOX.load(&guest("hostile/drive-model.wasm"), &driving(model, attack, grants, limits))
+}
+
+/// In the place of a model that others wait for: notes how urgent its requests are.
+struct Noting {
+    signature: Signature,
+    noted: Arc<Mutex<Vec<i32>>>,
+}
+
+impl Step for Noting {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn run(&self, mut inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
+        self.noted.lock().unwrap().push(context.priority);
+        if let Some(waits) = &context.waits {
+            waits.begin();
+            waits.end();
+        }
+        Ok(inputs.pop().flatten().into_iter().collect())
+    }
+}
+
+/// Counts who waits, and who has waited.
+#[derive(Default)]
+struct Told {
+    begun: AtomicUsize,
+    ended: AtomicUsize,
+}
+
+impl Waits for Told {
+    fn begin(&self) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn end(&self) {
+        self.ended.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn models_hear_of_the_request_that_they_are_run_for() {
+    let noted = Arc::<Mutex<Vec<_>>>::default();
+    let model = Noting { signature: texts(), noted: noted.clone() };
+    let request = LoadRequest { reuse: true, ..driving(model, "model", granted(&["rec"]), Limits::default()) };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
+    // Without a slot to spare, nobody else could run meanwhile.
+    for (slots, waits) in [(cores + 2, 1), (cores, 0)] {
+        let sandbox = Sandbox::new(SandboxOptions { slots, ..SandboxOptions::default() }).unwrap();
+        let step = sandbox.load(&guest("hostile/drive-model.wasm"), &request).unwrap();
+        let told = Arc::<Told>::default();
+        let mut urgent = Context { priority: 7, waits: Some(told.clone()), ..Context::default() };
+        assert_eq!(run_in(&step, "x", &mut urgent), Ok("seen".into()));
+        assert_eq!(std::mem::take(&mut *noted.lock().unwrap()), [7]);
+        let told_so_far = [&told.begun, &told.ended].map(|count| count.load(Ordering::Relaxed));
+        assert_eq!(told_so_far, [waits, waits], "{slots} slots");
+        drop(urgent);
+        assert_eq!(Arc::strong_count(&told), 1, "an instance that waits for its next request holds nobody");
+    }
 }
 
 #[test]

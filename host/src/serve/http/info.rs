@@ -43,9 +43,9 @@ struct Listed {
     name: String,
     /// `null` if it is not loaded
     version: Option<String>,
-    /// `loading`, `ready`, `unloaded` or `unavailable`
+    /// `loading`, `ready` or `unloaded`
     state: String,
-    /// why it is unavailable
+    /// why what its files hold now is not what answers
     reason: Option<String>,
 }
 
@@ -53,15 +53,13 @@ struct Listed {
 pub(super) async fn all(State(server): State<Arc<Server>>) -> Response {
     let entries = server.repository().visible();
     let entries = entries.iter().map(|entry| {
-        let (state, reason) = match entry.state() {
-            Serving::Loading => ("loading", None),
-            Serving::Ready => ("ready", None),
-            Serving::Unloaded => ("unloaded", None),
-            Serving::Unavailable(reason) => ("unavailable", Some(reason)),
+        let state = match entry.state() {
+            Serving::Loading => "loading",
+            Serving::Ready => "ready",
+            Serving::Unloaded => "unloaded",
         };
         let version = entry.served().map(|served| served.version().to_owned());
-        let reason = reason.or(entry.failure());
-        Listed { name: entry.name().to_owned(), version, state: state.to_owned(), reason }
+        Listed { name: entry.name().to_owned(), version, state: state.to_owned(), reason: entry.failure() }
     });
     answer::json(&json!(Pipelines { pipelines: entries.collect() }))
 }

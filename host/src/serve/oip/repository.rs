@@ -28,8 +28,7 @@ pub(super) fn index(server: &Server, only_ready: bool) -> Vec<Indexed> {
         let (state, reason) = match entry.state() {
             State::Ready => ("READY", String::new()),
             State::Loading => ("LOADING", String::new()),
-            State::Unloaded => ("UNAVAILABLE", "unloaded".to_owned()),
-            State::Unavailable(reason) => ("UNAVAILABLE", reason),
+            State::Unloaded => ("UNAVAILABLE", entry.failure().unwrap_or_else(|| "unloaded".to_owned())),
         };
         let version = entry.served().map_or_else(String::new, |served| served.version_number());
         Indexed { name: entry.name().to_owned(), version, state, reason }
@@ -52,16 +51,17 @@ pub(super) fn index_message(server: &Server, only_ready: bool) -> proto::Reposit
 pub(super) async fn load(server: &Arc<Server>, name: String) -> Result<(), ServeError> {
     permitted(server)?;
     let server = server.clone();
-    let (entry, turn) = server.repository().turn(&name).await?;
+    let change = server.repository().turn(&name).await?;
     // Reading and compiling a pipeline takes long, so it must not be done where connections are.
-    let loaded = tokio::task::spawn_blocking(move || server.repository().load_in(&entry, turn)).await;
+    let loaded = tokio::task::spawn_blocking(move || server.repository().load(&change)).await;
     loaded.unwrap_or_else(|error| Err(ServeError::NotReady(format!("loading was broken off: {error}"))))
 }
 
-/// Takes a pipeline out of service.
-pub(super) fn unload(server: &Server, name: &str) -> Result<(), ServeError> {
+/// Takes a pipeline out of service, when nobody loads it any more.
+pub(super) async fn unload(server: &Server, name: &str) -> Result<(), ServeError> {
     permitted(server)?;
-    server.repository().unload(name)
+    server.repository().turn(name).await?.unload();
+    Ok(())
 }
 
 /// Any client may ask, so the operator must have said that clients may.

@@ -19,6 +19,15 @@ pub(super) struct Waiting {
     pub(super) cancelled: Arc<AtomicBool>,
 }
 
+/// How long a request took.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Time {
+    /// from its beginning to its end
+    pub(super) whole: Duration,
+    /// of that, what it had a worker for: not while it waited for others
+    pub(super) at_work: Duration,
+}
+
 pub(super) struct LaneState {
     options: LaneOptions,
     waiting: BTreeMap<Place, Waiting>,
@@ -26,7 +35,7 @@ pub(super) struct LaneState {
     begun: usize,
     /// those of them that are at work
     at_work: usize,
-    /// time of threads that it has had
+    /// time of workers that it has had
     used: Duration,
     pace: Pace,
 }
@@ -106,12 +115,12 @@ impl LaneState {
     }
 
     /// One has ended; `time` if it ran.
-    pub(super) fn done(&mut self, time: Option<Duration>, now: Instant) {
+    pub(super) fn done(&mut self, time: Option<Time>, now: Instant) {
         self.begun -= 1;
         self.at_work -= 1;
         if let Some(time) = time {
-            self.used += time;
-            self.pace.done(time, now, self.has_work());
+            self.used += time.at_work;
+            self.pace.done(time.whole, now, self.has_work());
         }
     }
 }

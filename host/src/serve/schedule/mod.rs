@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 pub(super) use lane::Place;
-use lane::{LaneState, Waiting};
+use lane::{LaneState, Time, Waiting};
 
 use crate::pipeline::Waits;
 
@@ -241,15 +241,18 @@ impl Shared {
             self.wake(state);
             let now = Instant::now();
             let late = waiting.deadline.is_some_and(|deadline| deadline <= now);
-            let slot = Arc::new(Slot { shared: self.clone(), lane });
+            let slot = Arc::new(Slot { shared: self.clone(), lane, paused: Mutex::default() });
             let ran = !late && !waiting.cancelled.load(Ordering::Relaxed);
-            if ran {
-                (waiting.job)(slot);
+            let time = if ran {
+                (waiting.job)(slot.clone());
+                let (whole, paused) = (now.elapsed(), slot.paused());
+                Some(Time { whole, at_work: whole.saturating_sub(paused) })
             } else {
                 drop(waiting);
-            }
+                None
+            };
             state = self.lock();
-            state.done(lane, ran.then(|| now.elapsed()));
+            state.done(lane, time);
         }
     }
 }
@@ -274,7 +277,7 @@ impl State {
         Some((id, waiting))
     }
 
-    fn done(&mut self, lane: u64, time: Option<Duration>) {
+    fn done(&mut self, lane: u64, time: Option<Time>) {
         self.running -= 1;
         if let Some(lane) = self.lanes.get_mut(&lane) {
             lane.done(time, Instant::now());
@@ -287,10 +290,36 @@ impl State {
 pub(super) struct Slot {
     shared: Arc<Shared>,
     lane: u64,
+    paused: Mutex<Paused>,
+}
+
+/// When a request gave its place away.
+#[derive(Default)]
+struct Paused {
+    since: Option<Instant>,
+    total: Duration,
+}
+
+impl Paused {
+    fn end(&mut self) {
+        self.total += self.since.take().map_or(Duration::ZERO, |since| since.elapsed());
+    }
+}
+
+impl Slot {
+    /// How long others could run in its stead.
+    fn paused(&self) -> Duration {
+        self.pauses().total
+    }
+
+    fn pauses(&self) -> MutexGuard<'_, Paused> {
+        self.paused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Waits for Slot {
     fn begin(&self) {
+        self.pauses().since = Some(Instant::now());
         let mut state = self.shared.lock();
         state.running -= 1;
         if let Some(lane) = state.lanes.get_mut(&self.lane) {
@@ -300,6 +329,7 @@ impl Waits for Slot {
     }
 
     fn end(&self) {
+        self.pauses().end();
         // It goes on at once, even if that is one more than there are workers: what is begun should end.
         let mut state = self.shared.lock();
         state.running += 1;

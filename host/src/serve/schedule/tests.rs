@@ -145,7 +145,8 @@ fn a_request_that_would_be_late_is_refused_as_it_comes() {
     }
     for number in 1..=10 {
         lane.pop().unwrap();
-        lane.done(Some(Duration::from_millis(100)), start + Duration::from_millis(100) * number);
+        let each = Duration::from_millis(100);
+        lane.done(Some(Time { whole: each, at_work: each }), start + Duration::from_millis(100) * number);
     }
     let now = start + Duration::from_secs(1);
     let within = |milliseconds| Some(now + Duration::from_millis(milliseconds));
@@ -196,6 +197,29 @@ fn lanes_share_the_time() {
     let order: Vec<_> = (0..11).map(|_| next(&heard)).collect();
     let place = order.iter().position(|name| *name == "other").unwrap();
     assert!(place <= 1, "{order:?}");
+}
+
+#[test]
+fn waiting_for_others_is_no_work() {
+    let (said, heard) = channel();
+    let lane = Scheduler::new(1).lane(ROOM);
+    let start = Instant::now();
+    let waiting: Job = Box::new(move |slot| {
+        slot.begin();
+        let begun = Instant::now();
+        std::thread::sleep(Duration::from_millis(50));
+        let waited = begun.elapsed();
+        slot.end();
+        said.send(waited).unwrap();
+    });
+    submit(&lane, waiting).unwrap();
+    let waited = heard.recv_timeout(Duration::from_secs(20)).unwrap();
+    while lane.load().running > 0 {
+        std::thread::yield_now();
+    }
+    let whole = start.elapsed();
+    let used = lane.shared.lock().lanes[&lane.id].used();
+    assert!(used + waited <= whole, "{used:?} of {whole:?}, of which it waited {waited:?}");
 }
 
 #[test]

@@ -9,10 +9,14 @@ use tonic::Status;
 use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder};
 use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
 
+use crate::pipeline::MAX_AXES;
 use crate::serve::oip::parameters::MAX_PARTS;
 
 /// Elements of BYTES that the contents of one message hold.
-const MAX_ELEMENTS: usize = 4 << 20;
+const MAX_TEXTS: usize = 4 << 20;
+/// Fields of one message, but those in contents: as many parts as there may be, each with all that it
+/// can have.
+const MAX_FIELDS: usize = MAX_PARTS * (MAX_AXES + 4);
 
 /// Messages as prost reads and writes them, within bounds.
 #[derive(Clone, Debug)]
@@ -63,32 +67,96 @@ impl<U: Message + Default> Decoder for CheckedDecoder<U> {
 
 /// Refuses a message of more parts than any pipeline takes. What is broken is left to prost.
 fn check(message: &[u8]) -> Result<(), Status> {
-    let (mut fields, mut elements) = (0, 0);
-    for (number, field) in Fields(message) {
-        fields += 1;
-        if number == INPUTS {
-            let contents = Fields(field).filter(|(number, _)| *number == CONTENTS);
-            elements +=
-                contents.flat_map(|(_, contents)| Fields(contents)).filter(|(number, _)| *number == BYTES).count();
-        }
-        if fields > MAX_PARTS {
-            return Err(Status::invalid_argument(format!("a message has at most {MAX_PARTS} tensors and parameters")));
-        }
-        if elements > MAX_ELEMENTS {
-            let message =
-                format!("the contents of a message have at most {MAX_ELEMENTS} texts; send them as raw contents");
-            return Err(Status::invalid_argument(message));
-        }
-    }
-    Ok(())
+    Count::default().walk(Kind::Request, message)
 }
 
-/// `ModelInferRequest.inputs`, as open_inference.proto numbers it.
-const INPUTS: u64 = 5;
-/// `InferInputTensor.contents`.
-const CONTENTS: u64 = 5;
-/// `InferTensorContents.bytes_contents`.
-const BYTES: u64 = 8;
+/// The messages that a request is made of, as open_inference.proto has them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Request,
+    Input,
+    Output,
+    /// an entry of a map of parameters
+    Parameter,
+    /// what such an entry holds
+    Value,
+    Contents,
+}
+
+/// What a message holds, with all that lies in it.
+#[derive(Default)]
+struct Count {
+    /// tensors, outputs and parameters
+    parts: usize,
+    /// elements of BYTES
+    texts: usize,
+    /// fields of all kinds, but those in contents: a field may come again and again
+    fields: usize,
+}
+
+impl Count {
+    fn walk(&mut self, kind: Kind, bytes: &[u8]) -> Result<(), Status> {
+        let mut axes = 0;
+        for (number, field) in Fields(bytes) {
+            match (kind, number) {
+                (Kind::Contents, 8) => self.text()?,
+                (Kind::Request | Kind::Input, 4) | (Kind::Output, 2) => {
+                    self.part()?;
+                    self.walk(Kind::Parameter, field)?;
+                }
+                (Kind::Request, 5) => {
+                    self.part()?;
+                    self.walk(Kind::Input, field)?;
+                }
+                (Kind::Request, 6) => {
+                    self.part()?;
+                    self.walk(Kind::Output, field)?;
+                }
+                (Kind::Request, _) => self.part()?,
+                (Kind::Parameter, 2) => self.walk(Kind::Value, field)?,
+                (Kind::Input, 3) => {
+                    axes += axes_in(field);
+                    if axes > MAX_AXES {
+                        return Err(refused(format!("a tensor has at most {MAX_AXES} axes")));
+                    }
+                }
+                (Kind::Input, 5) => self.walk(Kind::Contents, field)?,
+                _ => {}
+            }
+            self.fields += usize::from(kind != Kind::Contents);
+            if self.fields > MAX_FIELDS {
+                return Err(refused(format!("a message has at most {MAX_FIELDS} fields")));
+            }
+        }
+        Ok(())
+    }
+
+    fn part(&mut self) -> Result<(), Status> {
+        self.parts += 1;
+        if self.parts > MAX_PARTS {
+            return Err(refused(format!("a message has at most {MAX_PARTS} tensors and parameters")));
+        }
+        Ok(())
+    }
+
+    fn text(&mut self) -> Result<(), Status> {
+        self.texts += 1;
+        if self.texts > MAX_TEXTS {
+            let why = format!("the contents of a message have at most {MAX_TEXTS} texts; send them as raw contents");
+            return Err(refused(why));
+        }
+        Ok(())
+    }
+}
+
+fn refused(why: String) -> Status {
+    Status::invalid_argument(why)
+}
+
+/// How many numbers a field holds, one or several that are packed, as far as that may be.
+fn axes_in(field: &[u8]) -> usize {
+    field.iter().filter(|byte| **byte < 0x80).take(MAX_AXES + 1).count().max(1)
+}
 
 /// The fields of a message as they lie in its bytes: the number of each, and its bytes if it is of a
 /// kind that has a length. Ends at what is broken.
@@ -123,9 +191,22 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::proto::model_infer_request::InferInputTensor;
-    use super::super::proto::{InferTensorContents, ModelInferRequest};
+    use super::super::proto::infer_parameter::ParameterChoice;
+    use super::super::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
+    use super::super::proto::{InferParameter, InferTensorContents, ModelInferRequest};
     use super::*;
+
+    fn refusal(request: &ModelInferRequest) -> Option<String> {
+        check(&request.encode_to_vec()).err().map(|status| status.message().to_owned())
+    }
+
+    /// A field of these bytes.
+    fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+        let mut field = vec![number << 3 | 2];
+        prost::encoding::encode_varint(bytes.len() as u64, &mut field);
+        field.extend_from_slice(bytes);
+        field
+    }
 
     #[test]
     fn as_many_parts_as_a_pipeline_could_take_are_read() {
@@ -133,9 +214,52 @@ mod tests {
             inputs: vec![InferInputTensor::default(); many],
             ..ModelInferRequest::default()
         };
-        check(&inputs(MAX_PARTS).encode_to_vec()).unwrap();
-        let refused = check(&inputs(MAX_PARTS + 1).encode_to_vec()).unwrap_err();
-        assert!(refused.message().contains("4096 tensors"), "{refused}");
+        assert_eq!(refusal(&inputs(MAX_PARTS)), None);
+        assert!(refusal(&inputs(MAX_PARTS + 1)).unwrap().contains("4096 tensors"));
+    }
+
+    #[test]
+    fn parameters_are_counted_wherever_they_lie() {
+        let parameters = |many: usize| {
+            let value = InferParameter { parameter_choice: Some(ParameterChoice::Int64Param(1)) };
+            (0..many).map(|name| (name.to_string(), value.clone())).collect()
+        };
+        let of = |own: usize, inputs: usize, outputs: usize| ModelInferRequest {
+            parameters: parameters(own),
+            inputs: vec![InferInputTensor { parameters: parameters(inputs), ..InferInputTensor::default() }],
+            outputs: vec![InferRequestedOutputTensor { parameters: parameters(outputs), ..Default::default() }],
+            ..ModelInferRequest::default()
+        };
+        let most = MAX_PARTS - 2;
+        for (own, inputs, outputs) in [(most, 0, 0), (0, most, 0), (0, 0, most), (1000, 1000, most - 2000)] {
+            assert_eq!(refusal(&of(own, inputs, outputs)), None);
+            assert!(refusal(&of(own, inputs, outputs + 1)).unwrap().contains("4096 tensors and parameters"));
+        }
+    }
+
+    #[test]
+    fn axes_are_counted_however_they_are_written() {
+        let shape = |sizes: Vec<i64>| ModelInferRequest {
+            inputs: vec![InferInputTensor { shape: sizes, ..InferInputTensor::default() }; 2],
+            ..ModelInferRequest::default()
+        };
+        assert_eq!(refusal(&shape(vec![1000; MAX_AXES])), None);
+        assert!(refusal(&shape(vec![1; MAX_AXES + 1])).unwrap().contains("at most 64 axes"));
+        let one_by_one = |axes: usize| check(&field(5, &[0x18, 1].repeat(axes)));
+        one_by_one(MAX_AXES).unwrap();
+        one_by_one(MAX_AXES + 1).unwrap_err();
+        check(&field(5, &field(3, &[]).repeat(MAX_AXES + 1))).unwrap_err();
+    }
+
+    #[test]
+    fn what_is_said_again_and_again_is_counted() {
+        let name = field(1, b"");
+        check(&field(5, &name.repeat(1000))).unwrap();
+        let again = name.repeat(MAX_FIELDS + 1);
+        let value = field(4, &field(2, &field(3, b"").repeat(MAX_FIELDS)));
+        for message in [field(5, &again), field(6, &again), field(4, &again), value] {
+            assert!(check(&message).unwrap_err().message().contains("fields"));
+        }
     }
 
     #[test]
@@ -144,13 +268,22 @@ mod tests {
             let contents =
                 InferTensorContents { bytes_contents: vec![[].as_slice().into(); texts], ..Default::default() };
             let input = InferInputTensor { contents: Some(contents), shape: vec![1], ..InferInputTensor::default() };
-            let request = ModelInferRequest { id: "7".into(), inputs: vec![input; 2], ..ModelInferRequest::default() };
-            check(&request.encode_to_vec())
+            ModelInferRequest { id: "7".into(), inputs: vec![input; 2], ..ModelInferRequest::default() }
         };
-        of(MAX_ELEMENTS / 2).unwrap();
-        let hidden = [&[0x7b, 0x7c][..], &[0x2a, 0].repeat(MAX_PARTS)].concat();
+        assert_eq!(refusal(&of(MAX_TEXTS / 2)), None);
+        assert!(refusal(&of(MAX_TEXTS / 2 + 1)).unwrap().contains("raw contents"));
+        let hidden = [&[0x7b, 0x7c][..], &[0x2a, 0].repeat(MAX_PARTS + 1)].concat();
         assert!(check(&hidden).is_err(), "what follows a group of an unknown field is counted");
-        assert!(of(MAX_ELEMENTS / 2 + 1).unwrap_err().message().contains("raw contents"));
+    }
+
+    #[test]
+    fn numbers_of_contents_are_no_fields() {
+        let contents = InferTensorContents { fp32_contents: vec![1.0; MAX_FIELDS + 1], ..Default::default() };
+        let input = InferInputTensor { contents: Some(contents), ..InferInputTensor::default() };
+        let packed = ModelInferRequest { inputs: vec![input], ..ModelInferRequest::default() };
+        assert_eq!(refusal(&packed), None);
+        let one_by_one = [0x35, 0, 0, 0, 0].repeat(MAX_FIELDS + 1);
+        check(&field(5, &field(5, &one_by_one))).unwrap();
     }
 
     proptest! {

@@ -219,6 +219,6 @@ impl GrpcInferenceService for Service {
     ) -> Result<Response<proto::RepositoryModelUnloadResponse>, Status> {
         let request = request.into_inner();
         let name = named(request.repository_name, request.model_name);
-        plain(repository::unload(&self.server, &name).map(|()| proto::RepositoryModelUnloadResponse {}))
+        plain(repository::unload(&self.server, &name).await.map(|()| proto::RepositoryModelUnloadResponse {}))
     }
 }

@@ -7,13 +7,19 @@ use std::marker::PhantomData;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value as Json};
 
+use crate::pipeline::MAX_AXES;
 use crate::serve::oip::parameters::{MAX_PARTS, Parameters};
 
 fn too_many<E: Error>(what: &str) -> E {
     E::custom(format_args!("more than {MAX_PARTS} {what}"))
 }
 
-/// A list of tensors or outputs.
+/// What may have parameters of its own.
+pub(super) trait Parameterized {
+    fn parameters(&self) -> usize;
+}
+
+/// A list of tensors or outputs, with a bound on the parameters of all of them together.
 pub(super) struct Few<T>(pub(super) Vec<T>);
 
 impl<T> Default for Few<T> {
@@ -22,7 +28,13 @@ impl<T> Default for Few<T> {
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
+impl<T: Parameterized> Few<T> {
+    pub(super) fn parameters(&self) -> usize {
+        self.0.iter().map(T::parameters).sum()
+    }
+}
+
+impl<'de, T: Deserialize<'de> + Parameterized> Deserialize<'de> for Few<T> {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
         json.deserialize_seq(FewVisitor(PhantomData))
     }
@@ -30,7 +42,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
 
 struct FewVisitor<T>(PhantomData<T>);
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for FewVisitor<T> {
+impl<'de, T: Deserialize<'de> + Parameterized> Visitor<'de> for FewVisitor<T> {
     type Value = Few<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -39,13 +51,49 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for FewVisitor<T> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Few<T>, A::Error> {
         let mut list = Vec::new();
-        while let Some(item) = items.next_element()? {
+        let mut parameters = 0;
+        while let Some(item) = items.next_element::<T>()? {
             if list.len() == MAX_PARTS {
                 return Err(too_many("inputs or outputs"));
+            }
+            parameters += item.parameters();
+            if parameters > MAX_PARTS {
+                return Err(too_many("parameters"));
             }
             list.push(item);
         }
         Ok(Few(list))
+    }
+}
+
+/// A tensor's shape, of no more axes than a tensor has.
+#[derive(Debug)]
+pub(super) struct Shape(pub(super) Vec<usize>);
+
+impl<'de> Deserialize<'de> for Shape {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        json.deserialize_seq(ShapeVisitor).map(Self)
+    }
+}
+
+struct ShapeVisitor;
+
+impl<'de> Visitor<'de> for ShapeVisitor {
+    type Value = Vec<usize>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a shape: a list of sizes")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sizes: A) -> Result<Vec<usize>, A::Error> {
+        let mut shape = Vec::new();
+        while let Some(size) = sizes.next_element()? {
+            if shape.len() == MAX_AXES {
+                return Err(A::Error::custom(format_args!("a tensor has at most {MAX_AXES} axes")));
+            }
+            shape.push(size);
+        }
+        Ok(shape)
     }
 }
 
@@ -152,9 +200,33 @@ mod tests {
         }
     }
 
+    /// What is written as its number of parameters.
+    #[derive(serde::Deserialize)]
+    struct Of(usize);
+
+    impl Parameterized for Of {
+        fn parameters(&self) -> usize {
+            self.0
+        }
+    }
+
+    #[test]
+    fn parameters_are_counted_in_all_of_a_list() {
+        let list = |parameters: [usize; 3]| serde_json::from_str::<Few<Of>>(&json!(parameters).to_string());
+        assert_eq!(list([MAX_PARTS - 1, 0, 1]).unwrap().parameters(), MAX_PARTS);
+        assert!(list([MAX_PARTS - 1, 1, 1]).err().unwrap().to_string().contains("more than 4096 parameters"));
+    }
+
+    #[test]
+    fn axes_are_counted() {
+        let shape = |axes: usize| serde_json::from_str::<Shape>(&json!(vec![1; axes]).to_string());
+        assert_eq!(shape(MAX_AXES).unwrap().0, [1; MAX_AXES]);
+        assert!(shape(MAX_AXES + 1).unwrap_err().to_string().contains("at most 64 axes"));
+    }
+
     #[test]
     fn parts_are_counted() {
-        let list = |items: usize| serde_json::from_str::<Few<u8>>(&json!(vec![1; items]).to_string());
+        let list = |items: usize| serde_json::from_str::<Few<Of>>(&json!(vec![0; items]).to_string());
         assert_eq!(list(MAX_PARTS).map(|list| list.0.len()).unwrap(), MAX_PARTS);
         assert!(list(MAX_PARTS + 1).err().unwrap().to_string().contains("more than 4096 inputs or outputs"));
         let object = |names: usize| {

@@ -12,12 +12,12 @@ use serde_json::Value as Json;
 
 use super::framing::Framing;
 use super::object::Object;
-use super::parts::{Few, GivenParameters};
+use super::parts::{Few, GivenParameters, Parameterized, Shape};
 use crate::pipeline::{ElementType, JsonTree, Tensor, TensorSeed, element_count};
 use crate::serve::oip::datatype;
 use crate::serve::oip::infer::{InferRequest, RequestedOutput};
 use crate::serve::oip::metadata::TensorMetadata;
-use crate::serve::oip::parameters::{self, OutputParameters, Parameters, RequestParameters};
+use crate::serve::oip::parameters::{self, MAX_PARTS, OutputParameters, Parameters, RequestParameters};
 use crate::serve::oip::tensors::{Data, InputTensor};
 use crate::serve::{Ask, ServeError, Served, Server};
 
@@ -76,6 +76,9 @@ pub(super) fn read(framing: Framing, inputs: &[TensorMetadata]) -> Result<InferR
     };
     let Object(written) = serde_json::from_slice::<Object<Written>>(&json)
         .map_err(|error| ServeError::invalid(format!("not an inference request: {error}")))?;
+    if written.parameters.0.len() + written.inputs.parameters() + written.outputs.parameters() > MAX_PARTS {
+        return Err(ServeError::invalid(format!("a request has at most {MAX_PARTS} parameters")));
+    }
     let inputs =
         written.inputs.0.into_iter().map(|input| input.with_data(&mut binary)).collect::<Result<Vec<_>, _>>()?;
     if !binary.is_empty() {
@@ -113,6 +116,18 @@ fn raw_shape(input: &TensorMetadata, elements: usize) -> Result<Vec<usize>, Serv
     }
     let rest = elements.checked_div(known).unwrap_or(0);
     Ok(input.shape.iter().map(|size| usize::try_from(*size).unwrap_or(rest)).collect())
+}
+
+impl Parameterized for WrittenInput {
+    fn parameters(&self) -> usize {
+        self.parameters.len()
+    }
+}
+
+impl Parameterized for Object<WrittenOutput> {
+    fn parameters(&self) -> usize {
+        self.0.parameters.0.len()
+    }
 }
 
 impl WrittenInput {
@@ -157,7 +172,7 @@ impl<'de> Visitor<'de> for InputVisitor {
                 "datatype" => once(&mut element, "datatype", || {
                     datatype::parse(&fields.next_value::<String>()?).map_err(A::Error::custom)
                 })?,
-                "shape" => once(&mut shape, "shape", || fields.next_value())?,
+                "shape" => once(&mut shape, "shape", || fields.next_value().map(|Shape(shape)| shape))?,
                 "parameters" => once(&mut parameters, "parameters", || fields.next_value())?,
                 "data" if early.is_some() => return Err(A::Error::duplicate_field("data")),
                 "data" => match element {
@@ -277,6 +292,7 @@ mod tests {
             ("", "EOF"),
             ("{}", "missing field `inputs`"),
             (r#"{"inputs":[{"name":"x","shape":[1],"data":[1]}]}"#, "missing field `datatype`"),
+            (r#"{"inputs":[{"name":"x","shape":3,"datatype":"INT8","data":[1]}]}"#, "a list of sizes"),
             (r#"{"inputs":[{"name":"x","shape":[-1],"datatype":"INT8","data":[1]}]}"#, "-1"),
             (r#"{"inputs":[{"name":"x","shape":[1],"datatype":"INT8","data":[300]}]}"#, "300 is not a int8"),
             (r#"{"inputs":[{"name":"x","shape":[1],"datatype":"FP16","data":[1]}]}"#, "FP16 is not sent as JSON"),
@@ -292,6 +308,22 @@ mod tests {
             let error = request(json, b"").unwrap_err();
             assert!(error.contains(why), "{json}: {error}");
         }
+    }
+
+    #[test]
+    fn parameters_are_counted_in_the_whole_request() {
+        let request = |of_each: usize| {
+            let names = (0..of_each).map(|name| (name.to_string(), Json::Null));
+            let parameters = Json::Object(names.collect());
+            let json = serde_json::json!({
+                "parameters": parameters,
+                "inputs": [{ "name": "x", "datatype": "INT8", "shape": [1], "data": [1], "parameters": parameters }],
+                "outputs": [{ "name": "y", "parameters": parameters }],
+            });
+            request(&json.to_string(), b"").map(|request| request.parameters.len())
+        };
+        assert_eq!(request(MAX_PARTS / 3), Ok(MAX_PARTS / 3));
+        assert!(request(MAX_PARTS / 3 + 1).unwrap_err().contains("at most 4096 parameters"));
     }
 
     #[test]

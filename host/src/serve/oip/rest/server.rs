@@ -99,7 +99,7 @@ pub(super) async fn unload(State(server): State<Arc<Server>>, named: Named, requ
     let unloaded = async {
         // Read only so that the connection can be used again.
         Asked::read(&server, request).await?;
-        repository::unload(&server, &named.model)?;
+        repository::unload(&server, &named.model).await?;
         Ok(Response::default())
     };
     answered(unloaded.await)

@@ -1,0 +1,130 @@
+//! A pipeline's place among those that are served.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tokio::sync::{Mutex, OwnedMutexGuard};
+
+use super::repository::Source;
+use super::served::Served;
+
+/// What a pipeline is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// it is loaded, or warmed, and nothing answers meanwhile
+    Loading,
+    /// it answers
+    Ready,
+    /// it was taken out of service
+    Unloaded,
+}
+
+/// A pipeline's place.
+pub struct Entry {
+    name: String,
+    source: Source,
+    now: ArcSwap<Standing>,
+    /// whoever loads or unloads it has this: what was asked last must not be undone by what was asked
+    /// before
+    turn: Arc<Mutex<()>>,
+}
+
+/// How it stands with a pipeline, all of it at once: nobody sees one that is ready and not there.
+#[derive(Clone, Default)]
+struct Standing {
+    served: Option<Arc<Served>>,
+    loading: bool,
+    /// why what its files hold now is not what answers
+    failure: Option<String>,
+}
+
+impl Entry {
+    pub(super) fn new(name: String, source: Source, served: Served) -> Self {
+        let now = Standing { served: Some(Arc::new(served)), ..Standing::default() };
+        Self { name, source, now: ArcSwap::from_pointee(now), turn: Arc::default() }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) const fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// What it is doing.
+    pub fn state(&self) -> State {
+        match &**self.now.load() {
+            Standing { served: Some(_), .. } => State::Ready,
+            Standing { loading: true, .. } => State::Loading,
+            Standing { .. } => State::Unloaded,
+        }
+    }
+
+    /// The pipeline, if it is loaded.
+    pub fn served(&self) -> Option<Arc<Served>> {
+        self.now.load().served.clone()
+    }
+
+    /// Why what its files hold now is not what answers.
+    pub fn failure(&self) -> Option<String> {
+        self.now.load().failure.clone()
+    }
+
+    /// Waits for the turn to change it. However many wait, none of them holds a thread.
+    pub(super) async fn turn(self: Arc<Self>) -> Change {
+        let turn = self.turn.clone().lock_owned().await;
+        Change { entry: self, _turn: turn }
+    }
+
+    /// The same on a thread that may wait.
+    pub(super) fn blocking_turn(self: Arc<Self>) -> Change {
+        let turn = self.turn.clone().blocking_lock_owned();
+        Change { entry: self, _turn: turn }
+    }
+}
+
+/// The turn to change a pipeline's place: there is one at a time.
+pub(super) struct Change {
+    entry: Arc<Entry>,
+    _turn: OwnedMutexGuard<()>,
+}
+
+impl Change {
+    pub(super) fn entry(&self) -> &Entry {
+        &self.entry
+    }
+
+    /// It is being loaded, until this turn ends.
+    pub(super) fn loading(&self) {
+        self.set(|standing| standing.loading = true);
+    }
+
+    /// This one answers from now on.
+    pub(super) fn loaded(&self, served: Served) {
+        self.set(|standing| *standing = Standing { served: Some(Arc::new(served)), ..Standing::default() });
+    }
+
+    /// What its files hold cannot be served: all is as it was before.
+    pub(super) fn failed(&self, failure: String) {
+        self.set(|standing| standing.failure = Some(failure));
+    }
+
+    /// None answers from now on; requests under way end as they would.
+    pub(super) fn unload(&self) {
+        self.set(|standing| *standing = Standing::default());
+    }
+
+    fn set(&self, change: impl FnOnce(&mut Standing)) {
+        let mut standing = Standing::clone(&self.entry.now.load());
+        change(&mut standing);
+        self.entry.now.store(Arc::new(standing));
+    }
+}
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        self.set(|standing| standing.loading = false);
+    }
+}

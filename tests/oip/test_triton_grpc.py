@@ -46,7 +46,9 @@ class Synchronous(ServedCase):
         self.assertEqual((model.platform, list(model.inputs[0].shape)), ("onnx_onnxv1", [-1, 3]))
         config = client.get_model_config("matrix").config
         self.assertEqual((config.max_batch_size, config.input[0].data_type), (0, 11))
-        self.assertEqual(self.status(lambda: client.is_model_ready("nobody")), "StatusCode.NOT_FOUND")
+        self.assertFalse(client.is_model_ready("nobody"))
+        self.assertFalse(client.is_model_ready("matrix", "9"))
+        self.assertEqual(self.status(lambda: client.is_model_ready("matrix", "new")), "StatusCode.INVALID_ARGUMENT")
         index = {entry.name: entry.state for entry in client.get_model_repository_index().models}
         self.assertEqual(index["text"], "READY")
 
@@ -58,7 +60,7 @@ class Synchronous(ServedCase):
                 self.assertTrue(same(result.as_numpy("y"), array), result.as_numpy("y"))
                 self.assertEqual((result.get_response().id, result.get_response().model_version), ("7", "1"))
 
-    def test_typed_contents_are_answered_with_typed_contents(self):
+    def test_typed_contents_are_read_and_given_where_they_are_asked_for(self):
         channel = grpcio.insecure_channel(self.address)
         self.addCleanup(channel.close)
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
@@ -69,6 +71,10 @@ class Synchronous(ServedCase):
             tensor = request.inputs.add(name="x", datatype=datatype, shape=[len(items)])
             getattr(tensor.contents, field).extend(items)
             with self.subTest(datatype):
+                # NVIDIA's decoder knows raw contents only.
+                response = grpc.InferResult(stub.ModelInfer(request))
+                self.assertTrue(same(response.as_numpy("y"), EXTREMES[datatype]))
+                request.parameters["binary_data_output"].bool_param = False
                 response = stub.ModelInfer(request)
                 self.assertEqual(len(response.raw_output_contents), 0)
                 self.assertEqual(list(getattr(response.outputs[0].contents, field)), items)
@@ -180,6 +186,7 @@ class Asyncio(ServedCase):
             seen = []
             async for result, error in client.stream_infer(requests()):
                 self.assertIsNone(error)
+                self.assertTrue(result.get_response().parameters["triton_final_response"].bool_param)
                 seen.append((result.get_response().id, int(result.as_numpy("y")[0])))
             self.assertEqual(seen, [(str(number), number) for number in range(20)])
 

@@ -17,7 +17,7 @@ pub(super) async fn infer(
     timeout: Option<Duration>,
     held: impl Send + 'static,
 ) -> Result<ModelInferResponse, ServeError> {
-    let model = lookup::model(server, &request.model_name, &request.model_version)?;
+    let model = lookup::of_message(server, &request.model_name, &request.model_version)?;
     let given = contents::parameters(std::mem::take(&mut request.parameters));
     let mut ask = parameters::ask(&given, prost::Message::encoded_len(&request))?;
     ask.timeout = match (ask.timeout, timeout) {
@@ -39,11 +39,8 @@ fn run(
     request: ModelInferRequest,
     parameters: Parameters,
 ) -> Result<ModelInferResponse, ServeError> {
-    // Raw is answered with raw; who sends nothing gets what is smaller.
-    let raw = match parameters::flag(&parameters, "binary_data_output")? {
-        Some(raw) => raw,
-        None => !request.raw_input_contents.is_empty() || request.inputs.is_empty(),
-    };
+    // As Triton does, whichever way the inputs came: its clients read nothing else.
+    let raw = parameters::flag(&parameters, "binary_data_output")?.unwrap_or(true);
     let request = read(request, parameters)?;
     let given = inference::infer(turn, request.inputs, request.outputs)?;
     let (outputs, raw_output_contents) = contents::outputs(given, raw)?;

@@ -49,8 +49,6 @@ fn plain<T>(result: Result<T, ServeError>) -> Result<Response<T>, Status> {
 /// One answer of a stream: an error is said in it, and the stream goes on.
 async fn streamed(server: &Server, request: ModelInferRequest, deadline: Option<Instant>) -> ModelStreamInferResponse {
     let id = request.id.clone();
-    // Clients that wait for the last of several answers ask to be told which it is.
-    let says_final = request.parameters.contains_key("triton_enable_empty_final_response");
     let infer = async {
         let held = server.bodies().share(prost::Message::encoded_len(&request))?;
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -58,11 +56,10 @@ async fn streamed(server: &Server, request: ModelInferRequest, deadline: Option<
     };
     match infer.await {
         Ok(mut response) => {
-            if says_final {
-                let is_final = proto::infer_parameter::ParameterChoice::BoolParam(true);
-                let is_final = InferParameter { parameter_choice: Some(is_final) };
-                response.parameters.insert("triton_final_response".to_owned(), is_final);
-            }
+            // Clients that wait for the last of several answers look for this; here the first is the last.
+            let is_final = proto::infer_parameter::ParameterChoice::BoolParam(true);
+            let is_final = InferParameter { parameter_choice: Some(is_final) };
+            response.parameters.insert("triton_final_response".to_owned(), is_final);
             ModelStreamInferResponse { error_message: String::new(), infer_response: Some(response) }
         }
         Err(error) => ModelStreamInferResponse {
@@ -107,10 +104,10 @@ impl GrpcInferenceService for Service {
         request: Request<proto::ModelReadyRequest>,
     ) -> Result<Response<proto::ModelReadyResponse>, Status> {
         let proto::ModelReadyRequest { name, version } = request.into_inner();
-        let ready = match lookup::model(&self.server, &name, &version) {
+        let ready = match lookup::of_message(&self.server, &name, &version) {
             Ok(_) => Ok(true),
-            // It is there, so whether it is ready can be said.
-            Err(ServeError::NotReady(_)) => Ok(false),
+            // What is not there is not ready: clients ask before it is loaded.
+            Err(ServeError::NotReady(_) | ServeError::NotFound(_)) => Ok(false),
             Err(error) => Err(error),
         };
         plain(ready.map(|ready| proto::ModelReadyResponse { ready }))
@@ -132,7 +129,7 @@ impl GrpcInferenceService for Service {
         request: Request<proto::ModelMetadataRequest>,
     ) -> Result<Response<proto::ModelMetadataResponse>, Status> {
         let proto::ModelMetadataRequest { name, version } = request.into_inner();
-        plain(lookup::model(&self.server, &name, &version).map(|model| proto::ModelMetadataResponse {
+        plain(lookup::of_message(&self.server, &name, &version).map(|model| proto::ModelMetadataResponse {
             name,
             versions: metadata::versions(&model),
             platform: metadata::PLATFORM.to_owned(),
@@ -182,7 +179,7 @@ impl GrpcInferenceService for Service {
         request: Request<proto::ModelConfigRequest>,
     ) -> Result<Response<proto::ModelConfigResponse>, Status> {
         let proto::ModelConfigRequest { name, version } = request.into_inner();
-        let model = lookup::model(&self.server, &name, &version);
+        let model = lookup::of_message(&self.server, &name, &version);
         plain(model.map(|model| proto::ModelConfigResponse { config: Some(config::to_message(&model)) }))
     }
 

@@ -196,7 +196,7 @@ fn inference(id: &str, request: Option<Json>, result: Json) -> Json {
         "operationId": id,
         "summary": "Run a pipeline on tensors",
         "parameters": [parameter(JSON_LENGTH)],
-        "requestBody": { "required": true, "content": content, "description": "JSON, or JSON and the bytes of tensors behind it" },
+        "requestBody": { "required": true, "content": content, "description": "JSON, or JSON and the bytes of tensors behind it. NaN and infinities are texts; a request with the literals that Python writes for them is read, and answered with such" },
         "responses": { "200": response("the outputs", result) },
     });
     let answer = &mut operation["responses"]["200"];

@@ -3,6 +3,7 @@
 mod framing;
 mod generate;
 mod infer;
+mod literals;
 mod models;
 mod object;
 mod parts;

@@ -83,9 +83,6 @@ class Synchronous(ServedCase):
         with self.assertRaises(grpcio.RpcError) as caught:
             stub.ModelInfer(request)
         self.assertEqual(caught.exception.code(), grpcio.StatusCode.INVALID_ARGUMENT)
-        with self.assertRaises(grpcio.RpcError) as caught:
-            stub.SystemSharedMemoryStatus(service_pb2.SystemSharedMemoryStatusRequest())
-        self.assertEqual(caught.exception.code(), grpcio.StatusCode.UNIMPLEMENTED)
 
     def test_statuses_of_errors(self):
         floats = inputs(grpc, "FP32", np.zeros(2, np.float32))
@@ -105,13 +102,15 @@ class Synchronous(ServedCase):
     def test_large_and_compressed_messages(self):
         array = np.arange(3_000_000, dtype=np.float32)
         self.assertTrue(same(self.client.infer("identity_fp32", inputs(grpc, "FP32", array)).as_numpy("y"), array))
+        array = np.arange(64 << 18, dtype=np.float32)
+        self.assertTrue(same(self.client.infer("identity_fp32", inputs(grpc, "FP32", array)).as_numpy("y"), array))
         for algorithm in ("gzip", "deflate"):
             result = self.client.infer("identity_fp32", inputs(grpc, "FP32", array[:100_000]),
                                        compression_algorithm=algorithm)
             self.assertTrue(same(result.as_numpy("y"), array[:100_000]))
 
     def test_a_message_above_the_limit_is_refused(self):
-        array = np.zeros(20_000_000, np.float32)
+        array = np.zeros(40_000_000, np.float32)
         self.assertEqual(self.status(lambda: self.client.infer("identity_fp32", inputs(grpc, "FP32", array))),
                          "StatusCode.RESOURCE_EXHAUSTED")
 
@@ -147,6 +146,21 @@ class Synchronous(ServedCase):
         entry, = self.client.get_inference_statistics("matrix").model_stats
         self.assertGreaterEqual(entry.inference_stats.success.count, 1)
         self.assertGreater(entry.inference_stats.compute_infer.ns, 0)
+
+    def test_shared_memory_and_settings(self):
+        client = self.client
+        self.assertEqual(len(client.get_system_shared_memory_status().regions), 0)
+        self.assertEqual(len(client.get_cuda_shared_memory_status().regions), 0)
+        client.unregister_system_shared_memory()
+        client.unregister_cuda_shared_memory("r")
+        self.assertEqual(self.status(lambda: client.register_system_shared_memory("r", "/r", 64)),
+                         "StatusCode.INVALID_ARGUMENT")
+        self.assertTrue(client.get_log_settings().settings["log_error"].bool_param)
+        self.assertEqual(list(client.get_trace_settings("matrix").settings["trace_level"].value), ["OFF"])
+        self.assertEqual(self.status(lambda: client.update_trace_settings(settings={"trace_rate": "7"})),
+                         "StatusCode.INVALID_ARGUMENT")
+        self.assertEqual(self.status(lambda: client.update_log_settings({"log_verbose_level": 3})),
+                         "StatusCode.INVALID_ARGUMENT")
 
     def test_the_second_port_takes_it_as_well(self):
         with grpc.InferenceServerClient(self.serving.second) as client:

@@ -15,6 +15,8 @@ mod metadata;
 mod parameters;
 mod repository;
 mod rest;
+mod settings;
+mod shared_memory;
 mod statistics;
 mod tensors;
 

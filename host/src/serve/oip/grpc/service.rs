@@ -12,10 +12,10 @@ use super::body::Held;
 use super::proto::grpc_inference_service_server::GrpcInferenceService;
 use super::proto::{self, InferParameter, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
 use super::stream::{Ending, Requests};
-use super::{infer, timeout};
+use super::{infer, settings, timeout};
 use crate::serve::oip::error::status;
 use crate::serve::oip::metadata::TensorMetadata;
-use crate::serve::oip::{config, datatype, lookup, metadata, repository, statistics};
+use crate::serve::oip::{config, datatype, lookup, metadata, repository, shared_memory, statistics};
 use crate::serve::{ServeError, Server};
 
 pub(super) struct Service {
@@ -217,5 +217,61 @@ impl GrpcInferenceService for Service {
         let request = request.into_inner();
         let name = named(request.repository_name, request.model_name);
         plain(repository::unload(&self.server, &name).map(|()| proto::RepositoryModelUnloadResponse {}))
+    }
+
+    async fn system_shared_memory_status(
+        &self,
+        request: Request<proto::SystemSharedMemoryStatusRequest>,
+    ) -> Result<Response<proto::SystemSharedMemoryStatusResponse>, Status> {
+        plain(shared_memory::status(&request.get_ref().name).map(|()| proto::SystemSharedMemoryStatusResponse {}))
+    }
+
+    async fn system_shared_memory_register(
+        &self,
+        request: Request<proto::SystemSharedMemoryRegisterRequest>,
+    ) -> Result<Response<proto::SystemSharedMemoryRegisterResponse>, Status> {
+        plain(Err(shared_memory::register(&request.get_ref().name)))
+    }
+
+    async fn system_shared_memory_unregister(
+        &self,
+        _: Request<proto::SystemSharedMemoryUnregisterRequest>,
+    ) -> Result<Response<proto::SystemSharedMemoryUnregisterResponse>, Status> {
+        plain(Ok(proto::SystemSharedMemoryUnregisterResponse {}))
+    }
+
+    async fn cuda_shared_memory_status(
+        &self,
+        request: Request<proto::CudaSharedMemoryStatusRequest>,
+    ) -> Result<Response<proto::CudaSharedMemoryStatusResponse>, Status> {
+        plain(shared_memory::status(&request.get_ref().name).map(|()| proto::CudaSharedMemoryStatusResponse {}))
+    }
+
+    async fn cuda_shared_memory_register(
+        &self,
+        request: Request<proto::CudaSharedMemoryRegisterRequest>,
+    ) -> Result<Response<proto::CudaSharedMemoryRegisterResponse>, Status> {
+        plain(Err(shared_memory::register(&request.get_ref().name)))
+    }
+
+    async fn cuda_shared_memory_unregister(
+        &self,
+        _: Request<proto::CudaSharedMemoryUnregisterRequest>,
+    ) -> Result<Response<proto::CudaSharedMemoryUnregisterResponse>, Status> {
+        plain(Ok(proto::CudaSharedMemoryUnregisterResponse {}))
+    }
+
+    async fn trace_setting(
+        &self,
+        request: Request<proto::TraceSettingRequest>,
+    ) -> Result<Response<proto::TraceSettingResponse>, Status> {
+        plain(settings::tracing(&self.server, request.into_inner()))
+    }
+
+    async fn log_settings(
+        &self,
+        request: Request<proto::LogSettingsRequest>,
+    ) -> Result<Response<proto::LogSettingsResponse>, Status> {
+        plain(settings::logging(&self.server, request.into_inner()))
     }
 }

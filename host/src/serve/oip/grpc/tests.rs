@@ -72,7 +72,8 @@ async fn outputs_are_raw_unless_contents_are_asked_for() {
 #[tokio::test]
 async fn what_is_not_there_is_not_ready() {
     let mut client = Client::new(router());
-    for (name, version, ready) in [("matrix", "", true), ("matrix", "1", true), ("matrix", "9", false), ("no", "", false)]
+    for (name, version, ready) in
+        [("matrix", "", true), ("matrix", "1", true), ("matrix", "9", false), ("no", "", false)]
     {
         let asked = ModelReadyRequest { name: name.to_owned(), version: version.to_owned() };
         assert_eq!(client.model_ready(asked).await.unwrap().into_inner().ready, ready, "{name} {version}");
@@ -96,13 +97,38 @@ async fn every_fault_has_its_code() {
     let mut late = Request::new(floats(&[1.0, 2.0, 3.0]));
     late.metadata_mut().insert("grpc-timeout", "0n".parse().unwrap());
     assert_eq!(client.model_infer(late).await.unwrap_err().code(), Code::DeadlineExceeded);
-    // The calls of shared memory are the service's, and answered as the protocol says.
-    let call = http::Request::post("/inference.GRPCInferenceService/SystemSharedMemoryStatus")
-        .header(CONTENT_TYPE, "application/grpc")
-        .body(axum::body::Body::empty())
-        .unwrap();
-    let answer = router().oneshot(call).await.unwrap();
-    assert_eq!(answer.headers()["grpc-status"], "12");
+}
+
+#[tokio::test]
+async fn what_is_asked_about_shared_memory_and_settings_is_told() {
+    use super::proto::{
+        CudaSharedMemoryRegisterRequest, CudaSharedMemoryUnregisterRequest, LogSettingsRequest,
+        SystemSharedMemoryStatusRequest, TraceSettingRequest, log_settings_request, trace_setting_request,
+    };
+    let mut client = Client::new(router());
+    client.system_shared_memory_status(SystemSharedMemoryStatusRequest::default()).await.unwrap();
+    let one = SystemSharedMemoryStatusRequest { name: "r".to_owned() };
+    assert_eq!(client.system_shared_memory_status(one).await.unwrap_err().code(), Code::NotFound);
+    client.cuda_shared_memory_unregister(CudaSharedMemoryUnregisterRequest::default()).await.unwrap();
+    let refused = client.cuda_shared_memory_register(CudaSharedMemoryRegisterRequest::default()).await.unwrap_err();
+    assert!(refused.code() == Code::InvalidArgument && refused.message().contains("not supported"), "{refused}");
+
+    let logging = client.log_settings(LogSettingsRequest::default()).await.unwrap().into_inner();
+    assert_eq!(logging.settings.len(), 6);
+    let value = log_settings_request::SettingValue {
+        parameter_choice: Some(log_settings_request::setting_value::ParameterChoice::BoolParam(false)),
+    };
+    let change = LogSettingsRequest { settings: [("log_info".to_owned(), value)].into() };
+    assert_eq!(client.log_settings(change).await.unwrap_err().code(), Code::InvalidArgument);
+
+    let ask = |model: &str, level: &str| {
+        let value = trace_setting_request::SettingValue { value: vec![level.to_owned()] };
+        TraceSettingRequest { model_name: model.to_owned(), settings: [("trace_level".to_owned(), value)].into() }
+    };
+    let tracing = client.trace_setting(ask("matrix", "OFF")).await.unwrap().into_inner();
+    assert_eq!((&tracing.settings["trace_level"].value[0], tracing.settings.len()), (&"OFF".to_owned(), 6));
+    assert_eq!(client.trace_setting(ask("", "TIMESTAMPS")).await.unwrap_err().code(), Code::InvalidArgument);
+    assert_eq!(client.trace_setting(ask("no", "OFF")).await.unwrap_err().code(), Code::NotFound);
 }
 
 #[tokio::test]

@@ -154,7 +154,18 @@ class Synchronous(ServedCase):
         with self.assertRaises(InferenceServerException):
             self.client.infer("identity_uint8", inputs(http, "INT8", np.array([7], np.int8)))
         after = counts()
-        self.assertEqual([now - then for now, then in zip(after, before)], [1, 1, 1, 1])
+        # What does not fit was no inference.
+        self.assertEqual([now - then for now, then in zip(after, before)], [1, 1, 0, 1])
+
+        def failures():
+            entry, = self.client.get_inference_statistics("slow")["model_stats"]
+            self.assertEqual((entry["inference_stats"]["cache_hit"]["count"], entry["response_stats"],
+                              entry["memory_usage"]), (0, {}, []))
+            return entry["inference_stats"]["fail"]["count"]
+        before = failures()
+        with self.assertRaises(InferenceServerException):
+            self.client.infer("slow", inputs(http, "FP32", np.zeros((512, 512), np.float32)), timeout=1000)
+        self.assertEqual(failures() - before, 1)
         names = {entry["name"] for entry in self.client.get_inference_statistics()["model_stats"]}
         self.assertIn("matrix", names)
 
@@ -177,6 +188,23 @@ class Synchronous(ServedCase):
             with self.subTest(name), self.assertRaises(InferenceServerException) as caught:
                 self.client.infer(name, given)
             self.assertEqual(caught.exception.status(), status)
+            self.assertTrue(caught.exception.message())
+
+    def test_shared_memory_and_settings(self):
+        client = self.client
+        self.assertEqual((client.get_system_shared_memory_status(), client.get_cuda_shared_memory_status()), ([], []))
+        client.unregister_system_shared_memory()
+        client.unregister_cuda_shared_memory("r")
+        self.assertEqual(client.get_log_settings()["log_file"], "")
+        self.assertEqual(client.get_trace_settings("matrix")["trace_level"], ["OFF"])
+        for refused in (
+            lambda: client.register_system_shared_memory("r", "/r", 64),
+            lambda: client.update_log_settings({"log_verbose_level": 3}),
+            lambda: client.update_trace_settings(settings={"trace_level": ["TIMESTAMPS"]}),
+        ):
+            with self.assertRaises(InferenceServerException) as caught:
+                refused()
+            self.assertEqual(caught.exception.status(), "400")
             self.assertTrue(caught.exception.message())
 
     def test_a_timeout_is_in_microseconds(self):

@@ -56,7 +56,14 @@ fn run(
 
 fn read(request: ModelInferRequest, parameters: Parameters) -> Result<InferRequest, ServeError> {
     let outputs = request.outputs.into_iter();
-    let outputs = outputs.map(|output| RequestedOutput::new(output.name, &contents::parameters(output.parameters)));
+    let outputs = outputs.map(|output| {
+        let parameters = contents::parameters(output.parameters);
+        // As Triton has it; over REST it is as if it were not there.
+        if parameters::count(&parameters, "classification")? == Some(0) {
+            return Err(ServeError::invalid("the parameter `classification` is a whole number, not below 1"));
+        }
+        RequestedOutput::new(output.name, &parameters)
+    });
     Ok(InferRequest {
         id: request.id,
         parameters,

@@ -8,7 +8,7 @@ import grpc as grpcio
 import numpy as np
 import tritonclient.grpc as grpc
 import tritonclient.grpc.aio as aio
-from tritonclient.grpc import service_pb2, service_pb2_grpc
+from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
 from serving import EXTREMES, ServedCase, same
@@ -46,6 +46,9 @@ class Synchronous(ServedCase):
         self.assertEqual((model.platform, list(model.inputs[0].shape)), ("onnx_onnxv1", [-1, 3]))
         config = client.get_model_config("matrix").config
         self.assertEqual((config.max_batch_size, config.input[0].data_type), (0, 11))
+        self.assertEqual(config.default_model_filename, "model.onnx")
+        group, = config.instance_group
+        self.assertEqual((group.kind, group.count), (model_config_pb2.ModelInstanceGroup.KIND_CPU, 1))
         self.assertFalse(client.is_model_ready("nobody"))
         self.assertFalse(client.is_model_ready("matrix", "9"))
         self.assertEqual(self.status(lambda: client.is_model_ready("matrix", "new")), "StatusCode.INVALID_ARGUMENT")

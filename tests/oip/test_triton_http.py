@@ -41,6 +41,8 @@ class Synchronous(ServedCase):
         config = self.client.get_model_config("matrix", "1.2.0")
         self.assertEqual(config["max_batch_size"], 0)
         self.assertEqual(config["input"][0]["data_type"], "TYPE_FP32")
+        self.assertEqual(config["default_model_filename"], "model.onnx")
+        self.assertEqual([(group["kind"], group["count"]) for group in config["instance_group"]], [("KIND_CPU", 1)])
 
     def test_every_datatype_at_its_extremes_in_binary(self):
         for datatype, array in EXTREMES.items():

@@ -13,6 +13,7 @@ mod infer;
 mod lookup;
 mod metadata;
 mod parameters;
+mod placement;
 mod repository;
 mod rest;
 mod settings;

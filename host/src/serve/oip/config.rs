@@ -54,7 +54,7 @@ struct Latest {
 #[schemars(rename = "ModelInput")]
 struct Input {
     #[serde(flatten)]
-    tensor: Tensor,
+    common: Common,
     format: &'static str,
     allow_ragged_batch: bool,
     optional: bool,
@@ -64,14 +64,15 @@ struct Input {
 #[schemars(rename = "ModelOutput")]
 struct Output {
     #[serde(flatten)]
-    tensor: Tensor,
+    common: Common,
     /// empty: gpux.yml says what classes are called
     label_filename: &'static str,
 }
 
+/// What inputs and outputs have in common.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ModelTensor")]
-struct Tensor {
+struct Common {
     name: String,
     /// `TYPE_FP32`, `TYPE_STRING` …
     data_type: &'static str,
@@ -109,9 +110,9 @@ impl ModelConfig {
     pub(super) fn of(model: &Model) -> Self {
         let input = |input: TensorMetadata| {
             let optional = input.optional;
-            Input { tensor: Tensor::of(input), format: "FORMAT_NONE", allow_ragged_batch: false, optional }
+            Input { common: Common::of(input), format: "FORMAT_NONE", allow_ragged_batch: false, optional }
         };
-        let output = |output: TensorMetadata| Output { tensor: Tensor::of(output), label_filename: "" };
+        let output = |output: TensorMetadata| Output { common: Common::of(output), label_filename: "" };
         Self {
             name: model.served.name().to_owned(),
             platform: PLATFORM,
@@ -134,7 +135,7 @@ impl ModelConfig {
     }
 }
 
-impl Tensor {
+impl Common {
     fn of(tensor: TensorMetadata) -> Self {
         Self {
             name: tensor.name,

@@ -188,7 +188,8 @@ impl GrpcInferenceService for Service {
         request: Request<proto::ModelStatisticsRequest>,
     ) -> Result<Response<proto::ModelStatisticsResponse>, Status> {
         let proto::ModelStatisticsRequest { name, version } = request.into_inner();
-        plain(statistics::statistics(&self.server, &name, &version).map(Into::into))
+        let known = if name.is_empty() { Ok(()) } else { lookup::of_message(&self.server, &name, &version).map(drop) };
+        plain(known.and_then(|()| statistics::statistics(&self.server, &name, &version)).map(Into::into))
     }
 
     async fn repository_index(

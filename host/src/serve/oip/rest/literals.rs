@@ -14,6 +14,10 @@ pub(super) fn quoted(json: &[u8]) -> Option<Vec<u8>> {
         let literal = LITERALS.into_iter().find(|literal| rest.starts_with(literal));
         match (literal, rest) {
             (Some(literal), _) if matches!(before, b'[' | b',') && ends(&rest[literal.len()..]) => {
+                if copied == 0 {
+                    // Two quotes for four bytes are the most: the text does not have to move.
+                    out.reserve_exact(json.len() + json.len() / 2);
+                }
                 out.extend_from_slice(&json[copied..place]);
                 out.push(b'"');
                 out.extend_from_slice(literal);

@@ -8,7 +8,7 @@ import grpc as grpcio
 import numpy as np
 import tritonclient.grpc as grpc
 import tritonclient.grpc.aio as aio
-from tritonclient.grpc import service_pb2, service_pb2_grpc
+from tritonclient.grpc import model_config_pb2, service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
 from serving import EXTREMES, ServedCase, same
@@ -46,7 +46,12 @@ class Synchronous(ServedCase):
         self.assertEqual((model.platform, list(model.inputs[0].shape)), ("onnx_onnxv1", [-1, 3]))
         config = client.get_model_config("matrix").config
         self.assertEqual((config.max_batch_size, config.input[0].data_type), (0, 11))
-        self.assertEqual(self.status(lambda: client.is_model_ready("nobody")), "StatusCode.NOT_FOUND")
+        self.assertEqual(config.default_model_filename, "model.onnx")
+        group, = config.instance_group
+        self.assertEqual((group.kind, group.count), (model_config_pb2.ModelInstanceGroup.KIND_CPU, 1))
+        self.assertFalse(client.is_model_ready("nobody"))
+        self.assertFalse(client.is_model_ready("matrix", "9"))
+        self.assertEqual(self.status(lambda: client.is_model_ready("matrix", "new")), "StatusCode.INVALID_ARGUMENT")
         index = {entry.name: entry.state for entry in client.get_model_repository_index().models}
         self.assertEqual(index["text"], "READY")
 
@@ -58,7 +63,7 @@ class Synchronous(ServedCase):
                 self.assertTrue(same(result.as_numpy("y"), array), result.as_numpy("y"))
                 self.assertEqual((result.get_response().id, result.get_response().model_version), ("7", "1"))
 
-    def test_typed_contents_are_answered_with_typed_contents(self):
+    def test_typed_contents_are_read_and_given_where_they_are_asked_for(self):
         channel = grpcio.insecure_channel(self.address)
         self.addCleanup(channel.close)
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
@@ -69,6 +74,10 @@ class Synchronous(ServedCase):
             tensor = request.inputs.add(name="x", datatype=datatype, shape=[len(items)])
             getattr(tensor.contents, field).extend(items)
             with self.subTest(datatype):
+                # NVIDIA's decoder knows raw contents only.
+                response = grpc.InferResult(stub.ModelInfer(request))
+                self.assertTrue(same(response.as_numpy("y"), EXTREMES[datatype]))
+                request.parameters["binary_data_output"].bool_param = False
                 response = stub.ModelInfer(request)
                 self.assertEqual(len(response.raw_output_contents), 0)
                 self.assertEqual(list(getattr(response.outputs[0].contents, field)), items)
@@ -77,9 +86,6 @@ class Synchronous(ServedCase):
         with self.assertRaises(grpcio.RpcError) as caught:
             stub.ModelInfer(request)
         self.assertEqual(caught.exception.code(), grpcio.StatusCode.INVALID_ARGUMENT)
-        with self.assertRaises(grpcio.RpcError) as caught:
-            stub.SystemSharedMemoryStatus(service_pb2.SystemSharedMemoryStatusRequest())
-        self.assertEqual(caught.exception.code(), grpcio.StatusCode.UNIMPLEMENTED)
 
     def test_statuses_of_errors(self):
         floats = inputs(grpc, "FP32", np.zeros(2, np.float32))
@@ -99,13 +105,15 @@ class Synchronous(ServedCase):
     def test_large_and_compressed_messages(self):
         array = np.arange(3_000_000, dtype=np.float32)
         self.assertTrue(same(self.client.infer("identity_fp32", inputs(grpc, "FP32", array)).as_numpy("y"), array))
+        array = np.arange(64 << 18, dtype=np.float32)
+        self.assertTrue(same(self.client.infer("identity_fp32", inputs(grpc, "FP32", array)).as_numpy("y"), array))
         for algorithm in ("gzip", "deflate"):
             result = self.client.infer("identity_fp32", inputs(grpc, "FP32", array[:100_000]),
                                        compression_algorithm=algorithm)
             self.assertTrue(same(result.as_numpy("y"), array[:100_000]))
 
     def test_a_message_above_the_limit_is_refused(self):
-        array = np.zeros(20_000_000, np.float32)
+        array = np.zeros(40_000_000, np.float32)
         self.assertEqual(self.status(lambda: self.client.infer("identity_fp32", inputs(grpc, "FP32", array))),
                          "StatusCode.RESOURCE_EXHAUSTED")
 
@@ -141,6 +149,21 @@ class Synchronous(ServedCase):
         entry, = self.client.get_inference_statistics("matrix").model_stats
         self.assertGreaterEqual(entry.inference_stats.success.count, 1)
         self.assertGreater(entry.inference_stats.compute_infer.ns, 0)
+
+    def test_shared_memory_and_settings(self):
+        client = self.client
+        self.assertEqual(len(client.get_system_shared_memory_status().regions), 0)
+        self.assertEqual(len(client.get_cuda_shared_memory_status().regions), 0)
+        client.unregister_system_shared_memory()
+        client.unregister_cuda_shared_memory("r")
+        self.assertEqual(self.status(lambda: client.register_system_shared_memory("r", "/r", 64)),
+                         "StatusCode.INVALID_ARGUMENT")
+        self.assertTrue(client.get_log_settings().settings["log_error"].bool_param)
+        self.assertEqual(list(client.get_trace_settings("matrix").settings["trace_level"].value), ["OFF"])
+        self.assertEqual(self.status(lambda: client.update_trace_settings(settings={"trace_rate": "7"})),
+                         "StatusCode.INVALID_ARGUMENT")
+        self.assertEqual(self.status(lambda: client.update_log_settings({"log_verbose_level": 3})),
+                         "StatusCode.INVALID_ARGUMENT")
 
     def test_the_second_port_takes_it_as_well(self):
         with grpc.InferenceServerClient(self.serving.second) as client:
@@ -180,6 +203,7 @@ class Asyncio(ServedCase):
             seen = []
             async for result, error in client.stream_infer(requests()):
                 self.assertIsNone(error)
+                self.assertTrue(result.get_response().parameters["triton_final_response"].bool_param)
                 seen.append((result.get_response().id, int(result.as_numpy("y")[0])))
             self.assertEqual(seen, [(str(number), number) for number in range(20)])
 

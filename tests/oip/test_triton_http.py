@@ -1,7 +1,9 @@
 """NVIDIA's HTTP clients, synchronous and asyncio."""
 
 import asyncio
+import json
 import unittest
+import urllib.request
 
 import numpy as np
 import tritonclient.http as http
@@ -39,6 +41,8 @@ class Synchronous(ServedCase):
         config = self.client.get_model_config("matrix", "1.2.0")
         self.assertEqual(config["max_batch_size"], 0)
         self.assertEqual(config["input"][0]["data_type"], "TYPE_FP32")
+        self.assertEqual(config["default_model_filename"], "model.onnx")
+        self.assertEqual([(group["kind"], group["count"]) for group in config["instance_group"]], [("KIND_CPU", 1)])
 
     def test_every_datatype_at_its_extremes_in_binary(self):
         for datatype, array in EXTREMES.items():
@@ -64,15 +68,22 @@ class Synchronous(ServedCase):
         np.testing.assert_allclose(result.as_numpy("y"), array, rtol=1e-2)
         self.assertEqual(result.get_output("y")["datatype"], "BF16")
 
-    def test_nan_is_exact_in_binary_and_null_with_a_warning_in_json(self):
+    def test_nan_and_infinity(self):
         array = np.array([np.nan, 1.0, np.inf, -np.inf], np.float32)
-        result = self.client.infer("identity_fp32", inputs(http, "FP32", array))
-        self.assertTrue(same(result.as_numpy("y"), array))
-        asked = [http.InferRequestedOutput("y", binary_data=False)]
-        result = self.client.infer("identity_fp32", inputs(http, "FP32", array), outputs=asked)
-        output = result.get_output("y")
-        self.assertEqual(output["data"], [None, 1.0, None, None])
-        self.assertEqual(output["parameters"]["not_finite"], 3)
+        # As JSON they are literals of NVIDIA's client, which is no JSON, and are answered with literals.
+        for binary in (True, False):
+            for asked in (True, False):
+                outputs = [http.InferRequestedOutput("y", binary_data=asked)]
+                result = self.client.infer("identity_fp32", inputs(http, "FP32", array, binary), outputs=outputs)
+                np.testing.assert_array_equal(result.as_numpy("y"), array)
+        body = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [4], "data": ["NaN", 1, "Infinity", "-Infinity"]}]}
+        for data, strict in ((["NaN", 1, "Infinity", "-Infinity"], True), (array.tolist(), False)):
+            body["inputs"][0]["data"] = data
+            call = urllib.request.Request(f"http://{self.address}/v2/models/identity_fp32/infer", json.dumps(body).encode())
+            with urllib.request.urlopen(call, timeout=60) as answer:
+                text = answer.read().decode()
+            self.assertEqual('"NaN"' in text, strict)
+            np.testing.assert_array_equal(np.array(json.loads(text)["outputs"][0]["data"], np.float32), array)
 
     def test_ids_versions_and_chosen_outputs(self):
         a, b = (http.InferInput(name, [2], "FP32") for name in "ab")
@@ -94,6 +105,23 @@ class Synchronous(ServedCase):
                     "identity_fp32", inputs(http, "FP32", array), request_compression_algorithm=algorithm,
                     response_compression_algorithm=algorithm)
                 self.assertTrue(same(result.as_numpy("y"), array))
+
+    def test_a_tensor_of_64_mib_passes_with_its_head(self):
+        array = np.arange(64 << 18, dtype=np.float32)
+        self.assertTrue(same(self.client.infer("identity_fp32", inputs(http, "FP32", array)).as_numpy("y"), array))
+
+    def test_texts_that_models_cannot_be_given_are_refused(self):
+        for text, why in ((b"a\0b", "NUL"), (b"\xff", "UTF-8")):
+            for name in ("identity_bytes", "text"):
+                given = http.InferInput("x" if name == "identity_bytes" else "text", [1], "BYTES")
+                given.set_data_from_numpy(np.array([text], object))
+                if name == "text" and why == "NUL":
+                    # It goes into no model.
+                    self.assertEqual(self.client.infer(name, [given]).as_numpy("text")[0], text)
+                    continue
+                with self.assertRaisesRegex(InferenceServerException, why) as caught:
+                    self.client.infer(name, [given])
+                self.assertEqual(caught.exception.status(), "400")
 
     def test_asynchronous_requests(self):
         arrays = [np.full(1000, number, np.int64) for number in range(40)]
@@ -128,7 +156,18 @@ class Synchronous(ServedCase):
         with self.assertRaises(InferenceServerException):
             self.client.infer("identity_uint8", inputs(http, "INT8", np.array([7], np.int8)))
         after = counts()
-        self.assertEqual([now - then for now, then in zip(after, before)], [1, 1, 1, 1])
+        # What does not fit was no inference.
+        self.assertEqual([now - then for now, then in zip(after, before)], [1, 1, 0, 1])
+
+        def failures():
+            entry, = self.client.get_inference_statistics("slow")["model_stats"]
+            self.assertEqual((entry["inference_stats"]["cache_hit"]["count"], entry["response_stats"],
+                              entry["memory_usage"]), (0, {}, []))
+            return entry["inference_stats"]["fail"]["count"]
+        before = failures()
+        with self.assertRaises(InferenceServerException):
+            self.client.infer("slow", inputs(http, "FP32", np.zeros((512, 512), np.float32)), timeout=1000)
+        self.assertEqual(failures() - before, 1)
         names = {entry["name"] for entry in self.client.get_inference_statistics()["model_stats"]}
         self.assertIn("matrix", names)
 
@@ -151,6 +190,23 @@ class Synchronous(ServedCase):
             with self.subTest(name), self.assertRaises(InferenceServerException) as caught:
                 self.client.infer(name, given)
             self.assertEqual(caught.exception.status(), status)
+            self.assertTrue(caught.exception.message())
+
+    def test_shared_memory_and_settings(self):
+        client = self.client
+        self.assertEqual((client.get_system_shared_memory_status(), client.get_cuda_shared_memory_status()), ([], []))
+        client.unregister_system_shared_memory()
+        client.unregister_cuda_shared_memory("r")
+        self.assertEqual(client.get_log_settings()["log_file"], "")
+        self.assertEqual(client.get_trace_settings("matrix")["trace_level"], ["OFF"])
+        for refused in (
+            lambda: client.register_system_shared_memory("r", "/r", 64),
+            lambda: client.update_log_settings({"log_verbose_level": 3}),
+            lambda: client.update_trace_settings(settings={"trace_level": ["TIMESTAMPS"]}),
+        ):
+            with self.assertRaises(InferenceServerException) as caught:
+                refused()
+            self.assertEqual(caught.exception.status(), "400")
             self.assertTrue(caught.exception.message())
 
     def test_a_timeout_is_in_microseconds(self):

@@ -44,7 +44,10 @@ fn sequences_come_and_go() {
     let rest = json!([["", "ü", "日本"], [["a"], ["long enough to be on the heap"]]]);
     assert_eq!(run(&words, &[texts]).unwrap(), [rest]);
     let error = run(&words, &[json!([["a"], ["nul\u{0}"]])]).unwrap_err();
-    assert!(error.contains("nul byte"), "{error}");
+    assert!(
+        error.contains("element 1 holds the character NUL") || error.contains("element 0 holds the character NUL"),
+        "{error}"
+    );
     assert_eq!(run(&words, &[json!([["a"], ["b"]])]).unwrap(), [json!([["b"]])]);
 }
 

@@ -37,11 +37,16 @@ pub enum OnnxValue {
 impl OnnxValue {
     /// Size of its tensors, in bytes.
     pub fn byte_len(&self) -> usize {
+        self.tensors().map(Tensor::byte_len).sum()
+    }
+
+    /// Every tensor in it.
+    pub(super) fn tensors(&self) -> Box<dyn Iterator<Item = &Tensor> + '_> {
         match self {
-            Self::Tensor(tensor) => tensor.byte_len(),
-            Self::Sequence(values) => values.iter().map(Self::byte_len).sum(),
-            Self::Map { keys, values } => keys.byte_len() + values.byte_len(),
-            Self::None => 0,
+            Self::Tensor(tensor) => Box::new(std::iter::once(tensor)),
+            Self::Sequence(values) => Box::new(values.iter().flat_map(Self::tensors)),
+            Self::Map { keys, values } => Box::new([keys, values].into_iter()),
+            Self::None => Box::new(std::iter::empty()),
         }
     }
 }

@@ -15,6 +15,7 @@ use super::error::ServeError;
 use super::metrics::{Laps, StepClock};
 use super::schedule::{Lane, Place, Refusal, Slot};
 use super::served::Served;
+use crate::error::GpuxError;
 use crate::guard::guard;
 use crate::pipeline::{
     Observer, Observers, Outputs, Request, RunError, RunOptions, StepError, StepFailure, Waits, deadline_after,
@@ -161,8 +162,11 @@ pub(super) async fn call<T: Send + 'static>(
             Ok(done)
         }
         Err(error) => {
-            if let ServeError::Overload(refusal) = &error {
-                served.metrics().refused(refusal.into());
+            match &error {
+                ServeError::Overload(refusal) => served.metrics().refused(refusal.into()),
+                // What does not fit is refused before it runs: it is no inference.
+                ServeError::Gpux(GpuxError::Validation(_)) => std::mem::forget(unanswered),
+                _ => {}
             }
             Err(error)
         }

@@ -107,7 +107,8 @@ impl Default for Settings {
             grpc_port: None,
             model_control: false,
             workers: std::thread::available_parallelism().map_or(1, usize::from),
-            max_body: 64 << 20,
+            // A tensor of 64 MiB, which Triton takes, with what is said of it; and room for its kin.
+            max_body: 128 << 20,
             body_memory: 1 << 30,
             max_queue: 1024,
             header_timeout: Duration::from_secs(10),

@@ -97,7 +97,16 @@ fn the_open_inference_protocol_is_described_with_each_pipelines_tensors() {
         let found = faults(&document, path, method, &status.to_string(), answer);
         assert!(found.is_empty(), "{method} {path} {status}: {found:?} in {answer}");
     };
-    for path in ["/v2", "/v2/health/live", "/v2/health/ready", "/v2/models", "/v2/models/stats"] {
+    for path in [
+        "/v2",
+        "/v2/health/live",
+        "/v2/health/ready",
+        "/v2/models",
+        "/v2/models/stats",
+        "/v2/logging",
+        "/v2/trace/setting",
+        "/v2/cudasharedmemory/status",
+    ] {
         right(path, "get", 200, &server.get(path).with_status(200));
     }
     for (template, path) in [

@@ -54,7 +54,7 @@ fn the_server_and_its_models_are_described() {
     let config = server.get("/v2/models/matrix/config").with_status(200);
     assert_eq!(config["input"][0]["dims"], json!([-1, 3]));
     let index = server.ask("POST", "/v2/repository/index", &[], b"").with_status(200);
-    assert_eq!(index[1], json!({ "name": "text", "version": "3", "state": "READY", "reason": "" }));
+    assert_eq!(index[1], json!({ "name": "text", "version": "3", "state": "READY" }));
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn every_error_is_of_the_protocols_form() {
         (r#"{"inputs":[{"name":"x","datatype":"FP32","shape":[1,2],"data":[1,2]}]}"#, "axis 1 is 2, not 3"),
         (r#"{"inputs":[{"name":"x","datatype":"FP32","shape":[2,3],"data":[1,2]}]}"#, "6 elements, but its data has 2"),
         (r#"{"inputs":[{"name":"x","datatype":"FP32","shape":[1,3],"data":[1,2,"a"]}]}"#, "is not a float32"),
-        (r#"{"inputs":[{"name":"x","datatype":"FP32","shape":[1,3],"data":[1,2,NaN]}]}"#, "expected value"),
+        (r#"{"inputs":[{"name":"x","datatype":"FP32","shape":[1,3],"data":[1,2,nan]}]}"#, "expected ident"),
         (r#"{"inputs":[],"outputs":[{"name":"w"}]}"#, "no output `w`, but `y`"),
         (r#"{"inputs":[],"parameters":{"timeout":-1}}"#, "`timeout` is a whole number"),
     ] {
@@ -149,7 +149,9 @@ fn bodies_may_be_compressed_and_stay_bounded() {
     let expected = server.ask("POST", infer, &[], plain.as_bytes()).with_status(200);
     for (encoding, body) in [("gzip", &gzip), ("deflate", &deflate)] {
         let said = format!("content-encoding: {encoding}");
-        assert_eq!(server.ask("POST", infer, &[&said], body).with_status(200), expected, "{encoding}");
+        for said in [said.to_uppercase(), said] {
+            assert_eq!(server.ask("POST", infer, &[&said], body).with_status(200), expected, "{said}");
+        }
         let accepts = format!("accept-encoding: {encoding}");
         let answer = server.ask("POST", infer, &[&accepts], plain.as_bytes());
         assert_eq!(answer.header("content-encoding"), Some(encoding));
@@ -169,15 +171,43 @@ fn bodies_may_be_compressed_and_stay_bounded() {
 
 #[test]
 fn texts_are_generated_by_name() {
-    let server = serve(&["text"], &[]);
-    let asked = json!({ "text": "ONE", "parameters": { "stream": false }, "temperature": 0 });
-    let expected = json!({ "model_name": "text", "model_version": "3", "text": "one" });
+    let server = serve(&["text", "matrix"], &[]);
+    let asked = json!({ "text": "ONE", "id": "7", "parameters": { "stream": false }, "temperature": 0 });
+    let expected = json!({ "model_name": "text", "model_version": "3", "id": "7", "text": "one" });
     assert_eq!(server.json("/v2/models/text/generate", &asked).with_status(200), expected);
     let stream = server.json("/v2/models/text/generate_stream", &asked);
-    assert_eq!(stream.header("content-type"), Some("text/event-stream"));
+    assert_eq!(stream.header("content-type"), Some("text/event-stream; charset=utf-8"));
     let event = stream.text().strip_prefix("data: ").unwrap().strip_suffix("\n\n").unwrap();
     assert_eq!(serde_json::from_str::<Json>(event).unwrap(), expected);
     assert!(fault(&server.json("/v2/models/text/generate", &json!({ "word": 1 })), 400).contains("`text`"));
+    let flat = server.json("/v2/models/matrix/generate", &json!({ "x": [[1, 2, 3], [4, 5, 6]] })).with_status(200);
+    assert_eq!(flat["y"], json!([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]));
+}
+
+#[test]
+fn what_triton_lets_clients_set_up_can_be_looked_at() {
+    let server = serve(&["matrix"], &["--access-log"]);
+    for memory in ["/v2/systemsharedmemory", "/v2/cudasharedmemory"] {
+        assert_eq!(server.get(&format!("{memory}/status")).with_status(200), json!([]));
+        assert!(fault(&server.get(&format!("{memory}/region/r%20s/status")), 404).contains("`r s`"));
+        let body = json!({ "key": "/r", "offset": 0, "byte_size": 64 });
+        assert!(fault(&server.json(&format!("{memory}/region/r/register"), &body), 400).contains("not supported"));
+        for path in ["unregister", "region/r/unregister"] {
+            assert_eq!(server.ask("POST", &format!("{memory}/{path}"), &[], b"").status, 200);
+        }
+    }
+    assert!(fault(&server.get("/v2/systemsharedmemory/region/%ff/status"), 400).contains("UTF-8"));
+    let logging = server.get("/v2/logging").with_status(200);
+    assert_eq!((&logging["log_verbose_level"], &logging["log_info"]), (&json!(1), &json!(true)));
+    assert_eq!(server.json("/v2/logging", &json!({ "log_verbose_level": 1 })).with_status(200), logging);
+    assert!(fault(&server.json("/v2/logging", &json!({ "log_info": false })), 400).contains("`log_info`"));
+    let tracing = server.get("/v2/trace/setting").with_status(200);
+    assert_eq!(tracing["trace_level"], json!(["OFF"]));
+    assert_eq!(server.get("/v2/models/matrix/trace/setting").with_status(200), tracing);
+    fault(&server.get("/v2/models/nobody/trace/setting"), 404);
+    let change = server.json("/v2/trace/setting", &json!({ "trace_level": ["TIMESTAMPS"] }));
+    assert!(fault(&change, 400).contains("operator"));
+    assert!(fault(&server.json("/v2/trace/setting", &json!([1])), 400).contains("object"));
 }
 
 #[test]

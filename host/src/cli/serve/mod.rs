@@ -63,7 +63,7 @@ pub(super) struct Arguments {
     #[arg(long)]
     no_trace: bool,
 
-    /// Largest body of a request [default: 64MiB]
+    /// Largest body of a request [default: 128MiB]
     #[arg(long, value_name = "SIZE")]
     max_body: Option<Size>,
 

@@ -57,10 +57,12 @@ impl ModelStep {
                     )));
                 }
                 let json = Arc::try_unwrap(json).unwrap_or_else(|shared| (*shared).clone());
-                OnnxValue::from_json(json, kind).map_err(|error| {
+                let value = OnnxValue::from_json(json, kind).map_err(|error| {
                     let name = &self.signature.inputs[index].name;
                     StepFailure::InvalidInput(format!("input `{name}`, which takes {}: {error}", self.takes(index)))
-                })
+                })?;
+                value.tensors().try_for_each(|tensor| self.ends_nowhere(index, tensor))?;
+                Ok(value)
             }
             (Some(kind), value) if kind.tensor().is_none() || value.as_tensor().is_none() => {
                 let because = Some(self.takes(index));
@@ -84,12 +86,22 @@ impl ModelStep {
         }
     }
 
+    /// Refuses texts that an engine could not be given whole: they end at the character NUL there.
+    fn ends_nowhere(&self, index: usize, tensor: &Tensor) -> Result<(), StepFailure> {
+        let texts = tensor.as_slice::<String>().unwrap_or_default();
+        let Some(place) = texts.iter().position(|text| text.contains('\0')) else { return Ok(()) };
+        let name = &self.signature.inputs[index].name;
+        let because = "holds the character NUL, which models cannot be given";
+        Err(StepFailure::InvalidInput(format!("input `{name}`: element {place} {because}")))
+    }
+
     /// The tensor as the model takes it.
     pub(super) fn adapted(&self, index: usize, value: Value) -> Result<Tensor, StepFailure> {
         let Value::Tensor(tensor) = value else {
             let expected = Kind::Tensor(self.wanted[index].clone());
             return Err(self.named(index, Mismatch { expected, given: value.kind(), because: None }).into());
         };
+        self.ends_nowhere(index, &tensor)?;
         if fits(&tensor, &self.wanted[index]) {
             return Ok(tensor);
         }

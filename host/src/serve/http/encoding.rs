@@ -13,6 +13,7 @@ use futures_util::future::BoxFuture;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use hyper::body::Body as _;
+use tower::util::MapRequestLayer;
 use tower::{Layer as _, Service as _, service_fn};
 use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
@@ -90,7 +91,18 @@ pub(super) fn is_encoded(headers: &HeaderMap) -> bool {
 
 /// Decompresses requests as they are read. Another encoding is left for the handler to refuse.
 pub(super) fn decompressed(router: Router) -> Router {
-    router.layer(RequestDecompressionLayer::new().pass_through_unaccepted(true))
+    let decompressed = router.layer(RequestDecompressionLayer::new().pass_through_unaccepted(true));
+    decompressed.layer(MapRequestLayer::new(in_lower_case))
+}
+
+/// Encodings have their names in any case; the layer knows them in one.
+fn in_lower_case(mut request: Request<Body>) -> Request<Body> {
+    if let Some(encoding) = request.headers_mut().get_mut(CONTENT_ENCODING)
+        && let Ok(lower) = HeaderValue::try_from(encoding.as_bytes().to_ascii_lowercase())
+    {
+        *encoding = lower;
+    }
+    request
 }
 
 #[cfg(test)]

@@ -116,7 +116,7 @@ impl Inferences {
         self.last.fetch_max(self.start.elapsed().as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// One has failed, or was refused.
+    /// One has failed, or there was no room or no time for it.
     pub(in crate::serve) fn failed(&self, time: Duration) {
         self.fail.add(time);
     }

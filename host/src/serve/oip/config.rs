@@ -2,11 +2,13 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::{Map, Value as Json};
 
 use super::datatype;
 use super::grpc::proto;
 use super::lookup::Model;
 use super::metadata::{self, TensorMetadata};
+use super::placement::{self, InstanceGroup};
 
 /// How Triton calls what runs ONNX.
 const PLATFORM: &str = "onnxruntime_onnx";
@@ -18,11 +20,23 @@ pub(in crate::serve) struct ModelConfig {
     name: String,
     platform: &'static str,
     backend: &'static str,
+    runtime: &'static str,
     version_policy: VersionPolicy,
     /// 0: a batch's axis is part of the shapes
     max_batch_size: u32,
     input: Vec<Input>,
-    output: Vec<Tensor>,
+    output: Vec<Output>,
+    batch_input: [Json; 0],
+    batch_output: [Json; 0],
+    optimization: Optimization,
+    /// where each model of the pipeline runs
+    instance_group: Vec<InstanceGroup>,
+    /// empty where there is not one model
+    default_model_filename: String,
+    cc_model_filenames: Map<String, Json>,
+    metric_tags: Map<String, Json>,
+    parameters: Map<String, Json>,
+    model_warmup: [Json; 0],
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -40,19 +54,55 @@ struct Latest {
 #[schemars(rename = "ModelInput")]
 struct Input {
     #[serde(flatten)]
-    tensor: Tensor,
+    common: Common,
     format: &'static str,
+    allow_ragged_batch: bool,
     optional: bool,
 }
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ModelOutput")]
-struct Tensor {
+struct Output {
+    #[serde(flatten)]
+    common: Common,
+    /// empty: gpux.yml says what classes are called
+    label_filename: &'static str,
+}
+
+/// What inputs and outputs have in common.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ModelTensor")]
+struct Common {
     name: String,
     /// `TYPE_FP32`, `TYPE_STRING` …
     data_type: &'static str,
     /// -1 is a dimension that each request decides
     dims: Vec<i64>,
+    is_shape_tensor: bool,
+    is_non_linear_format_io: bool,
+}
+
+/// What Triton would do around a model; gpux does none of it.
+#[derive(Default, Serialize, JsonSchema)]
+struct Optimization {
+    priority: Urgency,
+    input_pinned_memory: PinnedMemory,
+    output_pinned_memory: PinnedMemory,
+    gather_kernel_buffer_threshold: u32,
+    eager_batching: bool,
+}
+
+/// Each request says how urgent it is.
+#[derive(Default, Serialize, JsonSchema)]
+enum Urgency {
+    #[default]
+    #[serde(rename = "PRIORITY_DEFAULT")]
+    Default,
+}
+
+#[derive(Default, Serialize, JsonSchema)]
+struct PinnedMemory {
+    enable: bool,
 }
 
 impl ModelConfig {
@@ -60,23 +110,40 @@ impl ModelConfig {
     pub(super) fn of(model: &Model) -> Self {
         let input = |input: TensorMetadata| {
             let optional = input.optional;
-            Input { tensor: Tensor::of(input), format: "FORMAT_NONE", optional }
+            Input { common: Common::of(input), format: "FORMAT_NONE", allow_ragged_batch: false, optional }
         };
+        let output = |output: TensorMetadata| Output { common: Common::of(output), label_filename: "" };
         Self {
             name: model.served.name().to_owned(),
             platform: PLATFORM,
             backend: BACKEND,
+            runtime: "",
             version_policy: VersionPolicy { latest: Latest { num_versions: 1 } },
             max_batch_size: 0,
             input: metadata::inputs(model).into_iter().map(input).collect(),
-            output: metadata::outputs(model).into_iter().map(Tensor::of).collect(),
+            output: metadata::outputs(model).into_iter().map(output).collect(),
+            batch_input: [],
+            batch_output: [],
+            optimization: Optimization::default(),
+            instance_group: placement::instance_groups(model),
+            default_model_filename: placement::file_name(model),
+            cc_model_filenames: Map::new(),
+            metric_tags: Map::new(),
+            parameters: Map::new(),
+            model_warmup: [],
         }
     }
 }
 
-impl Tensor {
+impl Common {
     fn of(tensor: TensorMetadata) -> Self {
-        Self { name: tensor.name, data_type: datatype::config_name(tensor.element), dims: tensor.shape }
+        Self {
+            name: tensor.name,
+            data_type: datatype::config_name(tensor.element),
+            dims: tensor.shape,
+            is_shape_tensor: false,
+            is_non_linear_format_io: false,
+        }
     }
 }
 
@@ -102,5 +169,8 @@ pub(super) fn to_message(model: &Model) -> proto::ModelConfig {
         max_batch_size: 0,
         input: metadata::inputs(model).into_iter().map(input).collect(),
         output: metadata::outputs(model).into_iter().map(output).collect(),
+        optimization: Some(proto::ModelOptimizationPolicy::default()),
+        instance_group: placement::instance_group_messages(model),
+        default_model_filename: placement::file_name(model),
     }
 }

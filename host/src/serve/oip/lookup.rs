@@ -30,6 +30,17 @@ pub(super) fn model(server: &Server, name: &str, version: &str) -> Result<Model,
     Err(ServeError::NotFound(format!("`{name}` has no version `{version}`; it is version {number} ({full})")))
 }
 
+/// The same for a message of gRPC, whose versions are text: one that is no number, nor the pipeline's own,
+/// is a wrong argument. In a path of REST it is a path that there is not.
+pub(super) fn of_message(server: &Server, name: &str, version: &str) -> Result<Model, ServeError> {
+    model(server, name, version).map_err(|error| match error {
+        ServeError::NotFound(message) if !version.bytes().all(|byte| byte.is_ascii_digit()) => {
+            ServeError::invalid(format!("a version is a whole number: {message}"))
+        }
+        error => error,
+    })
+}
+
 /// The protocol's versions are whole numbers: the first one in a pipeline's version, else 1.
 pub(in crate::serve) fn version_number(version: &str) -> String {
     let digits: String = version.trim_start_matches(['v', 'V']).chars().take_while(char::is_ascii_digit).collect();

@@ -13,8 +13,11 @@ mod infer;
 mod lookup;
 mod metadata;
 mod parameters;
+mod placement;
 mod repository;
 mod rest;
+mod settings;
+mod shared_memory;
 mod statistics;
 mod tensors;
 

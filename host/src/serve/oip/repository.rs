@@ -18,6 +18,7 @@ pub(in crate::serve) struct Indexed {
     /// `READY`, `LOADING` or `UNAVAILABLE`
     state: &'static str,
     /// why it is unavailable
+    #[serde(skip_serializing_if = "String::is_empty")]
     reason: String,
 }
 

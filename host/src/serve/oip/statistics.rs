@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::{Map, Value as Json};
 
 use super::grpc::proto;
 use super::lookup::{self, Model};
@@ -27,6 +28,10 @@ struct ModelStatistics {
     execution_count: u64,
     inference_stats: InferStatistics,
     batch_stats: Vec<BatchStatistics>,
+    /// none: of pipelines that answer a request more than once
+    response_stats: Map<String, Json>,
+    /// none: what runs a model does not say what it holds
+    memory_usage: [Json; 0],
 }
 
 /// Where the time went.
@@ -42,6 +47,9 @@ struct InferStatistics {
     compute_infer: Duration,
     /// writing outputs
     compute_output: Duration,
+    /// never: no results are kept
+    cache_hit: Duration,
+    cache_miss: Duration,
 }
 
 /// The same by the size of requests, each of which is one inference.
@@ -54,7 +62,7 @@ struct BatchStatistics {
 }
 
 /// How often something was, and how long it took altogether.
-#[derive(Clone, Copy, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Default, Serialize, JsonSchema)]
 #[schemars(rename = "StatisticDuration")]
 struct Duration {
     count: u64,
@@ -85,6 +93,8 @@ impl InferStatistics {
             compute_input: part(compute.input),
             compute_infer: part(compute.infer),
             compute_output: part(compute.output),
+            cache_hit: Duration::default(),
+            cache_miss: Duration::default(),
         }
     }
 }
@@ -103,6 +113,8 @@ impl ModelStatistics {
             execution_count: inferences.executions(),
             inference_stats: stats,
             batch_stats: if success.count == 0 { Vec::new() } else { vec![batch] },
+            response_stats: Map::new(),
+            memory_usage: [],
         }
     }
 }
@@ -130,6 +142,8 @@ impl From<ModelStatistics> for proto::ModelStatistics {
                 compute_input: Some(stats.compute_input.into()),
                 compute_infer: Some(stats.compute_infer.into()),
                 compute_output: Some(stats.compute_output.into()),
+                cache_hit: Some(stats.cache_hit.into()),
+                cache_miss: Some(stats.cache_miss.into()),
             }),
             batch_stats: statistics.batch_stats.into_iter().map(batch).collect(),
         }

@@ -124,7 +124,7 @@ fn split(mut bytes: Bytes) -> Result<Vec<Bytes>, String> {
 pub(in crate::serve) fn tensor_json(name: String, value: Value) -> Option<Json> {
     let tensor = OutputTensor { name, value };
     let mut data = Vec::new();
-    tensor.write_json(&mut data).ok()?;
+    tensor.write_json(false, &mut data).ok()?;
     let data: Json = serde_json::from_slice(&data).ok()?;
     let datatype = datatype::name(tensor.element());
     Some(json!({ "name": tensor.name, "datatype": datatype, "shape": tensor.shape(), "data": data }))
@@ -188,17 +188,9 @@ impl OutputTensor {
         }
     }
 
-    /// How many of its elements are NaN or infinite, which JSON has no numbers for.
-    pub(super) fn not_finite(&self) -> usize {
-        match self.value.as_tensor().map(Tensor::data) {
-            Some(TensorData::Float32(data)) => data.iter().filter(|number| !number.is_finite()).count(),
-            Some(TensorData::Float64(data)) => data.iter().filter(|number| !number.is_finite()).count(),
-            _ => 0,
-        }
-    }
-
-    /// Appends its elements as a flat list of JSON. What is not finite is null.
-    pub(super) fn write_json(&self, out: &mut Vec<u8>) -> Result<(), String> {
+    /// Appends its elements as a flat list of JSON. NaN and infinite ones are texts, as in all that gpux
+    /// writes, or bare `literals`, which JSON does not have.
+    pub(super) fn write_json(&self, literals: bool, out: &mut Vec<u8>) -> Result<(), String> {
         let written = match &self.value {
             Value::Text(text) => serde_json::to_writer(out, &[text]),
             Value::Json(json) => serde_json::to_writer(out, &[json.to_string()]),
@@ -214,8 +206,8 @@ impl OutputTensor {
                 TensorData::Int32(data) => serde_json::to_writer(out, &data[..]),
                 TensorData::Uint64(data) => serde_json::to_writer(out, &data[..]),
                 TensorData::Int64(data) => serde_json::to_writer(out, &data[..]),
-                TensorData::Float32(data) => serde_json::to_writer(out, &data[..]),
-                TensorData::Float64(data) => serde_json::to_writer(out, &data[..]),
+                TensorData::Float32(data) => floats(data, |number| f64::from(*number), literals, out),
+                TensorData::Float64(data) => floats(data, |number| *number, literals, out),
                 TensorData::String(data) => serde_json::to_writer(out, &data[..]),
                 TensorData::Float16(_) | TensorData::Bfloat16(_) => {
                     let datatype = datatype::name(tensor.element());
@@ -226,6 +218,34 @@ impl OutputTensor {
         };
         written.map_err(|error| error.to_string())
     }
+}
+
+/// Numbers, of which few if any are such that JSON does not have them.
+fn floats<T: serde::Serialize>(
+    data: &[T],
+    wide: impl Fn(&T) -> f64,
+    literals: bool,
+    out: &mut Vec<u8>,
+) -> serde_json::Result<()> {
+    if data.iter().all(|number| wide(number).is_finite()) {
+        return serde_json::to_writer(out, data);
+    }
+    let quote = if literals { "" } else { "\"" };
+    for (index, number) in data.iter().enumerate() {
+        out.push(if index == 0 { b'[' } else { b',' });
+        let name = match wide(number) {
+            number if number.is_nan() => "NaN",
+            f64::INFINITY => "Infinity",
+            f64::NEG_INFINITY => "-Infinity",
+            _ => {
+                serde_json::to_writer(&mut *out, number)?;
+                continue;
+            }
+        };
+        out.extend([quote, name, quote].concat().bytes());
+    }
+    out.push(b']');
+    Ok(())
 }
 
 #[cfg(test)]
@@ -285,7 +305,7 @@ mod tests {
         assert_eq!(value, Value::from(vec![0xff]));
         let output = OutputTensor { name: "y".into(), value };
         let mut text = Vec::new();
-        output.write_json(&mut text).unwrap();
+        output.write_json(false, &mut text).unwrap();
         assert_eq!(text, b"[\"/w==\"]");
     }
 

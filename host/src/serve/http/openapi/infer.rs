@@ -169,15 +169,10 @@ fn of_output(output: &PlanOutput) -> Json {
         Kind::Text | Kind::Bytes | Kind::Json => tensor(name, json!({ "const": "BYTES" }), json!({ "type": "string" })),
         Kind::Tensor(kind) => {
             let names: Vec<_> = kind.elements.iter().map(datatype::name).collect();
-            let items = kind.element().map_or_else(|| json!({}), written);
+            let items = kind.element().map_or_else(|| json!({}), |element| element_schema(element, Way::Out));
             tensor(name, json!({ "enum": names }), items)
         }
     }
-}
-
-/// An element of a result. What is not finite is `null`.
-fn written(element: ElementType) -> Json {
-    if element.is_float() { json!({ "type": ["number", "null"] }) } else { element_schema(element, Way::Out) }
 }
 
 /// An output: its bytes follow the JSON where it has no `data`.

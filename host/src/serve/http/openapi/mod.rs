@@ -141,11 +141,11 @@ impl<'a> Document<'a> {
     }
 
     fn get(&mut self, path: &str, operation: Json) {
-        self.paths.insert(path.to_owned(), json!({ "get": operation }));
+        self.paths.entry(path).or_insert_with(|| json!({}))["get"] = operation;
     }
 
     fn post(&mut self, path: &str, operation: Json) {
-        self.paths.insert(path.to_owned(), json!({ "post": operation }));
+        self.paths.entry(path).or_insert_with(|| json!({}))["post"] = operation;
     }
 
     fn subschema<T: JsonSchema>(&mut self) -> Json {

@@ -46,7 +46,7 @@ pub(super) fn pipeline(document: &mut Document<'_>, served: &Served) {
         "properties": described_inputs(plan, |input| document.given(served, &input.port)),
         "required": required(plan),
     });
-    let outputs = plan.outputs().iter().map(|output| (output.name.clone(), values::written(&output.kind)));
+    let outputs = plan.outputs().iter().map(|output| (output.name.clone(), values::flat_written(&output.kind)));
     let mut body = json!({ "schema": fields });
     if let Some(example) = example::object(served) {
         body["example"] = example;
@@ -79,6 +79,7 @@ pub(super) fn server(document: &mut Document<'_>, served: &[Arc<Served>]) {
         models(document, suffix, path);
     }
     repository(document);
+    settings(document);
 }
 
 /// What may stand in a path, or in the head of an inference.
@@ -160,6 +161,33 @@ fn repository(document: &mut Document<'_>) {
     }
 }
 
+/// The extensions `logging`, `trace` and those of shared memory.
+fn settings(document: &mut Document<'_>) {
+    let named =
+        || json!({ "type": "object", "additionalProperties": { "type": ["string", "boolean", "integer", "array"] } });
+    for (id, path, what) in [
+        ("v2_logging", "/v2/logging", "What is logged"),
+        ("v2_trace", "/v2/trace/setting", "What is traced"),
+        ("v2_model_trace", "/v2/models/{model}/trace/setting", "What is traced of a pipeline"),
+    ] {
+        let mut read = get(id, what, "the settings, in Triton's names", named());
+        with_errors(&mut read, Form::Protocol, &["400", "404", "503"]);
+        document.ask(path, guarded(read, Form::Protocol));
+        let summary = format!("{what}, if nothing is to change");
+        let mut update = get(&format!("{id}_update"), &summary, "the settings, which are as was asked", named());
+        let content = json!({ "application/json": { "schema": { "type": "object" } } });
+        update["requestBody"] = json!({ "required": false, "content": content });
+        with_errors(&mut update, Form::Protocol, &["400", "404", "408", "413", "415", "503"]);
+        document.tell(path, guarded(update, Form::Protocol));
+    }
+    for memory in ["system", "cuda"] {
+        let none = json!({ "type": "array", "maxItems": 0 });
+        let status =
+            get(&format!("v2_{memory}_memory"), "Regions of shared memory, of which there are none", "none", none);
+        document.ask(&format!("/v2/{memory}sharedmemory/status"), guarded(status, Form::Protocol));
+    }
+}
+
 impl Document<'_> {
     fn ask(&mut self, path: &str, operation: Json) {
         self.get(path, of_path(path, operation));
@@ -196,7 +224,7 @@ fn inference(id: &str, request: Option<Json>, result: Json) -> Json {
         "operationId": id,
         "summary": "Run a pipeline on tensors",
         "parameters": [parameter(JSON_LENGTH)],
-        "requestBody": { "required": true, "content": content, "description": "JSON, or JSON and the bytes of tensors behind it" },
+        "requestBody": { "required": true, "content": content, "description": "JSON, or JSON and the bytes of tensors behind it. NaN and infinities are texts; a request with the literals that Python writes for them is read, and answered with such" },
         "responses": { "200": response("the outputs", result) },
     });
     let answer = &mut operation["responses"]["200"];
@@ -222,7 +250,7 @@ fn generation(id: &str, body: Json) -> Json {
 
 /// What `generate` gives beside the outputs.
 fn generated(mut outputs: Map<String, Json>) -> Json {
-    for name in ["model_name", "model_version"] {
+    for name in ["model_name", "model_version", "id"] {
         outputs.insert(name.to_owned(), json!({ "type": "string" }));
     }
     json!({ "type": "object", "properties": outputs, "required": ["model_name", "model_version"] })

@@ -33,6 +33,20 @@ pub(super) fn written(kind: &Kind) -> Json {
     }
 }
 
+/// The same of a tensor in one list, or of its element where it has one.
+pub(super) fn flat_written(kind: &Kind) -> Json {
+    let Kind::Tensor(tensor) = kind else { return written(kind) };
+    let element = elements(tensor, Way::Out);
+    let sizes = tensor.shape.iter().flat_map(|shape| shape.iter());
+    let sizes: Option<Vec<_>> = sizes.map(|dim| if let Dim::Fixed(size) = dim { Some(*size) } else { None }).collect();
+    let list = json!({ "type": "array", "items": element });
+    match sizes.filter(|_| tensor.shape.is_some()).and_then(|sizes| element_count(&sizes)) {
+        Some(1) => element,
+        Some(_) => list,
+        None => json!({ "anyOf": [element, list] }),
+    }
+}
+
 /// Where a schema is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
@@ -181,6 +195,22 @@ mod tests {
         both_ways(&[1, 3], vec![f32::MAX, f32::NAN, f32::NEG_INFINITY], vec![Dim::Dynamic, Dim::Fixed(3)]);
         both_ways(&[], vec![true], vec![]);
         both_ways(&[1], vec!["x".to_owned()], vec![Dim::Named("N".into())]);
+    }
+
+    #[test]
+    fn one_element_stands_alone() {
+        for (dims, json, right) in [
+            (vec![Dim::Fixed(1), Dim::Fixed(1)], json!(1), true),
+            (vec![Dim::Fixed(1), Dim::Fixed(1)], json!([1]), false),
+            (vec![Dim::Fixed(2)], json!([1, 2]), true),
+            (vec![Dim::Fixed(2)], json!(1), false),
+            (vec![Dim::Dynamic, Dim::Fixed(2)], json!([1, 2, 3, 4]), true),
+            (vec![Dim::Dynamic], json!(1), true),
+            (vec![Dim::Dynamic, Dim::Fixed(2)], json!([[1, 2]]), false),
+        ] {
+            let kind = Kind::Tensor(TensorKind::shaped(ElementType::Int8, dims.clone()));
+            assert_eq!(fits(&flat_written(&kind), &json), right, "{dims:?} {json}");
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub(super) async fn infer(
     timeout: Option<Duration>,
     held: impl Send + 'static,
 ) -> Result<ModelInferResponse, ServeError> {
-    let model = lookup::model(server, &request.model_name, &request.model_version)?;
+    let model = lookup::of_message(server, &request.model_name, &request.model_version)?;
     let given = contents::parameters(std::mem::take(&mut request.parameters));
     let mut ask = parameters::ask(&given, prost::Message::encoded_len(&request))?;
     ask.timeout = match (ask.timeout, timeout) {
@@ -39,11 +39,8 @@ fn run(
     request: ModelInferRequest,
     parameters: Parameters,
 ) -> Result<ModelInferResponse, ServeError> {
-    // Raw is answered with raw; who sends nothing gets what is smaller.
-    let raw = match parameters::flag(&parameters, "binary_data_output")? {
-        Some(raw) => raw,
-        None => !request.raw_input_contents.is_empty() || request.inputs.is_empty(),
-    };
+    // As Triton does, whichever way the inputs came: its clients read nothing else.
+    let raw = parameters::flag(&parameters, "binary_data_output")?.unwrap_or(true);
     let request = read(request, parameters)?;
     let given = inference::infer(turn, request.inputs, request.outputs)?;
     let (outputs, raw_output_contents) = contents::outputs(given, raw)?;
@@ -59,7 +56,14 @@ fn run(
 
 fn read(request: ModelInferRequest, parameters: Parameters) -> Result<InferRequest, ServeError> {
     let outputs = request.outputs.into_iter();
-    let outputs = outputs.map(|output| RequestedOutput::new(output.name, &contents::parameters(output.parameters)));
+    let outputs = outputs.map(|output| {
+        let parameters = contents::parameters(output.parameters);
+        // As Triton has it; over REST it is as if it were not there.
+        if parameters::count(&parameters, "classification")? == Some(0) {
+            return Err(ServeError::invalid("the parameter `classification` is a whole number, not below 1"));
+        }
+        RequestedOutput::new(output.name, &parameters)
+    });
     Ok(InferRequest {
         id: request.id,
         parameters,

@@ -7,6 +7,7 @@ mod health;
 mod infer;
 mod messages;
 mod service;
+mod settings;
 mod stream;
 mod timeout;
 

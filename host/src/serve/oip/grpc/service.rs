@@ -12,10 +12,10 @@ use super::body::Held;
 use super::proto::grpc_inference_service_server::GrpcInferenceService;
 use super::proto::{self, InferParameter, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
 use super::stream::{Ending, Requests};
-use super::{infer, timeout};
+use super::{infer, settings, timeout};
 use crate::serve::oip::error::status;
 use crate::serve::oip::metadata::TensorMetadata;
-use crate::serve::oip::{config, datatype, lookup, metadata, repository, statistics};
+use crate::serve::oip::{config, datatype, lookup, metadata, repository, shared_memory, statistics};
 use crate::serve::{ServeError, Server};
 
 pub(super) struct Service {
@@ -49,8 +49,6 @@ fn plain<T>(result: Result<T, ServeError>) -> Result<Response<T>, Status> {
 /// One answer of a stream: an error is said in it, and the stream goes on.
 async fn streamed(server: &Server, request: ModelInferRequest, deadline: Option<Instant>) -> ModelStreamInferResponse {
     let id = request.id.clone();
-    // Clients that wait for the last of several answers ask to be told which it is.
-    let says_final = request.parameters.contains_key("triton_enable_empty_final_response");
     let infer = async {
         let held = server.bodies().share(prost::Message::encoded_len(&request))?;
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -58,11 +56,10 @@ async fn streamed(server: &Server, request: ModelInferRequest, deadline: Option<
     };
     match infer.await {
         Ok(mut response) => {
-            if says_final {
-                let is_final = proto::infer_parameter::ParameterChoice::BoolParam(true);
-                let is_final = InferParameter { parameter_choice: Some(is_final) };
-                response.parameters.insert("triton_final_response".to_owned(), is_final);
-            }
+            // Clients that wait for the last of several answers look for this; here the first is the last.
+            let is_final = proto::infer_parameter::ParameterChoice::BoolParam(true);
+            let is_final = InferParameter { parameter_choice: Some(is_final) };
+            response.parameters.insert("triton_final_response".to_owned(), is_final);
             ModelStreamInferResponse { error_message: String::new(), infer_response: Some(response) }
         }
         Err(error) => ModelStreamInferResponse {
@@ -107,10 +104,10 @@ impl GrpcInferenceService for Service {
         request: Request<proto::ModelReadyRequest>,
     ) -> Result<Response<proto::ModelReadyResponse>, Status> {
         let proto::ModelReadyRequest { name, version } = request.into_inner();
-        let ready = match lookup::model(&self.server, &name, &version) {
+        let ready = match lookup::of_message(&self.server, &name, &version) {
             Ok(_) => Ok(true),
-            // It is there, so whether it is ready can be said.
-            Err(ServeError::NotReady(_)) => Ok(false),
+            // What is not there is not ready: clients ask before it is loaded.
+            Err(ServeError::NotReady(_) | ServeError::NotFound(_)) => Ok(false),
             Err(error) => Err(error),
         };
         plain(ready.map(|ready| proto::ModelReadyResponse { ready }))
@@ -132,7 +129,7 @@ impl GrpcInferenceService for Service {
         request: Request<proto::ModelMetadataRequest>,
     ) -> Result<Response<proto::ModelMetadataResponse>, Status> {
         let proto::ModelMetadataRequest { name, version } = request.into_inner();
-        plain(lookup::model(&self.server, &name, &version).map(|model| proto::ModelMetadataResponse {
+        plain(lookup::of_message(&self.server, &name, &version).map(|model| proto::ModelMetadataResponse {
             name,
             versions: metadata::versions(&model),
             platform: metadata::PLATFORM.to_owned(),
@@ -182,7 +179,7 @@ impl GrpcInferenceService for Service {
         request: Request<proto::ModelConfigRequest>,
     ) -> Result<Response<proto::ModelConfigResponse>, Status> {
         let proto::ModelConfigRequest { name, version } = request.into_inner();
-        let model = lookup::model(&self.server, &name, &version);
+        let model = lookup::of_message(&self.server, &name, &version);
         plain(model.map(|model| proto::ModelConfigResponse { config: Some(config::to_message(&model)) }))
     }
 
@@ -191,7 +188,8 @@ impl GrpcInferenceService for Service {
         request: Request<proto::ModelStatisticsRequest>,
     ) -> Result<Response<proto::ModelStatisticsResponse>, Status> {
         let proto::ModelStatisticsRequest { name, version } = request.into_inner();
-        plain(statistics::statistics(&self.server, &name, &version).map(Into::into))
+        let known = if name.is_empty() { Ok(()) } else { lookup::of_message(&self.server, &name, &version).map(drop) };
+        plain(known.and_then(|()| statistics::statistics(&self.server, &name, &version)).map(Into::into))
     }
 
     async fn repository_index(
@@ -220,5 +218,61 @@ impl GrpcInferenceService for Service {
         let request = request.into_inner();
         let name = named(request.repository_name, request.model_name);
         plain(repository::unload(&self.server, &name).await.map(|()| proto::RepositoryModelUnloadResponse {}))
+    }
+
+    async fn system_shared_memory_status(
+        &self,
+        request: Request<proto::SystemSharedMemoryStatusRequest>,
+    ) -> Result<Response<proto::SystemSharedMemoryStatusResponse>, Status> {
+        plain(shared_memory::status(&request.get_ref().name).map(|()| proto::SystemSharedMemoryStatusResponse {}))
+    }
+
+    async fn system_shared_memory_register(
+        &self,
+        request: Request<proto::SystemSharedMemoryRegisterRequest>,
+    ) -> Result<Response<proto::SystemSharedMemoryRegisterResponse>, Status> {
+        plain(Err(shared_memory::register(&request.get_ref().name)))
+    }
+
+    async fn system_shared_memory_unregister(
+        &self,
+        _: Request<proto::SystemSharedMemoryUnregisterRequest>,
+    ) -> Result<Response<proto::SystemSharedMemoryUnregisterResponse>, Status> {
+        plain(Ok(proto::SystemSharedMemoryUnregisterResponse {}))
+    }
+
+    async fn cuda_shared_memory_status(
+        &self,
+        request: Request<proto::CudaSharedMemoryStatusRequest>,
+    ) -> Result<Response<proto::CudaSharedMemoryStatusResponse>, Status> {
+        plain(shared_memory::status(&request.get_ref().name).map(|()| proto::CudaSharedMemoryStatusResponse {}))
+    }
+
+    async fn cuda_shared_memory_register(
+        &self,
+        request: Request<proto::CudaSharedMemoryRegisterRequest>,
+    ) -> Result<Response<proto::CudaSharedMemoryRegisterResponse>, Status> {
+        plain(Err(shared_memory::register(&request.get_ref().name)))
+    }
+
+    async fn cuda_shared_memory_unregister(
+        &self,
+        _: Request<proto::CudaSharedMemoryUnregisterRequest>,
+    ) -> Result<Response<proto::CudaSharedMemoryUnregisterResponse>, Status> {
+        plain(Ok(proto::CudaSharedMemoryUnregisterResponse {}))
+    }
+
+    async fn trace_setting(
+        &self,
+        request: Request<proto::TraceSettingRequest>,
+    ) -> Result<Response<proto::TraceSettingResponse>, Status> {
+        plain(settings::tracing(&self.server, request.into_inner()))
+    }
+
+    async fn log_settings(
+        &self,
+        request: Request<proto::LogSettingsRequest>,
+    ) -> Result<Response<proto::LogSettingsResponse>, Status> {
+        plain(settings::logging(&self.server, request.into_inner()))
     }
 }

@@ -9,8 +9,9 @@ use tonic::{Code, Request};
 use tower::ServiceExt as _;
 
 use super::proto::grpc_inference_service_client::GrpcInferenceServiceClient as Client;
+use super::proto::infer_parameter::ParameterChoice;
 use super::proto::model_infer_request::InferInputTensor;
-use super::proto::{InferTensorContents, ModelInferRequest, ModelReadyRequest};
+use super::proto::{InferParameter, InferTensorContents, ModelInferRequest, ModelInferResponse, ModelReadyRequest};
 use crate::assemble::{EngineChoice, Operator};
 use crate::serve::{Server, Settings, Source};
 
@@ -43,19 +44,42 @@ fn floats(contents: &[f32]) -> ModelInferRequest {
     }
 }
 
+/// The first element of the first output.
+fn first(response: &ModelInferResponse) -> f32 {
+    f32::from_le_bytes(response.raw_output_contents[0][..4].try_into().unwrap())
+}
+
 #[tokio::test]
-async fn contents_are_answered_with_contents_and_raw_with_raw() {
+async fn outputs_are_raw_unless_contents_are_asked_for() {
     let mut client = Client::new(router());
     let response = client.model_infer(floats(&[1.0, 2.0, 3.0])).await.unwrap().into_inner();
     assert_eq!((response.id.as_str(), response.model_version.as_str()), ("7", "1"));
+    assert_eq!((first(&response).to_bits(), response.outputs[0].contents.is_none()), (1.0_f32.to_bits(), true));
+    let mut typed = floats(&[1.0, 2.0, 3.0]);
+    let no = InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(false)) };
+    typed.parameters.insert("binary_data_output".to_owned(), no);
+    let response = client.model_infer(typed).await.unwrap().into_inner();
     assert_eq!(response.outputs[0].contents.as_ref().unwrap().fp32_contents, [1.0, 2.0, 3.0]);
+    assert!(response.raw_output_contents.is_empty());
     let mut raw = floats(&[]);
     raw.raw_input_contents = vec![vec![7_u8; 12].into()];
     let response = client.model_infer(raw.clone()).await.unwrap().into_inner();
     assert_eq!(response.raw_output_contents, [vec![7_u8; 12]]);
-    assert!(response.outputs[0].contents.is_none());
     raw.inputs[0].contents = floats(&[1.0]).inputs[0].contents.clone();
     assert_eq!(client.model_infer(raw).await.unwrap_err().code(), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_not_ready() {
+    let mut client = Client::new(router());
+    for (name, version, ready) in
+        [("matrix", "", true), ("matrix", "1", true), ("matrix", "9", false), ("no", "", false)]
+    {
+        let asked = ModelReadyRequest { name: name.to_owned(), version: version.to_owned() };
+        assert_eq!(client.model_ready(asked).await.unwrap().into_inner().ready, ready, "{name} {version}");
+    }
+    let no_number = ModelReadyRequest { name: "matrix".to_owned(), version: "new".to_owned() };
+    assert_eq!(client.model_ready(no_number).await.unwrap_err().code(), Code::InvalidArgument);
 }
 
 #[tokio::test]
@@ -73,15 +97,38 @@ async fn every_fault_has_its_code() {
     let mut late = Request::new(floats(&[1.0, 2.0, 3.0]));
     late.metadata_mut().insert("grpc-timeout", "0n".parse().unwrap());
     assert_eq!(client.model_infer(late).await.unwrap_err().code(), Code::DeadlineExceeded);
-    let version = ModelReadyRequest { name: "matrix".to_owned(), version: "9".to_owned() };
-    assert_eq!(client.model_ready(version).await.unwrap_err().code(), Code::NotFound);
-    // The calls of shared memory are the service's, and answered as the protocol says.
-    let call = http::Request::post("/inference.GRPCInferenceService/SystemSharedMemoryStatus")
-        .header(CONTENT_TYPE, "application/grpc")
-        .body(axum::body::Body::empty())
-        .unwrap();
-    let answer = router().oneshot(call).await.unwrap();
-    assert_eq!(answer.headers()["grpc-status"], "12");
+}
+
+#[tokio::test]
+async fn what_is_asked_about_shared_memory_and_settings_is_told() {
+    use super::proto::{
+        CudaSharedMemoryRegisterRequest, CudaSharedMemoryUnregisterRequest, LogSettingsRequest,
+        SystemSharedMemoryStatusRequest, TraceSettingRequest, log_settings_request, trace_setting_request,
+    };
+    let mut client = Client::new(router());
+    client.system_shared_memory_status(SystemSharedMemoryStatusRequest::default()).await.unwrap();
+    let one = SystemSharedMemoryStatusRequest { name: "r".to_owned() };
+    assert_eq!(client.system_shared_memory_status(one).await.unwrap_err().code(), Code::NotFound);
+    client.cuda_shared_memory_unregister(CudaSharedMemoryUnregisterRequest::default()).await.unwrap();
+    let refused = client.cuda_shared_memory_register(CudaSharedMemoryRegisterRequest::default()).await.unwrap_err();
+    assert!(refused.code() == Code::InvalidArgument && refused.message().contains("not supported"), "{refused}");
+
+    let logging = client.log_settings(LogSettingsRequest::default()).await.unwrap().into_inner();
+    assert_eq!(logging.settings.len(), 6);
+    let value = log_settings_request::SettingValue {
+        parameter_choice: Some(log_settings_request::setting_value::ParameterChoice::BoolParam(false)),
+    };
+    let change = LogSettingsRequest { settings: [("log_info".to_owned(), value)].into() };
+    assert_eq!(client.log_settings(change).await.unwrap_err().code(), Code::InvalidArgument);
+
+    let ask = |model: &str, level: &str| {
+        let value = trace_setting_request::SettingValue { value: vec![level.to_owned()] };
+        TraceSettingRequest { model_name: model.to_owned(), settings: [("trace_level".to_owned(), value)].into() }
+    };
+    let tracing = client.trace_setting(ask("matrix", "OFF")).await.unwrap().into_inner();
+    assert_eq!((&tracing.settings["trace_level"].value[0], tracing.settings.len()), (&"OFF".to_owned(), 6));
+    assert_eq!(client.trace_setting(ask("", "TIMESTAMPS")).await.unwrap_err().code(), Code::InvalidArgument);
+    assert_eq!(client.trace_setting(ask("no", "OFF")).await.unwrap_err().code(), Code::NotFound);
 }
 
 #[tokio::test]
@@ -103,8 +150,10 @@ async fn a_stream_answers_in_order_and_outlives_faults() {
         if number == 10 {
             assert!(answer.error_message.contains("nobody"));
         } else {
-            let contents = response.outputs[0].contents.as_ref().unwrap();
-            assert_eq!(contents.fp32_contents.first(), Some(&f32::from(number)));
+            assert_eq!(first(&response).to_bits(), f32::from(number).to_bits());
+            // Whoever waits for the last of several answers finds that this is the last.
+            let is_final = response.parameters["triton_final_response"].parameter_choice.as_ref().unwrap();
+            assert_eq!(*is_final, ParameterChoice::BoolParam(true));
         }
     }
     assert!(answers.message().await.unwrap().is_none());
@@ -138,9 +187,9 @@ async fn a_stream_that_says_no_more_ends_with_the_server() {
     let mut client = Client::new(super::router(&server));
     let requests = stream::iter([floats(&[1.0, 2.0, 3.0]), floats(&[4.0, 5.0, 6.0])]).chain(stream::pending());
     let mut answers = client.model_stream_infer(requests).await.unwrap().into_inner();
-    for first in [1.0, 4.0] {
+    for expected in [1.0_f32, 4.0] {
         let answer = answers.message().await.unwrap().unwrap().infer_response.unwrap();
-        assert_eq!(answer.outputs[0].contents.as_ref().unwrap().fp32_contents.first(), Some(&first));
+        assert_eq!(first(&answer).to_bits(), expected.to_bits());
     }
     server.stop();
     assert_eq!(answers.message().await.unwrap_err().code(), Code::Unavailable);

@@ -1,5 +1,6 @@
-//! The extension `generate`: an object of inputs by name in, an object of outputs by name out. A
-//! pipeline gives its result at once, so the stream holds one event.
+//! The extension `generate`: an object of inputs by name in, an object of outputs by name out, in which
+//! one element stands alone and several in one list. A pipeline gives its result at once, so the stream
+//! holds one event.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use http::{HeaderValue, Request as HttpRequest};
 use serde_json::Value as Json;
 
 use super::{Named, answered};
-use crate::pipeline::{JsonTree, write_json_text};
+use crate::pipeline::{JsonTree, Value, write_json_text};
 use crate::serve::http::encoding::Accepted;
 use crate::serve::http::{answer, body, write_fields};
 use crate::serve::oip::lookup::{self, Model};
@@ -32,7 +33,7 @@ pub(super) async fn generate_stream(
 ) -> Response {
     let event = |text: Vec<u8>| {
         let event = [b"data: ".as_slice(), &text, b"\n\n"].concat();
-        answer::bytes(HeaderValue::from_static("text/event-stream"), event)
+        answer::bytes(HeaderValue::from_static("text/event-stream; charset=utf-8"), event)
     };
     answered(generated(&server, &named, request).await.map(event))
 }
@@ -51,6 +52,7 @@ fn run(turn: &Turn, model: &Model, body: &Bytes) -> Result<Vec<u8>, ServeError> 
         serde_json::from_slice(body).map_err(|error| ServeError::invalid(format!("not an object of JSON: {error}")))?;
     let Json::Object(mut inputs) = json else { return Err(ServeError::invalid("this is not an object of JSON")) };
     let plan = turn.served().plan();
+    let id = inputs.get("id").filter(|_| plan.port("id").is_none()).and_then(Json::as_str).map(str::to_owned);
     // What is no input is a parameter, and those that are not known are ignored.
     inputs.retain(|name, _| plan.port(name).is_some());
     if inputs.is_empty() {
@@ -65,7 +67,19 @@ fn run(turn: &Turn, model: &Model, body: &Bytes) -> Result<Vec<u8>, ServeError> 
     write_json_text(turn.served().name(), &mut text);
     text.extend_from_slice(b",\"model_version\":");
     write_json_text(&model.version, &mut text);
+    if let Some(id) = id {
+        text.extend_from_slice(b",\"id\":");
+        write_json_text(&id, &mut text);
+    }
+    let outputs: Vec<_> = outputs.into_iter().map(|(name, value)| (name, flat(value))).collect();
     write_fields(outputs.iter(), &mut text);
     text.push(b'}');
     Ok(text)
+}
+
+/// A tensor of one axis, or of none if it has one element.
+fn flat(value: Value) -> Value {
+    let Value::Tensor(tensor) = value else { return value };
+    let shape = if tensor.len() == 1 { Vec::new() } else { vec![tensor.len()] };
+    Value::Tensor(tensor.clone().reshape(shape).unwrap_or(tensor))
 }

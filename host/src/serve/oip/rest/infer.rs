@@ -9,7 +9,7 @@ use http::Request as HttpRequest;
 
 use super::framing::Framing;
 use super::request;
-use super::response::{Heading, Written};
+use super::response::{Form, Heading, Written};
 use super::{Named, answered};
 use crate::serve::http::body;
 use crate::serve::http::encoding::Accepted;
@@ -38,9 +38,9 @@ async fn respond(server: &Server, named: &Named, request: HttpRequest<Body>) -> 
 fn run(turn: &Turn, model: &lookup::Model, framing: Framing) -> Result<Written, ServeError> {
     // Only a raw request leaves unsaid what it is.
     let inputs = if matches!(framing, Framing::Raw(_)) { metadata::inputs(model) } else { Vec::new() };
-    let request = request::read(framing, &inputs)?;
+    let (request, has_literals) = request::read(framing, &inputs)?;
     let binary = parameters::flag(&request.parameters, "binary_data_output")?.unwrap_or(false);
     let outputs = inference::infer(turn, request.inputs, request.outputs)?;
     let heading = Heading { model: turn.served().name(), version: &model.version, id: &request.id };
-    Written::of(&heading, &outputs, binary)
+    Written::of(&heading, &outputs, Form { binary, literals: has_literals })
 }

@@ -1,8 +1,10 @@
 //! The protocol over REST.
 
+mod administration;
 mod framing;
 mod generate;
 mod infer;
+mod literals;
 mod models;
 mod object;
 mod parts;
@@ -63,31 +65,37 @@ pub(super) fn router(server: Arc<Server>) -> Router {
     for path in model("/generate_stream") {
         router = router.route(&path, post(generate::generate_stream));
     }
-    router.with_state(server)
+    for memory in ["/v2/systemsharedmemory", "/v2/cudasharedmemory"] {
+        router = router
+            .route(&format!("{memory}/status"), get(administration::regions))
+            .route(&format!("{memory}/region/{{region}}/status"), get(administration::regions))
+            .route(&format!("{memory}/region/{{region}}/register"), post(administration::register))
+            .route(&format!("{memory}/unregister"), post(administration::unregister))
+            .route(&format!("{memory}/region/{{region}}/unregister"), post(administration::unregister));
+    }
+    for path in ["/v2/trace/setting", "/v2/models/{model}/trace/setting"] {
+        router = router.route(path, get(administration::tracing).post(administration::set_tracing));
+    }
+    router.route("/v2/logging", get(administration::logging).post(administration::set_logging)).with_state(server)
 }
 
-/// The pipeline and version that a path names; without a version, the one there is.
-#[derive(Debug)]
+/// What a path names: a pipeline and its version, or, without a version, the one there is; a region of
+/// shared memory. What it does not name is empty.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct Named {
     model: String,
     version: String,
-}
-
-#[derive(Deserialize)]
-struct NamedPath {
-    model: String,
-    #[serde(default)]
-    version: String,
+    region: String,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Named {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
-        let path = Path::<NamedPath>::from_request_parts(parts, state).await;
-        let Path(NamedPath { model, version }) =
-            path.map_err(|rejection| error::with_message(rejection.status(), &rejection.body_text()))?;
-        Ok(Self { model, version })
+        let path = Path::<Self>::from_request_parts(parts, state).await;
+        path.map(|Path(named)| named)
+            .map_err(|rejection| error::with_message(rejection.status(), &rejection.body_text()))
     }
 }
 

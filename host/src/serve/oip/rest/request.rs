@@ -7,10 +7,11 @@ use std::time::Instant;
 use bytes::Bytes;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Deserialize;
-use serde::de::{DeserializeSeed as _, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeOwned, DeserializeSeed as _, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value as Json;
 
 use super::framing::Framing;
+use super::literals;
 use super::object::Object;
 use super::parts::{Few, GivenParameters, Parameterized, Shape};
 use crate::pipeline::{ElementType, JsonTree, Tensor, TensorSeed, element_count};
@@ -68,13 +69,14 @@ pub(in crate::serve) fn schema(generator: &mut SchemaGenerator) -> Json {
     generator.definitions().get("InferRequest").cloned().unwrap_or_default()
 }
 
-/// Reads a request. A raw one is for the only one of `inputs`.
-pub(super) fn read(framing: Framing, inputs: &[TensorMetadata]) -> Result<InferRequest, ServeError> {
+/// Reads a request, and says whether numbers that JSON does not have stood in it as literals. A raw one is
+/// for the only one of `inputs`.
+pub(super) fn read(framing: Framing, inputs: &[TensorMetadata]) -> Result<(InferRequest, bool), ServeError> {
     let (json, mut binary) = match framing {
-        Framing::Raw(bytes) => return raw(bytes, inputs),
+        Framing::Raw(bytes) => return raw(bytes, inputs).map(|request| (request, false)),
         Framing::Json { json, binary } => (json, binary),
     };
-    let Object(written) = serde_json::from_slice::<Object<Written>>(&json)
+    let (Object(written), has_literals) = of_text::<Object<Written>>(&json)
         .map_err(|error| ServeError::invalid(format!("not an inference request: {error}")))?;
     if written.parameters.0.len() + written.inputs.parameters() + written.outputs.parameters() > MAX_PARTS {
         return Err(ServeError::invalid(format!("a request has at most {MAX_PARTS} parameters")));
@@ -86,7 +88,18 @@ pub(super) fn read(framing: Framing, inputs: &[TensorMetadata]) -> Result<InferR
     }
     let output = |Object(output): Object<WrittenOutput>| RequestedOutput::new(output.name, &output.parameters.0);
     let outputs = written.outputs.0.into_iter().map(output).collect::<Result<Vec<_>, _>>()?;
-    Ok(InferRequest { id: written.id, parameters: written.parameters.0, inputs, outputs })
+    Ok((InferRequest { id: written.id, parameters: written.parameters.0, inputs, outputs }, has_literals))
+}
+
+/// Reads JSON, or, where it is none, what it is with [`literals`] in quotes; whether it was so.
+fn of_text<T: DeserializeOwned>(json: &[u8]) -> serde_json::Result<(T, bool)> {
+    match serde_json::from_slice(json) {
+        Err(error) if error.is_syntax() => match literals::quoted(json) {
+            Some(quoted) => serde_json::from_slice(&quoted).map(|read| (read, true)),
+            None => Err(error),
+        },
+        read => read.map(|read| (read, false)),
+    }
 }
 
 /// A body without JSON: one element of BYTES, or as many elements as there are bytes for.
@@ -245,7 +258,7 @@ fn found(json: &[u8]) -> Parameters {
         return Parameters::new();
     }
     // Whatever is wrong with it is found again, and said, when it is read.
-    serde_json::from_str::<Head>(text).map(|head| head.parameters.0).unwrap_or_default()
+    of_text::<Head>(text.as_bytes()).map(|(head, _)| head.parameters.0).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -258,7 +271,7 @@ mod tests {
     fn request(json: &str, binary: &'static [u8]) -> Result<InferRequest, String> {
         let framing =
             Framing::Json { json: Bytes::copy_from_slice(json.as_bytes()), binary: Bytes::from_static(binary) };
-        read(framing, &[]).map_err(|error| error.to_string())
+        read(framing, &[]).map(|(request, _)| request).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -303,7 +316,8 @@ mod tests {
                 r#"{"inputs":[{"name":"x","shape":[1],"datatype":"INT8","parameters":{"shared_memory_region":"r"}}]}"#,
                 "shared memory is not supported",
             ),
-            (r#"{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[NaN]}]}"#, "expected value"),
+            (r#"{"inputs":[{"name":"x","shape":[1],"datatype":"INT8","data":[NaN]}]}"#, "\"NaN\" is not a int8"),
+            (r#"{"id":NaN,"inputs":[]}"#, "expected value"),
         ] {
             let error = request(json, b"").unwrap_err();
             assert!(error.contains(why), "{json}: {error}");
@@ -324,6 +338,22 @@ mod tests {
         };
         assert_eq!(request(MAX_PARTS / 3), Ok(MAX_PARTS / 3));
         assert!(request(MAX_PARTS / 3 + 1).unwrap_err().contains("at most 4096 parameters"));
+    }
+
+    #[test]
+    fn literals_are_read_as_floats_and_remembered() {
+        for (data, has_literals) in [("[NaN,-Infinity]", true), (r#"["NaN","-Infinity"]"#, false)] {
+            let json = format!(
+                r#"{{"parameters":{{"timeout":7}},"inputs":[{{"name":"x","datatype":"FP32","shape":[2],"data":{data}}}]}}"#
+            );
+            assert_eq!(found(json.as_bytes())["timeout"], 7);
+            let framing = Framing::Json { json: Bytes::from(json), binary: Bytes::new() };
+            let (request, found) = read(framing, &[]).unwrap();
+            assert_eq!(found, has_literals);
+            let Data::Elements(tensor) = &request.inputs[0].data else { unreachable!() };
+            let [nan, infinite] = tensor.as_slice::<f32>().unwrap() else { unreachable!() };
+            assert!(nan.is_nan() && *infinite == f32::NEG_INFINITY);
+        }
     }
 
     #[test]

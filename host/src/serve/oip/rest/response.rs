@@ -23,9 +23,18 @@ pub(super) struct Heading<'a> {
     pub(super) id: &'a str,
 }
 
+/// How it is written.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Form {
+    /// whether outputs are bytes of which nobody says how they are to come
+    pub(super) binary: bool,
+    /// whether NaN and infinite elements are literals, which JSON does not have, and not texts
+    pub(super) literals: bool,
+}
+
 impl Written {
-    /// Writes a result; `binary` says how outputs are written of which nobody says how.
-    pub(super) fn of(heading: &Heading<'_>, outputs: &[GivenOutput], binary: bool) -> Result<Self, ServeError> {
+    /// Writes a result.
+    pub(super) fn of(heading: &Heading<'_>, outputs: &[GivenOutput], form: Form) -> Result<Self, ServeError> {
         let (mut json, mut raw) = (Vec::with_capacity(256), Vec::new());
         json.extend_from_slice(b"{\"model_name\":");
         write_json_text(heading.model, &mut json);
@@ -41,9 +50,9 @@ impl Written {
             if index > 0 {
                 json.push(b',');
             }
-            let raw = output.binary.unwrap_or(binary).then_some(&mut raw);
+            let raw = output.binary.unwrap_or(form.binary).then_some(&mut raw);
             is_binary |= raw.is_some();
-            write_output(output, &mut json, raw).map_err(ServeError::invalid)?;
+            write_output(output, form.literals, &mut json, raw).map_err(ServeError::invalid)?;
         }
         json.extend_from_slice(b"]}");
         let length = json.len();
@@ -62,7 +71,12 @@ impl Written {
 }
 
 /// Writes an output: its elements into `raw`, if that is given, else into the JSON.
-fn write_output(output: &GivenOutput, json: &mut Vec<u8>, raw: Option<&mut Vec<u8>>) -> Result<(), String> {
+fn write_output(
+    output: &GivenOutput,
+    literals: bool,
+    json: &mut Vec<u8>,
+    raw: Option<&mut Vec<u8>>,
+) -> Result<(), String> {
     let tensor = &output.tensor;
     json.extend_from_slice(b"{\"name\":");
     write_json_text(&tensor.name, json);
@@ -80,16 +94,8 @@ fn write_output(output: &GivenOutput, json: &mut Vec<u8>, raw: Option<&mut Vec<u
         // What MLServer's clients decode it by.
         json.extend_from_slice(b",\"parameters\":{\"content_type\":\"base64\"}");
     }
-    let not_finite = tensor.not_finite();
-    if not_finite > 0 {
-        let warning = format!(
-            ",\"parameters\":{{\"not_finite\":{not_finite},\"warning\":\"NaN and infinite elements are null here; \
-             binary data holds them exactly\"}}"
-        );
-        json.extend_from_slice(warning.as_bytes());
-    }
     json.extend_from_slice(b",\"data\":");
-    tensor.write_json(json)?;
+    tensor.write_json(literals, json)?;
     json.push(b'}');
     Ok(())
 }
@@ -109,7 +115,8 @@ mod tests {
     }
 
     fn written(outputs: &[GivenOutput], binary: bool) -> Written {
-        Written::of(&Heading { model: "m", version: "1", id: "a\"b" }, outputs, binary).unwrap()
+        let form = Form { binary, ..Form::default() };
+        Written::of(&Heading { model: "m", version: "1", id: "a\"b" }, outputs, form).unwrap()
     }
 
     #[test]
@@ -129,13 +136,19 @@ mod tests {
     }
 
     #[test]
-    fn what_json_has_no_number_for_is_null_with_a_warning() {
-        let tensor = Value::from(Tensor::new([3], vec![f32::NAN, 0.5, f32::INFINITY]).unwrap());
-        let written = written(&[output(tensor, None)], false);
-        assert!(written.json.is_none());
-        let json: Json = serde_json::from_slice(&written.bytes).unwrap();
-        assert_eq!(json["outputs"][0]["data"], json!([null, 0.5, null]));
-        assert_eq!(json["outputs"][0]["parameters"]["not_finite"], 2);
+    fn what_json_has_no_number_for_is_text_or_as_it_was_asked() {
+        let outputs = || {
+            let single = Tensor::new([3], vec![f32::NAN, 0.5, f32::INFINITY]).unwrap();
+            let double = Tensor::new([2], vec![f64::NEG_INFINITY, 1e300]).unwrap();
+            [output(single.into(), None), output(double.into(), None)]
+        };
+        let json: Json = serde_json::from_slice(&written(&outputs(), false).bytes).unwrap();
+        assert_eq!(json["outputs"][0]["data"], json!(["NaN", 0.5, "Infinity"]));
+        assert_eq!(json["outputs"][1]["data"], json!(["-Infinity", 1e300]));
+        let heading = Heading { model: "m", version: "1", id: "" };
+        let form = Form { literals: true, ..Form::default() };
+        let text = String::from_utf8(Written::of(&heading, &outputs(), form).unwrap().bytes).unwrap();
+        assert!(text.contains("[NaN,0.5,Infinity]") && text.contains("[-Infinity,1e+300]"), "{text}");
     }
 
     #[test]
@@ -143,7 +156,7 @@ mod tests {
         let halves = || [output(Tensor::new([1], vec![f16::ONE]).unwrap().into(), None)];
         assert!(written(&halves(), true).bytes.ends_with(&f16::ONE.to_le_bytes()));
         let heading = Heading { model: "m", version: "1", id: "" };
-        let error = Written::of(&heading, &halves(), false).err().unwrap();
+        let error = Written::of(&heading, &halves(), Form::default()).err().unwrap();
         assert!(error.to_string().contains("FP16, which JSON does not hold"));
     }
 }

@@ -1,0 +1,77 @@
+//! Where the models of a pipeline run, in the words of Triton's configuration.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::grpc::proto;
+use super::lookup::Model;
+use crate::inference::{ExecutionProvider, ModelStep};
+
+/// The sessions of one model of the pipeline.
+#[derive(Debug, PartialEq, Serialize, JsonSchema)]
+pub(super) struct InstanceGroup {
+    /// the model's, as the pipeline calls it
+    name: String,
+    /// `KIND_CPU`, `KIND_GPU`, or `KIND_MODEL` where the provider decides
+    kind: &'static str,
+    /// sessions that are there for a single caller
+    count: usize,
+    /// which GPUs they are on, the provider decides
+    gpus: [u32; 0],
+    secondary_devices: [u32; 0],
+    profile: [String; 0],
+    passive: bool,
+    host_policy: &'static str,
+}
+
+/// One for each model.
+pub(super) fn instance_groups(model: &Model) -> Vec<InstanceGroup> {
+    let models = model.served.pipeline().models();
+    models.map(|(name, step)| InstanceGroup::new(name, step.provider(), step.sessions().instances())).collect()
+}
+
+/// The name of the model's file, where the pipeline has one model.
+pub(super) fn file_name(model: &Model) -> String {
+    let mut models = model.served.pipeline().models();
+    let (Some((_, only)), None) = (models.next(), models.next()) else { return String::new() };
+    only.file().path().file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The name of a kind, and its number in gRPC's messages.
+const fn kind(provider: ExecutionProvider) -> (&'static str, i32) {
+    match provider {
+        ExecutionProvider::Cpu => ("KIND_CPU", 2),
+        ExecutionProvider::TensorRt
+        | ExecutionProvider::Cuda
+        | ExecutionProvider::Rocm
+        | ExecutionProvider::DirectMl
+        | ExecutionProvider::WebGpu => ("KIND_GPU", 1),
+        ExecutionProvider::CoreMl | ExecutionProvider::OpenVino | ExecutionProvider::Plugin(_) => ("KIND_MODEL", 3),
+    }
+}
+
+impl InstanceGroup {
+    fn new(name: &str, provider: ExecutionProvider, count: usize) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind: kind(provider).0,
+            count,
+            gpus: [],
+            secondary_devices: [],
+            profile: [],
+            passive: false,
+            host_policy: "",
+        }
+    }
+}
+
+/// The same in gRPC's message.
+pub(super) fn instance_group_messages(model: &Model) -> Vec<proto::ModelInstanceGroup> {
+    let models = model.served.pipeline().models();
+    let group = |(name, step): (&str, &ModelStep)| proto::ModelInstanceGroup {
+        name: name.to_owned(),
+        kind: kind(step.provider()).1,
+        count: i32::try_from(step.sessions().instances()).unwrap_or(i32::MAX),
+    };
+    models.map(group).collect()
+}

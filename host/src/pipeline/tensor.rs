@@ -5,6 +5,7 @@ use std::sync::Arc;
 use half::{bf16, f16};
 
 use super::element::{Element, ElementType};
+use super::goes_on::GoesOn;
 use super::metadata::Metadata;
 use super::strided;
 
@@ -84,6 +85,9 @@ pub enum TensorError {
         /// element type asked for
         to: ElementType,
     },
+    /// who asked for it no longer wants it
+    #[error("it was stopped")]
+    Stopped,
 }
 
 /// The elements of a tensor, typed, row-major. Cloning shares them.
@@ -413,6 +417,11 @@ impl Tensor {
 
     /// The tensor with its axes reordered: axis `i` of the result is axis `axes[i]` of this one.
     pub fn permute(&self, axes: &[usize]) -> Result<Self, TensorError> {
+        self.permute_while(axes, &())
+    }
+
+    /// As [`permute`](Self::permute), unless it is stopped.
+    pub fn permute_while(&self, axes: &[usize], who: &dyn GoesOn) -> Result<Self, TensorError> {
         let rank = self.rank();
         let mut seen = vec![false; rank];
         let valid = axes.len() == rank
@@ -422,7 +431,7 @@ impl Tensor {
         }
         let strides = self.strides();
         let axes: Vec<_> = axes.iter().map(|axis| (self.shape[*axis], strides[*axis])).collect();
-        self.pick(0, &axes)
+        self.pick_while(0, &axes, who)
     }
 
     /// How far apart the elements of each axis lie.
@@ -442,19 +451,31 @@ impl Tensor {
     /// # Ok::<(), gpux::pipeline::TensorError>(())
     /// ```
     pub fn pick(&self, start: usize, axes: &[(usize, isize)]) -> Result<Self, TensorError> {
+        self.pick_while(start, axes, &())
+    }
+
+    /// As [`pick`](Self::pick), unless it is stopped.
+    pub fn pick_while(&self, start: usize, axes: &[(usize, isize)], who: &dyn GoesOn) -> Result<Self, TensorError> {
         let shape: Vec<_> = axes.iter().map(|(size, _)| *size).collect();
         sizes(self.element(), &shape)?;
         if !strided::lies_within(start, axes, self.len()) {
             return Err(TensorError::Outside { shape, len: self.len() });
         }
-        let data = with_elements!(&self.data, data => TensorElement::wrap(strided::gather(data, start, axes)));
-        Ok(Self { shape, data, metadata: self.metadata })
+        let data = with_elements!(&self.data, data => {
+            strided::gather(data, start, axes, who).map(TensorElement::wrap)
+        });
+        Ok(Self { shape, data: data.ok_or(TensorError::Stopped)?, metadata: self.metadata })
     }
 
     /// The elements converted to another type, as NumPy's `astype` and ONNX's `Cast` do: floats to
     /// integers truncate toward zero (saturating outside the range, where those leave it open),
     /// integers to narrower ones keep their lowest bits, numbers to bool are `x != 0`.
     pub fn cast(&self, to: ElementType) -> Result<Self, TensorError> {
+        self.cast_while(to, &())
+    }
+
+    /// As [`cast`](Self::cast), unless it is stopped.
+    pub fn cast_while(&self, to: ElementType, who: &dyn GoesOn) -> Result<Self, TensorError> {
         let from = self.element();
         if from == to {
             return Ok(self.clone());
@@ -462,7 +483,8 @@ impl Tensor {
         if from == ElementType::String || to == ElementType::String {
             return Err(TensorError::Cast { from, to });
         }
-        Ok(Self { shape: self.shape.clone(), data: super::cast::cast(&self.data, to), metadata: self.metadata })
+        let data = super::cast::cast(&self.data, to, who).ok_or(TensorError::Stopped)?;
+        Ok(Self { shape: self.shape.clone(), data, metadata: self.metadata })
     }
 }
 
@@ -583,5 +605,22 @@ mod tests {
         assert_eq!(cast(ElementType::Uint8).as_slice::<u8>().unwrap(), [0, 0, 1, 255]);
         let wide = Tensor::new([3], vec![300_i64, -1, i64::MIN]).unwrap();
         assert_eq!(wide.cast(ElementType::Uint8).unwrap().as_slice::<u8>().unwrap(), [44, 255, 0]);
+    }
+
+    /// Nobody wants anything.
+    struct Nobody;
+
+    impl GoesOn for Nobody {
+        fn goes_on(&self, _: usize) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn long_work_can_be_stopped() {
+        let tensor = Tensor::zeros(ElementType::Uint8, [100, 200]).unwrap();
+        assert_eq!(tensor.cast_while(ElementType::Float16, &Nobody), Err(TensorError::Stopped));
+        assert_eq!(tensor.permute_while(&[1, 0], &Nobody), Err(TensorError::Stopped));
+        assert_eq!(tensor.pick_while(0, &[(20_000, 1)], &Nobody), Err(TensorError::Stopped));
     }
 }

@@ -4,6 +4,7 @@
 //! a larger one. `benches/models.py` makes the larger ones; without them they are left out.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark prints, and stops at the first surprise")]
 
+mod networks;
 mod side_by_side;
 
 use std::path::Path;
@@ -13,6 +14,7 @@ use gpux::Runtime;
 use gpux::assemble::EngineChoice;
 use gpux::inference::{Embedded, Engine, ModelFile, ModelOptions, ModelStep, OnnxRuntime, Search, SessionOptions};
 use gpux::pipeline::{Context, RunOptions, Step, Tensor, Value};
+use networks::{bare_run, input};
 use ort::value::TensorRef;
 use side_by_side::{Way, compare, way};
 use tract_onnx::prelude::{
@@ -84,24 +86,6 @@ fn large(engine: &Arc<OnnxRuntime>) {
             ],
         );
     }
-}
-
-/// Pictures as floats, texts as whole numbers.
-fn input(shape: &[usize]) -> Tensor {
-    let count = shape.iter().product();
-    if shape.len() == 2 { Tensor::new(shape, vec![1_i64; count]) } else { Tensor::new(shape, vec![0.5_f32; count]) }
-        .unwrap()
-}
-
-fn bare_run(session: &mut ort::session::Session, inputs: &[Tensor]) -> usize {
-    fn view(tensor: &Tensor) -> ort::session::SessionInputValue<'_> {
-        match tensor.as_slice::<i64>() {
-            Some(ids) => TensorRef::from_array_view((tensor.shape(), ids)).unwrap().into(),
-            None => TensorRef::from_array_view((tensor.shape(), tensor.as_slice::<f32>().unwrap())).unwrap().into(),
-        }
-    }
-    let inputs: Vec<_> = inputs.iter().map(view).collect();
-    session.run(inputs.as_slice()).unwrap().len()
 }
 
 fn tensor(shape: &[usize]) -> Tensor {

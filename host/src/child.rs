@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::end::end;
 use crate::guard::shorten;
 
-/// The most that is read of what a child wrote.
+/// The most that is read of what a child wrote: its end, where its answer and its last words are.
 const OUTPUT_LIMIT: u64 = 1 << 20;
 
 /// A child that gave no answer.
@@ -24,6 +24,8 @@ pub(crate) enum ChildFault {
     Temporary { folder: PathBuf, error: std::io::Error },
     #[error("it did not end within {} s", .0.as_secs())]
     Timeout(Duration),
+    #[error("its answer is longer than {} MiB", OUTPUT_LIMIT >> 20)]
+    TooLong,
     #[error("{how}{}", if .stderr.is_empty() { String::new() } else { format!(": {stderr}") })]
     Ended { how: String, stderr: String },
 }
@@ -128,12 +130,13 @@ pub(crate) fn ask_about<T: serde::de::DeserializeOwned>(
     // Files, not pipes: a child that writes more than anyone reads must not hang.
     let (mut stdout, mut stderr) = (temporary()?, temporary()?);
     let status = run(program, arguments, line, timeout, &stdout, &stderr)?;
-    let output = read(&mut stdout).map_err(ChildFault::Start)?;
-    let answer = output.lines().last().and_then(|line| serde_json::from_str(line).ok());
+    let output = read_end(&mut stdout).map_err(ChildFault::Start)?;
+    let answer = output.text.lines().last().and_then(|line| serde_json::from_str(line).ok());
     match answer {
         Some(answer) if status.success() => Ok(answer),
+        None if status.success() && output.is_part_of_a_line() => Err(ChildFault::TooLong),
         _ => {
-            let stderr = read(&mut stderr).map_err(ChildFault::Start)?;
+            let stderr = read_end(&mut stderr).map_err(ChildFault::Start)?.text;
             let tail: Vec<_> = stderr.lines().rev().filter(|line| !line.trim().is_empty()).take(3).collect();
             let tail: Vec<_> = tail.into_iter().rev().collect();
             Err(ChildFault::Ended { how: describe(status), stderr: shorten(&tail.join("; ")) })
@@ -201,11 +204,26 @@ impl Drop for Started {
     }
 }
 
-fn read(file: &mut File) -> std::io::Result<String> {
-    file.seek(SeekFrom::Start(0))?;
+/// The end of what a child wrote.
+struct End {
+    text: String,
+    /// whether something came before it
+    cut: bool,
+}
+
+impl End {
+    fn is_part_of_a_line(&self) -> bool {
+        self.cut && !self.text.trim_end_matches(['\n', '\r']).contains('\n')
+    }
+}
+
+fn read_end(file: &mut File) -> std::io::Result<End> {
+    let start = file.seek(SeekFrom::End(0))?.saturating_sub(OUTPUT_LIMIT);
+    file.seek(SeekFrom::Start(start))?;
     let mut bytes = Vec::new();
+    // What a child left behind may still write.
     file.take(OUTPUT_LIMIT).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    Ok(End { text: String::from_utf8_lossy(&bytes).into_owned(), cut: start > 0 })
 }
 
 fn describe(status: ExitStatus) -> String {
@@ -254,5 +272,18 @@ mod tests {
         assert!(matches!(unread, Err(ChildFault::Timeout(_))));
         // More than a pipe holds.
         assert_eq!(shell("head -c 900000 /dev/zero | tr '\\0' x; echo; echo '[3]'", long), Ok(vec![3]));
+    }
+
+    #[test]
+    fn of_much_the_end_counts() {
+        let much = "head -c 3000000 /dev/zero | tr '\\0' ";
+        let long = Duration::from_mins(1);
+        assert_eq!(shell(&format!("{much} x; echo; echo '[3]'"), long), Ok(vec![3]));
+        let told = shell(&format!("printf '['; {much} 1; echo ']'"), long).unwrap_err();
+        assert_eq!(told, "its answer is longer than 1 MiB");
+        // What ended by itself says why, whatever it wrote.
+        let words = format!("(yes line | head -c 3000000; echo; echo last words) >&2; {much} x; exit 3");
+        let told = shell(&words, long).unwrap_err();
+        assert_eq!(told, "it ended with exit code 3 and no answer: line; line; last words");
     }
 }

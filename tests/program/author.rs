@@ -188,6 +188,28 @@ fn what_was_recorded_is_replayed_and_tested() {
     assert_eq!(read(case.join("case.yml")), before);
 }
 
+#[test]
+fn a_name_of_two_steps_names_neither() {
+    let folder = digits();
+    let yml = read(folder.path().join("gpux.yml"));
+    let step = yml.lines().position(|line| line.trim_start().starts_with("- wasm:")).unwrap();
+    let mut lines: Vec<_> = yml.lines().collect();
+    lines.insert(step, "  - wasm: ./guest-examples/rust/center-ink.wasm");
+    std::fs::write(folder.path().join("gpux.yml"), lines.join("\n")).unwrap();
+    let record = |step: &str| {
+        run(folder.path(), &["run", "--engine", "embedded", "--file", SEVEN, "--record", "records", "--step", step])
+    };
+    let told = record("center-ink.wasm");
+    assert_eq!(told.status.code(), Some(2), "{}", stderr(&told));
+    let expected = "several component steps are called `center-ink.wasm`: say which by its number, 2 or 3";
+    assert!(stderr(&told).contains(expected), "{}", stderr(&told));
+    stdout(&record("3"));
+    assert_eq!(names(&folder.path().join("records")), ["000001-3-center-ink"]);
+    let replayed =
+        run(folder.path(), &["run", "--engine", "embedded", "--replay", "records", "--step", "center-ink.wasm"]);
+    assert!(stderr(&replayed).contains(expected), "{}", stderr(&replayed));
+}
+
 /// A link in the folder of records leads nowhere that is written to.
 #[cfg(unix)]
 #[test]

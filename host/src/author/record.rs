@@ -41,6 +41,14 @@ pub enum RecordError {
         /// the steps there are
         known: String,
     },
+    /// several component steps have this name
+    #[error("several component steps are called `{name}`: say which by its number, {numbers}")]
+    Ambiguous {
+        /// what was asked for
+        name: String,
+        /// the numbers of these steps
+        numbers: String,
+    },
 }
 
 /// Watches runs of a pipeline and writes a case for each time that a component step runs: its
@@ -63,7 +71,7 @@ pub struct Recorder<'a> {
     pub fault: Option<RecordError>,
 }
 
-/// The place of the component step that `name` means: its name, or its number from 1.
+/// The place of the component step that `name` means: the name of one step alone, or a number from 1.
 pub(super) fn component_step(pipeline: &Pipeline, name: &str) -> Result<usize, RecordError> {
     let steps = || {
         let planned = pipeline.plan().steps().iter().map(|step| step.name.as_str()).enumerate();
@@ -73,11 +81,18 @@ pub(super) fn component_step(pipeline: &Pipeline, name: &str) -> Result<usize, R
         return Err(RecordError::NoComponents);
     }
     let number = name.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
-    let mut named = steps().filter(|(index, known)| *known == name || number == Some(*index));
-    named.next().map(|(index, _)| index).ok_or_else(|| {
-        let known: Vec<_> = steps().map(|(index, name)| format!("`{name}` ({})", index + 1)).collect();
-        RecordError::NoStep { name: name.to_owned(), known: known.join(", ") }
-    })
+    let named = steps().filter(|(index, known)| *known == name || number == Some(*index));
+    match named.map(|(index, _)| index).collect::<Vec<_>>()[..] {
+        [index] => Ok(index),
+        [] => {
+            let known: Vec<_> = steps().map(|(index, name)| format!("`{name}` ({})", index + 1)).collect();
+            Err(RecordError::NoStep { name: name.to_owned(), known: known.join(", ") })
+        }
+        ref several => {
+            let numbers: Vec<_> = several.iter().map(|index| (index + 1).to_string()).collect();
+            Err(RecordError::Ambiguous { name: name.to_owned(), numbers: numbers.join(" or ") })
+        }
+    }
 }
 
 /// What gpux.yml says of the component at this place, if one is there.

@@ -59,6 +59,8 @@ mod tests {
             let metadata = Metadata { layout: Some(Layout::Hwc), ..Metadata::default() };
             Value::from(Tensor::new([40, 50, 3], vec![7_u8; 6000]).unwrap().with_metadata(metadata))
         };
+        let numbers = || Value::from(Tensor::new([2, 3], vec![1_f32; 6]).unwrap());
+        let whole = || Value::from(Tensor::new([2, 3], vec![1_i64; 6]).unwrap());
         let long = "A fox ".repeat(10_000);
         let file = json!("tokenize/wordpiece.json");
         for (name, options, inputs) in [
@@ -72,6 +74,21 @@ mod tests {
             ("rotate", json!({"degrees": 20}), vec![pixels()]),
             ("color", json!({"to": "gray"}), vec![pixels()]),
             ("draw-boxes", json!({}), vec![pixels(), json!([{"box": [1, 2, 3, 4]}]).into()]),
+            ("cast", json!({"to": "int8"}), vec![numbers()]),
+            ("transpose", json!({}), vec![numbers()]),
+            ("clip", json!({"min": 0}), vec![numbers()]),
+            ("scale", json!({"factor": 2}), vec![numbers()]),
+            ("slice", json!({"index": "1:"}), vec![numbers()]),
+            ("split", json!({"parts": 2}), vec![numbers()]),
+            ("concat", json!({}), vec![numbers(), numbers()]),
+            ("stack", json!({}), vec![numbers(), numbers()]),
+            ("expand", json!({"axes": 0}), vec![numbers()]),
+            ("pad-tensor", json!({"pads": [[1, 1], [0, 0]]}), vec![numbers()]),
+            ("one-hot", json!({"classes": 3}), vec![whole()]),
+            ("sigmoid", json!({}), vec![numbers()]),
+            ("softmax", json!({}), vec![numbers()]),
+            ("l2-normalize", json!({}), vec![numbers()]),
+            ("argmax", json!({}), vec![numbers()]),
             ("normalize-text", json!({"case": "lower"}), vec![long.as_str().into()]),
             ("tokenize", json!({"tokenizer": file}), vec![long.as_str().into()]),
             ("chunk", json!({"tokenizer": file, "max_length": 20}), vec![long.as_str().into()]),

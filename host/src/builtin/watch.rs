@@ -6,7 +6,7 @@ use std::io::{self, BufRead, Read, Seek, SeekFrom};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use crate::pipeline::{Context, StepFailure};
+use crate::pipeline::{Context, GoesOn, StepFailure};
 
 /// The request's time is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,6 +16,13 @@ pub(in crate::builtin) struct Late;
 impl From<Late> for StepFailure {
     fn from(_: Late) -> Self {
         Self::Timeout
+    }
+}
+
+/// For work whose errors are texts: [`Watch::was_late`] tells them apart.
+impl From<Late> for String {
+    fn from(late: Late) -> Self {
+        late.to_string()
     }
 }
 
@@ -36,6 +43,13 @@ pub(in crate::builtin) struct Watch {
     /// how often it may still be asked
     #[cfg(test)]
     left: Cell<Option<usize>>,
+}
+
+/// Work that [`Tensor`](crate::pipeline::Tensor)'s own methods do in parts goes on as long as nobody is late.
+impl GoesOn for Watch {
+    fn goes_on(&self, elements: usize) -> bool {
+        self.worked(elements).is_ok()
+    }
 }
 
 /// Samples that are worked on between two looks at the clock: some milliseconds.
@@ -71,10 +85,15 @@ impl Watch {
         let done = self.done.get().saturating_add(samples);
         if done < SAMPLES {
             self.done.set(done);
-            return Ok(());
+            return self.ask_again();
         }
         self.done.set(0);
         self.ask()
+    }
+
+    /// The last answer, without a look at the clock.
+    pub(in crate::builtin) fn ask_again(&self) -> Result<(), Late> {
+        if self.late.get() { Err(Late) } else { Ok(()) }
     }
 
     /// Whether an answer was that it is late: then any other error is only what came of it.

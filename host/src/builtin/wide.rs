@@ -5,7 +5,11 @@
 
 use fearless_simd::{Level, Simd};
 
+use super::watch::{Late, Watch};
 use crate::pipeline::{Tensor, TensorElement};
+
+/// Elements between two looks at the clock, at most.
+const PART: usize = 1 << 20;
 
 /// AVX2 with fused multiplication and addition.
 #[cfg(target_arch = "x86_64")]
@@ -63,11 +67,41 @@ pub(super) fn each<T: Copy>(numbers: &mut [T], change: impl Fn(T) -> T) {
     );
 }
 
-/// Changes every element of a tensor of this type.
+/// Changes every element of a tensor of this type, in the request's time.
 #[inline(always)]
-pub(super) fn each_element<T: TensorElement + Copy>(tensor: &mut Tensor, change: impl Fn(T) -> T + Copy) {
+pub(super) fn each_element<T: TensorElement + Copy>(
+    tensor: &mut Tensor,
+    watch: &Watch,
+    change: impl Fn(T) -> T + Copy,
+) -> Result<(), Late> {
     tensor.change(
         #[inline(always)]
-        move |elements| each(elements, change),
+        move |elements| {
+            for part in elements.chunks_mut(PART) {
+                // Late, nobody sees what becomes of the rest.
+                if watch.worked(part.len()).is_ok() {
+                    each(part, change);
+                }
+            }
+        },
     );
+    watch.ask_again()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_elements_end_with_the_time() {
+        let mut tensor = Tensor::new([3 << 20], vec![1_u8; 3 << 20]).unwrap();
+        let add = |tensor: &mut Tensor, looks| each_element(tensor, &Watch::after(looks), |value: u8| value + 1);
+        // Of its own, and shared with another.
+        assert_eq!(add(&mut tensor, 1), Err(Late));
+        let other = tensor.clone();
+        assert_eq!(add(&mut tensor, 1), Err(Late));
+        assert_eq!(add(&mut tensor, 9), Ok(()));
+        drop(other);
+    }
 }

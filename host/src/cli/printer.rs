@@ -217,6 +217,11 @@ pub(super) fn size(bytes: u64) -> String {
         .map_or_else(|| format!("{bytes} B"), |(unit, name)| format!("{:.1} {name}", bytes as f64 / unit as f64))
 }
 
+/// So many of what is called `one`: `1 step`, `7 steps`.
+pub(super) fn counted(count: usize, one: &str) -> String {
+    format!("{count} {one}{}", if count == 1 { "" } else { "s" })
+}
+
 /// A duration for people: `3.2 µs`, `14.1 ms`, `2.50 s`.
 pub(super) fn duration(time: std::time::Duration) -> String {
     let nanos = time.as_nanos() as f64;

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::exit::Exit;
 use super::measure::{self, Asked, Measured, Place, Refused};
 use super::operator::{OperatorArguments, PipelineArguments};
-use super::printer::{Printer, pretty, table};
+use super::printer::{Printer, counted, pretty, table};
 use super::run::InputArguments;
 use super::schema::save_or_print;
 use crate::assemble;
@@ -196,7 +196,7 @@ fn report(arguments: &Arguments, places: &[Place], measured: &[Measured], rows: 
         let rows = table(&heading, &[2, 3, 4], rows.iter().map(line));
         let (absolute, relative) = (arguments.absolute, arguments.relative);
         let verdict = if same { "the same" } else { "NOT the same" };
-        let requests = if requests == 1 { "1 request".to_owned() } else { format!("{requests} requests") };
+        let requests = counted(requests, "request");
         format!("{rows}\n\n{verdict}, within {absolute} + {relative} × the number, over {requests}")
     };
     match save_or_print(printer, None, &text) {

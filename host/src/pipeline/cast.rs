@@ -3,6 +3,7 @@
 use half::{bf16, f16};
 
 use super::element::ElementType;
+use super::goes_on::GoesOn;
 use super::tensor::{TensorData, TensorElement};
 
 /// A number that converts to every other element type: integers to integers keep their lowest bits,
@@ -63,13 +64,24 @@ numbers! {
     f64 as f64, from_f64, through f64;
 }
 
-fn convert<T: Number>(data: &[T], to: ElementType) -> TensorData {
+/// Elements that are converted at a stretch.
+const STRETCH: usize = 1 << 16;
+
+/// `None` where the work was stopped.
+fn convert<T: Number>(data: &[T], to: ElementType, who: &dyn GoesOn) -> Option<TensorData> {
     macro_rules! map {
-        ($convert:expr) => {
-            TensorElement::wrap(data.iter().copied().map($convert).collect::<Vec<_>>())
-        };
+        ($convert:expr) => {{
+            let mut converted = Vec::with_capacity(data.len());
+            for stretch in data.chunks(STRETCH) {
+                if !who.goes_on(stretch.len()) {
+                    return None;
+                }
+                converted.extend(stretch.iter().copied().map($convert));
+            }
+            TensorElement::wrap(converted)
+        }};
     }
-    match to {
+    Some(match to {
         ElementType::Bool => map!(T::to_bool),
         ElementType::Uint8 => map!(T::to_u8),
         ElementType::Int8 => map!(T::to_i8),
@@ -84,25 +96,26 @@ fn convert<T: Number>(data: &[T], to: ElementType) -> TensorData {
         ElementType::Float32 => map!(T::to_f32),
         ElementType::Float64 => map!(T::to_f64),
         ElementType::String => TensorElement::wrap(Vec::<String>::new()),
-    }
+    })
 }
 
-/// Converts `data` to numbers of type `to`; neither may be strings (the caller has checked).
-pub(super) fn cast(data: &TensorData, to: ElementType) -> TensorData {
+/// Converts `data` to numbers of type `to`; neither may be strings (the caller has checked). `None` where the work
+/// was stopped.
+pub(super) fn cast(data: &TensorData, to: ElementType, who: &dyn GoesOn) -> Option<TensorData> {
     match data {
-        TensorData::Bool(data) => convert(data, to),
-        TensorData::Uint8(data) => convert(data, to),
-        TensorData::Int8(data) => convert(data, to),
-        TensorData::Uint16(data) => convert(data, to),
-        TensorData::Int16(data) => convert(data, to),
-        TensorData::Uint32(data) => convert(data, to),
-        TensorData::Int32(data) => convert(data, to),
-        TensorData::Uint64(data) => convert(data, to),
-        TensorData::Int64(data) => convert(data, to),
-        TensorData::Float16(data) => convert(data, to),
-        TensorData::Bfloat16(data) => convert(data, to),
-        TensorData::Float32(data) => convert(data, to),
-        TensorData::Float64(data) => convert(data, to),
-        TensorData::String(_) => data.clone(),
+        TensorData::Bool(data) => convert(data, to, who),
+        TensorData::Uint8(data) => convert(data, to, who),
+        TensorData::Int8(data) => convert(data, to, who),
+        TensorData::Uint16(data) => convert(data, to, who),
+        TensorData::Int16(data) => convert(data, to, who),
+        TensorData::Uint32(data) => convert(data, to, who),
+        TensorData::Int32(data) => convert(data, to, who),
+        TensorData::Uint64(data) => convert(data, to, who),
+        TensorData::Int64(data) => convert(data, to, who),
+        TensorData::Float16(data) => convert(data, to, who),
+        TensorData::Bfloat16(data) => convert(data, to, who),
+        TensorData::Float32(data) => convert(data, to, who),
+        TensorData::Float64(data) => convert(data, to, who),
+        TensorData::String(_) => Some(data.clone()),
     }
 }

@@ -147,6 +147,10 @@ impl From<Mismatch> for StepFailure {
 
 impl From<super::tensor::TensorError> for StepFailure {
     fn from(error: super::tensor::TensorError) -> Self {
-        Self::Failed(error.to_string())
+        match error {
+            // Only the request's time stops a step's work.
+            super::tensor::TensorError::Stopped => Self::Timeout,
+            error => Self::Failed(error.to_string()),
+        }
     }
 }

@@ -1,11 +1,16 @@
 //! Copies the elements that lie at regular steps through a row-major tensor: transposed, cut out, repeated.
 
+use super::goes_on::GoesOn;
+
 /// One axis of what is copied: how many elements, and how far apart they lie in the source.
 /// A step of 0 repeats one element, a negative one goes backwards.
 pub(super) type Axis = (usize, isize);
 
 /// Side of the squares in which two axes change places, in elements: both sides stay in the cache.
 const TILE: usize = 16;
+
+/// Elements that are copied at a stretch, at most.
+const PART: usize = 1 << 20;
 
 /// Groups of elements that are taken apart at a stretch, for the same reason.
 const STRETCH: usize = 1024;
@@ -22,25 +27,41 @@ pub(super) fn lies_within(start: usize, axes: &[Axis], len: usize) -> bool {
     reach.is_some_and(|(low, high)| low >= 0 && high < len as i128)
 }
 
-/// The elements that `axes` name, the last axis fastest. They must lie within `data`.
-pub(super) fn gather<T: Clone + Default>(data: &[T], start: usize, axes: &[Axis]) -> Vec<T> {
+/// The elements that `axes` name, the last axis fastest. They must lie within `data`. `None` where the work was
+/// stopped.
+pub(super) fn gather<T: Clone + Default>(data: &[T], start: usize, axes: &[Axis], who: &dyn GoesOn) -> Option<Vec<T>> {
     if axes.iter().any(|(size, _)| *size == 0) {
-        return Vec::new();
+        return Some(Vec::new());
     }
     let axes = merged(axes);
-    let Some((&(size, step), outer)) = axes.split_last() else { return vec![data[start].clone()] };
+    let Some((&(size, step), outer)) = axes.split_last() else { return Some(vec![data[start].clone()]) };
     let fast = outer.iter().position(|(_, step)| *step == 1);
     if let Some(fast) = fast.filter(|_| step > 1) {
-        return swapped(data, start, &axes, fast);
+        return swapped(data, start, &axes, fast, who);
     }
     let mut result = Vec::with_capacity(axes.iter().map(|(size, _)| size).product());
-    each_start(start, outer, |_, from| match step {
-        1 => result.extend_from_slice(&data[from..from + size]),
-        0 => result.extend(std::iter::repeat_n(&data[from], size).cloned()),
-        step if step > 0 => result.extend(data[from..].iter().step_by(step as usize).take(size).cloned()),
-        step => result.extend(data[..=from].iter().rev().step_by(step.unsigned_abs()).take(size).cloned()),
-    });
-    result
+    let mut unasked = 0;
+    each_start(start, outer, |_, from| {
+        let mut done = 0;
+        while done < size {
+            let part = (size - done).min(PART);
+            unasked += part;
+            // Rows may be as short as an element.
+            if unasked >= STRETCH && !who.goes_on(std::mem::take(&mut unasked)) {
+                return false;
+            }
+            let from = from.wrapping_add_signed(done as isize * step);
+            match step {
+                1 => result.extend_from_slice(&data[from..from + part]),
+                0 => result.extend(std::iter::repeat_n(&data[from], part).cloned()),
+                step if step > 0 => result.extend(data[from..].iter().step_by(step as usize).take(part).cloned()),
+                step => result.extend(data[..=from].iter().rev().step_by(step.unsigned_abs()).take(part).cloned()),
+            }
+            done += part;
+        }
+        true
+    })
+    .then_some(result)
 }
 
 /// Without axes of one element, and with neighbours that walk as one axis put together.
@@ -55,15 +76,18 @@ fn merged(axes: &[Axis]) -> Vec<Axis> {
     merged
 }
 
-/// Calls `visit` with each combination of places on `axes`: its number, and where it starts in the source.
-fn each_start(start: usize, axes: &[Axis], mut visit: impl FnMut(usize, usize)) {
+/// Calls `visit` with each combination of places on `axes`: its number, and where it starts in the source. Whether
+/// none of them said no.
+fn each_start(start: usize, axes: &[Axis], mut visit: impl FnMut(usize, usize) -> bool) -> bool {
     let mut places = vec![0; axes.len()];
     let mut from = start as isize;
     for number in 0.. {
-        visit(number, from as usize);
+        if !visit(number, from as usize) {
+            return false;
+        }
         let mut axis = axes.len();
         loop {
-            let Some(next) = axis.checked_sub(1) else { return };
+            let Some(next) = axis.checked_sub(1) else { return true };
             axis = next;
             let (size, step) = axes[axis];
             places[axis] += 1;
@@ -75,17 +99,24 @@ fn each_start(start: usize, axes: &[Axis], mut visit: impl FnMut(usize, usize)) 
             places[axis] = 0;
         }
     }
+    true
 }
 
 /// [`gather`] where the elements that lie side by side in the source go along axis `fast` of the result:
 /// square by square.
-fn swapped<T: Clone + Default>(data: &[T], start: usize, axes: &[Axis], fast: usize) -> Vec<T> {
+fn swapped<T: Clone + Default>(
+    data: &[T],
+    start: usize,
+    axes: &[Axis],
+    fast: usize,
+    who: &dyn GoesOn,
+) -> Option<Vec<T>> {
     let (width, step) = axes[axes.len() - 1];
     let (height, step) = (axes[fast].0, step as usize);
     match (axes.len(), height == step, height) {
-        (2, true, 2) => return apart::<T, 2>(&data[start..], width),
-        (2, true, 3) => return apart::<T, 3>(&data[start..], width),
-        (2, true, 4) => return apart::<T, 4>(&data[start..], width),
+        (2, true, 2) => return apart::<T, 2>(&data[start..], width, who),
+        (2, true, 3) => return apart::<T, 3>(&data[start..], width, who),
+        (2, true, 4) => return apart::<T, 4>(&data[start..], width, who),
         _ => {}
     }
     let mut result = vec![T::default(); axes.iter().map(|(size, _)| size).product()];
@@ -96,6 +127,9 @@ fn swapped<T: Clone + Default>(data: &[T], start: usize, axes: &[Axis], fast: us
     each_start(start, &others, |number, from| {
         let to = number / inner * (height * stride) + number % inner * width;
         for top in (0..height).step_by(TILE) {
+            if !who.goes_on(TILE.min(height - top) * width) {
+                return false;
+            }
             let rows = top..height.min(top + TILE);
             for left in (0..width).step_by(TILE) {
                 for column in left..width.min(left + TILE) {
@@ -106,26 +140,32 @@ fn swapped<T: Clone + Default>(data: &[T], start: usize, axes: &[Axis], fast: us
                 }
             }
         }
-    });
-    result
+        true
+    })
+    .then_some(result)
 }
 
 /// Takes `count` groups of `N` elements apart: pixels into planes.
-fn apart<T: Clone + Default, const N: usize>(data: &[T], count: usize) -> Vec<T> {
+fn apart<T: Clone + Default, const N: usize>(data: &[T], count: usize, who: &dyn GoesOn) -> Option<Vec<T>> {
     let mut result = vec![T::default(); N * count];
     let (groups, _) = data[..N * count].as_chunks::<N>();
     for (number, groups) in groups.chunks(STRETCH).enumerate() {
+        if !who.goes_on(N * groups.len()) {
+            return None;
+        }
         for (place, plane) in result.chunks_exact_mut(count).enumerate() {
             for (to, group) in plane[number * STRETCH..].iter_mut().zip(groups) {
                 to.clone_from(&group[place]);
             }
         }
     }
-    result
+    Some(result)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     /// Element by element, as the definition says.
@@ -159,7 +199,40 @@ mod tests {
             }
             let start = random(100_000) as usize;
             if lies_within(start, &axes, data.len()) {
-                assert_eq!(gather(&data, start, &axes), plainly(&data, start, &axes), "{start} {axes:?}");
+                let gathered = gather(&data, start, &axes, &()).unwrap();
+                assert_eq!(gathered, plainly(&data, start, &axes), "{start} {axes:?}");
+            }
+        }
+    }
+
+    /// Says no after so many elements.
+    struct Few(Cell<usize>);
+
+    impl GoesOn for Few {
+        fn goes_on(&self, elements: usize) -> bool {
+            let left = self.0.get().checked_sub(elements);
+            self.0.set(left.unwrap_or(0));
+            left.is_some()
+        }
+    }
+
+    #[test]
+    fn what_nobody_wants_is_not_gone_on_with() {
+        let data = vec![7_u8; 1 << 20];
+        let side = 1 << 10;
+        // In one piece, row by row, repeated, by squares, and taken apart.
+        let ways: [&[Axis]; 5] = [
+            &[(4 * side, 0), (side * side, 1)],
+            &[(side, side as isize), (side, -1)],
+            &[(1 << 20, 0)],
+            &[(side, 1), (side, side as isize)],
+            &[(4, 1), (1 << 18, 4)],
+        ];
+        for axes in ways {
+            let start = if axes[1..].iter().any(|(_, step)| *step < 0) { side - 1 } else { 0 };
+            assert_eq!(gather(&data, start, axes, &Few(Cell::new(1 << 19))), None, "{axes:?}");
+            if axes[0].0 <= side {
+                assert!(gather(&data, start, axes, &Few(Cell::new(1 << 20))).is_some(), "{axes:?}");
             }
         }
     }

@@ -6,9 +6,14 @@ use std::path::PathBuf;
 use super::Tool;
 use crate::author::build::{BuildError, Workspace};
 
+/// `python -m ziglang`, but for a module of that name in the step's folder, which may be a
+/// stranger's. Python has a switch for that (`-P`) since 3.11.
+const MODULE: &str = "import sys; sys.path[:] = filter(None, sys.path); \
+    import runpy; runpy.run_module('ziglang', run_name='__main__', alter_sys=True)";
+
 const ZIG: Tool = Tool {
     name: "zig",
-    checks: &[&["zig", "version"], &["python3", "-m", "ziglang", "version"], &["python", "-m", "ziglang", "version"]],
+    checks: &[&["zig", "version"], &["python3", "-c", MODULE, "version"], &["python", "-c", MODULE, "version"]],
     install: "run `python3 -m pip install ziglang==0.17.0`, or install it as https://ziglang.org says",
 };
 
@@ -62,4 +67,24 @@ fn sources(workspace: &Workspace<'_>) -> Result<Vec<PathBuf>, BuildError> {
         return Err(BuildError::NoModule("there is no `.c` file in `src/`".to_owned()));
     }
     Ok(sources)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// On a machine without any Python, nothing can come from there.
+    #[test]
+    fn python_takes_no_zig_from_the_steps_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let loaded = folder.path().join("loaded");
+        std::fs::write(folder.path().join("ziglang.py"), "open('loaded', 'w')").unwrap();
+        for check in ZIG.checks.iter().filter(|check| check[0].starts_with("python")) {
+            let _ = Command::new(check[0]).args(&check[1..]).current_dir(folder.path()).output();
+            assert!(!loaded.exists(), "{check:?}");
+        }
+    }
 }

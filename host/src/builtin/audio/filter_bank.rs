@@ -16,6 +16,9 @@ const KAISER: f64 = 5.0;
 /// Products between two looks at the clock, about: a few milliseconds.
 const BETWEEN_LOOKS: usize = 16 << 20;
 
+/// Taps that are computed between two looks at the clock: a millisecond or two.
+const TAPS_BETWEEN_LOOKS: usize = 1 << 14;
+
 /// The filters that turn a sound of one rate into another. The output `n` is
 /// `sum(taps[n % up][i] * input[n / up * down + first[n % up] + i])`.
 #[derive(Debug)]
@@ -55,7 +58,7 @@ impl FilterBank {
 
     /// `torchaudio.functional.resample`: a sinc under a Hann window. Its inputs that are farther away than
     /// the window is wide weigh 1e-33 there, nothing here.
-    pub(super) fn sinc(from: u32, to: u32) -> Self {
+    pub(super) fn sinc(from: u32, to: u32, in_time: impl Fn() -> Result<(), StepFailure>) -> Result<Self, StepFailure> {
         let (up, down) = ratio(from, to);
         let cut = up.min(down) as f64 * ROLLOFF;
         let width = (f64::from(CROSSINGS) * down as f64 / cut).ceil() as isize;
@@ -72,33 +75,47 @@ impl FilterBank {
             sinc * (window * scale)
         };
         let first = (0..up).map(|phase| (phase * down / up) as isize - width).collect();
-        Self::new((up, down), first, 2 * width as usize + 2, weight)
+        Self::new((up, down), first, 2 * width as usize + 2, weight, in_time)
     }
 
     /// `scipy.signal.resample_poly`: a sinc of 10 crossings of the lower rate under a Kaiser window.
-    pub(super) fn polyphase(from: u32, to: u32) -> Self {
+    pub(super) fn polyphase(
+        from: u32,
+        to: u32,
+        in_time: impl Fn() -> Result<(), StepFailure>,
+    ) -> Result<Self, StepFailure> {
         let (up, down) = ratio(from, to);
         let rate = up.max(down);
         let half = 10 * rate;
-        let prototype = prototype(half, 1.0 / rate as f64, up as f32);
+        let prototype = prototype(half, 1.0 / rate as f64, up as f32, &in_time)?;
         let (step, reach) = (up as isize, half as isize);
         let weight = |phase: usize, input: isize| {
             let place = (phase * down) as isize - input * step + reach;
             usize::try_from(place).ok().and_then(|place| prototype.get(place)).copied().unwrap_or(0.0)
         };
         let first = (0..up).map(|phase| -((reach - (phase * down) as isize).div_euclid(step))).collect();
-        Self::new((up, down), first, 2 * half / up + 1, weight)
+        Self::new((up, down), first, 2 * half / up + 1, weight, in_time)
     }
 
-    fn new((up, down): (usize, usize), first: Vec<isize>, length: usize, weight: impl Fn(usize, isize) -> f32) -> Self {
+    fn new(
+        (up, down): (usize, usize),
+        first: Vec<isize>,
+        length: usize,
+        weight: impl Fn(usize, isize) -> f32,
+        in_time: impl Fn() -> Result<(), StepFailure>,
+    ) -> Result<Self, StepFailure> {
         // Filters of whole lanes; what is added weighs nothing.
         let length = length.next_multiple_of(LANES);
-        let taps = first.iter().enumerate().flat_map(|(phase, first)| {
-            let weight = &weight;
-            (0..length as isize).map(move |tap| weight(phase, first + tap))
-        });
-        let taps = taps.collect();
-        Self { up, down, first, length, taps }
+        let mut taps = Vec::with_capacity(first.len() * length);
+        let mut asked_at = 0;
+        for (phase, first) in first.iter().enumerate() {
+            if asked_at <= taps.len() {
+                in_time()?;
+                asked_at = taps.len() + TAPS_BETWEEN_LOOKS;
+            }
+            taps.extend((0..length as isize).map(|tap| weight(phase, first + tap)));
+        }
+        Ok(Self { up, down, first, length, taps })
     }
 
     /// Adds what becomes of `input` to `output`: all of it, `ceil(input × up / down)` samples.
@@ -142,7 +159,12 @@ fn weigh(input: &[f32], start: isize, taps: &[f32]) -> f32 {
 }
 
 /// `scipy.signal.firwin(2 × half + 1, cut, window=("kaiser", 5.0))` in float32, times `gain`.
-fn prototype(half: usize, cut: f64, gain: f32) -> Vec<f32> {
+fn prototype(
+    half: usize,
+    cut: f64,
+    gain: f32,
+    in_time: impl Fn() -> Result<(), StepFailure>,
+) -> Result<Vec<f32>, StepFailure> {
     let whole = bessel(KAISER);
     let tap = |place: isize| {
         let time = cut * place as f64 * std::f64::consts::PI;
@@ -151,10 +173,15 @@ fn prototype(half: usize, cut: f64, gain: f32) -> Vec<f32> {
         cut * sinc * bessel(KAISER * (1.0 - part * part).max(0.0).sqrt()) / whole
     };
     // It is the same on both sides.
-    let side: Vec<f64> = (0..=half as isize).map(tap).collect();
+    let mut side = Vec::with_capacity(half + 1);
+    for start in (0..=half).step_by(TAPS_BETWEEN_LOOKS) {
+        in_time()?;
+        let end = half.min(start + TAPS_BETWEEN_LOOKS - 1);
+        side.extend((start..=end).map(|place| tap(place as isize)));
+    }
     let sum = 2.0 * side[1..].iter().sum::<f64>() + side[0];
     let scaled = |tap: &f64| (tap / sum) as f32 * gain;
-    side[1..].iter().rev().chain(&side).map(scaled).collect()
+    Ok(side[1..].iter().rev().chain(&side).map(scaled).collect())
 }
 
 /// The modified Bessel function of the first kind of order 0, for arguments of a few units.

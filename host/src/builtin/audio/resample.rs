@@ -11,6 +11,10 @@ use crate::pipeline::{
     BuildError, Builtin, Context, Dim, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor, Value,
 };
 
+/// The largest number that the ratio of two rates may have in lowest terms. It decides how many filters there are,
+/// and their length; two rates that people use have a hundredth of it.
+const MAX_TERM: usize = 100_000;
+
 /// Options of `resample`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -116,15 +120,21 @@ impl Step for Resample {
             let message = format!("resample gives at most {MAX_VALUES} values, but {from} to {to} Hz would give more");
             return Err(StepFailure::InvalidInput(message));
         };
-        let bank = self.banks.get(from, || match self.options.method {
-            Method::Sinc => FilterBank::sinc(from, to),
-            Method::Polyphase => FilterBank::polyphase(from, to),
-        });
+        let (up, down) = ratio(from, to);
+        if up.max(down) > MAX_TERM {
+            return Err(StepFailure::InvalidInput(format!(
+                "resample goes by a ratio of numbers up to {MAX_TERM}, but {from} to {to} Hz is {down} to {up} in lowest \
+                 terms"
+            )));
+        }
+        let bank = self.banks.get_or_try(from, || match self.options.method {
+            Method::Sinc => FilterBank::sinc(from, to, || context.in_time()),
+            Method::Polyphase => FilterBank::polyphase(from, to, || context.in_time()),
+        })?;
         let mut output = Vec::with_capacity(values);
         for channel in sound.channels() {
             bank.resample(channel, &mut output, || context.in_time())?;
         }
-        let (up, down) = ratio(from, to);
         let shape = sound.shape_with(&[resampled(sound.frames, up, down).unwrap_or(0)]);
         let mut metadata = tensor.metadata;
         metadata.sample_rate = Some(to);
@@ -139,6 +149,8 @@ impl Step for Resample {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
     use crate::pipeline::{ElementType, TensorKind};
 
@@ -186,6 +198,32 @@ mod tests {
                 let frames = (4 * u64::from(to)).div_ceil(u64::from(from)) as usize;
                 assert_eq!(values.remove(0).as_tensor().unwrap().shape(), [frames]);
             }
+        }
+    }
+
+    #[test]
+    fn absurd_ratios_are_refused() {
+        for method in ["sinc", "polyphase"] {
+            let step = build(serde_json::json!({"to": 16_000, "method": method})).unwrap();
+            let run = |rate| step.run(vec![Some(sound(Some(rate), &[4]).into())], &mut Context::default());
+            let told = run(383_987).unwrap_err().to_string();
+            assert!(told.contains("383987 to 16000 Hz is 383987 to 16000"), "{told}");
+            assert!(run(384_000).is_ok());
+        }
+    }
+
+    #[test]
+    fn filters_are_made_in_time() {
+        for method in ["sinc", "polyphase"] {
+            let step = build(serde_json::json!({"to": 16_000, "method": method})).unwrap();
+            let run = |deadline| {
+                // Without samples, all that takes time are the filters.
+                let mut context = Context { deadline, ..Context::default() };
+                step.run(vec![Some(sound(Some(47_999), &[0]).into())], &mut context)
+            };
+            assert_eq!(run(Some(Instant::now())), Err(StepFailure::Timeout));
+            assert!(run(None).is_ok());
+            assert!(run(Some(Instant::now())).is_ok(), "they are there");
         }
     }
 

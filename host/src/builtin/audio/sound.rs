@@ -1,5 +1,6 @@
 //! What the steps after decoding take: float32 samples with their rate.
 
+use std::convert::Infallible;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::decode::MAX_RATE;
@@ -108,12 +109,20 @@ impl<T> PerRate<T> {
     const KEPT: usize = 4;
 
     pub(super) fn get(&self, rate: u32, make: impl FnOnce() -> T) -> Arc<T> {
+        match self.get_or_try(rate, || Ok::<_, Infallible>(make())) {
+            Ok(made) => made,
+            Err(never) => match never {},
+        }
+    }
+
+    /// As [`get`](Self::get), where making it may fail: then nothing is kept.
+    pub(super) fn get_or_try<E>(&self, rate: u32, make: impl FnOnce() -> Result<T, E>) -> Result<Arc<T>, E> {
         let kept = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, made)) = kept.iter().find(|(of, _)| *of == rate) {
-            return made.clone();
+            return Ok(made.clone());
         }
         drop(kept);
-        let made = Arc::new(make());
+        let made = Arc::new(make()?);
         let mut kept = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if kept.iter().all(|(of, _)| *of != rate) {
             if kept.len() == Self::KEPT {
@@ -121,7 +130,7 @@ impl<T> PerRate<T> {
             }
             kept.push((rate, made.clone()));
         }
-        made
+        Ok(made)
     }
 }
 

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::builtin::ports;
+use crate::builtin::watch::{Late, Watch};
 use crate::builtin::wide::vectorized;
 use crate::pipeline::{
     Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor,
@@ -97,7 +98,7 @@ impl Step for Argmax {
         ports::given_tensor(inputs).map_or(0, Tensor::byte_len)
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let tensor = ports::first_tensor(inputs, "scores")?;
         let invalid = StepFailure::InvalidInput;
         let rest = self.without_axis(tensor.shape(), 1).map_err(invalid)?;
@@ -106,22 +107,28 @@ impl Step for Argmax {
         if along.0 == 0 {
             return Err(invalid(format!("argmax works along axis {axis}, which is empty")));
         }
+        let watch = &Watch::of(context);
+        watch.ask()?;
         let indices = match tensor.data() {
-            TensorData::Bool(data) => largest(data, along, |a, b| a && !b),
-            TensorData::Uint8(data) => largest(data, along, |a, b| a > b),
-            TensorData::Int8(data) => largest(data, along, |a, b| a > b),
-            TensorData::Uint16(data) => largest(data, along, |a, b| a > b),
-            TensorData::Int16(data) => largest(data, along, |a, b| a > b),
-            TensorData::Uint32(data) => largest(data, along, |a, b| a > b),
-            TensorData::Int32(data) => largest(data, along, |a, b| a > b),
-            TensorData::Uint64(data) => largest(data, along, |a, b| a > b),
-            TensorData::Int64(data) => largest(data, along, |a, b| a > b),
-            TensorData::Float16(data) => largest(data, along, |a: f16, b: f16| a > b || a.is_nan() && !b.is_nan()),
-            TensorData::Bfloat16(data) => largest(data, along, |a: bf16, b: bf16| a > b || a.is_nan() && !b.is_nan()),
-            TensorData::Float32(data) => largest(data, along, |a, b| (a > b) | (a.is_nan() & !b.is_nan())),
-            TensorData::Float64(data) => largest(data, along, |a, b| (a > b) | (a.is_nan() & !b.is_nan())),
+            TensorData::Bool(data) => largest(data, along, watch, |a, b| a && !b),
+            TensorData::Uint8(data) => largest(data, along, watch, |a, b| a > b),
+            TensorData::Int8(data) => largest(data, along, watch, |a, b| a > b),
+            TensorData::Uint16(data) => largest(data, along, watch, |a, b| a > b),
+            TensorData::Int16(data) => largest(data, along, watch, |a, b| a > b),
+            TensorData::Uint32(data) => largest(data, along, watch, |a, b| a > b),
+            TensorData::Int32(data) => largest(data, along, watch, |a, b| a > b),
+            TensorData::Uint64(data) => largest(data, along, watch, |a, b| a > b),
+            TensorData::Int64(data) => largest(data, along, watch, |a, b| a > b),
+            TensorData::Float16(data) => {
+                largest(data, along, watch, |a: f16, b: f16| a > b || a.is_nan() && !b.is_nan())
+            }
+            TensorData::Bfloat16(data) => {
+                largest(data, along, watch, |a: bf16, b: bf16| a > b || a.is_nan() && !b.is_nan())
+            }
+            TensorData::Float32(data) => largest(data, along, watch, |a, b| (a > b) | (a.is_nan() & !b.is_nan())),
+            TensorData::Float64(data) => largest(data, along, watch, |a, b| (a > b) | (a.is_nan() & !b.is_nan())),
             TensorData::String(_) => return Err(invalid("argmax takes numbers, but gets string".into())),
-        };
+        }?;
         Ok(vec![Tensor::new(rest, indices)?.into()])
     }
 
@@ -130,22 +137,34 @@ impl Step for Argmax {
     }
 }
 
+/// Elements between two looks at the clock, about.
+const PART: usize = 1 << 20;
+
 /// The index of the first element that no other of its `length` elements, which lie `stride` apart, beats.
-fn largest<T: Copy>(data: &[T], (length, stride): (usize, usize), beats: impl Fn(T, T) -> bool + Copy) -> Vec<i64> {
+fn largest<T: Copy>(
+    data: &[T],
+    (length, stride): (usize, usize),
+    watch: &Watch,
+    beats: impl Fn(T, T) -> bool + Copy,
+) -> Result<Vec<i64>, Late> {
     if data.is_empty() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     if stride == 1 {
         let mut indices = vec![0; data.len() / length];
-        vectorized(
-            #[inline(always)]
-            || {
-                for (index, row) in indices.iter_mut().zip(data.chunks_exact(length)) {
-                    *index = first_of_row(row, beats) as i64;
-                }
-            },
-        );
-        return indices;
+        let rows = (PART / length).max(1);
+        for (indices, data) in indices.chunks_mut(rows).zip(data.chunks(rows * length)) {
+            watch.worked(data.len())?;
+            vectorized(
+                #[inline(always)]
+                || {
+                    for (index, row) in indices.iter_mut().zip(data.chunks_exact(length)) {
+                        *index = first_of_row(row, beats) as i64;
+                    }
+                },
+            );
+        }
+        return Ok(indices);
     }
     // Place by place, all columns at a time: memory is read in its order.
     let mut indices = Vec::with_capacity(data.len() / length);
@@ -153,6 +172,7 @@ fn largest<T: Copy>(data: &[T], (length, stride): (usize, usize), beats: impl Fn
         let (first, rest) = block.split_at(stride);
         let (mut best, mut winners) = (first.to_vec(), vec![0_i64; stride]);
         for (index, row) in (1_i64..).zip(rest.chunks_exact(stride)) {
+            watch.worked(stride)?;
             for ((value, best), winner) in row.iter().zip(&mut best).zip(&mut winners) {
                 let wins = beats(*value, *best);
                 *best = if wins { *value } else { *best };
@@ -161,7 +181,7 @@ fn largest<T: Copy>(data: &[T], (length, stride): (usize, usize), beats: impl Fn
         }
         indices.append(&mut winners);
     }
-    indices
+    Ok(indices)
 }
 
 /// The index of the first element of a row that no other beats: in eight lanes, then of these and the rest.
@@ -202,6 +222,16 @@ mod tests {
         let step = Argmax::new(Options { axis, keepdims: false });
         let mut values = step.run(vec![Some(tensor.into())], &mut Context::default())?;
         Ok(values.remove(0).as_tensor().unwrap().clone())
+    }
+
+    #[test]
+    fn much_ends_with_the_time() {
+        let data = vec![0_u8; 3 << 20];
+        for along in [(1 << 20, 1), (2, 1), (3, 1 << 20)] {
+            let run = |looks| largest(&data, along, &Watch::after(looks), |a, b| a > b);
+            assert_eq!(run(0), Err(Late), "{along:?}");
+            assert_eq!(run(9).unwrap().len(), data.len() / along.0, "{along:?}");
+        }
     }
 
     #[test]

@@ -3,8 +3,9 @@
 use half::{bf16, f16};
 
 use crate::builtin::ports;
+use crate::builtin::watch::{Late, Watch};
 use crate::pipeline::{
-    ElementSet, Kind, Mismatch, Port, Signature, StepFailure, Tensor, TensorData, TensorElement, TensorKind,
+    Context, ElementSet, Kind, Mismatch, Port, Signature, StepFailure, Tensor, TensorData, TensorElement, TensorKind,
 };
 
 /// One port of floats, and one of what becomes of them, of the same name.
@@ -32,20 +33,27 @@ pub(super) fn change(
     tensor: &mut Tensor,
     axis: i64,
     step: &str,
-    single: impl Fn(&mut [f32]),
-    double: impl Fn(&mut [f64]),
+    context: &Context,
+    single: impl Fn(&mut [f32], &Watch) -> Result<(), Late>,
+    double: impl Fn(&mut [f64], &Watch) -> Result<(), Late>,
 ) -> Result<(), StepFailure> {
+    let watch = &Watch::of(context);
+    watch.ask()?;
     let invalid = |why: String| StepFailure::InvalidInput(format!("{step}: {why}"));
     let axis = ports::axis(axis, tensor.rank()).ok_or_else(|| invalid(no_axis(axis, tensor.rank())))?;
     let (length, stride) = (tensor.shape()[axis], tensor.shape()[axis + 1..].iter().product());
     match tensor.data() {
-        TensorData::Float32(_) => along(tensor, length, stride, single),
-        TensorData::Float64(_) => along(tensor, length, stride, double),
+        TensorData::Float32(_) => along(tensor, length, stride, |row| single(row, watch))?,
+        TensorData::Float64(_) => along(tensor, length, stride, |row| double(row, watch))?,
         TensorData::Float16(_) => {
-            along(tensor, length, stride, |row| through_f32(row, f16::to_f32, f16::from_f32, &single));
+            along(tensor, length, stride, |row| {
+                through_f32(row, f16::to_f32, f16::from_f32, |row| single(row, watch))
+            })?;
         }
         TensorData::Bfloat16(_) => {
-            along(tensor, length, stride, |row| through_f32(row, bf16::to_f32, bf16::from_f32, &single));
+            along(tensor, length, stride, |row| {
+                through_f32(row, bf16::to_f32, bf16::from_f32, |row| single(row, watch))
+            })?;
         }
         other => return Err(invalid(format!("it takes floats, but gets {}; cast them first", other.element()))),
     }
@@ -57,14 +65,18 @@ fn no_axis(axis: i64, rank: usize) -> String {
 }
 
 /// Calls `change` with every run of `length` elements that lie `stride` apart.
-fn along<T: TensorElement + Copy>(tensor: &mut Tensor, length: usize, stride: usize, change: impl Fn(&mut [T])) {
+fn along<T: TensorElement + Copy>(
+    tensor: &mut Tensor,
+    length: usize,
+    stride: usize,
+    change: impl Fn(&mut [T]) -> Result<(), Late>,
+) -> Result<(), Late> {
     let data = tensor.as_mut_slice::<T>().unwrap_or_default();
     if data.is_empty() {
-        return;
+        return Ok(());
     }
     if stride == 1 {
-        data.chunks_exact_mut(length).for_each(change);
-        return;
+        return data.chunks_exact_mut(length).try_for_each(change);
     }
     let mut row = vec![T::default(); length];
     for block in data.chunks_exact_mut(length * stride) {
@@ -72,18 +84,25 @@ fn along<T: TensorElement + Copy>(tensor: &mut Tensor, length: usize, stride: us
             for (value, from) in row.iter_mut().zip(block[offset..].iter().step_by(stride)) {
                 *value = *from;
             }
-            change(&mut row);
+            change(&mut row)?;
             for (to, value) in block[offset..].iter_mut().step_by(stride).zip(&row) {
                 *to = *value;
             }
         }
     }
+    Ok(())
 }
 
-fn through_f32<T: Copy>(row: &mut [T], to: fn(T) -> f32, from: fn(f32) -> T, change: impl Fn(&mut [f32])) {
+fn through_f32<T: Copy>(
+    row: &mut [T],
+    to: fn(T) -> f32,
+    from: fn(f32) -> T,
+    change: impl Fn(&mut [f32]) -> Result<(), Late>,
+) -> Result<(), Late> {
     let mut wide: Vec<f32> = row.iter().map(|value| to(*value)).collect();
-    change(&mut wide);
+    change(&mut wide)?;
     for (value, wide) in row.iter_mut().zip(wide) {
         *value = from(wide);
     }
+    Ok(())
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::axis;
 use crate::builtin::ports;
+use crate::builtin::watch::Watch;
 use crate::pipeline::{Builtin, Context, Group, Kind, Mismatch, Signature, Step, StepFailure, Value};
 
 /// What a length is taken for at least, so that a vector of zeros stays one.
@@ -61,9 +62,17 @@ impl Step for L2Normalize {
         axis::infer(&self.signature, inputs, self.options.axis)
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let mut tensor = ports::first_tensor(inputs, "embeddings")?;
-        axis::change(&mut tensor, self.options.axis, "l2-normalize", normalize, normalize_f64)?;
+        let single = |row: &mut [f32], watch: &Watch| {
+            normalize(row);
+            watch.worked(row.len())
+        };
+        let double = |row: &mut [f64], watch: &Watch| {
+            normalize_f64(row);
+            watch.worked(row.len())
+        };
+        axis::change(&mut tensor, self.options.axis, "l2-normalize", context, single, double)?;
         Ok(vec![tensor.into()])
     }
 

@@ -192,7 +192,7 @@ impl NerAggregate {
             let word = if unknown { text.slice(start, end).to_owned() } else { token };
             quoted.add(&word)?;
             let mut scores = logits.to_vec();
-            super::softmax::softmax_f32(&mut scores);
+            super::softmax::softmax_of_few(&mut scores);
             pieces.push(Piece { word, scores, start, end, index, continues: continues && !unknown });
         }
         Ok(pieces)

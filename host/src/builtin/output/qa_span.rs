@@ -244,7 +244,7 @@ fn better(a: &Span, b: &Span) -> Ordering {
 fn shares(logits: &[f32], allowed: &[bool]) -> Vec<f32> {
     let mut shares: Vec<f32> =
         logits.iter().zip(allowed).map(|(logit, allowed)| if *allowed { *logit } else { IMPOSSIBLE }).collect();
-    super::softmax::softmax_f32(&mut shares);
+    super::softmax::softmax_of_few(&mut shares);
     shares
 }
 

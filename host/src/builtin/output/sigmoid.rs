@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::exponential::exp_of_negative;
 use crate::builtin::ports;
+use crate::builtin::watch::Watch;
 use crate::builtin::wide::each_element;
 use crate::pipeline::{
     Builtin, Context, ElementSet, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, TensorData, TensorKind,
@@ -59,18 +60,21 @@ impl Step for Sigmoid {
         Ok(vec![Kind::Tensor(TensorKind { elements, ..given.clone() })])
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let mut tensor = ports::first_tensor(inputs, "scores")?;
+        let watch = &Watch::of(context);
+        watch.ask()?;
         #[expect(clippy::redundant_closure, reason = "a function that is passed as it is would not be inlined")]
         match tensor.data() {
             TensorData::Float32(_) => each_element(
                 &mut tensor,
+                watch,
                 #[inline(always)]
                 |x| sigmoid(x),
-            ),
-            TensorData::Float64(_) => each_element(&mut tensor, |x: f64| 1.0 / (1.0 + (-x).exp())),
-            TensorData::Float16(_) => each_element(&mut tensor, |x: f16| f16::from_f32(sigmoid(x.to_f32()))),
-            TensorData::Bfloat16(_) => each_element(&mut tensor, |x: bf16| bf16::from_f32(sigmoid(x.to_f32()))),
+            )?,
+            TensorData::Float64(_) => each_element(&mut tensor, watch, |x: f64| 1.0 / (1.0 + (-x).exp()))?,
+            TensorData::Float16(_) => each_element(&mut tensor, watch, |x: f16| f16::from_f32(sigmoid(x.to_f32())))?,
+            TensorData::Bfloat16(_) => each_element(&mut tensor, watch, |x: bf16| bf16::from_f32(sigmoid(x.to_f32())))?,
             other => {
                 let message = format!("sigmoid takes floats, but gets {}; cast them first", other.element());
                 return Err(StepFailure::InvalidInput(message));

@@ -7,6 +7,7 @@ use super::element::Named;
 use super::text;
 use super::unary::{Change, Unary};
 use crate::builtin::ports;
+use crate::builtin::watch::Watch;
 use crate::pipeline::{Builtin, ElementType, Group, Tensor, TensorKind};
 
 /// Options of `cast`.
@@ -53,12 +54,12 @@ impl Change for Cast {
         if self.to.0 == ElementType::String { given.len().saturating_mul(text::LONGEST) } else { 0 }
     }
 
-    fn apply(&self, given: Tensor) -> Result<Tensor, String> {
+    fn apply(&self, given: Tensor, watch: &Watch) -> Result<Tensor, String> {
         match (given.element(), self.to.0) {
             (from, to) if from == to => Ok(given),
-            (ElementType::String, to) => text::read(&given, to),
-            (_, ElementType::String) => text::write(&given),
-            (_, to) => given.cast(to).map_err(|error| error.to_string()),
+            (ElementType::String, to) => text::read(&given, to, watch),
+            (_, ElementType::String) => text::write(&given, watch),
+            (_, to) => given.cast_while(to, watch).map_err(|error| error.to_string()),
         }
     }
 }

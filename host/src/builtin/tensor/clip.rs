@@ -7,6 +7,7 @@ use serde_json::Number;
 
 use super::unary::{Change, Unary};
 use crate::builtin::ports;
+use crate::builtin::watch::{Late, Watch};
 use crate::builtin::wide::each_element;
 use crate::pipeline::{BuildError, Builtin, ElementSet, ElementType, Group, Tensor, TensorElement, TensorKind};
 
@@ -68,7 +69,7 @@ impl Clip {
         Ok((bound(&self.min, i128::MIN)?, bound(&self.max, i128::MAX)?))
     }
 
-    fn integers<T>(&self, given: &mut Tensor, (low, high): (T, T)) -> Result<(), String>
+    fn integers<T>(&self, given: &mut Tensor, watch: &Watch, (low, high): (T, T)) -> Result<(), String>
     where
         T: TensorElement + Copy + Ord + Into<i128> + TryFrom<i128>,
     {
@@ -81,24 +82,31 @@ impl Clip {
         };
         each_element(
             given,
+            watch,
             #[inline(always)]
             move |value: T| value.max(least).min(most),
-        );
+        )?;
         Ok(())
     }
 
-    fn floats<T: TensorElement + Copy + PartialOrd>(&self, given: &mut Tensor, of: impl Fn(f64) -> T) {
+    fn floats<T: TensorElement + Copy + PartialOrd>(
+        &self,
+        given: &mut Tensor,
+        watch: &Watch,
+        of: impl Fn(f64) -> T,
+    ) -> Result<(), Late> {
         let bound = |bound: &Option<Number>, none: f64| of(bound.as_ref().and_then(Number::as_f64).unwrap_or(none));
         let (min, max) = (bound(&self.min, f64::NEG_INFINITY), bound(&self.max, f64::INFINITY));
         each_element(
             given,
+            watch,
             #[inline(always)]
             move |value: T| {
                 // Comparisons with NaN are false, so it stays.
                 let raised = if value < min { min } else { value };
                 if raised > max { max } else { raised }
             },
-        );
+        )
     }
 }
 
@@ -116,20 +124,20 @@ impl Change for Clip {
         Ok(given.clone())
     }
 
-    fn apply(&self, mut given: Tensor) -> Result<Tensor, String> {
+    fn apply(&self, mut given: Tensor, watch: &Watch) -> Result<Tensor, String> {
         match given.element() {
-            ElementType::Uint8 => self.integers(&mut given, (u8::MIN, u8::MAX))?,
-            ElementType::Int8 => self.integers(&mut given, (i8::MIN, i8::MAX))?,
-            ElementType::Uint16 => self.integers(&mut given, (u16::MIN, u16::MAX))?,
-            ElementType::Int16 => self.integers(&mut given, (i16::MIN, i16::MAX))?,
-            ElementType::Uint32 => self.integers(&mut given, (u32::MIN, u32::MAX))?,
-            ElementType::Int32 => self.integers(&mut given, (i32::MIN, i32::MAX))?,
-            ElementType::Uint64 => self.integers(&mut given, (u64::MIN, u64::MAX))?,
-            ElementType::Int64 => self.integers(&mut given, (i64::MIN, i64::MAX))?,
-            ElementType::Float16 => self.floats(&mut given, f16::from_f64),
-            ElementType::Bfloat16 => self.floats(&mut given, bf16::from_f64),
-            ElementType::Float32 => self.floats(&mut given, |bound| bound as f32),
-            ElementType::Float64 => self.floats(&mut given, |bound| bound),
+            ElementType::Uint8 => self.integers(&mut given, watch, (u8::MIN, u8::MAX))?,
+            ElementType::Int8 => self.integers(&mut given, watch, (i8::MIN, i8::MAX))?,
+            ElementType::Uint16 => self.integers(&mut given, watch, (u16::MIN, u16::MAX))?,
+            ElementType::Int16 => self.integers(&mut given, watch, (i16::MIN, i16::MAX))?,
+            ElementType::Uint32 => self.integers(&mut given, watch, (u32::MIN, u32::MAX))?,
+            ElementType::Int32 => self.integers(&mut given, watch, (i32::MIN, i32::MAX))?,
+            ElementType::Uint64 => self.integers(&mut given, watch, (u64::MIN, u64::MAX))?,
+            ElementType::Int64 => self.integers(&mut given, watch, (i64::MIN, i64::MAX))?,
+            ElementType::Float16 => self.floats(&mut given, watch, f16::from_f64)?,
+            ElementType::Bfloat16 => self.floats(&mut given, watch, bf16::from_f64)?,
+            ElementType::Float32 => self.floats(&mut given, watch, |bound| bound as f32)?,
+            ElementType::Float64 => self.floats(&mut given, watch, |bound| bound)?,
             ElementType::Bool | ElementType::String => {}
         }
         Ok(given)

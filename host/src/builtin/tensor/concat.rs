@@ -3,11 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::join;
+use super::join::{self, Joined};
 use super::shape;
 use crate::builtin::ports;
 use crate::pipeline::{
-    Builtin, Context, Dim, ElementSet, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor, TensorKind, Value,
+    Builtin, Context, Dim, ElementSet, Group, Kind, Mismatch, Signature, Step, StepFailure, TensorKind, Value,
 };
 
 /// Options of `concat`.
@@ -93,22 +93,15 @@ impl Step for Concat {
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
-        // Strings, whose size a kind does not tell.
-        let text = |value: &Value| if value.kind() == Kind::Text { 0 } else { value.byte_len() };
-        inputs.iter().flatten().map(text).fold(0, usize::saturating_add)
+        join::buffers(inputs)
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let tensors = join::tensors(inputs)?;
-        let shapes: Vec<_> = tensors.iter().map(Tensor::shape).collect();
-        let invalid = |why: String| StepFailure::InvalidInput(format!("concat: {why}"));
-        let joined = self.joined(&shapes, |one, other| one != other, |one, other| one.saturating_add(*other));
-        let (axis, shape) = joined.map_err(invalid)?;
-        if tensors.len() == 1 {
-            return Ok(tensors.into_iter().map(Value::from).collect());
-        }
-        let sizes: Vec<_> = shapes.iter().map(|shape| shape[axis..].iter().product()).collect();
-        Ok(vec![join::interleave(&tensors, &sizes, shape).map_err(invalid)?.into()])
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
+        join::run("concat", inputs, context, |shapes| {
+            let sum = |one: &usize, other: &usize| one.saturating_add(*other);
+            let (axis, shape) = self.joined(shapes, |one, other| one != other, sum)?;
+            Ok(Joined { sizes: shapes.iter().map(|shape| shape[axis..].iter().product()).collect(), shape })
+        })
     }
 
     fn details(&self) -> serde_json::Value {
@@ -123,7 +116,7 @@ mod tests {
 
     use super::super::unary::testing;
     use super::*;
-    use crate::pipeline::ElementType;
+    use crate::pipeline::{ElementType, Tensor};
 
     fn concat(axis: i64, tensors: Vec<Tensor>) -> Result<Tensor, StepFailure> {
         let step = testing::build(builtin(), json!({ "axis": axis })).unwrap();

@@ -7,6 +7,7 @@ use super::axes::Axes;
 use super::shape::{self, MAX_RANK, fits, longest_text};
 use super::unary::{Change, Unary};
 use crate::builtin::ports;
+use crate::builtin::watch::Watch;
 use crate::pipeline::{BuildError, Builtin, Dim, Group, Metadata, Tensor, TensorKind, element_count};
 
 /// Options of `expand`: at least one of them.
@@ -115,7 +116,7 @@ impl Change for Expand {
         made().unwrap_or(0).saturating_mul(longest_text(given))
     }
 
-    fn apply(&self, given: Tensor) -> Result<Tensor, String> {
+    fn apply(&self, given: Tensor, watch: &Watch) -> Result<Tensor, String> {
         let metadata = Metadata { layout: None, ..given.metadata };
         let shape = self.with_axes(given.shape(), &1)?;
         let sizes: Vec<_> = shape.iter().copied().map(Some).collect();
@@ -132,7 +133,7 @@ impl Change for Expand {
             _ => (size, 0),
         };
         let axes: Vec<_> = repeated.into_iter().enumerate().map(axis).collect();
-        given.pick(0, &axes).map_err(|error| error.to_string())
+        given.pick_while(0, &axes, watch).map_err(|error| error.to_string())
     }
 }
 

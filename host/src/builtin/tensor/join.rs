@@ -1,13 +1,17 @@
 //! What the steps share that make one tensor of several.
 
 use crate::builtin::ports;
+use crate::builtin::watch::Watch;
 use crate::pipeline::{
-    ElementSet, ElementType, Kind, Mismatch, Port, Signature, StepFailure, Tensor, TensorData, TensorElement,
+    Context, ElementSet, ElementType, Kind, Mismatch, Port, Signature, StepFailure, Tensor, TensorData, TensorElement,
     TensorKind, Value, element_count,
 };
 use crate::with_elements;
 
 use super::shape::{MAX_BYTES, fits};
+
+/// Elements that are copied at a stretch, at most.
+const PART: usize = 1 << 20;
 
 /// Most tensors that are put together.
 const MOST: usize = 16;
@@ -69,8 +73,14 @@ fn refuse(first: &TensorKind, other: &TensorKind, because: impl Into<String>) ->
     }
 }
 
+/// Bytes that joining takes for a while: strings, whose size a kind does not tell.
+pub(super) fn buffers(inputs: &[Option<Value>]) -> usize {
+    let bytes = |value: &Value| if value.kind() == Kind::Text { 0 } else { value.byte_len() };
+    inputs.iter().flatten().map(bytes).fold(0, usize::saturating_add)
+}
+
 /// The tensors of a request, at least one, all of one element type.
-pub(super) fn tensors(inputs: Vec<Option<Value>>) -> Result<Vec<Tensor>, StepFailure> {
+fn tensors(inputs: Vec<Option<Value>>) -> Result<Vec<Tensor>, StepFailure> {
     let invalid = StepFailure::InvalidInput;
     let tensor = |(index, value): (usize, Value)| match value {
         Value::Tensor(tensor) => Ok(tensor),
@@ -88,11 +98,38 @@ pub(super) fn tensors(inputs: Vec<Option<Value>>) -> Result<Vec<Tensor>, StepFai
     }
 }
 
-/// Puts tensors side by side: of each in turn, the `sizes[i]` elements that follow. They are of one type.
-pub(super) fn interleave(tensors: &[Tensor], sizes: &[usize], shape: Vec<usize>) -> Result<Tensor, String> {
+/// What the tensors become, side by side: of each in turn, the `sizes[i]` elements that follow. They are of one type.
+pub(super) struct Joined {
+    pub(super) sizes: Vec<usize>,
+    pub(super) shape: Vec<usize>,
+}
+
+/// Puts the tensors of a request together as `joined` says of their shapes; one alone only gets its shape.
+pub(super) fn run(
+    step: &str,
+    inputs: Vec<Option<Value>>,
+    context: &Context,
+    joined: impl FnOnce(&[&[usize]]) -> Result<Joined, String>,
+) -> Result<Vec<Value>, StepFailure> {
+    let watch = Watch::of(context);
+    watch.ask()?;
+    let tensors = tensors(inputs)?;
+    let shapes: Vec<_> = tensors.iter().map(Tensor::shape).collect();
+    let invalid = |why: String| StepFailure::InvalidInput(format!("{step}: {why}"));
+    let joined = joined(&shapes).map_err(invalid)?;
+    if tensors.len() == 1 {
+        let only = tensors.into_iter().map(|tensor| tensor.reshape(joined.shape.clone()).map(Value::from));
+        return Ok(only.collect::<Result<_, _>>()?);
+    }
+    let made = interleave(&tensors, joined, &watch);
+    watch.ask_again()?;
+    Ok(vec![made.map_err(invalid)?.into()])
+}
+
+fn interleave(tensors: &[Tensor], Joined { sizes, shape }: Joined, watch: &Watch) -> Result<Tensor, String> {
     let Some(first) = tensors.first() else { return Err("there are no tensors".into()) };
     check(first.element(), tensors, &shape)?;
-    with_elements!(first.data(), data => side_by_side(data, tensors, sizes, shape))
+    with_elements!(first.data(), data => side_by_side(data, tensors, &sizes, shape, watch))
 }
 
 fn side_by_side<T: TensorElement>(
@@ -100,6 +137,7 @@ fn side_by_side<T: TensorElement>(
     tensors: &[Tensor],
     sizes: &[usize],
     shape: Vec<usize>,
+    watch: &Watch,
 ) -> Result<Tensor, String> {
     let count = element_count(&shape).unwrap_or(0);
     let mut result = Vec::<T>::with_capacity(count);
@@ -109,7 +147,10 @@ fn side_by_side<T: TensorElement>(
             let Some((taken, after)) = rest.split_at_checked(*size) else {
                 return Err("the tensors do not fill the result".into());
             };
-            result.extend_from_slice(taken);
+            for part in taken.chunks(PART) {
+                watch.worked(part.len())?;
+                result.extend_from_slice(part);
+            }
             *rest = after;
         }
     }
@@ -124,4 +165,18 @@ fn check(element: ElementType, tensors: &[Tensor], shape: &[usize]) -> Result<()
         _ => sum,
     });
     if text > MAX_BYTES { Err("the strings take more than 1 GiB".into()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn much_ends_with_the_time() {
+        let tensors = vec![Tensor::zeros(ElementType::Uint8, [2 << 20]).unwrap(); 2];
+        let joined = || Joined { sizes: vec![2 << 20; 2], shape: vec![4 << 20] };
+        assert!(interleave(&tensors, joined(), &Watch::after(2)).is_err());
+        assert_eq!(interleave(&tensors, joined(), &Watch::after(9)).unwrap().len(), 4 << 20);
+    }
 }

@@ -7,6 +7,7 @@ use super::element::Named;
 use super::shape::{self, MAX_RANK, fits};
 use super::unary::{Change, Unary};
 use crate::builtin::ports;
+use crate::builtin::watch::Watch;
 use crate::pipeline::{
     BuildError, Builtin, Dim, ElementSet, ElementType, Group, Tensor, TensorData, TensorElement, TensorKind,
 };
@@ -74,8 +75,12 @@ impl OneHot {
         Err(format!("index {index} is no class: there are {classes}"))
     }
 
-    fn classes<T: Copy + Into<i128>>(&self, indices: &[T]) -> Result<Vec<usize>, String> {
-        indices.iter().map(|index| self.class((*index).into())).collect()
+    fn classes<T: Copy + Into<i128>>(&self, indices: &[T], watch: &Watch) -> Result<Vec<usize>, String> {
+        let class = |index: &T| {
+            watch.worked(1)?;
+            self.class((*index).into())
+        };
+        indices.iter().map(class).collect()
     }
 
     fn filled<T: TensorElement>(
@@ -83,11 +88,13 @@ impl OneHot {
         classes: &[usize],
         inner: usize,
         shape: &[usize],
+        watch: &Watch,
         one: T,
     ) -> Result<Tensor, String> {
         let mut tensor = Tensor::zeros(T::TYPE, shape).map_err(|error| error.to_string())?;
         let data = tensor.as_mut_slice::<T>().unwrap_or_default();
         for (number, class) in classes.iter().enumerate() {
+            watch.worked(self.classes)?;
             // `inner` elements lie between one class and the next.
             let (outer, inside) = (number / inner, number % inner);
             data[(outer * self.classes + class) * inner + inside] = one.clone();
@@ -115,31 +122,31 @@ impl Change for OneHot {
         given.len().saturating_mul(size_of::<usize>())
     }
 
-    fn apply(&self, given: Tensor) -> Result<Tensor, String> {
+    fn apply(&self, given: Tensor, watch: &Watch) -> Result<Tensor, String> {
         let axis = self.axis(given.rank())?;
         let mut shape = given.shape().to_vec();
         let inner = shape[axis..].iter().product();
         shape.insert(axis, self.classes);
         fits(self.element.0, &shape, 0)?;
         let classes = match given.data() {
-            TensorData::Uint8(data) => self.classes(data),
-            TensorData::Int8(data) => self.classes(data),
-            TensorData::Uint16(data) => self.classes(data),
-            TensorData::Int16(data) => self.classes(data),
-            TensorData::Uint32(data) => self.classes(data),
-            TensorData::Int32(data) => self.classes(data),
-            TensorData::Uint64(data) => self.classes(data),
-            TensorData::Int64(data) => self.classes(data),
+            TensorData::Uint8(data) => self.classes(data, watch),
+            TensorData::Int8(data) => self.classes(data, watch),
+            TensorData::Uint16(data) => self.classes(data, watch),
+            TensorData::Int16(data) => self.classes(data, watch),
+            TensorData::Uint32(data) => self.classes(data, watch),
+            TensorData::Int32(data) => self.classes(data, watch),
+            TensorData::Uint64(data) => self.classes(data, watch),
+            TensorData::Int64(data) => self.classes(data, watch),
             _ => Ok(Vec::new()),
         }?;
         match self.element.0 {
-            ElementType::Bool => self.filled(&classes, inner, &shape, true),
-            ElementType::Uint8 | ElementType::String => self.filled(&classes, inner, &shape, 1_u8),
-            ElementType::Float32 => self.filled(&classes, inner, &shape, 1_f32),
-            ElementType::Int64 => self.filled(&classes, inner, &shape, 1_i64),
+            ElementType::Bool => self.filled(&classes, inner, &shape, watch, true),
+            ElementType::Uint8 | ElementType::String => self.filled(&classes, inner, &shape, watch, 1_u8),
+            ElementType::Float32 => self.filled(&classes, inner, &shape, watch, 1_f32),
+            ElementType::Int64 => self.filled(&classes, inner, &shape, watch, 1_i64),
             other => {
-                let bytes = self.filled(&classes, inner, &shape, 1_u8)?;
-                bytes.cast(other).map_err(|error| error.to_string())
+                let bytes = self.filled(&classes, inner, &shape, watch, 1_u8)?;
+                bytes.cast_while(other, watch).map_err(|error| error.to_string())
             }
         }
     }

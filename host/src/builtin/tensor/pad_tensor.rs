@@ -7,6 +7,7 @@ use serde_json::Value as Json;
 use super::shape::{fits, longest_text};
 use super::unary::{Change, Unary};
 use crate::builtin::ports;
+use crate::builtin::watch::Watch;
 use crate::pipeline::{
     BuildError, Builtin, Dim, ElementType, Group, Kind, Metadata, Tensor, TensorElement, TensorKind, element_count,
     from_json,
@@ -110,7 +111,13 @@ impl Pad {
         Ok(given.iter().zip(pads).map(|(size, [before, after])| size.saturating_add(before + after)).collect())
     }
 
-    fn padded<T: TensorElement>(&self, data: &[T], given: &Tensor, shape: Vec<usize>) -> Result<Tensor, String> {
+    fn padded<T: TensorElement>(
+        &self,
+        data: &[T],
+        given: &Tensor,
+        shape: Vec<usize>,
+        watch: &Watch,
+    ) -> Result<Tensor, String> {
         let value = self.value::<T>()?;
         let pads = self.pads(given.rank())?;
         // What lies behind the last axis that is padded moves in one piece.
@@ -121,6 +128,10 @@ impl Pad {
         let (before, size) = (pads[last][0], given.shape()[last]);
         let mut result = Vec::with_capacity(element_count(&shape).unwrap_or(0));
         let mut fill = |from: Option<usize>| {
+            // Late, nobody sees what is missing.
+            if watch.worked(row.len() * piece).is_err() {
+                return;
+            }
             let Some(from) = from else {
                 result.extend(std::iter::repeat_n(&value, row.len() * piece).cloned());
                 return;
@@ -138,6 +149,7 @@ impl Pad {
             ends(&row[before + size..], &mut result);
         };
         rows(outer, &given.strides(), Some(0), &mut fill);
+        watch.ask_again()?;
         Tensor::new(shape, result).map_err(|error| error.to_string())
     }
 }
@@ -183,14 +195,14 @@ impl Change for Pad {
         places.saturating_mul(size_of::<Option<usize>>()).saturating_add(text)
     }
 
-    fn apply(&self, given: Tensor) -> Result<Tensor, String> {
+    fn apply(&self, given: Tensor, watch: &Watch) -> Result<Tensor, String> {
         let shape = self.shape(given.shape())?;
         if shape == given.shape() {
             return Ok(given);
         }
         fits(given.element(), &shape, self.longest(&given))?;
         let metadata = Metadata { layout: None, geometry: None, ..given.metadata };
-        let padded = with_elements!(given.data(), data => self.padded(data, &given, shape))?;
+        let padded = with_elements!(given.data(), data => self.padded(data, &given, shape, watch))?;
         Ok(padded.with_metadata(metadata))
     }
 }

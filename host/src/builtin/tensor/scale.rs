@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::unary::{Change, Unary};
 use crate::builtin::ports;
+use crate::builtin::watch::{Late, Watch};
 use crate::builtin::wide::each_element;
 use crate::pipeline::{
     BuildError, Builtin, ElementSet, ElementType, Group, Tensor, TensorData, TensorElement, TensorKind,
@@ -45,13 +46,19 @@ pub(super) fn builtin() -> Builtin {
 }
 
 impl Scale {
-    fn floats<T: TensorElement + Copy>(&self, given: &mut Tensor, change: impl Fn(T, f64, f64) -> T + Copy) {
+    fn floats<T: TensorElement + Copy>(
+        &self,
+        given: &mut Tensor,
+        watch: &Watch,
+        change: impl Fn(T, f64, f64) -> T + Copy,
+    ) -> Result<(), Late> {
         let (factor, offset) = (self.factor.unwrap_or(1.0), self.offset.unwrap_or(0.0));
         each_element(
             given,
+            watch,
             #[inline(always)]
             move |value| change(value, factor, offset),
-        );
+        )
     }
 }
 
@@ -67,22 +74,24 @@ impl Change for Scale {
         Ok(TensorKind { elements: ElementSet::of(&made), ..given.clone() })
     }
 
-    fn apply(&self, mut given: Tensor) -> Result<Tensor, String> {
+    fn apply(&self, mut given: Tensor, watch: &Watch) -> Result<Tensor, String> {
         if !given.element().is_float() {
-            given = given.cast(ElementType::Float32).map_err(|error| error.to_string())?;
+            given = given.cast_while(ElementType::Float32, watch).map_err(|error| error.to_string())?;
         }
         match given.data() {
-            TensorData::Float64(_) => self.floats(&mut given, |value: f64, factor, offset| value * factor + offset),
-            TensorData::Float16(_) => self.floats(&mut given, |value: f16, factor, offset| {
+            TensorData::Float64(_) => {
+                self.floats(&mut given, watch, |value: f64, factor, offset| value * factor + offset)
+            }
+            TensorData::Float16(_) => self.floats(&mut given, watch, |value: f16, factor, offset| {
                 let product = f16::from_f32(value.to_f32() * f16::from_f64(factor).to_f32());
                 f16::from_f32(product.to_f32() + f16::from_f64(offset).to_f32())
             }),
-            TensorData::Bfloat16(_) => self.floats(&mut given, |value: bf16, factor, offset| {
+            TensorData::Bfloat16(_) => self.floats(&mut given, watch, |value: bf16, factor, offset| {
                 let product = bf16::from_f32(value.to_f32() * bf16::from_f64(factor).to_f32());
                 bf16::from_f32(product.to_f32() + bf16::from_f64(offset).to_f32())
             }),
-            _ => self.floats(&mut given, |value: f32, factor, offset| value * factor as f32 + offset as f32),
-        }
+            _ => self.floats(&mut given, watch, |value: f32, factor, offset| value * factor as f32 + offset as f32),
+        }?;
         Ok(given)
     }
 }

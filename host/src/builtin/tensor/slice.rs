@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::notation::{self, Part};
 use super::unary::{Change, Unary};
 use crate::builtin::ports;
+use crate::builtin::watch::Watch;
 use crate::pipeline::{BuildError, Builtin, Dim, Group, Metadata, Tensor, TensorKind};
 
 /// Options of `slice`.
@@ -103,7 +104,7 @@ impl Change for Slice {
         Ok(TensorKind::shaped(given.elements, shape))
     }
 
-    fn apply(&self, given: Tensor) -> Result<Tensor, String> {
+    fn apply(&self, given: Tensor, watch: &Watch) -> Result<Tensor, String> {
         let strides = given.strides();
         let (mut start, mut axes) = (0, Vec::with_capacity(given.rank()));
         let parts = self.parts(given.rank())?;
@@ -127,7 +128,10 @@ impl Change for Slice {
         }
         // What lay where is no longer so.
         let metadata = Metadata { layout: None, geometry: None, ..given.metadata };
-        given.pick(start, &axes).map(|tensor| tensor.with_metadata(metadata)).map_err(|error| error.to_string())
+        given
+            .pick_while(start, &axes, watch)
+            .map(|tensor| tensor.with_metadata(metadata))
+            .map_err(|error| error.to_string())
     }
 }
 

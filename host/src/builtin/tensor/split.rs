@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::shape;
 use crate::builtin::ports;
+use crate::builtin::watch::Watch;
 use crate::pipeline::{
     BuildError, Builtin, Context, Dim, ElementSet, Group, Kind, Metadata, Mismatch, Port, Signature, Step, StepFailure,
     Tensor, TensorKind, Value,
@@ -118,7 +119,7 @@ impl Split {
         Ok(sizes.into_iter().map(part).collect())
     }
 
-    fn cut(&self, given: &Tensor) -> Result<Vec<Value>, String> {
+    fn cut(&self, given: &Tensor, watch: &Watch) -> Result<Vec<Value>, String> {
         let axis = shape::axis(self.options.axis, given.rank())?;
         let strides = given.strides();
         let whole: Vec<_> = given.shape().iter().copied().zip(strides.iter().copied()).collect();
@@ -129,7 +130,10 @@ impl Split {
             axes[axis].0 = size;
             let start = if size == 0 { 0 } else { at * strides[axis] as usize };
             at += size;
-            given.pick(start, &axes).map(|part| part.with_metadata(metadata).into()).map_err(|error| error.to_string())
+            given
+                .pick_while(start, &axes, watch)
+                .map(|part| part.with_metadata(metadata).into())
+                .map_err(|error| error.to_string())
         };
         self.sizes(given.shape()[axis])?.into_iter().map(part).collect()
     }
@@ -149,9 +153,13 @@ impl Step for Split {
         Ok(kinds.into_iter().map(Kind::Tensor).collect())
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let tensor = ports::first_tensor(inputs, "tensor")?;
-        self.cut(&tensor).map_err(|why| StepFailure::InvalidInput(format!("split: {why}")))
+        let watch = Watch::of(context);
+        watch.ask()?;
+        let parts = self.cut(&tensor, &watch);
+        watch.ask_again()?;
+        parts.map_err(|why| StepFailure::InvalidInput(format!("split: {why}")))
     }
 
     fn details(&self) -> serde_json::Value {

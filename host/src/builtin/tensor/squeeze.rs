@@ -7,6 +7,7 @@ use super::axes::Axes;
 use super::shape;
 use super::unary::{Change, Unary};
 use crate::builtin::ports;
+use crate::builtin::watch::Watch;
 use crate::pipeline::{Builtin, Dim, Group, Metadata, Tensor, TensorKind};
 
 /// Options of `squeeze`.
@@ -69,7 +70,7 @@ impl Change for Squeeze {
         Ok(TensorKind { elements: given.elements, shape, layout: None })
     }
 
-    fn apply(&self, given: Tensor) -> Result<Tensor, String> {
+    fn apply(&self, given: Tensor, _: &Watch) -> Result<Tensor, String> {
         let sizes: Vec<_> = given.shape().iter().copied().map(Some).collect();
         let gone = self.gone(&sizes)?.unwrap_or_default();
         let shape = rest(given.shape(), &gone);

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::join;
+use super::join::{self, Joined};
 use super::shape::{self, MAX_RANK};
 use crate::builtin::ports;
 use crate::pipeline::{
@@ -79,28 +79,20 @@ impl Step for Stack {
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
-        // Strings, whose size a kind does not tell.
-        inputs.iter().flatten().map(Value::byte_len).fold(0, usize::saturating_add)
+        join::buffers(inputs)
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let tensors = join::tensors(inputs)?;
-        let invalid = |why: String| StepFailure::InvalidInput(format!("stack: {why}"));
-        let shape = tensors[0].shape();
-        if let Some(other) = tensors.iter().find(|tensor| tensor.shape() != shape) {
-            let why = format!("all shapes must be the same, but there are {shape:?} and {:?}", other.shape());
-            return Err(invalid(why));
-        }
-        let axis = self.axis(shape.len()).map_err(invalid)?;
-        let mut stacked = shape.to_vec();
-        stacked.insert(axis, tensors.len());
-        if let [_] = tensors.as_slice() {
-            let only = tensors.into_iter().map(|tensor| tensor.reshape(stacked.clone()));
-            return Ok(only.map(|tensor| tensor.map(Value::from)).collect::<Result<_, _>>()?);
-        }
-        let size = shape[axis..].iter().product();
-        let sizes = vec![size; tensors.len()];
-        Ok(vec![join::interleave(&tensors, &sizes, stacked).map_err(invalid)?.into()])
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
+        join::run("stack", inputs, context, |shapes| {
+            let shape = shapes.first().copied().unwrap_or_default();
+            if let Some(other) = shapes.iter().find(|other| **other != shape) {
+                return Err(format!("all shapes must be the same, but there are {shape:?} and {other:?}"));
+            }
+            let axis = self.axis(shape.len())?;
+            let mut stacked = shape.to_vec();
+            stacked.insert(axis, shapes.len());
+            Ok(Joined { sizes: vec![shape[axis..].iter().product(); shapes.len()], shape: stacked })
+        })
     }
 
     fn details(&self) -> serde_json::Value {

@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use half::{bf16, f16};
 
+use crate::builtin::watch::{Late, Watch};
 use crate::pipeline::{ElementType, Tensor, TensorData, TensorElement};
 
 /// Why texts do not become bools.
@@ -12,27 +13,30 @@ pub(super) const NO_BOOL: &str = "which texts are true is not said: strings cann
 /// Most bytes that a number takes as a string, its place in the tensor included.
 pub(super) const LONGEST: usize = 64;
 
+/// How many times as long as a copy it takes to read or write a number, about.
+const TIMES: usize = 64;
+
 /// Most bytes of a text that is read as a number.
 const MAX_NUMBER: usize = 1024;
 
 /// The strings of `given` as numbers of type `to`.
-pub(super) fn read(given: &Tensor, to: ElementType) -> Result<Tensor, String> {
+pub(super) fn read(given: &Tensor, to: ElementType, watch: &Watch) -> Result<Tensor, String> {
     match to {
         ElementType::Bool => Err(NO_BOOL.into()),
         ElementType::String => Ok(given.clone()),
-        ElementType::Uint8 => each::<u8>(given, parsed),
-        ElementType::Int8 => each::<i8>(given, parsed),
-        ElementType::Uint16 => each::<u16>(given, parsed),
-        ElementType::Int16 => each::<i16>(given, parsed),
-        ElementType::Uint32 => each::<u32>(given, parsed),
-        ElementType::Int32 => each::<i32>(given, parsed),
-        ElementType::Uint64 => each::<u64>(given, parsed),
-        ElementType::Int64 => each::<i64>(given, parsed),
-        ElementType::Float16 => each(given, |text| parsed(text).map(f16::from_f64)),
-        ElementType::Bfloat16 => each(given, |text| parsed(text).map(bf16::from_f64)),
+        ElementType::Uint8 => each::<u8>(given, watch, parsed),
+        ElementType::Int8 => each::<i8>(given, watch, parsed),
+        ElementType::Uint16 => each::<u16>(given, watch, parsed),
+        ElementType::Int16 => each::<i16>(given, watch, parsed),
+        ElementType::Uint32 => each::<u32>(given, watch, parsed),
+        ElementType::Int32 => each::<i32>(given, watch, parsed),
+        ElementType::Uint64 => each::<u64>(given, watch, parsed),
+        ElementType::Int64 => each::<i64>(given, watch, parsed),
+        ElementType::Float16 => each(given, watch, |text| parsed(text).map(f16::from_f64)),
+        ElementType::Bfloat16 => each(given, watch, |text| parsed(text).map(bf16::from_f64)),
         // As NumPy: a float64 first.
-        ElementType::Float32 => each(given, |text| parsed::<f64>(text).map(|number| number as f32)),
-        ElementType::Float64 => each::<f64>(given, parsed),
+        ElementType::Float32 => each(given, watch, |text| parsed::<f64>(text).map(|number| number as f32)),
+        ElementType::Float64 => each::<f64>(given, watch, parsed),
     }
 }
 
@@ -40,9 +44,10 @@ fn parsed<T: FromStr>(text: &str) -> Option<T> {
     text.parse().ok()
 }
 
-fn each<T: TensorElement>(given: &Tensor, read: impl Fn(&str) -> Option<T>) -> Result<Tensor, String> {
+fn each<T: TensorElement>(given: &Tensor, watch: &Watch, read: impl Fn(&str) -> Option<T>) -> Result<Tensor, String> {
     let texts = given.as_slice::<String>().unwrap_or_default();
     let number = |(index, text): (usize, &String)| {
+        watch.worked(TIMES)?;
         let trimmed = text.trim();
         Some(trimmed).filter(|text| text.len() <= MAX_NUMBER).and_then(&read).ok_or_else(|| {
             let shown: String = text.chars().take(40).collect();
@@ -55,33 +60,40 @@ fn each<T: TensorElement>(given: &Tensor, read: impl Fn(&str) -> Option<T>) -> R
         .map_err(|error| error.to_string())
 }
 
-/// The numbers of `given` as strings.
-pub(super) fn write(given: &Tensor) -> Result<Tensor, String> {
-    fn all<T>(data: &[T], write: impl Fn(&T) -> String) -> Vec<String> {
-        data.iter().map(write).collect()
+/// Writes numbers, in the request's time.
+struct Writer<'w>(&'w Watch);
+
+impl Writer<'_> {
+    fn of<T>(&self, data: &[T], write: impl Fn(&T) -> String) -> Result<Vec<String>, Late> {
+        data.iter().map(|number| self.0.worked(TIMES).map(|()| write(number))).collect()
     }
+}
+
+/// The numbers of `given` as strings.
+pub(super) fn write(given: &Tensor, watch: &Watch) -> Result<Tensor, String> {
+    let all = Writer(watch);
     let texts = match given.data() {
-        TensorData::Bool(data) => all(data, |value| if *value { "True".into() } else { "False".into() }),
-        TensorData::Uint8(data) => all(data, ToString::to_string),
-        TensorData::Int8(data) => all(data, ToString::to_string),
-        TensorData::Uint16(data) => all(data, ToString::to_string),
-        TensorData::Int16(data) => all(data, ToString::to_string),
-        TensorData::Uint32(data) => all(data, ToString::to_string),
-        TensorData::Int32(data) => all(data, ToString::to_string),
-        TensorData::Uint64(data) => all(data, ToString::to_string),
-        TensorData::Int64(data) => all(data, ToString::to_string),
-        TensorData::Float16(data) => all(data, |value| {
+        TensorData::Bool(data) => all.of(data, |value| if *value { "True".into() } else { "False".into() }),
+        TensorData::Uint8(data) => all.of(data, ToString::to_string),
+        TensorData::Int8(data) => all.of(data, ToString::to_string),
+        TensorData::Uint16(data) => all.of(data, ToString::to_string),
+        TensorData::Int16(data) => all.of(data, ToString::to_string),
+        TensorData::Uint32(data) => all.of(data, ToString::to_string),
+        TensorData::Int32(data) => all.of(data, ToString::to_string),
+        TensorData::Uint64(data) => all.of(data, ToString::to_string),
+        TensorData::Int64(data) => all.of(data, ToString::to_string),
+        TensorData::Float16(data) => all.of(data, |value| {
             let digits = shortest(value.to_f64(), |text| text.parse().ok().map(f16::from_f64) == Some(*value));
             python(&digits, value.to_f64())
         }),
-        TensorData::Bfloat16(data) => all(data, |value| {
+        TensorData::Bfloat16(data) => all.of(data, |value| {
             let digits = shortest(value.to_f64(), |text| text.parse().ok().map(bf16::from_f64) == Some(*value));
             python(&digits, value.to_f64())
         }),
-        TensorData::Float32(data) => all(data, |value| python(&format!("{value:e}"), f64::from(*value))),
-        TensorData::Float64(data) => all(data, |value| python(&format!("{value:e}"), *value)),
-        TensorData::String(data) => data.to_vec(),
-    };
+        TensorData::Float32(data) => all.of(data, |value| python(&format!("{value:e}"), f64::from(*value))),
+        TensorData::Float64(data) => all.of(data, |value| python(&format!("{value:e}"), *value)),
+        TensorData::String(data) => Ok(data.to_vec()),
+    }?;
     Tensor::new(given.shape(), texts)
         .map(|tensor| tensor.with_metadata(given.metadata))
         .map_err(|error| error.to_string())
@@ -118,6 +130,17 @@ fn python(scientific: &str, number: f64) -> String {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
+    use super::*;
+
+    #[test]
+    fn much_ends_with_the_time() {
+        let numbers = Tensor::zeros(ElementType::Int8, [1 << 15]).unwrap();
+        assert!(write(&numbers, &Watch::after(0)).is_err());
+        let texts = write(&numbers, &Watch::default()).unwrap();
+        assert!(read(&texts, ElementType::Int8, &Watch::after(0)).unwrap_err().contains("timeout"));
+        assert!(read(&texts, ElementType::Float32, &Watch::default()).is_ok());
+    }
+
     #[test]
     fn numbers_look_as_in_python() {
         for (scientific, expected) in [
@@ -133,7 +156,7 @@ mod tests {
             ("NaN", "nan"),
             ("-inf", "-inf"),
         ] {
-            assert_eq!(super::python(scientific, scientific.parse().unwrap()), expected);
+            assert_eq!(python(scientific, scientific.parse().unwrap()), expected);
         }
     }
 }

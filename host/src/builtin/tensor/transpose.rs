@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::unary::{Change, Unary};
 use crate::builtin::ports;
+use crate::builtin::watch::Watch;
 use crate::pipeline::{BuildError, Builtin, Dim, Group, Layout, Metadata, Tensor, TensorKind};
 
 /// Options of `transpose`.
@@ -72,14 +73,17 @@ impl Change for Transpose {
         Ok(TensorKind { elements: given.elements, shape: Some(shape), layout: layout(given.layout, &order) })
     }
 
-    fn apply(&self, given: Tensor) -> Result<Tensor, String> {
+    fn apply(&self, given: Tensor, watch: &Watch) -> Result<Tensor, String> {
         let order = self.order(given.rank())?;
         let metadata = Metadata { layout: layout(given.metadata.layout, &order), ..given.metadata };
         if moves_nothing(&order, given.shape()) {
             let shape: Vec<_> = order.iter().map(|axis| given.shape()[*axis]).collect();
             return given.reshape(shape).map(|tensor| tensor.with_metadata(metadata)).map_err(|why| why.to_string());
         }
-        given.permute(&order).map(|tensor| tensor.with_metadata(metadata)).map_err(|error| error.to_string())
+        given
+            .permute_while(&order, watch)
+            .map(|tensor| tensor.with_metadata(metadata))
+            .map_err(|error| error.to_string())
     }
 }
 

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::builtin::ports;
+use crate::builtin::watch::Watch;
 use crate::pipeline::{
     Context, ElementSet, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor, TensorKind, Value,
 };
@@ -26,8 +27,8 @@ pub(super) trait Change: Serialize + Send + Sync + 'static {
         0
     }
 
-    /// The result, or what is wrong with the tensor.
-    fn apply(&self, given: Tensor) -> Result<Tensor, String>;
+    /// The result, or what is wrong with the tensor. Long work asks `watch` now and then.
+    fn apply(&self, given: Tensor, watch: &Watch) -> Result<Tensor, String>;
 }
 
 pub(super) struct Unary<C> {
@@ -66,14 +67,18 @@ impl<C: Change> Step for Unary<C> {
         ports::given_tensor(inputs).map_or(0, |tensor| self.change.buffers(tensor))
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let tensor = ports::first_tensor(inputs, "tensor")?;
         let refuse = |why: String| StepFailure::InvalidInput(format!("{}: {why}", C::NAME));
         if !self.change.takes().contains(tensor.element()) {
             let why = format!("it takes {} elements, but gets {}", self.change.takes(), tensor.element());
             return Err(refuse(why));
         }
-        Ok(vec![self.change.apply(tensor).map_err(refuse)?.into()])
+        let watch = Watch::of(context);
+        watch.ask()?;
+        let made = self.change.apply(tensor, &watch);
+        watch.ask_again()?;
+        Ok(vec![made.map_err(refuse)?.into()])
     }
 
     fn details(&self) -> serde_json::Value {

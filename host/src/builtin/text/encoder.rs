@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
+use serde::Serialize;
 use serde_json::json;
 use tokenizers::{
     Encoding, PostProcessor, PostProcessorWrapper, Tokenizer, TruncationDirection, TruncationParams,
@@ -14,8 +15,9 @@ use super::growth::growth;
 use super::scores::as_in_python;
 use super::texts;
 use super::tokenizer_file::TokenizerFile;
+use crate::builtin::ports;
 use crate::builtin::watch::{Pace, Watch};
-use crate::pipeline::{BuildError, StepFailure};
+use crate::pipeline::{BuildError, StepFailure, Value};
 
 /// Most tokens that `max_length` may ask for.
 pub(super) const MAX_LENGTH: usize = 1 << 20;
@@ -76,6 +78,12 @@ pub(in crate::builtin) fn read(file: &TokenizerFile) -> Result<Tokenizer, BuildE
     guarded(|| Tokenizer::from_bytes(as_in_python(&file.bytes))).map_err(unusable)
 }
 
+/// The texts of a request; where there are pairs, the second text of each.
+pub(super) struct Given {
+    pub(super) texts: Vec<String>,
+    pub(super) pairs: Option<Vec<String>>,
+}
+
 impl Encoder {
     pub(super) fn new(
         mut tokenizer: Tokenizer,
@@ -128,7 +136,7 @@ impl Encoder {
     }
 
     /// Whether something is left for text where the special tokens are added.
-    pub(super) fn check_room(&self, pair: bool) -> Result<(), String> {
+    fn check_room(&self, pair: bool) -> Result<(), String> {
         let special = self.special_tokens(pair);
         match self.cut {
             Some(Cut { max_length, .. }) if max_length < special => {
@@ -144,7 +152,7 @@ impl Encoder {
     }
 
     /// Refuses more text than can be worked on at once.
-    pub(super) fn check_size<'t>(&self, texts: impl Iterator<Item = &'t String>) -> Result<(), StepFailure> {
+    fn check_size<'t>(&self, texts: impl Iterator<Item = &'t String>) -> Result<(), StepFailure> {
         let bytes = texts::size(texts)?;
         if bytes.saturating_mul(self.growth) > MAX_NORMALIZED {
             return Err(StepFailure::Failed(format!(
@@ -248,7 +256,29 @@ impl Encoder {
         truncate_encodings(first, second, &params)
     }
 
-    pub(super) fn details(&self) -> serde_json::Value {
-        json!({ "file": self.file, "vocabulary": self.tokenizer.get_vocab_size(true) })
+    /// What a request gives a step whose inputs are texts, and a second one for each, or none.
+    pub(super) fn given(&self, inputs: Vec<Option<Value>>) -> Result<Given, StepFailure> {
+        let mut inputs = inputs.into_iter();
+        let texts = texts::texts(ports::first(inputs.by_ref().take(1).collect(), "text")?, "text")?;
+        let pairs = inputs.next().flatten().map(|pairs| texts::texts(pairs, "pair")).transpose()?;
+        if let Some(pairs) = &pairs {
+            if pairs.len() != texts.len() {
+                let message = format!("`text` holds {} texts, but `pair` {}", texts.len(), pairs.len());
+                return Err(StepFailure::InvalidInput(message));
+            }
+            self.check_room(true).map_err(StepFailure::InvalidInput)?;
+        }
+        self.check_size(texts.iter().chain(pairs.iter().flatten()))?;
+        Ok(Given { texts, pairs })
+    }
+
+    /// A step's options, with what the tokenizer is.
+    pub(super) fn details(&self, options: &impl Serialize) -> serde_json::Value {
+        let mut details = serde_json::to_value(options).unwrap_or_default();
+        let own = json!({ "file": self.file, "vocabulary": self.tokenizer.get_vocab_size(true) });
+        if let (Some(details), serde_json::Value::Object(own)) = (details.as_object_mut(), own) {
+            details.extend(own);
+        }
+        details
     }
 }

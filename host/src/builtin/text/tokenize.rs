@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use tokenizers::{Encoding, TruncationDirection, TruncationStrategy};
 
 use super::batch::{self, Extras, Fill, FillOptions, MAX_TOKENS, Padding, Side, known_batch, outputs, with_batch};
-use super::encoder::{self, Cut, Encoder, MAX_LENGTH};
-use super::texts::{self, texts};
+use super::encoder::{self, Cut, Encoder, Given, MAX_LENGTH};
+use super::texts;
 use super::tokenizer_file::{self, TokenizerFile};
 use crate::builtin::ports;
 use crate::builtin::watch::Watch;
@@ -233,27 +233,13 @@ impl Step for Tokenize {
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let mut inputs = inputs.into_iter();
-        let texts = texts(ports::first(inputs.by_ref().take(1).collect(), "text")?, "text")?;
-        let pairs = inputs.next().flatten().map(|pairs| self::texts(pairs, "pair")).transpose()?;
-        if let Some(pairs) = &pairs {
-            if pairs.len() != texts.len() {
-                let message = format!("`text` holds {} texts, but `pair` {}", texts.len(), pairs.len());
-                return Err(StepFailure::InvalidInput(message));
-            }
-            self.encoder.check_room(true).map_err(StepFailure::InvalidInput)?;
-        }
-        self.encoder.check_size(texts.iter().chain(pairs.iter().flatten()))?;
+        let Given { texts, pairs } = self.encoder.given(inputs)?;
         let encodings = self.encode(texts, pairs, &Watch::of(context))?;
         self.fill.tensors(&encodings.iter().collect::<Vec<_>>(), self.options.extras())
     }
 
     fn details(&self) -> serde_json::Value {
-        let mut details = serde_json::to_value(&self.options).unwrap_or_default();
-        if let (Some(details), Some(more)) = (details.as_object_mut(), self.encoder.details().as_object()) {
-            details.extend(more.clone());
-        }
-        details
+        self.encoder.details(&self.options)
     }
 }
 

@@ -14,7 +14,7 @@ pub(super) use step::build_step;
 use super::exit::Exit;
 use super::nodes;
 use super::operator::{OperatorArguments, PipelineArguments};
-use super::printer::{Printer, duration, pretty};
+use super::printer::{Printer, counted, duration, pretty};
 use crate::assemble::{Operator, Pipeline};
 use crate::author;
 use crate::inference::Shapes;
@@ -114,9 +114,9 @@ fn pipeline(arguments: &Arguments, printer: Printer) -> Exit {
         pretty(&report)
     } else {
         let spec = pipeline.spec();
-        let steps = pipeline.plan().steps().len();
+        let steps = counted(pipeline.plan().steps().len(), "step");
         format!(
-            "{} {}: {steps} steps, {}; ready in {}",
+            "{} {}: {steps}, {}; ready in {}",
             spec.name.value,
             spec.version.value,
             pipeline.engine(),

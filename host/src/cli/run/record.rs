@@ -8,7 +8,7 @@ use clap::Args;
 use crate::assemble::Pipeline;
 use crate::author::{self, RecordError, Recorder, Replay};
 use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::printer::{Printer, counted};
 use crate::cli::test::Summary;
 
 #[derive(Debug, Args)]
@@ -41,7 +41,7 @@ impl RecordArguments {
     /// Says what was recorded; a record that is not whole is a failure.
     pub(super) fn report(&self, recorder: &Recorder<'_>, exit: Exit, printer: Printer) -> Exit {
         let folder = self.record.as_deref().unwrap_or(Path::new("")).display();
-        let cases = if recorder.recorded == 1 { "1 case".to_owned() } else { format!("{} cases", recorder.recorded) };
+        let cases = counted(recorder.recorded, "case");
         printer.note(&format!("recorded {cases} in {folder}"));
         if recorder.full {
             let limit = self.record_limit;

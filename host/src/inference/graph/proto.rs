@@ -1,30 +1,4 @@
-//! The part of `onnx.proto` that gpux reads. Fields left out (raw weights, documentation of
-//! nodes) are skipped without being copied.
-
-#[derive(Clone, PartialEq, prost::Message)]
-#[expect(clippy::struct_field_names, reason = "`model_version` is the name in the format")]
-pub(super) struct Model {
-    #[prost(int64, tag = "1")]
-    pub(super) ir_version: i64,
-    #[prost(string, tag = "2")]
-    pub(super) producer_name: String,
-    #[prost(string, tag = "3")]
-    pub(super) producer_version: String,
-    #[prost(string, tag = "4")]
-    pub(super) domain: String,
-    #[prost(int64, tag = "5")]
-    pub(super) model_version: i64,
-    #[prost(string, tag = "6")]
-    pub(super) doc_string: String,
-    #[prost(message, optional, tag = "7")]
-    pub(super) graph: Option<Graph>,
-    #[prost(message, repeated, tag = "8")]
-    pub(super) opset_import: Vec<Opset>,
-    #[prost(message, repeated, tag = "14")]
-    pub(super) metadata_props: Vec<Entry>,
-    #[prost(message, repeated, tag = "25")]
-    pub(super) functions: Vec<Function>,
-}
+//! The small messages of `onnx.proto` that gpux reads whole; `survey` walks through the large ones.
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Opset {
@@ -40,64 +14,6 @@ pub(super) struct Entry {
     pub(super) key: String,
     #[prost(string, tag = "2")]
     pub(super) value: String,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct Function {
-    #[prost(message, repeated, tag = "7")]
-    pub(super) nodes: Vec<Node>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct Graph {
-    #[prost(message, repeated, tag = "1")]
-    pub(super) nodes: Vec<Node>,
-    #[prost(string, tag = "2")]
-    pub(super) name: String,
-    #[prost(message, repeated, tag = "5")]
-    pub(super) initializers: Vec<Tensor>,
-    #[prost(message, repeated, tag = "11")]
-    pub(super) inputs: Vec<ValueInfo>,
-    #[prost(message, repeated, tag = "12")]
-    pub(super) outputs: Vec<ValueInfo>,
-    #[prost(message, repeated, tag = "15")]
-    pub(super) sparse_initializers: Vec<SparseTensor>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct Node {
-    #[prost(string, repeated, tag = "1")]
-    pub(super) inputs: Vec<String>,
-    #[prost(string, tag = "4")]
-    pub(super) op_type: String,
-    #[prost(message, repeated, tag = "5")]
-    pub(super) attributes: Vec<Attribute>,
-    #[prost(string, tag = "7")]
-    pub(super) domain: String,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct Attribute {
-    #[prost(message, optional, boxed, tag = "5")]
-    pub(super) tensor: Option<Box<Tensor>>,
-    #[prost(message, optional, boxed, tag = "6")]
-    pub(super) graph: Option<Box<Graph>>,
-    #[prost(message, repeated, tag = "10")]
-    pub(super) tensors: Vec<Tensor>,
-    #[prost(message, repeated, tag = "11")]
-    pub(super) graphs: Vec<Graph>,
-    #[prost(message, optional, boxed, tag = "22")]
-    pub(super) sparse_tensor: Option<Box<SparseTensor>>,
-    #[prost(message, repeated, tag = "23")]
-    pub(super) sparse_tensors: Vec<SparseTensor>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct SparseTensor {
-    #[prost(message, optional, tag = "1")]
-    pub(super) values: Option<Tensor>,
-    #[prost(message, optional, tag = "2")]
-    pub(super) indices: Option<Tensor>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

@@ -125,10 +125,10 @@ pub(in crate::inference) fn empty_sequence_model(element: i32) -> Vec<u8> {
 /// empty one where there is none), and whether there is one. `None` when the model has no such
 /// output, or cannot be changed.
 pub(in crate::inference) fn told_optionals(bytes: &[u8]) -> Option<Vec<u8>> {
-    let read = proto::Model::decode(bytes).ok()?;
     let mut added = Graph::default();
     let mut dropped = Vec::new();
-    for output in read.graph?.outputs {
+    for output in outputs(bytes) {
+        let output = output?;
         let Some(TypeValue::Optional(inner)) = output.kind.and_then(|kind| kind.value) else { continue };
         let inner = inner.element?.value?;
         tell(&output.name, inner, &mut added)?;
@@ -153,6 +153,14 @@ pub(in crate::inference) fn told_optionals(bytes: &[u8]) -> Option<Vec<u8>> {
         rewritten.extend_from_slice(&graph);
     }
     Some(rewritten)
+}
+
+/// The outputs of a model; `None` where it cannot be read.
+fn outputs(bytes: &[u8]) -> impl Iterator<Item = Option<ValueInfo>> {
+    let of = |tag, message| {
+        Fields(message).filter(move |field| field.is_none_or(|field| field.0 == tag)).map(|field| Some(field?.2))
+    };
+    of(7, bytes).flat_map(move |graph| of(12, graph.unwrap_or_default())).map(|output| ValueInfo::decode(output?).ok())
 }
 
 /// The two outputs that tell an optional one, and the nodes that make them.

@@ -2,7 +2,7 @@
 
 use std::io::Cursor;
 
-use prost::Message as _;
+use prost::encoding::{WireType, encode_key, encode_varint};
 
 use super::*;
 use crate::inference::testing::path;
@@ -10,6 +10,15 @@ use crate::pipeline::Dim;
 
 fn read(bytes: &[u8]) -> Result<ModelInfo, String> {
     inspect(Path::new("model.onnx"), Cursor::new(bytes)).map_err(|error| error.to_string())
+}
+
+/// A field with a length, encoded.
+fn field(tag: u32, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(payload.len() + 8);
+    encode_key(tag, WireType::LengthDelimited, &mut bytes);
+    encode_varint(payload.len() as u64, &mut bytes);
+    bytes.extend_from_slice(payload);
+    bytes
 }
 
 #[test]
@@ -52,26 +61,92 @@ fn broken_files_are_errors() {
 
 #[test]
 fn deep_nesting_is_refused() {
-    let mut graph = proto::Graph { name: "inner".into(), ..proto::Graph::default() };
+    let mut graph = field(2, b"inner");
     for _ in 0..60 {
-        let attribute = proto::Attribute { graph: Some(Box::new(graph)), ..proto::Attribute::default() };
-        let node = proto::Node { op_type: "If".into(), attributes: vec![attribute], ..proto::Node::default() };
-        graph = proto::Graph { nodes: vec![node], ..proto::Graph::default() };
+        let attribute = field(5, &field(6, &graph));
+        graph = field(1, &[field(4, b"If"), attribute].concat());
     }
-    let model = proto::Model { graph: Some(graph), ..proto::Model::default() };
-    assert!(read(&model.encode_to_vec()).unwrap_err().contains("recursion limit"));
+    assert!(read(&field(7, &graph)).unwrap_err().contains("recursion limit"));
 }
 
 #[test]
 fn names_are_checked() {
     let model = |outputs: &[&str]| {
-        let outputs = outputs.iter().map(|name| proto::ValueInfo { name: (*name).into(), ..Default::default() });
-        let graph = proto::Graph { outputs: outputs.collect(), ..Default::default() };
-        read(&proto::Model { graph: Some(graph), ..Default::default() }.encode_to_vec())
+        let outputs: Vec<_> = outputs.iter().map(|name| field(12, &field(1, name.as_bytes()))).collect();
+        read(&field(7, &outputs.concat()))
     };
     assert!(model(&["y\0"]).unwrap_err().contains("unusable name"));
     assert!(model(&["y", "y"]).unwrap_err().contains("two outputs are called `y`"));
     assert!(model(&[]).unwrap_err().contains("no outputs"));
+    let (one, other) = (field(12, &field(1, b"y")), field(12, &field(1, b"z")));
+    let parts = read(&[field(7, &one), field(7, &other)].concat()).unwrap();
+    assert_eq!(parts.outputs.len(), 2);
+}
+
+#[test]
+fn what_is_small_in_a_file_takes_no_room() {
+    const MANY: usize = 1_000_000;
+    let output = field(12, &field(1, b"y"));
+    // Empty nodes, attributes, weights of each kind, dimensions, and inputs of a node.
+    let dimensions = |count: usize| field(5, &field(1, &vec![1; count]));
+    let graphs = [
+        field(1, &[]).repeat(MANY),
+        field(1, &field(5, &[]).repeat(MANY)),
+        field(5, &[]).repeat(MANY),
+        field(15, &[]).repeat(MANY),
+        field(1, &field(5, &field(23, &[]).repeat(MANY))),
+        dimensions(MANY).repeat(5),
+    ];
+    for graph in &graphs {
+        let model = read(&field(7, &[graph.as_slice(), &output].concat())).unwrap();
+        assert_eq!(model.outputs.len(), 1);
+    }
+    let numbered = |tag: u32, inner: u32| -> Vec<u8> {
+        (0..MANY).flat_map(|index| field(tag, &field(inner, index.to_string().as_bytes()))).collect()
+    };
+    // What would be kept of these: inputs, names of weights, of operators, and of what a loop takes.
+    let axes = field(11, &field(2, &field(1, &field(2, &field(1, &[]).repeat(2 * MANY)))));
+    let taken = field(1, &[field(1, &[]).repeat(MANY), field(4, b"Loop")].concat());
+    for graph in [field(11, &[]).repeat(MANY), numbered(5, 8), numbered(1, 4), axes, taken, dimensions(3 * MANY)] {
+        let error = read(&field(7, &[graph, output.clone()].concat()));
+        assert!(error.unwrap_err().contains("would take more than 64 MiB of memory"));
+    }
+    for field in [field(8, &[]).repeat(MANY), field(14, &[]).repeat(MANY)] {
+        assert!(read(&field).unwrap_err().contains("would take more than 64 MiB of memory"));
+    }
+}
+
+/// More nodes, weights and inputs than the largest real models have.
+#[test]
+fn large_models_are_read() {
+    let name = |kind: &str, index: usize| format!("/model/layers.{index}/self_attn/{kind}.weight_quantized_{index}");
+    let mut graph = field(12, &field(1, b"y"));
+    for index in 0..100_000 {
+        let texts = [(1, "in"), (1, "and"), (2, "out"), (3, "node")];
+        let mut node: Vec<u8> =
+            texts.iter().flat_map(|(tag, kind)| field(*tag, name(kind, index).as_bytes())).collect();
+        node.extend(field(4, b"MatMul"));
+        graph.extend(field(1, &node));
+        graph.extend(field(5, &[field(1, &[2, 3]), field(8, name("in", index).as_bytes())].concat()));
+    }
+    let tensor = field(1, &field(2, &field(1, &[8, 1]).repeat(4)));
+    for index in 0..5_000 {
+        graph.extend(field(11, &[field(1, name("in", index).as_bytes()), field(2, &tensor)].concat()));
+    }
+    let info = read(&field(7, &graph)).unwrap();
+    assert_eq!((info.operators["MatMul"], info.parameters, info.inputs.len()), (100_000, 600_000, 5_000));
+    assert!(info.inputs.iter().all(|input| !input.required && input.shape.as_ref().unwrap().len() == 4));
+}
+
+#[test]
+fn a_tensor_in_parts_is_refused() {
+    let tensor = field(5, &field(8, b"part"));
+    for (parts, refused) in [(1, false), (2, true)] {
+        let node = field(1, &field(5, &tensor.repeat(parts)));
+        let model = field(7, &[node, field(12, &field(1, b"y"))].concat());
+        let error = read(&model).err();
+        assert_eq!(error.is_some_and(|error| error.contains("a tensor is given twice")), refused);
+    }
 }
 
 #[test]

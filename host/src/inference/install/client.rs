@@ -26,6 +26,8 @@ impl Client {
         downloads: &Path,
         progress: &mut dyn Progress,
     ) -> Result<bool, String> {
+        let downloads =
+            &std::path::absolute(downloads).map_err(|error| format!("`{}`: {error}", downloads.display()))?;
         let archive = downloads.join(package.archive);
         if archive.is_file() {
             return Ok(true);
@@ -33,7 +35,9 @@ impl Client {
         for (program, arguments) in self.commands(package, downloads) {
             progress.stage(&format!("fetching {} {} with {program}", package.name, package.version));
             let mut command = Command::new(program);
-            command.args(arguments);
+            // The folder that gpux was called in may be a stranger's: Python would take modules from
+            // there, npm its settings.
+            command.args(arguments).current_dir(downloads);
             // pip writes here while it downloads, which is what the progress is read from.
             command.env("TMPDIR", downloads).env("PIP_DISABLE_PIP_VERSION_CHECK", "1");
             match run(command, downloads, package.size, progress) {

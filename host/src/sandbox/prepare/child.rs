@@ -205,6 +205,8 @@ fn ended(fault: &ChildFault, limits: &Limits) -> SandboxError {
         ChildFault::Ended { stderr, .. } if stderr.contains("memory allocation of") => {
             SandboxError::Limit(exceeded("compile_memory", bytes(limits.compile_memory)))
         }
+        // What it says of itself: the schema of its options, its signature.
+        ChildFault::TooLong => SandboxError::Compile(format!("what it says of itself is too much: {fault}")),
         ChildFault::Ended { .. } => SandboxError::Compile(format!("the process that compiled it broke: {fault}")),
     }
 }

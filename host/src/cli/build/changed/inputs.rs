@@ -5,7 +5,7 @@ use super::make::Refused;
 use crate::assemble::Pipeline;
 use crate::author::{self, Beside, ModelSample, Sampler};
 use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::printer::{Printer, counted};
 use crate::cli::run::{Item, sample_requests};
 use crate::inference::{ModelStep, made_up_inputs};
 
@@ -47,7 +47,7 @@ pub(super) fn samples<'a>(
                 Err(error) => printer.warning(&format!("the case `{name}` is left out: {error}")),
             }
         }
-        "golden cases"
+        "golden case"
     } else {
         let requests = sample_requests(pipeline.plan(), &asked.sample);
         for Item { source, request } in requests.map_err(|error| printer.usage(&error))?.take(MOST) {
@@ -56,9 +56,9 @@ pub(super) fn samples<'a>(
             sampler.run(request).map_err(|error| failed(error.to_string()))?;
             count += 1;
         }
-        "samples"
+        "sample"
     };
-    Ok(Samples { sampler, from: (count > 0).then(|| format!("{count} {from}")) })
+    Ok(Samples { sampler, from: (count > 0).then(|| counted(count, from)) })
 }
 
 impl Samples<'_> {
@@ -70,7 +70,7 @@ impl Samples<'_> {
             samples = made_up(changed)
                 .ok_or_else(|| Refused::Samples("no inputs can be made up for this model: give --sample".to_owned()))?;
             let why = match &self.from {
-                Some(from) => format!("; the {from} give it none that can be seen"),
+                Some(from) => format!("; it gets none that can be seen of the {from}"),
                 None => "; --sample gives others".to_owned(),
             };
             over = format!("{} inputs made up{why}", samples.len());

@@ -130,6 +130,15 @@ fn another_precision_is_written_beside_and_gives_what_it_gives_in_python() {
 }
 
 #[test]
+fn one_step_is_told_in_the_singular() {
+    let built = |pipeline: &str| stdout(&gpux(&["build", pipeline, "--engine", "embedded"]));
+    let one = built("models/digits.onnx");
+    assert!(one.contains(": 1 step, "), "{one}");
+    let several = built("gpux.yml");
+    assert!(several.contains(" steps, "), "{several}");
+}
+
+#[test]
 fn past_the_tolerance_nothing_is_written() {
     let Some(python) = python() else { return };
     let folder = project();

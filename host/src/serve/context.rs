@@ -96,6 +96,11 @@ impl Context {
         }
     }
 
+    /// The run that began has only found a list, whose items are runs of their own.
+    pub(super) fn found_a_list(&self) {
+        self.begun.store(false, Ordering::Relaxed);
+    }
+
     /// The pipeline that it is about.
     pub(super) fn about(&self, pipeline: &Arc<PipelineMetrics>) {
         let _ = self.pipeline.set(pipeline.clone());

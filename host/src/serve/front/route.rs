@@ -1,7 +1,7 @@
 //! What the path of a request is one of: few names, whatever clients ask for.
 
 /// Paths of HTTP; what stands in braces is any one part. A name before the parts that would take it.
-const PATHS: [&str; 36] = [
+const PATHS: [&str; 49] = [
     "/",
     "/docs",
     "/health",
@@ -35,13 +35,26 @@ const PATHS: [&str; 36] = [
     "/v2/models/{model}/versions/{version}/infer",
     "/v2/models/{model}/versions/{version}/ready",
     "/v2/models/{model}/versions/{version}/stats",
+    "/v2/cudasharedmemory/region/{region}/register",
+    "/v2/cudasharedmemory/region/{region}/status",
+    "/v2/cudasharedmemory/region/{region}/unregister",
+    "/v2/cudasharedmemory/status",
+    "/v2/cudasharedmemory/unregister",
+    "/v2/logging",
+    "/v2/models/{model}/trace/setting",
+    "/v2/systemsharedmemory/region/{region}/register",
+    "/v2/systemsharedmemory/region/{region}/status",
+    "/v2/systemsharedmemory/region/{region}/unregister",
+    "/v2/systemsharedmemory/status",
+    "/v2/systemsharedmemory/unregister",
+    "/v2/trace/setting",
     "/v2/repository/index",
     "/v2/repository/models/{model}/load",
     "/v2/repository/models/{model}/unload",
 ];
 
 /// Calls of gRPC.
-const CALLS: [&str; 14] = [
+const CALLS: [&str; 22] = [
     "/grpc.health.v1.Health/Check",
     "/grpc.health.v1.Health/Watch",
     "/inference.GRPCInferenceService/ServerLive",
@@ -56,6 +69,14 @@ const CALLS: [&str; 14] = [
     "/inference.GRPCInferenceService/RepositoryIndex",
     "/inference.GRPCInferenceService/RepositoryModelLoad",
     "/inference.GRPCInferenceService/RepositoryModelUnload",
+    "/inference.GRPCInferenceService/SystemSharedMemoryStatus",
+    "/inference.GRPCInferenceService/SystemSharedMemoryRegister",
+    "/inference.GRPCInferenceService/SystemSharedMemoryUnregister",
+    "/inference.GRPCInferenceService/CudaSharedMemoryStatus",
+    "/inference.GRPCInferenceService/CudaSharedMemoryRegister",
+    "/inference.GRPCInferenceService/CudaSharedMemoryUnregister",
+    "/inference.GRPCInferenceService/TraceSetting",
+    "/inference.GRPCInferenceService/LogSettings",
 ];
 
 /// What is at this path, or all that are like it.

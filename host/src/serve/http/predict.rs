@@ -18,6 +18,7 @@ use super::input::{MediaType, Requests};
 use super::output::{self, Written};
 use crate::error::GpuxError;
 use crate::pipeline::{Request, ValidationError};
+use crate::serve::context::Context;
 use crate::serve::trace::Trace;
 use crate::serve::{Ask, Priority, ServeError, Served, Server, Turn};
 
@@ -158,6 +159,9 @@ async fn list(
 ) -> Result<Response, ServeError> {
     if write.format != Format::Json {
         return Err(ServeError::NotAcceptable("the results of a list are given as application/json only".to_owned()));
+    }
+    if let Some(context) = Context::current() {
+        context.found_a_list();
     }
     let at_once = served.pipeline().at_once().max(server.settings().workers);
     let each = |request: Result<Request, ValidationError>| {

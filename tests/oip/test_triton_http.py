@@ -252,7 +252,7 @@ class Controlled(ServedCase):
         self.assertTrue(client.is_server_ready())
         with self.assertRaises(InferenceServerException) as caught:
             client.infer("matrix", inputs(http, "FP32", np.zeros((1, 3), np.float32)))
-        self.assertEqual(caught.exception.status(), "503")
+        self.assertEqual(caught.exception.status(), "404")
         client.load_model("matrix")
         self.assertTrue(client.is_model_ready("matrix"))
         with self.assertRaisesRegex(InferenceServerException, "not supported"):

@@ -228,10 +228,10 @@ fn whole(error: &ServeError) -> String {
 
 fn not_loaded(entry: &Entry) -> ServeError {
     let name = entry.name();
-    ServeError::NotReady(match entry.state() {
-        State::Unloaded => format!("`{name}` was unloaded"),
-        State::Loading | State::Ready => format!("`{name}` is being loaded"),
-    })
+    match entry.state() {
+        State::Unloaded => ServeError::NotFound(format!("`{name}` was unloaded")),
+        State::Loading | State::Ready => ServeError::NotReady(format!("`{name}` is being loaded")),
+    }
 }
 
 #[cfg(test)]

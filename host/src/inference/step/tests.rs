@@ -27,7 +27,7 @@ fn a_model_that_runs_twice_has_changes_of_its_own_each_time() {
     let conv: Arc<dyn Step> = Arc::new(step(embedded(), "conv").unwrap());
     let image = |shape: &[usize], layout| {
         let shape = Some(shape.iter().copied().map(Dim::Fixed).collect());
-        let kind = Kind::Tensor(TensorKind { layout, shape, ..TensorKind::of_elements(ElementType::Float32) });
+        let kind = Kind::Tensor(TensorKind { shape, layout, ..TensorKind::of_elements(ElementType::Float32) });
         PlanInput { port: Port::new(if layout.is_some() { "photo" } else { "raw" }, kind), default: None }
     };
     let inputs = vec![image(&[2, 1, 8, 8], None), image(&[8, 8, 1], Some(Layout::Hwc))];

@@ -47,7 +47,7 @@ fn covered((start, weights): &Area) -> (Range<usize>, u64) {
 }
 
 /// Bytes are added up and multiplied once: in whole numbers that is Pillow's sum of products.
-fn means<S: Copy + Default + AddAssign + From<u8> + Into<u64>>(
+fn means<S: Copy + Default + AddAssign + From<u8> + From<u16> + Into<u64>>(
     from: &[u8],
     old: usize,
     areas: &[(Range<usize>, u64)],
@@ -61,21 +61,54 @@ fn means<S: Copy + Default + AddAssign + From<u8> + Into<u64>>(
             watch.worked(inner * range.len())?;
             sums.fill(S::default());
             let samples = &block[range.start * inner..range.end * inner];
-            if let [sum] = sums.as_mut_slice() {
-                for sample in samples {
-                    *sum += S::from(*sample);
-                }
-            } else {
-                for samples in samples.chunks_exact(inner) {
-                    for (sum, sample) in sums.iter_mut().zip(samples) {
-                        *sum += S::from(*sample);
-                    }
-                }
+            match inner {
+                2 | 4 => add_pixels::<16, S>(samples, &mut sums),
+                3 => add_pixels::<48, S>(samples, &mut sums),
+                _ => add_rows(samples, &mut sums),
             }
             result.extend(sums.iter().map(|sum| (((*sum).into() * weight + (1 << (BITS - 1))) >> BITS) as u8));
         }
     }
     Ok(result)
+}
+
+/// Adds rows of samples to a row of sums.
+fn add_rows<S: AddAssign + From<u8>>(samples: &[u8], sums: &mut [S]) {
+    if let [sum] = sums {
+        for sample in samples {
+            *sum += S::from(*sample);
+        }
+        return;
+    }
+    for row in samples.chunks_exact(sums.len()) {
+        for (sum, sample) in sums.iter_mut().zip(row) {
+            *sum += S::from(*sample);
+        }
+    }
+}
+
+/// Adds pixels of few channels to a sum for each channel: `LANES` samples at a time, which are whole
+/// vectors and whole pixels, into sums of 16 bits side by side.
+fn add_pixels<const LANES: usize, S: AddAssign + From<u16>>(samples: &[u8], sums: &mut [S]) {
+    /// With one more in what is left over, 257 bytes: the most that 16 bits hold, whatever they are.
+    const DEEP: usize = 256;
+    for samples in samples.chunks(DEEP * LANES) {
+        let mut lanes = [0_u16; LANES];
+        let (whole, rest) = samples.as_chunks::<LANES>();
+        for samples in whole {
+            for (lane, sample) in lanes.iter_mut().zip(samples) {
+                *lane += u16::from(*sample);
+            }
+        }
+        for (lane, sample) in lanes.iter_mut().zip(rest) {
+            *lane += u16::from(*sample);
+        }
+        for pixel in lanes.chunks_exact(sums.len()) {
+            for (sum, lane) in sums.iter_mut().zip(pixel) {
+                *sum += S::from(*lane);
+            }
+        }
+    }
 }
 
 impl Sample for f32 {

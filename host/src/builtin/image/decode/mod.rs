@@ -31,8 +31,7 @@ const BUFFERS: u64 = 16 << 20;
 /// Memory that unpacking a PNG file takes beside the pixels.
 const INFLATING: u64 = 1 << 19;
 
-/// Bytes of a file that are decoded between two looks at the clock. A byte of a PNG file is up to 25
-/// KiB of pixels.
+/// Bytes of a file that are decoded between two looks at the clock.
 const PIECE: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +80,7 @@ impl Format {
         let paced = Paced::new(bytes, PIECE, watch);
         let decoder: Box<dyn ImageDecoder + 'a> = match self {
             Self::Jpeg => Box::new(jpeg::open(bytes, watch)?),
-            Self::Png => Box::new(png::open(paced)?),
+            Self::Png => Box::new(png::open(bytes, watch)?),
             Self::Webp => Box::new(webp::open(paced)?),
             Self::Gif => Box::new(gif::open(paced)?),
             Self::Bmp => Box::new(bmp::open(paced)?),

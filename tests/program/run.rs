@@ -2,6 +2,9 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
 
@@ -296,4 +299,41 @@ fn an_interrupt_ends_a_run_that_waits_for_input() {
     let status = child.wait().unwrap();
     assert!(matches!(status.code(), None | Some(130)), "{status}");
     drop(stdin);
+}
+
+/// Nor is a reader that has stopped reading.
+#[cfg(unix)]
+#[test]
+fn an_interrupt_ends_a_run_whose_output_nobody_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    let stream = folder.path().join("endless.jsonl");
+    assert!(Command::new("mkfifo").arg(&stream).status().unwrap().success());
+    let mut child = start(&["run", SCORES, "--file", stream.to_str().unwrap()]);
+    let mut stdout = child.stdout.take().unwrap();
+    let fed = Arc::new(AtomicUsize::new(0));
+    std::thread::spawn({
+        let fed = fed.clone();
+        move || {
+            let mut stream = std::fs::OpenOptions::new().write(true).open(stream).unwrap();
+            while stream.write_all(b"[1, 2, 3, 4]\n").is_ok() {
+                fed.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    });
+    stdout.read_exact(&mut [0; 64]).unwrap();
+    // Once it takes no more lines, it waits for its reader.
+    let mut taken = 0;
+    while std::mem::replace(&mut taken, fed.load(Ordering::Relaxed)) < fed.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let begin = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(30), "the interrupt did not end it");
+        std::thread::yield_now();
+    };
+    assert_eq!(status.code(), Some(130));
 }

@@ -20,6 +20,8 @@ mod steps;
 mod test;
 mod verify;
 
+use std::io::Write as _;
+
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::end::end;
@@ -89,6 +91,8 @@ pub fn main() -> ! {
         Command::Schema(arguments) => schema::main(&arguments),
         Command::Child(command) => child::main(command),
     };
+    // Whatever was printed of a line. There is nobody left to tell of a failure.
+    let _ = std::io::stdout().flush();
     end(exit.code())
 }
 

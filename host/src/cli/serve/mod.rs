@@ -3,6 +3,7 @@
 mod events;
 mod options;
 
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -111,8 +112,9 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
     let scheme = if settings.tls.is_some() { "https" } else { "http" };
     let format = arguments.server.log_format;
     let log = Log::start(format, arguments.verbose);
-    let server = Arc::new(Server::new(settings, operator));
-    let told = server.clone();
+    // Letting go of models may take long, and the process is about to end: the system frees them.
+    let server = ManuallyDrop::new(Arc::new(Server::new(settings, operator)));
+    let told = Arc::clone(&server);
     let teller = Teller { printer, log: log.clone(), format, scheme };
     let result = serve(&server, sources, move |event| teller.tell(&told, &event));
     if matches!(result, Ok(Ended::TimedOut)) {

@@ -70,8 +70,8 @@ pub trait Step: Send + Sync {
 pub trait Waits: Send + Sync {
     /// The run waits from now on.
     fn begin(&self);
-    /// The run goes on.
-    fn end(&self);
+    /// The run goes on. Meanwhile others have worked `for_it` so long: its share of a model's run, say.
+    fn end(&self, for_it: Duration);
 }
 
 impl std::fmt::Debug for dyn Waits {

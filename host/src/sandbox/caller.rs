@@ -1,6 +1,7 @@
 //! Whom a guest works for, as far as the models that it runs must know.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::engine::{Machine, Place};
 use crate::pipeline::{Context, Waits};
@@ -51,10 +52,10 @@ impl Waits for InPlace {
         }
     }
 
-    fn end(&self) {
+    fn end(&self, for_it: Duration) {
         let place = self.place().take();
         if place.is_some() {
-            self.waits.end();
+            self.waits.end(for_it);
         }
     }
 }

@@ -80,6 +80,7 @@ impl BatchSizes {
 /// Requests that run together.
 struct Batch {
     requests: Vec<Arc<Request>>,
+    begun: Instant,
     /// those whose threads still wait
     waiting: AtomicUsize,
     /// whether the next in the queue has had its turn
@@ -135,7 +136,7 @@ impl Batcher {
             return shared.sessions.run(inputs, deadline);
         };
         let request = Arc::new(Request::new(inputs, like, deadline, priority));
-        let _with_model = waits.map(WithModel::of);
+        let _with_model = waits.map(|waits| WithModel::of(waits, &request));
         let _inside = shared.sessions.enter();
         if shared.queue.enter(&request, shared.sessions.open()) == Asked::Lead {
             shared.lead(&request);
@@ -158,6 +159,7 @@ impl Shared {
         let batch = Arc::new(Batch {
             waiting: AtomicUsize::new(requests.len()),
             requests,
+            begun: Instant::now(),
             passed_on: AtomicBool::new(false),
             elsewhere: Mutex::default(),
         });
@@ -200,14 +202,20 @@ impl Shared {
     /// Gives each request its result, after the next in the queue has got its turn.
     fn deliver(&self, batch: &Batch, mut result: impl FnMut(usize) -> Result<Vec<Tensor>, Unavailable>) {
         self.pass_on(batch);
+        let share = batch.share();
         for (index, request) in batch.requests.iter().enumerate() {
+            request.worked(share);
             request.answer(result(index));
         }
     }
 
     fn each_alone(&self, batch: &Batch) {
         self.pass_on(batch);
-        batch.requests.iter().for_each(|request| request.run_alone());
+        let share = batch.share();
+        for request in &batch.requests {
+            request.worked(share);
+            request.run_alone();
+        }
     }
 
     fn pass_on(&self, batch: &Batch) {
@@ -221,12 +229,18 @@ impl Shared {
         loop {
             match request.turn() {
                 Turn::Answered(result) => return result,
-                Turn::Alone => return self.sessions.run(request.inputs.clone(), request.deadline),
+                Turn::Alone => {
+                    let begun = Instant::now();
+                    let result = self.sessions.run(request.inputs.clone(), request.deadline);
+                    request.worked(begun.elapsed());
+                    return result;
+                }
                 Turn::Lead => self.lead(request),
                 Turn::Late if self.queue.leave(request, self.sessions.open()) => return Err(Unavailable::Timeout),
                 // It was taken, or called to lead, just now.
                 Turn::Late => {}
                 Turn::LeftBehind(batch) => {
+                    request.worked(batch.share());
                     self.leave_behind(&batch);
                     return Err(Unavailable::Timeout);
                 }
@@ -246,19 +260,29 @@ impl Shared {
     }
 }
 
+impl Batch {
+    /// What each of its requests has had of its run so far.
+    fn share(&self) -> Duration {
+        self.begun.elapsed() / u32::try_from(self.requests.len()).unwrap_or(u32::MAX).max(1)
+    }
+}
+
 /// The time that a request spends with the model.
-struct WithModel<'a>(&'a dyn Waits);
+struct WithModel<'a> {
+    waits: &'a dyn Waits,
+    request: &'a Request,
+}
 
 impl<'a> WithModel<'a> {
-    fn of(waits: &'a dyn Waits) -> Self {
+    fn of(waits: &'a dyn Waits, request: &'a Request) -> Self {
         waits.begin();
-        Self(waits)
+        Self { waits, request }
     }
 }
 
 impl Drop for WithModel<'_> {
     fn drop(&mut self) {
-        self.0.end();
+        self.waits.end(self.request.time());
     }
 }
 

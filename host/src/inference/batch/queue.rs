@@ -1,5 +1,6 @@
 //! Requests that wait for a session, and whose turn it is.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,8 @@ pub(super) struct Request {
     /// how large one more of that length would make each row
     pub(super) bytes_a_token: usize,
     pub(super) priority: i32,
+    /// its shares of the runs that were made for it, in nanoseconds
+    time: AtomicU64,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -61,7 +64,18 @@ impl Request {
     pub(super) fn new(inputs: ModelInputs, like: Like, deadline: Option<Instant>, priority: i32) -> Self {
         let (state, changed) = (Mutex::new(State::Waiting), Condvar::new());
         let Like { key, rows, length, bytes_a_token } = like;
-        Self { inputs, rows, deadline, key, length, bytes_a_token, priority, state, changed }
+        let time = AtomicU64::new(0);
+        Self { inputs, rows, deadline, key, length, bytes_a_token, priority, time, state, changed }
+    }
+
+    /// Its share of a run was so long.
+    pub(super) fn worked(&self, share: Duration) {
+        self.time.fetch_add(u64::try_from(share.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// How long was worked for it.
+    pub(super) fn time(&self) -> Duration {
+        Duration::from_nanos(self.time.load(Ordering::Relaxed))
     }
 
     /// Whether it waits, and leads nobody.

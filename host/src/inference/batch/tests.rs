@@ -156,6 +156,48 @@ fn those_that_wait_run_together_and_get_their_own() {
     assert_eq!(engine.runs(), [[9]]);
 }
 
+/// Notes what was worked for whom.
+#[derive(Default)]
+struct Shares(Mutex<Vec<Duration>>);
+
+impl Waits for Shares {
+    fn begin(&self) {}
+
+    fn end(&self, for_it: Duration) {
+        self.0.lock().unwrap().push(for_it);
+    }
+}
+
+#[test]
+fn a_run_is_shared_out_among_those_that_it_is_for() {
+    const HELD: Duration = Duration::from_millis(30);
+    let engine = Doubling::default();
+    let batcher = engine.batcher(options(2));
+    let (first, mates) = (Shares::default(), Shares::default());
+    engine.hold(true);
+    let released = std::thread::scope(|scope| {
+        scope.spawn(|| value(batcher.run(row(0), None, 0, Some(&first))));
+        engine.wait_inside();
+        let begun = Instant::now();
+        for number in 1..=2 {
+            let (batcher, mates) = (&batcher, &mates);
+            scope.spawn(move || value(batcher.run(row(number), None, 0, Some(mates))));
+        }
+        while batcher.waiting() < 2 || begun.elapsed() < HELD {
+            std::thread::yield_now();
+        }
+        let released = Instant::now();
+        engine.hold(false);
+        released
+    });
+    assert_eq!(engine.runs().len(), 2);
+    let (first, mates) = (first.0.into_inner().unwrap(), mates.0.into_inner().unwrap());
+    assert!(first[0] >= HELD, "{first:?}");
+    // Not the time for which they waited for the first.
+    assert_eq!((mates.len(), mates[0] == mates[1]), (2, true), "{mates:?}");
+    assert!(!mates[0].is_zero() && mates[0] * 2 <= released.elapsed(), "{mates:?}");
+}
+
 #[test]
 fn one_that_fails_leaves_its_mates_unharmed() {
     let engine = Doubling::default();

@@ -91,7 +91,7 @@ impl Step for Noting {
         self.noted.lock().unwrap().push(context.priority);
         if let Some(waits) = &context.waits {
             waits.begin();
-            waits.end();
+            waits.end(Duration::ZERO);
         }
         Ok(inputs.pop().flatten().into_iter().collect())
     }
@@ -109,7 +109,7 @@ impl Waits for Told {
         self.begun.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn end(&self) {
+    fn end(&self, _: Duration) {
         self.ended.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct Waiting {
 pub(super) struct Time {
     /// from its beginning to its end
     pub(super) whole: Duration,
-    /// of that, what it had a worker for: not while it waited for others
+    /// of that, what was worked for it: not while it waited for others
     pub(super) at_work: Duration,
 }
 

@@ -245,8 +245,8 @@ impl Shared {
             let ran = !late && !waiting.cancelled.load(Ordering::Relaxed);
             let time = if ran {
                 (waiting.job)(slot.clone());
-                let (whole, paused) = (now.elapsed(), slot.paused());
-                Some(Time { whole, at_work: whole.saturating_sub(paused) })
+                let whole = now.elapsed();
+                Some(Time { whole, at_work: slot.at_work(whole) })
             } else {
                 drop(waiting);
                 None
@@ -297,19 +297,24 @@ pub(super) struct Slot {
 #[derive(Default)]
 struct Paused {
     since: Option<Instant>,
-    total: Duration,
+    /// how long others could run in its stead
+    away: Duration,
+    /// what others worked for it meanwhile
+    for_it: Duration,
 }
 
 impl Paused {
-    fn end(&mut self) {
-        self.total += self.since.take().map_or(Duration::ZERO, |since| since.elapsed());
+    fn end(&mut self, for_it: Duration) {
+        self.away += self.since.take().map_or(Duration::ZERO, |since| since.elapsed());
+        self.for_it += for_it;
     }
 }
 
 impl Slot {
-    /// How long others could run in its stead.
-    fn paused(&self) -> Duration {
-        self.pauses().total
+    /// What was worked for it, of `whole` in all.
+    fn at_work(&self, whole: Duration) -> Duration {
+        let Paused { away, for_it, .. } = &*self.pauses();
+        whole.saturating_sub(*away) + *for_it
     }
 
     fn pauses(&self) -> MutexGuard<'_, Paused> {
@@ -328,8 +333,8 @@ impl Waits for Slot {
         self.shared.wake(state);
     }
 
-    fn end(&self) {
-        self.pauses().end();
+    fn end(&self, for_it: Duration) {
+        self.pauses().end(for_it);
         // It goes on at once, even if that is one more than there are workers: what is begun should end.
         let mut state = self.shared.lock();
         state.running += 1;

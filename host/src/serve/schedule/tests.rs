@@ -104,7 +104,7 @@ fn while_one_waits_for_others_another_runs() {
     let waiting: Job = Box::new(move |slot| {
         slot.begin();
         gate.wait();
-        slot.end();
+        slot.end(Duration::ZERO);
         waits.send("waited").unwrap();
     });
     submit(&lane, waiting).unwrap();
@@ -209,7 +209,7 @@ fn waiting_for_others_is_no_work() {
         let begun = Instant::now();
         std::thread::sleep(Duration::from_millis(50));
         let waited = begun.elapsed();
-        slot.end();
+        slot.end(Duration::ZERO);
         said.send(waited).unwrap();
     });
     submit(&lane, waiting).unwrap();
@@ -218,7 +218,7 @@ fn waiting_for_others_is_no_work() {
         std::thread::yield_now();
     }
     let whole = start.elapsed();
-    let used = lane.shared.lock().lanes[&lane.id].used();
+    let used = used(&lane);
     assert!(used + waited <= whole, "{used:?} of {whole:?}, of which it waited {waited:?}");
 }
 
@@ -239,4 +239,26 @@ fn a_new_lane_has_no_claim_on_the_time_before() {
     let used = new.shared.lock().lanes[&new.id].used();
     assert!(used >= Duration::from_secs(1000), "{used:?}");
     gate.wait();
+}
+
+#[test]
+fn what_others_work_for_a_request_is_its_lanes() {
+    const MODEL: Duration = Duration::from_secs(1000);
+    let lane = Scheduler::new(1).lane(ROOM);
+    let start = Instant::now();
+    for _ in 0..2 {
+        let in_a_batch = |slot: Arc<Slot>| {
+            slot.begin();
+            slot.end(MODEL);
+        };
+        submit(&lane, Box::new(in_a_batch)).unwrap();
+    }
+    while lane.load().running + lane.load().waiting > 0 {
+        std::thread::yield_now();
+    }
+    assert!((2 * MODEL..=2 * MODEL + start.elapsed()).contains(&used(&lane)), "{:?}", used(&lane));
+}
+
+fn used(lane: &Lane) -> Duration {
+    lane.shared.lock().lanes[&lane.id].used()
 }

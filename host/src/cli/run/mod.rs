@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub(super) use self::input::InputArguments;
+use self::requests::Requests;
 pub(super) use self::requests::{Item, sample_requests};
 use self::results::{Finished, Format, Results, WriteError};
 use self::sources::UsageError;
@@ -145,7 +146,7 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
     if arguments.benchmark && arguments.operator.providers().len() > 1 {
         return Ok(providers::compare(arguments, printer));
     }
-    let cancelled = interrupt::watch();
+    interrupt::watch();
     // Taking sessions and sandboxes down piece by piece takes longer than many a run, and the
     // process is about to end: the system frees them all at once.
     let pipeline = ManuallyDrop::new(arguments.pipeline.open(&arguments.operator, printer)?);
@@ -156,21 +157,41 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
     if arguments.format == Some(Format::Npy) && arguments.output.is_none() {
         return Err(UsageError::NoFolder.into());
     }
-    let mut requests = arguments.input.requests(pipeline.plan())?;
+    let requests = arguments.input.requests(pipeline.plan())?;
     if let Some(input) = arguments.output.as_deref().and_then(|output| requests.reads(output)) {
         return Err(UsageError::Overwrites(input).into());
     }
     if arguments.benchmark {
-        let Some(Item { request, .. }) = requests.next() else { return Ok(Exit::Done) };
-        let request = request.map_err(GpuxError::from)?;
-        let options =
-            BenchmarkOptions { runs: arguments.runs, warmup: arguments.warmup, timeout, cancelled: Some(cancelled) };
-        let benchmark =
-            interrupt::finishing(|| pipeline.plan().benchmark(&request, options)).map_err(GpuxError::from)?;
-        return Ok(benchmark::report(&benchmark, &pipeline, arguments, printer));
+        return time_first(arguments, printer, &pipeline, timeout, requests);
     }
+    run_all(arguments, printer, &pipeline, timeout, requests)
+}
 
-    let recorder = match arguments.records.recorder(&pipeline) {
+/// Times the pipeline on the first request.
+fn time_first(
+    arguments: &Arguments,
+    printer: Printer,
+    pipeline: &Pipeline,
+    timeout: Option<Duration>,
+    mut requests: Requests<'_>,
+) -> Result<Exit, Failure> {
+    let Some(Item { request, .. }) = requests.next() else { return Ok(Exit::Done) };
+    let request = request.map_err(GpuxError::from)?;
+    let cancelled = Some(interrupt::watch());
+    let options = BenchmarkOptions { runs: arguments.runs, warmup: arguments.warmup, timeout, cancelled };
+    let benchmark = interrupt::finishing(|| pipeline.plan().benchmark(&request, options)).map_err(GpuxError::from)?;
+    Ok(benchmark::report(&benchmark, pipeline, arguments, printer))
+}
+
+/// Runs every request and writes what comes of it.
+fn run_all(
+    arguments: &Arguments,
+    printer: Printer,
+    pipeline: &Pipeline,
+    timeout: Option<Duration>,
+    mut requests: Requests<'_>,
+) -> Result<Exit, Failure> {
+    let recorder = match arguments.records.recorder(pipeline) {
         Ok(recorder) => recorder,
         Err(error) => return Ok(printer.usage(&error)),
     };
@@ -178,7 +199,7 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
     let mut run = Run {
         arguments,
         printer,
-        pipeline: &pipeline,
+        pipeline,
         batch,
         recorder,
         results: Results::new(printer, arguments.output.as_deref(), arguments.format, batch)?,
@@ -198,11 +219,11 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
     };
     let at_once = if batch && run.recorder.is_none() { pipeline.at_once() } else { 1 };
     if at_once > 1 {
-        let work = |item: Item| interrupt::finishing(|| attempt(&pipeline, arguments, timeout, None, item));
+        let work = |item: Item| interrupt::finishing(|| attempt(pipeline, arguments, timeout, None, item));
         side_by_side::run(requests, at_once, work, |attempt| Ok::<_, WriteError>(end(run.write(attempt)?)))?;
     } else {
         for item in requests {
-            let attempt = interrupt::finishing(|| attempt(&pipeline, arguments, timeout, run.recorder.as_mut(), item));
+            let attempt = interrupt::finishing(|| attempt(pipeline, arguments, timeout, run.recorder.as_mut(), item));
             if end(run.write(attempt)?).is_break() {
                 break;
             }
@@ -211,7 +232,7 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
     run.bar.finish_and_clear();
     run.results.finish()?;
     if batch {
-        show_failures(&pipeline, printer);
+        show_failures(pipeline, printer);
     }
     if let Some(recorder) = &run.recorder {
         exit = arguments.records.report(recorder, exit, printer);

@@ -213,6 +213,11 @@ fn of_pipelines(out: &mut Writer<'_, '_>, server: &Server, served: &[Arc<Served>
         None,
         loads.iter().map(|(name, load)| (vec![("pipeline", *name)], load.running as i64)),
     )?;
+    of_steps(out, served)?;
+    of_models(out, served)
+}
+
+fn of_steps(out: &mut Writer<'_, '_>, served: &[Arc<Served>]) -> Result<(), Error> {
     let numbers: Vec<_> = (1..=served.iter().map(|served| served.steps().len()).max().unwrap_or(0))
         .map(|number| number.to_string())
         .collect();
@@ -247,8 +252,7 @@ fn of_pipelines(out: &mut Writer<'_, '_>, server: &Server, served: &[Arc<Served>
             let limit = reason.strip_prefix("limit_")?;
             Some((labels.iter().copied().chain([("limit", limit)]).collect(), *count))
         }),
-    )?;
-    of_models(out, served)
+    )
 }
 
 fn of_models(out: &mut Writer<'_, '_>, served: &[Arc<Served>]) -> Result<(), Error> {

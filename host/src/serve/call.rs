@@ -284,3 +284,6 @@ impl Drop for TakenBack<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -42,7 +42,7 @@ pub(super) async fn generate_stream(
 async fn generated(server: &Server, named: &Named, request: HttpRequest<Body>) -> Result<Vec<u8>, ServeError> {
     let (head, body) = request.into_parts();
     let model = lookup::model(server, &named.model, &named.version)?;
-    let body = body::read(&head.headers, body, server).await?;
+    let body = body::read_for(&model.served, None, &head.headers, body, server).await?;
     let served = model.served.clone();
     let ask = ask::ask(&body, body.len())?;
     server.run(&served, ask, move |turn| run(turn, &model, &body)).await

@@ -25,7 +25,7 @@ pub(super) async fn infer(State(server): State<Arc<Server>>, named: Named, reque
 async fn respond(server: &Server, named: &Named, request: HttpRequest<Body>) -> Result<Response, ServeError> {
     let (head, body) = request.into_parts();
     let model = lookup::model(server, &named.model, &named.version)?;
-    let body = body::read(&head.headers, body, server).await?;
+    let body = body::read_for(&model.served, None, &head.headers, body, server).await?;
     let bytes = body.len();
     let framing = Framing::of(&head.headers, body)?;
     let served = model.served.clone();

@@ -217,3 +217,37 @@ async fn garbage_is_no_reason_to_fall() {
         assert_ne!(answer.headers().get("grpc-status").map(http::HeaderValue::as_bytes), Some(&b"0"[..]), "{body:?}");
     }
 }
+
+#[tokio::test]
+async fn calls_that_are_no_inference_are_small_compressed_or_not() {
+    use super::proto::{ServerLiveRequest, TraceSettingRequest, trace_setting_request};
+    let value = trace_setting_request::SettingValue { value: vec![String::new(); 64 << 10] };
+    let many = TraceSettingRequest { settings: [("trace_level".to_owned(), value)].into(), ..Default::default() };
+    for compressed in [false, true] {
+        let mut client = Client::new(super::router(&Arc::new(Server::new(Settings::default(), Operator::default()))));
+        if compressed {
+            client = client.send_compressed(tonic::codec::CompressionEncoding::Gzip);
+        }
+        let refused = client.trace_setting(many.clone()).await.unwrap_err();
+        assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+        assert!(refused.message().contains("65536 bytes"), "{refused}");
+        client.server_live(ServerLiveRequest {}).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_call_takes_one_message() {
+    for (call, message) in [("ServerLive", &[][..]), ("ModelInfer", &[0x0a, 1, b'x'])] {
+        let message = [&[0, 0, 0, 0, message.len() as u8], message].concat();
+        for (times, taken) in [(1, true), (2, false)] {
+            let request = http::Request::post(format!("/inference.GRPCInferenceService/{call}"))
+                .header(CONTENT_TYPE, "application/grpc")
+                .body(axum::body::Body::from(message.repeat(times)))
+                .unwrap();
+            let answer = router().oneshot(request).await.unwrap();
+            let refused = answer.headers().get("grpc-message").and_then(|message| message.to_str().ok());
+            let refused = refused.is_some_and(|message| message.contains("one%20message"));
+            assert_eq!(refused, !taken, "{call}: {:?}", answer.headers());
+        }
+    }
+}

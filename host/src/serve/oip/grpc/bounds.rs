@@ -3,13 +3,14 @@
 //! An empty tensor is two bytes of a message and some hundred in memory: a body within its bounds could
 //! take all the memory there is.
 
-use prost::Message;
-use prost::bytes::Buf as _;
-use tonic::Status;
-use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder};
-use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
+use std::collections::HashMap;
 
+use prost::Message as _;
+use prost::bytes::Bytes;
+
+use super::proto::{InferParameter, ModelInferRequest};
 use crate::pipeline::MAX_AXES;
+use crate::serve::ServeError;
 use crate::serve::oip::parameters::MAX_PARTS;
 
 /// Elements of BYTES that the contents of one message hold.
@@ -18,55 +19,39 @@ const MAX_TEXTS: usize = 4 << 20;
 /// can have.
 const MAX_FIELDS: usize = MAX_PARTS * (MAX_AXES + 4);
 
-/// Messages as prost reads and writes them, within bounds.
-#[derive(Clone, Debug)]
-pub(super) struct Checked<T, U>(ProstCodec<T, U>);
+/// What must be known of a request before its turn: all but its tensors.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Head {
+    #[prost(string, tag = "1")]
+    pub(super) model_name: String,
+    #[prost(string, tag = "2")]
+    pub(super) model_version: String,
+    #[prost(string, tag = "3")]
+    pub(super) id: String,
+    #[prost(map = "string, message", tag = "4")]
+    pub(super) parameters: HashMap<String, InferParameter>,
+}
 
-impl<T, U> Default for Checked<T, U> {
-    fn default() -> Self {
-        Self(ProstCodec::default())
+impl Head {
+    /// That of a message, in hardly any time.
+    pub(super) fn read(message: &Bytes) -> Result<Self, ServeError> {
+        Count::default().walk(Kind::Head, message)?;
+        Self::decode(message.clone()).map_err(broken)
     }
 }
 
-impl<T, U> Codec for Checked<T, U>
-where
-    T: Message + Send + 'static,
-    U: Message + Default + Send + 'static,
-{
-    type Encode = T;
-    type Decode = U;
-    type Encoder = ProstEncoder<T>;
-    type Decoder = CheckedDecoder<U>;
-
-    fn encoder(&mut self) -> Self::Encoder {
-        self.0.encoder()
-    }
-
-    fn decoder(&mut self) -> Self::Decoder {
-        CheckedDecoder(self.0.decoder())
-    }
+/// Reads a message, unless it has more parts than any pipeline takes.
+pub(super) fn read(message: Bytes) -> Result<ModelInferRequest, ServeError> {
+    check(&message)?;
+    ModelInferRequest::decode(message).map_err(broken)
 }
 
-/// Looks at a message before prost reads it.
-#[derive(Clone, Debug)]
-pub(super) struct CheckedDecoder<U>(ProstDecoder<U>);
-
-impl<U: Message + Default> Decoder for CheckedDecoder<U> {
-    type Item = U;
-    type Error = Status;
-
-    fn decode(&mut self, message: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
-        check(message.chunk())?;
-        self.0.decode(message)
-    }
-
-    fn buffer_settings(&self) -> BufferSettings {
-        self.0.buffer_settings()
-    }
+fn broken(error: prost::DecodeError) -> ServeError {
+    ServeError::invalid(format!("not an inference request: {error}"))
 }
 
-/// Refuses a message of more parts than any pipeline takes. What is broken is left to prost.
-fn check(message: &[u8]) -> Result<(), Status> {
+/// What is broken is left to prost.
+fn check(message: &[u8]) -> Result<(), ServeError> {
     Count::default().walk(Kind::Request, message)
 }
 
@@ -74,6 +59,8 @@ fn check(message: &[u8]) -> Result<(), Status> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Request,
+    /// a request but for its tensors and outputs
+    Head,
     Input,
     Output,
     /// an entry of a map of parameters
@@ -95,12 +82,12 @@ struct Count {
 }
 
 impl Count {
-    fn walk(&mut self, kind: Kind, bytes: &[u8]) -> Result<(), Status> {
+    fn walk(&mut self, kind: Kind, bytes: &[u8]) -> Result<(), ServeError> {
         let mut axes = 0;
         for (number, field) in Fields(bytes) {
             match (kind, number) {
                 (Kind::Contents, 8) => self.text()?,
-                (Kind::Request | Kind::Input, 4) | (Kind::Output, 2) => {
+                (Kind::Request | Kind::Head | Kind::Input, 4) | (Kind::Output, 2) => {
                     self.part()?;
                     self.walk(Kind::Parameter, field)?;
                 }
@@ -112,7 +99,7 @@ impl Count {
                     self.part()?;
                     self.walk(Kind::Output, field)?;
                 }
-                (Kind::Request, _) => self.part()?,
+                (Kind::Head, 5 | 6) => self.part()?,
                 (Kind::Parameter, 2) => self.walk(Kind::Value, field)?,
                 (Kind::Input, 3) => {
                     axes += axes_in(field);
@@ -131,7 +118,7 @@ impl Count {
         Ok(())
     }
 
-    fn part(&mut self) -> Result<(), Status> {
+    fn part(&mut self) -> Result<(), ServeError> {
         self.parts += 1;
         if self.parts > MAX_PARTS {
             return Err(refused(format!("a message has at most {MAX_PARTS} tensors and parameters")));
@@ -139,7 +126,7 @@ impl Count {
         Ok(())
     }
 
-    fn text(&mut self) -> Result<(), Status> {
+    fn text(&mut self) -> Result<(), ServeError> {
         self.texts += 1;
         if self.texts > MAX_TEXTS {
             let why = format!("the contents of a message have at most {MAX_TEXTS} texts; send them as raw contents");
@@ -149,8 +136,8 @@ impl Count {
     }
 }
 
-fn refused(why: String) -> Status {
-    Status::invalid_argument(why)
+fn refused(why: String) -> ServeError {
+    ServeError::invalid(why)
 }
 
 /// How many numbers a field holds, one or several that are packed, as far as that may be.
@@ -191,13 +178,13 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::proto::InferTensorContents;
     use super::super::proto::infer_parameter::ParameterChoice;
     use super::super::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
-    use super::super::proto::{InferParameter, InferTensorContents, ModelInferRequest};
     use super::*;
 
     fn refusal(request: &ModelInferRequest) -> Option<String> {
-        check(&request.encode_to_vec()).err().map(|status| status.message().to_owned())
+        check(&request.encode_to_vec()).err().map(|error| error.to_string())
     }
 
     /// A field of these bytes.
@@ -216,6 +203,11 @@ mod tests {
         };
         assert_eq!(refusal(&inputs(MAX_PARTS)), None);
         assert!(refusal(&inputs(MAX_PARTS + 1)).unwrap().contains("4096 tensors"));
+        // What lies beside the tensors is no part.
+        let raw = vec![Bytes::new(); MAX_PARTS];
+        let named = ModelInferRequest { id: "7".into(), raw_input_contents: raw, ..inputs(MAX_PARTS) };
+        assert_eq!(refusal(&named), None);
+        assert_eq!(Head::read(&named.encode_to_vec().into()).unwrap().id, "7");
     }
 
     #[test]
@@ -235,6 +227,24 @@ mod tests {
             assert_eq!(refusal(&of(own, inputs, outputs)), None);
             assert!(refusal(&of(own, inputs, outputs + 1)).unwrap().contains("4096 tensors and parameters"));
         }
+    }
+
+    #[test]
+    fn a_head_is_read_past_tensors_and_within_bounds() {
+        let parameters = |many: usize| (0..many).map(|name| (name.to_string(), InferParameter::default())).collect();
+        let input = InferInputTensor { name: "x".repeat(MAX_FIELDS), ..InferInputTensor::default() };
+        let request = |many: usize| ModelInferRequest {
+            model_name: "digits".into(),
+            model_version: "1".into(),
+            parameters: parameters(many),
+            inputs: vec![input.clone(); 3],
+            ..ModelInferRequest::default()
+        };
+        let head = Head::read(&request(7).encode_to_vec().into()).unwrap();
+        assert_eq!((&*head.model_name, &*head.model_version, head.parameters.len()), ("digits", "1", 7));
+        assert!(Head::read(&request(MAX_PARTS).encode_to_vec().into()).is_err());
+        let again = field(4, &field(1, b"").repeat(MAX_FIELDS + 1));
+        assert!(Head::read(&again.into()).unwrap_err().to_string().contains("fields"));
     }
 
     #[test]
@@ -258,7 +268,7 @@ mod tests {
         let again = name.repeat(MAX_FIELDS + 1);
         let value = field(4, &field(2, &field(3, b"").repeat(MAX_FIELDS)));
         for message in [field(5, &again), field(6, &again), field(4, &again), value] {
-            assert!(check(&message).unwrap_err().message().contains("fields"));
+            assert!(check(&message).unwrap_err().to_string().contains("fields"));
         }
     }
 

@@ -9,12 +9,10 @@ use prost::Message as _;
 use prost::bytes::Bytes;
 
 use super::proto::{InferParameter, ModelInferRequest};
-use crate::pipeline::MAX_AXES;
+use crate::pipeline::{MAX_AXES, MAX_STRINGS};
 use crate::serve::ServeError;
 use crate::serve::oip::parameters::MAX_PARTS;
 
-/// Elements of BYTES that the contents of one message hold.
-const MAX_TEXTS: usize = 4 << 20;
 /// Fields of one message, but those in contents: as many parts as there may be, each with all that it
 /// can have.
 const MAX_FIELDS: usize = MAX_PARTS * (MAX_AXES + 4);
@@ -128,9 +126,8 @@ impl Count {
 
     fn text(&mut self) -> Result<(), ServeError> {
         self.texts += 1;
-        if self.texts > MAX_TEXTS {
-            let why = format!("the contents of a message have at most {MAX_TEXTS} texts; send them as raw contents");
-            return Err(refused(why));
+        if self.texts > MAX_STRINGS {
+            return Err(refused(format!("a request has at most {MAX_STRINGS} strings")));
         }
         Ok(())
     }
@@ -280,8 +277,8 @@ mod tests {
             let input = InferInputTensor { contents: Some(contents), shape: vec![1], ..InferInputTensor::default() };
             ModelInferRequest { id: "7".into(), inputs: vec![input; 2], ..ModelInferRequest::default() }
         };
-        assert_eq!(refusal(&of(MAX_TEXTS / 2)), None);
-        assert!(refusal(&of(MAX_TEXTS / 2 + 1)).unwrap().contains("raw contents"));
+        assert_eq!(refusal(&of(MAX_STRINGS / 2)), None);
+        assert!(refusal(&of(MAX_STRINGS / 2 + 1)).unwrap().contains("4194304 strings"));
         let hidden = [&[0x7b, 0x7c][..], &[0x2a, 0].repeat(MAX_PARTS + 1)].concat();
         assert!(check(&hidden).is_err(), "what follows a group of an unknown field is counted");
     }

@@ -28,7 +28,7 @@ pub(super) enum Encoding {
 impl Encoding {
     /// What the head of a call says; `None` if it is none that is read.
     pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
-        match headers.get("grpc-encoding").map(|encoding| encoding.as_bytes()) {
+        match headers.get("grpc-encoding").map(http::HeaderValue::as_bytes) {
             None | Some(b"identity") => Some(Self::Identity),
             Some(b"gzip") => Some(Self::Gzip),
             Some(b"deflate") => Some(Self::Deflate),

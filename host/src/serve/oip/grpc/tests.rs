@@ -174,6 +174,21 @@ async fn a_message_of_more_parts_than_a_pipeline_takes_is_not_read() {
 }
 
 #[tokio::test]
+async fn strings_are_counted_in_all_inputs_of_whatever_form() {
+    let input = |name: &str, strings: i64| InferInputTensor {
+        name: name.to_owned(),
+        datatype: "BYTES".to_owned(),
+        shape: vec![strings],
+        ..InferInputTensor::default()
+    };
+    let inputs = vec![input("text", 1), input("more", 4 << 20)];
+    let raw_input_contents = vec![b"\x01\0\0\0a".as_slice().into(), Vec::new().into()];
+    let many = ModelInferRequest { model_name: "text".to_owned(), inputs, raw_input_contents, ..Default::default() };
+    let refused = Client::new(router()).model_infer(many).await.unwrap_err();
+    assert!(refused.message().contains("at most 4194304 strings"), "{refused}");
+}
+
+#[tokio::test]
 async fn what_a_message_quotes_is_cut_short() {
     let unknown = ModelInferRequest { model_name: "n\u{f6}".repeat(20_000), ..ModelInferRequest::default() };
     let refused = Client::new(router()).model_infer(unknown).await.unwrap_err();

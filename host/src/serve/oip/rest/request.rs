@@ -135,6 +135,10 @@ impl Parameterized for WrittenInput {
     fn parameters(&self) -> usize {
         self.parameters.len()
     }
+
+    fn strings(&self) -> usize {
+        self.data.as_ref().filter(|_| self.element == ElementType::String).map_or(0, Tensor::len)
+    }
 }
 
 impl Parameterized for Object<WrittenOutput> {
@@ -338,6 +342,15 @@ mod tests {
         };
         assert_eq!(request(MAX_PARTS / 3), Ok(MAX_PARTS / 3));
         assert!(request(MAX_PARTS / 3 + 1).unwrap_err().contains("at most 4096 parameters"));
+    }
+
+    #[test]
+    fn strings_of_inputs_are_known() {
+        let of = |datatype: &str, data: &str| {
+            let json = format!(r#"{{"name":"x","datatype":"{datatype}","shape":[2],"data":{data}}}"#);
+            serde_json::from_str::<WrittenInput>(&json).unwrap().strings()
+        };
+        assert_eq!((of("BYTES", r#"["a","b"]"#), of("INT8", "[1,2]")), (2, 0));
     }
 
     #[test]

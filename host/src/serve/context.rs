@@ -31,6 +31,8 @@ pub(super) struct Context {
     /// whether somebody wants to see its steps one by one
     traced: bool,
     pipeline: OnceLock<Arc<PipelineMetrics>>,
+    /// what counts as long as no pipeline is known
+    none: Arc<PipelineMetrics>,
     /// whether what its key allows has been counted for its first run
     begun: AtomicBool,
     queued_nanos: AtomicU64,
@@ -38,12 +40,13 @@ pub(super) struct Context {
 }
 
 impl Context {
-    pub(super) fn new(id: HeaderValue, tenant: Option<Arc<Tenant>>, traced: bool) -> Self {
+    pub(super) fn new(id: HeaderValue, tenant: Option<Arc<Tenant>>, traced: bool, none: Arc<PipelineMetrics>) -> Self {
         Self {
             id,
             tenant,
             traced,
             pipeline: OnceLock::new(),
+            none,
             begun: AtomicBool::new(false),
             queued_nanos: AtomicU64::new(0),
             steps: Mutex::default(),
@@ -113,8 +116,8 @@ impl Context {
 
     /// The request that the calling task works for does not run.
     pub(super) fn count_refusal(refusal: &Refusal) {
-        if let Some(pipeline) = Self::current().as_ref().and_then(|context| context.pipeline()) {
-            pipeline.refused(refusal.into());
+        if let Some(context) = Self::current() {
+            context.pipeline().unwrap_or(&context.none).refused(refusal.into());
         }
     }
 

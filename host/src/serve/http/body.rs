@@ -1,6 +1,7 @@
 //! The bytes of a request, within bounds of size, time, and what all requests hold together.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
@@ -10,7 +11,7 @@ use http_body_util::BodyExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::serve::context::Context;
-use crate::serve::{Refusal, ServeError, Server, Settings};
+use crate::serve::{Ask, Refusal, ServeError, Served, Server, Settings};
 
 /// What the bodies of all requests may hold together, from the first byte that is read to the end of
 /// the turn.
@@ -61,6 +62,32 @@ fn no_room() -> ServeError {
     Refusal::Memory.into()
 }
 
+/// Reads the body of a request of the pipeline, which has so long, unless there would be no turn for it.
+pub(in crate::serve) async fn read_for(
+    served: &Served,
+    timeout: Option<Duration>,
+    headers: &HeaderMap,
+    body: Body,
+    server: &Server,
+) -> Result<Bytes, ServeError> {
+    let arrived = Instant::now();
+    // A body that does not say how long it is may be short.
+    let ask = Ask { timeout, bytes: said(headers).unwrap_or(0), ..Ask::default() };
+    let read = async {
+        server.check(served, &ask)?;
+        read(headers, body, server).await
+    };
+    read.await.inspect_err(|error| {
+        if matches!(error, ServeError::Overload(_)) {
+            served.inferences().failed(arrived.elapsed());
+        }
+    })
+}
+
+fn said(headers: &HeaderMap) -> Option<usize> {
+    headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok())
+}
+
 /// Reads a body. One that says that it is too large is refused before it is read; the bound holds for
 /// what comes of decompressing it, too. It holds what has come of it, whatever it says: who says much and
 /// sends nothing takes nothing from others. That is given back when the last of its bytes is dropped.
@@ -87,10 +114,8 @@ async fn read_within(most: usize, headers: &HeaderMap, body: Body, server: &Serv
         let message = format!("the content encoding `{encoding}` is not read; send gzip, deflate or identity");
         return Err(ServeError::MediaType(message));
     }
-    let said = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    let said = said.map_or(0, |said| usize::try_from(said).unwrap_or(usize::MAX));
     let timeout = server.settings().body_timeout;
-    let reading = collect(body, Parts::new(server.bodies(), most, said)?);
+    let reading = collect(body, Parts::new(server.bodies(), most, said(headers).unwrap_or(0))?);
     tokio::time::timeout(timeout, reading).await.map_err(|_| ServeError::SlowBody(timeout))?
 }
 

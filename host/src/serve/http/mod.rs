@@ -57,7 +57,7 @@ impl Routes {
     }
 }
 
-fn router(server: &Arc<Server>) -> Router {
+pub(super) fn router(server: &Arc<Server>) -> Router {
     let router = Router::new()
         .route("/health", get(health::health))
         .route("/health/live", get(health::live))

@@ -16,8 +16,10 @@ use super::proto::{self, InferParameter, ModelInferRequest, ModelInferResponse, 
 use super::stream::{Ending, Requests};
 use super::{infer, settings, timeout};
 use crate::serve::oip::error::status;
+use crate::serve::oip::lookup::{self, Model};
 use crate::serve::oip::metadata::TensorMetadata;
-use crate::serve::oip::{config, datatype, lookup, metadata, repository, shared_memory, statistics};
+use crate::serve::oip::statistics::Statistics;
+use crate::serve::oip::{config, datatype, metadata, repository, shared_memory};
 use crate::serve::{ServeError, Server};
 
 pub(super) struct Service {
@@ -190,8 +192,12 @@ impl GrpcInferenceService for Service {
         request: Request<proto::ModelStatisticsRequest>,
     ) -> Result<Response<proto::ModelStatisticsResponse>, Status> {
         let proto::ModelStatisticsRequest { name, version } = request.into_inner();
-        let known = if name.is_empty() { Ok(()) } else { lookup::of_message(&self.server, &name, &version).map(drop) };
-        plain(known.and_then(|()| statistics::statistics(&self.server, &name, &version)).map(Into::into))
+        let models = if name.is_empty() {
+            Ok(Model::all(&self.server))
+        } else {
+            lookup::of_message(&self.server, &name, &version).map(|model| vec![model])
+        };
+        plain(models.map(|models| Statistics::of(&models).into()))
     }
 
     async fn repository_index(

@@ -11,7 +11,10 @@ use tower::ServiceExt as _;
 use super::proto::grpc_inference_service_client::GrpcInferenceServiceClient as Client;
 use super::proto::infer_parameter::ParameterChoice;
 use super::proto::model_infer_request::InferInputTensor;
-use super::proto::{InferParameter, InferTensorContents, ModelInferRequest, ModelInferResponse, ModelReadyRequest};
+use super::proto::{
+    InferParameter, InferTensorContents, ModelInferRequest, ModelInferResponse, ModelReadyRequest,
+    ModelStatisticsRequest,
+};
 use crate::assemble::{EngineChoice, Operator};
 use crate::serve::{Server, Settings, Source};
 
@@ -78,8 +81,29 @@ async fn what_is_not_there_is_not_ready() {
         let asked = ModelReadyRequest { name: name.to_owned(), version: version.to_owned() };
         assert_eq!(client.model_ready(asked).await.unwrap().into_inner().ready, ready, "{name} {version}");
     }
+    for version in ["", "1", "1.2.0"] {
+        let asked = ModelReadyRequest { name: "matrix".to_owned(), version: version.to_owned() };
+        assert!(client.model_ready(asked).await.unwrap().into_inner().ready, "{version}");
+    }
     let no_number = ModelReadyRequest { name: "matrix".to_owned(), version: "new".to_owned() };
     assert_eq!(client.model_ready(no_number).await.unwrap_err().code(), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn what_was_unloaded_is_not_found_by_any_version() {
+    let server = server();
+    let mut client = Client::new(super::router(&server));
+    server.repository().turn("matrix").await.unwrap().unload();
+    for version in ["", "1", "1.2.0", "new"] {
+        let (name, version) = ("matrix".to_owned(), version.to_owned());
+        let asked = ModelReadyRequest { name: name.clone(), version: version.clone() };
+        assert!(!client.model_ready(asked).await.unwrap().into_inner().ready, "{version}");
+        let asked = ModelInferRequest { model_name: name, model_version: version.clone(), ..floats(&[1.0]) };
+        assert_eq!(client.model_infer(asked).await.unwrap_err().code(), Code::NotFound, "{version}");
+    }
+    let all = client.model_statistics(ModelStatisticsRequest::default()).await.unwrap().into_inner();
+    let names: Vec<_> = all.model_stats.iter().map(|stats| stats.name.as_str()).collect();
+    assert_eq!(names, ["text"]);
 }
 
 #[tokio::test]

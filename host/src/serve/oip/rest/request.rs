@@ -1,8 +1,6 @@
 //! Requests in JSON, read without a tree: the numbers of a tensor go straight into its elements.
 
 use std::fmt;
-use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::Bytes;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -15,12 +13,12 @@ use super::literals;
 use super::object::Object;
 use super::parts::{Few, GivenParameters, Parameterized, Shape};
 use crate::pipeline::{ElementType, JsonTree, Tensor, TensorSeed, element_count};
+use crate::serve::ServeError;
 use crate::serve::oip::datatype;
 use crate::serve::oip::infer::{InferRequest, RequestedOutput};
 use crate::serve::oip::metadata::TensorMetadata;
 use crate::serve::oip::parameters::{self, MAX_PARTS, OutputParameters, Parameters, RequestParameters};
 use crate::serve::oip::tensors::{Data, InputTensor};
-use crate::serve::{Ask, ServeError, Served, Server};
 
 /// Tensors, and what is asked of them.
 #[derive(Deserialize, JsonSchema)]
@@ -92,7 +90,7 @@ pub(super) fn read(framing: Framing, inputs: &[TensorMetadata]) -> Result<(Infer
 }
 
 /// Reads JSON, or, where it is none, what it is with [`literals`] in quotes; whether it was so.
-fn of_text<T: DeserializeOwned>(json: &[u8]) -> serde_json::Result<(T, bool)> {
+pub(super) fn of_text<T: DeserializeOwned>(json: &[u8]) -> serde_json::Result<(T, bool)> {
     match serde_json::from_slice(json) {
         Err(error) if error.is_syntax() => match literals::quoted(json) {
             Some(quoted) => serde_json::from_slice(&quoted).map(|read| (read, true)),
@@ -233,38 +231,6 @@ fn seed<E: Error>(element: ElementType, shape: Option<&[usize]>) -> Result<Tenso
     Ok(TensorSeed { element, room: shape.and_then(element_count).unwrap_or(0) })
 }
 
-/// JSON that is looked through in hardly more time than it takes to ask for a turn, in bytes.
-const SMALL: usize = 64 << 10;
-
-/// What a request of so many bytes asks for, by its parameters. Those of a large one are looked for in a turn
-/// as well.
-pub(super) async fn ask(server: &Server, served: &Arc<Served>, json: Bytes, bytes: usize) -> Result<Ask, ServeError> {
-    if json.len() <= SMALL {
-        return parameters::ask(&found(&json), bytes);
-    }
-    let arrived = Instant::now();
-    let given = server.beforehand(served, move || found(&json)).await?;
-    let ask = parameters::ask(&given, bytes)?;
-    let timeout = ask.timeout.unwrap_or(served.timeout()).saturating_sub(arrived.elapsed());
-    Ok(Ask { timeout: Some(timeout), ..ask })
-}
-
-/// The parameters, where they matter before the request's turn: without reading its tensors.
-fn found(json: &[u8]) -> Parameters {
-    #[derive(Deserialize)]
-    struct Head {
-        #[serde(default)]
-        parameters: GivenParameters,
-    }
-    // Looking for a word is much faster than reading past every number.
-    let text = std::str::from_utf8(json).unwrap_or_default();
-    if !text.contains("\"timeout\"") && !text.contains("\"priority\"") {
-        return Parameters::new();
-    }
-    // Whatever is wrong with it is found again, and said, when it is read.
-    of_text::<Head>(text.as_bytes()).map(|(head, _)| head.parameters.0).unwrap_or_default()
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
@@ -359,7 +325,6 @@ mod tests {
             let json = format!(
                 r#"{{"parameters":{{"timeout":7}},"inputs":[{{"name":"x","datatype":"FP32","shape":[2],"data":{data}}}]}}"#
             );
-            assert_eq!(found(json.as_bytes())["timeout"], 7);
             let framing = Framing::Json { json: Bytes::from(json), binary: Bytes::new() };
             let (request, found) = read(framing, &[]).unwrap();
             assert_eq!(found, has_literals);

@@ -1,6 +1,5 @@
 //! The bytes of a request, within bounds of size, time, and what all requests hold together.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
@@ -8,18 +7,12 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http_body_util::BodyExt as _;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::serve::context::Context;
-use crate::serve::{Ask, Refusal, ServeError, Served, Server, Settings};
+use super::room::{Room, Share};
+use crate::serve::{Ask, ServeError, Served, Server};
 
-/// What the bodies of all requests may hold together, from the first byte that is read to the end of
-/// the turn.
-#[derive(Clone)]
-pub(in crate::serve) struct Bodies(Arc<Semaphore>);
-
-/// Permits stand for so many bytes; a body of no more takes none.
-const GRAIN: usize = 1 << 10;
+/// A body of so many bytes, the size of a packet, is not worth the counting.
+const SMALLEST: usize = 1 << 10;
 
 /// As much as a body is believed to bring before it has come, in bytes: so most are put together without
 /// being moved.
@@ -31,35 +24,13 @@ const BREATH: usize = 256 << 10;
 /// A body with its share.
 struct Held {
     bytes: Bytes,
-    _share: Option<OwnedSemaphorePermit>,
+    _share: Option<Share>,
 }
 
 impl AsRef<[u8]> for Held {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
-}
-
-impl Bodies {
-    pub(in crate::serve) fn new(settings: &Settings) -> Self {
-        Self(Arc::new(Semaphore::new((settings.body_memory / GRAIN).clamp(1, Semaphore::MAX_PERMITS))))
-    }
-
-    /// Whether so many bytes would find room now.
-    fn have_room_for(&self, bytes: usize) -> bool {
-        bytes.div_ceil(GRAIN) <= self.0.available_permits()
-    }
-
-    /// The share of so many bytes.
-    pub(in crate::serve) fn share(&self, bytes: usize) -> Result<OwnedSemaphorePermit, ServeError> {
-        let permits = u32::try_from(bytes.div_ceil(GRAIN)).unwrap_or(u32::MAX);
-        self.0.clone().try_acquire_many_owned(permits).map_err(|_| no_room())
-    }
-}
-
-fn no_room() -> ServeError {
-    Context::count_refusal(&Refusal::Memory);
-    Refusal::Memory.into()
 }
 
 /// Reads the body of a request of the pipeline, which has so long, unless there would be no turn for it.
@@ -115,7 +86,7 @@ async fn read_within(most: usize, headers: &HeaderMap, body: Body, server: &Serv
         return Err(ServeError::MediaType(message));
     }
     let timeout = server.settings().body_timeout;
-    let reading = collect(body, Parts::new(server.bodies(), most, said(headers).unwrap_or(0))?);
+    let reading = collect(body, Parts::new(server.bodies().room(), most, said(headers).unwrap_or(0))?);
     tokio::time::timeout(timeout, reading).await.map_err(|_| ServeError::SlowBody(timeout))?
 }
 
@@ -131,28 +102,27 @@ async fn collect(mut body: Body, mut parts: Parts) -> Result<Bytes, ServeError> 
 
 /// Parts of a body, within its bounds. One part alone is not copied.
 pub(in crate::serve) struct Parts {
-    bodies: Bodies,
+    room: Room,
     most: usize,
     said: usize,
     first: Bytes,
     all: BytesMut,
-    share: Option<OwnedSemaphorePermit>,
+    share: Option<Share>,
     /// how much has come since others had their turn
     since: usize,
 }
 
 impl Parts {
     /// For `most` bytes, of which it is said how many will come.
-    pub(in crate::serve) fn new(bodies: &Bodies, most: usize, said: usize) -> Result<Self, ServeError> {
+    pub(in crate::serve) fn new(room: Room, most: usize, said: usize) -> Result<Self, ServeError> {
         if said > most {
             return Err(ServeError::TooLarge(most));
         }
-        // A body of the size of a packet is not worth the counting.
-        if said > GRAIN && !bodies.have_room_for(said) {
-            return Err(no_room());
+        if said > SMALLEST {
+            room.check(said)?;
         }
         let (first, all) = (Bytes::new(), BytesMut::new());
-        Ok(Self { bodies: bodies.clone(), most, said, first, all, share: None, since: 0 })
+        Ok(Self { room, most, said, first, all, share: None, since: 0 })
     }
 
     pub(in crate::serve) fn len(&self) -> usize {
@@ -176,9 +146,9 @@ impl Parts {
         if length > self.most {
             return Err(ServeError::TooLarge(self.most));
         }
-        let held = self.share.as_ref().map_or(GRAIN, |share| share.num_permits() * GRAIN);
+        let held = self.share.as_ref().map_or(SMALLEST, Share::bytes);
         if length > held {
-            let more = self.bodies.share(length - held)?;
+            let more = self.room.share(length - held)?;
             match &mut self.share {
                 Some(share) => share.merge(more),
                 None => self.share = Some(more),
@@ -210,6 +180,7 @@ mod tests {
 
     use super::*;
     use crate::assemble::Operator;
+    use crate::serve::{Refusal, Settings};
 
     fn server() -> Server {
         let settings = Settings { max_body: 8 << 10, body_memory: 10 << 10, ..Settings::default() };

@@ -11,6 +11,7 @@ use prost::bytes::Bytes;
 use super::proto::{InferParameter, ModelInferRequest};
 use crate::pipeline::{MAX_AXES, MAX_STRINGS};
 use crate::serve::ServeError;
+use crate::serve::http::{Room, Share};
 use crate::serve::oip::parameters::MAX_PARTS;
 
 /// Fields of one message, but those in contents: as many parts as there may be, each with all that it
@@ -38,19 +39,22 @@ impl Head {
     }
 }
 
-/// Reads a message, unless it has more parts than any pipeline takes.
-pub(super) fn read(message: Bytes) -> Result<ModelInferRequest, ServeError> {
-    check(&message)?;
-    ModelInferRequest::decode(message).map_err(broken)
+/// Reads a message, unless it has more parts than any pipeline takes, or there is no room for what its typed
+/// contents become.
+pub(super) fn read(message: Bytes, room: &Room) -> Result<(ModelInferRequest, Share), ServeError> {
+    let share = room.share(check(&message)?)?;
+    ModelInferRequest::decode(message).map_err(broken).map(|request| (request, share))
 }
 
 fn broken(error: prost::DecodeError) -> ServeError {
     ServeError::invalid(format!("not an inference request: {error}"))
 }
 
-/// What is broken is left to prost.
-fn check(message: &[u8]) -> Result<(), ServeError> {
-    Count::default().walk(Kind::Request, message)
+/// How much memory the contents will take, in bytes. What is broken is left to prost.
+fn check(message: &[u8]) -> Result<usize, ServeError> {
+    let mut count = Count::default();
+    count.walk(Kind::Request, message)?;
+    Ok(count.contents)
 }
 
 /// The messages that a request is made of, as open_inference.proto has them.
@@ -77,6 +81,8 @@ struct Count {
     texts: usize,
     /// fields of all kinds, but those in contents: a field may come again and again
     fields: usize,
+    /// bytes of memory that contents become
+    contents: usize,
 }
 
 impl Count {
@@ -84,7 +90,7 @@ impl Count {
         let mut axes = 0;
         for (number, field) in Fields(bytes) {
             match (kind, number) {
-                (Kind::Contents, 8) => self.text()?,
+                (Kind::Contents, number) => self.contents(number, field)?,
                 (Kind::Request | Kind::Head | Kind::Input, 4) | (Kind::Output, 2) => {
                     self.part()?;
                     self.walk(Kind::Parameter, field)?;
@@ -124,6 +130,22 @@ impl Count {
         Ok(())
     }
 
+    /// A field of contents: numbers, one or several that are packed, or an element of BYTES.
+    fn contents(&mut self, number: u64, field: &[u8]) -> Result<(), ServeError> {
+        self.contents += match number {
+            1 => numbers_in(field),
+            2 | 4 => 4 * numbers_in(field),
+            3 | 5 => 8 * numbers_in(field),
+            6 | 7 => field.len(),
+            8 => {
+                self.text()?;
+                size_of::<Bytes>() + size_of::<String>()
+            }
+            _ => 0,
+        };
+        Ok(())
+    }
+
     fn text(&mut self) -> Result<(), ServeError> {
         self.texts += 1;
         if self.texts > MAX_STRINGS {
@@ -135,6 +157,11 @@ impl Count {
 
 fn refused(why: String) -> ServeError {
     ServeError::invalid(why)
+}
+
+/// How many integers a field holds, one or several that are packed.
+fn numbers_in(field: &[u8]) -> usize {
+    field.iter().filter(|byte| **byte < 0x80).count().max(1)
 }
 
 /// How many numbers a field holds, one or several that are packed, as far as that may be.
@@ -281,6 +308,25 @@ mod tests {
         assert!(refusal(&of(MAX_STRINGS / 2 + 1)).unwrap().contains("4194304 strings"));
         let hidden = [&[0x7b, 0x7c][..], &[0x2a, 0].repeat(MAX_PARTS + 1)].concat();
         assert!(check(&hidden).is_err(), "what follows a group of an unknown field is counted");
+    }
+
+    #[test]
+    fn memory_of_contents_is_known_before_they_are_read() {
+        let of = |contents: InferTensorContents| {
+            let input = InferInputTensor { contents: Some(contents), ..InferInputTensor::default() };
+            let request = ModelInferRequest { inputs: vec![input.clone(), input], ..ModelInferRequest::default() };
+            check(&request.encode_to_vec()).unwrap() / 2
+        };
+        assert_eq!(of(InferTensorContents { bool_contents: vec![true; 9], ..Default::default() }), 9);
+        assert_eq!(of(InferTensorContents { int_contents: vec![-1, 0, i32::MAX], ..Default::default() }), 12);
+        assert_eq!(of(InferTensorContents { uint_contents: vec![1, 0, u32::MAX], ..Default::default() }), 12);
+        assert_eq!(of(InferTensorContents { int64_contents: vec![-1, 0, i64::MAX], ..Default::default() }), 24);
+        assert_eq!(of(InferTensorContents { uint64_contents: vec![0; 1000], ..Default::default() }), 8000);
+        assert_eq!(of(InferTensorContents { fp32_contents: vec![0.5; 7], ..Default::default() }), 28);
+        assert_eq!(of(InferTensorContents { fp64_contents: vec![0.5; 7], ..Default::default() }), 56);
+        assert_eq!(of(InferTensorContents { bytes_contents: vec![Bytes::new(); 3], ..Default::default() }), 168);
+        // One by one, each with its own tag.
+        assert_eq!(check(&field(5, &field(5, &[0x18, 1].repeat(5)))).unwrap(), 40);
     }
 
     #[test]

@@ -26,15 +26,24 @@ pub(super) async fn infer(
         (Some(asked), Some(waits)) => Some(asked.min(waits)),
         (asked, waits) => asked.or(waits),
     };
-    let served = model.served.clone();
-    server.run(&served, ask, move |turn| run(turn, model, message, given)).await
+    let (served, room) = (model.served.clone(), server.bodies().room());
+    let done = server.run(&served, ask, move |turn| {
+        let (request, _share) = bounds::read(message, &room)?;
+        run(turn, model, request, given)
+    });
+    done.await
 }
 
-/// A turn: from the bytes of the request to the message of the result.
-fn run(turn: &Turn, model: Model, message: Bytes, parameters: Parameters) -> Result<ModelInferResponse, ServeError> {
+/// From the message of the request to that of the result.
+fn run(
+    turn: &Turn,
+    model: Model,
+    request: ModelInferRequest,
+    parameters: Parameters,
+) -> Result<ModelInferResponse, ServeError> {
     // As Triton does, whichever way the inputs came: its clients read nothing else.
     let raw = parameters::flag(&parameters, "binary_data_output")?.unwrap_or(true);
-    let request = read(bounds::read(message)?, parameters)?;
+    let request = read(request, parameters)?;
     let given = inference::infer(turn, request.inputs, request.outputs)?;
     let (outputs, raw_output_contents) = contents::outputs(given, raw)?;
     Ok(ModelInferResponse {

@@ -13,7 +13,7 @@ use http::HeaderMap;
 use http_body_util::BodyExt as _;
 use tokio::time::timeout;
 
-use crate::serve::http::Bodies;
+use crate::serve::http::Room;
 use crate::serve::http::body::Parts;
 use crate::serve::{ServeError, Server};
 
@@ -47,7 +47,7 @@ const PIECE: usize = 64 << 10;
 pub(super) struct Messages {
     body: Body,
     encoding: Encoding,
-    bodies: Bodies,
+    room: Room,
     /// the largest message, in bytes, inflated
     most: usize,
     timeout: Duration,
@@ -57,8 +57,8 @@ pub(super) struct Messages {
 
 impl Messages {
     pub(super) fn new(body: Body, encoding: Encoding, most: usize, server: &Server) -> Self {
-        let (bodies, timeout) = (server.bodies().clone(), server.settings().body_timeout);
-        Self { body, encoding, bodies, most, timeout, come: Bytes::new() }
+        let (room, timeout) = (server.bodies().room(), server.settings().body_timeout);
+        Self { body, encoding, room, most, timeout, come: Bytes::new() }
     }
 
     /// The one message of a call.
@@ -100,7 +100,7 @@ impl Messages {
         let mut head = self.take(HEAD, HEAD).await?;
         let (compressed, length) = (head.get_u8(), head.get_u32() as usize);
         let message = self.take(length, self.most).await?;
-        let inflated = || Parts::new(&self.bodies, self.most, 0);
+        let inflated = || Parts::new(self.room.clone(), self.most, 0);
         match (compressed, self.encoding) {
             (0, _) => Ok(message),
             (1, Encoding::Gzip) => inflate(GzDecoder::new(message.reader()), inflated()?).await,
@@ -112,7 +112,7 @@ impl Messages {
 
     /// The next so many bytes.
     async fn take(&mut self, length: usize, most: usize) -> Result<Bytes, ServeError> {
-        let mut parts = Parts::new(&self.bodies, most, length)?;
+        let mut parts = Parts::new(self.room.clone(), most, length)?;
         while parts.len() < length {
             if !self.more().await? {
                 return Err(early());

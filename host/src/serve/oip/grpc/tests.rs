@@ -213,6 +213,22 @@ async fn strings_are_counted_in_all_inputs_of_whatever_form() {
 }
 
 #[tokio::test]
+async fn there_must_be_room_for_what_contents_become() {
+    let settings = Settings { workers: 1, body_memory: 100 << 10, ..Settings::default() };
+    let server = Arc::new(Server::new(settings, Operator { engine: EngineChoice::Embedded, ..Operator::default() }));
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/oip/models/matrix");
+    server.add(&[Source(model.to_owned())]).unwrap();
+    let mut client = Client::new(super::router(&server));
+    for (zeros, code) in [(1000, Code::InvalidArgument), (20_000, Code::Unavailable)] {
+        let mut many = floats(&[]);
+        let contents = InferTensorContents { uint64_contents: vec![0; zeros], ..InferTensorContents::default() };
+        many.inputs[0].contents = Some(contents);
+        let refused = client.model_infer(many).await.unwrap_err();
+        assert_eq!(refused.code(), code, "{refused}");
+    }
+}
+
+#[tokio::test]
 async fn what_a_message_quotes_is_cut_short() {
     let unknown = ModelInferRequest { model_name: "n\u{f6}".repeat(20_000), ..ModelInferRequest::default() };
     let refused = Client::new(router()).model_infer(unknown).await.unwrap_err();

@@ -82,7 +82,7 @@ const INFER: &str = "/v2/models/matrix/infer";
 const ROWS: usize = 20_000;
 
 fn inputs() -> String {
-    let data = ["1,2,3"; ROWS].join(",");
+    let data = vec!["1,2,3"; ROWS].join(",");
     format!(r#""inputs":[{{"name":"x","datatype":"FP32","shape":[{ROWS},3],"data":[{data}]}}]"#)
 }
 
@@ -115,7 +115,7 @@ async fn a_large_request_has_one_turn_where_its_priority_puts_it() {
 async fn a_large_request_waits_no_longer_than_it_asks() {
     let busy = Busy::new(Settings::default()).await;
     let asked = r#""parameters":{"timeout":20000}"#;
-    let rows = ["[1,2,3]"; ROWS].join(",");
+    let rows = vec!["[1,2,3]"; ROWS].join(",");
     for (path, body) in [
         (INFER, format!("{{{},{asked}}}", inputs())),
         ("/v2/models/matrix/generate", format!("{{{asked},\"x\":[{rows}]}}")),

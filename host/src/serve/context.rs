@@ -14,7 +14,6 @@ use http::HeaderValue;
 use super::call::Priority;
 use super::error::ServeError;
 use super::metrics::{PipelineMetrics, Refused, StepTime};
-use super::schedule::Refusal;
 use super::served::Served;
 use super::tenants::{Exceeded, Tenant};
 
@@ -114,11 +113,9 @@ impl Context {
         self.pipeline.get()
     }
 
-    /// The request that the calling task works for does not run.
-    pub(super) fn count_refusal(refusal: &Refusal) {
-        if let Some(context) = Self::current() {
-            context.pipeline().unwrap_or(&context.none).refused(refusal.into());
-        }
+    /// It does not run.
+    pub(super) fn count_refusal(&self, refused: Refused) {
+        self.pipeline().unwrap_or(&self.none).refused(refused);
     }
 
     /// The priority that it gets when it asks for `asked`.
@@ -154,6 +151,7 @@ impl From<&Exceeded> for Refused {
         match exceeded {
             Exceeded::Rate(_) => Self::Rate,
             Exceeded::Concurrency(_) => Self::Concurrency,
+            Exceeded::Memory => Self::KeyMemory,
         }
     }
 }

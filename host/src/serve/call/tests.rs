@@ -4,7 +4,7 @@ use std::future::pending;
 use std::sync::mpsc::{Sender, channel};
 
 use axum::body::Body;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{Request as HttpRequest, StatusCode};
 use http_body_util::BodyExt as _;
@@ -175,9 +175,13 @@ async fn a_body_that_finds_no_room_is_counted() {
         let (status, text) = busy.send(promised(path, "application/json")).await.unwrap();
         assert!(status == StatusCode::SERVICE_UNAVAILABLE && text.contains("as much as is allowed"), "{path}: {text}");
     }
-    // What a call of gRPC is about stands in its message.
-    let call = "/inference.GRPCInferenceService/ModelInfer";
-    busy.send(promised(call, "application/grpc")).await.unwrap();
+    // What a call of gRPC is about stands in its message, whose length stands before it.
+    let head = stream::iter([Ok::<_, std::convert::Infallible>(bytes::Bytes::from_static(&[0, 0, 1, 0, 0]))]);
+    let call = HttpRequest::post("/inference.GRPCInferenceService/ModelInfer")
+        .header(CONTENT_TYPE, "application/grpc")
+        .body(Body::from_stream(head.chain(stream::pending())))
+        .unwrap();
+    busy.send(call).await.unwrap();
     let refused = |pipeline: &str| {
         busy.metric(&format!("gpux_refusals_total{{pipeline=\"{pipeline}\",reason=\"memory\"}}")).to_bits()
     };

@@ -10,8 +10,8 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer as _, Error as _, IgnoredAny, MapAccess, Visitor};
 
+use super::literals;
 use super::parts::GivenParameters;
-use super::{literals, request};
 use crate::serve::oip::parameters::{self, Parameters};
 use crate::serve::{Ask, ServeError};
 
@@ -85,7 +85,8 @@ fn last(end: &[u8]) -> Option<Parameters> {
         parameters: GivenParameters,
     }
     let tail = [b"{", end.get(field(end)?..)?].concat();
-    request::of_text::<Tail>(&tail).ok().map(|(tail, _)| tail.parameters.0)
+    let read = |text: &[u8]| serde_json::from_slice::<Tail>(text).ok();
+    read(&tail).or_else(|| read(&literals::quoted(&tail)?)).map(|tail| tail.parameters.0)
 }
 
 /// Where the field begins in the end of an object. Read from behind, it is known at every byte how deep it

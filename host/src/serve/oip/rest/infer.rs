@@ -11,8 +11,8 @@ use super::framing::Framing;
 use super::response::{Form, Heading, Written};
 use super::{Named, answered};
 use super::{ask, request};
-use crate::serve::http::body;
 use crate::serve::http::encoding::Accepted;
+use crate::serve::http::{Room, body};
 use crate::serve::oip::{infer as inference, lookup, metadata, parameters};
 use crate::serve::{ServeError, Server, Turn};
 
@@ -28,17 +28,17 @@ async fn respond(server: &Server, named: &Named, request: HttpRequest<Body>) -> 
     let body = body::read_for(&model.served, None, &head.headers, body, server).await?;
     let bytes = body.len();
     let framing = Framing::of(&head.headers, body)?;
-    let served = model.served.clone();
+    let (served, room) = (model.served.clone(), server.bodies().room());
     let ask = ask::ask(framing.json(), bytes)?;
-    let written = server.run(&served, ask, move |turn| run(turn, &model, framing)).await?;
+    let written = server.run(&served, ask, move |turn| run(turn, &model, framing, &room)).await?;
     Ok(written.into_response())
 }
 
 /// A turn: from the bytes of the request to those of the result.
-fn run(turn: &Turn, model: &lookup::Model, framing: Framing) -> Result<Written, ServeError> {
+fn run(turn: &Turn, model: &lookup::Model, framing: Framing, room: &Room) -> Result<Written, ServeError> {
     // Only a raw request leaves unsaid what it is.
     let inputs = if matches!(framing, Framing::Raw(_)) { metadata::inputs(model) } else { Vec::new() };
-    let (request, has_literals) = request::read(framing, &inputs)?;
+    let (request, has_literals) = request::read(framing, &inputs, room)?;
     turn.hasten(parameters::ask(&request.parameters, 0)?.timeout)?;
     let binary = parameters::flag(&request.parameters, "binary_data_output")?.unwrap_or(false);
     let outputs = inference::infer(turn, request.inputs, request.outputs)?;

@@ -71,7 +71,6 @@ fn protocol(folder: &Path) -> io::Result<()> {
     tonic_prost_build::configure()
         .build_transport(false)
         .bytes(".")
-        .codec_path("crate::serve::oip::grpc::codec::Checked")
         .client_mod_attribute(".", "#[cfg(test)]")
         .compile_fds(described)
 }

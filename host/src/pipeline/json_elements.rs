@@ -12,6 +12,9 @@ use super::tensor::{Tensor, TensorElement};
 /// Elements for which room is made before they are read: what a shape promises may never come.
 const MAX_ROOM: usize = 1 << 20;
 
+/// The strings of one request: an empty one is 3 bytes of JSON, or 4 of raw bytes, and 24 in memory.
+pub const MAX_STRINGS: usize = 4 << 20;
+
 /// Reads nested lists (or one element) as a tensor of this type. The lists' nesting is its shape.
 /// Numbers are held to the type's range, 64-bit integers are exact.
 #[derive(Clone, Copy, Debug)]
@@ -144,6 +147,9 @@ impl<T: JsonElement> Nested<'_, T> {
             return Err(E::custom(format_args!("takes a list, but this is {}", shown())));
         }
         let element = element.ok_or_else(|| E::custom(format_args!("{} is not a {}", shown(), T::TYPE)))?;
+        if T::TYPE == ElementType::String && self.found.data.len() == MAX_STRINGS {
+            return Err(E::custom(format_args!("more than {MAX_STRINGS} strings")));
+        }
         self.found.rank = Some(self.depth);
         self.found.data.push(element);
         Ok(())
@@ -267,6 +273,15 @@ mod tests {
             assert!(read(ElementType::Uint8, uneven).is_err(), "{uneven}");
         }
         assert!(read(ElementType::Uint8, &"[".repeat(100_000)).is_err());
+    }
+
+    #[test]
+    fn strings_are_counted_and_numbers_are_not() {
+        let list = |item: &str, many: usize| format!("[{}{item}]", format!("{item},").repeat(many - 1));
+        assert_eq!(read(ElementType::String, &list("\"\"", MAX_STRINGS)).unwrap().len(), MAX_STRINGS);
+        let refused = read(ElementType::String, &list("\"\"", MAX_STRINGS + 1)).unwrap_err();
+        assert!(refused.contains("more than 4194304 strings"), "{refused}");
+        assert!(read(ElementType::Bool, &list("true", MAX_STRINGS + 1)).is_ok());
     }
 
     fn trees() -> impl Strategy<Value = Json> {

@@ -15,7 +15,6 @@ use super::error::ServeError;
 use super::metrics::{Laps, StepClock};
 use super::schedule::{Lane, Place, Refusal, Slot};
 use super::served::Served;
-use crate::error::GpuxError;
 use crate::guard::guard;
 use crate::pipeline::{
     Observer, Observers, Outputs, Request, RunError, RunOptions, StepError, StepFailure, Waits, deadline_after,
@@ -48,7 +47,8 @@ pub struct Ask {
 /// A request whose turn it is.
 pub struct Turn {
     served: Arc<Served>,
-    deadline: Option<Instant>,
+    arrived: Instant,
+    deadline: Cell<Option<Instant>>,
     priority: i32,
     cancelled: Arc<AtomicBool>,
     waits: Option<Arc<dyn Waits>>,
@@ -69,6 +69,16 @@ impl Turn {
         self.queued
     }
 
+    /// Holds it to a timeout that is only found when the request is read. That counts from its arrival, too.
+    pub fn hasten(&self, timeout: Option<Duration>) -> Result<(), ServeError> {
+        let Some(asked) = timeout.and_then(|timeout| self.arrived.checked_add(timeout)) else { return Ok(()) };
+        if asked <= Instant::now() {
+            return Err(Refusal::Expired.into());
+        }
+        self.deadline.set(Some(self.deadline.get().map_or(asked, |deadline| deadline.min(asked))));
+        Ok(())
+    }
+
     /// Runs the pipeline on the calling thread.
     pub fn infer(&self, values: Request, observer: Option<&mut dyn Observer>) -> Result<Outputs, ServeError> {
         let traced = self.context.as_ref().is_some_and(|context| context.is_traced());
@@ -78,6 +88,10 @@ impl Turn {
             None => self.run(values, &mut clock),
             Some(observer) => self.run(values, &mut Observers(vec![observer, &mut clock])),
         };
+        if let Err(RunError::Validation(error)) = result {
+            // None of its steps has run.
+            return Err(error.into());
+        }
         let end = Instant::now();
         self.served.metrics().ran(end - start);
         self.ran.set(Some((start, end)));
@@ -102,7 +116,7 @@ impl Turn {
 
     fn run(&self, values: Request, observer: &mut dyn Observer) -> Result<Outputs, RunError> {
         let options = RunOptions {
-            deadline: self.deadline,
+            deadline: self.deadline.get(),
             priority: self.priority,
             waits: self.waits.clone(),
             observer: Some(observer),
@@ -116,7 +130,7 @@ impl Turn {
 /// clock only now and then.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Refuses a request that would be refused, before its body is read.
+/// Refuses a request for which there would be no turn, before its body is read.
 pub(super) fn check(served: &Served, ask: &Ask) -> Result<(), ServeError> {
     if let Some(context) = Context::current() {
         context.about(served.metrics());
@@ -147,49 +161,28 @@ pub(super) async fn call<T: Send + 'static>(
     }
     let timed = move |turn: &Turn| {
         let began = Instant::now();
-        let done = work(turn)?;
+        let done = work(turn);
         Ok((done, turn.laps(began)))
     };
     // Who drops the future, because the client has gone, has no result either.
     let unanswered = Unanswered(served, arrived);
-    match admitted(served, ask, arrived, context, timed).await {
-        Ok((done, laps)) => {
+    let (done, laps) = match admitted(served, ask, arrived, context, timed).await {
+        Ok(turned) => turned,
+        Err(error) => (Err(error), None),
+    };
+    match (&done, laps) {
+        (Ok(_), Some(laps)) => {
             std::mem::forget(unanswered);
-            // A list only finds out in its turn that its items want turns of their own.
-            if let Some(laps) = laps {
-                served.inferences().succeeded(arrived.elapsed(), laps, !served.pipeline().batches());
-            }
-            Ok(done)
+            served.inferences().succeeded(arrived.elapsed(), laps, !served.pipeline().batches());
         }
-        Err(error) => {
-            match &error {
-                ServeError::Overload(refusal) => served.metrics().refused(refusal.into()),
-                // What does not fit is refused before it runs: it is no inference.
-                ServeError::Gpux(GpuxError::Validation(_)) => std::mem::forget(unanswered),
-                _ => {}
-            }
-            Err(error)
-        }
+        // A list only finds out in its turn that its items want turns of their own.
+        (Ok(_), None) => std::mem::forget(unanswered),
+        // What does not fit, and is refused before it runs, is no inference.
+        (Err(error), None) if error.is_invalid() => std::mem::forget(unanswered),
+        (Err(ServeError::Overload(refusal)), _) => served.metrics().refused(refusal.into()),
+        (Err(_), _) => {}
     }
-}
-
-/// Runs `work` in a turn that is no request's own: what must be known of one before it can ask for its
-/// turn, where finding that out takes its time.
-pub(super) async fn beforehand<T: Send + 'static>(
-    served: &Arc<Served>,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, ServeError> {
-    if let Some(context) = Context::current() {
-        context.about(served.metrics());
-    }
-    // It is never short.
-    let ask = Ask { bytes: usize::MAX, ..Ask::default() };
-    let done = admitted(served, ask, Instant::now(), None, move |_| Ok(work())).await;
-    done.inspect_err(|error| {
-        if let ServeError::Overload(refusal) = error {
-            served.metrics().refused(refusal.into());
-        }
-    })
+    done
 }
 
 /// Counts a failure when it is dropped.
@@ -212,7 +205,8 @@ async fn admitted<T: Send + 'static>(
     let deadline = deadline(served, &ask);
     let turn = Turn {
         served: served.clone(),
-        deadline,
+        arrived,
+        deadline: Cell::new(deadline),
         priority,
         cancelled: Arc::default(),
         waits: None,
@@ -290,3 +284,6 @@ impl Drop for TakenBack<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,6 @@ use http::HeaderValue;
 use super::call::Priority;
 use super::error::ServeError;
 use super::metrics::{PipelineMetrics, Refused, StepTime};
-use super::schedule::Refusal;
 use super::served::Served;
 use super::tenants::{Exceeded, Tenant};
 
@@ -31,6 +30,8 @@ pub(super) struct Context {
     /// whether somebody wants to see its steps one by one
     traced: bool,
     pipeline: OnceLock<Arc<PipelineMetrics>>,
+    /// what counts as long as no pipeline is known
+    none: Arc<PipelineMetrics>,
     /// whether what its key allows has been counted for its first run
     begun: AtomicBool,
     queued_nanos: AtomicU64,
@@ -38,12 +39,13 @@ pub(super) struct Context {
 }
 
 impl Context {
-    pub(super) fn new(id: HeaderValue, tenant: Option<Arc<Tenant>>, traced: bool) -> Self {
+    pub(super) fn new(id: HeaderValue, tenant: Option<Arc<Tenant>>, traced: bool, none: Arc<PipelineMetrics>) -> Self {
         Self {
             id,
             tenant,
             traced,
             pipeline: OnceLock::new(),
+            none,
             begun: AtomicBool::new(false),
             queued_nanos: AtomicU64::new(0),
             steps: Mutex::default(),
@@ -111,11 +113,9 @@ impl Context {
         self.pipeline.get()
     }
 
-    /// The request that the calling task works for does not run.
-    pub(super) fn count_refusal(refusal: &Refusal) {
-        if let Some(pipeline) = Self::current().as_ref().and_then(|context| context.pipeline()) {
-            pipeline.refused(refusal.into());
-        }
+    /// It does not run.
+    pub(super) fn count_refusal(&self, refused: Refused) {
+        self.pipeline().unwrap_or(&self.none).refused(refused);
     }
 
     /// The priority that it gets when it asks for `asked`.
@@ -151,6 +151,7 @@ impl From<&Exceeded> for Refused {
         match exceeded {
             Exceeded::Rate(_) => Self::Rate,
             Exceeded::Concurrency(_) => Self::Concurrency,
+            Exceeded::Memory => Self::KeyMemory,
         }
     }
 }

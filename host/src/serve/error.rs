@@ -112,6 +112,15 @@ impl ServeError {
         }
     }
 
+    /// Whether the request does not fit.
+    pub(super) fn is_invalid(&self) -> bool {
+        match self {
+            Self::Gpux(GpuxError::Validation(_)) => true,
+            Self::Traced(error, _) => error.is_invalid(),
+            _ => false,
+        }
+    }
+
     /// When the client may try again, where that would help.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {

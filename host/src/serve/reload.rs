@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::entry::Entry;
 use super::listen::Event;
 use super::marks::{Marks, marks};
+use super::served::Served;
 use super::server::Server;
 
 /// How often files are looked at. Looking works wherever files come from: volumes of the network, and
@@ -34,17 +35,16 @@ impl Reloader {
 
     /// Loads every pipeline again that is in service, whether its files have changed or not.
     pub(super) fn all(&self) {
-        // Where the thread has ended, the server has.
+        // Where the thread could not start, the server does not, either.
         let _ = self.0.send(());
     }
 }
 
 impl Asked {
-    /// Starts the thread. It ends with the server.
+    /// Starts the thread. It ends when nobody can ask any more.
     pub(super) fn start(self, server: &Arc<Server>, tell: Arc<dyn Fn(Event) + Send + Sync>) -> std::io::Result<()> {
         let watch = server.settings().reload;
-        let server = Arc::downgrade(server);
-        let watching = Watching { server, tell, seen: BTreeMap::new() };
+        let watching = Watching { server: server.clone(), tell, seen: BTreeMap::new() };
         let thread = std::thread::Builder::new().name("gpux-reload".to_owned());
         thread.spawn(move || watching.run(&self, watch)).map(drop)
     }
@@ -64,18 +64,33 @@ impl Asked {
     }
 }
 
-/// What is known of the files of a pipeline.
+/// What was seen of the files of a pipeline, as long as no other has taken its place.
 struct Seen {
-    /// those of what was loaded, or failed to
-    loaded: Marks,
-    /// those of the last look, where they differ from that
+    of: Weak<Served>,
+    /// those of the last look, where they differ from those that were read
     changed: Option<Marks>,
-    /// when to try again what failed
-    again: Option<Instant>,
+    failed: Option<Failed>,
+}
+
+/// Files that could not be loaded.
+struct Failed {
+    marks: Marks,
+    /// when to try them again
+    again: Instant,
+}
+
+impl Seen {
+    fn new(served: &Arc<Served>) -> Self {
+        Self { of: Arc::downgrade(served), changed: None, failed: None }
+    }
+
+    fn is_of(&self, served: &Arc<Served>) -> bool {
+        std::ptr::eq(self.of.as_ptr(), Arc::as_ptr(served))
+    }
 }
 
 struct Watching {
-    server: Weak<Server>,
+    server: Arc<Server>,
     tell: Arc<dyn Fn(Event) + Send + Sync>,
     seen: BTreeMap<String, Seen>,
 }
@@ -83,10 +98,9 @@ struct Watching {
 impl Watching {
     fn run(mut self, asked: &Asked, watch: bool) {
         while let Some(all) = asked.next(watch) {
-            let Some(server) = self.server.upgrade() else { return };
-            for entry in server.repository().entries() {
+            for entry in self.server.repository().entries() {
                 if all || (watch && self.is_due(&entry)) {
-                    self.load(&server, &entry);
+                    self.load(&entry);
                 }
             }
         }
@@ -96,29 +110,30 @@ impl Watching {
     /// file is not interrupted.
     fn is_due(&mut self, entry: &Entry) -> bool {
         let Some(served) = entry.served() else { return false };
-        let files = served.pipeline().files();
-        let now = marks(files);
-        let first = || Seen { loaded: served.marks().clone(), changed: None, again: None };
-        let seen = self.seen.entry(entry.name().to_owned()).or_insert_with(first);
-        if now == seen.loaded {
+        let seen = self.seen.entry(entry.name().to_owned()).or_insert_with(|| Seen::new(&served));
+        if !seen.is_of(&served) {
+            // A client may have had it loaded since.
+            *seen = Seen::new(&served);
+        }
+        let now = marks(served.pipeline().files());
+        if now == *seen.failed.as_ref().map_or(served.marks(), |failed| &failed.marks) {
             seen.changed = None;
-            return seen.again.is_some_and(|again| again <= Instant::now());
+            return seen.failed.as_ref().is_some_and(|failed| failed.again <= Instant::now());
         }
         let settled = seen.changed.as_ref() == Some(&now);
         seen.changed = Some(now);
         settled
     }
 
-    fn load(&mut self, server: &Server, entry: &Arc<Entry>) {
+    fn load(&mut self, entry: &Arc<Entry>) {
         let name = entry.name();
-        // After a failure, those are watched that the one before was made from.
-        let before = entry.served().map(|served| marks(served.pipeline().files()));
-        let Some(result) = server.repository().reload(entry) else { return };
-        let failed = result.is_err();
-        let read = entry.served().filter(|_| !failed).map(|served| served.marks().clone());
-        let loaded = read.or(before).unwrap_or_default();
-        let again = failed.then(|| Instant::now() + AGAIN);
-        self.seen.insert(name.to_owned(), Seen { loaded, changed: None, again });
+        let before = entry.served().map(|served| (Seen::new(&served), marks(served.pipeline().files())));
+        let Some(result) = self.server.repository().reload(entry) else { return };
+        if let (Err(_), Some((seen, marks))) = (&result, before) {
+            // Those are watched that the one which answers was made from.
+            let failed = Some(Failed { marks, again: Instant::now() + AGAIN });
+            self.seen.insert(name.to_owned(), Seen { failed, ..seen });
+        }
         (self.tell)(match result {
             Ok(()) => Event::Reloaded(name.to_owned()),
             Err(error) => {
@@ -130,8 +145,55 @@ impl Watching {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+    use crate::assemble::Operator;
+    use crate::serve::{Settings, Source};
+
+    #[test]
+    fn what_changed_is_loaded_once_whoever_loads_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("one.yml");
+        let write = |steps: &str| {
+            let inputs = "inputs:\n  x: { type: float32, shape: [2] }";
+            std::fs::write(&file, format!("name: one\nversion: 1.0.0\n{inputs}\npipeline: [{steps}]\n")).unwrap();
+        };
+        write("softmax");
+        let server = Arc::new(Server::new(Settings::default(), Operator::default()));
+        server.add(&[Source(file.display().to_string())]).unwrap();
+        let entry = server.repository().entries().remove(0);
+        let told = Arc::new(std::sync::Mutex::new(0));
+        let heard = told.clone();
+        let tell = Arc::new(move |_| *heard.lock().unwrap() += 1);
+        let mut watching = Watching { server: server.clone(), tell, seen: BTreeMap::new() };
+        // What was read must not be younger than when its reading began.
+        let settle = || std::thread::sleep(Duration::from_millis(20));
+        let look = |watching: &mut Watching| watching.is_due(&entry);
+        settle();
+        server.repository().reload(&entry).unwrap().unwrap();
+        assert!(!look(&mut watching) && !look(&mut watching));
+        write("softmax, sigmoid");
+        settle();
+        assert!(!look(&mut watching), "it may still be written");
+        assert!(look(&mut watching));
+        // A client asks for it first.
+        server.repository().reload(&entry).unwrap().unwrap();
+        assert!(!look(&mut watching) && !look(&mut watching));
+        // What is broken is tried once, then again when that may help.
+        write("no-such-step");
+        assert!(!look(&mut watching) && look(&mut watching));
+        watching.load(&entry);
+        assert!(!look(&mut watching) && !look(&mut watching));
+        watching.seen.get_mut("one").unwrap().failed.as_mut().unwrap().again = Instant::now();
+        assert!(look(&mut watching));
+        // A client has it loaded, mended.
+        write("softmax");
+        settle();
+        server.repository().reload(&entry).unwrap().unwrap();
+        assert!(!look(&mut watching) && !look(&mut watching));
+        assert_eq!(*told.lock().unwrap(), 1);
+    }
 
     #[test]
     fn what_was_asked_before_anybody_listened_is_heard_once() {

@@ -112,15 +112,6 @@ impl Server {
         call::check(served, ask)
     }
 
-    /// Runs `work` in a turn of the pipeline, before the request that it is for has its own.
-    pub(super) async fn beforehand<T: Send + 'static>(
-        &self,
-        served: &Arc<Served>,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, ServeError> {
-        call::beforehand(served, work).await
-    }
-
     /// Runs `work` in a turn of the pipeline: bytes in, bytes out, on one thread. Fails at once if
     /// there is no room or no time for it. Who drops the future takes the request back.
     pub async fn run<T: Send + 'static>(

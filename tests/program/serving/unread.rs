@@ -4,6 +4,7 @@
 use std::io::Write as _;
 use std::net::TcpStream;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::process::Signal;
 
@@ -85,4 +86,20 @@ fn who_lets_nothing_be_sent_over_http2_is_cut() {
         client.write_all(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &head)).unwrap();
         until("it is cut", || server.metric("gpux_connections_cut_total") >= cut);
     }
+}
+
+#[test]
+fn who_asks_for_more_and_more_over_http2_and_reads_nothing_is_cut() {
+    let server = Server::start(&[SCORES, "--idle-timeout", "1s", "--header-timeout", "1s"]);
+    let mut client = connect(&server);
+    client.write_all(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])).unwrap();
+    let mut stream = 1;
+    until("it is cut", || {
+        // Once it is cut, nothing can be written any more.
+        let _ = client.write_all(&frame(HEADERS, END_HEADERS | END_STREAM, stream, &head(false, "/openapi.json")));
+        stream += 2;
+        std::thread::sleep(Duration::from_millis(50));
+        server.metric("gpux_connections_cut_total") >= 1.0
+    });
+    assert!(stream < 201, "as many streams as a client may have were not enough to see it");
 }

@@ -1,8 +1,8 @@
 //! Whether anything happens on a connection.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,27 @@ pub(super) struct Activity {
     blocked: AtomicBool,
     /// milliseconds after `start`
     last: AtomicU64,
+    unread: Mutex<Unread>,
+}
+
+/// What is there for the client to take.
+#[derive(Debug)]
+struct Unread {
+    parts: usize,
+    /// when one of them was taken, or the first of them was there
+    since: Instant,
+}
+
+/// A part of an answer, until the client has room for it.
+#[derive(Debug)]
+pub(super) struct Waiting(Arc<Activity>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let mut unread = self.0.unread();
+        unread.parts -= 1;
+        unread.since = Instant::now();
+    }
 }
 
 /// A request that is under way.
@@ -55,7 +76,28 @@ impl Activity {
             busy: AtomicUsize::new(0),
             blocked: AtomicBool::new(false),
             last: AtomicU64::new(0),
+            unread: Mutex::new(Unread { parts: 0, since: Instant::now() }),
         }
+    }
+
+    fn unread(&self) -> MutexGuard<'_, Unread> {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A part of an answer is there for the client, until the result is dropped.
+    pub(super) fn wait(self: &Arc<Self>) -> Waiting {
+        let mut unread = self.unread();
+        if unread.parts == 0 {
+            unread.since = Instant::now();
+        }
+        unread.parts += 1;
+        Waiting(self.clone())
+    }
+
+    /// Until when the client may leave its answers where they are, whatever else it does.
+    fn patience(&self) -> Option<Instant> {
+        let unread = self.unread();
+        (unread.parts > 0).then(|| unread.since + self.idle)
     }
 
     /// A request begins, and ends when the result is dropped.
@@ -85,12 +127,14 @@ impl Activity {
 
     /// Whether nothing has happened for too long.
     pub(super) fn is_over(&self) -> bool {
-        !self.may_last() && self.over_at() <= Instant::now()
+        let now = Instant::now();
+        !self.may_last() && self.over_at() <= now || self.patience().is_some_and(|until| until <= now)
     }
 
     /// When it could be over at the earliest.
     pub(super) fn next_look(&self) -> Instant {
-        if self.may_last() { Instant::now() + self.idle } else { self.over_at() }
+        let over = if self.may_last() { Instant::now() + self.idle } else { self.over_at() };
+        self.patience().map_or(over, |until| until.min(over))
     }
 
     /// What came of an attempt to send.
@@ -178,5 +222,24 @@ mod tests {
         assert!(activity.is_over());
         activity.sent(&Poll::Ready(Ok(1)));
         assert!(!activity.is_over(), "it takes some of it");
+    }
+    #[test]
+    fn answers_that_lie_unread_end_a_connection_whatever_else_it_does() {
+        let activity = Arc::new(Activity::new(Duration::ZERO, Duration::from_millis(40)));
+        let later = || std::thread::sleep(Duration::from_millis(50));
+        let (first, second) = (activity.wait(), activity.wait());
+        later();
+        let _busy = activity.begin();
+        activity.sent(&Poll::Ready(Ok(1 << 20)));
+        assert!(activity.is_over() && activity.next_look() <= Instant::now());
+        drop(first);
+        assert!(!activity.is_over(), "it takes one");
+        later();
+        assert!(activity.is_over());
+        drop(second);
+        later();
+        assert!(!activity.is_over(), "nothing is there");
+        let _third = activity.wait();
+        assert!(!activity.is_over(), "its time begins with it");
     }
 }

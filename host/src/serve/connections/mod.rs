@@ -2,6 +2,7 @@
 
 mod activity;
 mod made;
+mod unread;
 
 use std::convert::Infallible;
 use std::io;
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use futures_util::FutureExt as _;
-use http::{Request, Response};
+use http::{Request, Response, Version};
 use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -28,6 +29,7 @@ use super::settings::Settings;
 use super::tls::Tls;
 use activity::{Activity, Observed};
 use made::Made;
+use unread::Unread;
 
 /// How long to wait before the next connection when one could not be taken: out of file descriptors,
 /// there is nothing to do but wait until one is given back.
@@ -153,13 +155,20 @@ where
     let settings = shared.server.settings();
     let activity = Arc::new(Activity::new(settings.header_timeout, settings.idle_timeout));
     let service = service_fn(|request: Request<Incoming>| {
-        let (busy, front) = (activity.begin(), shared.front.clone());
+        let (busy, front, activity) = (activity.begin(), shared.front.clone(), activity.clone());
+        let has_streams = request.version() == Version::HTTP_2;
         async move {
             let response: Response<Body> = front.answer(request.map(Body::new), Some(peer)).await;
             // An answer that is made while it is read may keep its connection busy.
-            Ok::<_, Infallible>(match response.body().size_hint().exact() {
+            let response = match response.body().size_hint().exact() {
                 Some(_) => response,
                 None => response.map(|body| Body::new(Made::new(body, busy))),
+            };
+            // Over HTTP/1, one that is not taken blocks the connection.
+            Ok::<_, Infallible>(if has_streams {
+                response.map(|body| Body::new(Unread::new(body, activity)))
+            } else {
+                response
             })
         }
     });

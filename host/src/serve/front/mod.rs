@@ -74,7 +74,7 @@ impl Front {
             Ok((tenant, permit)) => (tenant, permit, None),
             Err(error) => (None, None, Some(error)),
         };
-        let context = Arc::new(Context::new(id, tenant, traced));
+        let context = Arc::new(Context::new(id, tenant, traced, server.metrics().none().clone()));
         let line = server.settings().access_log.then(|| Line::new(&head, peer));
         let mut answered = Answered::new(server, context.clone(), protocol, started, line, permit, span);
         let mut response = match refused {

@@ -1,33 +1,30 @@
 //! The bytes of a request, within bounds of size, time, and what all requests hold together.
 
-use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http_body_util::BodyExt as _;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::serve::context::Context;
-use crate::serve::{Refusal, ServeError, Server, Settings};
+use super::room::{Room, Share};
+use crate::serve::{Ask, ServeError, Served, Server};
 
-/// What the bodies of all requests may hold together, from the first byte that is read to the end of
-/// the turn.
-#[derive(Clone)]
-pub(in crate::serve) struct Bodies(Arc<Semaphore>);
-
-/// Permits stand for so many bytes; a body takes at least one.
-const GRAIN: usize = 1 << 10;
+/// A body of so many bytes, the size of a packet, is not worth the counting.
+const SMALLEST: usize = 1 << 10;
 
 /// As much as a body is believed to bring before it has come, in bytes: so most are put together without
 /// being moved.
 const EXPECTED: usize = 1 << 20;
 
+/// So many bytes are read or inflated before other requests have their turn on the thread.
+const BREATH: usize = 256 << 10;
+
 /// A body with its share.
 struct Held {
     bytes: Bytes,
-    _share: Option<OwnedSemaphorePermit>,
+    _share: Option<Share>,
 }
 
 impl AsRef<[u8]> for Held {
@@ -36,83 +33,144 @@ impl AsRef<[u8]> for Held {
     }
 }
 
-impl Bodies {
-    pub(in crate::serve) fn new(settings: &Settings) -> Self {
-        Self(Arc::new(Semaphore::new((settings.body_memory / GRAIN).clamp(1, Semaphore::MAX_PERMITS))))
-    }
-
-    /// Whether so many bytes would find room now.
-    fn have_room_for(&self, bytes: usize) -> bool {
-        bytes.div_ceil(GRAIN) <= self.0.available_permits()
-    }
-
-    /// The share of so many bytes.
-    pub(in crate::serve) fn share(&self, bytes: usize) -> Result<OwnedSemaphorePermit, ServeError> {
-        let permits = u32::try_from(bytes.div_ceil(GRAIN)).unwrap_or(u32::MAX);
-        self.0.clone().try_acquire_many_owned(permits).map_err(|_| no_room())
-    }
+/// Reads the body of a request of the pipeline, which has so long, unless there would be no turn for it.
+pub(in crate::serve) async fn read_for(
+    served: &Served,
+    timeout: Option<Duration>,
+    headers: &HeaderMap,
+    body: Body,
+    server: &Server,
+) -> Result<Bytes, ServeError> {
+    let arrived = Instant::now();
+    // A body that does not say how long it is may be short.
+    let ask = Ask { timeout, bytes: said(headers).unwrap_or(0), ..Ask::default() };
+    let read = async {
+        server.check(served, &ask)?;
+        read(headers, body, server).await
+    };
+    read.await.inspect_err(|error| {
+        if matches!(error, ServeError::Overload(_)) {
+            served.inferences().failed(arrived.elapsed());
+        }
+    })
 }
 
-fn no_room() -> ServeError {
-    Context::count_refusal(&Refusal::Memory);
-    Refusal::Memory.into()
+fn said(headers: &HeaderMap) -> Option<usize> {
+    headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok())
 }
 
 /// Reads a body. One that says that it is too large is refused before it is read; the bound holds for
 /// what comes of decompressing it, too. It holds what has come of it, whatever it says: who says much and
 /// sends nothing takes nothing from others. That is given back when the last of its bytes is dropped.
 pub(in crate::serve) async fn read(headers: &HeaderMap, body: Body, server: &Server) -> Result<Bytes, ServeError> {
+    read_within(server.settings().max_body, headers, body, server).await
+}
+
+/// The largest body of a request that asks something of the server itself.
+pub(in crate::serve) const SMALL: usize = 64 << 10;
+
+/// Reads a body that is to be small.
+pub(in crate::serve) async fn read_small(
+    headers: &HeaderMap,
+    body: Body,
+    server: &Server,
+) -> Result<Bytes, ServeError> {
+    read_within(server.settings().max_body.min(SMALL), headers, body, server).await
+}
+
+async fn read_within(most: usize, headers: &HeaderMap, body: Body, server: &Server) -> Result<Bytes, ServeError> {
     // What is known was decompressed on the way here, and is no longer said.
     if let Some(encoding) = headers.get(CONTENT_ENCODING).filter(|encoding| *encoding != "identity") {
         let encoding = encoding.to_str().unwrap_or("unreadable");
         let message = format!("the content encoding `{encoding}` is not read; send gzip, deflate or identity");
         return Err(ServeError::MediaType(message));
     }
-    let settings = server.settings();
-    let said = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    if said.is_some_and(|said| said > settings.max_body as u64) {
-        return Err(ServeError::TooLarge(settings.max_body));
-    }
-    let reading = collect(body, said.unwrap_or(0) as usize, server);
-    let read = tokio::time::timeout(settings.body_timeout, reading).await;
-    read.map_err(|_| ServeError::SlowBody(settings.body_timeout))?
+    let timeout = server.settings().body_timeout;
+    let reading = collect(body, Parts::new(server.bodies().room(), most, said(headers).unwrap_or(0))?);
+    tokio::time::timeout(timeout, reading).await.map_err(|_| ServeError::SlowBody(timeout))?
 }
 
-/// Puts the parts of a body together. A body of one part is not copied.
-async fn collect(mut body: Body, said: usize, server: &Server) -> Result<Bytes, ServeError> {
-    // A body of the size of a packet is not worth the counting.
-    if said > GRAIN && !server.bodies().have_room_for(said) {
-        return Err(no_room());
-    }
-    let mut share: Option<OwnedSemaphorePermit> = None;
-    let (mut first, mut all) = (Bytes::new(), BytesMut::new());
+async fn collect(mut body: Body, mut parts: Parts) -> Result<Bytes, ServeError> {
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| ServeError::Body(error.to_string()))?;
-        let Ok(part) = frame.into_data() else { continue };
-        let length = first.len() + all.len() + part.len();
-        if length > server.settings().max_body {
-            return Err(ServeError::TooLarge(server.settings().max_body));
+        if let Ok(part) = frame.into_data() {
+            parts.push(part).await?;
         }
-        let held = share.as_ref().map_or(GRAIN, |share| share.num_permits() * GRAIN);
+    }
+    Ok(parts.whole())
+}
+
+/// Parts of a body, within its bounds. One part alone is not copied.
+pub(in crate::serve) struct Parts {
+    room: Room,
+    most: usize,
+    said: usize,
+    first: Bytes,
+    all: BytesMut,
+    share: Option<Share>,
+    /// how much has come since others had their turn
+    since: usize,
+}
+
+impl Parts {
+    /// For `most` bytes, of which it is said how many will come.
+    pub(in crate::serve) fn new(room: Room, most: usize, said: usize) -> Result<Self, ServeError> {
+        if said > most {
+            return Err(ServeError::TooLarge(most));
+        }
+        if said > SMALLEST {
+            room.check(said)?;
+        }
+        let (first, all) = (Bytes::new(), BytesMut::new());
+        Ok(Self { room, most, said, first, all, share: None, since: 0 })
+    }
+
+    pub(in crate::serve) fn len(&self) -> usize {
+        self.first.len() + self.all.len()
+    }
+
+    /// Adds a part. Now and then others have their turn first: who decompresses always has more, and would
+    /// keep the thread for as long as the body is large.
+    pub(in crate::serve) async fn push(&mut self, part: Bytes) -> Result<(), ServeError> {
+        self.since += part.len();
+        self.add(part)?;
+        if self.since >= BREATH {
+            self.since = 0;
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, part: Bytes) -> Result<(), ServeError> {
+        let length = self.len() + part.len();
+        if length > self.most {
+            return Err(ServeError::TooLarge(self.most));
+        }
+        let held = self.share.as_ref().map_or(SMALLEST, Share::bytes);
         if length > held {
-            let more = server.bodies().share(length - held)?;
-            match &mut share {
+            let more = self.room.share(length - held)?;
+            match &mut self.share {
                 Some(share) => share.merge(more),
-                None => share = Some(more),
+                None => self.share = Some(more),
             }
         }
-        if first.is_empty() && all.is_empty() {
-            first = part;
-            continue;
+        if self.len() == 0 {
+            self.first = part;
+            return Ok(());
         }
-        if all.is_empty() {
-            all.reserve(said.clamp(length, length.max(EXPECTED)));
-            all.extend_from_slice(&std::mem::take(&mut first));
+        if self.all.is_empty() {
+            self.all.reserve(self.said.clamp(length, length.max(EXPECTED)));
+            self.all.extend_from_slice(&std::mem::take(&mut self.first));
         }
-        all.extend_from_slice(&part);
+        self.all.extend_from_slice(&part);
+        Ok(())
     }
-    let bytes = if all.is_empty() { first } else { all.freeze() };
-    Ok(if share.is_none() { bytes } else { Bytes::from_owner(Held { bytes, _share: share }) })
+
+    /// All of them, with what they hold.
+    pub(in crate::serve) fn whole(self) -> Bytes {
+        let bytes = if self.all.is_empty() { self.first } else { self.all.freeze() };
+        if self.share.is_none() { bytes } else { Bytes::from_owner(Held { bytes, _share: self.share }) }
+    }
 }
 
 #[cfg(test)]
@@ -122,6 +180,7 @@ mod tests {
 
     use super::*;
     use crate::assemble::Operator;
+    use crate::serve::{Refusal, Settings};
 
     fn server() -> Server {
         let settings = Settings { max_body: 8 << 10, body_memory: 10 << 10, ..Settings::default() };
@@ -152,6 +211,14 @@ mod tests {
         assert!(matches!(read_parts(&[5000, 5000], &server).await, Err(ServeError::TooLarge(8192))));
         let headers = HeaderMap::from_iter([(CONTENT_LENGTH, http::HeaderValue::from(9000))]);
         assert!(matches!(read(&headers, parts(&[]), &server).await, Err(ServeError::TooLarge(8192))));
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_always_there_lets_others_go_first() {
+        let server = Server::new(Settings::default(), Operator::default());
+        assert!(read_parts(&[1 << 10; 100], &server).now_or_never().is_some());
+        assert!(read_parts(&[1 << 10; 300], &server).now_or_never().is_none());
+        assert_eq!(read_parts(&[1 << 10; 300], &server).await.unwrap().len(), 300 << 10);
     }
 
     #[tokio::test]

@@ -12,6 +12,7 @@ mod openapi;
 mod output;
 mod page;
 mod predict;
+mod room;
 
 use std::sync::Arc;
 
@@ -22,8 +23,8 @@ use axum::routing::{get, post};
 use http::Request;
 use tower::Service as _;
 
-pub(super) use self::body::Bodies;
 use self::encoding::Accepted;
+pub(super) use self::room::{Bodies, Room, Share};
 use super::error::ServeError;
 use super::oip;
 use super::server::Server;
@@ -57,7 +58,7 @@ impl Routes {
     }
 }
 
-fn router(server: &Arc<Server>) -> Router {
+pub(super) fn router(server: &Arc<Server>) -> Router {
     let router = Router::new()
         .route("/health", get(health::health))
         .route("/health/live", get(health::live))

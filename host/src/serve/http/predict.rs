@@ -121,10 +121,11 @@ async fn predict(server: &Server, served: &Arc<Served>, request: HttpRequest<Bod
         .ok_or_else(|| ServeError::NotAcceptable(format!("a result is given as {}", Format::NAMES)))?;
     let is_traced = is_traced(server, &options, format)?;
     let media_type = MediaType::of(&head.headers)?;
-    let body = body::read(&head.headers, body, server).await?;
+    let timeout = options.timeout()?;
+    let body = body::read_for(served, timeout, &head.headers, body, server).await?;
     // Looking at every value takes its time: a traced request is never short.
     let bytes = if is_traced { usize::MAX } else { body.len() };
-    let ask = Ask { timeout: options.timeout()?, priority: options.priority.unwrap_or_default(), bytes };
+    let ask = Ask { timeout, priority: options.priority.unwrap_or_default(), bytes };
     let write = output::Wanted { format, output: options.output };
     let turned = server.run(served, ask, {
         let write = write.clone();

@@ -6,7 +6,7 @@ use crate::serve::schedule::Refusal;
 
 /// Requests that did not run, by why.
 #[derive(Debug, Default)]
-pub(in crate::serve) struct Refusals([AtomicU64; 7]);
+pub(in crate::serve) struct Refusals([AtomicU64; 8]);
 
 /// Why a request did not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,10 +25,12 @@ pub(in crate::serve) enum Refused {
     Rate,
     /// its key has as many under way as it may
     Concurrency,
+    /// the bodies of its key hold as much as they may
+    KeyMemory,
 }
 
 impl Refused {
-    const ALL: [(Self, &'static str); 7] = [
+    const ALL: [(Self, &'static str); 8] = [
         (Self::Full, "queue_full"),
         (Self::Late, "too_late"),
         (Self::Expired, "expired"),
@@ -36,6 +38,7 @@ impl Refused {
         (Self::Memory, "memory"),
         (Self::Rate, "key_rate"),
         (Self::Concurrency, "key_concurrency"),
+        (Self::KeyMemory, "key_memory"),
     ];
 }
 

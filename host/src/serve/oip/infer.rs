@@ -3,7 +3,7 @@
 use super::classification;
 use super::parameters::{self, Parameters};
 use super::tensors::{InputTensor, OutputTensor};
-use crate::pipeline::{Outputs, Plan, Request, ValidationError};
+use crate::pipeline::{ElementType, MAX_STRINGS, Outputs, Plan, Request, ValidationError, element_count};
 use crate::serve::{ServeError, Turn};
 
 /// A request, read.
@@ -62,7 +62,14 @@ pub(super) fn infer(
 }
 
 fn values(plan: &Plan, inputs: Vec<InputTensor>) -> Result<Request, ValidationError> {
+    let mut strings = 0_usize;
     let value = |input: InputTensor| {
+        if input.element == ElementType::String {
+            strings = strings.saturating_add(element_count(&input.shape).unwrap_or(usize::MAX));
+        }
+        if strings > MAX_STRINGS {
+            return Err(ValidationError::request(format!("a request has at most {MAX_STRINGS} strings")));
+        }
         let port = plan.port(&input.name).ok_or_else(|| {
             ValidationError::input(
                 &input.name,

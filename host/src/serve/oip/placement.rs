@@ -24,10 +24,30 @@ pub(super) struct InstanceGroup {
     host_policy: &'static str,
 }
 
+/// Where one model runs.
+struct Place<'a> {
+    /// the model's name
+    name: &'a str,
+    /// its name, and its number in gRPC's messages
+    kind: (&'static str, i32),
+    /// sessions
+    count: usize,
+}
+
+fn places(model: &Model) -> impl Iterator<Item = Place<'_>> {
+    let place =
+        |(name, step): (_, &ModelStep)| Place { name, kind: kind(step.provider()), count: step.sessions().instances() };
+    model.served.pipeline().models().map(place)
+}
+
 /// One for each model.
 pub(super) fn instance_groups(model: &Model) -> Vec<InstanceGroup> {
-    let models = model.served.pipeline().models();
-    models.map(|(name, step)| InstanceGroup::new(name, step.provider(), step.sessions().instances())).collect()
+    places(model).map(InstanceGroup::from).collect()
+}
+
+/// The same in gRPC's messages.
+pub(super) fn instance_group_messages(model: &Model) -> Vec<proto::ModelInstanceGroup> {
+    places(model).map(proto::ModelInstanceGroup::from).collect()
 }
 
 /// The name of the model's file, where the pipeline has one model.
@@ -50,12 +70,12 @@ const fn kind(provider: ExecutionProvider) -> (&'static str, i32) {
     }
 }
 
-impl InstanceGroup {
-    fn new(name: &str, provider: ExecutionProvider, count: usize) -> Self {
+impl From<Place<'_>> for InstanceGroup {
+    fn from(place: Place<'_>) -> Self {
         Self {
-            name: name.to_owned(),
-            kind: kind(provider).0,
-            count,
+            name: place.name.to_owned(),
+            kind: place.kind.0,
+            count: place.count,
             gpus: [],
             secondary_devices: [],
             profile: [],
@@ -65,13 +85,9 @@ impl InstanceGroup {
     }
 }
 
-/// The same in gRPC's message.
-pub(super) fn instance_group_messages(model: &Model) -> Vec<proto::ModelInstanceGroup> {
-    let models = model.served.pipeline().models();
-    let group = |(name, step): (&str, &ModelStep)| proto::ModelInstanceGroup {
-        name: name.to_owned(),
-        kind: kind(step.provider()).1,
-        count: i32::try_from(step.sessions().instances()).unwrap_or(i32::MAX),
-    };
-    models.map(group).collect()
+impl From<Place<'_>> for proto::ModelInstanceGroup {
+    fn from(place: Place<'_>) -> Self {
+        let count = i32::try_from(place.count).unwrap_or(i32::MAX);
+        Self { name: place.name.to_owned(), kind: place.kind.1, count }
+    }
 }

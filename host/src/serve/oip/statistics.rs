@@ -5,9 +5,8 @@ use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
 use super::grpc::proto;
-use super::lookup::{self, Model};
+use super::lookup::Model;
 use crate::serve::metrics::{Inferences, Total};
-use crate::serve::{ServeError, Server};
 
 /// What the inferences of pipelines came to.
 #[derive(Serialize, JsonSchema)]
@@ -150,15 +149,11 @@ impl From<ModelStatistics> for proto::ModelStatistics {
     }
 }
 
-/// Those of one pipeline, or of all that are loaded where no name is given.
-pub(super) fn statistics(server: &Server, name: &str, version: &str) -> Result<Statistics, ServeError> {
-    if !name.is_empty() {
-        let model = lookup::model(server, name, version)?;
-        return Ok(Statistics { model_stats: vec![ModelStatistics::of(&model)] });
+impl Statistics {
+    /// Those of these pipelines.
+    pub(super) fn of(models: &[Model]) -> Self {
+        Self { model_stats: models.iter().map(ModelStatistics::of).collect() }
     }
-    let entries = server.repository().visible();
-    let models = entries.iter().filter_map(|entry| lookup::model(server, entry.name(), "").ok());
-    Ok(Statistics { model_stats: models.map(|model| ModelStatistics::of(&model)).collect() })
 }
 
 impl From<Statistics> for proto::ModelStatisticsResponse {

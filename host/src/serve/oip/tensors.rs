@@ -36,11 +36,11 @@ impl InputTensor {
         few_axes(&shape).map_err(|error| error.to_string())?;
         let count = element_count(&shape).ok_or_else(|| format!("its shape {shape:?} is too large"))?;
         match data {
-            Data::Raw(bytes) if element == ElementType::String => bytes_value(split(bytes)?, &shape, count, kind),
+            Data::Raw(bytes) if element == ElementType::String => bytes_value(Elements(&bytes), &shape, count, kind),
             Data::Raw(bytes) => {
                 Tensor::from_bytes(element, shape, &bytes).map(Value::from).map_err(|error| error.to_string())
             }
-            Data::Items(items) => bytes_value(items, &shape, count, kind),
+            Data::Items(items) => bytes_value(items.iter().map(|item| Ok(&item[..])), &shape, count, kind),
             Data::Elements(tensor) => match (tensor.as_slice::<String>(), kind) {
                 // Text cannot hold any bytes there are, so they stand in it as base64.
                 (Some([text]), Kind::Bytes) => {
@@ -49,7 +49,7 @@ impl InputTensor {
                 }
                 (Some([text]), Kind::Text | Kind::Json | Kind::Any) => {
                     shaped(tensor.shape(), &shape, count)?;
-                    bytes_value(vec![Bytes::copy_from_slice(text.as_bytes())], &shape, count, kind)
+                    bytes_value(std::iter::once(Ok(text.as_bytes())), &shape, count, kind)
                 }
                 (Some(_), Kind::Bytes | Kind::Text | Kind::Json) => {
                     shaped(tensor.shape(), &shape, count)?;
@@ -79,23 +79,43 @@ fn shaped(given: &[usize], shape: &[usize], count: usize) -> Result<(), String> 
     Err(format!("its shape {shape:?} holds {count} elements, but its data has {flat}"))
 }
 
-/// BYTES as the value that an input takes: a text, a file, JSON, or a tensor of strings.
-fn bytes_value(items: Vec<Bytes>, shape: &[usize], count: usize, kind: &Kind) -> Result<Value, String> {
-    if items.len() != count {
-        return Err(format!("its shape {shape:?} holds {count} elements, but its data has {}", items.len()));
+/// BYTES as the value that an input takes: a text, a file, JSON, or a tensor of strings. Elements beyond those
+/// of the shape are not read.
+fn bytes_value<'a>(
+    mut items: impl Iterator<Item = Result<&'a [u8], String>>,
+    shape: &[usize],
+    count: usize,
+    kind: &Kind,
+) -> Result<Value, String> {
+    let wrong = |found: &str| format!("its shape {shape:?} holds {count} elements, but its data has {found}");
+    if matches!(kind, Kind::Tensor(_)) || (matches!(kind, Kind::Any) && count != 1) {
+        let mut strings = Vec::new();
+        for item in items {
+            let item = item?;
+            if strings.len() == count {
+                return Err(wrong("more"));
+            }
+            strings.push(text(item)?.to_owned());
+        }
+        if strings.len() < count {
+            return Err(wrong(&strings.len().to_string()));
+        }
+        return Tensor::new(shape, strings).map(Value::from).map_err(|error| error.to_string());
     }
-    match (kind, items.as_slice()) {
-        (Kind::Bytes, [item]) => Ok(Value::Bytes(item[..].into())),
-        (Kind::Text, [item]) => text(item).map(Value::from),
-        (Kind::Json, [item]) => serde_json::from_slice::<JsonTree>(item)
+    if count != 1 {
+        return Err(not_one(count));
+    }
+    let item = items.next().ok_or_else(|| wrong("none"))??;
+    if items.next().transpose()?.is_some() {
+        return Err(wrong("more"));
+    }
+    match kind {
+        Kind::Bytes => Ok(Value::Bytes(item.into())),
+        Kind::Text => text(item).map(Value::from),
+        Kind::Json => serde_json::from_slice::<JsonTree>(item)
             .map(|tree| Value::from(tree.0))
             .map_err(|error| format!("not JSON: {error}")),
-        (Kind::Any, [item]) => Ok(text(item).map_or_else(|_| Value::Bytes(item[..].into()), Value::from)),
-        (Kind::Bytes | Kind::Text | Kind::Json, _) => Err(not_one(count)),
-        (Kind::Any | Kind::Tensor(_), items) => {
-            let strings = items.iter().map(|item| text(item).map(str::to_owned)).collect::<Result<Vec<_>, _>>()?;
-            Tensor::new(shape, strings).map(Value::from).map_err(|error| error.to_string())
-        }
+        Kind::Any | Kind::Tensor(_) => Ok(text(item).map_or_else(|_| Value::Bytes(item.into()), Value::from)),
     }
 }
 
@@ -103,21 +123,31 @@ fn not_one(count: usize) -> String {
     format!("it takes one element a request, of shape [1], not {count}")
 }
 
-fn text(item: &Bytes) -> Result<&str, String> {
+fn text(item: &[u8]) -> Result<&str, String> {
     std::str::from_utf8(item).map_err(|error| format!("an element is not UTF-8 text: {error}"))
 }
 
-/// The elements of raw BYTES: each has its length before it, in four bytes.
-fn split(mut bytes: Bytes) -> Result<Vec<Bytes>, String> {
-    let mut items = Vec::new();
-    while !bytes.is_empty() {
-        let length = bytes.try_get_u32_le().map_err(|_| "its data ends within the length of an element".to_owned())?;
-        if length as usize > bytes.len() {
-            return Err(format!("an element says that it is {length} bytes, but {} are left", bytes.len()));
+/// The elements of raw BYTES: each has its length before it, in four bytes. Ends at what is broken.
+struct Elements<'a>(&'a [u8]);
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = Result<&'a [u8], String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
         }
-        items.push(bytes.split_to(length as usize));
+        let mut bytes = std::mem::take(&mut self.0);
+        let Ok(length) = bytes.try_get_u32_le() else {
+            return Some(Err("its data ends within the length of an element".to_owned()));
+        };
+        let Some((element, rest)) = bytes.split_at_checked(length as usize) else {
+            let left = bytes.len();
+            return Some(Err(format!("an element says that it is {length} bytes, but {left} are left")));
+        };
+        self.0 = rest;
+        Some(Ok(element))
     }
-    Ok(items)
 }
 
 /// A value as a request or a result holds it in JSON; `None` if it is never written so.
@@ -279,6 +309,13 @@ mod tests {
         assert!(fault(raw(Strings, &[1], &[9, 0, 0, 0, b'a']), &tensors()).contains("9 bytes, but 1 are left"));
         assert!(fault(raw(Strings, &[2], &[1, 0, 0, 0, b'a']), &tensors()).contains("holds 2 elements"));
         assert!(fault(raw(Strings, &[1], &[1, 0, 0, 0, 0xff]), &tensors()).contains("not UTF-8"));
+        // What is beyond the last element that there may be is not looked at.
+        let beyond = [&[0; 12][..], &[9, 0, 0, 0]].concat();
+        for shape in [&[2][..], &[0], &[1]] {
+            assert!(fault(raw(Strings, shape, &beyond), &tensors()).contains("but its data has more"), "{shape:?}");
+        }
+        assert!(fault(raw(Strings, &[1], &beyond), &Kind::Text).contains("but its data has more"));
+        assert!(fault(raw(Strings, &[1], &[]), &Kind::Text).contains("but its data has none"));
         assert!(fault(raw(Strings, &[2], &[0; 8]), &Kind::Text).contains("one element a request"));
         let file = raw(Strings, &[1], &[1, 0, 0, 0, 0xff]).into_value(&Kind::Bytes).unwrap();
         assert_eq!(file, Value::from(vec![0xff]));

@@ -112,7 +112,7 @@ fn tenant(spec: KeySpec, before: Option<&Keys>) -> Tenant {
     let used = before.and_then(|before| before.used(&spec.name.value)).filter(same).cloned();
     let new = || {
         let bucket = limits.map(|(rate, burst)| Bucket::new(rate, burst));
-        Arc::new(Use { bucket, running: AtomicUsize::new(0) })
+        Arc::new(Use { bucket, running: AtomicUsize::new(0), holds: AtomicUsize::new(0) })
     };
     Tenant {
         name: spec.name.value,

@@ -45,6 +45,8 @@ pub(in crate::serve) struct Tenant {
 struct Use {
     bucket: Option<Bucket>,
     running: AtomicUsize,
+    /// of the room for bodies
+    holds: AtomicUsize,
 }
 
 /// Why a request of a tenant does not run now.
@@ -54,6 +56,8 @@ pub(in crate::serve) enum Exceeded {
     Rate(Duration),
     /// more at once than its key allows
     Concurrency(usize),
+    /// more room for bodies than one key may have
+    Memory,
 }
 
 /// A request of a tenant that is under way.
@@ -63,6 +67,23 @@ pub(in crate::serve) struct Permit(Arc<Use>);
 impl Drop for Permit {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A part of the room for bodies that a tenant's requests hold.
+#[derive(Debug)]
+pub(in crate::serve) struct Hold(Arc<Use>, usize);
+
+impl Hold {
+    /// Adds another one of the same tenant.
+    pub(in crate::serve) fn merge(&mut self, mut more: Self) {
+        self.1 += std::mem::take(&mut more.1);
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.holds.fetch_sub(self.1, Ordering::AcqRel);
     }
 }
 
@@ -130,6 +151,15 @@ impl Tenant {
         self.pay().map(|()| permit)
     }
 
+    /// So much more of the room for bodies, of which it may have `most`.
+    pub(in crate::serve) fn hold(&self, more: usize, most: usize) -> Result<Hold, Exceeded> {
+        let held = |held: usize| held.checked_add(more).filter(|held| *held <= most);
+        match self.use_.holds.fetch_update(Ordering::AcqRel, Ordering::Acquire, held) {
+            Ok(_) => Ok(Hold(self.use_.clone(), more)),
+            Err(_) => Err(Exceeded::Memory),
+        }
+    }
+
     /// One more item of a request that holds several: its rate counts items.
     pub(in crate::serve) fn pay(&self) -> Result<(), Exceeded> {
         match &self.use_.bucket {
@@ -148,6 +178,10 @@ impl From<Exceeded> for ServeError {
             },
             Exceeded::Concurrency(most) => Self::TooMany {
                 message: format!("the key has {most} requests under way, which is as many as it may"),
+                retry_after: Duration::from_secs(1),
+            },
+            Exceeded::Memory => Self::TooMany {
+                message: "the bodies of the key's requests hold as much as those of one key may".to_owned(),
                 retry_after: Duration::from_secs(1),
             },
         }

@@ -1,4 +1,4 @@
-//! Requests within the bounds that all bodies have: of size, of time, and of what they hold together.
+//! Requests within the bounds that all bodies have, before they are called.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -7,23 +7,28 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::Body;
-use bytes::Bytes;
+use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{Request, Response};
+use tokio::sync::Mutex;
 use tower::Service;
 
-use super::messages::Messages;
+use super::messages::{Encoding, Messages};
 use crate::serve::Server;
-use crate::serve::http::body;
+use crate::serve::http::body::SMALL;
 use crate::serve::oip::error::status;
 
-/// The call whose request is a stream: its messages may come at any time, and are bounded one by one.
+const INFER: &str = "/inference.GRPCInferenceService/ModelInfer";
+/// The call whose request is a stream: its messages may come at any time.
 const STREAM: &str = "/inference.GRPCInferenceService/ModelStreamInfer";
 
-/// The body of a request; what it holds is given back when the last of it is dropped.
+/// The message of an inference, which is read in its turn; the call itself gets an empty one. What it holds
+/// is given back when the last of it is dropped.
 #[derive(Clone)]
-pub(super) struct Held {
-    _bytes: Bytes,
-}
+pub(super) struct Message(pub(super) Bytes);
+
+/// The messages of a stream of inferences; the call itself gets none.
+#[derive(Clone)]
+pub(super) struct Stream(pub(super) Arc<Mutex<Messages>>);
 
 /// A service whose requests are read before they are called.
 #[derive(Clone)]
@@ -54,17 +59,36 @@ where
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let (mut service, server) = (self.service.clone(), self.server.clone());
         Box::pin(async move {
-            if request.uri().path() == STREAM {
-                return service.call(request.map(|body| Body::new(Messages::new(body, server)))).await;
-            }
             let (mut head, body) = request.into_parts();
-            match body::read(&head.headers, body, &server).await {
-                Ok(bytes) => {
-                    head.extensions.insert(Held { _bytes: bytes.clone() });
-                    service.call(Request::from_parts(head, Body::from(bytes))).await
-                }
-                Err(error) => Ok(status(&error).into_http()),
+            let Some(encoding) = Encoding::of(&head.headers) else {
+                // It is refused by its head.
+                return service.call(Request::from_parts(head, Body::empty())).await;
+            };
+            let infers = matches!(head.uri.path(), INFER | STREAM);
+            let most = if infers { usize::MAX } else { SMALL }.min(server.settings().max_body);
+            let messages = Messages::new(body, encoding, most, &server);
+            if head.uri.path() == STREAM {
+                head.extensions.insert(Stream(Arc::new(Mutex::new(messages))));
+                return service.call(Request::from_parts(head, Body::empty())).await;
             }
+            let message = match messages.only().await {
+                Ok(message) if infers => {
+                    head.extensions.insert(Message(message));
+                    Bytes::new()
+                }
+                Ok(message) => message,
+                Err(error) => return Ok(status(&error).into_http()),
+            };
+            service.call(Request::from_parts(head, Body::from(framed(&message)))).await
         })
     }
+}
+
+/// A message as gRPC sends it, not compressed.
+fn framed(message: &[u8]) -> Bytes {
+    let mut framed = BytesMut::with_capacity(message.len() + 5);
+    framed.put_u8(0);
+    framed.put_u32(u32::try_from(message.len()).unwrap_or(u32::MAX));
+    framed.extend_from_slice(message);
+    framed.freeze()
 }

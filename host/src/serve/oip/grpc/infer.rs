@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+
+use super::bounds::{self, Head};
 use super::contents;
 use super::proto::{ModelInferRequest, ModelInferResponse};
 use crate::serve::oip::infer::{self as inference, InferRequest, RequestedOutput};
@@ -9,30 +12,29 @@ use crate::serve::oip::lookup::{self, Model};
 use crate::serve::oip::parameters::{self, Parameters};
 use crate::serve::{ServeError, Server, Turn};
 
-/// Runs a request; `timeout` is how long its caller waits. What is `held` for it is dropped when its
-/// turn ends.
+/// Runs a request of this head; `timeout` is how long its caller waits.
 pub(super) async fn infer(
     server: &Server,
-    mut request: ModelInferRequest,
+    head: Head,
+    message: Bytes,
     timeout: Option<Duration>,
-    held: impl Send + 'static,
 ) -> Result<ModelInferResponse, ServeError> {
-    let model = lookup::of_message(server, &request.model_name, &request.model_version)?;
-    let given = contents::parameters(std::mem::take(&mut request.parameters));
-    let mut ask = parameters::ask(&given, prost::Message::encoded_len(&request))?;
+    let model = lookup::of_message(server, &head.model_name, &head.model_version)?;
+    let given = contents::parameters(head.parameters);
+    let mut ask = parameters::ask(&given, message.len())?;
     ask.timeout = match (ask.timeout, timeout) {
         (Some(asked), Some(waits)) => Some(asked.min(waits)),
         (asked, waits) => asked.or(waits),
     };
-    let served = model.served.clone();
+    let (served, room) = (model.served.clone(), server.bodies().room());
     let done = server.run(&served, ask, move |turn| {
-        let _held = held;
+        let (request, _share) = bounds::read(message, &room)?;
         run(turn, model, request, given)
     });
     done.await
 }
 
-/// A turn: from the message of the request to that of the result.
+/// From the message of the request to that of the result.
 fn run(
     turn: &Turn,
     model: Model,

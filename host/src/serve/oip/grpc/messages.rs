@@ -1,192 +1,263 @@
-//! The body of a stream: what has come of a message is held to the bounds that all bodies have, until
-//! the message is whole.
+//! The messages of a call as they come: each within the bounds that all bodies have, of size, of time, and of
+//! what they hold together, whether it is compressed or not.
+//!
+//! gRPC's own library would inflate a message at once, on a thread that answers others, and count nothing of it.
 
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::io::Read;
+use std::time::Duration;
 
 use axum::body::Body;
-use bytes::Bytes;
-use futures_util::FutureExt as _;
-use hyper::body::{Frame, SizeHint};
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Sleep, sleep};
-use tonic::Status;
+use bytes::{Buf as _, Bytes};
+use flate2::bufread::{GzDecoder, ZlibDecoder};
+use http::HeaderMap;
+use http_body_util::BodyExt as _;
+use tokio::time::timeout;
 
-use crate::serve::oip::error::status;
+use crate::serve::http::Room;
+use crate::serve::http::body::Parts;
 use crate::serve::{ServeError, Server};
 
-/// Bytes of a message that are not worth the counting.
-const SMALL: usize = 1 << 10;
-
-/// Passes a body on, and looks at where its messages begin and end.
-pub(super) struct Messages {
-    body: Body,
-    server: Arc<Server>,
-    place: Place,
-    share: Option<(OwnedSemaphorePermit, usize)>,
-    /// when the message that has begun must be whole
-    late: Option<Pin<Box<Sleep>>>,
+/// How compressed messages of a call are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Encoding {
+    Identity,
+    Gzip,
+    Deflate,
 }
 
-/// Where in the frames of gRPC a body is: each message has its length in the last four of five bytes
-/// before it.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Place {
-    head: [u8; 5],
-    headed: usize,
-    come: usize,
-}
-
-impl Place {
-    /// Goes on by so many bytes.
-    fn pass(&mut self, mut bytes: &[u8]) {
-        while let [first, rest @ ..] = bytes {
-            if let Some(place) = self.head.get_mut(self.headed) {
-                *place = *first;
-                self.headed += 1;
-                bytes = rest;
-            } else {
-                let part = (self.length() - self.come).min(bytes.len());
-                self.come += part;
-                bytes = bytes.get(part..).unwrap_or_default();
-            }
-            if self.headed == self.head.len() && self.come == self.length() {
-                *self = Self::default();
-            }
+impl Encoding {
+    /// What the head of a call says; `None` if it is none that is read.
+    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+        match headers.get("grpc-encoding").map(http::HeaderValue::as_bytes) {
+            None | Some(b"identity") => Some(Self::Identity),
+            Some(b"gzip") => Some(Self::Gzip),
+            Some(b"deflate") => Some(Self::Deflate),
+            Some(_) => None,
         }
     }
+}
 
-    fn length(&self) -> usize {
-        let [_, length @ ..] = self.head;
-        u32::from_be_bytes(length) as usize
-    }
+/// Before each message: whether it is compressed, and its length.
+const HEAD: usize = 5;
 
-    const fn is_between(&self) -> bool {
-        self.headed == 0
-    }
+/// Bytes that are inflated in one go.
+const PIECE: usize = 64 << 10;
+
+/// Reads the messages of a body.
+pub(super) struct Messages {
+    body: Body,
+    encoding: Encoding,
+    room: Room,
+    /// the largest message, in bytes, inflated
+    most: usize,
+    timeout: Duration,
+    /// what has come, and is of no message yet
+    come: Bytes,
 }
 
 impl Messages {
-    pub(super) fn new(body: Body, server: Arc<Server>) -> Self {
-        Self { body, server, place: Place::default(), share: None, late: None }
+    pub(super) fn new(body: Body, encoding: Encoding, most: usize, server: &Server) -> Self {
+        let (room, timeout) = (server.bodies().room(), server.settings().body_timeout);
+        Self { body, encoding, room, most, timeout, come: Bytes::new() }
     }
 
-    fn hold(&mut self, bytes: &[u8]) -> Result<(), Status> {
-        self.place.pass(bytes);
-        if self.place.is_between() {
-            (self.share, self.late) = (None, None);
-            return Ok(());
-        }
-        if self.late.is_none() {
-            self.late = Some(Box::pin(sleep(self.server.settings().body_timeout)));
-        }
-        let held = self.share.as_ref().map_or(SMALL, |(_, held)| *held);
-        if self.place.come > held {
-            let more = self.server.bodies().share(self.place.come - held).map_err(|error| status(&error))?;
-            match &mut self.share {
-                Some((share, held)) => {
-                    share.merge(more);
-                    *held = self.place.come;
-                }
-                None => self.share = Some((more, self.place.come)),
+    /// The one message of a call.
+    pub(super) async fn only(mut self) -> Result<Bytes, ServeError> {
+        let late = self.timeout;
+        let only = async {
+            if !self.more().await? {
+                return Err(early());
             }
+            let message = self.message().await?;
+            if self.more().await? {
+                return Err(ServeError::invalid("this call takes one message"));
+            }
+            Ok(message)
+        };
+        timeout(late, only).await.map_err(|_| ServeError::SlowBody(late))?
+    }
+
+    /// The next message, which may come at any time; but once it has begun, it must be whole in time.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, ServeError> {
+        if !self.more().await? {
+            return Ok(None);
         }
-        Ok(())
+        let late = ServeError::SlowBody(self.timeout);
+        timeout(self.timeout, self.message()).await.map_err(|_| late)?.map(Some)
+    }
+
+    /// Waits until there is something; says whether there is, or the body has ended.
+    async fn more(&mut self) -> Result<bool, ServeError> {
+        while self.come.is_empty() {
+            let Some(frame) = self.body.frame().await else { return Ok(false) };
+            let frame = frame.map_err(|error| ServeError::Body(error.to_string()))?;
+            self.come = frame.into_data().unwrap_or_default();
+        }
+        Ok(true)
+    }
+
+    async fn message(&mut self) -> Result<Bytes, ServeError> {
+        let mut head = self.take(HEAD, HEAD).await?;
+        let (compressed, length) = (head.get_u8(), head.get_u32() as usize);
+        let message = self.take(length, self.most).await?;
+        let inflated = || Parts::new(self.room.clone(), self.most, 0);
+        match (compressed, self.encoding) {
+            (0, _) => Ok(message),
+            (1, Encoding::Gzip) => inflate(GzDecoder::new(message.reader()), inflated()?).await,
+            (1, Encoding::Deflate) => inflate(ZlibDecoder::new(message.reader()), inflated()?).await,
+            (1, Encoding::Identity) => Err(ServeError::Body("a message is compressed, but not said how".to_owned())),
+            _ => Err(ServeError::Body("a message does not say whether it is compressed".to_owned())),
+        }
+    }
+
+    /// The next so many bytes.
+    async fn take(&mut self, length: usize, most: usize) -> Result<Bytes, ServeError> {
+        let mut parts = Parts::new(self.room.clone(), most, length)?;
+        while parts.len() < length {
+            if !self.more().await? {
+                return Err(early());
+            }
+            let part = self.come.split_to((length - parts.len()).min(self.come.len()));
+            parts.push(part).await?;
+        }
+        Ok(parts.whole())
     }
 }
 
-impl hyper::body::Body for Messages {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let this = self.get_mut();
-        if this.late.as_mut().is_some_and(|late| late.poll_unpin(task).is_ready()) {
-            let error = ServeError::SlowBody(this.server.settings().body_timeout);
-            return Poll::Ready(Some(Err(axum::Error::new(status(&error)))));
+async fn inflate(mut decoder: impl Read, mut inflated: Parts) -> Result<Bytes, ServeError> {
+    let mut piece = vec![0; PIECE];
+    loop {
+        let length = decoder.read(&mut piece).map_err(|error| ServeError::Body(error.to_string()))?;
+        match piece.get(..length) {
+            None | Some([]) => return Ok(inflated.whole()),
+            Some(part) => inflated.push(Bytes::copy_from_slice(part)).await?,
         }
-        let frame = ready!(Pin::new(&mut this.body).poll_frame(task));
-        if let Some(Ok(frame)) = &frame
-            && let Some(bytes) = frame.data_ref()
-            && let Err(status) = this.hold(bytes)
-        {
-            return Poll::Ready(Some(Err(axum::Error::new(status))));
-        }
-        Poll::Ready(frame)
     }
+}
 
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
+fn early() -> ServeError {
+    ServeError::Body("it ends within a message".to_owned())
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use futures_util::{StreamExt as _, stream};
-    use http_body_util::BodyExt as _;
+    use std::io::Write as _;
+
+    use flate2::Compression;
+    use flate2::write::{GzEncoder, ZlibEncoder};
+    use futures_util::{FutureExt as _, StreamExt as _, stream};
     use proptest::prelude::*;
 
     use super::*;
     use crate::assemble::Operator;
     use crate::serve::Settings;
 
-    fn server() -> Arc<Server> {
-        let body_timeout = std::time::Duration::from_millis(50);
-        let settings = Settings { body_memory: 6 << 10, body_timeout, ..Settings::default() };
-        Arc::new(Server::new(settings, Operator::default()))
+    const MOST: usize = 2 << 20;
+
+    fn server(body_memory: usize) -> Server {
+        let body_timeout = Duration::from_millis(50);
+        Server::new(Settings { body_memory, body_timeout, ..Settings::default() }, Operator::default())
     }
 
-    fn body(parts: Vec<Vec<u8>>, server: &Arc<Server>) -> Messages {
+    /// Messages of a body that brings these parts, and then nothing, but does not end.
+    fn messages(parts: Vec<Vec<u8>>, encoding: Encoding, server: &Server) -> Messages {
         let parts = stream::iter(parts.into_iter().map(Ok::<_, axum::Error>)).chain(stream::pending());
-        Messages::new(Body::from_stream(parts), server.clone())
+        Messages::new(Body::from_stream(parts), encoding, MOST, server)
+    }
+
+    fn of(message: &[u8], compressed: u8) -> Vec<u8> {
+        [&[compressed], &(message.len() as u32).to_be_bytes()[..], message].concat()
     }
 
     fn message(length: usize) -> Vec<u8> {
-        [&[0], &(length as u32).to_be_bytes()[..], &vec![7; length]].concat()
+        of(&vec![7; length], 0)
+    }
+
+    fn gzip(message: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(message).unwrap();
+        of(&encoder.finish().unwrap(), 1)
     }
 
     #[tokio::test]
-    async fn what_is_whole_is_given_back_and_what_is_not_is_held() {
-        let server = server();
-        let mut many = body(vec![message(6 << 10); 5], &server);
+    async fn what_has_come_is_held_and_given_back() {
+        let server = server(6 << 10);
+        let mut many = messages(vec![message(6 << 10); 5], Encoding::Identity, &server);
         for _ in 0..5 {
-            many.frame().await.unwrap().unwrap();
+            assert_eq!(many.next().await.unwrap().unwrap().len(), 6 << 10);
         }
-        let mut first = body(vec![message(6 << 10)[..5 << 10].to_vec()], &server);
-        first.frame().await.unwrap().unwrap();
-        let mut second = body(vec![message(6 << 10)[..5 << 10].to_vec()], &server);
-        let refused = second.frame().await.unwrap().err().unwrap();
-        assert!(refused.to_string().contains("hold as much"), "{refused}");
-        drop(first);
-        let mut third = body(vec![message(6 << 10)[..5 << 10].to_vec()], &server);
-        third.frame().await.unwrap().unwrap();
+        let begun = || messages(vec![message(6 << 10)[..5 << 10].to_vec()], Encoding::Identity, &server);
+        let mut first = begun();
+        let mut reading = Box::pin(first.next());
+        assert!(reading.as_mut().now_or_never().is_none());
+        assert!(begun().next().await.unwrap_err().to_string().contains("hold as much"));
+        drop(reading);
+        assert!(begun().next().now_or_never().is_none(), "there is room again");
     }
 
     #[tokio::test]
     async fn a_message_that_is_begun_and_not_ended_is_late() {
-        let server = server();
-        let mut body = body(vec![message(10), message(10)[..7].to_vec()], &server);
-        body.frame().await.unwrap().unwrap();
-        body.frame().await.unwrap().unwrap();
-        let late = body.frame().await.unwrap().err().unwrap();
-        assert!(late.to_string().contains("did not come within"), "{late}");
+        let server = server(1 << 20);
+        let mut messages = messages(vec![message(10), message(10)[..7].to_vec()], Encoding::Identity, &server);
+        messages.next().await.unwrap().unwrap();
+        assert!(matches!(messages.next().await, Err(ServeError::SlowBody(_))));
+    }
+
+    #[tokio::test]
+    async fn what_is_compressed_is_inflated_and_lets_others_go_first() {
+        let server = server(1 << 20);
+        let text = b"text ".repeat(100);
+        let mut zlib = ZlibEncoder::new(Vec::new(), Compression::fast());
+        zlib.write_all(&text).unwrap();
+        let zlib = of(&zlib.finish().unwrap(), 1);
+        for (encoding, sent) in [(Encoding::Gzip, gzip(&text)), (Encoding::Deflate, zlib.clone())] {
+            assert_eq!(messages(vec![sent], encoding, &server).next().await.unwrap().unwrap(), text);
+        }
+        for (encoding, sent) in
+            [(Encoding::Identity, zlib.clone()), (Encoding::Gzip, zlib), (Encoding::Gzip, of(b"", 2))]
+        {
+            assert!(matches!(messages(vec![sent], encoding, &server).next().await, Err(ServeError::Body(_))));
+        }
+        let sent = [100 << 10, 300 << 10].map(|size| gzip(&vec![0; size])).to_vec();
+        let mut messages = messages(sent, Encoding::Gzip, &server);
+        assert!(messages.next().now_or_never().is_some(), "it is read at once");
+        assert!(messages.next().now_or_never().is_none(), "others have their turn in between");
+    }
+
+    #[tokio::test]
+    async fn what_comes_of_inflating_is_bounded_and_held() {
+        let server = server(1 << 20);
+        let inflated = async |size: usize| {
+            let sent = gzip(&vec![0; size]);
+            assert!(sent.len() < 4 << 10);
+            messages(vec![sent], Encoding::Gzip, &server).next().await
+        };
+        let first = inflated(700 << 10).await.unwrap();
+        assert!(matches!(inflated(700 << 10).await, Err(ServeError::Overload(_))), "the first holds its share");
+        drop(first);
+        inflated(700 << 10).await.unwrap();
+        let server = self::server(8 << 20);
+        let mut bomb = messages(vec![gzip(&vec![0; MOST + 1])], Encoding::Gzip, &server);
+        assert!(matches!(bomb.next().await, Err(ServeError::TooLarge(MOST))));
+        let said = of(&[], 0)[..1].iter().copied().chain((MOST as u32 + 1).to_be_bytes()).collect();
+        let mut said = messages(vec![said], Encoding::Identity, &server);
+        assert!(matches!(said.next().await, Err(ServeError::TooLarge(MOST))), "before it comes");
     }
 
     proptest! {
         #[test]
-        fn the_place_is_found_however_bytes_come(lengths in prop::collection::vec(0_usize..20, 0..6), cut in 1_usize..9) {
+        fn messages_are_found_however_they_come(lengths in prop::collection::vec(0_usize..20, 0..6), cut in 1_usize..9) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+            let _clock = runtime.enter();
             let all: Vec<u8> = lengths.iter().flat_map(|length| message(*length)).collect();
-            let mut place = Place::default();
-            all.chunks(cut).for_each(|part| place.pass(part));
-            prop_assert_eq!(&place, &Place::default());
-            place.pass(&message(9)[..8]);
-            prop_assert_eq!((place.is_between(), place.come), (false, 3));
+            let parts: Vec<_> = all.chunks(cut).map(<[u8]>::to_vec).collect();
+            let mut messages = messages(parts, Encoding::Identity, &server(1 << 20));
+            for length in lengths {
+                let message = messages.next().now_or_never().map(|message| message.unwrap().unwrap());
+                prop_assert_eq!(message, Some(vec![7; length].into()));
+            }
+            prop_assert!(messages.next().now_or_never().is_none());
         }
     }
 }

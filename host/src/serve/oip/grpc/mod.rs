@@ -1,7 +1,7 @@
 //! The protocol over gRPC.
 
 mod body;
-mod codec;
+mod bounds;
 mod contents;
 mod health;
 mod infer;
@@ -32,11 +32,10 @@ pub(super) mod proto {
     tonic::include_proto!("inference");
 }
 
-/// Every call. Messages are bounded as bodies are, before and after they are decompressed.
+/// Every call. Messages are bounded and decompressed before tonic sees them.
 pub(super) fn router(server: &Arc<Server>) -> Router {
     let inference =
         proto::grpc_inference_service_server::GrpcInferenceServiceServer::new(service::Service::new(server.clone()))
-            .max_decoding_message_size(server.settings().max_body)
             .max_encoding_message_size(usize::MAX)
             .accept_compressed(CompressionEncoding::Gzip)
             .accept_compressed(CompressionEncoding::Deflate)

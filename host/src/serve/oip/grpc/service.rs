@@ -5,17 +5,21 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use futures_util::{Stream, StreamExt as _, stream};
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::body::Held;
+use super::body::{Message, Stream};
+use super::bounds::Head;
 use super::proto::grpc_inference_service_server::GrpcInferenceService;
 use super::proto::{self, InferParameter, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
 use super::stream::{Ending, Requests};
 use super::{infer, settings, timeout};
 use crate::serve::oip::error::status;
+use crate::serve::oip::lookup::{self, Model};
 use crate::serve::oip::metadata::TensorMetadata;
-use crate::serve::oip::{config, datatype, lookup, metadata, repository, shared_memory, statistics};
+use crate::serve::oip::statistics::Statistics;
+use crate::serve::oip::{config, datatype, metadata, repository, shared_memory};
 use crate::serve::{ServeError, Server};
 
 pub(super) struct Service {
@@ -42,19 +46,25 @@ fn is_compressed<T>(request: &Request<T>) -> bool {
     request.metadata().get("grpc-encoding").is_some_and(|encoding| encoding != "identity")
 }
 
+/// What was read of a call before it was called.
+fn held<T, H: Clone + Send + Sync + 'static>(request: &Request<T>) -> Result<H, Status> {
+    request.extensions().get().cloned().ok_or_else(|| Status::internal("the call was not read"))
+}
+
 fn plain<T>(result: Result<T, ServeError>) -> Result<Response<T>, Status> {
     result.map(|message| answered(false, message)).map_err(|error| status(&error))
 }
 
 /// One answer of a stream: an error is said in it, and the stream goes on.
-async fn streamed(server: &Server, request: ModelInferRequest, deadline: Option<Instant>) -> ModelStreamInferResponse {
-    let id = request.id.clone();
-    let infer = async {
-        let held = server.bodies().share(prost::Message::encoded_len(&request))?;
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        infer::infer(server, request, left, held).await
+async fn streamed(server: &Server, message: Bytes, deadline: Option<Instant>) -> ModelStreamInferResponse {
+    let (id, infer) = match Head::read(&message) {
+        Ok(head) => {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            (head.id.clone(), infer::infer(server, head, message, left).await)
+        }
+        Err(error) => (String::new(), Err(error)),
     };
-    match infer.await {
+    match infer {
         Ok(mut response) => {
             // Clients that wait for the last of several answers look for this; here the first is the last.
             let is_final = proto::infer_parameter::ParameterChoice::BoolParam(true);
@@ -140,20 +150,13 @@ impl GrpcInferenceService for Service {
 
     async fn model_infer(&self, request: Request<ModelInferRequest>) -> Result<Response<ModelInferResponse>, Status> {
         let (compressed, timeout) = (is_compressed(&request), timeout::of(request.metadata()));
-        let held = request.extensions().get::<Held>().cloned();
-        let request = request.into_inner();
-        // What was decompressed is more than what was counted on the way here.
-        let share = if compressed {
-            self.server.bodies().share(prost::Message::encoded_len(&request)).map(Some)
-        } else {
-            Ok(None)
-        };
-        let share = share.map_err(|error| status(&error))?;
-        let response = infer::infer(&self.server, request, timeout, (held, share)).await;
-        response.map(|response| answered(compressed, response)).map_err(|error| status(&error))
+        let Message(message) = held(&request)?;
+        let infer = async { infer::infer(&self.server, Head::read(&message)?, message, timeout).await };
+        infer.await.map(|response| answered(compressed, response)).map_err(|error| status(&error))
     }
 
-    type ModelStreamInferStream = Pin<Box<dyn Stream<Item = Result<ModelStreamInferResponse, Status>> + Send>>;
+    type ModelStreamInferStream =
+        Pin<Box<dyn futures_util::Stream<Item = Result<ModelStreamInferResponse, Status>> + Send>>;
 
     /// Runs the requests of a stream side by side, as many as there are workers, and gives their results
     /// in order.
@@ -165,7 +168,8 @@ impl GrpcInferenceService for Service {
         let deadline = timeout::of(request.metadata()).and_then(|timeout| Instant::now().checked_add(timeout));
         let (server, ending) = (self.server.clone(), Ending::default());
         let at_once = server.settings().workers;
-        let requests = Requests::new(request.into_inner(), &server, deadline, ending.clone());
+        let Stream(messages) = held(&request)?;
+        let requests = Requests::new(messages, &server, deadline, ending.clone());
         let answers = requests.map(move |request| {
             let server = server.clone();
             async move { Ok(streamed(&server, request?, deadline).await) }
@@ -188,8 +192,12 @@ impl GrpcInferenceService for Service {
         request: Request<proto::ModelStatisticsRequest>,
     ) -> Result<Response<proto::ModelStatisticsResponse>, Status> {
         let proto::ModelStatisticsRequest { name, version } = request.into_inner();
-        let known = if name.is_empty() { Ok(()) } else { lookup::of_message(&self.server, &name, &version).map(drop) };
-        plain(known.and_then(|()| statistics::statistics(&self.server, &name, &version)).map(Into::into))
+        let models = if name.is_empty() {
+            Ok(Model::all(&self.server))
+        } else {
+            lookup::of_message(&self.server, &name, &version).map(|model| vec![model])
+        };
+        plain(models.map(|models| Statistics::of(&models).into()))
     }
 
     async fn repository_index(

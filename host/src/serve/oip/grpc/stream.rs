@@ -5,13 +5,17 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt as _, Stream, StreamExt as _};
-use tonic::{Status, Streaming};
+use tokio::sync::Mutex;
+use tonic::Status;
 
-use super::proto::ModelInferRequest;
+use super::messages::Messages;
 use crate::serve::Server;
 use crate::serve::connections::LAST_CALL;
+use crate::serve::oip::error::status;
 
 /// Why a stream ended, if not because its client had nothing more to ask.
 #[derive(Clone, Default)]
@@ -27,7 +31,7 @@ impl Ending {
 /// What clients ask on one stream. Once the server ends, only what has come by then is taken: a client
 /// that says nothing more must not hold up the end.
 pub(super) struct Requests {
-    stream: Streaming<ModelInferRequest>,
+    stream: BoxStream<'static, Result<Bytes, Status>>,
     stopped: BoxFuture<'static, ()>,
     is_stopped: bool,
     late: BoxFuture<'static, ()>,
@@ -35,9 +39,9 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// Those of `stream`, whose caller waits until `deadline` at most.
+    /// Those of `messages`, whose caller waits until `deadline` at most.
     pub(super) fn new(
-        stream: Streaming<ModelInferRequest>,
+        messages: Arc<Mutex<Messages>>,
         server: &Server,
         deadline: Option<Instant>,
         ending: Ending,
@@ -48,10 +52,20 @@ impl Requests {
             let _ = stopping.wait_for(|stopping| *stopping).await;
             tokio::time::sleep(LAST_CALL).await;
         };
-        Self { stream, stopped: stopped.boxed(), is_stopped: false, late: late(deadline).boxed(), ending }
+        let stream = stream::try_unfold(messages, |messages| async {
+            let next = messages.lock().await.next().await.map_err(|error| status(&error))?;
+            Ok(next.map(|message| (message, messages)))
+        });
+        Self {
+            stream: stream.boxed(),
+            stopped: stopped.boxed(),
+            is_stopped: false,
+            late: late(deadline).boxed(),
+            ending,
+        }
     }
 
-    fn end(&self, status: Status) -> Poll<Option<Result<ModelInferRequest, Status>>> {
+    fn end(&self, status: Status) -> Poll<Option<Result<Bytes, Status>>> {
         // The first reason is the one that is told.
         let _ = self.ending.0.set(status);
         Poll::Ready(None)
@@ -59,7 +73,7 @@ impl Requests {
 }
 
 impl Stream for Requests {
-    type Item = Result<ModelInferRequest, Status>;
+    type Item = Result<Bytes, Status>;
 
     fn poll_next(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();

@@ -11,7 +11,10 @@ use tower::ServiceExt as _;
 use super::proto::grpc_inference_service_client::GrpcInferenceServiceClient as Client;
 use super::proto::infer_parameter::ParameterChoice;
 use super::proto::model_infer_request::InferInputTensor;
-use super::proto::{InferParameter, InferTensorContents, ModelInferRequest, ModelInferResponse, ModelReadyRequest};
+use super::proto::{
+    InferParameter, InferTensorContents, ModelInferRequest, ModelInferResponse, ModelReadyRequest,
+    ModelStatisticsRequest,
+};
 use crate::assemble::{EngineChoice, Operator};
 use crate::serve::{Server, Settings, Source};
 
@@ -78,8 +81,29 @@ async fn what_is_not_there_is_not_ready() {
         let asked = ModelReadyRequest { name: name.to_owned(), version: version.to_owned() };
         assert_eq!(client.model_ready(asked).await.unwrap().into_inner().ready, ready, "{name} {version}");
     }
+    for version in ["", "1", "1.2.0"] {
+        let asked = ModelReadyRequest { name: "matrix".to_owned(), version: version.to_owned() };
+        assert!(client.model_ready(asked).await.unwrap().into_inner().ready, "{version}");
+    }
     let no_number = ModelReadyRequest { name: "matrix".to_owned(), version: "new".to_owned() };
     assert_eq!(client.model_ready(no_number).await.unwrap_err().code(), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn what_was_unloaded_is_not_found_by_any_version() {
+    let server = server();
+    let mut client = Client::new(super::router(&server));
+    server.repository().turn("matrix").await.unwrap().unload();
+    for version in ["", "1", "1.2.0", "new"] {
+        let (name, version) = ("matrix".to_owned(), version.to_owned());
+        let asked = ModelReadyRequest { name: name.clone(), version: version.clone() };
+        assert!(!client.model_ready(asked).await.unwrap().into_inner().ready, "{version}");
+        let asked = ModelInferRequest { model_name: name, model_version: version.clone(), ..floats(&[1.0]) };
+        assert_eq!(client.model_infer(asked).await.unwrap_err().code(), Code::NotFound, "{version}");
+    }
+    let all = client.model_statistics(ModelStatisticsRequest::default()).await.unwrap().into_inner();
+    let names: Vec<_> = all.model_stats.iter().map(|stats| stats.name.as_str()).collect();
+    assert_eq!(names, ["text"]);
 }
 
 #[tokio::test]
@@ -174,6 +198,37 @@ async fn a_message_of_more_parts_than_a_pipeline_takes_is_not_read() {
 }
 
 #[tokio::test]
+async fn strings_are_counted_in_all_inputs_of_whatever_form() {
+    let input = |name: &str, strings: i64| InferInputTensor {
+        name: name.to_owned(),
+        datatype: "BYTES".to_owned(),
+        shape: vec![strings],
+        ..InferInputTensor::default()
+    };
+    let inputs = vec![input("text", 1), input("more", 4 << 20)];
+    let raw_input_contents = vec![b"\x01\0\0\0a".as_slice().into(), Vec::new().into()];
+    let many = ModelInferRequest { model_name: "text".to_owned(), inputs, raw_input_contents, ..Default::default() };
+    let refused = Client::new(router()).model_infer(many).await.unwrap_err();
+    assert!(refused.message().contains("at most 4194304 strings"), "{refused}");
+}
+
+#[tokio::test]
+async fn there_must_be_room_for_what_contents_become() {
+    let settings = Settings { workers: 1, body_memory: 100 << 10, ..Settings::default() };
+    let server = Arc::new(Server::new(settings, Operator { engine: EngineChoice::Embedded, ..Operator::default() }));
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/oip/models/matrix");
+    server.add(&[Source(model.to_owned())]).unwrap();
+    let mut client = Client::new(super::router(&server));
+    for (zeros, code) in [(1000, Code::InvalidArgument), (20_000, Code::Unavailable)] {
+        let mut many = floats(&[]);
+        let contents = InferTensorContents { uint64_contents: vec![0; zeros], ..InferTensorContents::default() };
+        many.inputs[0].contents = Some(contents);
+        let refused = client.model_infer(many).await.unwrap_err();
+        assert_eq!(refused.code(), code, "{refused}");
+    }
+}
+
+#[tokio::test]
 async fn what_a_message_quotes_is_cut_short() {
     let unknown = ModelInferRequest { model_name: "n\u{f6}".repeat(20_000), ..ModelInferRequest::default() };
     let refused = Client::new(router()).model_infer(unknown).await.unwrap_err();
@@ -215,5 +270,39 @@ async fn garbage_is_no_reason_to_fall() {
             .unwrap();
         let answer = router().oneshot(call).await.unwrap();
         assert_ne!(answer.headers().get("grpc-status").map(http::HeaderValue::as_bytes), Some(&b"0"[..]), "{body:?}");
+    }
+}
+
+#[tokio::test]
+async fn calls_that_are_no_inference_are_small_compressed_or_not() {
+    use super::proto::{ServerLiveRequest, TraceSettingRequest, trace_setting_request};
+    let value = trace_setting_request::SettingValue { value: vec![String::new(); 64 << 10] };
+    let many = TraceSettingRequest { settings: [("trace_level".to_owned(), value)].into(), ..Default::default() };
+    for compressed in [false, true] {
+        let mut client = Client::new(super::router(&Arc::new(Server::new(Settings::default(), Operator::default()))));
+        if compressed {
+            client = client.send_compressed(tonic::codec::CompressionEncoding::Gzip);
+        }
+        let refused = client.trace_setting(many.clone()).await.unwrap_err();
+        assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+        assert!(refused.message().contains("65536 bytes"), "{refused}");
+        client.server_live(ServerLiveRequest {}).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_call_takes_one_message() {
+    for (call, message) in [("ServerLive", &[][..]), ("ModelInfer", &[0x0a, 1, b'x'])] {
+        let message = [&[0, 0, 0, 0, message.len() as u8], message].concat();
+        for (times, taken) in [(1, true), (2, false)] {
+            let request = http::Request::post(format!("/inference.GRPCInferenceService/{call}"))
+                .header(CONTENT_TYPE, "application/grpc")
+                .body(axum::body::Body::from(message.repeat(times)))
+                .unwrap();
+            let answer = router().oneshot(request).await.unwrap();
+            let refused = answer.headers().get("grpc-message").and_then(|message| message.to_str().ok());
+            let refused = refused.is_some_and(|message| message.contains("one%20message"));
+            assert_eq!(refused, !taken, "{call}: {:?}", answer.headers());
+        }
     }
 }

@@ -64,7 +64,7 @@ pub(super) async fn set_tracing(
 /// The object of a body, which may be empty.
 async fn read(server: &Server, request: HttpRequest<Body>) -> Result<settings::Named, ServeError> {
     let (head, body) = request.into_parts();
-    let body = body::read(&head.headers, body, server).await?;
+    let body = body::read_small(&head.headers, body, server).await?;
     if body.trim_ascii().is_empty() {
         return Ok(settings::Named::new());
     }
@@ -72,5 +72,38 @@ async fn read(server: &Server, request: HttpRequest<Body>) -> Result<settings::N
         Ok(JsonTree(Json::Object(fields))) => Ok(fields),
         Ok(_) => Err(ServeError::invalid("this is not an object of JSON")),
         Err(error) => Err(ServeError::invalid(format!("not an object of JSON: {error}"))),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use tower::ServiceExt as _;
+
+    use super::*;
+    use crate::assemble::Operator;
+    use crate::serve::Settings;
+    use crate::serve::http::body::SMALL;
+
+    #[tokio::test]
+    async fn what_is_no_inference_has_a_small_body() {
+        let settings = Settings { model_control: true, ..Settings::default() };
+        let router = super::super::router(Arc::new(Server::new(settings, Operator::default())));
+        for path in [
+            "/v2/logging",
+            "/v2/trace/setting",
+            "/v2/systemsharedmemory/unregister",
+            "/v2/cudasharedmemory/region/r/register",
+            "/v2/cudasharedmemory/region/r/unregister",
+            "/v2/repository/index",
+            "/v2/repository/models/x/load",
+            "/v2/repository/models/x/unload",
+        ] {
+            for (size, small) in [(SMALL, true), (SMALL + 1, false)] {
+                let request = HttpRequest::post(path).body(Body::from(vec![b' '; size])).unwrap();
+                let status = router.clone().oneshot(request).await.unwrap().status().as_u16();
+                assert_eq!(status != 413, small, "{path}: {status}");
+            }
+        }
     }
 }

@@ -42,10 +42,10 @@ impl Framing {
     }
 
     /// The JSON of the request, if there is any.
-    pub(super) fn json(&self) -> Bytes {
+    pub(super) fn json(&self) -> &[u8] {
         match self {
-            Self::Json { json, .. } => json.clone(),
-            Self::Raw(_) => Bytes::new(),
+            Self::Json { json, .. } => json,
+            Self::Raw(_) => &[],
         }
     }
 }

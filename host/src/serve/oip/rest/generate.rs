@@ -11,11 +11,12 @@ use bytes::Bytes;
 use http::{HeaderValue, Request as HttpRequest};
 use serde_json::Value as Json;
 
-use super::{Named, answered};
+use super::{Named, answered, ask};
 use crate::pipeline::{JsonTree, Value, write_json_text};
 use crate::serve::http::encoding::Accepted;
 use crate::serve::http::{answer, body, write_fields};
 use crate::serve::oip::lookup::{self, Model};
+use crate::serve::oip::parameters;
 use crate::serve::{ServeError, Server, Turn};
 
 /// `POST /v2/models/NAME/generate`.
@@ -41,9 +42,9 @@ pub(super) async fn generate_stream(
 async fn generated(server: &Server, named: &Named, request: HttpRequest<Body>) -> Result<Vec<u8>, ServeError> {
     let (head, body) = request.into_parts();
     let model = lookup::model(server, &named.model, &named.version)?;
-    let body = body::read(&head.headers, body, server).await?;
+    let body = body::read_for(&model.served, None, &head.headers, body, server).await?;
     let served = model.served.clone();
-    let ask = super::request::ask(server, &served, body.clone(), body.len()).await?;
+    let ask = ask::ask(&body, body.len())?;
     server.run(&served, ask, move |turn| run(turn, &model, &body)).await
 }
 
@@ -51,6 +52,9 @@ fn run(turn: &Turn, model: &Model, body: &Bytes) -> Result<Vec<u8>, ServeError> 
     let JsonTree(json) =
         serde_json::from_slice(body).map_err(|error| ServeError::invalid(format!("not an object of JSON: {error}")))?;
     let Json::Object(mut inputs) = json else { return Err(ServeError::invalid("this is not an object of JSON")) };
+    if let Some(Json::Object(given)) = inputs.get("parameters") {
+        turn.hasten(parameters::ask(given, 0)?.timeout)?;
+    }
     let plan = turn.served().plan();
     let id = inputs.get("id").filter(|_| plan.port("id").is_none()).and_then(Json::as_str).map(str::to_owned);
     // What is no input is a parameter, and those that are not known are ignored.

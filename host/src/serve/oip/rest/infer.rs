@@ -8,11 +8,11 @@ use axum::response::Response;
 use http::Request as HttpRequest;
 
 use super::framing::Framing;
-use super::request;
 use super::response::{Form, Heading, Written};
 use super::{Named, answered};
-use crate::serve::http::body;
+use super::{ask, request};
 use crate::serve::http::encoding::Accepted;
+use crate::serve::http::{Room, body};
 use crate::serve::oip::{infer as inference, lookup, metadata, parameters};
 use crate::serve::{ServeError, Server, Turn};
 
@@ -25,20 +25,21 @@ pub(super) async fn infer(State(server): State<Arc<Server>>, named: Named, reque
 async fn respond(server: &Server, named: &Named, request: HttpRequest<Body>) -> Result<Response, ServeError> {
     let (head, body) = request.into_parts();
     let model = lookup::model(server, &named.model, &named.version)?;
-    let body = body::read(&head.headers, body, server).await?;
+    let body = body::read_for(&model.served, None, &head.headers, body, server).await?;
     let bytes = body.len();
     let framing = Framing::of(&head.headers, body)?;
-    let served = model.served.clone();
-    let ask = request::ask(server, &served, framing.json(), bytes).await?;
-    let written = server.run(&served, ask, move |turn| run(turn, &model, framing)).await?;
+    let (served, room) = (model.served.clone(), server.bodies().room());
+    let ask = ask::ask(framing.json(), bytes)?;
+    let written = server.run(&served, ask, move |turn| run(turn, &model, framing, &room)).await?;
     Ok(written.into_response())
 }
 
 /// A turn: from the bytes of the request to those of the result.
-fn run(turn: &Turn, model: &lookup::Model, framing: Framing) -> Result<Written, ServeError> {
+fn run(turn: &Turn, model: &lookup::Model, framing: Framing, room: &Room) -> Result<Written, ServeError> {
     // Only a raw request leaves unsaid what it is.
     let inputs = if matches!(framing, Framing::Raw(_)) { metadata::inputs(model) } else { Vec::new() };
-    let (request, has_literals) = request::read(framing, &inputs)?;
+    let (request, has_literals) = request::read(framing, &inputs, room)?;
+    turn.hasten(parameters::ask(&request.parameters, 0)?.timeout)?;
     let binary = parameters::flag(&request.parameters, "binary_data_output")?.unwrap_or(false);
     let outputs = inference::infer(turn, request.inputs, request.outputs)?;
     let heading = Heading { model: turn.served().name(), version: &model.version, id: &request.id };

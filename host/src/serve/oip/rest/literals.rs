@@ -4,6 +4,11 @@
 /// What stands for numbers that JSON does not have.
 const LITERALS: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
 
+/// How much room the text takes with them in quotes at the most: two quotes for four bytes.
+pub(super) const fn room(json: &[u8]) -> usize {
+    json.len() + json.len() / 2
+}
+
 /// The text with these literals in quotes, as JSON has them; `None` if there are none. Only items of lists
 /// are looked at: nowhere else could they be the numbers of a tensor.
 pub(super) fn quoted(json: &[u8]) -> Option<Vec<u8>> {
@@ -15,8 +20,8 @@ pub(super) fn quoted(json: &[u8]) -> Option<Vec<u8>> {
         match (literal, rest) {
             (Some(literal), _) if matches!(before, b'[' | b',') && ends(&rest[literal.len()..]) => {
                 if copied == 0 {
-                    // Two quotes for four bytes are the most: the text does not have to move.
-                    out.reserve_exact(json.len() + json.len() / 2);
+                    // The text does not have to move.
+                    out.reserve_exact(room(json));
                 }
                 out.extend_from_slice(&json[copied..place]);
                 out.push(b'"');

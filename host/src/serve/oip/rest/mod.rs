@@ -1,6 +1,7 @@
 //! The protocol over REST.
 
 mod administration;
+mod ask;
 mod framing;
 mod generate;
 mod infer;

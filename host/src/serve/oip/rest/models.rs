@@ -12,8 +12,9 @@ use super::{Named, answered};
 use crate::serve::Server;
 use crate::serve::http::answer;
 use crate::serve::oip::config::ModelConfig;
+use crate::serve::oip::lookup::{self, Model};
 use crate::serve::oip::metadata::ModelMetadata;
-use crate::serve::oip::{lookup, statistics};
+use crate::serve::oip::statistics::Statistics;
 
 /// The names of what is served.
 #[derive(Serialize, JsonSchema)]
@@ -28,7 +29,7 @@ pub(in crate::serve) struct ModelReady {
     ready: bool,
 }
 
-fn described<T: Serialize>(server: &Server, named: &Named, describe: impl Fn(&lookup::Model) -> T) -> Response {
+fn described<T: Serialize>(server: &Server, named: &Named, describe: impl Fn(&Model) -> T) -> Response {
     let model = lookup::model(server, &named.model, &named.version);
     answered(model.map(|model| answer::json(&json!(describe(&model)))))
 }
@@ -56,11 +57,10 @@ pub(super) async fn config(State(server): State<Arc<Server>>, named: Named) -> R
 
 /// `GET /v2/models/NAME/stats`.
 pub(super) async fn statistics(State(server): State<Arc<Server>>, named: Named) -> Response {
-    let statistics = statistics::statistics(&server, &named.model, &named.version);
-    answered(statistics.map(|statistics| answer::json(&json!(statistics))))
+    described(&server, &named, |model| Statistics::of(std::slice::from_ref(model)))
 }
 
 /// `GET /v2/models/stats`.
 pub(super) async fn all_statistics(State(server): State<Arc<Server>>) -> Response {
-    answered(statistics::statistics(&server, "", "").map(|statistics| answer::json(&json!(statistics))))
+    answer::json(&json!(Statistics::of(&Model::all(&server))))
 }

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value as Json};
 
-use crate::pipeline::MAX_AXES;
+use crate::pipeline::{MAX_AXES, MAX_STRINGS};
 use crate::serve::oip::parameters::{MAX_PARTS, Parameters};
 
 fn too_many<E: Error>(what: &str) -> E {
@@ -17,9 +17,14 @@ fn too_many<E: Error>(what: &str) -> E {
 /// What may have parameters of its own.
 pub(super) trait Parameterized {
     fn parameters(&self) -> usize;
+
+    /// How many strings its data has.
+    fn strings(&self) -> usize {
+        0
+    }
 }
 
-/// A list of tensors or outputs, with a bound on the parameters of all of them together.
+/// A list of tensors or outputs, with bounds on the parameters and the strings of all of them together.
 pub(super) struct Few<T>(pub(super) Vec<T>);
 
 impl<T> Default for Few<T> {
@@ -51,7 +56,7 @@ impl<'de, T: Deserialize<'de> + Parameterized> Visitor<'de> for FewVisitor<T> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Few<T>, A::Error> {
         let mut list = Vec::new();
-        let mut parameters = 0;
+        let (mut parameters, mut strings) = (0, 0);
         while let Some(item) = items.next_element::<T>()? {
             if list.len() == MAX_PARTS {
                 return Err(too_many("inputs or outputs"));
@@ -59,6 +64,10 @@ impl<'de, T: Deserialize<'de> + Parameterized> Visitor<'de> for FewVisitor<T> {
             parameters += item.parameters();
             if parameters > MAX_PARTS {
                 return Err(too_many("parameters"));
+            }
+            strings += item.strings();
+            if strings > MAX_STRINGS {
+                return Err(A::Error::custom(format_args!("more than {MAX_STRINGS} strings")));
             }
             list.push(item);
         }
@@ -215,6 +224,27 @@ mod tests {
         let list = |parameters: [usize; 3]| serde_json::from_str::<Few<Of>>(&json!(parameters).to_string());
         assert_eq!(list([MAX_PARTS - 1, 0, 1]).unwrap().parameters(), MAX_PARTS);
         assert!(list([MAX_PARTS - 1, 1, 1]).err().unwrap().to_string().contains("more than 4096 parameters"));
+    }
+
+    /// What is written as its number of strings.
+    #[derive(serde::Deserialize)]
+    struct Strings(usize);
+
+    impl Parameterized for Strings {
+        fn parameters(&self) -> usize {
+            0
+        }
+
+        fn strings(&self) -> usize {
+            self.0
+        }
+    }
+
+    #[test]
+    fn strings_are_counted_in_all_of_a_list() {
+        let list = |strings: [usize; 2]| serde_json::from_str::<Few<Strings>>(&json!(strings).to_string());
+        assert!(list([MAX_STRINGS - 1, 1]).is_ok());
+        assert!(list([MAX_STRINGS, 1]).err().unwrap().to_string().contains("more than 4194304 strings"));
     }
 
     #[test]

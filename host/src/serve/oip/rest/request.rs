@@ -1,8 +1,6 @@
 //! Requests in JSON, read without a tree: the numbers of a tensor go straight into its elements.
 
 use std::fmt;
-use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::Bytes;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -15,12 +13,13 @@ use super::literals;
 use super::object::Object;
 use super::parts::{Few, GivenParameters, Parameterized, Shape};
 use crate::pipeline::{ElementType, JsonTree, Tensor, TensorSeed, element_count};
+use crate::serve::ServeError;
+use crate::serve::http::Room;
 use crate::serve::oip::datatype;
 use crate::serve::oip::infer::{InferRequest, RequestedOutput};
 use crate::serve::oip::metadata::TensorMetadata;
 use crate::serve::oip::parameters::{self, MAX_PARTS, OutputParameters, Parameters, RequestParameters};
 use crate::serve::oip::tensors::{Data, InputTensor};
-use crate::serve::{Ask, ServeError, Served, Server};
 
 /// Tensors, and what is asked of them.
 #[derive(Deserialize, JsonSchema)]
@@ -71,13 +70,16 @@ pub(in crate::serve) fn schema(generator: &mut SchemaGenerator) -> Json {
 
 /// Reads a request, and says whether numbers that JSON does not have stood in it as literals. A raw one is
 /// for the only one of `inputs`.
-pub(super) fn read(framing: Framing, inputs: &[TensorMetadata]) -> Result<(InferRequest, bool), ServeError> {
+pub(super) fn read(
+    framing: Framing,
+    inputs: &[TensorMetadata],
+    room: &Room,
+) -> Result<(InferRequest, bool), ServeError> {
     let (json, mut binary) = match framing {
         Framing::Raw(bytes) => return raw(bytes, inputs).map(|request| (request, false)),
         Framing::Json { json, binary } => (json, binary),
     };
-    let (Object(written), has_literals) = of_text::<Object<Written>>(&json)
-        .map_err(|error| ServeError::invalid(format!("not an inference request: {error}")))?;
+    let (Object(written), has_literals) = of_text::<Object<Written>>(&json, room)?;
     if written.parameters.0.len() + written.inputs.parameters() + written.outputs.parameters() > MAX_PARTS {
         return Err(ServeError::invalid(format!("a request has at most {MAX_PARTS} parameters")));
     }
@@ -91,15 +93,17 @@ pub(super) fn read(framing: Framing, inputs: &[TensorMetadata]) -> Result<(Infer
     Ok((InferRequest { id: written.id, parameters: written.parameters.0, inputs, outputs }, has_literals))
 }
 
-/// Reads JSON, or, where it is none, what it is with [`literals`] in quotes; whether it was so.
-fn of_text<T: DeserializeOwned>(json: &[u8]) -> serde_json::Result<(T, bool)> {
-    match serde_json::from_slice(json) {
-        Err(error) if error.is_syntax() => match literals::quoted(json) {
-            Some(quoted) => serde_json::from_slice(&quoted).map(|read| (read, true)),
-            None => Err(error),
-        },
-        read => read.map(|read| (read, false)),
-    }
+/// Reads JSON, or, where it is none, what it is with [`literals`] in quotes, if there is room for that; whether
+/// it was so.
+fn of_text<T: DeserializeOwned>(json: &[u8], room: &Room) -> Result<(T, bool), ServeError> {
+    let wrong = |error| ServeError::invalid(format!("not an inference request: {error}"));
+    let error = match serde_json::from_slice(json) {
+        Ok(read) => return Ok((read, false)),
+        Err(error) => error,
+    };
+    let share = error.is_syntax().then(|| room.share(literals::room(json))).transpose()?;
+    let Some(quoted) = share.as_ref().and_then(|_| literals::quoted(json)) else { return Err(wrong(error)) };
+    serde_json::from_slice(&quoted).map(|read| (read, true)).map_err(wrong)
 }
 
 /// A body without JSON: one element of BYTES, or as many elements as there are bytes for.
@@ -134,6 +138,10 @@ fn raw_shape(input: &TensorMetadata, elements: usize) -> Result<Vec<usize>, Serv
 impl Parameterized for WrittenInput {
     fn parameters(&self) -> usize {
         self.parameters.len()
+    }
+
+    fn strings(&self) -> usize {
+        self.data.as_ref().filter(|_| self.element == ElementType::String).map_or(0, Tensor::len)
     }
 }
 
@@ -229,49 +237,23 @@ fn seed<E: Error>(element: ElementType, shape: Option<&[usize]>) -> Result<Tenso
     Ok(TensorSeed { element, room: shape.and_then(element_count).unwrap_or(0) })
 }
 
-/// JSON that is looked through in hardly more time than it takes to ask for a turn, in bytes.
-const SMALL: usize = 64 << 10;
-
-/// What a request of so many bytes asks for, by its parameters. Those of a large one are looked for in a turn
-/// as well.
-pub(super) async fn ask(server: &Server, served: &Arc<Served>, json: Bytes, bytes: usize) -> Result<Ask, ServeError> {
-    if json.len() <= SMALL {
-        return parameters::ask(&found(&json), bytes);
-    }
-    let arrived = Instant::now();
-    let given = server.beforehand(served, move || found(&json)).await?;
-    let ask = parameters::ask(&given, bytes)?;
-    let timeout = ask.timeout.unwrap_or(served.timeout()).saturating_sub(arrived.elapsed());
-    Ok(Ask { timeout: Some(timeout), ..ask })
-}
-
-/// The parameters, where they matter before the request's turn: without reading its tensors.
-fn found(json: &[u8]) -> Parameters {
-    #[derive(Deserialize)]
-    struct Head {
-        #[serde(default)]
-        parameters: GivenParameters,
-    }
-    // Looking for a word is much faster than reading past every number.
-    let text = std::str::from_utf8(json).unwrap_or_default();
-    if !text.contains("\"timeout\"") && !text.contains("\"priority\"") {
-        return Parameters::new();
-    }
-    // Whatever is wrong with it is found again, and said, when it is read.
-    of_text::<Head>(text.as_bytes()).map(|(head, _)| head.parameters.0).unwrap_or_default()
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::serve::http::Bodies;
+    use crate::serve::{Refusal, Settings};
+
+    fn room() -> Room {
+        Bodies::new(&Settings::default()).room()
+    }
 
     fn request(json: &str, binary: &'static [u8]) -> Result<InferRequest, String> {
         let framing =
             Framing::Json { json: Bytes::copy_from_slice(json.as_bytes()), binary: Bytes::from_static(binary) };
-        read(framing, &[]).map(|(request, _)| request).map_err(|error| error.to_string())
+        read(framing, &[], &room()).map(|(request, _)| request).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -341,19 +323,40 @@ mod tests {
     }
 
     #[test]
+    fn strings_of_inputs_are_known() {
+        let of = |datatype: &str, data: &str| {
+            let json = format!(r#"{{"name":"x","datatype":"{datatype}","shape":[2],"data":{data}}}"#);
+            serde_json::from_str::<WrittenInput>(&json).unwrap().strings()
+        };
+        assert_eq!((of("BYTES", r#"["a","b"]"#), of("INT8", "[1,2]")), (2, 0));
+    }
+
+    #[test]
     fn literals_are_read_as_floats_and_remembered() {
         for (data, has_literals) in [("[NaN,-Infinity]", true), (r#"["NaN","-Infinity"]"#, false)] {
             let json = format!(
                 r#"{{"parameters":{{"timeout":7}},"inputs":[{{"name":"x","datatype":"FP32","shape":[2],"data":{data}}}]}}"#
             );
-            assert_eq!(found(json.as_bytes())["timeout"], 7);
             let framing = Framing::Json { json: Bytes::from(json), binary: Bytes::new() };
-            let (request, found) = read(framing, &[]).unwrap();
+            let (request, found) = read(framing, &[], &room()).unwrap();
             assert_eq!(found, has_literals);
             let Data::Elements(tensor) = &request.inputs[0].data else { unreachable!() };
             let [nan, infinite] = tensor.as_slice::<f32>().unwrap() else { unreachable!() };
             assert!(nan.is_nan() && *infinite == f32::NEG_INFINITY);
         }
+    }
+
+    #[test]
+    fn there_must_be_room_for_quoted_literals() {
+        let request = |data: &str, body_memory: usize| {
+            let data = format!("1,{}{data}", " ".repeat(4 << 10));
+            let json = format!(r#"{{"inputs":[{{"name":"x","datatype":"FP32","shape":[2],"data":[{data}]}}]}}"#);
+            let framing = Framing::Json { json: Bytes::from(json), binary: Bytes::new() };
+            read(framing, &[], &Bodies::new(&Settings { body_memory, ..Settings::default() }).room()).map(drop)
+        };
+        assert!(request("2", 4 << 10).is_ok());
+        assert!(matches!(request("NaN", 4 << 10), Err(ServeError::Overload(Refusal::Memory))));
+        assert!(request("NaN", 8 << 10).is_ok());
     }
 
     #[test]
@@ -376,7 +379,7 @@ mod tests {
         #[test]
         fn no_text_makes_it_panic(text in "[\\[\\]{}\",:0-9a-zA-Z -]{0,80}", binary in prop::collection::vec(any::<u8>(), 0..9)) {
             let framing = Framing::Json { json: Bytes::from(text), binary: binary.into() };
-            let _ = read(framing, &[]);
+            let _ = read(framing, &[], &room());
         }
     }
 }

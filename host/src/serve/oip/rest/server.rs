@@ -68,7 +68,7 @@ pub(in crate::serve) struct Asked {
 impl Asked {
     async fn read(server: &Server, request: HttpRequest<Body>) -> Result<Self, ServeError> {
         let (head, body) = request.into_parts();
-        let body = body::read(&head.headers, body, server).await?;
+        let body = body::read_small(&head.headers, body, server).await?;
         if body.trim_ascii().is_empty() {
             return Ok(Self::default());
         }

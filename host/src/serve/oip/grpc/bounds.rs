@@ -3,77 +3,66 @@
 //! An empty tensor is two bytes of a message and some hundred in memory: a body within its bounds could
 //! take all the memory there is.
 
-use prost::Message;
-use prost::bytes::Buf as _;
-use tonic::Status;
-use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder};
-use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
+use std::collections::HashMap;
 
-use crate::pipeline::MAX_AXES;
+use prost::Message as _;
+use prost::bytes::Bytes;
+
+use super::proto::{InferParameter, ModelInferRequest};
+use crate::pipeline::{MAX_AXES, MAX_STRINGS};
+use crate::serve::ServeError;
+use crate::serve::http::{Room, Share};
 use crate::serve::oip::parameters::MAX_PARTS;
 
-/// Elements of BYTES that the contents of one message hold.
-const MAX_TEXTS: usize = 4 << 20;
 /// Fields of one message, but those in contents: as many parts as there may be, each with all that it
 /// can have.
 const MAX_FIELDS: usize = MAX_PARTS * (MAX_AXES + 4);
 
-/// Messages as prost reads and writes them, within bounds.
-#[derive(Clone, Debug)]
-pub(super) struct Checked<T, U>(ProstCodec<T, U>);
+/// What must be known of a request before its turn: all but its tensors.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Head {
+    #[prost(string, tag = "1")]
+    pub(super) model_name: String,
+    #[prost(string, tag = "2")]
+    pub(super) model_version: String,
+    #[prost(string, tag = "3")]
+    pub(super) id: String,
+    #[prost(map = "string, message", tag = "4")]
+    pub(super) parameters: HashMap<String, InferParameter>,
+}
 
-impl<T, U> Default for Checked<T, U> {
-    fn default() -> Self {
-        Self(ProstCodec::default())
+impl Head {
+    /// That of a message, in hardly any time.
+    pub(super) fn read(message: &Bytes) -> Result<Self, ServeError> {
+        Count::default().walk(Kind::Head, message)?;
+        Self::decode(message.clone()).map_err(broken)
     }
 }
 
-impl<T, U> Codec for Checked<T, U>
-where
-    T: Message + Send + 'static,
-    U: Message + Default + Send + 'static,
-{
-    type Encode = T;
-    type Decode = U;
-    type Encoder = ProstEncoder<T>;
-    type Decoder = CheckedDecoder<U>;
-
-    fn encoder(&mut self) -> Self::Encoder {
-        self.0.encoder()
-    }
-
-    fn decoder(&mut self) -> Self::Decoder {
-        CheckedDecoder(self.0.decoder())
-    }
+/// Reads a message, unless it has more parts than any pipeline takes, or there is no room for what its typed
+/// contents become.
+pub(super) fn read(message: Bytes, room: &Room) -> Result<(ModelInferRequest, Share), ServeError> {
+    let share = room.share(check(&message)?)?;
+    ModelInferRequest::decode(message).map_err(broken).map(|request| (request, share))
 }
 
-/// Looks at a message before prost reads it.
-#[derive(Clone, Debug)]
-pub(super) struct CheckedDecoder<U>(ProstDecoder<U>);
-
-impl<U: Message + Default> Decoder for CheckedDecoder<U> {
-    type Item = U;
-    type Error = Status;
-
-    fn decode(&mut self, message: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
-        check(message.chunk())?;
-        self.0.decode(message)
-    }
-
-    fn buffer_settings(&self) -> BufferSettings {
-        self.0.buffer_settings()
-    }
+fn broken(error: prost::DecodeError) -> ServeError {
+    ServeError::invalid(format!("not an inference request: {error}"))
 }
 
-/// Refuses a message of more parts than any pipeline takes. What is broken is left to prost.
-fn check(message: &[u8]) -> Result<(), Status> {
-    Count::default().walk(Kind::Request, message)
+/// How much memory the contents will take, in bytes. What is broken is left to prost.
+fn check(message: &[u8]) -> Result<usize, ServeError> {
+    let mut count = Count::default();
+    count.walk(Kind::Request, message)?;
+    Ok(count.contents)
 }
 
 /// The messages that a request is made of, as open_inference.proto has them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Request,
+    /// a request but for its tensors and outputs
+    Head,
     Input,
     Output,
     /// an entry of a map of parameters
@@ -92,15 +81,17 @@ struct Count {
     texts: usize,
     /// fields of all kinds, but those in contents: a field may come again and again
     fields: usize,
+    /// bytes of memory that contents become
+    contents: usize,
 }
 
 impl Count {
-    fn walk(&mut self, kind: Kind, bytes: &[u8]) -> Result<(), Status> {
+    fn walk(&mut self, kind: Kind, bytes: &[u8]) -> Result<(), ServeError> {
         let mut axes = 0;
         for (number, field) in Fields(bytes) {
             match (kind, number) {
-                (Kind::Contents, 8) => self.text()?,
-                (Kind::Request | Kind::Input, 4) | (Kind::Output, 2) => {
+                (Kind::Contents, number) => self.contents(number, field)?,
+                (Kind::Request | Kind::Head | Kind::Input, 4) | (Kind::Output, 2) => {
                     self.part()?;
                     self.walk(Kind::Parameter, field)?;
                 }
@@ -112,7 +103,7 @@ impl Count {
                     self.part()?;
                     self.walk(Kind::Output, field)?;
                 }
-                (Kind::Request, _) => self.part()?,
+                (Kind::Head, 5 | 6) => self.part()?,
                 (Kind::Parameter, 2) => self.walk(Kind::Value, field)?,
                 (Kind::Input, 3) => {
                     axes += axes_in(field);
@@ -131,7 +122,7 @@ impl Count {
         Ok(())
     }
 
-    fn part(&mut self) -> Result<(), Status> {
+    fn part(&mut self) -> Result<(), ServeError> {
         self.parts += 1;
         if self.parts > MAX_PARTS {
             return Err(refused(format!("a message has at most {MAX_PARTS} tensors and parameters")));
@@ -139,18 +130,38 @@ impl Count {
         Ok(())
     }
 
-    fn text(&mut self) -> Result<(), Status> {
+    /// A field of contents: numbers, one or several that are packed, or an element of BYTES.
+    fn contents(&mut self, number: u64, field: &[u8]) -> Result<(), ServeError> {
+        self.contents += match number {
+            1 => numbers_in(field),
+            2 | 4 => 4 * numbers_in(field),
+            3 | 5 => 8 * numbers_in(field),
+            6 | 7 => field.len(),
+            8 => {
+                self.text()?;
+                size_of::<Bytes>() + size_of::<String>()
+            }
+            _ => 0,
+        };
+        Ok(())
+    }
+
+    fn text(&mut self) -> Result<(), ServeError> {
         self.texts += 1;
-        if self.texts > MAX_TEXTS {
-            let why = format!("the contents of a message have at most {MAX_TEXTS} texts; send them as raw contents");
-            return Err(refused(why));
+        if self.texts > MAX_STRINGS {
+            return Err(refused(format!("a request has at most {MAX_STRINGS} strings")));
         }
         Ok(())
     }
 }
 
-fn refused(why: String) -> Status {
-    Status::invalid_argument(why)
+fn refused(why: String) -> ServeError {
+    ServeError::invalid(why)
+}
+
+/// How many integers a field holds, one or several that are packed.
+fn numbers_in(field: &[u8]) -> usize {
+    field.iter().filter(|byte| **byte < 0x80).count().max(1)
 }
 
 /// How many numbers a field holds, one or several that are packed, as far as that may be.
@@ -191,13 +202,13 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::proto::InferTensorContents;
     use super::super::proto::infer_parameter::ParameterChoice;
     use super::super::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
-    use super::super::proto::{InferParameter, InferTensorContents, ModelInferRequest};
     use super::*;
 
     fn refusal(request: &ModelInferRequest) -> Option<String> {
-        check(&request.encode_to_vec()).err().map(|status| status.message().to_owned())
+        check(&request.encode_to_vec()).err().map(|error| error.to_string())
     }
 
     /// A field of these bytes.
@@ -216,6 +227,11 @@ mod tests {
         };
         assert_eq!(refusal(&inputs(MAX_PARTS)), None);
         assert!(refusal(&inputs(MAX_PARTS + 1)).unwrap().contains("4096 tensors"));
+        // What lies beside the tensors is no part.
+        let raw = vec![Bytes::new(); MAX_PARTS];
+        let named = ModelInferRequest { id: "7".into(), raw_input_contents: raw, ..inputs(MAX_PARTS) };
+        assert_eq!(refusal(&named), None);
+        assert_eq!(Head::read(&named.encode_to_vec().into()).unwrap().id, "7");
     }
 
     #[test]
@@ -235,6 +251,24 @@ mod tests {
             assert_eq!(refusal(&of(own, inputs, outputs)), None);
             assert!(refusal(&of(own, inputs, outputs + 1)).unwrap().contains("4096 tensors and parameters"));
         }
+    }
+
+    #[test]
+    fn a_head_is_read_past_tensors_and_within_bounds() {
+        let parameters = |many: usize| (0..many).map(|name| (name.to_string(), InferParameter::default())).collect();
+        let input = InferInputTensor { name: "x".repeat(MAX_FIELDS), ..InferInputTensor::default() };
+        let request = |many: usize| ModelInferRequest {
+            model_name: "digits".into(),
+            model_version: "1".into(),
+            parameters: parameters(many),
+            inputs: vec![input.clone(); 3],
+            ..ModelInferRequest::default()
+        };
+        let head = Head::read(&request(7).encode_to_vec().into()).unwrap();
+        assert_eq!((&*head.model_name, &*head.model_version, head.parameters.len()), ("digits", "1", 7));
+        assert!(Head::read(&request(MAX_PARTS).encode_to_vec().into()).is_err());
+        let again = field(4, &field(1, b"").repeat(MAX_FIELDS + 1));
+        assert!(Head::read(&again.into()).unwrap_err().to_string().contains("fields"));
     }
 
     #[test]
@@ -258,7 +292,7 @@ mod tests {
         let again = name.repeat(MAX_FIELDS + 1);
         let value = field(4, &field(2, &field(3, b"").repeat(MAX_FIELDS)));
         for message in [field(5, &again), field(6, &again), field(4, &again), value] {
-            assert!(check(&message).unwrap_err().message().contains("fields"));
+            assert!(check(&message).unwrap_err().to_string().contains("fields"));
         }
     }
 
@@ -270,10 +304,29 @@ mod tests {
             let input = InferInputTensor { contents: Some(contents), shape: vec![1], ..InferInputTensor::default() };
             ModelInferRequest { id: "7".into(), inputs: vec![input; 2], ..ModelInferRequest::default() }
         };
-        assert_eq!(refusal(&of(MAX_TEXTS / 2)), None);
-        assert!(refusal(&of(MAX_TEXTS / 2 + 1)).unwrap().contains("raw contents"));
+        assert_eq!(refusal(&of(MAX_STRINGS / 2)), None);
+        assert!(refusal(&of(MAX_STRINGS / 2 + 1)).unwrap().contains("4194304 strings"));
         let hidden = [&[0x7b, 0x7c][..], &[0x2a, 0].repeat(MAX_PARTS + 1)].concat();
         assert!(check(&hidden).is_err(), "what follows a group of an unknown field is counted");
+    }
+
+    #[test]
+    fn memory_of_contents_is_known_before_they_are_read() {
+        let of = |contents: InferTensorContents| {
+            let input = InferInputTensor { contents: Some(contents), ..InferInputTensor::default() };
+            let request = ModelInferRequest { inputs: vec![input.clone(), input], ..ModelInferRequest::default() };
+            check(&request.encode_to_vec()).unwrap() / 2
+        };
+        assert_eq!(of(InferTensorContents { bool_contents: vec![true; 9], ..Default::default() }), 9);
+        assert_eq!(of(InferTensorContents { int_contents: vec![-1, 0, i32::MAX], ..Default::default() }), 12);
+        assert_eq!(of(InferTensorContents { uint_contents: vec![1, 0, u32::MAX], ..Default::default() }), 12);
+        assert_eq!(of(InferTensorContents { int64_contents: vec![-1, 0, i64::MAX], ..Default::default() }), 24);
+        assert_eq!(of(InferTensorContents { uint64_contents: vec![0; 1000], ..Default::default() }), 8000);
+        assert_eq!(of(InferTensorContents { fp32_contents: vec![0.5; 7], ..Default::default() }), 28);
+        assert_eq!(of(InferTensorContents { fp64_contents: vec![0.5; 7], ..Default::default() }), 56);
+        assert_eq!(of(InferTensorContents { bytes_contents: vec![Bytes::new(); 3], ..Default::default() }), 168);
+        // One by one, each with its own tag.
+        assert_eq!(check(&field(5, &field(5, &[0x18, 1].repeat(5)))).unwrap(), 40);
     }
 
     #[test]

@@ -1,0 +1,211 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::future::pending;
+use std::sync::mpsc::{Sender, channel};
+
+use axum::body::Body;
+use futures_util::{StreamExt as _, stream};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::{Request as HttpRequest, StatusCode};
+use http_body_util::BodyExt as _;
+
+use super::*;
+use crate::assemble::{EngineChoice, Operator};
+use crate::serve::front::Front;
+use crate::serve::metrics::{Exposition, to_text};
+use crate::serve::{Server, Settings, Source};
+
+/// A server of one worker, which is at work for somebody until it is dropped.
+struct Busy {
+    server: Arc<Server>,
+    front: Arc<Front>,
+    release: Option<Sender<()>>,
+}
+
+impl Busy {
+    async fn new(settings: Settings) -> Self {
+        let operator = Operator { engine: EngineChoice::Embedded, ..Operator::default() };
+        let server = Arc::new(Server::new(Settings { workers: 1, ..settings }, operator));
+        let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/oip/models");
+        server.add(&["matrix", "identity_fp16"].map(|name| Source(format!("{models}/{name}")))).unwrap();
+        let (release, released) = channel();
+        let busy = Self { front: Arc::new(Front::new(&server)), server, release: Some(release) };
+        let (server, served) = (busy.server.clone(), busy.served("matrix"));
+        tokio::spawn(async move {
+            let ask = Ask { bytes: usize::MAX, ..Ask::default() };
+            let wait = move |_: &Turn| {
+                let _ = released.recv();
+                Ok(())
+            };
+            server.run(&served, ask, wait).await
+        });
+        busy.until(|load| load.running == 1).await;
+        busy
+    }
+
+    fn served(&self, name: &str) -> Arc<Served> {
+        self.server.repository().get(name).unwrap()
+    }
+
+    async fn until(&self, done: impl Fn(crate::serve::Load) -> bool) {
+        while !done(self.served("matrix").load()) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Begins a request, whose status and answer come when it has them.
+    fn post(&self, path: &str, body: impl Into<Body>) -> tokio::task::JoinHandle<(StatusCode, String)> {
+        let request = HttpRequest::post(path).header(CONTENT_TYPE, "application/json").body(body.into()).unwrap();
+        self.send(request)
+    }
+
+    fn send(&self, request: HttpRequest<Body>) -> tokio::task::JoinHandle<(StatusCode, String)> {
+        let front = self.front.clone();
+        tokio::spawn(async move {
+            let response = front.answer(request, None).await;
+            let status = response.status();
+            let body = response.into_body().collect().await.unwrap().to_bytes();
+            // As much of it as is worth telling.
+            (status, String::from_utf8_lossy(&body).chars().take(300).collect())
+        })
+    }
+
+    fn metric(&self, line: &str) -> f64 {
+        let text = to_text(&self.server, Exposition::Prometheus).unwrap();
+        let value = text.lines().find_map(|one| one.strip_prefix(line)?.strip_prefix(' '));
+        value.unwrap_or_else(|| panic!("no `{line}` in\n{text}")).parse().unwrap()
+    }
+}
+
+const INFER: &str = "/v2/models/matrix/infer";
+
+/// Rows of three, as many as make a request large.
+const ROWS: usize = 20_000;
+
+fn inputs() -> String {
+    let data = vec!["1,2,3"; ROWS].join(",");
+    format!(r#""inputs":[{{"name":"x","datatype":"FP32","shape":[{ROWS},3],"data":[{data}]}}]"#)
+}
+
+#[tokio::test]
+async fn a_large_request_has_one_turn_where_its_priority_puts_it() {
+    let mut busy = Busy::new(Settings::default()).await;
+    let order = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let mut answers = Vec::new();
+    for (place, priority) in [r#""priority":9"#, r#""other":0"#, r#""priority":1"#].into_iter().enumerate() {
+        let body = format!(r#"{{{},"parameters":{{{priority}}}}}"#, inputs());
+        let (answer, order) = (busy.post(INFER, body), order.clone());
+        answers.push(tokio::spawn(async move {
+            let (status, answer) = answer.await.unwrap();
+            order.lock().unwrap().push(place);
+            (status, answer)
+        }));
+        busy.until(|load| load.waiting == place + 1).await;
+    }
+    busy.release = None;
+    for answer in answers {
+        let (status, text) = answer.await.unwrap();
+        assert_eq!(status, StatusCode::OK, "{text}");
+    }
+    assert_eq!(*order.lock().unwrap(), [2, 1, 0]);
+    // That which was at work, and these three.
+    assert_eq!(busy.metric("gpux_queue_duration_seconds_count{pipeline=\"matrix\"}").to_bits(), 4.0_f64.to_bits());
+}
+
+#[tokio::test]
+async fn a_large_request_waits_no_longer_than_it_asks() {
+    let busy = Busy::new(Settings::default()).await;
+    let asked = r#""parameters":{"timeout":20000}"#;
+    let rows = vec!["[1,2,3]"; ROWS].join(",");
+    for (path, body) in [
+        (INFER, format!("{{{},{asked}}}", inputs())),
+        ("/v2/models/matrix/generate", format!("{{{asked},\"x\":[{rows}]}}")),
+    ] {
+        // The worker is not free before all is over.
+        let (status, text) = busy.post(path, body).await.unwrap();
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{text}");
+    }
+    let refused = busy.metric("gpux_refusals_total{pipeline=\"matrix\",reason=\"expired\"}");
+    let failed = busy.served("matrix").inferences().fail.count();
+    assert_eq!((refused.to_bits(), failed), (2.0_f64.to_bits(), 2));
+}
+
+#[tokio::test]
+async fn a_timeout_that_is_found_in_the_turn_holds_from_the_arrival() {
+    let mut busy = Busy::new(Settings::default()).await;
+    let more = "1,".repeat(ROWS * 4);
+    let body = |timeout: usize| format!(r#"{{{},"parameters":{{"timeout":{timeout}}},"other":[{more}1]}}"#, inputs());
+    let (late, early) = (busy.post(INFER, body(1)), busy.post(INFER, body(10_000_000)));
+    busy.until(|load| load.waiting == 2).await;
+    busy.release = None;
+    let (status, text) = late.await.unwrap();
+    assert!(status == StatusCode::SERVICE_UNAVAILABLE && text.contains("passed before it could run"), "{text}");
+    let (status, text) = early.await.unwrap();
+    assert_eq!(status, StatusCode::OK, "{text}");
+}
+
+/// A request that promises much and sends nothing.
+fn promised(path: &str, content_type: &str) -> HttpRequest<Body> {
+    let body = Body::from_stream(stream::once(pending::<Result<bytes::Bytes, std::convert::Infallible>>()));
+    HttpRequest::post(path).header(CONTENT_TYPE, content_type).header(CONTENT_LENGTH, 1 << 20).body(body).unwrap()
+}
+
+const PATHS: [&str; 3] = ["/pipelines/matrix/predict", INFER, "/v2/models/matrix/generate"];
+
+#[tokio::test]
+async fn where_the_queue_is_full_no_body_is_read() {
+    let mut busy = Busy::new(Settings { max_queue: 1, ..Settings::default() }).await;
+    let waits = busy.post(INFER, format!("{{{}}}", inputs()));
+    busy.until(|load| load.waiting == 1).await;
+    for path in PATHS {
+        let (status, text) = busy.send(promised(path, "application/json")).await.unwrap();
+        assert!(status == StatusCode::SERVICE_UNAVAILABLE && text.contains("1 requests wait"), "{path}: {text}");
+    }
+    let refused = busy.metric("gpux_refusals_total{pipeline=\"matrix\",reason=\"queue_full\"}");
+    let failed = busy.served("matrix").inferences().fail.count();
+    assert_eq!((refused.to_bits(), failed), (3.0_f64.to_bits(), 3));
+    busy.release = None;
+    assert_eq!(waits.await.unwrap().0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_body_that_finds_no_room_is_counted() {
+    let busy = Busy::new(Settings { body_memory: 10 << 10, ..Settings::default() }).await;
+    for path in PATHS {
+        let (status, text) = busy.send(promised(path, "application/json")).await.unwrap();
+        assert!(status == StatusCode::SERVICE_UNAVAILABLE && text.contains("as much as is allowed"), "{path}: {text}");
+    }
+    // What a call of gRPC is about stands in its message, whose length stands before it.
+    let head = stream::iter([Ok::<_, std::convert::Infallible>(bytes::Bytes::from_static(&[0, 0, 1, 0, 0]))]);
+    let call = HttpRequest::post("/inference.GRPCInferenceService/ModelInfer")
+        .header(CONTENT_TYPE, "application/grpc")
+        .body(Body::from_stream(head.chain(stream::pending())))
+        .unwrap();
+    busy.send(call).await.unwrap();
+    let refused = |pipeline: &str| {
+        busy.metric(&format!("gpux_refusals_total{{pipeline=\"{pipeline}\",reason=\"memory\"}}")).to_bits()
+    };
+    let failed = busy.served("matrix").inferences().fail.count();
+    assert_eq!((refused("matrix"), refused(""), failed), (3.0_f64.to_bits(), 1.0_f64.to_bits(), 3));
+}
+
+#[tokio::test]
+async fn what_does_not_fit_is_a_failure_only_where_it_has_run() {
+    let mut busy = Busy::new(Settings::default()).await;
+    busy.release = None;
+    let failed = |name: &str| busy.served(name).inferences().fail.count();
+    // It does not fit, with a trace or without.
+    for query in ["", "?trace=true"] {
+        let (status, text) = busy.post(&format!("/pipelines/matrix/predict{query}"), r#"{"x":[[1,2]]}"#).await.unwrap();
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{text}");
+    }
+    assert_eq!(failed("matrix"), 0);
+    assert_eq!(busy.metric("gpux_run_duration_seconds_count{pipeline=\"matrix\"}").to_bits(), 0.0_f64.to_bits());
+    // Only what comes out cannot be given as it is asked for.
+    let json = r#"{"inputs":[{"name":"x","datatype":"FP16","shape":[1],"parameters":{"binary_data_size":2}}]}"#;
+    let request = HttpRequest::post("/v2/models/identity_fp16/infer");
+    let request = request.header("inference-header-content-length", json.len());
+    let (status, text) = busy.send(request.body(Body::from(format!("{json}ab"))).unwrap()).await.unwrap();
+    assert!(status == StatusCode::BAD_REQUEST && text.contains("FP16"), "{text}");
+    assert_eq!((failed("identity_fp16"), busy.served("identity_fp16").inferences().success.count()), (1, 0));
+}

@@ -1,0 +1,152 @@
+//! The room for bodies: what those of all requests may hold together, and of that, those of one key.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::serve::context::Context;
+use crate::serve::tenants::{Hold, Tenant};
+use crate::serve::{Refusal, ServeError, Settings};
+
+/// What the bodies of all requests may hold together, from the first byte that is read to the end of
+/// the turn.
+#[derive(Debug)]
+pub(in crate::serve) struct Bodies {
+    all: Arc<Semaphore>,
+    /// how much of it those of one key may hold
+    of_key: usize,
+}
+
+/// Permits stand for so many bytes.
+const GRAIN: usize = 1 << 10;
+
+impl Bodies {
+    pub(in crate::serve) fn new(settings: &Settings) -> Self {
+        let all = (settings.body_memory / GRAIN).clamp(1, Semaphore::MAX_PERMITS);
+        // Half of it leaves room for others, but one body must find room.
+        let of_key = (all / 2).max(settings.max_body.div_ceil(GRAIN));
+        Self { all: Arc::new(Semaphore::new(all)), of_key }
+    }
+
+    /// The room that the request has which the calling task works for.
+    pub(in crate::serve) fn room(&self) -> Room {
+        Room { all: self.all.clone(), of_key: self.of_key, context: Context::current() }
+    }
+}
+
+/// The room that one request has.
+#[derive(Clone)]
+pub(in crate::serve) struct Room {
+    all: Arc<Semaphore>,
+    of_key: usize,
+    context: Option<Arc<Context>>,
+}
+
+impl Room {
+    fn tenant(&self) -> Option<&Tenant> {
+        self.context.as_ref().and_then(|context| context.tenant())
+    }
+
+    /// Fails if so many bytes would find no room now.
+    pub(super) fn check(&self, bytes: usize) -> Result<(), ServeError> {
+        let grains = bytes.div_ceil(GRAIN);
+        self.hold(grains)?;
+        if grains > self.all.available_permits() { Err(self.full()) } else { Ok(()) }
+    }
+
+    /// The share of so many bytes.
+    pub(in crate::serve) fn share(&self, bytes: usize) -> Result<Share, ServeError> {
+        let grains = bytes.div_ceil(GRAIN);
+        let of_key = self.hold(grains)?;
+        let permits = u32::try_from(grains).unwrap_or(u32::MAX);
+        let of_all = self.all.clone().try_acquire_many_owned(permits).map_err(|_| self.full())?;
+        Ok(Share { of_all, of_key })
+    }
+
+    fn hold(&self, grains: usize) -> Result<Option<Hold>, ServeError> {
+        let hold = self.tenant().map(|tenant| tenant.hold(grains, self.of_key)).transpose();
+        hold.map_err(|exceeded| {
+            if let Some(context) = &self.context {
+                context.count_refusal((&exceeded).into());
+            }
+            exceeded.into()
+        })
+    }
+
+    fn full(&self) -> ServeError {
+        let refusal = Refusal::Memory;
+        if let Some(context) = &self.context {
+            context.count_refusal((&refusal).into());
+        }
+        refusal.into()
+    }
+}
+
+/// A part of the room, given back when it is dropped.
+#[derive(Debug)]
+pub(in crate::serve) struct Share {
+    of_all: OwnedSemaphorePermit,
+    of_key: Option<Hold>,
+}
+
+impl Share {
+    /// How many bytes it is for.
+    pub(super) fn bytes(&self) -> usize {
+        self.of_all.num_permits() * GRAIN
+    }
+
+    /// Adds another one of the same request.
+    pub(super) fn merge(&mut self, more: Self) {
+        self.of_all.merge(more.of_all);
+        if let (Some(hold), Some(more)) = (&mut self.of_key, more.of_key) {
+            hold.merge(more);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::serve::metrics::Metrics;
+    use crate::serve::tenants::Keys;
+
+    fn refused(share: Result<Share, ServeError>) -> u16 {
+        share.unwrap_err().status().as_u16()
+    }
+
+    #[test]
+    fn the_requests_of_one_key_leave_room_for_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keys.yml");
+        let key = |name: &str| format!("  - name: {name}\n    sha256: {}\n", crate::files::digest(name));
+        std::fs::write(&path, format!("keys:\n{}{}", key("alice"), key("bob"))).unwrap();
+        let keys = Keys::load(&path, None).unwrap();
+        let bodies = Bodies::new(&Settings { max_body: 1 << 20, body_memory: 10 << 20, ..Settings::default() });
+        let metrics = Metrics::new();
+        let room = |name: &str| {
+            let headers = http::HeaderMap::from_iter([(
+                http::HeaderName::from_static("x-api-key"),
+                http::HeaderValue::from_str(name).unwrap(),
+            )]);
+            let tenant = keys.tenant(&headers).unwrap();
+            let id = http::HeaderValue::from_static("7");
+            Arc::new(Context::new(id, Some(tenant), false, metrics.none().clone())).within(|| bodies.room())
+        };
+        let mut first = room("alice").share(3 << 20).unwrap();
+        first.merge(room("alice").share(1 << 20).unwrap());
+        let second = room("alice").share(1 << 20).unwrap();
+        assert_eq!(refused(room("alice").share(1)), 429);
+        room("alice").check(1).unwrap_err();
+        let other = room("bob").share(5 << 20).unwrap();
+        drop((first, second));
+        let again = room("alice").share(5 << 20).unwrap();
+        // Whose requests have no key are held by what all have alone.
+        assert_eq!(refused(bodies.room().share(1)), 503);
+        drop((other, again));
+        bodies.room().share(10 << 20).unwrap();
+        // A key may always have one body.
+        let small = Bodies::new(&Settings { max_body: 1 << 20, body_memory: 1 << 20, ..Settings::default() });
+        assert_eq!(small.of_key, 1 << 10);
+    }
+}

@@ -149,6 +149,25 @@ fn a_tensor_in_parts_is_refused() {
     }
 }
 
+/// A tensor that lies in another file.
+fn elsewhere(location: &str) -> Vec<u8> {
+    field(13, &[field(1, b"location"), field(2, location.as_bytes())].concat())
+}
+
+#[test]
+fn files_with_weights_are_looked_for_within_the_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    (0..20).for_each(|index| std::fs::write(folder.path().join(index.to_string()), []).unwrap());
+    let tensor = |location: &str| field(5, &elsewhere(location));
+    let one = (0..10_000).flat_map(|_| tensor("0"));
+    let each = (0..20).flat_map(|index| tensor(&index.to_string()));
+    for (graph, fits) in [(one.collect::<Vec<_>>(), true), (each.collect(), false)] {
+        let mut source = source::Source::new(Cursor::new(field(7, &graph))).unwrap();
+        let facts = survey::survey_within(16 << 10, &mut source, folder.path());
+        assert_eq!(facts.map(|facts| facts.files.len()).ok(), fits.then_some(1));
+    }
+}
+
 #[test]
 fn weights_elsewhere_are_vetted() {
     let fault = |name: &str| {

@@ -150,6 +150,8 @@ impl<R: Read + Seek> Survey<'_, R> {
         while let Some(field) = self.source.field(function)? {
             match field.tag {
                 7 => self.node(field, function, None)?,
+                // What its nodes have where a call says nothing else.
+                11 => self.attribute(field, function)?,
                 _ => self.source.skip(field)?,
             }
         }

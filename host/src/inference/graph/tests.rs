@@ -155,6 +155,25 @@ fn elsewhere(location: &str) -> Vec<u8> {
 }
 
 #[test]
+fn what_a_function_gives_its_nodes_is_checked() {
+    let output = field(7, &field(12, &field(1, b"y")));
+    let model = |tensors: &[u8]| [field(25, &field(11, tensors)), output.clone()].concat();
+    let outside = read(&model(&field(5, &elsewhere("../../secret")))).unwrap_err();
+    assert!(outside.contains("`../../secret` does not lie in the model's folder"), "{outside}");
+    assert!(read(&model(&field(5, &[]).repeat(2))).unwrap_err().contains("a tensor is given twice"));
+
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("w"), [0; 5]).unwrap();
+    // In a graph that a node of the function runs, too.
+    let inner = field(6, &field(1, &field(5, &field(5, &elsewhere("w")))));
+    for tensors in [field(5, &elsewhere("w")), field(10, &elsewhere("w")), inner] {
+        let bytes = model(&tensors);
+        let info = inspect(&folder.path().join("model.onnx"), Cursor::new(&bytes)).unwrap();
+        assert_eq!((info.size_bytes, info.external_files.len()), (bytes.len() as u64 + 5, 1));
+    }
+}
+
+#[test]
 fn files_with_weights_are_looked_for_within_the_memory() {
     let folder = tempfile::tempdir().unwrap();
     (0..20).for_each(|index| std::fs::write(folder.path().join(index.to_string()), []).unwrap());

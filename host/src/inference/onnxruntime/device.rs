@@ -1,6 +1,4 @@
-//! Where the sessions of a provider keep tensors, and how many threads may be at them at a time.
-
-use std::sync::{Mutex, MutexGuard, PoisonError};
+//! Where the sessions of a provider keep tensors, and whether one thread may be at them at a time.
 
 use ort::memory::{AllocationDevice, AllocatorType, MemoryInfo, MemoryType};
 
@@ -52,39 +50,4 @@ pub(super) fn memory_info(memory: Option<&Memory>) -> ort::Result<MemoryInfo<'st
         None => (AllocationDevice::CPU, 0),
     };
     MemoryInfo::new(kind, device, AllocatorType::Device, MemoryType::Default)
-}
-
-static TURN: Mutex<()> = Mutex::new(());
-
-/// Waits for the turn of this thread, where only one may be at it.
-pub(super) fn turn(alone: bool) -> Option<MutexGuard<'static, ()>> {
-    alone.then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner))
-}
-
-/// A session, or a tensor on its device, that is used and let go of in turn.
-pub(super) struct InTurn<T> {
-    inner: Option<T>,
-    alone: bool,
-}
-
-impl<T> InTurn<T> {
-    pub(super) fn new(inner: T, alone: bool) -> Self {
-        Self { inner: Some(inner), alone }
-    }
-
-    /// What it holds, for whoever has the turn or needs none.
-    pub(super) fn get(&self) -> Option<&T> {
-        self.inner.as_ref()
-    }
-
-    pub(super) fn get_mut(&mut self) -> Option<&mut T> {
-        self.inner.as_mut()
-    }
-}
-
-impl<T> Drop for InTurn<T> {
-    fn drop(&mut self) {
-        let _turn = turn(self.alone);
-        self.inner = None;
-    }
 }

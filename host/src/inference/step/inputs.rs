@@ -61,7 +61,7 @@ impl ModelStep {
                     let name = &self.signature.inputs[index].name;
                     StepFailure::InvalidInput(format!("input `{name}`, which takes {}: {error}", self.takes(index)))
                 })?;
-                value.tensors().try_for_each(|tensor| self.ends_nowhere(index, tensor, watch))?;
+                self.end_somewhere(index, &value, watch)?;
                 Ok(value)
             }
             (Some(kind), value) if kind.tensor().is_none() || value.as_tensor().is_none() => {
@@ -86,14 +86,32 @@ impl ModelStep {
         }
     }
 
+    /// The same of every tensor in a value.
+    fn end_somewhere(&self, index: usize, value: &OnnxValue, watch: &Watch) -> Result<(), StepFailure> {
+        let all = |value: &OnnxValue, item| {
+            value.tensors().try_for_each(|tensor| self.ends_nowhere(index, tensor, item, watch))
+        };
+        match value {
+            OnnxValue::Sequence(items) => items.iter().enumerate().try_for_each(|(item, value)| all(value, Some(item))),
+            other => all(other, None),
+        }
+    }
+
     /// Refuses texts that an engine could not be given whole: they end at the character NUL there.
-    fn ends_nowhere(&self, index: usize, tensor: &Tensor, watch: &Watch) -> Result<(), StepFailure> {
+    fn ends_nowhere(
+        &self,
+        index: usize,
+        tensor: &Tensor,
+        item: Option<usize>,
+        watch: &Watch,
+    ) -> Result<(), StepFailure> {
         for (place, text) in tensor.as_slice::<String>().unwrap_or_default().iter().enumerate() {
             watch.worked(text.len().saturating_add(size_of::<String>()))?;
             if text.contains('\0') {
                 let name = &self.signature.inputs[index].name;
                 let because = "holds the character NUL, which models cannot be given";
-                return Err(StepFailure::InvalidInput(format!("input `{name}`: element {place} {because}")));
+                let item = item.map_or_else(String::new, |item| format!("item {item}, "));
+                return Err(StepFailure::InvalidInput(format!("input `{name}`: {item}element {place} {because}")));
             }
         }
         Ok(())
@@ -105,7 +123,7 @@ impl ModelStep {
             let expected = Kind::Tensor(self.wanted[index].clone());
             return Err(self.named(index, Mismatch { expected, given: value.kind(), because: None }).into());
         };
-        self.ends_nowhere(index, &tensor, watch)?;
+        self.ends_nowhere(index, &tensor, None, watch)?;
         if fits(&tensor, &self.wanted[index]) {
             return Ok(tensor);
         }

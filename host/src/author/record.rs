@@ -33,8 +33,8 @@ pub enum RecordError {
     /// the pipeline has no component
     #[error("this pipeline has no component step, so there is nothing to record or to replay")]
     NoComponents,
-    /// no step of this name is a component
-    #[error("no component step is called `{name}`; there is {known}")]
+    /// no step of this name or number is a component
+    #[error("no component step has the name or the number `{name}`; there is {known}")]
     NoStep {
         /// what was asked for
         name: String,
@@ -71,25 +71,43 @@ pub struct Recorder<'a> {
     pub fault: Option<RecordError>,
 }
 
-/// The place of the component step that `name` means: the name of one step alone, or a number from 1.
-pub(super) fn component_step(pipeline: &Pipeline, name: &str) -> Result<usize, RecordError> {
-    let steps = || {
-        let planned = pipeline.plan().steps().iter().map(|step| step.name.as_str()).enumerate();
-        planned.filter(|(index, _)| component(pipeline, *index).is_some())
-    };
-    if steps().next().is_none() {
+/// The place of the component step that somebody `asked` for: by its number, from 1, or by a name that it has alone.
+/// A number means the place, also where another step has it for a name.
+pub(super) fn component_step(pipeline: &Pipeline, asked: &str) -> Result<usize, RecordError> {
+    meant(&component_steps(pipeline), asked)
+}
+
+/// The place of the one component step of this name.
+pub(super) fn component_step_called(pipeline: &Pipeline, name: &str) -> Result<usize, RecordError> {
+    called(&component_steps(pipeline), name)
+}
+
+/// The place and the name of each.
+fn component_steps(pipeline: &Pipeline) -> Vec<(usize, &str)> {
+    let planned = pipeline.plan().steps().iter().map(|step| step.name.as_str()).enumerate();
+    planned.filter(|(index, _)| component(pipeline, *index).is_some()).collect()
+}
+
+fn meant(steps: &[(usize, &str)], asked: &str) -> Result<usize, RecordError> {
+    let number = asked.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+    match steps.iter().find(|(index, _)| number == Some(*index)) {
+        Some((index, _)) => Ok(*index),
+        None => called(steps, asked),
+    }
+}
+
+fn called(steps: &[(usize, &str)], name: &str) -> Result<usize, RecordError> {
+    if steps.is_empty() {
         return Err(RecordError::NoComponents);
     }
-    let number = name.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
-    let named = steps().filter(|(index, known)| *known == name || number == Some(*index));
-    match named.map(|(index, _)| index).collect::<Vec<_>>()[..] {
-        [index] => Ok(index),
+    match steps.iter().filter(|(_, known)| *known == name).collect::<Vec<_>>()[..] {
+        [(index, _)] => Ok(*index),
         [] => {
-            let known: Vec<_> = steps().map(|(index, name)| format!("`{name}` ({})", index + 1)).collect();
+            let known: Vec<_> = steps.iter().map(|(index, name)| format!("`{name}` ({})", index + 1)).collect();
             Err(RecordError::NoStep { name: name.to_owned(), known: known.join(", ") })
         }
         ref several => {
-            let numbers: Vec<_> = several.iter().map(|index| (index + 1).to_string()).collect();
+            let numbers: Vec<_> = several.iter().map(|(index, _)| (index + 1).to_string()).collect();
             Err(RecordError::Ambiguous { name: name.to_owned(), numbers: numbers.join(" or ") })
         }
     }
@@ -276,6 +294,25 @@ impl Observer for Recorder<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_step_is_meant_by_its_number_or_by_a_name_that_it_has_alone() {
+        let steps = [(0, "a.wasm"), (1, "b.wasm"), (3, "2"), (4, "b.wasm")];
+        let told = |result: Result<usize, RecordError>| result.map_err(|error| error.to_string());
+        let meant = |asked: &str| told(meant(&steps, asked));
+        for (asked, index) in [("a.wasm", 0), ("1", 0), ("2", 1), ("4", 3), ("5", 4)] {
+            assert_eq!(meant(asked), Ok(index), "{asked}");
+        }
+        assert_eq!(
+            meant("b.wasm").unwrap_err(),
+            "several component steps are called `b.wasm`: say which by its number, 2 or 5"
+        );
+        let known = "no component step has the name or the number `3`; there is `a.wasm` (1), `b.wasm` (2), `2` (4), `b.wasm` (5)";
+        assert_eq!(meant("3").unwrap_err(), known);
+        // What was recorded has a name.
+        assert_eq!(told(called(&steps, "2")), Ok(3));
+        assert!(called(&[], "2").is_err());
+    }
 
     #[test]
     fn counting_goes_on_behind_the_highest_number_that_is_one() {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::case::{Case, Recorded, input_values};
-use super::record::{RecordError, component_step};
+use super::record::{RecordError, component_step, component_step_called};
 use super::subject::{Configured, Ready};
 use super::test::{CaseReport, Outcome, differences};
 use crate::assemble::Pipeline;
@@ -66,7 +66,7 @@ impl<'a> Replay<'a> {
             .step
             .checked_sub(1)
             .filter(|index| steps.get(*index).is_some_and(|step| step.name == recorded.name));
-        let found = there.map_or_else(|| component_step(self.pipeline, &recorded.name), Ok);
+        let found = there.map_or_else(|| component_step_called(self.pipeline, &recorded.name), Ok);
         found.map_err(|error| {
             let fault = Diagnostic::new("no-step", case.place("recorded"), error.to_string());
             case.fault(vec![fault.hint("it was recorded from another pipeline, or the step has another name now")])

@@ -60,6 +60,7 @@ mod tests {
             Value::from(Tensor::new([40, 50, 3], vec![7_u8; 6000]).unwrap().with_metadata(metadata))
         };
         let numbers = || Value::from(Tensor::new([2, 3], vec![1_f32; 6]).unwrap());
+        let tokens = || Value::from(Tensor::new([1, 2, 3], vec![1_f32; 6]).unwrap());
         let whole = || Value::from(Tensor::new([2, 3], vec![1_i64; 6]).unwrap());
         let long = "A fox ".repeat(10_000);
         let file = json!("tokenize/wordpiece.json");
@@ -89,6 +90,19 @@ mod tests {
             ("softmax", json!({}), vec![numbers()]),
             ("l2-normalize", json!({}), vec![numbers()]),
             ("argmax", json!({}), vec![numbers()]),
+            ("normalize", json!({"scale": 2}), vec![pixels()]),
+            ("normalize", json!({"method": "min-max"}), vec![pixels()]),
+            ("to-tensor", json!({}), vec![pixels()]),
+            ("top-k", json!({}), vec![numbers()]),
+            ("threshold", json!({}), vec![numbers()]),
+            ("cosine", json!({"vectors": [[1, 0, 0]]}), vec![numbers()]),
+            ("mean-pool", json!({}), vec![tokens()]),
+            ("cls-pool", json!({}), vec![tokens()]),
+            ("join", json!({}), vec![numbers()]),
+            ("mfcc", json!({"n_mfcc": 2}), vec![numbers()]),
+            ("frame", json!({"frame_length": 2, "hop_length": 1}), vec![numbers()]),
+            ("ctc-greedy-decode", json!({"vocabulary": ["-", "a", "b"]}), vec![numbers()]),
+            ("detokenize", json!({"tokenizer": file}), vec![whole()]),
             ("normalize-text", json!({"case": "lower"}), vec![long.as_str().into()]),
             ("tokenize", json!({"tokenizer": file}), vec![long.as_str().into()]),
             ("chunk", json!({"tokenizer": file, "max_length": 20}), vec![long.as_str().into()]),

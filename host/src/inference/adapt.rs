@@ -4,8 +4,7 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
-use crate::pipeline::{Dim, ElementType, Kind, Layout, Mismatch, Tensor, TensorElement, TensorError, TensorKind};
-use crate::with_elements;
+use crate::pipeline::{Dim, ElementType, GoesOn, Kind, Layout, Mismatch, Tensor, TensorError, TensorKind};
 
 /// One change to a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,51 +153,40 @@ pub(super) fn move_channels<T>(dims: &mut [T], to: Layout) {
     }
 }
 
-/// Makes the changes.
-pub(super) fn apply(mut tensor: Tensor, adapts: &[Adapt]) -> Result<Tensor, TensorError> {
+/// Makes the changes, unless that is stopped.
+pub(super) fn apply(mut tensor: Tensor, adapts: &[Adapt], who: &dyn GoesOn) -> Result<Tensor, TensorError> {
     for adapt in adapts {
         tensor = match adapt {
-            Adapt::Layout(layout) => change_layout(tensor, *layout)?,
+            Adapt::Layout(layout) => change_layout(tensor, *layout, who)?,
             Adapt::Batch => {
                 let mut shape = Vec::with_capacity(tensor.rank() + 1);
                 shape.push(1);
                 shape.extend_from_slice(tensor.shape());
                 tensor.reshape(shape)?
             }
-            Adapt::Cast(element) => tensor.cast(*element)?,
+            Adapt::Cast(element) => tensor.cast_while(*element, who)?,
         };
     }
     Ok(tensor)
 }
 
-fn change_layout(tensor: Tensor, to: Layout) -> Result<Tensor, TensorError> {
+fn change_layout(tensor: Tensor, to: Layout, who: &dyn GoesOn) -> Result<Tensor, TensorError> {
     let mut metadata = tensor.metadata;
     metadata.layout = Some(to);
     let mut shape = tensor.shape().to_vec();
     let [.., first, second, third] = shape[..] else { return Ok(tensor) };
-    // Both orders are a transposition of two axes: pixels and channels.
-    let (rows, columns) = match to {
-        Layout::Chw => (first * second, third),
-        Layout::Hwc => (first, second * third),
+    let (pixels, channels) = match to {
+        Layout::Chw => (first.checked_mul(second), third),
+        Layout::Hwc => (second.checked_mul(third), first),
     };
-    move_channels(&mut shape, to);
     // One channel, or one pixel: the same numbers in the same order.
-    if rows == 1 || columns == 1 {
+    if pixels == Some(1) || channels == 1 {
+        move_channels(&mut shape, to);
         return Ok(tensor.reshape(shape)?.with_metadata(metadata));
     }
-    let moved = with_elements!(tensor.data(), data => Tensor::new(shape, transposed(data, rows, columns)))?;
-    Ok(moved.with_metadata(metadata))
-}
-
-/// Each matrix of `rows` × `columns` in `data`, transposed.
-fn transposed<T: TensorElement>(data: &[T], rows: usize, columns: usize) -> Vec<T> {
-    let mut moved = Vec::with_capacity(data.len());
-    for image in data.chunks_exact((rows * columns).max(1)) {
-        for column in 0..columns {
-            moved.extend(image.iter().skip(column).step_by(columns).cloned());
-        }
-    }
-    moved
+    let mut axes: Vec<_> = (0..tensor.rank()).collect();
+    move_channels(&mut axes, to);
+    Ok(tensor.permute_while(&axes, who)?.with_metadata(metadata))
 }
 
 #[cfg(test)]

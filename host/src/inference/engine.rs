@@ -70,6 +70,11 @@ pub trait Engine: Send + Sync {
         1
     }
 
+    /// Whether one thread of the process may be at sessions made so at a time.
+    fn alone(&self, _options: &SessionOptions) -> bool {
+        false
+    }
+
     /// The devices that its providers have found.
     fn devices(&self) -> Vec<Device> {
         Vec::new()

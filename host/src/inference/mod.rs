@@ -20,6 +20,7 @@ mod optimize;
 mod providers;
 mod sessions;
 mod step;
+mod turns;
 mod value;
 mod vet;
 

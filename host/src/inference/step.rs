@@ -16,7 +16,7 @@ use super::sessions::{ModelInputs, SessionSet, Unavailable};
 use super::value::OnnxValue;
 use crate::pipeline::{
     Changes, Context, DeviceStep, Dim, ElementType, Kind, Memory, Mismatch, Placed, Signature, Step, StepFailure,
-    TensorKind, Value,
+    TensorKind, Value, Watch,
 };
 
 pub use load::ModelOptions;
@@ -94,7 +94,7 @@ impl ModelStep {
     pub fn shapes(&self, inputs: &[Option<Value>]) -> Shapes {
         let shape = |(index, value): (usize, &Option<Value>)| {
             let value = value.clone().filter(|_| index < self.wanted.len())?;
-            Some(self.adapted(index, value).ok()?.shape().to_vec())
+            Some(self.adapted(index, value, &Watch::default()).ok()?.shape().to_vec())
         };
         inputs.iter().enumerate().map(shape).collect()
     }
@@ -186,10 +186,11 @@ impl Step for ModelStep {
         self.complete(&inputs)?;
         let mut tensors = ModelInputs::new();
         let mut values = Vec::new();
+        let watch = &Watch::of(context);
         for (index, value) in inputs.into_iter().enumerate() {
             match value {
-                Some(value) if self.plain => tensors.push((index, self.adapted(index, value)?)),
-                Some(value) => values.push((index, self.as_onnx(index, value)?)),
+                Some(value) if self.plain => tensors.push((index, self.adapted(index, value, watch)?)),
+                Some(value) => values.push((index, self.as_onnx(index, value, watch)?)),
                 None => {}
             }
         }
@@ -256,10 +257,11 @@ impl DeviceStep for ModelStep {
         context: &mut Context,
     ) -> Result<Vec<Placed<Value>>, StepFailure> {
         self.complete(&inputs)?;
+        let watch = &Watch::of(context);
         let given = inputs.into_iter().enumerate().filter_map(|(index, value)| Some((index, value?)));
         let tensor = |(index, value): (usize, Placed<Value>)| {
             let tensor = match value {
-                Placed::Host(value) => Placed::Host(self.adapted(index, value)?),
+                Placed::Host(value) => Placed::Host(self.adapted(index, value, watch)?),
                 Placed::Device(tensor) => {
                     self.adapts(index, &tensor.kind())?;
                     Placed::Device(tensor)

@@ -25,6 +25,7 @@ mod strided;
 mod tensor;
 mod trace;
 mod value;
+mod watch;
 mod wiring;
 
 pub use benchmark::{Benchmark, BenchmarkOptions, Metrics};
@@ -49,6 +50,7 @@ pub use step::{Changes, Context, LimitExceeded, Step, StepFailure, Waits};
 pub use tensor::{MAX_AXES, Tensor, TensorData, TensorElement, TensorError, element_count, few_axes};
 pub use trace::{StepTrace, Trace};
 pub use value::Value;
+pub(crate) use watch::{Late, Watch};
 pub use wiring::{Names, Place, PlanBuilder, WiringError};
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ use crate::pipeline::{Dim, ElementSet, ElementType, Kind, Port, Signature, StepF
 
 /// Bytes of a description or an error's text.
 const TEXT: usize = 4 << 10;
-/// Axes of a port's tensor.
-const RANK: usize = 32;
+/// Axes of a tensor; `NumPy`'s own bound is 64, ONNX models in the wild stay below 10.
+pub(super) const RANK: usize = 32;
 
 fn fail(what: &str) -> StepFailure {
     StepFailure::Failed(format!("it broke its own signature: {what}"))

@@ -3,13 +3,11 @@
 use wasmtime::component::Resource;
 
 use super::bindings::{log, types};
+use super::checked::RANK;
 use super::failure::Stop;
 use super::handles::cost;
 use super::state::State;
 use crate::pipeline::{ElementType, StepFailure, Tensor, TensorError, element_count};
-
-/// Axes of a tensor; `NumPy`'s own bound is 64, ONNX models in the wild stay below 10.
-const RANK: usize = 32;
 
 type Answer<T> = wasmtime::Result<Result<T, String>>;
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::decode::MAX_VALUES;
 use super::sound::{self, Sound};
 use crate::builtin::ports;
+use crate::builtin::watch::Watch;
 use crate::pipeline::{
     Builtin, Context, Dim, ElementType, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor, TensorKind, Value,
 };
@@ -99,7 +100,7 @@ impl Step for Frame {
         Ok(vec![Kind::Tensor(TensorKind::shaped(ElementType::Float32, dims))])
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let tensor = ports::first_tensor(inputs, "audio")?;
         let sound = Sound::of(&tensor, "frame")?;
         let frames = self.count(sound.frames).map_err(StepFailure::InvalidInput)?;
@@ -109,12 +110,20 @@ impl Step for Frame {
             let message = format!("frame gives at most {MAX_VALUES} values, but {frames} frames of {length} are more");
             return Err(StepFailure::InvalidInput(message));
         };
+        let watch = Watch::of(context);
+        watch.ask()?;
         let mut output = Vec::with_capacity(values);
         for channel in sound.channels() {
             match self.options.frames {
-                Axis::First => channel.windows(length).step_by(hop).for_each(|frame| output.extend_from_slice(frame)),
+                Axis::First => {
+                    for frame in channel.windows(length).step_by(hop) {
+                        watch.worked(length)?;
+                        output.extend_from_slice(frame);
+                    }
+                }
                 Axis::Last => {
                     for place in 0..length {
+                        watch.worked(frames)?;
                         output.extend(channel[place..].iter().step_by(hop).take(frames));
                     }
                 }

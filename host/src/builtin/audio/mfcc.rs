@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::builtin::ports;
+use crate::builtin::watch::{Late, Watch};
 use crate::builtin::wide::vectorized;
 use crate::pipeline::{
     BuildError, Builtin, Context, Dim, ElementType, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor,
@@ -119,6 +120,22 @@ impl Mfcc {
             .map(|(c, b)| weight(c, b))
             .collect()
     }
+
+    /// The coefficients of every channel, which each have a row for a band.
+    fn weighed(&self, given: &[f32], bands: usize, frames: usize, watch: &Watch) -> Result<Vec<f32>, Late> {
+        let (weights, rows) = (self.weights(bands), self.options.n_mfcc);
+        // An empty one has no channel or no frame.
+        let channels = given.chunks_exact((bands * frames).max(1));
+        let mut output = vec![0.0; channels.len() * rows * frames];
+        for (given, output) in channels.zip(output.chunks_exact_mut((rows * frames).max(1))) {
+            for from in (0..frames).step_by(LANES) {
+                // Sixteen products are as fast as one sample.
+                watch.worked(bands * rows)?;
+                weigh(given, frames, from, &weights, output);
+            }
+        }
+        Ok(output)
+    }
 }
 
 impl Step for Mfcc {
@@ -143,7 +160,7 @@ impl Step for Mfcc {
         self.options.n_mfcc * MAX * size_of::<f32>()
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let tensor = ports::first_tensor(inputs, "mel")?;
         let Some(given) = tensor.as_slice::<f32>() else {
             let message = format!("mfcc takes float32, but gets {}; cast it first", tensor.element());
@@ -153,19 +170,13 @@ impl Step for Mfcc {
         if let Some(why) = self.fault(&sizes) {
             return Err(StepFailure::InvalidInput(format!("mfcc: {why}")));
         }
+        let watch = &Watch::of(context);
+        watch.ask()?;
         let mut shape = tensor.shape().to_vec();
         let (bands, frames) = (shape[shape.len() - 2], shape[shape.len() - 1]);
         let place = shape.len() - 2;
         shape[place] = self.options.n_mfcc;
-        let weights = self.weights(bands);
-        let mut output = vec![0.0; shape.iter().product()];
-        // An empty one has no channel or no frame.
-        let channels = given.chunks_exact((bands * frames).max(1));
-        for (given, output) in channels.zip(output.chunks_exact_mut((self.options.n_mfcc * frames).max(1))) {
-            for from in (0..frames).step_by(LANES) {
-                weigh(given, frames, from, &weights, output);
-            }
-        }
+        let output = self.weighed(given, bands, frames, watch)?;
         Ok(vec![Tensor::new(shape, output)?.with_metadata(tensor.metadata).into()])
     }
 
@@ -231,6 +242,15 @@ mod tests {
         for options in [json!({"n_mfcc": 0}), json!({"n_mfcc": 5000}), json!({"lifter": -1}), json!({"norm": "l2"})] {
             assert!((builtin().build)(options, &Site::Component).is_err());
         }
+    }
+
+    #[test]
+    fn many_products_end_with_the_time() {
+        let step = Mfcc::new(ports::options(json!({"n_mfcc": 32})).unwrap()).unwrap();
+        let (bands, frames) = (32, LANES << 10);
+        let mel = vec![0.0; bands * frames];
+        assert_eq!(step.weighed(&mel, bands, frames, &Watch::after(0)), Err(Late));
+        assert_eq!(step.weighed(&mel, bands, frames, &Watch::after(9)).unwrap().len(), 32 * frames);
     }
 
     #[test]

@@ -173,7 +173,7 @@ impl DecodeImage {
         let watch = Watch::of(context);
         let decoded = guard(|| self.decode(bytes, &watch));
         // Whatever a decoder says that was stopped.
-        if watch.was_late() {
+        if watch.ask_again().is_err() {
             return Err(StepFailure::Timeout);
         }
         decoded.unwrap_or_else(|_| Err(not_an_image("the decoder gave up on it")))

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::min_max::{Groups, stretch};
 use crate::builtin::ports;
+use crate::builtin::watch::{BLOCK, Late, Watch, rows_of_block};
 use crate::pipeline::{
     BuildError, Builtin, Context, ElementSet, ElementType, Group, Kind, Layout, Mismatch, Port, Signature, Step,
     StepFailure, Tensor, TensorData, TensorElement, TensorKind, Value,
@@ -204,7 +205,7 @@ impl Step for Normalize {
         Ok(vec![Kind::Tensor(TensorKind { elements: ElementType::Float32.into(), ..given.clone() })])
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let mut tensor = ports::first_tensor(inputs, "tensor")?;
         if !ElementSet::numeric().contains(tensor.element()) {
             let message = format!("normalize takes numbers, but gets {}", tensor.element());
@@ -215,29 +216,31 @@ impl Step for Normalize {
         if tensor.is_empty() {
             return Ok(vec![tensor.cast(ElementType::Float32)?.into()]);
         }
+        let watch = &Watch::of(context);
+        watch.ask()?;
         if self.factors.is_empty() {
             let groups = self.groups(tensor.shape(), tensor.metadata.layout).map_err(StepFailure::InvalidInput)?;
-            let mut tensor = tensor.cast(ElementType::Float32)?;
+            let mut tensor = tensor.cast_while(ElementType::Float32, watch)?;
             if let Some(data) = tensor.as_mut_slice::<f32>() {
-                stretch(data, groups);
+                stretch(data, groups, watch)?;
             }
             return Ok(vec![tensor.into()]);
         }
         if let TensorData::Uint8(data) = tensor.data() {
-            let normalized = normalized(data, run, &self.factors);
+            let normalized = normalized(data, run, &self.factors, watch)?;
             return Ok(vec![Tensor::new(tensor.shape(), normalized)?.with_metadata(tensor.metadata).into()]);
         }
         if let TensorData::Float32(data) = tensor.data()
             && Arc::strong_count(data) > 1
         {
-            let normalized = normalized(data, run, &self.factors);
+            let normalized = normalized(data, run, &self.factors, watch)?;
             return Ok(vec![Tensor::new(tensor.shape(), normalized)?.with_metadata(tensor.metadata).into()]);
         }
         if tensor.element() != ElementType::Float32 {
-            tensor = tensor.cast(ElementType::Float32)?;
+            tensor = tensor.cast_while(ElementType::Float32, watch)?;
         }
         if let Some(data) = tensor.as_mut_slice::<f32>() {
-            normalize(data, run, &self.factors);
+            normalize(data, run, &self.factors, watch)?;
         }
         Ok(vec![tensor.into()])
     }
@@ -337,36 +340,49 @@ fn stretched(factors: &[Factor]) -> Vec<Factor> {
     factors.iter().copied().cycle().take(repeats * factors.len()).collect()
 }
 
-fn normalized<T: ToF32>(data: &[T], run: usize, factors: &[Factor]) -> Vec<f32> {
+fn normalized<T: ToF32>(data: &[T], run: usize, factors: &[Factor], watch: &Watch) -> Result<Vec<f32>, Late> {
     let mut result = Vec::with_capacity(data.len());
     if run == 1 {
         let factors = stretched(factors);
-        for part in data.chunks(factors.len()) {
-            result.extend(part.iter().zip(&factors).map(|(x, by)| x.to_f32() * by.multiply + by.add));
+        for block in data.chunks(rows_of_block(factors.len()) * factors.len()) {
+            watch.worked(block.len())?;
+            for part in block.chunks(factors.len()) {
+                result.extend(part.iter().zip(&factors).map(|(x, by)| x.to_f32() * by.multiply + by.add));
+            }
         }
     } else {
         for (part, by) in data.chunks(run).zip(factors.iter().cycle()) {
-            result.extend(part.iter().map(|x| x.to_f32() * by.multiply + by.add));
+            for block in part.chunks(BLOCK) {
+                watch.worked(block.len())?;
+                result.extend(block.iter().map(|x| x.to_f32() * by.multiply + by.add));
+            }
         }
     }
-    result
+    Ok(result)
 }
 
-fn normalize(data: &mut [f32], run: usize, factors: &[Factor]) {
+fn normalize(data: &mut [f32], run: usize, factors: &[Factor], watch: &Watch) -> Result<(), Late> {
     if run == 1 {
         let factors = stretched(factors);
-        for part in data.chunks_mut(factors.len()) {
-            for (x, by) in part.iter_mut().zip(&factors) {
-                *x = *x * by.multiply + by.add;
+        for block in data.chunks_mut(rows_of_block(factors.len()) * factors.len()) {
+            watch.worked(block.len())?;
+            for part in block.chunks_mut(factors.len()) {
+                for (x, by) in part.iter_mut().zip(&factors) {
+                    *x = *x * by.multiply + by.add;
+                }
             }
         }
     } else {
         for (part, by) in data.chunks_mut(run).zip(factors.iter().cycle()) {
-            for x in part {
-                *x = *x * by.multiply + by.add;
+            for block in part.chunks_mut(BLOCK) {
+                watch.worked(block.len())?;
+                for x in block {
+                    *x = *x * by.multiply + by.add;
+                }
             }
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -395,6 +411,23 @@ mod tests {
         let shared = result.clone();
         assert_eq!(run(json!({"scale": 2}), shared).unwrap().as_slice::<f32>().unwrap(), [4.0; 6]);
         assert_eq!(result.as_slice::<f32>().unwrap(), [2.0; 6]);
+    }
+
+    #[test]
+    fn much_ends_with_the_time() {
+        let factors = [Factor { multiply: 2.0, add: 1.0 }; 3];
+        let mut data = vec![1_f32; 3 << 20];
+        for run in [1, 1 << 20] {
+            let whole = normalized(&data, run, &factors, &Watch::after(9)).unwrap();
+            assert_eq!((whole.len(), whole[0], whole.last()), (3 << 20, 3.0, Some(&3.0)));
+            assert_eq!(normalized(&data, run, &factors, &Watch::after(1)), Err(Late));
+            assert_eq!(normalize(&mut data.clone(), run, &factors, &Watch::after(1)), Err(Late));
+        }
+        for (channels, run) in [(1, 3 << 20), (3, 1), (3, 1 << 20)] {
+            let groups = Groups { image: 3 << 20, channels, run };
+            assert_eq!(stretch(&mut data.clone(), groups, &Watch::after(1)), Err(Late), "{groups:?}");
+            assert_eq!(stretch(&mut data, groups, &Watch::after(99)), Ok(()));
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::builtin::ports;
+use crate::builtin::watch::{BLOCK, Late, Watch};
 use crate::pipeline::{
     BuildError, Builtin, Color, Context, Dim, ElementSet, ElementType, Group, Kind, Layout, Metadata, Mismatch, Port,
     Signature, Step, StepFailure, Tensor, TensorData, TensorElement, TensorKind, Value,
@@ -175,7 +176,7 @@ impl Step for ToTensor {
         ports::given_tensor(inputs).map_or(0, |tensor| tensor.byte_len().saturating_add(tensor.len().saturating_mul(4)))
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let tensor = ports::first_tensor(inputs, "image")?;
         if !ElementSet::numeric().contains(tensor.element()) {
             let message = format!("to-tensor takes numbers, but gets {}", tensor.element());
@@ -188,15 +189,17 @@ impl Step for ToTensor {
         let (order, color) = self.channels(&metadata, channels)?;
         metadata.layout = Some(self.layout());
         metadata.color = color;
+        let watch = &Watch::of(context);
+        watch.ask()?;
         if let (TensorData::Uint8(data), Layout::Hwc, 1 | 3 | 4) = (tensor.data(), from, channels)
             && self.options.layout == Order::Chw
             && self.options.element == Element::Float32
         {
             let most = if self.options.scale { 255.0 } else { 1.0 };
             let floats = match channels {
-                1 => planes::<1>(data, &order, most),
-                3 => planes::<3>(data, &order, most),
-                _ => planes::<4>(data, &order, most),
+                1 => planes::<1>(data, &order, most, watch)?,
+                3 => planes::<3>(data, &order, most, watch)?,
+                _ => planes::<4>(data, &order, most, watch)?,
             };
             return Ok(vec![Tensor::new(shape, floats)?.with_metadata(metadata).into()]);
         }
@@ -204,9 +207,9 @@ impl Step for ToTensor {
         let moved = if same || tensor.is_empty() {
             tensor
         } else {
-            with_elements!(tensor.data(), data => arranged(data, &order, from, self.layout()))?
+            with_elements!(tensor.data(), data => arranged(data, &order, from, self.layout(), watch))?
         };
-        Ok(vec![self.cast(moved.reshape(shape)?)?.with_metadata(metadata).into()])
+        Ok(vec![self.cast(moved.reshape(shape)?, watch)?.with_metadata(metadata).into()])
     }
 
     fn details(&self) -> serde_json::Value {
@@ -215,36 +218,46 @@ impl Step for ToTensor {
 }
 
 impl ToTensor {
-    fn cast(&self, tensor: Tensor) -> Result<Tensor, StepFailure> {
+    fn cast(&self, tensor: Tensor, watch: &Watch) -> Result<Tensor, StepFailure> {
         let most = match tensor.element() {
             ElementType::Uint8 if self.options.scale => 255.0,
             ElementType::Uint16 if self.options.scale => 65535.0,
-            _ => return Ok(tensor.cast(self.options.element.element())?),
+            _ => return Ok(tensor.cast_while(self.options.element.element(), watch)?),
         };
-        let mut floats = tensor.cast(ElementType::Float32)?;
+        let mut floats = tensor.cast_while(ElementType::Float32, watch)?;
         if let Some(data) = floats.as_mut_slice::<f32>() {
-            for value in data {
-                *value /= most;
+            for block in data.chunks_mut(BLOCK) {
+                watch.worked(block.len())?;
+                block.iter_mut().for_each(|value| *value /= most);
             }
         }
-        Ok(floats.cast(self.options.element.element())?)
+        Ok(floats.cast_while(self.options.element.element(), watch)?)
     }
 }
 
 /// What is asked for most, in one pass: the channels of a picture, one after the other, as floats.
-fn planes<const C: usize>(data: &[u8], order: &[usize], most: f32) -> Vec<f32> {
+fn planes<const C: usize>(data: &[u8], order: &[usize], most: f32, watch: &Watch) -> Result<Vec<f32>, Late> {
     let (pixels, _) = data.as_chunks::<C>();
     let mut result = Vec::with_capacity(data.len());
     for channel in order {
         // Below C as it is; said so that the loop checks nothing.
         let channel = channel % C;
-        result.extend(pixels.iter().map(|pixel| f32::from(pixel[channel]) / most));
+        for block in pixels.chunks(BLOCK) {
+            watch.worked(block.len())?;
+            result.extend(block.iter().map(|pixel| f32::from(pixel[channel]) / most));
+        }
     }
-    result
+    Ok(result)
 }
 
 /// The elements in another order of axes and channels, flat.
-fn arranged<T: TensorElement>(data: &[T], order: &[usize], from: Layout, to: Layout) -> Result<Tensor, StepFailure> {
+fn arranged<T: TensorElement>(
+    data: &[T],
+    order: &[usize],
+    from: Layout,
+    to: Layout,
+    watch: &Watch,
+) -> Result<Tensor, StepFailure> {
     let channels = order.len();
     let pixels = data.len() / channels;
     let mut result = Vec::with_capacity(data.len());
@@ -252,11 +265,16 @@ fn arranged<T: TensorElement>(data: &[T], order: &[usize], from: Layout, to: Lay
     match to {
         Layout::Chw => {
             for channel in order {
-                result.extend(data[channel * plane..].iter().step_by(step).take(pixels).cloned());
+                for pixel in (0..pixels).step_by(BLOCK) {
+                    let count = BLOCK.min(pixels - pixel);
+                    watch.worked(count)?;
+                    result.extend(data[channel * plane + pixel * step..].iter().step_by(step).take(count).cloned());
+                }
             }
         }
         Layout::Hwc => {
             for pixel in 0..pixels {
+                watch.worked(channels)?;
                 result.extend(order.iter().map(|channel| data[pixel * step + channel * plane].clone()));
             }
         }

@@ -169,6 +169,7 @@ fn largest<T: Copy>(
     // Place by place, all columns at a time: memory is read in its order.
     let mut indices = Vec::with_capacity(data.len() / length);
     for block in data.chunks_exact(length * stride) {
+        watch.worked(stride)?;
         let (first, rest) = block.split_at(stride);
         let (mut best, mut winners) = (first.to_vec(), vec![0_i64; stride]);
         for (index, row) in (1_i64..).zip(rest.chunks_exact(stride)) {
@@ -227,7 +228,7 @@ mod tests {
     #[test]
     fn much_ends_with_the_time() {
         let data = vec![0_u8; 3 << 20];
-        for along in [(1 << 20, 1), (2, 1), (3, 1 << 20)] {
+        for along in [(1 << 20, 1), (2, 1), (3, 1 << 20), (1, 2)] {
             let run = |looks| largest(&data, along, &Watch::after(looks), |a, b| a > b);
             assert_eq!(run(0), Err(Late), "{along:?}");
             assert_eq!(run(9).unwrap().len(), data.len() / along.0, "{along:?}");

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::tokens::{Hidden, hidden_ports, infer};
 use crate::builtin::ports;
+use crate::builtin::watch::Watch;
 use crate::pipeline::{
     Builtin, Context, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor, TensorElement, Value,
 };
@@ -60,10 +61,11 @@ impl ClsPool {
         }
     }
 
-    fn take<T: TensorElement>(&self, hidden: &Hidden, data: &[T]) -> Result<Tensor, StepFailure> {
+    fn take<T: TensorElement>(&self, hidden: &Hidden, data: &[T], watch: &Watch) -> Result<Tensor, StepFailure> {
         let [batch, length, width] = hidden.shape;
         let mut taken = Vec::with_capacity(batch * width);
         for row in 0..batch {
+            watch.worked(length + width)?;
             match self.token(hidden, row) {
                 Some(token) => taken.extend_from_slice(&data[(row * length + token) * width..][..width]),
                 None => taken.extend(std::iter::repeat_n(T::default(), width)),
@@ -86,8 +88,10 @@ impl Step for ClsPool {
         inputs.get(1).and_then(Option::as_ref).and_then(Value::as_tensor).map_or(0, |mask| mask.len().saturating_mul(4))
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let hidden = Hidden::read(inputs)?;
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
+        let watch = &Watch::of(context);
+        watch.ask()?;
+        let hidden = Hidden::read(inputs, watch)?;
         if !hidden.tensor.element().is_float() {
             let message = format!("vectors of tokens are floats, not {}; cast them first", hidden.tensor.element());
             return Err(StepFailure::InvalidInput(message));
@@ -95,7 +99,7 @@ impl Step for ClsPool {
         if hidden.shape[1] == 0 {
             return Err(StepFailure::InvalidInput("there are no tokens to take one of".into()));
         }
-        Ok(vec![with_elements!(hidden.tensor.data(), data => self.take(&hidden, data))?.into()])
+        Ok(vec![with_elements!(hidden.tensor.data(), data => self.take(&hidden, data, watch))?.into()])
     }
 
     fn details(&self) -> serde_json::Value {

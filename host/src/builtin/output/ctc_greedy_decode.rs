@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::builtin::ports;
+use crate::builtin::watch::{Late, Watch, rows_of_block};
 use crate::pipeline::{
     BuildError, Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, Site, Step,
     StepFailure, TensorKind, Value,
@@ -130,17 +131,21 @@ impl Decode {
     }
 
     /// The text of one recording.
-    fn text(&self, scores: &[f32]) -> String {
+    fn text(&self, scores: &[f32], watch: &Watch) -> Result<String, Late> {
         let mut text = String::new();
         let mut last = None;
-        for frame in scores.chunks_exact(self.tokens.len()) {
-            let best = first_largest(frame);
-            if last.replace(best) != Some(best) && best != self.blank {
-                text.push_str(&self.tokens[best]);
+        let count = self.tokens.len();
+        for block in scores.chunks(rows_of_block(count) * count) {
+            watch.worked(block.len())?;
+            for frame in block.chunks_exact(count) {
+                let best = first_largest(frame);
+                if last.replace(best) != Some(best) && best != self.blank {
+                    text.push_str(&self.tokens[best]);
+                }
             }
         }
         let text = text.trim();
-        if self.options.lowercase { text.to_lowercase() } else { text.to_owned() }
+        Ok(if self.options.lowercase { text.to_lowercase() } else { text.to_owned() })
     }
 }
 
@@ -205,7 +210,7 @@ impl Step for Decode {
         tensor.len().saturating_mul(size_of::<f32>()).saturating_add(frames.saturating_mul(4 * self.longest))
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let tensor = ports::first_tensor(inputs, "scores")?;
         let invalid = |why: String| StepFailure::InvalidInput(format!("ctc-greedy-decode: {why}"));
         if !tensor.element().is_float() {
@@ -218,9 +223,12 @@ impl Step for Decode {
         }
         let batch = if tensor.rank() == 3 { tensor.shape()[0] } else { 1 };
         let size = tensor.len() / batch.max(1);
-        let tensor = tensor.cast(ElementType::Float32)?;
+        let watch = &Watch::of(context);
+        watch.ask()?;
+        let tensor = tensor.cast_while(ElementType::Float32, watch)?;
         let scores = tensor.as_slice::<f32>().unwrap_or_default();
-        let mut texts: Vec<_> = (0..batch).map(|number| self.text(&scores[number * size..][..size])).collect();
+        let text = |number| self.text(&scores[number * size..][..size], watch);
+        let mut texts = (0..batch).map(text).collect::<Result<Vec<_>, _>>()?;
         let only = texts.pop_if(|_| batch == 1);
         Ok(vec![only.map_or_else(|| json!(texts).into(), Value::from)])
     }
@@ -263,6 +271,14 @@ mod tests {
         assert_eq!(decode(scores(&[2, 3]).reshape([1, 2, 4]).unwrap()).unwrap(), "ab".into());
         assert_eq!(decode(Tensor::zeros(ElementType::Float32, [0, 2, 4]).unwrap()).unwrap(), json!([]).into());
         assert_eq!(decode(Tensor::zeros(ElementType::Float16, [3, 4]).unwrap()).unwrap(), "".into());
+    }
+
+    #[test]
+    fn many_frames_end_with_the_time() {
+        let decode = Decode::new(ports::options(json!({ "vocabulary": TOKENS })).unwrap(), &Site::Component).unwrap();
+        let scores = vec![0.0; 2 << 20];
+        assert_eq!(decode.text(&scores, &Watch::after(1)), Err(Late));
+        assert_eq!(decode.text(&scores, &Watch::after(9)).unwrap(), "");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::tokens::{Floats, Hidden, hidden_ports};
 use crate::builtin::ports;
+use crate::builtin::watch::{Watch, rows_of_block};
 use crate::pipeline::{
     Builtin, Context, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor, TensorElement, Value,
 };
@@ -52,13 +53,15 @@ impl Step for MeanPool {
         super::tokens::buffers(inputs)
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let hidden = Hidden::read(inputs)?;
-        let pooled = match hidden.floats()? {
-            Floats::Float32(tensor) => mean::<f32>(&hidden, &tensor)?,
-            Floats::Float64(tensor) => mean::<f64>(&hidden, &tensor)?,
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
+        let watch = &Watch::of(context);
+        watch.ask()?;
+        let hidden = Hidden::read(inputs, watch)?;
+        let pooled = match hidden.floats(watch)? {
+            Floats::Float32(tensor) => mean::<f32>(&hidden, &tensor, watch)?,
+            Floats::Float64(tensor) => mean::<f64>(&hidden, &tensor, watch)?,
         };
-        Ok(vec![pooled.cast(hidden.tensor.element())?.into()])
+        Ok(vec![pooled.cast_while(hidden.tensor.element(), watch)?.into()])
     }
 }
 
@@ -81,21 +84,25 @@ impl Number for f64 {
     }
 }
 
-fn mean<T: Number>(hidden: &Hidden, tensor: &Tensor) -> Result<Tensor, StepFailure> {
+fn mean<T: Number>(hidden: &Hidden, tensor: &Tensor, watch: &Watch) -> Result<Tensor, StepFailure> {
     let [batch, length, width] = hidden.shape;
     let mut means = vec![T::default(); batch * width];
     let data = tensor.as_slice::<T>().unwrap_or_default();
     if width > 0 {
         for (row, mean) in means.chunks_exact_mut(width).enumerate() {
-            let tokens = data[row * length * width..(row + 1) * length * width].chunks_exact(width);
-            let mut total = T::default();
-            for (token, index) in tokens.zip(0..) {
-                let weight = hidden.weight(row, index);
-                if weight == 0.0 {
-                    continue;
+            let tokens = &data[row * length * width..(row + 1) * length * width];
+            let (mut total, at_once) = (T::default(), rows_of_block(width));
+            watch.worked(width)?;
+            for (first, block) in (0..).step_by(at_once).zip(tokens.chunks(at_once * width)) {
+                watch.worked(block.len())?;
+                for (token, index) in block.chunks_exact(width).zip(first..) {
+                    let weight = hidden.weight(row, index);
+                    if weight == 0.0 {
+                        continue;
+                    }
+                    total += T::of(weight);
+                    add(mean, token, weight);
                 }
-                total += T::of(weight);
-                add(mean, token, weight);
             }
             let least = T::of(1e-9);
             let total = if total < least { least } else { total };
@@ -140,6 +147,19 @@ mod tests {
         let mask = Tensor::zeros(ElementType::Bool, [1, 3]).unwrap();
         let pooled = reference::run(&*step(), vec![none.into(), mask.into()]).remove(0);
         assert_eq!(pooled, Tensor::zeros(ElementType::Float16, [1, 2]).unwrap().into());
+    }
+
+    #[test]
+    fn much_ends_with_the_time() {
+        // One text of many tokens, and many texts of one.
+        for shape in [[1, 1 << 19, 4], [1 << 20, 1, 2]] {
+            let hidden =
+                Hidden::read(vec![Some(Tensor::zeros(ElementType::Float32, shape).unwrap().into())], &Watch::default());
+            let hidden = hidden.unwrap();
+            let run = |looks| mean::<f32>(&hidden, &hidden.tensor, &Watch::after(looks));
+            assert_eq!(run(1), Err(StepFailure::Timeout), "{shape:?}");
+            assert_eq!(run(9).unwrap().shape(), [shape[0], shape[2]]);
+        }
     }
 
     #[test]

@@ -368,7 +368,7 @@ impl Step for NerAggregate {
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let mut inputs = Inputs(inputs.into_iter());
+        let mut inputs = Inputs::new(inputs, context)?;
         let logits = inputs.scores("logits", 3)?;
         let [rows, length, width] = *logits.shape() else {
             return Err(StepFailure::InvalidInput("`logits` are windows × length × labels".into()));

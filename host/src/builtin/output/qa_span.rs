@@ -266,7 +266,7 @@ impl Step for QaSpan {
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let mut inputs = Inputs(inputs.into_iter());
+        let mut inputs = Inputs::new(inputs, context)?;
         let start = inputs.scores("start_logits", 2)?;
         let end = inputs.scores("end_logits", 2)?;
         let (rows, length) = (start.shape()[0], start.shape()[1]);

@@ -6,6 +6,7 @@ use half::{bf16, f16};
 use serde_json::{Value as Json, json};
 
 use super::label_names::Labels;
+use crate::builtin::watch::{BLOCK, Late, Watch};
 use crate::pipeline::{BuildError, Site, Tensor, TensorElement, to_json};
 
 /// Most bytes that one answer may take in memory, over all rows.
@@ -34,11 +35,26 @@ impl Names {
     }
 
     /// `{label, index, score}`
-    pub(super) fn entry(&self, index: usize, score: &impl Score) -> Json {
+    fn entry(&self, index: usize, score: &impl Score) -> Json {
         match &self.labels {
             Some(labels) => json!({"label": labels.get(index), "index": index, "score": score.json()}),
             None => json!({"index": index, "score": score.json()}),
         }
+    }
+
+    /// An entry for each of these places: `of` tells its index and its score.
+    pub(super) fn list<'s, S: Score + 's>(
+        &self,
+        places: Vec<usize>,
+        watch: &Watch,
+        of: impl Fn(usize) -> (usize, &'s S),
+    ) -> Result<Json, Late> {
+        let entry = |place| {
+            watch.worked(ENTRY)?;
+            let (index, score) = of(place);
+            Ok(self.entry(index, score))
+        };
+        places.into_iter().map(entry).collect()
     }
 
     /// Bytes that an answer of so many entries takes.
@@ -47,25 +63,37 @@ impl Names {
     }
 }
 
-/// The indices of the `k` highest scores, best first.
-pub(super) fn best<T: Score>(row: &[T], k: usize) -> Vec<usize> {
+/// The indices of the `k` highest scores, best first: of block after block, the best so far.
+pub(super) fn best<T: Score>(row: &[T], k: usize, watch: &Watch) -> Result<Vec<usize>, Late> {
     let better = |a: &usize, b: &usize| {
         let (left, right) = (&row[*a], &row[*b]);
         // Only NaN does not compare.
         let nan_last = || left.is_nan().cmp(&right.is_nan());
         right.partial_cmp(left).unwrap_or_else(nan_last).then(a.cmp(b))
     };
-    if k == 1 {
-        let first = (0..row.len()).reduce(|a, b| if better(&b, &a) == Ordering::Less { b } else { a });
-        return first.into_iter().collect();
-    }
-    let mut order: Vec<usize> = (0..row.len()).collect();
-    if k < order.len() {
-        order.select_nth_unstable_by(k, better);
-        order.truncate(k);
+    let at_once = BLOCK.max(k);
+    let (mut order, mut worst) = (Vec::new(), None);
+    for start in (0..row.len()).step_by(at_once) {
+        let block = start..row.len().min(start + at_once);
+        watch.worked(block.len())?;
+        match worst {
+            None if k == 1 => {
+                let first = block.reduce(|a, b| if better(&b, &a) == Ordering::Less { b } else { a });
+                order.extend(first);
+                worst = first;
+                continue;
+            }
+            None => order.extend(block),
+            Some(worst) => order.extend(block.filter(|index| better(index, &worst) == Ordering::Less)),
+        }
+        if order.len() > k {
+            let (_, last, _) = order.select_nth_unstable_by(k.saturating_sub(1), better);
+            worst = Some(*last);
+            order.truncate(k);
+        }
     }
     order.sort_unstable_by(better);
-    order
+    Ok(order)
 }
 
 /// A number that is compared and shown as what it is.
@@ -83,3 +111,38 @@ macro_rules! scores {
     ($($type:ty),+) => {$(impl Score for $type {})+};
 }
 scores!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, f16, bf16);
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_have_the_best_of_the_whole() {
+        let length = 3 * BLOCK + 17;
+        let mixed: Vec<f32> = (0..length).map(|index| (index * 7919 % 1009) as f32).collect();
+        let rising: Vec<f32> = (0..length).map(|index| index as f32).collect();
+        let mut odd = mixed.clone();
+        (0..length).step_by(5).for_each(|index| odd[index] = f32::NAN);
+        for row in [mixed, rising, odd, vec![1.0; length]] {
+            let mut sorted: Vec<_> = (0..length).collect();
+            sorted.sort_by(|a, b| row[*b].partial_cmp(&row[*a]).unwrap_or(row[*a].is_nan().cmp(&row[*b].is_nan())));
+            for k in [1, 2, 1000, BLOCK, BLOCK + 1, length - 1, length, 2 * length] {
+                assert_eq!(
+                    best(&row, k, &Watch::default()).unwrap(),
+                    sorted[..k.min(length)],
+                    "{k} of {:?}",
+                    &row[..3]
+                );
+            }
+        }
+        assert_eq!(best::<f32>(&[], 0, &Watch::default()), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn many_scores_end_with_the_time() {
+        for k in [1, 5] {
+            assert_eq!(best(&vec![0_u8; 2 << 20], k, &Watch::after(1)), Err(Late));
+        }
+    }
+}

@@ -2,7 +2,8 @@
 
 use crate::builtin::ports;
 use crate::builtin::text::texts;
-use crate::pipeline::{ElementSet, ElementType, Kind, Port, StepFailure, Tensor, TensorKind, Value};
+use crate::builtin::watch::Watch;
+use crate::pipeline::{Context, ElementSet, ElementType, Kind, Port, StepFailure, Tensor, TensorKind, Value};
 
 /// Most text that one answer may quote, in bytes.
 const MAX_QUOTED: usize = 64 << 20;
@@ -70,12 +71,21 @@ pub(super) fn scores(name: &str, rank: usize, description: &str) -> Port {
     Port { description: description.into(), ..Port::new(name, Kind::Tensor(kind)) }
 }
 
-/// The inputs of a step, taken one after the other.
-pub(super) struct Inputs(pub(super) std::vec::IntoIter<Option<Value>>);
+/// The inputs of a step, taken one after the other in the request's time.
+pub(super) struct Inputs {
+    values: std::vec::IntoIter<Option<Value>>,
+    watch: Watch,
+}
 
 impl Inputs {
+    pub(super) fn new(values: Vec<Option<Value>>, context: &Context) -> Result<Self, StepFailure> {
+        let watch = Watch::of(context);
+        watch.ask()?;
+        Ok(Self { values: values.into_iter(), watch })
+    }
+
     fn tensor(&mut self, name: &str) -> Result<Tensor, StepFailure> {
-        ports::first_tensor(self.0.by_ref().take(1).collect(), name)
+        ports::first_tensor(self.values.by_ref().take(1).collect(), name)
     }
 
     /// Scores of so many axes, in float32.
@@ -85,7 +95,7 @@ impl Inputs {
             let kind = Kind::Tensor(TensorKind::of(&tensor));
             return Err(StepFailure::InvalidInput(format!("`{name}` takes floats with {rank} axes, but gets {kind}")));
         }
-        Ok(tensor.cast(ElementType::Float32)?)
+        Ok(tensor.cast_while(ElementType::Float32, &self.watch)?)
     }
 
     /// Whole numbers of this shape.
@@ -95,20 +105,21 @@ impl Inputs {
             let kind = Kind::Tensor(TensorKind::of(&tensor));
             return Err(StepFailure::InvalidInput(format!("`{name}` must have the shape {shape:?}, but is {kind}")));
         }
-        Ok(tensor.cast(ElementType::Int64)?.as_slice::<i64>().unwrap_or_default().to_vec())
+        let wide = tensor.cast_while(ElementType::Int64, &self.watch)?;
+        Ok(wide.as_slice::<i64>().unwrap_or_default().to_vec())
     }
 
     /// The same, where they are given.
     pub(super) fn optional(&mut self, name: &str, shape: &[usize]) -> Result<Option<Vec<i64>>, StepFailure> {
-        if let Some(Some(_)) = self.0.as_slice().first() {
+        if let Some(Some(_)) = self.values.as_slice().first() {
             return self.numbers(name, shape).map(Some);
         }
-        self.0.next();
+        self.values.next();
         Ok(None)
     }
 
     pub(super) fn texts(&mut self, name: &str) -> Result<Vec<String>, StepFailure> {
-        let texts = texts::texts(ports::first(self.0.by_ref().take(1).collect(), name)?, name)?;
+        let texts = texts::texts(ports::first(self.values.by_ref().take(1).collect(), name)?, name)?;
         texts::size(texts.iter())?;
         Ok(texts)
     }

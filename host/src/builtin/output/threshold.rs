@@ -8,6 +8,7 @@ use serde_json::json;
 use super::label_names::Labels;
 use super::ranking::{MAX_ANSWER, Names, Score, best};
 use crate::builtin::ports;
+use crate::builtin::watch::{BLOCK, Late, Watch};
 use crate::pipeline::{
     BuildError, Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, Site, Step,
     StepFailure, Tensor, TensorData, TensorKind, Value,
@@ -124,6 +125,7 @@ impl Threshold {
         &self,
         scores: &[T],
         shape: &[usize],
+        watch: &Watch,
         of: impl Fn(f64) -> T,
     ) -> Result<Value, StepFailure> {
         let width = shape.last().copied().unwrap_or(1);
@@ -134,27 +136,45 @@ impl Threshold {
         let rows = scores.chunks_exact(width.max(1));
         if self.options.gives == Gives::Mask {
             let mut mask = Vec::with_capacity(scores.len());
-            rows.for_each(|row| mask.extend(row.iter().zip(&bounds).map(|(score, bound)| score > bound)));
+            for row in rows {
+                compared(row, &bounds, watch, |kept| mask.push(kept))?;
+            }
             return Ok(Tensor::new(shape, mask)?.into());
         }
         let invalid = |why: String| Err(StepFailure::InvalidInput(why));
-        let kept = rows.clone().map(|row| row.iter().zip(&bounds).filter(|(score, bound)| score > bound).count());
-        let (kept, lists) = (kept.sum::<usize>(), scores.len() / width.max(1));
+        let (mut kept, lists) = (0_usize, scores.len() / width.max(1));
+        for row in rows.clone() {
+            compared(row, &bounds, watch, |above| kept += usize::from(above))?;
+        }
         if self.answer(kept.saturating_add(lists)) > MAX_ANSWER {
             return invalid(format!("{kept} scores are above the threshold, more than can be listed"));
         }
         let only = scores.len() == width;
-        let mut lists = rows.map(|row| self.entries(row, &bounds));
+        let mut lists = rows.map(|row| self.entries(row, &bounds, watch));
         let list = if only { lists.next() } else { None };
-        Ok(list.unwrap_or_else(|| lists.collect()).into())
+        Ok(list.unwrap_or_else(|| lists.collect())?.into())
     }
 
-    fn entries<T: Score + Copy>(&self, row: &[T], bounds: &[T]) -> serde_json::Value {
-        let above: Vec<_> = (0..row.len()).filter(|index| row[*index] > bounds[*index]).collect();
+    fn entries<T: Score + Copy>(&self, row: &[T], bounds: &[T], watch: &Watch) -> Result<serde_json::Value, Late> {
+        let (mut above, mut index) = (Vec::new(), 0);
+        compared(row, bounds, watch, |kept| {
+            if kept {
+                above.push(index);
+            }
+            index += 1;
+        })?;
         let scores: Vec<_> = above.iter().map(|index| row[*index]).collect();
-        let entry = |place: usize| self.names.entry(above[place], &scores[place]);
-        best(&scores, scores.len()).into_iter().map(entry).collect()
+        self.names.list(best(&scores, scores.len(), watch)?, watch, |place| (above[place], &scores[place]))
     }
+}
+
+/// Whether each score is above its bound.
+fn compared<T: PartialOrd>(row: &[T], bounds: &[T], watch: &Watch, mut each: impl FnMut(bool)) -> Result<(), Late> {
+    for (row, bounds) in row.chunks(BLOCK).zip(bounds.chunks(BLOCK)) {
+        watch.worked(row.len())?;
+        row.iter().zip(bounds).for_each(|(score, bound)| each(score > bound));
+    }
+    Ok(())
 }
 
 impl Step for Threshold {
@@ -183,7 +203,7 @@ impl Step for Threshold {
         ports::given_tensor(inputs).map_or(0, |tensor| self.answer(tensor.len()).saturating_add(tensor.len() * 16))
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let tensor = ports::first_tensor(inputs, "scores")?;
         let invalid = |message: String| Err(StepFailure::InvalidInput(message));
         let Some(&width) = tensor.shape().last() else {
@@ -191,11 +211,13 @@ impl Step for Threshold {
         };
         self.check_width(width).map_err(StepFailure::InvalidInput)?;
         let shape = tensor.shape();
+        let watch = &Watch::of(context);
+        watch.ask()?;
         let kept = match tensor.data() {
-            TensorData::Float16(scores) => self.work(scores, shape, f16::from_f64)?,
-            TensorData::Bfloat16(scores) => self.work(scores, shape, bf16::from_f64)?,
-            TensorData::Float32(scores) => self.work(scores, shape, |bound| bound as f32)?,
-            TensorData::Float64(scores) => self.work(scores, shape, |bound| bound)?,
+            TensorData::Float16(scores) => self.work(scores, shape, watch, f16::from_f64)?,
+            TensorData::Bfloat16(scores) => self.work(scores, shape, watch, bf16::from_f64)?,
+            TensorData::Float32(scores) => self.work(scores, shape, watch, |bound| bound as f32)?,
+            TensorData::Float64(scores) => self.work(scores, shape, watch, |bound| bound)?,
             other => return invalid(format!("threshold takes floats, but gets {}", other.element())),
         };
         Ok(vec![kept])

@@ -1,6 +1,7 @@
 //! What a language model gives for each token, and what belongs to it: shared by the steps that pool.
 
 use crate::builtin::ports;
+use crate::builtin::watch::Watch;
 use crate::pipeline::{
     Dim, ElementSet, ElementType, Kind, Mismatch, Port, Signature, StepFailure, Tensor, TensorKind, Value,
 };
@@ -61,13 +62,13 @@ fn wrong_rank(rank: usize) -> String {
 }
 
 impl Hidden {
-    pub(super) fn read(inputs: Vec<Option<Value>>) -> Result<Self, StepFailure> {
+    pub(super) fn read(inputs: Vec<Option<Value>>, watch: &Watch) -> Result<Self, StepFailure> {
         let mut inputs = inputs.into_iter();
         let tensor = ports::first_tensor(inputs.by_ref().take(1).collect(), "last_hidden_state")?;
         let [batch, length, width] = *tensor.shape() else {
             return Err(StepFailure::InvalidInput(wrong_rank(tensor.rank())));
         };
-        let mask = inputs.next().flatten().map(|mask| mask_of(mask, &[batch, length])).transpose()?;
+        let mask = inputs.next().flatten().map(|mask| mask_of(mask, &[batch, length], watch)).transpose()?;
         Ok(Self { shape: [batch, length, width], tensor, mask })
     }
 
@@ -77,10 +78,10 @@ impl Hidden {
         weights.map_or(1.0, |weights| weights[row * self.shape[1] + token])
     }
 
-    pub(super) fn floats(&self) -> Result<Floats, StepFailure> {
+    pub(super) fn floats(&self, watch: &Watch) -> Result<Floats, StepFailure> {
         match self.tensor.element() {
             ElementType::Float64 => Ok(Floats::Float64(self.tensor.clone())),
-            element if element.is_float() => Ok(Floats::Float32(self.tensor.cast(ElementType::Float32)?)),
+            element if element.is_float() => Ok(Floats::Float32(self.tensor.cast_while(ElementType::Float32, watch)?)),
             element => {
                 let message = format!("vectors of tokens are floats, not {element}; cast them first");
                 Err(StepFailure::InvalidInput(message))
@@ -89,10 +90,10 @@ impl Hidden {
     }
 }
 
-fn mask_of(mask: Value, shape: &[usize]) -> Result<Tensor, StepFailure> {
+fn mask_of(mask: Value, shape: &[usize], watch: &Watch) -> Result<Tensor, StepFailure> {
     match &mask {
         Value::Tensor(tensor) if tensor.shape() == shape && tensor.element() != ElementType::String => {
-            Ok(tensor.cast(ElementType::Float32)?)
+            Ok(tensor.cast_while(ElementType::Float32, watch)?)
         }
         other => {
             let message = format!("`attention_mask` must have the shape {shape:?}, but is {}", other.kind());

@@ -7,6 +7,7 @@ use serde_json::json;
 use super::label_names::Labels;
 use super::ranking::{MAX_ANSWER, Names, Score, best};
 use crate::builtin::ports;
+use crate::builtin::watch::{Late, Watch};
 use crate::pipeline::{
     BuildError, Builtin, Context, Dim, ElementSet, Group, Kind, Mismatch, Port, Signature, Site, Step, StepFailure,
     TensorData, TensorKind, Value,
@@ -86,15 +87,9 @@ impl TopK {
         self.names.answer(rows.saturating_mul(self.options.k.min(width)))
     }
 
-    fn entries<T: Score>(&self, row: &[T]) -> serde_json::Value {
-        best(row, self.options.k).into_iter().map(|index| self.names.entry(index, &row[index])).collect()
-    }
-
-    fn rows<T: Score>(&self, scores: &[T], width: usize) -> serde_json::Value {
-        if scores.len() == width {
-            return self.entries(scores);
-        }
-        scores.chunks_exact(width).map(|row| self.entries(row)).collect()
+    fn rows<T: Score>(&self, scores: &[T], width: usize, watch: &Watch) -> Result<serde_json::Value, Late> {
+        let list = |row: &[T]| self.names.list(best(row, self.options.k, watch)?, watch, |index| (index, &row[index]));
+        if scores.len() == width { list(scores) } else { scores.chunks_exact(width).map(list).collect() }
     }
 }
 
@@ -124,7 +119,7 @@ impl Step for TopK {
         width.saturating_mul(size_of::<usize>()).saturating_add(self.answer(tensor.len() / width, width))
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let tensor = ports::first_tensor(inputs, "scores")?;
         let invalid = |message: String| Err(StepFailure::InvalidInput(message));
         let Some(&width) = tensor.shape().last() else {
@@ -140,24 +135,26 @@ impl Step for TopK {
             let most = MAX_ANSWER / self.names.answer(1);
             return invalid(format!("the answer would have {entries} entries, but at most {most} are given"));
         }
+        let watch = &Watch::of(context);
+        watch.ask()?;
         let top = match tensor.data() {
-            TensorData::Uint8(scores) => self.rows(scores, width),
-            TensorData::Int8(scores) => self.rows(scores, width),
-            TensorData::Uint16(scores) => self.rows(scores, width),
-            TensorData::Int16(scores) => self.rows(scores, width),
-            TensorData::Uint32(scores) => self.rows(scores, width),
-            TensorData::Int32(scores) => self.rows(scores, width),
-            TensorData::Uint64(scores) => self.rows(scores, width),
-            TensorData::Int64(scores) => self.rows(scores, width),
-            TensorData::Float16(scores) => self.rows(scores, width),
-            TensorData::Bfloat16(scores) => self.rows(scores, width),
-            TensorData::Float32(scores) => self.rows(scores, width),
-            TensorData::Float64(scores) => self.rows(scores, width),
+            TensorData::Uint8(scores) => self.rows(scores, width, watch),
+            TensorData::Int8(scores) => self.rows(scores, width, watch),
+            TensorData::Uint16(scores) => self.rows(scores, width, watch),
+            TensorData::Int16(scores) => self.rows(scores, width, watch),
+            TensorData::Uint32(scores) => self.rows(scores, width, watch),
+            TensorData::Int32(scores) => self.rows(scores, width, watch),
+            TensorData::Uint64(scores) => self.rows(scores, width, watch),
+            TensorData::Int64(scores) => self.rows(scores, width, watch),
+            TensorData::Float16(scores) => self.rows(scores, width, watch),
+            TensorData::Bfloat16(scores) => self.rows(scores, width, watch),
+            TensorData::Float32(scores) => self.rows(scores, width, watch),
+            TensorData::Float64(scores) => self.rows(scores, width, watch),
             TensorData::Bool(_) | TensorData::String(_) => {
                 return invalid(format!("top-k takes numbers, but gets {}", tensor.element()));
             }
         };
-        Ok(vec![top.into()])
+        Ok(vec![top?.into()])
     }
 
     fn details(&self) -> serde_json::Value {

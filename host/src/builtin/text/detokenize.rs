@@ -10,6 +10,7 @@ use super::growth::decoder_growth;
 use super::texts::MAX_TEXT;
 use super::tokenizer_file::{self, TokenizerFile};
 use crate::builtin::ports;
+use crate::builtin::watch::{Late, Watch};
 use crate::pipeline::{
     BuildError, Builtin, Context, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, Step, StepFailure,
     Tensor, TensorKind, Value,
@@ -17,6 +18,9 @@ use crate::pipeline::{
 
 /// What a token takes while it is put together, beside its text, in bytes.
 const PER_TOKEN: usize = 64;
+
+/// What a token costs to look up, in samples that are worked on.
+const LOOK_UP: usize = 16;
 
 /// What Hugging Face's clean-up replaces, in its order.
 const CLEAN_UP: [(&str, &str); 10] = [
@@ -108,14 +112,18 @@ impl Detokenize {
     }
 
     /// Bytes that these tokens become at most.
-    fn size(&self, ids: &[u32]) -> usize {
+    fn size(&self, ids: &[u32], watch: &Watch) -> Result<usize, Late> {
         let bound = ids.len().saturating_mul(self.longest).saturating_mul(self.growth);
         if bound <= MAX_TEXT {
-            return bound;
+            return Ok(bound);
         }
         // Long tokens are rare: what these are decides.
-        let each = |id: &u32| self.tokenizer.id_to_token(*id).map_or(0, |token| token.len() + 1);
-        ids.iter().map(each).fold(0, usize::saturating_add).saturating_mul(self.growth)
+        let each = |size: usize, id: &u32| {
+            watch.worked(LOOK_UP)?;
+            let length = self.tokenizer.id_to_token(*id).map_or(0, |token| token.len() + 1);
+            Ok(size.saturating_add(length))
+        };
+        Ok(ids.iter().try_fold(0, each)?.saturating_mul(self.growth))
     }
 }
 
@@ -141,14 +149,16 @@ impl Step for Detokenize {
         tensor.len().saturating_mul(PER_TOKEN).saturating_add(text.saturating_mul(2))
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let tensor = ports::first_tensor(inputs, "ids")?;
         if !ElementSet::integers().contains(tensor.element()) {
             let message = format!("detokenize takes whole numbers, but gets {}", tensor.element());
             return Err(StepFailure::InvalidInput(message));
         }
-        let ids = ids(&tensor)?;
-        let size = self.size(&ids);
+        let watch = &Watch::of(context);
+        watch.ask()?;
+        let ids = ids(&tensor, watch)?;
+        let size = self.size(&ids, watch)?;
         if size > MAX_TEXT {
             let message = format!("the text could be {size} bytes; at most {MAX_TEXT} are put together at once");
             return Err(StepFailure::InvalidInput(message));
@@ -157,8 +167,11 @@ impl Step for Detokenize {
             [] | [_] => self.decode(&ids)?.into(),
             [rows, 0] => json!(vec![""; *rows]).into(),
             [_, length] => {
-                let texts = ids.chunks_exact(*length).map(|row| self.decode(row).map(serde_json::Value::from));
-                serde_json::Value::Array(texts.collect::<Result<_, _>>()?).into()
+                let text = |row: &[u32]| {
+                    watch.worked(row.len().saturating_mul(LOOK_UP))?;
+                    self.decode(row).map(serde_json::Value::from)
+                };
+                serde_json::Value::Array(ids.chunks_exact(*length).map(text).collect::<Result<_, _>>()?).into()
             }
             shape => return Err(StepFailure::InvalidInput(wrong_rank(shape.len()))),
         }])
@@ -176,8 +189,8 @@ fn wrong_rank(rank: usize) -> String {
     format!("tokens have one axis, or two for a batch, not {rank}")
 }
 
-fn ids(tensor: &Tensor) -> Result<Vec<u32>, StepFailure> {
-    let wide = tensor.cast(ElementType::Int64)?;
+fn ids(tensor: &Tensor, watch: &Watch) -> Result<Vec<u32>, StepFailure> {
+    let wide = tensor.cast_while(ElementType::Int64, watch)?;
     let id = |id: &i64| {
         u32::try_from(*id).map_err(|_| StepFailure::InvalidInput(format!("{id} is not the number of a token")))
     };

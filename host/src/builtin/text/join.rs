@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::builtin::ports;
+use crate::builtin::watch::{BLOCK, Late, Watch, rows_of_block};
 use crate::pipeline::{
     Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor,
     TensorElement, TensorKind, Value,
@@ -83,19 +84,23 @@ impl Join {
     }
 
     /// Every row of `width` numbers, put together by text.
-    fn fold<T: Number>(&self, rows: &[T], width: usize, windows: &[usize]) -> Vec<T> {
+    fn fold<T: Number>(&self, rows: &[T], width: usize, windows: &[usize], watch: &Watch) -> Result<Vec<T>, Late> {
         let mut joined = Vec::with_capacity(windows.len() * width);
         let mut from = 0;
         for count in windows {
             let text = &rows[from * width..(from + count) * width];
             from += count;
+            watch.worked(width + 1)?;
             let (first, rest) = text.split_at(width);
             let start = joined.len();
             joined.extend_from_slice(first);
             let sum = &mut joined[start..];
-            for row in rest.chunks_exact(width.max(1)) {
-                for (sum, value) in sum.iter_mut().zip(row) {
-                    *sum = if self.options.how == How::Max { sum.larger(*value) } else { *sum + *value };
+            for block in rest.chunks(rows_of_block(width) * width.max(1)) {
+                watch.worked(block.len())?;
+                for row in block.chunks_exact(width.max(1)) {
+                    for (sum, value) in sum.iter_mut().zip(row) {
+                        *sum = if self.options.how == How::Max { sum.larger(*value) } else { *sum + *value };
+                    }
                 }
             }
             if self.options.how == How::Mean {
@@ -104,16 +109,17 @@ impl Join {
                 }
             }
         }
-        joined
+        Ok(joined)
     }
 
     /// The positions of each window that are kept.
-    fn kept(&self, windows: &[usize], length: usize, masks: &Masks) -> Vec<Vec<usize>> {
+    fn kept(&self, windows: &[usize], length: usize, masks: &Masks, watch: &Watch) -> Result<Vec<Vec<usize>>, Late> {
         let mut row = 0;
         let mut texts = Vec::with_capacity(windows.len());
         for count in windows {
             let mut kept = Vec::new();
             for window in 0..*count {
+                watch.worked(length + 1)?;
                 let at = row * length;
                 let left_out = if window == 0 { 0 } else { self.options.stride };
                 kept.extend((at..at + length).filter(|position| masks.keep(*position)).skip(left_out));
@@ -121,7 +127,7 @@ impl Join {
             }
             texts.push(kept);
         }
-        texts
+        Ok(texts)
     }
 
     fn concat<T: Number>(
@@ -130,9 +136,10 @@ impl Join {
         data: &[T],
         windows: &[usize],
         masks: &Masks,
+        watch: &Watch,
     ) -> Result<Tensor, StepFailure> {
         let (length, width) = (tensor.shape()[1], tensor.shape()[2..].iter().product::<usize>());
-        let texts = self.kept(windows, length, masks);
+        let texts = self.kept(windows, length, masks, watch)?;
         let kept = texts.first().map_or(0, Vec::len);
         if let Some(other) = texts.iter().find(|text| text.len() != kept) {
             let message = format!(
@@ -142,8 +149,11 @@ impl Join {
             return Err(StepFailure::InvalidInput(message));
         }
         let mut joined = Vec::with_capacity(texts.len() * kept * width);
-        for position in texts.iter().flatten() {
-            joined.extend_from_slice(&data[position * width..(position + 1) * width]);
+        for block in texts.iter().flat_map(|text| text.chunks(rows_of_block(width))) {
+            watch.worked(block.len() * (width + 1))?;
+            for position in block {
+                joined.extend_from_slice(&data[position * width..(position + 1) * width]);
+            }
         }
         Ok(Tensor::new([&[texts.len(), kept], &tensor.shape()[2..]].concat(), joined)?)
     }
@@ -218,7 +228,7 @@ impl Step for Join {
         inputs.iter().flatten().map(bytes).fold(kept.saturating_mul(positions), usize::saturating_add)
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let mut inputs = inputs.into_iter();
         let tensor = ports::first_tensor(inputs.by_ref().take(1).collect(), "values")?;
         let invalid = |message: String| Err(StepFailure::InvalidInput(message));
@@ -229,27 +239,29 @@ impl Step for Join {
         if !element.is_float() {
             return invalid(format!("join takes floats, but gets {element}; cast them first"));
         }
+        let watch = &Watch::of(context);
+        watch.ask()?;
         let rows = tensor.shape()[0];
         if rows == 0 {
             return invalid("there are no windows".into());
         }
-        let window_of = inputs.next().flatten().map(|value| whole(value, "window_of", &[rows])).transpose()?;
-        let windows = windows(rows, window_of.as_deref())?;
+        let window_of = inputs.next().flatten().map(|value| whole(value, "window_of", &[rows], watch)).transpose()?;
+        let windows = windows(rows, window_of.as_deref(), watch)?;
         let masks = if self.options.how == How::Concat {
             let positions = &tensor.shape()[..2];
-            let mut mask = |name| inputs.next().flatten().map(|value| whole(value, name, positions)).transpose();
+            let mut mask = |name| inputs.next().flatten().map(|value| whole(value, name, positions, watch)).transpose();
             Masks { attention: mask("attention_mask")?, special: mask("special_tokens_mask")? }
         } else {
             Masks::default()
         };
         let wide = if element == ElementType::Float64 { ElementType::Float64 } else { ElementType::Float32 };
-        let tensor = tensor.cast(wide)?;
+        let tensor = tensor.cast_while(wide, watch)?;
         let joined = match (tensor.as_slice::<f32>(), tensor.as_slice::<f64>()) {
-            (Some(data), _) => self.join(&tensor, data, &windows, &masks)?,
-            (_, Some(data)) => self.join(&tensor, data, &windows, &masks)?,
+            (Some(data), _) => self.join(&tensor, data, &windows, &masks, watch)?,
+            (_, Some(data)) => self.join(&tensor, data, &windows, &masks, watch)?,
             _ => return invalid(format!("join takes floats, but gets {element}")),
         };
-        Ok(vec![joined.cast(element)?.into()])
+        Ok(vec![joined.cast_while(element, watch)?.into()])
     }
 
     fn details(&self) -> serde_json::Value {
@@ -264,12 +276,14 @@ impl Join {
         data: &[T],
         windows: &[usize],
         masks: &Masks,
+        watch: &Watch,
     ) -> Result<Tensor, StepFailure> {
         if self.options.how == How::Concat {
-            return self.concat(tensor, data, windows, masks);
+            return self.concat(tensor, data, windows, masks, watch);
         }
         let width = tensor.shape()[1..].iter().product();
-        Ok(Tensor::new([&[windows.len()], &tensor.shape()[1..]].concat(), self.fold(data, width, windows))?)
+        let joined = self.fold(data, width, windows, watch)?;
+        Ok(Tensor::new([&[windows.len()], &tensor.shape()[1..]].concat(), joined)?)
     }
 }
 
@@ -279,10 +293,10 @@ fn no_axis(least: usize, rank: usize) -> String {
 }
 
 /// Whole numbers of this shape.
-fn whole(value: Value, name: &str, shape: &[usize]) -> Result<Vec<i64>, StepFailure> {
+fn whole(value: Value, name: &str, shape: &[usize], watch: &Watch) -> Result<Vec<i64>, StepFailure> {
     match &value {
         Value::Tensor(tensor) if tensor.shape() == shape && tensor.element() != ElementType::String => {
-            Ok(tensor.cast(ElementType::Int64)?.as_slice::<i64>().unwrap_or_default().to_vec())
+            Ok(tensor.cast_while(ElementType::Int64, watch)?.as_slice::<i64>().unwrap_or_default().to_vec())
         }
         other => {
             Err(StepFailure::InvalidInput(format!("`{name}` must have the shape {shape:?}, but is {}", other.kind())))
@@ -291,10 +305,13 @@ fn whole(value: Value, name: &str, shape: &[usize]) -> Result<Vec<i64>, StepFail
 }
 
 /// How many windows each text has.
-fn windows(rows: usize, window_of: Option<&[i64]>) -> Result<Vec<usize>, StepFailure> {
+fn windows(rows: usize, window_of: Option<&[i64]>, watch: &Watch) -> Result<Vec<usize>, StepFailure> {
     let Some(window_of) = window_of else { return Ok(vec![rows]) };
     let mut counts: Vec<usize> = Vec::new();
-    for text in window_of {
+    for (place, text) in window_of.iter().enumerate() {
+        if place.is_multiple_of(BLOCK) {
+            watch.worked(BLOCK)?;
+        }
         let known = counts.len();
         match usize::try_from(*text) {
             Ok(text) if text == known => counts.push(1),
@@ -332,6 +349,24 @@ mod tests {
             reference::run(&step, vec![values.into(), window_of.into(), attention.into(), special.into()]).remove(0);
         let joined = joined.as_tensor().unwrap();
         assert_eq!((joined.shape(), joined.as_slice::<f32>().unwrap()), (&[1, 4, 1][..], &[1.0, 2.0, 3.0, 6.0][..]));
+    }
+
+    #[test]
+    fn much_ends_with_the_time() {
+        let values = |shape: [usize; 3]| Tensor::zeros(ElementType::Float32, shape).unwrap();
+        // Of one text and of many, in long rows and in short ones.
+        for (how, shape, windows) in [
+            ("mean", [1 << 11, 1 << 10, 1], vec![1 << 11]),
+            ("max", [1 << 20, 1, 1], vec![1; 1 << 20]),
+            ("concat", [1 << 10, 1 << 11, 1], vec![1 << 10]),
+        ] {
+            let (step, tensor) = (step(json!({"how": how})), values(shape));
+            let data = tensor.as_slice::<f32>().unwrap();
+            let run = |looks| step.join(&tensor, data, &windows, &Masks::default(), &Watch::after(looks));
+            assert_eq!(run(0), Err(StepFailure::Timeout), "{how} {shape:?}");
+            assert!(run(99).is_ok(), "{how} {shape:?}");
+        }
+        assert_eq!(windows(2 << 20, Some(&vec![0; 2 << 20]), &Watch::after(1)), Err(StepFailure::Timeout));
     }
 
     #[test]

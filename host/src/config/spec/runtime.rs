@@ -35,7 +35,7 @@ pub enum Backend {
     #[serde(alias = "dml")]
     Directml,
     /// any GPU, through Vulkan, Direct3D 12 or Metal
-    #[serde(alias = "wgpu")]
+    #[serde(alias = "wgpu", alias = "vulkan")]
     Webgpu,
     /// Intel, through `OpenVINO`
     Openvino,
@@ -126,6 +126,28 @@ impl Default for ServingSpec {
             batch_size: NonZeroU32::MIN,
             timeout: TimeSpan(Duration::from_secs(5)),
             warmup: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize as _;
+    use serde::de::value::{Error, StrDeserializer};
+
+    use super::*;
+
+    #[test]
+    fn backends_have_their_other_names() {
+        let read = |name: &str| Backend::deserialize(StrDeserializer::<Error>::new(name));
+        for (name, backend) in [
+            ("webgpu", Backend::Webgpu),
+            ("wgpu", Backend::Webgpu),
+            ("vulkan", Backend::Webgpu),
+            ("trt", Backend::Tensorrt),
+            ("dml", Backend::Directml),
+        ] {
+            assert_eq!(read(name), Ok(backend), "{name}");
         }
     }
 }

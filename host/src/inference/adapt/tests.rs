@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
+use crate::pipeline::Watch;
 use Dim::{Dynamic, Fixed};
 use ElementType::{Bool, Float16, Float32, Float64, Int32, Int64, String, Uint8};
 
@@ -74,23 +75,33 @@ fn casts_keep_the_meaning() {
 fn changes_follow_numpy() {
     let data: Vec<u8> = (0..12).collect();
     let tensor = Tensor::new([2, 2, 3], data.clone()).unwrap();
-    let chw = apply(tensor.clone(), &[Adapt::Layout(Layout::Chw), Adapt::Batch, Adapt::Cast(Float32)]).unwrap();
+    let chw = apply(tensor.clone(), &[Adapt::Layout(Layout::Chw), Adapt::Batch, Adapt::Cast(Float32)], &()).unwrap();
     let expected = tensor.permute(&[2, 0, 1]).unwrap().reshape([1, 3, 2, 2]).unwrap().cast(Float32).unwrap();
     assert_eq!(chw.shape(), expected.shape());
     assert_eq!(chw.data(), expected.data());
-    let back = apply(chw, &[Adapt::Layout(Layout::Hwc)]).unwrap();
+    let back = apply(chw, &[Adapt::Layout(Layout::Hwc)], &()).unwrap();
     assert_eq!(back.shape(), [1, 2, 2, 3]);
     assert_eq!(back.cast(Uint8).unwrap().as_slice::<u8>().unwrap(), data);
     let batch = Tensor::new([2, 1, 2, 3], data).unwrap();
-    let moved = apply(batch.clone(), &[Adapt::Layout(Layout::Chw)]).unwrap();
+    let moved = apply(batch.clone(), &[Adapt::Layout(Layout::Chw)], &()).unwrap();
     assert_eq!(moved.data(), batch.permute(&[0, 3, 1, 2]).unwrap().data());
+}
+
+#[test]
+fn changes_end_with_the_time() {
+    let photo = Tensor::new([1 << 10, 1 << 10, 3], vec![0_u8; 3 << 20]).unwrap();
+    for adapts in [[Adapt::Layout(Layout::Chw)], [Adapt::Cast(Float32)]] {
+        let run = |looks| apply(photo.clone(), &adapts, &Watch::after(looks));
+        assert_eq!(run(1), Err(TensorError::Stopped), "{adapts:?}");
+        assert!(run(9).is_ok(), "{adapts:?}");
+    }
 }
 
 #[test]
 fn one_channel_is_not_copied() {
     let tensor = Tensor::new([8, 8, 1], vec![0_f32; 64]).unwrap();
     let at = tensor.as_slice::<f32>().unwrap().as_ptr();
-    let moved = apply(tensor, &[Adapt::Layout(Layout::Chw), Adapt::Batch]).unwrap();
+    let moved = apply(tensor, &[Adapt::Layout(Layout::Chw), Adapt::Batch], &()).unwrap();
     assert_eq!(moved.shape(), [1, 1, 8, 8]);
     assert_eq!(moved.as_slice::<f32>().unwrap().as_ptr(), at);
 }

@@ -1,8 +1,13 @@
 //! Weights that lie outside the model's file: where they may be, checked before an engine looks.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
 use super::proto;
+use crate::guard::shorten;
+
+/// Dimensions that are named in a message.
+const SHOWN: usize = 8;
 
 /// One file with weights, beside the model.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -11,19 +16,89 @@ pub(super) struct ExternalFile {
     pub(super) size: u64,
 }
 
+/// Files with weights in the model's folder. Each is looked for once, however many tensors lie in it.
+pub(super) struct Files<'a> {
+    folder: &'a Path,
+    /// the folder, links followed
+    root: Option<PathBuf>,
+    /// what was found at each place
+    found: BTreeMap<PathBuf, ExternalFile>,
+}
+
+impl<'a> Files<'a> {
+    pub(super) fn new(folder: &'a Path) -> Self {
+        Self { folder, root: None, found: BTreeMap::new() }
+    }
+
+    /// All that were found.
+    pub(super) fn found(self) -> BTreeSet<ExternalFile> {
+        self.found.into_values().collect()
+    }
+
+    /// Whether the file at `place` was found already.
+    pub(super) fn knows(&self, place: &Path) -> bool {
+        self.found.contains_key(place)
+    }
+
+    /// The file at `place`, which must lie in the folder, links followed.
+    pub(super) fn find(&mut self, place: &Path) -> Result<&ExternalFile, String> {
+        if !self.knows(place) {
+            let file = self.look(place)?;
+            self.found.insert(place.to_owned(), file);
+        }
+        self.found.get(place).ok_or_else(|| unreadable(place, "it is gone"))
+    }
+
+    fn look(&mut self, place: &Path) -> Result<ExternalFile, String> {
+        let root = match &mut self.root {
+            Some(root) => root,
+            none => {
+                let root = self.folder.canonicalize();
+                none.insert(root.map_err(|error| format!("the model's folder cannot be read: {error}"))?)
+            }
+        };
+        let path = root.join(place).canonicalize().map_err(|error| unreadable(place, error))?;
+        if !path.starts_with(root) {
+            return Err(format!("`{}` leads out of the model's folder", shown(place)));
+        }
+        let file = path.metadata().map_err(|error| unreadable(place, error))?;
+        if !file.is_file() {
+            return Err(format!("`{}` is not a file", shown(place)));
+        }
+        Ok(ExternalFile { path, size: file.len() })
+    }
+}
+
+fn unreadable(place: &Path, why: impl std::fmt::Display) -> String {
+    format!("`{}` cannot be read: {why}", shown(place))
+}
+
+fn shown(place: &Path) -> String {
+    plain(&place.to_string_lossy())
+}
+
+/// What a file says, as it may stand in a message.
+pub(super) fn plain(text: &str) -> String {
+    shorten(text).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
 fn entry<'a>(tensor: &'a proto::Tensor, key: &str) -> Option<&'a str> {
     tensor.external_data.iter().find(|entry| entry.key == key).map(|entry| entry.value.as_str())
 }
 
 fn number(tensor: &proto::Tensor, key: &str) -> Result<Option<u64>, String> {
     entry(tensor, key)
-        .map(|text| text.parse().map_err(|_| format!("its `{key}` is `{text}`, not a number of bytes")))
+        .map(|text| text.parse().map_err(|_| format!("its `{key}` is `{}`, not a number of bytes", plain(text))))
         .transpose()
 }
 
 /// Bytes of a tensor's data, from its type and dimensions; `None` for types without a fixed size.
 fn expected_size(tensor: &proto::Tensor) -> Result<Option<u64>, String> {
-    let overflow = || format!("its dimensions {:?} are absurd", tensor.dims);
+    let overflow = || {
+        let dims = &tensor.dims;
+        let more = if dims.len() > SHOWN { format!(" and {} more", dims.len() - SHOWN) } else { String::new() };
+        format!("its dimensions {:?}{more} are absurd", &dims[..dims.len().min(SHOWN)])
+    };
     let count = tensor.dims.iter().try_fold(1_u64, |product, dim| {
         product.checked_mul(u64::try_from(*dim).map_err(|_| overflow())?).ok_or_else(overflow)
     })?;
@@ -33,41 +108,77 @@ fn expected_size(tensor: &proto::Tensor) -> Result<Option<u64>, String> {
     count.checked_mul(size as u64).map(Some).ok_or_else(overflow)
 }
 
-/// The file that holds the tensor's data. It must lie in `folder` (links followed) and hold as
-/// many bytes as the tensor takes.
-pub(super) fn check(folder: &Path, tensor: &proto::Tensor) -> Result<ExternalFile, String> {
+/// Where the tensor's data lies, as seen from the model's folder: below it, by the names on the way.
+pub(super) fn place(tensor: &proto::Tensor) -> Result<PathBuf, String> {
     let location = entry(tensor, "location").ok_or("the file is not named")?;
-    let relative = Path::new(location);
-    let inside = relative.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
-    if location.is_empty() || !inside || location.contains(['\0', '\\']) {
-        return Err(format!("`{location}` does not lie in the model's folder"));
-    }
-    let root = folder.canonicalize().map_err(|error| format!("the model's folder cannot be read: {error}"))?;
-    let path = root.join(relative).canonicalize().map_err(|error| format!("`{location}` cannot be read: {error}"))?;
-    if !path.starts_with(&root) {
-        return Err(format!("`{location}` leads out of the model's folder"));
-    }
-    let file = path.metadata().map_err(|error| format!("`{location}` cannot be read: {error}"))?;
-    if !file.is_file() {
-        return Err(format!("`{location}` is not a file"));
-    }
+    let parts = Path::new(location).components().filter(|part| *part != Component::CurDir);
+    let parts = parts.map(|part| if let Component::Normal(name) = part { Some(name) } else { None });
+    let place = parts.collect::<Option<PathBuf>>().filter(|_| !location.is_empty() && !location.contains(['\0', '\\']));
+    place.ok_or_else(|| format!("`{}` does not lie in the model's folder", plain(location)))
+}
+
+/// Whether the file at `place` holds as many bytes as the tensor takes.
+pub(super) fn check(tensor: &proto::Tensor, place: &Path, file: &ExternalFile) -> Result<(), String> {
     let offset = number(tensor, "offset")?.unwrap_or(0);
     let expected = expected_size(tensor)?;
     let length = match number(tensor, "length")?.or(expected) {
         Some(length) => length,
-        None => file.len().saturating_sub(offset),
+        None => file.size.saturating_sub(offset),
     };
     if let Some(expected) = expected
         && expected != length
     {
-        return Err(format!("`{location}` gives it {length} bytes, but its shape takes {expected}"));
+        return Err(format!("`{}` gives it {length} bytes, but its shape takes {expected}", shown(place)));
     }
-    if offset.checked_add(length).is_none_or(|end| end > file.len()) {
+    if offset.checked_add(length).is_none_or(|end| end > file.size) {
         return Err(format!(
-            "`{location}` has {} bytes, but bytes {offset} to {} are asked for",
-            file.len(),
+            "`{}` has {} bytes, but bytes {offset} to {} are asked for",
+            shown(place),
+            file.size,
             u128::from(offset) + u128::from(length)
         ));
     }
-    Ok(ExternalFile { path, size: file.len() })
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn at(location: &str) -> proto::Tensor {
+        let entry = proto::Entry { key: "location".to_owned(), value: location.to_owned() };
+        proto::Tensor { external_data: vec![entry], ..proto::Tensor::default() }
+    }
+
+    #[test]
+    fn a_file_is_looked_for_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let weights = folder.path().join("w");
+        std::fs::write(&weights, [0; 7]).unwrap();
+        let mut files = Files::new(folder.path());
+        let first = files.find(Path::new("w")).unwrap().clone();
+        std::fs::remove_file(&weights).unwrap();
+        for way in ["w", "./w", ".//./w"] {
+            let place = place(&at(way)).unwrap();
+            assert_eq!((files.knows(&place), files.find(&place)), (true, Ok(&first)), "{way}");
+        }
+        assert!(files.find(Path::new("v")).unwrap_err().starts_with("`v` cannot be read"));
+        assert_eq!(files.found().into_iter().map(|file| file.size).collect::<Vec<_>>(), [7]);
+    }
+
+    #[test]
+    fn messages_are_short_and_plain() {
+        let long = "../\u{1b}[2J".to_owned() + &"x".repeat(1 << 20);
+        let error = place(&at(&long)).unwrap_err();
+        assert!(error.len() < 1000 && error.starts_with("`../ [2Jxxx"), "{error}");
+        let many = proto::Tensor { dims: vec![i64::MAX; 1_000_000], ..proto::Tensor::default() };
+        let error = expected_size(&many).unwrap_err();
+        assert!(error.len() < 300 && error.ends_with("] and 999992 more are absurd"), "{error}");
+        let file = ExternalFile { path: PathBuf::new(), size: 0 };
+        let offset = proto::Entry { key: "offset".to_owned(), value: "\n7".repeat(1000) };
+        let tensor = proto::Tensor { external_data: vec![offset], ..proto::Tensor::default() };
+        let error = check(&tensor, Path::new("w"), &file).unwrap_err();
+        assert!(error.len() < 1000 && !error.contains('\n'), "{error}");
+    }
 }

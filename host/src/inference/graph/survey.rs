@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Seek};
 use std::path::Path;
 
-use super::external::{self, ExternalFile};
+use super::external::{self, ExternalFile, Files};
 use super::proto::{Entry, Opset, Tensor, ValueInfo};
 use super::source::Source;
 use super::wire::{Field, Message, Unreadable};
@@ -20,6 +20,9 @@ const ITEM: usize = 128;
 const TYPE: usize = 64;
 /// A dimension of a tensor, in a list that grows.
 const DIMENSION: usize = 24;
+/// A file with weights, beside its names: more than it takes, as looking for it takes the time that a
+/// thousand bytes of names take. One for each weight of the largest real models fits.
+const FILE: usize = 1 << 10;
 
 /// What ended the walk.
 #[derive(Debug)]
@@ -70,14 +73,23 @@ pub(super) struct Graph {
 
 /// Reads a whole model; `folder` is where it lies.
 pub(super) fn survey<R: Read + Seek>(source: &mut Source<R>, folder: &Path) -> Result<Facts, Fault> {
-    let mut survey = Survey { source, folder, left: MEMORY, facts: Facts::default() };
+    survey_within(MEMORY, source, folder)
+}
+
+/// The same, with so much memory.
+pub(super) fn survey_within<R: Read + Seek>(
+    memory: usize,
+    source: &mut Source<R>,
+    folder: &Path,
+) -> Result<Facts, Fault> {
+    let mut survey = Survey { source, files: Files::new(folder), left: memory, facts: Facts::default() };
     survey.model()?;
-    Ok(survey.facts)
+    Ok(Facts { files: survey.files.found(), ..survey.facts })
 }
 
 struct Survey<'a, R> {
     source: &'a mut Source<R>,
-    folder: &'a Path,
+    files: Files<'a>,
     /// of the memory, in bytes
     left: usize,
     facts: Facts,
@@ -104,6 +116,7 @@ impl<R: Read + Seek> Survey<'_, R> {
                     self.facts.metadata.push(entry);
                 }
                 25 => self.function(field, model)?,
+                // What trains a model (20) no engine looks at.
                 _ => self.source.skip(field)?,
             }
         }
@@ -137,6 +150,8 @@ impl<R: Read + Seek> Survey<'_, R> {
         while let Some(field) = self.source.field(function)? {
             match field.tag {
                 7 => self.node(field, function, None)?,
+                // What its nodes have where a call says nothing else.
+                11 => self.attribute(field, function)?,
                 _ => self.source.skip(field)?,
             }
         }
@@ -194,8 +209,8 @@ impl<R: Read + Seek> Survey<'_, R> {
         Ok(())
     }
 
-    fn attribute(&mut self, field: Field, node: Message) -> Result<(), Fault> {
-        let attribute = self.source.enter(field, node)?;
+    fn attribute(&mut self, field: Field, outer: Message) -> Result<(), Fault> {
+        let attribute = self.source.enter(field, outer)?;
         let (mut tensor, mut sparse) = (false, false);
         while let Some(field) = self.source.field(attribute)? {
             match field.tag {
@@ -265,14 +280,20 @@ impl<R: Read + Seek> Survey<'_, R> {
         }
         // Engines look at either mark, so either counts.
         if tensor.data_location == 1 || !tensor.external_data.is_empty() {
-            let file =
-                external::check(self.folder, &tensor).map_err(|reason| Fault::External(tensor.name.clone(), reason))?;
-            if !self.facts.files.contains(&file) {
-                self.take(ITEM + file.path.as_os_str().len())?;
-                self.facts.files.insert(file);
-            }
+            self.elsewhere(&tensor)?;
         }
         Ok(tensor.name)
+    }
+
+    /// Checks the file that holds a tensor's data.
+    fn elsewhere(&mut self, tensor: &Tensor) -> Result<(), Fault> {
+        let wrong = |reason| Fault::External(external::plain(&tensor.name), reason);
+        let place = external::place(tensor).map_err(wrong)?;
+        if !self.files.knows(&place) {
+            self.take(FILE + 2 * place.as_os_str().len())?;
+        }
+        let file = self.files.find(&place).map_err(wrong)?;
+        external::check(tensor, &place, file).map_err(wrong)
     }
 
     fn text(&mut self, field: Field) -> Result<String, Fault> {

@@ -149,6 +149,44 @@ fn a_tensor_in_parts_is_refused() {
     }
 }
 
+/// A tensor that lies in another file.
+fn elsewhere(location: &str) -> Vec<u8> {
+    field(13, &[field(1, b"location"), field(2, location.as_bytes())].concat())
+}
+
+#[test]
+fn what_a_function_gives_its_nodes_is_checked() {
+    let output = field(7, &field(12, &field(1, b"y")));
+    let model = |tensors: &[u8]| [field(25, &field(11, tensors)), output.clone()].concat();
+    let outside = read(&model(&field(5, &elsewhere("../../secret")))).unwrap_err();
+    assert!(outside.contains("`../../secret` does not lie in the model's folder"), "{outside}");
+    assert!(read(&model(&field(5, &[]).repeat(2))).unwrap_err().contains("a tensor is given twice"));
+
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("w"), [0; 5]).unwrap();
+    // In a graph that a node of the function runs, too.
+    let inner = field(6, &field(1, &field(5, &field(5, &elsewhere("w")))));
+    for tensors in [field(5, &elsewhere("w")), field(10, &elsewhere("w")), inner] {
+        let bytes = model(&tensors);
+        let info = inspect(&folder.path().join("model.onnx"), Cursor::new(&bytes)).unwrap();
+        assert_eq!((info.size_bytes, info.external_files.len()), (bytes.len() as u64 + 5, 1));
+    }
+}
+
+#[test]
+fn files_with_weights_are_looked_for_within_the_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    (0..20).for_each(|index| std::fs::write(folder.path().join(index.to_string()), []).unwrap());
+    let tensor = |location: &str| field(5, &elsewhere(location));
+    let one = (0..10_000).flat_map(|_| tensor("0"));
+    let each = (0..20).flat_map(|index| tensor(&index.to_string()));
+    for (graph, fits) in [(one.collect::<Vec<_>>(), true), (each.collect(), false)] {
+        let mut source = source::Source::new(Cursor::new(field(7, &graph))).unwrap();
+        let facts = survey::survey_within(16 << 10, &mut source, folder.path());
+        assert_eq!(facts.map(|facts| facts.files.len()).ok(), fits.then_some(1));
+    }
+}
+
 #[test]
 fn weights_elsewhere_are_vetted() {
     let fault = |name: &str| {

@@ -1,6 +1,4 @@
-//! Where the sessions of a provider keep tensors, and how many threads may be at them at a time.
-
-use std::sync::{Mutex, MutexGuard, PoisonError};
+//! Where the sessions of a provider keep tensors, and whether one thread may be at them at a time.
 
 use ort::memory::{AllocationDevice, AllocatorType, MemoryInfo, MemoryType};
 
@@ -21,9 +19,12 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// That of a provider of ONNX Runtime's own.
+    /// That of a provider of ONNX Runtime's own, whose memory the library may be too old to name.
     pub(super) fn of(provider: ExecutionProvider, options: &ProviderOptions) -> Self {
-        let memory = |kind: AllocationDevice<'_>, device| Some(Memory { name: kind.as_str().to_owned(), device });
+        let memory = |kind: AllocationDevice<'_>, device| {
+            let memory = Memory { name: kind.as_str().to_owned(), device };
+            memory_info(Some(&memory)).is_ok().then_some(memory)
+        };
         match provider {
             // TensorRT's sessions use CUDA's memory.
             ExecutionProvider::Cuda | ExecutionProvider::TensorRt => {
@@ -36,11 +37,15 @@ impl Place {
         }
     }
 
-    /// That of a plug-in that calls itself `name` and keeps tensors in this memory.
-    pub(super) fn of_plugin(name: &str, memory: Option<&MemoryInfo<'_>>) -> Self {
-        let memory = memory
-            .filter(|memory| !memory.is_cpu_accessible())
-            .map(|memory| Memory { name: memory.allocation_device().as_str().to_owned(), device: memory.device_id() });
+    /// That of a plug-in that calls itself `name` and keeps tensors in this memory. Each run asks for
+    /// the memory by its name, and ONNX Runtime knows the names of its own providers' alone: any
+    /// other memory is not used.
+    pub(super) fn of_plugin(name: &str, own: Option<&MemoryInfo<'_>>) -> Self {
+        let named = |own: &MemoryInfo<'_>| {
+            let memory = Memory { name: own.allocation_device().as_str().to_owned(), device: own.device_id() };
+            memory_info(Some(&memory)).is_ok_and(|named| named == *own).then_some(memory)
+        };
+        let memory = own.filter(|own| !own.is_cpu_accessible()).and_then(named);
         Self { memory, alone: name == WEBGPU }
     }
 }
@@ -54,37 +59,40 @@ pub(super) fn memory_info(memory: Option<&Memory>) -> ort::Result<MemoryInfo<'st
     MemoryInfo::new(kind, device, AllocatorType::Device, MemoryType::Default)
 }
 
-static TURN: Mutex<()> = Mutex::new(());
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::inference::testing::onnxruntime;
 
-/// Waits for the turn of this thread, where only one may be at it.
-pub(super) fn turn(alone: bool) -> Option<MutexGuard<'static, ()>> {
-    alone.then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner))
-}
-
-/// A session, or a tensor on its device, that is used and let go of in turn.
-pub(super) struct InTurn<T> {
-    inner: Option<T>,
-    alone: bool,
-}
-
-impl<T> InTurn<T> {
-    pub(super) fn new(inner: T, alone: bool) -> Self {
-        Self { inner: Some(inner), alone }
+    fn named(name: &str, device: i32) -> Memory {
+        Memory { name: name.to_owned(), device }
     }
 
-    /// What it holds, for whoever has the turn or needs none.
-    pub(super) fn get(&self) -> Option<&T> {
-        self.inner.as_ref()
+    #[test]
+    fn each_provider_has_its_memory() {
+        let Some(_library) = onnxruntime() else { return };
+        let told = ProviderOptions::default();
+        let of = |provider| Place::of(provider, &told);
+        assert_eq!(of(ExecutionProvider::Cpu), Place::default());
+        for provider in [ExecutionProvider::Cuda, ExecutionProvider::TensorRt] {
+            assert_eq!(of(provider), Place { memory: Some(named("Cuda", 0)), alone: false });
+        }
+        assert_eq!(of(ExecutionProvider::WebGpu), Place { memory: Some(named("WebGPU_Buffer", 0)), alone: true });
     }
 
-    pub(super) fn get_mut(&mut self) -> Option<&mut T> {
-        self.inner.as_mut()
-    }
-}
-
-impl<T> Drop for InTurn<T> {
-    fn drop(&mut self) {
-        let _turn = turn(self.alone);
-        self.inner = None;
+    #[test]
+    fn a_plug_in_has_only_memory_that_can_be_asked_for() {
+        let Some(_library) = onnxruntime() else { return };
+        let own = |name: &str, device, kind| {
+            MemoryInfo::new(AllocationDevice::new(name), device, kind, MemoryType::Default).unwrap()
+        };
+        let of = |own: &MemoryInfo<'_>| Place::of_plugin("Plug", Some(own)).memory;
+        assert_eq!(of(&own("Cuda", 1, AllocatorType::Device)), Some(named("Cuda", 1)));
+        assert_eq!(of(&own("Cuda", 1, AllocatorType::Arena)), None, "another than the one of this name");
+        assert_eq!(of(&own("Cpu", 0, AllocatorType::Device)), None, "the host's");
+        assert_eq!(Place::of_plugin("Plug", None), Place::default());
+        assert!(Place::of_plugin(WEBGPU, None).alone);
+        assert!(memory_info(Some(&named("Plug_Memory", 0))).is_err(), "names of others are unknown");
     }
 }

@@ -26,8 +26,9 @@ use super::install::Build;
 use super::library::{Device, Found, LibraryError};
 use super::model_file::ModelFile;
 use super::providers::{ExecutionProvider, ProviderLibrary};
+use super::turns::{self, InTurn};
 use crate::guard::{guard, shorten};
-use device::{InTurn, Place};
+use device::Place;
 use providers::Offer;
 
 /// The file of the weights of a kept graph, in its folder.
@@ -87,6 +88,14 @@ impl OnnxRuntime {
         environment::loaded()
     }
 
+    /// Where sessions made so keep tensors.
+    fn place(&self, options: &SessionOptions) -> Place {
+        match options.provider {
+            ExecutionProvider::Plugin(name) => plugins::place(self.environment, name),
+            provider => Place::of(provider, &options.provider_options),
+        }
+    }
+
     /// The process's environment, of which `ort` allows one: benchmarks make the bare sessions
     /// in it that gpux is compared with.
     #[doc(hidden)]
@@ -132,6 +141,10 @@ impl Engine for OnnxRuntime {
         own.unwrap_or_else(environment::pool)
     }
 
+    fn alone(&self, options: &SessionOptions) -> bool {
+        self.place(options).alone
+    }
+
     fn devices(&self) -> Vec<Device> {
         let device = |device: ort::device::Device<'_>| {
             let hardware = device.hardware_device();
@@ -152,12 +165,9 @@ impl Engine for OnnxRuntime {
             reason: shorten(&reason::plain(&reason)),
         };
         preload::preload(&self.library, options.provider);
-        let place = match options.provider {
-            ExecutionProvider::Plugin(name) => plugins::place(self.environment, name),
-            provider => Place::of(provider, &options.provider_options),
-        };
+        let place = self.place(options);
         let load = |options: &SessionOptions| {
-            let _turn = device::turn(place.alone);
+            let _turn = turns::take(place.alone, None);
             guard(|| native(self.environment, file, options)).unwrap_or_else(Err)
         };
         let native = match load(options) {

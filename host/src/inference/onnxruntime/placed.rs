@@ -5,8 +5,9 @@ use std::sync::Arc;
 use ort::session::{IoBinding, RunOptions, Session as Native, SharedSessionInner};
 use ort::value::{DynValue, ValueType};
 
-use super::device::{InTurn, Place, memory_info};
+use super::device::{Place, memory_info};
 use super::values;
+use crate::inference::turns::InTurn;
 use crate::pipeline::{DeviceTensor, Placed, Tensor};
 
 /// A tensor on a device, with the session whose memory it lies in.
@@ -15,19 +16,20 @@ struct Held {
 }
 
 /// One run, its inputs in place and the place of its outputs chosen.
-pub(super) struct Binding {
+pub(super) struct Binding<'p> {
     binding: IoBinding,
     stay: Vec<bool>,
+    place: &'p Place,
 }
 
-impl Binding {
+impl<'p> Binding<'p> {
     /// Binds the inputs by their names, and all outputs. Each run has a binding of its own: one that is
     /// used again hands the same memory to the next run.
     pub(super) fn new<'a>(
         native: &Native,
         inputs: impl Iterator<Item = (&'a str, &'a Placed<Tensor>)>,
         stay: &[bool],
-        place: &Place,
+        place: &'p Place,
     ) -> ort::Result<Self> {
         let mut binding = native.create_binding()?;
         for (name, value) in inputs {
@@ -46,11 +48,11 @@ impl Binding {
         for (output, stays) in native.outputs().iter().zip(&stay) {
             binding.bind_output_to_device(output.name(), if *stays { &device } else { &host })?;
         }
-        Ok(Self { binding, stay })
+        Ok(Self { binding, stay, place })
     }
 
     /// Runs the session, and tells its outputs in their order.
-    pub(super) fn run(&self, native: &mut Native, options: Option<&RunOptions>) -> ort::Result<Vec<Output>> {
+    pub(super) fn run(&self, native: &mut Native, options: Option<&RunOptions>) -> ort::Result<Vec<Placed<Tensor>>> {
         let session = native.inner();
         let names: Vec<_> = native.outputs().iter().map(|output| output.name().to_owned()).collect();
         let mut outputs = match options {
@@ -60,37 +62,23 @@ impl Binding {
         let mut output = |(name, stays): (String, &bool)| {
             let value = outputs.remove(&name).ok_or_else(|| ort::Error::new(format!("no output `{name}`")))?;
             if *stays {
-                return Ok(Output::Device(value, session.clone()));
+                return left(value, session.clone(), self.place).map(Placed::Device);
             }
-            values::copy(&name, &value).map(Output::Host).map_err(ort::Error::new)
+            values::copy(&name, &value).map(Placed::Host).map_err(ort::Error::new)
         };
         names.into_iter().zip(&self.stay).map(&mut output).collect()
     }
 }
 
-/// What a run gave, while its thread has the turn: a tensor that waits for its turn to be let go of
-/// is made of it afterwards.
-pub(super) enum Output {
-    /// in the host's memory
-    Host(Tensor),
-    /// in the memory of this session's device
-    Device(DynValue, Arc<SharedSessionInner>),
-}
-
-impl Output {
-    pub(super) fn placed(self, place: &Place) -> Result<Placed<Tensor>, String> {
-        let (value, session) = match self {
-            Self::Host(tensor) => return Ok(Placed::Host(tensor)),
-            Self::Device(value, session) => (value, session),
-        };
-        let (element, shape) = match value.dtype() {
-            ValueType::Tensor { ty, shape, .. } => (values::element(*ty), values::dims(shape)),
-            _ => (None, Vec::new()),
-        };
-        let kind = value.dtype().to_string();
-        // First the tensor, then the session: it is used as it is let go of.
-        let held = Held { value: InTurn::new((value, session), place.alone) };
-        let element = element.ok_or_else(|| format!("{kind} was left on a device"))?;
-        Ok(Placed::Device(DeviceTensor::new(element, shape, Arc::new(held))))
-    }
+/// What a run has left on the session's device, to be let go of in turn whatever becomes of it.
+fn left(value: DynValue, session: Arc<SharedSessionInner>, place: &Place) -> ort::Result<DeviceTensor> {
+    let (element, shape) = match value.dtype() {
+        ValueType::Tensor { ty, shape, .. } => (values::element(*ty), values::dims(shape)),
+        _ => (None, Vec::new()),
+    };
+    let kind = value.dtype().to_string();
+    // First the tensor, then the session: it is used as it is let go of.
+    let held = Held { value: InTurn::new((value, session), place.alone) };
+    let element = element.ok_or_else(|| ort::Error::new(format!("{kind} was left on a device")))?;
+    Ok(DeviceTensor::new(element, shape, Arc::new(held)))
 }

@@ -33,7 +33,7 @@ fn openvino(status: &str) -> Option<&str> {
 /// What WebGPU's provider says behind the condition that did not hold.
 fn webgpu(status: &str) -> Option<&str> {
     let (place, told) = status.split_once(" was false. ")?;
-    place.contains("/webgpu/").then_some(told)
+    ["/webgpu/", r"\webgpu\"].iter().any(|folder| place.contains(folder)).then_some(told)
 }
 
 /// The text behind the last `[ONNXRuntimeError] : 1 : FAIL : `.
@@ -103,6 +103,10 @@ mod tests {
                 "/x/core/providers/webgpu/webgpu_context.cc:65 f(T)::<lambda(S)> status == S::Success was false. \
                  Out of memory",
                 "Out of memory",
+            ),
+            (
+                r"D:\a\onnxruntime\core\providers\webgpu\webgpu_context.cc:65 status == S::Success was false. Lost",
+                "Lost",
             ),
             ("[ONNXRuntimeError] : ", "[ONNXRuntimeError] :"),
             ("", ""),

@@ -9,10 +9,11 @@ use smallvec::SmallVec;
 use crate::guard::shorten;
 use crate::inference::engine::{RunFailure, Session};
 use crate::inference::model_file::ModelFile;
+use crate::inference::turns::{self, InTurn};
 use crate::inference::value::OnnxValue;
 use crate::pipeline::{Memory, Placed, Tensor};
 
-use super::device::{InTurn, Place, turn};
+use super::device::Place;
 use super::kinds::Kinds;
 use super::placed::Binding;
 use super::values;
@@ -98,7 +99,7 @@ impl Session for OrtSession {
             let named = names.zip(views).map(|(name, view)| Ok((name, view?)));
             SessionInputs::ValueMap(named.collect::<ort::Result<Vec<_>>>().map_err(failed)?)
         };
-        let _turn = turn(self.place.alone);
+        let _turn = turns::take(self.place.alone, deadline).map_err(|turns::Late| RunFailure::Timeout)?;
         let native = self.native.get_mut().ok_or_else(gone)?;
         let outputs = timed(&mut self.told, deadline, shrink, |options| match options {
             Some(options) => native.run_with_options(inputs, options),
@@ -121,7 +122,7 @@ impl Session for OrtSession {
             .iter()
             .map(|(index, value)| (Cow::Borrowed(self.names[*index].as_str()), SessionInputValue::from(&**value)));
         let named = SessionInputs::<0>::ValueMap(named.collect());
-        let _turn = turn(self.place.alone);
+        let _turn = turns::take(self.place.alone, deadline).map_err(|turns::Late| RunFailure::Timeout)?;
         let native = self.native.get_mut().ok_or_else(gone)?;
         let outputs = timed(&mut self.told, deadline, false, |options| match options {
             Some(options) => native.run_with_options(named, options),
@@ -141,13 +142,11 @@ impl Session for OrtSession {
         deadline: Option<Instant>,
     ) -> Result<Vec<Placed<Tensor>>, RunFailure> {
         let named = inputs.iter().map(|(index, value)| (self.names[*index].as_str(), *value));
-        let outputs = {
-            let _turn = turn(self.place.alone);
-            let native = self.native.get_mut().ok_or_else(gone)?;
-            let binding = Binding::new(native, named, stay, &self.place).map_err(failed)?;
-            timed(&mut self.told, deadline, false, |options| binding.run(native, options))?
-        };
-        outputs.into_iter().map(|output| output.placed(&self.place).map_err(RunFailure::Failed)).collect()
+        let shrink = self.usual.is_exceeded(inputs.iter().map(|(_, value)| value.byte_len()).sum());
+        let _turn = turns::take(self.place.alone, deadline).map_err(|turns::Late| RunFailure::Timeout)?;
+        let native = self.native.get_mut().ok_or_else(gone)?;
+        let binding = Binding::new(native, named, stay, &self.place).map_err(failed)?;
+        timed(&mut self.told, deadline, shrink, |options| binding.run(native, options))
     }
 }
 

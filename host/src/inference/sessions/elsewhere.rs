@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Instant;
 
 use super::places::{Slot, Width};
 use super::{SessionSet, Shared, Unavailable, Work, threads};
@@ -12,14 +13,16 @@ impl SessionSet {
         &self,
         slot: Slot,
         bytes: usize,
+        deadline: Option<Instant>,
         work: impl Work<T>,
         then: impl FnOnce(Result<T, Unavailable>) + Send + 'static,
     ) -> Elsewhere {
-        let (width, stay) = (slot.width, Arc::default());
+        let (width, stay) = (slot.width, Arc::new(Stay::new(self.shared.alone)));
         let mut leave = Leave { shared: self.shared.clone(), stay: Arc::clone(&stay), slot };
         let job = move || {
             let shared = leave.shared.clone();
-            let result = shared.run(&mut leave.slot, bytes, work);
+            let stay = leave.stay.clone();
+            let result = shared.run(&mut leave.slot, bytes, deadline, || stay.begin(), work);
             drop(leave);
             then(result);
         };
@@ -38,8 +41,8 @@ pub(in crate::inference) struct Elsewhere {
 
 impl Elsewhere {
     /// Puts an empty slot in the place of a session that is still at work, so that the next request
-    /// makes another. Not more of them than the set has sessions: beyond that, and after the end of
-    /// the run, this is `false`.
+    /// makes another. Not more of them than the set has sessions: beyond that, after the end of the
+    /// run, and where the run only waits for its turn, which it gives up by itself, this is `false`.
     pub(in crate::inference) fn retire(&self) -> bool {
         let most = self.shared.places.most();
         let one_more = |retired: usize| (retired < most).then_some(retired + 1);
@@ -76,13 +79,23 @@ impl Drop for Leave {
 }
 
 /// Whether a run on another thread still has its place in the set.
-#[derive(Default)]
 struct Stay(AtomicU8);
 
 impl Stay {
-    const RUNNING: u8 = 0;
-    const ENDED: u8 = 1;
-    const REPLACED: u8 = 2;
+    const WAITING: u8 = 0;
+    const RUNNING: u8 = 1;
+    const ENDED: u8 = 2;
+    const REPLACED: u8 = 3;
+
+    /// Of a run that waits for its turn first, or of one that begins at once.
+    const fn new(waits: bool) -> Self {
+        Self(AtomicU8::new(if waits { Self::WAITING } else { Self::RUNNING }))
+    }
+
+    /// It has its turn.
+    fn begin(&self) {
+        let _ = self.0.compare_exchange(Self::WAITING, Self::RUNNING, Ordering::AcqRel, Ordering::Acquire);
+    }
 
     /// Gives its place to another; `false` if it has ended.
     fn replace(&self) -> bool {
@@ -91,6 +104,7 @@ impl Stay {
 
     /// Ends it; `false` if its place is taken.
     fn end(&self) -> bool {
-        self.0.compare_exchange(Self::RUNNING, Self::ENDED, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        let ended = |state| (state != Self::REPLACED).then_some(Self::ENDED);
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, ended).is_ok()
     }
 }

@@ -19,6 +19,7 @@ use super::engine::{Engine, RunFailure, Session, SessionOptions};
 use super::error::ModelLoadError;
 use super::model_file::ModelFile;
 use super::providers::ExecutionProvider;
+use super::turns;
 use super::value::OnnxValue;
 use crate::guard::guard;
 use crate::pipeline::{Placed, Tensor};
@@ -83,8 +84,8 @@ impl SessionSet {
             places.give_back(Slot { width: Width::Wide, session });
         }
         let (retired, pace, trial) = (AtomicUsize::new(0), Pace::default(), Trial::new(narrow > 0));
-        let costs = OnceLock::new();
-        Ok(Self { shared: Arc::new(Shared { engine, file, options, places, retired, pace, trial, costs }) })
+        let (costs, alone) = (OnceLock::new(), engine.alone(&options));
+        Ok(Self { shared: Arc::new(Shared { engine, file, options, alone, places, retired, pace, trial, costs }) })
     }
 
     /// How many runs can go on at once, when there are callers for all.
@@ -173,13 +174,13 @@ impl SessionSet {
     ) -> Result<T, Unavailable> {
         let _inside = self.enter();
         let slot = self.shared.check_out(bytes, deadline).ok_or(Unavailable::Timeout)?;
-        let Some(deadline) = deadline.filter(|_| !self.shared.stays_here(&slot, bytes)) else {
-            return CheckedOut { shared: &self.shared, slot }.run(bytes, work);
+        let Some(until) = deadline.filter(|_| !self.shared.stays_here(&slot, bytes)) else {
+            return CheckedOut { shared: &self.shared, slot }.run(bytes, deadline, work);
         };
         let (answer, answered) = sync_channel(1);
         // Nobody listens any more after the deadline.
-        let elsewhere = self.run_elsewhere(slot, bytes, work, move |result| drop(answer.send(result)));
-        let left = deadline.saturating_duration_since(Instant::now()) + GRACE;
+        let elsewhere = self.run_elsewhere(slot, bytes, deadline, work, move |result| drop(answer.send(result)));
+        let left = until.saturating_duration_since(Instant::now()) + GRACE;
         match answered.recv_timeout(left) {
             Ok(result) => result,
             Err(RecvTimeoutError::Disconnected) => {
@@ -207,10 +208,10 @@ impl SessionSet {
         };
         let work = run_tensors(inputs, deadline);
         if deadline.is_some() && !self.shared.stays_here(&slot, bytes) {
-            return Some(self.run_elsewhere(slot, bytes, work, then));
+            return Some(self.run_elsewhere(slot, bytes, deadline, work, then));
         }
         // The session is free again before anybody hears of the result.
-        let result = CheckedOut { shared: &self.shared, slot }.run(bytes, work);
+        let result = CheckedOut { shared: &self.shared, slot }.run(bytes, deadline, work);
         then(result);
         None
     }
@@ -241,6 +242,8 @@ struct Shared {
     engine: Arc<dyn Engine>,
     file: Arc<ModelFile>,
     options: SessionOptions,
+    /// whether one thread of the process may be at such sessions at a time
+    alone: bool,
     places: Places,
     retired: AtomicUsize,
     pace: Pace,
@@ -251,7 +254,17 @@ struct Shared {
 
 impl Shared {
     /// Works on the session in `slot`, which is made if there is none and taken away if it breaks.
-    fn run<T>(&self, slot: &mut Slot, bytes: usize, work: impl Work<T>) -> Result<T, Unavailable> {
+    /// Where there are turns, `begins` is told that this is one: what it waits is no part of the run.
+    fn run<T>(
+        &self,
+        slot: &mut Slot,
+        bytes: usize,
+        deadline: Option<Instant>,
+        begins: impl FnOnce(),
+        work: impl Work<T>,
+    ) -> Result<T, Unavailable> {
+        let _turn = turns::take(self.alone, deadline).map_err(|turns::Late| Unavailable::Timeout)?;
+        begins();
         let mut session = match slot.session.take() {
             Some(session) => session,
             None => self.load(slot.width)?,
@@ -334,8 +347,8 @@ impl Drop for CheckedOut<'_> {
 }
 
 impl CheckedOut<'_> {
-    fn run<T>(mut self, bytes: usize, work: impl Work<T>) -> Result<T, Unavailable> {
-        self.shared.run(&mut self.slot, bytes, work)
+    fn run<T>(mut self, bytes: usize, deadline: Option<Instant>, work: impl Work<T>) -> Result<T, Unavailable> {
+        self.shared.run(&mut self.slot, bytes, deadline, || (), work)
     }
 }
 

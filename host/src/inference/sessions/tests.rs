@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::*;
 use crate::inference::providers::ExecutionProvider;
 use crate::inference::testing::{model, tensor};
+use crate::pipeline::DeviceTensor;
 
 /// An engine whose sessions do what the first number of their input says.
 #[derive(Default)]
@@ -14,6 +15,7 @@ struct Obedient {
     made: AtomicUsize,
     inside: Arc<AtomicUsize>,
     barrier: Option<Arc<Barrier>>,
+    alone: bool,
 }
 
 struct Obey {
@@ -30,6 +32,9 @@ impl Engine for Obedient {
     }
     fn providers(&self) -> &[ExecutionProvider] {
         &[ExecutionProvider::Cpu]
+    }
+    fn alone(&self, _: &SessionOptions) -> bool {
+        self.alone
     }
     fn load(&self, _: &ModelFile, _: &SessionOptions) -> Result<Box<dyn Session>, ModelLoadError> {
         self.made.fetch_add(1, Ordering::SeqCst);
@@ -49,6 +54,21 @@ impl Session for Obey {
                 Ok(Vec::new())
             }
         }
+    }
+
+    fn run_placed(
+        &mut self,
+        inputs: &[(usize, &Placed<Tensor>)],
+        stay: &[bool],
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Placed<Tensor>>, RunFailure> {
+        let Placed::Host(tensor) = inputs[0].1 else { panic!("it was given on the host") };
+        let outputs = self.run(&[(0, tensor)], deadline)?;
+        let left = |tensor: &Tensor| DeviceTensor::new(tensor.element(), tensor.shape().to_vec(), Arc::new(()));
+        let placed = |(tensor, stays): (Tensor, &bool)| {
+            if *stays { Placed::Device(left(&tensor)) } else { Placed::Host(tensor) }
+        };
+        Ok(outputs.into_iter().zip(stay).map(placed).collect())
     }
 }
 
@@ -123,6 +143,59 @@ fn a_run_that_outlives_its_deadline_is_left_behind() {
         std::thread::yield_now();
     }
     assert_eq!((set.shared.places.free(), engine.made.load(Ordering::SeqCst)), (1, 2));
+}
+
+#[test]
+fn a_run_on_a_device_is_left_behind_too() {
+    let barrier = Arc::new(Barrier::new(2));
+    let engine = Arc::new(Obedient { barrier: Some(barrier.clone()), ..Obedient::default() });
+    let set = set(&engine, 1);
+    let run = |what, stay, left| {
+        let inputs = order(what).into_iter().map(|(index, tensor)| (index, Placed::Host(tensor))).collect();
+        set.run_placed(inputs, &[stay], Some(Instant::now() + left))
+    };
+    let (soon, long) = (Duration::from_millis(1), Duration::from_mins(1));
+    assert!(matches!(run(3, true, soon), Err(Unavailable::Timeout)));
+    assert_eq!(set.retired(), 1);
+    assert!(matches!(run(0, true, long).unwrap()[0], Placed::Device(_)));
+    assert!(matches!(run(0, false, long).unwrap()[0], Placed::Host(_)));
+    assert!(run(2, false, long).unwrap_err().to_string().contains("bad value"));
+    assert_eq!(engine.made.load(Ordering::SeqCst), 2);
+    barrier.wait();
+    while set.retired() > 0 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_run_that_waits_for_its_turn_ends_at_its_deadline_and_keeps_its_session() {
+    let barrier = Arc::new(Barrier::new(2));
+    let engine = Arc::new(Obedient { barrier: Some(barrier.clone()), alone: true, ..Obedient::default() });
+    let (busy, other) = (set(&engine, 1), set(&engine, 1));
+    let far = || Some(Instant::now() + Duration::from_mins(1));
+    // One of which nothing is known runs elsewhere, one that is known to be short on the caller's thread.
+    for is_short in [false, true] {
+        assert_eq!(other.shared.pace.is_short(8), is_short);
+        std::thread::scope(|scope| {
+            let before = engine.inside.load(Ordering::SeqCst);
+            let runs = scope.spawn(|| busy.run(order(3), None).map(|_| ()));
+            while engine.inside.load(Ordering::SeqCst) == before {
+                std::thread::yield_now();
+            }
+            let start = Instant::now();
+            let late = other.run(order(0), Some(start + Duration::from_millis(20)));
+            assert!(matches!(late, Err(Unavailable::Timeout)));
+            assert!(start.elapsed() < Duration::from_secs(10));
+            assert_eq!((other.retired(), engine.made.load(Ordering::SeqCst)), (0, 2));
+            // The wait is no part of the run, however long it is.
+            let waits = scope.spawn(|| other.run(order(0), far()).map(|_| ()));
+            std::thread::sleep(Duration::from_millis(100));
+            barrier.wait();
+            assert!(runs.join().unwrap().is_ok() && waits.join().unwrap().is_ok());
+            assert!(other.shared.pace.is_short(8));
+        });
+    }
+    assert_eq!((other.shared.places.free(), engine.made.load(Ordering::SeqCst)), (1, 2));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::super::adapt::{Adapts, adapt, apply};
 use super::super::graph::OnnxType;
 use super::super::value::OnnxValue;
 use super::ModelStep;
-use crate::pipeline::{Dim, Kind, Mismatch, StepFailure, Tensor, TensorKind, Value};
+use crate::pipeline::{Dim, Kind, Mismatch, StepFailure, Tensor, TensorKind, Value, Watch};
 
 impl ModelStep {
     /// What is done to input number `index` when it is given as `given`.
@@ -45,7 +45,7 @@ impl ModelStep {
     }
 
     /// The value as the model takes it.
-    pub(super) fn as_onnx(&self, index: usize, value: Value) -> Result<OnnxValue, StepFailure> {
+    pub(super) fn as_onnx(&self, index: usize, value: Value, watch: &Watch) -> Result<OnnxValue, StepFailure> {
         match (self.json_input(index), value) {
             (Some(kind), Value::Json(json)) => {
                 if json.is_null() && !self.signature.inputs[index].optional {
@@ -61,14 +61,14 @@ impl ModelStep {
                     let name = &self.signature.inputs[index].name;
                     StepFailure::InvalidInput(format!("input `{name}`, which takes {}: {error}", self.takes(index)))
                 })?;
-                value.tensors().try_for_each(|tensor| self.ends_nowhere(index, tensor))?;
+                self.end_somewhere(index, &value, watch)?;
                 Ok(value)
             }
             (Some(kind), value) if kind.tensor().is_none() || value.as_tensor().is_none() => {
                 let because = Some(self.takes(index));
                 Err(self.named(index, Mismatch { expected: Kind::Json, given: value.kind(), because }).into())
             }
-            (_, value) => self.adapted(index, value).map(OnnxValue::Tensor),
+            (_, value) => self.adapted(index, value, watch).map(OnnxValue::Tensor),
         }
     }
 
@@ -86,27 +86,49 @@ impl ModelStep {
         }
     }
 
-    /// Refuses texts that an engine could not be given whole: they end at the character NUL there.
-    fn ends_nowhere(&self, index: usize, tensor: &Tensor) -> Result<(), StepFailure> {
-        let texts = tensor.as_slice::<String>().unwrap_or_default();
-        let Some(place) = texts.iter().position(|text| text.contains('\0')) else { return Ok(()) };
-        let name = &self.signature.inputs[index].name;
-        let because = "holds the character NUL, which models cannot be given";
-        Err(StepFailure::InvalidInput(format!("input `{name}`: element {place} {because}")))
+    /// The same of every tensor in a value.
+    fn end_somewhere(&self, index: usize, value: &OnnxValue, watch: &Watch) -> Result<(), StepFailure> {
+        let all = |value: &OnnxValue, item| {
+            value.tensors().try_for_each(|tensor| self.ends_nowhere(index, tensor, item, watch))
+        };
+        match value {
+            OnnxValue::Sequence(items) => items.iter().enumerate().try_for_each(|(item, value)| all(value, Some(item))),
+            other => all(other, None),
+        }
     }
 
-    /// The tensor as the model takes it.
-    pub(super) fn adapted(&self, index: usize, value: Value) -> Result<Tensor, StepFailure> {
+    /// Refuses texts that an engine could not be given whole: they end at the character NUL there.
+    fn ends_nowhere(
+        &self,
+        index: usize,
+        tensor: &Tensor,
+        item: Option<usize>,
+        watch: &Watch,
+    ) -> Result<(), StepFailure> {
+        for (place, text) in tensor.as_slice::<String>().unwrap_or_default().iter().enumerate() {
+            watch.worked(text.len().saturating_add(size_of::<String>()))?;
+            if text.contains('\0') {
+                let name = &self.signature.inputs[index].name;
+                let because = "holds the character NUL, which models cannot be given";
+                let item = item.map_or_else(String::new, |item| format!("item {item}, "));
+                return Err(StepFailure::InvalidInput(format!("input `{name}`: {item}element {place} {because}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The tensor as the model takes it, made in the request's time.
+    pub(super) fn adapted(&self, index: usize, value: Value, watch: &Watch) -> Result<Tensor, StepFailure> {
         let Value::Tensor(tensor) = value else {
             let expected = Kind::Tensor(self.wanted[index].clone());
             return Err(self.named(index, Mismatch { expected, given: value.kind(), because: None }).into());
         };
-        self.ends_nowhere(index, &tensor)?;
+        self.ends_nowhere(index, &tensor, None, watch)?;
         if fits(&tensor, &self.wanted[index]) {
             return Ok(tensor);
         }
         let adapts = self.adapts(index, &TensorKind::of(&tensor))?;
-        Ok(apply(tensor, &adapts)?)
+        Ok(apply(tensor, &adapts, watch)?)
     }
 }
 

@@ -130,6 +130,22 @@ fn what_anybody_else_reads_comes_to_the_host() {
     assert_eq!((stays(&unread), run(&unread, RunOptions::default())), (vec![false, false], vec![1]));
 }
 
+#[test]
+fn a_value_that_one_of_two_readers_wants_on_the_host_comes_there() {
+    let named = |name: &str| Names::Ordered(vec![name.to_owned()]);
+    let outputs = ["one", "other"].map(str::to_owned);
+    for (one, other, stay) in [(Some("A"), None, false), (None, Some("A"), false), (Some("A"), Some("A"), true)] {
+        let mut builder = PlanBuilder::new(None);
+        builder.push("first".to_owned(), adds(Some("A")), None, Some(&named("v"))).unwrap();
+        for (memory, name) in [(one, "one"), (other, "other")] {
+            builder.push(name.to_owned(), adds(memory), Some(&named("v")), Some(&named(name))).unwrap();
+        }
+        let plan = builder.finish(Some(&outputs)).unwrap();
+        assert_eq!(stays(&plan), [stay, false, false], "{one:?} {other:?}");
+        assert_eq!(run(&plan, RunOptions::default()), [2, 2]);
+    }
+}
+
 /// What a run tells, by somebody who wants to see values, or not.
 struct Watcher {
     looks: bool,

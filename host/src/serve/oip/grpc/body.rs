@@ -12,7 +12,7 @@ use http::{Request, Response};
 use tokio::sync::Mutex;
 use tower::Service;
 
-use super::messages::{Encoding, Messages};
+use super::messages::{Encoding, HEAD, Messages};
 use crate::serve::Server;
 use crate::serve::http::body::SMALL;
 use crate::serve::oip::error::status;
@@ -74,19 +74,22 @@ where
             let message = match messages.only().await {
                 Ok(message) if infers => {
                     head.extensions.insert(Message(message));
-                    Bytes::new()
+                    Bytes::from_static(&EMPTY)
                 }
-                Ok(message) => message,
+                Ok(message) => framed(&message),
                 Err(error) => return Ok(status(&error).into_http()),
             };
-            service.call(Request::from_parts(head, Body::from(framed(&message)))).await
+            service.call(Request::from_parts(head, Body::from(message))).await
         })
     }
 }
 
+/// An empty message as gRPC sends it.
+const EMPTY: [u8; HEAD] = [0; HEAD];
+
 /// A message as gRPC sends it, not compressed.
 fn framed(message: &[u8]) -> Bytes {
-    let mut framed = BytesMut::with_capacity(message.len() + 5);
+    let mut framed = BytesMut::with_capacity(HEAD + message.len());
     framed.put_u8(0);
     framed.put_u32(u32::try_from(message.len()).unwrap_or(u32::MAX));
     framed.extend_from_slice(message);

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use prost::Message as _;
 use prost::bytes::Bytes;
 
+use super::fields::Fields;
 use super::proto::{InferParameter, ModelInferRequest};
 use crate::pipeline::{MAX_AXES, MAX_STRINGS};
 use crate::serve::ServeError;
@@ -167,34 +168,6 @@ fn numbers_in(field: &[u8]) -> usize {
 /// How many numbers a field holds, one or several that are packed, as far as that may be.
 fn axes_in(field: &[u8]) -> usize {
     field.iter().filter(|byte| **byte < 0x80).take(MAX_AXES + 1).count().max(1)
-}
-
-/// The fields of a message as they lie in its bytes: the number of each, and its bytes if it is of a
-/// kind that has a length. Ends at what is broken.
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Iterator for Fields<'a> {
-    type Item = (u64, &'a [u8]);
-
-    fn next(&mut self) -> Option<(u64, &'a [u8])> {
-        let tag = varint(&mut self.0)?;
-        let length = match tag & 7 {
-            0 => return varint(&mut self.0).map(|_| (tag >> 3, &[][..])),
-            1 => 8,
-            2 => usize::try_from(varint(&mut self.0)?).ok()?,
-            // Groups, which prost reads past, have no length: what they hold is counted as well.
-            3 | 4 => 0,
-            5 => 4,
-            _ => return None,
-        };
-        let (field, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        Some((tag >> 3, field))
-    }
-}
-
-fn varint(bytes: &mut &[u8]) -> Option<u64> {
-    prost::encoding::decode_varint(bytes).ok()
 }
 
 #[cfg(test)]

@@ -28,7 +28,8 @@ pub(super) async fn infer(
     };
     let (served, room) = (model.served.clone(), server.bodies().room());
     let done = server.run(&served, ask, move |turn| {
-        let (request, _share) = bounds::read(message, &room)?;
+        // What it held is given back when its turn ends.
+        let (request, _share) = bounds::read(message.clone(), &room)?;
         run(turn, model, request, given)
     });
     done.await

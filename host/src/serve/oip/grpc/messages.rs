@@ -38,7 +38,7 @@ impl Encoding {
 }
 
 /// Before each message: whether it is compressed, and its length.
-const HEAD: usize = 5;
+pub(super) const HEAD: usize = 5;
 
 /// Bytes that are inflated in one go.
 const PIECE: usize = 64 << 10;

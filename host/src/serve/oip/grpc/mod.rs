@@ -3,6 +3,7 @@
 mod body;
 mod bounds;
 mod contents;
+mod fields;
 mod health;
 mod infer;
 mod messages;

@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 
 use super::{SCORES, Server, until};
 
+pub(super) const DATA: u8 = 0;
 pub(super) const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 pub(super) const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
+pub(super) const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
 pub(super) const END_STREAM: u8 = 1;
 pub(super) const END_HEADERS: u8 = 4;

@@ -1,14 +1,14 @@
 //! Clients that ask for much and read nothing of it, however it comes to them: each is cut, and holds up
 //! no end.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::http2::{END_HEADERS, END_STREAM, HEADERS, SETTINGS, connect, frame, head};
+use super::http2::{DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, WINDOW_UPDATE, connect, frame, head};
 use super::{Connection, SCORES, Server, until};
 
 /// More than systems keep for a connection whose other end does not read, in bytes.
@@ -48,7 +48,7 @@ fn asked(server: &Server, noise: &[u8], line: &str) -> Connection<TcpStream> {
     );
     client.write(&[head.as_bytes(), noise].concat()).unwrap();
     let mut first = [0; 12];
-    std::io::Read::read_exact(client.0.get_mut(), &mut first).unwrap();
+    client.0.get_mut().read_exact(&mut first).unwrap();
     assert_eq!(&first, b"HTTP/1.1 200");
     client
 }
@@ -102,4 +102,34 @@ fn who_asks_for_more_and_more_over_http2_and_reads_nothing_is_cut() {
         server.metric("gpux_connections_cut_total") >= 1.0
     });
     assert!(stream < 201, "as many streams as a client may have were not enough to see it");
+}
+
+#[test]
+fn who_takes_an_answer_over_http2_slowly_is_not_cut() {
+    const AT_ONCE: u32 = 16 << 10;
+    let server = Server::start(&[SCORES, "--idle-timeout", "1s", "--header-timeout", "1s"]);
+    let mut client = connect(&server);
+    client.write_all(&frame(SETTINGS, 0, 0, &[&[0, 4], &AT_ONCE.to_be_bytes()[..]].concat())).unwrap();
+    client.write_all(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &head(false, "/openapi.json"))).unwrap();
+    let (mut taken, start) = (0, Instant::now());
+    let mut head = [0; 9];
+    loop {
+        client.read_exact(&mut head).unwrap();
+        let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+        client.read_exact(&mut payload).unwrap();
+        if head[3] != DATA {
+            continue;
+        }
+        taken += payload.len();
+        if head[4] & END_STREAM != 0 {
+            break;
+        }
+        // As long as it takes for the whole to be longer than a connection may lie idle.
+        std::thread::sleep(Duration::from_millis(500));
+        for stream in [0, 1] {
+            let more = u32::try_from(payload.len()).unwrap().to_be_bytes();
+            client.write_all(&frame(WINDOW_UPDATE, 0, stream, &more)).unwrap();
+        }
+    }
+    assert!(taken > 3 * AT_ONCE as usize && start.elapsed() > Duration::from_secs(1), "{taken} bytes show nothing");
 }

@@ -228,7 +228,9 @@ impl ToTensor {
         if let Some(data) = floats.as_mut_slice::<f32>() {
             for block in data.chunks_mut(BLOCK) {
                 watch.worked(block.len())?;
-                block.iter_mut().for_each(|value| *value /= most);
+                for value in block {
+                    *value /= most;
+                }
             }
         }
         Ok(floats.cast_while(self.options.element.element(), watch)?)

@@ -17,7 +17,7 @@ struct Held {
 
 /// One run, its inputs in place and the place of its outputs chosen.
 pub(super) struct Binding<'p> {
-    binding: IoBinding,
+    bound: IoBinding,
     stay: Vec<bool>,
     place: &'p Place,
 }
@@ -31,24 +31,24 @@ impl<'p> Binding<'p> {
         stay: &[bool],
         place: &'p Place,
     ) -> ort::Result<Self> {
-        let mut binding = native.create_binding()?;
+        let mut bound = native.create_binding()?;
         for (name, value) in inputs {
             match value {
                 // A view is no use: `ort` copies it on its own way, which ends in a deadlock.
-                Placed::Host(tensor) => binding.bind_input(name, &values::owned(tensor)?)?,
+                Placed::Host(tensor) => bound.bind_input(name, &values::owned(tensor)?)?,
                 Placed::Device(tensor) => {
                     let held = tensor.held::<Held>().and_then(|held| held.value.get());
                     let (value, _) = held.ok_or_else(|| ort::Error::new("a tensor of another engine"))?;
-                    binding.bind_input(name, value)?;
+                    bound.bind_input(name, value)?;
                 }
             }
         }
         let [host, device] = [memory_info(None)?, memory_info(place.memory.as_ref())?];
         let stay: Vec<_> = (0..native.outputs().len()).map(|output| stay.get(output) == Some(&true)).collect();
         for (output, stays) in native.outputs().iter().zip(&stay) {
-            binding.bind_output_to_device(output.name(), if *stays { &device } else { &host })?;
+            bound.bind_output_to_device(output.name(), if *stays { &device } else { &host })?;
         }
-        Ok(Self { binding, stay, place })
+        Ok(Self { bound, stay, place })
     }
 
     /// Runs the session, and tells its outputs in their order.
@@ -56,8 +56,8 @@ impl<'p> Binding<'p> {
         let session = native.inner();
         let names: Vec<_> = native.outputs().iter().map(|output| output.name().to_owned()).collect();
         let mut outputs = match options {
-            Some(options) => native.run_binding_with_options(&self.binding, options)?,
-            None => native.run_binding(&self.binding)?,
+            Some(options) => native.run_binding_with_options(&self.bound, options)?,
+            None => native.run_binding(&self.bound)?,
         };
         let mut output = |(name, stays): (String, &bool)| {
             let value = outputs.remove(&name).ok_or_else(|| ort::Error::new(format!("no output `{name}`")))?;

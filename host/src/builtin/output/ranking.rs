@@ -49,12 +49,13 @@ impl Names {
         watch: &Watch,
         of: impl Fn(usize) -> (usize, &'s S),
     ) -> Result<Json, Late> {
-        let entry = |place| {
+        let mut list = Vec::with_capacity(places.len());
+        for place in places {
             watch.worked(ENTRY)?;
             let (index, score) = of(place);
-            Ok(self.entry(index, score))
-        };
-        places.into_iter().map(entry).collect()
+            list.push(self.entry(index, score));
+        }
+        Ok(Json::Array(list))
     }
 
     /// Bytes that an answer of so many entries takes.

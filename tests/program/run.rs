@@ -120,6 +120,29 @@ fn a_reader_that_leaves_is_no_error() {
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
 }
 
+/// A result that is lost is an error, whatever command gives it.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_behind_standard_output_is_an_error() {
+    for arguments in [
+        ["run", SCORES, "--input", "{\"x\": [1, 2, 3, 4]}"].as_slice(),
+        &["run", SCORES, "--json", "--input", "[{\"x\": [1, 2, 3, 4]}, {\"x\": [1, 2, 3, 4]}]"],
+        &["inspect", SCORES],
+        &["steps", "--json"],
+        &["schema"],
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_gpux"))
+            .args(arguments)
+            .current_dir(root())
+            .stdout(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("cannot write to standard output: No space left"), "{arguments:?}: {said}");
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+    }
+}
+
 /// What is done is kept, and the exit code says that it is not all.
 #[cfg(unix)]
 #[test]

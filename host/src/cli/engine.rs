@@ -136,9 +136,8 @@ fn list(operator: &Operator, printer: Printer) -> Exit {
         let problems: Vec<_> = problems.map(|reason| format!("\n{reason}")).collect();
         format!("{listed}\n\n→ is used: {why}{}", problems.concat())
     };
-    // A reader that has gone needs no more.
-    let _ = printer.result(&text);
-    fault.map_or(Exit::Done, |error| printer.error(&error.into()))
+    let written = printer.answer(&text);
+    fault.map_or(written, |error| printer.error(&error.into()))
 }
 
 fn entry(found: &Found, used: Option<&Found>, operator: &Operator) -> Entry {
@@ -217,8 +216,7 @@ fn options(provider: Option<ExecutionProvider>, printer: Printer) -> Exit {
         });
         listed.collect::<Vec<_>>().join("\n\n")
     };
-    let _ = printer.result(&text);
-    Exit::Done
+    printer.answer(&text)
 }
 
 fn install(build: Build, offline: bool, printer: Printer) -> Exit {
@@ -245,8 +243,7 @@ fn install(build: Build, offline: bool, printer: Printer) -> Exit {
                 };
                 format!("ONNX Runtime {} {done}: {path}{needs}", version.unwrap_or_default())
             };
-            let _ = printer.result(&text);
-            Exit::Done
+            printer.answer(&text)
         }
         Err(error) => printer.fail("ProviderError", &error.to_string(), Exit::Environment),
     }

@@ -80,9 +80,7 @@ fn report(new: New, made: &Scaffolded, printer: Printer) -> Exit {
         };
         format!("{folder} is made:\n{}\n\nNext:\n{next}", files.join("\n"))
     };
-    // A reader that has gone needs no more.
-    let _ = printer.result(&text);
-    Exit::Done
+    printer.answer(&text)
 }
 
 /// The files, a folder of many as one line: nobody reads what is carried along file by file.

@@ -20,9 +20,22 @@ pub(super) struct Printer {
     pub(super) verbose: bool,
 }
 
-/// Nobody reads our output any more.
-#[derive(Debug)]
-pub(super) struct Closed;
+/// A result that did not get to standard output.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unwritten {
+    /// nobody reads it any more, and so nobody misses it
+    #[error("the output was closed")]
+    Closed,
+    /// it is lost
+    #[error("cannot write to standard output: {0}")]
+    Failed(std::io::Error),
+}
+
+impl From<std::io::Error> for Unwritten {
+    fn from(error: std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::BrokenPipe { Self::Closed } else { Self::Failed(error) }
+    }
+}
 
 #[allow(clippy::unused_self, reason = "see the type")]
 impl Printer {
@@ -32,15 +45,29 @@ impl Printer {
     }
 
     /// Writes a result and a line end to stdout.
-    pub(super) fn result(self, text: &str) -> Result<(), Closed> {
+    pub(super) fn result(self, text: &str) -> Result<(), Unwritten> {
         let mut out = anstream::stdout().lock();
-        writeln!(out, "{text}").and_then(|()| out.flush()).map_err(|_| Closed)
+        Ok(writeln!(out, "{text}").and_then(|()| out.flush())?)
+    }
+
+    /// Writes all that a command gives, and says how the command ends.
+    pub(super) fn answer(self, text: &str) -> Exit {
+        match self.result(text) {
+            // A reader that has gone needs no more.
+            Ok(()) | Err(Unwritten::Closed) => Exit::Done,
+            Err(error) => self.unwritten(&error),
+        }
+    }
+
+    /// A result that cannot be written where it was asked for.
+    pub(super) fn unwritten(self, error: &dyn std::error::Error) -> Exit {
+        self.fail("OutputError", &error.to_string(), Exit::Failed)
     }
 
     /// Writes raw bytes to stdout.
-    pub(super) fn bytes(self, bytes: &[u8]) -> Result<(), Closed> {
+    pub(super) fn bytes(self, bytes: &[u8]) -> Result<(), Unwritten> {
         let mut out = std::io::stdout().lock();
-        out.write_all(bytes).and_then(|()| out.flush()).map_err(|_| Closed)
+        Ok(out.write_all(bytes).and_then(|()| out.flush())?)
     }
 
     /// A line for people, on stderr; never in the way of a result.

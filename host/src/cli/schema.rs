@@ -26,11 +26,7 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
 /// Writes `text` and a line end to the file, or to standard output without one.
 pub(super) fn save_or_print(printer: Printer, path: Option<&std::path::Path>, text: &str) -> Exit {
     match path {
-        // A reader that has gone needs no more.
-        None => {
-            let _ = printer.result(text);
-            Exit::Done
-        }
+        None => printer.answer(text),
         Some(path) => match std::fs::write(path, format!("{text}\n")) {
             Ok(()) => Exit::Done,
             Err(error) => {

@@ -52,9 +52,7 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
             }
         },
     };
-    // A reader that has gone needs no more.
-    let _ = printer.result(&text);
-    Exit::Done
+    printer.answer(&text)
 }
 
 fn by_group(registry: &Registry) -> Vec<&Builtin> {

@@ -151,7 +151,7 @@ impl Summary {
         for line in lines {
             text += &format!("\n        {line}");
         }
-        // A reader that has gone needs no more.
+        // What cannot be written is said at the end.
         let _ = printer.result(&text);
         for line in &report.log {
             printer.detail(&format!("        log: {line}"));
@@ -172,9 +172,9 @@ impl Summary {
             let counts: Vec<_> = counts.iter().map(|(count, word)| format!("{count} {word}")).collect();
             format!("\n{}", counts.join(", "))
         };
-        let _ = printer.result(&text);
+        let written = printer.answer(&text);
         match (wrong, failed) {
-            (0, 0) => Exit::Done,
+            (0, 0) => written,
             (0, _) => Exit::Failed,
             _ => Exit::Usage,
         }

@@ -13,11 +13,7 @@ use crate::sandbox::{self, SandboxError};
 
 pub(super) fn main(path: &Path, arguments: &Arguments, printer: Printer) -> Exit {
     match build(path, arguments, printer) {
-        Ok(text) => {
-            // A reader that has gone needs no more.
-            let _ = printer.result(&text);
-            Exit::Done
-        }
+        Ok(text) => printer.answer(&text),
         Err(exit) => exit,
     }
 }

@@ -123,9 +123,7 @@ fn pipeline(arguments: &Arguments, printer: Printer) -> Exit {
             duration(start.elapsed())
         )
     };
-    // A reader that has gone needs no more.
-    let _ = printer.result(&text);
-    Exit::Done
+    printer.answer(&text)
 }
 
 /// With `--verbose`: where the nodes of each model run.

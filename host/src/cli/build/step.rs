@@ -43,9 +43,7 @@ pub(super) fn main(folder: &Path, arguments: &Arguments, printer: Printer) -> Ex
         Err(exit) => return exit,
     };
     let text = if printer.json { pretty(&to_json(&step, &built)) } else { words(&step, &built, start) };
-    // A reader that has gone needs no more.
-    let _ = printer.result(&text);
-    Exit::Done
+    printer.answer(&text)
 }
 
 /// Builds a step; an error is printed.

@@ -23,7 +23,7 @@ use self::sources::UsageError;
 use super::exit::Exit;
 use super::interrupt;
 use super::operator::{OperatorArguments, PipelineArguments};
-use super::printer::Printer;
+use super::printer::{Printer, Unwritten};
 use crate::assemble::Pipeline;
 use crate::author::Recorder;
 use crate::error::GpuxError;
@@ -137,8 +137,8 @@ pub(super) fn main(arguments: Arguments) -> Exit {
         Err(Failure::Gpux(error)) => printer.error(&error),
         Err(Failure::Usage(error)) => printer.usage(&error),
         // Whoever reads a pipe may leave early; that is no error of ours.
-        Err(Failure::Write(WriteError::Closed)) => Exit::Done,
-        Err(Failure::Write(error)) => printer.fail("OutputError", &error.to_string(), Exit::Failed),
+        Err(Failure::Write(WriteError::Stdout(Unwritten::Closed))) => Exit::Done,
+        Err(Failure::Write(error)) => printer.unwritten(&error),
     }
 }
 

@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use serde_json::{Map, Value as Json, json};
 
 use super::folder;
-use crate::cli::printer::{self, Printer};
+use crate::cli::printer::{self, Printer, Unwritten};
 use crate::error::GpuxError;
 use crate::pipeline::{Trace, Value, to_json};
 
@@ -68,9 +68,9 @@ pub(super) enum WriteError {
     /// the file cannot be made or written to
     #[error("cannot write `{path}`: {source}", path = path.display())]
     File { path: PathBuf, source: std::io::Error },
-    /// whoever read our output has gone
-    #[error("the output was closed")]
-    Closed,
+    /// standard output does not take it
+    #[error(transparent)]
+    Stdout(#[from] Unwritten),
 }
 
 impl Results {
@@ -150,7 +150,7 @@ impl Results {
 
     fn line(&mut self, text: &str) -> Result<(), WriteError> {
         match &mut self.sink {
-            Sink::Stdout => self.printer.result(text).map_err(|_| WriteError::Closed),
+            Sink::Stdout => Ok(self.printer.result(text)?),
             Sink::Folder(_) => Ok(()),
             Sink::File { .. } => self.raw(format!("{text}\n").as_bytes()),
         }
@@ -159,7 +159,7 @@ impl Results {
     /// Every result reaches the file before the next one is begun, so that a stop loses none.
     fn raw(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
         match &mut self.sink {
-            Sink::Stdout => self.printer.bytes(bytes).map_err(|_| WriteError::Closed),
+            Sink::Stdout => Ok(self.printer.bytes(bytes)?),
             Sink::Folder(_) => Ok(()),
             Sink::File { file, path } => {
                 let fail = |source| WriteError::File { path: path.clone(), source };

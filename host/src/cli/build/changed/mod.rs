@@ -129,21 +129,20 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
     }
     let places = places(arguments, &pipeline, &models).map_err(|message| usage(&message))?;
     let samples = inputs::samples(asked, &pipeline, printer)?;
-    let mut reports = Vec::new();
+    let (mut reports, mut written) = (Vec::new(), Exit::Done);
     for ((name, original), place) in models.into_iter().zip(places) {
         let change = Change { asked, pipeline: &pipeline, operator: &operator, name, original, place };
         let report = change.make(arguments, &samples).map_err(|refused| refused.print(printer))?;
         if !printer.json {
-            // A reader that has gone needs no more.
-            let _ = printer.result(&report.text());
+            written = printer.answer(&report.text());
         }
         reports.push(report);
     }
     if printer.json {
         let models: Vec<_> = reports.iter().map(Report::to_json).collect();
-        let _ = printer.result(&pretty(&serde_json::json!({ "models": models })));
+        written = printer.answer(&pretty(&serde_json::json!({ "models": models })));
     }
-    Ok(if reports.iter().all(|report| report.refused.is_none()) { Exit::Done } else { Exit::Failed })
+    Ok(if reports.iter().all(|report| report.refused.is_none()) { written } else { Exit::Failed })
 }
 
 /// Where each changed model goes: beside the original, or where `--output` says. Never where a model

@@ -207,3 +207,15 @@ fn without_file_descriptors_the_server_waits_and_goes_on() {
     assert_eq!(last.answer().unwrap().status, 200);
     assert!(server.metric("gpux_accept_errors_total") >= 1.0);
 }
+
+/// It sends all of its request before it looks at the answer.
+#[test]
+fn who_is_refused_hears_of_it_and_may_ask_again() {
+    let server = Server::start(&[SCORES, "--max-body", "1MB"]);
+    let mut connection = server.connect();
+    let body = vec![b' '; 3 << 20];
+    for (path, status) in [("/nosuch", 404), ("/predict", 413)].repeat(5) {
+        let answer = connection.send("POST", path, &["content-type: application/json"], &body).unwrap();
+        assert_eq!(answer.status, status, "{answer:?}");
+    }
+}

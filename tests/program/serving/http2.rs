@@ -65,6 +65,22 @@ fn assert_unharmed(server: &Server, before: f64) {
     assert!(now < before + 64e6, "{before} bytes, then {now}");
 }
 
+/// Some clients lose an answer that comes with the word to stop sending.
+#[test]
+fn a_refusal_waits_for_the_rest_of_the_request() {
+    let server = Server::start(&[SCORES]);
+    let mut stream = connect(&server);
+    stream.write_all(&frame(HEADERS, END_HEADERS, 1, &head(true, "/nosuch"))).unwrap();
+    for _ in 0..3 {
+        std::thread::sleep(Duration::from_millis(50));
+        stream.write_all(&frame(DATA, 0, 1, &[0; 16 << 10])).unwrap();
+    }
+    stream.write_all(&frame(DATA, END_STREAM, 1, &[])).unwrap();
+    stream.write_all(&frame(GOAWAY, 0, 0, &[0; 8])).unwrap();
+    let kinds = kinds(&mut stream);
+    assert!(kinds.contains(&HEADERS) && !kinds.contains(&RST_STREAM), "{kinds:?}");
+}
+
 #[test]
 fn streams_that_are_reset_as_soon_as_they_are_opened_end_the_connection() {
     let server = Server::start(&[SCORES]);

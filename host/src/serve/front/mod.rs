@@ -3,6 +3,7 @@
 
 mod answered;
 mod cors;
+mod leftover;
 mod refusal;
 mod request_id;
 pub(super) mod route;
@@ -15,7 +16,7 @@ use std::time::Instant;
 use axum::body::Body;
 use axum::response::Response;
 use http::header::{CONNECTION, CONTENT_TYPE, HeaderName, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS};
-use http::{HeaderValue, Request, Version};
+use http::{HeaderMap, HeaderValue, Request, Version};
 use tower::{Layer as _, Service as _};
 use tower_http::cors::CorsLayer;
 
@@ -50,9 +51,16 @@ impl Front {
 
     /// Answers a request that came from `peer`.
     pub(super) async fn answer(&self, request: Request<Body>, peer: Option<SocketAddr>) -> Response {
-        let Some(cors) = &self.cors else { return self.pass(request, peer).await };
-        let pass = tower::service_fn(async |request| Ok::<_, Infallible>(self.pass(request, peer).await));
-        let Ok(response) = Box::pin(cors.layer(pass).call(request)).await;
+        let (request, leftover) = leftover::lend(request);
+        let response = match &self.cors {
+            None => self.pass(request, peer).await,
+            Some(cors) => {
+                let pass = tower::service_fn(async |request| Ok::<_, Infallible>(self.pass(request, peer).await));
+                let Ok(response) = Box::pin(cors.layer(pass).call(request)).await;
+                response
+            }
+        };
+        leftover.drop_all().await;
         response
     }
 
@@ -105,9 +113,12 @@ pub(super) fn shown(path: &str) -> &str {
     path.get(..path.floor_char_boundary(LONGEST)).unwrap_or(path)
 }
 
+fn is_grpc(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
+}
+
 fn protocol(head: &http::request::Parts) -> Protocol {
-    let grpc = |value: &HeaderValue| value.as_bytes().starts_with(b"application/grpc");
-    if head.headers.get(CONTENT_TYPE).is_some_and(grpc) {
+    if is_grpc(&head.headers) {
         Protocol::Grpc
     } else if oip::is_path(head.uri.path()) {
         Protocol::OipHttp

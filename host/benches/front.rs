@@ -74,7 +74,7 @@ impl Observer for Times {
 
 /// The plan alone, watched and not.
 fn clock(server: &Server) {
-    let served = server.repository().only().unwrap();
+    let served = server.repository().only("predict").unwrap();
     let x = Tensor::new([2, 2], vec![1_f32, 2.0, 3.0, 4.0]).unwrap();
     let (mut alone, mut watched) = (Vec::new(), Vec::new());
     for _ in 0..TURNS {

@@ -147,8 +147,9 @@ impl Repository {
         Err(ServeError::NotFound(format!("no pipeline is called `{name}`; there is {}", names.join(", "))))
     }
 
-    /// The only pipeline that the request may use.
-    pub fn only(&self) -> Result<Arc<Served>, ServeError> {
+    /// The only pipeline that the request may use. Where there are several, the error says where each takes
+    /// this `call`.
+    pub fn only(&self, call: &str) -> Result<Arc<Served>, ServeError> {
         let entries = self.entries.load();
         let mut values = entries.values().filter(|entry| self.permits(entry.name()));
         match (values.next(), values.next()) {
@@ -156,7 +157,7 @@ impl Repository {
             (None, _) if !entries.is_empty() => Err(ServeError::Forbidden("this key may use no pipeline".to_owned())),
             (None, _) => Err(ServeError::NotReady("the pipelines are being loaded".to_owned())),
             (Some(_), Some(_)) => {
-                let path = |entry: &Arc<Entry>| format!("/pipelines/{}/predict", entry.name());
+                let path = |entry: &Arc<Entry>| format!("/pipelines/{}/{call}", entry.name());
                 let paths: Vec<_> = self.visible().iter().map(path).collect();
                 Err(ServeError::NotFound(format!("several pipelines are served: {}", paths.join(", "))))
             }

@@ -15,7 +15,7 @@ use crate::serve::{ServeError, Served, Server, State as Serving};
 
 /// The only pipeline's.
 pub(super) async fn only(State(server): State<Arc<Server>>) -> Response {
-    answer_of(&server, server.repository().only())
+    answer_of(&server, server.repository().only("info"))
 }
 
 /// That of the pipeline of this name.

@@ -63,7 +63,7 @@ impl Options {
 
 /// Runs the only pipeline.
 pub(super) async fn only(State(server): State<Arc<Server>>, request: HttpRequest<Body>) -> Response {
-    let served = server.repository().only();
+    let served = server.repository().only("predict");
     respond(&server, served, request).await
 }
 

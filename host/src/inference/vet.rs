@@ -204,20 +204,24 @@ pub fn vet_answer(request: &str) -> String {
         Ok(request) => {
             child::bound_processor_time(request.patience);
             child::bound_memory(request.memory);
-            match vet(&request) {
-                Ok(None) => Verdict::Sound,
-                Ok(Some(time)) => Verdict::Timed { seconds: time.as_secs_f64() },
-                Err(ModelLoadError::NeedsOnnxRuntime { feature, .. }) => Verdict::NeedsOnnxRuntime { feature },
-                Err(ModelLoadError::BeyondEmbedded { reason, .. }) => Verdict::BeyondEmbedded { reason },
-                Err(ModelLoadError::Invalid { reason, .. }) => Verdict::Invalid { reason },
-                Err(ModelLoadError::Engine { reason, .. } | ModelLoadError::Vetting { reason, .. }) => {
-                    Verdict::Refused { reason }
-                }
-                Err(other) => Verdict::Refused { reason: other.to_string() },
-            }
+            verdict(&request)
         }
     };
     serde_json::to_string(&verdict).unwrap_or_default()
+}
+
+fn verdict(request: &VetRequest) -> Verdict {
+    match vet(request) {
+        Ok(None) => Verdict::Sound,
+        Ok(Some(time)) => Verdict::Timed { seconds: time.as_secs_f64() },
+        Err(ModelLoadError::NeedsOnnxRuntime { feature, .. }) => Verdict::NeedsOnnxRuntime { feature },
+        Err(ModelLoadError::BeyondEmbedded { reason, .. }) => Verdict::BeyondEmbedded { reason },
+        Err(ModelLoadError::Invalid { reason, .. }) => Verdict::Invalid { reason },
+        Err(ModelLoadError::Engine { reason, .. } | ModelLoadError::Vetting { reason, .. }) => {
+            Verdict::Refused { reason }
+        }
+        Err(other) => Verdict::Refused { reason: other.to_string() },
+    }
 }
 
 /// Makes sure that the model has been tried on this engine, by digest: from the cache's memory,

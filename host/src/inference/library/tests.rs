@@ -103,6 +103,4 @@ fn a_file_that_is_no_library_says_so() {
     // Another test of this process may have loaded the real one; then that is the fault told.
     let error = probe(&file).unwrap_err();
     assert!(matches!(error, LibraryError::Broken { .. } | LibraryError::Another { .. }), "{error}");
-    let answer: Result<ProbeReport, String> = serde_json::from_str(&probe_answer(&file)).unwrap();
-    assert!(answer.is_err());
 }

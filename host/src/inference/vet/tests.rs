@@ -23,7 +23,8 @@ fn request(name: &str) -> String {
 
 #[test]
 fn the_childs_verdicts() {
-    let verdict = |request: &str| serde_json::from_str::<Verdict>(&vet_answer(request)).unwrap();
+    // Not by way of `vet_answer`, which bounds this process for good.
+    let verdict = |request: &str| verdict(&serde_json::from_str(request).unwrap());
     assert!(matches!(verdict(&request("conv")), Verdict::Sound));
     // Zeros are a fine index; a failing run would be no fault of the model.
     assert!(matches!(verdict(&request("gather")), Verdict::Sound));
@@ -31,7 +32,7 @@ fn the_childs_verdicts() {
     assert!(matches!(verdict(&request("external-outside")), Verdict::Refused { .. }));
     assert!(matches!(verdict(&request("fill")), Verdict::BeyondEmbedded { reason } if reason.contains("`filled`")));
     assert!(matches!(verdict(&request("dangling")), Verdict::Invalid { reason } if reason.contains("`missing`")));
-    assert!(matches!(verdict("{"), Verdict::Refused { .. }));
+    assert!(vet_answer("{").contains("EOF while parsing"));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! A model as a set of sessions, checked out without a lock while one is free.
 
+mod cores;
 mod costs;
 mod elsewhere;
 mod making;
@@ -24,6 +25,7 @@ use super::value::OnnxValue;
 use crate::guard::guard;
 use crate::pipeline::{Placed, Tensor};
 
+use cores::Begun;
 use costs::Costs;
 use making::Maker;
 use pace::Pace;
@@ -83,7 +85,7 @@ impl SessionSet {
             let session = Some(engine.load(&file, &options)?);
             places.give_back(Slot { width: Width::Wide, session });
         }
-        let (retired, pace, trial) = (AtomicUsize::new(0), Pace::default(), Trial::new(narrow > 0));
+        let (retired, pace, trial) = (AtomicUsize::new(0), Pace::new(), Trial::new(narrow > 0));
         let (costs, alone) = (OnceLock::new(), engine.alone(&options));
         Ok(Self { shared: Arc::new(Shared { engine, file, options, alone, places, retired, pace, trial, costs }) })
     }
@@ -269,9 +271,11 @@ impl Shared {
             Some(session) => session,
             None => self.load(slot.width)?,
         };
+        let core = self.is_for_one_core(slot.width, bytes).then(Begun::on_a_free_core);
         let start = Instant::now();
         let result = guard(|| work(session.as_mut()));
         let took = start.elapsed();
+        drop(core);
         self.pace.note(bytes, took);
         let result =
             result.unwrap_or_else(|panic| Err(RunFailure::Broken(format!("the engine failed within ({panic})"))));
@@ -300,6 +304,12 @@ impl Shared {
     /// Whether a run on so many bytes may keep the caller's thread, though it has a deadline.
     fn stays_here(&self, slot: &Slot, bytes: usize) -> bool {
         slot.session.is_some() && self.pace.is_short(bytes)
+    }
+
+    /// Whether a run computes on its own thread alone, and long enough that its core matters.
+    fn is_for_one_core(&self, width: Width, bytes: usize) -> bool {
+        let one = width == Width::Narrow || self.options.threads == Some(1);
+        one && self.options.provider == ExecutionProvider::Cpu && !self.pace.is_brief(bytes)
     }
 
     fn check_out(self: &Arc<Self>, bytes: usize, deadline: Option<Instant>) -> Option<Slot> {

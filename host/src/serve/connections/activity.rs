@@ -1,5 +1,6 @@
 //! Whether anything happens on a connection.
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,12 +24,17 @@ pub(super) struct Activity {
     busy: AtomicUsize,
     /// whether the client does not take what is there for it
     blocked: AtomicBool,
+    /// whether it has taken next to nothing since it first did not
+    trickling: AtomicBool,
     /// milliseconds after `start`
     last: AtomicU64,
-    unread: Mutex<Unread>,
+    /// how many answers there were
+    answers: AtomicU64,
+    /// of those of which something is there for the client to take, by number
+    unread: Mutex<BTreeMap<u64, Unread>>,
 }
 
-/// What is there for the client to take.
+/// What is there of one answer for the client to take.
 #[derive(Debug)]
 struct Unread {
     parts: usize,
@@ -36,15 +42,38 @@ struct Unread {
     since: Instant,
 }
 
-/// A part of an answer, until the client has room for it.
+/// An answer that its client takes part by part.
+#[derive(Clone, Debug)]
+pub(super) struct Taken {
+    activity: Arc<Activity>,
+    number: u64,
+}
+
+impl Taken {
+    /// A part of it is there for the client, until the result is dropped.
+    pub(super) fn wait(&self) -> Waiting {
+        let mut unread = self.activity.unread();
+        let answer = unread.entry(self.number).or_insert_with(|| Unread { parts: 0, since: Instant::now() });
+        answer.parts += 1;
+        Waiting(self.clone())
+    }
+}
+
+/// A part of an answer, until the client has room for it. What is thrown away goes with all of its answer, so
+/// no other part of that is waited for longer.
 #[derive(Debug)]
-pub(super) struct Waiting(Arc<Activity>);
+pub(super) struct Waiting(Taken);
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        let mut unread = self.0.unread();
-        unread.parts -= 1;
-        unread.since = Instant::now();
+        let Taken { activity, number } = &self.0;
+        let mut unread = activity.unread();
+        let Some(answer) = unread.get_mut(number) else { return };
+        answer.parts -= 1;
+        answer.since = Instant::now();
+        if answer.parts == 0 {
+            unread.remove(number);
+        }
     }
 }
 
@@ -75,29 +104,25 @@ impl Activity {
             begun: AtomicBool::new(false),
             busy: AtomicUsize::new(0),
             blocked: AtomicBool::new(false),
+            trickling: AtomicBool::new(false),
             last: AtomicU64::new(0),
-            unread: Mutex::new(Unread { parts: 0, since: Instant::now() }),
+            answers: AtomicU64::new(0),
+            unread: Mutex::default(),
         }
     }
 
-    fn unread(&self) -> MutexGuard<'_, Unread> {
+    fn unread(&self) -> MutexGuard<'_, BTreeMap<u64, Unread>> {
         self.unread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A part of an answer is there for the client, until the result is dropped.
-    pub(super) fn wait(self: &Arc<Self>) -> Waiting {
-        let mut unread = self.unread();
-        if unread.parts == 0 {
-            unread.since = Instant::now();
-        }
-        unread.parts += 1;
-        Waiting(self.clone())
+    /// An answer, which its client takes part by part.
+    pub(super) fn answer(self: &Arc<Self>) -> Taken {
+        Taken { activity: self.clone(), number: self.answers.fetch_add(1, Ordering::Relaxed) }
     }
 
-    /// Until when the client may leave its answers where they are, whatever else it does.
+    /// Until when the client may leave the answer where it is that it has left for longest, whatever else it does.
     fn patience(&self) -> Option<Instant> {
-        let unread = self.unread();
-        (unread.parts > 0).then(|| unread.since + self.idle)
+        self.unread().values().map(|answer| answer.since).min().map(|since| since + self.idle)
     }
 
     /// A request begins, and ends when the result is dropped.
@@ -139,9 +164,18 @@ impl Activity {
 
     /// What came of an attempt to send.
     fn sent(&self, sent: &Poll<io::Result<usize>>) {
-        // The first attempt that fails begins the time that the client has.
-        let was_blocked = self.blocked.swap(sent.is_pending(), Ordering::Relaxed);
-        if matches!(sent, Poll::Ready(Ok(WORTH..))) || sent.is_pending() && !was_blocked {
+        self.blocked.store(sent.is_pending(), Ordering::Relaxed);
+        // The first attempt that fails begins the time that the client has. Who takes a few bytes and no more has
+        // the same time still.
+        let more = match sent {
+            Poll::Ready(Ok(WORTH..)) => {
+                self.trickling.store(false, Ordering::Relaxed);
+                true
+            }
+            Poll::Ready(_) => false,
+            Poll::Pending => !self.trickling.swap(true, Ordering::Relaxed),
+        };
+        if more {
             self.touch();
         }
     }
@@ -223,23 +257,45 @@ mod tests {
         activity.sent(&Poll::Ready(Ok(1)));
         assert!(!activity.is_over(), "it takes some of it");
     }
+
+    #[test]
+    fn a_few_bytes_now_and_then_are_as_good_as_none() {
+        let activity = Arc::new(Activity::new(Duration::ZERO, Duration::from_mins(1)));
+        let _busy = activity.begin();
+        let takes = |bytes| {
+            std::thread::sleep(Duration::from_millis(5));
+            activity.sent(&Poll::Ready(Ok(bytes)));
+            activity.sent(&Poll::Pending);
+            activity.next_look()
+        };
+        activity.sent(&Poll::Pending);
+        let first = activity.next_look();
+        let second = takes(WORTH);
+        assert!(second > first, "it takes some of it");
+        assert_eq!(takes(WORTH - 1), second, "it takes next to nothing");
+        assert_eq!(takes(WORTH - 1), second);
+        assert!(takes(WORTH) > second);
+    }
+
     #[test]
     fn answers_that_lie_unread_end_a_connection_whatever_else_it_does() {
         let activity = Arc::new(Activity::new(Duration::ZERO, Duration::from_millis(40)));
         let later = || std::thread::sleep(Duration::from_millis(50));
-        let (first, second) = (activity.wait(), activity.wait());
+        let (one, other) = (activity.answer(), activity.answer());
+        let (first, second) = (one.wait(), one.wait());
         later();
         let _busy = activity.begin();
         activity.sent(&Poll::Ready(Ok(1 << 20)));
         assert!(activity.is_over() && activity.next_look() <= Instant::now());
         drop(first);
-        assert!(!activity.is_over(), "it takes one");
+        assert!(!activity.is_over(), "it takes a part");
         later();
-        assert!(activity.is_over());
+        drop(other.wait());
+        assert!(activity.is_over(), "it takes another answer");
         drop(second);
         later();
         assert!(!activity.is_over(), "nothing is there");
-        let _third = activity.wait();
+        let _third = one.wait();
         assert!(!activity.is_over(), "its time begins with it");
     }
 }

@@ -166,7 +166,7 @@ where
             };
             // Over HTTP/1, one that is not taken blocks the connection.
             Ok::<_, Infallible>(if has_streams {
-                response.map(|body| Body::new(Unread::new(body, activity)))
+                response.map(|body| Body::new(Unread::new(body, &activity)))
             } else {
                 response
             })

@@ -8,7 +8,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 
-use super::activity::{Activity, Waiting};
+use super::activity::{Activity, Taken, Waiting};
 
 /// What is handed on at once, in bytes: the frame of HTTP/2 that everybody takes.
 const PART: usize = 16 << 10;
@@ -18,7 +18,7 @@ pub(super) struct Unread {
     body: Body,
     /// what is left of what came last
     rest: Bytes,
-    activity: Arc<Activity>,
+    taken: Taken,
 }
 
 /// Bytes that are dropped once they are sent.
@@ -34,8 +34,8 @@ impl AsRef<[u8]> for Part {
 }
 
 impl Unread {
-    pub(super) const fn new(body: Body, activity: Arc<Activity>) -> Self {
-        Self { body, rest: Bytes::new(), activity }
+    pub(super) fn new(body: Body, activity: &Arc<Activity>) -> Self {
+        Self { body, rest: Bytes::new(), taken: activity.answer() }
     }
 }
 
@@ -55,7 +55,7 @@ impl hyper::body::Body for Unread {
             }
         }
         let bytes = this.rest.split_to(this.rest.len().min(PART));
-        let part = Part { bytes, _waiting: this.activity.wait() };
+        let part = Part { bytes, _waiting: this.taken.wait() };
         Poll::Ready(Some(Ok(Frame::data(Bytes::from_owner(part)))))
     }
 
@@ -92,7 +92,7 @@ mod tests {
         // So it is over only where something is not taken.
         let _busy = activity.begin();
         let bytes: Vec<u8> = (0..PART + 7).map(|number| number as u8).collect();
-        let mut body = Unread::new(Body::from(bytes.clone()), activity.clone());
+        let mut body = Unread::new(Body::from(bytes.clone()), &activity);
         assert_eq!(body.size_hint().exact(), Some(bytes.len() as u64));
         let mut next = || body.frame().now_or_never().unwrap().map(|frame| frame.unwrap().into_data().unwrap());
         let (first, second) = (next().unwrap(), next().unwrap());
@@ -110,7 +110,7 @@ mod tests {
         let trailers = HeaderMap::from_iter([(http::header::AGE, http::HeaderValue::from(7))]);
         let body = http_body_util::Full::from("bytes").with_trailers(std::future::ready(Some(Ok(trailers.clone()))));
         let activity = Arc::new(Activity::new(Duration::ZERO, Duration::ZERO));
-        let collected = Unread::new(Body::new(body), activity).collect().now_or_never().unwrap().unwrap();
+        let collected = Unread::new(Body::new(body), &activity).collect().now_or_never().unwrap().unwrap();
         assert_eq!(collected.trailers(), Some(&trailers));
         assert_eq!(collected.to_bytes(), "bytes");
     }

@@ -25,6 +25,8 @@ pub struct Server {
     access: Access,
     telemetry: OnceLock<Telemetry>,
     bodies: Bodies,
+    /// as much again is for answers
+    answers: Bodies,
     closing: AtomicBool,
     /// whether no connections are taken any more
     stopping: watch::Sender<bool>,
@@ -37,9 +39,9 @@ impl Server {
         let metrics = Arc::new(Metrics::new());
         let repository = Repository::new(operator, Scheduler::new(settings.workers), settings.clone(), metrics.clone());
         let access = Access::new(settings.keys.clone());
-        let bodies = Bodies::new(&settings);
+        let (bodies, answers) = (Bodies::new(&settings), Bodies::new(&settings));
         let (telemetry, closing, stopping) = (OnceLock::new(), AtomicBool::new(false), watch::Sender::new(false));
-        Self { settings, repository, metrics, access, telemetry, bodies, closing, stopping }
+        Self { settings, repository, metrics, access, telemetry, bodies, answers, closing, stopping }
     }
 
     /// What the operator decided.
@@ -54,6 +56,11 @@ impl Server {
 
     pub(super) const fn bodies(&self) -> &Bodies {
         &self.bodies
+    }
+
+    /// The room for answers that wait for their clients.
+    pub(super) const fn answers(&self) -> &Bodies {
+        &self.answers
     }
 
     /// Loads and warms pipelines.

@@ -8,7 +8,7 @@ use super::{SCORES, Server, until};
 
 pub(super) const DATA: u8 = 0;
 pub(super) const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
+pub(super) const RST_STREAM: u8 = 3;
 pub(super) const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;

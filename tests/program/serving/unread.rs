@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::http2::{DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, WINDOW_UPDATE, connect, frame, head};
+use super::http2::{DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE, connect, frame, head};
 use super::{Connection, SCORES, Server, until};
 
 /// More than systems keep for a connection whose other end does not read, in bytes.
@@ -102,6 +102,54 @@ fn who_asks_for_more_and_more_over_http2_and_reads_nothing_is_cut() {
         server.metric("gpux_connections_cut_total") >= 1.0
     });
     assert!(stream < 201, "as many streams as a client may have were not enough to see it");
+}
+
+/// Opens a stream that asks for something; its client takes so many bytes.
+fn asked_over_http2(client: &mut TcpStream, stream: u32, path: &str, taken: u32) {
+    let mut frames = frame(HEADERS, END_HEADERS | END_STREAM, stream, &head(false, path));
+    if taken > 0 {
+        frames.extend(frame(WINDOW_UPDATE, 0, stream, &taken.to_be_bytes()));
+    }
+    // Once the connection is cut, nothing can be written any more.
+    let _ = client.write_all(&frames);
+}
+
+#[test]
+fn who_takes_small_answers_and_leaves_a_large_one_is_cut() {
+    for (taken, reset) in [(1 << 14, false), (0, true)] {
+        let server = Server::start(&[SCORES, "--idle-timeout", "1s", "--header-timeout", "1s"]);
+        let mut client = connect(&server);
+        client.write_all(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])).unwrap();
+        asked_over_http2(&mut client, 1, "/openapi.json", 0);
+        let mut stream = 3;
+        until("it is cut", || {
+            asked_over_http2(&mut client, stream, "/health", taken);
+            std::thread::sleep(Duration::from_millis(100));
+            if reset {
+                let _ = client.write_all(&frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes()));
+            }
+            // One byte of the large one is as good as none.
+            let _ = client.write_all(&frame(WINDOW_UPDATE, 0, 1, &1_u32.to_be_bytes()));
+            stream += 2;
+            server.metric("gpux_connections_cut_total") >= 1.0
+        });
+    }
+}
+
+#[test]
+fn what_lies_unread_is_bounded() {
+    let server = Server::start(&[SCORES, "--body-memory", "1MiB", "--max-body", "1MiB"]);
+    let large = server.get("/openapi.json");
+    assert!(large.body.len() > 32 << 10, "{} bytes are not counted", large.body.len());
+    let mut client = connect(&server);
+    client.write_all(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])).unwrap();
+    for stream in 0..20 {
+        asked_over_http2(&mut client, 2 * stream + 1, "/openapi.json", 0);
+    }
+    until("there is no room", || server.get("/openapi.json").status == 503);
+    server.assert_alive();
+    drop(client);
+    until("there is room", || server.get("/openapi.json").status == 200);
 }
 
 #[test]

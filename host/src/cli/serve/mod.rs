@@ -68,7 +68,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "SIZE")]
     max_body: Option<Size>,
 
-    /// What the bodies of all requests may hold together; more are refused [default: 1GiB]
+    /// What the bodies of all requests may hold together, and large answers as much again; more are refused
+    /// [default: 1GiB]
     #[arg(long, value_name = "SIZE")]
     body_memory: Option<Size>,
 

@@ -3,6 +3,7 @@
 
 mod answered;
 mod cors;
+mod held;
 mod leftover;
 mod refusal;
 mod request_id;
@@ -89,6 +90,7 @@ impl Front {
             Some(error) => context.within(|| refusal::answer(&error, protocol)),
             None => context.clone().scope(self.routes.answer(Request::from_parts(head, body))).await,
         };
+        response = held::hold(response, server, &context, protocol);
         let headers = response.headers_mut();
         headers.insert(REQUEST_ID, context.id().clone());
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

@@ -72,8 +72,15 @@ fn is_binary(response: &Response) -> bool {
     media_type.is_some_and(|name| name == "application/octet-stream" || name == "application/x-npy")
 }
 
+/// How large an answer is that is compressed as it is sent, in bytes: until the end of it, all of it is held.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::serve) struct Uncompressed(pub(in crate::serve) u64);
+
 /// Boxed, as a future that few answers need should not make those of all others large.
-fn compressed(accepted: HeaderValue, response: Response) -> BoxFuture<'static, Response> {
+fn compressed(accepted: HeaderValue, mut response: Response) -> BoxFuture<'static, Response> {
+    if let Some(size) = response.body().size_hint().exact() {
+        response.extensions_mut().insert(Uncompressed(size));
+    }
     Box::pin(async {
         let mut request = Request::new(());
         request.headers_mut().insert(ACCEPT_ENCODING, accepted);

@@ -32,14 +32,14 @@ pub(super) struct Leftover(Option<Place>);
 /// Lends the body of a request.
 pub(super) fn lend(request: Request<Body>) -> (Request<Body>, Leftover) {
     let headers = request.headers();
-    // Who asks first has sent nothing yet.
-    let asks_first = request.version() <= Version::HTTP_11 && headers.contains_key(EXPECT);
     // Clients of gRPC listen while they send, and a stream may never end.
-    if asks_first || is_grpc(headers) || request.body().is_end_stream() {
+    if is_grpc(headers) || request.body().is_end_stream() {
         return (request, Leftover(None));
     }
     let place = Place::default();
-    let lent = |body| Body::new(Lent { body: Some(body), place: place.clone() });
+    // Who asks first sends nothing before somebody reads.
+    let comes = request.version() > Version::HTTP_11 || !headers.contains_key(EXPECT);
+    let lent = |body| Body::new(Lent { body: Some(body), comes, place: place.clone() });
     (request.map(lent), Leftover(Some(place)))
 }
 
@@ -65,6 +65,8 @@ impl Leftover {
 /// A body that comes back if it is not read to its end.
 struct Lent {
     body: Option<Body>,
+    /// whether its client sends it: at once, or since it was asked to
+    comes: bool,
     place: Place,
 }
 
@@ -73,6 +75,7 @@ impl hyper::body::Body for Lent {
     type Error = axum::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        self.comes = true;
         let Some(body) = &mut self.body else { return Poll::Ready(None) };
         let polled = Pin::new(body).poll_frame(task);
         if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
@@ -92,7 +95,7 @@ impl hyper::body::Body for Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        if let Some(body) = self.body.take().filter(|body| !body.is_end_stream()) {
+        if let Some(body) = self.body.take().filter(|body| self.comes && !body.is_end_stream()) {
             *self.place.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
         }
     }
@@ -149,6 +152,17 @@ mod tests {
         drop(request);
         leftover.drop_all().await;
         assert_eq!(read.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test]
+    async fn who_was_told_to_send_is_heard_to_the_end() {
+        let (body, read) = parts(9);
+        let (request, leftover) = lend(Request::builder().header(EXPECT, "100-continue").body(body).unwrap());
+        let mut body = request.into_body();
+        assert!(body.frame().await.unwrap().is_ok());
+        drop(body);
+        leftover.drop_all().await;
+        assert_eq!(read.load(Ordering::Relaxed), 9);
     }
 
     #[tokio::test]

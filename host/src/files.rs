@@ -24,11 +24,22 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8], readers: Readers) -> std::i
     if readers == Readers::Usual {
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     }
-    let mut draft = builder.prefix(".gpux-").tempfile_in(folder)?;
+    let mut draft = builder.prefix(".gpux-").tempfile_in(folder).map_err(|error| without_path(&error))?;
     draft.write_all(bytes)?;
     draft.as_file().sync_all()?;
     draft.persist(path).map_err(|error| error.error)?;
     Ok(())
+}
+
+/// The system's reason alone: what fails in a folder for temporary files names a file there that nobody asked for.
+pub(crate) fn without_path(error: &std::io::Error) -> std::io::Error {
+    // tempfile gives its reason in words alone, with the path after it.
+    let text = error.to_string();
+    match (error.raw_os_error(), text.split_once(" at path \"")) {
+        (Some(code), _) => std::io::Error::from_raw_os_error(code),
+        (None, Some((reason, _))) => std::io::Error::new(error.kind(), reason),
+        (None, None) => std::io::Error::new(error.kind(), text),
+    }
 }
 
 /// SHA-256 in hexadecimal.
@@ -65,6 +76,17 @@ mod tests {
         }
         assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "no draft is left");
         assert!(write_whole(&path.join("below"), b"", Readers::Owner).is_err());
+    }
+
+    #[test]
+    fn the_reason_names_no_draft() {
+        let nowhere = Path::new("/nowhere/at/all");
+        let error = tempfile::Builder::new().tempdir_in(nowhere).unwrap_err();
+        assert!(error.to_string().contains("nowhere"), "{error}");
+        let plain = without_path(&error);
+        assert!(!plain.to_string().contains("nowhere"), "{plain}");
+        assert_eq!((plain.kind(), plain.to_string().is_empty()), (error.kind(), false));
+        assert_eq!(without_path(&std::io::Error::other("words")).to_string(), "words");
     }
 
     #[test]

@@ -13,7 +13,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("config", &[]),
     ("pipeline", &["config"]),
     ("builtin", &["guard", "config", "pipeline"]),
-    ("sandbox", &["guard", "files", "child", "config", "pipeline"]),
+    ("sandbox", &["guard", "files", "end", "child", "config", "pipeline"]),
     ("inference", &["guard", "files", "child", "config", "pipeline"]),
     ("error", &["config", "pipeline", "sandbox", "inference"]),
     ("assemble", &["config", "pipeline", "builtin", "sandbox", "inference", "error"]),
@@ -22,6 +22,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
+            "files",
             "end",
             "child",
             "config",

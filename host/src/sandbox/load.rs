@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use serde_json::Value;
-use tempfile::TempDir;
 
 use super::component::{ComponentKind, componentize};
 use super::engine::Machine;
@@ -20,6 +19,8 @@ use super::prepare::{self, Kept, Order, Prepared, Ready, Start, Watch};
 use super::state::Reach;
 use super::step::ComponentStep;
 use crate::config::CacheDir;
+use crate::end::Scratch;
+use crate::files;
 use crate::pipeline::Registry;
 
 /// How a process runs components: the operator's word.
@@ -74,7 +75,7 @@ pub(super) struct Home {
     cache: Option<CacheDir>,
     program: Option<PathBuf>,
     /// where a child leaves what it compiled, for want of a cache
-    _scratch: Option<TempDir>,
+    _scratch: Option<Scratch>,
 }
 
 /// The sandboxes that are in use in this process, with the operator's word for each.
@@ -101,7 +102,7 @@ impl Sandbox {
         let SandboxOptions { mut cache, ceiling, slots, program } = options;
         let mut scratch = None;
         if cache.is_none() && program.is_some() {
-            let folder = tempfile::tempdir().map_err(|error| SandboxError::Cache(error.to_string()))?;
+            let folder = Scratch::new().map_err(|error| no_folder(&error))?;
             cache = Some(CacheDir::at(folder.path()));
             scratch = Some(folder);
         }
@@ -204,6 +205,18 @@ impl Sandbox {
         }
         Ok(prepared)
     }
+}
+
+/// Why there is no folder for what is compiled, with the names of both where it could lie.
+fn no_folder(error: &std::io::Error) -> SandboxError {
+    let error = files::without_path(error);
+    let cache = CacheDir::from_environment().map(|cache| format!("`{}`", cache.root().display()));
+    SandboxError::Cache(format!(
+        "neither {} (${}) nor `{}` ($TMPDIR) takes them: {error}",
+        cache.as_deref().unwrap_or("a folder of the user's"),
+        CacheDir::VARIABLE,
+        std::env::temp_dir().display()
+    ))
 }
 
 fn or_empty(options: &Value) -> Value {

@@ -6,6 +6,7 @@ use super::{Change, folder_of};
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::error::GpuxError;
+use crate::files;
 use crate::inference::{Conversion, ConvertError, ModelFile, ModelLoadError, ShapeError, convert};
 
 /// A changed model in a folder of its own, with what belongs to it.
@@ -30,7 +31,7 @@ pub(super) enum Refused {
 
 impl Refused {
     pub(super) fn output(path: &Path, error: &std::io::Error) -> Self {
-        Self::Output(format!("`{}` cannot be written: {error}", path.display()))
+        Self::Output(format!("`{}` cannot be written: {}", path.display(), files::without_path(error)))
     }
 
     pub(super) fn print(self, printer: Printer) -> Exit {

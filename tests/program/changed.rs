@@ -259,3 +259,24 @@ fn open_dimensions_are_fixed_if_the_pipeline_still_fits() {
     assert_eq!(pruned.status.code(), Some(2));
     assert!(stderr(&pruned).contains("pruning is refused"), "{}", stderr(&pruned));
 }
+
+#[test]
+fn files_are_named_as_the_user_names_them() {
+    let folder = project();
+    let no_python = Path::new("/nonexistent/python");
+    let arguments = [".", "--engine", "embedded", "--dim", "N=1"];
+    let built = build(folder.path(), no_python, &[&arguments[..], &["--json"]].concat());
+    let report: Json = serde_json::from_str(&stdout(&built)).unwrap();
+    let model = &report["models"][0];
+    assert_eq!(
+        (&model["source"], &model["written"]),
+        (&json!("models/digits.onnx"), &json!("models/digits.fixed.onnx"))
+    );
+    // A folder in which nothing can be made, not even by those who may do everything.
+    if cfg!(target_os = "linux") {
+        let refused = build(folder.path(), no_python, &[&arguments[..], &["--output", "/proc"]].concat());
+        assert_eq!(refused.status.code(), Some(1));
+        let said = stderr(&refused);
+        assert!(said.contains("`/proc/digits.fixed.onnx` cannot be written") && !said.contains(".gpux-"), "{said}");
+    }
+}

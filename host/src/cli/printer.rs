@@ -37,6 +37,27 @@ impl From<std::io::Error> for Unwritten {
     }
 }
 
+/// What a command gives, one text after the other. Once one is lost, the others are not written, and the command
+/// has failed.
+#[derive(Debug, Default)]
+pub(super) struct Texts {
+    lost: Option<Unwritten>,
+}
+
+impl Texts {
+    /// Writes one.
+    pub(super) fn write(&mut self, printer: Printer, text: &str) {
+        if self.lost.is_none() {
+            self.lost = printer.result(text).err();
+        }
+    }
+
+    /// Says how the command ends.
+    pub(super) fn end(self, printer: Printer) -> Exit {
+        printer.told(self.lost.map_or(Ok(()), Err))
+    }
+}
+
 #[allow(clippy::unused_self, reason = "see the type")]
 impl Printer {
     /// Whether stdout is a terminal that a person looks at.
@@ -52,7 +73,12 @@ impl Printer {
 
     /// Writes all that a command gives, and says how the command ends.
     pub(super) fn answer(self, text: &str) -> Exit {
-        match self.result(text) {
+        self.told(self.result(text))
+    }
+
+    /// How the command ends of which this came when it wrote what it gives.
+    fn told(self, written: Result<(), Unwritten>) -> Exit {
+        match written {
             // A reader that has gone needs no more.
             Ok(()) | Err(Unwritten::Closed) => Exit::Done,
             Err(error) => self.unwritten(&error),
@@ -269,6 +295,19 @@ mod tests {
         let expected = "{\n  \"a\": [1, 2],\n  \"b\": [\n    [1],\n    [2]\n  ],\n  \"c\": {},\n  \"d\": []\n}";
         assert_eq!(pretty(&json), expected);
         assert_eq!(serde_json::from_str::<Json>(&pretty(&json)).unwrap(), json);
+    }
+
+    #[test]
+    fn what_is_lost_is_not_made_good_by_what_follows() {
+        let printer = crate::cli::printer(true, false);
+        let ended = |lost| {
+            let mut texts = Texts { lost };
+            texts.write(printer, "");
+            texts.end(printer)
+        };
+        assert_eq!(ended(None), Exit::Done);
+        assert_eq!(ended(Some(Unwritten::Closed)), Exit::Done);
+        assert_eq!(ended(Some(std::io::Error::from(std::io::ErrorKind::StorageFull).into())), Exit::Failed);
     }
 
     #[test]

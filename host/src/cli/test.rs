@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 use super::build::build_step;
 use super::exit::Exit;
 use super::operator::{OperatorArguments, PipelineArguments};
-use super::printer::{Printer, duration, pretty};
+use super::printer::{Printer, Texts, duration, pretty};
 use crate::assemble::Operator;
 use crate::author::{self, CASES_FOLDER, CaseReport, Outcome, StepFile, Tester};
 
@@ -117,6 +117,7 @@ fn is_there(component: &Path, printer: Printer) -> Result<(), Exit> {
 /// The cases so far.
 #[derive(Default)]
 pub(super) struct Summary {
+    texts: Texts,
     cases: Vec<Json>,
     passed: usize,
     blessed: usize,
@@ -151,8 +152,7 @@ impl Summary {
         for line in lines {
             text += &format!("\n        {line}");
         }
-        // What cannot be written is said at the end.
-        let _ = printer.result(&text);
+        self.texts.write(printer, &text);
         for line in &report.log {
             printer.detail(&format!("        log: {line}"));
         }
@@ -163,7 +163,7 @@ impl Summary {
 
     /// Shows the sum, and says how it ended.
     pub(super) fn finish(self, printer: Printer) -> Exit {
-        let Self { cases, passed, blessed, failed, wrong } = self;
+        let Self { mut texts, cases, passed, blessed, failed, wrong } = self;
         let text = if printer.json {
             pretty(&json!({ "cases": cases, "passed": passed, "blessed": blessed, "failed": failed, "wrong": wrong }))
         } else {
@@ -172,7 +172,8 @@ impl Summary {
             let counts: Vec<_> = counts.iter().map(|(count, word)| format!("{count} {word}")).collect();
             format!("\n{}", counts.join(", "))
         };
-        let written = printer.answer(&text);
+        texts.write(printer, &text);
+        let written = texts.end(printer);
         match (wrong, failed) {
             (0, 0) => written,
             (0, _) => Exit::Failed,

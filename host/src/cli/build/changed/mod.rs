@@ -12,7 +12,7 @@ use clap::Args;
 use super::Arguments;
 use crate::assemble::{Operator, Pipeline};
 use crate::cli::exit::Exit;
-use crate::cli::printer::{Printer, pretty};
+use crate::cli::printer::{Printer, Texts, pretty};
 use crate::cli::shapes::ShapeArguments;
 use crate::inference::{ModelStep, Precision};
 use inputs::Judged;
@@ -129,19 +129,20 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
     }
     let places = places(arguments, &pipeline, &models).map_err(|message| usage(&message))?;
     let samples = inputs::samples(asked, &pipeline, printer)?;
-    let (mut reports, mut written) = (Vec::new(), Exit::Done);
+    let (mut reports, mut texts) = (Vec::new(), Texts::default());
     for ((name, original), place) in models.into_iter().zip(places) {
         let change = Change { asked, pipeline: &pipeline, operator: &operator, name, original, place };
         let report = change.make(arguments, &samples).map_err(|refused| refused.print(printer))?;
         if !printer.json {
-            written = printer.answer(&report.text());
+            texts.write(printer, &report.text());
         }
         reports.push(report);
     }
     if printer.json {
         let models: Vec<_> = reports.iter().map(Report::to_json).collect();
-        written = printer.answer(&pretty(&serde_json::json!({ "models": models })));
+        texts.write(printer, &pretty(&serde_json::json!({ "models": models })));
     }
+    let written = texts.end(printer);
     Ok(if reports.iter().all(|report| report.refused.is_none()) { written } else { Exit::Failed })
 }
 
@@ -154,9 +155,7 @@ fn places(arguments: &Arguments, pipeline: &Pipeline, models: &[(&str, &ModelSte
     }
     words.extend(arguments.change.precision.map(Precision::name));
     let place = |(name, _): &(&str, &ModelStep)| {
-        // As gpux.yml names it: where a link leads belongs to others.
-        let spec = pipeline.spec().models.iter().find(|model| model.name.value == *name);
-        let source = pipeline.path().with_file_name(spec.map_or("", |model| &model.source.value));
+        let source = source_of(pipeline, name);
         let stem = source.file_stem().unwrap_or_default().to_string_lossy();
         let name = format!("{stem}.{}.onnx", words.join("."));
         match &arguments.output {
@@ -187,6 +186,13 @@ fn places(arguments: &Arguments, pipeline: &Pipeline, models: &[(&str, &ModelSte
         }
     }
     Ok(places)
+}
+
+/// The file of a model, as gpux.yml names it: where a link leads belongs to others.
+fn source_of(pipeline: &Pipeline, name: &str) -> PathBuf {
+    let spec = pipeline.spec().models.iter().find(|model| model.name.value == name);
+    let source = spec.map_or(Path::new(""), |model| Path::new(&model.source.value));
+    pipeline.path().with_file_name(source.strip_prefix(".").unwrap_or(source))
 }
 
 /// One model that is to be changed.
@@ -225,7 +231,7 @@ impl Change<'_> {
         }
         Ok(Report {
             model: self.name.to_owned(),
-            source: self.original.file().path().to_owned(),
+            source: source_of(self.pipeline, self.name),
             bytes: (self.original.file().info().size_bytes, step.file().info().size_bytes),
             providers: (self.original.provider(), step.provider()),
             precision: self.asked.precision,

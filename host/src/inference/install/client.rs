@@ -111,13 +111,20 @@ fn run(mut command: Command, downloads: &Path, total: u64, progress: &mut dyn Pr
     let mut text = String::new();
     let _ = std::io::Seek::rewind(&mut stderr);
     let _ = std::io::Read::read_to_string(&mut std::io::Read::take(stderr, 1 << 16), &mut text);
-    let errors: Vec<_> = text.lines().filter(|line| line.to_ascii_lowercase().contains("error")).collect();
-    let told = errors.first().copied().or_else(|| text.lines().last()).unwrap_or("it gave no reason");
     // A launcher whose Python is gone, or a Python without pip, is as good as no client.
     if text.contains("No module named pip") || text.contains("command not found") {
         return Err(RunFault::NotThere);
     }
-    Err(RunFault::Failed(shorten(told)))
+    Err(RunFault::Failed(shorten(reason(&text))))
+}
+
+/// The line that says why: warnings, of tries that are made again, come before it and speak of errors, too.
+fn reason(text: &str) -> &str {
+    let first = |wanted: fn(&str) -> bool| text.lines().find(|line| wanted(&line.to_ascii_lowercase()));
+    first(|line| line.starts_with("error") || line.starts_with("npm err"))
+        .or_else(|| first(|line| line.contains("error")))
+        .or_else(|| text.lines().last())
+        .unwrap_or("it gave no reason")
 }
 
 /// Bytes in a folder and the temporary folders below it.
@@ -129,4 +136,20 @@ fn size_of(folder: &Path, depth: u8) -> u64 {
         Some(if meta.is_dir() && depth < 4 { size_of(&entry.path(), depth + 1) } else { meta.len() })
     };
     entries.filter_map(size).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reason;
+
+    #[test]
+    fn the_reason_is_the_error_and_no_warning() {
+        let pip = "WARNING: Retrying (Retry(total=4)) after connection broken by 'NewConnectionError'\n\
+                   ERROR: No matching distribution found for onnxruntime==1.31.1\n";
+        assert_eq!(reason(pip), "ERROR: No matching distribution found for onnxruntime==1.31.1");
+        assert_eq!(reason("npm error code ENOTFOUND\nmore"), "npm error code ENOTFOUND");
+        assert_eq!(reason("one\nan error of some kind\nlast"), "an error of some kind");
+        assert_eq!(reason("one\nlast"), "last");
+        assert_eq!(reason(""), "it gave no reason");
+    }
 }

@@ -360,3 +360,79 @@ fn an_interrupt_ends_a_run_whose_output_nobody_takes() {
     };
     assert_eq!(status.code(), Some(130));
 }
+
+/// What a run of the program says that fails, with the code that it ends with.
+fn refused(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = gpux(arguments);
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn a_picture_for_a_tensor_is_told_what_goes_there() {
+    let (code, said) = refused(&["run", SCORES, "--input", &format!("x=@{SEVEN}")]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("x=@models/samples/seven.png") && said.contains(".npy") && said.contains("--file"), "{said}");
+}
+
+#[test]
+fn a_file_without_anything_in_it_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("e.json");
+    std::fs::write(&file, "").unwrap();
+    let (code, said) = refused(&["run", SCORES, "--file", file.to_str().unwrap()]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("e.json`: there is nothing in it"), "{said}");
+}
+
+#[test]
+fn json_is_not_written_into_a_picture() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("d.PNG");
+    let (code, said) = refused(&["run", SCORES, "--input", "[1, 2, 3, 4]", "-o", file.to_str().unwrap()]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("d.PNG` would be no .png file") && !file.exists(), "{said}");
+    let name = file.to_str().unwrap();
+    stdout(&gpux(&["run", SCORES, "--input", "[1, 2, 3, 4]", "-o", name, "--format", "json"]));
+    serde_json::from_slice::<Json>(&std::fs::read(file).unwrap()).unwrap();
+}
+
+#[test]
+fn a_record_that_cannot_be_written_is_a_failure_and_no_mistake() {
+    let (code, said) = refused(&["run", "--engine", "embedded", "--file", SEVEN, "--record", "Cargo.toml/records"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("cannot record into `Cargo.toml/records`"), "{said}");
+}
+
+#[test]
+fn a_path_of_which_there_is_nothing_is_nobodys_name() {
+    let (code, said) = refused(&["run", "--config", "nosuch.yml"]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("nosuch.yml") && !said.contains("name:"), "{said}");
+}
+
+#[test]
+fn a_folder_is_no_model() {
+    let (code, said) = refused(&["inspect", "--model", "models"]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("`models` is a folder"), "{said}");
+}
+
+/// Runs the digits, with a component in them, where there is no cache.
+fn without_a_cache(temporary: &std::path::Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
+    command.args(["run", "--engine", "embedded", "--file", SEVEN]).current_dir(root());
+    command.env("GPUX_CACHE_DIR", "/dev/null/cache").env("TMPDIR", temporary).output().unwrap()
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_compiled_without_a_cache_goes_with_the_process() {
+    let folder = tempfile::tempdir().unwrap();
+    stdout(&without_a_cache(folder.path()));
+    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+    let nowhere = without_a_cache(std::path::Path::new("/dev/null/temporary"));
+    let said = String::from_utf8(nowhere.stderr).unwrap();
+    assert_eq!(nowhere.status.code(), Some(3));
+    assert!(said.contains("/dev/null/cache`") && said.contains("/dev/null/temporary`"), "{said}");
+}

@@ -116,6 +116,10 @@ pub fn find(wanted: &str, folder: &Path) -> Result<PathBuf, LoadError> {
         return Err(LoadError::NotFound { wanted: wanted.to_owned(), tried });
     }
     tried.push(format!("a file or folder `{}`", path.display()));
+    // What has folders in it is a path and nobody's name.
+    if Path::new(wanted).components().count() > 1 {
+        return Err(LoadError::NotFound { wanted: wanted.to_owned(), tried });
+    }
     tried.push(format!("`name: {wanted}` in `{0}/{1}` and `{0}/*/{1}`", folder.display(), FILE_NAMES[0]));
     let mut folders: Vec<_> = std::fs::read_dir(folder)
         .map(|entries| {

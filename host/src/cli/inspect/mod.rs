@@ -119,6 +119,13 @@ fn show(arguments: &Arguments, printer: Printer) -> Result<Shown, Exit> {
 }
 
 fn model(path: &Path, nodes: &Nodes<'_>) -> Result<Shown, Exit> {
+    if path.is_dir() {
+        let folder = path.display();
+        let message = format!(
+            "`{folder}` is a folder: name a model's file, or leave out --model where the folder is a pipeline's"
+        );
+        return Err(nodes.printer.fail("UsageError", &message, Exit::Usage));
+    }
     let fail = |error: ModelLoadError| nodes.printer.error(&error.into());
     let mut json = ModelInspector::inspect(path).map_err(fail)?.to_dict();
     let mut text = model_text(&json);
@@ -367,7 +374,9 @@ fn component_text(path: &Path, info: &ComponentInfo) -> String {
     if let Some(SignatureInfo { inputs, outputs }) = &info.signature {
         let port = |kind: &'static str| {
             move |port: &crate::sandbox::PortInfo| {
-                vec![kind.to_owned(), port.name.clone(), port.kind.clone(), port.description.clone()]
+                let more = [if port.optional { "optional" } else { "" }, &*port.description];
+                let more: Vec<_> = more.into_iter().filter(|part| !part.is_empty()).collect();
+                vec![kind.to_owned(), port.name.clone(), port.kind.clone(), more.join(", ")]
             }
         };
         let ports = inputs.iter().map(port("input")).chain(outputs.iter().map(port("output")));

@@ -25,7 +25,7 @@ use super::interrupt;
 use super::operator::{OperatorArguments, PipelineArguments};
 use super::printer::{Printer, Unwritten};
 use crate::assemble::Pipeline;
-use crate::author::Recorder;
+use crate::author::{RecordError, Recorder};
 use crate::error::GpuxError;
 use crate::pipeline::{BenchmarkOptions, Observer, Observers, Outputs, Request, RunOptions, Trace, deadline_after};
 use clap::Args;
@@ -161,6 +161,11 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
     if let Some(input) = arguments.output.as_deref().and_then(|output| requests.reads(output)) {
         return Err(UsageError::Overwrites(input).into());
     }
+    if arguments.format.is_none()
+        && let Some(path) = &arguments.output
+    {
+        results::check_ending(path, pipeline.plan())?;
+    }
     if arguments.benchmark {
         return time_first(arguments, printer, &pipeline, timeout, requests);
     }
@@ -193,6 +198,7 @@ fn run_all(
 ) -> Result<Exit, Failure> {
     let recorder = match arguments.records.recorder(pipeline) {
         Ok(recorder) => recorder,
+        Err(error @ RecordError::Io { .. }) => return Ok(printer.unwritten(&error)),
         Err(error) => return Ok(printer.usage(&error)),
     };
     let batch = requests.is_batch();

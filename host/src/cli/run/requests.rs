@@ -234,8 +234,12 @@ impl<'a> Requests<'a> {
                 self.ready.push_back(Item { source: source.to_owned(), request });
             }
             Err(error) => {
-                let request = Err(ValidationError::request(format!("not JSON: {error}")));
-                self.ready.push_back(Item { source: source.to_owned(), request });
+                let what =
+                    if bytes.is_empty() { "there is nothing in it".to_owned() } else { format!("not JSON: {error}") };
+                // Each result of a batch has its source beside it.
+                let message = if self.batch { what } else { format!("`{source}`: {what}") };
+                self.ready
+                    .push_back(Item { source: source.to_owned(), request: Err(ValidationError::request(message)) });
             }
         }
     }
@@ -317,8 +321,14 @@ fn named_value(port: &Port, value: &str) -> Result<Result<Value, ValidationError
             "pb" => return Ok(pb_value(port, from_pb(&bytes))),
             _ => {}
         }
-        let json = serde_json::from_slice(&bytes)
-            .map_err(|error| UsageError::Json(format!("{}=@{}", port.name, path.display()), error))?;
+        let input = || format!("{}=@{}", port.name, path.display());
+        let json = match serde_json::from_slice(&bytes) {
+            Ok(json) => json,
+            Err(_) if std::str::from_utf8(&bytes).is_err() => {
+                return Err(UsageError::NoTensor { input: input(), kind: port.kind.to_string() });
+            }
+            Err(error) => return Err(UsageError::Json(input(), error)),
+        };
         return Ok(from_json(json, &port.kind).map_err(|error| ValidationError::input(&port.name, error)));
     }
     if matches!(port.kind, Kind::Text | Kind::Any) {

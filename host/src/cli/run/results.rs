@@ -9,9 +9,10 @@ use clap::ValueEnum;
 use serde_json::{Map, Value as Json, json};
 
 use super::folder;
+use super::sources::{UsageError, extension};
 use crate::cli::printer::{self, Printer, Unwritten};
 use crate::error::GpuxError;
-use crate::pipeline::{Trace, Value, to_json};
+use crate::pipeline::{Kind, Plan, Trace, Value, to_json};
 
 /// How results are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -247,6 +248,25 @@ impl Results {
         };
         if self.batch { format!("{}: {}", item.source, body.replace('\n', ", ")) } else { body }
     }
+}
+
+/// Endings of files that hold one thing, as bytes.
+const BYTES: [&str; 13] =
+    ["png", "jpg", "jpeg", "webp", "gif", "bmp", "tif", "tiff", "wav", "mp3", "flac", "npy", "npz"];
+
+/// Refuses to write JSON into a file that says it is a picture: only one output of bytes may become one.
+pub(super) fn check_ending(path: &Path, plan: &Plan) -> Result<(), UsageError> {
+    let ending = extension(path);
+    let one = matches!(plan.outputs(), [only] if matches!(only.kind, Kind::Bytes | Kind::Any));
+    if one || !BYTES.contains(&ending.as_str()) {
+        return Ok(());
+    }
+    let outputs: Vec<_> = plan.outputs().iter().map(|output| format!("`{}`: {}", output.name, output.kind)).collect();
+    Err(UsageError::Ending {
+        path: path.display().to_string(),
+        ending: format!(".{ending}"),
+        outputs: outputs.join(", "),
+    })
 }
 
 /// Finds out before anything runs, without touching what is there.

@@ -22,12 +22,22 @@ pub(in crate::cli) enum UsageError {
     UnknownInput { name: String, known: String },
     #[error("--input {0}: {1}; it takes JSON, `@file.json`, `name=value` or `name=@path`")]
     Json(String, serde_json::Error),
+    #[error(
+        "--input {input}: it takes {kind}, as .npy, .pb or .json, and the file is none of these; a picture or a sound \
+         goes into a pipeline with a step that decodes it, by `--file` or by the input that takes bytes"
+    )]
+    NoTensor { input: String, kind: String },
     #[error("--input and a batch of requests cannot be combined; put the values into each request")]
     Combined,
     #[error("`{0}` is an input; writing the results to it would destroy it")]
     Overwrites(String),
     #[error("--format npy writes a file for each output: say into which folder with --output FOLDER")]
     NoFolder,
+    #[error(
+        "`{path}` would be no {ending} file: the results ({outputs}) are not the bytes of one. Name a .json, .jsonl, .csv \
+         or .txt file, say another --format, or write each output to a file with `--format npy --output FOLDER`"
+    )]
+    Ending { path: String, ending: String, outputs: String },
     #[error("nothing to run on: give --input or --file; the pipeline takes {0}")]
     Nothing(String),
 }

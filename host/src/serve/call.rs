@@ -79,6 +79,12 @@ impl Turn {
         Ok(())
     }
 
+    /// Fails once nobody waits any more for what comes of it.
+    pub fn still_wanted(&self) -> Result<(), ServeError> {
+        let late = self.deadline.get().is_some_and(|deadline| deadline <= Instant::now());
+        if late || self.cancelled.load(Ordering::Relaxed) { Err(Refusal::Expired.into()) } else { Ok(()) }
+    }
+
     /// Runs the pipeline on the calling thread.
     pub fn infer(&self, values: Request, observer: Option<&mut dyn Observer>) -> Result<Outputs, ServeError> {
         let traced = self.context.as_ref().is_some_and(|context| context.is_traced());

@@ -35,6 +35,14 @@ impl Encoding {
             Some(_) => None,
         }
     }
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Identity => "identity",
+            Self::Gzip => "gzip",
+            Self::Deflate => "deflate",
+        }
+    }
 }
 
 /// Before each message: whether it is compressed, and its length.

@@ -243,3 +243,20 @@ fn weights_elsewhere_are_vetted() {
         assert!(error.contains("leads out of the model's folder"), "{error}");
     }
 }
+
+/// Where files may claim to be as large as numbers go: elsewhere the file system refuses them.
+#[cfg(target_os = "linux")]
+#[test]
+fn sparse_files_of_any_size_are_added_up() {
+    let Ok(folder) = tempfile::tempdir_in("/dev/shm") else { return };
+    for name in ["v", "w"] {
+        let file = File::create(folder.path().join(name)).unwrap();
+        if file.set_len(i64::MAX as u64).is_err() {
+            return;
+        }
+    }
+    let weights = ["v", "w"].map(|name| field(5, &elsewhere(name))).concat();
+    let graph = field(7, &[weights, field(12, &field(1, b"y"))].concat());
+    let info = inspect(&folder.path().join("model.onnx"), Cursor::new(graph)).unwrap();
+    assert_eq!((info.size_bytes, info.external_files.len()), (u64::MAX, 2));
+}

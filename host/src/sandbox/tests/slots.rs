@@ -38,7 +38,7 @@ fn step(sandbox: &Sandbox, meanwhile: impl Fn(&Context) + Send + Sync + 'static)
 
 fn sandbox(slots: u32) -> Sandbox {
     let ceiling = Limits { time: Duration::from_mins(1), ..Limits::default() };
-    Sandbox::new(SandboxOptions { slots, ceiling, ..SandboxOptions::default() }).unwrap()
+    Sandbox::new(SandboxOptions { ceiling, slots, ..SandboxOptions::default() }).unwrap()
 }
 
 #[test]
@@ -80,9 +80,10 @@ fn a_wait_for_a_slot_ends_at_the_deadline() {
         inside.wait();
         let begun = Instant::now();
         let mut late = Context { deadline: Some(begun + Duration::from_millis(20)), ..Context::default() };
-        assert_eq!(run_in(&step, "x", &mut late), Err(StepFailure::Timeout));
-        assert!(begun.elapsed() >= Duration::from_millis(20));
+        let (outcome, waited) = (run_in(&step, "x", &mut late), begun.elapsed());
         held.wait();
+        assert_eq!(outcome, Err(StepFailure::Timeout));
+        assert!(waited >= Duration::from_millis(20));
         assert_eq!(first.join().unwrap(), Ok("seen".into()));
     });
     assert_eq!(run(&step, "x"), Ok("seen".into()));

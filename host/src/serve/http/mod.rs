@@ -8,6 +8,7 @@ mod health;
 mod info;
 mod input;
 mod metrics;
+mod morsels;
 mod openapi;
 mod output;
 mod page;

@@ -230,8 +230,10 @@ async fn there_must_be_room_for_what_contents_become() {
 
 #[tokio::test]
 async fn what_a_message_quotes_is_cut_short() {
-    let unknown = ModelInferRequest { model_name: "n\u{f6}".repeat(20_000), ..ModelInferRequest::default() };
-    let refused = Client::new(router()).model_infer(unknown).await.unwrap_err();
+    let named = |length: usize| ModelInferRequest { model_name: "\u{f6}".repeat(length), ..Default::default() };
+    let refused = Client::new(router()).model_infer(named(2049)).await.unwrap_err();
+    assert!(refused.code() == Code::InvalidArgument && refused.message().contains("at most 4096 bytes"), "{refused}");
+    let refused = Client::new(router()).model_infer(named(2048)).await.unwrap_err();
     assert_eq!(refused.code(), Code::NotFound);
     assert!(refused.message().len() < 5000 && refused.message().ends_with('\u{2026}'));
 }

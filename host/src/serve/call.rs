@@ -185,6 +185,8 @@ pub(super) async fn call<T: Send + 'static>(
         (Ok(_), None) => std::mem::forget(unanswered),
         // What does not fit, and is refused before it runs, is no inference.
         (Err(error), None) if error.is_invalid() => std::mem::forget(unanswered),
+        // The room for bodies counts whom it refuses, in a turn or before.
+        (Err(ServeError::Overload(Refusal::Memory)), _) => {}
         (Err(ServeError::Overload(refusal)), _) => served.metrics().refused(refusal.into()),
         (Err(_), _) => {}
     }

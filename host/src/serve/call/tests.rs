@@ -190,6 +190,20 @@ async fn a_body_that_finds_no_room_is_counted() {
 }
 
 #[tokio::test]
+async fn what_finds_no_room_in_its_turn_is_counted_once() {
+    let mut busy = Busy::new(Settings { body_memory: 10 << 10, ..Settings::default() }).await;
+    busy.release = None;
+    // There is room for the text, but not for the copy that has its quotes.
+    let data = format!("1,2,{}NaN", " ".repeat(6 << 10));
+    let body = format!(r#"{{"inputs":[{{"name":"x","datatype":"FP32","shape":[1,3],"data":[{data}]}}]}}"#);
+    let (status, text) = busy.post(INFER, body).await.unwrap();
+    assert!(status == StatusCode::SERVICE_UNAVAILABLE && text.contains("as much as is allowed"), "{text}");
+    let refused = busy.metric("gpux_refusals_total{pipeline=\"matrix\",reason=\"memory\"}");
+    let failed = busy.served("matrix").inferences().fail.count();
+    assert_eq!((refused.to_bits(), failed), (1.0_f64.to_bits(), 1));
+}
+
+#[tokio::test]
 async fn what_does_not_fit_is_a_failure_only_where_it_has_run() {
     let mut busy = Busy::new(Settings::default()).await;
     busy.release = None;

@@ -103,8 +103,11 @@ fn of_text<T: DeserializeOwned>(json: &[u8], room: &Room) -> Result<(T, bool), S
         Ok(read) => return Ok((read, false)),
         Err(error) => error,
     };
-    let share = error.is_syntax().then(|| room.share(literals::room(json))).transpose()?;
-    let Some(quoted) = share.as_ref().and_then(|_| literals::quoted(json)) else { return Err(wrong(error)) };
+    if !error.is_syntax() || !literals::are_in(json) {
+        return Err(wrong(error));
+    }
+    let _share = room.share(literals::room(json))?;
+    let quoted = literals::quoted(json).unwrap_or_default();
     serde_json::from_slice(&quoted).map(|read| (read, true)).map_err(wrong)
 }
 

@@ -2,6 +2,7 @@
 
 mod accept;
 pub(in crate::serve) mod answer;
+pub(in crate::serve) mod becomes;
 pub(super) mod body;
 pub(super) mod encoding;
 mod health;

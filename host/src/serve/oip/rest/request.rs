@@ -198,7 +198,7 @@ impl<'de> Visitor<'de> for InputVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<WrittenInput, A::Error> {
-        let (mut name, mut element, mut shape) = (None::<String>, None, None::<Vec<usize>>);
+        let (mut name, mut element, mut shape) = (None, None, None::<Vec<usize>>);
         let (mut parameters, mut data, mut early) = (None, None, None);
         while let Some(field) = fields.next_key::<String>()? {
             match field.as_str() {
@@ -371,6 +371,20 @@ mod tests {
         assert!(request("2", 4 << 10).is_ok());
         assert!(matches!(request("NaN", 4 << 10), Err(ServeError::Overload(Refusal::Memory))));
         assert!(request("NaN", 8 << 10).is_ok());
+        let wrong = request("2,", 4 << 10).unwrap_err();
+        assert!(wrong.is_invalid(), "a comma too many needs no room: {wrong}");
+    }
+
+    #[test]
+    fn the_widest_number_is_known_by_its_datatype() {
+        for (datatype, size) in
+            [("BOOL", 1), ("INT8", 1), ("UINT16", 2), ("FP32", 4), ("INT64", 8), ("FP64", 8), ("FP\\u00364", 8)]
+        {
+            let json = |other: &str| format!(r#"{{"inputs":[{{"datatype":"{other}"}},{{"datatype":"{datatype}"}}]}}"#);
+            assert_eq!(widest(json("BOOL").as_bytes()), size, "{datatype}");
+            assert_eq!(widest(json("UINT64").as_bytes()), 8);
+        }
+        assert_eq!(widest(b"\xff"), 8);
     }
 
     #[test]

@@ -263,7 +263,7 @@ impl DeviceStep for ModelStep {
             let tensor = match value {
                 Placed::Host(value) => Placed::Host(self.adapted(index, value, watch)?),
                 Placed::Device(tensor) => {
-                    self.adapts(index, &tensor.kind())?;
+                    self.fits_as_it_is(index, &tensor.kind())?;
                     Placed::Device(tensor)
                 }
             };

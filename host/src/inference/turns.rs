@@ -9,6 +9,8 @@ use std::marker::PhantomData;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use super::sessions::Closing;
+
 /// One for all that says that it must be alone.
 static TURNS: Turns = Turns::new();
 
@@ -40,8 +42,8 @@ struct Turns {
 
 struct State {
     taken: bool,
-    /// what others have let go of meanwhile
-    left: Vec<Box<dyn Any + Send>>,
+    /// what others have let go of meanwhile; whoever ends the process waits until it is gone
+    left: Vec<(Box<dyn Any + Send>, Closing)>,
 }
 
 impl Turns {
@@ -85,7 +87,7 @@ impl Turns {
     fn let_go(&'static self, value: Box<dyn Any + Send>) {
         let mut state = self.state();
         if state.taken && !HELD.get() {
-            state.left.push(value);
+            state.left.push((value, Closing::begin()));
             return;
         }
         state.taken = true;
@@ -208,6 +210,23 @@ mod tests {
         fn drop(&mut self) {
             let _ = self.0.send(std::thread::current().id());
         }
+    }
+
+    #[test]
+    fn the_end_of_the_process_waits_for_what_is_left() {
+        static TURNS: Turns = Turns::new();
+        let (told, tells) = channel();
+        let turn = TURNS.take(None).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| TURNS.let_go(Box::new(Told(told)))).join().unwrap();
+            let waited = scope.spawn(move || {
+                Closing::wait();
+                tells.try_recv().is_ok()
+            });
+            std::thread::sleep(Duration::from_millis(20));
+            drop(turn);
+            assert!(waited.join().unwrap());
+        });
     }
 
     #[test]

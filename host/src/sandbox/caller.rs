@@ -7,7 +7,7 @@ use super::engine::{Machine, Place};
 use crate::pipeline::{Context, Waits};
 
 /// What a guest's request hands on to its models.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Caller {
     priority: i32,
     waits: Option<Arc<dyn Waits>>,
@@ -18,7 +18,8 @@ impl Caller {
     pub(super) fn new(context: &Context, machine: &Arc<Machine>) -> Self {
         let in_place = |waits: &Arc<dyn Waits>| {
             let (waits, machine) = (waits.clone(), machine.clone());
-            Arc::new(InPlace { waits, machine, place: Mutex::default() }) as Arc<dyn Waits>
+            let place = Mutex::new((None, false));
+            Arc::new(InPlace { waits, machine, place }) as Arc<dyn Waits>
         };
         Self { priority: context.priority, waits: context.waits.as_ref().map(in_place) }
     }
@@ -30,31 +31,36 @@ impl Caller {
 }
 
 /// Says that the guest waits for its model if the pool has a place for one that does: whoever runs in
-/// its stead may need a sandbox as well, and must find one.
+/// its stead may need a sandbox as well, and must find one. The place is kept from then on: whoever runs
+/// in its stead does not stop when this guest goes on.
 struct InPlace {
     waits: Arc<dyn Waits>,
     machine: Arc<Machine>,
-    place: Mutex<Option<Place>>,
+    /// and whether it was said
+    place: Mutex<(Option<Place>, bool)>,
 }
 
 impl InPlace {
-    fn place(&self) -> MutexGuard<'_, Option<Place>> {
+    fn place(&self) -> MutexGuard<'_, (Option<Place>, bool)> {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Waits for InPlace {
     fn begin(&self) {
-        let place = self.machine.place();
-        if place.is_some() {
-            *self.place() = place;
+        let mut place = self.place();
+        let (kept, said) = &mut *place;
+        *kept = kept.take().or_else(|| self.machine.place());
+        *said = kept.is_some();
+        if *said {
+            drop(place);
             self.waits.begin();
         }
     }
 
     fn end(&self, for_it: Duration) {
-        let place = self.place().take();
-        if place.is_some() {
+        let said = std::mem::take(&mut self.place().1);
+        if said {
             self.waits.end(for_it);
         }
     }

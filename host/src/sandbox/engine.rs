@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
 
 use sha2::{Digest as _, Sha256};
 use wasmtime::{Cache, CacheConfig, Config, Enabled, Engine, OptLevel, PoolingAllocationConfig};
@@ -11,6 +12,7 @@ use super::clock::Ticker;
 use super::component::Compiled;
 use super::error::SandboxError;
 use super::limits::Limits;
+use super::slots::Slots;
 use crate::config::CacheDir;
 
 /// Memory of a slot that stays mapped from one request to the next. With `pagemap_scan`, only the
@@ -31,13 +33,23 @@ pub(super) struct Machine {
     pub(super) cores: usize,
     /// whether instances come from a pool; without one each request reserves its memories anew
     pub(super) pooled: bool,
-    /// places left for instances that wait for a next request
+    slots: Slots,
+    /// places left for instances that wait for a next request, or for a model
     places: AtomicUsize,
     /// the components that are loaded, by SHA-256
     loaded: Mutex<HashMap<[u8; 32], Weak<Compiled>>>,
 }
 
-/// A place in the pool for an instance that waits.
+/// A slot for one sandbox, until this is dropped: after the sandbox.
+pub(super) struct Slot(Arc<Machine>);
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.slots.give_back();
+    }
+}
+
+/// Leave for an instance to keep its slot while it does nothing.
 pub(super) struct Place(Arc<Machine>);
 
 impl Drop for Place {
@@ -66,10 +78,16 @@ impl Machine {
     pub(super) fn for_setup() -> Result<Self, SandboxError> {
         let mut config = config(None);
         config.cranelift_opt_level(OptLevel::None);
-        Self::around(Engine::new(&config), 0)
+        Self::around(Engine::new(&config), usize::MAX)
     }
 
-    /// A place to wait, if one is left: whatever waits, each thread finds a slot to run a guest in.
+    /// A slot for a sandbox, as soon as one is free; `None` if none is by the deadline. Those that
+    /// do nothing leave one for each core, so that whoever waits here waits for guests at work.
+    pub(super) fn slot(self: &Arc<Self>, deadline: Option<Instant>) -> Option<Slot> {
+        self.slots.take(deadline).then(|| Slot(self.clone()))
+    }
+
+    /// A place to wait, if one is left: whatever waits, each core finds a slot to run a guest in.
     pub(super) fn place(self: &Arc<Self>) -> Option<Place> {
         let take = |places: usize| places.checked_sub(1);
         self.places.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok().map(|_| Place(self.clone()))
@@ -98,7 +116,8 @@ impl Machine {
         let ticker = Ticker::start(engine.clone()).map_err(|error| SandboxError::Engine(error.to_string()))?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let places = slots.saturating_sub(cores).into();
-        Ok(Self { engine, ticker, cores, pooled: false, places, loaded: Mutex::default() })
+        let slots = Slots::new(slots.max(1));
+        Ok(Self { engine, ticker, cores, pooled: false, slots, places, loaded: Mutex::default() })
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) fn failure(error: &wasmtime::Error, limits: &Limits, log: &Tail) -> S
         return StepFailure::Failed(format!("{}{last}", words(*trap)));
     }
     if error.is::<PoolConcurrencyLimitError>() {
-        return StepFailure::Failed("every sandbox slot is in use; start gpux with more slots".to_owned());
+        return StepFailure::Failed("the pool has no room for another sandbox".to_owned());
     }
     let reason = error.root_cause().to_string();
     // wasmtime keeps the type of this one to itself; a test holds its text.

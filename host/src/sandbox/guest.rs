@@ -7,7 +7,7 @@ use super::bindings::{Input, InputValue, types};
 use super::caller::Caller;
 use super::checked;
 use super::clock::Clock;
-use super::engine::Place;
+use super::engine::{Place, Slot};
 use super::failure::{Stop, failure};
 use super::limits::{bytes, exceeded};
 use super::linked::{Linked, Process};
@@ -36,6 +36,14 @@ pub(super) struct Finished {
 struct Live {
     store: Store<State>,
     process: Process,
+    /// declared behind the store: it is free when that is gone
+    _slot: Slot,
+}
+
+/// Where a request's instance comes from.
+enum Found {
+    Idle(Live),
+    Free(Slot),
 }
 
 impl Guest {
@@ -48,40 +56,58 @@ impl Guest {
     /// Runs one request.
     pub(super) fn process(&self, inputs: Vec<Option<Value>>, context: &Context) -> Finished {
         let limits = &self.linked.reach.limits;
+        let Some(found) = self.find(context) else {
+            return Finished { outcome: Err(StepFailure::Timeout), memory_peak: 0, log: Vec::new() };
+        };
+        // No wait for a slot is the guest's time.
         let clock = Clock::start("time", limits.time, context.deadline);
         let _running = self.linked.running();
-        let mut live = match self.live(clock) {
+        // Dropped behind the instance, which keeps its slot until then.
+        let caller = self.linked.caller(context);
+        let mut live = match self.live(found, clock) {
             Ok(live) => live,
-            Err((outcome, state)) => return finished(Err(outcome), &mut state.into_data()),
+            Err((outcome, state, _slot)) => return finished(Err(outcome), &mut state.into_data()),
         };
-        live.store.data_mut().caller = self.linked.caller(context);
+        live.store.data_mut().caller = caller.clone();
         let outcome = self.call(&mut live, inputs);
         let finished = finished(outcome, live.store.data_mut());
         // A trapped instance is dead, and one that failed is not trusted with another request. One
         // that keeps an input would hold memory that nobody counts.
         if let (Ok(_), Some(idle)) = (&finished.outcome, &self.idle)
             && !live.store.data().handles.hold_an_input()
-            && let Some(place) = self.linked.place()
         {
-            let _ = idle.push((live, place));
+            // What it has had to wait for a model serves as well to wait for a request.
+            drop(caller);
+            if let Some(place) = self.linked.place() {
+                let _ = idle.push((live, place));
+            }
         }
         finished
     }
 
+    /// An instance that waits, or a slot for another, which may take until the deadline.
+    fn find(&self, context: &Context) -> Option<Found> {
+        let idle = || self.idle.as_ref().and_then(ArrayQueue::pop);
+        idle().map(|(live, _)| Found::Idle(live)).or_else(|| self.linked.slot(context.deadline).map(Found::Free))
+    }
+
     /// A configured instance: one that waits, or a fresh one. The one place where they come from.
-    fn live(&self, clock: Clock) -> Result<Live, (StepFailure, Store<State>)> {
-        if let Some((mut live, _)) = self.idle.as_ref().and_then(ArrayQueue::pop) {
-            live.store.data_mut().renew(clock);
-            self.linked.arm(&mut live.store);
-            return Ok(live);
-        }
+    fn live(&self, found: Found, clock: Clock) -> Result<Live, (StepFailure, Store<State>, Slot)> {
+        let slot = match found {
+            Found::Idle(mut live) => {
+                live.store.data_mut().renew(clock);
+                self.linked.arm(&mut live.store);
+                return Ok(live);
+            }
+            Found::Free(slot) => slot,
+        };
         // What still configures itself is not yet in its request: it runs no model.
         let phase = if self.options.is_some() { Phase::Setup } else { Phase::Request };
         let mut store = self.linked.store(phase, clock);
         match self.fresh(&mut store) {
-            Ok(Ok(process)) => Ok(Live { store, process }),
-            Ok(Err(refusal)) => Err((checked::unconfigured(&refusal), store)),
-            Err(error) => Err((failure(&error, &self.linked.reach.limits, &store.data().log), store)),
+            Ok(Ok(process)) => Ok(Live { store, process, _slot: slot }),
+            Ok(Err(refusal)) => Err((checked::unconfigured(&refusal), store, slot)),
+            Err(error) => Err((failure(&error, &self.linked.reach.limits, &store.data().log), store, slot)),
         }
     }
 

@@ -1,6 +1,7 @@
 //! A component, linked to what it may reach: where its sandboxes and their calls come from.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use wasmtime::component::{ComponentExportIndex, ComponentNamedList, Instance, InstancePre, Lift, Lower, TypedFunc};
 use wasmtime::{Store, UpdateDeadline};
@@ -9,7 +10,7 @@ use super::bindings::{Input, step, types};
 use super::caller::Caller;
 use super::clock::{Clock, Running};
 use super::component::{Calls, Compiled};
-use super::engine::{Machine, Place};
+use super::engine::{Machine, Place, Slot};
 use super::error::SandboxError;
 use super::state::{Phase, Reach, State};
 use crate::pipeline::Context;
@@ -40,7 +41,12 @@ impl Linked {
         Ok(Self { machine, pre, calls, reach: Arc::new(reach), _compiled: compiled })
     }
 
-    /// An empty sandbox whose guest must be done by `clock`.
+    /// A slot for a sandbox; see [`Machine::slot`].
+    pub(super) fn slot(&self, deadline: Option<Instant>) -> Option<Slot> {
+        self.machine.slot(deadline)
+    }
+
+    /// An empty sandbox whose guest must be done by `clock`. It needs a slot, for as long as it is there.
     pub(super) fn store(&self, phase: Phase, clock: Clock) -> Store<State> {
         let mut store = Store::new(&self.machine.engine, State::new(self.reach.clone(), phase, clock));
         store.limiter(|state| &mut state.meter);

@@ -30,8 +30,9 @@ pub struct SandboxOptions {
     pub cache: Option<CacheDir>,
     /// the most that any component may use
     pub ceiling: Limits,
-    /// how many sandboxes there may be at a time; one for each worker thread is enough, and those
-    /// above are for instances that wait, where steps are reused
+    /// how many sandboxes there may be at a time: whoever needs one more waits for it. One for each
+    /// core is enough, and those above are for instances that wait, for a model or, where steps are
+    /// reused, for their next request
     pub slots: u32,
     /// the `gpux` program, which compiles and sets up unknown components in a process of its own,
     /// within `compile_time` and `compile_memory`; without it that happens here, within

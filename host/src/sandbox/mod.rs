@@ -29,6 +29,7 @@ mod log;
 mod meter;
 mod prepare;
 mod schema;
+mod slots;
 mod state;
 mod step;
 #[cfg(test)]

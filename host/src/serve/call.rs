@@ -79,6 +79,12 @@ impl Turn {
         Ok(())
     }
 
+    /// Fails once nobody waits any more for what comes of it.
+    pub fn still_wanted(&self) -> Result<(), ServeError> {
+        let late = self.deadline.get().is_some_and(|deadline| deadline <= Instant::now());
+        if late || self.cancelled.load(Ordering::Relaxed) { Err(Refusal::Expired.into()) } else { Ok(()) }
+    }
+
     /// Runs the pipeline on the calling thread.
     pub fn infer(&self, values: Request, observer: Option<&mut dyn Observer>) -> Result<Outputs, ServeError> {
         let traced = self.context.as_ref().is_some_and(|context| context.is_traced());
@@ -179,6 +185,8 @@ pub(super) async fn call<T: Send + 'static>(
         (Ok(_), None) => std::mem::forget(unanswered),
         // What does not fit, and is refused before it runs, is no inference.
         (Err(error), None) if error.is_invalid() => std::mem::forget(unanswered),
+        // The room for bodies counts whom it refuses, in a turn or before.
+        (Err(ServeError::Overload(Refusal::Memory)), _) => {}
         (Err(ServeError::Overload(refusal)), _) => served.metrics().refused(refusal.into()),
         (Err(_), _) => {}
     }

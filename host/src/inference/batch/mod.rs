@@ -16,7 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::engine::RunFailure;
-use super::sessions::{Elsewhere, GRACE, ModelInputs, SessionSet, Unavailable};
+use super::sessions::{Elsewhere, GRACE, ModelInputs, SessionSet, Unavailable, Worked};
+use crate::guard::guard;
 use crate::pipeline::{Signature, Tensor, Waits};
 
 use queue::{Asked, Queue, Request, Turn};
@@ -80,7 +81,7 @@ impl BatchSizes {
 /// Requests that run together.
 struct Batch {
     requests: Vec<Arc<Request>>,
-    begun: Instant,
+    worked: Arc<Worked>,
     /// those whose threads still wait
     waiting: AtomicUsize,
     /// whether the next in the queue has had its turn
@@ -155,28 +156,25 @@ impl Shared {
         let rows: usize = requests.iter().map(|request| request.rows).sum();
         self.sizes.count(rows);
         let inputs: Vec<_> = requests.iter().map(|request| &request.inputs).collect();
-        let joined = self.rules.join(&inputs);
-        let batch = Arc::new(Batch {
-            waiting: AtomicUsize::new(requests.len()),
-            requests,
-            begun: Instant::now(),
-            passed_on: AtomicBool::new(false),
-            elsewhere: Mutex::default(),
-        });
+        // Those that were taken must hear of it, whatever happens.
+        let joined = guard(|| self.rules.join(&inputs));
+        let batch = Batch::of(requests);
         for request in &batch.requests {
             request.joins(&batch);
         }
         let mut joined = match joined {
-            Ok(joined) => joined,
-            Err(error) => {
+            Ok(Ok(joined)) => joined,
+            Ok(Err(error)) => {
                 return self.deliver(&batch, |_| Err(RunFailure::Failed(error.to_string()).into()));
             }
+            // One of them may be the cause, here as well.
+            Err(_) => return self.each_alone(&batch),
         };
         let inputs = std::mem::take(&mut joined.inputs);
         let (shared, together) = (self.clone(), batch.clone());
         let then = move |result: Result<Vec<Tensor>, Unavailable>| match result {
             Ok(outputs) => {
-                if let Ok(parts) = joined.split(&shared.rules, &outputs) {
+                if let Ok(Ok(parts)) = guard(|| joined.split(&shared.rules, &outputs)) {
                     let mut parts = parts.into_iter();
                     shared.deliver(&together, |_| Ok(parts.next().unwrap_or_default()));
                 } else {
@@ -194,7 +192,7 @@ impl Shared {
             // One of them may be the cause, and the others must not suffer for it.
             Err(_) => shared.each_alone(&together),
         };
-        if let Some(elsewhere) = self.sessions.start(inputs, deadline, then) {
+        if let Some(elsewhere) = self.sessions.start(inputs, deadline, &batch.worked, then) {
             *batch.elsewhere.lock().unwrap_or_else(PoisonError::into_inner) = Some(elsewhere);
         }
     }
@@ -230,9 +228,9 @@ impl Shared {
             match request.turn() {
                 Turn::Answered(result) => return result,
                 Turn::Alone => {
-                    let begun = Instant::now();
-                    let result = self.sessions.run(request.inputs.clone(), request.deadline);
-                    request.worked(begun.elapsed());
+                    let worked = Arc::default();
+                    let result = self.sessions.run_timed(request.inputs.clone(), request.deadline, &worked);
+                    request.worked(worked.so_far());
                     return result;
                 }
                 Turn::Lead => self.lead(request),
@@ -261,9 +259,19 @@ impl Shared {
 }
 
 impl Batch {
+    fn of(requests: Vec<Arc<Request>>) -> Arc<Self> {
+        Arc::new(Self {
+            waiting: AtomicUsize::new(requests.len()),
+            requests,
+            worked: Arc::default(),
+            passed_on: AtomicBool::new(false),
+            elsewhere: Mutex::default(),
+        })
+    }
+
     /// What each of its requests has had of its run so far.
     fn share(&self) -> Duration {
-        self.begun.elapsed() / u32::try_from(self.requests.len()).unwrap_or(u32::MAX).max(1)
+        self.worked.so_far() / u32::try_from(self.requests.len()).unwrap_or(u32::MAX).max(1)
     }
 }
 

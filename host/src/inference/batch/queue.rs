@@ -34,7 +34,9 @@ enum State {
     Called,
     /// in the queue; its thread does so
     Leading,
-    /// taken by a batch that runs, or is about to
+    /// taken by a leader that puts a batch together
+    Taken,
+    /// part of a batch that runs, or is about to
     Running(Arc<Batch>),
     /// its thread is to run it by itself
     Alone,
@@ -93,7 +95,7 @@ impl Request {
     }
 
     pub(super) fn joins(&self, batch: &Arc<Batch>) {
-        *self.state() = State::Running(batch.clone());
+        self.set(State::Running(batch.clone()));
     }
 
     pub(super) fn answer(&self, result: Result<Vec<Tensor>, Unavailable>) {
@@ -118,6 +120,11 @@ impl Request {
                     return Turn::Lead;
                 }
                 State::Over => return Turn::Answered(Err(Unavailable::Timeout)),
+                State::Taken => {
+                    *state = State::Taken;
+                    state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    continue;
+                }
                 before => *state = before,
             }
             let until = self.deadline.map(|deadline| if running { patience(deadline) } else { deadline });
@@ -209,6 +216,9 @@ impl Queue {
             }
             inner.gathering -= 1;
         }
+        for request in taken.iter().filter(|request| !Arc::ptr_eq(request, leader)) {
+            *request.state() = State::Taken;
+        }
         inner.waiting.retain(|request| !taken.iter().any(|other| Arc::ptr_eq(other, request)));
         inner.company = rows(&taken);
         taken
@@ -258,8 +268,25 @@ fn rows(requests: &[Arc<Request>]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::testing::text;
+    use super::super::BatchOptions;
+    use super::testing::{late, text};
     use super::*;
+
+    #[test]
+    fn whoever_is_taken_waits_for_its_batch_though_it_is_late() {
+        let queue = Queue::default();
+        let [first, second] = [text(10), late(10)];
+        assert_eq!((queue.enter(&first, 1), queue.enter(&second, 1)), (Asked::Lead, Asked::Wait));
+        let taken = queue.take(&first, 8, BatchOptions::default().max_delay, None);
+        let batch = Batch::of(taken);
+        std::thread::scope(|scope| {
+            let turn = scope.spawn(|| second.turn());
+            std::thread::sleep(Duration::from_millis(5));
+            assert!(!turn.is_finished(), "the leader puts the batch together");
+            second.joins(&batch);
+            assert!(matches!(turn.join().unwrap(), Turn::LeftBehind(_)));
+        });
+    }
 
     #[test]
     fn nobody_waits_for_company_while_others_wait() {
@@ -280,18 +307,23 @@ mod tests {
 pub(super) mod testing {
     use super::*;
 
-    fn request(length: usize, priority: i32) -> Arc<Request> {
+    fn request(length: usize, priority: i32, deadline: Option<Instant>) -> Arc<Request> {
         let like = Like { key: Key::default(), rows: 1, length: Some(length), bytes_a_token: 16 };
-        Arc::new(Request::new(ModelInputs::new(), like, None, priority))
+        Arc::new(Request::new(ModelInputs::new(), like, deadline, priority))
+    }
+
+    /// One whose deadline is over, and the time that a run may take beyond it.
+    pub(super) fn late(length: usize) -> Arc<Request> {
+        request(length, 0, Instant::now().checked_sub(Duration::from_secs(1)))
     }
 
     /// One row of so many tokens.
     pub(in super::super) fn text(length: usize) -> Arc<Request> {
-        request(length, 0)
+        request(length, 0, None)
     }
 
     /// The same with a greater priority.
     pub(in super::super) fn urgent(length: usize) -> Arc<Request> {
-        request(length, 1)
+        request(length, 1, None)
     }
 }

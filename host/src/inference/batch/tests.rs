@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod faults;
+
 use std::sync::{Barrier, Condvar};
 use std::thread::ScopedJoinHandle;
 
@@ -60,16 +62,8 @@ impl Session for Double {
 
 impl Doubling {
     fn batcher(&self, options: BatchOptions) -> Batcher {
-        let session = SessionOptions::cpu();
-        let first = self.load(&model("gather"), &session).unwrap();
-        let engine = Arc::new(Self { runs: self.runs.clone(), held: self.held.clone(), inside: self.inside.clone() });
-        let sessions = SessionSet::new(engine, model("gather"), session, first, Some(1)).unwrap();
-        let port = |name| {
-            let shape = [Dim::Named("N".into()), Dim::Fixed(1)];
-            Port::new(name, Kind::Tensor(TensorKind::shaped(ElementType::Int64, shape)))
-        };
-        let signature = Signature::unary(port("x"), port("y"));
-        let batcher = Batcher::new(Arc::new(sessions), &signature, options).unwrap();
+        let engine = Self { runs: self.runs.clone(), held: self.held.clone(), inside: self.inside.clone() };
+        let batcher = over_numbers(Arc::new(engine), options);
         self.runs.lock().unwrap().clear();
         self.inside.store(0, Ordering::SeqCst);
         batcher
@@ -90,6 +84,19 @@ impl Doubling {
             std::thread::yield_now();
         }
     }
+}
+
+/// A batcher over one session of a model of `[N, 1]`.
+fn over_numbers(engine: Arc<dyn Engine>, options: BatchOptions) -> Batcher {
+    let session = SessionOptions::cpu();
+    let first = engine.load(&model("gather"), &session).unwrap();
+    let sessions = SessionSet::new(engine, model("gather"), session, first, Some(1)).unwrap();
+    let port = |name| {
+        let shape = [Dim::Named("N".into()), Dim::Fixed(1)];
+        Port::new(name, Kind::Tensor(TensorKind::shaped(ElementType::Int64, shape)))
+    };
+    let signature = Signature::unary(port("x"), port("y"));
+    Batcher::new(Arc::new(sessions), &signature, options).unwrap()
 }
 
 fn options(max_size: usize) -> BatchOptions {

@@ -8,6 +8,9 @@ use crate::guard::shorten;
 
 /// Dimensions that are named in a message.
 const SHOWN: usize = 8;
+/// In what ONNX Runtime itself writes for a location where weights lie in its memory, in all its
+/// spellings: the offset is an address then.
+const ADDRESS: &str = "MEM_ADDR_";
 
 /// One file with weights, beside the model.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,13 +85,76 @@ pub(super) fn plain(text: &str) -> String {
     shorten(text).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-fn entry<'a>(tensor: &'a proto::Tensor, key: &str) -> Option<&'a str> {
-    tensor.external_data.iter().find(|entry| entry.key == key).map(|entry| entry.value.as_str())
+/// What a tensor says of where its data lies, each thing once: of two locations or offsets one
+/// engine takes the first and another the last, so that what is checked is not what is read.
+#[derive(Debug, Default)]
+pub(super) struct Said<'a> {
+    location: Option<&'a str>,
+    offset: Option<&'a str>,
+    length: Option<&'a str>,
+    checksum: Option<&'a str>,
 }
 
-fn number(tensor: &proto::Tensor, key: &str) -> Result<Option<u64>, String> {
-    entry(tensor, key)
-        .map(|text| text.parse().map_err(|_| format!("its `{key}` is `{}`, not a number of bytes", plain(text))))
+impl<'a> Said<'a> {
+    pub(super) fn of(tensor: &'a proto::Tensor) -> Result<Self, String> {
+        let mut said = Self::default();
+        for proto::Entry { key, value } in &tensor.external_data {
+            let place = match key.as_str() {
+                "location" => &mut said.location,
+                "offset" => &mut said.offset,
+                "length" => &mut said.length,
+                "checksum" => &mut said.checksum,
+                // Weights in the order of ONNX Runtime's kernels, in the same file.
+                prepacked if prepacked.starts_with("prepacked") => continue,
+                other => return Err(format!("it has a `{}`, which gpux does not know", plain(other))),
+            };
+            if place.replace(value).is_some() {
+                return Err(format!("its `{key}` is given twice"));
+            }
+        }
+        Ok(said)
+    }
+
+    /// Where the tensor's data lies, as seen from the model's folder: below it, by the names on the way.
+    pub(super) fn place(&self) -> Result<PathBuf, String> {
+        let location = self.location.ok_or("the file is not named")?;
+        if location.contains(ADDRESS) {
+            return Err(format!("`{}` is an address in memory, not a file", plain(location)));
+        }
+        let parts = Path::new(location).components().filter(|part| *part != Component::CurDir);
+        let parts = parts.map(|part| if let Component::Normal(name) = part { Some(name) } else { None });
+        let place =
+            parts.collect::<Option<PathBuf>>().filter(|_| !location.is_empty() && !location.contains(['\0', '\\']));
+        place.ok_or_else(|| format!("`{}` does not lie in the model's folder", plain(location)))
+    }
+
+    /// Whether the file at `place` holds as many bytes as the tensor takes.
+    pub(super) fn check(&self, tensor: &proto::Tensor, place: &Path, file: &ExternalFile) -> Result<(), String> {
+        let offset = number("offset", self.offset)?.unwrap_or(0);
+        let expected = expected_size(tensor)?;
+        let length = match number("length", self.length)?.or(expected) {
+            Some(length) => length,
+            None => file.size.saturating_sub(offset),
+        };
+        if let Some(expected) = expected
+            && expected != length
+        {
+            return Err(format!("`{}` gives it {length} bytes, but its shape takes {expected}", shown(place)));
+        }
+        if offset.checked_add(length).is_none_or(|end| end > file.size) {
+            return Err(format!(
+                "`{}` has {} bytes, but bytes {offset} to {} are asked for",
+                shown(place),
+                file.size,
+                u128::from(offset) + u128::from(length)
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn number(key: &str, text: Option<&str>) -> Result<Option<u64>, String> {
+    text.map(|text| text.parse().map_err(|_| format!("its `{key}` is `{}`, not a number of bytes", plain(text))))
         .transpose()
 }
 
@@ -108,47 +174,43 @@ fn expected_size(tensor: &proto::Tensor) -> Result<Option<u64>, String> {
     count.checked_mul(size as u64).map(Some).ok_or_else(overflow)
 }
 
-/// Where the tensor's data lies, as seen from the model's folder: below it, by the names on the way.
-pub(super) fn place(tensor: &proto::Tensor) -> Result<PathBuf, String> {
-    let location = entry(tensor, "location").ok_or("the file is not named")?;
-    let parts = Path::new(location).components().filter(|part| *part != Component::CurDir);
-    let parts = parts.map(|part| if let Component::Normal(name) = part { Some(name) } else { None });
-    let place = parts.collect::<Option<PathBuf>>().filter(|_| !location.is_empty() && !location.contains(['\0', '\\']));
-    place.ok_or_else(|| format!("`{}` does not lie in the model's folder", plain(location)))
-}
-
-/// Whether the file at `place` holds as many bytes as the tensor takes.
-pub(super) fn check(tensor: &proto::Tensor, place: &Path, file: &ExternalFile) -> Result<(), String> {
-    let offset = number(tensor, "offset")?.unwrap_or(0);
-    let expected = expected_size(tensor)?;
-    let length = match number(tensor, "length")?.or(expected) {
-        Some(length) => length,
-        None => file.size.saturating_sub(offset),
-    };
-    if let Some(expected) = expected
-        && expected != length
-    {
-        return Err(format!("`{}` gives it {length} bytes, but its shape takes {expected}", shown(place)));
-    }
-    if offset.checked_add(length).is_none_or(|end| end > file.size) {
-        return Err(format!(
-            "`{}` has {} bytes, but bytes {offset} to {} are asked for",
-            shown(place),
-            file.size,
-            u128::from(offset) + u128::from(length)
-        ));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 
-    fn at(location: &str) -> proto::Tensor {
-        let entry = proto::Entry { key: "location".to_owned(), value: location.to_owned() };
-        proto::Tensor { external_data: vec![entry], ..proto::Tensor::default() }
+    fn tensor(entries: &[(&str, &str)]) -> proto::Tensor {
+        let entry = |(key, value): &(&str, &str)| proto::Entry { key: (*key).to_owned(), value: (*value).to_owned() };
+        proto::Tensor { external_data: entries.iter().map(entry).collect(), ..proto::Tensor::default() }
+    }
+
+    fn place(location: &str) -> Result<PathBuf, String> {
+        Said::of(&tensor(&[("location", location)]))?.place()
+    }
+
+    #[test]
+    fn each_key_is_known_and_given_once() {
+        let whole = [("location", "w"), ("offset", "0"), ("length", "4"), ("checksum", "x")];
+        let packed = [("prepacked_0", "a|0;4;x"), ("prepacked_1", "a|0;4;x"), ("prepacked_0", "a|0;4;x")];
+        Said::of(&tensor(&[whole.as_slice(), &packed].concat())).unwrap();
+        for (key, value) in whole {
+            // Whichever an engine takes, and whether it passes over empty ones.
+            for (first, second) in [(value, value), (value, "v"), (value, ""), ("", value)] {
+                let error = Said::of(&tensor(&[(key, first), ("prepacked_0", ""), (key, second)])).unwrap_err();
+                assert_eq!(error, format!("its `{key}` is given twice"));
+            }
+        }
+        for key in ["basepath", "Location", ""] {
+            let error = Said::of(&tensor(&[("location", "w"), (key, "/etc")])).unwrap_err();
+            assert_eq!(error, format!("it has a `{key}`, which gpux does not know"));
+        }
+    }
+
+    #[test]
+    fn a_location_is_no_address() {
+        for tag in ["*/_ORT_MEM_ADDR_/*", "*/_ORT_NATIVE_ENDIAN_MEM_ADDR_/*", "./*/_ORT_MEM_ADDR_/*"] {
+            assert_eq!(place(tag).unwrap_err(), format!("`{tag}` is an address in memory, not a file"));
+        }
     }
 
     #[test]
@@ -160,7 +222,7 @@ mod tests {
         let first = files.find(Path::new("w")).unwrap().clone();
         std::fs::remove_file(&weights).unwrap();
         for way in ["w", "./w", ".//./w"] {
-            let place = place(&at(way)).unwrap();
+            let place = place(way).unwrap();
             assert_eq!((files.knows(&place), files.find(&place)), (true, Ok(&first)), "{way}");
         }
         assert!(files.find(Path::new("v")).unwrap_err().starts_with("`v` cannot be read"));
@@ -170,15 +232,15 @@ mod tests {
     #[test]
     fn messages_are_short_and_plain() {
         let long = "../\u{1b}[2J".to_owned() + &"x".repeat(1 << 20);
-        let error = place(&at(&long)).unwrap_err();
+        let error = place(&long).unwrap_err();
         assert!(error.len() < 1000 && error.starts_with("`../ [2Jxxx"), "{error}");
         let many = proto::Tensor { dims: vec![i64::MAX; 1_000_000], ..proto::Tensor::default() };
         let error = expected_size(&many).unwrap_err();
         assert!(error.len() < 300 && error.ends_with("] and 999992 more are absurd"), "{error}");
         let file = ExternalFile { path: PathBuf::new(), size: 0 };
-        let offset = proto::Entry { key: "offset".to_owned(), value: "\n7".repeat(1000) };
-        let tensor = proto::Tensor { external_data: vec![offset], ..proto::Tensor::default() };
-        let error = check(&tensor, Path::new("w"), &file).unwrap_err();
+        let offset = "\n7".repeat(1000);
+        let tensor = tensor(&[("offset", &offset)]);
+        let error = Said::of(&tensor).unwrap().check(&tensor, Path::new("w"), &file).unwrap_err();
         assert!(error.len() < 1000 && !error.contains('\n'), "{error}");
     }
 }

@@ -85,7 +85,8 @@ pub(super) fn inspect(path: &Path, reader: impl Read + Seek) -> Result<ModelInfo
         name: if graph.name.is_empty() { stem() } else { graph.name.clone() },
         version: metadata.get("version").cloned().unwrap_or_else(|| facts.model_version.to_string()),
         format: "onnx".to_owned(),
-        size_bytes: model_bytes + facts.files.iter().map(|file| file.size).sum::<u64>(),
+        // Sparse files may claim any size.
+        size_bytes: facts.files.iter().map(|file| file.size).fold(model_bytes, u64::saturating_add),
         path: path.to_owned(),
         inputs,
         outputs,

@@ -288,12 +288,13 @@ impl<R: Read + Seek> Survey<'_, R> {
     /// Checks the file that holds a tensor's data.
     fn elsewhere(&mut self, tensor: &Tensor) -> Result<(), Fault> {
         let wrong = |reason| Fault::External(external::plain(&tensor.name), reason);
-        let place = external::place(tensor).map_err(wrong)?;
+        let said = external::Said::of(tensor).map_err(wrong)?;
+        let place = said.place().map_err(wrong)?;
         if !self.files.knows(&place) {
             self.take(FILE + 2 * place.as_os_str().len())?;
         }
         let file = self.files.find(&place).map_err(wrong)?;
-        external::check(tensor, &place, file).map_err(wrong)
+        said.check(tensor, &place, file).map_err(wrong)
     }
 
     fn text(&mut self, field: Field) -> Result<String, Fault> {

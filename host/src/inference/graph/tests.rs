@@ -151,7 +151,40 @@ fn a_tensor_in_parts_is_refused() {
 
 /// A tensor that lies in another file.
 fn elsewhere(location: &str) -> Vec<u8> {
-    field(13, &[field(1, b"location"), field(2, location.as_bytes())].concat())
+    said("location", location)
+}
+
+/// What a tensor says of where it lies.
+fn said(key: &str, value: &str) -> Vec<u8> {
+    field(13, &[field(1, key.as_bytes()), field(2, value.as_bytes())].concat())
+}
+
+#[test]
+fn what_engines_would_read_otherwise_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = folder.path().join("*/_ORT_MEM_ADDR_");
+    std::fs::create_dir_all(&address).unwrap();
+    for file in [folder.path().join("w"), folder.path().join("v"), address.join("*")] {
+        std::fs::write(file, [0; 5]).unwrap();
+    }
+    let read = |tensor: &[&[u8]]| {
+        let graph =
+            [field(5, &[&field(8, b"weight"), tensor.concat().as_slice()].concat()), field(12, &field(1, b"y"))];
+        let info = inspect(&folder.path().join("model.onnx"), Cursor::new(field(7, &graph.concat())));
+        info.map(|info| info.external_files.len()).map_err(|error| error.to_string())
+    };
+    let (here, there) = (elsewhere("w"), elsewhere("v"));
+    assert_eq!(read(&[&here, &said("checksum", ""), &said("prepacked_0", ""), &said("prepacked_1", "")]), Ok(1));
+    for (tensor, reason) in [
+        (vec![&here, &there], "its `location` is given twice"),
+        (vec![&here, &said("offset", "0"), &said("offset", "4")], "its `offset` is given twice"),
+        (vec![&here, &said("basepath", "/")], "it has a `basepath`, which gpux does not know"),
+        (vec![&elsewhere("*/_ORT_MEM_ADDR_/*")], "is an address in memory, not a file"),
+    ] {
+        let tensor: Vec<_> = tensor.into_iter().map(Vec::as_slice).collect();
+        let error = read(&tensor).unwrap_err();
+        assert!(error.contains(reason) && error.contains("weight"), "{error}");
+    }
 }
 
 #[test]
@@ -209,4 +242,21 @@ fn weights_elsewhere_are_vetted() {
         let error = ModelInspector::inspect(&model).unwrap_err().to_string();
         assert!(error.contains("leads out of the model's folder"), "{error}");
     }
+}
+
+/// Where files may claim to be as large as numbers go: elsewhere the file system refuses them.
+#[cfg(target_os = "linux")]
+#[test]
+fn sparse_files_of_any_size_are_added_up() {
+    let Ok(folder) = tempfile::tempdir_in("/dev/shm") else { return };
+    for name in ["v", "w"] {
+        let file = File::create(folder.path().join(name)).unwrap();
+        if file.set_len(i64::MAX as u64).is_err() {
+            return;
+        }
+    }
+    let weights = ["v", "w"].map(|name| field(5, &elsewhere(name))).concat();
+    let graph = field(7, &[weights, field(12, &field(1, b"y"))].concat());
+    let info = inspect(&folder.path().join("model.onnx"), Cursor::new(graph)).unwrap();
+    assert_eq!((info.size_bytes, info.external_files.len()), (u64::MAX, 2));
 }

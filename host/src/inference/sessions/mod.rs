@@ -8,6 +8,7 @@ mod pace;
 mod places;
 mod threads;
 mod trial;
+mod worked;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -35,6 +36,7 @@ use trial::Trial;
 pub(super) use elsewhere::Elsewhere;
 pub use making::Closing;
 pub(super) use places::Inside;
+pub(super) use worked::Worked;
 
 /// How long after its deadline a run may still end, before its caller is sent away without it:
 /// ONNX Runtime stops most runs sooner, and then the session need not be replaced.
@@ -139,6 +141,16 @@ impl SessionSet {
         self.on_session(bytes(&inputs), deadline, run_tensors(inputs, deadline))
     }
 
+    /// The same; `worked` tells how long a session was at it.
+    pub(super) fn run_timed(
+        &self,
+        inputs: ModelInputs,
+        deadline: Option<Instant>,
+        worked: &Arc<Worked>,
+    ) -> Result<Vec<Tensor>, Unavailable> {
+        self.on_session(bytes(&inputs), deadline, worked.clone().noting(run_tensors(inputs, deadline)))
+    }
+
     /// The same for models of other values than plain tensors.
     pub fn run_values(
         &self,
@@ -196,11 +208,12 @@ impl SessionSet {
     }
 
     /// Runs the model and hands what comes of it to `then`: before this returns, or on another
-    /// thread, for a run that is not known to be short.
+    /// thread, for a run that is not known to be short. `worked` tells how long a session was at it.
     pub(super) fn start(
         &self,
         inputs: ModelInputs,
         deadline: Option<Instant>,
+        worked: &Arc<Worked>,
         then: impl FnOnce(Result<Vec<Tensor>, Unavailable>) + Send + 'static,
     ) -> Option<Elsewhere> {
         let bytes = bytes(&inputs);
@@ -208,7 +221,7 @@ impl SessionSet {
             then(Err(Unavailable::Timeout));
             return None;
         };
-        let work = run_tensors(inputs, deadline);
+        let work = worked.clone().noting(run_tensors(inputs, deadline));
         if deadline.is_some() && !self.shared.stays_here(&slot, bytes) {
             return Some(self.run_elsewhere(slot, bytes, deadline, work, then));
         }
@@ -269,7 +282,7 @@ impl Shared {
         begins();
         let mut session = match slot.session.take() {
             Some(session) => session,
-            None => self.load(slot.width)?,
+            None => guard(|| self.load(slot.width)).map_err(|panic| failed_within(&panic))??,
         };
         let core = self.is_for_one_core(slot.width, bytes).then(Begun::on_a_free_core);
         let start = Instant::now();
@@ -277,8 +290,7 @@ impl Shared {
         let took = start.elapsed();
         drop(core);
         self.pace.note(bytes, took);
-        let result =
-            result.unwrap_or_else(|panic| Err(RunFailure::Broken(format!("the engine failed within ({panic})"))));
+        let result = result.unwrap_or_else(|panic| Err(failed_within(&panic)));
         if result.is_ok() {
             self.trial.note(slot.width, bytes, took);
             if let Some(costs) = self.costs.get() {
@@ -342,6 +354,10 @@ fn narrow(engine: &dyn Engine, file: &ModelFile, options: &SessionOptions) -> us
     let light = file.info().size_bytes <= LIGHT || options.optimized.is_some();
     let on_cpu = options.provider == ExecutionProvider::Cpu;
     if options.threads.is_none() && on_cpu && light && cores > 1 { cores } else { 0 }
+}
+
+fn failed_within(panic: &str) -> RunFailure {
+    RunFailure::Broken(format!("the engine failed within ({panic})"))
 }
 
 /// Gives its slot back however the run ends.

@@ -14,6 +14,22 @@ impl ModelStep {
         adapt(given, &self.wanted[index]).map_err(|fault| self.named(index, fault))
     }
 
+    /// Whether a tensor that lies in a device's memory can be taken from there. The plan has chosen
+    /// that by what the model before declares, which need not be what it gives.
+    pub(super) fn fits_as_it_is(&self, index: usize, given: &TensorKind) -> Result<(), StepFailure> {
+        let adapts = self.adapts(index, given)?;
+        if adapts.is_empty() {
+            return Ok(());
+        }
+        let changes: Vec<_> = adapts.iter().map(ToString::to_string).collect();
+        let (name, kind) = (&self.signature.inputs[index].name, Kind::Tensor(given.clone()));
+        Err(StepFailure::Failed(format!(
+            "input `{name}` lies on the device as {kind}, which is not what the model before declares: it cannot be \
+             changed there ({})",
+            changes.join(", ")
+        )))
+    }
+
     /// The fault with the input's name in front.
     pub(super) fn named(&self, index: usize, fault: Mismatch) -> Mismatch {
         let name = &self.signature.inputs[index].name;

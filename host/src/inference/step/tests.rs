@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::inference::testing::{embedded, engines, step, tensor};
-use crate::pipeline::{Layout, Metadata, Names, PlanBuilder, PlanInput, Port};
+use crate::pipeline::{DeviceTensor, Layout, Metadata, Names, PlanBuilder, PlanInput, Port};
 
 #[test]
 fn a_gray_image_becomes_a_batch() {
@@ -19,6 +19,25 @@ fn a_gray_image_becomes_a_batch() {
         assert_eq!(output[0].as_tensor().unwrap().shape(), [1, 3]);
         let bytes = tensor(&[8, 8, 1], vec![1_u8; 64]).with_metadata(metadata);
         assert!(conv.run(vec![Some(Value::Tensor(bytes))], &mut Context::default()).is_ok());
+    }
+}
+
+#[test]
+fn what_lies_on_a_device_is_not_taken_for_what_it_is_not() {
+    for engine in engines() {
+        let conv = step(engine, "conv").unwrap();
+        let run = |shape: &[usize]| {
+            let tensor = DeviceTensor::new(ElementType::Float32, shape.to_vec(), Arc::new(()));
+            let inputs = vec![Some(Placed::Device(tensor))];
+            conv.run_placed(inputs, &[false], &mut Context::default()).unwrap_err().to_string()
+        };
+        assert_eq!(
+            run(&[1, 8, 8]),
+            "input `image` lies on the device as tensor float32[1, 8, 8], which is not what the model before declares: \
+             it cannot be changed there (add a batch axis)"
+        );
+        assert!(run(&[1, 1, 8, 9]).contains("axis 3 is 9, not 8"));
+        assert!(!run(&[1, 1, 8, 8]).contains("declares"), "it is for the engine to say");
     }
 }
 

@@ -113,6 +113,7 @@ fn failed(call: &'static str, error: &wasmtime::Error, store: Store<State>) -> S
 }
 
 fn describe(linked: &Linked) -> Result<super::super::bindings::step::Description, SandboxError> {
+    let _slot = linked.slot(None);
     let mut store = store(linked);
     let _running = linked.running();
     linked.describe(&mut store).map_err(|error| failed("describe", &error, store))
@@ -127,6 +128,7 @@ pub(in crate::sandbox) fn signature(linked: &Linked, options: &str) -> Result<Si
 /// What the step takes and gives with `options`, and how its requests start. Also makes sure that
 /// `process` is callable.
 fn configure(linked: &Linked, options: &str, instrumented: &Chosen<'_>, watch: &Watch) -> Result<Ready, SandboxError> {
+    let _slot = linked.slot(None);
     let mut store = store(linked);
     let _running = linked.running();
     let configured = linked.pre.instantiate(&mut store).and_then(|instance| {

@@ -8,6 +8,7 @@ mod fuzz;
 mod hostile;
 mod instances;
 mod native;
+mod slots;
 mod wasi;
 
 use std::path::PathBuf;

@@ -190,6 +190,44 @@ async fn a_body_that_finds_no_room_is_counted() {
 }
 
 #[tokio::test]
+async fn what_finds_no_room_in_its_turn_is_counted_once() {
+    let mut busy = Busy::new(Settings { body_memory: 10 << 10, ..Settings::default() }).await;
+    busy.release = None;
+    // There is room for the text, but not for the copy that has its quotes.
+    let data = format!("1,2,{}NaN", " ".repeat(6 << 10));
+    let body = format!(r#"{{"inputs":[{{"name":"x","datatype":"FP32","shape":[1,3],"data":[{data}]}}]}}"#);
+    let (status, text) = busy.post(INFER, body).await.unwrap();
+    assert!(status == StatusCode::SERVICE_UNAVAILABLE && text.contains("as much as is allowed"), "{text}");
+    let refused = busy.metric("gpux_refusals_total{pipeline=\"matrix\",reason=\"memory\"}");
+    let failed = busy.served("matrix").inferences().fail.count();
+    assert_eq!((refused.to_bits(), failed), (1.0_f64.to_bits(), 1));
+}
+
+#[tokio::test]
+async fn what_json_becomes_must_find_room() {
+    let mut busy = Busy::new(Settings { body_memory: 2 << 20, ..Settings::default() }).await;
+    busy.release = None;
+    let rows = vec!["[0,0,0]"; 80_000].join(",");
+    let infer = |datatype: &str| {
+        let input = format!(r#""name":"x","datatype":"{datatype}","shape":[80000,3],"data":[{rows}]"#);
+        (INFER, format!(r#"{{"inputs":[{{{input}}}]}}"#))
+    };
+    let fields = format!("{{\"x\":[{rows}]}}");
+    for ((path, body), expected) in [
+        (infer("FP32"), StatusCode::OK),
+        (infer("FP64"), StatusCode::SERVICE_UNAVAILABLE),
+        ((PATHS[0], fields.clone()), StatusCode::OK),
+        ((PATHS[0], format!("[{fields},{fields}]")), StatusCode::SERVICE_UNAVAILABLE),
+        ((PATHS[2], fields), StatusCode::SERVICE_UNAVAILABLE),
+    ] {
+        let (status, text) = busy.post(path, body).await.unwrap();
+        assert_eq!(status, expected, "{path}: {text}");
+    }
+    let refused = busy.metric("gpux_refusals_total{pipeline=\"matrix\",reason=\"memory\"}");
+    assert_eq!(refused.to_bits(), 3.0_f64.to_bits());
+}
+
+#[tokio::test]
 async fn what_does_not_fit_is_a_failure_only_where_it_has_run() {
     let mut busy = Busy::new(Settings::default()).await;
     busy.release = None;

@@ -21,6 +21,10 @@ const EXPECTED: usize = 1 << 20;
 /// So many bytes are read or inflated before other requests have their turn on the thread.
 const BREATH: usize = 256 << 10;
 
+/// So many compressed bytes are inflated before others have their turn: nothing may come of them, and that
+/// takes longest.
+pub(in crate::serve) const COMPRESSED: usize = 16 << 10;
+
 /// A body with its share.
 struct Held {
     bytes: Bytes,
@@ -132,17 +136,28 @@ impl Parts {
     /// Adds a part. Now and then others have their turn first: who decompresses always has more, and would
     /// keep the thread for as long as the body is large.
     pub(in crate::serve) async fn push(&mut self, part: Bytes) -> Result<(), ServeError> {
-        self.since += part.len();
-        self.add(part)?;
-        if self.since >= BREATH {
-            self.since = 0;
-            tokio::task::yield_now().await;
+        let length = part.len();
+        self.hold(length)?;
+        if self.len() == 0 {
+            self.first = part;
+        } else {
+            self.append(&part);
         }
+        self.breathe(length).await;
         Ok(())
     }
 
-    fn add(&mut self, part: Bytes) -> Result<(), ServeError> {
-        let length = self.len() + part.len();
+    /// The same of a part that is somebody else's.
+    pub(in crate::serve) async fn copy(&mut self, part: &[u8]) -> Result<(), ServeError> {
+        self.hold(part.len())?;
+        self.append(part);
+        self.breathe(part.len()).await;
+        Ok(())
+    }
+
+    /// Takes the share of so many bytes more.
+    fn hold(&mut self, more: usize) -> Result<(), ServeError> {
+        let length = self.len() + more;
         if length > self.most {
             return Err(ServeError::TooLarge(self.most));
         }
@@ -154,16 +169,24 @@ impl Parts {
                 None => self.share = Some(more),
             }
         }
-        if self.len() == 0 {
-            self.first = part;
-            return Ok(());
-        }
+        Ok(())
+    }
+
+    fn append(&mut self, part: &[u8]) {
         if self.all.is_empty() {
+            let length = self.len() + part.len();
             self.all.reserve(self.said.clamp(length, length.max(EXPECTED)));
             self.all.extend_from_slice(&std::mem::take(&mut self.first));
         }
-        self.all.extend_from_slice(&part);
-        Ok(())
+        self.all.extend_from_slice(part);
+    }
+
+    async fn breathe(&mut self, length: usize) {
+        self.since += length;
+        if self.since >= BREATH {
+            self.since = 0;
+            tokio::task::yield_now().await;
+        }
     }
 
     /// All of them, with what they hold.

@@ -19,6 +19,8 @@ use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
 use tower_http::decompression::RequestDecompressionLayer;
 
+use super::morsels::Morsels;
+
 /// Answers smaller than this, in bytes, are sent faster than they are compressed.
 const SMALL: u64 = 1024;
 
@@ -99,7 +101,11 @@ pub(super) fn is_encoded(headers: &HeaderMap) -> bool {
 /// Decompresses requests as they are read. Another encoding is left for the handler to refuse.
 pub(super) fn decompressed(router: Router) -> Router {
     let decompressed = router.layer(RequestDecompressionLayer::new().pass_through_unaccepted(true));
-    decompressed.layer(MapRequestLayer::new(in_lower_case))
+    decompressed.layer(MapRequestLayer::new(prepared))
+}
+
+fn prepared(request: Request<Body>) -> Request<Body> {
+    in_lower_case(request).map(|body| Body::new(Morsels::of(body)))
 }
 
 /// Encodings have their names in any case; the layer knows them in one.
@@ -114,7 +120,14 @@ fn in_lower_case(mut request: Request<Body>) -> Request<Body> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+
+    use futures_util::FutureExt as _;
+    use http_body_util::BodyExt as _;
+    use tower::ServiceExt as _;
+
     use super::*;
+    use crate::serve::http::body::COMPRESSED;
 
     /// How an answer of this type and size goes to who accepts this.
     async fn sent(accepted: &'static str, media_type: &'static str, size: usize, result: bool) -> Option<HeaderValue> {
@@ -149,5 +162,30 @@ mod tests {
                 "{accepted} {media_type} {size}"
             );
         }
+    }
+
+    async fn length(request: Request<Body>) -> String {
+        let body = request.into_body().collect().await;
+        body.map_or_else(|error| error.to_string(), |body| body.to_bytes().len().to_string())
+    }
+
+    #[tokio::test]
+    async fn what_inflates_to_nothing_lets_others_go_first() {
+        // Blocks that are empty, and the last of them.
+        let blocks = [[0, 0, 0, 0xff, 0xff].repeat(200_000), vec![1, 0, 0, 0xff, 0xff]].concat();
+        let gzip = [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff][..], &blocks, &[0; 8]].concat();
+        let sent = gzip.len();
+        let request = Request::post("/").header(CONTENT_ENCODING, "GZIP").body(Body::from(gzip)).unwrap_or_default();
+        let mut answering = decompressed(Router::new().route("/", axum::routing::post(length))).oneshot(request);
+        let mut turns = 1;
+        let answer = poll_fn(|task| {
+            let polled = answering.poll_unpin(task);
+            turns += usize::from(polled.is_pending());
+            polled
+        });
+        let Ok(answer) = answer.await;
+        let answer = answer.into_body().collect().await.map(http_body_util::Collected::to_bytes);
+        assert_eq!(answer.ok().as_deref(), Some(&b"0"[..]));
+        assert!(turns >= sent / COMPRESSED, "{turns} turns for {sent} bytes");
     }
 }

@@ -2,12 +2,14 @@
 
 mod accept;
 pub(in crate::serve) mod answer;
+pub(in crate::serve) mod becomes;
 pub(super) mod body;
 pub(super) mod encoding;
 mod health;
 mod info;
 mod input;
 mod metrics;
+mod morsels;
 mod openapi;
 mod output;
 mod page;

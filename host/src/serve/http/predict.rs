@@ -13,9 +13,11 @@ use serde::Deserialize;
 
 use super::accept::Format;
 use super::answer;
+use super::becomes;
 use super::body;
 use super::input::{MediaType, Requests};
 use super::output::{self, Written};
+use super::room::Share;
 use crate::error::GpuxError;
 use crate::pipeline::{Request, ValidationError};
 use crate::serve::context::Context;
@@ -111,7 +113,7 @@ fn traced(turn: &Turn, request: Request, read: Duration, write: &output::Wanted)
 enum Turned {
     Answer(Written),
     /// the body is a list: each of its requests has a turn of its own
-    List(Vec<Result<Request, ValidationError>>),
+    List(Vec<Result<Request, ValidationError>>, Option<Share>),
 }
 
 async fn predict(server: &Server, served: &Arc<Served>, request: HttpRequest<Body>) -> Result<Response, ServeError> {
@@ -127,11 +129,15 @@ async fn predict(server: &Server, served: &Arc<Served>, request: HttpRequest<Bod
     let bytes = if is_traced { usize::MAX } else { body.len() };
     let ask = Ask { timeout, priority: options.priority.unwrap_or_default(), bytes };
     let write = output::Wanted { format, output: options.output };
+    let counted = media_type == MediaType::Json && becomes::is_counted(&body);
+    let room = counted.then(|| server.bodies().room());
     let turned = server.run(served, ask, {
         let write = write.clone();
         move |turn| {
             let start = Instant::now();
-            match Requests::read(turn.served().plan(), &media_type, &body)? {
+            let plan = turn.served().plan();
+            let share = room.map(|room| becomes::requests(&body, &room, plan)).transpose()?;
+            match Requests::read(plan, &media_type, &body)? {
                 Requests::One(request) if is_traced => {
                     traced(turn, request, start.elapsed(), &write).map(Turned::Answer)
                 }
@@ -139,13 +145,13 @@ async fn predict(server: &Server, served: &Arc<Served>, request: HttpRequest<Bod
                 Requests::List(_) if is_traced => {
                     Err(ServeError::invalid("a trace is of one request; send a list without `trace`"))
                 }
-                Requests::List(requests) => Ok(Turned::List(requests)),
+                Requests::List(requests) => Ok(Turned::List(requests, share)),
             }
         }
     });
     match turned.await? {
         Turned::Answer(written) => written.into_response(),
-        Turned::List(requests) => Box::pin(list(server, served, ask, write, requests)).await,
+        Turned::List(requests, _share) => Box::pin(list(server, served, ask, write, requests)).await,
     }
 }
 

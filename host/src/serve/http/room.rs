@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::serve::context::Context;
-use crate::serve::tenants::{Hold, Tenant};
+use crate::serve::tenants::{Exceeded, Hold, Tenant};
 use crate::serve::{Refusal, ServeError, Settings};
 
 /// What the bodies of all requests may hold together, from the first byte that is read to the end of
@@ -47,10 +47,12 @@ impl Room {
         self.context.as_ref().and_then(|context| context.tenant())
     }
 
-    /// Fails if so many bytes would find no room now.
+    /// Fails if so many bytes would find no room now. Takes none, so that those who ask at once do not
+    /// refuse each other.
     pub(super) fn check(&self, bytes: usize) -> Result<(), ServeError> {
         let grains = bytes.div_ceil(GRAIN);
-        self.hold(grains)?;
+        let fits = self.tenant().map(|tenant| tenant.fits(grains, self.of_key)).transpose();
+        fits.map_err(|exceeded| self.exceeded(&exceeded))?;
         if grains > self.all.available_permits() { Err(self.full()) } else { Ok(()) }
     }
 
@@ -65,12 +67,14 @@ impl Room {
 
     fn hold(&self, grains: usize) -> Result<Option<Hold>, ServeError> {
         let hold = self.tenant().map(|tenant| tenant.hold(grains, self.of_key)).transpose();
-        hold.map_err(|exceeded| {
-            if let Some(context) = &self.context {
-                context.count_refusal((&exceeded).into());
-            }
-            exceeded.into()
-        })
+        hold.map_err(|exceeded| self.exceeded(&exceeded))
+    }
+
+    fn exceeded(&self, exceeded: &Exceeded) -> ServeError {
+        if let Some(context) = &self.context {
+            context.count_refusal(exceeded.into());
+        }
+        exceeded.clone().into()
     }
 
     fn full(&self) -> ServeError {
@@ -115,16 +119,15 @@ mod tests {
         share.unwrap_err().status().as_u16()
     }
 
-    #[test]
-    fn the_requests_of_one_key_leave_room_for_others() {
+    /// The room that requests with a key of this name have.
+    fn rooms(bodies: &Bodies) -> impl Fn(&str) -> Room {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("keys.yml");
         let key = |name: &str| format!("  - name: {name}\n    sha256: {}\n", crate::files::digest(name));
         std::fs::write(&path, format!("keys:\n{}{}", key("alice"), key("bob"))).unwrap();
         let keys = Keys::load(&path, None).unwrap();
-        let bodies = Bodies::new(&Settings { max_body: 1 << 20, body_memory: 10 << 20, ..Settings::default() });
         let metrics = Metrics::new();
-        let room = |name: &str| {
+        move |name: &str| {
             let headers = http::HeaderMap::from_iter([(
                 http::HeaderName::from_static("x-api-key"),
                 http::HeaderValue::from_str(name).unwrap(),
@@ -132,7 +135,27 @@ mod tests {
             let tenant = keys.tenant(&headers).unwrap();
             let id = http::HeaderValue::from_static("7");
             Arc::new(Context::new(id, Some(tenant), false, metrics.none().clone())).within(|| bodies.room())
+        }
+    }
+
+    #[test]
+    fn those_who_ask_at_once_do_not_refuse_each_other() {
+        let bodies = Bodies::new(&Settings { max_body: 1 << 20, body_memory: 2 << 20, ..Settings::default() });
+        let room = rooms(&bodies)("alice");
+        let begin = std::sync::Barrier::new(2);
+        let ask = || {
+            begin.wait();
+            (0..200_000).filter(|_| room.check(1 << 20).is_err()).count()
         };
+        let others = std::thread::scope(|scope| [scope.spawn(ask), scope.spawn(ask)].map(|one| one.join().unwrap()));
+        assert_eq!(others, [0, 0]);
+        assert_eq!(refused(room.share((1 << 20) + 1)), 429);
+    }
+
+    #[test]
+    fn the_requests_of_one_key_leave_room_for_others() {
+        let bodies = Bodies::new(&Settings { max_body: 1 << 20, body_memory: 10 << 20, ..Settings::default() });
+        let room = rooms(&bodies);
         let mut first = room("alice").share(3 << 20).unwrap();
         first.merge(room("alice").share(1 << 20).unwrap());
         let second = room("alice").share(1 << 20).unwrap();

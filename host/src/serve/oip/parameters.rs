@@ -13,6 +13,20 @@ pub(super) type Parameters = Map<String, Json>;
 /// Parameters, tensors or outputs of one request: more than any pipeline has a use for.
 pub(super) const MAX_PARTS: usize = 4096;
 
+/// The longest name, version, id or datatype, in bytes: they are quoted in errors and given back.
+pub(super) const MAX_NAME: usize = 4 << 10;
+
+/// The longest text of a parameter, in bytes.
+pub(super) const MAX_TEXT: usize = 64 << 10;
+
+/// What one says of a longer one.
+pub(super) fn too_long(most: usize) -> String {
+    match most {
+        MAX_TEXT => format!("the text of a parameter has at most {MAX_TEXT} bytes"),
+        _ => format!("a name, a version, an id or a datatype has at most {most} bytes"),
+    }
+}
+
 /// What is known of a request's parameters; all others are ignored.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "for its schema")]

@@ -160,6 +160,12 @@ impl Tenant {
         }
     }
 
+    /// Whether so much more of the room for bodies would be within `most`, now.
+    pub(in crate::serve) fn fits(&self, more: usize, most: usize) -> Result<(), Exceeded> {
+        let held = self.use_.holds.load(Ordering::Acquire).checked_add(more);
+        held.filter(|held| *held <= most).map(drop).ok_or(Exceeded::Memory)
+    }
+
     /// One more item of a request that holds several: its rate counts items.
     pub(in crate::serve) fn pay(&self) -> Result<(), Exceeded> {
         match &self.use_.bucket {

@@ -13,11 +13,14 @@ use super::proto::{InferParameter, ModelInferRequest};
 use crate::pipeline::{MAX_AXES, MAX_STRINGS};
 use crate::serve::ServeError;
 use crate::serve::http::{Room, Share};
-use crate::serve::oip::parameters::MAX_PARTS;
+use crate::serve::oip::parameters::{MAX_NAME, MAX_PARTS, MAX_TEXT, too_long};
 
 /// Fields of one message, but those in contents: as many parts as there may be, each with all that it
 /// can have.
 const MAX_FIELDS: usize = MAX_PARTS * (MAX_AXES + 4);
+
+/// Names and texts of one message, in bytes: they are copied before it has its turn.
+const MAX_TEXTS: usize = 1 << 20;
 
 /// What must be known of a request before its turn: all but its tensors.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -82,6 +85,8 @@ struct Count {
     texts: usize,
     /// fields of all kinds, but those in contents: a field may come again and again
     fields: usize,
+    /// bytes of names and of texts in parameters
+    written: usize,
     /// bytes of memory that contents become
     contents: usize,
 }
@@ -105,6 +110,10 @@ impl Count {
                     self.walk(Kind::Output, field)?;
                 }
                 (Kind::Head, 5 | 6) => self.part()?,
+                (Kind::Request | Kind::Head, 1..=3) | (Kind::Input, 1 | 2) | (Kind::Output | Kind::Parameter, 1) => {
+                    self.written(field, MAX_NAME)?;
+                }
+                (Kind::Value, 3) => self.written(field, MAX_TEXT)?,
                 (Kind::Parameter, 2) => self.walk(Kind::Value, field)?,
                 (Kind::Input, 3) => {
                     axes += axes_in(field);
@@ -127,6 +136,18 @@ impl Count {
         self.parts += 1;
         if self.parts > MAX_PARTS {
             return Err(refused(format!("a message has at most {MAX_PARTS} tensors and parameters")));
+        }
+        Ok(())
+    }
+
+    /// A name, or a text of a parameter.
+    fn written(&mut self, text: &[u8], most: usize) -> Result<(), ServeError> {
+        self.written += text.len();
+        if text.len() > most {
+            return Err(refused(too_long(most)));
+        }
+        if self.written > MAX_TEXTS {
+            return Err(refused(format!("the names and parameters of a message have at most {MAX_TEXTS} bytes")));
         }
         Ok(())
     }
@@ -242,6 +263,36 @@ mod tests {
         assert!(Head::read(&request(MAX_PARTS).encode_to_vec().into()).is_err());
         let again = field(4, &field(1, b"").repeat(MAX_FIELDS + 1));
         assert!(Head::read(&again.into()).unwrap_err().to_string().contains("fields"));
+    }
+
+    #[test]
+    fn names_and_texts_are_bounded_wherever_they_stand() {
+        let name = |length: usize| field(1, &vec![b'n'; length]);
+        let text = |length: usize| field(2, &field(3, &vec![b't'; length]));
+        let at = |part: u8, inner: Vec<u8>| field(part, &inner);
+        let long = MAX_NAME + 1;
+        for (message, in_head) in [
+            (name(long), true),
+            (field(2, &vec![b'v'; long]), true),
+            (field(3, &vec![b'i'; long]), true),
+            (at(4, name(long)), true),
+            (at(4, text(MAX_TEXT + 1)), true),
+            (at(5, name(long)), false),
+            (at(5, field(2, &vec![b'd'; long])), false),
+            (at(5, field(4, &name(long))), false),
+            (at(6, name(long)), false),
+            (at(6, field(2, &text(MAX_TEXT + 1))), false),
+        ] {
+            let refused = check(&message).unwrap_err().to_string();
+            assert!(refused.contains("at most 4096 bytes") || refused.contains("at most 65536 bytes"), "{refused}");
+            assert_eq!(Head::read(&message.into()).is_err(), in_head);
+        }
+        let longest = [name(MAX_NAME), at(4, text(MAX_TEXT)), at(5, name(MAX_NAME))].concat();
+        check(&longest).unwrap();
+        Head::read(&longest.into()).unwrap();
+        for many in [name(MAX_NAME).repeat(257), at(4, text(MAX_TEXT)).repeat(17)] {
+            assert!(check(&many).unwrap_err().to_string().contains("at most 1048576 bytes"));
+        }
     }
 
     #[test]

@@ -1,24 +1,46 @@
 //! Inference over gRPC.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract::{Request, State};
+use axum::response::Response;
 use bytes::Bytes;
 
+use super::answers::{self, Answers};
 use super::bounds::{self, Head};
-use super::contents;
+use super::messages::{Encoding, Messages};
 use super::proto::{ModelInferRequest, ModelInferResponse};
+use super::{contents, timeout};
+use crate::serve::oip::error::status;
 use crate::serve::oip::infer::{self as inference, InferRequest, RequestedOutput};
 use crate::serve::oip::lookup::{self, Model};
 use crate::serve::oip::parameters::{self, Parameters};
 use crate::serve::{ServeError, Server, Turn};
 
-/// Runs a request of this head; `timeout` is how long its caller waits.
+/// The answer of a call, and its only message.
+pub(super) async fn call(State(server): State<Arc<Server>>, request: Request) -> Response {
+    let Some(encoding) = Encoding::of(request.headers()) else { return answers::unread(request.headers()) };
+    let answers = Answers::to(request.headers(), encoding);
+    let timeout = timeout::of(request.headers());
+    let messages = Messages::new(request.into_body(), encoding, server.settings().max_body, &server);
+    let message = async {
+        let message = messages.only().await?;
+        let head = Head::read(&message)?;
+        infer(&server, head, message, timeout, move |turn, response| answers.message(turn, &response)).await
+    };
+    answers.one(message.await.map_err(|error| status(&error)))
+}
+
+/// Runs a request of this head, and has its result written in the same turn; `timeout` is how long its
+/// caller waits.
 pub(super) async fn infer(
     server: &Server,
     head: Head,
     message: Bytes,
     timeout: Option<Duration>,
-) -> Result<ModelInferResponse, ServeError> {
+    write: impl FnOnce(&Turn, ModelInferResponse) -> Result<Bytes, ServeError> + Send + 'static,
+) -> Result<Bytes, ServeError> {
     let model = lookup::of_message(server, &head.model_name, &head.model_version)?;
     let given = contents::parameters(head.parameters);
     let mut ask = parameters::ask(&given, message.len())?;
@@ -30,7 +52,7 @@ pub(super) async fn infer(
     let done = server.run(&served, ask, move |turn| {
         // What it held is given back when its turn ends.
         let (request, _share) = bounds::read(message.clone(), &room)?;
-        run(turn, model, request, given)
+        write(turn, run(turn, model, request, given)?)
     });
     done.await
 }

@@ -3,7 +3,7 @@
 //!
 //! gRPC's own library would inflate a message at once, on a thread that answers others, and count nothing of it.
 
-use std::io::Read;
+use std::io::{self, BufRead, Read};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -14,7 +14,7 @@ use http_body_util::BodyExt as _;
 use tokio::time::timeout;
 
 use crate::serve::http::Room;
-use crate::serve::http::body::Parts;
+use crate::serve::http::body::{COMPRESSED, Parts};
 use crate::serve::{ServeError, Server};
 
 /// How compressed messages of a call are compressed.
@@ -35,12 +35,20 @@ impl Encoding {
             Some(_) => None,
         }
     }
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Identity => "identity",
+            Self::Gzip => "gzip",
+            Self::Deflate => "deflate",
+        }
+    }
 }
 
 /// Before each message: whether it is compressed, and its length.
 pub(super) const HEAD: usize = 5;
 
-/// Bytes that are inflated in one go.
+/// Bytes that come of inflating in one go.
 const PIECE: usize = 64 << 10;
 
 /// Reads the messages of a body.
@@ -103,8 +111,8 @@ impl Messages {
         let inflated = || Parts::new(self.room.clone(), self.most, 0);
         match (compressed, self.encoding) {
             (0, _) => Ok(message),
-            (1, Encoding::Gzip) => inflate(GzDecoder::new(message.reader()), inflated()?).await,
-            (1, Encoding::Deflate) => inflate(ZlibDecoder::new(message.reader()), inflated()?).await,
+            (1, Encoding::Gzip) => inflate(GzDecoder::new(Morsels::of(message)), inflated()?).await,
+            (1, Encoding::Deflate) => inflate(ZlibDecoder::new(Morsels::of(message)), inflated()?).await,
             (1, Encoding::Identity) => Err(ServeError::Body("a message is compressed, but not said how".to_owned())),
             _ => Err(ServeError::Body("a message does not say whether it is compressed".to_owned())),
         }
@@ -127,11 +135,49 @@ impl Messages {
 async fn inflate(mut decoder: impl Read, mut inflated: Parts) -> Result<Bytes, ServeError> {
     let mut piece = vec![0; PIECE];
     loop {
-        let length = decoder.read(&mut piece).map_err(|error| ServeError::Body(error.to_string()))?;
-        match piece.get(..length) {
-            None | Some([]) => return Ok(inflated.whole()),
-            Some(part) => inflated.push(Bytes::copy_from_slice(part)).await?,
+        match decoder.read(&mut piece).map(|length| piece.get(..length)) {
+            Ok(None | Some([])) => return Ok(inflated.whole()),
+            Ok(Some(part)) => inflated.copy(part).await?,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => tokio::task::yield_now().await,
+            Err(error) => return Err(ServeError::Body(error.to_string())),
         }
+    }
+}
+
+/// What is to be inflated, in morsels: after each, the reader is told to wait. A decoder reads on until
+/// something comes of it, which may be never.
+struct Morsels {
+    bytes: Bytes,
+    /// of this morsel
+    left: usize,
+}
+
+impl Morsels {
+    const fn of(bytes: Bytes) -> Self {
+        Self { bytes, left: COMPRESSED }
+    }
+}
+
+impl Read for Morsels {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let length = self.fill_buf()?.read(out)?;
+        self.consume(length);
+        Ok(length)
+    }
+}
+
+impl BufRead for Morsels {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.left == 0 && !self.bytes.is_empty() {
+            self.left = COMPRESSED;
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(self.bytes.get(..self.left).unwrap_or(&self.bytes))
+    }
+
+    fn consume(&mut self, length: usize) {
+        self.bytes.advance(length.min(self.bytes.len()));
+        self.left = self.left.saturating_sub(length);
     }
 }
 
@@ -142,6 +188,7 @@ fn early() -> ServeError {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use std::future::poll_fn;
     use std::io::Write as _;
 
     use flate2::Compression;
@@ -223,6 +270,27 @@ mod tests {
         let mut messages = messages(sent, Encoding::Gzip, &server);
         assert!(messages.next().now_or_never().is_some(), "it is read at once");
         assert!(messages.next().now_or_never().is_none(), "others have their turn in between");
+    }
+
+    #[tokio::test]
+    async fn what_inflates_to_nothing_lets_others_go_first() {
+        // Blocks that are empty, and the last of them.
+        let blocks = [[0, 0, 0, 0xff, 0xff].repeat(200_000), vec![1, 0, 0, 0xff, 0xff]].concat();
+        let gzip = [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff][..], &blocks, &[0; 8]].concat();
+        let zlib = [&[0x78, 0x9c][..], &blocks, &[0, 0, 0, 1]].concat();
+        for (encoding, sent) in [(Encoding::Gzip, gzip), (Encoding::Deflate, zlib)] {
+            let sent_bytes = sent.len();
+            let mut messages = messages(vec![of(&sent, 1)], encoding, &server(2 << 20));
+            let mut reading = Box::pin(messages.next());
+            let mut turns = 1;
+            let message = poll_fn(|task| {
+                let polled = reading.poll_unpin(task);
+                turns += usize::from(polled.is_pending());
+                polled
+            });
+            assert!(message.await.unwrap().unwrap().is_empty());
+            assert!(turns >= sent_bytes / COMPRESSED, "{turns} turns for {sent_bytes} bytes");
+        }
     }
 
     #[tokio::test]

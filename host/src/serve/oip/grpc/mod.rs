@@ -1,5 +1,6 @@
 //! The protocol over gRPC.
 
+mod answers;
 mod body;
 mod bounds;
 mod contents;
@@ -15,6 +16,7 @@ mod timeout;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::routing::post;
 use tonic::codec::CompressionEncoding;
 use tonic_health::pb::health_server::HealthServer;
 
@@ -37,13 +39,13 @@ pub(super) mod proto {
 pub(super) fn router(server: &Arc<Server>) -> Router {
     let inference =
         proto::grpc_inference_service_server::GrpcInferenceServiceServer::new(service::Service::new(server.clone()))
-            .max_encoding_message_size(usize::MAX)
             .accept_compressed(CompressionEncoding::Gzip)
-            .accept_compressed(CompressionEncoding::Deflate)
-            .send_compressed(CompressionEncoding::Gzip)
-            .send_compressed(CompressionEncoding::Deflate);
+            .accept_compressed(CompressionEncoding::Deflate);
     let health = HealthServer::new(health::Health::new(server.clone()));
     Router::new()
+        .route("/inference.GRPCInferenceService/ModelInfer", post(infer::call))
+        .route("/inference.GRPCInferenceService/ModelStreamInfer", post(stream::call))
+        .with_state(server.clone())
         .route_service("/inference.GRPCInferenceService/{call}", body::Bounded::new(inference, server.clone()))
         .route_service("/grpc.health.v1.Health/{call}", body::Bounded::new(health, server.clone()))
 }

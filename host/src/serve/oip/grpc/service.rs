@@ -1,20 +1,13 @@
-//! The calls of the service.
+//! The calls of the service, but for inferences.
 
-use std::future::ready;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
 
-use bytes::Bytes;
-use futures_util::{StreamExt as _, stream};
+use futures_util::stream;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::body::{Message, Stream};
-use super::bounds::Head;
 use super::proto::grpc_inference_service_server::GrpcInferenceService;
-use super::proto::{self, InferParameter, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
-use super::stream::{Ending, Requests};
-use super::{infer, settings, timeout};
+use super::proto::{self, ModelInferResponse, ModelStreamInferResponse};
+use super::settings;
 use crate::serve::oip::error::status;
 use crate::serve::oip::lookup::{self, Model};
 use crate::serve::oip::metadata::TensorMetadata;
@@ -32,51 +25,13 @@ impl Service {
     }
 }
 
-/// The answer, compressed only for those who compress themselves: all clients accept compression,
-/// few want to pay for it.
-fn answered<T>(compressed: bool, message: T) -> Response<T> {
-    let mut response = Response::new(message);
-    if !compressed {
-        response.disable_compression();
-    }
-    response
-}
-
-fn is_compressed<T>(request: &Request<T>) -> bool {
-    request.metadata().get("grpc-encoding").is_some_and(|encoding| encoding != "identity")
-}
-
-/// What was read of a call before it was called.
-fn held<T, H: Clone + Send + Sync + 'static>(request: &Request<T>) -> Result<H, Status> {
-    request.extensions().get().cloned().ok_or_else(|| Status::internal("the call was not read"))
-}
-
 fn plain<T>(result: Result<T, ServeError>) -> Result<Response<T>, Status> {
-    result.map(|message| answered(false, message)).map_err(|error| status(&error))
+    result.map(Response::new).map_err(|error| status(&error))
 }
 
-/// One answer of a stream: an error is said in it, and the stream goes on.
-async fn streamed(server: &Server, message: Bytes, deadline: Option<Instant>) -> ModelStreamInferResponse {
-    let (id, infer) = match Head::read(&message) {
-        Ok(head) => {
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            (head.id.clone(), infer::infer(server, head, message, left).await)
-        }
-        Err(error) => (String::new(), Err(error)),
-    };
-    match infer {
-        Ok(mut response) => {
-            // Clients that wait for the last of several answers look for this; here the first is the last.
-            let is_final = proto::infer_parameter::ParameterChoice::BoolParam(true);
-            let is_final = InferParameter { parameter_choice: Some(is_final) };
-            response.parameters.insert("triton_final_response".to_owned(), is_final);
-            ModelStreamInferResponse { error_message: String::new(), infer_response: Some(response) }
-        }
-        Err(error) => ModelStreamInferResponse {
-            error_message: error.told(),
-            infer_response: Some(ModelInferResponse { id, ..ModelInferResponse::default() }),
-        },
-    }
+/// Inferences have routes of their own, which read and write their messages in their turns.
+fn elsewhere() -> Status {
+    Status::internal("an inference came where none is taken")
 }
 
 fn tensors(tensors: Vec<TensorMetadata>) -> Vec<proto::model_metadata_response::TensorMetadata> {
@@ -148,34 +103,17 @@ impl GrpcInferenceService for Service {
         }))
     }
 
-    async fn model_infer(&self, request: Request<ModelInferRequest>) -> Result<Response<ModelInferResponse>, Status> {
-        let (compressed, timeout) = (is_compressed(&request), timeout::of(request.metadata()));
-        let Message(message) = held(&request)?;
-        let infer = async { infer::infer(&self.server, Head::read(&message)?, message, timeout).await };
-        infer.await.map(|response| answered(compressed, response)).map_err(|error| status(&error))
+    async fn model_infer(&self, _: Request<proto::ModelInferRequest>) -> Result<Response<ModelInferResponse>, Status> {
+        Err(elsewhere())
     }
 
-    type ModelStreamInferStream =
-        Pin<Box<dyn futures_util::Stream<Item = Result<ModelStreamInferResponse, Status>> + Send>>;
+    type ModelStreamInferStream = stream::Empty<Result<ModelStreamInferResponse, Status>>;
 
-    /// Runs the requests of a stream side by side, as many as there are workers, and gives their results
-    /// in order.
     async fn model_stream_infer(
         &self,
-        request: Request<Streaming<ModelInferRequest>>,
+        _: Request<Streaming<proto::ModelInferRequest>>,
     ) -> Result<Response<Self::ModelStreamInferStream>, Status> {
-        let compressed = is_compressed(&request);
-        let deadline = timeout::of(request.metadata()).and_then(|timeout| Instant::now().checked_add(timeout));
-        let (server, ending) = (self.server.clone(), Ending::default());
-        let at_once = server.settings().workers;
-        let Stream(messages) = held(&request)?;
-        let requests = Requests::new(messages, &server, deadline, ending.clone());
-        let answers = requests.map(move |request| {
-            let server = server.clone();
-            async move { Ok(streamed(&server, request?, deadline).await) }
-        });
-        let last = stream::once(async move { ending.status() }).filter_map(|status| ready(status.map(Err)));
-        Ok(answered(compressed, answers.buffered(at_once).chain(last).boxed()))
+        Err(elsewhere())
     }
 
     async fn model_config(

@@ -1,21 +1,75 @@
-//! The requests of a stream, until it ends: by its client, at its deadline, or with the server.
+//! Inferences on a stream, until it ends: by its client, at its deadline, or with the server.
 
+use std::future::ready;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use axum::extract::{Request, State};
+use axum::response::Response;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt as _, Stream, StreamExt as _};
-use tokio::sync::Mutex;
 use tonic::Status;
 
-use super::messages::Messages;
-use crate::serve::Server;
+use super::answers::{self, Answers};
+use super::bounds::Head;
+use super::messages::{Encoding, Messages};
+use super::proto::infer_parameter::ParameterChoice;
+use super::proto::{InferParameter, ModelInferResponse, ModelStreamInferResponse};
+use super::{infer, timeout};
 use crate::serve::connections::LAST_CALL;
 use crate::serve::oip::error::status;
+use crate::serve::{ServeError, Server, Turn};
+
+/// Runs the requests of a stream side by side, as many as there are workers, and gives their results
+/// in order.
+pub(super) async fn call(State(server): State<Arc<Server>>, request: Request) -> Response {
+    let Some(encoding) = Encoding::of(request.headers()) else { return answers::unread(request.headers()) };
+    let answers = Answers::to(request.headers(), encoding);
+    let deadline = timeout::of(request.headers()).and_then(|timeout| Instant::now().checked_add(timeout));
+    let messages = Messages::new(request.into_body(), encoding, server.settings().max_body, &server);
+    let (at_once, ending) = (server.settings().workers, Ending::default());
+    let requests = Requests::new(messages, &server, deadline, ending.clone());
+    let results = requests.map(move |request| {
+        let server = server.clone();
+        async move { answer(&server, request?, deadline, answers).await.map_err(|error| status(&error)) }
+    });
+    let last = stream::once(async move { ending.status() }).filter_map(|status| ready(status.map(Err)));
+    answers.many(results.buffered(at_once).chain(last))
+}
+
+/// One answer of a stream: an error is said in it, and the stream goes on.
+async fn answer(
+    server: &Server,
+    message: Bytes,
+    deadline: Option<Instant>,
+    answers: Answers,
+) -> Result<Bytes, ServeError> {
+    let (id, result) = match Head::read(&message) {
+        Ok(head) => {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let write = move |turn: &Turn, response| answers.message(turn, &last_of_one(response));
+            (head.id.clone(), infer::infer(server, head, message, left, write).await)
+        }
+        Err(error) => (String::new(), Err(error)),
+    };
+    result.or_else(|error| {
+        answers.small(&ModelStreamInferResponse {
+            error_message: error.told(),
+            infer_response: Some(ModelInferResponse { id, ..ModelInferResponse::default() }),
+        })
+    })
+}
+
+/// Clients that wait for the last of several answers look for what is said here; the first is the last.
+fn last_of_one(mut response: ModelInferResponse) -> ModelStreamInferResponse {
+    let is_final = InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(true)) };
+    response.parameters.insert("triton_final_response".to_owned(), is_final);
+    ModelStreamInferResponse { error_message: String::new(), infer_response: Some(response) }
+}
 
 /// Why a stream ended, if not because its client had nothing more to ask.
 #[derive(Clone, Default)]
@@ -40,20 +94,15 @@ pub(super) struct Requests {
 
 impl Requests {
     /// Those of `messages`, whose caller waits until `deadline` at most.
-    pub(super) fn new(
-        messages: Arc<Mutex<Messages>>,
-        server: &Server,
-        deadline: Option<Instant>,
-        ending: Ending,
-    ) -> Self {
+    pub(super) fn new(messages: Messages, server: &Server, deadline: Option<Instant>, ending: Ending) -> Self {
         let mut stopping = server.stopping();
         let stopped = async move {
             // Without a server there is nobody who could stop it.
             let _ = stopping.wait_for(|stopping| *stopping).await;
             tokio::time::sleep(LAST_CALL).await;
         };
-        let stream = stream::try_unfold(messages, |messages| async {
-            let next = messages.lock().await.next().await.map_err(|error| status(&error))?;
+        let stream = stream::try_unfold(messages, |mut messages| async {
+            let next = messages.next().await.map_err(|error| status(&error))?;
             Ok(next.map(|message| (message, messages)))
         });
         Self {

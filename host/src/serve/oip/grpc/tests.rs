@@ -230,8 +230,10 @@ async fn there_must_be_room_for_what_contents_become() {
 
 #[tokio::test]
 async fn what_a_message_quotes_is_cut_short() {
-    let unknown = ModelInferRequest { model_name: "n\u{f6}".repeat(20_000), ..ModelInferRequest::default() };
-    let refused = Client::new(router()).model_infer(unknown).await.unwrap_err();
+    let named = |length: usize| ModelInferRequest { model_name: "\u{f6}".repeat(length), ..Default::default() };
+    let refused = Client::new(router()).model_infer(named(2049)).await.unwrap_err();
+    assert!(refused.code() == Code::InvalidArgument && refused.message().contains("at most 4096 bytes"), "{refused}");
+    let refused = Client::new(router()).model_infer(named(2048)).await.unwrap_err();
     assert_eq!(refused.code(), Code::NotFound);
     assert!(refused.message().len() < 5000 && refused.message().ends_with('\u{2026}'));
 }
@@ -305,4 +307,48 @@ async fn a_call_takes_one_message() {
             assert_eq!(refused, !taken, "{call}: {:?}", answer.headers());
         }
     }
+}
+
+/// The head, and the first bytes of the answer, to a message under these headers.
+async fn answered(headers: &[(&'static str, &'static str)], message: &[u8]) -> (http::HeaderMap, Vec<u8>) {
+    let mut request = http::Request::post("/inference.GRPCInferenceService/ModelInfer");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let framed = [&[0][..], &(message.len() as u32).to_be_bytes(), message].concat();
+    let request = request.header(CONTENT_TYPE, "application/grpc").body(axum::body::Body::from(framed)).unwrap();
+    let (head, body) = router().oneshot(request).await.unwrap().into_parts();
+    (head.headers, axum::body::to_bytes(body, 1 << 20).await.unwrap().into())
+}
+
+#[tokio::test]
+async fn answers_are_compressed_for_those_who_compress_themselves() {
+    use prost::Message as _;
+    use tonic::codec::CompressionEncoding::{Deflate, Gzip};
+
+    let message = floats(&[1.0, 2.0, 3.0]).encode_to_vec();
+    for (headers, compressed) in [
+        (&[("grpc-encoding", "gzip"), ("grpc-accept-encoding", "identity, deflate, gzip")][..], Some("gzip")),
+        (&[("grpc-encoding", "deflate"), ("grpc-accept-encoding", "deflate")], Some("deflate")),
+        (&[("grpc-encoding", "deflate"), ("grpc-accept-encoding", "gzip")], None),
+        (&[("grpc-encoding", "gzip")], None),
+        (&[("grpc-accept-encoding", "identity,deflate,gzip")], None),
+    ] {
+        let (head, body) = answered(headers, &message).await;
+        let said = head.get("grpc-encoding").map(|name| name.to_str().unwrap());
+        assert_eq!((said, body[0]), (compressed, u8::from(compressed.is_some())), "{headers:?}");
+        assert_eq!(u32::from_be_bytes(body[1..5].try_into().unwrap()) as usize, body.len() - 5, "{headers:?}");
+    }
+    for encoding in [Gzip, Deflate] {
+        let mut client = Client::new(router()).send_compressed(encoding).accept_compressed(encoding);
+        let response = client.model_infer(floats(&[1.0, 2.0, 3.0])).await.unwrap().into_inner();
+        assert_eq!(first(&response).to_bits(), 1.0_f32.to_bits());
+        let requests = stream::iter([floats(&[4.0, 5.0, 6.0]), floats(&[7.0, 8.0, 9.0])]);
+        let responses = client.model_stream_infer(requests).await.unwrap().into_inner();
+        let firsts = responses.map(|response| first(&response.unwrap().infer_response.unwrap()));
+        assert_eq!(firsts.collect::<Vec<_>>().await, [4.0, 7.0]);
+    }
+    let (head, _) = answered(&[("grpc-encoding", "zstd")], &message).await;
+    assert_eq!(head["grpc-status"], "12");
+    assert_eq!(head["grpc-accept-encoding"], "identity,gzip,deflate");
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use tonic::metadata::MetadataMap;
+use http::HeaderMap;
 
 /// The time that the caller gives a call; `None` if it does not say, or not in gRPC's way.
-pub(super) fn of(metadata: &MetadataMap) -> Option<Duration> {
-    let text = metadata.get("grpc-timeout")?.to_str().ok()?;
+pub(super) fn of(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     // At most eight digits, says the protocol.
     if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
@@ -31,9 +31,10 @@ mod tests {
     #[test]
     fn every_unit_is_read() {
         let read = |text: &'static str| {
-            let mut metadata = MetadataMap::new();
-            metadata.insert("grpc-timeout", tonic::metadata::MetadataValue::from_static(text));
-            of(&metadata)
+            of(&HeaderMap::from_iter([(
+                http::HeaderName::from_static("grpc-timeout"),
+                http::HeaderValue::from_static(text),
+            )]))
         };
         assert_eq!(read("2H"), Some(Duration::from_hours(2)));
         assert_eq!(read("99999999M"), Some(Duration::from_mins(99_999_999)));

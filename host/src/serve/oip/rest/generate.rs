@@ -14,7 +14,7 @@ use serde_json::Value as Json;
 use super::{Named, answered, ask};
 use crate::pipeline::{JsonTree, Value, write_json_text};
 use crate::serve::http::encoding::Accepted;
-use crate::serve::http::{answer, body, write_fields};
+use crate::serve::http::{answer, becomes, body, write_fields};
 use crate::serve::oip::lookup::{self, Model};
 use crate::serve::oip::parameters;
 use crate::serve::{ServeError, Server, Turn};
@@ -45,7 +45,12 @@ async fn generated(server: &Server, named: &Named, request: HttpRequest<Body>) -
     let body = body::read_for(&model.served, None, &head.headers, body, server).await?;
     let served = model.served.clone();
     let ask = ask::ask(&body, body.len())?;
-    server.run(&served, ask, move |turn| run(turn, &model, &body)).await
+    let room = becomes::is_counted(&body).then(|| server.bodies().room());
+    let run = move |turn: &Turn| {
+        let _share = room.map(|room| becomes::tree(&body, &room)).transpose()?;
+        run(turn, &model, &body)
+    };
+    server.run(&served, ask, run).await
 }
 
 fn run(turn: &Turn, model: &Model, body: &Bytes) -> Result<Vec<u8>, ServeError> {

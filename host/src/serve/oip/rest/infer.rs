@@ -12,7 +12,7 @@ use super::response::{Form, Heading, Written};
 use super::{Named, answered};
 use super::{ask, request};
 use crate::serve::http::encoding::Accepted;
-use crate::serve::http::{Room, body};
+use crate::serve::http::{Room, becomes, body};
 use crate::serve::oip::{infer as inference, lookup, metadata, parameters};
 use crate::serve::{ServeError, Server, Turn};
 
@@ -38,6 +38,9 @@ async fn respond(server: &Server, named: &Named, request: HttpRequest<Body>) -> 
 fn run(turn: &Turn, model: &lookup::Model, framing: Framing, room: &Room) -> Result<Written, ServeError> {
     // Only a raw request leaves unsaid what it is.
     let inputs = if matches!(framing, Framing::Raw(_)) { metadata::inputs(model) } else { Vec::new() };
+    // Held until the turn ends, as the tensors are.
+    let json = framing.json();
+    let _share = becomes::is_counted(json).then(|| becomes::tensors(json, room, request::widest(json))).transpose()?;
     let (request, has_literals) = request::read(framing, &inputs, room)?;
     turn.hasten(parameters::ask(&request.parameters, 0)?.timeout)?;
     let binary = parameters::flag(&request.parameters, "binary_data_output")?.unwrap_or(false);

@@ -1,6 +1,8 @@
 //! `NaN`, `Infinity` and `-Infinity` without quotes: no JSON, but what Python writes for them, and so
 //! NVIDIA's clients and Triton.
 
+use std::ops::Range;
+
 /// What stands for numbers that JSON does not have.
 const LITERALS: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
 
@@ -9,45 +11,72 @@ pub(super) const fn room(json: &[u8]) -> usize {
     json.len() + json.len() / 2
 }
 
-/// The text with these literals in quotes, as JSON has them; `None` if there are none. Only items of lists
-/// are looked at: nowhere else could they be the numbers of a tensor.
+/// Whether there are any.
+pub(super) fn are_in(json: &[u8]) -> bool {
+    Literals::of(json).next().is_some()
+}
+
+/// The text with these literals in quotes, as JSON has them; `None` if there are none.
 pub(super) fn quoted(json: &[u8]) -> Option<Vec<u8>> {
-    let mut out = Vec::new();
-    // How much of the text has been copied, and the byte before, but for white space.
-    let (mut copied, mut place, mut before) = (0, 0, b' ');
-    while let Some(rest) = json.get(place..).filter(|rest| !rest.is_empty()) {
-        let literal = LITERALS.into_iter().find(|literal| rest.starts_with(literal));
-        match (literal, rest) {
-            (Some(literal), _) if matches!(before, b'[' | b',') && ends(&rest[literal.len()..]) => {
-                if copied == 0 {
-                    // The text does not have to move.
-                    out.reserve_exact(room(json));
-                }
-                out.extend_from_slice(&json[copied..place]);
-                out.push(b'"');
-                out.extend_from_slice(literal);
-                out.push(b'"');
-                place += literal.len();
-                (copied, before) = (place, b'"');
-            }
-            (_, [b'"', text @ ..]) => {
-                place += 1 + string(text);
-                before = b'"';
-            }
-            (_, [byte, ..]) => {
-                if !byte.is_ascii_whitespace() {
-                    before = *byte;
-                }
-                place += 1;
-            }
-            (_, []) => {}
-        }
-    }
-    if copied == 0 {
-        return None;
+    let mut literals = Literals::of(json).peekable();
+    literals.peek()?;
+    // The text does not have to move.
+    let mut out = Vec::with_capacity(room(json));
+    let mut copied = 0;
+    for literal in literals {
+        out.extend_from_slice(&json[copied..literal.start]);
+        out.push(b'"');
+        out.extend_from_slice(&json[literal.clone()]);
+        out.push(b'"');
+        copied = literal.end;
     }
     out.extend_from_slice(&json[copied..]);
     Some(out)
+}
+
+/// Where they stand in a text. Only items of lists are looked at: nowhere else could they be the numbers of a
+/// tensor.
+struct Literals<'a> {
+    json: &'a [u8],
+    place: usize,
+    /// the byte before, but for white space
+    before: u8,
+}
+
+impl<'a> Literals<'a> {
+    const fn of(json: &'a [u8]) -> Self {
+        Self { json, place: 0, before: b' ' }
+    }
+}
+
+impl Iterator for Literals<'_> {
+    type Item = Range<usize>;
+
+    fn next(&mut self) -> Option<Range<usize>> {
+        loop {
+            let rest = self.json.get(self.place..)?;
+            let literal = LITERALS.into_iter().find(|literal| rest.starts_with(literal));
+            match (literal, rest) {
+                (Some(literal), _) if matches!(self.before, b'[' | b',') && ends(&rest[literal.len()..]) => {
+                    let start = self.place;
+                    self.place += literal.len();
+                    self.before = b'"';
+                    return Some(start..self.place);
+                }
+                (_, [b'"', text @ ..]) => {
+                    self.place += 1 + string(text);
+                    self.before = b'"';
+                }
+                (_, [byte, ..]) => {
+                    if !byte.is_ascii_whitespace() {
+                        self.before = *byte;
+                    }
+                    self.place += 1;
+                }
+                (_, []) => return None,
+            }
+        }
+    }
 }
 
 /// Whether an item of a list ends here.

@@ -8,7 +8,7 @@ use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, M
 use serde_json::{Map, Value as Json};
 
 use crate::pipeline::{MAX_AXES, MAX_STRINGS};
-use crate::serve::oip::parameters::{MAX_PARTS, Parameters};
+use crate::serve::oip::parameters::{MAX_NAME, MAX_PARTS, MAX_TEXT, Parameters, too_long};
 
 fn too_many<E: Error>(what: &str) -> E {
     E::custom(format_args!("more than {MAX_PARTS} {what}"))
@@ -75,6 +75,34 @@ impl<'de, T: Deserialize<'de> + Parameterized> Visitor<'de> for FewVisitor<T> {
     }
 }
 
+/// A name, an id or a datatype, of a length that has a use.
+#[derive(Debug, Default)]
+pub(super) struct Name(pub(super) String);
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        json.deserialize_str(NameVisitor)
+    }
+}
+
+struct NameVisitor;
+
+impl Visitor<'_> for NameVisitor {
+    type Value = Name;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Name, E> {
+        bounded(text, MAX_NAME).map(|name| Name(name.to_owned()))
+    }
+}
+
+fn bounded<E: Error>(text: &str, most: usize) -> Result<&str, E> {
+    if text.len() > most { Err(E::custom(too_long(most))) } else { Ok(text) }
+}
+
 /// A tensor's shape, of no more axes than a tensor has.
 #[derive(Debug)]
 pub(super) struct Shape(pub(super) Vec<usize>);
@@ -128,7 +156,7 @@ impl<'de> Visitor<'de> for ParametersVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Parameters, A::Error> {
         let mut parameters = Parameters::new();
-        while let Some(name) = fields.next_key::<String>()? {
+        while let Some(Name(name)) = fields.next_key()? {
             if parameters.len() == MAX_PARTS {
                 return Err(too_many("parameters"));
             }
@@ -173,7 +201,7 @@ impl<'de> Visitor<'de> for Leaf {
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Json, E> {
-        Ok(value.into())
+        bounded(value, MAX_TEXT).map(Json::from)
     }
 
     fn visit_unit<E: Error>(self) -> Result<Json, E> {
@@ -245,6 +273,20 @@ mod tests {
         let list = |strings: [usize; 2]| serde_json::from_str::<Few<Strings>>(&json!(strings).to_string());
         assert!(list([MAX_STRINGS - 1, 1]).is_ok());
         assert!(list([MAX_STRINGS, 1]).err().unwrap().to_string().contains("more than 4194304 strings"));
+    }
+
+    #[test]
+    fn names_and_texts_are_bounded() {
+        let name = |length: usize| serde_json::from_str::<Name>(&json!("n".repeat(length)).to_string());
+        assert_eq!(name(MAX_NAME).unwrap().0.len(), MAX_NAME);
+        assert!(name(MAX_NAME + 1).unwrap_err().to_string().contains("at most 4096 bytes"));
+        let given = |name: usize, text: usize| {
+            let json = json!({ "n".repeat(name): "t".repeat(text) });
+            serde_json::from_str::<GivenParameters>(&json.to_string())
+        };
+        assert_eq!(given(MAX_NAME, MAX_TEXT).unwrap().0.len(), 1);
+        assert!(given(MAX_NAME + 1, 0).unwrap_err().to_string().contains("at most 4096 bytes"));
+        assert!(given(1, MAX_TEXT + 1).unwrap_err().to_string().contains("at most 65536 bytes"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 use super::framing::Framing;
 use super::literals;
 use super::object::Object;
-use super::parts::{Few, GivenParameters, Parameterized, Shape};
+use super::parts::{Few, GivenParameters, Name, Parameterized, Shape};
 use crate::pipeline::{ElementType, JsonTree, Tensor, TensorSeed, element_count};
 use crate::serve::ServeError;
 use crate::serve::http::Room;
@@ -27,7 +27,8 @@ use crate::serve::oip::tensors::{Data, InputTensor};
 struct Written {
     /// given back with the result
     #[serde(default)]
-    id: String,
+    #[schemars(with = "String")]
+    id: Name,
     #[serde(default)]
     #[schemars(with = "RequestParameters")]
     parameters: GivenParameters,
@@ -42,7 +43,8 @@ struct Written {
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "RequestedOutput")]
 struct WrittenOutput {
-    name: String,
+    #[schemars(with = "String")]
+    name: Name,
     #[serde(default)]
     #[schemars(with = "OutputParameters")]
     parameters: GivenParameters,
@@ -88,9 +90,9 @@ pub(super) fn read(
     if !binary.is_empty() {
         return Err(ServeError::invalid(format!("{} bytes follow the data of the last input", binary.len())));
     }
-    let output = |Object(output): Object<WrittenOutput>| RequestedOutput::new(output.name, &output.parameters.0);
+    let output = |Object(output): Object<WrittenOutput>| RequestedOutput::new(output.name.0, &output.parameters.0);
     let outputs = written.outputs.0.into_iter().map(output).collect::<Result<Vec<_>, _>>()?;
-    Ok((InferRequest { id: written.id, parameters: written.parameters.0, inputs, outputs }, has_literals))
+    Ok((InferRequest { id: written.id.0, parameters: written.parameters.0, inputs, outputs }, has_literals))
 }
 
 /// Reads JSON, or, where it is none, what it is with [`literals`] in quotes, if there is room for that; whether
@@ -101,9 +103,20 @@ fn of_text<T: DeserializeOwned>(json: &[u8], room: &Room) -> Result<(T, bool), S
         Ok(read) => return Ok((read, false)),
         Err(error) => error,
     };
-    let share = error.is_syntax().then(|| room.share(literals::room(json))).transpose()?;
-    let Some(quoted) = share.as_ref().and_then(|_| literals::quoted(json)) else { return Err(wrong(error)) };
+    if !error.is_syntax() || !literals::are_in(json) {
+        return Err(wrong(error));
+    }
+    let _share = room.share(literals::room(json))?;
+    let quoted = literals::quoted(json).unwrap_or_default();
     serde_json::from_slice(&quoted).map(|read| (read, true)).map_err(wrong)
+}
+
+/// The size of the largest number that a tensor in this text may have, by what stands in it: every datatype
+/// ends in its bits. Names with escapes may be any.
+pub(super) fn widest(json: &[u8]) -> usize {
+    let Ok(text) = std::str::from_utf8(json) else { return 8 };
+    let found = |(ends, _): &(&str, usize)| text.contains(ends);
+    [("64\"", 8), ("\\u", 8), ("32\"", 4), ("16\"", 2)].into_iter().find(found).map_or(1, |(_, size)| size)
 }
 
 /// A body without JSON: one element of BYTES, or as many elements as there are bytes for.
@@ -185,13 +198,13 @@ impl<'de> Visitor<'de> for InputVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<WrittenInput, A::Error> {
-        let (mut name, mut element, mut shape) = (None::<String>, None, None::<Vec<usize>>);
+        let (mut name, mut element, mut shape) = (None, None, None::<Vec<usize>>);
         let (mut parameters, mut data, mut early) = (None, None, None);
         while let Some(field) = fields.next_key::<String>()? {
             match field.as_str() {
-                "name" => once(&mut name, "name", || fields.next_value())?,
+                "name" => once(&mut name, "name", || fields.next_value().map(|Name(name)| name))?,
                 "datatype" => once(&mut element, "datatype", || {
-                    datatype::parse(&fields.next_value::<String>()?).map_err(A::Error::custom)
+                    datatype::parse(&fields.next_value::<Name>()?.0).map_err(A::Error::custom)
                 })?,
                 "shape" => once(&mut shape, "shape", || fields.next_value().map(|Shape(shape)| shape))?,
                 "parameters" => once(&mut parameters, "parameters", || fields.next_value())?,
@@ -300,6 +313,7 @@ mod tests {
             ),
             (r#"{"inputs":[{"name":"x","shape":[1],"datatype":"INT8","data":[NaN]}]}"#, "\"NaN\" is not a int8"),
             (r#"{"id":NaN,"inputs":[]}"#, "expected value"),
+            (&format!(r#"{{"id":"{}","inputs":[]}}"#, "7".repeat(4097)), "at most 4096 bytes"),
         ] {
             let error = request(json, b"").unwrap_err();
             assert!(error.contains(why), "{json}: {error}");
@@ -357,6 +371,20 @@ mod tests {
         assert!(request("2", 4 << 10).is_ok());
         assert!(matches!(request("NaN", 4 << 10), Err(ServeError::Overload(Refusal::Memory))));
         assert!(request("NaN", 8 << 10).is_ok());
+        let wrong = request("2,", 4 << 10).unwrap_err();
+        assert!(wrong.is_invalid(), "a comma too many needs no room: {wrong}");
+    }
+
+    #[test]
+    fn the_widest_number_is_known_by_its_datatype() {
+        for (datatype, size) in
+            [("BOOL", 1), ("INT8", 1), ("UINT16", 2), ("FP32", 4), ("INT64", 8), ("FP64", 8), ("FP\\u00364", 8)]
+        {
+            let json = |other: &str| format!(r#"{{"inputs":[{{"datatype":"{other}"}},{{"datatype":"{datatype}"}}]}}"#);
+            assert_eq!(widest(json("BOOL").as_bytes()), size, "{datatype}");
+            assert_eq!(widest(json("UINT64").as_bytes()), 8);
+        }
+        assert_eq!(widest(b"\xff"), 8);
     }
 
     #[test]

@@ -1,0 +1,124 @@
+//! What requests are charged for, and what becomes of them when something fails on their way.
+
+use super::super::queue::Asked;
+use super::*;
+
+const NAP: Duration = Duration::from_millis(15);
+
+/// An engine that naps over each run, and notes for how long. It fails over a -1 and panics over a -2,
+/// and then as it is to load again.
+#[derive(Clone, Default)]
+struct Napping {
+    loads: Arc<AtomicUsize>,
+    napped: Arc<Mutex<Duration>>,
+}
+
+impl Engine for Napping {
+    fn name(&self) -> &'static str {
+        "napping"
+    }
+    fn identity(&self) -> &'static str {
+        "napping"
+    }
+    fn providers(&self) -> &[ExecutionProvider] {
+        &[ExecutionProvider::Cpu]
+    }
+    fn load(&self, _: &ModelFile, _: &SessionOptions) -> Result<Box<dyn Session>, ModelLoadError> {
+        assert_ne!(self.loads.fetch_add(1, Ordering::SeqCst), 1, "it does not load twice");
+        Ok(Box::new(self.clone()))
+    }
+}
+
+impl Session for Napping {
+    fn run(&mut self, inputs: &[(usize, &Tensor)], _: Option<Instant>) -> Result<Vec<Tensor>, RunFailure> {
+        let begun = Instant::now();
+        std::thread::sleep(NAP);
+        *self.napped.lock().unwrap() += begun.elapsed();
+        let values = inputs[0].1.as_slice::<i64>().unwrap();
+        assert!(!values.contains(&-2), "a bad dream");
+        if values.contains(&-1) {
+            return Err(RunFailure::Failed("it has a -1".into()));
+        }
+        Ok(vec![inputs[0].1.clone()])
+    }
+}
+
+impl Napping {
+    fn batcher(&self) -> Batcher {
+        let batcher = over_numbers(Arc::new(self.clone()), options(8));
+        *self.napped.lock().unwrap() = Duration::ZERO;
+        batcher
+    }
+}
+
+/// Runs all of these in one batch: they come while a first request has the session.
+fn together(batcher: &Batcher, values: &[i64], waits: &Shares) -> Vec<Result<i64, String>> {
+    let one = |number| value(batcher.run(row(number), None, 0, Some(waits)));
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| value(batcher.run(row(0), None, 0, None)));
+        while batcher.sizes().counts()[1] == 0 {
+            std::thread::yield_now();
+        }
+        let threads: Vec<_> = values.iter().map(|number| scope.spawn(move || one(*number))).collect();
+        assert_eq!(first.join().unwrap(), Ok(0));
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn those_that_run_alone_are_not_charged_for_each_other() {
+    let (engine, shares) = (Napping::default(), Shares::default());
+    let results = together(&engine.batcher(), &[1, 2, -1, 4, 5, 6], &shares);
+    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 5, "{results:?}");
+    let (charged, napped) = (shares.0.into_inner().unwrap().iter().sum::<Duration>(), *engine.napped.lock().unwrap());
+    assert!(charged > napped / 2 && charged < napped * 3 / 2, "{charged:?} for {napped:?}");
+}
+
+#[test]
+fn a_wait_for_the_session_is_no_work() {
+    const HELD: Duration = Duration::from_millis(50);
+    let (engine, shares) = (Doubling::default(), Shares::default());
+    let batcher = engine.batcher(options(8));
+    engine.hold(true);
+    std::thread::scope(|scope| {
+        // Not through the batcher, as one that runs alone.
+        scope.spawn(|| batcher.shared.sessions.run(row(0), None).map(drop));
+        engine.wait_inside();
+        scope.spawn(|| assert_eq!(value(batcher.run(row(1), None, 0, Some(&shares))), Ok(2)));
+        while batcher.sizes().counts()[1] == 0 {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(HELD);
+        engine.hold(false);
+    });
+    let charged = shares.0.into_inner().unwrap();
+    assert!(charged.len() == 1 && charged[0] < HELD / 2, "{charged:?}");
+}
+
+#[test]
+fn an_engine_that_panics_as_it_loads_stops_nobody() {
+    let (engine, shares) = (Napping::default(), Shares::default());
+    let batcher = engine.batcher();
+    // The session breaks over the batch, and then cannot be made again once.
+    let results = together(&batcher, &[-2, 1, 2], &shares);
+    let loads = results.iter().filter(|result| matches!(result, Err(why) if why.contains("it does not load twice")));
+    assert_eq!(loads.count(), 1, "{results:?}");
+    assert_eq!(value(batcher.run(row(7), None, 0, None)), Ok(7));
+}
+
+#[test]
+fn a_panic_over_a_batch_stops_nobody() {
+    let engine = Doubling::default();
+    let batcher = engine.batcher(options(8));
+    let shared = &batcher.shared;
+    let like = || shared.rules.like(&row(1)).unwrap();
+    let one = |inputs| Arc::new(Request::new(inputs, like(), None, 0));
+    // The second has no axes, though it is said to be like the first.
+    let scalar = ModelInputs::from_iter([(0, tensor(&[], vec![2_i64]))]);
+    let [first, second] = [one(row(1)), one(scalar)];
+    assert_eq!((shared.queue.enter(&first, 1), shared.queue.enter(&second, 1)), (Asked::Lead, Asked::Wait));
+    shared.lead(&first);
+    assert_eq!(value(shared.wait(&first)), Ok(2));
+    assert!(shared.wait(&second).is_ok_and(|outputs| outputs[0].len() == 1));
+    assert_eq!(value(batcher.run(row(3), None, 0, None)), Ok(6));
+}

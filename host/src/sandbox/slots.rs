@@ -1,0 +1,95 @@
+//! The slots of a pool: as many sandboxes as there may be at a time. Whoever finds none free waits
+//! for one, as when a model's batch ends and many guests begin at once.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Instant;
+
+/// The slots that are free. Taking one that is there, and giving it back, takes no lock.
+pub(super) struct Slots {
+    free: AtomicUsize,
+    waiting: AtomicUsize,
+    lock: Mutex<()>,
+    freed: Condvar,
+}
+
+impl Slots {
+    pub(super) fn new(slots: usize) -> Self {
+        Self { free: slots.into(), waiting: AtomicUsize::new(0), lock: Mutex::default(), freed: Condvar::new() }
+    }
+
+    /// Takes a slot, or waits for one until the deadline; `false` if none was free by then.
+    pub(super) fn take(&self, deadline: Option<Instant>) -> bool {
+        self.take_free() || self.wait(deadline)
+    }
+
+    /// Gives a slot back, once the sandbox in it is gone.
+    pub(super) fn give_back(&self) {
+        self.free.fetch_add(1, Ordering::SeqCst);
+        // Whoever waits either sees the slot or is seen here.
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
+            self.freed.notify_one();
+        }
+    }
+
+    fn take_free(&self) -> bool {
+        let take = |free: usize| free.checked_sub(1);
+        self.free.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok()
+    }
+
+    #[cold]
+    fn wait(&self, deadline: Option<Instant>) -> bool {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = loop {
+            if self.take_free() {
+                break true;
+            }
+            lock = match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
+                None => self.freed.wait(lock).unwrap_or_else(PoisonError::into_inner),
+                Some(left) if left.is_zero() => break false,
+                Some(left) => self.freed.wait_timeout(lock, left).unwrap_or_else(PoisonError::into_inner).0,
+            };
+        };
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn more_threads_than_slots_all_get_one() {
+        let (slots, inside) = (Slots::new(2), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..6 {
+                scope.spawn(|| {
+                    for _ in 0..2000 {
+                        assert!(slots.take(None));
+                        assert!(inside.fetch_add(1, Ordering::SeqCst) < 2);
+                        std::hint::spin_loop();
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        slots.give_back();
+                    }
+                });
+            }
+        });
+        assert_eq!((slots.free.into_inner(), slots.waiting.into_inner()), (2, 0));
+    }
+
+    #[test]
+    fn a_wait_ends_at_the_deadline() {
+        let slots = Slots::new(1);
+        assert!(slots.take(None));
+        let begun = Instant::now();
+        assert!(!slots.take(Some(begun + Duration::from_millis(20))));
+        assert!(begun.elapsed() >= Duration::from_millis(20));
+        slots.give_back();
+        assert!(slots.take(Some(begun)), "one that is free is no wait");
+    }
+}

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::decode::MAX_VALUES;
 use super::sound::{self, Sound};
 use crate::builtin::ports;
+use crate::builtin::watch::{BLOCK, Late, Watch};
 use crate::pipeline::{
     BuildError, Builtin, Context, Dim, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor, Value,
 };
@@ -61,7 +62,7 @@ impl Step for PadOrTrim {
         sound::of_length(&self.signature, inputs, Dim::Fixed(self.length))
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let tensor = ports::first_tensor(inputs, "audio")?;
         let sound = Sound::of(&tensor, "pad-or-trim")?;
         if sound.frames == self.length {
@@ -72,16 +73,49 @@ impl Step for PadOrTrim {
             let message = format!("pad-or-trim gives at most {MAX_VALUES} values; there are too many channels");
             return Err(StepFailure::InvalidInput(message));
         };
-        let mut output = Vec::with_capacity(values);
-        for (place, channel) in sound.channels().enumerate() {
-            output.extend_from_slice(&channel[..channel.len().min(self.length)]);
-            output.resize((place + 1) * self.length, 0.0);
-        }
+        let output = of_length(sound, self.length, values, &Watch::of(context))?;
         let shape = sound.shape_with(&[self.length]);
         Ok(vec![Tensor::new(shape, output)?.with_metadata(tensor.metadata).into()])
     }
 
     fn details(&self) -> serde_json::Value {
         serde_json::json!({ "length": self.length })
+    }
+}
+
+/// Each channel cut or filled up to `length` samples: `values` in all.
+fn of_length(sound: Sound<'_>, length: usize, values: usize, watch: &Watch) -> Result<Vec<f32>, Late> {
+    let mut output = Vec::with_capacity(values);
+    for (place, channel) in sound.channels().enumerate() {
+        for block in channel[..channel.len().min(length)].chunks(BLOCK) {
+            watch.worked(block.len())?;
+            output.extend_from_slice(block);
+        }
+        let end = (place + 1) * length;
+        while output.len() < end {
+            let block = BLOCK.min(end - output.len());
+            watch.worked(block)?;
+            output.resize(output.len() + block, 0.0);
+        }
+    }
+    Ok(output)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_ends_with_the_requests_time() {
+        const MANY: usize = 3_000_000;
+        let (short, long) = ([1.0, 2.0], vec![0.5; MANY]);
+        for (samples, length) in [(&short[..], MANY), (&long, MANY - 1)] {
+            let sound = Sound { samples, channels: None, frames: samples.len() };
+            let whole = of_length(sound, length, length, &Watch::default()).unwrap();
+            assert_eq!((whole.len(), whole[0]), (length, samples[0]));
+            assert_eq!(of_length(sound, length, length, &Watch::after(1)), Err(Late));
+            assert_eq!(of_length(sound, length, length, &Watch::after(9)).unwrap(), whole);
+        }
     }
 }

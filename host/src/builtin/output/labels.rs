@@ -7,8 +7,9 @@ use serde_json::json;
 use super::label_names::Labels;
 use super::ranking::MAX_ANSWER;
 use crate::builtin::ports;
+use crate::builtin::watch::{BLOCK, Watch};
 use crate::pipeline::{
-    BuildError, Builtin, Context, ElementSet, Group, Kind, Mismatch, Port, Signature, Site, Step, StepFailure,
+    BuildError, Builtin, Context, ElementSet, Group, Kind, Mismatch, Port, Signature, Site, Step, StepFailure, Tensor,
     TensorKind, Value, to_json,
 };
 
@@ -56,10 +57,33 @@ impl NameClasses {
         Ok(Self { labels: options.labels.read(site)?, unknown: options.unknown, signature })
     }
 
+    /// The name of each number of a tensor, in lists of its shape.
+    fn name_all(&self, tensor: &Tensor, watch: &Watch) -> Result<serde_json::Value, StepFailure> {
+        if tensor.len() <= BLOCK {
+            return self.name(to_json(&tensor.clone().into()), watch);
+        }
+        let mut level = Vec::with_capacity(tensor.len());
+        for start in (0..tensor.len()).step_by(BLOCK) {
+            let block = tensor.pick(start, &[(BLOCK.min(tensor.len() - start), 1)])?;
+            if let serde_json::Value::Array(names) = self.name(to_json(&block.into()), watch)? {
+                level.extend(names);
+            }
+        }
+        for size in tensor.shape().iter().skip(1).rev() {
+            let mut items = level.into_iter().peekable();
+            level = Vec::new();
+            while items.peek().is_some() {
+                level.push(items.by_ref().take(*size).collect());
+            }
+        }
+        Ok(level.into())
+    }
+
     /// The name of each number in nested lists.
-    fn name(&self, indices: serde_json::Value) -> Result<serde_json::Value, StepFailure> {
+    fn name(&self, indices: serde_json::Value, watch: &Watch) -> Result<serde_json::Value, StepFailure> {
+        watch.worked(ENTRY)?;
         if let serde_json::Value::Array(items) = indices {
-            return items.into_iter().map(|item| self.name(item)).collect();
+            return items.into_iter().map(|item| self.name(item, watch)).collect();
         }
         let label = indices.as_u64().and_then(|index| self.labels.get(usize::try_from(index).ok()?));
         match label.or(self.unknown.as_ref()) {
@@ -92,7 +116,7 @@ impl Step for NameClasses {
         ports::given_tensor(inputs).map_or(0, |tensor| self.answer(tensor.len()).saturating_mul(2))
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let tensor = ports::first_tensor(inputs, "indices")?;
         if !ElementSet::integers().contains(tensor.element()) {
             let message = format!("labels takes whole numbers, but gets {}", tensor.element());
@@ -102,7 +126,7 @@ impl Step for NameClasses {
             let message = format!("the answer would have {} names, which is too much at once", tensor.len());
             return Err(StepFailure::InvalidInput(message));
         }
-        Ok(vec![self.name(to_json(&tensor.into()))?.into()])
+        Ok(vec![self.name_all(&tensor, &Watch::of(context))?.into()])
     }
 
     fn details(&self) -> serde_json::Value {
@@ -129,6 +153,15 @@ mod tests {
         let nested = Tensor::new([2, 1], vec![0_i32, 1]).unwrap();
         assert_eq!(run(labels(), nested).unwrap(), json!([["cat"], ["dog"]]).into());
         assert_eq!(run(labels(), Tensor::zeros(ElementType::Int8, [0]).unwrap()).unwrap(), json!([]).into());
+    }
+
+    #[test]
+    fn it_ends_with_the_requests_time() {
+        let options = serde_json::from_value(json!({"labels": ["cat"]})).unwrap();
+        let step = NameClasses::new(options, &Site::Component).unwrap();
+        let many = Tensor::zeros(ElementType::Uint8, [2, 50_000, 1]).unwrap();
+        assert_eq!(step.name_all(&many, &Watch::after(1)), Err(StepFailure::Timeout));
+        assert_eq!(step.name_all(&many, &Watch::after(9)).unwrap(), json!(vec![vec![["cat"]; 50_000]; 2]));
     }
 
     #[test]

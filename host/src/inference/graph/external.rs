@@ -85,6 +85,16 @@ pub(super) fn plain(text: &str) -> String {
     shorten(text).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
+/// Whether weights may lie in their file in the order of ONNX Runtime's kernels as well
+/// (`prepacked_0` …). It takes the size of such a block on trust and reads as much as the kernel needs,
+/// beyond the block, the file and what is mapped of it. So only a graph that gpux itself has written may
+/// have them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Packed {
+    Refused,
+    Allowed,
+}
+
 /// What a tensor says of where its data lies, each thing once: of two locations or offsets one
 /// engine takes the first and another the last, so that what is checked is not what is read.
 #[derive(Debug, Default)]
@@ -96,7 +106,7 @@ pub(super) struct Said<'a> {
 }
 
 impl<'a> Said<'a> {
-    pub(super) fn of(tensor: &'a proto::Tensor) -> Result<Self, String> {
+    pub(super) fn of(tensor: &'a proto::Tensor, packed: Packed) -> Result<Self, String> {
         let mut said = Self::default();
         for proto::Entry { key, value } in &tensor.external_data {
             let place = match key.as_str() {
@@ -104,8 +114,10 @@ impl<'a> Said<'a> {
                 "offset" => &mut said.offset,
                 "length" => &mut said.length,
                 "checksum" => &mut said.checksum,
-                // Weights in the order of ONNX Runtime's kernels, in the same file.
-                prepacked if prepacked.starts_with("prepacked") => continue,
+                key if key.starts_with("prepacked") => match packed {
+                    Packed::Allowed => continue,
+                    Packed::Refused => return Err(format!("it has a `{}`, which cannot be checked", plain(key))),
+                },
                 other => return Err(format!("it has a `{}`, which gpux does not know", plain(other))),
             };
             if place.replace(value).is_some() {
@@ -185,23 +197,26 @@ mod tests {
     }
 
     fn place(location: &str) -> Result<PathBuf, String> {
-        Said::of(&tensor(&[("location", location)]))?.place()
+        Said::of(&tensor(&[("location", location)]), Packed::Refused)?.place()
     }
 
     #[test]
     fn each_key_is_known_and_given_once() {
         let whole = [("location", "w"), ("offset", "0"), ("length", "4"), ("checksum", "x")];
         let packed = [("prepacked_0", "a|0;4;x"), ("prepacked_1", "a|0;4;x"), ("prepacked_0", "a|0;4;x")];
-        Said::of(&tensor(&[whole.as_slice(), &packed].concat())).unwrap();
+        Said::of(&tensor(&[whole.as_slice(), &packed].concat()), Packed::Allowed).unwrap();
+        let error = Said::of(&tensor(&[whole.as_slice(), &packed].concat()), Packed::Refused).unwrap_err();
+        assert_eq!(error, "it has a `prepacked_0`, which cannot be checked");
         for (key, value) in whole {
             // Whichever an engine takes, and whether it passes over empty ones.
             for (first, second) in [(value, value), (value, "v"), (value, ""), ("", value)] {
-                let error = Said::of(&tensor(&[(key, first), ("prepacked_0", ""), (key, second)])).unwrap_err();
+                let error = Said::of(&tensor(&[(key, first), ("prepacked_0", ""), (key, second)]), Packed::Allowed)
+                    .unwrap_err();
                 assert_eq!(error, format!("its `{key}` is given twice"));
             }
         }
         for key in ["basepath", "Location", ""] {
-            let error = Said::of(&tensor(&[("location", "w"), (key, "/etc")])).unwrap_err();
+            let error = Said::of(&tensor(&[("location", "w"), (key, "/etc")]), Packed::Allowed).unwrap_err();
             assert_eq!(error, format!("it has a `{key}`, which gpux does not know"));
         }
     }
@@ -240,7 +255,7 @@ mod tests {
         let file = ExternalFile { path: PathBuf::new(), size: 0 };
         let offset = "\n7".repeat(1000);
         let tensor = tensor(&[("offset", &offset)]);
-        let error = Said::of(&tensor).unwrap().check(&tensor, Path::new("w"), &file).unwrap_err();
+        let error = Said::of(&tensor, Packed::Refused).unwrap().check(&tensor, Path::new("w"), &file).unwrap_err();
         assert!(error.len() < 1000 && !error.contains('\n'), "{error}");
     }
 }

@@ -27,6 +27,7 @@ pub use types::OnnxType;
 pub(super) use types::data_type;
 
 use super::error::ModelLoadError;
+use external::Packed;
 use survey::{Facts, Fault};
 
 /// Reads models without an engine.
@@ -37,9 +38,18 @@ impl ModelInspector {
     /// What the model at `path` is. Weights are skipped, not read, so a large model costs little;
     /// weights in other files must lie in the model's folder and be complete.
     pub fn inspect(path: &Path) -> Result<ModelInfo, ModelLoadError> {
-        let file = File::open(path).map_err(|source| ModelLoadError::Io { path: path.to_owned(), source })?;
-        inspect(path, file)
+        inspect(path, open(path)?)
     }
+}
+
+/// How many operators a graph has that gpux itself has had ONNX Runtime write.
+pub(super) fn own_operators(path: &Path) -> Result<usize, ModelLoadError> {
+    let info = inspect_with(path, open(path)?, Packed::Allowed)?;
+    Ok(info.operators.values().sum())
+}
+
+fn open(path: &Path) -> Result<File, ModelLoadError> {
+    File::open(path).map_err(|source| ModelLoadError::Io { path: path.to_owned(), source })
 }
 
 /// The longest name that is carried, in bytes.
@@ -47,6 +57,10 @@ const NAME_LIMIT: usize = 1 << 16;
 
 /// What the model in `reader` is; `path` is where it lies.
 pub(super) fn inspect(path: &Path, reader: impl Read + Seek) -> Result<ModelInfo, ModelLoadError> {
+    inspect_with(path, reader, Packed::Refused)
+}
+
+fn inspect_with(path: &Path, reader: impl Read + Seek, packed: Packed) -> Result<ModelInfo, ModelLoadError> {
     let io = |source| ModelLoadError::Io { path: path.to_owned(), source };
     let invalid = |reason: &str| ModelLoadError::Invalid { path: path.to_owned(), reason: reason.to_owned() };
     let mut source = source::Source::new(reader).map_err(io)?;
@@ -56,7 +70,7 @@ pub(super) fn inspect(path: &Path, reader: impl Read + Seek) -> Result<ModelInfo
     }
     // A bare file name has an empty parent: the working folder.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let surveyed = survey::survey(&mut source, folder);
+    let surveyed = survey::survey(&mut source, folder, packed);
     match source.stopped() {
         Some(source::Stopped::Io(error)) => return Err(io(error)),
         Some(source::Stopped::TooMuch(reason)) => return Err(invalid(reason)),

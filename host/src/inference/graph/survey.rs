@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Seek};
 use std::path::Path;
 
-use super::external::{self, ExternalFile, Files};
+use super::external::{self, ExternalFile, Files, Packed};
 use super::proto::{Entry, Opset, Tensor, ValueInfo};
 use super::source::Source;
 use super::wire::{Field, Message, Unreadable};
@@ -72,8 +72,8 @@ pub(super) struct Graph {
 }
 
 /// Reads a whole model; `folder` is where it lies.
-pub(super) fn survey<R: Read + Seek>(source: &mut Source<R>, folder: &Path) -> Result<Facts, Fault> {
-    survey_within(MEMORY, source, folder)
+pub(super) fn survey<R: Read + Seek>(source: &mut Source<R>, folder: &Path, packed: Packed) -> Result<Facts, Fault> {
+    survey_within(MEMORY, source, folder, packed)
 }
 
 /// The same, with so much memory.
@@ -81,8 +81,9 @@ pub(super) fn survey_within<R: Read + Seek>(
     memory: usize,
     source: &mut Source<R>,
     folder: &Path,
+    packed: Packed,
 ) -> Result<Facts, Fault> {
-    let mut survey = Survey { source, files: Files::new(folder), left: memory, facts: Facts::default() };
+    let mut survey = Survey { source, files: Files::new(folder), packed, left: memory, facts: Facts::default() };
     survey.model()?;
     Ok(Facts { files: survey.files.found(), ..survey.facts })
 }
@@ -90,6 +91,7 @@ pub(super) fn survey_within<R: Read + Seek>(
 struct Survey<'a, R> {
     source: &'a mut Source<R>,
     files: Files<'a>,
+    packed: Packed,
     /// of the memory, in bytes
     left: usize,
     facts: Facts,
@@ -288,7 +290,7 @@ impl<R: Read + Seek> Survey<'_, R> {
     /// Checks the file that holds a tensor's data.
     fn elsewhere(&mut self, tensor: &Tensor) -> Result<(), Fault> {
         let wrong = |reason| Fault::External(external::plain(&tensor.name), reason);
-        let said = external::Said::of(tensor).map_err(wrong)?;
+        let said = external::Said::of(tensor, self.packed).map_err(wrong)?;
         let place = said.place().map_err(wrong)?;
         if !self.files.knows(&place) {
             self.take(FILE + 2 * place.as_os_str().len())?;

@@ -174,10 +174,11 @@ fn what_engines_would_read_otherwise_is_refused() {
         info.map(|info| info.external_files.len()).map_err(|error| error.to_string())
     };
     let (here, there) = (elsewhere("w"), elsewhere("v"));
-    assert_eq!(read(&[&here, &said("checksum", ""), &said("prepacked_0", ""), &said("prepacked_1", "")]), Ok(1));
+    assert_eq!(read(&[&here, &said("checksum", "")]), Ok(1));
     for (tensor, reason) in [
         (vec![&here, &there], "its `location` is given twice"),
         (vec![&here, &said("offset", "0"), &said("offset", "4")], "its `offset` is given twice"),
+        (vec![&here, &said("prepacked_0", "MatMul|0;4;0")], "it has a `prepacked_0`, which cannot be checked"),
         (vec![&here, &said("basepath", "/")], "it has a `basepath`, which gpux does not know"),
         (vec![&elsewhere("*/_ORT_MEM_ADDR_/*")], "is an address in memory, not a file"),
     ] {
@@ -215,7 +216,7 @@ fn files_with_weights_are_looked_for_within_the_memory() {
     let each = (0..20).flat_map(|index| tensor(&index.to_string()));
     for (graph, fits) in [(one.collect::<Vec<_>>(), true), (each.collect(), false)] {
         let mut source = source::Source::new(Cursor::new(field(7, &graph))).unwrap();
-        let facts = survey::survey_within(16 << 10, &mut source, folder.path());
+        let facts = survey::survey_within(16 << 10, &mut source, folder.path(), Packed::Refused);
         assert_eq!(facts.map(|facts| facts.files.len()).ok(), fits.then_some(1));
     }
 }

@@ -167,8 +167,8 @@ mod tests {
         // What a router is told of itself is the only list of its paths.
         let told = format!("{:?}", router(&server));
         let paths = told.split('"').filter(|text| text.starts_with('/') && !text.contains("__private"));
-        // Calls of gRPC are told apart by the service that they are for.
-        let routed: BTreeSet<_> = paths.filter(|path| !path.ends_with("/{call}")).collect();
+        // Most calls of gRPC are told apart by the service that they are for.
+        let routed: BTreeSet<_> = paths.filter(|path| !path.ends_with("/{call}") && !is_call(path)).collect();
         assert_eq!(routed, PATHS.into_iter().collect());
     }
 }

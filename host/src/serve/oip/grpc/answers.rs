@@ -154,7 +154,10 @@ mod tests {
         let message = ModelInferResponse { raw_output_contents: vec![raw.into()], ..ModelInferResponse::default() };
         for encoding in [Encoding::Gzip, Encoding::Deflate] {
             let looks = Cell::new(0);
-            let whole = Answers { encoding }.framed(&message, || Ok(looks.set(looks.get() + 1)));
+            let whole = Answers { encoding }.framed(&message, || {
+                looks.set(looks.get() + 1);
+                Ok(())
+            });
             assert!(whole.unwrap().len() < PIECE);
             assert_eq!(looks.replace(0), 5);
             let given_up = Answers { encoding }.framed(&message, || {

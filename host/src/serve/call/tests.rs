@@ -27,7 +27,7 @@ impl Busy {
         let operator = Operator { engine: EngineChoice::Embedded, ..Operator::default() };
         let server = Arc::new(Server::new(Settings { workers: 1, ..settings }, operator));
         let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/oip/models");
-        server.add(&["matrix", "identity_fp16"].map(|name| Source(format!("{models}/{name}")))).unwrap();
+        server.add(&["matrix", "identity_fp16", "text"].map(|name| Source(format!("{models}/{name}")))).unwrap();
         let (release, released) = channel();
         let busy = Self { front: Arc::new(Front::new(&server)), server, release: Some(release) };
         let (server, served) = (busy.server.clone(), busy.served("matrix"));
@@ -239,11 +239,40 @@ async fn what_does_not_fit_is_a_failure_only_where_it_has_run() {
     }
     assert_eq!(failed("matrix"), 0);
     assert_eq!(busy.metric("gpux_run_duration_seconds_count{pipeline=\"matrix\"}").to_bits(), 0.0_f64.to_bits());
+    // Its output is known to be none that JSON holds; as bytes, or as classes, it is given.
+    let json = |outputs: &str| {
+        format!(
+            r#"{{"inputs":[{{"name":"x","datatype":"FP16","shape":[1],"parameters":{{"binary_data_size":2}}}}]{outputs}}}"#
+        )
+    };
+    let asked = |json: String| {
+        let request = HttpRequest::post("/v2/models/identity_fp16/infer");
+        let request = request.header("inference-header-content-length", json.len());
+        busy.send(request.body(Body::from(format!("{json}ab"))).unwrap())
+    };
+    let output = |parameters: &str| json(&format!(r#","outputs":[{{"name":"y","parameters":{{{parameters}}}}}]"#));
+    for refused in [json(""), output("")] {
+        let (status, text) = asked(refused).await.unwrap();
+        assert!(status == StatusCode::BAD_REQUEST && text.contains("FP16"), "{text}");
+    }
+    assert_eq!((failed("identity_fp16"), busy.served("identity_fp16").inferences().success.count()), (0, 0));
+    for given in [output(r#""binary_data":true"#), output(r#""classification":1"#)] {
+        let (status, text) = asked(given).await.unwrap();
+        assert_eq!(status, StatusCode::OK, "{text}");
+    }
+    // Its output is known to have no classes.
+    let body = r#"{"inputs":[{"name":"text","datatype":"BYTES","shape":[1],"data":["a"]}],
+        "outputs":[{"name":"text","parameters":{"classification":1}}]}"#;
+    let (status, text) = busy.post("/v2/models/text/infer", body).await.unwrap();
+    assert!(status == StatusCode::BAD_REQUEST && text.contains("cannot be classified"), "{text}");
+    assert_eq!(failed("text"), 0);
     // Only what comes out cannot be given as it is asked for.
-    let json = r#"{"inputs":[{"name":"x","datatype":"FP16","shape":[1],"parameters":{"binary_data_size":2}}]}"#;
-    let request = HttpRequest::post("/v2/models/identity_fp16/infer");
-    let request = request.header("inference-header-content-length", json.len());
-    let (status, text) = busy.send(request.body(Body::from(format!("{json}ab"))).unwrap()).await.unwrap();
-    assert!(status == StatusCode::BAD_REQUEST && text.contains("FP16"), "{text}");
-    assert_eq!((failed("identity_fp16"), busy.served("identity_fp16").inferences().success.count()), (1, 0));
+    let served = busy.served("matrix");
+    let work = |turn: &Turn| {
+        let values = turn.served().plan().reader(&[]).json(serde_json::json!({ "x": [[1, 2, 3]] }))?;
+        turn.infer(values, None)?;
+        Err::<(), _>(ServeError::invalid("it does not fit"))
+    };
+    busy.server.run(&served, Ask::default(), work).await.unwrap_err();
+    assert_eq!((failed("matrix"), served.inferences().success.count()), (1, 0));
 }

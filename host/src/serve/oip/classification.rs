@@ -3,19 +3,56 @@
 use std::cmp::Ordering;
 
 use crate::assemble::Pipeline;
-use crate::pipeline::{ElementType, Tensor, TensorData, Value};
+use crate::pipeline::{Dim, ElementType, Kind, PlanOutput, Tensor, TensorData, Value};
 use crate::serve::ServeError;
 
+const NO_TENSOR: &str = "it is no tensor";
+const NO_AXES: &str = "it has no axes";
+const NO_NUMBERS: &str = "it holds no numbers";
+
+fn wrong(output: &PlanOutput, why: &str) -> ServeError {
+    ServeError::invalid(format!("the output `{}` cannot be classified: {why}", output.name))
+}
+
+/// Refuses what is known to have no classes before there is a value.
+pub(super) fn check(output: &PlanOutput) -> Result<(), ServeError> {
+    why_not(&output.kind).map_or(Ok(()), |why| Err(wrong(output, why)))
+}
+
+fn why_not(kind: &Kind) -> Option<&'static str> {
+    match kind {
+        Kind::Text | Kind::Bytes | Kind::Json => Some(NO_TENSOR),
+        Kind::Tensor(kind) if kind.element() == Some(ElementType::String) => Some(NO_NUMBERS),
+        Kind::Tensor(kind) if kind.shape.as_ref().is_some_and(Vec::is_empty) => Some(NO_AXES),
+        Kind::Tensor(_) | Kind::Any => None,
+    }
+}
+
 /// The `count` greatest elements along the last axis, as BYTES `value:index` or `value:index:label`.
-pub(super) fn best(pipeline: &Pipeline, output: &str, value: &Value, count: usize) -> Result<Value, ServeError> {
-    let classes = value.as_tensor().ok_or_else(|| "it is no tensor".to_owned());
-    let classes = classes.and_then(|tensor| best_of(tensor, pipeline.labels(output), count));
-    let wrong = |why| ServeError::invalid(format!("the output `{output}` cannot be classified: {why}"));
-    classes.map(Value::from).map_err(wrong)
+pub(super) fn best(pipeline: &Pipeline, output: &PlanOutput, value: &Value, count: usize) -> Result<Value, ServeError> {
+    let classes = value.as_tensor().ok_or_else(|| NO_TENSOR.to_owned());
+    let classes = classes.and_then(|tensor| best_of(tensor, pipeline.labels(&output.name), count));
+    let classes = classes.and_then(|classes| without_ones(classes, &output.kind));
+    classes.map(Value::from).map_err(|why| wrong(output, &why))
+}
+
+/// The classes of one row where there is never another: Triton gives an axis of rows only where each request
+/// decides how many there are.
+fn without_ones(classes: Tensor, kind: &Kind) -> Result<Tensor, String> {
+    let declared = if let Kind::Tensor(kind) = kind { kind.shape.as_deref() } else { None };
+    let (_, rows) = declared.and_then(|shape| shape.split_last()).unwrap_or((&Dim::Dynamic, &[]));
+    let ones = rows.iter().take_while(|dim| **dim == Dim::Fixed(1)).count();
+    match classes.shape().split_at_checked(ones) {
+        Some((_, shape)) if ones > 0 => {
+            let shape = shape.to_vec();
+            classes.reshape(shape).map_err(|error| error.to_string())
+        }
+        _ => Ok(classes),
+    }
 }
 
 fn best_of(tensor: &Tensor, labels: &[String], count: usize) -> Result<Tensor, String> {
-    let Some((classes, outer)) = tensor.shape().split_last() else { return Err("it has no axes".to_owned()) };
+    let Some((classes, outer)) = tensor.shape().split_last() else { return Err(NO_AXES.to_owned()) };
     let count = count.min(*classes);
     let rows = Rows { classes: *classes, count, labels };
     // Whole numbers are compared and written as they are: a float has not all digits of 64 bits.
@@ -38,7 +75,7 @@ fn best_of(tensor: &Tensor, labels: &[String], count: usize) -> Result<Tensor, S
             rows.best(numbers.as_slice::<u8>().unwrap_or_default(), Ord::cmp, ToString::to_string)
         }
         _ => {
-            let numbers = tensor.cast(ElementType::Float64).map_err(|_| "it holds no numbers".to_owned())?;
+            let numbers = tensor.cast(ElementType::Float64).map_err(|_| NO_NUMBERS.to_owned())?;
             let numbers = numbers.as_slice::<f64>().unwrap_or_default();
             rows.best(numbers, f64::total_cmp, |number| format!("{number:.6}"))
         }
@@ -82,6 +119,7 @@ impl Rows<'_> {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+    use crate::pipeline::TensorKind;
 
     fn best(tensor: &Tensor, count: usize) -> (Vec<usize>, Vec<String>) {
         let labels = ["cat".to_owned(), "dog".to_owned()];
@@ -97,6 +135,34 @@ mod tests {
         let large = Tensor::new([1, 2], vec![u64::MAX - 1, u64::MAX]).unwrap();
         assert_eq!(best(&large, 1), (vec![1, 1], vec!["18446744073709551615:1:dog".to_owned()]));
         assert_eq!(best(&Tensor::new([2], vec![false, true]).unwrap(), 1).1, ["1:1:dog"]);
+    }
+
+    fn kind(element: ElementType, dims: &[Dim]) -> Kind {
+        Kind::Tensor(TensorKind::shaped(element, dims))
+    }
+
+    #[test]
+    fn rows_of_which_there_is_always_one_have_no_axis() {
+        let one = Dim::Fixed(1);
+        for (dims, expected) in [
+            (&[one.clone(), Dim::Fixed(3)][..], &[2][..]),
+            (&[Dim::Named("N".into()), Dim::Fixed(3)], &[1, 2]),
+            (&[Dim::Dynamic, one.clone()], &[1, 2]),
+            (&[one], &[1, 2]),
+        ] {
+            let classes = Tensor::new([1, 2], vec!["a".to_owned(), "b".to_owned()]).unwrap();
+            let given = without_ones(classes, &kind(ElementType::Float32, dims)).unwrap();
+            assert_eq!(given.shape(), expected, "{dims:?}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_classes_is_known_by_its_kind() {
+        assert_eq!(why_not(&Kind::Text), Some(NO_TENSOR));
+        assert_eq!(why_not(&kind(ElementType::String, &[Dim::Dynamic])), Some(NO_NUMBERS));
+        assert_eq!(why_not(&kind(ElementType::Float32, &[])), Some(NO_AXES));
+        assert_eq!(why_not(&kind(ElementType::Float16, &[Dim::Dynamic])), None);
+        assert_eq!(why_not(&Kind::Any), None);
     }
 
     #[test]

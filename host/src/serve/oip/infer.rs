@@ -3,7 +3,7 @@
 use super::classification;
 use super::parameters::{self, Parameters};
 use super::tensors::{InputTensor, OutputTensor};
-use crate::pipeline::{ElementType, MAX_STRINGS, Outputs, Plan, Request, ValidationError, element_count};
+use crate::pipeline::{ElementType, MAX_STRINGS, Outputs, Plan, PlanOutput, Request, ValidationError, element_count};
 use crate::serve::{ServeError, Turn};
 
 /// A request, read.
@@ -50,15 +50,22 @@ pub(super) fn infer(
     outputs: Vec<RequestedOutput>,
 ) -> Result<Vec<GivenOutput>, ServeError> {
     let plan = turn.served().plan();
-    let unknown = outputs.iter().find(|asked| !plan.outputs().iter().any(|output| output.name == asked.name));
-    if let Some(unknown) = unknown {
-        let known: Vec<_> = plan.outputs().iter().map(|output| format!("`{}`", output.name)).collect();
-        let message = format!("there is no output `{}`, but {}", unknown.name, known.join(", "));
-        return Err(ServeError::invalid(message));
+    for asked in &outputs {
+        let output = output(plan, &asked.name)?;
+        if asked.classification.is_some() {
+            classification::check(output)?;
+        }
     }
     let values = values(plan, inputs)?;
     let given = turn.infer(values, None)?;
     chosen(turn, given, outputs)
+}
+
+fn output<'a>(plan: &'a Plan, name: &str) -> Result<&'a PlanOutput, ServeError> {
+    plan.outputs().iter().find(|output| output.name == name).ok_or_else(|| {
+        let known: Vec<_> = plan.outputs().iter().map(|output| format!("`{}`", output.name)).collect();
+        ServeError::invalid(format!("there is no output `{name}`, but {}", known.join(", ")))
+    })
 }
 
 fn values(plan: &Plan, inputs: Vec<InputTensor>) -> Result<Request, ValidationError> {
@@ -95,7 +102,10 @@ fn chosen(turn: &Turn, mut given: Outputs, asked: Vec<RequestedOutput>) -> Resul
         let Some(index) = given.iter().position(|(name, _)| *name == asked.name) else { continue };
         let (name, value) = given.swap_remove(index);
         let value = match asked.classification {
-            Some(count) => classification::best(turn.served().pipeline(), &name, &value, count)?,
+            Some(count) => {
+                let served = turn.served();
+                classification::best(served.pipeline(), output(served.plan(), &name)?, &value, count)?
+            }
             None => value,
         };
         outputs.push(GivenOutput { tensor: OutputTensor { name, value }, binary: asked.binary });

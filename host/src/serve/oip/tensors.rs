@@ -240,14 +240,18 @@ impl OutputTensor {
                 TensorData::Float64(data) => floats(data, |number| *number, literals, out),
                 TensorData::String(data) => serde_json::to_writer(out, &data[..]),
                 TensorData::Float16(_) | TensorData::Bfloat16(_) => {
-                    let datatype = datatype::name(tensor.element());
-                    let name = &self.name;
-                    return Err(format!("the output `{name}` is {datatype}, which JSON does not hold; ask for binary"));
+                    return Err(not_in_json(&self.name, tensor.element()));
                 }
             },
         };
         written.map_err(|error| error.to_string())
     }
+}
+
+/// What is said of an output that is asked for in JSON.
+pub(super) fn not_in_json(name: &str, element: ElementType) -> String {
+    let datatype = datatype::name(element);
+    format!("the output `{name}` is {datatype}, which JSON does not hold; ask for binary")
 }
 
 /// Numbers, of which few if any are such that JSON does not have them.

@@ -10,7 +10,7 @@ use http::Request as HttpRequest;
 use super::framing::Framing;
 use super::response::{Form, Heading, Written};
 use super::{Named, answered};
-use super::{ask, request};
+use super::{ask, request, response};
 use crate::serve::http::encoding::Accepted;
 use crate::serve::http::{Room, becomes, body};
 use crate::serve::oip::{infer as inference, lookup, metadata, parameters};
@@ -44,6 +44,7 @@ fn run(turn: &Turn, model: &lookup::Model, framing: Framing, room: &Room) -> Res
     let (request, has_literals) = request::read(framing, &inputs, room)?;
     turn.hasten(parameters::ask(&request.parameters, 0)?.timeout)?;
     let binary = parameters::flag(&request.parameters, "binary_data_output")?.unwrap_or(false);
+    response::check(turn.served().plan(), &request.outputs, binary)?;
     let outputs = inference::infer(turn, request.inputs, request.outputs)?;
     let heading = Heading { model: turn.served().name(), version: &model.version, id: &request.id };
     Written::of(&heading, &outputs, Form { binary, literals: has_literals })

@@ -3,11 +3,11 @@
 use axum::response::Response;
 
 use super::framing::JSON_LENGTH;
-use crate::pipeline::write_json_text;
+use crate::pipeline::{Kind, Plan, write_json_text};
 use crate::serve::ServeError;
 use crate::serve::http::answer;
-use crate::serve::oip::datatype;
-use crate::serve::oip::infer::GivenOutput;
+use crate::serve::oip::infer::{GivenOutput, RequestedOutput};
+use crate::serve::oip::{datatype, tensors};
 
 /// A result in bytes.
 pub(super) struct Written {
@@ -30,6 +30,24 @@ pub(super) struct Form {
     pub(super) binary: bool,
     /// whether NaN and infinite elements are literals, which JSON does not have, and not texts
     pub(super) literals: bool,
+}
+
+/// Refuses outputs that are asked for in JSON and that it does not hold, before anything runs: those of which
+/// the type is known.
+pub(super) fn check(plan: &Plan, asked: &[RequestedOutput], binary: bool) -> Result<(), ServeError> {
+    for output in plan.outputs() {
+        let found = asked.iter().find(|asked| asked.name == output.name);
+        let is_left_out = found.is_none() && !asked.is_empty();
+        let is_text = found.is_some_and(|asked| asked.classification.is_some());
+        if is_left_out || is_text || found.and_then(|asked| asked.binary).unwrap_or(binary) {
+            continue;
+        }
+        let Kind::Tensor(kind) = &output.kind else { continue };
+        if let Some(element) = kind.element().filter(|element| !datatype::is_written_out(*element)) {
+            return Err(ServeError::invalid(tensors::not_in_json(&output.name, element)));
+        }
+    }
+    Ok(())
 }
 
 impl Written {

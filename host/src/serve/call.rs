@@ -16,9 +16,7 @@ use super::metrics::{Laps, StepClock};
 use super::schedule::{Lane, Place, Refusal, Slot};
 use super::served::Served;
 use crate::guard::guard;
-use crate::pipeline::{
-    Observer, Observers, Outputs, Request, RunError, RunOptions, StepError, StepFailure, Waits, deadline_after,
-};
+use crate::pipeline::{Observer, Observers, Outputs, Request, RunError, RunOptions, StepError, StepFailure, Waits};
 
 /// How urgent a request is among those of its pipeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
@@ -107,10 +105,10 @@ impl Turn {
         Ok(result?)
     }
 
-    /// Where the time went of a turn that began then, and in which the steps ran.
-    fn laps(&self, began: Instant) -> Option<Laps> {
+    /// Where the time went of a turn that began then and ends now, and in which the steps ran.
+    fn laps(&self, began: Instant, now: Instant) -> Option<Laps> {
         let (start, end) = self.ran.get()?;
-        Some(Laps { queued: self.queued, input: start - began, infer: end - start, output: end.elapsed() })
+        Some(Laps { queued: self.queued, input: start - began, infer: end - start, output: now - end })
     }
 
     fn note_queued(&self) {
@@ -145,12 +143,13 @@ pub(super) fn check(served: &Served, ask: &Ask) -> Result<(), ServeError> {
         return Ok(());
     }
     let refused = |refusal: &Refusal| served.metrics().refused(refusal.into());
-    Ok(served.lane().check(deadline(served, ask)).inspect_err(refused)?)
+    Ok(served.lane().check(deadline(served, ask, Instant::now())).inspect_err(refused)?)
 }
 
-fn deadline(served: &Served, ask: &Ask) -> Option<Instant> {
+/// `None` for a time beyond all clocks.
+fn deadline(served: &Served, ask: &Ask, arrived: Instant) -> Option<Instant> {
     let timeout = ask.timeout.map_or(served.timeout(), |timeout| timeout.min(served.timeout()));
-    deadline_after(Some(timeout))
+    arrived.checked_add(timeout)
 }
 
 /// Runs `work` in a turn of the pipeline's lane, and gives what comes of it. Who drops the future
@@ -168,7 +167,8 @@ pub(super) async fn call<T: Send + 'static>(
     let timed = move |turn: &Turn| {
         let began = Instant::now();
         let done = work(turn);
-        Ok((done, turn.laps(began)))
+        let now = Instant::now();
+        Ok((done, turn.laps(began, now).map(|laps| (laps, now))))
     };
     // Who drops the future, because the client has gone, has no result either.
     let unanswered = Unanswered(served, arrived);
@@ -177,9 +177,9 @@ pub(super) async fn call<T: Send + 'static>(
         Err(error) => (Err(error), None),
     };
     match (&done, laps) {
-        (Ok(_), Some(laps)) => {
+        (Ok(_), Some((laps, now))) => {
             std::mem::forget(unanswered);
-            served.inferences().succeeded(arrived.elapsed(), laps, !served.pipeline().batches());
+            served.inferences().succeeded(arrived, now, laps, !served.pipeline().batches());
         }
         // A list only finds out in its turn that its items want turns of their own.
         (Ok(_), None) => std::mem::forget(unanswered),
@@ -210,7 +210,7 @@ async fn admitted<T: Send + 'static>(
     work: impl FnOnce(&Turn) -> Result<T, ServeError> + Send + 'static,
 ) -> Result<T, ServeError> {
     let priority = context.as_ref().map_or(ask.priority, |context| context.priority(ask.priority)) as i32;
-    let deadline = deadline(served, &ask);
+    let deadline = deadline(served, &ask, arrived);
     let turn = Turn {
         served: served.clone(),
         arrived,

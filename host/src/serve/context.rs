@@ -30,8 +30,6 @@ pub(super) struct Context {
     /// whether somebody wants to see its steps one by one
     traced: bool,
     pipeline: OnceLock<Arc<PipelineMetrics>>,
-    /// what counts as long as no pipeline is known
-    none: Arc<PipelineMetrics>,
     /// whether what its key allows has been counted for its first run
     begun: AtomicBool,
     queued_nanos: AtomicU64,
@@ -39,13 +37,12 @@ pub(super) struct Context {
 }
 
 impl Context {
-    pub(super) fn new(id: HeaderValue, tenant: Option<Arc<Tenant>>, traced: bool, none: Arc<PipelineMetrics>) -> Self {
+    pub(super) fn new(id: HeaderValue, tenant: Option<Arc<Tenant>>, traced: bool) -> Self {
         Self {
             id,
             tenant,
             traced,
             pipeline: OnceLock::new(),
-            none,
             begun: AtomicBool::new(false),
             queued_nanos: AtomicU64::new(0),
             steps: Mutex::default(),
@@ -58,8 +55,8 @@ impl Context {
     }
 
     /// `work` done for this request.
-    pub(super) async fn scope<F: Future>(self: Arc<Self>, work: F) -> F::Output {
-        CURRENT.scope(self, work).await
+    pub(super) fn scope<F: Future>(self: Arc<Self>, work: F) -> impl Future<Output = F::Output> {
+        CURRENT.scope(self, work)
     }
 
     /// The same for what does not wait.
@@ -111,11 +108,6 @@ impl Context {
     /// The pipeline that it is about, if it got that far.
     pub(super) fn pipeline(&self) -> Option<&Arc<PipelineMetrics>> {
         self.pipeline.get()
-    }
-
-    /// It does not run.
-    pub(super) fn count_refusal(&self, refused: Refused) {
-        self.pipeline().unwrap_or(&self.none).refused(refused);
     }
 
     /// The priority that it gets when it asks for `asked`.

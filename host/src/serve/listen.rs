@@ -95,13 +95,13 @@ pub enum Ended {
 
 /// What answers requests, without connections. For benchmarks.
 #[doc(hidden)]
-pub struct Unconnected(Front);
+pub struct Unconnected(Arc<Front>);
 
 impl Unconnected {
     /// What the server answers with.
     pub fn new(server: &Arc<Server>) -> Result<Self, LoadError> {
         server.access().load()?;
-        Ok(Self(Front::new(server)))
+        Ok(Self(Arc::new(Front::new(server))))
     }
 
     /// Answers a request; `front` is whether everything stands before it that does in [`serve`].

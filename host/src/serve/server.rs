@@ -39,7 +39,7 @@ impl Server {
         let metrics = Arc::new(Metrics::new());
         let repository = Repository::new(operator, Scheduler::new(settings.workers), settings.clone(), metrics.clone());
         let access = Access::new(settings.keys.clone());
-        let (bodies, answers) = (Bodies::new(&settings), Bodies::new(&settings));
+        let (bodies, answers) = (Bodies::new(&settings, &metrics), Bodies::new(&settings, &metrics));
         let (telemetry, closing, stopping) = (OnceLock::new(), AtomicBool::new(false), watch::Sender::new(false));
         Self { settings, repository, metrics, access, telemetry, bodies, answers, closing, stopping }
     }

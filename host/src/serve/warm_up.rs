@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::assemble::Pipeline;
 use crate::error::GpuxError;
+use crate::inference::turn_to_next;
 use crate::pipeline::{
     Dim, Kind, Outputs, Plan, Request, RunError, RunOptions, Tensor, TensorKind, Value, deadline_after,
 };
@@ -33,6 +34,8 @@ pub(super) fn warm_up(pipeline: &Pipeline) -> Result<Warmth, GpuxError> {
     let plan = pipeline.plan();
     let run = |request: &Request| {
         let options = RunOptions { deadline: deadline_after(pipeline.timeout()), ..RunOptions::default() };
+        // Whichever session a request will get, its first run is behind it.
+        turn_to_next();
         plan.run(request.clone(), options)
     };
     let configured = pipeline.warm_up();

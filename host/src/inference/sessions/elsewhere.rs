@@ -17,7 +17,7 @@ impl SessionSet {
         work: impl Work<T>,
         then: impl FnOnce(Result<T, Unavailable>) + Send + 'static,
     ) -> Elsewhere {
-        let (width, stay) = (slot.width, Arc::new(Stay::new(self.shared.alone)));
+        let (width, place, stay) = (slot.width, slot.place, Arc::new(Stay::new(self.shared.alone)));
         let mut leave = Leave { shared: self.shared.clone(), stay: Arc::clone(&stay), slot };
         let job = move || {
             let shared = leave.shared.clone();
@@ -28,7 +28,7 @@ impl SessionSet {
         };
         // Late is better than never.
         threads::start(Box::new(job)).unwrap_or_else(|job| job());
-        Elsewhere { shared: self.shared.clone(), stay, width }
+        Elsewhere { shared: self.shared.clone(), stay, width, place }
     }
 }
 
@@ -37,6 +37,7 @@ pub(in crate::inference) struct Elsewhere {
     shared: Arc<Shared>,
     stay: Arc<Stay>,
     width: Width,
+    place: usize,
 }
 
 impl Elsewhere {
@@ -51,7 +52,7 @@ impl Elsewhere {
         }
         let replaced = self.stay.replace();
         if replaced {
-            self.shared.places.give_back(Slot::empty(self.width));
+            self.shared.places.give_back(Slot::empty(self.width, self.place));
         } else {
             self.shared.retired.fetch_sub(1, Ordering::AcqRel);
         }

@@ -6,6 +6,7 @@ mod elsewhere;
 mod making;
 mod pace;
 mod places;
+mod shelf;
 mod threads;
 mod trial;
 mod worked;
@@ -36,6 +37,7 @@ use trial::Trial;
 pub(super) use elsewhere::Elsewhere;
 pub use making::Closing;
 pub(super) use places::Inside;
+pub(crate) use shelf::turn_to_next;
 pub(super) use worked::Worked;
 
 /// How long after its deadline a run may still end, before its caller is sent away without it:
@@ -82,10 +84,10 @@ impl SessionSet {
         let wide = instances.unwrap_or(1).max(1);
         let narrow = if instances.is_none() { narrow(&*engine, &file, &options) } else { 0 };
         let places = Places::new(wide, narrow);
-        places.give_back(Slot { width: Width::Wide, session: Some(first) });
-        for _ in 1..wide {
+        places.give_back(Slot { width: Width::Wide, place: 0, session: Some(first) });
+        for place in 1..wide {
             let session = Some(engine.load(&file, &options)?);
-            places.give_back(Slot { width: Width::Wide, session });
+            places.give_back(Slot { width: Width::Wide, place, session });
         }
         let (retired, pace, trial) = (AtomicUsize::new(0), Pace::new(), Trial::new(narrow > 0));
         let (costs, alone) = (OnceLock::new(), engine.alone(&options));

@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
-use crossbeam_queue::ArrayQueue;
-
+use super::shelf::Shelf;
 use crate::inference::engine::Session;
 
 /// A session, or the place of one that is to be made by whoever needs it next.
 pub(super) struct Slot {
     pub(super) width: Width,
+    /// its place among those of its width
+    pub(super) place: usize,
     pub(super) session: Option<Box<dyn Session>>,
 }
 
@@ -29,17 +30,17 @@ pub(super) enum Width {
 }
 
 impl Slot {
-    pub(super) const fn empty(width: Width) -> Self {
-        Self { width, session: None }
+    pub(super) const fn empty(width: Width, place: usize) -> Self {
+        Self { width, place, session: None }
     }
 
     pub(super) const fn take(&mut self) -> Self {
-        Self { width: self.width, session: self.session.take() }
+        Self { width: self.width, place: self.place, session: self.session.take() }
     }
 }
 
 pub(super) struct Places {
-    wide: ArrayQueue<Slot>,
+    wide: Shelf,
     narrow: Option<Narrow>,
     waiting: AtomicUsize,
     gate: Mutex<()>,
@@ -48,7 +49,7 @@ pub(super) struct Places {
 
 /// Narrow sessions, made while there are callers for them.
 struct Narrow {
-    free: ArrayQueue<Slot>,
+    free: Shelf,
     /// those that are there, in use or not
     made: AtomicUsize,
     /// as many as the machine has cores, until one could not be made
@@ -96,14 +97,14 @@ impl Places {
     /// Room for so many wide sessions, and for up to `narrow` others.
     pub(super) fn new(wide: usize, narrow: usize) -> Self {
         let narrow = (narrow > 0).then(|| Narrow {
-            free: ArrayQueue::new(narrow),
+            free: Shelf::new(narrow),
             made: AtomicUsize::new(0),
             most: AtomicUsize::new(narrow),
             being_made: AtomicBool::new(false),
             inside: AtomicUsize::new(0),
             lingering: AtomicUsize::new(0),
         });
-        let wide = ArrayQueue::new(wide.max(1));
+        let wide = Shelf::new(wide);
         Self { wide, narrow, waiting: AtomicUsize::new(0), gate: Mutex::new(()), freed: Condvar::new() }
     }
 
@@ -180,8 +181,7 @@ impl Places {
     }
 
     pub(super) fn give_back(&self, slot: Slot) {
-        // There is room: a queue never holds more slots than it was made for.
-        let _ = self.of(slot.width).push(slot);
+        self.of(slot.width).push(slot);
         fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::SeqCst) > 0 {
             let _gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
@@ -190,10 +190,10 @@ impl Places {
         }
     }
 
-    /// Puts a session in the place of one that nobody has made yet, or drops it.
+    /// Puts a session back in its place, for which another is to be made, or drops it where there is one by now.
     pub(super) fn fill(&self, mut slot: Slot) {
         if slot.session.is_some()
-            && let Some(mut other) = self.of(slot.width).pop()
+            && let Some(mut other) = self.of(slot.width).pop_at(slot.place)
         {
             if other.session.is_none() {
                 std::mem::swap(&mut slot, &mut other);
@@ -220,17 +220,19 @@ impl Places {
     /// A narrow session was made, or can never be.
     pub(super) fn made(&self, session: Option<Box<dyn Session>>) {
         let Some(narrow) = &self.narrow else { return };
+        // One is made at a time, so this is its place.
+        let place = narrow.made.load(Ordering::Acquire);
         match &session {
-            Some(_) => drop(narrow.made.fetch_add(1, Ordering::AcqRel)),
-            None => narrow.most.store(narrow.made.load(Ordering::Acquire), Ordering::Release),
+            Some(_) => narrow.made.store(place + 1, Ordering::Release),
+            None => narrow.most.store(place, Ordering::Release),
         }
         narrow.being_made.store(false, Ordering::Release);
         if session.is_some() {
-            self.give_back(Slot { width: Width::Narrow, session });
+            self.give_back(Slot { width: Width::Narrow, place, session });
         }
     }
 
-    fn of(&self, width: Width) -> &ArrayQueue<Slot> {
+    fn of(&self, width: Width) -> &Shelf {
         match (&self.narrow, width) {
             (Some(narrow), Width::Narrow) => &narrow.free,
             _ => &self.wide,

@@ -146,6 +146,20 @@ fn a_run_that_outlives_its_deadline_is_left_behind() {
 }
 
 #[test]
+fn after_a_run_that_was_left_behind_sessions_that_are_there_are_taken_first() {
+    let barrier = Arc::new(Barrier::new(2));
+    let engine = Arc::new(Obedient { barrier: Some(barrier.clone()), ..Obedient::default() });
+    let set = set(&engine, 2);
+    let after = |time| Some(Instant::now() + Duration::from_millis(time));
+    assert!(matches!(set.run(order(3), after(1)), Err(Unavailable::Timeout)));
+    for _ in 0..3 {
+        assert!(set.run(order(0), after(60_000)).is_ok());
+    }
+    assert_eq!((set.retired(), engine.made.load(Ordering::SeqCst)), (1, 2));
+    barrier.wait();
+}
+
+#[test]
 fn a_run_on_a_device_is_left_behind_too() {
     let barrier = Arc::new(Barrier::new(2));
     let engine = Arc::new(Obedient { barrier: Some(barrier.clone()), ..Obedient::default() });

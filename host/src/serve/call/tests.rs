@@ -126,7 +126,7 @@ async fn a_large_request_waits_no_longer_than_it_asks() {
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{text}");
     }
     let refused = busy.metric("gpux_refusals_total{pipeline=\"matrix\",reason=\"expired\"}");
-    let failed = busy.served("matrix").inferences().fail.count();
+    let failed = busy.served("matrix").inferences().fail().count;
     assert_eq!((refused.to_bits(), failed), (2.0_f64.to_bits(), 2));
 }
 
@@ -162,7 +162,7 @@ async fn where_the_queue_is_full_no_body_is_read() {
         assert!(status == StatusCode::SERVICE_UNAVAILABLE && text.contains("1 requests wait"), "{path}: {text}");
     }
     let refused = busy.metric("gpux_refusals_total{pipeline=\"matrix\",reason=\"queue_full\"}");
-    let failed = busy.served("matrix").inferences().fail.count();
+    let failed = busy.served("matrix").inferences().fail().count;
     assert_eq!((refused.to_bits(), failed), (3.0_f64.to_bits(), 3));
     busy.release = None;
     assert_eq!(waits.await.unwrap().0, StatusCode::OK);
@@ -185,7 +185,7 @@ async fn a_body_that_finds_no_room_is_counted() {
     let refused = |pipeline: &str| {
         busy.metric(&format!("gpux_refusals_total{{pipeline=\"{pipeline}\",reason=\"memory\"}}")).to_bits()
     };
-    let failed = busy.served("matrix").inferences().fail.count();
+    let failed = busy.served("matrix").inferences().fail().count;
     assert_eq!((refused("matrix"), refused(""), failed), (3.0_f64.to_bits(), 1.0_f64.to_bits(), 3));
 }
 
@@ -199,7 +199,7 @@ async fn what_finds_no_room_in_its_turn_is_counted_once() {
     let (status, text) = busy.post(INFER, body).await.unwrap();
     assert!(status == StatusCode::SERVICE_UNAVAILABLE && text.contains("as much as is allowed"), "{text}");
     let refused = busy.metric("gpux_refusals_total{pipeline=\"matrix\",reason=\"memory\"}");
-    let failed = busy.served("matrix").inferences().fail.count();
+    let failed = busy.served("matrix").inferences().fail().count;
     assert_eq!((refused.to_bits(), failed), (1.0_f64.to_bits(), 1));
 }
 
@@ -231,7 +231,7 @@ async fn what_json_becomes_must_find_room() {
 async fn what_does_not_fit_is_a_failure_only_where_it_has_run() {
     let mut busy = Busy::new(Settings::default()).await;
     busy.release = None;
-    let failed = |name: &str| busy.served(name).inferences().fail.count();
+    let failed = |name: &str| busy.served(name).inferences().fail().count;
     // It does not fit, with a trace or without.
     for query in ["", "?trace=true"] {
         let (status, text) = busy.post(&format!("/pipelines/matrix/predict{query}"), r#"{"x":[[1,2]]}"#).await.unwrap();
@@ -255,7 +255,7 @@ async fn what_does_not_fit_is_a_failure_only_where_it_has_run() {
         let (status, text) = asked(refused).await.unwrap();
         assert!(status == StatusCode::BAD_REQUEST && text.contains("FP16"), "{text}");
     }
-    assert_eq!((failed("identity_fp16"), busy.served("identity_fp16").inferences().success.count()), (0, 0));
+    assert_eq!((failed("identity_fp16"), busy.served("identity_fp16").inferences().success().count), (0, 0));
     for given in [output(r#""binary_data":true"#), output(r#""classification":1"#)] {
         let (status, text) = asked(given).await.unwrap();
         assert_eq!(status, StatusCode::OK, "{text}");
@@ -274,5 +274,5 @@ async fn what_does_not_fit_is_a_failure_only_where_it_has_run() {
         Err::<(), _>(ServeError::invalid("it does not fit"))
     };
     busy.server.run(&served, Ask::default(), work).await.unwrap_err();
-    assert_eq!((failed("matrix"), served.inferences().success.count()), (1, 0));
+    assert_eq!((failed("matrix"), served.inferences().success().count), (1, 0));
 }

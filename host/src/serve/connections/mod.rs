@@ -154,11 +154,12 @@ where
 {
     let settings = shared.server.settings();
     let activity = Arc::new(Activity::new(settings.header_timeout, settings.idle_timeout));
+    let front = Arc::new(Front::clone(&shared.front));
     let service = service_fn(|request: Request<Incoming>| {
-        let (busy, front, activity) = (activity.begin(), shared.front.clone(), activity.clone());
+        let (busy, front, activity) = (activity.begin(), front.clone(), activity.clone());
         let has_streams = request.version() == Version::HTTP_2;
         async move {
-            let response: Response<Body> = front.answer(request.map(Body::new), Some(peer)).await;
+            let response: Response<Body> = front.answer(request, Some(peer)).await;
             // An answer that is made while it is read may keep its connection busy.
             let response = match response.body().size_hint().exact() {
                 Some(_) => response,

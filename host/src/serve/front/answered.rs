@@ -14,16 +14,15 @@ use http::request::Parts;
 use http::{HeaderMap, Method};
 use hyper::body::{Body as _, Frame, SizeHint};
 
-use super::shown;
+use super::{Front, shown};
 use crate::serve::context::Context;
 use crate::serve::metrics::Protocol;
-use crate::serve::server::Server;
 use crate::serve::telemetry::{Outcome, RequestSpan};
 use crate::serve::tenants::{Permit, Tenant};
 
 /// Says what came of a request when it is dropped.
 pub(super) struct Answered {
-    server: Arc<Server>,
+    front: Arc<Front>,
     context: Arc<Context>,
     protocol: Protocol,
     started: Instant,
@@ -52,7 +51,7 @@ impl Line {
 
 impl Answered {
     pub(super) fn new(
-        server: &Arc<Server>,
+        front: &Arc<Front>,
         context: Arc<Context>,
         protocol: Protocol,
         started: Instant,
@@ -60,8 +59,8 @@ impl Answered {
         permit: Option<Permit>,
         span: Option<RequestSpan>,
     ) -> Self {
-        let server = server.clone();
-        Self { server, context, protocol, started, status: None, bytes: None, line, span, _permit: permit }
+        let front = front.clone();
+        Self { front, context, protocol, started, status: None, bytes: None, line, span, _permit: permit }
     }
 
     /// The head of the answer is there. Of gRPC it holds the status only where there is no message.
@@ -92,7 +91,7 @@ impl Drop for Answered {
     fn drop(&mut self) {
         let time = self.started.elapsed();
         let status = self.status.unwrap_or_else(|| self.gone());
-        let pipeline = self.context.pipeline().unwrap_or_else(|| self.server.metrics().none());
+        let pipeline = self.context.pipeline().unwrap_or_else(|| self.front.server.metrics().none());
         pipeline.answered(self.protocol, status, time);
         if let Some(line) = &self.line {
             tracing::info!(
@@ -111,7 +110,7 @@ impl Drop for Answered {
                 "answered"
             );
         }
-        if let (Some(span), Some(telemetry)) = (self.span.take(), self.server.telemetry()) {
+        if let (Some(span), Some(telemetry)) = (self.span.take(), self.front.server.telemetry()) {
             let outcome = Outcome {
                 protocol: self.protocol,
                 status,

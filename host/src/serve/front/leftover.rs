@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::BoxError;
 use axum::body::Body;
 use bytes::Bytes;
 use http::header::EXPECT;
 use http::{Request, Version};
 use http_body_util::BodyExt as _;
-use hyper::body::{Body as _, Frame, SizeHint};
+use hyper::body::{Frame, SizeHint};
 
 use super::is_grpc;
 
@@ -23,18 +24,26 @@ const MOST: u64 = 8 << 20;
 /// For as long.
 const LONGEST: Duration = Duration::from_secs(1);
 
+/// A body as it comes from a connection.
+pub(in crate::serve) trait RequestBody:
+    hyper::body::Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static
+{
+}
+
+impl<B: hyper::body::Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static> RequestBody for B {}
+
 /// Where a body is put that is dropped before its end.
-type Place = Arc<Mutex<Option<Body>>>;
+type Place<B> = Arc<Mutex<Option<B>>>;
 
 /// What may be left of a request.
-pub(super) struct Leftover(Option<Place>);
+pub(super) struct Leftover<B>(Option<Place<B>>);
 
 /// Lends the body of a request.
-pub(super) fn lend(request: Request<Body>) -> (Request<Body>, Leftover) {
+pub(super) fn lend<B: RequestBody>(request: Request<B>) -> (Request<Body>, Leftover<B>) {
     let headers = request.headers();
     // Clients of gRPC listen while they send, and a stream may never end.
     if is_grpc(headers) || request.body().is_end_stream() {
-        return (request, Leftover(None));
+        return (request.map(Body::new), Leftover(None));
     }
     let place = Place::default();
     // Who asks first sends nothing before somebody reads.
@@ -43,38 +52,42 @@ pub(super) fn lend(request: Request<Body>) -> (Request<Body>, Leftover) {
     (request.map(lent), Leftover(Some(place)))
 }
 
-impl Leftover {
-    /// Reads what is left and drops it. If that is much, or is slow to come, it is given up.
-    pub(super) async fn drop_all(self) {
+impl<B: RequestBody> Leftover<B> {
+    /// What is left and may be read.
+    pub(super) fn body(self) -> Option<B> {
         let left = self.0.and_then(|place| place.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let Some(mut body) = left.filter(|body| body.size_hint().lower() <= MOST) else { return };
-        let read = async {
-            let mut come = 0;
-            while let Some(Ok(frame)) = body.frame().await {
-                come += frame.data_ref().map_or(0, |data| data.len() as u64);
-                if come > MOST {
-                    return;
-                }
-            }
-        };
-        // Given up or not, the request has its answer.
-        let _ = tokio::time::timeout(LONGEST, read).await;
+        left.filter(|body| body.size_hint().lower() <= MOST)
     }
 }
 
-/// A body that comes back if it is not read to its end.
-struct Lent {
-    body: Option<Body>,
-    /// whether its client sends it: at once, or since it was asked to
-    comes: bool,
-    place: Place,
+/// Reads what is left and drops it. If that is much, or is slow to come, it is given up.
+pub(super) async fn drop_all<B: RequestBody>(mut body: B) {
+    let read = async {
+        let mut come = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            come += frame.data_ref().map_or(0, |data| data.len() as u64);
+            if come > MOST {
+                return;
+            }
+        }
+    };
+    // Given up or not, the request has its answer.
+    let _ = tokio::time::timeout(LONGEST, read).await;
 }
 
-impl hyper::body::Body for Lent {
-    type Data = Bytes;
-    type Error = axum::Error;
+/// A body that comes back if it is not read to its end.
+struct Lent<B: RequestBody> {
+    body: Option<B>,
+    /// whether its client sends it: at once, or since it was asked to
+    comes: bool,
+    place: Place<B>,
+}
 
-    fn poll_frame(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+impl<B: RequestBody> hyper::body::Body for Lent<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         self.comes = true;
         let Some(body) = &mut self.body else { return Poll::Ready(None) };
         let polled = Pin::new(body).poll_frame(task);
@@ -85,15 +98,15 @@ impl hyper::body::Body for Lent {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(Body::is_end_stream)
+        self.body.as_ref().is_none_or(B::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), B::size_hint)
     }
 }
 
-impl Drop for Lent {
+impl<B: RequestBody> Drop for Lent<B> {
     fn drop(&mut self) {
         if let Some(body) = self.body.take().filter(|body| self.comes && !body.is_end_stream()) {
             *self.place.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
@@ -113,6 +126,12 @@ mod tests {
 
     const PART: usize = 64 << 10;
 
+    async fn drop_left(leftover: Leftover<Body>) {
+        if let Some(body) = leftover.body() {
+            drop_all(body).await;
+        }
+    }
+
     /// A body of so many parts, and how many were read.
     fn parts(count: usize) -> (Body, Arc<AtomicUsize>) {
         let read = Arc::new(AtomicUsize::new(0));
@@ -131,7 +150,7 @@ mod tests {
         let mut body = request.into_body();
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap().len(), PART);
         drop(body);
-        leftover.drop_all().await;
+        drop_left(leftover).await;
         assert_eq!(read.load(Ordering::Relaxed), 9);
     }
 
@@ -141,7 +160,7 @@ mod tests {
         let (body, read) = parts(4 * most);
         let (request, leftover) = lend(Request::new(body));
         drop(request);
-        leftover.drop_all().await;
+        drop_left(leftover).await;
         assert_eq!(read.load(Ordering::Relaxed), most + 1);
     }
 
@@ -150,7 +169,7 @@ mod tests {
         let (body, read) = parts(9);
         let (request, leftover) = lend(Request::builder().header(EXPECT, "100-continue").body(body).unwrap());
         drop(request);
-        leftover.drop_all().await;
+        drop_left(leftover).await;
         assert_eq!(read.load(Ordering::Relaxed), 0);
     }
 
@@ -161,7 +180,7 @@ mod tests {
         let mut body = request.into_body();
         assert!(body.frame().await.unwrap().is_ok());
         drop(body);
-        leftover.drop_all().await;
+        drop_left(leftover).await;
         assert_eq!(read.load(Ordering::Relaxed), 9);
     }
 
@@ -170,6 +189,6 @@ mod tests {
         let body = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
         let (request, leftover) = lend(Request::new(body));
         drop(request);
-        leftover.drop_all().await;
+        drop_left(leftover).await;
     }
 }

@@ -22,6 +22,7 @@ use tower::{Layer as _, Service as _};
 use tower_http::cors::CorsLayer;
 
 use answered::{Answered, Line, Watched};
+use leftover::RequestBody;
 
 use super::context::Context;
 use super::http::Routes;
@@ -32,26 +33,32 @@ use super::tenants::Tenant;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The way of every request, whatever its protocol.
+/// The way of every request, whatever its protocol. Each connection has one of its own, as counting who holds one
+/// that all have would pass from core to core with each request.
+#[derive(Clone)]
 pub(super) struct Front {
     server: Arc<Server>,
-    routes: Routes,
-    cors: Option<CorsLayer>,
+    routes: Arc<Routes>,
+    cors: Option<Arc<CorsLayer>>,
 }
 
 impl Front {
     pub(super) fn new(server: &Arc<Server>) -> Self {
-        let cors = cors::layer(&server.settings().cors);
-        Self { server: server.clone(), routes: Routes::new(server), cors }
+        let cors = cors::layer(&server.settings().cors).map(Arc::new);
+        Self { server: server.clone(), routes: Arc::new(Routes::new(server)), cors }
     }
 
     /// Without what stands before the protocols.
-    pub(super) const fn routes(&self) -> &Routes {
+    pub(super) fn routes(&self) -> &Routes {
         &self.routes
     }
 
     /// Answers a request that came from `peer`.
-    pub(super) async fn answer(&self, request: Request<Body>, peer: Option<SocketAddr>) -> Response {
+    pub(super) async fn answer<B: RequestBody>(
+        self: &Arc<Self>,
+        request: Request<B>,
+        peer: Option<SocketAddr>,
+    ) -> Response {
         let (request, leftover) = leftover::lend(request);
         let response = match &self.cors {
             None => self.pass(request, peer).await,
@@ -61,11 +68,13 @@ impl Front {
                 response
             }
         };
-        leftover.drop_all().await;
+        if let Some(body) = leftover.body() {
+            Box::pin(leftover::drop_all(body)).await;
+        }
         response
     }
 
-    async fn pass(&self, request: Request<Body>, peer: Option<SocketAddr>) -> Response {
+    async fn pass(self: &Arc<Self>, request: Request<Body>, peer: Option<SocketAddr>) -> Response {
         let (server, started) = (&self.server, Instant::now());
         let (head, body) = request.into_parts();
         let protocol = protocol(&head);
@@ -83,9 +92,9 @@ impl Front {
             Ok((tenant, permit)) => (tenant, permit, None),
             Err(error) => (None, None, Some(error)),
         };
-        let context = Arc::new(Context::new(id, tenant, traced, server.metrics().none().clone()));
+        let context = Arc::new(Context::new(id, tenant, traced));
         let line = server.settings().access_log.then(|| Line::new(&head, peer));
-        let mut answered = Answered::new(server, context.clone(), protocol, started, line, permit, span);
+        let mut answered = Answered::new(self, context.clone(), protocol, started, line, permit, span);
         let mut response = match refused {
             Some(error) => context.within(|| refusal::answer(&error, protocol)),
             None => context.clone().scope(self.routes.answer(Request::from_parts(head, body))).await,

@@ -9,7 +9,7 @@ use crate::serve::metrics::{Exposition, to_text};
 use crate::serve::{Settings, Source};
 
 /// A server of the pipelines `one` and `two`; alice's key is for `one`, root's for everything.
-fn guarded(folder: &std::path::Path) -> (Arc<Server>, Front) {
+fn guarded(folder: &std::path::Path) -> (Arc<Server>, Arc<Front>) {
     let path = folder.join("keys.yml");
     let keys = "keys: [{name: alice, key: key-of-alice, pipelines: [one], rate: 1, burst: 3}, \
                 {name: root, key: key-of-root, admin: true}]";
@@ -26,7 +26,7 @@ fn guarded(folder: &std::path::Path) -> (Arc<Server>, Front) {
     let server = Arc::new(Server::new(settings, Operator::default()));
     server.access().load().unwrap();
     server.add(&pipelines).unwrap();
-    let front = Front::new(&server);
+    let front = Arc::new(Front::new(&server));
     (server, front)
 }
 
@@ -37,7 +37,7 @@ fn message(first: &str) -> Vec<u8> {
 }
 
 /// The status of a call, and what came.
-async fn call(front: &Front, path: &str, key: &str, body: Vec<u8>) -> (String, Vec<u8>) {
+async fn call(front: &Arc<Front>, path: &str, key: &str, body: Vec<u8>) -> (String, Vec<u8>) {
     let request = Request::builder().method(Method::POST).uri(path).version(Version::HTTP_2);
     let request = request.header(CONTENT_TYPE, "application/grpc").header("te", "trailers");
     let request = if key.is_empty() { request } else { request.header("authorization", format!("Bearer {key}")) };

@@ -45,29 +45,23 @@ pub(in crate::serve) async fn read_for(
     body: Body,
     server: &Server,
 ) -> Result<Bytes, ServeError> {
-    let arrived = Instant::now();
+    let (arrived, said) = (Instant::now(), said(headers));
     // A body that does not say how long it is may be short.
-    let ask = Ask { timeout, bytes: said(headers).unwrap_or(0), ..Ask::default() };
-    let read = async {
-        server.check(served, &ask)?;
-        read(headers, body, server).await
+    let ask = Ask { timeout, bytes: said, ..Ask::default() };
+    let read = match server.check(served, &ask) {
+        Ok(()) => read_within(server.settings().max_body, said, headers, body, server).await,
+        Err(error) => Err(error),
     };
-    read.await.inspect_err(|error| {
+    read.inspect_err(|error| {
         if matches!(error, ServeError::Overload(_)) {
             served.inferences().failed(arrived.elapsed());
         }
     })
 }
 
-fn said(headers: &HeaderMap) -> Option<usize> {
-    headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok())
-}
-
-/// Reads a body. One that says that it is too large is refused before it is read; the bound holds for
-/// what comes of decompressing it, too. It holds what has come of it, whatever it says: who says much and
-/// sends nothing takes nothing from others. That is given back when the last of its bytes is dropped.
-pub(in crate::serve) async fn read(headers: &HeaderMap, body: Body, server: &Server) -> Result<Bytes, ServeError> {
-    read_within(server.settings().max_body, headers, body, server).await
+/// How long a body is, if its head says so.
+fn said(headers: &HeaderMap) -> usize {
+    headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok()).unwrap_or(0)
 }
 
 /// The largest body of a request that asks something of the server itself.
@@ -79,10 +73,19 @@ pub(in crate::serve) async fn read_small(
     body: Body,
     server: &Server,
 ) -> Result<Bytes, ServeError> {
-    read_within(server.settings().max_body.min(SMALL), headers, body, server).await
+    read_within(server.settings().max_body.min(SMALL), said(headers), headers, body, server).await
 }
 
-async fn read_within(most: usize, headers: &HeaderMap, body: Body, server: &Server) -> Result<Bytes, ServeError> {
+/// Reads a body. One that says that it is too large is refused before it is read; the bound holds for
+/// what comes of decompressing it, too. It holds what has come of it, whatever it says: who says much and
+/// sends nothing takes nothing from others. That is given back when the last of its bytes is dropped.
+async fn read_within(
+    most: usize,
+    said: usize,
+    headers: &HeaderMap,
+    body: Body,
+    server: &Server,
+) -> Result<Bytes, ServeError> {
     // What is known was decompressed on the way here, and is no longer said.
     if let Some(encoding) = headers.get(CONTENT_ENCODING).filter(|encoding| *encoding != "identity") {
         let encoding = encoding.to_str().unwrap_or("unreadable");
@@ -90,11 +93,11 @@ async fn read_within(most: usize, headers: &HeaderMap, body: Body, server: &Serv
         return Err(ServeError::MediaType(message));
     }
     let timeout = server.settings().body_timeout;
-    let reading = collect(body, Parts::new(server.bodies().room(), most, said(headers).unwrap_or(0))?);
+    let reading = collect(body, Parts::new(|| server.bodies().room(), most, said)?);
     tokio::time::timeout(timeout, reading).await.map_err(|_| ServeError::SlowBody(timeout))?
 }
 
-async fn collect(mut body: Body, mut parts: Parts) -> Result<Bytes, ServeError> {
+async fn collect(mut body: Body, mut parts: Parts<impl Fn() -> Room>) -> Result<Bytes, ServeError> {
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| ServeError::Body(error.to_string()))?;
         if let Ok(part) = frame.into_data() {
@@ -105,8 +108,9 @@ async fn collect(mut body: Body, mut parts: Parts) -> Result<Bytes, ServeError> 
 }
 
 /// Parts of a body, within its bounds. One part alone is not copied.
-pub(in crate::serve) struct Parts {
-    room: Room,
+pub(in crate::serve) struct Parts<R> {
+    /// asked for once there is something to hold
+    room: R,
     most: usize,
     said: usize,
     first: Bytes,
@@ -116,14 +120,14 @@ pub(in crate::serve) struct Parts {
     since: usize,
 }
 
-impl Parts {
+impl<R: Fn() -> Room> Parts<R> {
     /// For `most` bytes, of which it is said how many will come.
-    pub(in crate::serve) fn new(room: Room, most: usize, said: usize) -> Result<Self, ServeError> {
+    pub(in crate::serve) fn new(room: R, most: usize, said: usize) -> Result<Self, ServeError> {
         if said > most {
             return Err(ServeError::TooLarge(most));
         }
         if said > SMALLEST {
-            room.check(said)?;
+            room().check(said)?;
         }
         let (first, all) = (Bytes::new(), BytesMut::new());
         Ok(Self { room, most, said, first, all, share: None, since: 0 })
@@ -163,7 +167,7 @@ impl Parts {
         }
         let held = self.share.as_ref().map_or(SMALLEST, Share::bytes);
         if length > held {
-            let more = self.room.share(length - held)?;
+            let more = (self.room)().share(length - held)?;
             match &mut self.share {
                 Some(share) => share.merge(more),
                 None => self.share = Some(more),
@@ -213,6 +217,10 @@ mod tests {
     fn parts(sizes: &[usize]) -> Body {
         let parts: Vec<_> = sizes.iter().map(|size| Ok::<_, std::convert::Infallible>(vec![7_u8; *size])).collect();
         Body::from_stream(stream::iter(parts))
+    }
+
+    async fn read(headers: &HeaderMap, body: Body, server: &Server) -> Result<Bytes, ServeError> {
+        read_within(server.settings().max_body, said(headers), headers, body, server).await
     }
 
     async fn read_parts(sizes: &[usize], server: &Server) -> Result<Bytes, ServeError> {

@@ -15,6 +15,7 @@ mod output;
 mod page;
 mod predict;
 mod room;
+mod straight;
 
 use std::sync::Arc;
 
@@ -34,6 +35,7 @@ pub(super) use output::{picture, write_fields};
 
 /// What answers requests, by path.
 pub(super) struct Routes {
+    server: Arc<Server>,
     router: Router,
     /// the same for bodies that are compressed
     decompressing: Router,
@@ -43,7 +45,7 @@ impl Routes {
     /// Every path of every protocol.
     pub(super) fn new(server: &Arc<Server>) -> Self {
         let router = router(server);
-        Self { decompressing: encoding::decompressed(router.clone()), router }
+        Self { server: server.clone(), decompressing: encoding::decompressed(router.clone()), router }
     }
 
     /// Answers a request.
@@ -51,8 +53,16 @@ impl Routes {
         let headers = request.headers();
         // The Open Inference Protocol compresses results alone, and by itself.
         let accepted = (!oip::is_path(request.uri().path())).then(|| Accepted::of(headers));
-        let router = if encoding::is_encoded(headers) { &self.decompressing } else { &self.router };
-        let Ok(response) = router.clone().call(request).await;
+        let response = if encoding::is_encoded(headers) {
+            let Ok(response) = self.decompressing.clone().call(request).await;
+            response
+        } else if let Some(run) = straight::Run::of(&request) {
+            // Boxed: it is large, and would be moved with all that it is part of.
+            Box::pin(run.answer(&self.server, request)).await
+        } else {
+            let Ok(response) = self.router.clone().call(request).await;
+            response
+        };
         match accepted {
             Some(accepted) => accepted.large(response).await,
             None => response,

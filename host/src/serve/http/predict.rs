@@ -18,6 +18,7 @@ use super::body;
 use super::input::{MediaType, Requests};
 use super::output::{self, Written};
 use super::room::Share;
+use super::straight::Run;
 use crate::error::GpuxError;
 use crate::pipeline::{Request, ValidationError};
 use crate::serve::context::Context;
@@ -65,8 +66,7 @@ impl Options {
 
 /// Runs the only pipeline.
 pub(super) async fn only(State(server): State<Arc<Server>>, request: HttpRequest<Body>) -> Response {
-    let served = server.repository().only("predict");
-    respond(&server, served, request).await
+    Run::Only.answer(&server, request).await
 }
 
 /// Runs the pipeline of this name.
@@ -75,11 +75,15 @@ pub(super) async fn named(
     Path(name): Path<String>,
     request: HttpRequest<Body>,
 ) -> Response {
-    let served = server.repository().get(&name);
-    respond(&server, served, request).await
+    Run::Named(name).answer(&server, request).await
 }
 
-async fn respond(server: &Server, served: Result<Arc<Served>, ServeError>, request: HttpRequest<Body>) -> Response {
+/// Runs the pipeline, if there is one that the request may use.
+pub(super) async fn respond(
+    server: &Server,
+    served: Result<Arc<Served>, ServeError>,
+    request: HttpRequest<Body>,
+) -> Response {
     let answer = match served {
         Ok(served) => predict(server, &served, request).await,
         Err(error) => Err(error),
@@ -134,14 +138,14 @@ async fn predict(server: &Server, served: &Arc<Served>, request: HttpRequest<Bod
     let turned = server.run(served, ask, {
         let write = write.clone();
         move |turn| {
-            let start = Instant::now();
+            let start = is_traced.then(Instant::now);
             let plan = turn.served().plan();
             let share = room.map(|room| becomes::requests(&body, &room, plan)).transpose()?;
             match Requests::read(plan, &media_type, &body)? {
-                Requests::One(request) if is_traced => {
-                    traced(turn, request, start.elapsed(), &write).map(Turned::Answer)
-                }
-                Requests::One(request) => write.write(&turn.infer(request, None)?).map(Turned::Answer),
+                Requests::One(request) => match start {
+                    Some(start) => traced(turn, request, start.elapsed(), &write).map(Turned::Answer),
+                    None => write.write(&turn.infer(request, None)?).map(Turned::Answer),
+                },
                 Requests::List(_) if is_traced => {
                     Err(ServeError::invalid("a trace is of one request; send a list without `trace`"))
                 }

@@ -5,40 +5,45 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::serve::context::Context;
+use crate::serve::metrics::{Metrics, PipelineMetrics, Refused};
 use crate::serve::tenants::{Exceeded, Hold, Tenant};
 use crate::serve::{Refusal, ServeError, Settings};
 
 /// What the bodies of all requests may hold together, from the first byte that is read to the end of
 /// the turn.
 #[derive(Debug)]
-pub(in crate::serve) struct Bodies {
+pub(in crate::serve) struct Bodies(Arc<Bounds>);
+
+#[derive(Debug)]
+struct Bounds {
     all: Arc<Semaphore>,
     /// how much of it those of one key may hold
     of_key: usize,
+    /// what counts refusals of requests of which no pipeline is known
+    none: Arc<PipelineMetrics>,
 }
 
 /// Permits stand for so many bytes.
 const GRAIN: usize = 1 << 10;
 
 impl Bodies {
-    pub(in crate::serve) fn new(settings: &Settings) -> Self {
+    pub(in crate::serve) fn new(settings: &Settings, metrics: &Metrics) -> Self {
         let all = (settings.body_memory / GRAIN).clamp(1, Semaphore::MAX_PERMITS);
         // Half of it leaves room for others, but one body must find room.
         let of_key = (all / 2).max(settings.max_body.div_ceil(GRAIN));
-        Self { all: Arc::new(Semaphore::new(all)), of_key }
+        Self(Arc::new(Bounds { all: Arc::new(Semaphore::new(all)), of_key, none: metrics.none().clone() }))
     }
 
     /// The room that the request has which the calling task works for.
     pub(in crate::serve) fn room(&self) -> Room {
-        Room { all: self.all.clone(), of_key: self.of_key, context: Context::current() }
+        Room { bounds: self.0.clone(), context: Context::current() }
     }
 }
 
 /// The room that one request has.
 #[derive(Clone)]
 pub(in crate::serve) struct Room {
-    all: Arc<Semaphore>,
-    of_key: usize,
+    bounds: Arc<Bounds>,
     context: Option<Arc<Context>>,
 }
 
@@ -51,9 +56,9 @@ impl Room {
     /// refuse each other.
     pub(super) fn check(&self, bytes: usize) -> Result<(), ServeError> {
         let grains = bytes.div_ceil(GRAIN);
-        let fits = self.tenant().map(|tenant| tenant.fits(grains, self.of_key)).transpose();
+        let fits = self.tenant().map(|tenant| tenant.fits(grains, self.bounds.of_key)).transpose();
         fits.map_err(|exceeded| self.exceeded(&exceeded))?;
-        if grains > self.all.available_permits() { Err(self.full()) } else { Ok(()) }
+        if grains > self.bounds.all.available_permits() { Err(self.full()) } else { Ok(()) }
     }
 
     /// The share of so many bytes.
@@ -61,28 +66,30 @@ impl Room {
         let grains = bytes.div_ceil(GRAIN);
         let of_key = self.hold(grains)?;
         let permits = u32::try_from(grains).unwrap_or(u32::MAX);
-        let of_all = self.all.clone().try_acquire_many_owned(permits).map_err(|_| self.full())?;
+        let of_all = self.bounds.all.clone().try_acquire_many_owned(permits).map_err(|_| self.full())?;
         Ok(Share { of_all, of_key })
     }
 
     fn hold(&self, grains: usize) -> Result<Option<Hold>, ServeError> {
-        let hold = self.tenant().map(|tenant| tenant.hold(grains, self.of_key)).transpose();
+        let hold = self.tenant().map(|tenant| tenant.hold(grains, self.bounds.of_key)).transpose();
         hold.map_err(|exceeded| self.exceeded(&exceeded))
     }
 
     fn exceeded(&self, exceeded: &Exceeded) -> ServeError {
-        if let Some(context) = &self.context {
-            context.count_refusal(exceeded.into());
-        }
+        self.count(exceeded.into());
         exceeded.clone().into()
     }
 
     fn full(&self) -> ServeError {
         let refusal = Refusal::Memory;
-        if let Some(context) = &self.context {
-            context.count_refusal((&refusal).into());
-        }
+        self.count((&refusal).into());
         refusal.into()
+    }
+
+    fn count(&self, refused: Refused) {
+        if let Some(context) = &self.context {
+            context.pipeline().unwrap_or(&self.bounds.none).refused(refused);
+        }
     }
 }
 
@@ -112,7 +119,6 @@ impl Share {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::serve::metrics::Metrics;
     use crate::serve::tenants::Keys;
 
     fn refused(share: Result<Share, ServeError>) -> u16 {
@@ -126,7 +132,6 @@ mod tests {
         let key = |name: &str| format!("  - name: {name}\n    sha256: {}\n", crate::files::digest(name));
         std::fs::write(&path, format!("keys:\n{}{}", key("alice"), key("bob"))).unwrap();
         let keys = Keys::load(&path, None).unwrap();
-        let metrics = Metrics::new();
         move |name: &str| {
             let headers = http::HeaderMap::from_iter([(
                 http::HeaderName::from_static("x-api-key"),
@@ -134,13 +139,14 @@ mod tests {
             )]);
             let tenant = keys.tenant(&headers).unwrap();
             let id = http::HeaderValue::from_static("7");
-            Arc::new(Context::new(id, Some(tenant), false, metrics.none().clone())).within(|| bodies.room())
+            Arc::new(Context::new(id, Some(tenant), false)).within(|| bodies.room())
         }
     }
 
     #[test]
     fn those_who_ask_at_once_do_not_refuse_each_other() {
-        let bodies = Bodies::new(&Settings { max_body: 1 << 20, body_memory: 2 << 20, ..Settings::default() });
+        let bodies =
+            Bodies::new(&Settings { max_body: 1 << 20, body_memory: 2 << 20, ..Settings::default() }, &Metrics::new());
         let room = rooms(&bodies)("alice");
         let begin = std::sync::Barrier::new(2);
         let ask = || {
@@ -154,7 +160,8 @@ mod tests {
 
     #[test]
     fn the_requests_of_one_key_leave_room_for_others() {
-        let bodies = Bodies::new(&Settings { max_body: 1 << 20, body_memory: 10 << 20, ..Settings::default() });
+        let bodies =
+            Bodies::new(&Settings { max_body: 1 << 20, body_memory: 10 << 20, ..Settings::default() }, &Metrics::new());
         let room = rooms(&bodies);
         let mut first = room("alice").share(3 << 20).unwrap();
         first.merge(room("alice").share(1 << 20).unwrap());
@@ -169,7 +176,8 @@ mod tests {
         drop((other, again));
         bodies.room().share(10 << 20).unwrap();
         // A key may always have one body.
-        let small = Bodies::new(&Settings { max_body: 1 << 20, body_memory: 1 << 20, ..Settings::default() });
-        assert_eq!(small.of_key, 1 << 10);
+        let small =
+            Bodies::new(&Settings { max_body: 1 << 20, body_memory: 1 << 20, ..Settings::default() }, &Metrics::new());
+        assert_eq!(small.0.of_key, 1 << 10);
     }
 }

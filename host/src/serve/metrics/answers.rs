@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::StatusCode;
 
+use super::spread::Spread;
+
 /// How a request came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::serve) enum Protocol {
@@ -55,7 +57,7 @@ const GRPC: [&str; 17] = [
 
 /// Answers, by protocol and status.
 #[derive(Debug, Default)]
-pub(in crate::serve) struct Answers([[AtomicU64; STATUSES.len()]; 3]);
+pub(in crate::serve) struct Answers(Spread<[[AtomicU64; STATUSES.len()]; 3]>);
 
 impl Answers {
     /// Counts an answer. Of gRPC, `status` is its own code.
@@ -66,23 +68,25 @@ impl Answers {
             let exact = STATUSES.binary_search(&status);
             exact.or_else(|_| STATUSES.binary_search(&(status / 100 * 100))).unwrap_or(STATUSES.len() - 1)
         };
-        if let Some(count) = self.0.get(protocol as usize).and_then(|counts| counts.get(slot)) {
+        if let Some(count) = self.0.mine().get(protocol as usize).and_then(|counts| counts.get(slot)) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Those there were: protocol, status, how many.
     pub(super) fn counts(&self) -> impl Iterator<Item = (Protocol, String, u64)> {
-        let of = |(protocol, counts): (Protocol, &[AtomicU64; STATUSES.len()])| {
+        let of = |protocol: Protocol| {
             let name = move |slot: usize| match protocol {
                 Protocol::Grpc => GRPC.get(slot).unwrap_or(&"UNKNOWN").to_string(),
                 _ => STATUSES.get(slot).map(ToString::to_string).unwrap_or_default(),
             };
-            let counts: Vec<_> = counts.iter().map(|count| count.load(Ordering::Relaxed)).collect();
-            let some = counts.into_iter().enumerate().filter(|(_, count)| *count > 0);
-            some.map(move |(slot, count)| (protocol, name(slot), count)).collect::<Vec<_>>()
+            let count = |slot: usize| {
+                self.0.parts().map(|counts| counts[protocol as usize][slot].load(Ordering::Relaxed)).sum::<u64>()
+            };
+            let counts = (0..STATUSES.len()).map(|slot| (slot, count(slot))).filter(|(_, count)| *count > 0);
+            counts.map(|(slot, count)| (protocol, name(slot), count)).collect::<Vec<_>>()
         };
-        Protocol::ALL.into_iter().zip(&self.0).flat_map(of)
+        Protocol::ALL.into_iter().flat_map(of)
     }
 
     /// How many succeeded, and how many did not.

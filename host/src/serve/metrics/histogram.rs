@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::spread::Spread;
+
 /// Upper bounds of the buckets, in nanoseconds: from a short step to the longest timeout that is
 /// usual. What takes longer is in the last, without a bound.
 const BOUNDS: [u64; 21] = [
@@ -31,7 +33,10 @@ const BOUNDS: [u64; 21] = [
 
 /// How often something took how long.
 #[derive(Debug, Default)]
-pub(in crate::serve) struct Histogram {
+pub(in crate::serve) struct Histogram(Spread<Times>);
+
+#[derive(Debug, Default)]
+struct Times {
     buckets: [AtomicU64; BOUNDS.len() + 1],
     nanos: AtomicU64,
 }
@@ -52,18 +57,25 @@ impl Histogram {
     pub(in crate::serve) fn observe(&self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let bucket = BOUNDS.partition_point(|bound| *bound < nanos);
-        if let Some(bucket) = self.buckets.get(bucket) {
+        let times = self.0.mine();
+        if let Some(bucket) = times.buckets.get(bucket) {
             bucket.fetch_add(1, Ordering::Relaxed);
         }
-        self.nanos.fetch_add(nanos, Ordering::Relaxed);
+        times.nanos.fetch_add(nanos, Ordering::Relaxed);
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {
         let bounds = BOUNDS.iter().map(|nanos| *nanos as f64 / 1e9).chain([f64::INFINITY]);
-        let counts = self.buckets.iter().map(|count| count.load(Ordering::Relaxed));
-        let buckets: Vec<_> = bounds.zip(counts).collect();
+        let mut buckets: Vec<_> = bounds.map(|bound| (bound, 0)).collect();
+        let mut nanos = 0;
+        for times in self.0.parts() {
+            for ((_, all), count) in buckets.iter_mut().zip(&times.buckets) {
+                *all += count.load(Ordering::Relaxed);
+            }
+            nanos += times.nanos.load(Ordering::Relaxed);
+        }
         let count = buckets.iter().map(|(_, count)| count).sum();
-        Snapshot { buckets, count, sum: self.nanos.load(Ordering::Relaxed) as f64 / 1e9 }
+        Snapshot { buckets, count, sum: nanos as f64 / 1e9 }
     }
 }
 

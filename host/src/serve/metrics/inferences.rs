@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::ledger::Ledger;
+use super::spread::Spread;
 use crate::assemble::Pipeline;
 use crate::inference::BatchSizes;
 
@@ -13,19 +14,31 @@ use crate::inference::BatchSizes;
 /// for them and however often it was loaded again.
 #[derive(Debug)]
 pub(in crate::serve) struct Inferences {
-    pub(in crate::serve) success: Total,
-    pub(in crate::serve) fail: Total,
+    sums: Spread<Sums>,
+    start: Instant,
+    start_at: SystemTime,
+    batches: Mutex<BTreeMap<String, Batches>>,
+}
+
+/// Those of some threads.
+#[derive(Debug, Default)]
+struct Sums {
+    success: Sum,
+    fail: Sum,
     queue: AtomicU64,
     compute_input: AtomicU64,
     compute_infer: AtomicU64,
     compute_output: AtomicU64,
     /// successes that no model ran together with others
     alone: AtomicU64,
-    start: Instant,
-    start_at: SystemTime,
-    /// milliseconds from `start` to the last success
+    /// milliseconds from the start to the last success
     last: AtomicU64,
-    batches: Mutex<BTreeMap<String, Batches>>,
+}
+
+#[derive(Debug, Default)]
+struct Sum {
+    count: AtomicU64,
+    nanos: AtomicU64,
 }
 
 /// The batches of one model.
@@ -37,10 +50,10 @@ struct Batches {
 }
 
 /// How often something was, and how long it took altogether.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::serve) struct Total {
-    count: AtomicU64,
-    nanos: AtomicU64,
+    pub(in crate::serve) count: u64,
+    pub(in crate::serve) nanos: u64,
 }
 
 /// The times of one turn in which there was an inference.
@@ -56,19 +69,10 @@ pub(in crate::serve) struct Laps {
     pub(in crate::serve) output: Duration,
 }
 
-impl Total {
+impl Sum {
     fn add(&self, time: Duration) {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.nanos.fetch_add(nanos(time), Ordering::Relaxed);
-    }
-
-    pub(in crate::serve) fn count(&self) -> u64 {
-        self.count.load(Ordering::Relaxed)
-    }
-
-    /// In nanoseconds.
-    pub(in crate::serve) fn nanos(&self) -> u64 {
-        self.nanos.load(Ordering::Relaxed)
     }
 }
 
@@ -83,62 +87,69 @@ pub(in crate::serve) struct Compute {
 
 impl Inferences {
     pub(super) fn new() -> Self {
-        Self {
-            success: Total::default(),
-            fail: Total::default(),
-            queue: AtomicU64::new(0),
-            compute_input: AtomicU64::new(0),
-            compute_infer: AtomicU64::new(0),
-            compute_output: AtomicU64::new(0),
-            alone: AtomicU64::new(0),
-            start: Instant::now(),
-            start_at: SystemTime::now(),
-            last: AtomicU64::new(0),
-            batches: Mutex::default(),
-        }
+        Self { sums: Spread::default(), start: Instant::now(), start_at: SystemTime::now(), batches: Mutex::default() }
     }
 
-    /// An inference has its result, `time` after it was asked for; `alone` where no model runs batches.
-    pub(in crate::serve) fn succeeded(&self, time: Duration, laps: Laps, alone: bool) {
-        self.success.add(time);
+    /// An inference that was asked for at `arrived` has its result `now`; `alone` where no model runs batches.
+    pub(in crate::serve) fn succeeded(&self, arrived: Instant, now: Instant, laps: Laps, alone: bool) {
+        let mine = self.sums.mine();
+        mine.success.add(now - arrived);
         let sums = [
-            (&self.queue, laps.queued),
-            (&self.compute_input, laps.input),
-            (&self.compute_infer, laps.infer),
-            (&self.compute_output, laps.output),
+            (&mine.queue, laps.queued),
+            (&mine.compute_input, laps.input),
+            (&mine.compute_infer, laps.infer),
+            (&mine.compute_output, laps.output),
         ];
         for (sum, time) in sums {
             sum.fetch_add(nanos(time), Ordering::Relaxed);
         }
         if alone {
-            self.alone.fetch_add(1, Ordering::Relaxed);
+            mine.alone.fetch_add(1, Ordering::Relaxed);
         }
-        self.last.fetch_max(self.start.elapsed().as_millis() as u64, Ordering::Relaxed);
+        mine.last.fetch_max((now - self.start).as_millis() as u64, Ordering::Relaxed);
     }
 
     /// One has failed, or there was no room or no time for it.
     pub(in crate::serve) fn failed(&self, time: Duration) {
-        self.fail.add(time);
+        self.sums.mine().fail.add(time);
+    }
+
+    /// Those that had a result.
+    pub(in crate::serve) fn success(&self) -> Total {
+        self.total(|sums| &sums.success)
+    }
+
+    /// Those that had none.
+    pub(in crate::serve) fn fail(&self) -> Total {
+        self.total(|sums| &sums.fail)
+    }
+
+    fn total(&self, of: impl Fn(&Sums) -> &Sum) -> Total {
+        Total { count: self.sum(|sums| &of(sums).count), nanos: self.sum(|sums| &of(sums).nanos) }
+    }
+
+    fn sum(&self, of: impl Fn(&Sums) -> &AtomicU64) -> u64 {
+        self.sums.parts().map(|sums| of(sums).load(Ordering::Relaxed)).sum()
     }
 
     /// Where the time of successes went.
     pub(in crate::serve) fn compute(&self) -> Compute {
-        let sum = |sum: &AtomicU64| sum.load(Ordering::Relaxed);
         Compute {
-            queue: sum(&self.queue),
-            input: sum(&self.compute_input),
-            infer: sum(&self.compute_infer),
-            output: sum(&self.compute_output),
+            queue: self.sum(|sums| &sums.queue),
+            input: self.sum(|sums| &sums.compute_input),
+            infer: self.sum(|sums| &sums.compute_infer),
+            output: self.sum(|sums| &sums.compute_output),
         }
     }
 
     /// When the last success was, in milliseconds since 1970; 0 if there was none.
     pub(in crate::serve) fn last(&self) -> u64 {
-        if self.success.count() == 0 {
+        if self.success().count == 0 {
             return 0;
         }
+        let last = self.sums.parts().map(|sums| sums.last.load(Ordering::Relaxed)).max();
         let at = self.start_at.duration_since(UNIX_EPOCH).unwrap_or_default();
-        at.as_millis() as u64 + self.last.load(Ordering::Relaxed)
+        at.as_millis() as u64 + last.unwrap_or_default()
     }
 
     /// Runs, of those that ran together one: of the first model that runs batches, where there is one.
@@ -146,7 +157,7 @@ impl Inferences {
         let batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
         let first = batches.values().filter(|batches| batches.first);
         let together: u64 = first.map(|batches| batches.sizes.counts().values().sum::<u64>()).sum();
-        self.alone.load(Ordering::Relaxed) + together
+        self.sum(|sums| &sums.alone) + together
     }
 
     /// From now on, the batches of this pipeline's models are counted.

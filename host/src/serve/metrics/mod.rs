@@ -13,6 +13,7 @@ mod pipeline;
 mod process;
 mod prometheus;
 mod refusals;
+mod spread;
 mod triton;
 mod writer;
 

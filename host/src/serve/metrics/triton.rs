@@ -17,12 +17,12 @@ pub(super) fn write(out: &mut Writer<'_, '_>, served: &[Arc<Served>]) -> Result<
         let counts = served.iter().map(|served| count(served.inferences()));
         out.counters_as_named(name, help, labels().zip(counts))
     };
-    counters("nv_inference_request_success", "Successful requests", |counted| counted.success.count())?;
-    counters("nv_inference_request_failure", "Failed requests", |counted| counted.fail.count())?;
-    counters("nv_inference_count", "Inferences, each item of a batch counted", |counted| counted.success.count())?;
+    counters("nv_inference_request_success", "Successful requests", |counted| counted.success().count)?;
+    counters("nv_inference_request_failure", "Failed requests", |counted| counted.fail().count)?;
+    counters("nv_inference_count", "Inferences, each item of a batch counted", |counted| counted.success().count)?;
     counters("nv_inference_exec_count", "Runs, a batch counted once", Inferences::executions)?;
     counters("nv_inference_request_duration_us", "Time of successful requests", |counted| {
-        counted.success.nanos() / 1000
+        counted.success().nanos / 1000
     })?;
     counters("nv_inference_queue_duration_us", "Time in the queue", |counted| counted.compute().queue / 1000)?;
     counters("nv_inference_compute_input_duration_us", "Time of reading inputs", |counted| {

@@ -32,7 +32,7 @@ pub(super) fn of_message(server: &Server, name: &str, version: &str) -> Result<M
 /// The pipeline of this name under its number.
 fn found(server: &Server, name: &str) -> Result<Model, ServeError> {
     let repository = server.repository();
-    if repository.entries().is_empty() {
+    if !repository.is_ready() {
         return Err(ServeError::NotReady("the pipelines are being loaded".to_owned()));
     }
     let served = repository.get(name)?;

@@ -29,7 +29,9 @@ pub(super) use config::ModelConfig;
 pub(super) use lookup::version_number;
 pub(super) use metadata::{ModelMetadata, ServerMetadata};
 pub(super) use repository::Indexed;
-pub(super) use rest::{Asked, Live, ModelReady, Models, Ready, is_path, no_such_method, no_such_path, request_schema};
+pub(super) use rest::{
+    Asked, Live, ModelReady, Models, Ready, answer_infer, is_path, no_such_method, no_such_path, request_schema,
+};
 pub(super) use statistics::Statistics;
 pub(super) use tensors::tensor_json;
 

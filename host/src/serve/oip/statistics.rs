@@ -69,9 +69,9 @@ struct Duration {
     ns: u64,
 }
 
-impl From<&Total> for Duration {
-    fn from(total: &Total) -> Self {
-        Self { count: total.count(), ns: total.nanos() }
+impl From<Total> for Duration {
+    fn from(total: Total) -> Self {
+        Self { count: total.count, ns: total.nanos }
     }
 }
 
@@ -83,11 +83,11 @@ impl From<Duration> for proto::StatisticDuration {
 
 impl InferStatistics {
     fn of(inferences: &Inferences) -> Self {
-        let (success, compute) = (Duration::from(&inferences.success), inferences.compute());
+        let (success, compute) = (Duration::from(inferences.success()), inferences.compute());
         let part = |ns| Duration { count: success.count, ns };
         Self {
             success,
-            fail: Duration::from(&inferences.fail),
+            fail: Duration::from(inferences.fail()),
             queue: part(compute.queue),
             compute_input: part(compute.input),
             compute_infer: part(compute.infer),

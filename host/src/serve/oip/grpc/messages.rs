@@ -108,7 +108,7 @@ impl Messages {
         let mut head = self.take(HEAD, HEAD).await?;
         let (compressed, length) = (head.get_u8(), head.get_u32() as usize);
         let message = self.take(length, self.most).await?;
-        let inflated = || Parts::new(self.room.clone(), self.most, 0);
+        let inflated = || Parts::new(|| self.room.clone(), self.most, 0);
         match (compressed, self.encoding) {
             (0, _) => Ok(message),
             (1, Encoding::Gzip) => inflate(GzDecoder::new(Morsels::of(message)), inflated()?).await,
@@ -120,7 +120,8 @@ impl Messages {
 
     /// The next so many bytes.
     async fn take(&mut self, length: usize, most: usize) -> Result<Bytes, ServeError> {
-        let mut parts = Parts::new(self.room.clone(), most, length)?;
+        let room = self.room.clone();
+        let mut parts = Parts::new(|| room.clone(), most, length)?;
         while parts.len() < length {
             if !self.more().await? {
                 return Err(early());
@@ -132,7 +133,7 @@ impl Messages {
     }
 }
 
-async fn inflate(mut decoder: impl Read, mut inflated: Parts) -> Result<Bytes, ServeError> {
+async fn inflate(mut decoder: impl Read, mut inflated: Parts<impl Fn() -> Room>) -> Result<Bytes, ServeError> {
     let mut piece = vec![0; PIECE];
     loop {
         match decoder.read(&mut piece).map(|length| piece.get(..length)) {

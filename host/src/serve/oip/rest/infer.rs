@@ -16,15 +16,29 @@ use crate::serve::http::{Room, becomes, body};
 use crate::serve::oip::{infer as inference, lookup, metadata, parameters};
 use crate::serve::{ServeError, Server, Turn};
 
-/// Runs a pipeline.
+/// Runs the pipeline that the path names.
 pub(super) async fn infer(State(server): State<Arc<Server>>, named: Named, request: HttpRequest<Body>) -> Response {
-    let accepted = Accepted::of(request.headers());
-    accepted.result(answered(respond(&server, &named, request).await)).await
+    answer(&server, &named.model, &named.version, request).await
 }
 
-async fn respond(server: &Server, named: &Named, request: HttpRequest<Body>) -> Result<Response, ServeError> {
+/// Runs the pipeline of this name and version, which may be empty.
+pub(in crate::serve) async fn answer(
+    server: &Server,
+    model: &str,
+    version: &str,
+    request: HttpRequest<Body>,
+) -> Response {
+    let accepted = Accepted::of(request.headers());
+    let model = lookup::model(server, model, version);
+    let response = match model {
+        Ok(model) => respond(server, model, request).await,
+        Err(error) => Err(error),
+    };
+    accepted.result(answered(response)).await
+}
+
+async fn respond(server: &Server, model: lookup::Model, request: HttpRequest<Body>) -> Result<Response, ServeError> {
     let (head, body) = request.into_parts();
-    let model = lookup::model(server, &named.model, &named.version)?;
     let body = body::read_for(&model.served, None, &head.headers, body, server).await?;
     let bytes = body.len();
     let framing = Framing::of(&head.headers, body)?;

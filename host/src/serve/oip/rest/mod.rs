@@ -23,6 +23,7 @@ use http::StatusCode;
 use http::request::Parts;
 use serde::Deserialize;
 
+pub(in crate::serve) use infer::answer as answer_infer;
 pub(in crate::serve) use models::{ModelReady, Models};
 pub(in crate::serve) use request::schema as request_schema;
 pub(in crate::serve) use server::{Asked, Live, Ready};

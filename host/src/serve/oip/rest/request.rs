@@ -257,10 +257,11 @@ mod tests {
 
     use super::*;
     use crate::serve::http::Bodies;
+    use crate::serve::metrics::Metrics;
     use crate::serve::{Refusal, Settings};
 
     fn room() -> Room {
-        Bodies::new(&Settings::default()).room()
+        Bodies::new(&Settings::default(), &Metrics::new()).room()
     }
 
     fn request(json: &str, binary: &'static [u8]) -> Result<InferRequest, String> {
@@ -366,7 +367,8 @@ mod tests {
             let data = format!("1,{}{data}", " ".repeat(4 << 10));
             let json = format!(r#"{{"inputs":[{{"name":"x","datatype":"FP32","shape":[2],"data":[{data}]}}]}}"#);
             let framing = Framing::Json { json: Bytes::from(json), binary: Bytes::new() };
-            read(framing, &[], &Bodies::new(&Settings { body_memory, ..Settings::default() }).room()).map(drop)
+            read(framing, &[], &Bodies::new(&Settings { body_memory, ..Settings::default() }, &Metrics::new()).room())
+                .map(drop)
         };
         assert!(request("2", 4 << 10).is_ok());
         assert!(matches!(request("NaN", 4 << 10), Err(ServeError::Overload(Refusal::Memory))));

@@ -1,7 +1,9 @@
 //! Honest steps with something behind them: what can only be said in a component itself.
 
+use std::time::Duration;
+
 use gpux::pipeline::{Context, Step as _};
-use gpux::sandbox::{LoadRequest, SandboxError, componentize};
+use gpux::sandbox::{Limits, LoadRequest, SandboxError, componentize};
 use wasm_encoder::{
     Component, ComponentExportKind, ComponentExportSection, ComponentImportSection, ComponentInstanceSection,
     ComponentTypeRef, ComponentTypeSection, ConstExpr, GlobalSection, GlobalType, InstanceSection, InstanceType,
@@ -73,7 +75,9 @@ fn counts() -> [u32; 3] {
 }
 
 fn run(component: &[u8]) -> Result<String, SandboxError> {
-    let request = LoadRequest { limits: limits(), registry: REGISTRY.clone(), ..LoadRequest::default() };
+    // What is refused here is refused whatever the time: on a busy machine as well.
+    let limits = Limits { setup_time: Duration::from_secs(20), ..limits() };
+    let request = LoadRequest { limits, registry: REGISTRY.clone(), ..LoadRequest::default() };
     let step = SANDBOX.load(component, &request)?;
     Ok(format!("{:?}", step.run(vec![Some("".into())], &mut Context::default())))
 }

@@ -49,7 +49,7 @@ pub use providers::{
     ExecutionProvider, Fallback, Giver, OptionFault, OptionKind, PluginName, ProviderChoice, ProviderError,
     ProviderInfo, ProviderLibrary, ProviderManager, ProviderOption, ProviderOptions, options_of,
 };
-pub(crate) use sessions::turn_to_next;
+pub(crate) use sessions::in_turn;
 pub use sessions::{Closing, ModelInputs, SessionSet, Unavailable};
 pub use step::{ModelOptions, ModelStep, Shapes};
 pub use value::{OnnxValue, ValueError};

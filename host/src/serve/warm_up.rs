@@ -1,11 +1,12 @@
 //! The first runs of a pipeline, before anybody waits for them: what is made on the first run
 //! (buffers, threads, pages) is there when the first request comes.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use crate::assemble::Pipeline;
 use crate::error::GpuxError;
-use crate::inference::turn_to_next;
+use crate::inference::in_turn;
 use crate::pipeline::{
     Dim, Kind, Outputs, Plan, Request, RunError, RunOptions, Tensor, TensorKind, Value, deadline_after,
 };
@@ -31,12 +32,11 @@ const PICTURE: &[u8] = include_bytes!("warm_up.png");
 /// Runs the requests of `serving.warmup`, or else a made-up one. The former must succeed. A pipeline
 /// that refuses the latter is as good as any: it may want what cannot be made up.
 pub(super) fn warm_up(pipeline: &Pipeline) -> Result<Warmth, GpuxError> {
-    let plan = pipeline.plan();
+    let (plan, turns) = (pipeline.plan(), Cell::new(0));
     let run = |request: &Request| {
         let options = RunOptions { deadline: deadline_after(pipeline.timeout()), ..RunOptions::default() };
         // Whichever session a request will get, its first run is behind it.
-        turn_to_next();
-        plan.run(request.clone(), options)
+        in_turn(turns.replace(turns.get() + 1), || plan.run(request.clone(), options))
     };
     let configured = pipeline.warm_up();
     for (index, request) in configured.iter().enumerate() {

@@ -37,7 +37,7 @@ use trial::Trial;
 pub(super) use elsewhere::Elsewhere;
 pub use making::Closing;
 pub(super) use places::Inside;
-pub(crate) use shelf::turn_to_next;
+pub(crate) use shelf::in_turn;
 pub(super) use worked::Worked;
 
 /// How long after its deadline a run may still end, before its caller is sent away without it:

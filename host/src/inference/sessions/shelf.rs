@@ -11,11 +11,16 @@ use super::places::Slot;
 thread_local! {
     /// The place that the calling thread took from last, on any shelf that has a choice.
     static LAST: Cell<usize> = const { Cell::new(0) };
+    /// The place that it is to take from meanwhile.
+    static TURN: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// The calling thread's next run takes another session than its last, where there are several: to warm up each.
-pub(crate) fn turn_to_next() {
-    LAST.set(LAST.get().wrapping_add(1));
+/// Runs models each on the session whose turn it is, if that is free: turn by turn, on all that they have.
+pub(crate) fn in_turn<T>(turn: usize, work: impl FnOnce() -> T) -> T {
+    TURN.set(Some(turn));
+    let result = work();
+    TURN.set(None);
+    result
 }
 
 /// As many places as there may be sessions; each is the place of one. Taking and giving back take no lock.
@@ -57,10 +62,11 @@ impl Shelf {
     }
 
     fn find(&self, take: impl Fn(&Place) -> Option<Slot>) -> Option<Slot> {
-        let (count, last) = (self.0.len(), LAST.get());
-        (0..count).map(|step| last.wrapping_add(step) % count).find_map(|index| {
+        let (count, turn) = (self.0.len(), TURN.get());
+        let first = turn.unwrap_or_else(|| LAST.get()) % count;
+        (first..count).chain(0..first).find_map(|index| {
             let slot = take(&self.0[index])?;
-            if count > 1 {
+            if count > 1 && turn.is_none() {
                 LAST.set(index);
             }
             Some(slot)
@@ -132,18 +138,16 @@ mod tests {
     }
 
     #[test]
-    fn who_warms_up_takes_one_after_the_other() {
-        let shelf = shelf(3);
-        let mut taken: Vec<_> = std::iter::from_fn(|| {
-            turn_to_next();
-            let slot = shelf.pop()?;
+    fn each_has_its_turn_however_many_there_are_of_others() {
+        let shelves = [2, 3, 1].map(shelf);
+        let taken = |shelf: &Shelf| {
+            let slot = shelf.pop().unwrap();
             let place = slot.place;
             shelf.push(slot);
-            Some(place)
-        })
-        .take(3)
-        .collect();
-        taken.sort_unstable();
-        assert_eq!(taken, [0, 1, 2]);
+            place
+        };
+        let turns: Vec<_> = (0..3).map(|turn| in_turn(turn, || shelves.each_ref().map(taken))).collect();
+        assert_eq!(turns, [[0, 0, 0], [1, 1, 0], [0, 2, 0]]);
+        assert_eq!([taken(&shelves[1]), taken(&shelves[1])], [0, 0], "what was taken in turn is nobody's last");
     }
 }

@@ -23,7 +23,7 @@ pub struct Warmth {
 /// Runs that are timed, at most.
 const RUNS: usize = 20;
 
-/// How long warming up may take beyond its first run.
+/// How long warming up may take beyond the first run of each session.
 const LIMIT: Duration = Duration::from_millis(10);
 
 /// A picture that every image decoder reads: 32 × 32, white.
@@ -33,6 +33,7 @@ const PICTURE: &[u8] = include_bytes!("warm_up.png");
 /// that refuses the latter is as good as any: it may want what cannot be made up.
 pub(super) fn warm_up(pipeline: &Pipeline) -> Result<Warmth, GpuxError> {
     let (plan, turns) = (pipeline.plan(), Cell::new(0));
+    let sessions = pipeline.models().map(|(_, model)| model.sessions().instances()).max().unwrap_or(1);
     let run = |request: &Request| {
         let options = RunOptions { deadline: deadline_after(pipeline.timeout()), ..RunOptions::default() };
         // Whichever session a request will get, its first run is behind it.
@@ -43,21 +44,22 @@ pub(super) fn warm_up(pipeline: &Pipeline) -> Result<Warmth, GpuxError> {
         run(request).map_err(|error| GpuxError::WarmUp { number: index + 1, error: Box::new(error.into()) })?;
     }
     if !configured.is_empty() {
-        return Ok(timed(configured, run));
+        return Ok(timed(configured, sessions.saturating_sub(configured.len()), run));
     }
     let Some(request) = made_up(plan) else { return Ok(Warmth::default()) };
     Ok(match run(&request) {
-        Ok(_) => timed(&[request], run),
+        Ok(_) => timed(&[request], sessions.saturating_sub(1), run),
         Err(error) => Warmth { median: None, failure: Some(error.to_string()) },
     })
 }
 
-/// Runs the requests again and again, which have all succeeded once.
-fn timed(requests: &[Request], run: impl Fn(&Request) -> Result<Outputs, RunError>) -> Warmth {
+/// Runs the requests again and again, which have all succeeded once: so many times whatever it takes, and on
+/// while there is time.
+fn timed(requests: &[Request], least: usize, run: impl Fn(&Request) -> Result<Outputs, RunError>) -> Warmth {
     let start = Instant::now();
-    let mut times = Vec::with_capacity(RUNS);
-    for request in requests.iter().cycle().take(RUNS) {
-        if start.elapsed() >= LIMIT {
+    let mut times = Vec::with_capacity(RUNS.max(least));
+    for request in requests.iter().cycle().take(RUNS.max(least)) {
+        if times.len() >= least && start.elapsed() >= LIMIT {
             break;
         }
         let start = Instant::now();
@@ -89,4 +91,25 @@ fn zeros(kind: &TensorKind) -> Option<Value> {
     let size = |dim: &Dim| if let Dim::Fixed(size) = dim { *size } else { 1 };
     let shape: Vec<_> = kind.shape.as_ref()?.iter().map(size).collect();
     Tensor::zeros(kind.elements.iter().next()?, shape).ok().map(Value::from)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_session_has_its_first_run_however_long_that_takes() {
+        let runs = Cell::new(0);
+        let slow = |_: &Request| {
+            runs.set(runs.get() + 1);
+            std::thread::sleep(LIMIT);
+            Ok(Outputs::default())
+        };
+        let warmth = timed(&[Request::default()], 3, slow);
+        assert!(warmth.median.unwrap() >= LIMIT);
+        assert_eq!(runs.get(), 3);
+        assert!(timed(&[Request::default()], 0, slow).median.is_some());
+        assert_eq!(runs.get(), 4, "one is timed where all have run");
+    }
 }

@@ -192,8 +192,8 @@ fn unpack(
         tempfile::Builder::new().prefix(".installing-").tempdir_in(&engines).map_err(cache_error(&engines))?;
     for package in bundle.packages {
         progress.stage(&format!("unpacking {} {}", package.name, package.version));
-        let unpacked = check(package, downloads)
-            .and_then(|archive| archive::extract(&archive, package.folder, package.files, staging.path()));
+        let unpacked =
+            check(package, downloads).and_then(|archive| archive::extract(&archive, package, staging.path()));
         if let Err(error) = unpacked {
             // Damaged, or not what it should be: of no use any more.
             let _ = fs::remove_file(downloads.join(package.archive));

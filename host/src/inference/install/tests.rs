@@ -17,6 +17,10 @@ fn wheel(cache: &CacheDir, name: &str, entries: &[(&str, &[u8])]) -> &'static st
     let path = cache.folder("downloads").unwrap().join(name);
     let mut writer = zip::ZipWriter::new(fs::File::create(&path).unwrap());
     for (entry, content) in entries {
+        if entry.ends_with('/') {
+            writer.add_directory(*entry, zip::write::SimpleFileOptions::default()).unwrap();
+            continue;
+        }
         writer.start_file(*entry, zip::write::SimpleFileOptions::default()).unwrap();
         writer.write_all(content).unwrap();
     }
@@ -27,6 +31,11 @@ fn wheel(cache: &CacheDir, name: &str, entries: &[(&str, &[u8])]) -> &'static st
 fn package(archive: &'static str, sha256: &'static str, files: &'static [&'static str]) -> Package {
     let (name, version) = ("pack", "1");
     Package { name, version, platform: "any", archive, sha256, size: 1, folder: "capi/", files }
+}
+
+/// A package of npm's, which is read without its digest.
+fn tarball(files: &'static [&'static str]) -> Package {
+    Package { folder: "package/bin/", ..package("package.tgz", "", files) }
 }
 
 fn bundle(packages: Vec<Package>) -> Bundle {
@@ -101,16 +110,45 @@ fn npms_archive_is_read_too() {
     let archive = folder.path().join("package.tgz");
     let gzip = flate2::write::GzEncoder::new(fs::File::create(&archive).unwrap(), flate2::Compression::fast());
     let mut builder = tar::Builder::new(gzip);
-    let mut header = tar::Header::new_gnu();
-    header.set_size(4);
-    header.set_mode(0o644);
-    header.set_cksum();
-    builder.append_data(&mut header, "package/bin/lib.so", &b"four"[..]).unwrap();
+    for (path, content) in [("package/bin/lib.so", "four"), ("package/LICENSE", "free")] {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(4);
+        header.set_mode(0o644);
+        header.set_cksum();
+        builder.append_data(&mut header, path, content.as_bytes()).unwrap();
+    }
     builder.into_inner().unwrap().finish().unwrap();
-    archive::extract(&archive, "package/bin/", &["lib.so"], folder.path()).unwrap();
+    archive::extract(&archive, &tarball(&["lib.so"]), folder.path()).unwrap();
     assert_eq!(fs::read(folder.path().join("lib.so")).unwrap(), b"four");
-    let error = archive::extract(&archive, "package/bin/", &["other.so"], folder.path()).unwrap_err();
+    assert_eq!(fs::read(folder.path().join("licenses/package/LICENSE")).unwrap(), b"free");
+    let error = archive::extract(&archive, &tarball(&["other.so"]), folder.path()).unwrap_err();
     assert!(error.to_string().contains("it holds no `package/bin/other.so`"), "{error}");
+}
+
+#[test]
+fn licences_and_notices_come_with_the_libraries() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = CacheDir::at(folder.path());
+    let request = InstallRequest { cache: cache.clone(), build: Build::Cuda, offline: true };
+    let entries: [(&str, &[u8]); 8] = [
+        ("pack/LICENSE", b"free"),
+        ("pack/ThirdPartyNotices.txt", b"thanks"),
+        ("pack-1.dist-info/licenses/", b""),
+        ("pack-1.dist-info/licenses/onednn_third-party-programs.txt", b"and to these"),
+        ("capi/lib.so", b"the library"),
+        ("capi/license_check.py", b"code"),
+        ("../LICENSE", b"outside"),
+        ("/LICENSE", b"outside"),
+    ];
+    let sha256 = wheel(&cache, "a.whl", &entries);
+    let installed =
+        install_one_of(&[&bundle(vec![package("a.whl", sha256, &["lib.so"])])], &request, &mut Silent).unwrap();
+    let engine = installed.found.path.parent().unwrap();
+    assert_eq!(names(engine), ["lib.so", "licenses"]);
+    assert_eq!(names(&engine.join("licenses")), ["pack", "pack-1.dist-info"]);
+    assert_eq!(names(&engine.join("licenses/pack")), ["LICENSE", "ThirdPartyNotices.txt"]);
+    assert_eq!(names(&engine.join("licenses/pack-1.dist-info/licenses")), ["onednn_third-party-programs.txt"]);
+    assert_eq!(names(&folder.path().join("engines")), ["onnxruntime-1.31.1-cuda"]);
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn unpack(archive: &Path, package: &Package, target: &Path) -> Result<(), String
             if !member.is_file() {
                 continue;
             }
-            let path = member.name().to_owned();
+            let path = member.name().map_err(|error| error.to_string())?.into_owned();
             keep(member, &path, package, &mut left, target)?;
         }
     } else {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::timeout_at;
 
 use super::context::Context;
@@ -15,6 +15,8 @@ use super::error::ServeError;
 use super::metrics::{Laps, StepClock};
 use super::schedule::{Lane, Place, Refusal, Slot};
 use super::served::Served;
+use super::short::{Shapes, is_soon_written};
+use super::tenants::Slots;
 use crate::guard::guard;
 use crate::pipeline::{Observer, Observers, Outputs, Request, RunError, RunOptions, StepError, StepFailure, Waits};
 
@@ -54,12 +56,23 @@ pub struct Turn {
     context: Option<Arc<Context>>,
     /// from when to when the steps ran
     ran: Cell<Option<(Instant, Instant)>>,
+    /// whether it is on the thread that reads the connection
+    here: bool,
+    /// of a turn here: it is not known to be short, and is to be a worker's; what came of it is nothing
+    declined: Cell<bool>,
+    /// what settles how long it takes
+    shapes: Cell<Option<Shapes>>,
 }
 
 impl Turn {
     /// The pipeline.
     pub fn served(&self) -> &Arc<Served> {
         &self.served
+    }
+
+    /// Whether it is on the thread that reads the connection: another may follow, on a worker.
+    pub const fn is_here(&self) -> bool {
+        self.here
     }
 
     /// How long it waited for its turn.
@@ -85,6 +98,12 @@ impl Turn {
 
     /// Runs the pipeline on the calling thread.
     pub fn infer(&self, values: Request, observer: Option<&mut dyn Observer>) -> Result<Outputs, ServeError> {
+        let short = self.served.short();
+        let shapes = short.and_then(|short| short.shapes(&values));
+        if self.here && !short.zip(shapes).is_some_and(|(short, shapes)| short.knows(shapes)) {
+            self.declined.set(true);
+            return Err(Refusal::Expired.into());
+        }
         let traced = self.context.as_ref().is_some_and(|context| context.is_traced());
         let mut clock = StepClock::new(self.served.steps(), traced);
         let start = Instant::now();
@@ -102,7 +121,18 @@ impl Turn {
         if let (Some(context), Some(steps)) = (&self.context, clock.traced) {
             context.trace_steps(steps);
         }
+        // A turn here is judged however it ends; known to be short is what is soon written, too.
+        self.shapes.set(shapes.filter(|_| self.here || result.as_ref().is_ok_and(is_soon_written)));
         Ok(result?)
+    }
+
+    /// Notes how long the whole turn took.
+    fn note(&self, took: Duration) {
+        match self.served.short().zip(self.shapes.get()) {
+            Some((short, shapes)) if self.here => short.note_here(shapes, took),
+            Some((short, shapes)) => short.note_worker(shapes, took),
+            None => {}
+        }
     }
 
     /// Where the time went of a turn that began then and ends now, and in which the steps ran.
@@ -136,10 +166,8 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Refuses a request for which there would be no turn, before its body is read.
 pub(super) fn check(served: &Served, ask: &Ask) -> Result<(), ServeError> {
-    if let Some(context) = Context::current() {
-        context.about(served.metrics());
-    }
-    if served.is_short(ask.bytes) {
+    Context::note(served);
+    if served.may_be_short(ask.bytes) {
         return Ok(());
     }
     let refused = |refusal: &Refusal| served.metrics().refused(refusal.into());
@@ -153,11 +181,12 @@ fn deadline(served: &Served, ask: &Ask, arrived: Instant) -> Option<Instant> {
 }
 
 /// Runs `work` in a turn of the pipeline's lane, and gives what comes of it. Who drops the future
-/// takes the request back: it does not begin, or ends before its next step.
+/// takes the request back: it does not begin, or ends before its next step. A turn here, on the thread
+/// that reads the connection, may find that the request is not known to be short: then there is another.
 pub(super) async fn call<T: Send + 'static>(
     served: &Arc<Served>,
     ask: Ask,
-    work: impl FnOnce(&Turn) -> Result<T, ServeError> + Send + 'static,
+    work: impl Fn(&Turn) -> Result<T, ServeError> + Send + 'static,
 ) -> Result<T, ServeError> {
     let arrived = Instant::now();
     let context = Context::current();
@@ -168,14 +197,21 @@ pub(super) async fn call<T: Send + 'static>(
         let began = Instant::now();
         let done = work(turn);
         let now = Instant::now();
+        turn.note(now - began);
         Ok((done, turn.laps(began, now).map(|laps| (laps, now))))
     };
     // Who drops the future, because the client has gone, has no result either.
     let unanswered = Unanswered(served, arrived);
-    let (done, laps) = match admitted(served, ask, arrived, context, timed).await {
-        Ok(turned) => turned,
-        Err(error) => (Err(error), None),
+    // A list or a stream has no more runs at once than its key allows.
+    let slot = match context.as_ref().and_then(|context| context.slots()) {
+        Some(slots) => Box::pin(slot(slots, deadline(served, &ask, arrived))).await.map(Some),
+        None => Ok(None),
     };
+    let turned = match slot {
+        Ok(_slot) => admitted(served, ask, arrived, context, timed).await,
+        Err(error) => Err(error),
+    };
+    let (done, laps) = turned.unwrap_or_else(|error| (Err(error), None));
     match (&done, laps) {
         (Ok(_), Some((laps, now))) => {
             std::mem::forget(unanswered);
@@ -193,6 +229,16 @@ pub(super) async fn call<T: Send + 'static>(
     done
 }
 
+/// Waits for a slot until the deadline.
+async fn slot(slots: &Slots, deadline: Option<Instant>) -> Result<OwnedSemaphorePermit, ServeError> {
+    let expired = || ServeError::from(Refusal::Expired);
+    let slot = match deadline {
+        Some(deadline) => timeout_at(deadline.into(), slots.one()).await.map_err(|_| expired())?,
+        None => slots.one().await,
+    };
+    slot.map_err(|_| expired())
+}
+
 /// Counts a failure when it is dropped.
 struct Unanswered<'a>(&'a Served, Instant);
 
@@ -207,11 +253,11 @@ async fn admitted<T: Send + 'static>(
     ask: Ask,
     arrived: Instant,
     context: Option<Arc<Context>>,
-    work: impl FnOnce(&Turn) -> Result<T, ServeError> + Send + 'static,
+    work: impl Fn(&Turn) -> Result<T, ServeError> + Send + 'static,
 ) -> Result<T, ServeError> {
     let priority = context.as_ref().map_or(ask.priority, |context| context.priority(ask.priority)) as i32;
     let deadline = deadline(served, &ask, arrived);
-    let turn = Turn {
+    let mut turn = Turn {
         served: served.clone(),
         arrived,
         deadline: Cell::new(deadline),
@@ -221,10 +267,17 @@ async fn admitted<T: Send + 'static>(
         queued: Duration::ZERO,
         context,
         ran: Cell::new(None),
+        here: served.may_be_short(ask.bytes),
+        declined: Cell::new(false),
+        shapes: Cell::new(None),
     };
-    if served.is_short(ask.bytes) {
-        served.metrics().queued(Duration::ZERO);
-        return guarded(|| work(&turn));
+    if turn.here {
+        let done = guarded(|| work(&turn));
+        if !turn.declined.get() {
+            served.metrics().queued(Duration::ZERO);
+            return done;
+        }
+        turn.here = false;
     }
     let (cancelled, begun) = (turn.cancelled.clone(), Arc::new(AtomicBool::new(false)));
     let (answer, answered) = oneshot::channel();

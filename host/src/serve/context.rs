@@ -15,7 +15,7 @@ use super::call::Priority;
 use super::error::ServeError;
 use super::metrics::{PipelineMetrics, Refused, StepTime};
 use super::served::Served;
-use super::tenants::{Exceeded, Tenant};
+use super::tenants::{Exceeded, Slots, Tenant};
 
 tokio::task_local! {
     static CURRENT: Arc<Context>;
@@ -27,6 +27,8 @@ pub(super) struct Context {
     id: HeaderValue,
     /// whose key it carries; `None` where keys are not asked for
     tenant: Option<Arc<Tenant>>,
+    /// where its runs have their turns, if its key bounds how many it has at once
+    slots: Option<Slots>,
     /// whether somebody wants to see its steps one by one
     traced: bool,
     pipeline: OnceLock<Arc<PipelineMetrics>>,
@@ -38,9 +40,11 @@ pub(super) struct Context {
 
 impl Context {
     pub(super) fn new(id: HeaderValue, tenant: Option<Arc<Tenant>>, traced: bool) -> Self {
+        let slots = tenant.as_deref().and_then(Tenant::slots);
         Self {
             id,
             tenant,
+            slots,
             traced,
             pipeline: OnceLock::new(),
             begun: AtomicBool::new(false),
@@ -82,6 +86,11 @@ impl Context {
                 .is_some_and(|context| context.tenant.as_ref().is_some_and(|tenant| tenant.may_use(pipeline)))
     }
 
+    /// The request that the calling task works for is about this pipeline.
+    pub(super) fn note(served: &Served) {
+        let _ = CURRENT.try_with(|context| context.about(served.metrics()));
+    }
+
     /// A run of the pipeline begins. Each after the first of a request counts against its key.
     pub(super) fn enter(&self, served: &Served) -> Result<(), ServeError> {
         self.about(served.metrics());
@@ -93,6 +102,11 @@ impl Context {
             }),
             _ => Ok(()),
         }
+    }
+
+    /// Where its runs have their turns, if its key bounds how many it has at once.
+    pub(super) const fn slots(&self) -> Option<&Slots> {
+        self.slots.as_ref()
     }
 
     /// The run that began has only found a list, whose items are runs of their own.

@@ -33,7 +33,10 @@ pub enum ServeError {
     /// the body did not come in time
     #[error("the request's body did not come within {0:?}")]
     SlowBody(Duration),
-    /// the body ended early, or its encoding is broken
+    /// the client left before all of its request had come
+    #[error("the client left before all of its request had come")]
+    Gone,
+    /// the body's encoding is broken, or it ends within a message
     #[error("the request's body cannot be read: {0}")]
     Body(String),
     /// no input takes a body of this type
@@ -81,6 +84,7 @@ impl ServeError {
             Self::TooLarge(_)
             | Self::SlowBody(_)
             | Self::Body(_)
+            | Self::Gone
             | Self::MediaType(_)
             | Self::Method(_)
             | Self::NotAcceptable(_) => "ValidationError",
@@ -103,6 +107,8 @@ impl ServeError {
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::SlowBody(_) => StatusCode::REQUEST_TIMEOUT,
             Self::Body(_) => StatusCode::BAD_REQUEST,
+            // Nobody reads it, but those who count: nginx's number.
+            Self::Gone => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
             Self::MediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::NotAcceptable(_) => StatusCode::NOT_ACCEPTABLE,
             Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,

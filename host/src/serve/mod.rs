@@ -2,8 +2,8 @@
 //!
 //! A request's way: `listen` takes the connection, `http` (or `oip`) finds the pipeline and reads
 //! the head, `schedule` admits or refuses it, and one worker's turn turns the body's bytes into the
-//! answer's bytes ([`Server::run`]). A plan that is known to be shorter than the way to a worker
-//! runs where the connection is.
+//! answer's bytes ([`Server::run`]). A request that is known to be shorter than the way to a worker
+//! runs where the connection is (`short`).
 
 mod access;
 mod call;
@@ -24,6 +24,7 @@ mod schedule;
 mod served;
 mod server;
 mod settings;
+mod short;
 mod signals;
 mod telemetry;
 mod tenants;

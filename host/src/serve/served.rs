@@ -9,9 +9,9 @@ use super::metrics::{Inferences, Metrics, PipelineMetrics, StepMetrics, Steps};
 use super::oip::version_number;
 use super::schedule::{Lane, Load, Scheduler};
 use super::settings::Settings;
+use super::short::Short;
 use super::warm_up::{self, Warmth};
 use crate::assemble::Pipeline;
-use crate::config::Action;
 use crate::error::GpuxError;
 use crate::pipeline::Plan;
 
@@ -25,13 +25,9 @@ pub struct Served {
     metrics: Arc<PipelineMetrics>,
     steps: Steps,
     inferences: Arc<Inferences>,
-    /// whether small requests have their turn on the connection's thread
-    short: bool,
+    /// which requests have their turn on the connection's thread; `None`: never any
+    short: Option<Short>,
 }
-
-/// Half of what a hop to a worker and back costs: a plan on the connection's thread keeps it for less
-/// than the hop would.
-const SHORT: Duration = Duration::from_micros(20);
 
 impl Served {
     /// Warms the pipeline up and gives it a lane. Fails if a request does that it is to be warmed with.
@@ -48,9 +44,7 @@ impl Served {
         let steps = metrics.steps(pipeline.plan());
         let inferences = metrics.inferences(&version_number(&pipeline.spec().version.value));
         inferences.add_batches(&pipeline);
-        let components = pipeline.spec().pipeline.iter().any(|step| matches!(step.action, Action::Wasm(_)));
-        // Never with components, nor where requests wait for each other.
-        let short = !components && !pipeline.batches() && warmth.median.is_some_and(|median| median < SHORT);
+        let short = Short::of(&pipeline);
         let pipeline = Detached::new(pipeline);
         Ok(Self { pipeline, marks, lane, warmth, metrics, steps, inferences, short })
     }
@@ -120,12 +114,13 @@ impl Served {
         &self.warmth
     }
 
-    /// Whether a request with a body of so many bytes is known to be done before a worker would have
-    /// begun with it.
-    pub(super) const fn is_short(&self, bytes: usize) -> bool {
-        self.short && bytes <= MAX_SHORT
+    /// Which requests are known to be done before a worker would have begun with them, if any are.
+    pub(super) const fn short(&self) -> Option<&Short> {
+        self.short.as_ref()
+    }
+
+    /// Whether a request with a body of so many bytes may be such a one.
+    pub(super) fn may_be_short(&self, bytes: usize) -> bool {
+        self.short.as_ref().is_some_and(|short| short.may_be(bytes))
     }
 }
-
-/// A body that is read in a few microseconds.
-const MAX_SHORT: usize = 8 << 10;

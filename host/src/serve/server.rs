@@ -120,12 +120,13 @@ impl Server {
     }
 
     /// Runs `work` in a turn of the pipeline: bytes in, bytes out, on one thread. Fails at once if
-    /// there is no room or no time for it. Who drops the future takes the request back.
+    /// there is no room or no time for it. Who drops the future takes the request back. `work` may be
+    /// begun on one thread and, where it turns out to be long, once more on another.
     pub async fn run<T: Send + 'static>(
         &self,
         served: &Arc<Served>,
         ask: Ask,
-        work: impl FnOnce(&Turn) -> Result<T, ServeError> + Send + 'static,
+        work: impl Fn(&Turn) -> Result<T, ServeError> + Send + 'static,
     ) -> Result<T, ServeError> {
         call::call(served, ask, work).await
     }

@@ -104,6 +104,9 @@ fn clients_that_hang_up_leave_nothing_behind() {
         connection.write(bytes).unwrap();
     }
     until("their connections are gone", || server.metric("gpux_connections ") <= 1.0 && files() <= before + 2.0);
+    let left = (0..many()).filter(|client| client % 4 < 2).count();
+    let counted = server.metric("gpux_requests_total{pipeline=\"scores\",protocol=\"http\",status=\"499\"} ");
+    assert_eq!(counted, left as f64, "they are clients that left");
     server.assert_alive();
 }
 

@@ -183,10 +183,14 @@ fn pages_of_named_origins_may_read_answers() {
     let asks = [
         "origin: https://app.example.com",
         "access-control-request-method: POST",
-        "access-control-request-headers: content-type",
+        "access-control-request-headers: authorization,content-type",
     ];
     let preflight = server.ask("OPTIONS", "/predict", &asks, b"");
     assert_eq!(preflight.header("access-control-allow-origin"), Some("https://app.example.com"), "{preflight:?}");
+    // `*` would leave out keys.
+    assert_eq!(preflight.header("access-control-allow-headers"), Some("authorization,content-type"));
+    assert!(preflight.header("x-request-id").is_some(), "it is an answer like others");
+    assert_eq!(server.ask("OPTIONS", "/predict", &[], b"").status, 405, "this is no browser's question");
     let answer = server.post("/predict", "origin: https://app.example.com", ONE);
     assert_eq!(answer.header("access-control-allow-origin"), Some("https://app.example.com"));
     assert_eq!(

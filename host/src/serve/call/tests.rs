@@ -276,3 +276,43 @@ async fn what_does_not_fit_is_a_failure_only_where_it_has_run() {
     busy.server.run(&served, Ask::default(), work).await.unwrap_err();
     assert_eq!((failed("matrix"), served.inferences().success().count), (1, 0));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_shapes_that_were_short_have_their_turn_here() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipeline = |name: &str, input: &str, step: &str| {
+        let path = folder.path().join(format!("{name}.yml"));
+        let text = format!("name: {name}\nversion: 1.0.0\ninputs:\n  x: {input}\npipeline: [{step}]\n");
+        std::fs::write(&path, text).unwrap();
+        Source(path.display().to_string())
+    };
+    let numbers = pipeline("numbers", "{ type: float32, shape: [n] }", "softmax");
+    let texts = pipeline("texts", "{ type: text }", "json-template: { template: '{{ x }}' }");
+    let server = Arc::new(Server::new(Settings::default(), Operator::default()));
+    server.add(&[numbers, texts]).unwrap();
+    assert!(server.repository().get("texts").unwrap().short().is_none(), "a text may be anything");
+
+    let served = server.repository().get("numbers").unwrap();
+    let short = served.short().unwrap();
+    let request = |numbers: &[f32]| served.plan().reader(&[]).json(serde_json::json!({ "x": numbers })).unwrap();
+    let known = short.shapes(&request(&[1.0, 2.0])).unwrap();
+    short.note_worker(known, Duration::ZERO);
+    for (numbers, here) in [(vec![3.0, 4.0], true), (vec![3.0, 4.0, 5.0], false)] {
+        let turns = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let (request, begun) = (request(&numbers), turns.clone());
+        let work = move |turn: &Turn| {
+            begun.lock().unwrap().push(turn.is_here());
+            turn.infer(request.clone(), None)
+        };
+        let outputs = server.run(&served, Ask { bytes: 100, ..Ask::default() }, work).await.unwrap();
+        assert_eq!(outputs[0].1.as_tensor().unwrap().len(), numbers.len());
+        let wanted = if here { vec![true] } else { vec![true, false] };
+        assert_eq!(*turns.lock().unwrap(), wanted, "{numbers:?}");
+    }
+    let large = Ask { bytes: 1 << 20, ..Ask::default() };
+    let work = {
+        let request = request(&[1.0, 2.0]);
+        move |turn: &Turn| turn.infer(request.clone(), None).map(|_| turn.is_here())
+    };
+    assert!(!server.run(&served, large, work).await.unwrap(), "a large body takes its time");
+}

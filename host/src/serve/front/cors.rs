@@ -1,7 +1,9 @@
 //! Pages of other origins: `--cors`.
 
+use http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
+use http::request::Parts;
 use http::{HeaderValue, Method};
-use tower_http::cors::{Any, CorsLayer, ExposeHeaders};
+use tower_http::cors::{AllowHeaders, Any, CorsLayer, ExposeHeaders};
 
 /// What lets pages of these origins read answers; `None` for no origin. Browsers' questions before a
 /// request are answered before any key is asked for: they carry none.
@@ -12,7 +14,8 @@ pub(super) fn layer(origins: &[String]) -> Option<CorsLayer> {
     let exposed = ["x-request-id", "x-tensor-type", "x-tensor-shape", "retry-after", "inference-header-content-length"];
     let layer = CorsLayer::new()
         .allow_methods([Method::GET, Method::POST])
-        .allow_headers(Any)
+        // `*` would leave out `Authorization`.
+        .allow_headers(AllowHeaders::mirror_request())
         .expose_headers(ExposeHeaders::list(exposed.map(http::HeaderName::from_static)))
         .max_age(std::time::Duration::from_hours(1));
     Some(if origins.iter().any(|origin| origin == "*") {
@@ -20,4 +23,11 @@ pub(super) fn layer(origins: &[String]) -> Option<CorsLayer> {
     } else {
         layer.allow_origin(origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok()).collect::<Vec<_>>())
     })
+}
+
+/// Whether it is a browser's question before a request.
+pub(super) fn is_preflight(head: &Parts) -> bool {
+    head.method == Method::OPTIONS
+        && head.headers.contains_key(ORIGIN)
+        && head.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }

@@ -17,7 +17,8 @@ use std::time::Instant;
 use axum::body::Body;
 use axum::response::Response;
 use http::header::{CONNECTION, CONTENT_TYPE, HeaderName, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS};
-use http::{HeaderMap, HeaderValue, Request, Version};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Request, Version};
 use tower::{Layer as _, Service as _};
 use tower_http::cors::CorsLayer;
 
@@ -25,11 +26,12 @@ use answered::{Answered, Line, Watched};
 use leftover::RequestBody;
 
 use super::context::Context;
+use super::error::ServeError;
 use super::http::Routes;
 use super::metrics::Protocol;
 use super::oip;
 use super::server::Server;
-use super::tenants::Tenant;
+use super::tenants::{Permit, Tenant};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -60,18 +62,20 @@ impl Front {
         peer: Option<SocketAddr>,
     ) -> Response {
         let (request, leftover) = leftover::lend(request);
-        let response = match &self.cors {
-            None => self.pass(request, peer).await,
-            Some(cors) => {
-                let pass = tower::service_fn(async |request| Ok::<_, Infallible>(self.pass(request, peer).await));
-                let Ok(response) = Box::pin(cors.layer(pass).call(request)).await;
-                response
-            }
-        };
+        let response = self.pass(request, peer).await;
         if let Some(body) = leftover.body() {
             Box::pin(leftover::drop_all(body)).await;
         }
         response
+    }
+
+    /// Whose request it is, which may be under way now.
+    fn admit(&self, head: &Parts) -> Result<(Option<Arc<Tenant>>, Option<Permit>), ServeError> {
+        let tenant = self.server.access().admit(head)?;
+        let permit = tenant.as_deref().map(Tenant::enter).transpose().inspect_err(|exceeded| {
+            self.server.metrics().none().refused(exceeded.into());
+        })?;
+        Ok((tenant, permit))
     }
 
     async fn pass(self: &Arc<Self>, request: Request<Body>, peer: Option<SocketAddr>) -> Response {
@@ -80,12 +84,9 @@ impl Front {
         let protocol = protocol(&head);
         let id = request_id::of(&head.headers);
         let version = head.version;
-        let admitted = server.access().admit(&head).and_then(|tenant| {
-            let permit = tenant.as_deref().map(Tenant::enter).transpose().inspect_err(|exceeded| {
-                server.metrics().none().refused(exceeded.into());
-            })?;
-            Ok((tenant, permit))
-        });
+        // Browsers send no key with what they ask before a request.
+        let preflight = self.cors.is_some() && cors::is_preflight(&head);
+        let admitted = if preflight { Ok((None, None)) } else { self.admit(&head) };
         let span = server.telemetry().map(|telemetry| telemetry.begin(&head));
         let traced = span.as_ref().is_some_and(super::telemetry::RequestSpan::is_recording);
         let (tenant, permit, refused) = match admitted {
@@ -95,9 +96,18 @@ impl Front {
         let context = Arc::new(Context::new(id, tenant, traced));
         let line = server.settings().access_log.then(|| Line::new(&head, peer));
         let mut answered = Answered::new(self, context.clone(), protocol, started, line, permit, span);
-        let mut response = match refused {
-            Some(error) => context.within(|| refusal::answer(&error, protocol)),
-            None => context.clone().scope(self.routes.answer(Request::from_parts(head, body))).await,
+        let request = Request::from_parts(head, body);
+        let answer = async |request| match &refused {
+            Some(error) => context.within(|| refusal::answer(error, protocol)),
+            None => context.clone().scope(self.routes.answer(request)).await,
+        };
+        let mut response = match &self.cors {
+            Some(cors) if preflight || request.method() != Method::OPTIONS => {
+                let answer = tower::service_fn(async |request| Ok::<_, Infallible>(answer(request).await));
+                let Ok(response) = Box::pin(cors.layer(answer).call(request)).await;
+                response
+            }
+            _ => answer(request).await,
         };
         response = held::hold(response, server, &context, protocol);
         let headers = response.headers_mut();
@@ -128,8 +138,9 @@ fn is_grpc(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
 }
 
-fn protocol(head: &http::request::Parts) -> Protocol {
-    if is_grpc(&head.headers) {
+fn protocol(head: &Parts) -> Protocol {
+    // Whatever its type, what asks one of the other paths is answered as they answer.
+    if is_grpc(&head.headers) && route::of(head.uri.path()).is_none_or(route::is_call) {
         Protocol::Grpc
     } else if oip::is_path(head.uri.path()) {
         Protocol::OipHttp

@@ -111,3 +111,24 @@ async fn keys_hold_for_the_open_inference_protocol() {
     assert_eq!(ask(Method::POST, "/v2/repository/models/one/unload", "key-of-alice").await.0, 403);
     assert_eq!(ask(Method::GET, "/openapi.json", "").await.0, 401);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_path_says_which_protocol_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, front) = guarded(folder.path());
+    let of = |path: &str, content_type: &str| {
+        let request = Request::post(path).header(CONTENT_TYPE, content_type).body(()).unwrap();
+        protocol(&request.into_parts().0)
+    };
+    let grpc = "application/grpc";
+    assert_eq!(of("/inference.GRPCInferenceService/ModelInfer", grpc), Protocol::Grpc);
+    assert_eq!(of("/some.Service/Call", grpc), Protocol::Grpc);
+    assert_eq!(of("/v2/models/one/infer", grpc), Protocol::OipHttp);
+    assert_eq!(of("/predict", grpc), Protocol::Http);
+
+    let request = Request::get("/pipelines/%FF/info").header("x-api-key", "key-of-root").body(Body::empty());
+    let response = front.answer(request.unwrap(), None).await;
+    let (status, body) = (response.status(), response.into_body().collect().await.unwrap().to_bytes());
+    let error: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!((status.as_u16(), &error["error"]), (400, &"ValidationError".into()), "{error}");
+}

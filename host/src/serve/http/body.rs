@@ -1,5 +1,8 @@
 //! The bytes of a request, within bounds of size, time, and what all requests hold together.
 
+use std::error::Error;
+use std::io;
+use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
@@ -53,7 +56,7 @@ pub(in crate::serve) async fn read_for(
         Err(error) => Err(error),
     };
     read.inspect_err(|error| {
-        if matches!(error, ServeError::Overload(_)) {
+        if matches!(error, ServeError::Overload(_) | ServeError::TooMany { .. }) {
             served.inferences().failed(arrived.elapsed());
         }
     })
@@ -99,12 +102,26 @@ async fn read_within(
 
 async fn collect(mut body: Body, mut parts: Parts<impl Fn() -> Room>) -> Result<Bytes, ServeError> {
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| ServeError::Body(error.to_string()))?;
+        let frame = frame.map_err(|error| unread(&error))?;
         if let Ok(part) = frame.into_data() {
             parts.push(part).await?;
         }
     }
     Ok(parts.whole())
+}
+
+/// Why a body cannot be read to its end.
+pub(in crate::serve) fn unread(error: &axum::Error) -> ServeError {
+    let mut causes = std::iter::successors(Some(error as &dyn Error), |error| (*error).source());
+    // What a connection brings is hyper's; what comes of decompressing it is not.
+    let broke = causes.find(|cause| cause.is::<hyper::Error>()).and_then(Error::source).is_some_and(|cause| {
+        let lost = |error: &io::Error| {
+            matches!(error.kind(), UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe)
+        };
+        cause.downcast_ref().is_some_and(lost)
+            || cause.downcast_ref().is_some_and(|error: &h2::Error| error.is_remote() || error.is_io())
+    });
+    if broke { ServeError::Gone } else { ServeError::Body(error.to_string()) }
 }
 
 /// Parts of a body, within its bounds. One part alone is not copied.

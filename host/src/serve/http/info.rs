@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use super::answer;
+use super::name::Name;
 use crate::config::{InputSpec, Labels, OutputSpec, PortType};
 use crate::pipeline::{Dim, Kind, PlanInput, PlanOutput, Port};
 use crate::serve::{ServeError, Served, Server, State as Serving};
@@ -19,7 +20,7 @@ pub(super) async fn only(State(server): State<Arc<Server>>) -> Response {
 }
 
 /// That of the pipeline of this name.
-pub(super) async fn named(State(server): State<Arc<Server>>, Path(name): Path<String>) -> Response {
+pub(super) async fn named(State(server): State<Arc<Server>>, Name(name): Name) -> Response {
     answer_of(&server, server.repository().get(&name))
 }
 

@@ -10,6 +10,7 @@ mod info;
 mod input;
 mod metrics;
 mod morsels;
+mod name;
 mod openapi;
 mod output;
 mod page;

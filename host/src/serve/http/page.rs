@@ -1,11 +1,11 @@
 //! `GET /` and `GET /docs`: pages for people, from the binary. They load nothing from elsewhere.
 
-use axum::extract::Path;
 use axum::response::Response;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderName, HeaderValue};
 
 use super::answer;
+use super::name::Name;
 use crate::serve::ServeError;
 
 /// A file of the pages: its name, its media type, its text.
@@ -53,7 +53,7 @@ pub(super) async fn docs() -> Response {
 }
 
 /// What the pages consist of.
-pub(super) async fn file(Path(name): Path<String>) -> Response {
+pub(super) async fn file(Name(name): Name) -> Response {
     match FILES.iter().find(|(known, ..)| *known == name) {
         Some(file) => answer_of(file),
         None => answer::error(&ServeError::NotFound(format!("there is nothing at `/page/{name}`"))),

@@ -1,10 +1,11 @@
 //! `POST /predict`.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::response::Response;
 use futures_util::{StreamExt as _, stream};
 use http::{Request as HttpRequest, Uri};
@@ -16,6 +17,7 @@ use super::answer;
 use super::becomes;
 use super::body;
 use super::input::{MediaType, Requests};
+use super::name::Name;
 use super::output::{self, Written};
 use super::room::Share;
 use super::straight::Run;
@@ -70,11 +72,7 @@ pub(super) async fn only(State(server): State<Arc<Server>>, request: HttpRequest
 }
 
 /// Runs the pipeline of this name.
-pub(super) async fn named(
-    State(server): State<Arc<Server>>,
-    Path(name): Path<String>,
-    request: HttpRequest<Body>,
-) -> Response {
+pub(super) async fn named(State(server): State<Arc<Server>>, Name(name): Name, request: HttpRequest<Body>) -> Response {
     Run::Named(name).answer(&server, request).await
 }
 
@@ -122,6 +120,7 @@ enum Turned {
 
 async fn predict(server: &Server, served: &Arc<Served>, request: HttpRequest<Body>) -> Result<Response, ServeError> {
     let (head, body) = request.into_parts();
+    Context::note(served);
     let options = Options::of(&head.uri)?;
     let format = Format::accepted(&head.headers)
         .ok_or_else(|| ServeError::NotAcceptable(format!("a result is given as {}", Format::NAMES)))?;
@@ -140,7 +139,7 @@ async fn predict(server: &Server, served: &Arc<Served>, request: HttpRequest<Bod
         move |turn| {
             let start = is_traced.then(Instant::now);
             let plan = turn.served().plan();
-            let share = room.map(|room| becomes::requests(&body, &room, plan)).transpose()?;
+            let share = room.as_ref().map(|room| becomes::requests(&body, room, plan)).transpose()?;
             match Requests::read(plan, &media_type, &body)? {
                 Requests::One(request) => match start {
                     Some(start) => traced(turn, request, start.elapsed(), &write).map(Turned::Answer),
@@ -175,11 +174,13 @@ async fn list(
         context.found_a_list();
     }
     let at_once = served.pipeline().at_once().max(server.settings().workers);
+    // However short each is, many of them would keep the connection's thread.
+    let ask = Ask { bytes: usize::MAX, ..ask };
     let each = |request: Result<Request, ValidationError>| {
         let write = write.clone();
         async move {
-            let request = request.map_err(GpuxError::from)?;
-            server.run(served, ask, move |turn| write.write(&turn.infer(request, None)?)).await
+            let request = Cell::new(request.map_err(GpuxError::from)?);
+            server.run(served, ask, move |turn| write.write(&turn.infer(request.take(), None)?)).await
         }
     };
     let mut results = stream::iter(requests).map(each).buffered(at_once);

@@ -8,10 +8,11 @@ use std::sync::atomic::AtomicUsize;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use tokio::sync::Semaphore;
 
 use super::bucket::Bucket;
 use super::key::Digest;
-use super::{Keys, Tenant, Use};
+use super::{AtOnce, Keys, Tenant, Use};
 use crate::config::{ConfigurationError, Diagnostic, Form, LoadError, Spanned, load_as};
 use crate::serve::call::Priority;
 
@@ -108,18 +109,22 @@ fn tenant(spec: KeySpec, before: Option<&Keys>) -> Tenant {
     let rate = spec.rate.map(|rate| f64::from(rate.get()));
     let burst = spec.burst.map(|burst| f64::from(burst.get())).or(rate);
     let limits = rate.zip(burst);
-    let same = |used: &&Arc<Use>| used.bucket.as_ref().map(|bucket| (bucket.rate, bucket.burst)) == limits;
+    let most = spec.concurrency.map(|most| (most.get() as usize).min(Semaphore::MAX_PERMITS));
+    let same = |used: &&Arc<Use>| {
+        used.bucket.as_ref().map(|bucket| (bucket.rate, bucket.burst)) == limits
+            && used.at_once.as_ref().map(|at_once| at_once.most) == most
+    };
     let used = before.and_then(|before| before.used(&spec.name.value)).filter(same).cloned();
     let new = || {
         let bucket = limits.map(|(rate, burst)| Bucket::new(rate, burst));
-        Arc::new(Use { bucket, running: AtomicUsize::new(0), holds: AtomicUsize::new(0) })
+        let at_once = most.map(|most| AtOnce { most, left: Arc::new(Semaphore::new(most)) });
+        Arc::new(Use { bucket, at_once, holds: AtomicUsize::new(0) })
     };
     Tenant {
         name: spec.name.value,
         pipelines: spec.pipelines,
         priority: spec.priority,
         admin: spec.admin,
-        concurrency: spec.concurrency.map(|most| most.get() as usize),
         use_: used.unwrap_or_else(new),
     }
 }

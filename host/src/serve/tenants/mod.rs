@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use bucket::Bucket;
 use http::HeaderMap;
 use key::Digest;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 use super::call::Priority;
 use super::error::ServeError;
@@ -36,7 +37,6 @@ pub(in crate::serve) struct Tenant {
     priority: Priority,
     /// whether it may load and unload pipelines, and see the metrics of all
     admin: bool,
-    concurrency: Option<usize>,
     use_: Arc<Use>,
 }
 
@@ -44,7 +44,7 @@ pub(in crate::serve) struct Tenant {
 #[derive(Debug)]
 struct Use {
     bucket: Option<Bucket>,
-    running: AtomicUsize,
+    at_once: Option<AtOnce>,
     /// of the room for bodies
     holds: AtomicUsize,
 }
@@ -60,13 +60,35 @@ pub(in crate::serve) enum Exceeded {
     Memory,
 }
 
+/// How many requests of a tenant may be under way, and what is left of that.
+#[derive(Debug)]
+struct AtOnce {
+    most: usize,
+    left: Arc<Semaphore>,
+}
+
 /// A request of a tenant that is under way.
 #[derive(Debug)]
-pub(in crate::serve) struct Permit(Arc<Use>);
+pub(in crate::serve) struct Permit {
+    _one: Option<OwnedSemaphorePermit>,
+}
 
-impl Drop for Permit {
-    fn drop(&mut self) {
-        self.0.running.fetch_sub(1, Ordering::AcqRel);
+/// Where the items of one request have their turns: one that its permit gives, and those that are left of its
+/// tenant's.
+#[derive(Debug)]
+pub(in crate::serve) struct Slots {
+    own: Arc<Semaphore>,
+    left: Arc<Semaphore>,
+}
+
+impl Slots {
+    /// Waits for one, which is free again when what this gives is dropped.
+    pub(in crate::serve) async fn one(&self) -> Result<OwnedSemaphorePermit, AcquireError> {
+        tokio::select! {
+            biased;
+            own = self.own.clone().acquire_owned() => own,
+            other = self.left.clone().acquire_owned() => other,
+        }
     }
 }
 
@@ -142,13 +164,17 @@ impl Tenant {
 
     /// One more request of its, if there is room for it now.
     pub(in crate::serve) fn enter(&self) -> Result<Permit, Exceeded> {
-        let most = self.concurrency.unwrap_or(usize::MAX);
-        let one_more = |running: usize| (running < most).then(|| running + 1);
-        if self.use_.running.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).is_err() {
-            return Err(Exceeded::Concurrency(most));
-        }
-        let permit = Permit(self.use_.clone());
+        let one = |at_once: &AtOnce| {
+            at_once.left.clone().try_acquire_owned().map_err(|_| Exceeded::Concurrency(at_once.most))
+        };
+        let permit = Permit { _one: self.use_.at_once.as_ref().map(one).transpose()? };
         self.pay().map(|()| permit)
+    }
+
+    /// Where the items of a request that has its permit have their turns; `None` where their number is not bounded.
+    pub(in crate::serve) fn slots(&self) -> Option<Slots> {
+        let at_once = self.use_.at_once.as_ref()?;
+        Some(Slots { own: Arc::new(Semaphore::new(1)), left: at_once.left.clone() })
     }
 
     /// So much more of the room for bodies, of which it may have `most`.

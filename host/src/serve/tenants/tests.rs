@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use futures_util::FutureExt as _;
 use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue};
 
@@ -56,7 +57,24 @@ fn a_key_allows_what_its_line_says() {
     drop(permit);
     drop(tenant.enter().unwrap());
     assert!(matches!(tenant.enter(), Err(Exceeded::Rate(_))));
-    assert_eq!(tenant.use_.running.load(Ordering::Relaxed), 0, "who is refused is not under way");
+    let left = |tenant: &Tenant| tenant.use_.at_once.as_ref().unwrap().left.available_permits();
+    assert_eq!(left(&tenant), 1, "who is refused is not under way");
+}
+
+#[tokio::test]
+async fn the_items_of_a_request_have_no_more_turns_at_once_than_its_key_allows() {
+    let keys = keys(&alice("    concurrency: 2\n"), None).unwrap();
+    let tenant = keys.tenants[0].1.clone();
+    let request = tenant.enter().unwrap();
+    let slots = tenant.slots().unwrap();
+    let [own, other] = [slots.one().await.unwrap(), slots.one().await.unwrap()];
+    assert_eq!(tenant.enter().unwrap_err(), Exceeded::Concurrency(2), "its items have taken what was left");
+    assert!(slots.one().now_or_never().is_none());
+    drop(own);
+    let own = slots.one().now_or_never().unwrap().unwrap();
+    drop(other);
+    drop(tenant.enter().unwrap());
+    drop((request, own));
 }
 
 #[test]

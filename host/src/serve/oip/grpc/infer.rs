@@ -39,7 +39,7 @@ pub(super) async fn infer(
     head: Head,
     message: Bytes,
     timeout: Option<Duration>,
-    write: impl FnOnce(&Turn, ModelInferResponse) -> Result<Bytes, ServeError> + Send + 'static,
+    write: impl Fn(&Turn, ModelInferResponse) -> Result<Bytes, ServeError> + Send + 'static,
 ) -> Result<Bytes, ServeError> {
     let model = lookup::of_message(server, &head.model_name, &head.model_version)?;
     let given = contents::parameters(head.parameters);
@@ -52,7 +52,7 @@ pub(super) async fn infer(
     let done = server.run(&served, ask, move |turn| {
         // What it held is given back when its turn ends.
         let (request, _share) = bounds::read(message.clone(), &room)?;
-        write(turn, run(turn, model, request, given)?)
+        write(turn, run(turn, &model, request, given.clone())?)
     });
     done.await
 }
@@ -60,7 +60,7 @@ pub(super) async fn infer(
 /// From the message of the request to that of the result.
 fn run(
     turn: &Turn,
-    model: Model,
+    model: &Model,
     request: ModelInferRequest,
     parameters: Parameters,
 ) -> Result<ModelInferResponse, ServeError> {
@@ -71,7 +71,7 @@ fn run(
     let (outputs, raw_output_contents) = contents::outputs(given, raw)?;
     Ok(ModelInferResponse {
         model_name: turn.served().name().to_owned(),
-        model_version: model.version,
+        model_version: model.version.clone(),
         id: request.id,
         parameters: std::collections::HashMap::default(),
         outputs,

@@ -14,7 +14,7 @@ use http_body_util::BodyExt as _;
 use tokio::time::timeout;
 
 use crate::serve::http::Room;
-use crate::serve::http::body::{COMPRESSED, Parts};
+use crate::serve::http::body::{COMPRESSED, Parts, unread};
 use crate::serve::{ServeError, Server};
 
 /// How compressed messages of a call are compressed.
@@ -98,7 +98,7 @@ impl Messages {
     async fn more(&mut self) -> Result<bool, ServeError> {
         while self.come.is_empty() {
             let Some(frame) = self.body.frame().await else { return Ok(false) };
-            let frame = frame.map_err(|error| ServeError::Body(error.to_string()))?;
+            let frame = frame.map_err(|error| unread(&error))?;
             self.come = frame.into_data().unwrap_or_default();
         }
         Ok(true)

@@ -11,6 +11,7 @@ use crate::serve::ServeError;
 pub(super) const JSON_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");
 
 /// The parts of a body.
+#[derive(Clone)]
 pub(super) enum Framing {
     /// JSON, then the bytes of tensors, if any
     Json {
@@ -21,6 +22,12 @@ pub(super) enum Framing {
     },
     /// nothing but the bytes of the only input
     Raw(Bytes),
+}
+
+impl Default for Framing {
+    fn default() -> Self {
+        Self::Raw(Bytes::new())
+    }
 }
 
 impl Framing {

@@ -47,7 +47,7 @@ async fn generated(server: &Server, named: &Named, request: HttpRequest<Body>) -
     let ask = ask::ask(&body, body.len())?;
     let room = becomes::is_counted(&body).then(|| server.bodies().room());
     let run = move |turn: &Turn| {
-        let _share = room.map(|room| becomes::tree(&body, &room)).transpose()?;
+        let _share = room.as_ref().map(|room| becomes::tree(&body, room)).transpose()?;
         run(turn, &model, &body)
     };
     server.run(&served, ask, run).await

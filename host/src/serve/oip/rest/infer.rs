@@ -1,5 +1,6 @@
 //! `POST /v2/models/NAME/infer`.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -44,7 +45,15 @@ async fn respond(server: &Server, model: lookup::Model, request: HttpRequest<Bod
     let framing = Framing::of(&head.headers, body)?;
     let (served, room) = (model.served.clone(), server.bodies().room());
     let ask = ask::ask(framing.json(), bytes)?;
-    let written = server.run(&served, ask, move |turn| run(turn, &model, framing, &room)).await?;
+    let framing = Cell::new(framing);
+    let written = server.run(&served, ask, move |turn| {
+        let framed = framing.take();
+        if turn.is_here() {
+            framing.set(framed.clone());
+        }
+        run(turn, &model, framed, &room)
+    });
+    let written = written.await?;
     Ok(written.into_response())
 }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
 use super::context::Context;
@@ -58,7 +59,7 @@ pub struct Turn {
     ran: Cell<Option<(Instant, Instant)>>,
     /// whether it is on the thread that reads the connection
     here: bool,
-    /// of a turn here: it is not known to be short, and is to be a worker's; what came of it is nothing
+    /// of a turn here: it is not known to be short or would wait, and is to be a worker's; what came of it is nothing
     declined: Cell<bool>,
     /// what settles how long it takes
     shapes: Cell<Option<Shapes>>,
@@ -111,6 +112,10 @@ impl Turn {
             None => self.run(values, &mut clock),
             Some(observer) => self.run(values, &mut Observers(vec![observer, &mut clock])),
         };
+        if self.here && result.as_ref().is_err_and(is_late) {
+            self.declined.set(true);
+            return Err(Refusal::Expired.into());
+        }
         if let Err(RunError::Validation(error)) = result {
             // None of its steps has run.
             return Err(error.into());
@@ -153,11 +158,16 @@ impl Turn {
             deadline: self.deadline.get(),
             priority: self.priority,
             waits: self.waits.clone(),
+            at_once: self.here,
             observer: Some(observer),
             cancelled: Some(&self.cancelled),
         };
         self.served.plan().run(values, options)
     }
+}
+
+fn is_late(error: &RunError) -> bool {
+    matches!(error, RunError::Step(error) if error.failure == StepFailure::Timeout)
 }
 
 /// How long beyond its deadline a request that runs may still answer by itself; a step looks at the
@@ -202,14 +212,10 @@ pub(super) async fn call<T: Send + 'static>(
     };
     // Who drops the future, because the client has gone, has no result either.
     let unanswered = Unanswered(served, arrived);
-    // A list or a stream has no more runs at once than its key allows.
-    let slot = match context.as_ref().and_then(|context| context.slots()) {
-        Some(slots) => Box::pin(slot(slots, deadline(served, &ask, arrived))).await.map(Some),
-        None => Ok(None),
-    };
-    let turned = match slot {
-        Ok(_slot) => admitted(served, ask, arrived, context, timed).await,
-        Err(error) => Err(error),
+    let turned = match context.as_ref().and_then(|context| context.slots().cloned()) {
+        // A list or a stream has no more runs at once than its key allows.
+        Some(slots) => Box::pin(slotted(slots, served, ask, arrived, context, timed)).await,
+        None => admitted(served, ask, arrived, context, timed).await,
     };
     let (done, laps) = turned.unwrap_or_else(|error| (Err(error), None));
     match (&done, laps) {
@@ -229,14 +235,45 @@ pub(super) async fn call<T: Send + 'static>(
     done
 }
 
-/// Waits for a slot until the deadline.
-async fn slot(slots: &Slots, deadline: Option<Instant>) -> Result<OwnedSemaphorePermit, ServeError> {
-    let expired = || ServeError::from(Refusal::Expired);
-    let slot = match deadline {
-        Some(deadline) => timeout_at(deadline.into(), slots.one()).await.map_err(|_| expired())?,
-        None => slots.one().await,
-    };
-    slot.map_err(|_| expired())
+/// The same where there must be a slot for it, which it keeps until its turn ends.
+async fn slotted<T: Send + 'static>(
+    slots: Slots,
+    served: &Arc<Served>,
+    ask: Ask,
+    arrived: Instant,
+    context: Option<Arc<Context>>,
+    work: impl Fn(&Turn) -> Result<T, ServeError> + Send + 'static,
+) -> Result<T, ServeError> {
+    if let Some(slot) = slots.own() {
+        return admitted(served, ask, arrived, context, holding(slot, work)).await;
+    }
+    // A slot that others may want must not wait for whoever reads the results one by one: it is waited for, and
+    // used, in a task that goes on by itself.
+    let (mut task, served) = (JoinSet::new(), served.clone());
+    task.spawn(async move {
+        let expired = || ServeError::from(Refusal::Expired);
+        let slot = match deadline(&served, &ask, arrived) {
+            Some(deadline) => timeout_at(deadline.into(), slots.one()).await.map_err(|_| expired())?,
+            None => slots.one().await,
+        };
+        let slot = slot.map_err(|_| expired())?;
+        admitted(&served, ask, arrived, context, holding(slot, work)).await
+    });
+    match task.join_next().await {
+        Some(Ok(turned)) => turned,
+        _ => Err(Refusal::Expired.into()),
+    }
+}
+
+/// `work` which holds the slot until it is dropped.
+fn holding<T>(
+    slot: OwnedSemaphorePermit,
+    work: impl Fn(&Turn) -> Result<T, ServeError> + Send + 'static,
+) -> impl Fn(&Turn) -> Result<T, ServeError> + Send + 'static {
+    move |turn| {
+        let _held = &slot;
+        work(turn)
+    }
 }
 
 /// Counts a failure when it is dropped.

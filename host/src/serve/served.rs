@@ -119,8 +119,9 @@ impl Served {
         self.short.as_ref()
     }
 
-    /// Whether a request with a body of so many bytes may be such a one.
+    /// Whether a request with a body of so many bytes may be such a one, and would wait for no other.
     pub(super) fn may_be_short(&self, bytes: usize) -> bool {
         self.short.as_ref().is_some_and(|short| short.may_be(bytes))
+            && self.pipeline.models().all(|(_, model)| model.sessions().is_free())
     }
 }

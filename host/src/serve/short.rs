@@ -5,12 +5,13 @@
 //! numbers alone, to operators none of which does more for one number than for another. A request whose shapes
 //! were not short before goes to a worker; what a worker has quickly done is short from then on.
 
+mod settled;
+
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::assemble::Pipeline;
-use crate::config::Action;
 use crate::pipeline::{ElementType, Kind, Outputs, Request};
 
 /// About what a hop to a worker and back costs: the connection's thread keeps a turn for less than that.
@@ -42,17 +43,15 @@ pub(super) struct Shapes(u64);
 impl Short {
     /// `None` where shapes do not settle how long a request takes.
     pub(super) fn of(pipeline: &Pipeline) -> Option<Self> {
-        let components = pipeline.spec().pipeline.iter().any(|step| matches!(step.action, Action::Wasm(_)));
         let numbers = |kind: &Kind| match kind {
             Kind::Tensor(tensor) => tensor.elements.iter().all(|element| element != ElementType::String),
             _ => false,
         };
-        let mut operators = pipeline.models().flat_map(|(_, model)| model.file().info().operators.keys());
         // Nor are requests short that wait for each other.
-        let settled = !components
-            && !pipeline.batches()
+        let settled = !pipeline.batches()
             && pipeline.plan().inputs().iter().all(|input| numbers(&input.port.kind))
-            && operators.all(|operator| SETTLED.binary_search(&operator.as_str()).is_ok());
+            && pipeline.spec().pipeline.iter().all(settled::is_step_settled)
+            && pipeline.models().all(|(_, model)| settled::is_model_settled(model));
         settled.then(Self::new)
     }
 
@@ -105,150 +104,6 @@ pub(super) fn is_soon_written(outputs: &Outputs) -> bool {
     outputs.iter().map(|(_, value)| value.byte_len()).sum::<usize>() <= SMALL
 }
 
-/// Operators of which the shapes of the inputs settle the work and the shapes of the outputs, whatever the
-/// numbers are, in ONNX's operator sets (`ai.onnx` and `ai.onnx.ml`). Sorted. None that counts to an input
-/// (`Range`, `Loop`), or makes what an input says (`Expand`, `Resize`, `Tile`, `ConstantOfShape`).
-const SETTLED: [&str; 138] = [
-    "Abs",
-    "Acos",
-    "Acosh",
-    "Add",
-    "And",
-    "ArgMax",
-    "ArgMin",
-    "Asin",
-    "Asinh",
-    "Atan",
-    "Atanh",
-    "AveragePool",
-    "BatchNormalization",
-    "BitShift",
-    "BitwiseAnd",
-    "BitwiseNot",
-    "BitwiseOr",
-    "BitwiseXor",
-    "Cast",
-    "Ceil",
-    "Celu",
-    "Clip",
-    "Concat",
-    "Constant",
-    "Conv",
-    "Cos",
-    "Cosh",
-    "CumSum",
-    "DepthToSpace",
-    "DequantizeLinear",
-    "Div",
-    "DynamicQuantizeLinear",
-    "Elu",
-    "Equal",
-    "Erf",
-    "Exp",
-    "Flatten",
-    "Floor",
-    "GRU",
-    "Gather",
-    "GatherElements",
-    "GatherND",
-    "Gelu",
-    "Gemm",
-    "GlobalAveragePool",
-    "GlobalMaxPool",
-    "Greater",
-    "GreaterOrEqual",
-    "GroupNormalization",
-    "HardSigmoid",
-    "HardSwish",
-    "Hardmax",
-    "Identity",
-    "InstanceNormalization",
-    "IsInf",
-    "IsNaN",
-    "LRN",
-    "LSTM",
-    "LayerNormalization",
-    "LeakyRelu",
-    "Less",
-    "LessOrEqual",
-    "Log",
-    "LogSoftmax",
-    "LpNormalization",
-    "MatMul",
-    "MatMulInteger",
-    "Max",
-    "MaxPool",
-    "Mean",
-    "MeanVarianceNormalization",
-    "Min",
-    "Mish",
-    "Mod",
-    "Mul",
-    "Neg",
-    "Not",
-    "Or",
-    "PRelu",
-    "Pow",
-    "QLinearConv",
-    "QLinearMatMul",
-    "QuantizeLinear",
-    "RMSNormalization",
-    "RNN",
-    "Reciprocal",
-    "ReduceL1",
-    "ReduceL2",
-    "ReduceLogSum",
-    "ReduceLogSumExp",
-    "ReduceMax",
-    "ReduceMean",
-    "ReduceMin",
-    "ReduceProd",
-    "ReduceSum",
-    "ReduceSumSquare",
-    "Relu",
-    "Reshape",
-    "Round",
-    "Selu",
-    "Shape",
-    "Sigmoid",
-    "Sign",
-    "Sin",
-    "Sinh",
-    "Size",
-    "Softmax",
-    "Softplus",
-    "Softsign",
-    "SpaceToDepth",
-    "Split",
-    "Sqrt",
-    "Squeeze",
-    "Sub",
-    "Sum",
-    "Tan",
-    "Tanh",
-    "ThresholdedRelu",
-    "Transpose",
-    "Unsqueeze",
-    "Where",
-    "Xor",
-    "ai.onnx.ml.ArrayFeatureExtractor",
-    "ai.onnx.ml.Binarizer",
-    "ai.onnx.ml.FeatureVectorizer",
-    "ai.onnx.ml.Imputer",
-    "ai.onnx.ml.LabelEncoder",
-    "ai.onnx.ml.LinearClassifier",
-    "ai.onnx.ml.LinearRegressor",
-    "ai.onnx.ml.Normalizer",
-    "ai.onnx.ml.OneHotEncoder",
-    "ai.onnx.ml.SVMClassifier",
-    "ai.onnx.ml.SVMRegressor",
-    "ai.onnx.ml.Scaler",
-    "ai.onnx.ml.TreeEnsemble",
-    "ai.onnx.ml.TreeEnsembleClassifier",
-    "ai.onnx.ml.TreeEnsembleRegressor",
-    "ai.onnx.ml.ZipMap",
-];
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
@@ -281,14 +136,5 @@ mod tests {
         assert!(short.shapes(&request(&[SMALL / 4])).is_some());
         assert!(short.shapes(&request(&[SMALL / 4 + 1])).is_none());
         assert!(short.shapes(&vec![("x".to_owned(), Value::from("text"))]).is_none());
-    }
-
-    #[test]
-    fn no_operator_that_does_as_a_number_says_is_settled() {
-        assert!(SETTLED.is_sorted());
-        for operator in ["ConstantOfShape", "Expand", "If", "Loop", "NonZero", "Pad", "Range", "Resize", "Scan", "Tile"]
-        {
-            assert!(SETTLED.binary_search(&operator).is_err(), "{operator}");
-        }
     }
 }

@@ -18,10 +18,10 @@ pub struct Warmth {
     pub failure: Option<String>,
 }
 
-/// Runs, at most, but for the first ones of more sessions.
+/// Runs, at most, beyond the first of each session.
 const RUNS: usize = 20;
 
-/// How long warming up may take beyond the first run of each session.
+/// How long those may take.
 const LIMIT: Duration = Duration::from_millis(10);
 
 /// A picture that every image decoder reads: 32 × 32, white.
@@ -38,32 +38,33 @@ pub(super) fn warm_up(pipeline: &Pipeline) -> Result<Warmth, GpuxError> {
         in_turn(turns.replace(turns.get() + 1), || plan.run(request.clone(), options))
     };
     let configured = pipeline.warm_up();
-    for (index, request) in configured.iter().enumerate() {
-        run(request).map_err(|error| GpuxError::WarmUp { number: index + 1, error: Box::new(error.into()) })?;
-    }
     if !configured.is_empty() {
-        return Ok(Warmth { failure: again(configured, sessions.saturating_sub(configured.len()), run) });
+        let failed =
+            |(index, error): (usize, RunError)| GpuxError::WarmUp { number: index + 1, error: Box::new(error.into()) };
+        return again(configured, sessions, LIMIT, run).map(|()| Warmth::default()).map_err(failed);
     }
     let Some(request) = made_up(plan) else { return Ok(Warmth::default()) };
-    Ok(match run(&request) {
-        Ok(_) => Warmth { failure: again(&[request], sessions.saturating_sub(1), run) },
-        Err(error) => Warmth { failure: Some(error.to_string()) },
-    })
+    let failure = again(&[request], sessions, LIMIT, run).err();
+    Ok(Warmth { failure: failure.map(|(_, error)| error.to_string()) })
 }
 
-/// Runs the requests again and again, which have all succeeded once: so many times whatever it takes, and on
-/// while there is time. Gives why one failed.
-fn again(requests: &[Request], least: usize, run: impl Fn(&Request) -> Result<Outputs, RunError>) -> Option<String> {
-    let start = Instant::now();
-    for (done, request) in requests.iter().cycle().take(RUNS.max(least)).enumerate() {
-        if done >= least && start.elapsed() >= LIMIT {
+/// Runs the requests again and again: all of them, and as many as there are sessions, whatever that takes; then on
+/// while there is time. Gives which one failed.
+fn again(
+    requests: &[Request],
+    sessions: usize,
+    limit: Duration,
+    run: impl Fn(&Request) -> Result<Outputs, RunError>,
+) -> Result<(), (usize, RunError)> {
+    let least = requests.len().max(sessions);
+    let mut first_runs_ended = None;
+    for (done, (index, request)) in requests.iter().enumerate().cycle().take(least + RUNS).enumerate() {
+        if done >= least && first_runs_ended.get_or_insert_with(Instant::now).elapsed() >= limit {
             break;
         }
-        if let Err(error) = run(request) {
-            return Some(error.to_string());
-        }
+        run(request).map_err(|error| (index, error))?;
     }
-    None
+    Ok(())
 }
 
 /// A request of zeros, a word, a white picture.
@@ -88,20 +89,37 @@ fn zeros(kind: &TensorKind) -> Option<Value> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 
     #[test]
     fn each_session_has_its_first_run_however_long_that_takes() {
         let runs = Cell::new(0);
-        let slow = |_: &Request| {
+        let run = |_: &Request| {
             runs.set(runs.get() + 1);
-            std::thread::sleep(LIMIT);
             Ok(Outputs::default())
         };
-        assert_eq!(again(&[Request::default()], 3, slow), None);
-        assert_eq!(runs.get(), 3);
-        assert_eq!(again(&[Request::default()], 0, slow), None);
-        assert_eq!(runs.get(), 4, "one more where all have run");
+        for (requests, sessions, wanted) in [(1, 1, 1), (1, 3, 3), (4, 3, 4)] {
+            runs.set(0);
+            assert!(again(&vec![Request::default(); requests], sessions, Duration::ZERO, run).is_ok());
+            assert_eq!(runs.get(), wanted);
+        }
+        runs.set(0);
+        assert!(again(&[Request::default()], 1, Duration::MAX, run).is_ok());
+        assert_eq!(runs.get(), 1 + RUNS, "there is time for more");
+    }
+
+    #[test]
+    fn the_request_that_fails_on_any_session_is_named() {
+        let runs = Cell::new(0);
+        let third_fails = |_: &Request| {
+            runs.set(runs.get() + 1);
+            let failed = || crate::pipeline::ValidationError::request("the second session has no memory");
+            if runs.get() == 3 { Err(failed().into()) } else { Ok(Outputs::default()) }
+        };
+        let requests = vec![Request::default(); 2];
+        let (index, _) = again(&requests, 4, Duration::ZERO, third_fails).unwrap_err();
+        assert_eq!(index, 0, "the third run is the first request's second");
     }
 }

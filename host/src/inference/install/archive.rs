@@ -73,9 +73,10 @@ fn keep(
 fn is_notice(path: &Path) -> bool {
     let inside = path.components().all(|part| matches!(part, Component::Normal(_)));
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_ascii_lowercase();
-    let prose = Path::new(&name).extension().is_none_or(|extension| extension == "txt" || extension == "md");
+    let code = ["dll", "dylib", "exe", "py", "pyc", "pyi", "so"];
+    let extension = Path::new(&name).extension().unwrap_or_default();
     inside
-        && prose
+        && !code.iter().any(|code| extension == *code)
         && ["licen", "notice", "copying", "third-party", "thirdparty"].iter().any(|word| name.contains(word))
 }
 

@@ -153,6 +153,24 @@ impl SessionSet {
         self.on_session(bytes(&inputs), deadline, worked.clone().noting(run_tensors(inputs, deadline)))
     }
 
+    /// The same on a session that is free now, and on the calling thread; [`Unavailable::Timeout`] where there is
+    /// none, or the run is not known to be short.
+    pub fn run_at_once(&self, inputs: ModelInputs, deadline: Option<Instant>) -> Result<Vec<Tensor>, Unavailable> {
+        let bytes = bytes(&inputs);
+        let _inside = self.enter();
+        let slot = self.shared.free(bytes).ok_or(Unavailable::Timeout)?;
+        let checked_out = CheckedOut { shared: &self.shared, slot };
+        if self.shared.alone || !self.shared.stays_here(&checked_out.slot, bytes) {
+            return Err(Unavailable::Timeout);
+        }
+        checked_out.run(bytes, deadline, run_tensors(inputs, deadline))
+    }
+
+    /// Whether a run would find a free session now.
+    pub fn is_free(&self) -> bool {
+        self.shared.places.is_free()
+    }
+
     /// The same for models of other values than plain tensors.
     pub fn run_values(
         &self,
@@ -327,12 +345,17 @@ impl Shared {
     }
 
     fn check_out(self: &Arc<Self>, bytes: usize, deadline: Option<Instant>) -> Option<Slot> {
+        self.free(bytes).or_else(|| self.places.wait(self.trial.takes(bytes), deadline))
+    }
+
+    /// A session that is free now.
+    fn free(self: &Arc<Self>, bytes: usize) -> Option<Slot> {
         let short = self.trial.takes(bytes);
         let slot = self.places.pop(short);
         if slot.as_ref().is_none_or(|slot| slot.width == Width::Wide) && self.places.asks_for_narrow(short) {
             self.make_narrow();
         }
-        slot.or_else(|| self.places.wait(short, deadline))
+        slot
     }
 
     /// Makes a narrow session on another thread; meanwhile requests make do with what there is.

@@ -154,7 +154,16 @@ impl Places {
         }
     }
 
-    /// The same, when one is free. `None` if that is not before the deadline.
+    /// Whether whoever asks finds a session now.
+    pub(super) fn is_free(&self) -> bool {
+        let Some(narrow) = &self.narrow else { return !self.wide.is_empty() };
+        if !narrow.is_crowded() {
+            return !self.wide.is_empty();
+        }
+        !narrow.free.is_empty() || !narrow.all_made() && !self.wide.is_empty()
+    }
+
+    /// The same as [`Self::pop`], when one is free. `None` if that is not before the deadline.
     #[cold]
     pub(super) fn wait(&self, short: bool, deadline: Option<Instant>) -> Option<Slot> {
         let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);

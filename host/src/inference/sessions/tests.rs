@@ -91,6 +91,7 @@ fn a_session_that_panicked_is_replaced() {
     assert_eq!(run(2).unwrap_err(), "bad value");
     assert_eq!(engine.made.load(Ordering::SeqCst), 1);
     assert!(run(1).unwrap_err().contains("asked to"));
+    assert!(matches!(set.run_at_once(order(0), None), Err(Unavailable::Timeout)), "to make one takes its time");
     assert!(run(0).is_ok());
     assert_eq!(engine.made.load(Ordering::SeqCst), 2);
 }
@@ -100,11 +101,16 @@ fn waiting_ends_with_a_session_or_at_the_deadline() {
     let barrier = Arc::new(Barrier::new(2));
     let engine = Arc::new(Obedient { barrier: Some(barrier.clone()), ..Obedient::default() });
     let set = set(&engine, 1);
+    let at_once = |what| set.run_at_once(order(what), None).map(|_| ());
+    assert!(set.is_free() && matches!(at_once(0), Err(Unavailable::Timeout)), "it is not known to be short");
+    set.run(order(0), None).unwrap();
+    assert!(at_once(0).is_ok() && set.is_free());
     std::thread::scope(|scope| {
         let busy = scope.spawn(|| set.run(order(3), None).map(|_| ()));
         while engine.inside.load(Ordering::SeqCst) == 0 {
             std::thread::yield_now();
         }
+        assert!(!set.is_free() && matches!(at_once(0), Err(Unavailable::Timeout)));
         let late = set.run(order(0), Some(Instant::now() + Duration::from_millis(5)));
         assert!(matches!(late, Err(Unavailable::Timeout)));
         let waiting = scope.spawn(|| set.run(order(0), Some(Instant::now() + Duration::from_mins(1))));

@@ -6,13 +6,14 @@ use std::sync::mpsc::{Sender, channel};
 use axum::body::Body;
 use futures_util::{StreamExt as _, stream};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use http::{Request as HttpRequest, StatusCode};
+use http::{HeaderMap, HeaderName, Request as HttpRequest, StatusCode};
 use http_body_util::BodyExt as _;
 
 use super::*;
 use crate::assemble::{EngineChoice, Operator};
 use crate::serve::front::Front;
 use crate::serve::metrics::{Exposition, to_text};
+use crate::serve::tenants::Keys;
 use crate::serve::{Server, Settings, Source};
 
 /// A server of one worker, which is at work for somebody until it is dropped.
@@ -309,10 +310,59 @@ async fn only_shapes_that_were_short_have_their_turn_here() {
         let wanted = if here { vec![true] } else { vec![true, false] };
         assert_eq!(*turns.lock().unwrap(), wanted, "{numbers:?}");
     }
+    // What was read for the turn here is read again for the other.
+    let front = Front::new(&server);
+    for data in ["1,1", "1,1,1,1"] {
+        let count = data.split(',').count();
+        let input = format!(r#"{{"name":"x","datatype":"FP32","shape":[{count}],"data":[{data}]}}"#);
+        let request = HttpRequest::post("/v2/models/numbers/infer").body(format!(r#"{{"inputs":[{input}]}}"#).into());
+        let response = front.answer(request.unwrap(), None).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let share = (1.0 / count as f32).to_string();
+        assert!(String::from_utf8_lossy(&body).contains(&vec![share; count].join(",")), "{body:?}");
+    }
     let large = Ask { bytes: 1 << 20, ..Ask::default() };
     let work = {
         let request = request(&[1.0, 2.0]);
         move |turn: &Turn| turn.infer(request.clone(), None).map(|_| turn.is_here())
     };
     assert!(!server.run(&served, large, work).await.unwrap(), "a large body takes its time");
+}
+
+#[tokio::test]
+async fn items_that_nobody_looks_after_keep_no_slot_of_their_key() {
+    let mut busy = Busy::new(Settings { workers: 1, ..Settings::default() }).await;
+    busy.release = None;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("keys.yml");
+    std::fs::write(&file, "keys:\n  - { name: alice, key: 0123456789abcdef, concurrency: 2 }\n").unwrap();
+    let keys = Keys::load(&file, None).unwrap();
+    let head = HeaderMap::from_iter([(HeaderName::from_static("x-api-key"), "0123456789abcdef".parse().unwrap())]);
+    let tenant = keys.tenant(&head).unwrap();
+
+    let _request = tenant.enter().unwrap();
+    let context = Arc::new(Context::new("items".parse().unwrap(), Some(tenant.clone()), false));
+    let (served, (release, released)) = (busy.served("matrix"), channel::<()>());
+    let item = |work: Box<dyn Fn() + Send>| {
+        let ask = Ask { bytes: usize::MAX, ..Ask::default() };
+        let call = async { call(&served, ask, move |_: &Turn| Ok(work())).await };
+        Box::pin(context.clone().scope(call))
+    };
+    let mut first = item(Box::new(move || drop(released.recv())));
+    let mut second = item(Box::new(|| {}));
+    let mut third = item(Box::new(|| {}));
+    for item in [&mut first, &mut second, &mut third] {
+        assert!(futures_util::poll!(item).is_pending());
+    }
+    tokio::task::yield_now().await;
+    assert!(tenant.enter().is_err(), "the second has the slot that is left, though its turn is yet to come");
+    drop(release);
+    // Nobody asks for what came of any of them.
+    while tenant.enter().is_err() {
+        tokio::task::yield_now().await;
+    }
+    for item in [first, second, third] {
+        item.await.unwrap();
+    }
 }

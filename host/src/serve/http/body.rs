@@ -49,8 +49,8 @@ pub(in crate::serve) async fn read_for(
     server: &Server,
 ) -> Result<Bytes, ServeError> {
     let (arrived, said) = (Instant::now(), said(headers));
-    // A body that does not say how long it is may be short.
-    let ask = Ask { timeout, bytes: said, ..Ask::default() };
+    // One that does not say how long it is may be as long as bodies may be.
+    let ask = Ask { timeout, bytes: said.unwrap_or(usize::MAX), ..Ask::default() };
     let read = match server.check(served, &ask) {
         Ok(()) => read_within(server.settings().max_body, said, headers, body, server).await,
         Err(error) => Err(error),
@@ -63,8 +63,8 @@ pub(in crate::serve) async fn read_for(
 }
 
 /// How long a body is, if its head says so.
-fn said(headers: &HeaderMap) -> usize {
-    headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok()).unwrap_or(0)
+fn said(headers: &HeaderMap) -> Option<usize> {
+    headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok())
 }
 
 /// The largest body of a request that asks something of the server itself.
@@ -84,7 +84,7 @@ pub(in crate::serve) async fn read_small(
 /// sends nothing takes nothing from others. That is given back when the last of its bytes is dropped.
 async fn read_within(
     most: usize,
-    said: usize,
+    said: Option<usize>,
     headers: &HeaderMap,
     body: Body,
     server: &Server,
@@ -96,7 +96,7 @@ async fn read_within(
         return Err(ServeError::MediaType(message));
     }
     let timeout = server.settings().body_timeout;
-    let reading = collect(body, Parts::new(|| server.bodies().room(), most, said)?);
+    let reading = collect(body, Parts::new(|| server.bodies().room(), most, said.unwrap_or(0))?);
     tokio::time::timeout(timeout, reading).await.map_err(|_| ServeError::SlowBody(timeout))?
 }
 

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -110,23 +109,16 @@ fn tenant(spec: KeySpec, before: Option<&Keys>) -> Tenant {
     let burst = spec.burst.map(|burst| f64::from(burst.get())).or(rate);
     let limits = rate.zip(burst);
     let most = spec.concurrency.map(|most| (most.get() as usize).min(Semaphore::MAX_PERMITS));
-    let same = |used: &&Arc<Use>| {
-        used.bucket.as_ref().map(|bucket| (bucket.rate, bucket.burst)) == limits
-            && used.at_once.as_ref().map(|at_once| at_once.most) == most
+    let Use { bucket, at_once, holds } =
+        before.and_then(|before| before.used(&spec.name.value)).cloned().unwrap_or_default();
+    let bucket = bucket.filter(|bucket| Some((bucket.rate, bucket.burst)) == limits);
+    let at_once = at_once.filter(|at_once| Some(at_once.most) == most);
+    let use_ = Use {
+        bucket: bucket.or_else(|| limits.map(|(rate, burst)| Arc::new(Bucket::new(rate, burst)))),
+        at_once: at_once.or_else(|| most.map(|most| AtOnce { most, left: Arc::new(Semaphore::new(most)) })),
+        holds,
     };
-    let used = before.and_then(|before| before.used(&spec.name.value)).filter(same).cloned();
-    let new = || {
-        let bucket = limits.map(|(rate, burst)| Bucket::new(rate, burst));
-        let at_once = most.map(|most| AtOnce { most, left: Arc::new(Semaphore::new(most)) });
-        Arc::new(Use { bucket, at_once, holds: AtomicUsize::new(0) })
-    };
-    Tenant {
-        name: spec.name.value,
-        pipelines: spec.pipelines,
-        priority: spec.priority,
-        admin: spec.admin,
-        use_: used.unwrap_or_else(new),
-    }
+    Tenant { name: spec.name.value, pipelines: spec.pipelines, priority: spec.priority, admin: spec.admin, use_ }
 }
 
 /// Says so if others than its owner may read the file.

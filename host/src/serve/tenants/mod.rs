@@ -37,16 +37,16 @@ pub(in crate::serve) struct Tenant {
     priority: Priority,
     /// whether it may load and unload pipelines, and see the metrics of all
     admin: bool,
-    use_: Arc<Use>,
+    use_: Use,
 }
 
-/// What a tenant has had, through all reloads of the file.
-#[derive(Debug)]
+/// What a tenant has had, through all reloads of the file that leave the limit as it is.
+#[derive(Clone, Debug, Default)]
 struct Use {
-    bucket: Option<Bucket>,
+    bucket: Option<Arc<Bucket>>,
     at_once: Option<AtOnce>,
     /// of the room for bodies
-    holds: AtomicUsize,
+    holds: Arc<AtomicUsize>,
 }
 
 /// Why a request of a tenant does not run now.
@@ -61,7 +61,7 @@ pub(in crate::serve) enum Exceeded {
 }
 
 /// How many requests of a tenant may be under way, and what is left of that.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct AtOnce {
     most: usize,
     left: Arc<Semaphore>,
@@ -75,13 +75,18 @@ pub(in crate::serve) struct Permit {
 
 /// Where the items of one request have their turns: one that its permit gives, and those that are left of its
 /// tenant's.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::serve) struct Slots {
     own: Arc<Semaphore>,
     left: Arc<Semaphore>,
 }
 
 impl Slots {
+    /// The request's own, if it is free: nobody else waits for that.
+    pub(in crate::serve) fn own(&self) -> Option<OwnedSemaphorePermit> {
+        self.own.clone().try_acquire_owned().ok()
+    }
+
     /// Waits for one, which is free again when what this gives is dropped.
     pub(in crate::serve) async fn one(&self) -> Result<OwnedSemaphorePermit, AcquireError> {
         tokio::select! {
@@ -94,7 +99,7 @@ impl Slots {
 
 /// A part of the room for bodies that a tenant's requests hold.
 #[derive(Debug)]
-pub(in crate::serve) struct Hold(Arc<Use>, usize);
+pub(in crate::serve) struct Hold(Arc<AtomicUsize>, usize);
 
 impl Hold {
     /// Adds another one of the same tenant.
@@ -105,7 +110,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.0.holds.fetch_sub(self.1, Ordering::AcqRel);
+        self.0.fetch_sub(self.1, Ordering::AcqRel);
     }
 }
 
@@ -136,7 +141,7 @@ impl Keys {
         found.cloned().ok_or_else(|| ServeError::Unauthorized("the key is not known".to_owned()))
     }
 
-    fn used(&self, name: &str) -> Option<&Arc<Use>> {
+    fn used(&self, name: &str) -> Option<&Use> {
         self.tenants.iter().find(|(_, tenant)| tenant.name == name).map(|(_, tenant)| &tenant.use_)
     }
 }
@@ -181,7 +186,7 @@ impl Tenant {
     pub(in crate::serve) fn hold(&self, more: usize, most: usize) -> Result<Hold, Exceeded> {
         let held = |held: usize| held.checked_add(more).filter(|held| *held <= most);
         match self.use_.holds.fetch_update(Ordering::AcqRel, Ordering::Acquire, held) {
-            Ok(_) => Ok(Hold(self.use_.clone(), more)),
+            Ok(_) => Ok(Hold(self.use_.holds.clone(), more)),
             Err(_) => Err(Exceeded::Memory),
         }
     }

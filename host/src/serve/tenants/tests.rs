@@ -84,8 +84,13 @@ fn what_was_used_stays_used_when_the_file_is_read_again() {
     first.tenants[0].1.pay().unwrap();
     let second = keys(&text, Some(&first)).unwrap();
     assert!(second.tenants[0].1.pay().is_err());
-    let other = keys(&alice("    rate: 2\n"), Some(&second)).unwrap();
+    let more_at_once = keys(&(text + "    concurrency: 2\n"), Some(&second)).unwrap();
+    assert!(more_at_once.tenants[0].1.pay().is_err(), "that is another limit");
+    let under_way = more_at_once.tenants[0].1.use_.at_once.as_ref().unwrap().left.clone().try_acquire_owned();
+    let other = keys(&alice("    rate: 2\n    concurrency: 2\n"), Some(&more_at_once)).unwrap();
     assert!(other.tenants[0].1.pay().is_ok());
+    assert_eq!(other.tenants[0].1.use_.at_once.as_ref().unwrap().left.available_permits(), 1);
+    drop(under_way);
 }
 
 #[test]

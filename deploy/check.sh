@@ -29,5 +29,10 @@ fi
 echo "== Prometheus"
 if command -v promtool >/dev/null; then promtool check config deploy/prometheus.yml; else echo "skipped: no promtool"; fi
 
+echo "== notices of the crates"
+deploy/notices.sh target/THIRD-PARTY.txt
+grep -qx "wasmtime v.* Apache-2.0 WITH LLVM-exception" target/THIRD-PARTY.txt
+grep -q "Copyright (c) .* Tokio" target/THIRD-PARTY.txt
+
 echo "== Dockerfile"
 $tools/bin/hadolint --ignore DL3008 deploy/Dockerfile

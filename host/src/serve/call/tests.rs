@@ -311,11 +311,12 @@ async fn only_shapes_that_were_short_have_their_turn_here() {
         assert_eq!(*turns.lock().unwrap(), wanted, "{numbers:?}");
     }
     // What was read for the turn here is read again for the other.
-    let front = Front::new(&server);
+    let front = Arc::new(Front::new(&server));
     for data in ["1,1", "1,1,1,1"] {
         let count = data.split(',').count();
         let input = format!(r#"{{"name":"x","datatype":"FP32","shape":[{count}],"data":[{data}]}}"#);
-        let request = HttpRequest::post("/v2/models/numbers/infer").body(format!(r#"{{"inputs":[{input}]}}"#).into());
+        let body = Body::from(format!(r#"{{"inputs":[{input}]}}"#));
+        let request = HttpRequest::post("/v2/models/numbers/infer").body(body);
         let response = front.answer(request.unwrap(), None).await;
         assert_eq!(response.status(), StatusCode::OK);
         let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -346,10 +347,17 @@ async fn items_that_nobody_looks_after_keep_no_slot_of_their_key() {
     let (served, (release, released)) = (busy.served("matrix"), channel::<()>());
     let item = |work: Box<dyn Fn() + Send>| {
         let ask = Ask { bytes: usize::MAX, ..Ask::default() };
-        let call = async { call(&served, ask, move |_: &Turn| Ok(work())).await };
-        Box::pin(context.clone().scope(call))
+        let served = served.clone();
+        let run = async move {
+            let work = move |_: &Turn| {
+                work();
+                Ok(())
+            };
+            call(&served, ask, work).await
+        };
+        Box::pin(context.clone().scope(run))
     };
-    let mut first = item(Box::new(move || drop(released.recv())));
+    let mut first = item(Box::new(move || released.recv().unwrap_or_default()));
     let mut second = item(Box::new(|| {}));
     let mut third = item(Box::new(|| {}));
     for item in [&mut first, &mut second, &mut third] {

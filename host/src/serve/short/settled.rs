@@ -46,7 +46,7 @@ const STEPS: [&str; 20] = [
 /// Operators of ONNX's sets (`ai.onnx` and `ai.onnx.ml`). Sorted. None that counts to an input (`Range`, `Loop`, the
 /// lengths of an `LSTM`), makes what an input says (`Expand`, `Resize`, `Tile`, and `Reshape`, `Split` and the
 /// `Reduce` family, whose shapes and axes are inputs too), or goes where the numbers lead it (`TreeEnsemble`).
-const OPERATORS: [&str; 118] = [
+const OPERATORS: [&str; 117] = [
     "Abs",
     "Acos",
     "Acosh",
@@ -164,7 +164,6 @@ const OPERATORS: [&str; 118] = [
     "ai.onnx.ml.SVMClassifier",
     "ai.onnx.ml.SVMRegressor",
     "ai.onnx.ml.Scaler",
-    "ai.onnx.ml.ZipMap",
 ];
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ mod files;
 mod guard;
 pub mod inference;
 pub mod pipeline;
+mod plain;
 pub mod sandbox;
 pub mod serve;
 

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::source::{Source, Span};
+use crate::plain::harmless;
 
 /// At most this many mistakes are kept: the rest are consequences or mischief.
 const MAX_DIAGNOSTICS: usize = 50;
@@ -145,11 +146,6 @@ fn render_one(out: &mut String, source: &Source, diagnostic: &Diagnostic) {
     if let Some(hint) = &diagnostic.hint {
         let _ = writeln!(out, "{margin} = hint: {}", harmless(hint));
     }
-}
-
-/// A text without what steers a terminal: it may quote a stranger's schema.
-fn harmless(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect()
 }
 
 /// At most [`MAX_LINE`] characters of `line` around the `width` characters at `column`, with the

@@ -7,9 +7,10 @@ use super::bindings::{step, types};
 use super::failure::Stop;
 use super::json;
 use super::limits::{Limits, bytes, exceeded};
-use super::log::{plain, steers};
+use super::log::plain;
 use super::state::State;
 use crate::pipeline::{Dim, ElementSet, ElementType, Kind, Port, Signature, StepFailure, Tensor, TensorKind, Value};
+use crate::plain::steers;
 
 /// Bytes of a description or an error's text.
 const TEXT: usize = 4 << 10;

@@ -1,5 +1,6 @@
 //! What a guest logs: its newest lines, within a budget.
 
+use crate::plain::steers;
 use std::collections::VecDeque;
 
 /// Bytes of a line that are kept.
@@ -87,13 +88,6 @@ pub(super) fn plain(text: &str, limit: usize) -> String {
         plain.push_str(" …");
     }
     plain
-}
-
-/// Whether a character does something to those around it: controls, line and paragraph separators,
-/// and what turns the direction of writing.
-pub(super) fn steers(c: char) -> bool {
-    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
 #[cfg(test)]

@@ -201,7 +201,7 @@ pub(super) async fn call<T: Send + 'static>(
     let arrived = Instant::now();
     let context = Context::current();
     if let Some(context) = &context {
-        context.enter(served)?;
+        context.about(served.metrics());
     }
     let timed = move |turn: &Turn| {
         let began = Instant::now();

@@ -13,9 +13,9 @@ use http::HeaderValue;
 
 use super::call::Priority;
 use super::error::ServeError;
-use super::metrics::{PipelineMetrics, Refused, StepTime};
+use super::metrics::{Metrics, PipelineMetrics, Refused, StepTime};
 use super::served::Served;
-use super::tenants::{Exceeded, Slots, Tenant};
+use super::tenants::{Exceeded, Permit, Slots, Tenant};
 
 tokio::task_local! {
     static CURRENT: Arc<Context>;
@@ -25,25 +25,26 @@ tokio::task_local! {
 #[derive(Debug)]
 pub(super) struct Context {
     id: HeaderValue,
-    /// whose key it carries; `None` where keys are not asked for
-    tenant: Option<Arc<Tenant>>,
+    /// of whose key it carries; `None` where keys are not asked for. It is the run's that goes on without its
+    /// client, too.
+    permit: Option<Permit>,
     /// where its runs have their turns, if its key bounds how many it has at once
     slots: Option<Slots>,
     /// whether somebody wants to see its steps one by one
     traced: bool,
     pipeline: OnceLock<Arc<PipelineMetrics>>,
-    /// whether what its key allows has been counted for its first run
+    /// whether the first of its items has come
     begun: AtomicBool,
     queued_nanos: AtomicU64,
     steps: Mutex<Vec<StepTime>>,
 }
 
 impl Context {
-    pub(super) fn new(id: HeaderValue, tenant: Option<Arc<Tenant>>, traced: bool) -> Self {
-        let slots = tenant.as_deref().and_then(Tenant::slots);
+    pub(super) fn new(id: HeaderValue, permit: Option<Permit>, traced: bool) -> Self {
+        let slots = permit.as_ref().and_then(|permit| permit.tenant().slots());
         Self {
             id,
-            tenant,
+            permit,
             slots,
             traced,
             pipeline: OnceLock::new(),
@@ -75,15 +76,14 @@ impl Context {
 
     /// Whose key it carries.
     pub(super) fn tenant(&self) -> Option<&Tenant> {
-        self.tenant.as_deref()
+        self.permit.as_ref().map(Permit::tenant)
     }
 
     /// Whether the request that the calling task works for may use the pipeline. Where keys are asked
     /// for (`guarded`), nobody without one may.
     pub(super) fn permits(guarded: bool, pipeline: &str) -> bool {
         !guarded
-            || Self::current()
-                .is_some_and(|context| context.tenant.as_ref().is_some_and(|tenant| tenant.may_use(pipeline)))
+            || Self::current().is_some_and(|context| context.tenant().is_some_and(|tenant| tenant.may_use(pipeline)))
     }
 
     /// The request that the calling task works for is about this pipeline.
@@ -91,27 +91,23 @@ impl Context {
         let _ = CURRENT.try_with(|context| context.about(served.metrics()));
     }
 
-    /// A run of the pipeline begins. Each after the first of a request counts against its key.
-    pub(super) fn enter(&self, served: &Served) -> Result<(), ServeError> {
-        self.about(served.metrics());
+    /// An item of its list or its stream comes, whatever comes of it. Each after the first counts against its key,
+    /// which must be what it was.
+    pub(super) fn item(&self, metrics: &Metrics) -> Result<(), ServeError> {
         let again = self.begun.swap(true, Ordering::Relaxed);
-        match &self.tenant {
-            Some(tenant) if again => tenant.pay().map_err(|exceeded| {
-                served.metrics().refused(Refused::from(&exceeded));
-                exceeded.into()
-            }),
-            _ => Ok(()),
+        let Some(tenant) = self.tenant().filter(|_| again) else { return Ok(()) };
+        if tenant.is_revoked() {
+            return Err(ServeError::Unauthorized("the key is no longer what it was; send a new request".to_owned()));
         }
+        tenant.pay().map_err(|exceeded| {
+            self.pipeline().unwrap_or_else(|| metrics.none()).refused(Refused::from(&exceeded));
+            exceeded.into()
+        })
     }
 
     /// Where its runs have their turns, if its key bounds how many it has at once.
     pub(super) const fn slots(&self) -> Option<&Slots> {
         self.slots.as_ref()
-    }
-
-    /// The run that began has only found a list, whose items are runs of their own.
-    pub(super) fn found_a_list(&self) {
-        self.begun.store(false, Ordering::Relaxed);
     }
 
     /// The pipeline that it is about.
@@ -126,7 +122,7 @@ impl Context {
 
     /// The priority that it gets when it asks for `asked`.
     pub(super) fn priority(&self, asked: Priority) -> Priority {
-        self.tenant.as_ref().map_or(asked, |tenant| tenant.priority(asked))
+        self.tenant().map_or(asked, |tenant| tenant.priority(asked))
     }
 
     pub(super) fn note_queued(&self, time: Duration) {

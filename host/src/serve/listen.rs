@@ -228,16 +228,21 @@ impl Life<'_> {
         }
     }
 
-    /// Reads keys and certificate again, and has the pipelines loaded again.
+    /// Has keys and certificate read again, then the pipelines loaded. Nobody waits for it: a file may lie on a disk
+    /// that does not answer.
     fn reload(&self, reloader: &Reloader) {
-        match self.server.access().load() {
-            Ok(warnings) => warn(&*self.tell, warnings),
-            Err(error) => warn(&*self.tell, vec![format!("the keys are those of before: {error}")]),
-        }
-        if let Some(Err(error)) = self.tls.as_ref().map(|tls| tls.reload()) {
-            warn(&*self.tell, vec![format!("the certificate is that of before: {error}")]);
-        }
-        reloader.all();
+        let (server, tls, tell) = (self.server.clone(), self.tls.clone(), self.tell.clone());
+        let reloader = reloader.clone();
+        tokio::task::spawn_blocking(move || {
+            match server.access().load() {
+                Ok(warnings) => warn(&*tell, warnings),
+                Err(error) => warn(&*tell, vec![format!("the keys are those of before: {error}")]),
+            }
+            if let Some(Err(error)) = tls.map(|tls| tls.reload()) {
+                warn(&*tell, vec![format!("the certificate is that of before: {error}")]);
+            }
+            reloader.all();
+        });
     }
 
     /// Takes no new connections, and waits for requests under way: they may take their time, but not

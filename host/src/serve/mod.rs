@@ -6,6 +6,7 @@
 //! runs where the connection is (`short`).
 
 mod access;
+mod aside;
 mod call;
 mod connections;
 mod context;

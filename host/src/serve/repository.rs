@@ -128,6 +128,11 @@ impl Repository {
         Context::permits(self.settings.keys.is_some(), name)
     }
 
+    fn permitted(&self, name: &str) -> Result<(), ServeError> {
+        let refused = || ServeError::Forbidden(format!("this key may not use `{name}`"));
+        if self.permits(name) { Ok(()) } else { Err(refused()) }
+    }
+
     /// Whether every pipeline that should answer does: they came together, each of them warm, and what
     /// does not answer since was taken out of service.
     pub fn is_ready(&self) -> bool {
@@ -136,9 +141,7 @@ impl Repository {
 
     /// The pipeline of this name, if the request may use it.
     pub fn get(&self, name: &str) -> Result<Arc<Served>, ServeError> {
-        if !self.permits(name) {
-            return Err(ServeError::Forbidden(format!("this key may not use `{name}`")));
-        }
+        self.permitted(name)?;
         let entries = self.entries.load();
         if let Some(entry) = entries.get(name) {
             return entry.served().ok_or_else(|| not_loaded(entry));
@@ -166,6 +169,7 @@ impl Repository {
 
     /// Waits for the turn to load or unload a pipeline.
     pub(super) async fn turn(&self, name: &str) -> Result<Change, ServeError> {
+        self.permitted(name)?;
         Ok(self.entry(name)?.turn().await)
     }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::watch;
 
 use super::access::Access;
+use super::aside::Aside;
 use super::call::{self, Ask, Turn};
 use super::error::ServeError;
 use super::http::Bodies;
@@ -27,6 +28,8 @@ pub struct Server {
     bodies: Bodies,
     /// as much again is for answers
     answers: Bodies,
+    documents: Aside,
+    scrapes: Aside,
     closing: AtomicBool,
     /// whether no connections are taken any more
     stopping: watch::Sender<bool>,
@@ -41,7 +44,19 @@ impl Server {
         let access = Access::new(settings.keys.clone());
         let (bodies, answers) = (Bodies::new(&settings, &metrics), Bodies::new(&settings, &metrics));
         let (telemetry, closing, stopping) = (OnceLock::new(), AtomicBool::new(false), watch::Sender::new(false));
-        Self { settings, repository, metrics, access, telemetry, bodies, answers, closing, stopping }
+        Self {
+            settings,
+            repository,
+            metrics,
+            access,
+            telemetry,
+            bodies,
+            answers,
+            documents: Aside::new(),
+            scrapes: Aside::new(),
+            closing,
+            stopping,
+        }
     }
 
     /// What the operator decided.
@@ -61,6 +76,16 @@ impl Server {
     /// The room for answers that wait for their clients.
     pub(super) const fn answers(&self) -> &Bodies {
         &self.answers
+    }
+
+    /// Where descriptions of the server are made.
+    pub(super) const fn documents(&self) -> &Aside {
+        &self.documents
+    }
+
+    /// Where it is written what is counted.
+    pub(super) const fn scrapes(&self) -> &Aside {
+        &self.scrapes
     }
 
     /// Loads and warms pipelines.

@@ -168,6 +168,20 @@ fn keys_are_read_again_on_hangup_and_a_broken_file_leaves_those_of_before() {
 }
 
 #[test]
+fn keys_that_cannot_be_read_to_their_end_hold_up_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = guarded(folder.path(), KEYS);
+    let file = folder.path().join("keys.yml");
+    std::fs::remove_file(&file).unwrap();
+    // Nobody ever writes to it.
+    assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+    server.signal(Signal::HUP);
+    assert_eq!(server.get_with("/pipelines", BOB).status, 200);
+    server.signal(Signal::TERM);
+    assert_eq!(server.ended().code(), Some(0));
+}
+
+#[test]
 fn a_file_of_keys_with_a_mistake_is_an_error_at_the_start() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("keys.yml");

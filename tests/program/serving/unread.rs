@@ -75,6 +75,20 @@ fn who_does_not_read_does_not_hold_up_the_end() {
 }
 
 #[test]
+fn who_says_nothing_does_not_hold_up_the_end() {
+    let mut server = Server::start(&[SCORES, "--header-timeout", "1h", "--drain", "1h"]);
+    // It answers no PING.
+    let mut deaf = connect(&server);
+    deaf.write_all(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &head(false, "/health"))).unwrap();
+    let _only_connected = connect(&server);
+    let mut half = server.connect();
+    half.write(b"GET /health HTTP/1.1\r\nhost:").unwrap();
+    until("all of them are there", || server.metric("gpux_connections ") >= 4.0);
+    server.signal(Signal::TERM);
+    assert_eq!(server.ended().code(), Some(0));
+}
+
+#[test]
 fn who_lets_nothing_be_sent_over_http2_is_cut() {
     let server = Server::start(&[SCORES, "--idle-timeout", "500ms"]);
     // `accept-encoding: gzip, deflate` is one byte in HPACK.

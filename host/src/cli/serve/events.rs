@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use crate::cli::log::{Log, LogFormat};
 use crate::cli::printer::Printer;
+use crate::plain::harmless;
 use crate::serve::{Event, Server};
 
 /// Who tells it.
@@ -53,7 +54,7 @@ impl Teller {
     fn note(&self, text: &str) {
         match self.format {
             LogFormat::Text if self.printer.json => {}
-            LogFormat::Text => self.log.say(text),
+            LogFormat::Text => self.log.say(&harmless(text)),
             LogFormat::Json => tracing::info!(target: "gpux", "{text}"),
         }
     }
@@ -68,7 +69,7 @@ impl Teller {
 
     fn warning(&self, text: &str) {
         match self.format {
-            LogFormat::Text => self.log.say(&self.printer.warning_line(text)),
+            LogFormat::Text => self.log.say(&self.printer.warning_line(&harmless(text))),
             LogFormat::Json => tracing::warn!(target: "gpux", "{text}"),
         }
     }

@@ -8,6 +8,7 @@ use super::super::schema::{closest, list};
 use super::model::ONLY_MODEL;
 use super::steps::{Action, StepSpec};
 use super::{part, ports, preprocessing};
+use crate::plain::steers;
 
 /// Everything that is wrong between the parts of the file.
 pub(super) fn check(root: &Node, steps: &[StepSpec], diagnostics: &mut Vec<Diagnostic>) {
@@ -39,6 +40,18 @@ pub(super) fn check(root: &Node, steps: &[StepSpec], diagnostics: &mut Vec<Diagn
             names.iter().map(|name| format!("model: {name}")).collect::<Vec<_>>().join(", ")
         );
         report("models", "models", "several models need a `pipeline`", &hint);
+    }
+    for key in ["name", "version"] {
+        let steering = part(root, key).and_then(Node::as_str).is_some_and(|text| text.chars().any(steers));
+        if steering {
+            let hint = "write it with letters that are seen";
+            report(
+                key,
+                "plain-text",
+                &format!("`{key}` has a line break, or a character that steers what shows it"),
+                hint,
+            );
+        }
     }
     if let Some(preprocessing) = part(root, "preprocessing") {
         preprocessing::check(preprocessing, diagnostics);

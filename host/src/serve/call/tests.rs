@@ -13,7 +13,7 @@ use super::*;
 use crate::assemble::{EngineChoice, Operator};
 use crate::serve::front::Front;
 use crate::serve::metrics::{Exposition, to_text};
-use crate::serve::tenants::Keys;
+use crate::serve::tenants::{Keys, Tenant};
 use crate::serve::{Server, Settings, Source};
 
 /// A server of one worker, which is at work for somebody until it is dropped.
@@ -331,19 +331,22 @@ async fn only_shapes_that_were_short_have_their_turn_here() {
     assert!(!server.run(&served, large, work).await.unwrap(), "a large body takes its time");
 }
 
+/// Who may have two requests under way.
+fn alice(folder: &std::path::Path) -> Arc<Tenant> {
+    let file = folder.join("keys.yml");
+    std::fs::write(&file, "keys:\n  - { name: alice, key: 0123456789abcdef, concurrency: 2 }\n").unwrap();
+    let head = HeaderMap::from_iter([(HeaderName::from_static("x-api-key"), "0123456789abcdef".parse().unwrap())]);
+    Keys::load(&file, None).unwrap().tenant(&head).unwrap()
+}
+
 #[tokio::test]
 async fn items_that_nobody_looks_after_keep_no_slot_of_their_key() {
     let mut busy = Busy::new(Settings { workers: 1, ..Settings::default() }).await;
     busy.release = None;
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("keys.yml");
-    std::fs::write(&file, "keys:\n  - { name: alice, key: 0123456789abcdef, concurrency: 2 }\n").unwrap();
-    let keys = Keys::load(&file, None).unwrap();
-    let head = HeaderMap::from_iter([(HeaderName::from_static("x-api-key"), "0123456789abcdef".parse().unwrap())]);
-    let tenant = keys.tenant(&head).unwrap();
-
-    let _request = tenant.enter().unwrap();
-    let context = Arc::new(Context::new("items".parse().unwrap(), Some(tenant.clone()), false));
+    let tenant = alice(folder.path());
+    let permit = tenant.enter().unwrap();
+    let context = Arc::new(Context::new("items".parse().unwrap(), Some(permit), false));
     let (served, (release, released)) = (busy.served("matrix"), channel::<()>());
     let item = |work: Box<dyn Fn() + Send>| {
         let ask = Ask { bytes: usize::MAX, ..Ask::default() };
@@ -373,4 +376,56 @@ async fn items_that_nobody_looks_after_keep_no_slot_of_their_key() {
     for item in [first, second, third] {
         item.await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn who_leaves_has_its_permit_until_the_run_has_ended() {
+    let mut busy = Busy::new(Settings::default()).await;
+    busy.release = None;
+    let folder = tempfile::tempdir().unwrap();
+    let tenant = alice(folder.path());
+    let context = Arc::new(Context::new("leaves".parse().unwrap(), Some(tenant.enter().unwrap()), false));
+    let (served, (release, released), (begun, begins)) = (busy.served("matrix"), channel::<()>(), channel());
+    let work = move |_: &Turn| {
+        begun.send(()).unwrap();
+        let _ = released.recv();
+        Ok(())
+    };
+    let ask = Ask { bytes: usize::MAX, ..Ask::default() };
+    let mut left = Box::pin(context.scope(async move { call(&served, ask, work).await }));
+    assert!(futures_util::poll!(&mut left).is_pending());
+    begins.recv().unwrap();
+    drop(left);
+    let under_way: Vec<_> = std::iter::from_fn(|| tenant.enter().ok()).collect();
+    assert_eq!(under_way.len(), 1, "one of two is still at work");
+    drop((under_way, release));
+    while std::iter::from_fn(|| tenant.enter().ok()).collect::<Vec<_>>().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_list_gives_must_find_room_as_it_is_gathered() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("wide.yml");
+    let text = "name: wide\nversion: 1.0.0\ninputs:\n  x: { type: float32, shape: [1] }\n\
+                pipeline: [expand: { broadcast: [100000] }]\n";
+    std::fs::write(&path, text).unwrap();
+    let settings = Settings { max_body: 64 << 10, body_memory: 1 << 20, ..Settings::default() };
+    let server = Arc::new(Server::new(settings, Operator::default()));
+    server.add(&[Source(path.display().to_string())]).unwrap();
+    let front = Arc::new(Front::new(&server));
+    // Each of the results has half a megabyte.
+    let list = |items: usize| {
+        let body = Body::from(format!("[{}]", vec![r#"{"x":[0.125]}"#; items].join(",")));
+        let request = HttpRequest::post("/predict").header(CONTENT_TYPE, "application/json").body(body).unwrap();
+        let front = front.clone();
+        async move { front.answer(request, None).await.status() }
+    };
+    let held = server.answers().room().share(400 << 10).unwrap();
+    assert_eq!(list(1).await, StatusCode::OK);
+    let more = server.answers().room().share(400 << 10).unwrap();
+    assert_eq!(list(8).await, StatusCode::SERVICE_UNAVAILABLE);
+    drop((held, more));
+    assert_eq!(list(8).await, StatusCode::OK, "where there is no other, there is room for it");
 }

@@ -22,8 +22,12 @@ pub(super) struct Activity {
     idle: Duration,
     begun: AtomicBool,
     busy: AtomicUsize,
+    /// answers over HTTP/2 of which there is more to come
+    open: AtomicUsize,
     /// whether the client does not take what is there for it
     blocked: AtomicBool,
+    /// whether some of that lies where it is encrypted
+    unflushed: AtomicBool,
     /// whether it has taken next to nothing since it first did not
     trickling: AtomicBool,
     /// milliseconds after `start`
@@ -95,6 +99,16 @@ impl Drop for Busy {
     }
 }
 
+/// An answer over HTTP/2 of which there is more to come.
+#[derive(Debug)]
+pub(super) struct Open(Arc<Activity>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 impl Activity {
     pub(super) fn new(first: Duration, idle: Duration) -> Self {
         Self {
@@ -103,7 +117,9 @@ impl Activity {
             idle,
             begun: AtomicBool::new(false),
             busy: AtomicUsize::new(0),
+            open: AtomicUsize::new(0),
             blocked: AtomicBool::new(false),
+            unflushed: AtomicBool::new(false),
             trickling: AtomicBool::new(false),
             last: AtomicU64::new(0),
             answers: AtomicU64::new(0),
@@ -130,6 +146,21 @@ impl Activity {
         self.begun.store(true, Ordering::Relaxed);
         self.busy.fetch_add(1, Ordering::AcqRel);
         Busy(self.clone())
+    }
+
+    /// There is more to come of an answer over HTTP/2, until the result is dropped.
+    pub(super) fn open(self: &Arc<Self>) -> Open {
+        self.open.fetch_add(1, Ordering::AcqRel);
+        Open(self.clone())
+    }
+
+    /// Whether no request is under way, and nothing is there for the client.
+    pub(super) fn is_idle(&self) -> bool {
+        self.busy.load(Ordering::Acquire) == 0
+            && self.open.load(Ordering::Acquire) == 0
+            && !self.blocked.load(Ordering::Relaxed)
+            && !self.unflushed.load(Ordering::Relaxed)
+            && self.unread().is_empty()
     }
 
     fn touch(&self) {
@@ -224,7 +255,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Observed<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(task)
+        let flushed = Pin::new(&mut self.stream).poll_flush(task);
+        self.activity.unflushed.store(flushed.is_pending(), Ordering::Relaxed);
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -256,6 +289,25 @@ mod tests {
         assert!(activity.is_over());
         activity.sent(&Poll::Ready(Ok(1)));
         assert!(!activity.is_over(), "it takes some of it");
+    }
+
+    #[test]
+    fn a_connection_is_idle_while_nobody_waits_for_anything() {
+        let activity = Arc::new(Activity::new(Duration::ZERO, Duration::ZERO));
+        assert!(activity.is_idle());
+        let busy = activity.begin();
+        assert!(!activity.is_idle());
+        let open = activity.open();
+        drop(busy);
+        assert!(!activity.is_idle());
+        let part = activity.answer().wait();
+        drop(open);
+        assert!(!activity.is_idle());
+        activity.sent(&Poll::Pending);
+        drop(part);
+        assert!(!activity.is_idle());
+        activity.sent(&Poll::Ready(Ok(1)));
+        assert!(activity.is_idle());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use futures_util::FutureExt as _;
@@ -56,6 +56,16 @@ struct Shared {
     front: Arc<Front>,
     builder: auto::Builder<TokioExecutor>,
     tls: Option<Arc<Tls>>,
+    /// whether what nobody waits for is to end
+    over: watch::Sender<bool>,
+}
+
+impl Shared {
+    /// Ends when last call is over.
+    async fn last_call(&self) {
+        // Its sender is here.
+        let _ = self.over.subscribe().wait_for(|over| *over).await;
+    }
 }
 
 /// Takes connections until it is told to stop, then waits for those there are. `room` is for all
@@ -69,7 +79,7 @@ pub(super) async fn accept(
     mut stopped: watch::Receiver<bool>,
 ) {
     let builder = builder(server.settings());
-    let shared = Arc::new(Shared { server, front, builder, tls });
+    let shared = Arc::new(Shared { server, front, builder, tls, over: watch::Sender::new(false) });
     let connections = GracefulShutdown::new();
     let start = |(stream, peer): (TcpStream, SocketAddr), permit| {
         let connection = connection(shared.clone(), stream, peer, connections.watcher());
@@ -110,6 +120,7 @@ pub(super) async fn accept(
     while shared.server.metrics().connections() > 0 && tokio::time::Instant::now() < last_call {
         tokio::time::sleep(LAST_CALL / 25).await;
     }
+    shared.over.send_replace(true);
     connections.shutdown().await;
 }
 
@@ -139,7 +150,11 @@ async fn connection(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, wa
     let _ = stream.set_nodelay(true);
     let Some(tls) = &shared.tls else { return serve(&shared, stream, peer, watcher).await };
     let patience = shared.server.settings().header_timeout;
-    match tokio::time::timeout(patience, tls.acceptor().accept(stream)).await {
+    let accepted = tokio::select! {
+        accepted = tokio::time::timeout(patience, tls.acceptor().accept(stream)) => accepted,
+        () = shared.last_call() => return,
+    };
+    match accepted {
         Ok(Ok(stream)) => serve(&shared, stream, peer, watcher).await,
         // How a handshake fails is the client's affair.
         Ok(Err(_)) => {}
@@ -175,13 +190,21 @@ where
     });
     let stream = TokioIo::new(Observed::new(stream, activity.clone()));
     let mut connection = pin!(watcher.watch(shared.builder.serve_connection(stream, service)));
+    let (mut last_call, mut ending) = (pin!(shared.last_call()), false);
     loop {
+        let next_look = activity.next_look();
+        let next_look = if ending { next_look.min(Instant::now() + LAST_CALL) } else { next_look };
         tokio::select! {
             // How a connection ends is the client's affair.
             _ = connection.as_mut() => return,
-            () = tokio::time::sleep_until(activity.next_look().into()) => {
+            () = last_call.as_mut(), if !ending => ending = true,
+            () = tokio::time::sleep_until(next_look.into()) => {
                 if activity.is_over() {
                     return shared.server.metrics().connection_cut();
+                }
+                // Its client was told, and had time to end it.
+                if ending && activity.is_idle() {
+                    return;
                 }
             }
         }

@@ -8,7 +8,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 
-use super::activity::{Activity, Taken, Waiting};
+use super::activity::{Activity, Open, Taken, Waiting};
 
 /// What is handed on at once, in bytes: the frame of HTTP/2 that everybody takes.
 const PART: usize = 16 << 10;
@@ -19,6 +19,7 @@ pub(super) struct Unread {
     /// what is left of what came last
     rest: Bytes,
     taken: Taken,
+    _open: Open,
 }
 
 /// Bytes that are dropped once they are sent.
@@ -35,7 +36,7 @@ impl AsRef<[u8]> for Part {
 
 impl Unread {
     pub(super) fn new(body: Body, activity: &Arc<Activity>) -> Self {
-        Self { body, rest: Bytes::new(), taken: activity.answer() }
+        Self { body, rest: Bytes::new(), taken: activity.answer(), _open: activity.open() }
     }
 }
 

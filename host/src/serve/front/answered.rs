@@ -10,15 +10,15 @@ use std::time::Instant;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
+use http::HeaderMap;
 use http::request::Parts;
-use http::{HeaderMap, Method};
 use hyper::body::{Body as _, Frame, SizeHint};
 
 use super::{Front, shown};
 use crate::serve::context::Context;
 use crate::serve::metrics::Protocol;
 use crate::serve::telemetry::{Outcome, RequestSpan};
-use crate::serve::tenants::{Permit, Tenant};
+use crate::serve::tenants::Tenant;
 
 /// Says what came of a request when it is dropped.
 pub(super) struct Answered {
@@ -32,12 +32,11 @@ pub(super) struct Answered {
     /// what only the log wants
     line: Option<Line>,
     span: Option<RequestSpan>,
-    _permit: Option<Permit>,
 }
 
 /// What the log says of a request's head.
 pub(super) struct Line {
-    method: Method,
+    method: String,
     path: String,
     peer: Option<SocketAddr>,
 }
@@ -45,7 +44,7 @@ pub(super) struct Line {
 impl Line {
     pub(super) fn new(head: &Parts, peer: Option<SocketAddr>) -> Self {
         // Without what follows `?`: that may be a secret.
-        Self { method: head.method.clone(), path: shown(head.uri.path()).to_owned(), peer }
+        Self { method: shown(head.method.as_str()).to_owned(), path: shown(head.uri.path()).to_owned(), peer }
     }
 }
 
@@ -56,11 +55,10 @@ impl Answered {
         protocol: Protocol,
         started: Instant,
         line: Option<Line>,
-        permit: Option<Permit>,
         span: Option<RequestSpan>,
     ) -> Self {
         let front = front.clone();
-        Self { front, context, protocol, started, status: None, bytes: None, line, span, _permit: permit }
+        Self { front, context, protocol, started, status: None, bytes: None, line, span }
     }
 
     /// The head of the answer is there. Of gRPC it holds the status only where there is no message.
@@ -97,7 +95,7 @@ impl Drop for Answered {
             tracing::info!(
                 target: "gpux::access",
                 request_id = self.context.id().to_str().unwrap_or_default(),
-                method = line.method.as_str(),
+                method = line.method,
                 path = line.path,
                 protocol = self.protocol.name(),
                 status,

@@ -42,7 +42,7 @@ pub(super) fn hold(response: Response, server: &Server, context: &Arc<Context>, 
 }
 
 /// As much as one answer counts for: where there is no other, there is room for it.
-fn most(settings: &Settings) -> usize {
+pub(in crate::serve) fn most(settings: &Settings) -> usize {
     settings.max_body.max(settings.body_memory / 2).min(settings.body_memory)
 }
 

@@ -3,7 +3,7 @@
 
 mod answered;
 mod cors;
-mod held;
+pub(super) mod held;
 mod leftover;
 mod refusal;
 mod request_id;
@@ -70,12 +70,10 @@ impl Front {
     }
 
     /// Whose request it is, which may be under way now.
-    fn admit(&self, head: &Parts) -> Result<(Option<Arc<Tenant>>, Option<Permit>), ServeError> {
+    fn admit(&self, head: &Parts) -> Result<Option<Permit>, ServeError> {
         let tenant = self.server.access().admit(head)?;
-        let permit = tenant.as_deref().map(Tenant::enter).transpose().inspect_err(|exceeded| {
-            self.server.metrics().none().refused(exceeded.into());
-        })?;
-        Ok((tenant, permit))
+        let permit = tenant.as_ref().map(Tenant::enter).transpose();
+        Ok(permit.inspect_err(|exceeded| self.server.metrics().none().refused(exceeded.into()))?)
     }
 
     async fn pass(self: &Arc<Self>, request: Request<Body>, peer: Option<SocketAddr>) -> Response {
@@ -86,16 +84,16 @@ impl Front {
         let version = head.version;
         // Browsers send no key with what they ask before a request.
         let preflight = self.cors.is_some() && cors::is_preflight(&head);
-        let admitted = if preflight { Ok((None, None)) } else { self.admit(&head) };
+        let admitted = if preflight { Ok(None) } else { self.admit(&head) };
         let span = server.telemetry().map(|telemetry| telemetry.begin(&head));
         let traced = span.as_ref().is_some_and(super::telemetry::RequestSpan::is_recording);
-        let (tenant, permit, refused) = match admitted {
-            Ok((tenant, permit)) => (tenant, permit, None),
-            Err(error) => (None, None, Some(error)),
+        let (permit, refused) = match admitted {
+            Ok(permit) => (permit, None),
+            Err(error) => (None, Some(error)),
         };
-        let context = Arc::new(Context::new(id, tenant, traced));
+        let context = Arc::new(Context::new(id, permit, traced));
         let line = server.settings().access_log.then(|| Line::new(&head, peer));
-        let mut answered = Answered::new(self, context.clone(), protocol, started, line, permit, span);
+        let mut answered = Answered::new(self, context.clone(), protocol, started, line, span);
         let request = Request::from_parts(head, body);
         let answer = async |request| match &refused {
             Some(error) => context.within(|| refusal::answer(error, protocol)),
@@ -128,10 +126,10 @@ impl Front {
     }
 }
 
-/// As much of a path as is worth keeping: thousands of lines may wait to be written.
-pub(super) fn shown(path: &str) -> &str {
+/// As much of a path or a method as is worth keeping: thousands of lines may wait to be written.
+pub(super) fn shown(text: &str) -> &str {
     const LONGEST: usize = 1 << 10;
-    path.get(..path.floor_char_boundary(LONGEST)).unwrap_or(path)
+    text.get(..text.floor_char_boundary(LONGEST)).unwrap_or(text)
 }
 
 fn is_grpc(headers: &HeaderMap) -> bool {

@@ -13,11 +13,15 @@ use crate::serve::{ServeError, Server};
 
 /// JSON, unless a text of Prometheus' is accepted.
 pub(super) async fn metrics(State(server): State<Arc<Server>>, headers: HeaderMap) -> Response {
-    let Some(exposition) = wanted(&headers) else { return answer::json(&to_json(&server)) };
-    match to_text(&server, exposition) {
-        Ok(text) => answer::bytes(HeaderValue::from_static(exposition.media_type()), text),
-        Err(error) => answer::error(&ServeError::Body(error.to_string())),
-    }
+    let asked = server.clone();
+    let made = server.scrapes().make(move || {
+        let Some(exposition) = wanted(&headers) else { return answer::json(&to_json(&asked)) };
+        match to_text(&asked, exposition) {
+            Ok(text) => answer::bytes(HeaderValue::from_static(exposition.media_type()), text),
+            Err(error) => answer::error(&ServeError::Body(error.to_string())),
+        }
+    });
+    made.await.unwrap_or_else(|error| answer::error(&error))
 }
 
 /// The first of the texts that is named; a scraper names one, whatever else it takes.

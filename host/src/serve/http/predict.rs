@@ -24,11 +24,15 @@ use super::straight::Run;
 use crate::error::GpuxError;
 use crate::pipeline::{Request, ValidationError};
 use crate::serve::context::Context;
+use crate::serve::front::held;
 use crate::serve::trace::Trace;
 use crate::serve::{Ask, Priority, ServeError, Served, Server, Turn};
 
 /// The results of one list, in bytes: a request of a few bytes may ask for megabytes.
 const MAX_RESULTS: usize = 256 << 20;
+
+/// Of those, as many as are counted at once.
+const GATHERED: usize = 1 << 20;
 
 /// What the query of a request may say.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -170,21 +174,23 @@ async fn list(
     if write.format != Format::Json {
         return Err(ServeError::NotAcceptable("the results of a list are given as application/json only".to_owned()));
     }
-    if let Some(context) = Context::current() {
-        context.found_a_list();
-    }
     let at_once = served.pipeline().at_once().max(server.settings().workers);
     // However short each is, many of them would keep the connection's thread.
     let ask = Ask { bytes: usize::MAX, ..ask };
     let each = |request: Result<Request, ValidationError>| {
         let write = write.clone();
         async move {
+            if let Some(context) = Context::current() {
+                context.item(server.metrics())?;
+            }
             let request = Cell::new(request.map_err(GpuxError::from)?);
             server.run(served, ask, move |turn| write.write(&turn.infer(request.take(), None)?)).await
         }
     };
     let mut results = stream::iter(requests).map(each).buffered(at_once);
-    let mut text = vec![b'['];
+    // What is gathered here counts as the answer that it becomes.
+    let (room, most) = (server.answers().room(), held::most(server.settings()));
+    let (mut text, mut share) = (vec![b'['], room.share(0)?);
     while let Some(result) = results.next().await {
         if text.len() > 1 {
             text.push(b',');
@@ -192,6 +198,10 @@ async fn list(
         match result {
             Ok(written) => text.extend_from_slice(&written.bytes),
             Err(error) => text.extend_from_slice(error.to_json().to_string().as_bytes()),
+        }
+        let more = text.len().min(most).saturating_sub(share.bytes());
+        if more > 0 {
+            share.merge(room.share(more.max(GATHERED).min(most - share.bytes()))?);
         }
         if text.len() > MAX_RESULTS {
             let most = MAX_RESULTS >> 20;

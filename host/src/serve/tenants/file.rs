@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -13,6 +14,7 @@ use super::bucket::Bucket;
 use super::key::Digest;
 use super::{AtOnce, Keys, Tenant, Use};
 use crate::config::{ConfigurationError, Diagnostic, Form, LoadError, Spanned, load_as};
+use crate::plain::steers;
 use crate::serve::call::Priority;
 
 /// The file as it is written.
@@ -69,10 +71,21 @@ pub(super) fn load(path: &Path, before: Option<&Keys>) -> Result<Keys, LoadError
             Ok(digest) if keys.tenants.iter().any(|(known, _)| *known == digest) => {
                 faults.push(Diagnostic::new("key", spec.name.span.clone(), "this key is there already"));
             }
+            Ok(_) if spec.name.value.chars().any(steers) => {
+                let message = "a name for logs is on one line and has no control characters";
+                faults.push(Diagnostic::new("key", spec.name.span.clone(), message));
+            }
             Ok(_) if keys.used(&spec.name.value).is_some() => {
                 faults.push(Diagnostic::new("key", spec.name.span.clone(), "this name is there already"));
             }
-            Ok(digest) => keys.tenants.push((digest, Arc::new(tenant(spec, before)))),
+            Ok(digest) => {
+                let tenant = Arc::new(tenant(spec, before));
+                let same = before.and_then(|before| {
+                    let (_, old) = before.tenants.iter().find(|(known, _)| *known == digest)?;
+                    old.allows_the_same_as(&tenant).then(|| old.clone())
+                });
+                keys.tenants.push((digest, same.unwrap_or(tenant)));
+            }
         }
     }
     if !faults.is_empty() {
@@ -118,7 +131,14 @@ fn tenant(spec: KeySpec, before: Option<&Keys>) -> Tenant {
         at_once: at_once.or_else(|| most.map(|most| AtOnce { most, left: Arc::new(Semaphore::new(most)) })),
         holds,
     };
-    Tenant { name: spec.name.value, pipelines: spec.pipelines, priority: spec.priority, admin: spec.admin, use_ }
+    Tenant {
+        name: spec.name.value,
+        pipelines: spec.pipelines,
+        priority: spec.priority,
+        admin: spec.admin,
+        use_,
+        revoked: AtomicBool::new(false),
+    }
 }
 
 /// Says so if others than its owner may read the file.

@@ -7,7 +7,7 @@ mod key;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bucket::Bucket;
@@ -38,6 +38,8 @@ pub(in crate::serve) struct Tenant {
     /// whether it may load and unload pipelines, and see the metrics of all
     admin: bool,
     use_: Use,
+    /// whether the file says something else of its key by now
+    revoked: AtomicBool,
 }
 
 /// What a tenant has had, through all reloads of the file that leave the limit as it is.
@@ -67,10 +69,18 @@ struct AtOnce {
     left: Arc<Semaphore>,
 }
 
-/// A request of a tenant that is under way.
+/// A request of a tenant that is under way, for as long as anything works for it.
 #[derive(Debug)]
 pub(in crate::serve) struct Permit {
+    tenant: Arc<Tenant>,
     _one: Option<OwnedSemaphorePermit>,
+}
+
+impl Permit {
+    /// Whose request it is.
+    pub(in crate::serve) fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
 }
 
 /// Where the items of one request have their turns: one that its permit gives, and those that are left of its
@@ -121,6 +131,14 @@ impl Keys {
         file::load(path, before)
     }
 
+    /// Those take the place of `before`: whoever had a key whose line is no longer the same has it no more.
+    pub(in crate::serve) fn replace(&self, before: &Self) {
+        let stays = |old: &Arc<Tenant>| self.tenants.iter().any(|(_, tenant)| Arc::ptr_eq(tenant, old));
+        for (_, old) in before.tenants.iter().filter(|(_, old)| !stays(old)) {
+            old.revoked.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// What the operator should know of the file.
     pub(in crate::serve) fn warnings(&self) -> &[String] {
         &self.warnings
@@ -168,12 +186,26 @@ impl Tenant {
     }
 
     /// One more request of its, if there is room for it now.
-    pub(in crate::serve) fn enter(&self) -> Result<Permit, Exceeded> {
+    pub(in crate::serve) fn enter(self: &Arc<Self>) -> Result<Permit, Exceeded> {
         let one = |at_once: &AtOnce| {
             at_once.left.clone().try_acquire_owned().map_err(|_| Exceeded::Concurrency(at_once.most))
         };
-        let permit = Permit { _one: self.use_.at_once.as_ref().map(one).transpose()? };
+        let permit = Permit { tenant: self.clone(), _one: self.use_.at_once.as_ref().map(one).transpose()? };
         self.pay().map(|()| permit)
+    }
+
+    /// Whether its line in the file has been changed or taken out since.
+    pub(in crate::serve) fn is_revoked(&self) -> bool {
+        self.revoked.load(Ordering::Relaxed)
+    }
+
+    fn allows_the_same_as(&self, other: &Self) -> bool {
+        let limits = |tenant: &Self| {
+            let Use { bucket, at_once, .. } = &tenant.use_;
+            (bucket.as_ref().map(Arc::as_ptr), at_once.as_ref().map(|at_once| Arc::as_ptr(&at_once.left)))
+        };
+        let who = |tenant: &Self| (tenant.name.clone(), tenant.pipelines.clone(), tenant.priority, tenant.admin);
+        who(self) == who(other) && limits(self) == limits(other)
     }
 
     /// Where the items of a request that has its permit have their turns; `None` where their number is not bounded.

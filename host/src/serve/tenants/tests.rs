@@ -94,6 +94,24 @@ fn what_was_used_stays_used_when_the_file_is_read_again() {
 }
 
 #[test]
+fn a_key_whose_line_has_changed_is_revoked_for_what_goes_on() {
+    let text = alice("    pipelines: [one]\n    rate: 5\n    concurrency: 2\n");
+    let read = |text: &str, before: &Keys| {
+        let keys = keys(text, Some(before)).unwrap();
+        keys.replace(before);
+        keys
+    };
+    for other in ["keys: []\n".to_owned(), text.replace("[one]", "[]"), text.replace("rate: 5", "rate: 4")] {
+        let first = keys(&text, None).unwrap();
+        let tenant = first.tenants[0].1.clone();
+        let second = read(&text, &first);
+        assert!(!tenant.is_revoked());
+        read(&other, &second);
+        assert!(tenant.is_revoked(), "{other}");
+    }
+}
+
+#[test]
 fn mistakes_in_the_file_are_found() {
     for (text, wanted) in [
         ("keys:\n  - name: a\n".to_owned(), "either `sha256:` or `key:`"),
@@ -102,6 +120,7 @@ fn mistakes_in_the_file_are_found() {
         ("keys:\n  - {name: a, key: secret}\n  - {name: b, key: secret}\n".to_owned(), "this key is there already"),
         ("keys:\n  - {name: a, key: secret}\n  - {name: a, key: other}\n".to_owned(), "this name is there already"),
         ("keys:\n  - {name: a, key: secret, rate: 0}\n".to_owned(), "rate"),
+        ("keys:\n  - {name: \"a\\e[31m\", key: secret}\n".to_owned(), "control characters"),
     ] {
         let message = keys(&text, None).unwrap_err();
         assert!(message.contains(wanted), "{text}: {message}");

@@ -25,9 +25,13 @@ use crate::serve::{Served, Server, Settings};
 
 /// The document for what is served now.
 pub(super) async fn document(State(server): State<Arc<Server>>) -> Response {
-    let entries = server.repository().visible();
-    let served: Vec<_> = entries.iter().filter_map(|entry| entry.served()).collect();
-    answer::json(&Document::new(server.settings()).of(&served))
+    let asked = server.clone();
+    let made = server.documents().make(move || {
+        let entries = asked.repository().visible();
+        let served: Vec<_> = entries.iter().filter_map(|entry| entry.served()).collect();
+        answer::json(&Document::new(asked.settings()).of(&served))
+    });
+    made.await.unwrap_or_else(|error| answer::error(&error))
 }
 
 /// The document while it is made.

@@ -3,7 +3,7 @@
 use std::future::ready;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
+use std::task::{Context as TaskContext, Poll};
 use std::time::Instant;
 
 use axum::extract::{Request, State};
@@ -21,6 +21,7 @@ use super::proto::infer_parameter::ParameterChoice;
 use super::proto::{InferParameter, ModelInferResponse, ModelStreamInferResponse};
 use super::{infer, timeout};
 use crate::serve::connections::LAST_CALL;
+use crate::serve::context::Context;
 use crate::serve::oip::error::status;
 use crate::serve::{ServeError, Server, Turn};
 
@@ -48,7 +49,9 @@ async fn answer(
     deadline: Option<Instant>,
     answers: Answers,
 ) -> Result<Bytes, ServeError> {
+    let counted = Context::current().map_or(Ok(()), |context| context.item(server.metrics()));
     let (id, result) = match Head::read(&message) {
+        Ok(head) if counted.is_err() => (head.id, counted.map(|()| Bytes::new())),
         Ok(head) => {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let write = move |turn: &Turn, response| answers.message(turn, &last_of_one(response));
@@ -124,7 +127,7 @@ impl Requests {
 impl Stream for Requests {
     type Item = Result<Bytes, Status>;
 
-    fn poll_next(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+    fn poll_next(self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
         if this.late.poll_unpin(task).is_ready() {
             return this.end(Status::deadline_exceeded("the stream's deadline has passed"));

@@ -17,12 +17,9 @@ grep -v ' (/' "$work/tree" | sort -u >"$work/crates"
 
 while read -r name version _; do
     crate="$name-${version#v}"
-    for text in "$sources"/*/"$crate"/* "$sources"/*/"$crate"/LICENSES/*; do
-        case $(echo "${text##*/"$crate"/}" | tr '[:upper:]' '[:lower:]') in
-        *licen* | *notice* | *copying* | *copyright* | unlicense*) ;;
-        *) continue ;;
-        esac
-        [ -f "$text" ] || continue
+    find "$sources"/*/"$crate" -type f ! -name '*.rs' \
+        '(' -iname '*licen[cs]e*' -o -iname '*notice*' -o -iname '*copying*' -o -iname '*copyright*' \
+        -o -path '*/LICENSES/*' ')' | while read -r text; do
         hash=$(sha256sum <"$text" | cut -d ' ' -f 1)
         cp "$text" "$work/$hash.text"
         echo "$name $version" >>"$work/$hash.crates"

@@ -323,8 +323,11 @@ async fn admitted<T: Send + 'static>(
         begins.store(true, Ordering::Relaxed);
         let turn = Turn { waits: Some(slot), queued: arrived.elapsed(), ..turn };
         turn.note_queued();
+        let done = guarded(|| work(&turn));
+        // Whoever has the answer may ask again: nothing of this request is under way by then.
+        drop((turn, work));
         // Nobody listens any more when the client has gone.
-        let _ = answer.send(guarded(|| work(&turn)));
+        let _ = answer.send(done);
     };
     let place = served.lane().submit(deadline, priority, cancelled.clone(), Box::new(job))?;
     let _taken_back = TakenBack { lane: served.lane(), place, begun: &begun, cancelled };

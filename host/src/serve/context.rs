@@ -95,11 +95,12 @@ impl Context {
     /// which must be what it was.
     pub(super) fn item(&self, metrics: &Metrics) -> Result<(), ServeError> {
         let again = self.begun.swap(true, Ordering::Relaxed);
-        let Some(tenant) = self.tenant().filter(|_| again) else { return Ok(()) };
+        let Some(tenant) = self.tenant() else { return Ok(()) };
         if tenant.is_revoked() {
             return Err(ServeError::Unauthorized("the key is no longer what it was; send a new request".to_owned()));
         }
-        tenant.pay().map_err(|exceeded| {
+        let paid = if again { tenant.pay() } else { Ok(()) };
+        paid.map_err(|exceeded| {
             self.pipeline().unwrap_or_else(|| metrics.none()).refused(Refused::from(&exceeded));
             exceeded.into()
         })

@@ -429,3 +429,18 @@ async fn what_a_list_gives_must_find_room_as_it_is_gathered() {
     drop((held, more));
     assert_eq!(list(8).await, StatusCode::OK, "where there is no other, there is room for it");
 }
+
+#[tokio::test]
+async fn who_has_an_answer_may_ask_again_at_once() {
+    let mut busy = Busy::new(Settings::default()).await;
+    busy.release = None;
+    let folder = tempfile::tempdir().unwrap();
+    let tenant = alice(folder.path());
+    let _other = tenant.enter().unwrap();
+    for _ in 0..200 {
+        let context = Arc::new(Context::new("again".parse().unwrap(), Some(tenant.enter().unwrap()), false));
+        let served = busy.served("matrix");
+        let ask = Ask { bytes: usize::MAX, ..Ask::default() };
+        context.scope(async move { call(&served, ask, |_: &Turn| Ok(())).await }).await.unwrap();
+    }
+}

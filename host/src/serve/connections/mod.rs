@@ -39,6 +39,10 @@ const RETRY: Duration = Duration::from_millis(50);
 /// then tells them to send no more on theirs.
 pub(super) const LAST_CALL: Duration = Duration::from_millis(250);
 
+/// How often connections are looked at after that. One on which nothing was under way twice in a row is closed:
+/// its client has not heard of the end, or does not answer.
+const LAST_LOOK: Duration = Duration::from_millis(500);
+
 /// How much a client may send over HTTP/2 before it waits to hear that it was read, in bytes: tensors
 /// are large, and with HTTP/2's own windows of 64 KiB each would take several ways there and back.
 const WINDOW: u32 = 2 << 20;
@@ -152,7 +156,10 @@ async fn connection(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, wa
     let patience = shared.server.settings().header_timeout;
     let accepted = tokio::select! {
         accepted = tokio::time::timeout(patience, tls.acceptor().accept(stream)) => accepted,
-        () = shared.last_call() => return,
+        () = async {
+            shared.last_call().await;
+            tokio::time::sleep(2 * LAST_LOOK).await;
+        } => return,
     };
     match accepted {
         Ok(Ok(stream)) => serve(&shared, stream, peer, watcher).await,
@@ -174,6 +181,8 @@ where
         let (busy, front, activity) = (activity.begin(), front.clone(), activity.clone());
         let has_streams = request.version() == Version::HTTP_2;
         async move {
+            // Until it is known what there is for the client to take.
+            let _open = has_streams.then(|| activity.open());
             let response: Response<Body> = front.answer(request, Some(peer)).await;
             // An answer that is made while it is read may keep its connection busy.
             let response = match response.body().size_hint().exact() {
@@ -190,11 +199,12 @@ where
     });
     let stream = TokioIo::new(Observed::new(stream, activity.clone()));
     let mut connection = pin!(watcher.watch(shared.builder.serve_connection(stream, service)));
-    let (mut last_call, mut ending) = (pin!(shared.last_call()), false);
+    let (mut last_call, mut ending, mut was_idle) = (pin!(shared.last_call()), false, false);
     loop {
         let next_look = activity.next_look();
-        let next_look = if ending { next_look.min(Instant::now() + LAST_CALL) } else { next_look };
+        let next_look = if ending { next_look.min(Instant::now() + LAST_LOOK) } else { next_look };
         tokio::select! {
+            biased;
             // How a connection ends is the client's affair.
             _ = connection.as_mut() => return,
             () = last_call.as_mut(), if !ending => ending = true,
@@ -202,10 +212,11 @@ where
                 if activity.is_over() {
                     return shared.server.metrics().connection_cut();
                 }
-                // Its client was told, and had time to end it.
-                if ending && activity.is_idle() {
+                let is_idle = ending && activity.is_idle();
+                if is_idle && was_idle {
                     return;
                 }
+                was_idle = is_idle;
             }
         }
     }

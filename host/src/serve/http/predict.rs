@@ -31,8 +31,8 @@ use crate::serve::{Ask, Priority, ServeError, Served, Server, Turn};
 /// The results of one list, in bytes: a request of a few bytes may ask for megabytes.
 const MAX_RESULTS: usize = 256 << 20;
 
-/// Of those, as many as are counted at once.
-const GATHERED: usize = 1 << 20;
+/// Of those, as many as are counted at once. Fewer are not worth it.
+const GATHERED: usize = 64 << 10;
 
 /// What the query of a request may say.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -200,7 +200,7 @@ async fn list(
             Err(error) => text.extend_from_slice(error.to_json().to_string().as_bytes()),
         }
         let more = text.len().min(most).saturating_sub(share.bytes());
-        if more > 0 {
+        if more > 0 && text.len() > GATHERED {
             share.merge(room.share(more.max(GATHERED).min(most - share.bytes()))?);
         }
         if text.len() > MAX_RESULTS {

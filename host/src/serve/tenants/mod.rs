@@ -137,6 +137,8 @@ impl Keys {
         for (_, old) in before.tenants.iter().filter(|(_, old)| !stays(old)) {
             old.revoked.store(true, Ordering::Relaxed);
         }
+        // Who was read twice at a time may have been revoked by the other.
+        self.tenants.iter().for_each(|(_, tenant)| tenant.revoked.store(false, Ordering::Relaxed));
     }
 
     /// What the operator should know of the file.

@@ -15,7 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("pipeline", &["config"]),
     ("builtin", &["guard", "config", "pipeline"]),
     ("sandbox", &["guard", "files", "plain", "end", "child", "config", "pipeline"]),
-    ("inference", &["guard", "files", "child", "config", "pipeline"]),
+    ("inference", &["guard", "files", "plain", "child", "config", "pipeline"]),
     ("error", &["config", "pipeline", "sandbox", "inference"]),
     ("assemble", &["config", "pipeline", "builtin", "sandbox", "inference", "error"]),
     ("author", &["files", "config", "pipeline", "sandbox", "inference", "error", "assemble"]),

@@ -1,7 +1,8 @@
 //! What a guest logs: its newest lines, within a budget.
 
-use crate::plain::steers;
 use std::collections::VecDeque;
+
+use crate::plain::steers;
 
 /// Bytes of a line that are kept.
 const LINE: usize = 4 << 10;

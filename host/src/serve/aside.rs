@@ -35,3 +35,29 @@ impl Aside {
         tokio::task::spawn_blocking(job).await.map_err(|error| broken_off(&error))
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures_util::future::join_all;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn one_is_made_at_a_time_whoever_asks() {
+        let (aside, inside, here) = (Aside::new(), Arc::new(AtomicUsize::new(0)), std::thread::current().id());
+        let make = || {
+            let inside = inside.clone();
+            aside.make(move || {
+                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                std::thread::yield_now();
+                inside.fetch_sub(1, Ordering::SeqCst);
+                std::thread::current().id()
+            })
+        };
+        let made = join_all((0..50).map(|_| make())).await;
+        assert!(made.into_iter().all(|thread| thread.unwrap() != here));
+    }
+}

@@ -214,7 +214,14 @@ pub(super) async fn call<T: Send + 'static>(
     let unanswered = Unanswered(served, arrived);
     let turned = match context.as_ref().and_then(|context| context.slots().cloned()) {
         // A list or a stream has no more runs at once than its key allows.
-        Some(slots) => Box::pin(slotted(slots, served, ask, arrived, context, timed)).await,
+        Some(slots) => {
+            let (deadline, served) = (deadline(served, &ask, arrived), served.clone());
+            let run = move |slot| async move {
+                let work = holding(slot, timed);
+                admitted(&served, ask, arrived, context, work).await
+            };
+            Box::pin(slotted(slots, deadline, run)).await
+        }
         None => admitted(served, ask, arrived, context, timed).await,
     };
     let (done, laps) = turned.unwrap_or_else(|error| (Err(error), None));
@@ -235,33 +242,32 @@ pub(super) async fn call<T: Send + 'static>(
     done
 }
 
-/// The same where there must be a slot for it, which it keeps until its turn ends.
-async fn slotted<T: Send + 'static>(
+/// What comes of `run` once it has a slot. One that others may want must not wait for whoever reads the results
+/// one by one: it is waited for, and used, in a task that goes on by itself.
+async fn slotted<T, F>(
     slots: Slots,
-    served: &Arc<Served>,
-    ask: Ask,
-    arrived: Instant,
-    context: Option<Arc<Context>>,
-    work: impl Fn(&Turn) -> Result<T, ServeError> + Send + 'static,
-) -> Result<T, ServeError> {
+    deadline: Option<Instant>,
+    run: impl FnOnce(OwnedSemaphorePermit) -> F + Send + 'static,
+) -> Result<T, ServeError>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, ServeError>> + Send + 'static,
+{
     if let Some(slot) = slots.own() {
-        return admitted(served, ask, arrived, context, holding(slot, work)).await;
+        return run(slot).await;
     }
-    // A slot that others may want must not wait for whoever reads the results one by one: it is waited for, and
-    // used, in a task that goes on by itself.
-    let (mut task, served) = (JoinSet::new(), served.clone());
+    let expired = || ServeError::from(Refusal::Expired);
+    let mut task = JoinSet::new();
     task.spawn(async move {
-        let expired = || ServeError::from(Refusal::Expired);
-        let slot = match deadline(&served, &ask, arrived) {
+        let slot = match deadline {
             Some(deadline) => timeout_at(deadline.into(), slots.one()).await.map_err(|_| expired())?,
             None => slots.one().await,
         };
-        let slot = slot.map_err(|_| expired())?;
-        admitted(&served, ask, arrived, context, holding(slot, work)).await
+        run(slot.map_err(|_| expired())?).await
     });
     match task.join_next().await {
-        Some(Ok(turned)) => turned,
-        _ => Err(Refusal::Expired.into()),
+        Some(Ok(done)) => done,
+        _ => Err(expired()),
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::proto;
 use crate::guard::shorten;
+use crate::plain::steers;
 
 /// Dimensions that are named in a message.
 const SHOWN: usize = 8;
@@ -82,7 +83,7 @@ fn shown(place: &Path) -> String {
 
 /// What a file says, as it may stand in a message.
 pub(super) fn plain(text: &str) -> String {
-    shorten(text).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    shorten(text).chars().map(|c| if steers(c) { ' ' } else { c }).collect()
 }
 
 /// Whether weights may lie in their file in the order of ONNX Runtime's kernels as well

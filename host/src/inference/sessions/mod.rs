@@ -153,24 +153,6 @@ impl SessionSet {
         self.on_session(bytes(&inputs), deadline, worked.clone().noting(run_tensors(inputs, deadline)))
     }
 
-    /// The same on a session that is free now, and on the calling thread; [`Unavailable::Timeout`] where there is
-    /// none, or the run is not known to be short.
-    pub fn run_at_once(&self, inputs: ModelInputs, deadline: Option<Instant>) -> Result<Vec<Tensor>, Unavailable> {
-        let bytes = bytes(&inputs);
-        let _inside = self.enter();
-        let slot = self.shared.free(bytes).ok_or(Unavailable::Timeout)?;
-        let checked_out = CheckedOut { shared: &self.shared, slot };
-        if self.shared.alone || !self.shared.stays_here(&checked_out.slot, bytes) {
-            return Err(Unavailable::Timeout);
-        }
-        checked_out.run(bytes, deadline, run_tensors(inputs, deadline))
-    }
-
-    /// Whether a run would find a free session now.
-    pub fn is_free(&self) -> bool {
-        self.shared.places.is_free()
-    }
-
     /// The same for models of other values than plain tensors.
     pub fn run_values(
         &self,
@@ -198,6 +180,24 @@ impl SessionSet {
             let views: Vec<_> = inputs.iter().map(|(index, tensor)| (*index, tensor)).collect();
             session.run_placed(&views, &stay, deadline)
         })
+    }
+
+    /// Whether a run would find a free session now.
+    pub fn is_free(&self) -> bool {
+        self.shared.places.is_free()
+    }
+
+    /// Runs it on a session that is free now, and on the calling thread; [`Unavailable::Timeout`] where there is
+    /// none, or the run is not known to be short.
+    pub fn run_at_once(&self, inputs: ModelInputs, deadline: Option<Instant>) -> Result<Vec<Tensor>, Unavailable> {
+        let bytes = bytes(&inputs);
+        let _inside = self.enter();
+        let slot = self.shared.free(bytes).ok_or(Unavailable::Timeout)?;
+        let checked_out = CheckedOut { shared: &self.shared, slot };
+        if self.shared.alone || !self.shared.stays_here(&checked_out.slot, bytes) {
+            return Err(Unavailable::Timeout);
+        }
+        checked_out.run(bytes, deadline, run_tensors(inputs, deadline))
     }
 
     fn on_session<T: Send + 'static>(

@@ -181,8 +181,8 @@ where
         let (busy, front, activity) = (activity.begin(), front.clone(), activity.clone());
         let has_streams = request.version() == Version::HTTP_2;
         async move {
-            // Until it is known what there is for the client to take.
-            let _open = has_streams.then(|| activity.open());
+            // From before it is known what there is for the client to take.
+            let open = has_streams.then(|| activity.open());
             let response: Response<Body> = front.answer(request, Some(peer)).await;
             // An answer that is made while it is read may keep its connection busy.
             let response = match response.body().size_hint().exact() {
@@ -190,10 +190,9 @@ where
                 None => response.map(|body| Body::new(Made::new(body, busy))),
             };
             // Over HTTP/1, one that is not taken blocks the connection.
-            Ok::<_, Infallible>(if has_streams {
-                response.map(|body| Body::new(Unread::new(body, &activity)))
-            } else {
-                response
+            Ok::<_, Infallible>(match open {
+                Some(open) => response.map(|body| Body::new(Unread::new(body, &activity, open))),
+                None => response,
             })
         }
     });

@@ -35,8 +35,8 @@ impl AsRef<[u8]> for Part {
 }
 
 impl Unread {
-    pub(super) fn new(body: Body, activity: &Arc<Activity>) -> Self {
-        Self { body, rest: Bytes::new(), taken: activity.answer(), _open: activity.open() }
+    pub(super) fn new(body: Body, activity: &Arc<Activity>, open: Open) -> Self {
+        Self { body, rest: Bytes::new(), taken: activity.answer(), _open: open }
     }
 }
 
@@ -93,7 +93,7 @@ mod tests {
         // So it is over only where something is not taken.
         let _busy = activity.begin();
         let bytes: Vec<u8> = (0..PART + 7).map(|number| number as u8).collect();
-        let mut body = Unread::new(Body::from(bytes.clone()), &activity);
+        let mut body = Unread::new(Body::from(bytes.clone()), &activity, activity.open());
         assert_eq!(body.size_hint().exact(), Some(bytes.len() as u64));
         let mut next = || body.frame().now_or_never().unwrap().map(|frame| frame.unwrap().into_data().unwrap());
         let (first, second) = (next().unwrap(), next().unwrap());
@@ -111,7 +111,8 @@ mod tests {
         let trailers = HeaderMap::from_iter([(http::header::AGE, http::HeaderValue::from(7))]);
         let body = http_body_util::Full::from("bytes").with_trailers(std::future::ready(Some(Ok(trailers.clone()))));
         let activity = Arc::new(Activity::new(Duration::ZERO, Duration::ZERO));
-        let collected = Unread::new(Body::new(body), &activity).collect().now_or_never().unwrap().unwrap();
+        let collected =
+            Unread::new(Body::new(body), &activity, activity.open()).collect().now_or_never().unwrap().unwrap();
         assert_eq!(collected.trailers(), Some(&trailers));
         assert_eq!(collected.to_bytes(), "bytes");
     }

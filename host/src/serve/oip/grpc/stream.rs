@@ -50,14 +50,14 @@ async fn answer(
     answers: Answers,
 ) -> Result<Bytes, ServeError> {
     let counted = Context::current().map_or(Ok(()), |context| context.item(server.metrics()));
-    let (id, result) = match Head::read(&message) {
-        Ok(head) if counted.is_err() => (head.id, counted.map(|()| Bytes::new())),
-        Ok(head) => {
+    let (id, result) = match (Head::read(&message), counted) {
+        (Ok(head), Ok(())) => {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let write = move |turn: &Turn, response| answers.message(turn, &last_of_one(response));
             (head.id.clone(), infer::infer(server, head, message, left, write).await)
         }
-        Err(error) => (String::new(), Err(error)),
+        (Ok(head), Err(error)) => (head.id, Err(error)),
+        (Err(error), _) => (String::new(), Err(error)),
     };
     result.or_else(|error| {
         answers.small(&ModelStreamInferResponse {

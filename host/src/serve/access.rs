@@ -1,14 +1,14 @@
 //! Which requests are let in.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use http::Method;
 use http::request::Parts;
 
 use super::error::ServeError;
+use super::readings::Readings;
 use super::tenants::{Keys, Tenant};
 use crate::config::LoadError;
 
@@ -17,33 +17,27 @@ use crate::config::LoadError;
 pub(super) struct Access {
     path: Option<PathBuf>,
     keys: ArcSwapOption<Keys>,
-    /// how often somebody began to read it
-    begun: AtomicU64,
-    /// which of those was the last that it was read whole
-    read: Mutex<u64>,
+    readings: Readings,
 }
 
 impl Access {
     /// Keys from this file, once they are read; until then nobody has one. Without a file, everybody
     /// may come in.
     pub(super) fn new(path: Option<PathBuf>) -> Self {
-        Self { path, keys: ArcSwapOption::empty(), begun: AtomicU64::new(1), read: Mutex::new(0) }
+        Self { path, keys: ArcSwapOption::empty(), readings: Readings::default() }
     }
 
     /// Reads the file, at the start and again. If it cannot be read, what it said before holds. Gives
     /// what the operator should know of it. It takes as long as reading does, and what was begun later holds.
     pub(super) fn load(&self) -> Result<Vec<String>, LoadError> {
         let Some(path) = &self.path else { return Ok(Vec::new()) };
-        let number = self.begun.fetch_add(1, Ordering::Relaxed);
+        let reading = self.readings.begin();
         let keys = Arc::new(Keys::load(path, self.keys.load().as_deref())?);
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        if *read > number {
-            return Ok(Vec::new());
-        }
-        *read = number;
-        if let Some(before) = self.keys.swap(Some(keys.clone())) {
-            keys.replace(&before);
-        }
+        reading.put(|| {
+            if let Some(before) = self.keys.swap(Some(keys.clone())) {
+                keys.replace(&before);
+            }
+        });
         Ok(keys.warnings().to_vec())
     }
 

@@ -19,6 +19,7 @@ mod listen;
 mod marks;
 mod metrics;
 mod oip;
+mod readings;
 mod reload;
 mod repository;
 mod schedule;

@@ -10,12 +10,14 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use super::readings::Readings;
 use super::settings::TlsFiles;
 
 /// What connections are encrypted with.
 pub(super) struct Tls {
     files: TlsFiles,
     config: ArcSwap<ServerConfig>,
+    readings: Readings,
 }
 
 /// A certificate or a key that cannot be used.
@@ -26,13 +28,15 @@ pub struct TlsError(String);
 impl Tls {
     pub(super) fn load(files: TlsFiles) -> Result<Self, TlsError> {
         let config = ArcSwap::from_pointee(read(&files)?);
-        Ok(Self { files, config })
+        Ok(Self { files, config, readings: Readings::default() })
     }
 
     /// Reads the files again, for the connections that come from now on. If they cannot be used, those
     /// before hold.
     pub(super) fn reload(&self) -> Result<(), TlsError> {
-        self.config.store(Arc::new(read(&self.files)?));
+        let reading = self.readings.begin();
+        let config = Arc::new(read(&self.files)?);
+        reading.put(|| self.config.store(config));
         Ok(())
     }
 

@@ -15,13 +15,13 @@ mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{Read, Seek};
 use std::path::Path;
 
 pub use fixed::{FixedShapes, ShapeError};
 pub use info::{InputSpec, ModelInfo, OutputSpec};
 pub use narrow::Narrow;
 pub(super) use rewrite::{cast_model, empty_sequence_model, told_optionals};
+pub(super) use source::Forward;
 pub use tensor_file::{TensorFileError, from_pb};
 pub use types::OnnxType;
 pub(super) use types::data_type;
@@ -56,11 +56,11 @@ fn open(path: &Path) -> Result<File, ModelLoadError> {
 const NAME_LIMIT: usize = 1 << 16;
 
 /// What the model in `reader` is; `path` is where it lies.
-pub(super) fn inspect(path: &Path, reader: impl Read + Seek) -> Result<ModelInfo, ModelLoadError> {
+pub(super) fn inspect(path: &Path, reader: impl Forward) -> Result<ModelInfo, ModelLoadError> {
     inspect_with(path, reader, Packed::Refused)
 }
 
-fn inspect_with(path: &Path, reader: impl Read + Seek, packed: Packed) -> Result<ModelInfo, ModelLoadError> {
+fn inspect_with(path: &Path, reader: impl Forward, packed: Packed) -> Result<ModelInfo, ModelLoadError> {
     let io = |source| ModelLoadError::Io { path: path.to_owned(), source };
     let invalid = |reason: &str| ModelLoadError::Invalid { path: path.to_owned(), reason: reason.to_owned() };
     let mut source = source::Source::new(reader).map_err(io)?;

@@ -18,6 +18,27 @@ pub(super) enum Stopped {
     TooMuch(&'static str),
 }
 
+/// Bytes that are read once, from the front to the back.
+pub(in crate::inference) trait Forward: Read {
+    /// How many there are, before any is read.
+    fn length(&mut self) -> std::io::Result<u64>;
+
+    /// Goes past `count` of them.
+    fn skip(&mut self, count: u64) -> std::io::Result<()>;
+}
+
+impl<R: Read + Seek> Forward for R {
+    fn length(&mut self) -> std::io::Result<u64> {
+        let length = self.seek(SeekFrom::End(0))?;
+        self.rewind()?;
+        Ok(length)
+    }
+
+    fn skip(&mut self, count: u64) -> std::io::Result<()> {
+        self.seek_relative(i64::try_from(count).map_err(std::io::Error::other)?)
+    }
+}
+
 /// The bytes of a model, read as they are needed.
 pub(super) struct Source<R> {
     reader: R,
@@ -30,11 +51,10 @@ pub(super) struct Source<R> {
     stopped: Option<Stopped>,
 }
 
-impl<R: Read + Seek> Source<R> {
-    /// All of `reader`, from its beginning.
+impl<R: Forward> Source<R> {
+    /// All of `reader`.
     pub(super) fn new(mut reader: R) -> std::io::Result<Self> {
-        let left = reader.seek(SeekFrom::End(0))?;
-        reader.seek(SeekFrom::Start(0))?;
+        let left = reader.length()?;
         let mut source = Self { reader, window: Vec::new(), start: 0, left, read: 0, steps: 0, stopped: None };
         source.refill();
         Ok(source)
@@ -60,7 +80,7 @@ impl<R: Read + Seek> Source<R> {
     }
 }
 
-impl<R: Read + Seek> Buf for Source<R> {
+impl<R: Forward> Buf for Source<R> {
     fn remaining(&self) -> usize {
         if self.stopped.is_some() { 0 } else { usize::try_from(self.left).unwrap_or(usize::MAX) }
     }
@@ -86,7 +106,7 @@ impl<R: Read + Seek> Buf for Source<R> {
             return;
         }
         if count > buffered
-            && let Err(error) = self.reader.seek_relative((count - buffered) as i64)
+            && let Err(error) = self.reader.skip(count - buffered)
         {
             self.stopped = Some(Stopped::Io(error));
             return;

@@ -2,12 +2,11 @@
 //! of a file can be a node, which is a hundred in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{Read, Seek};
 use std::path::Path;
 
 use super::external::{self, ExternalFile, Files, Packed};
 use super::proto::{Entry, Opset, Tensor, ValueInfo};
-use super::source::Source;
+use super::source::{Forward, Source};
 use super::wire::{Field, Message, Unreadable};
 
 /// Memory that all is kept in, in bytes: names and types of the largest real models fit many times.
@@ -72,12 +71,12 @@ pub(super) struct Graph {
 }
 
 /// Reads a whole model; `folder` is where it lies.
-pub(super) fn survey<R: Read + Seek>(source: &mut Source<R>, folder: &Path, packed: Packed) -> Result<Facts, Fault> {
+pub(super) fn survey<R: Forward>(source: &mut Source<R>, folder: &Path, packed: Packed) -> Result<Facts, Fault> {
     survey_within(MEMORY, source, folder, packed)
 }
 
 /// The same, with so much memory.
-pub(super) fn survey_within<R: Read + Seek>(
+pub(super) fn survey_within<R: Forward>(
     memory: usize,
     source: &mut Source<R>,
     folder: &Path,
@@ -97,7 +96,7 @@ struct Survey<'a, R> {
     facts: Facts,
 }
 
-impl<R: Read + Seek> Survey<'_, R> {
+impl<R: Forward> Survey<'_, R> {
     fn model(&mut self) -> Result<(), Fault> {
         let model = Message::WHOLE;
         while let Some(field) = self.source.field(model)? {

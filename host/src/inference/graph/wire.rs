@@ -1,12 +1,10 @@
 //! The fields of an encoded message, one at a time: what nobody keeps is never made.
 
-use std::io::{Read, Seek};
-
 use prost::DecodeError;
 use prost::bytes::{Buf, BufMut as _};
 use prost::encoding::{self, DecodeContext, WireType, check_wire_type, decode_key, decode_varint};
 
-use super::source::Source;
+use super::source::{Forward, Source};
 
 /// Messages inside each other, as protobuf's own decoders take them.
 const DEPTH: u32 = 100;
@@ -46,7 +44,7 @@ impl Message {
     pub(super) const WHOLE: Self = Self { end: 0, depth: 0 };
 }
 
-impl<R: Read + Seek> Source<R> {
+impl<R: Forward> Source<R> {
     /// The next field; none at the message's end. Its value must be read, or skipped.
     pub(super) fn field(&mut self, message: Message) -> Result<Option<Field>, Unreadable> {
         match self.remaining().checked_sub(message.end) {

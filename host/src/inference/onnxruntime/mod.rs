@@ -227,9 +227,7 @@ fn native(environment: &Environment, file: &ModelFile, options: &SessionOptions)
     match &options.optimized {
         Some(Optimized::Read(kept)) if changed.is_none() => {
             let mut plain = builder.with_optimization_level(GraphOptimizationLevel::Disable).map_err(text)?;
-            let native = plain.commit_from_file(kept).map_err(|error| error.to_string())?;
-            file.let_go();
-            return Ok(native);
+            return plain.commit_from_file(kept).map_err(|error| error.to_string());
         }
         Some(Optimized::Write(kept)) if changed.is_none() => {
             builder = beside(builder.with_optimized_model_path(kept).map_err(text)?)?;

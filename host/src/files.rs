@@ -1,9 +1,32 @@
-//! Files that are written whole, and what names their contents.
+//! Files that are written whole, and what tells them and their contents apart.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use sha2::{Digest as _, Sha256};
+
+/// What tells one version of a file from another: when it was written, how long it is, and which it is; or that
+/// there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark(Option<(SystemTime, u64, u64)>);
+
+/// Files, as they were.
+pub type Marks = BTreeMap<PathBuf, Mark>;
+
+impl Mark {
+    /// That of the file as it is. Links are followed: a new target is a new file.
+    pub fn of(path: &Path) -> Self {
+        Self(path.metadata().ok().map(|metadata| {
+            #[cfg(unix)]
+            let inode = std::os::unix::fs::MetadataExt::ino(&metadata);
+            #[cfg(not(unix))]
+            let inode = 0;
+            (metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH), metadata.len(), inode)
+        }))
+    }
+}
 
 /// Who may read a new file.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -92,5 +115,32 @@ mod tests {
     #[test]
     fn digests_are_written_as_everywhere() {
         assert_eq!(digest(b""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    }
+
+    #[test]
+    fn another_file_has_another_mark() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.onnx");
+        assert_eq!(Mark::of(&path), Mark(None));
+        std::fs::write(&path, "one").unwrap();
+        let first = Mark::of(&path);
+        assert_eq!(first, Mark::of(&path));
+        std::fs::write(&path, "three").unwrap();
+        assert_ne!(first, Mark::of(&path));
+        #[cfg(unix)]
+        {
+            // As a ConfigMap changes: what a link points to is swapped for another of the same size.
+            for name in ["a", "b"] {
+                std::fs::create_dir(folder.path().join(name)).unwrap();
+                std::fs::write(folder.path().join(name).join("gpux.yml"), "name: x").unwrap();
+            }
+            let link = folder.path().join("data");
+            std::os::unix::fs::symlink("a", &link).unwrap();
+            let through = link.join("gpux.yml");
+            let first = Mark::of(&through);
+            std::fs::remove_file(&link).unwrap();
+            std::os::unix::fs::symlink("b", &link).unwrap();
+            assert_ne!(first, Mark::of(&through));
+        }
     }
 }

@@ -57,6 +57,6 @@ mod tests {
         let pipeline = open().unwrap();
         assert_eq!(pipeline.labels("scores"), ["cat", "dog"]);
         assert!(pipeline.labels("other").is_empty());
-        assert!(pipeline.files().iter().any(|file| file.ends_with("labels.txt")), "a change of it is seen");
+        assert!(pipeline.files().keys().any(|file| file.ends_with("labels.txt")), "a change of it is seen");
     }
 }

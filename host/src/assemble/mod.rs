@@ -16,6 +16,7 @@ mod runtime;
 mod steps;
 mod warm_up;
 
+pub use crate::files::{Mark, Marks};
 pub use allow::{Allow, AllowedDir, NotAllowable};
 pub use engine::{SelectedEngine, search, select};
 pub use operator::{EngineChoice, Operator};

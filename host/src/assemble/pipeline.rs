@@ -1,6 +1,6 @@
 //! A pipeline, ready to run.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +16,7 @@ use super::steps::{self, Unmade, Workshop};
 use super::warm_up;
 use crate::config::{self, Action, ConfigurationError, Diagnostic, Document, Node, Spanned, Spec, StepSpec, Variables};
 use crate::error::GpuxError;
+use crate::files::{Mark, Marks};
 use crate::inference::{ModelFile, ModelStep};
 use crate::pipeline::{Place, Plan, PlanBuilder, PlannedStep, ProjectFiles, Request, WiringError};
 use crate::sandbox::Sandbox;
@@ -31,7 +32,7 @@ pub struct Pipeline {
     pub(super) models: Vec<LoadedModel>,
     pub(super) engine: String,
     pub(super) warnings: Vec<String>,
-    pub(super) files: Vec<PathBuf>,
+    files: Marks,
     /// by the names of outputs
     labels: BTreeMap<String, Vec<String>>,
     warm_up: Vec<Request>,
@@ -41,13 +42,15 @@ impl Pipeline {
     /// Opens the pipeline of a folder, a file, or a name. Every mistake that can be found without
     /// running it is found here.
     pub fn open(wanted: &str, operator: &Operator) -> Result<Self, GpuxError> {
-        let (path, document, spec) = read(wanted, operator)?;
-        Self::of_spec(path, &document, spec, operator)
+        let path = config::find(wanted, Path::new("."))?;
+        let mark = Mark::of(&path);
+        let (document, spec) = read(&path, operator)?;
+        Self::of_marked(path, mark, &document, spec, operator)
     }
 
     /// What the pipeline's file says, before anything that it names is opened.
     pub fn read_spec(wanted: &str, operator: &Operator) -> Result<Spec, GpuxError> {
-        read(wanted, operator).map(|(_, _, spec)| spec)
+        read(&config::find(wanted, Path::new("."))?, operator).map(|(_, spec)| spec)
     }
 
     /// Opens what `wanted` names: the pipeline of a folder, a file, or a name; or a model (.onnx) alone.
@@ -73,6 +76,18 @@ impl Pipeline {
     /// The pipeline that `spec` describes. `path` stands for its file: what it names is relative to
     /// the folder of that. Mistakes are shown in `document`.
     pub fn of_spec(path: PathBuf, document: &Document, spec: Spec, operator: &Operator) -> Result<Self, GpuxError> {
+        let mark = Mark::of(&path);
+        Self::of_marked(path, mark, document, spec, operator)
+    }
+
+    /// The same of a file that was so before it was read.
+    fn of_marked(
+        path: PathBuf,
+        mark: Mark,
+        document: &Document,
+        spec: Spec,
+        operator: &Operator,
+    ) -> Result<Self, GpuxError> {
         let mut operator = operator.clone();
         let mut warnings: Vec<_> = operator.drop_unusable_cache().into_iter().collect();
         let operator = &operator;
@@ -113,9 +128,9 @@ impl Pipeline {
         let warm_up = warm_up::requests(&spec, &plan, &files).map_err(report_all)?;
         warnings.extend(workshop.warnings);
         warnings.extend(loaded.warnings);
-        let beside = loaded.models.iter().flat_map(|model| model.step.file().info().external_files.clone());
-        let files = files.named().into_iter().chain(beside).chain([path.clone()]).collect::<BTreeSet<_>>();
-        let files = files.into_iter().collect();
+        let mut files = files.named();
+        files.extend(loaded.models.iter().flat_map(|model| model.step.file().beside().to_owned()));
+        files.insert(path.clone(), mark);
         Ok(Self { path, spec, plan, engine: loaded.engine, warnings, models: loaded.models, files, labels, warm_up })
     }
 
@@ -139,8 +154,8 @@ impl Pipeline {
     }
 
     /// Every file that it was made from: gpux.yml, models with what lies beside them, components,
-    /// labels, tokenizers, and those that were looked for in vain.
-    pub fn files(&self) -> &[PathBuf] {
+    /// labels, tokenizers, and those that were looked for in vain; each as it was before it was read.
+    pub const fn files(&self) -> &Marks {
         &self.files
     }
 
@@ -211,11 +226,9 @@ pub fn is_model(wanted: &str) -> bool {
     Path::new(wanted).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx"))
 }
 
-fn read(wanted: &str, operator: &Operator) -> Result<(PathBuf, Document, Spec), GpuxError> {
-    let path = config::find(wanted, Path::new("."))?;
+fn read(path: &Path, operator: &Operator) -> Result<(Document, Spec), GpuxError> {
     let variables = Variables::from_environment(operator.env.iter().cloned());
-    let (document, spec) = config::load(&path, &variables, &check_step)?;
-    Ok((path, document, spec))
+    Ok(config::load(path, &variables, &check_step)?)
 }
 
 /// The tag and the options of a built-in step, against the registry.

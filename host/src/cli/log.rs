@@ -53,7 +53,7 @@ impl Log {
         });
         let log = LOG.clone();
         let level = if verbose { Level::DEBUG } else { Level::INFO };
-        let targets = Targets::new().with_target("gpux", level).with_target("opentelemetry", Level::WARN);
+        let targets = Targets::new().with_target("gpux", level);
         let layer = fmt::layer().with_writer(log.clone()).with_target(false).with_ansi(false);
         let layer = match format {
             LogFormat::Text => layer.boxed(),

@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::error::ModelLoadError;
 use super::graph::{self, Forward, ModelInfo};
-use crate::files::{digest, hex};
+use crate::files::{Mark, digest, hex};
 
 /// Engines are given models up to this many bytes from memory, so that what they load is what was
 /// checked; larger ones they read themselves.
@@ -21,6 +21,7 @@ const PASSING: u64 = 128 << 10;
 pub struct ModelFile {
     info: ModelInfo,
     digest: String,
+    beside: Vec<(PathBuf, Mark)>,
 }
 
 impl ModelFile {
@@ -37,13 +38,14 @@ impl ModelFile {
         let mut file = Hashed { file, length: meta.len(), hash: Sha256::new() };
         let info = graph::inspect(&path, &mut file)?;
         let mut hash = file.hash;
+        let beside = info.external_files.iter().map(|path| (path.clone(), Mark::of(path))).collect();
         // Weights beside the model are told apart by size and date: hashing gigabytes at every
         // start would cost more than loading them.
         for beside in &info.external_files {
             let meta = beside.metadata().map_err(io)?;
             hash.update(format!("{}\0{}\0{:?}\0", beside.display(), meta.len(), meta.modified().ok()));
         }
-        Ok(Self { info, digest: hex(&hash.finalize()) })
+        Ok(Self { info, digest: hex(&hash.finalize()), beside })
     }
 
     /// What the model is.
@@ -59,6 +61,11 @@ impl ModelFile {
     /// SHA-256 of the file, in hexadecimal; it also changes with the files of weights beside it.
     pub fn digest(&self) -> &str {
         &self.digest
+    }
+
+    /// The files of weights beside it, as they were before an engine read them.
+    pub(crate) fn beside(&self) -> &[(PathBuf, Mark)] {
+        &self.beside
     }
 
     /// The file's bytes, if they are all that an engine needs and still those that were checked; an

@@ -1,16 +1,17 @@
 //! The files a pipeline may name: those in its own folder.
 
-use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::files::{Mark, Marks};
 
 /// The folder that the paths in a pipeline's options are relative to and must stay in.
 #[derive(Clone, Debug)]
 pub struct ProjectFiles {
     root: PathBuf,
     allow_outside: bool,
-    /// those that were asked for
-    named: Arc<Mutex<BTreeSet<PathBuf>>>,
+    /// those that were asked for, as they were before they were read
+    named: Arc<Mutex<Marks>>,
 }
 
 /// A path that a pipeline may not use.
@@ -74,9 +75,10 @@ impl ProjectFiles {
         if found.is_dir() { Ok(found) } else { Err(FileError::NotAFolder(path.to_owned())) }
     }
 
-    /// Every file that was asked for so far, whether it is there or not; before any link is followed.
-    pub fn named(&self) -> Vec<PathBuf> {
-        self.named.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    /// Every file that was asked for so far, whether it is there or not, as it was when that was done first; by
+    /// its path before any link is followed.
+    pub fn named(&self) -> Marks {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn find(&self, path: &Path) -> Result<PathBuf, FileError> {
@@ -87,7 +89,10 @@ impl ProjectFiles {
         if !self.allow_outside && escapes(path) {
             return Err(FileError::Outside(path.to_owned()));
         }
-        self.named.lock().unwrap_or_else(PoisonError::into_inner).insert(self.root.join(path));
+        let named = self.root.join(path);
+        let mut all = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(named).or_insert_with_key(|named| Mark::of(named));
+        drop(all);
         let root = self.root.canonicalize().map_err(io)?;
         let found = root.join(path).canonicalize().map_err(io)?;
         if !self.allow_outside && !found.starts_with(&root) {
@@ -136,7 +141,11 @@ mod tests {
         let files = ProjectFiles::new(&root, false);
         assert_eq!(files.read(Path::new("./labels.txt"), 10).unwrap(), b"one");
         assert!(matches!(files.read(Path::new("labels.txt"), 2), Err(FileError::TooLarge { .. })));
-        assert_eq!(files.named(), [root.join("./labels.txt")], "asked for twice, named once");
+        let before = files.named();
+        std::fs::write(root.join("labels.txt"), "one\ntwo").unwrap();
+        assert_eq!(files.read(Path::new("./labels.txt"), 10).unwrap().len(), 7);
+        assert_eq!(files.named(), before, "what was first there counts, if another was read than at another time");
+        assert!(files.named().keys().eq([&root.join("./labels.txt")]), "asked for twice, named once");
         assert!(matches!(files.resolve(Path::new("../secret")), Err(FileError::Outside(_))));
         assert!(matches!(files.resolve(Path::new("a/../../secret")), Err(FileError::Outside(_))));
         assert!(matches!(files.resolve(&folder.path().join("secret")), Err(FileError::Outside(_))));

@@ -58,12 +58,13 @@ impl Access {
 
 /// What probes ask, and the files of the page, which say nothing of the pipelines.
 fn is_open(method: &Method, path: &str) -> bool {
+    let is_read = matches!(*method, Method::GET | Method::HEAD);
     match path {
-        "/" | "/docs" => method == Method::GET,
+        "/" | "/docs" => is_read,
         "/health" | "/health/live" | "/health/ready" | "/v2/health/live" | "/v2/health/ready" => true,
         "/inference.GRPCInferenceService/ServerLive" | "/inference.GRPCInferenceService/ServerReady" => true,
         "/grpc.health.v1.Health/Check" | "/grpc.health.v1.Health/Watch" => true,
-        path => path.starts_with("/page/") && method == Method::GET,
+        path => path.starts_with("/page/") && is_read,
     }
 }
 

@@ -105,8 +105,8 @@ impl Turn {
             self.declined.set(true);
             return Err(Refusal::Expired.into());
         }
-        let traced = self.context.as_ref().is_some_and(|context| context.is_traced());
-        let mut clock = StepClock::new(self.served.steps(), traced);
+        let spans = self.context.as_ref().and_then(|context| context.step_spans());
+        let mut clock = StepClock::new(self.served.steps(), spans.is_some());
         let start = Instant::now();
         let result = match observer {
             None => self.run(values, &mut clock),
@@ -123,8 +123,8 @@ impl Turn {
         let end = Instant::now();
         self.served.metrics().ran(end - start);
         self.ran.set(Some((start, end)));
-        if let (Some(context), Some(steps)) = (&self.context, clock.traced) {
-            context.trace_steps(steps);
+        if let (Some(spans), Some(steps)) = (spans, clock.traced) {
+            spans.tell(steps);
         }
         // A turn here is judged however it ends; known to be short is what is soon written, too.
         self.shapes.set(shapes.filter(|_| self.here || result.as_ref().is_ok_and(is_soon_written)));

@@ -6,15 +6,16 @@
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::HeaderValue;
 
 use super::call::Priority;
 use super::error::ServeError;
-use super::metrics::{Metrics, PipelineMetrics, Refused, StepTime};
+use super::metrics::{Metrics, PipelineMetrics, Refused};
 use super::served::Served;
+use super::telemetry::StepSpans;
 use super::tenants::{Exceeded, Permit, Slots, Tenant};
 
 tokio::task_local! {
@@ -30,27 +31,25 @@ pub(super) struct Context {
     permit: Option<Permit>,
     /// where its runs have their turns, if its key bounds how many it has at once
     slots: Option<Slots>,
-    /// whether somebody wants to see its steps one by one
-    traced: bool,
+    /// where its steps are told one by one, if somebody wants to see them
+    step_spans: Option<StepSpans>,
     pipeline: OnceLock<Arc<PipelineMetrics>>,
     /// whether the first of its items has come
     begun: AtomicBool,
     queued_nanos: AtomicU64,
-    steps: Mutex<Vec<StepTime>>,
 }
 
 impl Context {
-    pub(super) fn new(id: HeaderValue, permit: Option<Permit>, traced: bool) -> Self {
+    pub(super) fn new(id: HeaderValue, permit: Option<Permit>, step_spans: Option<StepSpans>) -> Self {
         let slots = permit.as_ref().and_then(|permit| permit.tenant().slots());
         Self {
             id,
             permit,
             slots,
-            traced,
+            step_spans,
             pipeline: OnceLock::new(),
             begun: AtomicBool::new(false),
             queued_nanos: AtomicU64::new(0),
-            steps: Mutex::default(),
         }
     }
 
@@ -135,17 +134,9 @@ impl Context {
         Duration::from_nanos(self.queued_nanos.load(Ordering::Relaxed))
     }
 
-    pub(super) const fn is_traced(&self) -> bool {
-        self.traced
-    }
-
-    pub(super) fn trace_steps(&self, steps: Vec<StepTime>) {
-        self.steps.lock().unwrap_or_else(PoisonError::into_inner).extend(steps);
-    }
-
-    /// The steps that ran for it.
-    pub(super) fn take_steps(&self) -> Vec<StepTime> {
-        std::mem::take(&mut *self.steps.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Where its steps are told one by one, if somebody wants to see them.
+    pub(super) const fn step_spans(&self) -> Option<&StepSpans> {
+        self.step_spans.as_ref()
     }
 }
 

@@ -162,7 +162,7 @@ impl Life<'_> {
         let mut signals = Signals::new();
         self.tell(Event::Listening(self.local));
         if let Some(endpoint) = &self.server.settings().otlp {
-            self.server.trace_to(Telemetry::new(endpoint).map_err(ListenError::Telemetry)?);
+            self.server.trace_to(Telemetry::new(endpoint, self.server.metrics()).map_err(ListenError::Telemetry)?);
         }
         let accepting = self.accept(listener, grpc)?;
         self.until_told_to_end(sources, &mut signals).await?;

@@ -16,7 +16,6 @@ mod error;
 mod front;
 mod http;
 mod listen;
-mod marks;
 mod metrics;
 mod oip;
 mod readings;

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use super::entry::Entry;
 use super::listen::Event;
-use super::marks::{Marks, marks};
 use super::served::Served;
 use super::server::Server;
+use crate::assemble::{Mark, Marks};
 
 /// How often files are looked at. Looking works wherever files come from: volumes of the network, and
 /// the links that a ConfigMap's update swaps, say nothing of their changes.
@@ -89,6 +89,11 @@ impl Seen {
     }
 }
 
+/// The files, as they are.
+fn now(files: &Marks) -> Marks {
+    files.keys().map(|path| (path.clone(), Mark::of(path))).collect()
+}
+
 struct Watching {
     server: Arc<Server>,
     tell: Arc<dyn Fn(Event) + Send + Sync>,
@@ -115,8 +120,8 @@ impl Watching {
             // A client may have had it loaded since.
             *seen = Seen::new(&served);
         }
-        let now = marks(served.pipeline().files());
-        if now == *seen.failed.as_ref().map_or(served.marks(), |failed| &failed.marks) {
+        let now = now(served.pipeline().files());
+        if now == *seen.failed.as_ref().map_or(served.pipeline().files(), |failed| &failed.marks) {
             seen.changed = None;
             return seen.failed.as_ref().is_some_and(|failed| failed.again <= Instant::now());
         }
@@ -127,7 +132,7 @@ impl Watching {
 
     fn load(&mut self, entry: &Arc<Entry>) {
         let name = entry.name();
-        let before = entry.served().map(|served| (Seen::new(&served), marks(served.pipeline().files())));
+        let before = entry.served().map(|served| (Seen::new(&served), now(served.pipeline().files())));
         let Some(result) = self.server.repository().reload(entry) else { return };
         if let (Err(_), Some((seen, marks))) = (&result, before) {
             // Those are watched that the one which answers was made from.

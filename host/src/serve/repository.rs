@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
 
 use super::context::Context;
 use super::entry::{Change, Entry, State};
 use super::error::ServeError;
-use super::marks::{Marks, read_since};
 use super::metrics::Metrics;
 use super::schedule::Scheduler;
 use super::served::Served;
@@ -99,19 +97,15 @@ impl Repository {
     }
 
     fn open(&self, source: &Source) -> Result<Served, GpuxError> {
-        let (pipeline, marks) = self.read(source)?;
-        self.warm(pipeline, marks)
+        self.warm(self.read(source)?)
     }
 
-    fn read(&self, source: &Source) -> Result<(Pipeline, Marks), GpuxError> {
-        let opened = SystemTime::now();
-        let pipeline = Pipeline::open_any(&source.0, &self.operator)?;
-        let marks = read_since(pipeline.files(), opened);
-        Ok((pipeline, marks))
+    fn read(&self, source: &Source) -> Result<Pipeline, GpuxError> {
+        Pipeline::open_any(&source.0, &self.operator)
     }
 
-    fn warm(&self, pipeline: Pipeline, marks: Marks) -> Result<Served, GpuxError> {
-        Served::new(pipeline, marks, &self.scheduler, &self.settings, &self.metrics)
+    fn warm(&self, pipeline: Pipeline) -> Result<Served, GpuxError> {
+        Served::new(pipeline, &self.scheduler, &self.settings, &self.metrics)
     }
 
     /// All pipelines, by name.
@@ -201,12 +195,12 @@ impl Repository {
 
     /// What the files of a pipeline hold now.
     fn open_again(&self, entry: &Entry) -> Result<Served, ServeError> {
-        let (pipeline, marks) = self.read(entry.source())?;
+        let pipeline = self.read(entry.source())?;
         let name = &pipeline.spec().name.value;
         if name != entry.name() {
             return Err(ServeError::NotFound(format!("`{}` is now called `{name}`", entry.source().0)));
         }
-        Ok(self.warm(pipeline, marks)?)
+        Ok(self.warm(pipeline)?)
     }
 
     fn entry(&self, name: &str) -> Result<Arc<Entry>, ServeError> {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::detached::Detached;
-use super::marks::Marks;
 use super::metrics::{Inferences, Metrics, PipelineMetrics, StepMetrics, Steps};
 use super::oip::version_number;
 use super::schedule::{Lane, Load, Scheduler};
@@ -18,8 +17,6 @@ use crate::pipeline::Plan;
 /// A pipeline, loaded and warm, with the queue before it.
 pub struct Served {
     pipeline: Detached<Pipeline>,
-    /// its files, as they were read
-    marks: Marks,
     lane: Lane,
     warmth: Warmth,
     metrics: Arc<PipelineMetrics>,
@@ -33,7 +30,6 @@ impl Served {
     /// Warms the pipeline up and gives it a lane. Fails if a request does that it is to be warmed with.
     pub(super) fn new(
         pipeline: Pipeline,
-        marks: Marks,
         scheduler: &Scheduler,
         settings: &Settings,
         metrics: &Metrics,
@@ -46,12 +42,7 @@ impl Served {
         inferences.add_batches(&pipeline);
         let short = Short::of(&pipeline);
         let pipeline = Detached::new(pipeline);
-        Ok(Self { pipeline, marks, lane, warmth, metrics, steps, inferences, short })
-    }
-
-    /// Its files, as they were read.
-    pub(super) const fn marks(&self) -> &Marks {
-        &self.marks
+        Ok(Self { pipeline, lane, warmth, metrics, steps, inferences, short })
     }
 
     /// Its name in its gpux.yml.

@@ -98,7 +98,23 @@ fn the_answer_is_what_is_accepted() {
     assert_eq!((bytes.header("x-tensor-type"), bytes.header("x-tensor-shape")), (Some("float32"), Some("2,2")));
     assert!(ask("image/png").error(406).contains(name.as_str()));
     assert!(ask("text/html").error(406).contains("application/json"));
-    assert!(ask("application/json;q=0").error(406).contains("application/json"));
+    assert!(ask("application/json;q=0").error(406).contains("application/x-npy"));
+    // What jQuery and browsers ask for: what they like best is not to be had, and they take anything else.
+    for accept in ["text/plain, */*; q=0.01", "image/avif,image/webp,image/*,*/*;q=0.8", ", image/png;q=0, *"] {
+        assert_eq!(ask(accept).with_status(200), json, "{accept}");
+    }
+    assert_eq!(ask("*/*;q=0.5, application/json;q=0").header("content-type"), Some("application/octet-stream"));
+}
+
+#[test]
+fn what_cannot_be_given_is_not_run_for() {
+    let server = Server::start(&["--allow-outside", &pipeline("never-ends")]);
+    let ask = |query: &str, accept: &str| {
+        let head = ["content-type: application/json", &format!("accept: {accept}")];
+        server.ask("POST", &format!("/predict{query}"), &head, b"{}")
+    };
+    assert!(ask("?output=none", "*/*").error(400).contains("there is no output `none`"));
+    assert!(ask("", "text/html").error(406).contains("application/json"));
 }
 
 #[test]

@@ -67,7 +67,7 @@ impl Teller {
         }
     }
 
-    fn warning(&self, text: &str) {
+    pub(super) fn warning(&self, text: &str) {
         match self.format {
             LogFormat::Text => self.log.say(&self.printer.warning_line(&harmless(text))),
             LogFormat::Json => tracing::warn!(target: "gpux", "{text}"),

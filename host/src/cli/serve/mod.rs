@@ -106,10 +106,12 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
         Ok(sources) => sources,
         Err(message) => return printer.fail("UsageError", &message, Exit::Usage),
     };
-    let settings = match settings(arguments, &sources, &operator) {
+    let mut settings = match settings(arguments, &sources, &operator) {
         Ok(settings) => settings,
         Err(error) => return printer.error(&error),
     };
+    let traces = arguments.server.traces();
+    settings.otlp = traces.clone().unwrap_or_default();
     let scheme = if settings.tls.is_some() { "https" } else { "http" };
     let format = arguments.server.log_format;
     let log = Log::start(format, arguments.verbose);
@@ -117,6 +119,9 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
     let server = ManuallyDrop::new(Arc::new(Server::new(settings, operator)));
     let told = Arc::clone(&server);
     let teller = Teller { printer, log: log.clone(), format, scheme };
+    if let Err(warning) = traces {
+        teller.warning(&warning);
+    }
     let result = serve(&server, sources, move |event| teller.tell(&told, &event));
     if matches!(result, Ok(Ended::TimedOut)) {
         let message = "requests under way took longer than `--drain` and were left behind";

@@ -17,7 +17,7 @@ fn time(text: &str) -> Result<Duration, String> {
 fn origin(text: &str) -> Result<String, String> {
     let is_origin = ["http://", "https://"].iter().any(|scheme| {
         let host = text.strip_prefix(scheme).unwrap_or_default();
-        !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/')
+        !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && !b"/*".contains(&byte))
     });
     if text == "*" || is_origin {
         return Ok(text.to_owned());
@@ -84,7 +84,7 @@ pub(super) struct ServerArguments {
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     pub(super) log_format: LogFormat,
 
-    /// Send traces there, by OTLP on gRPC, for example http://localhost:4317 [default:
+    /// Send traces there, by OTLP on gRPC, for example http://localhost:4317, or https [default:
     /// OTEL_EXPORTER_OTLP_ENDPOINT, if it is set]
     #[arg(long, value_name = "URL")]
     otlp: Option<String>,
@@ -95,6 +95,29 @@ pub(super) struct ServerArguments {
 }
 
 impl ServerArguments {
+    /// Where traces go: as said here, else as OpenTelemetry's environment says. Fails with what the operator should
+    /// know where that asks for what there is not; nobody who sets it for all programs means to stop this one.
+    pub(super) fn traces(&self) -> Result<Option<String>, String> {
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let first = |names: [&str; 2]| names.into_iter().find_map(variable);
+        let is_off = variable("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"))
+            || variable("OTEL_TRACES_EXPORTER").is_some_and(|value| value == "none");
+        if is_off {
+            return Ok(None);
+        }
+        let said = self.otlp.clone().filter(|endpoint| !endpoint.is_empty());
+        let from_environment = first(["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"]);
+        let protocol = first(["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"]);
+        match (said, from_environment, protocol) {
+            (Some(said), ..) => Ok(Some(said)),
+            (None, Some(endpoint), Some(protocol)) if protocol != "grpc" => Err(format!(
+                "no traces are sent to `{endpoint}`: the environment asks for `{protocol}`, and gpux sends them by gRPC \
+                 (`--otlp` says where)"
+            )),
+            (None, endpoint, _) => Ok(endpoint),
+        }
+    }
+
     /// Changes the settings where something is said.
     pub(super) fn apply(&self, settings: &mut Settings) {
         fn set<T>(setting: &mut T, said: Option<T>) {
@@ -113,9 +136,6 @@ impl ServerArguments {
         settings.keys.clone_from(&self.keys);
         settings.cors.clone_from(&self.cors);
         settings.access_log = self.access_log;
-        let variables = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
-        let from_environment = || variables.iter().find_map(|name| std::env::var(name).ok());
-        settings.otlp = self.otlp.clone().or_else(from_environment).filter(|endpoint| !endpoint.is_empty());
         settings.triton_metrics = self.triton_metrics;
         settings.reload = self.reload;
     }

@@ -60,12 +60,14 @@ struct Shared {
 #[derive(Debug)]
 pub struct BatchSizes(Vec<AtomicU64>);
 
-impl BatchSizes {
-    /// The last also counts all above.
-    fn up_to(rows: usize) -> Self {
-        Self((0..=rows.min(256)).map(|_| AtomicU64::new(0)).collect())
+impl Default for BatchSizes {
+    /// The last, of 256, also counts all above.
+    fn default() -> Self {
+        Self((0..=256).map(|_| AtomicU64::new(0)).collect())
     }
+}
 
+impl BatchSizes {
     fn count(&self, rows: usize) {
         if let Some(count) = self.0.get(rows).or(self.0.last()) {
             count.fetch_add(1, Ordering::Relaxed);
@@ -96,7 +98,7 @@ impl Batcher {
     pub fn new(sessions: Arc<SessionSet>, signature: &Signature, options: BatchOptions) -> Result<Self, String> {
         let rules = trial::prove(&sessions, signature, Rules::of(signature, options.pad)?)?;
         let queue = Queue::default();
-        let sizes = Arc::new(BatchSizes::up_to(options.max_size));
+        let sizes = Arc::default();
         let off = AtomicBool::new(false);
         Ok(Self { shared: Arc::new(Shared { sessions, rules, options, queue, off, sizes }) })
     }
@@ -134,6 +136,7 @@ impl Batcher {
         let shared = &self.shared;
         let like = if shared.off.load(Ordering::Relaxed) { None } else { shared.rules.like(&inputs) };
         let Some(like) = like.filter(|like| like.rows < shared.options.max_size) else {
+            shared.sizes.count(inputs.first().map_or(1, |(_, tensor)| tensor.shape().first().copied().unwrap_or(1)));
             return shared.sessions.run(inputs, deadline);
         };
         let request = Arc::new(Request::new(inputs, like, deadline, priority));
@@ -229,6 +232,7 @@ impl Shared {
                 Turn::Answered(result) => return result,
                 Turn::Alone => {
                     let worked = Arc::default();
+                    self.sizes.count(request.rows);
                     let result = self.sessions.run_timed(request.inputs.clone(), request.deadline, &worked);
                     request.worked(worked.so_far());
                     return result;

@@ -346,7 +346,7 @@ async fn items_that_nobody_looks_after_keep_no_slot_of_their_key() {
     let folder = tempfile::tempdir().unwrap();
     let tenant = alice(folder.path());
     let permit = tenant.enter().unwrap();
-    let context = Arc::new(Context::new("items".parse().unwrap(), Some(permit), false));
+    let context = Arc::new(Context::new("items".parse().unwrap(), Some(permit), None));
     let (served, (release, released)) = (busy.served("matrix"), channel::<()>());
     let item = |work: Box<dyn Fn() + Send>| {
         let ask = Ask { bytes: usize::MAX, ..Ask::default() };
@@ -384,7 +384,7 @@ async fn who_leaves_has_its_permit_until_the_run_has_ended() {
     busy.release = None;
     let folder = tempfile::tempdir().unwrap();
     let tenant = alice(folder.path());
-    let context = Arc::new(Context::new("leaves".parse().unwrap(), Some(tenant.enter().unwrap()), false));
+    let context = Arc::new(Context::new("leaves".parse().unwrap(), Some(tenant.enter().unwrap()), None));
     let (served, (release, released), (begun, begins)) = (busy.served("matrix"), channel::<()>(), channel());
     let work = move |_: &Turn| {
         begun.send(()).unwrap();
@@ -438,7 +438,7 @@ async fn who_has_an_answer_may_ask_again_at_once() {
     let tenant = alice(folder.path());
     let _other = tenant.enter().unwrap();
     for _ in 0..200 {
-        let context = Arc::new(Context::new("again".parse().unwrap(), Some(tenant.enter().unwrap()), false));
+        let context = Arc::new(Context::new("again".parse().unwrap(), Some(tenant.enter().unwrap()), None));
         let served = busy.served("matrix");
         let ask = Ask { bytes: usize::MAX, ..Ask::default() };
         context.scope(async move { call(&served, ask, |_: &Turn| Ok(())).await }).await.unwrap();

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::response::Response;
@@ -17,7 +17,7 @@ use hyper::body::{Body as _, Frame, SizeHint};
 use super::{Front, shown};
 use crate::serve::context::Context;
 use crate::serve::metrics::Protocol;
-use crate::serve::telemetry::{Outcome, RequestSpan};
+use crate::serve::telemetry::{Outcome, RequestSpan, Telemetry};
 use crate::serve::tenants::Tenant;
 
 /// Says what came of a request when it is dropped.
@@ -29,6 +29,8 @@ pub(super) struct Answered {
     /// of HTTP, or the code of gRPC; `None` until it is known
     status: Option<u16>,
     bytes: Option<u64>,
+    /// how long it took to the head of the answer
+    to_head: Option<Duration>,
     /// what only the log wants
     line: Option<Line>,
     span: Option<RequestSpan>,
@@ -58,12 +60,13 @@ impl Answered {
         span: Option<RequestSpan>,
     ) -> Self {
         let front = front.clone();
-        Self { front, context, protocol, started, status: None, bytes: None, line, span }
+        Self { front, context, protocol, started, status: None, bytes: None, to_head: None, line, span }
     }
 
     /// The head of the answer is there. Of gRPC it holds the status only where there is no message.
     pub(super) fn head(&mut self, response: &Response) {
         self.bytes = response.body().size_hint().exact();
+        self.to_head = Some(self.started.elapsed());
         self.status = match self.protocol {
             Protocol::Grpc if response.status().is_success() => grpc_status(response.headers()),
             Protocol::Grpc => Some(crate::serve::metrics::grpc_code(response.status())),
@@ -90,7 +93,7 @@ impl Drop for Answered {
         let time = self.started.elapsed();
         let status = self.status.unwrap_or_else(|| self.gone());
         let pipeline = self.context.pipeline().unwrap_or_else(|| self.front.server.metrics().none());
-        pipeline.answered(self.protocol, status, time);
+        pipeline.answered(self.protocol, status, self.to_head.unwrap_or(time));
         if let Some(line) = &self.line {
             tracing::info!(
                 target: "gpux::access",
@@ -108,16 +111,15 @@ impl Drop for Answered {
                 "answered"
             );
         }
-        if let (Some(span), Some(telemetry)) = (self.span.take(), self.front.server.telemetry()) {
+        if let Some(span) = self.span.take() {
             let outcome = Outcome {
                 protocol: self.protocol,
                 status,
                 pipeline: pipeline.name(),
                 request_id: self.context.id(),
                 queued: self.context.queued(),
-                steps: self.context.take_steps(),
             };
-            telemetry.end(span, outcome);
+            Telemetry::end(span, outcome);
         }
     }
 }

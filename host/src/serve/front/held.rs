@@ -165,7 +165,7 @@ mod tests {
 
     fn sent(server: &Server, body: Body, protocol: Protocol) -> Response {
         let id = HeaderValue::from_static("7");
-        let context = Arc::new(Context::new(id, None, false));
+        let context = Arc::new(Context::new(id, None, None));
         hold(Response::new(body), server, &context, protocol)
     }
 
@@ -204,7 +204,7 @@ mod tests {
             let bytes = futures_util::stream::pending::<Result<Bytes, std::convert::Infallible>>();
             let mut response = Response::new(Body::from_stream(bytes));
             response.extensions_mut().insert(Uncompressed(size as u64));
-            let context = Context::new(HeaderValue::from_static("7"), None, false);
+            let context = Context::new(HeaderValue::from_static("7"), None, None);
             hold(response, &server, &Arc::new(context), Protocol::Http)
         };
         let first = behind(MOST);

@@ -85,13 +85,15 @@ impl Front {
         // Browsers send no key with what they ask before a request.
         let preflight = self.cors.is_some() && cors::is_preflight(&head);
         let admitted = if preflight { Ok(None) } else { self.admit(&head) };
-        let span = server.telemetry().map(|telemetry| telemetry.begin(&head));
-        let traced = span.as_ref().is_some_and(super::telemetry::RequestSpan::is_recording);
+        // What is refused here anybody may send, and as much of it as they like.
+        let telemetry = server.telemetry().filter(|_| admitted.is_ok());
+        let span = telemetry.map(|telemetry| telemetry.begin(&head));
+        let steps = telemetry.zip(span.as_ref()).and_then(|(telemetry, span)| telemetry.steps(span));
         let (permit, refused) = match admitted {
             Ok(permit) => (permit, None),
             Err(error) => (None, Some(error)),
         };
-        let context = Arc::new(Context::new(id, permit, traced));
+        let context = Arc::new(Context::new(id, permit, steps));
         let line = server.settings().access_log.then(|| Line::new(&head, peer));
         let mut answered = Answered::new(self, context.clone(), protocol, started, line, span);
         let request = Request::from_parts(head, body);

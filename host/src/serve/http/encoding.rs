@@ -6,19 +6,21 @@
 use std::convert::Infallible;
 use std::future::ready;
 
-use axum::Router;
+use async_compression::tokio::bufread::{GzipDecoder, ZlibDecoder};
 use axum::body::Body;
 use axum::response::Response;
+use futures_util::TryStreamExt as _;
 use futures_util::future::BoxFuture;
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE};
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use hyper::body::Body as _;
-use tower::util::MapRequestLayer;
+use tokio::io::AsyncBufRead;
+use tokio_util::io::{ReaderStream, StreamReader};
 use tower::{Layer as _, Service as _, service_fn};
 use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
-use tower_http::decompression::RequestDecompressionLayer;
 
+use super::accept::joined;
 use super::morsels::Morsels;
 
 /// Answers smaller than this, in bytes, are sent faster than they are compressed.
@@ -30,15 +32,7 @@ pub(in crate::serve) struct Accepted(Option<HeaderValue>);
 impl Accepted {
     /// What the head of a request says.
     pub(in crate::serve) fn of(headers: &HeaderMap) -> Self {
-        let mut values = headers.get_all(ACCEPT_ENCODING).iter();
-        let joined = |first: &HeaderValue, others: Vec<&HeaderValue>| {
-            let all = [&[first], others.as_slice()].concat();
-            HeaderValue::from_bytes(&all.iter().map(|value| value.as_bytes()).collect::<Vec<_>>().join(&b','))
-        };
-        Self(values.next().and_then(|first| match values.next() {
-            None => Some(first.clone()),
-            Some(second) => joined(first, std::iter::once(second).chain(values).collect()).ok(),
-        }))
+        Self(joined(headers, &ACCEPT_ENCODING))
     }
 
     /// Compresses a result for a client that asks for it by naming one encoding alone, as NVIDIA's do: whatever
@@ -98,33 +92,42 @@ pub(super) fn is_encoded(headers: &HeaderMap) -> bool {
     headers.contains_key(CONTENT_ENCODING)
 }
 
-/// Decompresses requests as they are read. Another encoding is left for the handler to refuse.
-pub(super) fn decompressed(router: Router) -> Router {
-    let decompressed = router.layer(RequestDecompressionLayer::new().pass_through_unaccepted(true));
-    decompressed.layer(MapRequestLayer::new(prepared))
+/// Decompresses a request's body as it is read. Another encoding, or several, are left for the handler to refuse.
+pub(super) fn decompressed(request: Request<Body>) -> Request<Body> {
+    let (mut head, body) = request.into_parts();
+    let encoding = joined(&head.headers, &CONTENT_ENCODING).map(|encoding| encoding.as_bytes().to_ascii_lowercase());
+    let body = match encoding.as_deref() {
+        Some(b"gzip" | b"x-gzip") => {
+            let mut decoder = GzipDecoder::new(compressed_bytes(body));
+            // What follows the first stream is part of the body, or wrong: never passed over in silence.
+            decoder.multiple_members(true);
+            Body::from_stream(ReaderStream::new(decoder))
+        }
+        Some(b"deflate") => {
+            let mut decoder = ZlibDecoder::new(compressed_bytes(body));
+            decoder.multiple_members(true);
+            Body::from_stream(ReaderStream::new(decoder))
+        }
+        Some(b"" | b"identity") => body,
+        _ => return Request::from_parts(head, body),
+    };
+    head.headers.remove(CONTENT_ENCODING);
+    head.headers.remove(CONTENT_LENGTH);
+    Request::from_parts(head, body)
 }
 
-fn prepared(request: Request<Body>) -> Request<Body> {
-    in_lower_case(request).map(|body| Body::new(Morsels::of(body)))
-}
-
-/// Encodings have their names in any case; the layer knows them in one.
-fn in_lower_case(mut request: Request<Body>) -> Request<Body> {
-    if let Some(encoding) = request.headers_mut().get_mut(CONTENT_ENCODING)
-        && let Ok(lower) = HeaderValue::try_from(encoding.as_bytes().to_ascii_lowercase())
-    {
-        *encoding = lower;
-    }
-    request
+fn compressed_bytes(body: Body) -> impl AsyncBufRead {
+    StreamReader::new(Body::new(Morsels::of(body)).into_data_stream().map_err(std::io::Error::other))
 }
 
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::io::Write as _;
 
+    use flate2::write::{GzEncoder, ZlibEncoder};
     use futures_util::FutureExt as _;
     use http_body_util::BodyExt as _;
-    use tower::ServiceExt as _;
 
     use super::*;
     use crate::serve::http::body::COMPRESSED;
@@ -164,9 +167,33 @@ mod tests {
         }
     }
 
-    async fn length(request: Request<Body>) -> String {
-        let body = request.into_body().collect().await;
-        body.map_or_else(|error| error.to_string(), |body| body.to_bytes().len().to_string())
+    async fn inflated(encoding: &'static str, body: Vec<u8>) -> Result<Vec<u8>, String> {
+        let request = Request::post("/").header(CONTENT_ENCODING, encoding).body(Body::from(body)).unwrap_or_default();
+        let body = decompressed(request).into_body().collect().await;
+        body.map(|body| body.to_bytes().to_vec()).map_err(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn bodies_are_inflated_to_their_end() {
+        let packed = |text: &str| {
+            let mut packed = GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            packed.write_all(text.as_bytes()).and_then(|()| packed.finish()).unwrap_or_default()
+        };
+        let mut zlib = ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+        let zlib = zlib.write_all(b"hello").and_then(|()| zlib.finish()).unwrap_or_default();
+        let both = [packed("hello "), packed("world")].concat();
+        assert_eq!(inflated("x-gzip", packed("hello")).await.as_deref(), Ok(&b"hello"[..]));
+        assert_eq!(inflated("gzip", both.clone()).await.as_deref(), Ok(&b"hello world"[..]));
+        assert_eq!(inflated("Deflate", zlib.clone()).await.as_deref(), Ok(&b"hello"[..]));
+        assert_eq!(inflated("identity", b"hello".to_vec()).await.as_deref(), Ok(&b"hello"[..]));
+        for (encoding, wrong) in [
+            ("gzip", [packed("hello").as_slice(), b"garbage"].concat()),
+            ("gzip", both[..both.len() - 3].to_vec()),
+            ("deflate", [&zlib[..], b"garbage"].concat()),
+            ("deflate", zlib[..5].to_vec()),
+        ] {
+            assert!(inflated(encoding, wrong).await.is_err(), "{encoding}");
+        }
     }
 
     #[tokio::test]
@@ -176,16 +203,14 @@ mod tests {
         let gzip = [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff][..], &blocks, &[0; 8]].concat();
         let sent = gzip.len();
         let request = Request::post("/").header(CONTENT_ENCODING, "GZIP").body(Body::from(gzip)).unwrap_or_default();
-        let mut answering = decompressed(Router::new().route("/", axum::routing::post(length))).oneshot(request);
+        let mut reading = std::pin::pin!(decompressed(request).into_body().collect());
         let mut turns = 1;
-        let answer = poll_fn(|task| {
-            let polled = answering.poll_unpin(task);
+        let body = poll_fn(|task| {
+            let polled = reading.poll_unpin(task);
             turns += usize::from(polled.is_pending());
             polled
         });
-        let Ok(answer) = answer.await;
-        let answer = answer.into_body().collect().await.map(http_body_util::Collected::to_bytes);
-        assert_eq!(answer.ok().as_deref(), Some(&b"0"[..]));
+        assert_eq!(body.await.ok().map(|body| body.to_bytes().len()), Some(0));
         assert!(turns >= sent / COMPRESSED, "{turns} turns for {sent} bytes");
     }
 }

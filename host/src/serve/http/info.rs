@@ -6,11 +6,11 @@ use axum::extract::State;
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value as Json, json};
+use serde_json::json;
 
 use super::answer;
 use super::name::Name;
-use crate::config::{InputSpec, Labels, OutputSpec, PortType};
+use crate::config::{InputSpec, PortType};
 use crate::pipeline::{Dim, Kind, PlanInput, PlanOutput, Port};
 use crate::serve::{ServeError, Served, Server, State as Serving};
 
@@ -110,8 +110,8 @@ struct Output {
     r#type: String,
     /// the dimensions of a tensor; -1 is one that each request decides
     shape: Option<Vec<i64>>,
-    /// the names of its classes, or the file that has them
-    labels: Option<Json>,
+    /// the names of its classes
+    labels: Option<Vec<String>>,
     description: String,
 }
 
@@ -136,7 +136,7 @@ impl Info {
                 name: output.name.clone(),
                 r#type,
                 shape,
-                labels: declared.and_then(labels),
+                labels: Some(pipeline.labels(&output.name).to_vec()).filter(|labels| !labels.is_empty()),
                 description: declared.and_then(|output| output.description.clone()).unwrap_or_default(),
             }
         };
@@ -185,11 +185,4 @@ pub(super) fn media_type(served: &Served, port: &Port) -> Option<&'static str> {
         Some("decode-audio") => Some("audio/*"),
         _ => None,
     }
-}
-
-fn labels(output: &OutputSpec) -> Option<Json> {
-    output.labels.as_ref().map(|labels| match labels {
-        Labels::List(labels) => json!(labels),
-        Labels::File(path) => json!(path.value),
-    })
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue};
 
+use super::accept::Accept;
 use super::answer;
 use crate::serve::metrics::{Exposition, to_json, to_text};
 use crate::serve::{ServeError, Server};
@@ -24,23 +24,19 @@ pub(super) async fn metrics(State(server): State<Arc<Server>>, headers: HeaderMa
     made.await.unwrap_or_else(|error| answer::error(&error))
 }
 
-/// The first of the texts that is named; a scraper names one, whatever else it takes.
+/// The text that is liked best; JSON where that is liked as much, as by who takes anything. A scraper that names
+/// a text takes it before others of the same type.
 fn wanted(headers: &HeaderMap) -> Option<Exposition> {
-    let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    accepted.flat_map(|value| value.split(',')).find_map(|range| {
-        let name = range.split(';').next().unwrap_or_default().trim();
-        if name.eq_ignore_ascii_case("application/openmetrics-text") {
-            Some(Exposition::OpenMetrics)
-        } else if name.eq_ignore_ascii_case("text/plain") {
-            Some(Exposition::Prometheus)
-        } else {
-            None
-        }
-    })
+    let accept = Accept::of(headers);
+    let json = accept.liking("application/json");
+    let texts = [Exposition::Prometheus, Exposition::OpenMetrics].map(|text| (accept.liking(text.name()), text));
+    texts.into_iter().max_by_key(|(liking, _)| *liking).filter(|(liking, _)| *liking > json).map(|(_, text)| text)
 }
 
 #[cfg(test)]
 mod tests {
+    use http::header::ACCEPT;
+
     use super::*;
 
     #[test]
@@ -53,6 +49,10 @@ mod tests {
                      application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,text/plain;version=1.0.0;q=0.4";
         assert_eq!([two, three].map(wanted), [Some(Exposition::OpenMetrics); 2]);
         assert_eq!(wanted("text/plain"), Some(Exposition::Prometheus));
-        assert_eq!(["*/*", "application/json", "text/html"].map(wanted), [None; 3]);
+        assert_eq!(wanted("application/openmetrics-text;q=0, text/plain"), Some(Exposition::Prometheus));
+        // The last is what axios sends.
+        for accept in ["*/*", "application/json", "text/html", "text/plain;q=0", "application/json, text/plain, */*"] {
+            assert_eq!(wanted(accept), None, "{accept}");
+        }
     }
 }

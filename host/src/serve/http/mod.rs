@@ -38,15 +38,12 @@ pub(super) use output::{picture, write_fields};
 pub(super) struct Routes {
     server: Arc<Server>,
     router: Router,
-    /// the same for bodies that are compressed
-    decompressing: Router,
 }
 
 impl Routes {
     /// Every path of every protocol.
     pub(super) fn new(server: &Arc<Server>) -> Self {
-        let router = router(server);
-        Self { server: server.clone(), decompressing: encoding::decompressed(router.clone()), router }
+        Self { server: server.clone(), router: router(server) }
     }
 
     /// Answers a request.
@@ -55,7 +52,7 @@ impl Routes {
         // The Open Inference Protocol compresses results alone, and by itself.
         let accepted = (!oip::is_path(request.uri().path())).then(|| Accepted::of(headers));
         let response = if encoding::is_encoded(headers) {
-            let Ok(response) = self.decompressing.clone().call(request).await;
+            let Ok(response) = self.router.clone().call(encoding::decompressed(request)).await;
             response
         } else if let Some(run) = straight::Run::of(&request) {
             // Boxed: it is large, and would be moved with all that it is part of.

@@ -1,20 +1,71 @@
 //! Results, written as the client accepts them.
 
+use std::cmp::Reverse;
+
 use axum::response::Response;
 use http::HeaderValue;
+use smallvec::SmallVec;
 
-use super::accept::Format;
+use super::accept::{Accept, Liking};
 use super::answer;
-use crate::pipeline::{Outputs, Tensor, Value, to_npy, write_json, write_json_text};
+use crate::pipeline::{Kind, Outputs, PlanOutput, Tensor, Value, to_npy, write_json, write_json_text};
 use crate::serve::ServeError;
 use crate::serve::trace::Trace;
+
+/// How a result can be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    /// all outputs, as an object
+    Json,
+    /// a picture that is an output
+    Image,
+    /// a text that is an output
+    Text,
+    /// the bytes of an output: those of a tensor are little-endian, in row-major order
+    Bytes,
+    /// a tensor that is an output, as NumPy's file format
+    Npy,
+}
+
+/// Where a client likes several as much, the first is given.
+const FORMATS: [(Format, &[&str]); 5] = [
+    (Format::Json, &["application/json"]),
+    (Format::Image, &["image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp"]),
+    (Format::Text, &["text/plain"]),
+    (Format::Bytes, &["application/octet-stream"]),
+    (Format::Npy, &["application/x-npy"]),
+];
+
+impl Format {
+    /// Its media type, for people.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Image => "image/*",
+            Self::Text => "text/plain",
+            Self::Bytes => "application/octet-stream",
+            Self::Npy => "application/x-npy",
+        }
+    }
+
+    /// Whether a value of this kind may be written so.
+    const fn may_hold(self, kind: &Kind) -> bool {
+        match self {
+            Self::Json => true,
+            Self::Image => matches!(kind, Kind::Any | Kind::Bytes),
+            Self::Text => matches!(kind, Kind::Any | Kind::Text),
+            Self::Bytes => matches!(kind, Kind::Any | Kind::Bytes | Kind::Tensor(_)),
+            Self::Npy => matches!(kind, Kind::Any | Kind::Tensor(_)),
+        }
+    }
+}
 
 /// How a result is to be written.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
-    pub(super) format: Format,
+    accept: Accept,
     /// the output to give, where one is given alone
-    pub(super) output: Option<String>,
+    output: Option<String>,
 }
 
 /// A result in bytes.
@@ -50,78 +101,126 @@ impl Written {
 }
 
 impl Wanted {
-    pub(super) fn write(&self, outputs: &Outputs) -> Result<Written, ServeError> {
-        if self.format == Format::Json {
-            return Ok(plain(answer::JSON, object(outputs, self.output.as_deref())?));
+    /// As a client accepts it, and only `output` if that is named. Fails where no result of a pipeline with these
+    /// outputs could be written so, before anything has run.
+    pub(super) fn new(accept: Accept, output: Option<String>, outputs: &[PlanOutput]) -> Result<Self, ServeError> {
+        let wanted = Self { accept, output };
+        if let Some(output) = &wanted.output
+            && !outputs.iter().any(|known| known.name == *output)
+        {
+            let known: Vec<_> = outputs.iter().map(|output| format!("`{}`", output.name)).collect();
+            return Err(ServeError::invalid(format!("there is no output `{output}`, but {}", known.join(", "))));
         }
-        let fits = |(_, value): &&(String, Value)| self.fits(value);
-        let (name, value) = if let Some(wanted) = &self.output {
-            let known = || names(outputs.iter());
-            let found = outputs.iter().find(|(name, _)| name == wanted);
-            found.ok_or_else(|| ServeError::invalid(format!("there is no output `{wanted}`, but {}", known())))?
-        } else {
-            let mut fitting = outputs.iter().filter(fits);
-            match (fitting.next(), fitting.next()) {
-                (Some(one), None) => one,
-                (None, _) => return Err(self.none(outputs)),
-                (Some(_), Some(_)) => {
-                    let known = names(outputs.iter().filter(fits));
-                    let message = format!("several outputs could be given; say which by `?output=`: {known}");
-                    return Err(ServeError::NotAcceptable(message));
-                }
-            }
-        };
-        self.value(value).ok_or_else(|| {
-            ServeError::NotAcceptable(format!(
-                "the output `{name}` ({}) is not given as {}",
-                value.kind(),
-                self.format.name()
-            ))
-        })
+        let formats = wanted.formats();
+        let may_be =
+            |known: &PlanOutput| wanted.wants(&known.name) && formats.iter().any(|format| format.may_hold(&known.kind));
+        match formats.first() {
+            None => Err(not_given()),
+            Some(_) if outputs.iter().any(may_be) => Ok(wanted),
+            Some(best) => Err(none(*best, outputs.iter().map(|output| (output.name.as_str(), &output.kind)))),
+        }
     }
 
-    fn fits(&self, value: &Value) -> bool {
-        match (self.format, value) {
-            (Format::Image, Value::Bytes(bytes)) => picture(bytes).is_some(),
-            (Format::Text, Value::Text(_)) => true,
-            (Format::Bytes, Value::Bytes(_)) => true,
+    fn wants(&self, output: &str) -> bool {
+        self.output.as_ref().is_none_or(|wanted| wanted == output)
+    }
+
+    /// Whether the client takes JSON.
+    pub(super) fn takes_json(&self) -> bool {
+        self.accept.liking(Format::Json.name()).is_some()
+    }
+
+    /// What the client accepts, the best liked first.
+    fn formats(&self) -> SmallVec<[Format; FORMATS.len()]> {
+        let liking = |names: &[&str]| names.iter().filter_map(|name| self.accept.liking(name)).max();
+        let mut liked: SmallVec<[(Liking, Format); FORMATS.len()]> =
+            FORMATS.iter().filter_map(|(format, names)| Some((liking(names)?, *format))).collect();
+        liked.sort_by_key(|(liking, _)| Reverse(*liking));
+        liked.into_iter().map(|(_, format)| format).collect()
+    }
+
+    /// The result as the client likes it best, of the ways in which it can be given.
+    pub(super) fn write(&self, outputs: &Outputs) -> Result<Written, ServeError> {
+        let mut refused = None;
+        for format in self.formats() {
+            match self.write_as(format, outputs) {
+                Ok(written) => return Ok(written),
+                Err(error) => refused = refused.or(Some(error)),
+            }
+        }
+        Err(refused.unwrap_or_else(not_given))
+    }
+
+    /// All outputs, or the one that is wanted, as an object.
+    pub(super) fn write_json(&self, outputs: &Outputs) -> Written {
+        let mut text = Vec::with_capacity(512);
+        text.push(b'{');
+        write_fields(outputs.iter().filter(|(name, _)| self.wants(name)), &mut text);
+        text.push(b'}');
+        plain(answer::JSON, text)
+    }
+
+    fn write_as(&self, format: Format, outputs: &Outputs) -> Result<Written, ServeError> {
+        if format == Format::Json {
+            return Ok(self.write_json(outputs));
+        }
+        let mut fitting = outputs.iter().filter(|(name, value)| self.wants(name) && self.fits(format, value));
+        match (fitting.next(), fitting.next()) {
+            (Some((name, value)), None) => value_as(format, value).ok_or_else(|| {
+                ServeError::NotAcceptable(format!("the output `{name}` is not given as {}", format.name()))
+            }),
+            (None, _) => {
+                let kinds: Vec<_> = outputs.iter().map(|(name, value)| (name.as_str(), value.kind())).collect();
+                Err(none(format, kinds.iter().map(|(name, kind)| (*name, kind))))
+            }
+            (Some(first), Some(second)) => {
+                let names: Vec<_> =
+                    [first, second].into_iter().chain(fitting).map(|(name, _)| format!("`{name}`")).collect();
+                let message = format!("several outputs could be given; say which by `?output=`: {}", names.join(", "));
+                Err(ServeError::NotAcceptable(message))
+            }
+        }
+    }
+
+    fn fits(&self, format: Format, value: &Value) -> bool {
+        match (format, value) {
+            (Format::Image, Value::Bytes(bytes)) => {
+                picture(bytes).is_some_and(|media_type| self.accept.liking(media_type).is_some())
+            }
+            (Format::Text, Value::Text(_)) | (Format::Bytes, Value::Bytes(_)) => true,
             (Format::Bytes | Format::Npy, Value::Tensor(tensor)) => tensor.bytes().is_some(),
             _ => false,
         }
     }
+}
 
-    fn none(&self, outputs: &Outputs) -> ServeError {
-        let kinds: Vec<_> = outputs.iter().map(|(name, value)| format!("`{name}` ({})", value.kind())).collect();
-        ServeError::NotAcceptable(format!(
-            "no output is given as {}: there is {}",
-            self.format.name(),
-            kinds.join(", ")
-        ))
-    }
-
-    fn value(&self, value: &Value) -> Option<Written> {
-        match (self.format, value) {
-            (Format::Image, Value::Bytes(bytes)) => {
-                Some(plain(HeaderValue::from_static(picture(bytes)?), bytes.to_vec()))
-            }
-            (Format::Text, Value::Text(text)) => {
-                Some(plain(HeaderValue::from_static("text/plain; charset=utf-8"), text.as_bytes().to_vec()))
-            }
-            (Format::Bytes, Value::Bytes(bytes)) => Some(plain(answer::BYTES, bytes.to_vec())),
-            (Format::Bytes, Value::Tensor(tensor)) => {
-                let bytes = tensor.bytes()?.to_vec();
-                Some(Written {
-                    media_type: answer::BYTES,
-                    bytes,
-                    tensor: Some((tensor.element().name(), shape(tensor))),
-                })
-            }
-            (Format::Npy, Value::Tensor(tensor)) => {
-                Some(plain(HeaderValue::from_static("application/x-npy"), to_npy(tensor).ok()?))
-            }
-            _ => None,
+/// A value that fits.
+fn value_as(format: Format, value: &Value) -> Option<Written> {
+    match (format, value) {
+        (Format::Image, Value::Bytes(bytes)) => Some(plain(HeaderValue::from_static(picture(bytes)?), bytes.to_vec())),
+        (Format::Text, Value::Text(text)) => {
+            Some(plain(HeaderValue::from_static("text/plain; charset=utf-8"), text.as_bytes().to_vec()))
         }
+        (Format::Bytes, Value::Bytes(bytes)) => Some(plain(answer::BYTES, bytes.to_vec())),
+        (Format::Bytes, Value::Tensor(tensor)) => {
+            let bytes = tensor.bytes()?.to_vec();
+            Some(Written { media_type: answer::BYTES, bytes, tensor: Some((tensor.element().name(), shape(tensor))) })
+        }
+        (Format::Npy, Value::Tensor(tensor)) => {
+            Some(plain(HeaderValue::from_static("application/x-npy"), to_npy(tensor).ok()?))
+        }
+        _ => None,
     }
+}
+
+fn not_given() -> ServeError {
+    let names = FORMATS.map(|(format, _)| format.name());
+    ServeError::NotAcceptable(format!("a result is given as one of {}", names.join(", ")))
+}
+
+fn none<'a>(format: Format, outputs: impl Iterator<Item = (&'a str, &'a Kind)>) -> ServeError {
+    let kinds: Vec<_> = outputs.map(|(name, kind)| format!("`{name}` ({kind})")).collect();
+    ServeError::NotAcceptable(format!("no output is given as {}: there is {}", format.name(), kinds.join(", ")))
 }
 
 fn plain(media_type: HeaderValue, bytes: Vec<u8>) -> Written {
@@ -130,19 +229,6 @@ fn plain(media_type: HeaderValue, bytes: Vec<u8>) -> Written {
 
 fn shape(tensor: &Tensor) -> String {
     tensor.shape().iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
-}
-
-/// The outputs as an object; only `wanted`, if it is given.
-fn object(outputs: &Outputs, wanted: Option<&str>) -> Result<Vec<u8>, ServeError> {
-    if let Some(wanted) = wanted.filter(|wanted| !outputs.iter().any(|(name, _)| name == wanted)) {
-        let known = names(outputs.iter());
-        return Err(ServeError::invalid(format!("there is no output `{wanted}`, but {known}")));
-    }
-    let mut text = Vec::with_capacity(512);
-    text.push(b'{');
-    write_fields(outputs.iter().filter(|(name, _)| wanted.is_none_or(|wanted| name == wanted)), &mut text);
-    text.push(b'}');
-    Ok(text)
 }
 
 /// Writes outputs as fields of the object that `text` has begun.
@@ -155,10 +241,6 @@ pub(in crate::serve) fn write_fields<'a>(outputs: impl Iterator<Item = &'a (Stri
         text.push(b':');
         write_json(value, text);
     }
-}
-
-fn names<'a>(outputs: impl Iterator<Item = &'a (String, Value)>) -> String {
-    outputs.map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 /// The media type of a picture, by its first bytes.

@@ -12,7 +12,7 @@ use http::{Request as HttpRequest, Uri};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::accept::Format;
+use super::accept::Accept;
 use super::answer;
 use super::becomes;
 use super::body;
@@ -94,12 +94,12 @@ pub(super) async fn respond(
 }
 
 /// Whether a trace is asked for. It is of one request, told in JSON, where the operator lets it be.
-fn is_traced(server: &Server, options: &Options, format: Format) -> Result<bool, ServeError> {
+fn is_traced(server: &Server, options: &Options, write: &output::Wanted) -> Result<bool, ServeError> {
     let traced = options.trace.unwrap_or_default();
     if traced && !server.settings().trace {
         return Err(ServeError::invalid("this server gives no traces; leave `trace` out"));
     }
-    if traced && format != Format::Json {
+    if traced && !write.takes_json() {
         return Err(ServeError::NotAcceptable("a result with its trace is given as application/json only".to_owned()));
     }
     Ok(traced)
@@ -108,7 +108,7 @@ fn is_traced(server: &Server, options: &Options, format: Format) -> Result<bool,
 /// Runs the request and tells what each step did, whether it fails or not.
 fn traced(turn: &Turn, request: Request, read: Duration, write: &output::Wanted) -> Result<Written, ServeError> {
     let mut trace = Trace::of(turn.queued(), read);
-    let result = turn.infer(request, Some(&mut trace)).and_then(|outputs| write.write(&outputs));
+    let result = turn.infer(request, Some(&mut trace)).map(|outputs| write.write_json(&outputs));
     match result {
         Ok(written) => Ok(written.with_trace(&trace)),
         Err(error) => Err(ServeError::Traced(Box::new(error), serde_json::json!(trace))),
@@ -125,17 +125,15 @@ enum Turned {
 async fn predict(server: &Server, served: &Arc<Served>, request: HttpRequest<Body>) -> Result<Response, ServeError> {
     let (head, body) = request.into_parts();
     Context::note(served);
-    let options = Options::of(&head.uri)?;
-    let format = Format::accepted(&head.headers)
-        .ok_or_else(|| ServeError::NotAcceptable(format!("a result is given as {}", Format::NAMES)))?;
-    let is_traced = is_traced(server, &options, format)?;
+    let mut options = Options::of(&head.uri)?;
+    let write = output::Wanted::new(Accept::of(&head.headers), options.output.take(), served.plan().outputs())?;
+    let is_traced = is_traced(server, &options, &write)?;
     let media_type = MediaType::of(&head.headers)?;
     let timeout = options.timeout()?;
     let body = body::read_for(served, timeout, &head.headers, body, server).await?;
     // Looking at every value takes its time: a traced request is never short.
     let bytes = if is_traced { usize::MAX } else { body.len() };
     let ask = Ask { timeout, priority: options.priority.unwrap_or_default(), bytes };
-    let write = output::Wanted { format, output: options.output };
     let counted = media_type == MediaType::Json && becomes::is_counted(&body);
     let room = counted.then(|| server.bodies().room());
     let turned = server.run(served, ask, {
@@ -171,7 +169,7 @@ async fn list(
     write: output::Wanted,
     requests: Vec<Result<Request, ValidationError>>,
 ) -> Result<Response, ServeError> {
-    if write.format != Format::Json {
+    if !write.takes_json() {
         return Err(ServeError::NotAcceptable("the results of a list are given as application/json only".to_owned()));
     }
     let at_once = served.pipeline().at_once().max(server.settings().workers);
@@ -184,7 +182,7 @@ async fn list(
                 context.item(server.metrics())?;
             }
             let request = Cell::new(request.map_err(GpuxError::from)?);
-            server.run(served, ask, move |turn| write.write(&turn.infer(request.take(), None)?)).await
+            server.run(served, ask, move |turn| Ok(write.write_json(&turn.infer(request.take(), None)?))).await
         }
     };
     let mut results = stream::iter(requests).map(each).buffered(at_once);

@@ -139,7 +139,7 @@ mod tests {
             )]);
             let tenant = keys.tenant(&headers).unwrap();
             let id = http::HeaderValue::from_static("7");
-            Arc::new(Context::new(id, Some(tenant.enter().unwrap()), false)).within(|| bodies.room())
+            Arc::new(Context::new(id, Some(tenant.enter().unwrap()), None)).within(|| bodies.room())
         }
     }
 

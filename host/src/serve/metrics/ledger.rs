@@ -96,8 +96,10 @@ impl<C: Counts> Pages<C> {
 impl<C: Counts> Page<C> {
     fn add_to(&self, sum: &mut BTreeMap<C::Key, u64>) {
         for (key, count) in self.counts.counts() {
-            let before = self.before.get(&key).copied().unwrap_or(0);
-            *sum.entry(key).or_default() += count.saturating_sub(before);
+            let new = count.saturating_sub(self.before.get(&key).copied().unwrap_or(0));
+            if new > 0 {
+                *sum.entry(key).or_default() += new;
+            }
         }
     }
 }

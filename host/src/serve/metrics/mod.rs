@@ -42,6 +42,7 @@ pub(in crate::serve) struct Metrics {
     accepted: AtomicU64,
     accept_errors: AtomicU64,
     cut: AtomicU64,
+    spans_lost: AtomicU64,
 }
 
 impl Metrics {
@@ -55,6 +56,7 @@ impl Metrics {
             accepted: AtomicU64::new(0),
             accept_errors: AtomicU64::new(0),
             cut: AtomicU64::new(0),
+            spans_lost: AtomicU64::new(0),
         }
     }
 
@@ -94,6 +96,16 @@ impl Metrics {
     /// A connection was closed because its client was too slow, or had nothing to say.
     pub(super) fn connection_cut(&self) {
         self.cut.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// So many spans of traces did not get to the collector.
+    pub(super) fn lost_spans(&self, spans: usize) {
+        self.spans_lost.fetch_add(spans as u64, Ordering::Relaxed);
+    }
+
+    /// Spans of traces that did not get to the collector.
+    pub(super) fn spans_lost(&self) -> u64 {
+        self.spans_lost.load(Ordering::Relaxed)
     }
 
     /// Connections that are open.

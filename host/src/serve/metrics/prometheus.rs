@@ -26,6 +26,14 @@ pub(in crate::serve) enum Exposition {
 }
 
 impl Exposition {
+    /// As a client asks for it.
+    pub(in crate::serve) const fn name(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => "application/openmetrics-text",
+            Self::Prometheus => "text/plain",
+        }
+    }
+
     /// As the head of the answer says it.
     pub(in crate::serve) const fn media_type(self) -> &'static str {
         match self {
@@ -114,6 +122,10 @@ fn of_server(out: &mut Writer<'_, '_>, server: &Server) -> Result<(), Error> {
     out.counters("gpux_accept_errors", "Connections that could not be taken", count(&metrics.accept_errors))?;
     let cut = "Connections that were closed because the client was too slow or had nothing to say";
     out.counters("gpux_connections_cut", cut, count(&metrics.cut))?;
+    if server.telemetry().is_some() {
+        let lost = "Spans of traces that did not get to the collector";
+        out.counters("gpux_trace_spans_lost", lost, [(Vec::new(), metrics.spans_lost())])?;
+    }
     if let Some(bytes) = process::resident() {
         out.gauge("process_resident_memory", "Memory of the process", BYTES, bytes as i64)?;
     }

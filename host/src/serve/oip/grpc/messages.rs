@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::{Buf as _, Bytes};
-use flate2::bufread::{GzDecoder, ZlibDecoder};
+use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 use http::HeaderMap;
 use http_body_util::BodyExt as _;
 use tokio::time::timeout;
@@ -111,7 +111,7 @@ impl Messages {
         let inflated = || Parts::new(|| self.room.clone(), self.most, 0);
         match (compressed, self.encoding) {
             (0, _) => Ok(message),
-            (1, Encoding::Gzip) => inflate(GzDecoder::new(Morsels::of(message)), inflated()?).await,
+            (1, Encoding::Gzip) => inflate(MultiGzDecoder::new(Morsels::of(message)), inflated()?).await,
             (1, Encoding::Deflate) => inflate(ZlibDecoder::new(Morsels::of(message)), inflated()?).await,
             (1, Encoding::Identity) => Err(ServeError::Body("a message is compressed, but not said how".to_owned())),
             _ => Err(ServeError::Body("a message does not say whether it is compressed".to_owned())),

@@ -1,19 +1,25 @@
 //! Traces: a span for a request, one below it for each step, sent by OTLP on gRPC.
 
+mod caller;
+mod outbox;
+
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method};
-use opentelemetry::propagation::{Extractor, TextMapPropagator as _};
+use http::{HeaderValue, Method};
+use opentelemetry::propagation::TextMapPropagator as _;
 use opentelemetry::trace::{Span as _, SpanKind, Status, TraceContextExt as _, Tracer as _, TracerProvider as _};
-use opentelemetry::{Context, KeyValue};
-use opentelemetry_otlp::{SpanExporter, WithExportConfig as _};
+use opentelemetry::{Context, Key, KeyValue};
+use opentelemetry_otlp::tonic_types::transport::{Certificate, ClientTlsConfig};
+use opentelemetry_otlp::{SpanExporter, WithExportConfig as _, WithTonicConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, Span};
 
 use super::front::{route, shown};
-use super::metrics::{Protocol, StepTime};
+use super::metrics::{Metrics, Protocol, StepTime};
+use caller::Caller;
 
 /// Where traces go. What is sampled, and how spans are batched, the environment says (`OTEL_*`).
 pub(super) struct Telemetry {
@@ -25,6 +31,13 @@ pub(super) struct Telemetry {
 /// A request's span, which has begun.
 pub(super) struct RequestSpan(Span);
 
+/// Where the steps of a request are told that is traced.
+#[derive(Clone, Debug)]
+pub(super) struct StepSpans {
+    tracer: SdkTracer,
+    request: Context,
+}
+
 /// What came of a request.
 pub(super) struct Outcome<'a> {
     pub(super) protocol: Protocol,
@@ -32,27 +45,33 @@ pub(super) struct Outcome<'a> {
     pub(super) pipeline: &'a str,
     pub(super) request_id: &'a HeaderValue,
     pub(super) queued: Duration,
-    pub(super) steps: Vec<StepTime>,
 }
 
 impl Telemetry {
     /// Sends to this address from now on. Must be called where the runtime is.
-    pub(super) fn new(endpoint: &str) -> Result<Self, String> {
-        let exporter = SpanExporter::builder().with_tonic().with_endpoint(endpoint).build();
-        let exporter = exporter.map_err(|error| format!("traces cannot be sent to `{endpoint}`: {error}"))?;
-        let mut resource = Resource::builder();
-        if std::env::var_os("OTEL_SERVICE_NAME").is_none() {
-            resource = resource.with_service_name("gpux");
-        }
+    pub(super) fn new(endpoint: &str, metrics: &Arc<Metrics>) -> Result<Self, String> {
+        let unusable = |why: &dyn std::fmt::Display| format!("traces cannot be sent to `{endpoint}`: {why}");
+        let exporter = SpanExporter::builder().with_tonic().with_endpoint(endpoint);
+        let exporter = match endpoint.split_once("://") {
+            Some(("http", _)) => exporter,
+            Some(("https", _)) => exporter.with_tls_config(tls().map_err(|why| unusable(&why))?),
+            _ => return Err(unusable(&"an address is like http://localhost:4317")),
+        };
+        let exporter = exporter.build().map_err(|error| unusable(&error))?;
+        let resource = Resource::builder();
+        let named = Resource::builder().build().get(&Key::new("service.name"));
+        let is_named = named.is_some_and(|name| !name.as_str().starts_with("unknown_service"));
+        let resource = if is_named { resource } else { resource.with_service_name("gpux") };
         let resource = resource.with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION"))).build();
-        let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build();
+        let sending = outbox::sending(exporter, metrics);
+        let provider = SdkTracerProvider::builder().with_span_processor(sending).with_resource(resource).build();
         let tracer = provider.tracer("gpux");
         Ok(Self { provider, tracer, propagator: TraceContextPropagator::new() })
     }
 
     /// A request has come; its span is below the one that its `traceparent` names.
     pub(super) fn begin(&self, head: &Parts) -> RequestSpan {
-        let parent = self.propagator.extract_with_context(&Context::new(), &Headers(&head.headers));
+        let parent = self.propagator.extract_with_context(&Context::new(), &Caller::of(&head.headers));
         let method = method(&head.method);
         let span = self.tracer.span_builder(method.unwrap_or(OTHER)).with_kind(SpanKind::Server);
         let mut span = self.tracer.build_with_context(span.with_start_time(SystemTime::now()), &parent);
@@ -69,32 +88,23 @@ impl Telemetry {
         RequestSpan(span)
     }
 
+    /// Where the steps of this request are told, if it was sampled.
+    pub(super) fn steps(&self, RequestSpan(span): &RequestSpan) -> Option<StepSpans> {
+        let request = || Context::new().with_remote_span_context(span.span_context().clone());
+        span.is_recording().then(|| StepSpans { tracer: self.tracer.clone(), request: request() })
+    }
+
     /// A request has been answered.
-    pub(super) fn end(&self, RequestSpan(mut span): RequestSpan, outcome: Outcome<'_>) {
+    pub(super) fn end(RequestSpan(mut span): RequestSpan, outcome: Outcome<'_>) {
         if !span.is_recording() {
             return;
-        }
-        let (now, system) = (Instant::now(), SystemTime::now());
-        let at = |moment: Instant| {
-            system.checked_sub(now.saturating_duration_since(moment)).unwrap_or(SystemTime::UNIX_EPOCH)
-        };
-        let below = Context::new().with_remote_span_context(span.span_context().clone());
-        for step in outcome.steps {
-            let end = at(step.end);
-            let start = end.checked_sub(step.time).unwrap_or(end);
-            let mut child =
-                self.tracer.build_with_context(self.tracer.span_builder(step.name).with_start_time(start), &below);
-            if let Some(failure) = step.failure {
-                child.set_status(Status::error(failure));
-            }
-            child.end_with_timestamp(end);
         }
         let status = match outcome.protocol {
             Protocol::Grpc => "rpc.grpc.status_code",
             _ => "http.response.status_code",
         };
         let failed = match outcome.protocol {
-            Protocol::Grpc => outcome.status != 0,
+            Protocol::Grpc => SERVERS.contains(&outcome.status),
             _ => outcome.status >= 500,
         };
         span.set_attributes([
@@ -116,12 +126,38 @@ impl Telemetry {
     }
 }
 
-impl RequestSpan {
-    /// Whether it was sampled.
-    pub(super) fn is_recording(&self) -> bool {
-        self.0.is_recording()
+impl StepSpans {
+    /// Steps have run. They are sent before the request has ended: a stream may have any number of them.
+    pub(super) fn tell(&self, steps: Vec<StepTime>) {
+        let (now, system) = (Instant::now(), SystemTime::now());
+        let at = |moment: Instant| {
+            system.checked_sub(now.saturating_duration_since(moment)).unwrap_or(SystemTime::UNIX_EPOCH)
+        };
+        for step in steps {
+            let end = at(step.end);
+            let start = end.checked_sub(step.time).unwrap_or(end);
+            let span = self.tracer.span_builder(step.name).with_start_time(start);
+            let mut span = self.tracer.build_with_context(span, &self.request);
+            if let Some(failure) = step.failure {
+                span.set_status(Status::error(failure));
+            }
+            span.end_with_timestamp(end);
+        }
     }
 }
+
+/// Whom to trust: whom the system does, or the operator's own certificates.
+fn tls() -> Result<ClientTlsConfig, String> {
+    let variables = ["OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE"];
+    let own = variables.iter().find_map(|name| std::env::var_os(name).filter(|path| !path.is_empty()));
+    let Some(path) = own else { return Ok(ClientTlsConfig::new().with_enabled_roots()) };
+    let pem = std::fs::read(&path).map_err(|error| format!("`{}` cannot be read: {error}", path.display()))?;
+    Ok(ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem)))
+}
+
+/// The codes of gRPC that are a server's fault, by OpenTelemetry's conventions: UNKNOWN, DEADLINE_EXCEEDED,
+/// UNIMPLEMENTED, INTERNAL, UNAVAILABLE, DATA_LOSS.
+const SERVERS: [u16; 6] = [2, 4, 12, 13, 14, 15];
 
 /// A method, if it is one that there is: clients may write what they like.
 fn method(method: &Method) -> Option<&'static str> {
@@ -137,18 +173,5 @@ fn name(method: Option<&str>, route: &str) -> String {
     match route.strip_prefix('/') {
         Some(call) if route::is_call(route) => call.to_owned(),
         _ => format!("{} {route}", method.unwrap_or(OTHER)),
-    }
-}
-
-/// The head of a request, as a carrier of `traceparent` and `tracestate`.
-struct Headers<'a>(&'a HeaderMap);
-
-impl Extractor for Headers<'_> {
-    fn get(&self, key: &str) -> Option<&str> {
-        self.0.get(key)?.to_str().ok()
-    }
-
-    fn keys(&self) -> Vec<&str> {
-        self.0.keys().map(http::HeaderName::as_str).collect()
     }
 }

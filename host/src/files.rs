@@ -28,6 +28,18 @@ impl Mark {
     }
 }
 
+/// Whether two paths lead to one file, by whichever links.
+pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
+    #[cfg(unix)]
+    let identity = |path: &Path| {
+        use std::os::unix::fs::MetadataExt as _;
+        path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()))
+    };
+    #[cfg(not(unix))]
+    let identity = |path: &Path| path.canonicalize().ok();
+    identity(one).is_some_and(|one| identity(other) == Some(one))
+}
+
 /// Who may read a new file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Readers {
@@ -38,8 +50,15 @@ pub(crate) enum Readers {
 }
 
 /// Writes a file whole or not at all, whoever else does the same and whatever happens to the
-/// machine. Makes the folder if it is not there.
+/// machine. Makes the folder if it is not there; a file that was there leaves its permissions to the new one.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8], readers: Readers) -> std::io::Result<()> {
+    // What a link leads to is replaced, and the link stays.
+    let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let before = path.metadata().ok();
+    if before.as_ref().is_some_and(|before| !before.is_file() && !before.is_dir()) {
+        // A device or a pipe is written to.
+        return std::fs::OpenOptions::new().write(true).open(path)?.write_all(bytes);
+    }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
     let mut builder = tempfile::Builder::new();
@@ -48,6 +67,9 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8], readers: Readers) -> std::i
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     }
     let mut draft = builder.prefix(".gpux-").tempfile_in(folder).map_err(|error| without_path(&error))?;
+    if let Some(before) = before.filter(|_| readers == Readers::Usual) {
+        draft.as_file().set_permissions(before.permissions())?;
+    }
     draft.write_all(bytes)?;
     draft.as_file().sync_all()?;
     draft.persist(path).map_err(|error| error.error)?;

@@ -162,6 +162,21 @@ async function several(browser, base) {
   await close();
 }
 
+// Numbers that a double does not hold, there and back.
+async function exact(browser, base) {
+  const { page, close } = await opened(browser, `${base}/`);
+  await page.getByRole("textbox", { name: "x" }).fill("[[9007199254740993, -9223372036854775808, 7]]");
+  for (const language of ["curl", "Python", "JavaScript"]) {
+    await page.getByRole("button", { name: language, exact: true }).click();
+    assert.match(await page.locator("#code").textContent(), /9007199254740993/, language);
+  }
+  await run(page);
+  await page.locator("#result td").first().waitFor();
+  assert.deepEqual(await page.locator("#result td").allTextContents(), ["9007199254740993", "-9223372036854775808", "7"]);
+  assert.match(await page.locator("#result pre").textContent(), /-9223372036854775808/);
+  await close();
+}
+
 async function docs(browser, base) {
   const { page, close } = await opened(browser, `${base}/docs`);
   await page.locator("#predict_scores > summary").click();
@@ -201,6 +216,8 @@ try {
     await docs(browser, base);
     console.log("docs: an operation tried");
   });
+  await serving(["tests/models/flip-int64.onnx"], (base) => exact(browser, base));
+  console.log("numbers: as they were typed");
 } finally {
   await browser.close();
 }

@@ -23,6 +23,11 @@ const MAX_INSTANCES: u32 = 64;
 /// The most threads of one session: beyond any machine's cores they only cost.
 const MAX_THREADS: u32 = 256;
 
+/// The most threads that all sessions of a pipeline may have of their own for a core, and where there are few
+/// cores: waiting, each looks for work.
+const THREADS_OF_A_CORE: usize = 16;
+const FEWEST_THREADS: usize = 256;
+
 /// The most rows of one run: beyond this only memory grows.
 const MAX_ROWS: u32 = 4096;
 
@@ -62,7 +67,24 @@ pub(super) fn check_files(spec: &Spec, files: &ProjectFiles) -> Vec<Diagnostic> 
         let rows = model.batching.as_ref().map(|batching| batching.max_size.clone());
         instances.into_iter().chain(threads).chain(above("max_size", &rows, MAX_ROWS)).collect::<Vec<_>>()
     };
-    spec.models.iter().flat_map(|model| check(model).into_iter().chain(most(model))).collect()
+    let each = spec.models.iter().flat_map(|model| check(model).into_iter().chain(most(model)));
+    each.chain(too_many_threads(spec)).collect()
+}
+
+/// The model with which the sessions have more threads together than they may.
+fn too_many_threads(spec: &Spec) -> Option<Diagnostic> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let most = (THREADS_OF_A_CORE * cores).max(FEWEST_THREADS);
+    let mut together = 0;
+    spec.models.iter().find_map(|model| {
+        let threads = model.threads.as_ref()?;
+        let instances = model.instances.as_ref().map_or(1, |instances| instances.value.get());
+        together += threads.value.get() as usize * instances as usize;
+        let message = || {
+            format!("the sessions of all models have {together} threads of their own; on this machine at most {most}")
+        };
+        (together > most).then(|| Diagnostic::new("ceiling", threads.span.clone(), message()))
+    })
 }
 
 /// Loads the models of a pipeline, each tried in a process of its own the first time.

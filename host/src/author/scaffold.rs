@@ -92,6 +92,7 @@ pub(super) fn name_fault(name: &str) -> Option<&'static str> {
         name if !name.chars().all(allowed) => Some("it holds other characters"),
         name if !name.starts_with(|first: char| first.is_ascii_lowercase()) => Some("it does not begin with a letter"),
         name if name.ends_with('-') || name.contains("--") => Some("a hyphen stands alone"),
+        "true" | "false" | "null" => Some("YAML reads it as something else"),
         // A crate of one of these names cannot be built, or breaks what it depends on.
         "test" | "core" | "std" | "alloc" | "proc-macro" | "gpux-step" | "self" | "super" | "crate" => {
             Some("it is taken by the tools")

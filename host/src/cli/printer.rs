@@ -9,6 +9,7 @@ use serde_json::Value as Json;
 use super::exit::Exit;
 use crate::config::LoadError;
 use crate::error::GpuxError;
+use crate::plain::harmless;
 
 /// What the user asked to see, and how. Everything that writes is a method of it, whether or not
 /// the flags matter there: whoever holds no printer prints nothing.
@@ -65,10 +66,12 @@ impl Printer {
         std::io::stdout().is_terminal()
     }
 
-    /// Writes a result and a line end to stdout.
+    /// Writes a result and a line end to stdout; to a terminal without what steers it, as models and labels are
+    /// strangers'.
     pub(super) fn result(self, text: &str) -> Result<(), Unwritten> {
-        let mut out = anstream::stdout().lock();
-        Ok(writeln!(out, "{text}").and_then(|()| out.flush())?)
+        let shown = self.is_terminal().then(|| harmless(text));
+        let mut out = std::io::stdout().lock();
+        Ok(writeln!(out, "{}", shown.as_deref().unwrap_or(text)).and_then(|()| out.flush())?)
     }
 
     /// Writes all that a command gives, and says how the command ends.
@@ -99,7 +102,7 @@ impl Printer {
     /// A line for people, on stderr; never in the way of a result.
     pub(super) fn note(self, text: &str) {
         if !self.json {
-            self.stderr(text);
+            self.stderr(&harmless(text));
         }
     }
 
@@ -120,7 +123,7 @@ impl Printer {
         if self.json {
             serde_json::json!({ "warning": text }).to_string()
         } else {
-            format!("{YELLOW}warning{RESET}: {text}")
+            format!("{YELLOW}warning{RESET}: {}", harmless(text))
         }
     }
 
@@ -131,10 +134,10 @@ impl Printer {
         } else if let GpuxError::Configuration(LoadError::Invalid(error)) = error {
             self.stderr(error.render().trim_end());
         } else {
-            self.stderr(&format!("{RED}error{RESET}: {error}"));
+            self.stderr(&format!("{RED}error{RESET}: {}", harmless(&error.to_string())));
             if let GpuxError::Step(error) = error {
                 for line in &error.log {
-                    self.stderr(&format!("  log: {line}"));
+                    self.stderr(&format!("  log: {}", harmless(line)));
                 }
             }
         }
@@ -157,7 +160,7 @@ impl Printer {
         if self.json {
             pretty(&serde_json::json!({ "error": kind, "message": message, "details": {} }))
         } else {
-            format!("{RED}error{RESET}: {message}")
+            format!("{RED}error{RESET}: {}", harmless(message))
         }
     }
 
@@ -243,13 +246,22 @@ fn write_pretty(json: &Json, indent: usize, text: &mut String) {
     }
 }
 
+/// A text of a stranger's in a cell: what stands beside it is as wide for every row.
+pub(super) fn cell(text: &str) -> String {
+    const WIDEST: usize = 200;
+    match text.char_indices().nth(WIDEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 /// A table with a heading; columns in `right` are aligned to the right.
 pub(super) fn table(heading: &[&str], right: &[usize], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(heading.iter().map(Cell::new));
     for row in rows {
-        table.add_row(row);
+        table.add_row(row.iter().map(|text| cell(text)));
     }
     for index in right {
         if let Some(column) = table.column_mut(*index) {

@@ -54,8 +54,11 @@ impl CacheDir {
         builder.create(&path)?;
         #[cfg(unix)]
         for folder in [&self.root, &path] {
-            use std::os::unix::fs::PermissionsExt as _;
-            if folder.metadata()?.permissions().mode() & 0o022 != 0 {
+            use std::os::unix::fs::MetadataExt as _;
+            let metadata = folder.metadata()?;
+            let owner = metadata.uid();
+            let others = owner != 0 && owner != rustix::process::geteuid().as_raw();
+            if others || metadata.mode() & 0o022 != 0 {
                 let message = format!("others may write to `{}`, and what lies there is run as code", folder.display());
                 return Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, message));
             }

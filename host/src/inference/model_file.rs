@@ -29,13 +29,9 @@ impl ModelFile {
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, ModelLoadError> {
         let path = path.into();
         let io = |source| ModelLoadError::Io { path: path.clone(), source };
-        let file = File::open(&path).map_err(io)?;
-        let meta = file.metadata().map_err(io)?;
-        if !meta.is_file() {
-            let kind = std::io::ErrorKind::InvalidInput;
-            return Err(io(std::io::Error::new(kind, "a model is a file, and this is not one")));
-        }
-        let mut file = Hashed { file, length: meta.len(), hash: Sha256::new() };
+        let file = graph::open(&path)?;
+        let length = file.metadata().map_err(io)?.len();
+        let mut file = Hashed { file, length, hash: Sha256::new() };
         let info = graph::inspect(&path, &mut file)?;
         let mut hash = file.hash;
         let beside = info.external_files.iter().map(|path| (path.clone(), Mark::of(path))).collect();

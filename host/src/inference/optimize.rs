@@ -94,7 +94,8 @@ pub fn kept(trial: &Trial<'_>) -> Option<PathBuf> {
     // Most machines have none, and need not look closely at their processor.
     let cache = trial.cache.filter(|cache| cache.root().join(FOLDER).is_dir())?;
     let key = key(trial)?;
-    let graph = cache.root().join(FOLDER).join(&key).join(GRAPH);
+    // Not where others may write: blocks of packed weights are believed.
+    let graph = cache.folder(FOLDER).ok()?.join(&key).join(GRAPH);
     graph.is_file().then(|| {
         cache.used(FOLDER, &key, LIMIT);
         graph

@@ -1,6 +1,5 @@
 //! A tokenizer with what it cuts and adds: what `tokenize` and `chunk` share.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
 use serde::Serialize;
@@ -17,6 +16,7 @@ use super::texts;
 use super::tokenizer_file::TokenizerFile;
 use crate::builtin::ports;
 use crate::builtin::watch::{Pace, Watch};
+use crate::guard::guard;
 use crate::pipeline::{BuildError, StepFailure, Value};
 
 /// Most tokens that `max_length` may ask for.
@@ -63,7 +63,7 @@ pub(super) struct Encoder {
 
 /// Runs code of the tokenizers crate, whose asserts and subtractions a hostile file or text can trip.
 pub(in crate::builtin) fn guarded<T>(run: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
-    match catch_unwind(AssertUnwindSafe(run)) {
+    match guard(run) {
         Ok(result) => result.map_err(|error| error.to_string()),
         Err(_) => Err("the tokenizer gave up".to_owned()),
     }

@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 use super::exit::Exit;
 use super::nodes;
 use super::operator::{OperatorArguments, PipelineArguments, no_component, read_component};
-use super::printer::{Printer, pretty, size, table};
+use super::printer::{Printer, cell, pretty, size, table};
 use super::schema::save_or_print;
 use super::shapes::ShapeArguments;
 use crate::assemble::Operator;
@@ -203,9 +203,9 @@ fn starts(details: &Json) -> String {
 
 /// Facts without a heading: name and value in two columns.
 fn plain(rows: Vec<Vec<String>>) -> String {
-    let width = rows.iter().filter_map(|row| row.first()).map(|name| name.chars().count()).max().unwrap_or(0);
+    let width = rows.iter().filter_map(|row| row.first()).map(|name| cell(name).chars().count()).max().unwrap_or(0);
     let line = |row: &Vec<String>| match row.as_slice() {
-        [name, value] => format!("{name:width$}  {value}"),
+        [name, value] => format!("{:width$}  {value}", cell(name)),
         other => other.join("  "),
     };
     rows.iter().map(line).collect::<Vec<_>>().join("\n")

@@ -22,6 +22,17 @@ pub(super) fn write(folder: &Path, item: &Finished) -> Result<(), WriteError> {
     files.into_iter().try_for_each(|(path, bytes)| fs::write(&path, bytes).map_err(fail(&path)))
 }
 
+/// Whether outputs of these names may be written over the file `input`.
+pub(super) fn may_write(folder: &Path, names: &[&str], input: &Path) -> bool {
+    let (Ok(folder), Ok(input)) = (folder.canonicalize(), input.canonicalize()) else { return false };
+    let stem = input.file_stem().unwrap_or_default();
+    let is_output = names.iter().any(|name| stem == file_name(name).as_str());
+    is_output && input.starts_with(folder) && ENDINGS.iter().any(|ending| input.extension() == Some(ending.as_ref()))
+}
+
+/// What the files are called, behind the names of the outputs.
+const ENDINGS: [&str; 4] = ["npy", "json", "txt", "bin"];
+
 fn file(folder: &Path, name: &str, value: &Value) -> (PathBuf, Vec<u8>) {
     let (ending, bytes) = match value {
         Value::Tensor(tensor) => match to_npy(tensor) {

@@ -12,7 +12,7 @@ mod sources;
 
 use std::mem::ManuallyDrop;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub(super) use self::input::InputArguments;
@@ -27,6 +27,7 @@ use super::printer::{Printer, Unwritten};
 use crate::assemble::Pipeline;
 use crate::author::{RecordError, Recorder};
 use crate::error::GpuxError;
+use crate::files::is_same;
 use crate::pipeline::{BenchmarkOptions, Observer, Observers, Outputs, Request, RunOptions, Trace, deadline_after};
 use clap::Args;
 
@@ -158,7 +159,19 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
         return Err(UsageError::NoFolder.into());
     }
     let requests = arguments.input.requests(pipeline.plan())?;
-    if let Some(input) = arguments.output.as_deref().and_then(|output| requests.reads(output)) {
+    let own = pipeline.files().keys().filter(|path| path.is_file());
+    let destroyed = match &arguments.output {
+        None => requests.written(|input| is_same(input, Path::new("/dev/stdout"))),
+        Some(folder) if arguments.format == Some(Format::Npy) => {
+            let names: Vec<_> = pipeline.plan().outputs().iter().map(|output| output.name.as_str()).collect();
+            requests.written(|input| folder::may_write(folder, &names, input))
+        }
+        Some(output) => {
+            let input = requests.written(|input| is_same(input, output));
+            input.or_else(|| own.map(|path| path.display().to_string()).find(|path| is_same(path.as_ref(), output)))
+        }
+    };
+    if let Some(input) = destroyed {
         return Err(UsageError::Overwrites(input).into());
     }
     if arguments.format.is_none()

@@ -105,11 +105,14 @@ impl<'a> Requests<'a> {
         self.batch || self.lines.is_some()
     }
 
-    /// The input that `output` is, if it is one: writing there would destroy it.
-    pub(super) fn reads(&self, output: &Path) -> Option<String> {
-        let output = output.canonicalize().ok()?;
-        let mut read = self.files.iter().chain(&self.named);
-        read.find(|path| path.canonicalize().is_ok_and(|path| path == output)).map(|path| path.display().to_string())
+    /// The input that `is_output` says is written to, if there is one: that would destroy it, or be read again.
+    pub(super) fn written(&self, is_output: impl Fn(&Path) -> bool) -> Option<String> {
+        let read = self.files.iter().chain(&self.named).map(|path| match path.to_str() {
+            // What is redirected has a name here, too.
+            Some("-") => Path::new("/dev/stdin"),
+            _ => path,
+        });
+        read.filter(|path| path.is_file()).find(|path| is_output(path)).map(|path| path.display().to_string())
     }
 
     /// Reads one `--input`: a value for every request, or a batch of requests.

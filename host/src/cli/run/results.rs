@@ -12,7 +12,7 @@ use super::folder;
 use super::sources::{UsageError, extension};
 use crate::cli::printer::{self, Printer, Unwritten};
 use crate::error::GpuxError;
-use crate::pipeline::{Kind, Plan, Trace, Value, to_json};
+use crate::pipeline::{Kind, Plan, Trace, Value, to_json, write_json, write_json_text};
 
 /// How results are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -123,10 +123,10 @@ impl Results {
         let text = match self.format {
             Format::Json if self.batch => {
                 let open = if self.written == 0 { "[\n" } else { ",\n" };
-                format!("{open}{}", printer::pretty(&self.object(item)))
+                format!("{open}{}", self.object(item, true))
             }
-            Format::Json => printer::pretty(&self.object(item)),
-            Format::Jsonl => self.object(item).to_string(),
+            Format::Json => self.object(item, true),
+            Format::Jsonl => self.object(item, false),
             Format::Csv => self.csv(item),
             Format::Text | Format::Npy => self.text(item),
         };
@@ -173,18 +173,19 @@ impl Results {
         }
     }
 
-    /// One result is the outputs themselves; in a batch it carries its source.
-    fn object(&self, item: &Finished) -> Json {
-        let mut object = match &item.result {
+    /// One result is the outputs themselves; in a batch it carries its source. It is indented where that is asked
+    /// for and its tensors are small: a tree of a large one takes some forty times its memory.
+    fn object(&self, item: &Finished, indented: bool) -> String {
+        let outputs = match &item.result {
+            Ok(outputs) if outputs.iter().any(|(_, value)| is_large(value)) => return self.line_of(outputs, item),
             Ok(outputs) => {
                 let outputs: Map<_, _> = outputs.iter().map(|(name, value)| (name.clone(), to_json(value))).collect();
-                if !self.batch && item.trace.is_none() {
-                    return Json::Object(outputs);
-                }
-                json!({ "outputs": outputs })
+                Json::Object(outputs)
             }
             Err(error) => error.to_json(),
         };
+        let bare = item.result.is_err() || (!self.batch && item.trace.is_none());
+        let mut object = if bare { outputs } else { json!({ "outputs": outputs }) };
         if let Some(fields) = object.as_object_mut() {
             if self.batch {
                 fields.shift_insert(0, "source".to_owned(), json!(item.source));
@@ -193,7 +194,33 @@ impl Results {
                 fields.insert("trace".to_owned(), trace_json(trace, engine));
             }
         }
-        object
+        if indented { printer::pretty(&object) } else { object.to_string() }
+    }
+
+    /// The same on one line, written as it is read.
+    fn line_of(&self, outputs: &[(String, Value)], item: &Finished) -> String {
+        let bare = !self.batch && item.trace.is_none();
+        let mut text = Vec::from(&b"{"[..]);
+        if self.batch {
+            text.extend_from_slice(b"\"source\":");
+            write_json_text(&item.source, &mut text);
+            text.push(b',');
+        }
+        text.extend_from_slice(if bare { b"" } else { b"\"outputs\":{" });
+        for (index, (name, value)) in outputs.iter().enumerate() {
+            text.extend_from_slice(if index == 0 { b"" } else { b"," });
+            write_json_text(name, &mut text);
+            text.push(b':');
+            write_json(value, &mut text);
+        }
+        if let Some((trace, engine)) = &item.trace {
+            text.extend_from_slice(b"},\"trace\":");
+            text.extend_from_slice(trace_json(trace, engine).to_string().as_bytes());
+        } else if !bare {
+            text.push(b'}');
+        }
+        text.push(b'}');
+        utf8(text)
     }
 
     /// A heading with the first result's columns, then a row a result. Structured cells are JSON;
@@ -281,7 +308,22 @@ fn can_be_written(path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Whether a value is a tensor that nobody reads number by number.
+fn is_large(value: &Value) -> bool {
+    matches!(value, Value::Tensor(tensor) if tensor.len() > 4096)
+}
+
+/// JSON that was written as bytes.
+fn utf8(json: Vec<u8>) -> String {
+    String::from_utf8(json).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
 fn csv_cells(name: &str, value: &Value) -> Vec<(String, String)> {
+    if is_large(value) {
+        let mut text = Vec::new();
+        write_json(value, &mut text);
+        return vec![(name.to_owned(), utf8(text))];
+    }
     match to_json(value) {
         Json::Array(items) if matches!(items.first(), Some(Json::Object(best)) if best.contains_key("score")) => {
             let best = items.first().and_then(Json::as_object).cloned().unwrap_or_default();
@@ -311,11 +353,8 @@ fn describe(value: &Value, one_line: bool) -> String {
         Value::Json(json) => {
             ranking(json).unwrap_or_else(|| if one_line { json.to_string() } else { printer::pretty(json) })
         }
-        Value::Tensor(tensor) => {
-            let json = to_json(value);
-            let kind = value.kind();
-            if tensor.len() <= 64 { format!("{json} ({kind})") } else { format!("{kind}") }
-        }
+        Value::Tensor(tensor) if tensor.len() <= 64 => format!("{} ({})", to_json(value), value.kind()),
+        Value::Tensor(_) => value.kind().to_string(),
     }
 }
 

@@ -29,7 +29,7 @@ pub(in crate::cli) enum UsageError {
     NoTensor { input: String, kind: String },
     #[error("--input and a batch of requests cannot be combined; put the values into each request")]
     Combined,
-    #[error("`{0}` is an input; writing the results to it would destroy it")]
+    #[error("`{0}` is read; writing the results to it would destroy it")]
     Overwrites(String),
     #[error("--format npy writes a file for each output: say into which folder with --output FOLDER")]
     NoFolder,

@@ -69,7 +69,7 @@ impl Teller {
 
     pub(super) fn warning(&self, text: &str) {
         match self.format {
-            LogFormat::Text => self.log.say(&self.printer.warning_line(&harmless(text))),
+            LogFormat::Text => self.log.say(&self.printer.warning_line(text)),
             LogFormat::Json => tracing::warn!(target: "gpux", "{text}"),
         }
     }

@@ -187,8 +187,28 @@ impl Engine for OnnxRuntime {
 
 /// A pool of the session's own, whose threads stop looking for work when no run is going on.
 fn own_threads(builder: SessionBuilder, threads: usize) -> Result<SessionBuilder, String> {
+    if !can_start(threads) {
+        return Err(format!("the system lets this process start no {threads} threads"));
+    }
     let builder = builder.with_independent_thread_pool().map_err(text)?.with_intra_threads(threads).map_err(text)?;
     builder.with_config_entry("session.force_spinning_stop", "1").map_err(text)
+}
+
+/// Whether the system lets the process have so many threads more: ONNX Runtime waits for ever for one that does
+/// not start.
+fn can_start(threads: usize) -> bool {
+    const SMALL: usize = 64 << 10;
+    let gate = std::sync::Mutex::new(());
+    std::thread::scope(|scope| {
+        let closed = gate.lock();
+        let start = || {
+            let thread = std::thread::Builder::new().stack_size(SMALL);
+            thread.spawn_scoped(scope, || drop(gate.lock())).is_ok()
+        };
+        let started = (0..threads).all(|_| start());
+        drop(closed);
+        started
+    })
 }
 
 /// Writes weights beside the graph, also in the order in which kernels read them: whoever loads it

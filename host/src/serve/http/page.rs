@@ -18,11 +18,12 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const START: File = ("index.html", HTML, include_str!("../page/index.html"));
 const DOCS: File = ("docs.html", HTML, include_str!("../page/docs.html"));
 
-const FILES: [File; 8] = [
+const FILES: [File; 9] = [
     ("style.css", STYLE, include_str!("../page/style.css")),
     ("start.js", SCRIPT, include_str!("../page/start.js")),
     ("docs.js", SCRIPT, include_str!("../page/docs.js")),
     ("element.js", SCRIPT, include_str!("../page/element.js")),
+    ("exact.js", SCRIPT, include_str!("../page/exact.js")),
     ("request.js", SCRIPT, include_str!("../page/request.js")),
     ("code.js", SCRIPT, include_str!("../page/code.js")),
     ("result.js", SCRIPT, include_str!("../page/result.js")),

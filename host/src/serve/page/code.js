@@ -1,5 +1,7 @@
 // A request (as request.js makes it) in the words of other programs. Nothing here needs a browser.
 
+import { isExact, source } from "./exact.js";
+
 const shell = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 const quoted = (text) => JSON.stringify(text);
 
@@ -7,6 +9,7 @@ function python(json) {
   if (json === null) return "None";
   if (json === true) return "True";
   if (json === false) return "False";
+  if (source(json) !== undefined) return source(json);
   if (Array.isArray(json)) return `[${json.map(python).join(", ")}]`;
   if (typeof json === "object") {
     return `{${Object.entries(json).map(([key, value]) => `${quoted(key)}: ${python(value)}`).join(", ")}}`;
@@ -68,10 +71,13 @@ function fetched(base, { path, kind, contentType, file, fields, json }) {
 // In a browser, the file is that of an <input type="file">.
 `;
   if (kind === "json") {
+    const text = JSON.stringify(json);
+    // A literal would be rounded.
+    const body = isExact(json) ? quoted(text) : `JSON.stringify(${text})`;
     return `const answer = await fetch(${url}, {
   method: "POST",
   headers: { "content-type": "application/json" },
-  body: JSON.stringify(${JSON.stringify(json)}),
+  body: ${body},
 });
 ${tail}`;
   }

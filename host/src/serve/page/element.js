@@ -1,5 +1,7 @@
 // Elements of a page, from a tag, attributes and children; a function among the attributes listens.
 
+import { source } from "./exact.js";
+
 export function element(tag, attributes = {}, ...children) {
   return filled(document.createElement(tag), attributes, children);
 }
@@ -22,7 +24,7 @@ export const byId = (id) => document.getElementById(id);
 
 // A number as people read it: enough digits to tell it from others, no more.
 export function number(value) {
-  if (typeof value !== "number") return String(value);
+  if (typeof value !== "number") return source(value) ?? String(value);
   if (Number.isInteger(value)) return String(value);
   const size = Math.abs(value);
   return size >= 1e5 || size < 1e-3 ? value.toExponential(2) : String(Number(value.toPrecision(4)));

@@ -1,5 +1,7 @@
 // From what stands in the form to a request: a body as it is, the fields of a form, or JSON.
 
+import { parse } from "./exact.js";
+
 const TAKES_FILE = ["bytes", "text", "any value"];
 
 // The content type of a file, among those that the server reads.
@@ -14,7 +16,7 @@ function parsed(input, text) {
   // What takes anything gets a text, or the JSON that this is.
   if (input.type === "any value" && !/^\s*[[{]/.test(text)) return text;
   try {
-    return JSON.parse(text);
+    return parse(text);
   } catch (error) {
     throw new Error(`${input.name}: this is not JSON (${error.message})`);
   }

@@ -1,5 +1,6 @@
 // Outputs as people look at them: bars, pictures, tables, texts.
 
+import { source } from "./exact.js";
 import { bar, drawing, element, number } from "./element.js";
 
 const ROWS = 50;
@@ -13,7 +14,7 @@ function pictureType(text) {
 
 const isScored = (value) =>
   Array.isArray(value) && value.length > 0 && value.every((item) => typeof item?.score === "number");
-const isNumber = (value) => typeof value === "number" || ["NaN", "Infinity", "-Infinity"].includes(value);
+const isNumber = (value) => typeof value === "number" || source(value) !== undefined || ["NaN", "Infinity", "-Infinity"].includes(value);
 const isRow = (value) => Array.isArray(value) && value.every((item) => isNumber(item) || typeof item === "boolean");
 const isTable = (value) => Array.isArray(value) && value.length > 0 && value.every(isRow);
 
@@ -61,7 +62,7 @@ function base64(text) {
 // One output. `labels` name the elements of a row, where the pipeline says so.
 export function output(value, { labels, picture } = {}) {
   if (typeof value === "string") return element("p", { class: "text" }, value);
-  if (isNumber(value) || typeof value === "boolean") return element("p", {}, String(value));
+  if (isNumber(value) || typeof value === "boolean") return element("p", {}, source(value) ?? String(value));
   if (typeof value?.base64 === "string" && Object.keys(value).length === 1) return base64(value.base64);
   if (isScored(value)) {
     const boxed = picture && value.every((item) => Array.isArray(item.box) && item.box.length === 4);
@@ -69,7 +70,7 @@ export function output(value, { labels, picture } = {}) {
   }
   const row = isTable(value) && value.length === 1 ? value[0] : value;
   if (Array.isArray(labels) && isRow(row) && row.length === labels.length) {
-    const items = row.map((score, place) => ({ label: labels[place], score: Number(score) }));
+    const items = row.map((score, place) => ({ label: labels[place], score: Number(source(score) ?? score) }));
     return bars(items.sort((one, other) => other.score - one.score));
   }
   if (isRow(value)) return table([value]);

@@ -2,6 +2,7 @@
 
 import { languages } from "./code.js";
 import { byId, element } from "./element.js";
+import { parse } from "./exact.js";
 import { options, request } from "./request.js";
 import { failure, output } from "./result.js";
 import { steps, summary } from "./steps.js";
@@ -216,7 +217,7 @@ async function run() {
   } catch {
     throw new Error("The server cannot be reached.");
   }
-  const json = await answer.json();
+  const json = parse(await answer.text());
   const whole = performance.now() - start;
   byId("trace-section").hidden = true;
   if (answer.ok) {

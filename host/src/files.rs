@@ -140,6 +140,30 @@ mod tests {
     }
 
     #[test]
+    #[cfg(unix)]
+    fn a_link_stays_and_so_do_permissions_and_pipes() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        std::fs::write(&file, "before").unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink("file", &link).unwrap();
+        write_whole(&link, b"after", Readers::Usual).unwrap();
+        assert!(link.is_symlink() && is_same(&link, &file));
+        assert_eq!(std::fs::read(&file).unwrap(), b"after");
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o640);
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let read = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || std::fs::read(pipe).unwrap()
+        });
+        write_whole(&pipe, b"through", Readers::Usual).unwrap();
+        assert_eq!(read.join().unwrap(), b"through");
+        assert!(!pipe.metadata().unwrap().is_file());
+    }
+
+    #[test]
     fn another_file_has_another_mark() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.onnx");

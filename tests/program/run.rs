@@ -91,6 +91,87 @@ fn an_output_that_cannot_be_written_is_an_error_before_anything_runs() {
 }
 
 #[test]
+fn results_never_go_over_what_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (lines, linked, pipeline) = (path("a.jsonl"), path("b.jsonl"), path("scores.yml"));
+    let requests = "{\"x\": [1, 2, 3, 4]}\n".repeat(3);
+    std::fs::write(&lines, &requests).unwrap();
+    std::fs::hard_link(&lines, &linked).unwrap();
+    std::fs::copy(root().join(SCORES), &pipeline).unwrap();
+    let refused = |arguments: &[&str], from: Stdio, to: Stdio| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
+        let output = command.arg("run").args(arguments).stdin(from).stdout(to).stderr(Stdio::piped()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("writing the results to it would destroy it"), "{arguments:?}: {said}");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert_eq!(std::fs::read_to_string(&lines).unwrap(), requests, "{arguments:?}");
+    };
+    let read = || std::fs::File::open(&lines).unwrap().into();
+    let append = std::fs::OpenOptions::new().append(true).open(&lines).unwrap();
+    refused(&[&pipeline, "--file", &lines, "--output", &linked], Stdio::null(), Stdio::null());
+    refused(&[&pipeline, "--file", &lines], Stdio::null(), append.into());
+    refused(&[&pipeline, "--file", "-", "--output", &lines], read(), Stdio::null());
+    refused(&[&pipeline, "--file", &lines, "--output", &pipeline], Stdio::null(), Stdio::null());
+    std::fs::create_dir(path("results")).unwrap();
+    let output = path("results/scores.json");
+    std::fs::write(&output, "{\"x\": [1, 2, 3, 4]}").unwrap();
+    let npy = ["--format", "npy", "--output", &path("results")];
+    refused(&[&[&pipeline, "--file", &output][..], &npy].concat(), Stdio::null(), Stdio::null());
+    // Beside them there is room.
+    assert!(gpux(&["run", &pipeline, "--file", &lines, "--output", &path("c.jsonl")]).status.success());
+    assert_eq!(std::fs::read_to_string(path("c.jsonl")).unwrap().lines().count(), 3);
+}
+
+#[test]
+fn a_large_tensor_is_the_same_in_every_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipeline = folder.path().join("gpux.yml");
+    std::fs::write(&pipeline, "name: decode\nversion: 1.0.0\npipeline: [decode-image]\n").unwrap();
+    let pipeline = pipeline.display().to_string();
+    let run = |more: &[&str]| stdout(&gpux(&[&["run", &pipeline, "--file", SEVEN], more].concat()));
+    let plain: Json = serde_json::from_str(&run(&["--format", "json"])).unwrap();
+    let (_, image) = plain.as_object().unwrap().iter().next().unwrap();
+    assert_eq!((image.as_array().unwrap().len(), image[0].as_array().unwrap().len()), (480, 640));
+    let traced: Json = serde_json::from_str(&run(&["--format", "json", "--trace"])).unwrap();
+    assert_eq!((&traced["outputs"], &traced["trace"]["steps"][0]["name"]), (&plain, &"decode-image".into()));
+    let batch: Vec<Json> = serde_json::from_str(&run(&["--file", SEVEN, "--format", "json"])).unwrap();
+    assert_eq!((&batch[1]["outputs"], &batch[1]["source"]), (&plain, &SEVEN.into()));
+    let lines = run(&["--file", SEVEN, "--format", "jsonl"]);
+    assert!(lines.lines().all(|line| serde_json::from_str::<Json>(line).unwrap()["outputs"] == plain));
+    let table = run(&["--format", "csv"]);
+    let cell = table.lines().nth(1).unwrap().split('"').nth(1).unwrap();
+    assert_eq!(serde_json::from_str::<Json>(cell).unwrap(), *image);
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_file_is_refused_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["m.onnx", "c.wasm"] {
+        let path = folder.path().join(name);
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        for command in ["inspect", "build"] {
+            let output = gpux(&[command, path.to_str().unwrap()]);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(said.contains("is a file, and this is not one"), "{command} {name}: {said}");
+        }
+    }
+}
+
+#[test]
+fn the_threads_of_all_sessions_are_bounded_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gpux.yml");
+    let model = root().join("tests/models/adds.onnx");
+    std::fs::copy(model, folder.path().join("adds.onnx")).unwrap();
+    let text = "name: t\nversion: 1.0.0\nmodel: { source: adds.onnx, instances: 64, threads: 256 }\n";
+    std::fs::write(&path, text).unwrap();
+    let output = gpux(&["build", path.to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("16384 threads of their own") && said.contains("gpux.yml:3"), "{said}");
+}
+
+#[test]
 fn traces_and_benchmarks_are_json_on_request() {
     let run = ["run", "--engine", "embedded", "--file", SEVEN, "--json"];
     let traced: Json = serde_json::from_str(&stdout(&gpux(&[&run[..], &["--trace"]].concat()))).unwrap();

@@ -323,6 +323,23 @@ mod tests {
     }
 
     #[test]
+    fn strangers_texts_do_nothing_to_a_terminal() {
+        let printer = crate::cli::printer(false, false);
+        for line in [printer.failure("x", "a\x1b[2J\u{202e}b"), printer.warning_line("a\x1b[2J\u{202e}b")] {
+            let (_, message) = line.split_once(": ").unwrap();
+            assert_eq!(message, "a [2J b");
+        }
+    }
+
+    #[test]
+    fn a_long_cell_widens_no_other_row() {
+        let long = "ü".repeat(1000);
+        let text = table(&["name", "type"], &[], [vec![long.clone(), "a".into()], vec!["b".into(), "c".into()]]);
+        assert!(text.contains('…') && text.lines().all(|line| line.chars().count() < 220), "{text}");
+        assert_eq!(cell("short"), "short");
+    }
+
+    #[test]
     fn quantities_have_units() {
         assert_eq!([size(12), size(1_500), size(2_000_000)], ["12 B", "1.5 kB", "2.0 MB"]);
         let time = |nanos| duration(std::time::Duration::from_nanos(nanos));

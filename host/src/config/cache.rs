@@ -138,5 +138,10 @@ mod tests {
         cache.check().unwrap();
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
         assert!(cache.folder("wasmtime").unwrap_err().to_string().contains("others may write"));
+        // Whoever owns it may write to it at any time. Only root can give a folder away.
+        let given = CacheDir::at(parent.path().join("given"));
+        if std::os::unix::fs::chown(given.folder("").unwrap(), Some(65_534), None).is_ok() {
+            assert!(given.folder("").unwrap_err().to_string().contains("others may write"));
+        }
     }
 }

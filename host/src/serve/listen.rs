@@ -25,10 +25,12 @@ use crate::config::LoadError;
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// the address cannot be listened on
-    #[error("cannot listen on {address}: {source}{}", bind_hint(source))]
+    #[error("cannot listen on {address}: {source}{}", bind_hint(source, flag))]
     Bind {
         /// the address
         address: String,
+        /// what says its port
+        flag: &'static str,
         /// why
         source: std::io::Error,
     },
@@ -49,12 +51,16 @@ pub enum ListenError {
     Telemetry(String),
 }
 
-fn bind_hint(error: &std::io::Error) -> &'static str {
+fn bind_hint(error: &std::io::Error, flag: &str) -> String {
     match error.kind() {
-        std::io::ErrorKind::AddrInUse => "; another program listens there: stop it, or choose another `--port`",
-        std::io::ErrorKind::PermissionDenied => "; ports below 1024 are for the system: choose another `--port`",
-        std::io::ErrorKind::AddrNotAvailable => "; `--host` is none of this machine's addresses",
-        _ => "",
+        std::io::ErrorKind::AddrInUse => {
+            format!("; another program listens there: stop it, or choose another `{flag}`")
+        }
+        std::io::ErrorKind::PermissionDenied => {
+            format!("; ports below 1024 are for the system: choose another `{flag}`")
+        }
+        std::io::ErrorKind::AddrNotAvailable => "; `--host` is none of this machine's addresses".to_owned(),
+        _ => String::new(),
     }
 }
 
@@ -120,8 +126,8 @@ pub fn serve(
     let tell: Arc<dyn Fn(Event) + Send + Sync> = Arc::new(tell);
     warn(&*tell, server.access().load()?);
     let tls = settings.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
-    let (listener, local) = bind(&settings.host, settings.port)?;
-    let grpc = settings.grpc_port.map(|port| bind(&settings.host, port)).transpose()?;
+    let (listener, local) = bind(&settings.host, settings.port, "--port")?;
+    let grpc = settings.grpc_port.map(|port| bind(&settings.host, port, "--grpc-port")).transpose()?;
     let life = Life { server, tls, local, tell };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(settings.workers)
@@ -263,8 +269,8 @@ impl Life<'_> {
     }
 }
 
-fn bind(host: &str, port: u16) -> Result<(StdListener, SocketAddr), ListenError> {
-    let fault = |source| ListenError::Bind { address: format!("{host}:{port}"), source };
+fn bind(host: &str, port: u16, flag: &'static str) -> Result<(StdListener, SocketAddr), ListenError> {
+    let fault = |source| ListenError::Bind { address: format!("{host}:{port}"), flag, source };
     let listener = StdListener::bind((host, port)).map_err(fault)?;
     listener.set_nonblocking(true).map_err(fault)?;
     let local = listener.local_addr().map_err(fault)?;

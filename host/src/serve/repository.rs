@@ -220,7 +220,10 @@ impl Drop for Repository {
 /// Why a pipeline cannot be loaded, each mistake in its file with its place.
 fn whole(error: &ServeError) -> String {
     match error {
-        ServeError::Gpux(GpuxError::Configuration(LoadError::Invalid(error))) => error.render().trim_end().to_owned(),
+        ServeError::Gpux(GpuxError::Configuration(LoadError::Invalid(error))) => {
+            let reason = error.render();
+            reason.strip_prefix("error: ").unwrap_or(&reason).trim_end().to_owned()
+        }
         other => other.to_string(),
     }
 }

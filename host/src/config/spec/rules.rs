@@ -53,6 +53,10 @@ pub(super) fn check(root: &Node, steps: &[StepSpec], diagnostics: &mut Vec<Diagn
             );
         }
     }
+    if part(root, "name").and_then(Node::as_str).is_some_and(|name| matches!(name, "." | "..")) {
+        let hint = "give it a name of its own";
+        report("name", "name", "`.` and `..` are folders: clients leave them out of the pipeline's URL", hint);
+    }
     if let Some(preprocessing) = part(root, "preprocessing") {
         preprocessing::check(preprocessing, diagnostics);
     }

@@ -201,13 +201,14 @@ fn can_start(threads: usize) -> bool {
     let gate = std::sync::Mutex::new(());
     std::thread::scope(|scope| {
         let closed = gate.lock();
-        let start = || {
+        let start = |_| {
             let thread = std::thread::Builder::new().stack_size(SMALL);
-            thread.spawn_scoped(scope, || drop(gate.lock())).is_ok()
+            thread.spawn_scoped(scope, || drop(gate.lock())).ok()
         };
-        let started = (0..threads).all(|_| start());
+        let started: Vec<_> = (0..threads).map_while(start).collect();
         drop(closed);
-        started
+        // Joined, they are gone from the system, too.
+        started.into_iter().filter_map(|thread| thread.join().ok()).count() == threads
     })
 }
 

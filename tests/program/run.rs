@@ -133,7 +133,7 @@ fn a_large_tensor_is_the_same_in_every_format() {
     let plain: Json = serde_json::from_str(&run(&["--format", "json"])).unwrap();
     let (_, image) = plain.as_object().unwrap().iter().next().unwrap();
     assert_eq!((image.as_array().unwrap().len(), image[0].as_array().unwrap().len()), (480, 640));
-    let traced: Json = serde_json::from_str(&run(&["--format", "json", "--trace"])).unwrap();
+    let traced: Json = serde_json::from_str(&run(&["--json", "--trace"])).unwrap();
     assert_eq!((&traced["outputs"], &traced["trace"]["steps"][0]["name"]), (&plain, &"decode-image".into()));
     let batch: Vec<Json> = serde_json::from_str(&run(&["--file", SEVEN, "--format", "json"])).unwrap();
     assert_eq!((&batch[1]["outputs"], &batch[1]["source"]), (&plain, &SEVEN.into()));

@@ -79,6 +79,10 @@ fn too_many_threads(spec: &Spec) -> Option<Diagnostic> {
     spec.models.iter().find_map(|model| {
         let threads = model.threads.as_ref()?;
         let instances = model.instances.as_ref().map_or(1, |instances| instances.value.get());
+        if threads.value.get() > MAX_THREADS || instances > MAX_INSTANCES {
+            // Said of the model alone.
+            return None;
+        }
         together += threads.value.get() as usize * instances as usize;
         let message = || {
             format!("the sessions of all models have {together} threads of their own; on this machine at most {most}")

@@ -248,7 +248,7 @@ fn write_pretty(json: &Json, indent: usize, text: &mut String) {
 
 /// A text of a stranger's in a cell: what stands beside it is as wide for every row.
 pub(super) fn cell(text: &str) -> String {
-    const WIDEST: usize = 200;
+    const WIDEST: usize = 1000;
     match text.char_indices().nth(WIDEST) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
@@ -333,9 +333,9 @@ mod tests {
 
     #[test]
     fn a_long_cell_widens_no_other_row() {
-        let long = "ü".repeat(1000);
+        let long = "ü".repeat(10_000);
         let text = table(&["name", "type"], &[], [vec![long.clone(), "a".into()], vec!["b".into(), "c".into()]]);
-        assert!(text.contains('…') && text.lines().all(|line| line.chars().count() < 220), "{text}");
+        assert!(text.contains('…') && text.lines().all(|line| line.chars().count() < 1020), "{text}");
         assert_eq!(cell("short"), "short");
     }
 

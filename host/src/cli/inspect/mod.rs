@@ -15,6 +15,7 @@ use super::schema::save_or_print;
 use super::shapes::ShapeArguments;
 use crate::assemble::Operator;
 use crate::error::GpuxError;
+use crate::files::is_same;
 use crate::inference::{ExecutionProvider, ModelFile, ModelInspector, ModelLoadError, ProviderOptions};
 use crate::sandbox::{ComponentInfo, SignatureInfo};
 
@@ -92,14 +93,24 @@ fn show(arguments: &Arguments, printer: Printer) -> Result<Shown, Exit> {
     if !arguments.nodes && !arguments.shapes.is_empty() {
         return Err(printer.fail("UsageError", "--shape and --dim go with --nodes", Exit::Usage));
     }
+    let not_over = |path: &Path| match &arguments.save {
+        Some(save) if is_same(path, save) => {
+            let message = format!("`{}` is what is inspected; writing there would destroy it", save.display());
+            Err(printer.fail("UsageError", &message, Exit::Usage))
+        }
+        _ => Ok(()),
+    };
     if let Some(path) = arguments.model.clone().or_else(|| arguments.pipeline.file_ending("onnx")) {
+        not_over(&path)?;
         return model(&path, &nodes);
     }
     if let Some(path) = arguments.pipeline.file_ending("wasm") {
+        not_over(&path)?;
         return component(&path, arguments.options.as_deref(), &operator, printer);
     }
     if arguments.pipeline.is_named() {
         let pipeline = arguments.pipeline.open(&arguments.operator, printer).map_err(fail)?;
+        pipeline.files().keys().try_for_each(|path| not_over(path))?;
         let mut json = pipeline.to_json();
         let mut text = pipeline_text(&json, printer.verbose);
         for (index, (name, step)) in pipeline.models().enumerate() {

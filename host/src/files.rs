@@ -1,6 +1,7 @@
 //! Files that are written whole, and what tells them and their contents apart.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -28,7 +29,15 @@ impl Mark {
     }
 }
 
-/// Whether two paths lead to one file, by whichever links.
+/// Opens `what`, which is a file: to open a pipe is to wait for whoever writes to it.
+pub(crate) fn open_file(path: &Path, what: &str) -> std::io::Result<File> {
+    if path.metadata()?.is_file() {
+        return File::open(path);
+    }
+    Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, format!("{what} is a file, and this is not one")))
+}
+
+/// Whether two paths lead to one file, by whichever links; elsewhere than on Unix, hard links are not seen.
 pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
     #[cfg(unix)]
     let identity = |path: &Path| {
@@ -55,9 +64,10 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8], readers: Readers) -> std::i
     // What a link leads to is replaced, and the link stays.
     let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let before = path.metadata().ok();
-    if before.as_ref().is_some_and(|before| !before.is_file() && !before.is_dir()) {
-        // A device or a pipe is written to.
-        return std::fs::OpenOptions::new().write(true).open(path)?.write_all(bytes);
+    let is_other = before.as_ref().is_some_and(|before| !before.is_file() && !before.is_dir());
+    if is_other || (before.is_none() && path.is_symlink()) {
+        // A device or a pipe is written to, and so is where a link leads to nothing.
+        return File::options().write(true).create(true).truncate(false).open(path)?.write_all(bytes);
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
@@ -68,7 +78,8 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8], readers: Readers) -> std::i
     }
     let mut draft = builder.prefix(".gpux-").tempfile_in(folder).map_err(|error| without_path(&error))?;
     if let Some(before) = before.filter(|_| readers == Readers::Usual) {
-        draft.as_file().set_permissions(before.permissions())?;
+        // Not every file system has any.
+        let _ = draft.as_file().set_permissions(before.permissions());
     }
     draft.write_all(bytes)?;
     draft.as_file().sync_all()?;

@@ -90,6 +90,7 @@ fn an_output_that_cannot_be_written_is_an_error_before_anything_runs() {
     assert!(message.contains("cannot write `nowhere/out.json`"), "{message}");
 }
 
+#[cfg(unix)]
 #[test]
 fn results_never_go_over_what_is_read() {
     let folder = tempfile::tempdir().unwrap();
@@ -118,7 +119,12 @@ fn results_never_go_over_what_is_read() {
     std::fs::write(&output, "{\"x\": [1, 2, 3, 4]}").unwrap();
     let npy = ["--format", "npy", "--output", &path("results")];
     refused(&[&[&pipeline, "--file", &output][..], &npy].concat(), Stdio::null(), Stdio::null());
-    // Beside them there is room.
+    // Beside them there is room, and what lies below is not theirs.
+    let below = path("results/below/scores.json");
+    std::fs::create_dir(path("results/below")).unwrap();
+    std::fs::rename(&output, &below).unwrap();
+    assert!(gpux(&[&["run", &pipeline, "--file", &below][..], &npy].concat()).status.success());
+    assert!(std::path::Path::new(&path("results/scores.npy")).is_file());
     assert!(gpux(&["run", &pipeline, "--file", &lines, "--output", &path("c.jsonl")]).status.success());
     assert_eq!(std::fs::read_to_string(path("c.jsonl")).unwrap().lines().count(), 3);
 }
@@ -144,6 +150,7 @@ fn a_large_tensor_is_the_same_in_every_format() {
     assert_eq!(serde_json::from_str::<Json>(cell).unwrap(), *image);
 }
 
+#[cfg(unix)]
 #[test]
 fn a_pipe_in_the_place_of_a_file_is_refused_at_once() {
     let folder = tempfile::tempdir().unwrap();

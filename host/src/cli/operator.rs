@@ -1,7 +1,6 @@
 //! The flags that every command which opens a pipeline shares: the operator's word.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +12,7 @@ use crate::assemble::{Allow, EngineChoice, Operator, Pipeline};
 use crate::author::StepFile;
 use crate::config::{FILE_NAMES, LoadError, WasmLimits};
 use crate::error::GpuxError;
+use crate::files::open_file;
 use crate::inference::{Giver, ProviderLibrary, ProviderOptions};
 use crate::sandbox::SandboxError;
 
@@ -21,12 +21,7 @@ use crate::sandbox::SandboxError;
 pub(super) fn read_component(path: &Path, operator: &Operator, printer: Printer) -> Result<Vec<u8>, Exit> {
     let most = (operator.ceiling.component_size as u64).saturating_add(1);
     let mut bytes = Vec::new();
-    // To open a FIFO is to wait for whoever writes to it.
-    let no_file =
-        || std::io::Error::new(std::io::ErrorKind::InvalidInput, "a component is a file, and this is not one");
-    let is_file = path.metadata().map(|metadata| metadata.is_file());
-    let file = is_file.and_then(|is_file| if is_file { File::open(path) } else { Err(no_file()) });
-    match file.and_then(|file| file.take(most).read_to_end(&mut bytes)) {
+    match open_file(path, "a component").and_then(|file| file.take(most).read_to_end(&mut bytes)) {
         Ok(_) => Ok(bytes),
         Err(error) => {
             Err(printer.fail("UsageError", &format!("cannot read `{}`: {error}", path.display()), Exit::Usage))

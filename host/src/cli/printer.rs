@@ -93,6 +93,11 @@ impl Printer {
         self.fail("OutputError", &error.to_string(), Exit::Failed)
     }
 
+    /// Writes a part of a text to stdout.
+    pub(super) fn part(self, text: &str) -> Result<(), Unwritten> {
+        if self.is_terminal() { self.bytes(harmless(text).as_bytes()) } else { self.bytes(text.as_bytes()) }
+    }
+
     /// Writes raw bytes to stdout.
     pub(super) fn bytes(self, bytes: &[u8]) -> Result<(), Unwritten> {
         let mut out = std::io::stdout().lock();
@@ -165,8 +170,10 @@ impl Printer {
     }
 
     fn stderr(self, text: &str) {
+        // JSON has no colours of ours, and leaves some of what steers a terminal as it is.
+        let shown = (self.json && std::io::stderr().is_terminal()).then(|| harmless(text));
         // With stderr closed there is nowhere left to complain.
-        let _ = writeln!(anstream::stderr().lock(), "{text}");
+        let _ = writeln!(anstream::stderr().lock(), "{}", shown.as_deref().unwrap_or(text));
     }
 
     /// A bar for bytes on their way; hidden unless stderr is a terminal.

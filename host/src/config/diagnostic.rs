@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::source::{Source, Span};
-use crate::plain::harmless;
+use crate::plain::{harmless, steers};
 
 /// At most this many mistakes are kept: the rest are consequences or mischief.
 const MAX_DIAGNOSTICS: usize = 50;
@@ -137,7 +137,7 @@ fn render_one(out: &mut String, source: &Source, diagnostic: &Diagnostic) {
     let (shown, caret, width) = crop(line, place.column - 1, width);
 
     let _ = writeln!(out, "error: {}", harmless(&diagnostic.message));
-    let _ = writeln!(out, "{margin} --> {}:{}:{}", source.name, place.line, place.column);
+    let _ = writeln!(out, "{margin} --> {}:{}:{}", harmless(&source.name), place.line, place.column);
     let _ = writeln!(out, "{margin} |");
     let _ = writeln!(out, "{number} | {shown}");
     let label = harmless(&diagnostic.label);
@@ -151,7 +151,7 @@ fn render_one(out: &mut String, source: &Source, diagnostic: &Diagnostic) {
 /// At most [`MAX_LINE`] characters of `line` around the `width` characters at `column`, with the
 /// column and the width in what is left. Tabs become one space, so that the caret stays in place.
 fn crop(line: &str, column: usize, width: usize) -> (String, usize, usize) {
-    let shown = |c: char| if c.is_control() { ' ' } else { c };
+    let shown = |c: char| if steers(c) { ' ' } else { c };
     let length = line.chars().count();
     if length <= MAX_LINE {
         return (line.chars().map(shown).collect::<String>().trim_end().to_owned(), column, width);

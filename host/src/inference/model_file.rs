@@ -3,12 +3,14 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
 use super::error::ModelLoadError;
 use super::graph::{self, Forward, ModelInfo};
-use crate::files::{Mark, digest, hex};
+use crate::files::{Mark, digest, hex, open_file};
 
 /// Engines are given models up to this many bytes from memory, so that what they load is what was
 /// checked; larger ones they read themselves.
@@ -22,6 +24,8 @@ pub struct ModelFile {
     info: ModelInfo,
     digest: String,
     beside: Vec<(PathBuf, Mark)>,
+    /// once an engine was given them: further sessions get the same, whatever becomes of the file
+    bytes: Arc<Mutex<Option<Bytes>>>,
 }
 
 impl ModelFile {
@@ -41,7 +45,7 @@ impl ModelFile {
             let meta = beside.metadata().map_err(io)?;
             hash.update(format!("{}\0{}\0{:?}\0", beside.display(), meta.len(), meta.modified().ok()));
         }
-        Ok(Self { info, digest: hex(&hash.finalize()), beside })
+        Ok(Self { info, digest: hex(&hash.finalize()), beside, bytes: Arc::default() })
     }
 
     /// What the model is.
@@ -64,19 +68,24 @@ impl ModelFile {
         &self.beside
     }
 
-    /// The file's bytes, if they are all that an engine needs and still those that were checked; an
-    /// engine reads a large model, or one with weights beside it, from [`Self::path`].
-    pub(super) fn whole(&self) -> Result<Option<Vec<u8>>, String> {
+    /// The file's bytes, if they are all that an engine needs; it reads a large model, or one with weights
+    /// beside it, from [`Self::path`]. When they are asked for first, they must be those that were checked;
+    /// from then on they are kept.
+    pub(super) fn whole(&self) -> Result<Option<Bytes>, String> {
         if !self.info.external_files.is_empty() || self.info.size_bytes > IN_MEMORY {
             return Ok(None);
         }
-        let file = File::open(self.path()).map_err(|error| error.to_string())?;
+        let mut kept = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bytes) = &*kept {
+            return Ok(Some(bytes.clone()));
+        }
+        let file = open_file(self.path(), "a model").map_err(|error| error.to_string())?;
         let mut bytes = Vec::with_capacity(self.info.size_bytes as usize);
         file.take(IN_MEMORY + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
         if digest(&bytes) != self.digest {
             return Err("the file has changed since it was checked".to_owned());
         }
-        Ok(Some(bytes))
+        Ok(Some(kept.insert(bytes.into()).clone()))
     }
 }
 
@@ -124,10 +133,12 @@ mod tests {
         let path = folder.path().join("model.onnx");
         std::fs::copy(testing::path("conv.onnx"), &path).unwrap();
         let file = ModelFile::open(&path).unwrap();
+        let unread = ModelFile::open(&path).unwrap();
         let bytes = file.whole().unwrap().unwrap();
         assert_eq!(bytes, std::fs::read(&path).unwrap());
         assert_eq!(file.digest(), digest(&bytes));
         std::fs::copy(testing::path("adds.onnx"), &path).unwrap();
-        assert!(file.whole().unwrap_err().contains("changed"));
+        assert_eq!(file.whole().unwrap().unwrap(), bytes, "further sessions are of the same model");
+        assert!(unread.whole().unwrap_err().contains("changed"));
     }
 }

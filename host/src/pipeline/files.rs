@@ -65,6 +65,10 @@ impl ProjectFiles {
 
     /// The file that `path`, as written in gpux.yml, names. Links are followed before the check.
     pub fn resolve(&self, path: &Path) -> Result<PathBuf, FileError> {
+        if self.allow_outside || !escapes(path) {
+            let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+            named.entry(self.root.join(path)).or_insert_with_key(|path| Mark::of(path));
+        }
         let found = self.find(path)?;
         if found.is_file() { Ok(found) } else { Err(FileError::NotAFile(path.to_owned())) }
     }
@@ -89,10 +93,6 @@ impl ProjectFiles {
         if !self.allow_outside && escapes(path) {
             return Err(FileError::Outside(path.to_owned()));
         }
-        let named = self.root.join(path);
-        let mut all = self.named.lock().unwrap_or_else(PoisonError::into_inner);
-        all.entry(named).or_insert_with_key(|named| Mark::of(named));
-        drop(all);
         let root = self.root.canonicalize().map_err(io)?;
         let found = root.join(path).canonicalize().map_err(io)?;
         if !self.allow_outside && !found.starts_with(&root) {
@@ -152,6 +152,12 @@ mod tests {
         assert!(matches!(files.resolve(Path::new("none")), Err(FileError::NotFound(_))));
         assert!(matches!(files.resolve(Path::new(".")), Err(FileError::NotAFile(_))));
         assert_eq!(files.resolve_folder(Path::new(".")).unwrap(), root.canonicalize().unwrap());
+        // What a step writes there is no change of the pipeline.
+        assert!(
+            !files.named().contains_key(&root.join(".").join(".")) && files.named().len() == 3,
+            "{:?}",
+            files.named()
+        );
         assert!(matches!(files.resolve_folder(Path::new("labels.txt")), Err(FileError::NotAFolder(_))));
         assert!(matches!(files.resolve_folder(Path::new("..")), Err(FileError::Outside(_))));
         #[cfg(unix)]

@@ -16,6 +16,7 @@ use super::front::Front;
 use super::reload::Reloader;
 use super::repository::{RepositoryError, Source};
 use super::server::Server;
+use super::settings::Otlp;
 use super::signals::{Signal, Signals};
 use super::telemetry::Telemetry;
 use super::tls::{Tls, TlsError};
@@ -167,8 +168,12 @@ impl Life<'_> {
         // Before anybody hears of the server: from then on, signals are for it.
         let mut signals = Signals::new();
         self.tell(Event::Listening(self.local));
-        if let Some(endpoint) = &self.server.settings().otlp {
-            self.server.trace_to(Telemetry::new(endpoint, self.server.metrics()).map_err(ListenError::Telemetry)?);
+        if let Some(Otlp { endpoint, must }) = &self.server.settings().otlp {
+            match Telemetry::new(endpoint, self.server.metrics()) {
+                Ok(telemetry) => self.server.trace_to(telemetry),
+                Err(why) if *must => return Err(ListenError::Telemetry(why)),
+                Err(why) => self.tell(Event::Warning(why)),
+            }
         }
         let accepting = self.accept(listener, grpc)?;
         self.until_told_to_end(sources, &mut signals).await?;

@@ -43,7 +43,7 @@ pub use repository::{Repository, RepositoryError, Source};
 pub use schedule::{Load, Refusal};
 pub use served::Served;
 pub use server::Server;
-pub use settings::{Settings, TlsFiles};
+pub use settings::{Otlp, Settings, TlsFiles};
 pub use tls::TlsError;
 
 use warm_up::made_up;

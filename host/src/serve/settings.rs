@@ -6,6 +6,15 @@ use std::time::Duration;
 use super::schedule::LaneOptions;
 use crate::assemble::Pipeline;
 
+/// Where traces are sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Otlp {
+    /// the collector's URL
+    pub endpoint: String,
+    /// whether no server starts where that cannot be used; else it warns
+    pub must: bool,
+}
+
 /// How the server listens and what it allows.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the operator's")]
@@ -48,7 +57,7 @@ pub struct Settings {
     /// whether each answer is a line in the log
     pub access_log: bool,
     /// where traces are sent, by OTLP on gRPC
-    pub otlp: Option<String>,
+    pub otlp: Option<Otlp>,
     /// whether pipelines are loaded again when their files change
     pub reload: bool,
     /// how long the server goes on taking requests once it is asked to end, so that whoever sends

@@ -98,6 +98,48 @@ fn spans_have_few_names_whatever_clients_ask_for() {
 }
 
 #[test]
+fn strangers_leave_no_traces_and_no_long_state() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (address, messages) = collector(&runtime);
+    let folder = tempfile::tempdir().unwrap();
+    let keys = folder.path().join("keys.yml");
+    std::fs::write(&keys, "keys:\n  - { name: a, key: key-of-a-0123456789 }\n").unwrap();
+    let endpoint = format!("http://{address}");
+    let mut server = Server::start(&[SCORES, "--otlp", &endpoint, "--keys", keys.to_str().unwrap()]);
+    for path in ["/health", "/info", "/docs"] {
+        server.get(path);
+    }
+    server.ask("POST", "/predict", &["x-request-id: r-stranger"], ONE.as_bytes()).error(401);
+    let state = format!("tracestate: stranger={}", "x".repeat(600));
+    let known = ["x-api-key: key-of-a-0123456789", "x-request-id: r-known", &state];
+    assert_eq!(server.ask("POST", "/predict", &known, ONE.as_bytes()).status, 200);
+    server.signal(Signal::TERM);
+    assert_eq!(server.ended().code(), Some(0));
+    let (_, message) = messages.recv_timeout(PATIENCE).unwrap();
+    assert!(holds(&message, b"r-known") && holds(&message, b"softmax"));
+    for part in ["stranger", "/health", "/info", "/docs"] {
+        assert!(!holds(&message, part.as_bytes()), "`{part}` in {:?}", String::from_utf8_lossy(&message));
+    }
+}
+
+#[test]
+fn an_environment_for_others_stops_no_server() {
+    for (name, value) in [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317"),
+        ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/none/such.pem"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
+    ] {
+        let mut command = command(&[SCORES]);
+        command.env("OTEL_EXPORTER_OTLP_ENDPOINT", "https://127.0.0.1:1").env(name, value);
+        let mut server = Server::spawn(command);
+        assert!(server.line("traces").contains("warning"), "{name}");
+        server.line("ready on");
+        server.signal(Signal::TERM);
+        assert_eq!(server.ended().code(), Some(0), "{name}");
+    }
+}
+
+#[test]
 fn the_environment_says_where_and_what_is_sampled() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (address, messages) = collector(&runtime);
@@ -118,6 +160,8 @@ fn a_collector_that_is_not_there_does_not_matter() {
     server.assert_alive();
     server.signal(Signal::TERM);
     assert_eq!(server.ended().code(), Some(0));
+    // What did not get there was said.
+    server.line("traces are lost");
     let wrong = &mut Server::begin(&[SCORES, "--otlp", "no address"]);
     wrong.line("traces cannot be sent to");
     assert_eq!(wrong.ended().code(), Some(2));

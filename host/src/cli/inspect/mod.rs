@@ -102,7 +102,9 @@ fn show(arguments: &Arguments, printer: Printer) -> Result<Shown, Exit> {
     };
     if let Some(path) = arguments.model.clone().or_else(|| arguments.pipeline.file_ending("onnx")) {
         not_over(&path)?;
-        return model(&path, &nodes);
+        let shown = model(&path, &nodes)?;
+        rows(&shown.json, "external_files").filter_map(Json::as_str).try_for_each(|path| not_over(path.as_ref()))?;
+        return Ok(shown);
     }
     if let Some(path) = arguments.pipeline.file_ending("wasm") {
         not_over(&path)?;

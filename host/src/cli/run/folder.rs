@@ -22,12 +22,20 @@ pub(super) fn write(folder: &Path, item: &Finished) -> Result<(), WriteError> {
     files.into_iter().try_for_each(|(path, bytes)| fs::write(&path, bytes).map_err(fail(&path)))
 }
 
-/// Whether outputs of these names may be written over the file `input`.
-pub(super) fn may_write(folder: &Path, names: &[&str], input: &Path) -> bool {
-    let (Ok(folder), Ok(input)) = (folder.canonicalize(), input.canonicalize()) else { return false };
-    let stem = input.file_stem().unwrap_or_default();
-    let is_output = names.iter().any(|name| stem == file_name(name).as_str());
-    is_output && input.starts_with(folder) && ENDINGS.iter().any(|ending| input.extension() == Some(ending.as_ref()))
+/// The files that are there, and that outputs of these names would be written over; for a batch those of all its
+/// items.
+pub(super) fn in_the_way(folder: &Path, names: &[&str], batch: bool) -> Vec<PathBuf> {
+    let is_item = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.len() >= 6 && name.as_encoded_bytes().iter().all(u8::is_ascii_digit))
+    };
+    let items = || fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).filter(is_item);
+    let folders = if batch { items().collect() } else { vec![folder.to_owned()] };
+    let files = |folder: &PathBuf| {
+        let names = names.iter().map(|name| file_name(name)).chain(["error".to_owned()]);
+        let paths = names.flat_map(|name| ENDINGS.map(|ending| folder.join(format!("{name}.{ending}"))));
+        paths.filter(|path| path.is_file()).collect::<Vec<_>>()
+    };
+    folders.iter().flat_map(files).collect()
 }
 
 /// What the files are called, behind the names of the outputs.

@@ -158,22 +158,8 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
     if arguments.format == Some(Format::Npy) && arguments.output.is_none() {
         return Err(UsageError::NoFolder.into());
     }
-    let requests = arguments.input.requests(pipeline.plan())?;
-    let own = pipeline.files().keys().filter(|path| path.is_file());
-    let destroyed = match &arguments.output {
-        None => requests.written(|input| is_same(input, Path::new("/dev/stdout"))),
-        Some(folder) if arguments.format == Some(Format::Npy) => {
-            let names: Vec<_> = pipeline.plan().outputs().iter().map(|output| output.name.as_str()).collect();
-            requests.written(|input| folder::may_write(folder, &names, input))
-        }
-        Some(output) => {
-            let input = requests.written(|input| is_same(input, output));
-            input.or_else(|| own.map(|path| path.display().to_string()).find(|path| is_same(path.as_ref(), output)))
-        }
-    };
-    if let Some(input) = destroyed {
-        return Err(UsageError::Overwrites(input).into());
-    }
+    let mut requests = arguments.input.requests(pipeline.plan())?;
+    check_outputs(arguments, &pipeline, &mut requests)?;
     if arguments.format.is_none()
         && let Some(path) = &arguments.output
     {
@@ -183,6 +169,24 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
         return time_first(arguments, printer, &pipeline, timeout, requests);
     }
     run_all(arguments, printer, &pipeline, timeout, requests)
+}
+
+/// Refuses to write over what is read: that would destroy it, or be read again without end.
+fn check_outputs(arguments: &Arguments, pipeline: &Pipeline, requests: &mut Requests<'_>) -> Result<(), UsageError> {
+    let read: Vec<_> = requests.read().map(Path::to_owned).collect();
+    let outputs = match &arguments.output {
+        None => vec![PathBuf::from("/dev/stdout")],
+        Some(folder) if arguments.format == Some(Format::Npy) => {
+            let names: Vec<_> = pipeline.plan().outputs().iter().map(|output| output.name.as_str()).collect();
+            folder::in_the_way(folder, &names, requests.is_batch())
+        }
+        Some(file) => vec![file.clone()],
+    };
+    let mut read = pipeline.files().keys().filter(|path| path.is_file()).chain(&read);
+    match read.find(|path| outputs.iter().any(|output| is_same(path, output))) {
+        Some(path) => Err(UsageError::Overwrites(path.display().to_string())),
+        None => Ok(()),
+    }
 }
 
 /// Times the pipeline on the first request.

@@ -105,14 +105,14 @@ impl<'a> Requests<'a> {
         self.batch || self.lines.is_some()
     }
 
-    /// The input that `is_output` says is written to, if there is one: that would destroy it, or be read again.
-    pub(super) fn written(&self, is_output: impl Fn(&Path) -> bool) -> Option<String> {
+    /// The files that are read, those that are redirected as well.
+    pub(super) fn read(&self) -> impl Iterator<Item = &Path> {
         let read = self.files.iter().chain(&self.named).map(|path| match path.to_str() {
             // What is redirected has a name here, too.
             Some("-") => Path::new("/dev/stdin"),
             _ => path,
         });
-        read.filter(|path| path.is_file()).find(|path| is_output(path)).map(|path| path.display().to_string())
+        read.filter(|path| path.is_file())
     }
 
     /// Reads one `--input`: a value for every request, or a batch of requests.

@@ -134,7 +134,11 @@ impl Results {
         if self.format == Format::Csv && text.is_empty() {
             return Ok(());
         }
-        if self.format == Format::Json && self.batch { self.raw(text.as_bytes()) } else { self.line(&text) }
+        match (&self.sink, self.format == Format::Json && self.batch) {
+            (_, false) => self.line(&text),
+            (Sink::Stdout, true) => Ok(self.printer.part(&text)?),
+            (_, true) => self.raw(text.as_bytes()),
+        }
     }
 
     /// Ends the document.

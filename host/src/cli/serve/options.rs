@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::cli::log::LogFormat;
 use crate::config::TimeSpan;
-use crate::serve::{Settings, TlsFiles};
+use crate::serve::{Otlp, Settings, TlsFiles};
 
 fn time(text: &str) -> Result<Duration, String> {
     text.parse::<TimeSpan>().map(|time| time.0).map_err(|error| error.to_string())
@@ -97,7 +97,7 @@ pub(super) struct ServerArguments {
 impl ServerArguments {
     /// Where traces go: as said here, else as OpenTelemetry's environment says. Fails with what the operator should
     /// know where that asks for what there is not; nobody who sets it for all programs means to stop this one.
-    pub(super) fn traces(&self) -> Result<Option<String>, String> {
+    pub(super) fn traces(&self) -> Result<Option<Otlp>, String> {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let first = |names: [&str; 2]| names.into_iter().find_map(variable);
         let is_off = variable("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"))
@@ -105,16 +105,18 @@ impl ServerArguments {
         if is_off {
             return Ok(None);
         }
-        let said = self.otlp.clone().filter(|endpoint| !endpoint.is_empty());
-        let from_environment = first(["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"]);
+        if let Some(endpoint) = &self.otlp {
+            // Empty, it says that there are none.
+            return Ok((!endpoint.is_empty()).then(|| Otlp { endpoint: endpoint.clone(), must: true }));
+        }
+        let endpoint = first(["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"]);
         let protocol = first(["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"]);
-        match (said, from_environment, protocol) {
-            (Some(said), ..) => Ok(Some(said)),
-            (None, Some(endpoint), Some(protocol)) if protocol != "grpc" => Err(format!(
+        match (endpoint, protocol) {
+            (Some(endpoint), Some(protocol)) if protocol != "grpc" => Err(format!(
                 "no traces are sent to `{endpoint}`: the environment asks for `{protocol}`, and gpux sends them by gRPC \
                  (`--otlp` says where)"
             )),
-            (None, endpoint, _) => Ok(endpoint),
+            (endpoint, _) => Ok(endpoint.map(|endpoint| Otlp { endpoint, must: false })),
         }
     }
 

@@ -74,7 +74,7 @@ impl BatchSizes {
         }
     }
 
-    /// How often a run had so many rows; index 0 is unused.
+    /// How often a run had so many rows; index 0 is for runs of no rows.
     pub fn counts(&self) -> Vec<u64> {
         self.0.iter().map(|count| count.load(Ordering::Relaxed)).collect()
     }

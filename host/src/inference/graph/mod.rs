@@ -27,6 +27,7 @@ pub use types::OnnxType;
 pub(super) use types::data_type;
 
 use super::error::ModelLoadError;
+use crate::files::open_file;
 use external::Packed;
 use survey::{Facts, Fault};
 
@@ -48,12 +49,9 @@ pub(super) fn own_operators(path: &Path) -> Result<usize, ModelLoadError> {
     Ok(info.operators.values().sum())
 }
 
-/// Opens a model's file, which is a file: to open a FIFO is to wait for whoever writes to it.
+/// Opens a model's file.
 pub(super) fn open(path: &Path) -> Result<File, ModelLoadError> {
-    let no_file = || std::io::Error::new(std::io::ErrorKind::InvalidInput, "a model is a file, and this is not one");
-    let is_file = path.metadata().map(|metadata| metadata.is_file());
-    let file = is_file.and_then(|is_file| if is_file { File::open(path) } else { Err(no_file()) });
-    file.map_err(|source| ModelLoadError::Io { path: path.to_owned(), source })
+    open_file(path, "a model").map_err(|source| ModelLoadError::Io { path: path.to_owned(), source })
 }
 
 /// The longest name that is carried, in bytes.

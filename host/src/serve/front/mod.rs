@@ -85,8 +85,9 @@ impl Front {
         // Browsers send no key with what they ask before a request.
         let preflight = self.cors.is_some() && cors::is_preflight(&head);
         let admitted = if preflight { Ok(None) } else { self.admit(&head) };
-        // What is refused here anybody may send, and as much of it as they like.
-        let telemetry = server.telemetry().filter(|_| admitted.is_ok());
+        // Where keys are asked for, strangers may send as much as they like, and leave no traces.
+        let may_leave = |permit: &Option<Permit>| permit.is_some() || server.settings().keys.is_none();
+        let telemetry = server.telemetry().filter(|_| admitted.as_ref().is_ok_and(may_leave));
         let span = telemetry.map(|telemetry| telemetry.begin(&head));
         let steps = telemetry.zip(span.as_ref()).and_then(|(telemetry, span)| telemetry.steps(span));
         let (permit, refused) = match admitted {

@@ -11,6 +11,7 @@ use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http_body_util::BodyExt as _;
 
+use super::accept::joined;
 use super::room::{Room, Share};
 use crate::serve::{Ask, ServeError, Served, Server};
 
@@ -90,7 +91,7 @@ async fn read_within(
     server: &Server,
 ) -> Result<Bytes, ServeError> {
     // What is known was decompressed on the way here, and is no longer said.
-    if let Some(encoding) = headers.get(CONTENT_ENCODING).filter(|encoding| *encoding != "identity") {
+    if let Some(encoding) = joined(headers, &CONTENT_ENCODING) {
         let encoding = encoding.to_str().unwrap_or("unreadable");
         let message = format!("the content encoding `{encoding}` is not read; send gzip, deflate or identity");
         return Err(ServeError::MediaType(message));

@@ -108,7 +108,10 @@ pub(super) fn decompressed(request: Request<Body>) -> Request<Body> {
             decoder.multiple_members(true);
             Body::from_stream(ReaderStream::new(decoder))
         }
-        Some(b"" | b"identity") => body,
+        Some(b"" | b"identity") => {
+            head.headers.remove(CONTENT_ENCODING);
+            return Request::from_parts(head, body);
+        }
         _ => return Request::from_parts(head, body),
     };
     head.headers.remove(CONTENT_ENCODING);

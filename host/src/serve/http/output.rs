@@ -28,13 +28,10 @@ enum Format {
 }
 
 /// Where a client likes several as much, the first is given.
-const FORMATS: [(Format, &[&str]); 5] = [
-    (Format::Json, &["application/json"]),
-    (Format::Image, &["image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp"]),
-    (Format::Text, &["text/plain"]),
-    (Format::Bytes, &["application/octet-stream"]),
-    (Format::Npy, &["application/x-npy"]),
-];
+const FORMATS: [Format; 5] = [Format::Json, Format::Image, Format::Text, Format::Bytes, Format::Npy];
+
+/// The media types of pictures that are known.
+const PICTURES: [&str; 5] = ["image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp"];
 
 impl Format {
     /// Its media type, for people.
@@ -111,7 +108,7 @@ impl Wanted {
             let known: Vec<_> = outputs.iter().map(|output| format!("`{}`", output.name)).collect();
             return Err(ServeError::invalid(format!("there is no output `{output}`, but {}", known.join(", "))));
         }
-        let formats = wanted.formats();
+        let formats = wanted.formats(&PICTURES);
         let may_be =
             |known: &PlanOutput| wanted.wants(&known.name) && formats.iter().any(|format| format.may_hold(&known.kind));
         match formats.first() {
@@ -130,11 +127,14 @@ impl Wanted {
         self.accept.liking(Format::Json.name()).is_some()
     }
 
-    /// What the client accepts, the best liked first.
-    fn formats(&self) -> SmallVec<[Format; FORMATS.len()]> {
-        let liking = |names: &[&str]| names.iter().filter_map(|name| self.accept.liking(name)).max();
+    /// What the client accepts, the best liked first, where pictures are of these types.
+    fn formats(&self, pictures: &[&str]) -> SmallVec<[Format; FORMATS.len()]> {
+        let liking = |format: Format| match format {
+            Format::Image => pictures.iter().filter_map(|name| self.accept.liking(name)).max(),
+            other => self.accept.liking(other.name()),
+        };
         let mut liked: SmallVec<[(Liking, Format); FORMATS.len()]> =
-            FORMATS.iter().filter_map(|(format, names)| Some((liking(names)?, *format))).collect();
+            FORMATS.into_iter().filter_map(|format| Some((liking(format)?, format))).collect();
         liked.sort_by_key(|(liking, _)| Reverse(*liking));
         liked.into_iter().map(|(_, format)| format).collect()
     }
@@ -142,7 +142,8 @@ impl Wanted {
     /// The result as the client likes it best, of the ways in which it can be given.
     pub(super) fn write(&self, outputs: &Outputs) -> Result<Written, ServeError> {
         let mut refused = None;
-        for format in self.formats() {
+        let pictures: SmallVec<[_; 4]> = outputs.iter().filter_map(|(_, value)| media_type(value)).collect();
+        for format in self.formats(&pictures) {
             match self.write_as(format, outputs) {
                 Ok(written) => return Ok(written),
                 Err(error) => refused = refused.or(Some(error)),
@@ -184,9 +185,7 @@ impl Wanted {
 
     fn fits(&self, format: Format, value: &Value) -> bool {
         match (format, value) {
-            (Format::Image, Value::Bytes(bytes)) => {
-                picture(bytes).is_some_and(|media_type| self.accept.liking(media_type).is_some())
-            }
+            (Format::Image, value) => media_type(value).is_some_and(|name| self.accept.liking(name).is_some()),
             (Format::Text, Value::Text(_)) | (Format::Bytes, Value::Bytes(_)) => true,
             (Format::Bytes | Format::Npy, Value::Tensor(tensor)) => tensor.bytes().is_some(),
             _ => false,
@@ -213,8 +212,13 @@ fn value_as(format: Format, value: &Value) -> Option<Written> {
     }
 }
 
+/// The media type of an output that is a picture.
+fn media_type(value: &Value) -> Option<&'static str> {
+    if let Value::Bytes(bytes) = value { picture(bytes) } else { None }
+}
+
 fn not_given() -> ServeError {
-    let names = FORMATS.map(|(format, _)| format.name());
+    let names = FORMATS.map(Format::name);
     ServeError::NotAcceptable(format!("a result is given as one of {}", names.join(", ")))
 }
 

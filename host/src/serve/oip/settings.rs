@@ -66,6 +66,7 @@ pub(super) fn updated(settings: Named, asked: &Named) -> Result<Named, ServeErro
 mod tests {
     use super::*;
     use crate::assemble::Operator;
+    use crate::serve::Otlp;
 
     #[test]
     fn settings_tell_what_is_so_and_stay() {
@@ -79,7 +80,8 @@ mod tests {
             assert!(refused.contains(why), "{refused}");
         }
         let traced = |otlp: Option<&str>| {
-            let settings = Settings { otlp: otlp.map(str::to_owned), ..Settings::default() };
+            let otlp = otlp.map(|endpoint| Otlp { endpoint: endpoint.to_owned(), must: true });
+            let settings = Settings { otlp, ..Settings::default() };
             tracing(&Server::new(settings, Operator::default()), "").unwrap()["trace_level"].clone()
         };
         assert_eq!((traced(None), traced(Some("http://there"))), (json!(["OFF"]), json!(["TIMESTAMPS"])));

@@ -1,6 +1,6 @@
 // From what stands in the form to a request: a body as it is, the fields of a form, or JSON.
 
-import { parse } from "./exact.js";
+import { typed } from "./exact.js";
 
 const TAKES_FILE = ["bytes", "text", "any value"];
 
@@ -16,7 +16,7 @@ function parsed(input, text) {
   // What takes anything gets a text, or the JSON that this is.
   if (input.type === "any value" && !/^\s*[[{]/.test(text)) return text;
   try {
-    return parse(text);
+    return typed(text);
   } catch (error) {
     throw new Error(`${input.name}: this is not JSON (${error.message})`);
   }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use opentelemetry::Context;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
-use opentelemetry_sdk::trace::{BatchSpanProcessor, Span, SpanData, SpanExporter, SpanProcessor};
+use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, Span, SpanData, SpanExporter, SpanProcessor};
 
 use crate::serve::metrics::Metrics;
 
@@ -40,13 +40,13 @@ impl Outbox {
 /// Sends spans in batches, from a thread of its own.
 pub(super) fn sending(exporter: impl SpanExporter + 'static, metrics: &Arc<Metrics>) -> impl SpanProcessor + 'static {
     let most = std::env::var("OTEL_BSP_MAX_QUEUE_SIZE").ok().and_then(|most| most.trim().parse().ok());
-    let outbox = Arc::new(Outbox {
-        metrics: metrics.clone(),
-        waiting: AtomicUsize::new(0),
-        most: most.filter(|most| *most > 0).unwrap_or(WAITING),
-        told: Mutex::default(),
-    });
-    let batches = BatchSpanProcessor::builder(Sent { exporter, outbox: outbox.clone() }).build();
+    let most = most.filter(|most| *most > 0).unwrap_or(WAITING);
+    let (metrics, waiting, told) = (metrics.clone(), AtomicUsize::new(0), Mutex::default());
+    let outbox = Arc::new(Outbox { metrics, waiting, most, told });
+    // The same number for both: what the processor drops would be counted as waiting for ever.
+    let config = BatchConfigBuilder::default().with_max_queue_size(most).build();
+    let batches =
+        BatchSpanProcessor::builder(Sent { exporter, outbox: outbox.clone() }).with_batch_config(config).build();
     Posted { batches, outbox }
 }
 

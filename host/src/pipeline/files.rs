@@ -153,11 +153,9 @@ mod tests {
         assert!(matches!(files.resolve(Path::new(".")), Err(FileError::NotAFile(_))));
         assert_eq!(files.resolve_folder(Path::new(".")).unwrap(), root.canonicalize().unwrap());
         // What a step writes there is no change of the pipeline.
-        assert!(
-            !files.named().contains_key(&root.join(".").join(".")) && files.named().len() == 3,
-            "{:?}",
-            files.named()
-        );
+        std::fs::create_dir(root.join("granted")).unwrap();
+        files.resolve_folder(Path::new("granted")).unwrap();
+        assert!(!files.named().contains_key(&root.join("granted")), "{:?}", files.named());
         assert!(matches!(files.resolve_folder(Path::new("labels.txt")), Err(FileError::NotAFolder(_))));
         assert!(matches!(files.resolve_folder(Path::new("..")), Err(FileError::Outside(_))));
         #[cfg(unix)]

@@ -63,6 +63,8 @@ pub(super) struct Wanted {
     accept: Accept,
     /// the output to give, where one is given alone
     output: Option<String>,
+    /// whether JSON is liked best, whatever the outputs are
+    json: bool,
 }
 
 /// A result in bytes.
@@ -101,7 +103,7 @@ impl Wanted {
     /// As a client accepts it, and only `output` if that is named. Fails where no result of a pipeline with these
     /// outputs could be written so, before anything has run.
     pub(super) fn new(accept: Accept, output: Option<String>, outputs: &[PlanOutput]) -> Result<Self, ServeError> {
-        let wanted = Self { accept, output };
+        let mut wanted = Self { accept, output, json: false };
         if let Some(output) = &wanted.output
             && !outputs.iter().any(|known| known.name == *output)
         {
@@ -109,6 +111,7 @@ impl Wanted {
             return Err(ServeError::invalid(format!("there is no output `{output}`, but {}", known.join(", "))));
         }
         let formats = wanted.formats(&PICTURES);
+        wanted.json = formats.first() == Some(&Format::Json);
         let may_be =
             |known: &PlanOutput| wanted.wants(&known.name) && formats.iter().any(|format| format.may_hold(&known.kind));
         match formats.first() {
@@ -141,6 +144,9 @@ impl Wanted {
 
     /// The result as the client likes it best, of the ways in which it can be given.
     pub(super) fn write(&self, outputs: &Outputs) -> Result<Written, ServeError> {
+        if self.json {
+            return Ok(self.write_json(outputs));
+        }
         let mut refused = None;
         let pictures: SmallVec<[_; 4]> = outputs.iter().filter_map(|(_, value)| media_type(value)).collect();
         for format in self.formats(&pictures) {

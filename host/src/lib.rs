@@ -24,6 +24,7 @@ pub mod pipeline;
 mod plain;
 pub mod sandbox;
 pub mod serve;
+mod threads;
 
 pub use assemble::{Runtime, RuntimeBuilder};
 pub use config::ConfigParser;

@@ -69,6 +69,11 @@ impl Watch {
         Self { left: Cell::new(Some(times)), ..Self::default() }
     }
 
+    /// When it is, if ever.
+    pub(crate) const fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
     /// Whether there is a deadline at all.
     pub(crate) const fn ends(&self) -> bool {
         self.deadline.is_some()

@@ -1,5 +1,7 @@
 //! `ner-aggregate`: a label for each token → the entities of a text.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
@@ -9,8 +11,11 @@ use super::label_names::Labels;
 use super::ranking::{MAX_ANSWER, Score as _};
 use super::spans::{Characters, Inputs, Quoted, numbers, rows_of, scores};
 use crate::builtin::ports;
-use crate::builtin::text::encoder::{guarded, read};
+use crate::builtin::text::aside::{Aside, guarded};
+use crate::builtin::text::cost::Cost;
+use crate::builtin::text::encoder::read;
 use crate::builtin::text::{texts, tokenizer_file};
+use crate::builtin::watch::Watch;
 use crate::pipeline::{
     BuildError, Builtin, Context, Dim, Group, Kind, Mismatch, Port, Signature, Site, Step, StepFailure, Value,
 };
@@ -61,7 +66,8 @@ enum Strategy {
 /// transformers' token-classification pipeline, which applies softmax to the scores first.
 struct NerAggregate {
     options: Options,
-    tokenizer: Tokenizer,
+    tokenizer: Arc<Tokenizer>,
+    aside: Aside,
     labels: Vec<String>,
     /// whether the tokenizer marks the tokens that continue a word
     knows_words: bool,
@@ -155,7 +161,8 @@ impl NerAggregate {
         };
         Ok(Self {
             options,
-            tokenizer,
+            aside: Aside::new(Cost::of_decoding(&tokenizer)),
+            tokenizer: Arc::new(tokenizer),
             labels,
             knows_words: model.continuing_subword_prefix.is_some_and(|prefix| !prefix.is_empty()),
             unknown,
@@ -199,14 +206,26 @@ impl NerAggregate {
     }
 
     /// Tokens as text, as `convert_tokens_to_string` does.
-    fn text_of(&self, tokens: Vec<String>) -> Result<String, StepFailure> {
-        let Some(decoder) = self.tokenizer.get_decoder() else { return Ok(tokens.join(" ")) };
-        guarded(|| decoder.decode(tokens))
-            .map_err(|why| StepFailure::InvalidInput(format!("the tokens make no text: {why}")))
+    fn text_of(&self, tokens: Vec<String>, watch: &Watch) -> Result<String, StepFailure> {
+        if self.tokenizer.get_decoder().is_none() {
+            return Ok(tokens.join(" "));
+        }
+        let bytes = tokens.iter().map(|token| token.len() + 1).sum::<usize>();
+        let size = bytes.saturating_mul(self.aside.growth());
+        if size > texts::MAX_TEXT {
+            let message = format!("a word could be {size} bytes; at most {} are put together at once", texts::MAX_TEXT);
+            return Err(StepFailure::Failed(message));
+        }
+        let tokenizer = self.tokenizer.clone();
+        let decode =
+            move || tokenizer.get_decoder().map_or_else(|| Ok(String::new()), |decoder| decoder.decode(tokens));
+        self.aside.run(bytes, watch, |_| {
+            guarded(decode).map_err(|why| StepFailure::InvalidInput(format!("the tokens make no text: {why}")))
+        })
     }
 
     /// A word of these tokens, with the label that the strategy gives it.
-    fn word(&self, tokens: &[Piece]) -> Result<Labelled, StepFailure> {
+    fn word(&self, tokens: &[Piece], watch: &Watch) -> Result<Labelled, StepFailure> {
         let (first, last) = (&tokens[0], &tokens[tokens.len() - 1]);
         let (label, score) = match self.options.strategy {
             Strategy::Average => highest(&average(tokens)),
@@ -216,11 +235,11 @@ impl NerAggregate {
             }
             Strategy::None | Strategy::Simple | Strategy::First => highest(&first.scores),
         };
-        let word = self.text_of(tokens.iter().map(|token| token.word.clone()).collect())?;
+        let word = self.text_of(tokens.iter().map(|token| token.word.clone()).collect(), watch)?;
         Ok(Labelled { label, score, word, start: first.start, end: last.end, index: first.index })
     }
 
-    fn labelled(&self, pieces: Vec<Piece>) -> Result<Vec<Labelled>, StepFailure> {
+    fn labelled(&self, pieces: Vec<Piece>, watch: &Watch) -> Result<Vec<Labelled>, StepFailure> {
         if matches!(self.options.strategy, Strategy::None | Strategy::Simple) {
             let each = |piece: Piece| {
                 let (label, score) = highest(&piece.scores);
@@ -233,7 +252,7 @@ impl NerAggregate {
         let mut begin = 0;
         for next in 1..=pieces.len() {
             if next == pieces.len() || !pieces[next].continues {
-                words.extend(pieces.get(begin..next).map(|tokens| self.word(tokens)).transpose()?);
+                words.extend(pieces.get(begin..next).map(|tokens| self.word(tokens, watch)).transpose()?);
                 begin = next;
             }
         }
@@ -241,7 +260,7 @@ impl NerAggregate {
     }
 
     /// Neighbours of one label, as one.
-    fn group(&self, labelled: Vec<Labelled>) -> Result<Vec<Entity>, StepFailure> {
+    fn group(&self, labelled: Vec<Labelled>, watch: &Watch) -> Result<Vec<Entity>, StepFailure> {
         let mut groups: Vec<Vec<Labelled>> = Vec::new();
         for next in labelled {
             let (begins, tag) = tag(&self.labels[next.label]);
@@ -254,16 +273,16 @@ impl NerAggregate {
                 _ => groups.push(vec![next]),
             }
         }
-        groups.into_iter().map(|group| self.entity(group)).collect()
+        groups.into_iter().map(|group| self.entity(group, watch)).collect()
     }
 
-    fn entity(&self, group: Vec<Labelled>) -> Result<Entity, StepFailure> {
+    fn entity(&self, group: Vec<Labelled>, watch: &Watch) -> Result<Entity, StepFailure> {
         let label = &self.labels[group[0].label];
         let (start, end, index) = (group[0].start, group[group.len() - 1].end, group[0].index);
         let scores: Vec<f32> = group.iter().map(|part| part.score).filter(|score| !score.is_nan()).collect();
         let score = scores.iter().sum::<f32>() / scores.len() as f32;
         let label = label.split_once('-').map_or(label.as_str(), |(_, name)| name).to_owned();
-        let word = self.text_of(group.into_iter().map(|part| part.word).collect())?;
+        let word = self.text_of(group.into_iter().map(|part| part.word).collect(), watch)?;
         Ok(Entity { label, score, word, start, end, index })
     }
 
@@ -272,8 +291,9 @@ impl NerAggregate {
         window: &Window<'_>,
         text: &Characters<'_>,
         quoted: &mut Quoted,
+        watch: &Watch,
     ) -> Result<Vec<Entity>, StepFailure> {
-        let labelled = self.labelled(self.pieces(window, text, quoted)?)?;
+        let labelled = self.labelled(self.pieces(window, text, quoted)?, watch)?;
         let mut entities = if self.options.strategy == Strategy::None {
             let each = |part: Labelled| {
                 let Labelled { label, score, word, start, end, index } = part;
@@ -281,7 +301,7 @@ impl NerAggregate {
             };
             labelled.into_iter().map(each).collect()
         } else {
-            self.group(labelled)?
+            self.group(labelled, watch)?
         };
         entities.retain(|entity| !self.options.ignore_labels.contains(&entity.label));
         Ok(entities)
@@ -382,6 +402,7 @@ impl Step for NerAggregate {
         let texts = inputs.texts("text")?;
         let window_of = inputs.optional("window_of", &[rows])?;
         let logits = logits.as_slice::<f32>().unwrap_or_default();
+        let watch = &Watch::of(context);
         let mut quoted = Quoted::default();
         let mut answers = Vec::with_capacity(texts.len());
         let mut found = 0;
@@ -389,7 +410,7 @@ impl Step for NerAggregate {
             let characters = Characters::new(text);
             let mut entities = Vec::new();
             for row in &windows {
-                context.in_time()?;
+                watch.ask()?;
                 let tokens = row * length..(row + 1) * length;
                 let window = Window {
                     logits: &logits[tokens.start * width..tokens.end * width],
@@ -397,7 +418,7 @@ impl Step for NerAggregate {
                     offsets: &offsets[2 * tokens.start..2 * tokens.end],
                     special: &special[tokens],
                 };
-                entities.extend(self.entities(&window, &characters, &mut quoted)?);
+                entities.extend(self.entities(&window, &characters, &mut quoted, watch)?);
             }
             if windows.len() > 1 {
                 entities = without_overlaps(entities);

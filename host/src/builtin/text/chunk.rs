@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use tokenizers::{Encoding, TruncationStrategy};
 
 use super::batch::{self, Extras, Fill, FillOptions, MAX_TOKENS, Padding, Side, outputs};
-use super::encoder::{self, Cut, Encoder, Given, MAX_LENGTH};
+use super::encoder::{self, Cut, Encoder, MAX_LENGTH};
 use super::texts;
 use super::tokenizer_file::{self, TokenizerFile};
 use super::windows::Windows;
@@ -221,19 +221,11 @@ impl Step for Chunk {
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let Given { texts, pairs } = self.encoder.given(inputs)?;
-        let watch = Watch::of(context);
-        let mut pairs = pairs.map(Vec::into_iter);
-        let (mut encodings, mut rows) = (Vec::with_capacity(texts.len()), 0);
-        for text in texts {
-            let encoding = self.encoder.encode(text, pairs.as_mut().and_then(Iterator::next), &watch)?;
-            rows += 1 + encoding.get_overflowing().len();
-            if rows.saturating_mul(self.options.max_length) > MAX_TOKENS {
-                return Err(batch::too_many());
-            }
-            encodings.push(encoding);
-        }
+        let given = self.encoder.given(inputs)?;
         let windows = |encoding: &Encoding| 1 + encoding.get_overflowing().len();
+        let max_length = self.options.max_length;
+        let size = move |encoding: &Encoding| windows(encoding).saturating_mul(max_length);
+        let encodings = self.encoder.encode(given, &Watch::of(context), size)?;
         let window_of: Vec<i64> = (0_i64..)
             .zip(&encodings)
             .flat_map(|(text, encoding)| std::iter::repeat_n(text, windows(encoding)))

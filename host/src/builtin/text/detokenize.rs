@@ -1,12 +1,15 @@
 //! `detokenize`: the numbers that a language model gives → text.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokenizers::Tokenizer;
 
-use super::encoder::{guarded, read};
-use super::growth::decoder_growth;
+use super::aside::{Aside, guarded};
+use super::cost::Cost;
+use super::encoder::read;
 use super::texts::MAX_TEXT;
 use super::tokenizer_file::{self, TokenizerFile};
 use crate::builtin::ports;
@@ -62,12 +65,11 @@ const fn yes() -> bool {
 /// Numbers beyond the vocabulary are left out. Follows the Python package `tokenizers`: it is the same code.
 struct Detokenize {
     options: Options,
-    tokenizer: Tokenizer,
+    tokenizer: Arc<Tokenizer>,
     file: String,
     /// bytes of the longest token, with a space before it
     longest: usize,
-    /// how many times longer the tokenizer's decoder can make it
-    growth: usize,
+    aside: Aside,
     signature: Signature,
 }
 
@@ -91,29 +93,19 @@ impl Detokenize {
     fn new(options: Options, file: &TokenizerFile) -> Result<Self, BuildError> {
         let tokenizer = read(file)?;
         let longest = tokenizer.get_vocab(true).keys().map(String::len).max().unwrap_or(0) + 1;
-        let growth = decoder_growth(&file.bytes);
+        let aside = Aside::new(Cost::of_decoding(&tokenizer));
         let ids = Kind::Tensor(TensorKind::of_elements(ElementSet::integers()));
         let signature = Signature::unary(
             Port { description: "token numbers, of one axis or batch × length".into(), ..Port::new("ids", ids) },
             Port { description: "the text; for a batch a JSON list".into(), ..Port::new("text", Kind::Any) },
         );
-        Ok(Self { options, tokenizer, file: file.path.display().to_string(), longest, growth, signature })
-    }
-
-    fn decode(&self, row: &[u32]) -> Result<String, StepFailure> {
-        let decoded = guarded(|| self.tokenizer.decode(row, self.options.skip_special_tokens));
-        let text = decoded.map_err(|why| StepFailure::InvalidInput(format!("the tokens make no text: {why}")))?;
-        if !self.options.clean_up {
-            return Ok(text);
-        }
-        Ok(CLEAN_UP
-            .iter()
-            .fold(text, |text, (from, to)| if text.contains(from) { text.replace(from, to) } else { text }))
+        let (tokenizer, file) = (Arc::new(tokenizer), file.path.display().to_string());
+        Ok(Self { options, tokenizer, file, longest, aside, signature })
     }
 
     /// Bytes that these tokens become at most.
     fn size(&self, ids: &[u32], watch: &Watch) -> Result<usize, Late> {
-        let bound = ids.len().saturating_mul(self.longest).saturating_mul(self.growth);
+        let bound = ids.len().saturating_mul(self.longest).saturating_mul(self.aside.growth());
         if bound <= MAX_TEXT {
             return Ok(bound);
         }
@@ -123,7 +115,7 @@ impl Detokenize {
             let length = self.tokenizer.id_to_token(*id).map_or(0, |token| token.len() + 1);
             Ok(size.saturating_add(length))
         };
-        Ok(ids.iter().try_fold(0, each)?.saturating_mul(self.growth))
+        Ok(ids.iter().try_fold(0, each)?.saturating_mul(self.aside.growth()))
     }
 }
 
@@ -145,7 +137,7 @@ impl Step for Detokenize {
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
         let Some(tensor) = ports::given_tensor(inputs) else { return 0 };
-        let text = tensor.len().saturating_mul(self.longest).saturating_mul(self.growth).min(MAX_TEXT);
+        let text = tensor.len().saturating_mul(self.longest).saturating_mul(self.aside.growth()).min(MAX_TEXT);
         tensor.len().saturating_mul(PER_TOKEN).saturating_add(text.saturating_mul(2))
     }
 
@@ -163,18 +155,31 @@ impl Step for Detokenize {
             let message = format!("the text could be {size} bytes; at most {MAX_TEXT} are put together at once");
             return Err(StepFailure::InvalidInput(message));
         }
-        Ok(vec![match tensor.shape() {
-            [] | [_] => self.decode(&ids)?.into(),
-            [rows, 0] => json!(vec![""; *rows]).into(),
-            [_, length] => {
-                let text = |row: &[u32]| {
-                    watch.worked(row.len().saturating_mul(LOOK_UP))?;
-                    self.decode(row).map(serde_json::Value::from)
-                };
-                serde_json::Value::Array(ids.chunks_exact(*length).map(text).collect::<Result<_, _>>()?).into()
+        let length = match *tensor.shape() {
+            [] | [_] => None,
+            [rows, 0] => return Ok(vec![json!(vec![""; rows]).into()]),
+            [_, length] => Some(length),
+            ref shape => return Err(StepFailure::InvalidInput(wrong_rank(shape.len()))),
+        };
+        let (tokenizer, skip, clean_up) =
+            (self.tokenizer.clone(), self.options.skip_special_tokens, self.options.clean_up);
+        let text = self.aside.run(size, watch, move |watch| {
+            let text = |row: &[u32]| {
+                watch.worked(row.len().saturating_mul(LOOK_UP))?;
+                let decoded = guarded(|| tokenizer.decode(row, skip));
+                let text =
+                    decoded.map_err(|why| StepFailure::InvalidInput(format!("the tokens make no text: {why}")))?;
+                Ok(if clean_up { cleaned_up(text) } else { text })
+            };
+            match length {
+                None => Ok(Value::from(text(&ids)?)),
+                Some(length) => {
+                    let texts = ids.chunks_exact(length).map(|row| text(row).map(serde_json::Value::from));
+                    Ok(serde_json::Value::Array(texts.collect::<Result<_, StepFailure>>()?).into())
+                }
             }
-            shape => return Err(StepFailure::InvalidInput(wrong_rank(shape.len()))),
-        }])
+        })?;
+        Ok(vec![text])
     }
 
     fn details(&self) -> serde_json::Value {
@@ -183,6 +188,10 @@ impl Step for Detokenize {
         details["vocabulary"] = json!(self.tokenizer.get_vocab_size(true));
         details
     }
+}
+
+fn cleaned_up(text: String) -> String {
+    CLEAN_UP.iter().fold(text, |text, (from, to)| if text.contains(from) { text.replace(from, to) } else { text })
 }
 
 fn wrong_rank(rank: usize) -> String {

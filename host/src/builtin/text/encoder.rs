@@ -1,6 +1,6 @@
 //! A tokenizer with what it cuts and adds: what `tokenize` and `chunk` share.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
 use serde_json::json;
@@ -9,14 +9,15 @@ use tokenizers::{
     TruncationStrategy, truncate_encodings,
 };
 
-use super::batch::MAX_TOKENS;
-use super::growth::growth;
+use super::aside::{Aside, guarded};
+use super::batch::{self, MAX_TOKENS};
+use super::charsmap;
+use super::cost::Cost;
 use super::scores::as_in_python;
 use super::texts;
 use super::tokenizer_file::TokenizerFile;
 use crate::builtin::ports;
 use crate::builtin::watch::{Pace, Watch};
-use crate::guard::guard;
 use crate::pipeline::{BuildError, StepFailure, Value};
 
 /// Most tokens that `max_length` may ask for.
@@ -45,28 +46,24 @@ pub(super) struct Cut {
 
 /// Text → tokens.
 pub(super) struct Encoder {
+    core: Arc<Core>,
+    pub(super) file: String,
+    aside: Aside,
+}
+
+/// What encodes, on whichever thread.
+struct Core {
     /// without its post-processor; where a single text is just cut, it stops at that many tokens
     tokenizer: Tokenizer,
     processor: Option<PostProcessorWrapper>,
     /// the tokenizer that never stops early, made when the first pair has to be cut
     endless: OnceLock<Tokenizer>,
     stops_early: bool,
-    pub(super) file: String,
-    /// how many times longer the tokenizer's normalizer can make a text
-    growth: usize,
     pace: Pace,
     special: bool,
     cut: Option<Cut>,
     /// whether each token's place in the text is wanted
     places: bool,
-}
-
-/// Runs code of the tokenizers crate, whose asserts and subtractions a hostile file or text can trip.
-pub(in crate::builtin) fn guarded<T>(run: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
-    match guard(run) {
-        Ok(result) => result.map_err(|error| error.to_string()),
-        Err(_) => Err("the tokenizer gave up".to_owned()),
-    }
 }
 
 /// Reads a `tokenizer.json`.
@@ -75,6 +72,7 @@ pub(in crate::builtin) fn read(file: &TokenizerFile) -> Result<Tokenizer, BuildE
         let message = format!("`{}` is no usable tokenizer: {why}", file.path.display());
         BuildError::option("tokenizer", message)
     };
+    charsmap::check(&file.bytes).map_err(unusable)?;
     guarded(|| Tokenizer::from_bytes(as_in_python(&file.bytes))).map_err(unusable)
 }
 
@@ -82,6 +80,12 @@ pub(in crate::builtin) fn read(file: &TokenizerFile) -> Result<Tokenizer, BuildE
 pub(super) struct Given {
     pub(super) texts: Vec<String>,
     pub(super) pairs: Option<Vec<String>>,
+}
+
+impl Given {
+    fn bytes(&self) -> usize {
+        self.texts.iter().chain(self.pairs.iter().flatten()).map(String::len).sum()
+    }
 }
 
 impl Encoder {
@@ -97,23 +101,81 @@ impl Encoder {
         let processor = tokenizer.get_post_processor().cloned();
         tokenizer.with_padding(None);
         tokenizer.with_post_processor(None::<PostProcessorWrapper>);
-        let mut encoder = Self {
+        let cost = Cost::of_encoding(&tokenizer);
+        let mut core = Core {
             tokenizer,
             processor,
             endless: OnceLock::new(),
             stops_early: false,
-            file: file.path.display().to_string(),
-            growth: growth(&file.bytes),
             pace: Pace::of(FASTEST),
             special,
             cut,
             places,
         };
-        encoder.check_room(false).map_err(|message| BuildError::option("max_length", message))?;
-        encoder.stop_early().map_err(|why| BuildError::option("tokenizer", why))?;
-        Ok(encoder)
+        core.check_room(false).map_err(|message| BuildError::option("max_length", message))?;
+        core.stop_early().map_err(|why| BuildError::option("tokenizer", why))?;
+        let (core, file) = (Arc::new(core), file.path.display().to_string());
+        Ok(Self { core, file, aside: Aside::new(cost) })
     }
 
+    /// Refuses more text than can be worked on at once.
+    fn check_size<'t>(&self, texts: impl Iterator<Item = &'t String>) -> Result<(), StepFailure> {
+        let bytes = texts::size(texts)?;
+        if bytes.saturating_mul(self.aside.growth()) > MAX_NORMALIZED {
+            return Err(StepFailure::Failed(format!(
+                "the tokenizer may make {} times as much of a text before it cuts it up, which is too much for {bytes} \
+                 bytes; send less at once, or use another tokenizer",
+                self.aside.growth()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Memory that `bytes` of text take for a while.
+    pub(super) const fn buffers(&self, bytes: usize) -> usize {
+        bytes.saturating_mul(self.aside.growth()).saturating_mul(PER_BYTE)
+    }
+
+    /// The tokens of each text or pair; what was cut off is its `overflowing`. Ends early where `size` of all of them
+    /// is more than [`MAX_TOKENS`].
+    pub(super) fn encode(
+        &self,
+        given: Given,
+        watch: &Watch,
+        size: impl Fn(&Encoding) -> usize + Send + 'static,
+    ) -> Result<Vec<Encoding>, StepFailure> {
+        let core = self.core.clone();
+        self.aside.run(given.bytes(), watch, move |watch| core.encode(given, watch, size))
+    }
+
+    /// What a request gives a step whose inputs are texts, and a second one for each, or none.
+    pub(super) fn given(&self, inputs: Vec<Option<Value>>) -> Result<Given, StepFailure> {
+        let mut inputs = inputs.into_iter();
+        let texts = texts::texts(ports::first(inputs.by_ref().take(1).collect(), "text")?, "text")?;
+        let pairs = inputs.next().flatten().map(|pairs| texts::texts(pairs, "pair")).transpose()?;
+        if let Some(pairs) = &pairs {
+            if pairs.len() != texts.len() {
+                let message = format!("`text` holds {} texts, but `pair` {}", texts.len(), pairs.len());
+                return Err(StepFailure::InvalidInput(message));
+            }
+            self.core.check_room(true).map_err(StepFailure::InvalidInput)?;
+        }
+        self.check_size(texts.iter().chain(pairs.iter().flatten()))?;
+        Ok(Given { texts, pairs })
+    }
+
+    /// A step's options, with what the tokenizer is.
+    pub(super) fn details(&self, options: &impl Serialize) -> serde_json::Value {
+        let mut details = serde_json::to_value(options).unwrap_or_default();
+        let own = json!({ "file": self.file, "vocabulary": self.core.tokenizer.get_vocab_size(true) });
+        if let (Some(details), serde_json::Value::Object(own)) = (details.as_object_mut(), own) {
+            details.extend(own);
+        }
+        details
+    }
+}
+
+impl Core {
     /// Lets the tokenizer skip what of a single text would be cut anyway.
     fn stop_early(&mut self) -> Result<(), String> {
         let room = self.cut.map_or(0, |cut| cut.max_length - self.special_tokens(false));
@@ -151,28 +213,24 @@ impl Encoder {
         }
     }
 
-    /// Refuses more text than can be worked on at once.
-    fn check_size<'t>(&self, texts: impl Iterator<Item = &'t String>) -> Result<(), StepFailure> {
-        let bytes = texts::size(texts)?;
-        if bytes.saturating_mul(self.growth) > MAX_NORMALIZED {
-            return Err(StepFailure::Failed(format!(
-                "the tokenizer may make {} times as much of a text before it cuts it up, which is too much for {bytes} \
-                 bytes; send less at once, or use another tokenizer",
-                self.growth
-            )));
-        }
-        Ok(())
+    fn encode(
+        &self,
+        Given { texts, pairs }: Given,
+        watch: &Watch,
+        size: impl Fn(&Encoding) -> usize,
+    ) -> Result<Vec<Encoding>, StepFailure> {
+        let mut pairs = pairs.map(Vec::into_iter);
+        let mut tokens = 0_usize;
+        let encode = |text: String| {
+            let encoding = self.encode_one(text, pairs.as_mut().and_then(Iterator::next), watch)?;
+            tokens = tokens.saturating_add(size(&encoding));
+            if tokens > MAX_TOKENS { Err(batch::too_many()) } else { Ok(encoding) }
+        };
+        texts.into_iter().map(encode).collect()
     }
 
-    /// Memory that `bytes` of text take for a while.
-    pub(super) const fn buffers(&self, bytes: usize) -> usize {
-        bytes.saturating_mul(self.growth).saturating_mul(PER_BYTE)
-    }
-
-    /// The tokens of a text or a pair; what was cut off is its `overflowing`.
-    ///
-    /// The crate cannot be stopped, so what would end after the request's time is not begun.
-    pub(super) fn encode(&self, text: String, pair: Option<String>, watch: &Watch) -> Result<Encoding, StepFailure> {
+    /// The tokens of a text or a pair. What would end after the request's time is not begun.
+    fn encode_one(&self, text: String, pair: Option<String>, watch: &Watch) -> Result<Encoding, StepFailure> {
         let bytes = text.len() + pair.as_ref().map_or(0, String::len);
         let encode = || guarded(|| self.encoding(text, pair));
         let encoding = self.pace.run(bytes, watch, encode)?;
@@ -255,30 +313,34 @@ impl Encoder {
         let params = TruncationParams { direction, max_length: room, strategy, stride };
         truncate_encodings(first, second, &params)
     }
+}
 
-    /// What a request gives a step whose inputs are texts, and a second one for each, or none.
-    pub(super) fn given(&self, inputs: Vec<Option<Value>>) -> Result<Given, StepFailure> {
-        let mut inputs = inputs.into_iter();
-        let texts = texts::texts(ports::first(inputs.by_ref().take(1).collect(), "text")?, "text")?;
-        let pairs = inputs.next().flatten().map(|pairs| texts::texts(pairs, "pair")).transpose()?;
-        if let Some(pairs) = &pairs {
-            if pairs.len() != texts.len() {
-                let message = format!("`text` holds {} texts, but `pair` {}", texts.len(), pairs.len());
-                return Err(StepFailure::InvalidInput(message));
-            }
-            self.check_room(true).map_err(StepFailure::InvalidInput)?;
-        }
-        self.check_size(texts.iter().chain(pairs.iter().flatten()))?;
-        Ok(Given { texts, pairs })
-    }
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::time::{Duration, Instant};
 
-    /// A step's options, with what the tokenizer is.
-    pub(super) fn details(&self, options: &impl Serialize) -> serde_json::Value {
-        let mut details = serde_json::to_value(options).unwrap_or_default();
-        let own = json!({ "file": self.file, "vocabulary": self.tokenizer.get_vocab_size(true) });
-        if let (Some(details), serde_json::Value::Object(own)) = (details.as_object_mut(), own) {
-            details.extend(own);
-        }
-        details
+    use super::*;
+
+    #[test]
+    fn no_tokenizer_holds_a_request_beyond_its_time() {
+        // What it takes for a word grows with the cube of its characters.
+        let words = json!({
+            "version": "1.0",
+            "added_tokens": [],
+            "model": { "type": "WordPiece", "vocab": { "[UNK]": 0, "a": 1, "##a": 2 }, "unk_token": "[UNK]",
+                "continuing_subword_prefix": "##", "max_input_chars_per_word": 1_000_000 },
+        });
+        let file = TokenizerFile { path: "t.json".into(), bytes: words.to_string().into_bytes() };
+        let encoder = Encoder::new(read(&file).unwrap(), &file, true, None, false).unwrap();
+        let encode = |characters: usize, watch: &Watch| {
+            let given = encoder.given(vec![Some("a".repeat(characters).into()), None]).unwrap();
+            encoder.encode(given, watch, Encoding::len).map(|encodings| encodings[0].get_ids().to_vec())
+        };
+        let soon = Watch::until(Instant::now().checked_add(Duration::from_millis(20)));
+        assert_eq!(encode(1500, &soon), Err(StepFailure::Timeout));
+        assert_eq!(Arc::strong_count(&encoder.core), 2, "it goes on elsewhere");
+        let later = Watch::until(Instant::now().checked_add(Duration::from_mins(10)));
+        assert_eq!(encode(3, &later).unwrap(), [1, 2, 2]);
     }
 }

@@ -1,10 +1,12 @@
 //! Steps that work on text.
 
+pub(in crate::builtin) mod aside;
 mod batch;
+mod charsmap;
 mod chunk;
+pub(in crate::builtin) mod cost;
 mod detokenize;
 pub(in crate::builtin) mod encoder;
-mod growth;
 mod join;
 mod normalize_text;
 mod scores;

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokenizers::{Encoding, TruncationDirection, TruncationStrategy};
 
-use super::batch::{self, Extras, Fill, FillOptions, MAX_TOKENS, Padding, Side, known_batch, outputs, with_batch};
-use super::encoder::{self, Cut, Encoder, Given, MAX_LENGTH};
+use super::batch::{Extras, Fill, FillOptions, Padding, Side, known_batch, outputs, with_batch};
+use super::encoder::{self, Cut, Encoder, MAX_LENGTH};
 use super::texts;
 use super::tokenizer_file::{self, TokenizerFile};
 use crate::builtin::ports;
@@ -200,22 +200,6 @@ impl Tokenize {
         };
         Ok(Self { options, encoder, fill, signature })
     }
-
-    fn encode(
-        &self,
-        texts: Vec<String>,
-        pairs: Option<Vec<String>>,
-        watch: &Watch,
-    ) -> Result<Vec<Encoding>, StepFailure> {
-        let mut pairs = pairs.map(Vec::into_iter);
-        let mut tokens = 0;
-        let encode = |text: String| {
-            let encoding = self.encoder.encode(text, pairs.as_mut().and_then(Iterator::next), watch)?;
-            tokens += encoding.len();
-            if tokens > MAX_TOKENS { Err(batch::too_many()) } else { Ok(encoding) }
-        };
-        texts.into_iter().map(encode).collect()
-    }
 }
 
 impl Step for Tokenize {
@@ -233,8 +217,8 @@ impl Step for Tokenize {
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let Given { texts, pairs } = self.encoder.given(inputs)?;
-        let encodings = self.encode(texts, pairs, &Watch::of(context))?;
+        let given = self.encoder.given(inputs)?;
+        let encodings = self.encoder.encode(given, &Watch::of(context), Encoding::len)?;
         self.fill.tensors(&encodings.iter().collect::<Vec<_>>(), self.options.extras())
     }
 

@@ -1,11 +1,13 @@
 //! Runs on threads that their caller may leave behind.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Instant;
 
 use super::places::{Slot, Width};
-use super::{SessionSet, Shared, Unavailable, Work, threads};
+use super::{SessionSet, Shared, Unavailable, Work};
+use crate::threads;
 
 impl SessionSet {
     /// Works on the session on another thread, and hands what comes of it to `then` there.
@@ -25,9 +27,12 @@ impl SessionSet {
             let result = shared.run(&mut leave.slot, bytes, deadline, || stay.begin(), work);
             drop(leave);
             then(result);
+            ControlFlow::Continue(())
         };
-        // Late is better than never.
-        threads::start(Box::new(job)).unwrap_or_else(|job| job());
+        if let Err(job) = threads::start(Box::new(job)) {
+            // Late is better than never.
+            let _ = job();
+        }
         Elsewhere { shared: self.shared.clone(), stay, width, place }
     }
 }

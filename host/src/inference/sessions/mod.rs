@@ -7,10 +7,10 @@ mod making;
 mod pace;
 mod places;
 mod shelf;
-mod threads;
 mod trial;
 mod worked;
 
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, OnceLock};
@@ -26,6 +26,7 @@ use super::turns;
 use super::value::OnnxValue;
 use crate::guard::guard;
 use crate::pipeline::{Placed, Tensor};
+use crate::threads;
 
 use cores::Begun;
 use costs::Costs;
@@ -366,6 +367,7 @@ impl Shared {
         let job = move || {
             shared.places.made(guard(|| shared.load(Width::Narrow).ok()).ok().flatten());
             drop(maker);
+            ControlFlow::Continue(())
         };
         if threads::start(Box::new(job)).is_err() {
             self.places.made(None);

@@ -1,13 +1,18 @@
-//! Threads for runs that their caller may leave behind.
+//! Threads for work that its caller may leave behind.
 
+mod unstoppable;
+
+use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::guard::guard;
 
-/// What a thread is given to do.
-pub(super) type Job = Box<dyn FnOnce() + Send>;
+pub(crate) use unstoppable::{NotDone, Unstoppable};
+
+/// What a thread is given to do, and whether it may have more to do after that.
+pub(crate) type Job = Box<dyn FnOnce() -> ControlFlow<()> + Send>;
 
 /// How long a thread waits for more before it ends.
 const IDLE: Duration = Duration::from_secs(10);
@@ -29,7 +34,7 @@ fn waiting() -> std::sync::MutexGuard<'static, Vec<Waiting>> {
 }
 
 /// Runs `job` on a thread that waits for one, else on a new one; gives it back if there can be none.
-pub(super) fn start(mut job: Job) -> Result<(), Job> {
+pub(crate) fn start(mut job: Job) -> Result<(), Job> {
     loop {
         let thread = waiting().pop();
         let Some(thread) = thread else { break };
@@ -40,7 +45,7 @@ pub(super) fn start(mut job: Job) -> Result<(), Job> {
     }
     let (sender, jobs) = channel();
     let own = sender.clone();
-    let builder = std::thread::Builder::new().name("gpux-model".to_owned()).stack_size(STACK);
+    let builder = std::thread::Builder::new().name("gpux-aside".to_owned()).stack_size(STACK);
     match builder.spawn(move || work(&own, &jobs)) {
         Ok(_) => sender.send(job).map_err(|returned| returned.0),
         Err(_) => Err(job),
@@ -53,7 +58,9 @@ fn work(sender: &Sender<Job>, jobs: &Receiver<Job>) {
     let mut job = jobs.recv().ok();
     while let Some(work) = job {
         // Jobs tell their caller themselves that they failed.
-        let _ = guard(work);
+        if guard(work) == Ok(ControlFlow::Break(())) {
+            return;
+        }
         waiting().push(Waiting { number, jobs: sender.clone() });
         job = next(number, jobs);
     }
@@ -85,13 +92,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jobs_run_and_a_panic_takes_none_with_it() {
+    fn jobs_run_and_none_takes_another_with_it() {
         let (done, ended) = channel();
         for number in 0..50 {
             let done = done.clone();
             let job = move || {
                 done.send(number).unwrap();
                 assert!(number % 7 != 0, "asked to");
+                if number % 5 == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             };
             assert!(start(Box::new(job)).is_ok());
         }

@@ -52,6 +52,24 @@ pub(crate) fn start(mut job: Job) -> Result<(), Job> {
     }
 }
 
+/// How many of so many threads the system lets the process have beside those it has. They are started, and have ended
+/// when this returns.
+pub(crate) fn startable(most: usize) -> usize {
+    const SMALL: usize = 64 << 10;
+    let gate = Mutex::new(());
+    std::thread::scope(|scope| {
+        let closed = gate.lock();
+        let start = |_| {
+            let thread = std::thread::Builder::new().stack_size(SMALL);
+            thread.spawn_scoped(scope, || drop(gate.lock())).ok()
+        };
+        let started: Vec<_> = (0..most).map_while(start).collect();
+        drop(closed);
+        // Joined, they are gone from the system, too.
+        started.into_iter().filter_map(|thread| thread.join().ok()).count()
+    })
+}
+
 fn work(sender: &Sender<Job>, jobs: &Receiver<Job>) {
     static NUMBERS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     let number = NUMBERS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

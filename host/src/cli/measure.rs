@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::exit::Exit;
 use super::operator::{OperatorArguments, PipelineArguments};
 use super::printer::Printer;
-use super::run::{InputArguments, Item};
+use super::run::{InputArguments, Item, UsageError, spare};
 use crate::assemble::Pipeline;
 use crate::child::{self, ChildFault};
 use crate::error::GpuxError;
@@ -53,6 +53,10 @@ pub(super) struct Arguments {
     /// Seconds that one request may take
     #[arg(long)]
     timeout: Option<f64>,
+
+    /// Where what was measured will be written: nothing that is read
+    #[arg(long)]
+    output: Option<PathBuf>,
 }
 
 /// Where a pipeline is to run.
@@ -148,6 +152,8 @@ pub(super) struct Asked<'a> {
     pub(super) runs: usize,
     pub(super) warmup: usize,
     pub(super) timeout: Option<Duration>,
+    /// where the comparison will be written
+    pub(super) output: Option<&'a Path>,
 }
 
 /// The longest that a child may take.
@@ -164,6 +170,9 @@ impl Asked<'_> {
         }
         if let Some(timeout) = self.timeout {
             words.extend(["--timeout".into(), timeout.as_secs_f64().to_string().into()]);
+        }
+        if let Some(output) = self.output {
+            words.extend(["--output".into(), output.into()]);
         }
         if matches!(place, Place::Provider(_)) {
             words.extend(self.operator.engine_words());
@@ -194,7 +203,9 @@ fn measure(arguments: &Arguments, printer: Printer) -> Result<Measured, Refused>
     let pipeline = arguments.pipeline.open(&arguments.operator, printer).map_err(refused)?;
     let timeout = arguments.timeout.map(Duration::from_secs_f64).or(pipeline.timeout());
     let requests: Vec<(String, Result<Request, String>)> = if arguments.input.is_given() {
-        let requests = arguments.input.requests(pipeline.plan()).map_err(|error| usage(error.to_string()))?;
+        let usage = |error: UsageError| usage(error.to_string());
+        let requests = arguments.input.requests(pipeline.plan()).map_err(usage)?;
+        spare(&pipeline, requests.read(), arguments.output.as_slice()).map_err(usage)?;
         let item = |item: Item| (item.source, item.request.map_err(|error| error.to_string()));
         requests.take(arguments.samples.max(1)).map(item).collect()
     } else {

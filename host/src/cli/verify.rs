@@ -83,6 +83,7 @@ fn verify(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
         runs: 0,
         warmup: 0,
         timeout: None,
+        output: None,
     };
     let mut measured = Vec::new();
     // The results lie on disk until they are compared.

@@ -40,6 +40,10 @@ impl CacheDir {
 
     /// Whether files can be written in it; makes the folder if it is not there.
     pub fn check(&self) -> std::io::Result<()> {
+        // wasmtime takes no other.
+        if std::path::absolute(&self.root)?.to_str().is_none() {
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidFilename, "its path is not UTF-8"));
+        }
         // A disk that is full takes files, as long as they are empty.
         tempfile::tempfile_in(self.folder("")?)?.write_all(&vec![0; ROOM])
     }
@@ -143,5 +147,15 @@ mod tests {
         if std::os::unix::fs::chown(given.folder("").unwrap(), Some(65_534), None).is_ok() {
             assert!(given.folder("").unwrap_err().to_string().contains("others may write"));
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_folder_whose_path_is_no_text_is_refused() {
+        use std::os::unix::ffi::OsStrExt as _;
+
+        let parent = tempfile::tempdir().unwrap();
+        let cache = CacheDir::at(parent.path().join(std::ffi::OsStr::from_bytes(b"caf\xe9")));
+        assert!(cache.check().unwrap_err().to_string().contains("not UTF-8"));
     }
 }

@@ -1,35 +1,30 @@
 //! Work that cannot be stopped.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::start;
 use crate::guard::guard;
 
 /// How long after its deadline such work may still end, before its caller is sent away without it.
-const GRACE: std::time::Duration = std::time::Duration::from_millis(15);
+const GRACE: Duration = Duration::from_millis(15);
 
-/// What may be left behind, of all work of one kind, before no more of it is begun, in bytes that it is about.
-const MOST: usize = 64 << 20;
-
-/// What each counts at least, in bytes.
-const LEAST: usize = MOST / 8;
+/// How much of one kind may be left behind before no more of it is begun.
+const MOST: usize = 8;
 
 /// Work of one kind that its callers leave behind at their deadlines. What was left goes on with the least of the
 /// processor's time that a thread can have, and there are bounds to how much of it there is.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Unstoppable {
-    /// bytes of what was left behind and goes on
-    behind: Arc<AtomicUsize>,
+    room: Arc<Room>,
 }
 
 /// Why there is no result.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NotDone {
-    /// it is left behind
+    /// it is left behind, or had no room in time
     Late,
     /// it was not begun: too much that was left behind goes on
     Crowded,
@@ -38,10 +33,15 @@ pub(crate) enum NotDone {
 }
 
 impl Unstoppable {
+    /// Work that may be on so many bytes at once, however many do it.
+    pub(crate) fn new(room: usize) -> Self {
+        Self { room: Arc::new(Room { bytes: room, held: Mutex::default(), freed: Condvar::new() }) }
+    }
+
     /// Whether something that was left behind goes on.
     #[cfg(test)]
     pub(crate) fn goes_on(&self) -> bool {
-        self.behind.load(Ordering::Acquire) > 0
+        self.room.held().left > 0
     }
 
     /// Does work on so many bytes on another thread.
@@ -51,21 +51,21 @@ impl Unstoppable {
         bytes: usize,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, NotDone> {
-        if self.behind.load(Ordering::Acquire) >= MOST {
-            return Err(NotDone::Crowded);
-        }
-        let (stay, behind, weight) = (Arc::<Stay>::default(), self.behind.clone(), bytes.max(LEAST));
+        let place = self.room.take(bytes, deadline)?;
+        let bytes = place.bytes;
+        let stay = Arc::<Stay>::default();
         let (answer, answered) = sync_channel(1);
         let stays = stay.clone();
         let job = move || {
             let done = stays.begin().then(|| guard(work));
             if stays.end() {
+                drop(place);
                 // Whoever waits for it has not left.
                 let _ = done.map(|done| answer.send(done));
                 return ControlFlow::Continue(());
             }
             drop(done);
-            behind.fetch_sub(weight, Ordering::AcqRel);
+            place.room.leave(bytes, false);
             ControlFlow::Break(())
         };
         if let Err(job) = start(Box::new(job)) {
@@ -74,14 +74,86 @@ impl Unstoppable {
         }
         let left = deadline.saturating_duration_since(Instant::now()) + GRACE;
         let done = answered.recv_timeout(left).ok().or_else(|| {
-            self.behind.fetch_add(weight, Ordering::AcqRel);
+            // Before it can end, which takes it back.
+            self.room.leave(bytes, true);
             if stay.leave() {
                 return None;
             }
-            self.behind.fetch_sub(weight, Ordering::AcqRel);
+            self.room.leave(bytes, false);
             answered.recv().ok()
         });
         done.ok_or(NotDone::Late)?.map_err(NotDone::Broken)
+    }
+}
+
+/// The bytes that may be worked on at once.
+#[derive(Debug)]
+struct Room {
+    bytes: usize,
+    held: Mutex<Held>,
+    /// there may be room
+    freed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    /// bytes that are worked on
+    bytes: usize,
+    /// of those, what was left behind
+    left_bytes: usize,
+    /// how often something was, and goes on
+    left: usize,
+}
+
+impl Room {
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Room for so many bytes, or all that there is, once there is some.
+    fn take(self: &Arc<Self>, bytes: usize, deadline: Instant) -> Result<Place, NotDone> {
+        let bytes = bytes.min(self.bytes);
+        let mut held = self.held();
+        loop {
+            if held.left >= MOST || held.left_bytes + bytes > self.bytes {
+                return Err(NotDone::Crowded);
+            }
+            if held.bytes + bytes <= self.bytes {
+                held.bytes += bytes;
+                return Ok(Place { room: self.clone(), bytes });
+            }
+            let time = deadline.saturating_duration_since(Instant::now());
+            if time.is_zero() {
+                return Err(NotDone::Late);
+            }
+            held = self.freed.wait_timeout(held, time).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Counts what is left behind, or no longer.
+    fn leave(&self, bytes: usize, left: bool) {
+        let mut held = self.held();
+        if left {
+            held.left += 1;
+            held.left_bytes += bytes;
+        } else {
+            held.left -= 1;
+            held.left_bytes -= bytes;
+        }
+    }
+}
+
+/// Room that is free again when this is dropped.
+#[derive(Debug)]
+struct Place {
+    room: Arc<Room>,
+    bytes: usize,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.room.held().bytes -= self.bytes;
+        self.room.freed.notify_all();
     }
 }
 
@@ -99,7 +171,7 @@ enum State {
 }
 
 impl Stay {
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -166,7 +238,6 @@ impl Thread {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use std::sync::mpsc::{Sender, channel};
-    use std::time::Duration;
 
     use super::*;
 
@@ -185,27 +256,59 @@ mod tests {
         end
     }
 
+    fn until_nothing_goes_on(work: &Unstoppable) {
+        while work.goes_on() {
+            std::thread::yield_now();
+        }
+    }
+
     #[test]
     fn work_that_ends_in_time_has_a_result() {
-        let work = Unstoppable::default();
-        assert_eq!(work.run(later(), 0, || 7), Ok(7));
-        let asked = work.run::<()>(later(), 0, || std::panic::panic_any("asked to"));
+        let work = Unstoppable::new(1);
+        assert_eq!(work.run(later(), 1000, || 7), Ok(7));
+        let asked = work.run::<()>(later(), 1000, || std::panic::panic_any("asked to"));
         assert_eq!(asked, Err(NotDone::Broken("asked to".to_owned())));
         assert!(!work.goes_on());
+        assert_eq!(work.run(later(), 1, || 7), Ok(7));
     }
 
     #[test]
     fn only_so_much_is_left_behind() {
-        let work = Unstoppable::default();
-        let mut ends: Vec<_> = (0..7).map(|_| leave(&work, 1)).collect();
+        let work = Unstoppable::new(1000);
+        let mut ends: Vec<_> = (1..MOST).map(|_| leave(&work, 1)).collect();
         assert_eq!(work.run(later(), 1, || 7), Ok(7));
-        ends.push(leave(&work, MOST));
+        ends.push(leave(&work, 1));
         assert_eq!(work.run(later(), 1, || 7), Err(NotDone::Crowded));
         drop(ends);
-        while work.goes_on() {
-            std::thread::yield_now();
-        }
-        assert_eq!(work.run(later(), 1, || 7), Ok(7));
+        until_nothing_goes_on(&work);
+        let end = leave(&work, 501);
+        assert_eq!(work.run(later(), 499, || 7), Ok(7));
+        assert_eq!(work.run(later(), 500, || 7), Err(NotDone::Crowded));
+        drop(end);
+        until_nothing_goes_on(&work);
+        assert_eq!(work.run(later(), 5000, || 7), Ok(7));
+    }
+
+    #[test]
+    fn only_so_much_is_worked_on_at_once() {
+        let (work, (begin, begun)) = (Unstoppable::new(1000), channel());
+        let (end, ended) = channel::<()>();
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| {
+                let asked = move || {
+                    begin.send(()).unwrap();
+                    ended.recv()
+                };
+                work.run(later(), 600, asked)
+            });
+            begun.recv().unwrap();
+            assert_eq!(work.run(later(), 400, || 7), Ok(7));
+            assert_eq!(work.run(soon(), 401, || 7), Err(NotDone::Late));
+            let second = scope.spawn(|| work.run(later(), 401, || 7));
+            drop(end);
+            assert!(first.join().unwrap().unwrap().is_err());
+            assert_eq!(second.join().unwrap(), Ok(7));
+        });
     }
 
     #[cfg(target_os = "linux")]
@@ -213,7 +316,7 @@ mod tests {
     fn what_is_left_behind_gets_the_least() {
         use rustix::process::getpriority_process;
 
-        let (work, (tell, told)) = (Unstoppable::default(), channel());
+        let (work, (tell, told)) = (Unstoppable::new(1), channel());
         let (end, ended) = channel::<()>();
         let own = || getpriority_process(Some(rustix::thread::gettid())).unwrap();
         let asked = move || {

@@ -161,7 +161,7 @@ impl NerAggregate {
         };
         Ok(Self {
             options,
-            aside: Aside::new(Cost::of_decoding(&tokenizer)),
+            aside: Aside::new(Cost::of_decoding(&tokenizer), texts::MAX_TEXT),
             tokenizer: Arc::new(tokenizer),
             labels,
             knows_words: model.continuing_subword_prefix.is_some_and(|prefix| !prefix.is_empty()),
@@ -211,7 +211,7 @@ impl NerAggregate {
             return Ok(tokens.join(" "));
         }
         let bytes = tokens.iter().map(|token| token.len() + 1).sum::<usize>();
-        let size = bytes.saturating_mul(self.aside.growth());
+        let size = bytes.saturating_mul(self.aside.cost().growth);
         if size > texts::MAX_TEXT {
             let message = format!("a word could be {size} bytes; at most {} are put together at once", texts::MAX_TEXT);
             return Err(StepFailure::Failed(message));
@@ -219,7 +219,7 @@ impl NerAggregate {
         let tokenizer = self.tokenizer.clone();
         let decode =
             move || tokenizer.get_decoder().map_or_else(|| Ok(String::new()), |decoder| decoder.decode(tokens));
-        self.aside.run(bytes, watch, |_| {
+        self.aside.run(size, watch, |_| {
             guarded(decode).map_err(|why| StepFailure::InvalidInput(format!("the tokens make no text: {why}")))
         })
     }

@@ -6,8 +6,8 @@ use crate::guard::guard;
 use crate::pipeline::StepFailure;
 use crate::threads::{NotDone, Unstoppable};
 
-/// Bytes on which a tokenizer whose time is in proportion to them is done in some milliseconds.
-const SHORT: usize = 1 << 16;
+/// Bytes on which a tokenizer whose time is in proportion to them is done in some tens of milliseconds.
+const SHORT: usize = 1 << 15;
 
 const GAVE_UP: &str = "the tokenizer gave up";
 
@@ -26,23 +26,24 @@ pub(in crate::builtin) struct Aside {
 }
 
 impl Aside {
-    pub(in crate::builtin) fn new(cost: Cost) -> Self {
-        Self { cost, work: Unstoppable::default() }
+    /// Of work that may be on so many bytes at once.
+    pub(in crate::builtin) fn new(cost: Cost, room: usize) -> Self {
+        Self { cost, work: Unstoppable::new(room) }
     }
 
-    /// How many times longer a text can get.
-    pub(in crate::builtin) const fn growth(&self) -> usize {
-        self.cost.growth
+    pub(in crate::builtin) const fn cost(&self) -> Cost {
+        self.cost
     }
 
-    /// Does work on so many bytes. Where it may be long, it is left behind at the request's deadline.
+    /// Does work on so many bytes, as they may become. Where it may be long, it is left behind at the request's
+    /// deadline.
     pub(in crate::builtin) fn run<T: Send + 'static>(
         &self,
         bytes: usize,
         watch: &Watch,
         work: impl FnOnce(&Watch) -> Result<T, StepFailure> + Send + 'static,
     ) -> Result<T, StepFailure> {
-        let long = !self.cost.linear || bytes.saturating_mul(self.cost.growth) > SHORT;
+        let long = !self.cost.linear || bytes > SHORT;
         let Some(deadline) = watch.deadline().filter(|_| long) else { return work(watch) };
         match self.work.run(deadline, bytes, move || work(&Watch::until(Some(deadline)))) {
             Ok(done) => done,
@@ -72,13 +73,8 @@ mod tests {
         };
         let at_once = |_: &Watch| Ok(std::thread::current().id());
         let here = Ok(std::thread::current().id());
-        for (cost, bytes, leaves) in [
-            (Cost { growth: 1, linear: false }, 1, true),
-            (Cost { growth: 1, linear: true }, SHORT + 1, true),
-            (Cost { growth: 100, linear: true }, SHORT / 10, true),
-            (Cost { growth: 1, linear: true }, SHORT, false),
-        ] {
-            let aside = Aside::new(cost);
+        for (linear, bytes, leaves) in [(false, 1, true), (true, SHORT + 1, true), (true, SHORT, false)] {
+            let aside = Aside::new(Cost { growth: 1, anywhere: 1, linear }, 1 << 20);
             assert_eq!(aside.run(bytes, &Watch::default(), at_once), here, "there is no deadline");
             let done = aside.run(bytes, &soon(), sleep);
             assert_eq!(done, if leaves { Err(StepFailure::Timeout) } else { Ok(7) }, "{bytes}");

@@ -76,7 +76,7 @@ impl<'de> Visitor<'de> for Look {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
         if self.table && read(text).is_none_or(|bytes| pieces(&bytes).is_none()) {
-            return Err(E::custom(format_args!("its `{NAME}` is none")));
+            return Err(E::custom(format_args!("its `{NAME}` is not whole")));
         }
         Ok(())
     }
@@ -122,7 +122,7 @@ mod tests {
         };
         assert_eq!(file(&table(4, b"trieab\0")), Ok(()));
         for wrong in [table(u32::MAX, b"trie"), String::new(), "!".to_owned()] {
-            assert!(file(&wrong).unwrap_err().contains("its `precompiled_charsmap` is none"));
+            assert!(file(&wrong).unwrap_err().contains("its `precompiled_charsmap` is not whole"));
         }
         assert!(check(format!(r#"{{"\u0070recompiled_charsmap": "{}"}}"#, table(9, b"")).as_bytes()).is_err());
         assert!(check(b"{").is_err());

@@ -13,6 +13,8 @@ use super::charsmap;
 pub(in crate::builtin) struct Cost {
     /// how many times longer a text can get
     pub(in crate::builtin) growth: usize,
+    /// what of that hangs on more than the letters of the text, so that it cannot be measured in pieces of it
+    pub(in crate::builtin) anywhere: usize,
     /// whether its time is known to be in proportion to the text. Where it is not, a pattern may go back and forth, and
     /// seconds become hours
     pub(in crate::builtin) linear: bool,
@@ -36,7 +38,7 @@ impl Cost {
             ModelWrapper::Unigram(model) => model.iter().all(|(token, _)| token.len() <= LONGEST),
             ModelWrapper::BPE(_) | ModelWrapper::WordLevel(_) => true,
         };
-        Self { growth: normalizer.growth, linear: normalizer.linear && cuts.linear && model }
+        Self { linear: normalizer.linear && cuts.linear && model, ..normalizer }
     }
 
     /// Of making text; a space before each token aside.
@@ -45,14 +47,20 @@ impl Cost {
     }
 
     fn of(part: Option<&impl Serialize>) -> Self {
-        let none = Self { growth: 1, linear: true };
-        let unknown = Self { growth: usize::MAX, linear: false };
-        let Some(part) = part else { return none };
-        let Ok(part) = serde_json::to_value(part) else { return unknown };
+        let Some(part) = part else { return Self { growth: 1, anywhere: 1, linear: true } };
+        let Ok(part) = serde_json::to_value(part) else {
+            return Self { growth: usize::MAX, anywhere: usize::MAX, linear: false };
+        };
         let mut leaves = Vec::new();
         gather(&part, &mut leaves);
-        let growth = leaves.iter().fold(1, |product: usize, leaf| product.saturating_mul(growth(leaf)));
-        Self { growth, linear: leaves.len() <= MOST_PARTS && leaves.iter().all(|leaf| is_linear(leaf)) }
+        let product = |leaves: &mut dyn Iterator<Item = &&Value>| {
+            leaves.fold(1, |product: usize, leaf| product.saturating_mul(growth(leaf)))
+        };
+        Self {
+            growth: product(&mut leaves.iter()),
+            anywhere: product(&mut leaves.iter().filter(|leaf| !is_by_letter(leaf))),
+            linear: leaves.len() <= MOST_PARTS && leaves.iter().all(|leaf| is_linear(leaf)),
+        }
     }
 }
 
@@ -66,29 +74,40 @@ fn gather<'v>(part: &'v Value, leaves: &mut Vec<&'v Value>) {
     parts.flatten().for_each(|part| gather(part, leaves));
 }
 
-/// The most that a normalizer or a decoder can lengthen a text: only `Replace`, `Prepend` and `Precompiled` can put
-/// more than a few bytes for one; the Unicode forms at most treble a text (UAX #15, expansion factors in UTF-8).
+/// The most that a normalizer or a decoder can lengthen a text. For the Unicode forms see UAX #15, expansion factors in
+/// UTF-8.
 fn growth(part: &Value) -> usize {
     let text = |value: &Value| value.as_str().map_or(0, str::len);
     match part["type"].as_str() {
-        Some("Replace") => {
-            let content = text(&part["content"]);
-            match part["pattern"]["String"].as_str() {
-                Some(pattern) if !pattern.is_empty() => content.div_ceil(pattern.len()).max(1),
-                // A pattern may match nothing, before each byte.
-                _ => content.saturating_add(1),
-            }
-        }
+        Some("Replace") => match replaced(part) {
+            Some(pattern) => text(&part["content"]).div_ceil(pattern.len()).max(1),
+            // A pattern may match nothing, before each byte.
+            None => text(&part["content"]).saturating_add(1),
+        },
         Some("Prepend") => text(&part["prepend"]) + 1,
         Some("Precompiled") => charsmap::longest(part["precompiled_charsmap"].as_str().unwrap_or_default()),
-        Some("NFC" | "NFD" | "NFKC" | "NFKD" | "BertNormalizer" | "Lowercase" | "ByteLevel") => 3,
+        Some("NFKC" | "NFKD") => 11,
+        Some("NFC" | "NFD" | "BertNormalizer" | "Lowercase" | "ByteLevel") => 3,
         _ => 1,
+    }
+}
+
+/// The text that a `Replace` or a `Split` looks for; `None` for a pattern that may go back and forth, or match nothing.
+fn replaced(part: &Value) -> Option<&str> {
+    part["pattern"]["String"].as_str().filter(|pattern| !pattern.is_empty())
+}
+
+/// Whether what it makes of a text is what it makes of its letters, wherever they are.
+fn is_by_letter(part: &Value) -> bool {
+    match part["type"].as_str() {
+        Some("Replace") => replaced(part).is_some(),
+        kind => kind != Some("Prepend"),
     }
 }
 
 fn is_linear(part: &Value) -> bool {
     match part["type"].as_str() {
-        Some("Replace" | "Split") => part["pattern"]["String"].as_str().is_some_and(|pattern| !pattern.is_empty()),
+        Some("Replace" | "Split") => replaced(part).is_some(),
         Some(
             // normalizers
             "BertNormalizer" | "ByteLevel" | "Lowercase" | "NFC" | "NFD" | "NFKC" | "NFKD" | "Nmt" | "Precompiled"
@@ -138,7 +157,11 @@ mod tests {
         let bomb: Vec<_> = (0..6).map(|_| replace(&"a".repeat(100))).collect();
         assert_eq!(normalizing(json!({ "type": "Sequence", "normalizers": bomb })).growth, 1_000_000_000_000);
         let mixed = json!({ "type": "Sequence", "normalizers": [{ "type": "NFKC" }, { "type": "Lowercase" }] });
-        assert_eq!(normalizing(mixed).growth, 9);
+        assert_eq!(normalizing(mixed), Cost { growth: 33, anywhere: 1, linear: true });
+        let llama = json!([{ "type": "Prepend", "prepend": "▁" },
+            { "type": "Replace", "pattern": { "String": " " }, "content": "▁" }]);
+        let llama = normalizing(json!({ "type": "Sequence", "normalizers": llama }));
+        assert_eq!(llama, Cost { growth: 12, anywhere: 4, linear: true });
         let decoder = json!({ "decoder": { "type": "Sequence", "decoders": [replace("aaaa")] } });
         assert_eq!(Cost::of_decoding(&tokenizer(&decoder)).growth, 4);
     }

@@ -93,7 +93,7 @@ impl Detokenize {
     fn new(options: Options, file: &TokenizerFile) -> Result<Self, BuildError> {
         let tokenizer = read(file)?;
         let longest = tokenizer.get_vocab(true).keys().map(String::len).max().unwrap_or(0) + 1;
-        let aside = Aside::new(Cost::of_decoding(&tokenizer));
+        let aside = Aside::new(Cost::of_decoding(&tokenizer), MAX_TEXT);
         let ids = Kind::Tensor(TensorKind::of_elements(ElementSet::integers()));
         let signature = Signature::unary(
             Port { description: "token numbers, of one axis or batch × length".into(), ..Port::new("ids", ids) },
@@ -105,7 +105,7 @@ impl Detokenize {
 
     /// Bytes that these tokens become at most.
     fn size(&self, ids: &[u32], watch: &Watch) -> Result<usize, Late> {
-        let bound = ids.len().saturating_mul(self.longest).saturating_mul(self.aside.growth());
+        let bound = ids.len().saturating_mul(self.longest).saturating_mul(self.aside.cost().growth);
         if bound <= MAX_TEXT {
             return Ok(bound);
         }
@@ -115,7 +115,7 @@ impl Detokenize {
             let length = self.tokenizer.id_to_token(*id).map_or(0, |token| token.len() + 1);
             Ok(size.saturating_add(length))
         };
-        Ok(ids.iter().try_fold(0, each)?.saturating_mul(self.aside.growth()))
+        Ok(ids.iter().try_fold(0, each)?.saturating_mul(self.aside.cost().growth))
     }
 }
 
@@ -137,7 +137,7 @@ impl Step for Detokenize {
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
         let Some(tensor) = ports::given_tensor(inputs) else { return 0 };
-        let text = tensor.len().saturating_mul(self.longest).saturating_mul(self.aside.growth()).min(MAX_TEXT);
+        let text = tensor.len().saturating_mul(self.longest).saturating_mul(self.aside.cost().growth).min(MAX_TEXT);
         tensor.len().saturating_mul(PER_TOKEN).saturating_add(text.saturating_mul(2))
     }
 

@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use serde::Serialize;
 use serde_json::json;
 use tokenizers::{
-    Encoding, PostProcessor, PostProcessorWrapper, Tokenizer, TruncationDirection, TruncationParams,
-    TruncationStrategy, truncate_encodings,
+    Encoding, NormalizedString, Normalizer as _, PostProcessor, PostProcessorWrapper, Tokenizer, TruncationDirection,
+    TruncationParams, TruncationStrategy, truncate_encodings,
 };
 
 use super::aside::{Aside, guarded};
@@ -23,11 +23,15 @@ use crate::pipeline::{BuildError, StepFailure, Value};
 /// Most tokens that `max_length` may ask for.
 pub(super) const MAX_LENGTH: usize = 1 << 20;
 
-/// Most text that a tokenizer's normalizer may make of what it is given, in bytes.
-const MAX_NORMALIZED: usize = 1 << 30;
+/// The longest text, as the tokenizer's normalizer makes it, and what a step may be at in all requests together, in
+/// bytes.
+const ROOM: usize = 16 << 20;
+
+/// Bytes that a normalizer is asked about at a time, as it may make them.
+const PIECE: usize = 1 << 20;
 
 /// What the tokenizers crate holds for a byte of text at most, in bytes: each may be a token.
-const PER_BYTE: usize = 160;
+const PER_BYTE: usize = 192;
 
 /// Nanoseconds for 1024 bytes of text, at the fastest: 100 MB a second.
 const FASTEST: u64 = 10_000;
@@ -59,6 +63,7 @@ struct Core {
     /// the tokenizer that never stops early, made when the first pair has to be cut
     endless: OnceLock<Tokenizer>,
     stops_early: bool,
+    cost: Cost,
     pace: Pace,
     special: bool,
     cut: Option<Cut>,
@@ -83,8 +88,16 @@ pub(super) struct Given {
 }
 
 impl Given {
+    fn lengths(&self) -> impl Iterator<Item = usize> {
+        self.texts.iter().chain(self.pairs.iter().flatten()).map(String::len)
+    }
+
     fn bytes(&self) -> usize {
-        self.texts.iter().chain(self.pairs.iter().flatten()).map(String::len).sum()
+        self.lengths().sum()
+    }
+
+    fn longest(&self) -> usize {
+        self.lengths().max().unwrap_or(0)
     }
 }
 
@@ -107,6 +120,7 @@ impl Encoder {
             processor,
             endless: OnceLock::new(),
             stops_early: false,
+            cost,
             pace: Pace::of(FASTEST),
             special,
             cut,
@@ -115,25 +129,12 @@ impl Encoder {
         core.check_room(false).map_err(|message| BuildError::option("max_length", message))?;
         core.stop_early().map_err(|why| BuildError::option("tokenizer", why))?;
         let (core, file) = (Arc::new(core), file.path.display().to_string());
-        Ok(Self { core, file, aside: Aside::new(cost) })
-    }
-
-    /// Refuses more text than can be worked on at once.
-    fn check_size<'t>(&self, texts: impl Iterator<Item = &'t String>) -> Result<(), StepFailure> {
-        let bytes = texts::size(texts)?;
-        if bytes.saturating_mul(self.aside.growth()) > MAX_NORMALIZED {
-            return Err(StepFailure::Failed(format!(
-                "the tokenizer may make {} times as much of a text before it cuts it up, which is too much for {bytes} \
-                 bytes; send less at once, or use another tokenizer",
-                self.aside.growth()
-            )));
-        }
-        Ok(())
+        Ok(Self { core, file, aside: Aside::new(cost, ROOM) })
     }
 
     /// Memory that `bytes` of text take for a while.
     pub(super) const fn buffers(&self, bytes: usize) -> usize {
-        bytes.saturating_mul(self.aside.growth()).saturating_mul(PER_BYTE)
+        bytes.saturating_mul(self.aside.cost().growth).saturating_mul(PER_BYTE)
     }
 
     /// The tokens of each text or pair; what was cut off is its `overflowing`. Ends early where `size` of all of them
@@ -145,7 +146,8 @@ impl Encoder {
         size: impl Fn(&Encoding) -> usize + Send + 'static,
     ) -> Result<Vec<Encoding>, StepFailure> {
         let core = self.core.clone();
-        self.aside.run(given.bytes(), watch, move |watch| core.encode(given, watch, size))
+        let bytes = given.bytes().max(given.longest().saturating_mul(self.aside.cost().growth));
+        self.aside.run(bytes, watch, move |watch| core.encode(given, watch, size))
     }
 
     /// What a request gives a step whose inputs are texts, and a second one for each, or none.
@@ -160,7 +162,7 @@ impl Encoder {
             }
             self.core.check_room(true).map_err(StepFailure::InvalidInput)?;
         }
-        self.check_size(texts.iter().chain(pairs.iter().flatten()))?;
+        texts::size(texts.iter().chain(pairs.iter().flatten()))?;
         Ok(Given { texts, pairs })
     }
 
@@ -231,11 +233,57 @@ impl Core {
 
     /// The tokens of a text or a pair. What would end after the request's time is not begun.
     fn encode_one(&self, text: String, pair: Option<String>, watch: &Watch) -> Result<Encoding, StepFailure> {
+        for text in std::iter::once(&text).chain(&pair) {
+            self.check_size(text, watch)?;
+        }
         let bytes = text.len() + pair.as_ref().map_or(0, String::len);
         let encode = || guarded(|| self.encoding(text, pair));
         let encoding = self.pace.run(bytes, watch, encode)?;
         watch.ask()?;
         encoding.map_err(|why| StepFailure::InvalidInput(format!("the text cannot be tokenized: {why}")))
+    }
+
+    /// Refuses a text that is too long, as it is or as the normalizer makes it. Where that is not known beforehand, the
+    /// normalizer is asked, piece by piece.
+    fn check_size(&self, text: &str, watch: &Watch) -> Result<(), StepFailure> {
+        let Cost { growth, anywhere, .. } = self.cost;
+        if text.len().saturating_mul(growth) <= ROOM {
+            return Ok(());
+        }
+        let too_long = |times: &str| {
+            let message = format!(
+                "a text of {} bytes is too long for the tokenizer, which takes at most {ROOM} at \
+                once{times}; cut it",
+                text.len()
+            );
+            Err(StepFailure::InvalidInput(message))
+        };
+        if text.len() > ROOM {
+            return too_long("");
+        }
+        let piece = PIECE / growth;
+        let (mut rest, mut size) = (text, 0_usize);
+        while !rest.is_empty() {
+            let (some, more) = rest.split_at(rest.floor_char_boundary(piece));
+            // Of less than a letter.
+            if some.is_empty() {
+                return too_long(", and whose normalizer may make far more of it");
+            }
+            watch.ask()?;
+            let normalized = guarded(|| self.normalized(some)).unwrap_or(usize::MAX);
+            size = size.saturating_add(normalized.saturating_mul(anywhere));
+            if size > ROOM {
+                return too_long(", and whose normalizer makes more of it");
+            }
+            rest = more;
+        }
+        Ok(())
+    }
+
+    fn normalized(&self, text: &str) -> tokenizers::Result<usize> {
+        let mut normalized = NormalizedString::from(text);
+        self.tokenizer.get_normalizer().map_or(Ok(()), |normalizer| normalizer.normalize(&mut normalized))?;
+        Ok(normalized.get().len())
     }
 
     fn encoding(&self, text: String, pair: Option<String>) -> tokenizers::Result<Encoding> {
@@ -316,23 +364,60 @@ impl Core {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
 
+    fn encoder(parts: &serde_json::Value) -> Encoder {
+        let mut file = json!({
+            "version": "1.0",
+            "added_tokens": [],
+            "model": { "type": "WordLevel", "vocab": { "a": 0 }, "unk_token": "a" },
+        });
+        file.as_object_mut().unwrap().extend(parts.as_object().unwrap().clone());
+        let file = TokenizerFile { path: "t.json".into(), bytes: file.to_string().into_bytes() };
+        Encoder::new(read(&file).unwrap(), &file, true, None, false).unwrap()
+    }
+
+    #[test]
+    fn texts_that_would_take_too_much_are_refused() {
+        let replace = |content: String| json!({ "normalizer": { "type": "Replace", "pattern": { "String": "a" }, "content": content } });
+        let plain = json!({ "normalizer": { "type": "NFKC" } });
+        let prepend = json!({ "normalizer": { "type": "Prepend", "prepend": "a".repeat(1 << 20) } });
+        for (parts, text, why) in [
+            // What a letter may become does not count where it does not.
+            (&plain, "b".repeat(2 << 20), None),
+            (&plain, "\u{fdfa}".repeat(1 << 19), Some("whose normalizer makes more of it")),
+            (&json!({}), "b".repeat(16 << 20), None),
+            (&json!({}), "b".repeat((16 << 20) + 1), Some("cut it")),
+            (&replace("b".repeat(1 << 10)), "a".repeat(1 << 14), None),
+            (&replace("b".repeat(1 << 10)), "abb".repeat(10_000), None),
+            (&replace("b".repeat(1 << 10)), "ab".repeat(1 << 15), Some("whose normalizer makes more of it")),
+            (&replace("b".repeat(1 << 21)), "b".repeat(100), Some("whose normalizer may make far more of it")),
+            (&prepend, "b".repeat(100), Some("whose normalizer may make")),
+        ] {
+            let encoder = encoder(parts);
+            let bytes = text.len();
+            let given = encoder.given(vec![Some(text.into()), None]).unwrap();
+            let done = encoder.encode(given, &Watch::default(), Encoding::len).map(drop);
+            match (done, why) {
+                (Ok(()), None) => {}
+                (Err(StepFailure::InvalidInput(message)), Some(why)) => assert!(message.contains(why), "{message}"),
+                (done, why) => panic!("{bytes} bytes: {done:?} instead of {why:?}"),
+            }
+        }
+    }
+
     #[test]
     fn no_tokenizer_holds_a_request_beyond_its_time() {
         // What it takes for a word grows with the cube of its characters.
         let words = json!({
-            "version": "1.0",
-            "added_tokens": [],
             "model": { "type": "WordPiece", "vocab": { "[UNK]": 0, "a": 1, "##a": 2 }, "unk_token": "[UNK]",
                 "continuing_subword_prefix": "##", "max_input_chars_per_word": 1_000_000 },
         });
-        let file = TokenizerFile { path: "t.json".into(), bytes: words.to_string().into_bytes() };
-        let encoder = Encoder::new(read(&file).unwrap(), &file, true, None, false).unwrap();
+        let encoder = encoder(&words);
         let encode = |characters: usize, watch: &Watch| {
             let given = encoder.given(vec![Some("a".repeat(characters).into()), None]).unwrap();
             encoder.encode(given, watch, Encoding::len).map(|encodings| encodings[0].get_ids().to_vec())

@@ -19,7 +19,7 @@ pub(super) use self::input::InputArguments;
 use self::requests::Requests;
 pub(super) use self::requests::{Item, sample_requests};
 use self::results::{Finished, Format, Results, WriteError};
-use self::sources::UsageError;
+pub(super) use self::sources::UsageError;
 use super::exit::Exit;
 use super::interrupt;
 use super::operator::{OperatorArguments, PipelineArguments};
@@ -173,6 +173,7 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
 
 /// Refuses to write over what is read: that would destroy it, or be read again without end.
 fn check_outputs(arguments: &Arguments, pipeline: &Pipeline, requests: &mut Requests<'_>) -> Result<(), UsageError> {
+    // Asking whether they are a batch takes the first out.
     let read: Vec<_> = requests.read().map(Path::to_owned).collect();
     let outputs = match &arguments.output {
         None => vec![PathBuf::from("/dev/stdout")],
@@ -182,8 +183,17 @@ fn check_outputs(arguments: &Arguments, pipeline: &Pipeline, requests: &mut Requ
         }
         Some(file) => vec![file.clone()],
     };
-    let mut read = pipeline.files().keys().filter(|path| path.is_file()).chain(&read);
-    match read.find(|path| outputs.iter().any(|output| is_same(path, output))) {
+    spare(pipeline, read.iter().map(PathBuf::as_path), &outputs)
+}
+
+/// Refuses outputs that are read, by the pipeline or for its requests.
+pub(super) fn spare<'a>(
+    pipeline: &'a Pipeline,
+    requests: impl Iterator<Item = &'a Path>,
+    outputs: &[PathBuf],
+) -> Result<(), UsageError> {
+    let own = pipeline.files().keys().map(PathBuf::as_path).filter(|path| path.is_file());
+    match own.chain(requests).find(|path| outputs.iter().any(|output| is_same(path, output))) {
         Some(path) => Err(UsageError::Overwrites(path.display().to_string())),
         None => Ok(()),
     }

@@ -25,6 +25,7 @@ pub(super) fn compare(arguments: &Arguments, printer: Printer) -> Exit {
         runs: arguments.runs,
         warmup: arguments.warmup,
         timeout: arguments.timeout,
+        output: arguments.output.as_deref(),
     };
     let mut rows = Vec::new();
     for provider in arguments.operator.providers() {
@@ -37,6 +38,10 @@ pub(super) fn compare(arguments: &Arguments, printer: Printer) -> Exit {
             Err(error) => return printer.fail("RunError", &error.to_string(), Exit::Failed),
         };
         rows.push((provider, asked.run(&place, folder.path())));
+    }
+    let wrong = |(_, measured): &Row| measured.as_ref().is_err_and(|refused| refused.exit == Exit::Usage);
+    if let Some((_, Err(refused))) = rows.first().filter(|_| rows.iter().all(wrong)) {
+        return printer.fail("UsageError", &refused.message, Exit::Usage);
     }
     let text = if printer.json { pretty(&to_json(&rows)) } else { to_table(&rows) };
     match save_or_print(printer, arguments.output.as_deref(), &text) {

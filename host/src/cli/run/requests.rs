@@ -106,7 +106,7 @@ impl<'a> Requests<'a> {
     }
 
     /// The files that are read, those that are redirected as well.
-    pub(super) fn read(&self) -> impl Iterator<Item = &Path> {
+    pub(in crate::cli) fn read(&self) -> impl Iterator<Item = &Path> {
         let read = self.files.iter().chain(&self.named).map(|path| match path.to_str() {
             // What is redirected has a name here, too.
             Some("-") => Path::new("/dev/stdin"),

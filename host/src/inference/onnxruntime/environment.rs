@@ -8,6 +8,7 @@ use ort::environment::{Environment, GlobalThreadPoolOptions};
 use crate::guard::{guard, shorten};
 use crate::inference::hardware::Cpu;
 use crate::inference::library::LibraryError;
+use crate::threads::startable;
 
 struct Loaded {
     path: PathBuf,
@@ -31,7 +32,8 @@ pub(super) fn environment(path: &Path) -> Result<&'static Environment, LibraryEr
         }
         return Err(LibraryError::Another { loaded: loaded.path.clone(), asked: path });
     }
-    let pool = Cpu::here().kernel_threads();
+    // The library waits for ever for a thread that does not start. That which calls is one of them.
+    let pool = 1 + startable(Cpu::here().kernel_threads().saturating_sub(1));
     let environment = guard(|| load(&path, pool)).map_err(broken)??;
     Ok(&LOADED.get_or_init(|| Loaded { path, pool, environment }).environment)
 }

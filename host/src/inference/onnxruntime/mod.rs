@@ -28,6 +28,7 @@ use super::model_file::ModelFile;
 use super::providers::{ExecutionProvider, ProviderLibrary};
 use super::turns::{self, InTurn};
 use crate::guard::{guard, shorten};
+use crate::threads::startable;
 use device::Place;
 use providers::Offer;
 
@@ -187,29 +188,12 @@ impl Engine for OnnxRuntime {
 
 /// A pool of the session's own, whose threads stop looking for work when no run is going on.
 fn own_threads(builder: SessionBuilder, threads: usize) -> Result<SessionBuilder, String> {
-    if !can_start(threads) {
+    // It waits for ever for one that does not start.
+    if startable(threads) < threads {
         return Err(format!("the system lets this process start no {threads} threads"));
     }
     let builder = builder.with_independent_thread_pool().map_err(text)?.with_intra_threads(threads).map_err(text)?;
     builder.with_config_entry("session.force_spinning_stop", "1").map_err(text)
-}
-
-/// Whether the system lets the process have so many threads more: ONNX Runtime waits for ever for one that does
-/// not start.
-fn can_start(threads: usize) -> bool {
-    const SMALL: usize = 64 << 10;
-    let gate = std::sync::Mutex::new(());
-    std::thread::scope(|scope| {
-        let closed = gate.lock();
-        let start = |_| {
-            let thread = std::thread::Builder::new().stack_size(SMALL);
-            thread.spawn_scoped(scope, || drop(gate.lock())).ok()
-        };
-        let started: Vec<_> = (0..threads).map_while(start).collect();
-        drop(closed);
-        // Joined, they are gone from the system, too.
-        started.into_iter().filter_map(|thread| thread.join().ok()).count() == threads
-    })
 }
 
 /// Writes weights beside the graph, also in the order in which kernels read them: whoever loads it

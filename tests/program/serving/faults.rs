@@ -4,6 +4,8 @@
 use std::io::Read as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::process::Signal;
+
 use super::{Connection, ONE, SCORES, Server, scaling, until};
 use crate::digits::root;
 
@@ -183,6 +185,33 @@ fn a_hostile_neighbour_does_not_keep_others_from_running() {
         }
         done.store(true, Ordering::Relaxed);
     });
+}
+
+/// The time for a word grows with the cube of its characters: this one would take days.
+#[test]
+fn a_tokenizer_that_never_ends_holds_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let tokenizer = r#"{"version": "1.0", "added_tokens": [], "model": {"type": "WordPiece", "unk_token": "a",
+        "vocab": {"a": 0, "-a": 1}, "continuing_subword_prefix": "-", "max_input_chars_per_word": 1000000}}"#;
+    std::fs::write(folder.path().join("tokenizer.json"), tokenizer).unwrap();
+    let pipeline = folder.path().join("gpux.yml");
+    std::fs::write(
+        &pipeline,
+        "name: words\nversion: 1.0.0\npipeline:\n  - tokenize: { tokenizer: ./tokenizer.json }\n",
+    )
+    .unwrap();
+    let mut server = Server::start(&[pipeline.to_str().unwrap(), "--workers", "1"]);
+    let ask = |length: usize, timeout: &str| {
+        server.post(&format!("/predict?timeout={timeout}"), "content-type: text/plain", &"a".repeat(length))
+    };
+    for left in 1..=8 {
+        assert_eq!(ask(30_000, "0.1").status, 504);
+        // Eight are left behind, no more.
+        let short = ask(3, "60");
+        assert_eq!(short.status, if left < 8 { 200 } else { 500 }, "{short:?}");
+    }
+    server.signal(Signal::TERM);
+    assert_eq!(server.ended().code(), Some(0));
 }
 
 #[cfg(target_os = "linux")]

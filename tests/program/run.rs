@@ -116,6 +116,8 @@ fn results_never_go_over_what_is_read() {
     refused(&[&pipeline, "--file", &lines, "--output", &pipeline], Stdio::null(), Stdio::null());
     let compared = ["--benchmark", "--runs", "1", "--provider", "cpu,embedded", "--output", &linked];
     refused(&[&[&pipeline, "--file", &lines][..], &compared].concat(), Stdio::null(), Stdio::null());
+    let compared = ["--benchmark", "--runs", "1", "--provider", "cpu,embedded", "--output", &pipeline];
+    refused(&[&[pipeline.as_str()][..], &compared].concat(), Stdio::null(), Stdio::null());
     std::fs::create_dir(path("results")).unwrap();
     let output = path("results/scores.json");
     std::fs::write(&output, "{\"x\": [1, 2, 3, 4]}").unwrap();

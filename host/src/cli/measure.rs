@@ -202,13 +202,15 @@ fn measure(arguments: &Arguments, printer: Printer) -> Result<Measured, Refused>
     let usage = |message: String| Refused { message, exit: Exit::Usage };
     let pipeline = arguments.pipeline.open(&arguments.operator, printer).map_err(refused)?;
     let timeout = arguments.timeout.map(Duration::from_secs_f64).or(pipeline.timeout());
+    let wrong = |error: UsageError| usage(error.to_string());
+    let outputs = arguments.output.as_slice();
     let requests: Vec<(String, Result<Request, String>)> = if arguments.input.is_given() {
-        let usage = |error: UsageError| usage(error.to_string());
-        let requests = arguments.input.requests(pipeline.plan()).map_err(usage)?;
-        spare(&pipeline, requests.read(), arguments.output.as_slice()).map_err(usage)?;
+        let requests = arguments.input.requests(pipeline.plan()).map_err(wrong)?;
+        spare(&pipeline, requests.read(), outputs).map_err(wrong)?;
         let item = |item: Item| (item.source, item.request.map_err(|error| error.to_string()));
         requests.take(arguments.samples.max(1)).map(item).collect()
     } else {
+        spare(&pipeline, std::iter::empty(), outputs).map_err(wrong)?;
         vec![("made up".to_owned(), Ok(made_up(pipeline.plan()).map_err(usage)?))]
     };
     let mut times = None;

@@ -11,7 +11,7 @@ use crate::guard::guard;
 /// How long after its deadline such work may still end, before its caller is sent away without it.
 const GRACE: Duration = Duration::from_millis(15);
 
-/// How much of one kind may be left behind before no more of it is begun.
+/// How often work of one kind may be left behind before no more of it is begun.
 const MOST: usize = 8;
 
 /// Work of one kind that its callers leave behind at their deadlines. What was left goes on with the least of the
@@ -136,6 +136,8 @@ impl Room {
         if left {
             held.left += 1;
             held.left_bytes += bytes;
+            // Those that wait may now do so in vain.
+            self.freed.notify_all();
         } else {
             held.left -= 1;
             held.left_bytes -= bytes;
@@ -317,14 +319,20 @@ mod tests {
         use rustix::process::getpriority_process;
 
         let (work, (tell, told)) = (Unstoppable::new(1), channel());
-        let (end, ended) = channel::<()>();
         let own = || getpriority_process(Some(rustix::thread::gettid())).unwrap();
-        let asked = move || {
-            let _ = ended.recv();
-            tell.send(own()).unwrap();
-        };
-        assert_eq!(work.run(soon(), 0, asked), Err(NotDone::Late));
-        drop(end);
+        // One that has not begun when it is left never does.
+        let mut began = false;
+        while !began {
+            let ((begin, begun), (end, ended), tell) = (channel(), channel::<()>(), tell.clone());
+            let asked = move || {
+                let _ = begin.send(());
+                let _ = ended.recv();
+                let _ = tell.send(own());
+            };
+            assert_eq!(work.run(soon(), 0, asked), Err(NotDone::Late));
+            began = begun.recv().is_ok();
+            drop(end);
+        }
         assert_eq!(told.recv().unwrap(), 19);
         // The thread that was held back is not used again.
         for _ in 0..10 {

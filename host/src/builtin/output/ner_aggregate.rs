@@ -214,12 +214,12 @@ impl NerAggregate {
         let size = bytes.saturating_mul(self.aside.cost().growth);
         if size > texts::MAX_TEXT {
             let message = format!("a word could be {size} bytes; at most {} are put together at once", texts::MAX_TEXT);
-            return Err(StepFailure::Failed(message));
+            return Err(StepFailure::InvalidInput(message));
         }
         let tokenizer = self.tokenizer.clone();
         let decode =
             move || tokenizer.get_decoder().map_or_else(|| Ok(String::new()), |decoder| decoder.decode(tokens));
-        self.aside.run(size, watch, |_| {
+        self.aside.run(size, size, watch, |_| {
             guarded(decode).map_err(|why| StepFailure::InvalidInput(format!("the tokens make no text: {why}")))
         })
     }

@@ -6,8 +6,12 @@ use crate::guard::guard;
 use crate::pipeline::StepFailure;
 use crate::threads::{NotDone, Unstoppable};
 
-/// Bytes on which a tokenizer whose time is in proportion to them is done in some tens of milliseconds.
-const SHORT: usize = 1 << 15;
+/// Bytes of text on which a tokenizer whose time is in proportion to them is done in some milliseconds, in bad cases in
+/// a tenth of a second.
+const SHORT: usize = 8 << 10;
+
+/// Bytes that such a text may become.
+const SHORT_MADE: usize = 64 << 10;
 
 const GAVE_UP: &str = "the tokenizer gave up";
 
@@ -35,22 +39,22 @@ impl Aside {
         self.cost
     }
 
-    /// Does work on so many bytes, as they may become. Where it may be long, it is left behind at the request's
-    /// deadline.
+    /// Does work on so many bytes, of which a part may become `longest`. Where it may be long, it is left behind at the
+    /// request's deadline.
     pub(in crate::builtin) fn run<T: Send + 'static>(
         &self,
         bytes: usize,
+        longest: usize,
         watch: &Watch,
         work: impl FnOnce(&Watch) -> Result<T, StepFailure> + Send + 'static,
     ) -> Result<T, StepFailure> {
-        let long = !self.cost.linear || bytes > SHORT;
+        let long = !self.cost.linear || bytes > SHORT || longest > SHORT_MADE;
         let Some(deadline) = watch.deadline().filter(|_| long) else { return work(watch) };
-        match self.work.run(deadline, bytes, move || work(&Watch::until(Some(deadline)))) {
+        match self.work.run(deadline, bytes.max(longest), move || work(&Watch::until(Some(deadline)))) {
             Ok(done) => done,
             Err(NotDone::Late) => Err(StepFailure::Timeout),
             Err(NotDone::Crowded) => {
-                let message = "the tokenizer is still at what requests before left when their time was over; try again \
-                               later, or use another tokenizer";
+                let message = "the tokenizer is still working on texts of requests whose time is over; try again later";
                 Err(StepFailure::Failed(message.to_owned()))
             }
             Err(NotDone::Broken(_)) => Err(StepFailure::Failed(GAVE_UP.to_owned())),
@@ -60,25 +64,39 @@ impl Aside {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::channel;
     use std::time::{Duration, Instant};
 
     use super::*;
 
     #[test]
     fn what_may_be_long_is_left_behind() {
-        let soon = || Watch::until(Instant::now().checked_add(Duration::from_millis(5)));
-        let sleep = |_: &Watch| {
-            std::thread::sleep(Duration::from_millis(500));
-            Ok(7)
-        };
-        let at_once = |_: &Watch| Ok(std::thread::current().id());
-        let here = Ok(std::thread::current().id());
-        for (linear, bytes, leaves) in [(false, 1, true), (true, SHORT + 1, true), (true, SHORT, false)] {
+        let within = |time: Duration| Watch::until(Instant::now().checked_add(time));
+        let here = std::thread::current().id();
+        let (end, ended) = channel::<()>();
+        for (linear, bytes, longest, leaves) in [
+            (false, 1, 1, true),
+            (true, SHORT + 1, 1, true),
+            (true, 1, SHORT_MADE + 1, true),
+            (true, SHORT, SHORT_MADE, false),
+        ] {
             let aside = Aside::new(Cost { growth: 1, anywhere: 1, linear }, 1 << 20);
-            assert_eq!(aside.run(bytes, &Watch::default(), at_once), here, "there is no deadline");
-            let done = aside.run(bytes, &soon(), sleep);
-            assert_eq!(done, if leaves { Err(StepFailure::Timeout) } else { Ok(7) }, "{bytes}");
-            assert_eq!(aside.work.goes_on(), leaves);
+            let at_once = |_: &Watch| Ok(std::thread::current().id());
+            assert_eq!(aside.run(bytes, longest, &Watch::default(), at_once), Ok(here), "there is no deadline");
+            let later = within(Duration::from_mins(10));
+            assert_eq!(
+                aside.run(bytes, longest, &later, at_once).map(|id| id != here),
+                Ok(leaves),
+                "{bytes} {longest}"
+            );
         }
+        let aside = Aside::new(Cost { growth: 1, anywhere: 1, linear: false }, 1 << 20);
+        let asked = move |_: &Watch| {
+            let _ = ended.recv();
+            Ok(())
+        };
+        assert_eq!(aside.run(1, 1, &within(Duration::from_millis(5)), asked), Err(StepFailure::Timeout));
+        assert!(aside.work.goes_on());
+        drop(end);
     }
 }

@@ -8,7 +8,7 @@ use super::texts;
 use crate::pipeline::{BuildError, Dim, ElementType, Kind, Mismatch, Port, StepFailure, Tensor, TensorKind, Value};
 
 /// Most tokens of one answer, over the whole batch, padding included.
-pub(super) const MAX_TOKENS: usize = 16 << 20;
+pub(super) const MAX_TOKENS: usize = 4 << 20;
 
 /// What tokenizers call their padding, where their file does not say how to pad.
 const PAD_TOKENS: [&str; 4] = ["[PAD]", "<pad>", "<|padding|>", "<|endoftext|>"];

@@ -2,11 +2,11 @@
 //!
 //! Judged by what the tokenizers crate has read, not by the file, of which it may read another part.
 
-use serde::Serialize;
 use serde_json::Value;
 use tokenizers::{ModelWrapper, Tokenizer};
 
 use super::charsmap;
+use super::parts::parts;
 
 /// What work on a text can cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,76 +20,73 @@ pub(in crate::builtin) struct Cost {
     pub(in crate::builtin) linear: bool,
 }
 
-/// Parts of one kind, one after the other, that take time in proportion to the text. More may do as much as one that
-/// does not.
-const MOST_PARTS: usize = 16;
-
 /// Bytes of a token of a Unigram model, characters of a word of a WordPiece model: both are tried at each
 /// character. Usual are 50, and 100.
-const LONGEST: usize = 256;
+const LONGEST: usize = 128;
 
 impl Cost {
     /// Of making tokens.
     pub(in crate::builtin) fn of_encoding(tokenizer: &Tokenizer) -> Self {
-        let normalizer = Self::of(tokenizer.get_normalizer());
-        let cuts = Self::of(tokenizer.get_pre_tokenizer());
+        let normalizer = Self::of(&parts(tokenizer.get_normalizer()), tokenizer);
+        let cuts = Self::of(&parts(tokenizer.get_pre_tokenizer()), tokenizer);
         let model = match tokenizer.get_model() {
             ModelWrapper::WordPiece(model) => model.max_input_chars_per_word <= LONGEST,
             ModelWrapper::Unigram(model) => model.iter().all(|(token, _)| token.len() <= LONGEST),
-            ModelWrapper::BPE(_) | ModelWrapper::WordLevel(_) => true,
+            // What is dropped is tried again.
+            ModelWrapper::BPE(model) => model.dropout.is_none_or(|dropout| dropout == 0.0),
+            ModelWrapper::WordLevel(_) => true,
         };
-        Self { linear: normalizer.linear && cuts.linear && model, ..normalizer }
+        Self {
+            growth: normalizer.growth.saturating_mul(cuts.growth),
+            anywhere: normalizer.anywhere.saturating_mul(cuts.growth),
+            linear: normalizer.linear && cuts.linear && model,
+        }
     }
 
     /// Of making text; a space before each token aside.
     pub(in crate::builtin) fn of_decoding(tokenizer: &Tokenizer) -> Self {
-        Self::of(tokenizer.get_decoder())
+        Self::of(&parts(tokenizer.get_decoder()), tokenizer)
     }
 
-    fn of(part: Option<&impl Serialize>) -> Self {
-        let Some(part) = part else { return Self { growth: 1, anywhere: 1, linear: true } };
-        let Ok(part) = serde_json::to_value(part) else {
-            return Self { growth: usize::MAX, anywhere: usize::MAX, linear: false };
+    fn of(parts: &[Value], tokenizer: &Tokenizer) -> Self {
+        let product = |by_letter: bool| {
+            let counts = parts.iter().filter(|part| !by_letter || !is_by_letter(part));
+            counts.fold(1, |product: usize, part| product.saturating_mul(growth(part, tokenizer)))
         };
-        let mut leaves = Vec::new();
-        gather(&part, &mut leaves);
-        let product = |leaves: &mut dyn Iterator<Item = &&Value>| {
-            leaves.fold(1, |product: usize, leaf| product.saturating_mul(growth(leaf)))
-        };
-        Self {
-            growth: product(&mut leaves.iter()),
-            anywhere: product(&mut leaves.iter().filter(|leaf| !is_by_letter(leaf))),
-            linear: leaves.len() <= MOST_PARTS && leaves.iter().all(|leaf| is_linear(leaf)),
-        }
+        Self { growth: product(false), anywhere: product(true), linear: parts.iter().all(is_linear) }
     }
 }
 
-/// The parts of a sequence, and of those in it.
-fn gather<'v>(part: &'v Value, leaves: &mut Vec<&'v Value>) {
-    if part["type"] != "Sequence" {
-        leaves.push(part);
-        return;
-    }
-    let parts = ["normalizers", "pretokenizers", "decoders"].iter().filter_map(|parts| part[parts].as_array());
-    parts.flatten().for_each(|part| gather(part, leaves));
-}
-
-/// The most that a normalizer or a decoder can lengthen a text. For the Unicode forms see UAX #15, expansion factors in
-/// UTF-8.
-fn growth(part: &Value) -> usize {
-    let text = |value: &Value| value.as_str().map_or(0, str::len);
-    match part["type"].as_str() {
-        Some("Replace") => match replaced(part) {
-            Some(pattern) => text(&part["content"]).div_ceil(pattern.len()).max(1),
+/// How many times longer a part can make a text. For the Unicode forms see UAX #15, expansion factors in UTF-8.
+fn growth(part: &Value, tokenizer: &Tokenizer) -> usize {
+    let text = |name: &str| part[name].as_str().unwrap_or_default();
+    match text("type") {
+        "Replace" => match replaced(part) {
+            Some(pattern) => text("content").len().div_ceil(pattern.len()).max(1),
             // A pattern may match nothing, before each byte.
-            None => text(&part["content"]).saturating_add(1),
+            None => text("content").len().saturating_add(1),
         },
-        Some("Prepend") => text(&part["prepend"]) + 1,
-        Some("Precompiled") => charsmap::longest(part["precompiled_charsmap"].as_str().unwrap_or_default()),
-        Some("NFKC" | "NFKD") => 11,
-        Some("NFC" | "NFD" | "BertNormalizer" | "Lowercase" | "ByteLevel") => 3,
+        "Prepend" => 1 + text("prepend").len().div_ceil(between_added_tokens(tokenizer)),
+        "Precompiled" => charsmap::longest(text("precompiled_charsmap")),
+        "NFKC" | "NFKD" => 11,
+        // Of a byte two, and a space in front; of a space a letter, and another in front.
+        "NFC" | "NFD" | "BertNormalizer" | "Lowercase" | "ByteLevel" => 3,
+        "Metaspace" => 8,
+        "BPEDecoder" if !text("suffix").is_empty() => 1,
+        // Spaces are put between letters where there is nothing to look for.
+        "BPEDecoder" | "CTC" => 3,
+        // A space in front.
+        "WordPiece" => 2,
         _ => 1,
     }
+}
+
+/// Bytes from one place where something is put in front to the next, at least: texts begin there, and what follows an
+/// added token.
+fn between_added_tokens(tokenizer: &Tokenizer) -> usize {
+    let shortest = tokenizer.get_added_tokens_decoder().values().map(|token| token.content.len()).min();
+    // What is put in front of all of a text counts for as much of it as it is long.
+    shortest.map_or(usize::MAX, |shortest| shortest + 1)
 }
 
 /// The text that a `Replace` or a `Split` looks for; `None` for a pattern that may go back and forth, or match nothing.
@@ -100,7 +97,7 @@ fn replaced(part: &Value) -> Option<&str> {
 /// Whether what it makes of a text is what it makes of its letters, wherever they are.
 fn is_by_letter(part: &Value) -> bool {
     match part["type"].as_str() {
-        Some("Replace") => replaced(part).is_some(),
+        Some("Replace") => replaced(part).is_some_and(|pattern| pattern.chars().count() == 1),
         kind => kind != Some("Prepend"),
     }
 }
@@ -110,11 +107,11 @@ fn is_linear(part: &Value) -> bool {
         Some("Replace" | "Split") => replaced(part).is_some(),
         Some(
             // normalizers
-            "BertNormalizer" | "ByteLevel" | "Lowercase" | "NFC" | "NFD" | "NFKC" | "NFKD" | "Nmt" | "Precompiled"
-            | "Prepend" | "Strip" | "StripAccents"
-            // what cuts into words
-            | "BertPreTokenizer" | "CharDelimiterSplit" | "Digits" | "Metaspace" | "Punctuation" | "UnicodeScripts"
-            | "Whitespace" | "WhitespaceSplit"
+            "BertNormalizer" | "Lowercase" | "NFC" | "NFD" | "NFKC" | "NFKD" | "Nmt" | "Precompiled" | "Prepend"
+            | "Strip" | "StripAccents"
+            // what cuts into words; the pattern of ByteLevel is its own, and looks one letter ahead
+            | "BertPreTokenizer" | "ByteLevel" | "CharDelimiterSplit" | "Digits" | "Metaspace" | "Punctuation"
+            | "UnicodeScripts" | "Whitespace" | "WhitespaceSplit"
             // decoders
             | "BPEDecoder" | "ByteFallback" | "CTC" | "Fuse" | "WordPiece",
         ) => true,
@@ -158,19 +155,28 @@ mod tests {
         assert_eq!(normalizing(json!({ "type": "Sequence", "normalizers": bomb })).growth, 1_000_000_000_000);
         let mixed = json!({ "type": "Sequence", "normalizers": [{ "type": "NFKC" }, { "type": "Lowercase" }] });
         assert_eq!(normalizing(mixed), Cost { growth: 33, anywhere: 1, linear: true });
+        let several = json!({ "type": "Replace", "pattern": { "String": "ab" }, "content": "cccc" });
+        assert_eq!(normalizing(several), Cost { growth: 2, anywhere: 2, linear: true });
         let llama = json!([{ "type": "Prepend", "prepend": "▁" },
             { "type": "Replace", "pattern": { "String": " " }, "content": "▁" }]);
         let llama = normalizing(json!({ "type": "Sequence", "normalizers": llama }));
-        assert_eq!(llama, Cost { growth: 12, anywhere: 4, linear: true });
+        assert_eq!(llama, Cost { growth: 6, anywhere: 2, linear: true });
+        let cuts = json!({ "pre_tokenizer": { "type": "Sequence", "pretokenizers":
+            vec![json!({ "type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true }); 3] } });
+        assert_eq!(Cost::of_encoding(&tokenizer(&cuts)), Cost { growth: 27, anywhere: 27, linear: true });
         let decoder = json!({ "decoder": { "type": "Sequence", "decoders": [replace("aaaa")] } });
         assert_eq!(Cost::of_decoding(&tokenizer(&decoder)).growth, 4);
+        for (suffix, growth) in [("", 3), ("</w>", 1)] {
+            let decoder = json!({ "decoder": { "type": "BPEDecoder", "suffix": suffix } });
+            assert_eq!(Cost::of_decoding(&tokenizer(&decoder)).growth, growth);
+        }
     }
 
     #[test]
     fn the_last_of_two_parts_counts() {
         let twice = r#"{"version":"1.0","added_tokens":[],"normalizer":null,
             "normalizer":{"type":"Prepend","prepend":"xyz"},"model":{"type":"WordLevel","vocab":{},"unk_token":"a"}}"#;
-        assert_eq!(Cost::of_encoding(&Tokenizer::from_bytes(twice).unwrap()).growth, 4);
+        assert_eq!(Cost::of_encoding(&Tokenizer::from_bytes(twice).unwrap()).growth, 2);
     }
 
     #[test]
@@ -196,7 +202,7 @@ mod tests {
             json!({ "pre_tokenizer": { "type": "Sequence", "pretokenizers": [{ "type": "Sequence", "pretokenizers": [pattern] }] } }),
             json!({ "normalizer": { "type": "Replace", "pattern": { "Regex": "a+" }, "content": "" } }),
             json!({ "normalizer": { "type": "Replace", "pattern": { "String": "" }, "content": "" } }),
-            json!({ "normalizer": { "type": "Sequence", "normalizers": vec![json!({ "type": "NFC" }); 17] } }),
+            json!({ "model": { "type": "BPE", "vocab": { "a": 0 }, "merges": [], "dropout": 0.5 } }),
             words(100_000),
             json!({ "model": { "type": "Unigram", "vocab": long, "unk_id": 1 } }),
         ] {

@@ -163,7 +163,7 @@ impl Step for Detokenize {
         };
         let (tokenizer, skip, clean_up) =
             (self.tokenizer.clone(), self.options.skip_special_tokens, self.options.clean_up);
-        let text = self.aside.run(size, watch, move |watch| {
+        let text = self.aside.run(size, size, watch, move |watch| {
             let text = |row: &[u32]| {
                 watch.worked(row.len().saturating_mul(LOOK_UP))?;
                 let decoded = guarded(|| tokenizer.decode(row, skip));

@@ -5,14 +5,15 @@ use std::sync::{Arc, OnceLock};
 use serde::Serialize;
 use serde_json::json;
 use tokenizers::{
-    Encoding, NormalizedString, Normalizer as _, PostProcessor, PostProcessorWrapper, Tokenizer, TruncationDirection,
-    TruncationParams, TruncationStrategy, truncate_encodings,
+    Encoding, NormalizedString, Normalizer as _, NormalizerWrapper, PostProcessor, PostProcessorWrapper, Tokenizer,
+    TruncationDirection, TruncationParams, TruncationStrategy, truncate_encodings,
 };
 
 use super::aside::{Aside, guarded};
 use super::batch::{self, MAX_TOKENS};
 use super::charsmap;
 use super::cost::Cost;
+use super::parts;
 use super::scores::as_in_python;
 use super::texts;
 use super::tokenizer_file::TokenizerFile;
@@ -23,15 +24,18 @@ use crate::pipeline::{BuildError, StepFailure, Value};
 /// Most tokens that `max_length` may ask for.
 pub(super) const MAX_LENGTH: usize = 1 << 20;
 
-/// The longest text, as the tokenizer's normalizer makes it, and what a step may be at in all requests together, in
-/// bytes.
-const ROOM: usize = 16 << 20;
+/// The longest text, as the tokenizer's normalizer makes it, in bytes. On each core that there is, a step may be at as
+/// much at a time.
+const MAX_TEXT: usize = 4 << 20;
 
-/// Bytes that a normalizer is asked about at a time, as it may make them.
-const PIECE: usize = 1 << 20;
+/// Bytes that a normalizer is asked about at a time.
+const PIECE: usize = 16 << 10;
 
-/// What the tokenizers crate holds for a byte of text at most, in bytes: each may be a token.
-const PER_BYTE: usize = 192;
+/// A normalizer that may make more than this of a byte is not asked what it makes.
+const MOST_GROWTH: usize = 4096;
+
+/// What the tokenizers crate holds for a byte of text at most, in bytes: each may be a word, and a token.
+const PER_BYTE: usize = 512;
 
 /// Nanoseconds for 1024 bytes of text, at the fastest: 100 MB a second.
 const FASTEST: u64 = 10_000;
@@ -78,7 +82,9 @@ pub(in crate::builtin) fn read(file: &TokenizerFile) -> Result<Tokenizer, BuildE
         BuildError::option("tokenizer", message)
     };
     charsmap::check(&file.bytes).map_err(unusable)?;
-    guarded(|| Tokenizer::from_bytes(as_in_python(&file.bytes))).map_err(unusable)
+    let tokenizer = guarded(|| Tokenizer::from_bytes(as_in_python(&file.bytes))).map_err(unusable)?;
+    parts::check(&tokenizer).map_err(unusable)?;
+    Ok(tokenizer)
 }
 
 /// The texts of a request; where there are pairs, the second text of each.
@@ -128,8 +134,9 @@ impl Encoder {
         };
         core.check_room(false).map_err(|message| BuildError::option("max_length", message))?;
         core.stop_early().map_err(|why| BuildError::option("tokenizer", why))?;
-        let (core, file) = (Arc::new(core), file.path.display().to_string());
-        Ok(Self { core, file, aside: Aside::new(cost, ROOM) })
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let (core, aside) = (Arc::new(core), Aside::new(cost, MAX_TEXT.saturating_mul(cores)));
+        Ok(Self { core, file: file.path.display().to_string(), aside })
     }
 
     /// Memory that `bytes` of text take for a while.
@@ -146,8 +153,8 @@ impl Encoder {
         size: impl Fn(&Encoding) -> usize + Send + 'static,
     ) -> Result<Vec<Encoding>, StepFailure> {
         let core = self.core.clone();
-        let bytes = given.bytes().max(given.longest().saturating_mul(self.aside.cost().growth));
-        self.aside.run(bytes, watch, move |watch| core.encode(given, watch, size))
+        let longest = given.longest().saturating_mul(self.aside.cost().growth);
+        self.aside.run(given.bytes(), longest, watch, move |watch| core.encode(given, watch, size))
     }
 
     /// What a request gives a step whose inputs are texts, and a second one for each, or none.
@@ -247,43 +254,42 @@ impl Core {
     /// normalizer is asked, piece by piece.
     fn check_size(&self, text: &str, watch: &Watch) -> Result<(), StepFailure> {
         let Cost { growth, anywhere, .. } = self.cost;
-        if text.len().saturating_mul(growth) <= ROOM {
+        if text.len().saturating_mul(growth) <= MAX_TEXT {
             return Ok(());
         }
-        let too_long = |times: &str| {
-            let message = format!(
-                "a text of {} bytes is too long for the tokenizer, which takes at most {ROOM} at \
-                once{times}; cut it",
-                text.len()
-            );
-            Err(StepFailure::InvalidInput(message))
-        };
-        if text.len() > ROOM {
-            return too_long("");
-        }
-        let piece = PIECE / growth;
-        let (mut rest, mut size) = (text, 0_usize);
-        while !rest.is_empty() {
-            let (some, more) = rest.split_at(rest.floor_char_boundary(piece));
-            // Of less than a letter.
-            if some.is_empty() {
-                return too_long(", and whose normalizer may make far more of it");
-            }
+        let mut size = if growth > MOST_GROWTH { usize::MAX } else { text.len() };
+        let mut rest = text;
+        while size <= MAX_TEXT && !rest.is_empty() {
+            let (piece, more) = rest.split_at(rest.floor_char_boundary(PIECE));
             watch.ask()?;
-            let normalized = guarded(|| self.normalized(some)).unwrap_or(usize::MAX);
-            size = size.saturating_add(normalized.saturating_mul(anywhere));
-            if size > ROOM {
-                return too_long(", and whose normalizer makes more of it");
-            }
+            let longest = guarded(|| self.longest(piece)).unwrap_or(usize::MAX).saturating_mul(anywhere);
+            size = size.saturating_add(longest.saturating_sub(piece.len()));
             rest = more;
         }
-        Ok(())
+        if size <= MAX_TEXT {
+            return Ok(());
+        }
+        let why = match text.len() {
+            bytes if bytes > MAX_TEXT => "",
+            _ => ", counted as its normalizer makes it",
+        };
+        Err(StepFailure::InvalidInput(format!(
+            "a text of {} bytes is too long for the tokenizer, which takes {MAX_TEXT} at once{why}; cut it",
+            text.len()
+        )))
     }
 
-    fn normalized(&self, text: &str) -> tokenizers::Result<usize> {
-        let mut normalized = NormalizedString::from(text);
-        self.tokenizer.get_normalizer().map_or(Ok(()), |normalizer| normalizer.normalize(&mut normalized))?;
-        Ok(normalized.get().len())
+    /// Bytes of a text at its longest, from one part of the normalizer to the next.
+    fn longest(&self, text: &str) -> tokenizers::Result<usize> {
+        fn through(normalizer: &NormalizerWrapper, text: &mut NormalizedString) -> tokenizers::Result<usize> {
+            if let NormalizerWrapper::Sequence(parts) = normalizer {
+                return parts.as_ref().iter().try_fold(0, |longest, part| Ok(through(part, text)?.max(longest)));
+            }
+            normalizer.normalize(text)?;
+            Ok(text.get().len())
+        }
+        let longest = self.tokenizer.get_normalizer().map(|normalizer| through(normalizer, &mut text.into()));
+        Ok(longest.transpose()?.unwrap_or(0).max(text.len()))
     }
 
     fn encoding(&self, text: String, pair: Option<String>) -> tokenizers::Result<Encoding> {
@@ -385,18 +391,26 @@ mod tests {
     fn texts_that_would_take_too_much_are_refused() {
         let replace = |content: String| json!({ "normalizer": { "type": "Replace", "pattern": { "String": "a" }, "content": content } });
         let plain = json!({ "normalizer": { "type": "NFKC" } });
-        let prepend = json!({ "normalizer": { "type": "Prepend", "prepend": "a".repeat(1 << 20) } });
+        let shorten = json!({ "type": "Replace", "pattern": { "String": "b" }, "content": "" });
+        let prepend = json!({ "normalizer": { "type": "Prepend", "prepend": "▁" } });
+        let several = json!({ "normalizer":
+            { "type": "Replace", "pattern": { "String": "ab" }, "content": "c".repeat(1 << 13) } });
+        let between = json!({ "normalizer": { "type": "Sequence", "normalizers": [
+            replace("b".repeat(1 << 10))["normalizer"], shorten] } });
+        let long = "counted as its normalizer makes it";
         for (parts, text, why) in [
             // What a letter may become does not count where it does not.
             (&plain, "b".repeat(2 << 20), None),
-            (&plain, "\u{fdfa}".repeat(1 << 19), Some("whose normalizer makes more of it")),
-            (&json!({}), "b".repeat(16 << 20), None),
-            (&json!({}), "b".repeat((16 << 20) + 1), Some("cut it")),
-            (&replace("b".repeat(1 << 10)), "a".repeat(1 << 14), None),
-            (&replace("b".repeat(1 << 10)), "abb".repeat(10_000), None),
-            (&replace("b".repeat(1 << 10)), "ab".repeat(1 << 15), Some("whose normalizer makes more of it")),
-            (&replace("b".repeat(1 << 21)), "b".repeat(100), Some("whose normalizer may make far more of it")),
-            (&prepend, "b".repeat(100), Some("whose normalizer may make")),
+            (&plain, "\u{fdfa}".repeat(1 << 18), Some(long)),
+            (&json!({}), "b".repeat(4 << 20), None),
+            (&json!({}), "b".repeat((4 << 20) + 1), Some("takes 4194304 at once; cut it")),
+            (&replace("b".repeat(1 << 10)), "a".repeat(1 << 12), None),
+            (&replace("b".repeat(1 << 10)), "abb".repeat(4_000), None),
+            (&replace("b".repeat(1 << 10)), "abb".repeat(4_200), Some(long)),
+            (&replace("b".repeat(1 << 21)), "b".repeat(100), Some(long)),
+            (&several, "ab".repeat(2_000), Some(long)),
+            (&between, "a".repeat(10_000), Some(long)),
+            (&prepend, "b".repeat(1 << 20), None),
         ] {
             let encoder = encoder(parts);
             let bytes = text.len();

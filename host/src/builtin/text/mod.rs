@@ -9,6 +9,7 @@ mod detokenize;
 pub(in crate::builtin) mod encoder;
 mod join;
 mod normalize_text;
+mod parts;
 mod scores;
 pub(in crate::builtin) mod texts;
 mod tokenize;

@@ -14,6 +14,12 @@ const GRACE: Duration = Duration::from_millis(15);
 /// How often work of one kind may be left behind before no more of it is begun.
 const MOST: usize = 8;
 
+/// Work on so few bytes finds room beside any other, and may be left behind more often.
+const SMALL: usize = 64 << 10;
+
+/// How often.
+const MOST_SMALL: usize = 32;
+
 /// Work of one kind that its callers leave behind at their deadlines. What was left goes on with the least of the
 /// processor's time that a thread can have, and there are bounds to how much of it there is.
 #[derive(Debug)]
@@ -115,10 +121,12 @@ impl Room {
         let bytes = bytes.min(self.bytes);
         let mut held = self.held();
         loop {
-            if held.left >= MOST || held.left_bytes + bytes > self.bytes {
+            let small = bytes <= SMALL;
+            let most = if small { MOST_SMALL } else { MOST };
+            if held.left >= most || !small && held.left_bytes + bytes > self.bytes {
                 return Err(NotDone::Crowded);
             }
-            if held.bytes + bytes <= self.bytes {
+            if small || held.bytes + bytes <= self.bytes {
                 held.bytes += bytes;
                 return Ok(Place { room: self.clone(), bytes });
             }
@@ -276,24 +284,25 @@ mod tests {
 
     #[test]
     fn only_so_much_is_left_behind() {
-        let work = Unstoppable::new(1000);
-        let mut ends: Vec<_> = (1..MOST).map(|_| leave(&work, 1)).collect();
-        assert_eq!(work.run(later(), 1, || 7), Ok(7));
-        ends.push(leave(&work, 1));
+        let work = Unstoppable::new(100 * SMALL);
+        let ends: Vec<_> = (0..MOST).map(|_| leave(&work, SMALL + 1)).collect();
+        assert_eq!(work.run(later(), SMALL + 1, || 7), Err(NotDone::Crowded));
+        assert_eq!(work.run(later(), SMALL, || 7), Ok(7));
+        let more: Vec<_> = (MOST..MOST_SMALL).map(|_| leave(&work, 1)).collect();
         assert_eq!(work.run(later(), 1, || 7), Err(NotDone::Crowded));
-        drop(ends);
+        drop((ends, more));
         until_nothing_goes_on(&work);
-        let end = leave(&work, 501);
-        assert_eq!(work.run(later(), 499, || 7), Ok(7));
-        assert_eq!(work.run(later(), 500, || 7), Err(NotDone::Crowded));
+        let end = leave(&work, 51 * SMALL);
+        assert_eq!(work.run(later(), 49 * SMALL, || 7), Ok(7));
+        assert_eq!(work.run(later(), 50 * SMALL, || 7), Err(NotDone::Crowded));
         drop(end);
         until_nothing_goes_on(&work);
-        assert_eq!(work.run(later(), 5000, || 7), Ok(7));
+        assert_eq!(work.run(later(), 500 * SMALL, || 7), Ok(7));
     }
 
     #[test]
     fn only_so_much_is_worked_on_at_once() {
-        let (work, (begin, begun)) = (Unstoppable::new(1000), channel());
+        let (work, (begin, begun)) = (Unstoppable::new(10 * SMALL), channel());
         let (end, ended) = channel::<()>();
         std::thread::scope(|scope| {
             let first = scope.spawn(|| {
@@ -301,12 +310,12 @@ mod tests {
                     begin.send(()).unwrap();
                     ended.recv()
                 };
-                work.run(later(), 600, asked)
+                work.run(later(), 9 * SMALL, asked)
             });
             begun.recv().unwrap();
-            assert_eq!(work.run(later(), 400, || 7), Ok(7));
-            assert_eq!(work.run(soon(), 401, || 7), Err(NotDone::Late));
-            let second = scope.spawn(|| work.run(later(), 401, || 7));
+            assert_eq!(work.run(later(), SMALL, || 7), Ok(7));
+            assert_eq!(work.run(soon(), SMALL + 1, || 7), Err(NotDone::Late));
+            let second = scope.spawn(|| work.run(later(), SMALL + 1, || 7));
             drop(end);
             assert!(first.join().unwrap().unwrap().is_err());
             assert_eq!(second.join().unwrap(), Ok(7));

@@ -11,6 +11,7 @@ mod join;
 mod normalize_text;
 mod parts;
 mod scores;
+mod survey;
 pub(in crate::builtin) mod texts;
 mod tokenize;
 pub(in crate::builtin) mod tokenizer_file;

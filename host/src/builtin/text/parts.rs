@@ -7,6 +7,8 @@ use serde::Serialize;
 use serde_json::Value;
 use tokenizers::{AddedToken, ModelWrapper, PostProcessor as _, Tokenizer};
 
+use super::cost::Cost;
+
 /// Parts of one kind, one after the other.
 const MOST_PARTS: usize = 32;
 
@@ -15,6 +17,12 @@ const MOST_BYTES: usize = 256;
 
 /// Special tokens that are added to a text or a pair.
 const MOST_SPECIAL: usize = 1024;
+
+/// How many times longer a text may get.
+const MOST_GROWTH: usize = 4096;
+
+/// Bytes that added tokens may become.
+const MOST_ADDED: usize = 64 << 20;
 
 /// Bytes of a description of what is added.
 const MOST_TEMPLATE: usize = 64 << 10;
@@ -42,22 +50,25 @@ fn gather(part: Option<Value>, parts: &mut Vec<Value>) {
     }
 }
 
-/// Refuses a tokenizer that is like none in use.
-pub(super) fn check(tokenizer: &Tokenizer) -> Result<(), String> {
+/// Refuses a tokenizer of which these are the parts; its added tokens, of so many bytes together, are normalized as it
+/// is read.
+pub(super) fn check_outline(outline: &Tokenizer, added: usize) -> Result<(), String> {
     for (kind, parts) in [
-        ("normalizer", parts(tokenizer.get_normalizer())),
-        ("pre_tokenizer", parts(tokenizer.get_pre_tokenizer())),
-        ("post_processor", parts(tokenizer.get_post_processor())),
-        ("decoder", parts(tokenizer.get_decoder())),
+        ("normalizer", parts(outline.get_normalizer())),
+        ("pre_tokenizer", parts(outline.get_pre_tokenizer())),
+        ("post_processor", parts(outline.get_post_processor())),
+        ("decoder", parts(outline.get_decoder())),
     ] {
         if parts.len() > MOST_PARTS {
             return Err(format!("its {kind} has {} parts; at most {MOST_PARTS} are taken", parts.len()));
         }
         parts.iter().filter(|part| part["type"] == "TemplateProcessing").try_for_each(check_template)?;
     }
-    check_model(tokenizer.get_model())?;
-    tokenizer.get_added_tokens_decoder().values().try_for_each(check_added)?;
-    let Some(processor) = tokenizer.get_post_processor() else { return Ok(()) };
+    let growth = Cost::of_encoding(outline).growth.max(Cost::of_decoding(outline).growth);
+    if growth > MOST_GROWTH || growth.saturating_mul(added) > MOST_ADDED {
+        return Err(format!("it may make {growth} times as much of a text; at most {MOST_GROWTH} are taken"));
+    }
+    let Some(processor) = outline.get_post_processor() else { return Ok(()) };
     let bytes = serde_json::to_string(processor).map_or(usize::MAX, |text| text.len());
     if bytes > MOST_TEMPLATE {
         return Err(format!("its post_processor is {bytes} bytes; at most {MOST_TEMPLATE} are taken"));
@@ -68,6 +79,12 @@ pub(super) fn check(tokenizer: &Tokenizer) -> Result<(), String> {
         }
         _ => Ok(()),
     }
+}
+
+/// Refuses a tokenizer that has such a vocabulary.
+pub(super) fn check_vocabulary(tokenizer: &Tokenizer) -> Result<(), String> {
+    check_model(tokenizer.get_model())?;
+    tokenizer.get_added_tokens_decoder().values().try_for_each(check_added)
 }
 
 /// Each text stands once in a template.
@@ -144,14 +161,16 @@ mod tests {
             "model": { "type": "WordLevel", "vocab": { "a": 0 }, "unk_token": "a" },
         });
         file.as_object_mut().unwrap().extend(parts.as_object().unwrap().clone());
-        check(&Tokenizer::from_bytes(file.to_string()).unwrap())
+        let tokenizer = Tokenizer::from_bytes(file.to_string()).unwrap();
+        check_outline(&tokenizer, 20_000).and_then(|()| check_vocabulary(&tokenizer))
     }
 
     #[test]
     fn usual_tokenizers_are_taken() {
         for name in ["wordpiece", "bpe", "unigram"] {
-            let file = reference::read(&format!("tokenize/{name}.json"));
-            assert_eq!(check(&Tokenizer::from_bytes(file).unwrap()), Ok(()), "{name}");
+            let tokenizer = Tokenizer::from_bytes(reference::read(&format!("tokenize/{name}.json"))).unwrap();
+            assert_eq!(check_outline(&tokenizer, 1000), Ok(()), "{name}");
+            assert_eq!(check_vocabulary(&tokenizer), Ok(()), "{name}");
         }
     }
 
@@ -172,7 +191,12 @@ mod tests {
         };
         let bpe = |prefix: &str, vocabulary: &Value| json!({ "model": { "type": "BPE", "vocab": vocabulary, "merges": [], "continuing_subword_prefix": prefix } });
         let many = json!({ "type": "Sequence", "normalizers": vec![json!({ "type": "NFC" }); 33] });
+        let replace = |content: &str| json!({ "type": "Replace", "pattern": { "String": "a" }, "content": content });
         for (parts, why) in [
+            (json!({ "normalizer": replace(&"b".repeat(5000)) }), "5000 times as much"),
+            (json!({ "decoder": replace(&"b".repeat(5000)) }), "5000 times as much"),
+            // Not for itself, but for 20 kB of added tokens.
+            (json!({ "normalizer": replace(&"b".repeat(4096)) }), "4096 times as much"),
             (json!({ "normalizer": { "type": "Sequence", "normalizers": [many, { "type": "NFC" }] } }), "34 parts"),
             (json!({ "model": { "type": "WordLevel", "vocab": {}, "unk_token": long } }), "is 300 bytes"),
             (bpe(&long, &json!({ "a": 0 })), "is 300 bytes"),

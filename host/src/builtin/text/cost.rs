@@ -28,7 +28,12 @@ impl Cost {
     /// Of making tokens.
     pub(in crate::builtin) fn of_encoding(tokenizer: &Tokenizer) -> Self {
         let normalizer = Self::of(&parts(tokenizer.get_normalizer()), tokenizer);
-        let cuts = Self::of(&parts(tokenizer.get_pre_tokenizer()), tokenizer);
+        let cuts = parts(tokenizer.get_pre_tokenizer());
+        let linear = cuts.iter().all(is_linear);
+        let cuts = cuts.iter().map(|part| growth(part, tokenizer));
+        // One that writes bytes as letters, or spaces, makes no more tokens than there were bytes; the next one does.
+        let most = cuts.clone().max().unwrap_or(1);
+        let cuts = cuts.fold(1, usize::saturating_mul) / most;
         let model = match tokenizer.get_model() {
             ModelWrapper::WordPiece(model) => model.max_input_chars_per_word <= LONGEST,
             ModelWrapper::Unigram(model) => model.iter().all(|(token, _)| token.len() <= LONGEST),
@@ -37,9 +42,9 @@ impl Cost {
             ModelWrapper::WordLevel(_) => true,
         };
         Self {
-            growth: normalizer.growth.saturating_mul(cuts.growth),
-            anywhere: normalizer.anywhere.saturating_mul(cuts.growth),
-            linear: normalizer.linear && cuts.linear && model,
+            growth: normalizer.growth.saturating_mul(cuts),
+            anywhere: normalizer.anywhere.saturating_mul(cuts),
+            linear: normalizer.linear && linear && model,
         }
     }
 
@@ -69,8 +74,9 @@ fn growth(part: &Value, tokenizer: &Tokenizer) -> usize {
         "Prepend" => 1 + text("prepend").len().div_ceil(between_added_tokens(tokenizer)),
         "Precompiled" => charsmap::longest(text("precompiled_charsmap")),
         "NFKC" | "NFKD" => 11,
-        // Of a byte two, and a space in front; of a space a letter, and another in front.
+        // The last: of a byte two, and a space in front.
         "NFC" | "NFD" | "BertNormalizer" | "Lowercase" | "ByteLevel" => 3,
+        // Of a space a letter, and another in front.
         "Metaspace" => 8,
         "BPEDecoder" if !text("suffix").is_empty() => 1,
         // Spaces are put between letters where there is nothing to look for.
@@ -163,7 +169,7 @@ mod tests {
         assert_eq!(llama, Cost { growth: 6, anywhere: 2, linear: true });
         let cuts = json!({ "pre_tokenizer": { "type": "Sequence", "pretokenizers":
             vec![json!({ "type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true }); 3] } });
-        assert_eq!(Cost::of_encoding(&tokenizer(&cuts)), Cost { growth: 27, anywhere: 27, linear: true });
+        assert_eq!(Cost::of_encoding(&tokenizer(&cuts)), Cost { growth: 9, anywhere: 9, linear: true });
         let decoder = json!({ "decoder": { "type": "Sequence", "decoders": [replace("aaaa")] } });
         assert_eq!(Cost::of_decoding(&tokenizer(&decoder)).growth, 4);
         for (suffix, growth) in [("", 3), ("</w>", 1)] {

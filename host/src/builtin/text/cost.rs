@@ -27,13 +27,12 @@ const LONGEST: usize = 128;
 impl Cost {
     /// Of making tokens.
     pub(in crate::builtin) fn of_encoding(tokenizer: &Tokenizer) -> Self {
-        let normalizer = Self::of(&parts(tokenizer.get_normalizer()), tokenizer);
-        let cuts = parts(tokenizer.get_pre_tokenizer());
-        let linear = cuts.iter().all(is_linear);
-        let cuts = cuts.iter().map(|part| growth(part, tokenizer));
+        let (normalizer, cuts) = (parts(tokenizer.get_normalizer()), parts(tokenizer.get_pre_tokenizer()));
+        let linear = normalizer.iter().chain(&cuts).all(is_linear);
+        let growth = |part: &Value| growth(part, tokenizer);
         // One that writes bytes as letters, or spaces, makes no more tokens than there were bytes; the next one does.
-        let most = cuts.clone().max().unwrap_or(1);
-        let cuts = cuts.fold(1, usize::saturating_mul) / most;
+        let most = cuts.iter().map(growth).max().unwrap_or(1);
+        let cuts = product(cuts.iter().map(growth)) / most;
         let model = match tokenizer.get_model() {
             ModelWrapper::WordPiece(model) => model.max_input_chars_per_word <= LONGEST,
             ModelWrapper::Unigram(model) => model.iter().all(|(token, _)| token.len() <= LONGEST),
@@ -42,24 +41,27 @@ impl Cost {
             ModelWrapper::WordLevel(_) => true,
         };
         Self {
-            growth: normalizer.growth.saturating_mul(cuts),
-            anywhere: normalizer.anywhere.saturating_mul(cuts),
-            linear: normalizer.linear && linear && model,
+            growth: product(normalizer.iter().map(growth)).saturating_mul(cuts),
+            anywhere: product(normalizer.iter().filter(|part| !is_by_letter(part)).map(growth)).saturating_mul(cuts),
+            linear: linear && model,
         }
     }
 
     /// Of making text; a space before each token aside.
     pub(in crate::builtin) fn of_decoding(tokenizer: &Tokenizer) -> Self {
-        Self::of(&parts(tokenizer.get_decoder()), tokenizer)
+        let parts = parts(tokenizer.get_decoder());
+        let growth = product(parts.iter().map(|part| match part["type"].as_str() {
+            // The way back from letters to bytes; what is none is U+FFFD.
+            Some("ByteLevel") => 2,
+            Some("Metaspace") => 1,
+            _ => growth(part, tokenizer),
+        }));
+        Self { growth, anywhere: growth, linear: parts.iter().all(is_linear) }
     }
+}
 
-    fn of(parts: &[Value], tokenizer: &Tokenizer) -> Self {
-        let product = |by_letter: bool| {
-            let counts = parts.iter().filter(|part| !by_letter || !is_by_letter(part));
-            counts.fold(1, |product: usize, part| product.saturating_mul(growth(part, tokenizer)))
-        };
-        Self { growth: product(false), anywhere: product(true), linear: parts.iter().all(is_linear) }
-    }
+fn product(factors: impl Iterator<Item = usize>) -> usize {
+    factors.fold(1, usize::saturating_mul)
 }
 
 /// How many times longer a part can make a text. For the Unicode forms see UAX #15, expansion factors in UTF-8.
@@ -172,6 +174,10 @@ mod tests {
         assert_eq!(Cost::of_encoding(&tokenizer(&cuts)), Cost { growth: 9, anywhere: 9, linear: true });
         let decoder = json!({ "decoder": { "type": "Sequence", "decoders": [replace("aaaa")] } });
         assert_eq!(Cost::of_decoding(&tokenizer(&decoder)).growth, 4);
+        let decoders = json!([{ "type": "ByteFallback" }, { "type": "Fuse" },
+            { "type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true }]);
+        let decoder = json!({ "decoder": { "type": "Sequence", "decoders": decoders } });
+        assert_eq!(Cost::of_decoding(&tokenizer(&decoder)), Cost { growth: 1, anywhere: 1, linear: true });
         for (suffix, growth) in [("", 3), ("</w>", 1)] {
             let decoder = json!({ "decoder": { "type": "BPEDecoder", "suffix": suffix } });
             assert_eq!(Cost::of_decoding(&tokenizer(&decoder)).growth, growth);

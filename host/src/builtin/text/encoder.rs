@@ -28,8 +28,9 @@ pub(super) const MAX_LENGTH: usize = 1 << 20;
 /// much at a time.
 const MAX_TEXT: usize = 4 << 20;
 
-/// Bytes that a normalizer is asked about at a time.
+/// Bytes that a normalizer is asked about at a time, and those that it may make of them.
 const PIECE: usize = 16 << 10;
+const PIECE_MADE: usize = 64 << 20;
 
 /// What the tokenizers crate holds for a byte of text at most, in bytes: each may be a word, and a token.
 const PER_BYTE: usize = 512;
@@ -258,12 +259,13 @@ impl Core {
         if text.len().saturating_mul(growth) <= MAX_TEXT {
             return Ok(());
         }
+        let piece = PIECE.min(PIECE_MADE / growth).max(char::MAX_LEN_UTF8);
         let (mut size, mut rest) = (text.len(), text);
         while size <= MAX_TEXT && !rest.is_empty() {
-            let (piece, more) = rest.split_at(rest.floor_char_boundary(PIECE));
+            let (some, more) = rest.split_at(rest.floor_char_boundary(piece));
             watch.ask()?;
-            let longest = guarded(|| self.longest(piece)).unwrap_or(usize::MAX).saturating_mul(anywhere);
-            size = size.saturating_add(longest.saturating_sub(piece.len()));
+            let longest = guarded(|| self.longest(some)).unwrap_or(usize::MAX).saturating_mul(anywhere);
+            size = size.saturating_add(longest.saturating_sub(some.len()));
             rest = more;
         }
         if size <= MAX_TEXT {

@@ -13,8 +13,11 @@ use super::charsmap;
 /// long, which is taken down by recursion.
 const MOST_BYTES: usize = 8 << 10;
 
-/// Values of which a normalizer or another part is made.
-const MOST_VALUES: usize = 16 << 10;
+/// Values of which a normalizer, what cuts into words, or a decoder is made. Each pattern takes some megabytes.
+const MOST_VALUES: usize = 512;
+
+/// Values of which other entries are made: templates, most of all.
+const MOST_OTHERS: usize = 16 << 10;
 
 /// Bytes of all tokens of a Unigram model: each becomes a node of a tree, of 250 bytes.
 const MOST_PIECES: usize = 12 << 20;
@@ -35,7 +38,7 @@ pub(super) struct Survey {
     pub(super) added: Cell<usize>,
     /// bytes of the tokens of a Unigram model
     pieces: Cell<usize>,
-    /// values of the part
+    /// values that the entry may still have
     values: Cell<usize>,
 }
 
@@ -76,15 +79,12 @@ enum Seen {
     Other,
 }
 
-fn add<E: Error>(to: &Cell<usize>, more: usize, most: usize, what: &str) -> Result<(), E> {
-    to.set(to.get().saturating_add(more));
-    if to.get() > most { Err(E::custom(format_args!("{what}; at most {most} are taken"))) } else { Ok(()) }
-}
-
 impl Look<'_> {
     fn value<E: Error>(self, seen: Seen) -> Result<Seen, E> {
         if matches!(self.place, Place::Part | Place::Table) {
-            add(&self.survey.values, 1, MOST_VALUES, "one of its parts is of more values than any usual one")?;
+            let left = self.survey.values.get().checked_sub(1);
+            let too_many = || E::custom("a part of it is of more values than any usual one");
+            self.survey.values.set(left.ok_or_else(too_many)?);
         }
         Ok(seen)
     }
@@ -146,8 +146,13 @@ impl<'de> Visitor<'de> for Look<'_> {
         while let Some(item) = items.next_element_seed(self)? {
             // A token with its score.
             if let (Some(Seen::Text(bytes)), Seen::Number) = (before, item) {
-                let what = "the tokens of its model have more bytes than those of any usual one";
-                add(&self.survey.pieces, bytes, MOST_PIECES, what)?;
+                let pieces = self.survey.pieces.get().saturating_add(bytes);
+                if pieces > MOST_PIECES {
+                    let message =
+                        format_args!("its tokens are over {MOST_PIECES} bytes together; no usual model's are");
+                    return Err(A::Error::custom(message));
+                }
+                self.survey.pieces.set(pieces);
             }
             before = Some(item);
         }
@@ -156,12 +161,16 @@ impl<'de> Visitor<'de> for Look<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Seen, A::Error> {
         while let Some(key) = entries.next_key::<String>()? {
-            Look { survey: self.survey, place: Place::Part }.visit_str::<A::Error>(&key)?;
+            Look { survey: self.survey, place: Place::Model }.visit_str::<A::Error>(&key)?;
             let place = match (self.place, key.as_str()) {
                 (Place::File, "model") => Place::Model,
                 (Place::File, "added_tokens") => Place::Added,
+                (Place::File, "normalizer" | "pre_tokenizer" | "decoder") => {
+                    self.survey.values.set(MOST_VALUES);
+                    Place::Part
+                }
                 (Place::File, _) => {
-                    self.survey.values.set(0);
+                    self.survey.values.set(MOST_OTHERS);
                     Place::Part
                 }
                 (Place::Part, TABLE) => Place::Table,
@@ -222,13 +231,14 @@ mod tests {
         let surveyed = |file: &Value| survey(file.to_string().as_bytes()).map(|survey| survey.added.get());
         let long = "a".repeat(MOST_BYTES + 1);
         let pieces = vec![json!(["a".repeat(MOST_BYTES), -1.0]); MOST_PIECES / MOST_BYTES + 1];
-        let parts = vec![json!({ "type": "NFC" }); MOST_VALUES / 2];
+        let parts = |count: usize| vec![json!({ "type": "NFC" }); count / 2];
         for (file, why) in [
             (json!({ "model": { "unk_token": long } }), "a text in it is 8193 bytes"),
             (json!({ "model": { "vocab": { long.as_str(): 1 } } }), "a text in it is 8193 bytes"),
             (json!({ "normalizer": { "type": "Prepend", "prepend": long } }), "a text in it is 8193 bytes"),
-            (json!({ "model": { "vocab": pieces } }), "have more bytes"),
-            (json!({ "normalizer": { "type": "Sequence", "normalizers": parts } }), "more values"),
+            (json!({ "model": { "vocab": pieces } }), "over 12582912 bytes together"),
+            (json!({ "normalizer": { "type": "Sequence", "normalizers": parts(MOST_VALUES) } }), "more values"),
+            (json!({ "padding": parts(MOST_OTHERS) }), "more values"),
             (json!({ "normalizer": { TABLE: "AAAA" } }), "is not whole"),
             (json!({ "normalizer": [{ "pretokenizers": [{ TABLE: "/////w==" }] }] }), "is not whole"),
         ] {
@@ -239,6 +249,11 @@ mod tests {
         assert!(survey(b"{").is_err());
         let added = json!({ "added_tokens": [{ "content": "abc" }, { "content": "d" }], "padding": null });
         assert_eq!(surveyed(&added), Ok(4));
+        let vocabulary: serde_json::Map<_, _> = (0..50_000).map(|id| (id.to_string(), id.into())).collect();
+        let large = json!({ "model": { "vocab": vocabulary, "merges": vec![["a", "b"]; 50_000] },
+            "added_tokens": vec![json!({ "id": 1, "content": "a", "special": true }); 20_000] });
+        assert_eq!(surveyed(&large), Ok(20_000));
+        assert_eq!(surveyed(&json!({ "post_processor": parts(MOST_VALUES) })), Ok(0));
         assert_eq!(surveyed(&json!({ "model": { "vocab": [["a", 1], ["b", 2.5]] } })), Ok(0));
     }
 

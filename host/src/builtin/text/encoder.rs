@@ -80,12 +80,12 @@ pub(in crate::builtin) fn read(file: &TokenizerFile) -> Result<Tokenizer, BuildE
         let message = format!("`{}` is no usable tokenizer: {why}", file.path.display());
         BuildError::option("tokenizer", message)
     };
-    let added = survey(&file.bytes).map_err(unusable)?.added.get();
+    let survey = survey(&file.bytes).map_err(unusable)?;
     let outline = outline(&file.bytes).map_err(unusable)?.to_string();
     let outline = guarded(|| Tokenizer::from_bytes(outline)).map_err(unusable)?;
-    check_outline(&outline, added).map_err(unusable)?;
+    check_outline(&outline, survey.added.get()).map_err(unusable)?;
     let tokenizer = guarded(|| Tokenizer::from_bytes(as_in_python(&file.bytes))).map_err(unusable)?;
-    check_vocabulary(&tokenizer).map_err(unusable)?;
+    check_vocabulary(&tokenizer, survey.longest.get()).map_err(unusable)?;
     Ok(tokenizer)
 }
 

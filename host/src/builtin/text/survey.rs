@@ -36,6 +36,8 @@ const PARTS: [&str; 4] = ["normalizer", "pre_tokenizer", "post_processor", "deco
 pub(super) struct Survey {
     /// bytes of the added tokens
     pub(super) added: Cell<usize>,
+    /// bytes of the model's longest text
+    pub(super) longest: Cell<usize>,
     /// bytes of the tokens of a Unigram model
     pieces: Cell<usize>,
     /// values that the entry may still have
@@ -136,7 +138,8 @@ impl<'de> Visitor<'de> for Look<'_> {
                 return Err(E::custom(message));
             }
             Place::Added => self.survey.added.set(self.survey.added.get().saturating_add(text.len())),
-            Place::File | Place::Model | Place::Part => {}
+            Place::Model => self.survey.longest.set(self.survey.longest.get().max(text.len())),
+            Place::File | Place::Part => {}
         }
         self.value(Seen::Text(text.len()))
     }
@@ -254,7 +257,11 @@ mod tests {
             "added_tokens": vec![json!({ "id": 1, "content": "a", "special": true }); 20_000] });
         assert_eq!(surveyed(&large), Ok(20_000));
         assert_eq!(surveyed(&json!({ "post_processor": parts(MOST_VALUES) })), Ok(0));
-        assert_eq!(surveyed(&json!({ "model": { "vocab": [["a", 1], ["b", 2.5]] } })), Ok(0));
+        let model = json!({ "model": { "vocab": [["a", 1], ["bcd", 2.5]] }, "decoder": null }).to_string();
+        let survey = survey(model.as_bytes()).unwrap();
+        assert_eq!((survey.added.get(), survey.pieces.get()), (0, 4));
+        let model = json!({ "model": { "vocab": { "a".repeat(300): 1 } } }).to_string();
+        assert_eq!(super::survey(model.as_bytes()).unwrap().longest.get(), 300);
     }
 
     #[test]

@@ -274,6 +274,18 @@ mod tests {
     }
 
     #[test]
+    fn truncation_of_the_file_is_ignored() {
+        let mut file = reference::read_json("tokenize/wordpiece.json");
+        file["truncation"] = json!({"direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 2});
+        let file = TokenizerFile { path: "t.json".into(), bytes: file.to_string().into_bytes() };
+        let options = json!({"tokenizer": "t", "max_length": 12, "stride": 4});
+        let limited = Chunk::new(ports::options(options.clone()).unwrap(), &file).unwrap();
+        let text = json!([LONG.repeat(3), "a fox"]);
+        let ours = reference::run(&limited, vec![text.clone().into()]);
+        assert_eq!(ours, reference::run(&*chunk(options).unwrap(), vec![text.into()]));
+    }
+
+    #[test]
     fn a_pair_whose_other_text_fills_the_window_is_refused() {
         let step = chunk(json!({"max_length": 12, "stride": 2})).unwrap();
         let run = |text: &str, pair: &str| {

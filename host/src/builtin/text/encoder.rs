@@ -120,6 +120,8 @@ impl Encoder {
         let side = tokenizer.get_truncation().map_or(TruncationDirection::Right, |truncation| truncation.direction);
         let cut = cut.map(|cut| Cut { side: Some(cut.side.unwrap_or(side)), ..cut });
         let processor = tokenizer.get_post_processor().cloned();
+        // The options decide what the file switches on. Taking truncation away cannot fail.
+        let _ = tokenizer.with_truncation(None);
         tokenizer.with_padding(None);
         tokenizer.with_post_processor(None::<PostProcessorWrapper>);
         let cost = Cost::of_encoding(&tokenizer);

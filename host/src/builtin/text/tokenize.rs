@@ -292,6 +292,32 @@ mod tests {
     }
 
     #[test]
+    fn truncation_and_padding_of_the_file_are_ignored() {
+        let unlimited = reference::read_json("tokenize/wordpiece.json");
+        let mut limited = unlimited.clone();
+        limited["truncation"] = json!({"direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 2});
+        limited["padding"] = json!({"strategy": {"Fixed": 64}, "direction": "Right", "pad_to_multiple_of": 16,
+            "pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]"});
+        let text = "the quick brown fox jumps over the lazy dog ".repeat(9);
+        for mut options in [
+            json!({}),
+            json!({"max_length": 12, "truncation": false}),
+            json!({"max_length": 40, "truncation": "only_second"}),
+            json!({"max_length": 40, "truncation_side": "left", "word_ids": true}),
+            json!({"add_special_tokens": false, "offsets": true}),
+        ] {
+            options["tokenizer"] = json!("t");
+            for inputs in [vec![text.as_str().into()], vec!["what?".into(), text.as_str().into()]] {
+                let given = [&unlimited, &limited].map(|json| {
+                    let options = ports::options(options.clone()).unwrap();
+                    run(&Tokenize::new(options, &file(json.to_string().as_bytes())).unwrap(), inputs.clone())
+                });
+                assert_eq!(given[0], given[1], "{options}");
+            }
+        }
+    }
+
+    #[test]
     fn options_that_cannot_work_are_refused() {
         for (options, option) in [
             (json!({"max_length": 0}), "max_length"),

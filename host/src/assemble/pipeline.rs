@@ -128,6 +128,7 @@ impl Pipeline {
         let warm_up = warm_up::requests(&spec, &plan, &files).map_err(report_all)?;
         warnings.extend(workshop.warnings);
         warnings.extend(loaded.warnings);
+        warnings.extend(files.warnings());
         let mut files = files.named();
         files.extend(loaded.models.iter().flat_map(|model| model.step.file().beside().to_owned()));
         files.insert(path.clone(), mark);
@@ -198,6 +199,15 @@ impl Pipeline {
     /// What came of optimizing the graph of each model, for people.
     pub fn optimized(&self) -> impl Iterator<Item = String> {
         self.models.iter().filter_map(|model| Some(format!("{}: {}", model.name, model.optimization.as_ref()?)))
+    }
+
+    /// The file of each step that has a tokenizer, with the step's name.
+    pub fn tokenizers(&self) -> impl Iterator<Item = (&str, String)> {
+        self.plan.steps().iter().filter_map(|step| {
+            let details = step.step.details();
+            details["tokenizer"].as_str()?;
+            Some((step.name.as_str(), details["file"].as_str()?.to_owned()))
+        })
     }
 
     /// Its models, by their names in the file.

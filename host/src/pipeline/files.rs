@@ -12,6 +12,7 @@ pub struct ProjectFiles {
     allow_outside: bool,
     /// those that were asked for, as they were before they were read
     named: Arc<Mutex<Marks>>,
+    warnings: Arc<Mutex<Vec<String>>>,
 }
 
 /// A path that a pipeline may not use.
@@ -55,7 +56,7 @@ pub enum FileError {
 impl ProjectFiles {
     /// Files below `root`; with `allow_outside` (the operator's word), anywhere.
     pub fn new(root: impl Into<PathBuf>, allow_outside: bool) -> Self {
-        Self { root: root.into(), allow_outside, named: Arc::default() }
+        Self { root: root.into(), allow_outside, named: Arc::default(), warnings: Arc::default() }
     }
 
     /// The folder itself.
@@ -83,6 +84,20 @@ impl ProjectFiles {
     /// its path before any link is followed.
     pub fn named(&self) -> Marks {
         self.named.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Adds a warning for the user who opens the pipeline: a file was taken that may not be the one meant.
+    pub fn warn(&self, warning: String) {
+        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        // Two steps may name the same file.
+        if !warnings.contains(&warning) {
+            warnings.push(warning);
+        }
+    }
+
+    /// The warnings so far.
+    pub fn warnings(&self) -> Vec<String> {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn find(&self, path: &Path) -> Result<PathBuf, FileError> {

@@ -67,6 +67,7 @@ enum Strategy {
 struct NerAggregate {
     options: Options,
     tokenizer: Arc<Tokenizer>,
+    file: String,
     aside: Aside,
     labels: Vec<String>,
     /// whether the tokenizer marks the tokens that continue a word
@@ -163,6 +164,7 @@ impl NerAggregate {
             options,
             aside: Aside::new(Cost::of_decoding(&tokenizer), texts::MAX_TEXT),
             tokenizer: Arc::new(tokenizer),
+            file: file.path.display().to_string(),
             labels,
             knows_words: model.continuing_subword_prefix.is_some_and(|prefix| !prefix.is_empty()),
             unknown,
@@ -436,6 +438,7 @@ impl Step for NerAggregate {
     fn details(&self) -> Json {
         json!({
             "tokenizer": self.options.tokenizer,
+            "file": self.file,
             "labels": self.labels.len(),
             "strategy": self.options.strategy,
             "ignore_labels": self.options.ignore_labels,

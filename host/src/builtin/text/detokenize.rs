@@ -43,8 +43,8 @@ const CLEAN_UP: [(&str, &str); 10] = [
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Options {
-    /// A `tokenizer.json`: its path, or a model's name, looked up as `./tokenizer.json`,
-    /// `./NAME/tokenizer.json` and in the local Hugging Face cache. Required.
+    /// A `tokenizer.json`: its path, or a model's name, looked up as `./NAME/tokenizer.json`, in the local
+    /// Hugging Face cache, and last, with a warning, as `./tokenizer.json`. Required.
     tokenizer: String,
     /// Whether tokens such as `[SEP]`, `</s>` and padding are left out. Default: true.
     #[serde(default = "yes")]

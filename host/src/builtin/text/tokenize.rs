@@ -17,8 +17,8 @@ use crate::pipeline::{BuildError, Builtin, Context, Group, Kind, Mismatch, Port,
 #[serde(deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 struct Options {
-    /// A `tokenizer.json`: its path, or a model's name, looked up as `./tokenizer.json`,
-    /// `./NAME/tokenizer.json` and in the local Hugging Face cache. Required.
+    /// A `tokenizer.json`: its path, or a model's name, looked up as `./NAME/tokenizer.json`, in the local
+    /// Hugging Face cache, and last, with a warning, as `./tokenizer.json`. Required.
     tokenizer: String,
     /// Most tokens of one text (or pair), special ones included, 1 to 1048576. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -15,47 +15,83 @@ pub(in crate::builtin) struct TokenizerFile {
     pub(in crate::builtin) bytes: Vec<u8>,
 }
 
-/// Finds the file that `name` means: a path; else `./tokenizer.json`, `./NAME/tokenizer.json`, or a
-/// snapshot in the local Hugging Face cache.
+/// Finds the file that `name` means: a path; else `./NAME/tokenizer.json`, or a snapshot of that name in the local
+/// Hugging Face cache. Where nothing has the name, `./tokenizer.json` stands in for it, with a warning.
 pub(in crate::builtin) fn find(name: &str, site: &Site<'_>) -> Result<TokenizerFile, BuildError> {
     let Site::Pipeline(files) = site else { return Err(BuildError::option("tokenizer", FileError::Forbidden)) };
     find_in(name, files, &hub_folders(&|variable| std::env::var_os(variable).map(PathBuf::from)))
 }
 
 fn find_in(name: &str, files: &ProjectFiles, hubs: &[PathBuf]) -> Result<TokenizerFile, BuildError> {
-    let mut looked = Vec::new();
+    if name.is_empty() {
+        return Err(BuildError::option("tokenizer", "`tokenizer` is an empty name"));
+    }
     let path = Path::new(name);
     let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
     let is_path = name.starts_with('.') || is_json || path.is_absolute();
-    let mut candidates = vec![path.to_owned(), path.join("tokenizer.json")];
-    if !is_path {
-        candidates.insert(1, PathBuf::from("tokenizer.json"));
-    }
-    for path in candidates {
-        match files.read(&path, MAX_FILE) {
-            Ok(bytes) => return Ok(TokenizerFile { path, bytes }),
-            Err(FileError::NotFound(_) | FileError::NotAFile(_)) => looked.push(path),
-            Err(other) => return Err(BuildError::option("tokenizer", other)),
+    let local = |path: PathBuf, looked: &mut Vec<PathBuf>| {
+        looked.push(path.clone());
+        if_there(files.read(&path, MAX_FILE)).map(|found| found.map(|bytes| TokenizerFile { path, bytes }))
+    };
+    let mut looked = Vec::new();
+    for path in [path.to_owned(), path.join("tokenizer.json")] {
+        if let Some(found) = local(path, &mut looked)? {
+            return Ok(found);
         }
     }
-    // The cache lies outside the pipeline's folder, so only what is plainly a model's name may
-    // reach into it.
-    if !is_path && let Some(folder) = hub_name(name) {
-        for hub in hubs {
-            let model = hub.join(&folder);
-            for path in snapshots(&model) {
-                match read(&path) {
-                    Ok(bytes) => return Ok(TokenizerFile { path, bytes }),
-                    Err(FileError::NotFound(_) | FileError::NotAFile(_)) => {}
-                    Err(other) => return Err(BuildError::option("tokenizer", other)),
+    if !is_path {
+        let cached = find_in_hubs(name, hubs, &mut looked)?;
+        let names: Vec<_> = looked.iter().map(|path| format!("`{}`", path.display())).collect();
+        match (cached, local("tokenizer.json".into(), &mut looked)?) {
+            (Some(cached), beside) => {
+                if beside.is_some_and(|beside| beside.bytes != cached.bytes) {
+                    files.warn(format!(
+                        "the tokenizer `{name}` is `{}`; `tokenizer.json` beside gpux.yml is another one and is not \
+                         used: write `tokenizer: ./tokenizer.json` if it is the one you mean",
+                        cached.path.display()
+                    ));
                 }
+                return Ok(cached);
             }
-            looked.push(model.join("snapshots/*/tokenizer.json"));
+            (None, Some(beside)) => {
+                files.warn(format!(
+                    "there is no tokenizer `{name}` (looked for {}), so `tokenizer.json` beside gpux.yml is used, \
+                     whichever it is: write `tokenizer: ./tokenizer.json` if it is the one you mean",
+                    names.join(", ")
+                ));
+                return Ok(beside);
+            }
+            (None, None) => {}
         }
     }
     let looked: Vec<_> = looked.iter().map(|path| format!("`{}`", path.display())).collect();
     let message = format!("no tokenizer for `{name}`; looked for {}", looked.join(", "));
     Err(BuildError::option("tokenizer", message).with_hint("put the model's tokenizer.json beside gpux.yml"))
+}
+
+/// What was read, or nothing where there is no file.
+fn if_there(read: Result<Vec<u8>, FileError>) -> Result<Option<Vec<u8>>, BuildError> {
+    match read {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(FileError::NotFound(_) | FileError::NotAFile(_)) => Ok(None),
+        Err(other) => Err(BuildError::option("tokenizer", other)),
+    }
+}
+
+/// The file of the model `name` in the first cache that has it. A cache lies outside the pipeline's folder, so only
+/// what is plainly a model's name may reach into it.
+fn find_in_hubs(name: &str, hubs: &[PathBuf], looked: &mut Vec<PathBuf>) -> Result<Option<TokenizerFile>, BuildError> {
+    let Some(folder) = hub_name(name) else { return Ok(None) };
+    for hub in hubs {
+        let model = hub.join(&folder);
+        for path in snapshots(&model) {
+            if let Some(bytes) = if_there(read(&path))? {
+                return Ok(Some(TokenizerFile { path, bytes }));
+            }
+        }
+        looked.push(model.join("snapshots/*/tokenizer.json"));
+    }
+    Ok(None)
 }
 
 /// The Hugging Face caches of this user, as `huggingface_hub` finds them.
@@ -138,10 +174,42 @@ mod tests {
         write(&project.join("org/bert/tokenizer.json"), "named");
         assert_eq!(found("org/bert").unwrap(), "named");
         assert_eq!(found("./org/bert").unwrap(), "named");
-        write(&project.join("tokenizer.json"), "here");
-        assert_eq!(found("org/bert").unwrap(), "here");
         write(&project.join("some/other.json"), "path");
         assert_eq!(found("some/other.json").unwrap(), "path");
+        assert!(files.warnings().is_empty());
+    }
+
+    #[test]
+    fn a_name_never_means_another_tokenizer_without_a_warning() {
+        let folder = tempfile::tempdir().unwrap();
+        let (project, hub) = (folder.path().join("project"), folder.path().join("hub"));
+        write(&project.join("tokenizer.json"), "beside");
+        write(&project.join("other/tokenizer.json"), "other");
+        write(&hub.join("models--cached/snapshots/1/tokenizer.json"), "cached");
+        write(&hub.join("models--same/snapshots/1/tokenizer.json"), "beside");
+        for (name, bytes, warns) in [
+            ("other", "other", None),
+            ("other/", "other", None),
+            ("./tokenizer.json", "beside", None),
+            ("tokenizer.json", "beside", None),
+            (".", "beside", None),
+            ("cached", "cached", Some("`tokenizer.json` beside gpux.yml is another one and is not used")),
+            ("same", "beside", None),
+            ("bert-base-uncased", "beside", Some("there is no tokenizer `bert-base-uncased` (looked for `bert-base-")),
+        ] {
+            let files = ProjectFiles::new(&project, false);
+            let found = [(); 2].map(|()| find_in(name, &files, std::slice::from_ref(&hub)).unwrap().bytes);
+            assert_eq!(found, [bytes.as_bytes(), bytes.as_bytes()], "{name}");
+            match (files.warnings().as_slice(), warns) {
+                ([], None) => {}
+                ([warning], Some(part)) => assert!(warning.contains(part), "{warning}"),
+                (warnings, _) => panic!("{name}: {warnings:?}"),
+            }
+        }
+        let files = ProjectFiles::new(&project, false);
+        for name in ["", "./other.json", "missing.json", "./missing"] {
+            assert!(find_in(name, &files, &[]).is_err(), "{name:?}");
+        }
     }
 
     #[test]

@@ -106,6 +106,9 @@ fn pipeline(arguments: &Arguments, printer: Printer) -> Exit {
         Ok(pipeline) => pipeline,
         Err(error) => return printer.error(&error),
     };
+    for (step, file) in pipeline.tokenizers() {
+        printer.note(&format!("{step} reads the tokenizer {file}"));
+    }
     let mut report = pipeline.to_json();
     if arguments.verbose {
         nodes_of(arguments, &pipeline, &mut report, printer);

@@ -6,6 +6,7 @@ mod engine;
 mod grants;
 mod labels;
 mod limits;
+mod lineage;
 mod models;
 mod operator;
 mod pipeline;

@@ -1,6 +1,6 @@
 //! A pipeline, ready to run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::labels;
+use super::lineage::Lineage;
 use super::models::{self, LoadedModel};
 use super::operator::Operator;
 use super::ports;
@@ -35,6 +36,8 @@ pub struct Pipeline {
     files: Marks,
     /// by the names of outputs
     labels: BTreeMap<String, Vec<String>>,
+    /// names of outputs
+    probabilities: BTreeSet<String>,
     warm_up: Vec<Request>,
 }
 
@@ -129,10 +132,14 @@ impl Pipeline {
         warnings.extend(workshop.warnings);
         warnings.extend(loaded.warnings);
         warnings.extend(files.warnings());
+        let lineage = Lineage::new(&spec, &plan);
+        warnings.extend(lineage.unscaled_images());
+        let probabilities = lineage.probabilities().map(str::to_owned).collect();
         let mut files = files.named();
         files.extend(loaded.models.iter().flat_map(|model| model.step.file().beside().to_owned()));
         files.insert(path.clone(), mark);
-        Ok(Self { path, spec, plan, engine: loaded.engine, warnings, models: loaded.models, files, labels, warm_up })
+        let (engine, models) = (loaded.engine, loaded.models);
+        Ok(Self { path, spec, plan, models, engine, warnings, files, labels, probabilities, warm_up })
     }
 
     /// How many requests are best run at once: as many as a model's instances take together.
@@ -168,6 +175,11 @@ impl Pipeline {
     /// The labels that the file declares for an output; none where it declares none.
     pub fn labels(&self, output: &str) -> &[String] {
         self.labels.get(output).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether the scores of an output come from `softmax` or `sigmoid`.
+    pub fn is_probability(&self, output: &str) -> bool {
+        self.probabilities.contains(output)
     }
 
     /// The checked steps.

@@ -37,6 +37,13 @@ pub struct PlanOutput {
     pub(super) slot: Slot,
 }
 
+impl PlanOutput {
+    /// The number of the value in the plan's frame, as [`PlannedStep::gives`] counts.
+    pub const fn number(&self) -> usize {
+        self.slot
+    }
+}
+
 /// A step in its place.
 pub struct PlannedStep {
     /// its tag in gpux.yml, or the component's name
@@ -61,6 +68,17 @@ impl PlannedStep {
     /// The names its outputs have in the frame, in order.
     pub fn output_names(&self) -> impl Iterator<Item = &str> {
         self.outputs.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// The numbers of the values in the plan's frame that it reads, one for each input port. The inputs of the plan
+    /// are the first values.
+    pub fn reads(&self) -> impl Iterator<Item = Option<usize>> {
+        self.inputs.iter().map(|source| source.map(|source| source.slot))
+    }
+
+    /// The numbers of the values that it gives.
+    pub fn gives(&self) -> impl Iterator<Item = usize> {
+        self.outputs.iter().map(|(_, slot)| *slot)
     }
 
     /// For each output, whether it stays on the device that computes it: models alone read it. Where

@@ -235,7 +235,7 @@ fn run_all(
         pipeline,
         batch,
         recorder,
-        results: Results::new(printer, arguments.output.as_deref(), arguments.format, batch)?,
+        results: Results::new(printer, arguments.output.as_deref(), arguments.format, batch, pipeline)?,
         bar: if batch { printer.progress(requests.total, "items") } else { indicatif::ProgressBar::hidden() },
     };
     let mut exit = Exit::Done;

@@ -10,6 +10,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::folder;
 use super::sources::{UsageError, extension};
+use crate::assemble::Pipeline;
 use crate::cli::printer::{self, Printer, Unwritten};
 use crate::error::GpuxError;
 use crate::pipeline::{Kind, Plan, Trace, Value, to_json, write_json, write_json_text};
@@ -56,6 +57,8 @@ pub(super) struct Results {
     sink: Sink,
     format: Format,
     batch: bool,
+    /// outputs whose scores are shown in percent
+    probabilities: Vec<String>,
     /// whether one output of bytes is written as it is: nothing else was asked for
     raw: bool,
     columns: Option<Vec<String>>,
@@ -82,6 +85,7 @@ impl Results {
         output: Option<&Path>,
         format: Option<Format>,
         batch: bool,
+        pipeline: &Pipeline,
     ) -> Result<Self, WriteError> {
         let by_ending = || match output?.extension()?.to_str()? {
             "json" => Some(Format::Json),
@@ -105,7 +109,9 @@ impl Results {
         };
         let raw = format.is_none() && by_ending().is_none();
         let format = format.or_else(by_ending).unwrap_or(usual);
-        Ok(Self { printer, sink, format, batch, raw, columns: None, waiting: Vec::new(), written: 0 })
+        let names = pipeline.plan().outputs().iter().map(|output| output.name.clone());
+        let probabilities = names.filter(|name| pipeline.is_probability(name)).collect();
+        Ok(Self { printer, sink, format, batch, probabilities, raw, columns: None, waiting: Vec::new(), written: 0 })
     }
 
     /// Writes one result; an error of a batch's item stands in its place.
@@ -270,7 +276,7 @@ impl Results {
             Ok(outputs) => {
                 let alone = outputs.len() == 1;
                 let shown = |(name, value): &(String, Value)| {
-                    let text = describe(value, self.batch);
+                    let text = describe(value, self.batch, self.probabilities.contains(name));
                     if alone { text } else { format!("{name}: {text}") }
                 };
                 outputs.iter().map(shown).collect::<Vec<_>>().join(if self.batch { "; " } else { "\n" })
@@ -350,20 +356,21 @@ fn csv_line(cells: &[String]) -> String {
 }
 
 /// A value for people: labelled scores as lines, text as it is, tensors shortened.
-fn describe(value: &Value, one_line: bool) -> String {
+fn describe(value: &Value, one_line: bool, in_percent: bool) -> String {
     match value {
         Value::Text(text) => text.to_string(),
         Value::Bytes(bytes) => format!("{} bytes (use --output FILE to keep them)", bytes.len()),
         Value::Json(json) => {
-            ranking(json).unwrap_or_else(|| if one_line { json.to_string() } else { printer::pretty(json) })
+            let plain = || if one_line { json.to_string() } else { printer::pretty(json) };
+            ranking(json, in_percent).unwrap_or_else(plain)
         }
         Value::Tensor(tensor) if tensor.len() <= 64 => format!("{} ({})", to_json(value), value.kind()),
         Value::Tensor(_) => value.kind().to_string(),
     }
 }
 
-/// The list that `top-k` gives: one line an entry, the best first.
-fn ranking(json: &Json) -> Option<String> {
+/// The list that `top-k` gives: one line an entry, the best first. Only probabilities are shown in percent.
+fn ranking(json: &Json, in_percent: bool) -> Option<String> {
     let entries = json.as_array().filter(|entries| !entries.is_empty())?;
     let line = |entry: &Json| {
         let score = entry.get("score")?.as_f64()?;
@@ -371,7 +378,7 @@ fn ranking(json: &Json) -> Option<String> {
             Some(label) => scalar_text(label),
             None => entry.get("index")?.to_string(),
         };
-        let shown = if (0.0..=1.0).contains(&score) { format!("{:6.2} %", score * 100.0) } else { score.to_string() };
+        let shown = if in_percent { format!("{:6.2} %", score * 100.0) } else { score.to_string() };
         Some((label, shown))
     };
     let lines: Vec<_> = entries.iter().map(line).collect::<Option<_>>()?;

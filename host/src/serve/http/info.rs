@@ -112,6 +112,8 @@ struct Output {
     shape: Option<Vec<i64>>,
     /// the names of its classes
     labels: Option<Vec<String>>,
+    /// whether its scores are probabilities: they come from `softmax` or `sigmoid`
+    probabilities: bool,
     description: String,
 }
 
@@ -137,6 +139,7 @@ impl Info {
                 r#type,
                 shape,
                 labels: Some(pipeline.labels(&output.name).to_vec()).filter(|labels| !labels.is_empty()),
+                probabilities: pipeline.is_probability(&output.name),
                 description: declared.and_then(|output| output.description.clone()).unwrap_or_default(),
             }
         };

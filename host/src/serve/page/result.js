@@ -18,11 +18,11 @@ const isNumber = (value) => typeof value === "number" || source(value) !== undef
 const isRow = (value) => Array.isArray(value) && value.every((item) => isNumber(item) || typeof item === "boolean");
 const isTable = (value) => Array.isArray(value) && value.length > 0 && value.every(isRow);
 
-function bars(items) {
+function bars(items, probabilities) {
   const most = Math.max(1, ...items.map((item) => Math.abs(item.score)));
   return element("div", { class: "bars" }, items.slice(0, ROWS).map((item, place) => {
     const name = item.label ?? item.class ?? item.index ?? item.word ?? place;
-    const score = most === 1 ? `${(item.score * 100).toFixed(2)} %` : number(item.score);
+    const score = probabilities ? `${(item.score * 100).toFixed(2)} %` : number(item.score);
     return [element("span", {}, String(name)), bar(item.score / most), element("span", {}, score)];
   }));
 }
@@ -59,19 +59,19 @@ function base64(text) {
   return element("p", {}, `${Math.floor((text.length * 3) / 4)} bytes, in base64 below`);
 }
 
-// One output. `labels` name the elements of a row, where the pipeline says so.
-export function output(value, { labels, picture } = {}) {
+// One output. `labels` name the elements of a row, where the pipeline says so; `probabilities` are shown in percent.
+export function output(value, { labels, probabilities, picture } = {}) {
   if (typeof value === "string") return element("p", { class: "text" }, value);
   if (isNumber(value) || typeof value === "boolean") return element("p", {}, source(value) ?? String(value));
   if (typeof value?.base64 === "string" && Object.keys(value).length === 1) return base64(value.base64);
   if (isScored(value)) {
     const boxed = picture && value.every((item) => Array.isArray(item.box) && item.box.length === 4);
-    return [boxed && boxes(value, picture), bars(value)];
+    return [boxed && boxes(value, picture), bars(value, probabilities)];
   }
   const row = isTable(value) && value.length === 1 ? value[0] : value;
   if (Array.isArray(labels) && isRow(row) && row.length === labels.length) {
     const items = row.map((score, place) => ({ label: labels[place], score: Number(source(score) ?? score) }));
-    return bars(items.sort((one, other) => other.score - one.score));
+    return bars(items.sort((one, other) => other.score - one.score), probabilities);
   }
   if (isRow(value)) return table([value]);
   if (isTable(value)) return table(value);

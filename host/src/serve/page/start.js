@@ -239,8 +239,8 @@ async function run() {
 function results(outputs) {
   if (Array.isArray(outputs)) return outputs.map((one, place) => [element("h3", {}, `request ${place + 1}`), results(one)]);
   return Object.entries(outputs).map(([name, value]) => {
-    const labels = info.outputs.find((known) => known.name === name)?.labels;
-    return [element("h3", {}, name), output(value, { labels, picture })];
+    const { labels, probabilities } = info.outputs.find((known) => known.name === name) ?? {};
+    return [element("h3", {}, name), output(value, { labels, probabilities, picture })];
   });
 }
 

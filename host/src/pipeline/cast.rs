@@ -26,7 +26,7 @@ trait Number: Copy {
 }
 
 macro_rules! numbers {
-    ($($type:ty as $wide:ty, $half:ident, through $through:ident);+ $(;)?) => {$(
+    ($($type:ty as $wide:ty, $half:path, $brain:path, through $through:ident);+ $(;)?) => {$(
         #[allow(
             clippy::cast_lossless, clippy::float_cmp, clippy::unnecessary_cast, trivial_numeric_casts,
             reason = "for some of the types of the macro only"
@@ -43,25 +43,47 @@ macro_rules! numbers {
             fn to_f32(self) -> f32 { <$wide>::from(self) as f32 }
             fn to_f64(self) -> f64 { <$wide>::from(self) as f64 }
             fn to_bool(self) -> bool { <$wide>::from(self) != <$wide>::default() }
-            fn to_f16(self) -> f16 { f16::$half(<$wide>::from(self) as $through) }
-            fn to_bf16(self) -> bf16 { bf16::$half(<$wide>::from(self) as $through) }
+            fn to_f16(self) -> f16 { $half(<$wide>::from(self) as $through) }
+            fn to_bf16(self) -> bf16 { $brain(<$wide>::from(self) as $through) }
         }
     )+};
 }
+/// The nearest float16, of two equally near the even one. `half` rounds twice, or forgets the lowest bits.
+pub fn f16_from_f64(wide: f64) -> f16 {
+    f16::from_f32(round_to_odd(wide))
+}
+
+/// The nearest bfloat16, of two equally near the even one.
+pub fn bf16_from_f64(wide: f64) -> bf16 {
+    bf16::from_f32(round_to_odd(wide))
+}
+
+/// Toward zero, with the last bit set where something was lost: rounded to fewer bits by two or more, that is as if
+/// `wide` had been (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums", 2008).
+fn round_to_odd(wide: f64) -> f32 {
+    let near = wide as f32;
+    let back = f64::from(near);
+    if wide.is_nan() || back.to_bits() == wide.to_bits() {
+        return near;
+    }
+    let toward_zero = if back.abs() > wide.abs() { near.to_bits() - 1 } else { near.to_bits() };
+    f32::from_bits(toward_zero | 1)
+}
+
 numbers! {
-    bool as u8, from_f32, through f32;
-    u8 as u8, from_f32, through f32;
-    i8 as i8, from_f32, through f32;
-    u16 as u16, from_f32, through f32;
-    i16 as i16, from_f32, through f32;
-    u32 as u32, from_f32, through f32;
-    i32 as i32, from_f32, through f32;
-    u64 as u64, from_f32, through f32;
-    i64 as i64, from_f32, through f32;
-    f16 as f32, from_f32, through f32;
-    bf16 as f32, from_f32, through f32;
-    f32 as f32, from_f32, through f32;
-    f64 as f64, from_f64, through f64;
+    bool as u8, f16::from_f32, bf16::from_f32, through f32;
+    u8 as u8, f16::from_f32, bf16::from_f32, through f32;
+    i8 as i8, f16::from_f32, bf16::from_f32, through f32;
+    u16 as u16, f16::from_f32, bf16::from_f32, through f32;
+    i16 as i16, f16::from_f32, bf16::from_f32, through f32;
+    u32 as u32, f16::from_f32, bf16::from_f32, through f32;
+    i32 as i32, f16::from_f32, bf16::from_f32, through f32;
+    u64 as u64, f16::from_f32, bf16::from_f32, through f32;
+    i64 as i64, f16::from_f32, bf16::from_f32, through f32;
+    f16 as f32, f16::from_f32, bf16::from_f32, through f32;
+    bf16 as f32, f16::from_f32, bf16::from_f32, through f32;
+    f32 as f32, f16::from_f32, bf16::from_f32, through f32;
+    f64 as f64, f16_from_f64, bf16_from_f64, through f64;
 }
 
 /// Elements that are converted at a stretch.

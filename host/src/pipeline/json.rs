@@ -18,6 +18,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Deserialize as _;
 use serde_json::Value as Json;
 
+use super::cast::{bf16_from_f64, f16_from_f64};
 use super::element::ElementType;
 use super::signature::{Dim, Kind, TensorKind};
 use super::tensor::{Tensor, TensorData, TensorElement, TensorError, element_count, few_axes};
@@ -266,12 +267,12 @@ fn build(element: ElementType, shape: Vec<usize>, leaves: &[&Json]) -> Result<Te
         ElementType::Int32 => int::<i32>(shape, leaves),
         ElementType::Uint64 => int::<u64>(shape, leaves),
         ElementType::Int64 => int::<i64>(shape, leaves),
-        ElementType::Float16 => all(shape, leaves, |leaf| {
-            narrow(leaf, |wide| f64::from(half::f16::from_f64(wide))).map(half::f16::from_f64)
-        }),
-        ElementType::Bfloat16 => all(shape, leaves, |leaf| {
-            narrow(leaf, |wide| f64::from(half::bf16::from_f64(wide))).map(half::bf16::from_f64)
-        }),
+        ElementType::Float16 => {
+            all(shape, leaves, |leaf| narrow(leaf, |wide| f64::from(f16_from_f64(wide))).map(f16_from_f64))
+        }
+        ElementType::Bfloat16 => {
+            all(shape, leaves, |leaf| narrow(leaf, |wide| f64::from(bf16_from_f64(wide))).map(bf16_from_f64))
+        }
         ElementType::Float32 => {
             all(shape, leaves, |leaf| narrow(leaf, |wide| f64::from(wide as f32)).map(|wide| wide as f32))
         }

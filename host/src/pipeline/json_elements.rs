@@ -5,6 +5,7 @@ use std::fmt;
 use half::{bf16, f16};
 use serde::de::{DeserializeSeed, Deserializer, Error, SeqAccess, Visitor};
 
+use super::cast::{bf16_from_f64, f16_from_f64};
 use super::element::ElementType;
 use super::json::{JsonError, special_float};
 use super::tensor::{Tensor, TensorElement};
@@ -114,7 +115,7 @@ macro_rules! floats {
         })+
     };
 }
-floats!(f16, f16::from_f64; bf16, bf16::from_f64; f32, |wide: f64| wide as f32; f64, |wide: f64| wide);
+floats!(f16, f16_from_f64; bf16, bf16_from_f64; f32, |wide: f64| wide as f32; f64, |wide: f64| wide);
 
 impl JsonElement for bool {
     fn of_bool(value: bool) -> Option<Self> {

@@ -29,6 +29,7 @@ mod watch;
 mod wiring;
 
 pub use benchmark::{Benchmark, BenchmarkOptions, Metrics};
+pub use cast::{bf16_from_f64, f16_from_f64};
 pub use device::{DeviceStep, DeviceTensor, Memory, Placed};
 pub use element::{Element, ElementSet, ElementType, UnknownElementType};
 pub use failures::Failures;

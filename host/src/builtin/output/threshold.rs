@@ -1,6 +1,5 @@
 //! `threshold`: scores → those above a bound.
 
-use half::{bf16, f16};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -11,7 +10,7 @@ use crate::builtin::ports;
 use crate::builtin::watch::{BLOCK, Late, Watch};
 use crate::pipeline::{
     BuildError, Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, Site, Step,
-    StepFailure, Tensor, TensorData, TensorKind, Value,
+    StepFailure, Tensor, TensorData, TensorKind, Value, bf16_from_f64, f16_from_f64,
 };
 
 /// Options of `threshold`.
@@ -214,8 +213,8 @@ impl Step for Threshold {
         let watch = &Watch::of(context);
         watch.ask()?;
         let kept = match tensor.data() {
-            TensorData::Float16(scores) => self.work(scores, shape, watch, f16::from_f64)?,
-            TensorData::Bfloat16(scores) => self.work(scores, shape, watch, bf16::from_f64)?,
+            TensorData::Float16(scores) => self.work(scores, shape, watch, f16_from_f64)?,
+            TensorData::Bfloat16(scores) => self.work(scores, shape, watch, bf16_from_f64)?,
             TensorData::Float32(scores) => self.work(scores, shape, watch, |bound| bound as f32)?,
             TensorData::Float64(scores) => self.work(scores, shape, watch, |bound| bound)?,
             other => return invalid(format!("threshold takes floats, but gets {}", other.element())),

@@ -1,6 +1,5 @@
 //! `clip`: numbers held between two bounds.
 
-use half::{bf16, f16};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
@@ -9,7 +8,9 @@ use super::unary::{Change, Unary};
 use crate::builtin::ports;
 use crate::builtin::watch::{Late, Watch};
 use crate::builtin::wide::each_element;
-use crate::pipeline::{BuildError, Builtin, ElementSet, ElementType, Group, Tensor, TensorElement, TensorKind};
+use crate::pipeline::{
+    BuildError, Builtin, ElementSet, ElementType, Group, Tensor, TensorElement, TensorKind, bf16_from_f64, f16_from_f64,
+};
 
 /// Options of `clip`: at least one of them.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -134,8 +135,8 @@ impl Change for Clip {
             ElementType::Int32 => self.integers(&mut given, watch, (i32::MIN, i32::MAX))?,
             ElementType::Uint64 => self.integers(&mut given, watch, (u64::MIN, u64::MAX))?,
             ElementType::Int64 => self.integers(&mut given, watch, (i64::MIN, i64::MAX))?,
-            ElementType::Float16 => self.floats(&mut given, watch, f16::from_f64)?,
-            ElementType::Bfloat16 => self.floats(&mut given, watch, bf16::from_f64)?,
+            ElementType::Float16 => self.floats(&mut given, watch, f16_from_f64)?,
+            ElementType::Bfloat16 => self.floats(&mut given, watch, bf16_from_f64)?,
             ElementType::Float32 => self.floats(&mut given, watch, |bound| bound as f32)?,
             ElementType::Float64 => self.floats(&mut given, watch, |bound| bound)?,
             ElementType::Bool | ElementType::String => {}

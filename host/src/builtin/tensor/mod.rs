@@ -8,6 +8,7 @@ mod element;
 mod expand;
 mod join;
 mod notation;
+mod numerals;
 mod one_hot;
 mod pad_tensor;
 mod reshape;

@@ -9,7 +9,8 @@ use crate::builtin::ports;
 use crate::builtin::watch::{Late, Watch};
 use crate::builtin::wide::each_element;
 use crate::pipeline::{
-    BuildError, Builtin, ElementSet, ElementType, Group, Tensor, TensorData, TensorElement, TensorKind,
+    BuildError, Builtin, ElementSet, ElementType, Group, Tensor, TensorData, TensorElement, TensorKind, bf16_from_f64,
+    f16_from_f64,
 };
 
 /// Options of `scale`: at least one of them.
@@ -83,12 +84,12 @@ impl Change for Scale {
                 self.floats(&mut given, watch, |value: f64, factor, offset| value * factor + offset)
             }
             TensorData::Float16(_) => self.floats(&mut given, watch, |value: f16, factor, offset| {
-                let product = f16::from_f32(value.to_f32() * f16::from_f64(factor).to_f32());
-                f16::from_f32(product.to_f32() + f16::from_f64(offset).to_f32())
+                let product = f16::from_f32(value.to_f32() * f16_from_f64(factor).to_f32());
+                f16::from_f32(product.to_f32() + f16_from_f64(offset).to_f32())
             }),
             TensorData::Bfloat16(_) => self.floats(&mut given, watch, |value: bf16, factor, offset| {
-                let product = bf16::from_f32(value.to_f32() * bf16::from_f64(factor).to_f32());
-                bf16::from_f32(product.to_f32() + bf16::from_f64(offset).to_f32())
+                let product = bf16::from_f32(value.to_f32() * bf16_from_f64(factor).to_f32());
+                bf16::from_f32(product.to_f32() + bf16_from_f64(offset).to_f32())
             }),
             _ => self.floats(&mut given, watch, |value: f32, factor, offset| value * factor as f32 + offset as f32),
         }?;

@@ -1,11 +1,8 @@
 //! Numbers in tensors of strings, read and written as Python does.
 
-use std::str::FromStr;
-
-use half::{bf16, f16};
-
+use super::numerals::{float, integer};
 use crate::builtin::watch::{Late, Watch};
-use crate::pipeline::{ElementType, Tensor, TensorData, TensorElement};
+use crate::pipeline::{ElementType, Tensor, TensorData, TensorElement, bf16_from_f64, f16_from_f64};
 
 /// Why texts do not become bools.
 pub(super) const NO_BOOL: &str = "which texts are true is not said: strings cannot be cast to bool";
@@ -24,32 +21,27 @@ pub(super) fn read(given: &Tensor, to: ElementType, watch: &Watch) -> Result<Ten
     match to {
         ElementType::Bool => Err(NO_BOOL.into()),
         ElementType::String => Ok(given.clone()),
-        ElementType::Uint8 => each::<u8>(given, watch, parsed),
-        ElementType::Int8 => each::<i8>(given, watch, parsed),
-        ElementType::Uint16 => each::<u16>(given, watch, parsed),
-        ElementType::Int16 => each::<i16>(given, watch, parsed),
-        ElementType::Uint32 => each::<u32>(given, watch, parsed),
-        ElementType::Int32 => each::<i32>(given, watch, parsed),
-        ElementType::Uint64 => each::<u64>(given, watch, parsed),
-        ElementType::Int64 => each::<i64>(given, watch, parsed),
-        ElementType::Float16 => each(given, watch, |text| parsed(text).map(f16::from_f64)),
-        ElementType::Bfloat16 => each(given, watch, |text| parsed(text).map(bf16::from_f64)),
+        ElementType::Uint8 => each::<u8>(given, watch, integer),
+        ElementType::Int8 => each::<i8>(given, watch, integer),
+        ElementType::Uint16 => each::<u16>(given, watch, integer),
+        ElementType::Int16 => each::<i16>(given, watch, integer),
+        ElementType::Uint32 => each::<u32>(given, watch, integer),
+        ElementType::Int32 => each::<i32>(given, watch, integer),
+        ElementType::Uint64 => each::<u64>(given, watch, integer),
+        ElementType::Int64 => each::<i64>(given, watch, integer),
+        ElementType::Float16 => each(given, watch, |text| float(text).map(f16_from_f64)),
+        ElementType::Bfloat16 => each(given, watch, |text| float(text).map(bf16_from_f64)),
         // As NumPy: a float64 first.
-        ElementType::Float32 => each(given, watch, |text| parsed::<f64>(text).map(|number| number as f32)),
-        ElementType::Float64 => each::<f64>(given, watch, parsed),
+        ElementType::Float32 => each(given, watch, |text| float(text).map(|number| number as f32)),
+        ElementType::Float64 => each(given, watch, float),
     }
-}
-
-fn parsed<T: FromStr>(text: &str) -> Option<T> {
-    text.parse().ok()
 }
 
 fn each<T: TensorElement>(given: &Tensor, watch: &Watch, read: impl Fn(&str) -> Option<T>) -> Result<Tensor, String> {
     let texts = given.as_slice::<String>().unwrap_or_default();
     let number = |(index, text): (usize, &String)| {
         watch.worked(TIMES)?;
-        let trimmed = text.trim();
-        Some(trimmed).filter(|text| text.len() <= MAX_NUMBER).and_then(&read).ok_or_else(|| {
+        Some(text.as_str()).filter(|text| text.len() <= MAX_NUMBER).and_then(&read).ok_or_else(|| {
             let shown: String = text.chars().take(40).collect();
             format!("`{shown}` (element {index}) is not a number that {} holds", T::TYPE)
         })
@@ -83,11 +75,11 @@ pub(super) fn write(given: &Tensor, watch: &Watch) -> Result<Tensor, String> {
         TensorData::Uint64(data) => all.of(data, ToString::to_string),
         TensorData::Int64(data) => all.of(data, ToString::to_string),
         TensorData::Float16(data) => all.of(data, |value| {
-            let digits = shortest(value.to_f64(), |text| text.parse().ok().map(f16::from_f64) == Some(*value));
+            let digits = shortest(value.to_f64(), |text| text.parse().ok().map(f16_from_f64) == Some(*value));
             python(&digits, value.to_f64())
         }),
         TensorData::Bfloat16(data) => all.of(data, |value| {
-            let digits = shortest(value.to_f64(), |text| text.parse().ok().map(bf16::from_f64) == Some(*value));
+            let digits = shortest(value.to_f64(), |text| text.parse().ok().map(bf16_from_f64) == Some(*value));
             python(&digits, value.to_f64())
         }),
         TensorData::Float32(data) => all.of(data, |value| python(&format!("{value:e}"), f64::from(*value))),

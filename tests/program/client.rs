@@ -34,7 +34,7 @@ impl Server {
     pub(crate) fn of(command: Command) -> Self {
         let mut server = Self::spawn(command);
         let line = server.line("ready on ");
-        let address = line.split("://").nth(1).unwrap();
+        let address = line.split("://").nth(1).unwrap().replace("localhost", "127.0.0.1");
         server.address = address.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().unwrap();
         server
     }
@@ -161,7 +161,8 @@ impl<S: Read + Write> Connection<S> {
         let length = format!("content-length: {}", body.len());
         let first = format!("{method} {path} HTTP/1.1");
         let head = head.iter().copied().filter(|line| !line.is_empty());
-        let lines: Vec<_> = [first.as_str(), "host: test", &length].into_iter().chain(head).chain(["", ""]).collect();
+        let lines: Vec<_> =
+            [first.as_str(), "host: localhost", &length].into_iter().chain(head).chain(["", ""]).collect();
         self.write(&[lines.join("\r\n").as_bytes(), body].concat())?;
         let mut answer = self.head()?;
         if method != "HEAD" {

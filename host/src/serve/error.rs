@@ -48,6 +48,9 @@ pub enum ServeError {
     /// it is known whose request it is, and that it may not
     #[error("{0}")]
     Forbidden(String),
+    /// it is for another server
+    #[error("{0}")]
+    Misdirected(String),
     /// more than the key allows
     #[error("{message}; try again in a moment")]
     TooMany {
@@ -79,7 +82,7 @@ impl ServeError {
             Self::NotFound(_) => "NotFoundError",
             Self::NotReady(_) => "NotReadyError",
             Self::Unauthorized(_) => "AuthenticationError",
-            Self::Forbidden(_) => "PermissionError",
+            Self::Forbidden(_) | Self::Misdirected(_) => "PermissionError",
             Self::TooMany { .. } => "RateLimitError",
             Self::TooLarge(_)
             | Self::SlowBody(_)
@@ -113,6 +116,7 @@ impl ServeError {
             Self::NotAcceptable(_) => StatusCode::NOT_ACCEPTABLE,
             Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
+            Self::Misdirected(_) => StatusCode::MISDIRECTED_REQUEST,
             Self::TooMany { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::Traced(error, _) => error.status(),
         }

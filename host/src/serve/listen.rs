@@ -41,6 +41,12 @@ pub enum ListenError {
     /// a pipeline cannot be served
     #[error(transparent)]
     Repository(#[from] RepositoryError),
+    /// everybody could load and unload pipelines
+    #[error(
+        "`--model-control` without `--keys` lets everybody who reaches {0} load and unload pipelines; name a file of \
+         keys with `--keys`, or listen on this machine alone with `--host 127.0.0.1`"
+    )]
+    ModelControl(SocketAddr),
     /// the file of keys cannot be used
     #[error(transparent)]
     Keys(#[from] LoadError),
@@ -129,6 +135,19 @@ pub fn serve(
     let tls = settings.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
     let (listener, local) = bind(&settings.host, settings.port, "--port")?;
     let grpc = settings.grpc_port.map(|port| bind(&settings.host, port, "--grpc-port")).transpose()?;
+    if settings.keys.is_none() {
+        let second = grpc.as_ref().map(|(_, local)| *local);
+        if let Some(open) = [local].into_iter().chain(second).find(|local| !local.ip().to_canonical().is_loopback()) {
+            if settings.model_control {
+                return Err(ListenError::ModelControl(open));
+            }
+            let everybody = format!(
+                "everybody who reaches {open} may use everything: name a file of keys with `--keys`, or listen on \
+                 this machine alone with `--host 127.0.0.1`"
+            );
+            tell(Event::Warning(everybody));
+        }
+    }
     let life = Life { server, tls, local, tell };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(settings.workers)

@@ -52,6 +52,8 @@ pub struct Settings {
     pub keys: Option<PathBuf>,
     /// origins whose pages may read answers; `*` for all
     pub cors: Vec<String>,
+    /// names of the server in requests from its own machine, where no keys are asked for; `*` for any
+    pub allow_hosts: Vec<String>,
     /// whether the metrics come under Triton's names as well
     pub triton_metrics: bool,
     /// whether each answer is a line in the log
@@ -128,6 +130,7 @@ impl Default for Settings {
             tls: None,
             keys: None,
             cors: Vec::new(),
+            allow_hosts: Vec::new(),
             triton_metrics: false,
             access_log: false,
             otlp: None,

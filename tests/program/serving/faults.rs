@@ -39,21 +39,23 @@ fn a_body_beyond_the_limit_is_refused_before_it_is_read() {
     let mut declared = server.connect();
     // Not a byte of the body is sent, and the client would wait to be asked for it.
     declared
-        .write(b"POST /predict HTTP/1.1\r\nhost: t\r\nexpect: 100-continue\r\ncontent-length: 100000000000\r\n\r\n")
+        .write(b"POST /predict HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 100000000000\r\n\r\n")
         .unwrap();
     let answer = declared.answer().unwrap();
     assert_eq!(answer.status, 413, "{answer:?}");
 
     let mut asked = server.connect();
     let length = ONE.len();
-    let head = format!("POST /predict HTTP/1.1\r\nhost: t\r\nexpect: 100-continue\r\ncontent-length: {length}\r\n\r\n");
+    let head = format!(
+        "POST /predict HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: {length}\r\n\r\n"
+    );
     asked.write(head.as_bytes()).unwrap();
     assert_eq!(asked.answer().unwrap().status, 100, "one that fits is asked for");
     asked.write(ONE.as_bytes()).unwrap();
     assert_eq!(asked.answer().unwrap().status, 200);
 
     let mut chunked = server.connect();
-    chunked.write(b"POST /predict HTTP/1.1\r\nhost: t\r\ntransfer-encoding: chunked\r\n\r\n").unwrap();
+    chunked.write(b"POST /predict HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n").unwrap();
     // The server may have closed it by the time that the last of them is sent.
     for _ in 0..4 {
         let _ = chunked.write(format!("200\r\n{}\r\n", " ".repeat(512)).as_bytes());
@@ -65,7 +67,7 @@ fn a_body_beyond_the_limit_is_refused_before_it_is_read() {
 #[test]
 fn bodies_that_are_promised_and_not_sent_take_nothing_from_others() {
     let server = Server::start(&[SCORES, "--body-memory", "1MiB", "--max-body", "1MiB"]);
-    let head = "POST /predict HTTP/1.1\r\nhost: t\r\nexpect: 100-continue\r\ncontent-length: 1048576\r\n\r\n";
+    let head = "POST /predict HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 1048576\r\n\r\n";
     let asked = || {
         let mut connection = server.connect();
         connection.write(head.as_bytes()).unwrap();
@@ -98,8 +100,8 @@ fn clients_that_hang_up_leave_nothing_behind() {
     for client in 0..many() {
         let mut connection = server.connect();
         let bytes: &[u8] = match client % 4 {
-            0 => b"POST /predict HTTP/1.1\r\nhost: t\r\ncontent-length: 1000\r\n\r\n{\"x\": [1,",
-            1 => b"POST /predict HTTP/1.1\r\nhost: t\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{\"x",
+            0 => b"POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\n{\"x\": [1,",
+            1 => b"POST /predict HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{\"x",
             2 => b"POST /pre",
             _ => b"",
         };
@@ -130,7 +132,7 @@ fn slow_clients_are_cut_and_hold_up_nobody() {
         assert!(!rest.starts_with(b"HTTP/1.1 2"), "{}", String::from_utf8_lossy(&rest));
     }
     let mut slow = server.connect();
-    slow.write(b"POST /predict HTTP/1.1\r\nhost: t\r\ncontent-length: 19\r\n\r\n{").unwrap();
+    slow.write(b"POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: 19\r\n\r\n{").unwrap();
     assert_eq!(slow.answer().unwrap().status, 408);
 
     let mut idle = server.connect();
@@ -147,7 +149,7 @@ fn more_connections_than_there_is_room_for_wait() {
     let mut third = server.connect();
     let length = ONE.len();
     third
-        .write(format!("POST /predict HTTP/1.1\r\nhost: t\r\ncontent-length: {length}\r\n\r\n{ONE}").as_bytes())
+        .write(format!("POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n{ONE}").as_bytes())
         .unwrap();
     drop(first);
     assert_eq!(third.answer().unwrap().status, 200);
@@ -234,8 +236,10 @@ fn without_file_descriptors_the_server_waits_and_goes_on() {
     assert_eq!(kept[0].send("POST", "/predict", &[], ONE.as_bytes()).unwrap().status, 200);
     let mut last = server.connect();
     let length = ONE.len();
-    last.write(format!("POST /predict HTTP/1.1\r\nhost: t\r\ncontent-length: {length}\r\n\r\n{ONE}").as_bytes())
-        .unwrap();
+    last.write(
+        format!("POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n{ONE}").as_bytes(),
+    )
+    .unwrap();
     drop(kept);
     assert_eq!(last.answer().unwrap().status, 200);
     assert!(server.metric("gpux_accept_errors_total") >= 1.0);

@@ -8,13 +8,13 @@ const JSON: &str = "content-type: application/json";
 fn heads_that_are_wrong_or_endless_are_refused() {
     let server = Server::start(&[SCORES]);
     let length = ONE.len();
-    let post = |headers: &str| format!("POST /predict HTTP/1.1\r\nhost: t\r\n{headers}\r\n{ONE}");
+    let post = |headers: &str| format!("POST /predict HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n{ONE}");
     let many: Vec<_> = (0..200).map(|number| format!("x-{number}: 1\r\n")).collect();
     let many = many.concat();
     for (head, statuses) in [
         (post(&format!("content-length: {length}\r\n{many}")), &[431][..]),
         (post(&format!("content-length: {length}\r\nx: {}\r\n", "y".repeat(1 << 20))), &[431]),
-        (format!("GET /{} HTTP/1.1\r\nhost: t\r\n\r\n", "p".repeat(1 << 20)), &[414, 431]),
+        (format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "p".repeat(1 << 20)), &[414, 431]),
         (post("content-length: -1\r\n"), &[400]),
         (post("content-length: 1\r\ncontent-length: 2\r\n"), &[400]),
         (post("content-length: 99999999999999999999999\r\n"), &[400]),
@@ -40,7 +40,7 @@ fn a_length_that_lies_ends_the_connection_and_reaches_no_other() {
     let server = Server::start(&[SCORES, "--body-timeout", "200ms"]);
     // Both lengths are said: what a proxy takes for a second request is not one.
     let mut both = server.connect();
-    let smuggled = "POST /predict HTTP/1.1\r\nhost: t\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n\
+    let smuggled = "POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n\
                     13\r\n{\"x\": [1, 2, 3, 4]}\r\n0\r\n\r\n";
     both.write(smuggled.as_bytes()).unwrap();
     let answer = both.answer().unwrap();
@@ -48,11 +48,14 @@ fn a_length_that_lies_ends_the_connection_and_reaches_no_other() {
     assert!(both.answer().is_err(), "there is no second answer");
     // Less comes than is said.
     let mut short = server.connect();
-    short.write(b"POST /predict HTTP/1.1\r\nhost: t\r\ncontent-length: 1000\r\n\r\n{\"x\": [1, 2, 3, 4]}").unwrap();
+    short
+        .write(b"POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\n{\"x\": [1, 2, 3, 4]}")
+        .unwrap();
     assert_eq!(short.answer().unwrap().status, 408);
     // More comes than is said: the rest is a request of its own, and no good one.
     let mut long = server.connect();
-    let body = format!("POST /predict HTTP/1.1\r\nhost: t\r\ncontent-length: {}\r\n\r\n{ONE}{ONE}\r\n\r\n", ONE.len());
+    let body =
+        format!("POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{ONE}{ONE}\r\n\r\n", ONE.len());
     long.write(body.as_bytes()).unwrap();
     assert_eq!(long.answer().unwrap().status, 200);
     assert_eq!(long.answer().unwrap().status, 400);
@@ -69,7 +72,7 @@ fn requests_that_follow_each_other_at_once_are_answered_in_order() {
         let length = body.len();
         all.extend(
             format!(
-                "POST /predict HTTP/1.1\r\nhost: t\r\nx-request-id: {number}\r\ncontent-length: {length}\r\n\r\n{body}"
+                "POST /predict HTTP/1.1\r\nhost: localhost\r\nx-request-id: {number}\r\ncontent-length: {length}\r\n\r\n{body}"
             )
             .bytes(),
         );

@@ -22,11 +22,16 @@ pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// `POST` (or `GET`) with names and values of the static table of HPACK, the path written out.
+/// The head of a request with names and values of the static table of HPACK, host and path written out.
+pub(super) fn head_to(host: &str, method: u8, path: &str) -> Vec<u8> {
+    let length = |text: &str| u8::try_from(text.len()).unwrap();
+    [&[method, 0x86, 0x01, length(host)], host.as_bytes(), &[0x04, length(path)], path.as_bytes()].concat()
+}
+
+/// `POST` (or `GET`) of the path.
 pub(super) fn head(post: bool, path: &str) -> Vec<u8> {
     let method = if post { 0x83 } else { 0x82 };
-    let length = u8::try_from(path.len()).unwrap();
-    [&[method, 0x86, 0x01, 1, b't', 0x04, length], path.as_bytes()].concat()
+    head_to("localhost", method, path)
 }
 
 pub(super) fn connect(server: &Server) -> TcpStream {

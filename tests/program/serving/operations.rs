@@ -245,7 +245,7 @@ fn who_ends_politely_is_not_ready_but_answers_until_the_delay_is_over() {
 fn what_has_begun_is_finished_before_the_end() {
     let mut server = Server::start(&[SCORES]);
     let mut connection = server.connect();
-    let head = format!("POST /predict HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n\r\n", ONE.len());
+    let head = format!("POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", ONE.len());
     connection.write(&[head.as_bytes(), &ONE.as_bytes()[..5]].concat()).unwrap();
     until("the request is under way", || server.metric("gpux_connections ") >= 2.0);
     server.signal(Signal::TERM);

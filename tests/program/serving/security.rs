@@ -1,7 +1,9 @@
-//! TLS, keys, origins.
+//! TLS, keys, hosts, origins.
 
+use std::io::Write as _;
 use std::net::TcpStream;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use rustix::process::Signal;
@@ -9,7 +11,8 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, crypto::ring};
 
-use super::{Connection, ONE, SCORES, Server, replace, scaling};
+use super::http2::{END_HEADERS, END_STREAM, HEADERS, connect, frame, head_to};
+use super::{Connection, ONE, SCORES, Server, replace, scaling, until};
 use crate::digits::root;
 
 fn tls(server: &Server) -> Connection<StreamOwned<ClientConnection, TcpStream>> {
@@ -174,7 +177,7 @@ fn keys_that_cannot_be_read_to_their_end_hold_up_nothing() {
     let file = folder.path().join("keys.yml");
     std::fs::remove_file(&file).unwrap();
     // Nobody ever writes to it.
-    assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
     server.signal(Signal::HUP);
     assert_eq!(server.get_with("/pipelines", BOB).status, 200);
     server.signal(Signal::TERM);
@@ -216,4 +219,89 @@ fn pages_of_named_origins_may_read_answers() {
     let closed = Server::start(&[SCORES]);
     let answer = closed.post("/predict", "origin: https://app.example.com", ONE);
     assert_eq!(answer.header("access-control-allow-origin"), None);
+}
+
+/// The status of a request that names this host.
+fn status_for(server: &Server, host: &str, method: &str, path: &str) -> u16 {
+    let head = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\ncontent-length: {}\r\n\r\n{ONE}", ONE.len());
+    let mut connection = server.connect();
+    connection.write(head.as_bytes()).unwrap();
+    connection.answer().unwrap().status
+}
+
+#[test]
+fn rejects_names_of_others_from_its_own_machine() {
+    let server = Server::start(&[SCORES, "--cors", "*", "--allow-host", "api.example.com"]);
+    let paths = [("POST", "/predict"), ("GET", "/pipelines"), ("GET", "/metrics"), ("GET", "/health"), ("GET", "/v2")];
+    for (method, path) in paths {
+        for (host, rebound) in [("evil.example:8080", true), ("localhost", false), ("API.example.com", false)] {
+            assert_eq!(status_for(&server, host, method, path), if rebound { 421 } else { 200 }, "{host} {path}");
+        }
+    }
+    // A browser may have asked before, and reads what it gets.
+    let asks = "origin: http://evil.example\r\naccess-control-request-method: POST";
+    assert_eq!(status_for(&server, &format!("evil.example\r\n{asks}"), "OPTIONS", "/predict"), 421);
+    assert_eq!(status_for(&server, &format!("localhost\r\n{asks}"), "OPTIONS", "/predict"), 200);
+    let counted = |protocol: &str| {
+        let name = format!("gpux_requests_total{{pipeline=\"\",protocol=\"{protocol}\",status=\"421\"}} ");
+        server.get_with("/metrics", "accept: text/plain").text().contains(&name)
+    };
+    assert!(counted("http") && counted("oip-http"));
+    // The same over HTTP/2, by its authority.
+    let before = server.metric("gpux_requests_total{pipeline=\"\",protocol=\"http\",status=\"421\"} ");
+    let mut stream = connect(&server);
+    for (id, host) in [(1, "evil.example"), (3, "localhost"), (5, "127.0.0.1:8080")] {
+        stream.write_all(&frame(HEADERS, END_HEADERS | END_STREAM, id, &head_to(host, 0x82, "/health"))).unwrap();
+    }
+    until("it is counted", || {
+        server.metric("gpux_requests_total{pipeline=\"\",protocol=\"http\",status=\"421\"} ") == before + 1.0
+    });
+    // Where keys are asked for, a page has none.
+    let folder = tempfile::tempdir().unwrap();
+    let guarded = guarded(folder.path(), KEYS);
+    assert_eq!(status_for(&guarded, "evil.example", "GET", "/pipelines"), 401);
+    assert_eq!(status_for(&guarded, &format!("gpux.example.com\r\n{BOB}"), "GET", "/pipelines"), 200);
+}
+
+#[test]
+fn pages_of_other_sites_change_nothing() {
+    let server = Server::start(&[SCORES, "--model-control", "--cors", "*", "--cors", "https://ops.example.com"]);
+    let unload = |head: &[&str]| server.ask("POST", "/v2/repository/models/scores/unload", head, b"").status;
+    let form = "content-type: application/x-www-form-urlencoded";
+    assert_eq!(unload(&[form, "sec-fetch-site: cross-site", "origin: https://evil.example"]), 403);
+    assert_eq!(unload(&[form, "origin: null"]), 403);
+    assert_eq!(unload(&[form, "sec-fetch-site: same-site"]), 403);
+    server.assert_alive();
+    assert_eq!(unload(&["sec-fetch-site: cross-site", "origin: https://ops.example.com"]), 200);
+    let load = |head: &[&str]| server.ask("POST", "/v2/repository/models/scores/load", head, b"").status;
+    assert_eq!(load(&["sec-fetch-site: same-origin"]), 200);
+    assert_eq!([unload(&[]), load(&["origin: http://localhost"])], [200, 200]);
+    server.assert_alive();
+}
+
+/// `gpux serve` as nobody said anything of its address.
+fn on_every_address(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpux"));
+    command.args(["serve", "--port", "0", "--engine", "embedded"]).args(arguments).current_dir(root());
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    command
+}
+
+#[test]
+fn says_who_reaches_it_and_where_it_is_found() {
+    let mut server = Server::spawn(on_every_address(&[SCORES]));
+    assert!(server.line("warning").contains("everybody who reaches 0.0.0.0:"));
+    let line = server.line("ready on http://localhost:");
+    let port = line.rsplit(':').next().unwrap().parse().unwrap();
+    server.address = ([127, 0, 0, 1], port).into();
+    server.assert_alive();
+
+    let folder = tempfile::tempdir().unwrap();
+    let keys = folder.path().join("keys.yml");
+    std::fs::write(&keys, KEYS).unwrap();
+    let open = &mut Server::spawn(on_every_address(&[SCORES, "--model-control"]));
+    assert!(open.line("--model-control").contains("--keys"));
+    assert_eq!(open.ended().code(), Some(2));
+    let guarded = Server::of(on_every_address(&[SCORES, "--model-control", "--keys", keys.to_str().unwrap()]));
+    assert_eq!(guarded.post("/v2/repository/models/scores/unload", ROOT, "").status, 200);
 }

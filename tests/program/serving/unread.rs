@@ -43,7 +43,7 @@ fn asked(server: &Server, noise: &[u8], line: &str) -> Connection<TcpStream> {
     let mut client = server.connect();
     let length = noise.len();
     let head = format!(
-        "POST /predict HTTP/1.1\r\nhost: t\r\ncontent-type: application/x-npy\r\n\
+        "POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-npy\r\n\
          accept: application/octet-stream\r\ncontent-length: {length}\r\n{line}\r\n"
     );
     client.write(&[head.as_bytes(), noise].concat()).unwrap();

@@ -18,11 +18,19 @@ pub(super) struct Teller {
 }
 
 impl Teller {
+    /// Where the server at this address is found: one that listens on every address has none to open.
+    fn url(&self, address: SocketAddr) -> String {
+        if address.ip().is_unspecified() {
+            return format!("{}://localhost:{}", self.scheme, address.port());
+        }
+        format!("{}://{address}", self.scheme)
+    }
+
     /// Tells an event.
     pub(super) fn tell(&self, server: &Server, event: &Event) {
         match event {
             Event::Listening(address) => {
-                self.detail(&format!("listening on {}://{address}; loading", self.scheme));
+                self.detail(&format!("listening on {}; loading", self.url(*address)));
             }
             Event::Grpc(address) => self.note(&format!("gRPC on {address} as well")),
             Event::Ready(address) => self.ready(server, *address),
@@ -48,7 +56,7 @@ impl Teller {
                 self.detail(&format!("{name}: a made-up request is refused, so it is not warm: {failure}"));
             }
         }
-        self.note(&format!("ready on {}://{address}", self.scheme));
+        self.note(&format!("ready on {}", self.url(address)));
     }
 
     fn note(&self, text: &str) {

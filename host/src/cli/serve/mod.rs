@@ -44,7 +44,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "PORT")]
     grpc_port: Option<u16>,
 
-    /// Let clients load and unload pipelines (Open Inference Protocol); without it, they may not
+    /// Let clients load and unload pipelines (Open Inference Protocol); without it, they may not. Needs
+    /// `--keys`, or a `--host` that only this machine reaches
     #[arg(long)]
     model_control: bool,
 
@@ -134,9 +135,12 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
         Ok(Ended::Cut) => Exit::Interrupted,
         Err(ListenError::Repository(RepositoryError::Pipeline(error))) => printer.error(&error),
         Err(ListenError::Keys(error)) => printer.error(&error.into()),
-        Err(error @ (ListenError::Repository(_) | ListenError::Tls(_) | ListenError::Telemetry(_))) => {
-            printer.fail("UsageError", &error.to_string(), Exit::Usage)
-        }
+        Err(
+            error @ (ListenError::Repository(_)
+            | ListenError::Tls(_)
+            | ListenError::Telemetry(_)
+            | ListenError::ModelControl(_)),
+        ) => printer.fail("UsageError", &error.to_string(), Exit::Usage),
         Err(error) => printer.fail("EnvironmentError", &error.to_string(), Exit::Environment),
     }
 }

@@ -25,6 +25,15 @@ fn origin(text: &str) -> Result<String, String> {
     Err("write an origin, for example `https://app.example.com`, or `*` for all".to_owned())
 }
 
+/// A name of the server, without scheme and port.
+fn host_name(text: &str) -> Result<String, String> {
+    let is_name = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+    if text == "*" || is_name {
+        return Ok(text.to_owned());
+    }
+    Err("write a name without scheme and port, for example `gpux.example.com`, or `*` for any".to_owned())
+}
+
 /// What only the server has.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Server")]
@@ -71,6 +80,11 @@ pub(super) struct ServerArguments {
     /// everything
     #[arg(long, value_name = "FILE")]
     keys: Option<PathBuf>,
+
+    /// A name under which a reverse proxy on this machine asks for the server, `*` for any; may be
+    /// repeated. Without --keys, requests from this machine that name another host are refused
+    #[arg(long, value_name = "NAME", value_parser = host_name)]
+    allow_host: Vec<String>,
 
     /// Let pages of this origin read answers; may be repeated
     #[arg(long, value_name = "ORIGIN", value_parser = origin)]
@@ -137,6 +151,7 @@ impl ServerArguments {
         settings.tls = files.map(|(certificate, key)| TlsFiles { certificate, key });
         settings.keys.clone_from(&self.keys);
         settings.cors.clone_from(&self.cors);
+        settings.allow_hosts.clone_from(&self.allow_host);
         settings.access_log = self.access_log;
         settings.triton_metrics = self.triton_metrics;
         settings.reload = self.reload;

@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
-use super::front::Front;
+use super::front::{Front, Peer};
 use super::server::Server;
 use super::settings::Settings;
 use super::tls::Tls;
@@ -150,6 +150,7 @@ fn builder(settings: &Settings) -> auto::Builder<TokioExecutor> {
 /// A connection's life.
 async fn connection(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, watcher: Watcher) {
     let _open = shared.server.metrics().connection();
+    let peer = Peer::new(peer, stream.local_addr().ok());
     // Small answers must not wait for the client's acknowledgement of the last.
     let _ = stream.set_nodelay(true);
     let Some(tls) = &shared.tls else { return serve(&shared, stream, peer, watcher).await };
@@ -170,7 +171,7 @@ async fn connection(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, wa
 }
 
 /// Serves requests until the client, the server or the clock ends it.
-async fn serve<S>(shared: &Shared, stream: S, peer: SocketAddr, watcher: Watcher)
+async fn serve<S>(shared: &Shared, stream: S, peer: Peer, watcher: Watcher)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

@@ -1,7 +1,6 @@
 //! An answer, once it has gone out: counted, logged, traced. What ends before there is an answer is
 //! an answer too: the client has gone.
 
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
@@ -14,7 +13,7 @@ use http::HeaderMap;
 use http::request::Parts;
 use hyper::body::{Body as _, Frame, SizeHint};
 
-use super::{Front, shown};
+use super::{Front, Peer, shown};
 use crate::serve::context::Context;
 use crate::serve::metrics::Protocol;
 use crate::serve::telemetry::{Outcome, RequestSpan, Telemetry};
@@ -40,11 +39,11 @@ pub(super) struct Answered {
 pub(super) struct Line {
     method: String,
     path: String,
-    peer: Option<SocketAddr>,
+    peer: Option<Peer>,
 }
 
 impl Line {
-    pub(super) fn new(head: &Parts, peer: Option<SocketAddr>) -> Self {
+    pub(super) fn new(head: &Parts, peer: Option<Peer>) -> Self {
         // Without what follows `?`: that may be a secret.
         Self { method: shown(head.method.as_str()).to_owned(), path: shown(head.uri.path()).to_owned(), peer }
     }
@@ -107,7 +106,7 @@ impl Drop for Answered {
                 queue_ms = self.context.queued().as_secs_f64() * 1e3,
                 bytes = self.bytes,
                 key = self.context.tenant().map(Tenant::name),
-                client = line.peer.map(|peer| peer.to_string()),
+                client = line.peer.map(|peer| peer.address.to_string()),
                 "answered"
             );
         }

@@ -3,14 +3,15 @@
 
 mod answered;
 mod cors;
+mod cross_site;
 pub(super) mod held;
+mod host;
 mod leftover;
 mod refusal;
 mod request_id;
 pub(super) mod route;
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -23,6 +24,8 @@ use tower::{Layer as _, Service as _};
 use tower_http::cors::CorsLayer;
 
 use answered::{Answered, Line, Watched};
+use host::HostCheck;
+pub(super) use host::Peer;
 use leftover::RequestBody;
 
 use super::context::Context;
@@ -42,12 +45,14 @@ pub(super) struct Front {
     server: Arc<Server>,
     routes: Arc<Routes>,
     cors: Option<Arc<CorsLayer>>,
+    hosts: Arc<HostCheck>,
 }
 
 impl Front {
     pub(super) fn new(server: &Arc<Server>) -> Self {
         let cors = cors::layer(&server.settings().cors).map(Arc::new);
-        Self { server: server.clone(), routes: Arc::new(Routes::new(server)), cors }
+        let hosts = Arc::new(HostCheck::new(server.settings()));
+        Self { server: server.clone(), routes: Arc::new(Routes::new(server)), cors, hosts }
     }
 
     /// Without what stands before the protocols.
@@ -55,18 +60,21 @@ impl Front {
         &self.routes
     }
 
-    /// Answers a request that came from `peer`.
-    pub(super) async fn answer<B: RequestBody>(
-        self: &Arc<Self>,
-        request: Request<B>,
-        peer: Option<SocketAddr>,
-    ) -> Response {
+    /// Answers a request that came from `peer`; `None` where it came over no connection.
+    pub(super) async fn answer<B: RequestBody>(self: &Arc<Self>, request: Request<B>, peer: Option<Peer>) -> Response {
         let (request, leftover) = leftover::lend(request);
         let response = self.pass(request, peer).await;
         if let Some(body) = leftover.body() {
             Box::pin(leftover::drop_all(body)).await;
         }
         response
+    }
+
+    /// Fails where the request is for another server, or where a page of another site may not send it: whatever its
+    /// protocol and its key.
+    fn check_site(&self, head: &Parts, peer: Option<Peer>) -> Result<(), ServeError> {
+        peer.map_or(Ok(()), |peer| self.hosts.check(head, peer))?;
+        cross_site::check(head, &self.server.settings().cors)
     }
 
     /// Whose request it is, which may be under way now.
@@ -76,15 +84,21 @@ impl Front {
         Ok(permit.inspect_err(|exceeded| self.server.metrics().none().refused(exceeded.into()))?)
     }
 
-    async fn pass(self: &Arc<Self>, request: Request<Body>, peer: Option<SocketAddr>) -> Response {
+    async fn pass(self: &Arc<Self>, request: Request<Body>, peer: Option<Peer>) -> Response {
         let (server, started) = (&self.server, Instant::now());
         let (head, body) = request.into_parts();
         let protocol = protocol(&head);
         let id = request_id::of(&head.headers);
         let version = head.version;
+        let misplaced = self.check_site(&head, peer).err();
         // Browsers send no key with what they ask before a request.
-        let preflight = self.cors.is_some() && cors::is_preflight(&head);
-        let admitted = if preflight { Ok(None) } else { self.admit(&head) };
+        let preflight = misplaced.is_none() && self.cors.is_some() && cors::is_preflight(&head);
+        let cors = self.cors.as_ref().filter(|_| misplaced.is_none());
+        let admitted = match misplaced {
+            Some(error) => Err(error),
+            None if preflight => Ok(None),
+            None => self.admit(&head),
+        };
         // Where keys are asked for, strangers may send as much as they like, and leave no traces.
         let may_leave = |permit: &Option<Permit>| permit.is_some() || server.settings().keys.is_none();
         let telemetry = server.telemetry().filter(|_| admitted.as_ref().is_ok_and(may_leave));
@@ -102,7 +116,7 @@ impl Front {
             Some(error) => context.within(|| refusal::answer(error, protocol)),
             None => context.clone().scope(self.routes.answer(request)).await,
         };
-        let mut response = match &self.cors {
+        let mut response = match cors {
             Some(cors) if preflight || request.method() != Method::OPTIONS => {
                 let answer = tower::service_fn(async |request| Ok::<_, Infallible>(answer(request).await));
                 let Ok(response) = Box::pin(cors.layer(answer).call(request)).await;

@@ -132,3 +132,37 @@ async fn the_path_says_which_protocol_it_is() {
     let error: serde_json::Value = serde_json::from_slice(&body).unwrap();
     assert_eq!((status.as_u16(), &error["error"]), (400, &"ValidationError".into()), "{error}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_of_another_is_refused_before_any_protocol() {
+    let server = Arc::new(Server::new(Settings::default(), Operator::default()));
+    let front = Arc::new(Front::new(&server));
+    let local = ([127, 0, 0, 1], 8080).into();
+    let peer = Peer::new(([127, 0, 0, 1], 40_000).into(), Some(local));
+    let ask = async |host: &str, path: &str, content_type: &str| {
+        let request = Request::post(format!("http://{host}{path}")).version(Version::HTTP_2);
+        let request = request.header(CONTENT_TYPE, content_type).body(Body::empty()).unwrap();
+        front.answer(request, Some(peer)).await
+    };
+    for path in ["/inference.GRPCInferenceService/ServerLive", "/grpc.health.v1.Health/Check", "/any.Service/Call"] {
+        let refused = ask("evil.example", path, "application/grpc").await;
+        assert_eq!(
+            (refused.status().as_u16(), &refused.headers()["grpc-status"]),
+            (200, &HeaderValue::from(7)),
+            "{path}"
+        );
+        assert!(refused.headers()["grpc-message"].to_str().unwrap().contains("--allow-host evil.example"));
+    }
+    for path in ["/predict", "/v2/models/m/infer", "/nothing"] {
+        assert_eq!(
+            ask("evil.example", path, "application/json").await.status(),
+            StatusCode::MISDIRECTED_REQUEST,
+            "{path}"
+        );
+        assert_ne!(
+            ask("localhost", path, "application/json").await.status(),
+            StatusCode::MISDIRECTED_REQUEST,
+            "{path}"
+        );
+    }
+}

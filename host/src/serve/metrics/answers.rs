@@ -31,8 +31,10 @@ impl Protocol {
 }
 
 /// Statuses that are counted each for itself; all others are counted by their hundred.
-const STATUSES: [u16; 21] =
-    [100, 200, 204, 300, 304, 400, 401, 403, 404, 405, 406, 408, 413, 415, 429, 499, 500, 501, 503, 504, 505];
+const STATUSES: [u16; 24] = [
+    100, 200, 204, 300, 304, 400, 401, 403, 404, 405, 406, 408, 413, 414, 415, 421, 429, 431, 499, 500, 501, 503, 504,
+    505,
+];
 
 /// Names of the status codes of gRPC, by their number.
 const GRPC: [&str; 17] = [
@@ -108,7 +110,7 @@ pub(in crate::serve) fn grpc_code(status: StatusCode) -> u16 {
         404 => 5,
         400 | 405 | 406 | 415 | 422 => 3,
         401 => 16,
-        403 => 7,
+        403 | 421 => 7,
         408 | 504 => 4,
         413 | 429 => 8,
         499 => 1,
@@ -158,6 +160,6 @@ mod tests {
     #[test]
     fn statuses_of_http_have_one_of_grpc() {
         let code = |status: u16| grpc_code(StatusCode::from_u16(status).unwrap_or_default());
-        assert_eq!([200, 400, 404, 401, 403, 429, 503, 504, 500].map(code), [0, 3, 5, 16, 7, 8, 14, 4, 13]);
+        assert_eq!([200, 400, 404, 401, 403, 421, 429, 503, 504, 500].map(code), [0, 3, 5, 16, 7, 7, 8, 14, 4, 13]);
     }
 }

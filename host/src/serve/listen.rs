@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::response::Response;
 use futures_util::future::join_all;
 use http::Request;
+use socket2::SockRef;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -296,6 +297,8 @@ impl Life<'_> {
 fn bind(host: &str, port: u16, flag: &'static str) -> Result<(StdListener, SocketAddr), ListenError> {
     let fault = |source| ListenError::Bind { address: format!("{host}:{port}"), flag, source };
     let listener = StdListener::bind((host, port)).map_err(fault)?;
+    // The standard library asks for a queue of 128 connections; the kernel lowers this to its own limit (`somaxconn`).
+    SockRef::from(&listener).listen(i32::MAX).map_err(fault)?;
     listener.set_nonblocking(true).map_err(fault)?;
     let local = listener.local_addr().map_err(fault)?;
     Ok((listener, local))

@@ -257,6 +257,38 @@ fn what_has_begun_is_finished_before_the_end() {
     assert_eq!(server.ended().code(), Some(0));
 }
 
+/// As many connections as the kernel queues for a program that does not call `accept`.
+fn backlog() -> usize {
+    // The default of macOS.
+    const SMALLEST: usize = 128;
+    let limit = std::fs::read_to_string("/proc/sys/net/core/somaxconn").ok();
+    limit.and_then(|limit| limit.trim().parse().ok()).unwrap_or(SMALLEST)
+}
+
+#[test]
+fn a_polite_end_answers_every_connection_in_the_accept_queue() {
+    // More than the standard library asks room for, and than tokio accepts in a row.
+    let queued = backlog().min(300);
+    for _ in 0..3 {
+        let mut server = Server::start(&[SCORES, "--max-connections", "1"]);
+        let mut only = server.connect();
+        assert_eq!(only.send("GET", "/health/live", &[], b"").unwrap().status, 200);
+        let head = format!("POST /predict HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n\r\n", ONE.len());
+        let connect = |_| {
+            let mut connection = server.connect();
+            connection.write(&[head.as_bytes(), ONE.as_bytes()].concat()).unwrap();
+            connection
+        };
+        let connections: Vec<_> = (0..queued).map(connect).collect();
+        server.signal(Signal::TERM);
+        for (number, mut connection) in connections.into_iter().enumerate() {
+            let answer = connection.answer().unwrap_or_else(|error| panic!("connection {number}: {error}"));
+            assert_eq!(answer.status, 200, "{answer:?}");
+        }
+        assert_eq!(server.ended().code(), Some(0));
+    }
+}
+
 #[test]
 fn a_port_that_is_taken_is_said_clearly() {
     let first = Server::start(&[SCORES]);

@@ -6,24 +6,23 @@ mod unread;
 
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener as StdListener};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use futures_util::FutureExt as _;
 use http::{Request, Response, Version};
 use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
 use super::front::{Front, Peer};
+use super::metrics::Connection;
 use super::server::Server;
 use super::settings::Settings;
 use super::tls::Tls;
@@ -64,11 +63,18 @@ struct Shared {
     over: watch::Sender<bool>,
 }
 
-impl Shared {
+/// What a connection holds from when it is accepted until it is closed.
+struct Open {
+    /// told when what nobody waits for is to end; the server ends once all of these are dropped
+    over: watch::Receiver<bool>,
+    _counted: Connection,
+}
+
+impl Open {
     /// Ends when last call is over.
-    async fn last_call(&self) {
-        // Its sender is here.
-        let _ = self.over.subscribe().wait_for(|over| *over).await;
+    async fn last_call(&mut self) {
+        // The sender lives as long as the shared state.
+        let _ = self.over.wait_for(|over| *over).await;
     }
 }
 
@@ -84,9 +90,10 @@ pub(super) async fn accept(
 ) {
     let builder = builder(server.settings());
     let shared = Arc::new(Shared { server, front, builder, tls, over: watch::Sender::new(false) });
-    let connections = GracefulShutdown::new();
     let start = |(stream, peer): (TcpStream, SocketAddr), permit| {
-        let connection = connection(shared.clone(), stream, peer, connections.watcher());
+        // Before its task runs: the server must not end between the two.
+        let open = Open { over: shared.over.subscribe(), _counted: shared.server.metrics().connection() };
+        let connection = connection(shared.clone(), stream, peer, open);
         tokio::spawn(async move {
             connection.await;
             drop(permit);
@@ -107,25 +114,53 @@ pub(super) async fn accept(
             Ok((accepted, permit)) => start(accepted, permit),
             Err(error) => {
                 shared.server.metrics().accept_error();
-                // The client is gone already: nothing is missing for the next one.
-                if error.kind() != io::ErrorKind::ConnectionAborted {
+                if !is_of_client(&error) {
                     tracing::warn!(target: "gpux", %error, "a connection cannot be taken");
                     tokio::time::sleep(RETRY).await;
                 }
             }
         }
     }
-    // Those that the system has taken for us are ours.
-    while let Some(Ok(accepted)) = listener.accept().now_or_never() {
-        start(accepted, room.clone().try_acquire_owned().ok());
+    // The kernel has accepted those in its queue for us: their clients may have sent requests already.
+    match listener.into_std() {
+        Ok(listener) => take_queued(&listener, &shared, |accepted| start(accepted, None)).await,
+        Err(error) => tracing::warn!(target: "gpux", %error, "the connections in the kernel's queue are lost"),
     }
-    drop(listener);
     let last_call = tokio::time::Instant::now() + LAST_CALL;
     while shared.server.metrics().connections() > 0 && tokio::time::Instant::now() < last_call {
         tokio::time::sleep(LAST_CALL / 25).await;
     }
     shared.over.send_replace(true);
-    connections.shutdown().await;
+    shared.over.closed().await;
+}
+
+/// Starts every connection that is in the kernel's queue. `accept` is called directly: tokio's own yields after some
+/// dozens of calls in a row, and knows of a connection only once its driver was told.
+async fn take_queued(listener: &StdListener, shared: &Shared, start: impl Fn((TcpStream, SocketAddr))) {
+    loop {
+        let taken = listener.accept().and_then(|(stream, peer)| {
+            stream.set_nonblocking(true)?;
+            Ok((TcpStream::from_std(stream)?, peer))
+        });
+        match taken {
+            Ok(accepted) => start(accepted),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(error) if is_of_client(&error) => shared.server.metrics().accept_error(),
+            Err(error) => {
+                shared.server.metrics().accept_error();
+                tracing::warn!(target: "gpux", %error, "a connection cannot be accepted");
+                // Descriptors are given back where answered and idle connections are closed.
+                shared.over.send_replace(true);
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+        tokio::task::consume_budget().await;
+    }
+}
+
+/// Whether `accept` failed for one connection only, whose client is gone: the next one lacks nothing.
+fn is_of_client(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted)
 }
 
 fn builder(settings: &Settings) -> auto::Builder<TokioExecutor> {
@@ -148,22 +183,21 @@ fn builder(settings: &Settings) -> auto::Builder<TokioExecutor> {
 }
 
 /// A connection's life.
-async fn connection(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, watcher: Watcher) {
-    let _open = shared.server.metrics().connection();
+async fn connection(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, mut open: Open) {
     let peer = Peer::new(peer, stream.local_addr().ok());
     // Small answers must not wait for the client's acknowledgement of the last.
     let _ = stream.set_nodelay(true);
-    let Some(tls) = &shared.tls else { return serve(&shared, stream, peer, watcher).await };
+    let Some(tls) = &shared.tls else { return serve(&shared, stream, peer, &mut open).await };
     let patience = shared.server.settings().header_timeout;
     let accepted = tokio::select! {
         accepted = tokio::time::timeout(patience, tls.acceptor().accept(stream)) => accepted,
         () = async {
-            shared.last_call().await;
+            open.last_call().await;
             tokio::time::sleep(2 * LAST_LOOK).await;
         } => return,
     };
     match accepted {
-        Ok(Ok(stream)) => serve(&shared, stream, peer, watcher).await,
+        Ok(Ok(stream)) => serve(&shared, stream, peer, &mut open).await,
         // How a handshake fails is the client's affair.
         Ok(Err(_)) => {}
         Err(_) => shared.server.metrics().connection_cut(),
@@ -171,7 +205,7 @@ async fn connection(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, wa
 }
 
 /// Serves requests until the client, the server or the clock ends it.
-async fn serve<S>(shared: &Shared, stream: S, peer: Peer, watcher: Watcher)
+async fn serve<S>(shared: &Shared, stream: S, peer: Peer, open: &mut Open)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -198,8 +232,14 @@ where
         }
     });
     let stream = TokioIo::new(Observed::new(stream, activity.clone()));
-    let mut connection = pin!(watcher.watch(shared.builder.serve_connection(stream, service)));
-    let (mut last_call, mut ending, mut was_idle) = (pin!(shared.last_call()), false, false);
+    let mut connection = pin!(shared.builder.serve_connection(stream, service));
+    // One that was accepted last has as long for its request as the others.
+    let last_request = tokio::time::Instant::now() + LAST_CALL;
+    let mut last_call = pin!(async {
+        open.last_call().await;
+        tokio::time::sleep_until(last_request).await;
+    });
+    let (mut ending, mut was_idle) = (false, false);
     loop {
         let next_look = activity.next_look();
         let next_look = if ending { next_look.min(Instant::now() + LAST_LOOK) } else { next_look };
@@ -207,7 +247,10 @@ where
             biased;
             // How a connection ends is the client's affair.
             _ = connection.as_mut() => return,
-            () = last_call.as_mut(), if !ending => ending = true,
+            () = last_call.as_mut(), if !ending => {
+                ending = true;
+                connection.as_mut().graceful_shutdown();
+            }
             () = tokio::time::sleep_until(next_look.into()) => {
                 if activity.is_over() {
                     return shared.server.metrics().connection_cut();

@@ -11,13 +11,14 @@ use super::ranking::Score as _;
 use super::spans::{Characters, Inputs, Quoted, numbers, rows_of, scores};
 use crate::builtin::ports;
 use crate::builtin::text::texts;
+use crate::builtin::watch::{Late, Watch};
 use crate::pipeline::{BuildError, Builtin, Context, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Value};
 
 /// Most answers, and most tokens of one, that may be asked for.
 const MOST: usize = 1000;
 
-/// Spans between two looks at the clock.
-const BETWEEN_LOOKS: usize = 1 << 20;
+/// How many times as long as for a span it takes to prepare a token, or to quote a span, about.
+const TIMES: usize = 16;
 
 /// What a position is scored with that cannot be in an answer.
 const IMPOSSIBLE: f32 = -10_000.0;
@@ -98,7 +99,8 @@ impl QaSpan {
     }
 
     /// The best spans of one window, and the score of no answer.
-    fn spans(&self, window: &Window<'_>, count: usize, context: &Context) -> Result<(Vec<Span>, f32), StepFailure> {
+    fn spans(&self, window: &Window<'_>, count: usize, watch: &Watch) -> Result<(Vec<Span>, f32), Late> {
+        watch.worked(TIMES * window.start.len())?;
         let sequence = i64::from(self.options.sequence);
         let allowed: Vec<bool> = (0..window.start.len())
             .map(|token| {
@@ -110,13 +112,8 @@ impl QaSpan {
         let none = start[0] * end[0];
         (start[0], end[0]) = (0.0, 0.0);
         let mut best = Best { spans: Vec::new(), count, least: 0.0 };
-        let mut left = 0;
         for (first, start) in start.iter().enumerate().filter(|(first, _)| allowed[*first]) {
-            if left == 0 {
-                context.in_time()?;
-                left = BETWEEN_LOOKS / self.options.max_answer_length;
-            }
-            left -= 1;
+            watch.worked(self.options.max_answer_length)?;
             let last = end.len().min(first + self.options.max_answer_length);
             for (last, end) in end[..last].iter().enumerate().skip(first).filter(|(last, _)| allowed[*last]) {
                 best.add((start * end, first, last));
@@ -130,8 +127,9 @@ impl QaSpan {
         text: &str,
         windows: &[Window<'_>],
         quoted: &mut Quoted,
-        context: &Context,
+        watch: &Watch,
     ) -> Result<Json, StepFailure> {
+        watch.worked(text.len())?;
         let characters = Characters::new(text);
         let mut answers: Vec<Answer> = Vec::new();
         // Windows overlap, so that a place is often found again; and other places read the same.
@@ -139,16 +137,18 @@ impl QaSpan {
         let mut least_none = 1e6_f32;
         for window in windows {
             // Some become one when they are made whole words.
-            let count = if window.word_ids.is_some() { 2 * self.options.top_k + 10 } else { self.options.top_k };
-            let (spans, none) = self.spans(window, count, context)?;
+            let count = if window.words.is_some() { 2 * self.options.top_k + 10 } else { self.options.top_k };
+            let (spans, none) = self.spans(window, count, watch)?;
             least_none = least_none.min(none);
             for (score, first, last) in spans {
+                watch.worked(TIMES)?;
                 let (start, end) = window.place(first, last);
                 let known = if let Some(known) = places.get(&(start, end)) {
                     *known
                 } else {
                     let quote = characters.slice(start, end);
                     quoted.add(quote)?;
+                    watch.worked(quote.len())?;
                     let known = *texts.entry(quote.to_lowercase()).or_insert(answers.len());
                     if known == answers.len() {
                         answers.push(Answer { score: 0.0, start, end, text: quote.to_owned() });
@@ -176,19 +176,41 @@ struct Window<'a> {
     offsets: &'a [i64],
     sequence_ids: &'a [i64],
     attention: Option<&'a [i64]>,
-    word_ids: Option<&'a [i64]>,
+    words: Option<Words>,
 }
 
 impl Window<'_> {
     /// The characters of a span, in whole words where the words are known.
     fn place(&self, first: usize, last: usize) -> (i64, i64) {
-        let same_word = |token: usize, other: usize| {
-            self.word_ids.is_some_and(|words| words[token] >= 0 && words[token] == words[other])
-                && self.sequence_ids[token] == self.sequence_ids[other]
-        };
-        let begin = (0..first).rev().take_while(|token| same_word(*token, first)).last().unwrap_or(first);
-        let end = (last + 1..self.start.len()).take_while(|token| same_word(*token, last)).last().unwrap_or(last);
+        let (begin, end) = self.words.as_ref().map_or((first, last), |words| (words.first[first], words.last[last]));
         (self.offsets[2 * begin], self.offsets[2 * end + 1])
+    }
+}
+
+/// For each token of a window, the first and the last token of its word.
+struct Words {
+    first: Vec<usize>,
+    last: Vec<usize>,
+}
+
+impl Words {
+    fn new(word_ids: &[i64], sequence_ids: &[i64]) -> Self {
+        // Tokens of one word are neighbours, and one that is in no word stands for itself.
+        let continues = |token: usize, other: usize| {
+            word_ids[token] >= 0 && word_ids[token] == word_ids[other] && sequence_ids[token] == sequence_ids[other]
+        };
+        let (mut first, mut last): (Vec<_>, Vec<_>) = (0..word_ids.len()).map(|token| (token, token)).unzip();
+        for token in 1..first.len() {
+            if continues(token, token - 1) {
+                first[token] = first[token - 1];
+            }
+        }
+        for token in (1..last.len()).rev() {
+            if continues(token, token - 1) {
+                last[token - 1] = last[token];
+            }
+        }
+        Self { first, last }
     }
 }
 
@@ -291,17 +313,19 @@ impl Step for QaSpan {
                 offsets: &offsets[2 * tokens.start..2 * tokens.end],
                 sequence_ids: &sequence_ids[tokens.clone()],
                 attention: attention.as_ref().map(|mask| &mask[tokens.clone()]),
-                word_ids: word_ids.as_ref().map(|words| &words[tokens.clone()]),
+                words: word_ids.as_ref().map(|words| Words::new(&words[tokens.clone()], &sequence_ids[tokens.clone()])),
             }
         };
+        let watch = &Watch::of(context);
         let mut quoted = Quoted::default();
         let rows_of = rows_of(contexts.len(), rows, window_of.as_deref())?;
         let mut answers = contexts
             .iter()
             .zip(&rows_of)
             .map(|(text, rows)| {
-                let windows: Vec<_> = rows.iter().map(|row| window(*row)).collect();
-                self.answer(text, &windows, &mut quoted, context)
+                let looked = |row: &usize| watch.worked(TIMES * length).map(|()| window(*row));
+                let windows = rows.iter().map(looked).collect::<Result<Vec<_>, Late>>()?;
+                self.answer(text, &windows, &mut quoted, watch)
             })
             .collect::<Result<Vec<_>, StepFailure>>()?;
         Ok(vec![if answers.len() == 1 { answers.swap_remove(0) } else { Json::Array(answers) }.into()])

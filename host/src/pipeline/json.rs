@@ -20,6 +20,7 @@ use serde_json::Value as Json;
 
 use super::cast::{bf16_from_f64, f16_from_f64};
 use super::element::ElementType;
+use super::goes_on::GoesOn;
 use super::signature::{Dim, Kind, TensorKind};
 use super::tensor::{Tensor, TensorData, TensorElement, TensorError, element_count, few_axes};
 use super::value::Value;
@@ -307,12 +308,29 @@ pub(super) fn fill_declared(tensor: Tensor, kind: &TensorKind) -> Result<Tensor,
 
 /// Writes a value as JSON.
 pub fn to_json(value: &Value) -> Json {
-    match value {
-        Value::Tensor(tensor) => tensor_to_json(tensor),
+    // Nobody stops it.
+    to_json_while(value, &()).unwrap_or_default()
+}
+
+/// As [`to_json`]; `None` where a tensor was being written when `who` stopped it.
+pub fn to_json_while(value: &Value, who: &dyn GoesOn) -> Option<Json> {
+    Some(match value {
+        Value::Tensor(tensor) => return tensor_to_json(tensor, who),
         Value::Text(text) => Json::String(text.to_string()),
         Value::Bytes(bytes) => serde_json::json!({ "base64": BASE64.encode(bytes) }),
         Value::Json(json) => (**json).clone(),
-    }
+    })
+}
+
+/// How many JSON values a tensor of this shape becomes: its elements, and the lists that they lie in, those that hold
+/// none as well.
+pub fn json_values(shape: &[usize]) -> usize {
+    let mut level = 1_usize;
+    let lists = shape.iter().map(|size| {
+        level = level.saturating_mul(*size);
+        level
+    });
+    lists.fold(1, usize::saturating_add)
 }
 
 fn float(number: f64) -> Json {
@@ -341,33 +359,51 @@ pub fn float32_to_json(number: f32) -> Json {
     shortest(&number.to_string(), f64::from(number))
 }
 
-fn tensor_to_json(tensor: &Tensor) -> Json {
-    fn leaves<T>(data: &[T], leaf: impl Fn(&T) -> Json) -> Vec<Json> {
-        data.iter().map(leaf).collect()
-    }
+/// JSON values that are made at a stretch, and how many times as long as a copy of a number each takes, about.
+const STRETCH: usize = 1 << 14;
+const TIMES: usize = 64;
+
+fn tensor_to_json(tensor: &Tensor, who: &dyn GoesOn) -> Option<Json> {
+    let leaves = Leaves(who);
     let mut level = match tensor.data() {
-        TensorData::Bool(data) => leaves(data, |item| Json::Bool(*item)),
-        TensorData::Uint8(data) => leaves(data, |item| Json::from(*item)),
-        TensorData::Int8(data) => leaves(data, |item| Json::from(*item)),
-        TensorData::Uint16(data) => leaves(data, |item| Json::from(*item)),
-        TensorData::Int16(data) => leaves(data, |item| Json::from(*item)),
-        TensorData::Uint32(data) => leaves(data, |item| Json::from(*item)),
-        TensorData::Int32(data) => leaves(data, |item| Json::from(*item)),
-        TensorData::Uint64(data) => leaves(data, |item| Json::from(*item)),
-        TensorData::Int64(data) => leaves(data, |item| Json::from(*item)),
-        TensorData::Float16(data) => leaves(data, |item| shortest(&item.to_string(), item.to_f64())),
-        TensorData::Bfloat16(data) => leaves(data, |item| shortest(&item.to_string(), item.to_f64())),
-        TensorData::Float32(data) => leaves(data, |item| float32_to_json(*item)),
-        TensorData::Float64(data) => leaves(data, |item| float(*item)),
-        TensorData::String(data) => leaves(data, |item| Json::String(item.clone())),
-    };
+        TensorData::Bool(data) => leaves.of(data, |item| Json::Bool(*item)),
+        TensorData::Uint8(data) => leaves.of(data, |item| Json::from(*item)),
+        TensorData::Int8(data) => leaves.of(data, |item| Json::from(*item)),
+        TensorData::Uint16(data) => leaves.of(data, |item| Json::from(*item)),
+        TensorData::Int16(data) => leaves.of(data, |item| Json::from(*item)),
+        TensorData::Uint32(data) => leaves.of(data, |item| Json::from(*item)),
+        TensorData::Int32(data) => leaves.of(data, |item| Json::from(*item)),
+        TensorData::Uint64(data) => leaves.of(data, |item| Json::from(*item)),
+        TensorData::Int64(data) => leaves.of(data, |item| Json::from(*item)),
+        TensorData::Float16(data) => leaves.of(data, |item| shortest(&item.to_string(), item.to_f64())),
+        TensorData::Bfloat16(data) => leaves.of(data, |item| shortest(&item.to_string(), item.to_f64())),
+        TensorData::Float32(data) => leaves.of(data, |item| float32_to_json(*item)),
+        TensorData::Float64(data) => leaves.of(data, |item| float(*item)),
+        TensorData::String(data) => leaves.of(data, |item| Json::String(item.clone())),
+    }?;
     for size in tensor.shape().iter().skip(1).rev() {
         level = match size {
-            0 => return empty(tensor.shape()),
-            size => group(level, *size),
+            0 => return empty(tensor.shape(), who),
+            size => group(level, *size, who)?,
         };
     }
-    if tensor.rank() == 0 { level.into_iter().next().unwrap_or(Json::Null) } else { Json::Array(level) }
+    Some(if tensor.rank() == 0 { level.into_iter().next().unwrap_or(Json::Null) } else { Json::Array(level) })
+}
+
+/// Writes elements, as long as somebody wants them.
+struct Leaves<'w>(&'w dyn GoesOn);
+
+impl Leaves<'_> {
+    fn of<T>(&self, data: &[T], leaf: impl Fn(&T) -> Json) -> Option<Vec<Json>> {
+        let mut leaves = Vec::with_capacity(data.len());
+        for stretch in data.chunks(STRETCH) {
+            if !self.0.goes_on(TIMES * stretch.len()) {
+                return None;
+            }
+            leaves.extend(stretch.iter().map(&leaf));
+        }
+        Some(leaves)
+    }
 }
 
 /// A tensor as JSON that says all about its shape: lists, or `{"type", "shape", "data"}` where an
@@ -377,25 +413,29 @@ pub fn tensor_to_exact_json(tensor: &Tensor) -> Json {
         [sizes @ .., _] if sizes.contains(&0) => {
             serde_json::json!({ "type": tensor.element().name(), "shape": tensor.shape(), "data": [] })
         }
-        _ => tensor_to_json(tensor),
+        _ => tensor_to_json(tensor, &()).unwrap_or_default(),
     }
 }
 
-fn group(items: Vec<Json>, size: usize) -> Vec<Json> {
+fn group(items: Vec<Json>, size: usize, who: &dyn GoesOn) -> Option<Vec<Json>> {
     let mut items = items.into_iter();
     let mut groups = Vec::with_capacity(items.len() / size);
     while items.len() > 0 {
+        if !who.goes_on(TIMES) {
+            return None;
+        }
         groups.push(Json::Array(items.by_ref().take(size).collect()));
     }
-    groups
+    Some(groups)
 }
 
 /// Nested empty lists, down to the first axis of size zero.
-fn empty(shape: &[usize]) -> Json {
-    match shape {
-        [] => Json::Array(Vec::new()),
-        [size, rest @ ..] => Json::Array((0..*size).map(|_| empty(rest)).collect()),
+fn empty(shape: &[usize], who: &dyn GoesOn) -> Option<Json> {
+    let [size, rest @ ..] = shape else { return Some(Json::Array(Vec::new())) };
+    if !who.goes_on(TIMES) {
+        return None;
     }
+    (0..*size).map(|_| empty(rest, who)).collect::<Option<_>>().map(Json::Array)
 }
 
 #[cfg(test)]
@@ -411,6 +451,18 @@ mod tests {
 
     fn shape_of(json: Json, kind: &Kind) -> Vec<usize> {
         from_json(json, kind).unwrap().as_tensor().unwrap().shape().to_vec()
+    }
+
+    #[test]
+    fn the_values_of_a_tensor_are_counted_before_they_are_made() {
+        fn count(json: &Json) -> usize {
+            1 + json.as_array().into_iter().flatten().map(count).sum::<usize>()
+        }
+        for shape in [&[][..], &[0], &[3], &[0, 7], &[7, 0], &[2, 3], &[2, 1, 1, 3], &[3, 2, 0, 5], &[2, 2, 2, 0]] {
+            let tensor = Tensor::zeros(ElementType::Int8, shape).unwrap();
+            assert_eq!(json_values(shape), count(&tensor_to_json(&tensor, &()).unwrap()), "{shape:?}");
+        }
+        assert_eq!(json_values(&[usize::MAX, 3, 0]), usize::MAX);
     }
 
     #[test]

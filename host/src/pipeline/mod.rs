@@ -35,7 +35,7 @@ pub use element::{Element, ElementSet, ElementType, UnknownElementType};
 pub use failures::Failures;
 pub use files::{FileError, ProjectFiles};
 pub use goes_on::GoesOn;
-pub use json::{JsonError, float32_to_json, from_json, tensor_to_exact_json, to_json};
+pub use json::{JsonError, float32_to_json, from_json, json_values, tensor_to_exact_json, to_json, to_json_while};
 pub use json_elements::{MAX_STRINGS, TensorSeed};
 pub use json_text::{write_json, write_json_text};
 pub use json_tree::JsonTree;

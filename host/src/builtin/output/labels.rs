@@ -7,10 +7,10 @@ use serde_json::json;
 use super::label_names::Labels;
 use super::ranking::MAX_ANSWER;
 use crate::builtin::ports;
-use crate::builtin::watch::{BLOCK, Watch};
+use crate::builtin::watch::{BLOCK, Late, Watch};
 use crate::pipeline::{
     BuildError, Builtin, Context, ElementSet, Group, Kind, Mismatch, Port, Signature, Site, Step, StepFailure, Tensor,
-    TensorKind, Value, to_json,
+    TensorKind, Value, json_values, to_json_while,
 };
 
 /// What a name takes in memory, beside its text.
@@ -60,12 +60,14 @@ impl NameClasses {
     /// The name of each number of a tensor, in lists of its shape.
     fn name_all(&self, tensor: &Tensor, watch: &Watch) -> Result<serde_json::Value, StepFailure> {
         if tensor.len() <= BLOCK {
-            return self.name(to_json(&tensor.clone().into()), watch);
+            return self.name(to_json_while(&tensor.clone().into(), watch).ok_or(Late)?, watch);
         }
         let mut level = Vec::with_capacity(tensor.len());
         for start in (0..tensor.len()).step_by(BLOCK) {
             let block = tensor.pick(start, &[(BLOCK.min(tensor.len() - start), 1)])?;
-            if let serde_json::Value::Array(names) = self.name(to_json(&block.into()), watch)? {
+            if let serde_json::Value::Array(names) =
+                self.name(to_json_while(&block.into(), watch).ok_or(Late)?, watch)?
+            {
                 level.extend(names);
             }
         }
@@ -73,6 +75,7 @@ impl NameClasses {
             let mut items = level.into_iter().peekable();
             level = Vec::new();
             while items.peek().is_some() {
+                watch.worked(ENTRY)?;
                 level.push(items.by_ref().take(*size).collect());
             }
         }
@@ -95,10 +98,10 @@ impl NameClasses {
         }
     }
 
-    /// Bytes that so many names take.
-    fn answer(&self, names: usize) -> usize {
+    /// Bytes that the names of such a tensor take, with the lists that they lie in.
+    fn answer(&self, tensor: &Tensor) -> usize {
         let longest = self.labels.iter().chain(&self.unknown).map(String::len).max().unwrap_or(0);
-        names.saturating_mul(ENTRY + longest)
+        json_values(tensor.shape()).saturating_mul(ENTRY).saturating_add(tensor.len().saturating_mul(longest))
     }
 }
 
@@ -113,7 +116,7 @@ impl Step for NameClasses {
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
-        ports::given_tensor(inputs).map_or(0, |tensor| self.answer(tensor.len()).saturating_mul(2))
+        ports::given_tensor(inputs).map_or(0, |tensor| self.answer(tensor).saturating_mul(2))
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
@@ -122,7 +125,7 @@ impl Step for NameClasses {
             let message = format!("labels takes whole numbers, but gets {}", tensor.element());
             return Err(StepFailure::InvalidInput(message));
         }
-        if self.answer(tensor.len()) > MAX_ANSWER {
+        if self.answer(&tensor) > MAX_ANSWER {
             let message = format!("the answer would have {} names, which is too much at once", tensor.len());
             return Err(StepFailure::InvalidInput(message));
         }
@@ -161,7 +164,7 @@ mod tests {
         let step = NameClasses::new(options, &Site::Component).unwrap();
         let many = Tensor::zeros(ElementType::Uint8, [2, 50_000, 1]).unwrap();
         assert_eq!(step.name_all(&many, &Watch::after(1)), Err(StepFailure::Timeout));
-        assert_eq!(step.name_all(&many, &Watch::after(9)).unwrap(), json!(vec![vec![["cat"]; 50_000]; 2]));
+        assert_eq!(step.name_all(&many, &Watch::after(99)).unwrap(), json!(vec![vec![["cat"]; 50_000]; 2]));
     }
 
     #[test]

@@ -1,18 +1,26 @@
 //! `json-template`: values → the JSON that a caller wants.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
-use self::template::Template;
+use self::template::{Template, Unfilled};
 use super::ranking::MAX_ANSWER;
 use crate::builtin::ports;
-use crate::pipeline::{BuildError, Builtin, Context, Group, Kind, Port, Signature, Step, StepFailure, Value, to_json};
+use crate::builtin::watch::{Late, Watch};
+use crate::pipeline::{
+    BuildError, Builtin, Context, Group, Kind, Port, Signature, Step, StepFailure, Value, json_values, to_json_while,
+};
 
 mod template;
 
 /// Bytes of one JSON value beside what it holds.
 const NODE: usize = size_of::<Json>();
+
+/// How many times as long as a byte of text it takes to copy or to write a JSON value, about.
+const TIMES: usize = 64;
 
 /// Options of `json-template`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -73,52 +81,69 @@ impl JsonTemplate {
     }
 
     /// Bytes that the answer takes beside the template itself, or more than it may take.
-    fn weight(&self, inputs: &[Json]) -> usize {
+    fn weight(&self, inputs: &[Arc<Json>], watch: &Watch) -> Result<usize, Late> {
         let mut weights: Vec<Option<[usize; 2]>> = vec![None; inputs.len()];
         let mut sum = 0_usize;
         self.template.places(&mut |place, in_text| {
             if sum > MAX_ANSWER {
-                return;
+                return Ok(());
             }
             // A part is no heavier than the whole, whose weight is found once.
-            let whole = || inputs.get(place.input).map_or([0; 2], |whole| [weight(whole), length(whole)]);
-            let most = weights[place.input].get_or_insert_with(whole)[usize::from(in_text)];
-            let part = || place.find(inputs).map_or(0, if in_text { length } else { weight });
-            sum = sum.saturating_add(if most < MAX_ANSWER / 64 { most } else { part() });
-        });
-        sum
+            let both = match weights[place.input] {
+                Some(both) => both,
+                None => match inputs.get(place.input) {
+                    Some(whole) => [weight(whole, watch)?, length(whole, watch)?],
+                    None => [0; 2],
+                },
+            };
+            weights[place.input] = Some(both);
+            let most = both[usize::from(in_text)];
+            let more = match place.find(inputs) {
+                _ if most < MAX_ANSWER / 64 => most,
+                Some(part) if in_text => length(part, watch)?,
+                Some(part) => weight(part, watch)?,
+                None => 0,
+            };
+            sum = sum.saturating_add(more);
+            Ok(())
+        })?;
+        Ok(sum)
     }
 }
 
 /// Bytes that a JSON value takes in memory.
-fn weight(json: &Json) -> usize {
-    match json {
+fn weight(json: &Json, watch: &Watch) -> Result<usize, Late> {
+    watch.worked(1)?;
+    Ok(match json {
         Json::String(text) => NODE + text.len(),
-        Json::Array(items) => items.iter().map(weight).fold(NODE, usize::saturating_add),
-        Json::Object(fields) => fields
-            .iter()
-            .map(|(name, value)| weight(value).saturating_add(name.len() + 2 * NODE))
-            .fold(NODE, usize::saturating_add),
+        Json::Array(items) => {
+            items.iter().try_fold(NODE, |sum, item| Ok::<_, Late>(sum.saturating_add(weight(item, watch)?)))?
+        }
+        Json::Object(fields) => fields.iter().try_fold(NODE, |sum, (name, value)| {
+            Ok::<_, Late>(sum.saturating_add(weight(value, watch)?).saturating_add(name.len() + 2 * NODE))
+        })?,
         _ => NODE,
-    }
+    })
 }
 
 /// Bytes that a JSON value takes within a text, where control characters become six.
-fn length(json: &Json) -> usize {
-    match json {
+fn length(json: &Json, watch: &Watch) -> Result<usize, Late> {
+    Ok(match json {
         Json::String(text) => text.len(),
-        Json::Array(items) => items.iter().map(|item| length_within(item) + 1).fold(2, usize::saturating_add),
-        Json::Object(fields) => fields
+        Json::Array(items) => items
             .iter()
-            .map(|(name, value)| quoted(name).saturating_add(length_within(value) + 2))
-            .fold(2, usize::saturating_add),
+            .try_fold(2, |sum: usize, item| Ok::<_, Late>(sum.saturating_add(length_within(item, watch)? + 1)))?,
+        Json::Object(fields) => fields.iter().try_fold(2, |sum: usize, (name, value)| {
+            Ok::<_, Late>(sum.saturating_add(quoted(name)).saturating_add(length_within(value, watch)? + 2))
+        })?,
         Json::Null | Json::Bool(_) => 5,
         Json::Number(number) => number.to_string().len(),
-    }
+    })
 }
 
-fn length_within(json: &Json) -> usize {
-    json.as_str().map_or_else(|| length(json), quoted)
+fn length_within(json: &Json, watch: &Watch) -> Result<usize, Late> {
+    let length = json.as_str().map_or_else(|| length(json, watch), |text| Ok(quoted(text)))?;
+    watch.worked(TIMES + length).map(|()| length)
 }
 
 /// Bytes of a text as a JSON string.
@@ -132,13 +157,13 @@ fn quoted(text: &str) -> usize {
 }
 
 /// Bytes that a value takes as JSON, before it is one.
-fn weight_as_json(value: &Value) -> usize {
-    match value {
-        Value::Tensor(tensor) => tensor.len().saturating_mul(2 * NODE).saturating_add(tensor.byte_len()),
+fn weight_as_json(value: &Value, watch: &Watch) -> Result<usize, Late> {
+    Ok(match value {
+        Value::Tensor(tensor) => json_values(tensor.shape()).saturating_mul(2 * NODE).saturating_add(tensor.byte_len()),
         Value::Text(text) => text.len(),
         Value::Bytes(bytes) => bytes.len().saturating_mul(2),
-        Value::Json(json) => weight(json),
-    }
+        Value::Json(json) => weight(json, watch)?,
+    })
 }
 
 impl Step for JsonTemplate {
@@ -147,37 +172,43 @@ impl Step for JsonTemplate {
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
-        let weights: Vec<_> = inputs.iter().map(|input| input.as_ref().map_or(0, weight_as_json)).collect();
+        // Nobody is late who has no deadline.
+        let weight = |value: &Value| weight_as_json(value, &Watch::default()).unwrap_or(usize::MAX);
+        let weights: Vec<_> = inputs.iter().map(|input| input.as_ref().map_or(0, weight)).collect();
         let mut sum = weights.iter().copied().fold(0, usize::saturating_add);
-        self.template.places(&mut |place, in_text| {
+        let counted: Result<(), Late> = self.template.places(&mut |place, in_text| {
             let weight = weights.get(place.input).copied().unwrap_or(0);
             // What is inserted into a text is copied, written with escapes, and the text grows by doubling.
             sum = sum.saturating_add(if in_text { weight.saturating_mul(8) } else { weight });
+            Ok(())
         });
-        sum
+        counted.map_or(usize::MAX, |()| sum)
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
+        let watch = &Watch::of(context);
         let invalid = |why: String| StepFailure::InvalidInput(format!("json-template: {why}"));
         let mut values = Vec::with_capacity(inputs.len());
         let mut inputs = inputs.into_iter();
         for port in &self.signature.inputs {
             let value =
                 inputs.next().flatten().ok_or_else(|| invalid(format!("the input `{}` is missing", port.name)))?;
-            if weight_as_json(&value) > MAX_ANSWER {
+            if weight_as_json(&value, watch)? > MAX_ANSWER {
                 return Err(invalid(format!("`{}` is too large to be written as JSON", port.name)));
             }
             values.push(match value {
-                // Nobody else may need it, and then it is not copied.
-                Value::Json(json) => std::sync::Arc::try_unwrap(json).unwrap_or_else(|shared| (*shared).clone()),
-                other => to_json(&other),
+                Value::Json(json) => json,
+                other => Arc::new(to_json_while(&other, watch).ok_or(Late)?),
             });
         }
-        if self.weight(&values) > MAX_ANSWER {
+        if self.weight(&values, watch)? > MAX_ANSWER {
             return Err(invalid("the answer would take more than 512 MiB".into()));
         }
-        let filled = self.template.fill(&values, self.options.missing == Missing::Error);
-        let filled = filled.map_err(|missing| invalid(format!("there is no `{}`", missing.0)))?;
+        let filled = self.template.fill(&values, self.options.missing == Missing::Error, watch);
+        let filled = filled.map_err(|why| match why {
+            Unfilled::Missing(part) => invalid(format!("there is no `{part}`")),
+            Unfilled::Late(late) => late.into(),
+        })?;
         Ok(vec![filled.into()])
     }
 
@@ -236,6 +267,19 @@ mod tests {
     }
 
     #[test]
+    fn lists_that_hold_nothing_are_weighed() {
+        use crate::pipeline::ElementType::Uint8;
+        let empty = Tensor::zeros(Uint8, [1 << 20, 0]).unwrap();
+        let step = step(json!({"template": vec!["{{x}}"; 40]})).unwrap();
+        assert!(step.buffers(&[Some(empty.clone().into())]) > 40 * (1 << 20) * NODE);
+        let refused = step.run(vec![Some(empty.into())], &mut Context::default()).unwrap_err();
+        assert!(refused.to_string().contains("512 MiB"), "{refused}");
+        let deep = Tensor::zeros(Uint8, [vec![1 << 18], vec![1; 63]].concat()).unwrap();
+        let refused = step.run(vec![Some(deep.into())], &mut Context::default()).unwrap_err();
+        assert!(refused.to_string().contains("too large"), "{refused}");
+    }
+
+    #[test]
     fn the_length_of_json_is_what_is_written() {
         for json in [
             json!(null),
@@ -245,8 +289,8 @@ mod tests {
             json!({}),
             json!(["a\"\\\n\u{1}\u{7f}ž", 1, {"\t\u{b}": [null, true]}]),
         ] {
-            let written = json.to_string().len();
-            assert!((written..=written + 8).contains(&length(&json)), "{json}: {}", length(&json));
+            let (written, length) = (json.to_string().len(), length(&json, &Watch::default()).unwrap());
+            assert!((written..=written + 8).contains(&length), "{json}: {length}");
         }
     }
 

@@ -1,6 +1,12 @@
 //! Templates: JSON with `{{name}}` or `{{name.field[0]}}` in its texts.
 
+use std::io;
+use std::sync::Arc;
+
 use serde_json::{Map, Value as Json};
+
+use super::TIMES;
+use crate::builtin::watch::{Late, Watch};
 
 /// Most names of values that a template may mention.
 const MAX_NAMES: usize = 64;
@@ -38,21 +44,31 @@ enum Key {
     Index(usize),
 }
 
-/// What is not there.
+/// Why a template cannot be filled.
 #[derive(Debug)]
-pub(super) struct Missing(pub(super) String);
+pub(super) enum Unfilled {
+    /// this part is not there
+    Missing(String),
+    Late(Late),
+}
+
+impl From<Late> for Unfilled {
+    fn from(late: Late) -> Self {
+        Self::Late(late)
+    }
+}
 
 impl Place {
     /// The value that stands here; `None` where the path leads nowhere.
-    pub(super) fn find<'j>(&self, inputs: &'j [Json]) -> Option<&'j Json> {
-        self.path.iter().try_fold(inputs.get(self.input)?, |value, key| match key {
+    pub(super) fn find<'j>(&self, inputs: &'j [Arc<Json>]) -> Option<&'j Json> {
+        self.path.iter().try_fold(inputs.get(self.input)?.as_ref(), |value, key| match key {
             Key::Field(name) => value.get(name),
             Key::Index(index) => value.get(index),
         })
     }
 
-    pub(super) fn missing(&self) -> Missing {
-        Missing(self.written.clone())
+    pub(super) fn missing(&self) -> Unfilled {
+        Unfilled::Missing(self.written.clone())
     }
 }
 
@@ -152,50 +168,88 @@ fn place(written: &str, names: &mut Vec<String>) -> Result<Place, String> {
 
 impl Template {
     /// Calls `visit` with each placeholder, and whether it stands within a text.
-    pub(super) fn places<'t>(&'t self, visit: &mut impl FnMut(&'t Place, bool)) {
+    pub(super) fn places<'t>(
+        &'t self,
+        visit: &mut impl FnMut(&'t Place, bool) -> Result<(), Late>,
+    ) -> Result<(), Late> {
         match self {
-            Self::Fixed(_) => {}
+            Self::Fixed(_) => Ok(()),
             Self::Whole(place) => visit(place, false),
-            Self::Text(parts) => {
-                for part in parts {
-                    if let Part::Place(place) = part {
-                        visit(place, true);
-                    }
-                }
-            }
-            Self::List(items) => items.iter().for_each(|item| item.places(visit)),
-            Self::Object(fields) => fields.iter().for_each(|(_, value)| value.places(visit)),
+            Self::Text(parts) => parts.iter().try_for_each(|part| match part {
+                Part::Place(place) => visit(place, true),
+                Part::Text(_) => Ok(()),
+            }),
+            Self::List(items) => items.iter().try_for_each(|item| item.places(visit)),
+            Self::Object(fields) => fields.iter().try_for_each(|(_, value)| value.places(visit)),
         }
     }
 
     /// The template with what stands in `inputs`; what is missing is `null`, or an error if `strict`.
-    pub(super) fn fill(&self, inputs: &[Json], strict: bool) -> Result<Json, Missing> {
+    pub(super) fn fill(&self, inputs: &[Arc<Json>], strict: bool, watch: &Watch) -> Result<Json, Unfilled> {
         let found = |place: &Place| match place.find(inputs) {
             None if strict => Err(place.missing()),
-            found => Ok(found.cloned().unwrap_or_default()),
+            found => Ok(found.unwrap_or(&Json::Null)),
         };
         Ok(match self {
             Self::Fixed(json) => json.clone(),
-            Self::Whole(place) => found(place)?,
+            Self::Whole(place) => copy(found(place)?, watch)?,
             Self::Text(parts) => {
-                let mut text = String::new();
+                let mut text = Vec::new();
                 for part in parts {
                     match part {
-                        Part::Text(plain) => text.push_str(plain),
+                        Part::Text(plain) => text.extend_from_slice(plain.as_bytes()),
                         Part::Place(place) => match found(place)? {
-                            Json::String(inserted) => text.push_str(&inserted),
-                            other => text.push_str(&other.to_string()),
+                            Json::String(inserted) => text.extend_from_slice(inserted.as_bytes()),
+                            // Only the clock makes writing to memory fail.
+                            other => {
+                                serde_json::to_writer(Writer { text: &mut text, watch }, other).map_err(|_| Late)?
+                            }
                         },
                     }
+                    watch.worked(text.len())?;
                 }
-                Json::String(text)
+                Json::String(String::from_utf8(text).unwrap_or_default())
             }
-            Self::List(items) => items.iter().map(|item| item.fill(inputs, strict)).collect::<Result<_, _>>()?,
+            Self::List(items) => items.iter().map(|item| item.fill(inputs, strict, watch)).collect::<Result<_, _>>()?,
             Self::Object(fields) => {
-                let filled = fields.iter().map(|(name, value)| Ok((name.clone(), value.fill(inputs, strict)?)));
+                let filled = fields
+                    .iter()
+                    .map(|(name, value)| value.fill(inputs, strict, watch).map(|value| (name.clone(), value)));
                 Json::Object(filled.collect::<Result<Map<_, _>, _>>()?)
             }
         })
+    }
+}
+
+/// A copy, in the request's time.
+fn copy(json: &Json, watch: &Watch) -> Result<Json, Late> {
+    watch.worked(TIMES)?;
+    Ok(match json {
+        Json::Array(items) => items.iter().map(|item| copy(item, watch)).collect::<Result<_, _>>()?,
+        Json::Object(fields) => {
+            let copied = fields.iter().map(|(name, value)| Ok((name.clone(), copy(value, watch)?)));
+            Json::Object(copied.collect::<Result<Map<_, _>, Late>>()?)
+        }
+        leaf => leaf.clone(),
+    })
+}
+
+/// Writes to memory until the request's time is over.
+struct Writer<'w> {
+    text: &'w mut Vec<u8>,
+    watch: &'w Watch,
+}
+
+impl io::Write for Writer<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // serde_json writes a value in few pieces.
+        self.watch.worked(TIMES / 4 + bytes.len())?;
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -208,7 +262,8 @@ mod tests {
     use crate::builtin::reference::random;
 
     fn fill(template: Json, inputs: &[Json]) -> Json {
-        read(template, &mut Vec::new()).unwrap().fill(inputs, false).unwrap()
+        let inputs: Vec<_> = inputs.iter().cloned().map(Arc::new).collect();
+        read(template, &mut Vec::new()).unwrap().fill(&inputs, false, &Watch::default()).unwrap()
     }
 
     #[test]
@@ -230,7 +285,8 @@ mod tests {
     #[test]
     fn what_is_missing_is_named() {
         let template = read(json!("{{a.b[0]}}"), &mut Vec::new()).unwrap();
-        assert_eq!(template.fill(&[json!({"b": []})], true).unwrap_err().0, "a.b[0]");
+        let missing = template.fill(&[Arc::new(json!({"b": []}))], true, &Watch::default()).unwrap_err();
+        assert!(matches!(missing, Unfilled::Missing(part) if part == "a.b[0]"));
     }
 
     #[test]
@@ -268,7 +324,8 @@ mod tests {
         for _ in 0..5000 {
             let text: String = (0..random(12)).map(|_| pieces[random(pieces.len())]).collect();
             if let Ok(template) = read(json!(text), &mut Vec::new()) {
-                template.fill(&[json!({"a": [1]}), json!("x")], false).unwrap();
+                let inputs = [json!({"a": [1]}), json!("x")].map(Arc::new);
+                template.fill(&inputs, false, &Watch::default()).unwrap();
             }
         }
     }

@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::builtin::reference::{assert_close, read_json, run, step, tensor};
-use crate::pipeline::{Step, Tensor, TensorElement, Value, to_json};
+use crate::pipeline::{Context, ProjectFiles, Site, Step, Tensor, TensorElement, Value, to_json};
 
 const NAMES: [&str; 3] = ["wordpiece", "bpe", "unigram"];
 
@@ -106,6 +106,46 @@ fn tokenize_cuts_and_fills_from_either_side() {
         }
     }
     println!("tokenize: {} cases of truncation, padding and pairs, none differs", cases.as_array().unwrap().len());
+}
+
+/// What a step with this tokenizer.json gives: a digest for each row, and `window_of`; `None` where it refuses.
+fn given(tokenizer: &Json, case: &Json) -> Option<(Vec<Json>, Json)> {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("own.json"), tokenizer.to_string()).unwrap();
+    let mut options = case["options"].clone();
+    options["tokenizer"] = json!("./own.json");
+    let files = ProjectFiles::new(folder.path(), false);
+    let builtin = crate::builtin::all().into_iter().find(|builtin| case["step"] == builtin.name).unwrap();
+    let step = (builtin.build)(options, &Site::Pipeline(&files)).ok()?;
+    let mut inputs: Vec<_> = texts(case).into_iter().map(Some).collect();
+    inputs.resize(2, None);
+    let outputs: Vec<_> = step.run(inputs, &mut Context::default()).ok()?.iter().map(to_json).collect();
+    let rows = (0..outputs[0].as_array().unwrap().len()).map(|index| json!(digest(&row(&outputs, index).to_string())));
+    Some((rows.collect(), outputs.get(OUTPUTS.len()).cloned().unwrap_or_default()))
+}
+
+/// `tests/reference/builtin/make_text_random.py` wrote what the package makes of the same.
+#[test]
+fn random_options_and_files_come_out_as_hugging_face_has_them() {
+    let cases = read_json("tokenize-random.json");
+    let cases = cases.as_array().unwrap();
+    let (mut rows, mut refused) = (0, 0);
+    for case in cases {
+        let mut tokenizer = read_json(&format!("tokenize/{}.json", case["tokenizer"].as_str().unwrap()));
+        for state in ["truncation", "padding"] {
+            tokenizer[state] = case[state].clone();
+        }
+        match (given(&tokenizer, case), case["rows"].as_array()) {
+            (Some((ours, window_of)), Some(expected)) => {
+                assert_eq!((&ours, &window_of), (expected, &case["window_of"]), "{case}");
+                rows += ours.len();
+            }
+            (None, None) => refused += 1,
+            (ours, _) => panic!("{ours:?} instead of {}: {case}", case["rows"]),
+        }
+    }
+    assert!(cases.len() >= 200 && rows > 500, "{} cases, {rows} rows", cases.len());
+    println!("tokenize, chunk: {} random cases, {rows} rows, {refused} refused, none differs", cases.len());
 }
 
 #[test]

@@ -36,6 +36,6 @@ pub use spec::{
     ModelSpec, ONLY_MODEL, OutputSpec, PortType, RuntimeSpec, ServingSpec, Spec, StepCheck, StepSchema, StepSpec,
     UnknownPortType, Wasi, WasmGrant, WasmLimits, WasmSpec, Wiring, any_step, json_schema,
 };
-pub use typed::{load_as, parse_as, spec_of};
+pub use typed::{load_as, load_with, parse_as, spec_of};
 pub(crate) use units::shorten;
 pub use units::{Size, TimeSpan, UnitError};

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::diagnostic::{ConfigurationError, Diagnostic};
 use super::document::{self, Document, Form};
+use super::interpolate::{Variables, interpolate};
 use super::load::{LoadError, text_of};
 use super::node::Node;
 use super::read::read;
@@ -24,10 +25,24 @@ pub fn parse_as<T: DeserializeOwned + JsonSchema>(
     name: impl Into<String>,
     text: impl Into<Arc<str>>,
 ) -> Result<(Document, T), Box<ConfigurationError>> {
-    let source = Source::new(name, text);
+    parse_with(form, Source::new(name, text), None)
+}
+
+fn parse_with<T: DeserializeOwned + JsonSchema>(
+    form: Form,
+    source: Source,
+    variables: Option<&Variables<'_>>,
+) -> Result<(Document, T), Box<ConfigurationError>> {
     let fail = |diagnostics| Box::new(ConfigurationError::new(source.clone(), diagnostics));
     let (root, mut diagnostics) = document::parse(&source, form);
-    let Some(root) = root else { return Err(fail(diagnostics)) };
+    let Some(mut root) = root else { return Err(fail(diagnostics)) };
+    if let Some(variables) = variables {
+        diagnostics.extend(interpolate(&mut root, &source, variables));
+        if !diagnostics.is_empty() {
+            // A value that could not be read is not wrong a second time.
+            return Err(fail(diagnostics));
+        }
+    }
     let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
     diagnostics.extend(check(&root, "", &schema));
     if !diagnostics.is_empty() {
@@ -42,6 +57,15 @@ pub fn parse_as<T: DeserializeOwned + JsonSchema>(
 /// [`parse_as`] for the file at `path`.
 pub fn load_as<T: DeserializeOwned + JsonSchema>(form: Form, path: &Path) -> Result<(Document, T), LoadError> {
     Ok(parse_as(form, path.display().to_string(), text_of(path, form)?)?)
+}
+
+/// [`load_as`] with variables read, as in gpux.yml.
+pub fn load_with<T: DeserializeOwned + JsonSchema>(
+    form: Form,
+    path: &Path,
+    variables: &Variables<'_>,
+) -> Result<(Document, T), LoadError> {
+    Ok(parse_with(form, Source::new(path.display().to_string(), text_of(path, form)?), Some(variables))?)
 }
 
 /// The pipeline that `root` describes, as gpux.yml would. For pipelines that are made of parts of

@@ -35,7 +35,8 @@ impl<'a> Elements<'a> {
         let (length, rest) = match usize::from(*length) {
             short @ 0..0x80 => (short, rest),
             long => {
-                let (bytes, rest) = rest.split_at_checked(long - 0x80).filter(|(bytes, _)| (1..=4).contains(&bytes.len()))?;
+                let (bytes, rest) =
+                    rest.split_at_checked(long - 0x80).filter(|(bytes, _)| (1..=4).contains(&bytes.len()))?;
                 (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
             }
         };
@@ -116,7 +117,7 @@ pub(super) mod tests {
     fn says_from_when_to_when() {
         // As openssl has it: Nov 21 18:00:21 2026 to Oct 28 18:00:21 2126.
         let (from, until) = validity(&first()).unwrap();
-        assert_eq!((from, until), (at(1_795_284_021), at(4_948_279_221)));
+        assert_eq!((from, until), (at(1_795_284_021), at(4_948_884_021)));
         assert_eq!(fault(&first(), from), None);
         assert!(fault(&first(), until).unwrap().contains("expired 0 days ago"));
         assert!(fault(&first(), from - Duration::from_hours(49)).unwrap().contains("in 2 days"));

@@ -45,6 +45,9 @@ pub enum ServeError {
     /// whose request it is cannot be known
     #[error("{0}")]
     Unauthorized(String),
+    /// nobody has the key that it carries; the answer waits for so long, for whoever tries many
+    #[error("the key is not known")]
+    UnknownKey(Duration),
     /// it is known whose request it is, and that it may not
     #[error("{0}")]
     Forbidden(String),
@@ -81,7 +84,7 @@ impl ServeError {
             Self::Overload(_) => "OverloadError",
             Self::NotFound(_) => "NotFoundError",
             Self::NotReady(_) => "NotReadyError",
-            Self::Unauthorized(_) => "AuthenticationError",
+            Self::Unauthorized(_) | Self::UnknownKey(_) => "AuthenticationError",
             Self::Forbidden(_) | Self::Misdirected(_) => "PermissionError",
             Self::TooMany { .. } => "RateLimitError",
             Self::TooLarge(_)
@@ -114,7 +117,7 @@ impl ServeError {
             Self::Gone => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
             Self::MediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::NotAcceptable(_) => StatusCode::NOT_ACCEPTABLE,
-            Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
+            Self::Unauthorized(_) | Self::UnknownKey(_) => StatusCode::UNAUTHORIZED,
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
             Self::Misdirected(_) => StatusCode::MISDIRECTED_REQUEST,
             Self::TooMany { .. } => StatusCode::TOO_MANY_REQUESTS,

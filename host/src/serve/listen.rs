@@ -133,7 +133,10 @@ pub fn serve(
     let settings = server.settings();
     let tell: Arc<dyn Fn(Event) + Send + Sync> = Arc::new(tell);
     warn(&*tell, server.access().load()?);
-    let tls = settings.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
+    let tls = settings.tls.clone().map(Tls::load).transpose()?.map(|(tls, warnings)| {
+        warn(&*tell, warnings);
+        Arc::new(tls)
+    });
     let (listener, local) = bind(&settings.host, settings.port, "--port")?;
     let grpc = settings.grpc_port.map(|port| bind(&settings.host, port, "--grpc-port")).transpose()?;
     if settings.keys.is_none() {
@@ -269,8 +272,10 @@ impl Life<'_> {
                 Ok(warnings) => warn(&*tell, warnings),
                 Err(error) => warn(&*tell, vec![format!("the keys are those of before: {error}")]),
             }
-            if let Some(Err(error)) = tls.map(|tls| tls.reload()) {
-                warn(&*tell, vec![format!("the certificate is that of before: {error}")]);
+            match tls.map(|tls| tls.reload()) {
+                Some(Ok(warnings)) => warn(&*tell, warnings),
+                Some(Err(error)) => warn(&*tell, vec![format!("the certificate is that of before: {error}")]),
+                None => {}
             }
             reloader.all();
         });

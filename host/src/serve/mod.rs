@@ -8,6 +8,7 @@
 mod access;
 mod aside;
 mod call;
+mod certificate;
 mod connections;
 mod context;
 mod detached;

@@ -39,9 +39,10 @@ impl Server {
     /// A server without pipelines.
     pub fn new(settings: Settings, operator: Operator) -> Self {
         let operator = Operator { serving: true, ..operator };
+        let env = operator.env.iter().cloned().collect();
         let metrics = Arc::new(Metrics::new());
         let repository = Repository::new(operator, Scheduler::new(settings.workers), settings.clone(), metrics.clone());
-        let access = Access::new(settings.keys.clone());
+        let access = Access::new(settings.keys.clone(), env);
         let (bodies, answers) = (Bodies::new(&settings, &metrics), Bodies::new(&settings, &metrics));
         let (telemetry, closing, stopping) = (OnceLock::new(), AtomicBool::new(false), watch::Sender::new(false));
         Self {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
 use tokio_rustls::TlsAcceptor;
@@ -10,6 +11,8 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use super::access::readable_by_all;
+use super::certificate;
 use super::readings::Readings;
 use super::settings::TlsFiles;
 
@@ -26,18 +29,19 @@ pub(super) struct Tls {
 pub struct TlsError(String);
 
 impl Tls {
-    pub(super) fn load(files: TlsFiles) -> Result<Self, TlsError> {
-        let config = ArcSwap::from_pointee(read(&files)?);
-        Ok(Self { files, config, readings: Readings::default() })
+    /// Reads the files. Gives what the operator should know of them as well.
+    pub(super) fn load(files: TlsFiles) -> Result<(Self, Vec<String>), TlsError> {
+        let (config, warnings) = read(&files)?;
+        Ok((Self { files, config: ArcSwap::from_pointee(config), readings: Readings::default() }, warnings))
     }
 
     /// Reads the files again, for the connections that come from now on. If they cannot be used, those
     /// before hold.
-    pub(super) fn reload(&self) -> Result<(), TlsError> {
+    pub(super) fn reload(&self) -> Result<Vec<String>, TlsError> {
         let reading = self.readings.begin();
-        let config = Arc::new(read(&self.files)?);
-        reading.put(|| self.config.store(config));
-        Ok(())
+        let (config, warnings) = read(&self.files)?;
+        reading.put(|| self.config.store(Arc::new(config)));
+        Ok(warnings)
     }
 
     pub(super) fn acceptor(&self) -> TlsAcceptor {
@@ -45,7 +49,7 @@ impl Tls {
     }
 }
 
-fn read(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
+fn read(files: &TlsFiles) -> Result<(ServerConfig, Vec<String>), TlsError> {
     let wrong = |path: &Path, what: &str, error: &dyn std::fmt::Display| {
         TlsError(format!("`{}` is no {what} in PEM: {error}", path.display()))
     };
@@ -57,6 +61,10 @@ fn read(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
         return Err(no_certificate(&"there is none in it"));
     }
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| wrong(&files.key, "private key", &error))?;
+    let now = SystemTime::now();
+    let faults = certificates.iter().filter_map(|certificate| certificate::fault(certificate, now));
+    let faults = faults.map(|fault| format!("a certificate in `{}` {fault}", files.certificate.display()));
+    let warnings = faults.chain(readable_by_all(&files.key)).collect();
     let fits = |error| TlsError(format!("certificate and key do not go together: {error}"));
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -65,7 +73,7 @@ fn read(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
         .with_single_cert(certificates, key)
         .map_err(fits)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(config)
+    Ok((config, warnings))
 }
 
 #[cfg(test)]
@@ -77,12 +85,39 @@ mod tests {
     fn what_cannot_be_used_is_said_with_its_file() {
         let folder = tempfile::tempdir().unwrap();
         let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
-        let load = || Tls::load(TlsFiles { certificate: certificate.clone(), key: key.clone() });
+        let load =
+            || Tls::load(TlsFiles { certificate: certificate.clone(), key: key.clone() }).map(|(_, warnings)| warnings);
         let message = || load().err().map(|error| error.to_string()).unwrap_or_default();
         assert!(message().contains("cert.pem"), "{}", message());
         std::fs::write(&certificate, "nothing").unwrap();
         assert!(message().contains("there is none in it"), "{}", message());
         std::fs::write(&certificate, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
         assert!(message().contains("key.pem"), "{}", message());
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn says_what_clients_would_refuse_and_who_reads_the_key() {
+        use std::os::unix::fs::PermissionsExt;
+
+        use base64::Engine as _;
+
+        let folder = tempfile::tempdir().unwrap();
+        let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/tls");
+        let files = TlsFiles { certificate: folder.path().join("cert.pem"), key: folder.path().join("key.pem") };
+        std::fs::copy(format!("{tests}/first.pem"), &files.certificate).unwrap();
+        std::fs::copy(format!("{tests}/first.key"), &files.key).unwrap();
+        let readable = |mode| std::fs::set_permissions(&files.key, PermissionsExt::from_mode(mode)).unwrap();
+        readable(0o640);
+        let (tls, warnings) = Tls::load(files.clone()).unwrap();
+        assert_eq!(warnings, [""; 0]);
+        let expired = base64::engine::general_purpose::STANDARD.encode(certificate::tests::expired());
+        let pem = format!("-----BEGIN CERTIFICATE-----\n{expired}\n-----END CERTIFICATE-----\n");
+        std::fs::write(&files.certificate, pem).unwrap();
+        readable(0o644);
+        let warnings = tls.reload().unwrap();
+        assert!(warnings[0].contains("cert.pem") && warnings[0].contains("expired"), "{warnings:?}");
+        assert!(warnings[1].contains("key.pem") && warnings[1].contains("chmod 600"), "{warnings:?}");
+        assert_eq!(warnings.len(), 2);
     }
 }

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
@@ -152,6 +153,54 @@ fn a_key_has_its_rate_and_a_list_counts_each_of_its_items() {
     let answer = server.post(one, ALICE, "{\"x\": [1, 2]}");
     assert_eq!((answer.status, answer.header("retry-after")), (429, Some("1")), "{answer:?}");
     assert_eq!(server.post(one, BOB, "{\"x\": [1, 2]}").status, 200, "others are not held up");
+}
+
+#[test]
+fn guesses_are_slow_and_right_keys_are_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = guarded(folder.path(), KEYS);
+    let wrong = |number: u32| format!("x-api-key: guess-{number}");
+    let start = Instant::now();
+    // One who waits for each answer: twenty are free, each after those takes a tenth of a second.
+    let mut connection = server.connect();
+    for number in 0..35 {
+        assert_eq!(connection.send("GET", "/pipelines", &[&wrong(number)], b"").unwrap().status, 401);
+    }
+    assert!(start.elapsed() >= Duration::from_millis(1500), "{:?}", start.elapsed());
+    assert_eq!(server.get_with("/pipelines", BOB).status, 200, "it had no key before");
+
+    // Many who do not wait.
+    let many: Vec<_> = (0..120)
+        .map(|number| {
+            let mut connection = server.connect();
+            let head = format!("GET /pipelines HTTP/1.1\r\nhost: localhost\r\n{}\r\n\r\n", wrong(number));
+            connection.write(head.as_bytes()).unwrap();
+            connection
+        })
+        .collect();
+    until("they are refused", || server.get_with("/pipelines", &wrong(0)).status == 429);
+    let start = Instant::now();
+    for _ in 0..20 {
+        assert_eq!(server.get_with("/pipelines", BOB).status, 200, "who had it before has it still");
+    }
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    assert_eq!(server.get("/health").status, 200);
+    drop(many);
+    until("they are forgotten", || server.get_with("/metrics", ROOT).status == 200);
+    let text = server.ask("GET", "/metrics", &[ROOT, "accept: text/plain"], b"");
+    assert!(text.text().contains("gpux_refusals_total{pipeline=\"\",reason=\"key_guesses\"} "), "{}", text.text());
+}
+
+#[test]
+fn warns_of_a_key_that_everybody_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    use_certificate(folder.path(), "first");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let mode =
+        |mode| std::fs::set_permissions(path("tls.key"), std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    mode(0o644);
+    let server = Server::begin(&[SCORES, "--tls-cert", &path("tls.pem"), "--tls-key", &path("tls.key")]);
+    assert!(server.line("warning").contains("tls.key"));
 }
 
 #[test]

@@ -336,7 +336,7 @@ fn alice(folder: &std::path::Path) -> Arc<Tenant> {
     let file = folder.join("keys.yml");
     std::fs::write(&file, "keys:\n  - { name: alice, key: 0123456789abcdef, concurrency: 2 }\n").unwrap();
     let head = HeaderMap::from_iter([(HeaderName::from_static("x-api-key"), "0123456789abcdef".parse().unwrap())]);
-    Keys::load(&file, None).unwrap().tenant(&head).unwrap()
+    Keys::load(&file, &crate::config::Variables::none(), None).unwrap().tenant(&head).unwrap()
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ pub(super) mod route;
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::response::Response;
@@ -31,7 +31,7 @@ use leftover::RequestBody;
 use super::context::Context;
 use super::error::ServeError;
 use super::http::Routes;
-use super::metrics::Protocol;
+use super::metrics::{Protocol, Refused};
 use super::oip;
 use super::server::Server;
 use super::tenants::{Permit, Tenant};
@@ -78,10 +78,23 @@ impl Front {
     }
 
     /// Whose request it is, which may be under way now.
-    fn admit(&self, head: &Parts) -> Result<Option<Permit>, ServeError> {
-        let tenant = self.server.access().admit(head)?;
+    fn admit(&self, head: &Parts, peer: Option<Peer>) -> Result<Option<Permit>, ServeError> {
+        let admitted = self.server.access().admit(head, peer.map(|peer| peer.address.ip()));
+        let tenant = admitted.inspect_err(|error| {
+            if matches!(error, ServeError::TooMany { .. }) {
+                self.server.metrics().none().refused(Refused::Guesses);
+            }
+        })?;
         let permit = tenant.as_ref().map(Tenant::enter).transpose();
         Ok(permit.inspect_err(|exceeded| self.server.metrics().none().refused(exceeded.into()))?)
+    }
+
+    /// Waits before a guess is answered, as long as the server goes on.
+    async fn hold_back(&self, wait: Duration) {
+        if !wait.is_zero() {
+            let mut stopping = self.server.stopping();
+            let _ = tokio::time::timeout(wait, stopping.wait_for(|stopping| *stopping)).await;
+        }
     }
 
     async fn pass(self: &Arc<Self>, request: Request<Body>, peer: Option<Peer>) -> Response {
@@ -97,7 +110,7 @@ impl Front {
         let admitted = match misplaced {
             Some(error) => Err(error),
             None if preflight => Ok(None),
-            None => self.admit(&head),
+            None => self.admit(&head, peer),
         };
         // Where keys are asked for, strangers may send as much as they like, and leave no traces.
         let may_leave = |permit: &Option<Permit>| permit.is_some() || server.settings().keys.is_none();
@@ -113,7 +126,12 @@ impl Front {
         let mut answered = Answered::new(self, context.clone(), protocol, started, line, span);
         let request = Request::from_parts(head, body);
         let answer = async |request| match &refused {
-            Some(error) => context.within(|| refusal::answer(error, protocol)),
+            Some(error) => {
+                if let ServeError::UnknownKey(wait) = error {
+                    self.hold_back(*wait).await;
+                }
+                context.within(|| refusal::answer(error, protocol))
+            }
             None => context.clone().scope(self.routes.answer(request)).await,
         };
         let mut response = match cors {

@@ -119,6 +119,7 @@ impl Share {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+    use crate::config::Variables;
     use crate::serve::tenants::Keys;
 
     fn refused(share: Result<Share, ServeError>) -> u16 {
@@ -131,7 +132,7 @@ mod tests {
         let path = folder.path().join("keys.yml");
         let key = |name: &str| format!("  - name: {name}\n    sha256: {}\n", crate::files::digest(name));
         std::fs::write(&path, format!("keys:\n{}{}", key("alice"), key("bob"))).unwrap();
-        let keys = Keys::load(&path, None).unwrap();
+        let keys = Keys::load(&path, &Variables::none(), None).unwrap();
         move |name: &str| {
             let headers = http::HeaderMap::from_iter([(
                 http::HeaderName::from_static("x-api-key"),

@@ -6,7 +6,7 @@ use crate::serve::schedule::Refusal;
 
 /// Requests that did not run, by why.
 #[derive(Debug, Default)]
-pub(in crate::serve) struct Refusals([AtomicU64; 8]);
+pub(in crate::serve) struct Refusals([AtomicU64; 9]);
 
 /// Why a request did not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,10 +27,12 @@ pub(in crate::serve) enum Refused {
     Concurrency,
     /// the bodies of its key hold as much as they may
     KeyMemory,
+    /// its address tried too many wrong keys
+    Guesses,
 }
 
 impl Refused {
-    const ALL: [(Self, &'static str); 8] = [
+    const ALL: [(Self, &'static str); 9] = [
         (Self::Full, "queue_full"),
         (Self::Late, "too_late"),
         (Self::Expired, "expired"),
@@ -39,6 +41,7 @@ impl Refused {
         (Self::Rate, "key_rate"),
         (Self::Concurrency, "key_concurrency"),
         (Self::KeyMemory, "key_memory"),
+        (Self::Guesses, "key_guesses"),
     ];
 }
 

@@ -13,8 +13,9 @@ use tokio::sync::Semaphore;
 use super::bucket::Bucket;
 use super::key::Digest;
 use super::{AtOnce, Keys, Tenant, Use};
-use crate::config::{ConfigurationError, Diagnostic, Form, LoadError, Spanned, load_as};
+use crate::config::{ConfigurationError, Diagnostic, Form, LoadError, Spanned, Variables, load_with};
 use crate::plain::steers;
+use crate::serve::access::readable_by_all;
 use crate::serve::call::Priority;
 
 /// The file as it is written.
@@ -60,13 +61,16 @@ struct KeySpec {
 /// A key shorter than this is found by trying.
 const SHORT: usize = 16;
 
-pub(super) fn load(path: &Path, before: Option<&Keys>) -> Result<Keys, LoadError> {
+pub(super) fn load(path: &Path, variables: &Variables<'_>, before: Option<&Keys>) -> Result<Keys, LoadError> {
     let form = Form { name: "list of keys", start: "write `keys:` with a list of `name:` and `sha256:`" };
-    let (document, file) = load_as::<KeysFile>(form, path)?;
+    let (document, file) = load_with::<KeysFile>(form, path, variables)?;
     let mut keys = Keys { tenants: Vec::new(), warnings: Vec::new() };
     let mut faults = Vec::new();
     for spec in file.keys {
-        match digest(&spec, &mut keys.warnings) {
+        // What a variable holds stands elsewhere.
+        let is_written =
+            |key: &Spanned<String>| document.source.text.get(key.span.clone()).is_some_and(|text| !text.contains("${"));
+        match digest(&spec, is_written, &mut keys.warnings) {
             Err(fault) => faults.push(fault),
             Ok(digest) if keys.tenants.iter().any(|(known, _)| *known == digest) => {
                 faults.push(Diagnostic::new("key", spec.name.span.clone(), "this key is there already"));
@@ -91,11 +95,15 @@ pub(super) fn load(path: &Path, before: Option<&Keys>) -> Result<Keys, LoadError
     if !faults.is_empty() {
         return Err(LoadError::Invalid(Box::new(ConfigurationError::new(document.source, faults))));
     }
-    keys.warnings.extend(readers(path));
+    keys.warnings.extend(readable_by_all(path));
     Ok(keys)
 }
 
-fn digest(spec: &KeySpec, warnings: &mut Vec<String>) -> Result<Digest, Diagnostic> {
+fn digest(
+    spec: &KeySpec,
+    is_written: impl Fn(&Spanned<String>) -> bool,
+    warnings: &mut Vec<String>,
+) -> Result<Digest, Diagnostic> {
     let name = &spec.name.value;
     match (&spec.sha256, &spec.key) {
         (Some(sha256), None) => Digest::from_hex(&sha256.value).ok_or_else(|| {
@@ -106,8 +114,10 @@ fn digest(spec: &KeySpec, warnings: &mut Vec<String>) -> Result<Digest, Diagnost
             Err(Diagnostic::new("key", key.span.clone(), "a key cannot be empty"))
         }
         (None, Some(key)) => {
+            if is_written(key) {
+                warnings.push(format!("the key of `{name}` is written in the file; write its `sha256:` instead"));
+            }
             let key = key.value.trim();
-            warnings.push(format!("the key of `{name}` is written in the file; write its `sha256:` instead"));
             if key.len() < SHORT {
                 warnings.push(format!("the key of `{name}` has {} characters; take {SHORT} or more", key.len()));
             }
@@ -122,7 +132,7 @@ fn tenant(spec: KeySpec, before: Option<&Keys>) -> Tenant {
     let burst = spec.burst.map(|burst| f64::from(burst.get())).or(rate);
     let limits = rate.zip(burst);
     let most = spec.concurrency.map(|most| (most.get() as usize).min(Semaphore::MAX_PERMITS));
-    let Use { bucket, at_once, holds } =
+    let Use { bucket, at_once, holds, addresses } =
         before.and_then(|before| before.used(&spec.name.value)).cloned().unwrap_or_default();
     let bucket = bucket.filter(|bucket| Some((bucket.rate, bucket.burst)) == limits);
     let at_once = at_once.filter(|at_once| Some(at_once.most) == most);
@@ -130,6 +140,7 @@ fn tenant(spec: KeySpec, before: Option<&Keys>) -> Tenant {
         bucket: bucket.or_else(|| limits.map(|(rate, burst)| Arc::new(Bucket::new(rate, burst)))),
         at_once: at_once.or_else(|| most.map(|most| AtOnce { most, left: Arc::new(Semaphore::new(most)) })),
         holds,
+        addresses,
     };
     Tenant {
         name: spec.name.value,
@@ -139,17 +150,4 @@ fn tenant(spec: KeySpec, before: Option<&Keys>) -> Tenant {
         use_,
         revoked: AtomicBool::new(false),
     }
-}
-
-/// Says so if others than its owner may read the file.
-#[cfg(unix)]
-fn readers(path: &Path) -> Option<String> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let mode = path.metadata().ok()?.permissions().mode();
-    (mode & 0o004 != 0).then(|| format!("everybody on this machine may read `{}`: chmod 600 it", path.display()))
-}
-
-#[cfg(not(unix))]
-fn readers(_: &Path) -> Option<String> {
-    None
 }

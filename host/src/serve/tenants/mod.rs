@@ -1,15 +1,19 @@
 //! Who may use what: API keys, and what each of them allows.
 
+mod attempts;
 mod bucket;
 mod file;
 mod key;
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+pub(in crate::serve) use attempts::FailedAttempts;
+use attempts::KnownAddresses;
 use bucket::Bucket;
 use http::HeaderMap;
 use key::Digest;
@@ -17,7 +21,7 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 use super::call::Priority;
 use super::error::ServeError;
-use crate::config::LoadError;
+use crate::config::{LoadError, Variables};
 
 /// The keys there are.
 #[derive(Debug)]
@@ -49,6 +53,8 @@ struct Use {
     at_once: Option<AtOnce>,
     /// of the room for bodies
     holds: Arc<AtomicUsize>,
+    /// from where its key was used
+    addresses: Arc<KnownAddresses>,
 }
 
 /// Why a request of a tenant does not run now.
@@ -127,8 +133,12 @@ impl Drop for Hold {
 impl Keys {
     /// Reads the file at `path`. Tenants that were in `before` under the same name and limits have
     /// used what they had used.
-    pub(in crate::serve) fn load(path: &Path, before: Option<&Self>) -> Result<Self, LoadError> {
-        file::load(path, before)
+    pub(in crate::serve) fn load(
+        path: &Path,
+        variables: &Variables<'_>,
+        before: Option<&Self>,
+    ) -> Result<Self, LoadError> {
+        file::load(path, variables, before)
     }
 
     /// Those take the place of `before`: whoever had a key whose line is no longer the same has it no more.
@@ -158,7 +168,7 @@ impl Keys {
                 found = Some(tenant);
             }
         }
-        found.cloned().ok_or_else(|| ServeError::Unauthorized("the key is not known".to_owned()))
+        found.cloned().ok_or(ServeError::UnknownKey(Duration::ZERO))
     }
 
     fn used(&self, name: &str) -> Option<&Use> {
@@ -194,6 +204,16 @@ impl Tenant {
         };
         let permit = Permit { tenant: self.clone(), _one: self.use_.at_once.as_ref().map(one).transpose()? };
         self.pay().map(|()| permit)
+    }
+
+    /// Its key was used from there.
+    pub(in crate::serve) fn note_use_from(&self, address: IpAddr) {
+        self.use_.addresses.add(address);
+    }
+
+    /// Whether its key was used from there, as far as that is remembered.
+    pub(in crate::serve) fn was_used_from(&self, address: IpAddr) -> bool {
+        self.use_.addresses.has(address)
     }
 
     /// Whether its line in the file has been changed or taken out since.

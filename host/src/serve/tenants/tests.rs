@@ -12,7 +12,14 @@ fn keys(text: &str, before: Option<&Keys>) -> Result<Keys, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("keys.yml");
     std::fs::write(&path, text).unwrap();
-    Keys::load(&path, before).map_err(|error| error.to_string())
+    let variables = Variables::new(["KEY".to_owned()], |name| match name {
+        "GPUX_KEY" => Some(format!("{SECRET}\n")),
+        "GPUX_DIGITS" => Some("00012345678901234567890".to_owned()),
+        "GPUX_EMPTY" => Some(String::new()),
+        "KEY" | "OTHER" => Some("$another-long-secret".to_owned()),
+        _ => None,
+    });
+    Keys::load(&path, &variables, before).map_err(|error| error.to_string())
 }
 
 fn head(name: HeaderName, value: &str) -> HeaderMap {
@@ -41,7 +48,7 @@ fn a_key_is_known_in_both_headers_and_no_other_is() {
         head(AUTHORIZATION, &format!("Basic {SECRET}")),
         head(api_key, &format!("{SECRET}4")),
     ] {
-        assert!(matches!(keys.tenant(&headers), Err(ServeError::Unauthorized(_))), "{headers:?}");
+        assert_eq!(keys.tenant(&headers).unwrap_err().status(), http::StatusCode::UNAUTHORIZED, "{headers:?}");
     }
 }
 
@@ -108,6 +115,32 @@ fn a_key_whose_line_has_changed_is_revoked_for_what_goes_on() {
         assert!(!tenant.is_revoked());
         read(&other, &second);
         assert!(tenant.is_revoked(), "{other}");
+    }
+}
+
+#[test]
+fn keys_come_from_the_environment_as_in_gpux_yml() {
+    let opened_by = |written: &str, key: &str| {
+        let keys = keys(&format!("keys:\n  - name: a\n    key: {written}\n"), None).unwrap();
+        let is_written = keys.warnings().iter().any(|warning| warning.contains("written in the file"));
+        (keys.tenant(&head(AUTHORIZATION, &format!("Bearer {key}"))).is_ok(), is_written)
+    };
+    assert_eq!(opened_by("${GPUX_KEY}", SECRET), (true, false));
+    assert_eq!(opened_by("'${GPUX_KEY}'", "${GPUX_KEY}"), (false, false), "the text itself is nobody's key");
+    assert_eq!(opened_by("${KEY}", "$another-long-secret"), (true, false));
+    assert_eq!(opened_by("${GPUX_NONE:-the-default-of-it}", "the-default-of-it"), (true, false));
+    // A key is a text, whatever it looks like.
+    assert_eq!(opened_by("${GPUX_DIGITS}", "00012345678901234567890"), (true, false));
+    assert_eq!(opened_by("a$$b-$c", "a$b-$c"), (true, true));
+    for (written, wanted) in [
+        ("${OTHER}", "`OTHER` may not be read"),
+        ("${GPUX_NONE}", "`GPUX_NONE` is not set"),
+        ("a${", "is not a variable"),
+        ("${GPUX KEY}", "is not a variable"),
+        ("${GPUX_EMPTY}", "either `sha256:` or `key:`"),
+    ] {
+        let message = keys(&format!("keys:\n  - name: a\n    key: {written}\n"), None).unwrap_err();
+        assert!(message.contains(wanted) && !message.contains("secret"), "{written}: {message}");
     }
 }
 

@@ -31,10 +31,67 @@ impl Mark {
 
 /// Opens `what`, which is a file: to open a pipe is to wait for whoever writes to it.
 pub(crate) fn open_file(path: &Path, what: &str) -> std::io::Result<File> {
+    // Merely opening a device may do something; and the path may lead elsewhere by the time it is opened.
     if path.metadata()?.is_file() {
-        return File::open(path);
+        let mut options = File::options();
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::custom_flags(
+            &mut options,
+            rustix::fs::OFlags::NONBLOCK.bits().cast_signed(),
+        );
+        let file = options.read(true).open(path)?;
+        if file.metadata()?.is_file() {
+            return Ok(file);
+        }
     }
     Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, format!("{what} is a file, and this is not one")))
+}
+
+/// Opens the file or folder at `path`, as [`Path::canonicalize`] gave it, and follows no link on the way: what was
+/// found out about the path holds for what is opened, whoever swaps a folder for a link meanwhile. It never waits for
+/// the other end of a pipe.
+#[cfg(unix)]
+pub(crate) fn open_canonical(path: &Path) -> std::io::Result<File> {
+    use rustix::fs::{CWD, Mode, OFlags, openat};
+    // To pass through a folder takes no right to list it, where the system can be told so.
+    #[cfg(target_os = "linux")]
+    let passing = OFlags::PATH;
+    #[cfg(not(target_os = "linux"))]
+    let passing = OFlags::RDONLY;
+    let open = |folder: &dyn std::os::fd::AsFd, name: &std::ffi::OsStr, flags| {
+        openat(folder.as_fd(), name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+    };
+    let passing = passing | OFlags::DIRECTORY;
+    let opening = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let Some((parent, name)) = path.parent().zip(path.file_name()) else { return File::open(path) };
+    let mut folder = open(&CWD, "/".as_ref(), passing)?;
+    for component in parent.components() {
+        if let std::path::Component::Normal(name) = component {
+            folder = open(&folder, name, passing)?;
+        }
+    }
+    Ok(open(&folder, name, opening)?.into())
+}
+
+/// The same where nothing can be opened relative to a folder.
+#[cfg(windows)]
+pub(crate) fn open_canonical(path: &Path) -> std::io::Result<File> {
+    /// `FILE_FLAG_BACKUP_SEMANTICS`, without which no folder is opened.
+    const FOLDERS: u32 = 0x0200_0000;
+    let mut options = File::options();
+    std::os::windows::fs::OpenOptionsExt::custom_flags(&mut options, FOLDERS);
+    options.read(true).open(path)
+}
+
+/// What tells a file or folder from every other, as long as it is open: device and number. Elsewhere than on Unix,
+/// all are alike.
+pub(crate) fn identity(file: &File) -> std::io::Result<(u64, u64)> {
+    let metadata = file.metadata()?;
+    #[cfg(unix)]
+    let identity = (std::os::unix::fs::MetadataExt::dev(&metadata), std::os::unix::fs::MetadataExt::ino(&metadata));
+    #[cfg(not(unix))]
+    let identity = (0, u64::from(metadata.is_dir()));
+    Ok(identity)
 }
 
 /// Whether two paths lead to one file, by whichever links; elsewhere than on Unix, hard links are not seen.
@@ -143,6 +200,34 @@ mod tests {
         assert!(!plain.to_string().contains("nowhere"), "{plain}");
         assert_eq!((plain.kind(), plain.to_string().is_empty()), (error.kind(), false));
         assert_eq!(without_path(&std::io::Error::other("words")).to_string(), "words");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn opens_no_path_that_became_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("a/b")).unwrap();
+        std::fs::write(root.join("a/b/file"), "inside").unwrap();
+        let canonical = root.join("a/b/file");
+        assert_eq!(std::io::read_to_string(open_canonical(&canonical).unwrap()).unwrap(), "inside");
+        let opened = open_canonical(&root.join("a/b")).unwrap();
+        assert!(opened.metadata().unwrap().is_dir());
+        // The last name, or one on the way, becomes a link to the same place.
+        std::fs::rename(&canonical, root.join("a/b/other")).unwrap();
+        std::os::unix::fs::symlink("other", &canonical).unwrap();
+        assert!(open_canonical(&canonical).is_err());
+        std::fs::rename(root.join("a/b"), root.join("c")).unwrap();
+        std::os::unix::fs::symlink("../c", root.join("a/b")).unwrap();
+        assert!(open_canonical(&root.join("a/b/other")).is_err());
+        assert!(open_canonical(&root.join("a/b")).is_err());
+        let moved = open_canonical(&root.join("c")).unwrap();
+        assert_eq!(identity(&opened).unwrap(), identity(&moved).unwrap(), "moved, it is the same");
+        assert!(open_canonical(Path::new("/")).unwrap().metadata().unwrap().is_dir());
+        // Nobody writes to this pipe.
+        assert!(std::process::Command::new("mkfifo").arg(root.join("pipe")).status().unwrap().success());
+        assert!(!open_canonical(&root.join("pipe")).unwrap().metadata().unwrap().is_file());
+        assert!(open_file(&root.join("pipe"), "it").is_err());
     }
 
     #[test]

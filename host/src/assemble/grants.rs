@@ -77,7 +77,7 @@ fn folder(
 ) -> Result<FolderGrant, Diagnostic> {
     let fault = |message: String| Diagnostic::new("grant", dir.span.clone(), message);
     let config::DirGrant { path, writable } = &dir.value;
-    let found = files.resolve_folder(Path::new(path)).map_err(|error| fault(error.to_string()))?;
+    let (found, opened) = files.open_folder(Path::new(path)).map_err(|error| fault(error.to_string()))?;
     let canonical = |path: &Path| path.canonicalize().ok();
     let allowed = operator.allow.dirs.iter().any(|allowed| {
         let holds = canonical(&files.root().join(&allowed.path)).is_some_and(|allowed| found.starts_with(allowed));
@@ -86,20 +86,28 @@ fn folder(
     if !allowed {
         return Err(not_allowed(dir, "dirs", format_args!("dir={path}{}", if *writable { ":rw" } else { "" })));
     }
+    let touches = |other: &Path| found.starts_with(other) || other.starts_with(&found);
+    let cache = operator.cache.as_ref().and_then(|cache| canonical(cache.root()));
+    if cache.is_some_and(|cache| touches(&cache)) {
+        return Err(match writable {
+            true => fault("a component may not write to gpux's cache: what lies there is run".to_owned()),
+            false => fault("a component may not read gpux's cache: what seals it lies beside it".to_owned()),
+        });
+    }
     if *writable {
         // Whoever may write there could give itself more than this.
-        let touches = |other: &Path| found.starts_with(other) || other.starts_with(&found);
         let project = canonical(files.root());
         if project.is_some_and(|project| project.starts_with(&found)) {
             return Err(fault("a component may not write to the folder of its own gpux.yml".to_owned())
                 .hint("grant a folder inside it"));
         }
-        let cache = operator.cache.as_ref().and_then(|cache| canonical(cache.root()));
-        if cache.is_some_and(|cache| touches(&cache)) {
-            return Err(fault("a component may not write to gpux's cache: what lies there is run".to_owned()));
+        // Components are set up there.
+        if canonical(&std::env::temp_dir()).is_some_and(|temporary| temporary.starts_with(&found)) {
+            return Err(fault("a component may not write to the folder of all temporary files".to_owned())
+                .hint("grant a folder inside it"));
         }
     }
-    Ok(FolderGrant { name: path.clone(), folder: found, writable: *writable })
+    Ok(FolderGrant { name: path.clone(), folder: found, writable: *writable, opened: Some(opened.into()) })
 }
 
 /// The imports of a component that it is not granted, each with the line to add and the flag.
@@ -222,7 +230,8 @@ mod tests {
         let (grants, _) =
             resolve(&dirs(&["./out:rw"]), &operator("dir=out:rw"), &ProjectFiles::new(root.path(), false));
         let folder = root.path().join("out").canonicalize().unwrap();
-        assert_eq!(grants.dirs, [FolderGrant { name: "./out".to_owned(), folder, writable: true }]);
+        let opened = Some(std::fs::File::open(&folder).unwrap().into());
+        assert_eq!(grants.dirs, [FolderGrant { name: "./out".to_owned(), folder, writable: true, opened }]);
     }
 
     #[test]
@@ -233,8 +242,10 @@ mod tests {
         assert_eq!(own, ["grant a folder inside it"]);
         let cache = Some(config::CacheDir::at(root.path().join("cache")));
         let operator = Operator { cache, ..operator("dir=cache:rw") };
-        let (_, faults) = resolve(&dirs(&["./cache:rw"]), &operator, &ProjectFiles::new(root.path(), false));
-        assert!(faults[0].message.contains("gpux's cache"), "{faults:?}");
+        for (asked, says) in [("./cache:rw", "write to gpux's cache"), ("./cache", "read gpux's cache")] {
+            let (_, faults) = resolve(&dirs(&[asked]), &operator, &ProjectFiles::new(root.path(), false));
+            assert!(faults[0].message.contains(says), "{faults:?}");
+        }
     }
 
     #[test]

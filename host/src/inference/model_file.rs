@@ -32,8 +32,13 @@ impl ModelFile {
     /// Reads and checks the model at `path`.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, ModelLoadError> {
         let path = path.into();
-        let io = |source| ModelLoadError::Io { path: path.clone(), source };
         let file = graph::open(&path)?;
+        Self::read(path, file)
+    }
+
+    /// The same of a `file` that is open already, and lies at `path`.
+    pub fn read(path: PathBuf, file: File) -> Result<Self, ModelLoadError> {
+        let io = |source| ModelLoadError::Io { path: path.clone(), source };
         let length = file.metadata().map_err(io)?.len();
         let mut file = Hashed { file, length, hash: Sha256::new() };
         let info = graph::inspect(&path, &mut file)?;

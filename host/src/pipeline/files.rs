@@ -1,9 +1,11 @@
 //! The files a pipeline may name: those in its own folder.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::files::{Mark, Marks};
+use crate::files::{Mark, Marks, open_canonical};
 
 /// The folder that the paths in a pipeline's options are relative to and must stay in.
 #[derive(Clone, Debug)]
@@ -66,18 +68,33 @@ impl ProjectFiles {
 
     /// The file that `path`, as written in gpux.yml, names. Links are followed before the check.
     pub fn resolve(&self, path: &Path) -> Result<PathBuf, FileError> {
+        self.open(path).map(|(found, _)| found)
+    }
+
+    /// The same, and the file itself: what is read of it was checked, whatever the path leads to by then.
+    pub fn open(&self, path: &Path) -> Result<(PathBuf, File), FileError> {
         if self.allow_outside || !escapes(path) {
             let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
             named.entry(self.root.join(path)).or_insert_with_key(|path| Mark::of(path));
         }
         let found = self.find(path)?;
-        if found.is_file() { Ok(found) } else { Err(FileError::NotAFile(path.to_owned())) }
+        // Merely opening a device may do something.
+        let file = if found.is_file() { Some(opened(path, &found)?) } else { None };
+        match file {
+            Some(file) if file.metadata().is_ok_and(|metadata| metadata.is_file()) => Ok((found, file)),
+            _ => Err(FileError::NotAFile(path.to_owned())),
+        }
     }
 
-    /// The folder that `path`, as written in gpux.yml, names.
-    pub fn resolve_folder(&self, path: &Path) -> Result<PathBuf, FileError> {
+    /// The folder that `path`, as written in gpux.yml, names, and where it lies. Whatever the path leads to later,
+    /// this is the folder that was checked.
+    pub fn open_folder(&self, path: &Path) -> Result<(PathBuf, File), FileError> {
         let found = self.find(path)?;
-        if found.is_dir() { Ok(found) } else { Err(FileError::NotAFolder(path.to_owned())) }
+        let folder = if found.is_dir() { Some(opened(path, &found)?) } else { None };
+        match folder {
+            Some(folder) if folder.metadata().is_ok_and(|metadata| metadata.is_dir()) => Ok((found, folder)),
+            _ => Err(FileError::NotAFolder(path.to_owned())),
+        }
     }
 
     /// Every file that was asked for so far, whether it is there or not, as it was when that was done first; by
@@ -118,14 +135,23 @@ impl ProjectFiles {
 
     /// The bytes of the file that `path` names, at most `limit` of them.
     pub fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
-        let found = self.resolve(path)?;
+        let (_, file) = self.open(path)?;
         let io = |source| FileError::Io { path: path.to_owned(), source };
-        let size = found.metadata().map_err(io)?.len();
+        let too_large = |size| FileError::TooLarge { path: path.to_owned(), size, limit };
+        let size = file.metadata().map_err(io)?.len();
         if size > limit {
-            return Err(FileError::TooLarge { path: path.to_owned(), size, limit });
+            return Err(too_large(size));
         }
-        std::fs::read(found).map_err(io)
+        let mut bytes = Vec::with_capacity(size as usize);
+        file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(io)?;
+        // It may have grown since.
+        if bytes.len() as u64 > limit { Err(too_large(bytes.len() as u64)) } else { Ok(bytes) }
     }
+}
+
+/// Opens what `path` led to when it was checked.
+fn opened(path: &Path, found: &Path) -> Result<File, FileError> {
+    open_canonical(found).map_err(|source| FileError::Io { path: path.to_owned(), source })
 }
 
 /// Whether the path as written leaves its folder, before any link is followed.
@@ -166,17 +192,22 @@ mod tests {
         assert!(matches!(files.resolve(&folder.path().join("secret")), Err(FileError::Outside(_))));
         assert!(matches!(files.resolve(Path::new("none")), Err(FileError::NotFound(_))));
         assert!(matches!(files.resolve(Path::new(".")), Err(FileError::NotAFile(_))));
-        assert_eq!(files.resolve_folder(Path::new(".")).unwrap(), root.canonicalize().unwrap());
+        assert_eq!(files.open_folder(Path::new(".")).unwrap().0, root.canonicalize().unwrap());
         // What a step writes there is no change of the pipeline.
         std::fs::create_dir(root.join("granted")).unwrap();
-        files.resolve_folder(Path::new("granted")).unwrap();
+        files.open_folder(Path::new("granted")).unwrap();
         assert!(!files.named().contains_key(&root.join("granted")), "{:?}", files.named());
-        assert!(matches!(files.resolve_folder(Path::new("labels.txt")), Err(FileError::NotAFolder(_))));
-        assert!(matches!(files.resolve_folder(Path::new("..")), Err(FileError::Outside(_))));
+        assert!(matches!(files.open_folder(Path::new("labels.txt")), Err(FileError::NotAFolder(_))));
+        assert!(matches!(files.open_folder(Path::new("..")), Err(FileError::Outside(_))));
         #[cfg(unix)]
         {
             std::os::unix::fs::symlink(folder.path().join("secret"), root.join("link")).unwrap();
             assert!(matches!(files.resolve(Path::new("link")), Err(FileError::Outside(_))));
+            let (_, mut opened) = files.open(Path::new("labels.txt")).unwrap();
+            std::fs::rename(root.join("link"), root.join("labels.txt")).unwrap();
+            let mut text = String::new();
+            opened.read_to_string(&mut text).unwrap();
+            assert_eq!(text, "one\ntwo", "what was checked is read, whatever lies there now");
         }
         assert!(ProjectFiles::new(&root, true).resolve(Path::new("../secret")).is_ok());
     }

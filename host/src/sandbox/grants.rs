@@ -1,10 +1,14 @@
 //! What a component may reach.
 
 use std::fmt;
+use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+
+use crate::files::{identity, open_canonical};
 
 /// What a component may reach beyond computing and the built-in steps. Nothing by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +48,55 @@ pub struct FolderGrant {
     pub folder: PathBuf,
     /// whether files in it may be made, changed and removed
     pub writable: bool,
+    /// the folder itself, open since it was checked: another that lies there by now is not granted. `None` opens
+    /// whatever lies at `folder` when the step is loaded
+    #[serde(skip)]
+    pub opened: Option<OpenFolder>,
+}
+
+/// A folder that is held open.
+#[derive(Clone, Debug)]
+pub struct OpenFolder(Arc<File>);
+
+impl OpenFolder {
+    /// The open folder.
+    pub fn file(&self) -> &File {
+        &self.0
+    }
+
+    /// What tells it from every other folder while it is open; `None` if the system does not say.
+    pub(super) fn identity(&self) -> Option<(u64, u64)> {
+        identity(&self.0).ok()
+    }
+}
+
+impl From<File> for OpenFolder {
+    fn from(file: File) -> Self {
+        Self(Arc::new(file))
+    }
+}
+
+impl PartialEq for OpenFolder {
+    fn eq(&self, other: &Self) -> bool {
+        self.identity() == other.identity()
+    }
+}
+
+impl Eq for OpenFolder {}
+
+impl FolderGrant {
+    /// Opens the folder where it is not open, by its path, which leads through no link. In another process than the
+    /// one that checked it, it must be the one with this `identity`.
+    pub(super) fn open(&mut self, known: Option<(u64, u64)>) -> std::io::Result<&OpenFolder> {
+        let folder = match self.opened.take() {
+            Some(folder) => folder,
+            None => OpenFolder::from(open_canonical(&self.folder.canonicalize()?)?),
+        };
+        if known.is_some() && folder.identity() != known {
+            return Err(std::io::Error::other("another folder lies there than the one that was checked"));
+        }
+        Ok(self.opened.insert(folder))
+    }
 }
 
 impl Grants {
@@ -157,7 +210,7 @@ mod tests {
             clock: true,
             stdio: true,
             env: vec![EnvGrant { name: "TOKEN".to_owned(), value: Some("hunter2".to_owned()) }],
-            dirs: vec![FolderGrant { name: "./out".to_owned(), folder: "/x/out".into(), writable: true }],
+            dirs: vec![FolderGrant { name: "./out".to_owned(), folder: "/x/out".into(), writable: true, opened: None }],
             ..Grants::default()
         };
         let json = serde_json::json!({

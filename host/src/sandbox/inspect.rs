@@ -273,7 +273,12 @@ mod tests {
         let grants = Grants {
             clock: true,
             random: true,
-            dirs: vec![super::super::FolderGrant { name: "./out".to_owned(), folder: "/out".into(), writable: true }],
+            dirs: vec![super::super::FolderGrant {
+                name: "./out".to_owned(),
+                folder: "/out".into(),
+                writable: true,
+                opened: None,
+            }],
             ..Grants::default()
         };
         let imports = imports(&["gpux:pipeline/log", "clocks/wall-clock", "filesystem/preopens"]);

@@ -38,7 +38,7 @@ mod wasi;
 
 pub use component::{ComponentKind, componentize};
 pub use error::{OptionFault, SandboxError};
-pub use grants::{Capability, EnvGrant, FolderGrant, Grants};
+pub use grants::{Capability, EnvGrant, FolderGrant, Grants, OpenFolder};
 pub use imports::{Because, Refusal};
 pub use inspect::{ComponentInfo, Need, PortInfo, SignatureInfo};
 pub use limits::Limits;

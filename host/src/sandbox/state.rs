@@ -29,8 +29,8 @@ pub(super) struct Reach {
 
 impl Reach {
     /// Opens the granted folders.
-    pub(super) fn new(limits: Limits, grants: Grants, registry: Arc<Registry>) -> Result<Self, SandboxError> {
-        let folders = Folders::open(&grants)?;
+    pub(super) fn new(limits: Limits, mut grants: Grants, registry: Arc<Registry>) -> Result<Self, SandboxError> {
+        let folders = Folders::open(&mut grants)?;
         Ok(Self { limits, grants, folders, registry, builtins: BuiltinCache::default() })
     }
 }

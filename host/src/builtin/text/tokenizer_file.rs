@@ -128,15 +128,16 @@ fn read(path: &Path) -> Result<Vec<u8>, FileError> {
         std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => FileError::NotFound(path.to_owned()),
         _ => FileError::Io { path: path.to_owned(), source },
     };
-    let metadata = path.metadata().map_err(io)?;
-    if !metadata.is_file() {
+    if !path.metadata().map_err(io)?.is_file() {
         return Err(FileError::NotAFile(path.to_owned()));
     }
-    if metadata.len() > MAX_FILE {
-        return Err(FileError::TooLarge { path: path.to_owned(), size: metadata.len(), limit: MAX_FILE });
+    let file = File::open(path).map_err(io)?;
+    let size = file.metadata().map_err(io)?.len();
+    if size > MAX_FILE {
+        return Err(FileError::TooLarge { path: path.to_owned(), size, limit: MAX_FILE });
     }
     let mut bytes = Vec::new();
-    File::open(path).map_err(io)?.take(MAX_FILE).read_to_end(&mut bytes).map_err(io)?;
+    file.take(MAX_FILE).read_to_end(&mut bytes).map_err(io)?;
     Ok(bytes)
 }
 

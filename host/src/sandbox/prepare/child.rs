@@ -41,6 +41,8 @@ pub struct Request {
     options: Json,
     limits: Limits,
     grants: Grants,
+    /// what tells each granted folder from others
+    folders: Vec<Option<(u64, u64)>>,
     /// under which the parent will look the compiled component up
     ceiling: Limits,
     cache: PathBuf,
@@ -91,6 +93,7 @@ fn ask_in(
         options: order.options.clone(),
         limits: order.limits.clone(),
         grants: order.grants.clone(),
+        folders: order.grants.dirs.iter().map(|dir| dir.opened.as_ref()?.identity()).collect(),
         ceiling: ceiling.clone(),
         cache: std::path::absolute(cache.root()).map_err(here)?,
     };
@@ -227,7 +230,11 @@ fn work(folder: PathBuf, request: Request, registry: Registry) -> Result<Prepare
 
 fn set_up(folder: &Path, request: Request, registry: Registry, watch: &Watch) -> Result<Prepared, SandboxError> {
     let here = |error: std::io::Error| SandboxError::Cache(format!("{}: {error}", folder.display()));
-    let Request { options, limits, grants, ceiling, cache } = request;
+    let Request { options, limits, mut grants, folders, ceiling, cache } = request;
+    for (dir, known) in grants.dirs.iter_mut().zip(folders) {
+        let opened = dir.open(known).map(drop);
+        opened.map_err(|error| SandboxError::Folder { folder: dir.folder.clone(), why: error.to_string() })?;
+    }
     let bytes = std::fs::read(folder.join(COMPONENT)).map_err(here)?;
     let order =
         Order { bytes: &bytes, options: &options, limits: &limits, grants: &grants, registry: &Arc::new(registry) };

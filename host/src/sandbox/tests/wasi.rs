@@ -19,7 +19,7 @@ fn everything() -> Grants {
 }
 
 fn folder(path: &Path, name: &str, writable: bool) -> FolderGrant {
-    FolderGrant { name: name.to_owned(), folder: path.to_owned(), writable }
+    FolderGrant { name: name.to_owned(), folder: path.to_owned(), writable, opened: None }
 }
 
 fn step(grants: Grants, limits: Limits) -> ComponentStep {
@@ -201,6 +201,30 @@ fn nothing_leads_out_of_a_folder() {
         assert_eq!(strike_with(&step, "enter inner"), "not-permitted");
     }
     assert_eq!(std::fs::read_to_string(outside.path().join("secret")).unwrap(), "the secret");
+}
+
+/// The author of a pipeline swaps a granted folder for a link after it was checked.
+#[cfg(unix)]
+#[test]
+fn a_folder_stays_the_one_that_was_checked() {
+    let (outside, granted) = project();
+    let opened = Some(std::fs::File::open(&granted).unwrap().into());
+    let grant = FolderGrant { opened, ..folder(&granted, "./assets", true) };
+    let known = grant.opened.as_ref().unwrap().identity();
+    let elsewhere = outside.path().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    std::fs::rename(&granted, outside.path().join("moved")).unwrap();
+    std::os::unix::fs::symlink("elsewhere", &granted).unwrap();
+    let step = step(Grants { dirs: vec![grant.clone()], ..everything() }, small());
+    assert_eq!(strike_with(&step, "write made"), "24");
+    assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0);
+    assert!(outside.path().join("moved/made").exists());
+    // The process that sets the step up opens the folder anew, and is told which it is.
+    let mut anew = FolderGrant { opened: None, ..grant };
+    assert!(anew.open(known).unwrap_err().to_string().contains("another folder lies there"));
+    std::fs::remove_file(&granted).unwrap();
+    std::fs::rename(outside.path().join("moved"), &granted).unwrap();
+    assert!(anew.open(known).is_ok());
 }
 
 #[test]

@@ -140,10 +140,13 @@ fn checked(path: String) -> FsResult<String> {
 
 impl preopens::Host for State {
     fn get_directories(&mut self) -> wasmtime::Result<Vec<(Handle, String)>> {
-        for _ in 0..self.reach.grants.dirs.len() {
+        let folders = self.wasi().folders.dirs.clone();
+        let mut given = Vec::with_capacity(folders.len());
+        for (folder, name) in folders.iter() {
             self.count_open()?;
+            given.push((self.wasi().table.push(Descriptor::Dir(folder.clone()))?, name.clone()));
         }
-        preopens::Host::get_directories(&mut self.wasi().files())
+        Ok(given)
     }
 }
 

@@ -14,10 +14,11 @@ mod random;
 mod stdio;
 mod streams;
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use wasmtime::component::{Linker, Resource, ResourceTable, ResourceTableError};
-use wasmtime_wasi::filesystem::{WasiFilesystemCtx, WasiFilesystemCtxView};
+use wasmtime_wasi::filesystem::{Dir, OpenMode, WasiFilesystemCtx, WasiFilesystemCtxView};
 use wasmtime_wasi::p2::bindings::{cli, clocks as wasi_clocks, filesystem, random as wasi_random, sync};
 use wasmtime_wasi::random::WasiRandomCtx;
 use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
@@ -25,7 +26,7 @@ use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
 use super::component::Own;
 use super::error::SandboxError;
 use super::failure::Stop;
-use super::grants::{Capability, Grants};
+use super::grants::{Capability, FolderGrant, Grants};
 use super::limits::{bytes, exceeded};
 use super::state::State;
 use crate::pipeline::StepFailure;
@@ -95,12 +96,16 @@ impl Interface {
     }
 }
 
-/// The granted folders of a step, opened once.
+/// The granted folders of a step, open since they were checked.
 #[derive(Clone, Default)]
-pub(super) struct Folders(WasiFilesystemCtx);
+pub(super) struct Folders {
+    context: WasiFilesystemCtx,
+    /// each with the path that the component knows it by
+    dirs: Arc<[(Dir, String)]>,
+}
 
 impl Folders {
-    pub(super) fn open(grants: &Grants) -> Result<Self, SandboxError> {
+    pub(super) fn open(grants: &mut Grants) -> Result<Self, SandboxError> {
         if grants.dirs.is_empty() {
             return Ok(Self::default());
         }
@@ -108,20 +113,24 @@ impl Folders {
         // Files are read and written on the guest's own thread: calls are small, and the thread is
         // the guest's until its deadline anyway.
         builder.allow_blocking_current_thread(true);
-        for dir in &grants.dirs {
-            let perms = if dir.writable { FsPerms::ReadWrite } else { FsPerms::ReadOnly };
-            builder.preopened_dir(&dir.folder, &dir.name, perms).map_err(|error| SandboxError::Folder {
-                folder: dir.folder.clone(),
-                why: error.root_cause().to_string(),
-            })?;
-        }
-        Ok(Self(builder.build().filesystem().clone()))
+        let open = |dir: &mut FolderGrant| {
+            let (perms, mode) = match dir.writable {
+                true => (FsPerms::ReadWrite, OpenMode::READ | OpenMode::WRITE),
+                false => (FsPerms::ReadOnly, OpenMode::READ),
+            };
+            let opened = dir.open(None).and_then(|folder| folder.file().try_clone());
+            let opened =
+                opened.map_err(|error| SandboxError::Folder { folder: dir.folder.clone(), why: error.to_string() })?;
+            Ok((Dir::new(opened, perms, mode, true), dir.name.clone()))
+        };
+        let dirs = grants.dirs.iter_mut().map(open).collect::<Result<_, SandboxError>>()?;
+        Ok(Self { context: builder.build().filesystem().clone(), dirs })
     }
 }
 
 /// What one sandbox holds of WASI.
 pub(super) struct Wasi {
-    folders: WasiFilesystemCtx,
+    folders: Folders,
     table: ResourceTable,
     /// entries of `table`
     held: usize,
@@ -137,7 +146,7 @@ pub(super) struct Wasi {
 impl Wasi {
     pub(super) fn new(folders: &Folders) -> Self {
         Self {
-            folders: folders.0.clone(),
+            folders: folders.clone(),
             table: ResourceTable::new(),
             held: 0,
             open: 0,
@@ -162,7 +171,7 @@ impl Wasi {
     }
 
     fn files(&mut self) -> WasiFilesystemCtxView<'_> {
-        WasiFilesystemCtxView { ctx: &mut self.folders, table: &mut self.table }
+        WasiFilesystemCtxView { ctx: &mut self.folders.context, table: &mut self.table }
     }
 }
 

@@ -17,7 +17,12 @@ pub(crate) struct Scratch(TempDir);
 impl Scratch {
     /// A new one in the system's folder for such files.
     pub(crate) fn new() -> io::Result<Self> {
-        let folder = tempfile::Builder::new().prefix("gpux-").tempdir()?;
+        Self::new_in(&std::env::temp_dir())
+    }
+
+    /// A new one in `parent`.
+    pub(crate) fn new_in(parent: &Path) -> io::Result<Self> {
+        let folder = tempfile::Builder::new().prefix("gpux-").tempdir_in(parent)?;
         scratch(|folders| folders.push(folder.path().to_owned()));
         Ok(Self(folder))
     }

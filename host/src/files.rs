@@ -118,13 +118,19 @@ pub(crate) enum Readers {
 /// Writes a file whole or not at all, whoever else does the same and whatever happens to the
 /// machine. Makes the folder if it is not there; a file that was there leaves its permissions to the new one.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8], readers: Readers) -> std::io::Result<()> {
+    write_parts(path, &[bytes], readers)
+}
+
+/// The same of bytes that lie in several places.
+pub(crate) fn write_parts(path: &Path, parts: &[&[u8]], readers: Readers) -> std::io::Result<()> {
     // What a link leads to is replaced, and the link stays.
     let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let before = path.metadata().ok();
     let is_other = before.as_ref().is_some_and(|before| !before.is_file() && !before.is_dir());
     if is_other || (before.is_none() && path.is_symlink()) {
         // A device or a pipe is written to, and so is where a link leads to nothing.
-        return File::options().write(true).create(true).truncate(false).open(path)?.write_all(bytes);
+        let mut file = File::options().write(true).create(true).truncate(false).open(path)?;
+        return parts.iter().try_for_each(|part| file.write_all(part));
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
@@ -138,7 +144,7 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8], readers: Readers) -> std::i
         // Not every file system has any.
         let _ = draft.as_file().set_permissions(before.permissions());
     }
-    draft.write_all(bytes)?;
+    parts.iter().try_for_each(|part| draft.write_all(part))?;
     draft.as_file().sync_all()?;
     draft.persist(path).map_err(|error| error.error)?;
     Ok(())

@@ -23,6 +23,7 @@ pub mod inference;
 pub mod pipeline;
 mod plain;
 pub mod sandbox;
+mod seal;
 pub mod serve;
 mod threads;
 

@@ -21,6 +21,7 @@ use super::step::{ModelOptions, ModelStep, Shapes};
 use crate::child;
 use crate::files::digest;
 use crate::pipeline::{Context, Dim, ElementType, Step as _, Tensor, TensorKind, Value};
+use crate::seal;
 
 /// Loading and one run of a large model on a slow disk fit; a model that takes longer is refused.
 const TIMEOUT: Duration = Duration::from_mins(2);
@@ -239,13 +240,12 @@ pub fn ensure_vetted(trial: &Trial<'_>, options: &ModelOptions) -> Result<(), Mo
         env!("CARGO_PKG_VERSION")
     );
     let key = digest(key);
-    let marker = cache.and_then(|cache| cache.folder("verified").ok()).map(|folder| folder.join(key));
-    if marker.as_ref().is_some_and(|marker| marker.exists()) {
+    if cache.is_some_and(|cache| seal::read(cache, "verified", &key).is_some()) {
         return Ok(());
     }
     ask(gpux, trial, providers, provider_options, None)?;
     // Not remembering costs the next start a trial, no more.
-    let _ = marker.map(|marker| std::fs::write(marker, ""));
+    let _ = cache.map(|cache| seal::write(cache, "verified", &key, b""));
     Ok(())
 }
 

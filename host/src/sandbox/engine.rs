@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use sha2::{Digest as _, Sha256};
-use wasmtime::{Cache, CacheConfig, Config, Enabled, Engine, OptLevel, PoolingAllocationConfig};
+use wasmtime::{Cache, Config, Enabled, Engine, OptLevel, PoolingAllocationConfig};
 
 use super::clock::Ticker;
 use super::component::Compiled;
 use super::error::SandboxError;
 use super::limits::Limits;
+use super::native_code::{CodeFolder, NativeCode};
 use super::slots::Slots;
-use crate::config::CacheDir;
 
 /// Memory of a slot that stays mapped from one request to the next. With `pagemap_scan`, only the
 /// pages that a request wrote are reset: a fresh sandbox costs a third.
@@ -38,6 +38,8 @@ pub(super) struct Machine {
     places: AtomicUsize,
     /// the components that are loaded, by SHA-256
     loaded: Mutex<HashMap<[u8; 32], Weak<Compiled>>>,
+    /// by way of which native code comes from elsewhere; without it, each component is compiled here
+    code: Option<CodeFolder>,
 }
 
 /// A slot for one sandbox, until this is dropped: after the sandbox.
@@ -59,9 +61,8 @@ impl Drop for Place {
 }
 
 impl Machine {
-    pub(super) fn new(cache: Option<&CacheDir>, ceiling: &Limits, slots: u32) -> Result<Self, SandboxError> {
-        let cache = cache.map(compiled).transpose()?;
-        let mut config = config(cache);
+    pub(super) fn new(code: Option<CodeFolder>, ceiling: &Limits, slots: u32) -> Result<Self, SandboxError> {
+        let mut config = config(code.as_ref().map(CodeFolder::cache));
         // The pool reserves address space (4 GiB for each memory, none of it real memory), which a
         // machine or a container may refuse.
         config.allocation_strategy(pool(ceiling, slots));
@@ -71,7 +72,7 @@ impl Machine {
             config.allocation_strategy(wasmtime::InstanceAllocationStrategy::OnDemand);
             engine = Engine::new(&config);
         }
-        Ok(Self { pooled, ..Self::around(engine, slots as usize)? })
+        Ok(Self { pooled, code, ..Self::around(engine, slots as usize)? })
     }
 
     /// For describing and configuring a component once: compiled quickly rather than well.
@@ -93,18 +94,30 @@ impl Machine {
         self.places.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok().map(|_| Place(self.clone()))
     }
 
-    /// A component (no core module), compiled, or as it was loaded before: code and the memories
-    /// that instances begin with are there once, however many steps use them.
-    pub(super) fn compiled(&self, component: &[u8]) -> Result<Arc<Compiled>, SandboxError> {
+    /// A component (no core module), made of its native code or compiled, or as it was loaded before: code and the
+    /// memories that instances begin with are there once, however many steps use them.
+    pub(super) fn compiled(&self, component: &[u8], code: Option<&NativeCode>) -> Result<Arc<Compiled>, SandboxError> {
         let digest: [u8; 32] = Sha256::digest(component).into();
         if let Some(compiled) = self.loaded().get(&digest).and_then(Weak::upgrade) {
             return Ok(compiled);
         }
-        let compiled = Arc::new(Compiled::new(&self.engine, component)?);
+        let compiled = Arc::new(self.load(component, code)?.0);
         let mut loaded = self.loaded();
         loaded.retain(|_, compiled| compiled.strong_count() > 0);
         loaded.insert(digest, Arc::downgrade(&compiled));
         Ok(compiled)
+    }
+
+    /// A component, made of its native code or compiled, and its code where that can be kept.
+    pub(super) fn load(
+        &self,
+        component: &[u8],
+        code: Option<&NativeCode>,
+    ) -> Result<(Compiled, Option<NativeCode>), SandboxError> {
+        match &self.code {
+            Some(folder) => folder.load(&self.engine, component, code),
+            None => Ok((Compiled::new(&self.engine, component)?, None)),
+        }
     }
 
     fn loaded(&self) -> MutexGuard<'_, HashMap<[u8; 32], Weak<Compiled>>> {
@@ -117,18 +130,8 @@ impl Machine {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let places = slots.saturating_sub(cores).into();
         let slots = Slots::new(slots.max(1));
-        Ok(Self { engine, ticker, cores, pooled: false, slots, places, loaded: Mutex::default() })
+        Ok(Self { engine, ticker, cores, pooled: false, slots, places, loaded: Mutex::default(), code: None })
     }
-}
-
-/// wasmtime's own cache, in a folder that only its owner may enter: what lies there is run as
-/// native code.
-fn compiled(cache: &CacheDir) -> Result<Cache, SandboxError> {
-    let folder = cache.folder("wasmtime").and_then(std::path::absolute);
-    let folder = folder.map_err(|error| SandboxError::Cache(format!("{}: {error}", cache.root().display())))?;
-    let mut config = CacheConfig::new();
-    config.with_directory(folder);
-    Cache::new(config).map_err(|error| SandboxError::Cache(format!("{error:#}")))
 }
 
 fn config(cache: Option<Cache>) -> Config {
@@ -195,8 +198,8 @@ mod tests {
     fn what_is_loaded_twice_is_there_once() {
         let machine = Machine::new(None, &Limits::default(), 1).unwrap();
         let component = b"\0asm\x0d\0\x01\0";
-        let first = machine.compiled(component).unwrap();
-        assert!(Arc::ptr_eq(&first, &machine.compiled(component).unwrap()));
+        let first = machine.compiled(component, None).unwrap();
+        assert!(Arc::ptr_eq(&first, &machine.compiled(component, None).unwrap()));
         drop(first);
         assert_eq!(machine.loaded().values().filter(|compiled| compiled.strong_count() > 0).count(), 0);
     }

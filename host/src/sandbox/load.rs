@@ -15,6 +15,7 @@ use super::imports::{self, Refusal};
 use super::inspect::ComponentInfo;
 use super::limits::{Limits, bytes as size_text, exceeded};
 use super::linked::Linked;
+use super::native_code::CodeFolder;
 use super::prepare::{self, Kept, Order, Prepared, Ready, Start, Watch};
 use super::state::Reach;
 use super::step::ComponentStep;
@@ -75,7 +76,7 @@ pub(super) struct Home {
     ceiling: Limits,
     cache: Option<CacheDir>,
     program: Option<PathBuf>,
-    /// where a child leaves what it compiled, for want of a cache
+    /// by way of which native code goes, and where components are set up for want of a cache
     _scratch: Option<Scratch>,
 }
 
@@ -101,13 +102,26 @@ impl Sandbox {
     /// address space for it.
     pub fn new(options: SandboxOptions) -> Result<Self, SandboxError> {
         let SandboxOptions { mut cache, ceiling, slots, program } = options;
-        let mut scratch = None;
-        if cache.is_none() && program.is_some() {
-            let folder = Scratch::new().map_err(|error| no_folder(&error))?;
-            cache = Some(CacheDir::at(folder.path()));
-            scratch = Some(folder);
+        let in_cache = |error: std::io::Error, cache: &CacheDir| {
+            SandboxError::Cache(format!("{}: {error}", cache.root().display()))
+        };
+        let scratch = match &cache {
+            // Not in the cache: who comes to write there must not find code on its way to be run.
+            Some(cache) => {
+                let work = cache.folder("work").map_err(|error| in_cache(error, cache));
+                let scratch =
+                    Scratch::new().or_else(|_| Scratch::new_in(&work?).map_err(|error| in_cache(error, cache)));
+                cache.folder("steps").map_err(|error| in_cache(error, cache))?;
+                Some(scratch?)
+            }
+            None if program.is_some() => Some(Scratch::new().map_err(|error| no_folder(&error))?),
+            None => None,
+        };
+        if let (None, Some(scratch)) = (&cache, &scratch) {
+            cache = Some(CacheDir::at(scratch.path().join("cache")));
         }
-        let machine = Arc::new(Machine::new(cache.as_ref(), &ceiling, slots)?);
+        let code = scratch.as_ref().map(|scratch| CodeFolder::at(&scratch.path().join("code"))).transpose()?;
+        let machine = Arc::new(Machine::new(code, &ceiling, slots)?);
         Ok(Self(Arc::new(Home { machine, ceiling, cache, program, _scratch: scratch })))
     }
 
@@ -145,12 +159,12 @@ impl Sandbox {
         let (limits, options) = (limits.capped(&self.0.ceiling), or_empty(options));
         let order = Order { bytes, options: &options, limits: &limits, grants, registry };
         let Prepared { facts, described, ready } = self.prepare(&order)?;
-        let Ready { signature, start, snapshot } = ready?;
+        let Ready { signature, start, snapshot, code } = ready?;
         let component = match &snapshot {
             Some(snapshot) => Cow::Borrowed(snapshot.as_slice()),
             None => componentize(bytes)?,
         };
-        let compiled = self.0.machine.compiled(&component)?;
+        let compiled = self.0.machine.compiled(&component, code.as_ref())?;
         let reach = Reach::new(limits, grants.clone(), registry.clone())?;
         let linked = Linked::new(self.0.machine.clone(), compiled, reach)?;
         let text = (start != Start::Snapshot).then(|| options.to_string());
@@ -197,11 +211,18 @@ impl Sandbox {
         if let Some(prepared) = kept.as_ref().and_then(Kept::read) {
             return Ok(prepared);
         }
-        let prepared = match (&self.0.program, &self.0.cache) {
+        let mut prepared = match (&self.0.program, &self.0.cache) {
             (Some(program), Some(cache)) => prepare::ask(program, cache, &self.0.ceiling, order)?,
             _ => prepare::prepare(order, &Watch::default())?,
         };
         if let Some(kept) = kept {
+            if let Ok(ready @ Ready { code: None, .. }) = &mut prepared.ready {
+                let component = match &ready.snapshot {
+                    Some(snapshot) => Cow::Borrowed(snapshot.as_slice()),
+                    None => componentize(order.bytes)?,
+                };
+                ready.code = self.0.machine.load(&component, None)?.1;
+            }
             kept.write(&prepared);
         }
         Ok(prepared)

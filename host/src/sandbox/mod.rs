@@ -27,6 +27,7 @@ mod linked;
 mod load;
 mod log;
 mod meter;
+mod native_code;
 mod prepare;
 mod schema;
 mod slots;

@@ -16,6 +16,7 @@ use super::super::engine::Machine;
 use super::super::error::SandboxError;
 use super::super::grants::Grants;
 use super::super::limits::{Limits, bytes, exceeded};
+use super::super::native_code::{CodeFolder, NativeCode};
 use super::{Order, Prepared, prepare};
 use crate::child::{self, ChildFault};
 use crate::config::CacheDir;
@@ -23,6 +24,8 @@ use crate::pipeline::Registry;
 
 const COMPONENT: &str = "component.wasm";
 const SNAPSHOT: &str = "snapshot.wasm";
+/// A folder of wasmtime's.
+const CODE: &str = "code";
 /// For starting a process and reading files, beside the limits.
 const SLACK: Duration = Duration::from_secs(5);
 /// How many times as long as its processor time a compilation may take on a busy machine.
@@ -43,12 +46,11 @@ pub struct Request {
     grants: Grants,
     /// what tells each granted folder from others
     folders: Vec<Option<(u64, u64)>>,
-    /// under which the parent will look the compiled component up
+    /// under which the parent will run the compiled component
     ceiling: Limits,
-    cache: PathBuf,
 }
 
-/// Has `program`, which is gpux, prepare a component and compile it into the cache. Where that has no
+/// Has `program`, which is gpux, prepare a component and compile it, in the cache. Where that has no
 /// room for it, the system's folder for such things may have.
 pub(in crate::sandbox) fn ask(
     program: &Path,
@@ -66,7 +68,7 @@ pub(in crate::sandbox) fn ask(
         let folder = std::env::temp_dir();
         tempfile::tempdir_in(&folder).map_err(|error| SandboxError::Cache(format!("{}: {error}", folder.display())))
     };
-    let ask = |folder: Result<TempDir, SandboxError>| ask_in(&folder?, program, cache, ceiling, order);
+    let ask = |folder: Result<TempDir, SandboxError>| ask_in(&folder?, program, ceiling, order);
     match ask(in_cache()) {
         Err(SandboxError::Cache(first)) => match ask(elsewhere()) {
             Err(SandboxError::Cache(second)) => {
@@ -80,13 +82,7 @@ pub(in crate::sandbox) fn ask(
 }
 
 /// The same, by way of files in `folder`.
-fn ask_in(
-    folder: &TempDir,
-    program: &Path,
-    cache: &CacheDir,
-    ceiling: &Limits,
-    order: &Order<'_>,
-) -> Result<Prepared, SandboxError> {
+fn ask_in(folder: &TempDir, program: &Path, ceiling: &Limits, order: &Order<'_>) -> Result<Prepared, SandboxError> {
     let here = |error: std::io::Error| SandboxError::Cache(format!("{}: {error}", folder.path().display()));
     let path = |name: &str| folder.path().join(name);
     let request = Request {
@@ -95,7 +91,6 @@ fn ask_in(
         grants: order.grants.clone(),
         folders: order.grants.dirs.iter().map(|dir| dir.opened.as_ref()?.identity()).collect(),
         ceiling: ceiling.clone(),
-        cache: std::path::absolute(cache.root()).map_err(here)?,
     };
     let mut request = serde_json::to_vec(&request).map_err(|error| SandboxError::Engine(error.to_string()))?;
     request.push(b'\n');
@@ -106,6 +101,7 @@ fn ask_in(
     let mut prepared = answer?;
     if let Ok(ready) = &mut prepared.ready {
         ready.snapshot = std::fs::read(path(SNAPSHOT)).ok();
+        ready.code = NativeCode::take(&path(CODE));
     }
     Ok(prepared)
 }
@@ -230,7 +226,7 @@ fn work(folder: PathBuf, request: Request, registry: Registry) -> Result<Prepare
 
 fn set_up(folder: &Path, request: Request, registry: Registry, watch: &Watch) -> Result<Prepared, SandboxError> {
     let here = |error: std::io::Error| SandboxError::Cache(format!("{}: {error}", folder.display()));
-    let Request { options, limits, mut grants, folders, ceiling, cache } = request;
+    let Request { options, limits, mut grants, folders, ceiling } = request;
     for (dir, known) in grants.dirs.iter_mut().zip(folders) {
         let opened = dir.open(known).map(drop);
         opened.map_err(|error| SandboxError::Folder { folder: dir.folder.clone(), why: error.to_string() })?;
@@ -240,8 +236,10 @@ fn set_up(folder: &Path, request: Request, registry: Registry, watch: &Watch) ->
         Order { bytes: &bytes, options: &options, limits: &limits, grants: &grants, registry: &Arc::new(registry) };
     let prepared = prepare(&order, watch)?;
     if let Ok(ready) = &prepared.ready {
-        // The same settings as the process that will ask the cache for it; but one slot is enough.
-        let machine = Machine::new(Some(&CacheDir::at(cache)), &ceiling, 1)?;
+        // The same settings as the process that will run it; but one slot is enough.
+        let code = folder.join(CODE);
+        std::fs::create_dir(&code).map_err(here)?;
+        let machine = Machine::new(Some(CodeFolder::at(&code)?), &ceiling, 1)?;
         let component = match &ready.snapshot {
             Some(snapshot) => {
                 std::fs::write(folder.join(SNAPSHOT), snapshot).map_err(here)?;

@@ -1,24 +1,30 @@
 //! What came of preparing, remembered: a second start asks no child.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::SystemTime;
 
 use serde_json::json;
 use wasmtime::Engine;
 
+use super::super::native_code::NativeCode;
 use super::{Order, Prepared, Start};
 use crate::config::CacheDir;
-use crate::files::{Readers, digest, write_whole};
+use crate::files::digest;
+use crate::seal;
 
 /// Bytes of all that is remembered; the oldest goes first.
 const LIMIT: u64 = 1 << 30;
 /// Of what is written here; another is not read.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+/// The folder of the cache.
+const FOLDER: &str = "steps";
+/// What one entry may consist of: what came of it, the snapshot, its native code.
+const ENDINGS: [&str; 3] = ["json", "wasm", "code"];
 
 /// The place of one prepared component in the cache.
 pub(in crate::sandbox) struct Kept {
-    folder: PathBuf,
+    cache: CacheDir,
     /// SHA-256 of everything that decides what comes of preparing
     key: String,
 }
@@ -26,7 +32,7 @@ pub(in crate::sandbox) struct Kept {
 impl Kept {
     /// Where this order's result is kept, if there is a cache; `engine` is what would run it.
     pub(in crate::sandbox) fn at(cache: Option<&CacheDir>, engine: &Engine, order: &Order<'_>) -> Option<Self> {
-        let folder = cache?.folder("steps").ok()?;
+        let cache = cache?.clone();
         // wasmtime's version and settings; with the same, this hasher gives the same.
         let mut hasher = DefaultHasher::new();
         engine.precompile_compatibility_hash().hash(&mut hasher);
@@ -39,24 +45,28 @@ impl Kept {
             order.limits,
             order.grants
         ]);
-        Some(Self { folder, key: digest(decides.to_string().as_bytes()) })
+        Some(Self { cache, key: digest(decides.to_string().as_bytes()) })
     }
 
-    fn path(&self, ending: &str) -> PathBuf {
-        self.folder.join(&self.key).with_extension(ending)
+    fn name(&self, ending: &str) -> String {
+        format!("{}.{ending}", self.key)
     }
 
-    /// What was remembered, if it is whole.
+    /// What was remembered, if all of it is there as it was written: what is cut off, changed or not gpux's is
+    /// made anew.
     pub(in crate::sandbox) fn read(&self) -> Option<Prepared> {
-        let mut prepared: Prepared = serde_json::from_slice(&std::fs::read(self.path("json")).ok()?).ok()?;
-        if let Ok(ready) = &mut prepared.ready
-            && ready.start == Start::Snapshot
-        {
-            ready.snapshot = Some(std::fs::read(self.path("wasm")).ok()?);
+        let read = |ending| seal::read(&self.cache, FOLDER, &self.name(ending));
+        let mut prepared: Prepared = serde_json::from_slice(&read("json")?).ok()?;
+        if let Ok(ready) = &mut prepared.ready {
+            if ready.start == Start::Snapshot {
+                ready.snapshot = Some(read("wasm")?);
+            }
+            ready.code = Some(NativeCode::from_bytes(read("code")?));
         }
         // What is used is not the oldest.
-        for ending in ["json", "wasm"] {
-            if let Ok(file) = std::fs::File::options().append(true).open(self.path(ending)) {
+        let folder = self.cache.folder(FOLDER).ok()?;
+        for ending in ENDINGS {
+            if let Ok(file) = std::fs::File::options().append(true).open(folder.join(self.name(ending))) {
                 let _ = file.set_modified(SystemTime::now());
             }
         }
@@ -66,11 +76,13 @@ impl Kept {
     /// Remembers a success. Not remembering costs the next start some time, no more.
     pub(in crate::sandbox) fn write(&self, prepared: &Prepared) {
         let Ok(ready) = &prepared.ready else { return };
-        let Ok(text) = serde_json::to_vec(prepared) else { return };
-        let place = |ending, bytes: &[u8]| write_whole(&self.path(ending), bytes, Readers::Owner).is_ok();
-        // A snapshot that is cut off would fail each start.
-        if ready.snapshot.as_ref().is_none_or(|snapshot| place("wasm", snapshot)) && place("json", &text) {
-            prune(&self.folder, LIMIT);
+        let (Ok(text), Some(code)) = (serde_json::to_vec(prepared), &ready.code) else { return };
+        let write = |ending, bytes: &[u8]| seal::write(&self.cache, FOLDER, &self.name(ending), bytes).is_ok();
+        let is_written = ready.snapshot.as_ref().is_none_or(|snapshot| write("wasm", snapshot))
+            && write("code", code.as_bytes())
+            && write("json", &text);
+        if is_written && let Ok(folder) = self.cache.folder(FOLDER) {
+            prune(&folder, LIMIT);
         }
     }
 }

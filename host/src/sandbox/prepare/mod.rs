@@ -26,6 +26,7 @@ use super::error::SandboxError;
 use super::grants::Grants;
 use super::imports::Import;
 use super::limits::Limits;
+use super::native_code::NativeCode;
 use crate::pipeline::{Registry, Signature};
 
 /// A component that is to be prepared, and for what.
@@ -75,6 +76,9 @@ pub(super) struct Ready {
     /// the snapshot: a component's bytes
     #[serde(skip)]
     pub(super) snapshot: Option<Vec<u8>>,
+    /// the native code of the snapshot, or of the component where there is none
+    #[serde(skip)]
+    pub(super) code: Option<NativeCode>,
 }
 
 /// How an instance becomes ready for requests.

@@ -152,8 +152,8 @@ fn configure(linked: &Linked, options: &str, instrumented: &Chosen<'_>, watch: &
     let signature = checked::signature(given, &linked.reach.limits)
         .map_err(|what| SandboxError::Contract { call: "configure".into(), what })?;
     Ok(match watch.during(|| take(instrumented, store, instance)) {
-        Ok(snapshot) => Ready { signature, start: Start::Snapshot, snapshot: Some(snapshot) },
-        Err(why) => Ready { signature, start: Start::Configure { why }, snapshot: None },
+        Ok(snapshot) => Ready { signature, start: Start::Snapshot, snapshot: Some(snapshot), code: None },
+        Err(why) => Ready { signature, start: Start::Configure { why }, snapshot: None, code: None },
     })
 }
 

@@ -87,17 +87,31 @@ fn inspect_says_what_it_is_and_what_it_cannot_do() {
 fn a_cached_component_compiles_once() {
     let folder = tempfile::tempdir().unwrap();
     let cache = Some(CacheDir::at(folder.path().join("cache")));
-    for _ in 0..2 {
+    let steps = folder.path().join("cache/steps");
+    let code = || {
+        let entries = std::fs::read_dir(&steps).unwrap().map(|entry| entry.unwrap().path());
+        let codes: Vec<_> = entries.filter(|path| path.extension().is_some_and(|ending| ending == "code")).collect();
+        assert_eq!(codes.len(), 1);
+        (std::fs::read(&codes[0]).unwrap(), codes[0].clone())
+    };
+    let mut made = None;
+    // The last time, somebody has put other code there: it is not run, but made again.
+    for round in 0..3 {
+        if round == 2 {
+            let (mut bytes, path) = code();
+            *bytes.last_mut().unwrap() ^= 1;
+            std::fs::write(path, bytes).unwrap();
+        }
         let sandbox =
             Sandbox::new(SandboxOptions { cache: cache.clone(), slots: 4, ..SandboxOptions::default() }).unwrap();
         let step = sandbox.load(&bytes(), &LoadRequest::default()).unwrap();
         assert!(run(&step, photo(32, 32, 1)).is_ok());
+        let there = code().0;
+        assert!(*made.get_or_insert_with(|| there.clone()) == there);
     }
-    let compiled = folder.path().join("cache/wasmtime");
-    assert!(compiled.is_dir());
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
-        assert_eq!(compiled.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(steps.metadata().unwrap().permissions().mode() & 0o777, 0o700);
     }
 }

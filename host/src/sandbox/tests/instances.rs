@@ -72,25 +72,35 @@ fn nested_calls_are_bounded() {
 fn a_second_load_is_remembered() {
     let folder = tempfile::tempdir().unwrap();
     let sandbox = || {
-        let cache = Some(CacheDir::at(folder.path()));
+        let cache = Some(CacheDir::at(folder.path().join("cache")));
         Sandbox::new(SandboxOptions { cache, slots: 2, ..SandboxOptions::default() }).unwrap()
     };
     let load = |options| {
         let request = LoadRequest { options, ..LoadRequest::default() };
         sandbox().load(&HOSTILE, &request).unwrap()
     };
-    let kept = || std::fs::read_dir(folder.path().join("steps")).unwrap().count();
+    let kept = || std::fs::read_dir(folder.path().join("cache/steps")).unwrap().count();
     let first = load(json!({"attack": "echo"}));
-    assert_eq!(kept(), 2, "the answer and the snapshot");
-    // A spoilt entry is made again.
-    for entry in std::fs::read_dir(folder.path().join("steps")).unwrap() {
-        std::fs::write(entry.unwrap().path(), b"{").unwrap();
+    assert_eq!(kept(), 3, "the answer, the snapshot and its code");
+    // A file that is gone, cut off or changed is made again.
+    for entry in std::fs::read_dir(folder.path().join("cache/steps")).unwrap() {
+        let path = entry.unwrap().path();
+        let whole = std::fs::read(&path).unwrap();
+        let mut changed = whole.clone();
+        changed[whole.len() / 2] ^= 0x10;
+        for spoilt in [b"".as_slice(), b"{", &whole[..whole.len() / 2], &whole[..whole.len() - 1], &changed] {
+            std::fs::write(&path, spoilt).unwrap();
+            let second = load(json!({"attack": "echo"}));
+            assert_eq!(first.details(), second.details());
+            assert_eq!(run(&second, "x"), Ok("x".into()));
+            assert_eq!(std::fs::read(&path).unwrap().len(), whole.len(), "{}", path.display());
+        }
+        std::fs::remove_file(&path).unwrap();
+        load(json!({"attack": "echo"}));
+        assert!(path.exists());
     }
-    let second = load(json!({"attack": "echo"}));
-    assert_eq!(first.details(), second.details());
-    assert_eq!(run(&second, "x"), Ok("x".into()));
     load(json!({"attack": ""}));
-    assert_eq!(kept(), 4);
+    assert_eq!(kept(), 6);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod unstoppable;
 
+use std::io;
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
@@ -50,6 +51,26 @@ pub(crate) fn start(mut job: Job) -> Result<(), Job> {
         Ok(_) => sender.send(job).map_err(|returned| returned.0),
         Err(_) => Err(job),
     }
+}
+
+/// Starts a thread that ends by itself; the error says which one there cannot be.
+pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let started = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+    let refused = |error: io::Error| io::Error::new(error.kind(), format!("the thread `{name}` cannot start: {error}"));
+    started.map(drop).map_err(refused)
+}
+
+/// Fails unless the system lets the process have so many threads beside those it has.
+pub(crate) fn require(needed: usize) -> io::Result<()> {
+    let startable = startable(needed);
+    if startable == needed {
+        return Ok(());
+    }
+    let message = format!(
+        "{needed} threads are needed, and the system lets this process start {startable}; raise the limit of processes \
+         (`ulimit -u`, or the container's `pids` limit)"
+    );
+    Err(io::Error::new(io::ErrorKind::WouldBlock, message))
 }
 
 /// How many of so many threads the system lets the process have beside those it has. They are started, and have ended

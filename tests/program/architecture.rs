@@ -16,15 +16,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("seal", &["files", "config"]),
     ("pipeline", &["files", "config"]),
     ("builtin", &["guard", "threads", "config", "pipeline"]),
-    ("sandbox", &["guard", "files", "plain", "end", "child", "config", "seal", "pipeline"]),
+    ("sandbox", &["guard", "threads", "files", "plain", "end", "child", "config", "seal", "pipeline"]),
     ("inference", &["guard", "threads", "files", "plain", "child", "config", "seal", "pipeline"]),
     ("error", &["config", "pipeline", "sandbox", "inference"]),
     ("assemble", &["files", "config", "pipeline", "builtin", "sandbox", "inference", "error"]),
-    ("author", &["files", "config", "pipeline", "sandbox", "inference", "error", "assemble"]),
-    ("serve", &["guard", "files", "plain", "config", "pipeline", "builtin", "inference", "error", "assemble"]),
+    ("author", &["threads", "files", "config", "pipeline", "sandbox", "inference", "error", "assemble"]),
+    (
+        "serve",
+        &["guard", "threads", "files", "plain", "config", "pipeline", "builtin", "inference", "error", "assemble"],
+    ),
     (
         "cli",
         &[
+            "threads",
             "files",
             "plain",
             "end",
@@ -165,6 +169,25 @@ fn big_dependencies_are_named_in_one_room() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn no_thread_is_started_in_a_way_that_panics() {
+    // At the system's limit of threads, these panic; `std::thread::Builder` gives an error.
+    const PANICKING: [&str; 2] = ["thread::spawn(", "scope.spawn("];
+    let mut wrong = Vec::new();
+    for (_, path) in files() {
+        let is_test = path.components().any(|part| ["tests", "tests.rs"].iter().any(|name| part.as_os_str() == *name));
+        let text = fs::read_to_string(&path).unwrap();
+        let code = text.split("\nmod tests {").next().unwrap();
+        for (number, line) in code.lines().enumerate().filter(|_| !is_test) {
+            let code = line.split("//").next().unwrap_or_default();
+            if PANICKING.iter().any(|call| code.contains(call)) {
+                wrong.push(format!("{}:{}: {}", path.display(), number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "use `std::thread::Builder`, and say what could not be started:\n{}", wrong.join("\n"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -13,6 +13,8 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer as _, fmt, registry};
+
+use crate::threads;
 
 /// How lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -41,17 +43,14 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Starts to write what is traced. There is one log in a process.
-    pub(super) fn start(format: LogFormat, verbose: bool) -> Self {
-        static LOG: LazyLock<Log> = LazyLock::new(|| {
-            let (sender, lines) = sync_channel(WAITING);
-            let lost = Arc::new(AtomicU64::new(0));
-            let counted = lost.clone();
-            // Without its thread, nothing is written and nothing waits.
-            let _ = std::thread::Builder::new().name("gpux-log".to_owned()).spawn(move || write(&lines, &counted));
-            Log { sender, lost }
-        });
-        let log = LOG.clone();
+    /// Starts to write what is traced. There is one log in a process. Fails where its thread cannot be started.
+    pub(super) fn start(format: LogFormat, verbose: bool) -> std::io::Result<Self> {
+        static LOG: Mutex<Option<Log>> = Mutex::new(None);
+        let mut started = LOG.lock().unwrap_or_else(PoisonError::into_inner);
+        let log = match &*started {
+            Some(log) => log.clone(),
+            None => started.insert(Self::spawn()?).clone(),
+        };
         let level = if verbose { Level::DEBUG } else { Level::INFO };
         let targets = Targets::new().with_target("gpux", level);
         let layer = fmt::layer().with_writer(log.clone()).with_target(false).with_ansi(false);
@@ -61,7 +60,15 @@ impl Log {
         };
         // A second server of the process writes to the first one's log.
         let _ = registry().with(layer.with_filter(targets)).try_init();
-        log
+        Ok(log)
+    }
+
+    fn spawn() -> std::io::Result<Self> {
+        let (sender, lines) = sync_channel(WAITING);
+        let lost = Arc::new(AtomicU64::new(0));
+        let counted = lost.clone();
+        threads::spawn("gpux-log", move || write(&lines, &counted))?;
+        Ok(Self { sender, lost })
     }
 
     /// Writes a line that is ready.

@@ -21,6 +21,7 @@ mod test;
 mod verify;
 
 use std::io::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
@@ -28,6 +29,10 @@ use crate::end::end;
 
 use exit::Exit;
 use printer::Printer;
+
+/// What the process ends with after a panic, as every program in Rust does: but without the exit handlers of native
+/// libraries, whose threads may be at work.
+const PANICKED: u8 = 101;
 
 /// Runs an ONNX model together with the code around it
 #[derive(Debug, Parser)]
@@ -79,7 +84,15 @@ pub fn main() -> ! {
         }
     };
     keep_freed_memory();
-    let exit = match arguments.command {
+    let command = AssertUnwindSafe(|| run_command(arguments.command));
+    let code = catch_unwind(command).map_or(PANICKED, Exit::code);
+    // Whatever was printed of a line. There is nobody left to tell of a failure.
+    let _ = std::io::stdout().flush();
+    end(code)
+}
+
+fn run_command(command: Command) -> Exit {
+    match command {
         Command::New(arguments) => new::main(&arguments),
         Command::Run(arguments) => run::main(arguments),
         Command::Serve(arguments) => serve::main(&arguments),
@@ -91,10 +104,7 @@ pub fn main() -> ! {
         Command::Steps(arguments) => steps::main(&arguments),
         Command::Schema(arguments) => schema::main(&arguments),
         Command::Child(command) => child::main(command),
-    };
-    // Whatever was printed of a line. There is nobody left to tell of a failure.
-    let _ = std::io::stdout().flush();
-    end(exit.code())
+    }
 }
 
 /// Has the C library keep freed memory for what comes next. It goes by the largest block that it has

@@ -14,6 +14,7 @@ use super::error::SandboxError;
 use super::limits::Limits;
 use super::native_code::{CodeFolder, NativeCode};
 use super::slots::Slots;
+use crate::threads;
 
 /// Memory of a slot that stays mapped from one request to the next. With `pagemap_scan`, only the
 /// pages that a request wrote are reset: a fresh sandbox costs a third.
@@ -127,11 +128,15 @@ impl Machine {
     fn around(engine: wasmtime::Result<Engine>, slots: usize) -> Result<Self, SandboxError> {
         let engine = engine.map_err(|error| SandboxError::Engine(format!("{error:#}")))?;
         let ticker = Ticker::start(engine.clone()).map_err(|error| SandboxError::Engine(error.to_string()))?;
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = cores();
         let places = slots.saturating_sub(cores).into();
         let slots = Slots::new(slots.max(1));
         Ok(Self { engine, ticker, cores, pooled: false, slots, places, loaded: Mutex::default(), code: None })
     }
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn config(cache: Option<Cache>) -> Config {
@@ -141,6 +146,8 @@ fn config(cache: Option<Cache>) -> Config {
         // Calls are plain calls on the worker's thread: a third of the cost of async ones.
         .concurrency_support(false)
         .epoch_interruption(true)
+        // The compiler's threads panic where they cannot be started.
+        .parallel_compilation(threads::require(cores()).is_ok())
         .max_wasm_stack(STACK)
         // Nobody sees a stranger's stack frames, and they cost time on each trap.
         .wasm_backtrace_max_frames(None)

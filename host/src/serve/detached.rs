@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::inference::Closing;
+use crate::threads;
 
 /// A value that a thread of its own drops. Letting go of a model may wait for sessions that are being
 /// made, which no thread may that has requests or connections to see to: and any of them may turn out
@@ -40,7 +41,7 @@ impl<T: Send + Sync + 'static> Drop for Last<T> {
             drop(closing);
         };
         // Without a thread, what was handed to it is dropped here.
-        let _ = std::thread::Builder::new().name("gpux-let-go".to_owned()).spawn(let_go);
+        let _ = threads::spawn("gpux-let-go", let_go);
     }
 }
 

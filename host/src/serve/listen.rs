@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
@@ -9,6 +10,7 @@ use futures_util::future::join_all;
 use http::Request;
 use socket2::SockRef;
 use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
@@ -22,6 +24,11 @@ use super::signals::{Signal, Signals};
 use super::telemetry::Telemetry;
 use super::tls::{Tls, TlsError};
 use crate::config::LoadError;
+use crate::guard::guard;
+use crate::threads;
+
+/// How long a thread for blocking work waits for more: longer than any server lives.
+const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// Why there is no server.
 #[derive(Debug, thiserror::Error)]
@@ -153,16 +160,36 @@ pub fn serve(
         }
     }
     let life = Life { server, tls, local, tell };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(settings.workers)
-        .thread_name("gpux-io")
-        .enable_all()
-        .build()
-        .map_err(ListenError::Start)?;
+    threads::require(needed_threads(settings.workers)).map_err(ListenError::Start)?;
+    let runtime = runtime(settings.workers).map_err(ListenError::Start)?;
+    server.start_workers().map_err(ListenError::Start)?;
     let result = runtime.block_on(life.live(listener, grpc, sources));
     // A step that is still at work does not keep the process.
     runtime.shutdown_background();
     result
+}
+
+/// Threads that a server has from its start on: those that read connections, those that run requests, one for what
+/// blocks, and one that loads pipelines again.
+const fn needed_threads(workers: usize) -> usize {
+    2 * workers + 2
+}
+
+/// The runtime that reads connections. Every thread that tokio cannot do without is started here: it panics where it
+/// needs one that the system refuses.
+fn runtime(workers: usize) -> std::io::Result<Runtime> {
+    let start = || {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(workers)
+            .thread_name("gpux-io")
+            .thread_keep_alive(FOR_EVER)
+            .enable_all()
+            .build()?;
+        // Blocking work waits for this thread, which never ends, where no other can be started.
+        runtime.spawn_blocking(|| ());
+        Ok(runtime)
+    };
+    guard(start).map_err(std::io::Error::other)?
 }
 
 fn warn(tell: &dyn Fn(Event), warnings: Vec<String>) {
@@ -192,7 +219,8 @@ impl Life<'_> {
         let mut signals = Signals::new();
         self.tell(Event::Listening(self.local));
         if let Some(Otlp { endpoint, must }) = &self.server.settings().otlp {
-            match Telemetry::new(endpoint, self.server.metrics()) {
+            // It starts a thread, and panics where there can be none.
+            match guard(|| Telemetry::new(endpoint, self.server.metrics())).unwrap_or_else(Err) {
                 Ok(telemetry) => self.server.trace_to(telemetry),
                 Err(why) if *must => return Err(ListenError::Telemetry(why)),
                 Err(why) => self.tell(Event::Warning(why)),
@@ -250,9 +278,9 @@ impl Life<'_> {
             tokio::select! {
                 loaded = &mut loading, if asked.is_some() => {
                     loaded.map_err(|error| ListenError::Start(std::io::Error::other(error)))??;
-                    self.tell(Event::Ready(self.local));
                     let asked = asked.take().map_or(Ok(()), |asked| asked.start(self.server, self.tell.clone()));
                     asked.map_err(ListenError::Start)?;
+                    self.tell(Event::Ready(self.local));
                 }
                 signal = signals.next() => match signal {
                     Signal::End => return Ok(()),

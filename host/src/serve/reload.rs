@@ -11,6 +11,7 @@ use super::listen::Event;
 use super::served::Served;
 use super::server::Server;
 use crate::assemble::{Mark, Marks};
+use crate::threads;
 
 /// How often files are looked at. Looking works wherever files come from: volumes of the network, and
 /// the links that a ConfigMap's update swaps, say nothing of their changes.
@@ -45,8 +46,7 @@ impl Asked {
     pub(super) fn start(self, server: &Arc<Server>, tell: Arc<dyn Fn(Event) + Send + Sync>) -> std::io::Result<()> {
         let watch = server.settings().reload;
         let watching = Watching { server: server.clone(), tell, seen: BTreeMap::new() };
-        let thread = std::thread::Builder::new().name("gpux-reload".to_owned());
-        thread.spawn(move || watching.run(&self, watch)).map(drop)
+        threads::spawn("gpux-reload", move || watching.run(&self, watch))
     }
 
     /// Waits: for somebody to ask, or, with `watch`, for the next look; `None` when nobody can ask any

@@ -59,6 +59,11 @@ impl Repository {
         Self { entries: ArcSwap::default(), operator, scheduler, settings, metrics }
     }
 
+    /// Starts the threads that run requests.
+    pub(super) fn start_workers(&self) -> std::io::Result<()> {
+        self.scheduler.start_workers()
+    }
+
     /// Loads and warms pipelines that are not there yet.
     pub(super) fn add(&self, sources: &[Source]) -> Result<(), RepositoryError> {
         let mut entries = BTreeMap::<String, Arc<Entry>>::clone(&self.entries.load());
@@ -76,7 +81,7 @@ impl Repository {
         Ok(())
     }
 
-    /// Opens them side by side, as many at once as there are workers.
+    /// Opens them side by side, as many at once as there are workers, or as there can be threads.
     fn open_all(&self, sources: &[Source]) -> Vec<Result<Served, GpuxError>> {
         let next = AtomicUsize::new(0);
         let each = || {
@@ -87,10 +92,12 @@ impl Repository {
             taken.map(|(place, source)| (place, self.open(source))).collect::<Vec<_>>()
         };
         let mut opened: Vec<_> = std::thread::scope(|scope| {
-            let workers = self.settings.workers.clamp(1, sources.len().max(1));
-            let opening: Vec<_> = (0..workers).map(|_| scope.spawn(each)).collect();
+            let others = self.settings.workers.min(sources.len()).saturating_sub(1);
+            let start = |_| std::thread::Builder::new().spawn_scoped(scope, each).ok();
+            let opening: Vec<_> = (0..others).map_while(start).collect();
+            let own = each();
             let opened = opening.into_iter().map(|opening| opening.join().unwrap_or_else(|panic| resume_unwind(panic)));
-            opened.flatten().collect()
+            opened.flatten().chain(own).collect()
         });
         opened.sort_by_key(|(place, _)| *place);
         opened.into_iter().map(|(_, served)| served).collect()

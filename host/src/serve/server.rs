@@ -36,6 +36,11 @@ pub struct Server {
 }
 
 impl Server {
+    /// Starts the threads that run requests. Without it, they start as they are needed.
+    pub(super) fn start_workers(&self) -> std::io::Result<()> {
+        self.repository.start_workers()
+    }
+
     /// A server without pipelines.
     pub fn new(settings: Settings, operator: Operator) -> Self {
         let operator = Operator { serving: true, ..operator };

@@ -10,6 +10,8 @@ mod http2;
 mod metrics;
 mod operations;
 mod security;
+#[cfg(target_os = "linux")]
+mod thread_limit;
 mod traces;
 mod unread;
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::BuildError;
 use crate::author::language::Tool;
+use crate::threads;
 
 /// The variable that tells a step's own build commands where to write the module.
 pub(in crate::author) const OUTPUT: &str = "GPUX_OUTPUT";
@@ -103,11 +104,12 @@ impl<'a> Workspace<'a> {
             .spawn()
             .map_err(|error| fail(error.to_string(), String::new()))?;
         let (sender, lines) = mpsc::channel();
-        if let Some(pipe) = child.stdout.take() {
-            read(pipe, sender.clone(), Line::Result);
-        }
-        if let Some(pipe) = child.stderr.take() {
-            read(pipe, sender, Line::Message);
+        let results = child.stdout.take().map(|pipe| read(pipe, sender.clone(), Line::Result)).transpose();
+        let messages = child.stderr.take().map(|pipe| read(pipe, sender, Line::Message)).transpose();
+        if let Err(error) = results.and(messages) {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(fail(error.to_string(), String::new()));
         }
         let mut printed = String::new();
         let mut last = VecDeque::with_capacity(LAST_LINES);
@@ -196,8 +198,8 @@ fn next(lines: &mpsc::Receiver<Line>, child: &mut Child, end: &mut Option<Instan
 }
 
 /// Sends the lines of `pipe` until it is closed, or nobody reads them any more.
-fn read(pipe: impl Read + Send + 'static, lines: mpsc::Sender<Line>, wrap: fn(String) -> Line) {
-    std::thread::spawn(move || {
+fn read(pipe: impl Read + Send + 'static, lines: mpsc::Sender<Line>, wrap: fn(String) -> Line) -> std::io::Result<()> {
+    let read = move || {
         let mut reader = BufReader::new(pipe);
         let mut line = Vec::new();
         while reader.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
@@ -207,7 +209,8 @@ fn read(pipe: impl Read + Send + 'static, lines: mpsc::Sender<Line>, wrap: fn(St
             }
             line.clear();
         }
-    });
+    };
+    threads::spawn("gpux-read", read)
 }
 
 /// The command as a person would write it.

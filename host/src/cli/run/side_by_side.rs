@@ -10,7 +10,7 @@ use std::thread;
 /// How many results, for each thread, may wait for one before them.
 const AHEAD: usize = 8;
 
-/// Runs `work` on each item, on `threads` threads, and hands what it gives to `each`, on this thread
+/// Runs `work` on each item, on `threads` threads or as many as there can be, and hands what it gives to `each`, on this thread
 /// and in the items' order, until `each` says that it is enough.
 pub(super) fn run<I: Send, T: Send, E>(
     items: impl Iterator<Item = I> + Send,
@@ -22,12 +22,16 @@ pub(super) fn run<I: Send, T: Send, E>(
     let window = Window { written: Mutex::new(0), moved: Condvar::new(), size: threads * AHEAD };
     let (sender, results) = sync_channel(threads);
     thread::scope(|scope| {
-        for _ in 0..threads {
+        let start = |_| {
             let (sender, source, window, work) = (sender.clone(), &source, &window, &work);
-            scope.spawn(move || worker(source, window, work, &sender));
-        }
+            thread::Builder::new().spawn_scoped(scope, move || worker(source, window, work, &sender)).ok()
+        };
+        let started = (0..threads).map_while(start).count();
         drop(sender);
-        let ended = in_order(&results, &window, &mut each);
+        let ended = match started {
+            0 => alone(&source, &work, &mut each),
+            _ => in_order(&results, &window, &mut each),
+        };
         // Workers that wait for room, or to be heard, go.
         source.over.store(true, Ordering::Relaxed);
         window.move_to(usize::MAX);
@@ -48,6 +52,20 @@ fn worker<I, T>(
             return;
         }
     }
+}
+
+/// The same on this thread, where no other can be started.
+fn alone<I, T, E>(
+    source: &Source<impl Iterator<Item = I>>,
+    work: impl Fn(I) -> T,
+    each: &mut impl FnMut(T) -> Result<ControlFlow<()>, E>,
+) -> Result<(), E> {
+    while let Some((_, item)) = source.next() {
+        if each(work(item))?.is_break() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 fn in_order<T, E>(

@@ -115,7 +115,12 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
     settings.otlp = traces.clone().unwrap_or_default();
     let scheme = if settings.tls.is_some() { "https" } else { "http" };
     let format = arguments.server.log_format;
-    let log = Log::start(format, arguments.verbose);
+    let log = match Log::start(format, arguments.verbose) {
+        Ok(log) => log,
+        Err(error) => {
+            return printer.fail("EnvironmentError", &format!("cannot start: {error}"), Exit::Environment);
+        }
+    };
     // Letting go of models may take long, and the process is about to end: the system frees them.
     let server = ManuallyDrop::new(Arc::new(Server::new(settings, operator)));
     let told = Arc::clone(&server);

@@ -9,6 +9,7 @@ mod lane;
 mod pace;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ pub(super) use lane::Place;
 use lane::{LaneState, Time, Waiting};
 
 use crate::pipeline::Waits;
+use crate::threads;
 
 /// How long a thread beyond the workers stays without work.
 const IDLE: Duration = Duration::from_secs(5);
@@ -130,6 +132,16 @@ impl Scheduler {
         Self { shared: Arc::new(Shared { state: Mutex::new(state), work: Condvar::new() }) }
     }
 
+    /// Starts all workers, which do not end: from then on there are some, even where no thread can be started any more.
+    pub(super) fn start_workers(&self) -> io::Result<()> {
+        let mut state = self.shared.lock();
+        while state.threads < state.workers {
+            self.shared.start_thread()?;
+            state.threads += 1;
+        }
+        Ok(())
+    }
+
     /// A new lane.
     pub(super) fn lane(&self, options: LaneOptions) -> Lane {
         let mut state = self.shared.lock();
@@ -209,17 +221,16 @@ impl Shared {
         } else {
             state.threads += 1;
             drop(state);
-            self.start_thread();
+            if self.start_thread().is_err() {
+                // Those that wait are taken by the threads there are.
+                self.lock().threads -= 1;
+            }
         }
     }
 
-    fn start_thread(self: &Arc<Self>) {
+    fn start_thread(self: &Arc<Self>) -> io::Result<()> {
         let shared = self.clone();
-        let started = std::thread::Builder::new().name("gpux-worker".to_owned()).spawn(move || shared.work());
-        if started.is_err() {
-            // Those that wait are taken by the threads there are.
-            self.lock().threads -= 1;
-        }
+        threads::spawn("gpux-worker", move || shared.work())
     }
 
     /// A thread's life.

@@ -262,3 +262,11 @@ fn what_others_work_for_a_request_is_its_lanes() {
 fn used(lane: &Lane) -> Duration {
     lane.shared.lock().lanes[&lane.id].used()
 }
+
+#[test]
+fn workers_are_there_before_the_first_request() {
+    let scheduler = Scheduler::new(3);
+    scheduler.start_workers().unwrap();
+    scheduler.start_workers().unwrap();
+    assert_eq!(scheduler.shared.lock().threads, 3);
+}

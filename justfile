@@ -30,7 +30,7 @@ bench:
     cargo bench
 
 # beside Python, in one run: built-in steps (image, text, audio, tensor) or models in other precisions
-# (precision); the file says what it needs installed. `compare text parity` compares token by token.
+# (precision); the file says what it needs installed. `compare text parity` compares token by token, `compare text random` with random options.
 compare GROUP *WHAT:
     python3 benches/compare/{{GROUP}}.py {{WHAT}}
 

@@ -1,8 +1,9 @@
 """The text steps beside the Python they replace: the same tokens on thousands of lines, and how fast.
 
     cargo build --release
-    python benches/compare/text.py            # both
+    python benches/compare/text.py            # all three
     python benches/compare/text.py parity     # tokenize against `tokenizers`, line by line
+    python benches/compare/text.py random     # tokenize and chunk with random options, 4000 requests
     python benches/compare/text.py speed      # one thread each, interleaved: medians and their ratio
 
 Needs what `tests/reference/builtin/requirements-text.txt` names. The tokenizers are trained here, on text
@@ -40,6 +41,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from transformers import PreTrainedTokenizerFast, TokenClassificationPipeline
 from transformers.pipelines.token_classification import AggregationStrategy
 
+import text_random
 from text_lines import SENTENCES, lines as made_up
 
 torch.set_num_threads(1)
@@ -182,6 +184,58 @@ def parity():
         worst += different
         print(f"{name:<8} {tokens:>8} tokens, {different} lines differ")
     return worst
+
+
+# --- random options -----------------------------------------------------------------------------
+
+
+def texts_for(rng, lines, step, options):
+    """One to four texts, and pairs for half of the requests."""
+    text = lambda: " ".join(rng.choice(lines) for _ in range(rng.choice([1, 1, 3])))
+    texts = [text() for _ in range(rng.randrange(1, 5))]
+    pairs = [rng.choice(["why?", text()]) for _ in texts] if rng.random() < 0.5 else None
+    first = step == "tokenize" and options.get("truncation") == "only_second" or step == "chunk" and options.get("cut") != "text"
+    return (pairs, texts) if pairs and first else (texts, pairs)
+
+
+def one_configuration(rng, name, whole, text, lines, number):
+    """How many of ten requests come out otherwise than in Python."""
+    truncation, padding = text_random.own_state(rng, whole)
+    step, options = text_random.random_options(rng, whole)
+    (WORK / "own.json").write_text(json.dumps(text_random.with_state(text, truncation, padding)))
+    given = [texts_for(rng, lines, step, options) for _ in range(10)]
+    requests = WORK / "random.jsonl"
+    requests.write_text("".join(json.dumps({"text": texts, "pair": pairs} if pairs else {"text": texts}) + "\n" for texts, pairs in given))
+    inputs = {"text": {"type": "json"}, "pair": {"type": "json", "required": False}}
+    steps = [{step: {"tokenizer": "./own.json", **options}}]
+    command = [GPUX, "run", pipeline("random", steps, inputs), "--file", requests, "--format", "jsonl"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    # A step that cannot be made refuses every request.
+    answers = [json.loads(line).get("outputs") for line in done.stdout.splitlines()] or [None] * len(given)
+    names = ["input_ids", "attention_mask", "token_type_ids", *text_random.EXTRAS]
+    different = 0
+    for (texts, pairs), answer in zip(given, answers, strict=True):
+        expected = text_random.reference(whole, truncation, padding, step, options, texts, pairs)
+        ours = answer and ([list(row) for row in zip(*(answer[key] for key in names))], answer.get("window_of"))
+        if ours != expected:
+            different += 1
+            print(f"  {number} {name} {step} {options} truncation {truncation} padding {padding} {texts!r} {pairs!r}"[:2000])
+            print(f"    {str(ours)[:300]} instead of {str(expected)[:300]} {done.stderr[:300]}")
+    return different
+
+
+def random_parity(configurations=400, seed=1):
+    lines = [line for line in corpus() if len(line) < 300]
+    files = tokenizer_files(corpus())
+    texts = {name: (WORK / f"{name}.json").read_text() for name in files}
+    rng = random.Random(seed)
+    different = 0
+    for number in range(configurations):
+        name = rng.choice(TOKENIZERS)
+        different += one_configuration(rng, name, files[name], texts[name], lines, number)
+    print(f"random options against tokenizers {tokenizers.__version__}: {configurations} configurations, "
+          f"{10 * configurations} requests, {different} differ")
+    return different
 
 
 # --- speed --------------------------------------------------------------------------------------
@@ -344,8 +398,9 @@ def speed():
 
 
 if __name__ == "__main__":
-    what = sys.argv[1:] or ["parity", "speed"]
+    what = sys.argv[1:] or ["parity", "random", "speed"]
     different = parity() if "parity" in what else 0
+    different += random_parity() if "random" in what else 0
     if "speed" in what:
         speed()
     sys.exit(1 if different else 0)

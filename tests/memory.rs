@@ -10,6 +10,8 @@ use gpux::pipeline::{Context, Dim, ElementType, Kind, Layout, Metadata, ProjectF
 use image::{DynamicImage, ImageFormat, RgbImage};
 use serde_json::{Value as Json, json};
 
+mod sweep;
+
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/reference/builtin/");
 
 /// Bytes that are nobody's payload: lists, shapes, tables of a fixed size, plans of transforms.

@@ -13,8 +13,8 @@ const ROLLOFF: f64 = 0.99;
 /// `method: polyphase`: SciPy's default window, Kaiser of this shape.
 const KAISER: f64 = 5.0;
 
-/// Products between two looks at the clock, about: a few milliseconds.
-const BETWEEN_LOOKS: usize = 16 << 20;
+/// Products between two looks at the clock, about: less than a millisecond.
+const BETWEEN_LOOKS: usize = 2 << 20;
 
 /// Taps that are computed between two looks at the clock: a millisecond or two.
 const TAPS_BETWEEN_LOOKS: usize = 1 << 14;

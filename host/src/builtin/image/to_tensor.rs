@@ -172,8 +172,12 @@ impl Step for ToTensor {
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
-        // Moved, and as float32 before it is halved or doubled.
-        ports::given_tensor(inputs).map_or(0, |tensor| tensor.byte_len().saturating_add(tensor.len().saturating_mul(4)))
+        let Some(tensor) = ports::given_tensor(inputs) else { return 0 };
+        let shape = tensor.shape();
+        let channels = if tensor.metadata.layout == Some(Layout::Chw) { shape.first() } else { shape.last() };
+        // Moved, as float32 before it is halved or doubled, and the order of the channels.
+        let order = channels.map_or(0, |channels| channels.saturating_mul(size_of::<usize>()));
+        tensor.byte_len().saturating_add(tensor.len().saturating_mul(4)).saturating_add(order)
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {

@@ -207,7 +207,11 @@ impl Step for Decode {
         let Some(tensor) = ports::given_tensor(inputs) else { return 0 };
         let frames = tensor.len() / self.tokens.len();
         // A copy in float32, and a text that lower case may lengthen.
-        tensor.len().saturating_mul(size_of::<f32>()).saturating_add(frames.saturating_mul(4 * self.longest))
+        let text = frames.saturating_mul(4 * self.longest);
+        // A recording without frames is a text, too.
+        let recordings = if tensor.rank() == 3 { tensor.shape()[0] } else { 1 };
+        let texts = recordings.saturating_mul(4 * size_of::<serde_json::Value>());
+        tensor.len().saturating_mul(size_of::<f32>()).saturating_add(text).saturating_add(texts)
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {

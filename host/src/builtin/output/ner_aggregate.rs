@@ -20,6 +20,12 @@ use crate::pipeline::{
     BuildError, Builtin, Context, Dim, Group, Kind, Mismatch, Port, Signature, Site, Step, StepFailure, Value,
 };
 
+/// How many times as long as an addition it takes to look up a token, or to put it to others, about.
+const TOKEN: usize = 512;
+
+/// What a window takes in memory, beside its tokens.
+const WINDOW: usize = 256;
+
 /// Most entities of an answer: as JSON one takes at least 1024 bytes.
 const MAX_ENTITIES: usize = MAX_ANSWER / 1024;
 
@@ -182,10 +188,12 @@ impl NerAggregate {
         window: &Window<'_>,
         text: &Characters<'_>,
         quoted: &mut Quoted,
+        watch: &Watch,
     ) -> Result<Vec<Piece>, StepFailure> {
         let width = self.labels.len();
         let mut pieces = Vec::new();
         for (index, logits) in window.logits.chunks_exact(width).enumerate() {
+            watch.worked(TOKEN + width)?;
             if window.special[index] != 0 {
                 continue;
             }
@@ -209,6 +217,7 @@ impl NerAggregate {
 
     /// Tokens as text, as `convert_tokens_to_string` does.
     fn text_of(&self, tokens: Vec<String>, watch: &Watch) -> Result<String, StepFailure> {
+        watch.worked(TOKEN.saturating_mul(tokens.len() + 1))?;
         if self.tokenizer.get_decoder().is_none() {
             return Ok(tokens.join(" "));
         }
@@ -244,11 +253,12 @@ impl NerAggregate {
     fn labelled(&self, pieces: Vec<Piece>, watch: &Watch) -> Result<Vec<Labelled>, StepFailure> {
         if matches!(self.options.strategy, Strategy::None | Strategy::Simple) {
             let each = |piece: Piece| {
+                watch.worked(TOKEN + piece.scores.len())?;
                 let (label, score) = highest(&piece.scores);
                 let Piece { word, start, end, index, .. } = piece;
-                Labelled { label, score, word, start, end, index }
+                Ok(Labelled { label, score, word, start, end, index })
             };
-            return Ok(pieces.into_iter().map(each).collect());
+            return pieces.into_iter().map(each).collect();
         }
         let mut words = Vec::new();
         let mut begin = 0;
@@ -295,7 +305,7 @@ impl NerAggregate {
         quoted: &mut Quoted,
         watch: &Watch,
     ) -> Result<Vec<Entity>, StepFailure> {
-        let labelled = self.labelled(self.pieces(window, text, quoted)?, watch)?;
+        let labelled = self.labelled(self.pieces(window, text, quoted, watch)?, watch)?;
         let mut entities = if self.options.strategy == Strategy::None {
             let each = |part: Labelled| {
                 let Labelled { label, score, word, start, end, index } = part;
@@ -385,8 +395,10 @@ impl Step for NerAggregate {
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
-        // Scores once more, and a few texts and numbers for each token.
-        inputs.iter().flatten().map(|value| value.byte_len().saturating_mul(16)).sum()
+        // Scores once more, a few texts and numbers for each token, and an answer for each window, which may be empty.
+        let rows =
+            ports::given_tensor(inputs).and_then(|tensor| tensor.shape().first()).map_or(0, |rows| rows * WINDOW);
+        inputs.iter().flatten().map(|value| value.byte_len().saturating_mul(16)).fold(rows, usize::saturating_add)
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {

@@ -198,8 +198,10 @@ impl Step for Threshold {
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
-        // The order of a row, and the answer if everything is kept.
-        ports::given_tensor(inputs).map_or(0, |tensor| self.answer(tensor.len()).saturating_add(tensor.len() * 16))
+        let Some(tensor) = ports::given_tensor(inputs) else { return 0 };
+        // The bounds, the order of a row, and the answer if everything is kept.
+        let bounds = tensor.shape().last().map_or(0, |width| width.saturating_mul(size_of::<f64>()));
+        self.answer(tensor.len()).saturating_add(tensor.len() * 16).saturating_add(bounds)
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {

@@ -5,10 +5,14 @@ use serde::{Deserialize, Serialize};
 use tokenizers::{Encoding, PaddingDirection, Tokenizer};
 
 use super::texts;
+use crate::builtin::watch::Watch;
 use crate::pipeline::{BuildError, Dim, ElementType, Kind, Mismatch, Port, StepFailure, Tensor, TensorKind, Value};
 
 /// Most tokens of one answer, over the whole batch, padding included.
 pub(super) const MAX_TOKENS: usize = 4 << 20;
+
+/// Special tokens that are added to a text or a pair, in usual tokenizers.
+const SPECIAL: usize = 16;
 
 /// What tokenizers call their padding, where their file does not say how to pad.
 const PAD_TOKENS: [&str; 4] = ["[PAD]", "<pad>", "<|padding|>", "<|endoftext|>"];
@@ -90,7 +94,7 @@ impl Fill {
         let file_left = file.is_some_and(|file| matches!(file.direction, PaddingDirection::Left));
         Ok(Self {
             padding: options.padding,
-            max_length: options.max_length.unwrap_or(0),
+            max_length: options.max_length.filter(|_| options.padding == Padding::MaxLength).unwrap_or(0),
             multiple: options.multiple.unwrap_or(1),
             id,
             type_id: file.map_or(0, |file| file.pad_type_id),
@@ -105,6 +109,16 @@ impl Fill {
             Padding::MaxLength if truncates => Dim::Fixed(self.max_length.next_multiple_of(self.multiple)),
             _ => Dim::Dynamic,
         }
+    }
+
+    /// Bytes of the answer to these inputs at most, in so many tensors: texts of at most `most` tokens where they are
+    /// cut, in rows that are all as long as the longest.
+    pub(super) fn answer(&self, inputs: &[Option<Value>], most: Option<usize>, tensors: usize) -> usize {
+        let extents = inputs.iter().flatten().map(texts::extent);
+        let (rows, longest) =
+            extents.fold((0, SPECIAL), |(rows, sum), (texts, longest)| (texts.max(rows), sum + longest));
+        let length = longest.min(most.unwrap_or(longest)).max(self.max_length).next_multiple_of(self.multiple);
+        rows.saturating_mul(length).min(MAX_TOKENS).saturating_mul(tensors * size_of::<i64>())
     }
 
     /// The length that every row of the answer gets.
@@ -126,7 +140,7 @@ impl Fill {
     }
 
     /// The tensors of these rows, in the order of [`outputs`].
-    pub(super) fn tensors(&self, rows: &[&Encoding], extras: Extras) -> Result<Vec<Value>, StepFailure> {
+    pub(super) fn tensors(&self, rows: &[&Encoding], extras: Extras, watch: &Watch) -> Result<Vec<Value>, StepFailure> {
         let length = self.length(rows)?;
         let pads = rows.iter().any(|row| row.len() < length);
         let pad_id = match self.id {
@@ -141,7 +155,7 @@ impl Fill {
         if rows.len().saturating_mul(length) > MAX_TOKENS {
             return Err(too_many());
         }
-        let grid = Grid { rows, length, left: self.left };
+        let grid = Grid { rows, length, left: self.left, watch };
         let mut tensors = vec![
             grid.tensor(Encoding::get_ids, |id| i64::from(*id), i64::from(pad_id))?,
             grid.tensor(Encoding::get_attention_mask, |mask| i64::from(*mask), 0)?,
@@ -170,6 +184,7 @@ struct Grid<'e> {
     rows: &'e [&'e Encoding],
     length: usize,
     left: bool,
+    watch: &'e Watch,
 }
 
 impl<'e> Grid<'e> {
@@ -199,6 +214,7 @@ impl<'e> Grid<'e> {
     ) -> Result<Value, StepFailure> {
         let mut data = Vec::with_capacity(self.rows.len() * self.length * width);
         for (encoding, row) in self.rows.iter().zip(rows) {
+            self.watch.worked(self.length * width + 1)?;
             let missing = std::iter::repeat_n(pad, (self.length - encoding.len()) * width);
             if self.left {
                 data.extend(missing);
@@ -293,7 +309,7 @@ mod tests {
                 FillOptions { padding: Padding::Longest, max_length: None, multiple: None, token: None, side: None };
             let fill = Fill { id: Some(9), left, ..Fill::new(&options, &tokenizer, String::new()).unwrap() };
             let extras = Extras { offsets: true, ..Extras::default() };
-            let values = fill.tensors(&[&short, &long], extras).unwrap();
+            let values = fill.tensors(&[&short, &long], extras, &Watch::default()).unwrap();
             assert_eq!(values[0].as_tensor().unwrap().as_slice::<i64>().unwrap(), ids);
             assert_eq!(values[3].as_tensor().unwrap().as_slice::<i64>().unwrap(), offsets);
         }

@@ -217,7 +217,8 @@ impl Step for Chunk {
         let tokens = bytes.saturating_mul(repeated).min(MAX_TOKENS);
         let held = if repeated > 1 { PER_TOKEN } else { 0 };
         let answer = tokens.saturating_mul(TENSORS * size_of::<i64>() + held);
-        self.encoder.buffers(bytes).saturating_add(answer)
+        let shortest = self.fill.answer(inputs, Some(self.options.max_length), TENSORS);
+        self.encoder.buffers(bytes).saturating_add(answer).saturating_add(shortest)
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
@@ -225,14 +226,15 @@ impl Step for Chunk {
         let windows = |encoding: &Encoding| 1 + encoding.get_overflowing().len();
         let max_length = self.options.max_length;
         let size = move |encoding: &Encoding| windows(encoding).saturating_mul(max_length);
-        let encodings = self.encoder.encode(given, &Watch::of(context), size)?;
+        let watch = &Watch::of(context);
+        let encodings = self.encoder.encode(given, watch, size)?;
         let window_of: Vec<i64> = (0_i64..)
             .zip(&encodings)
             .flat_map(|(text, encoding)| std::iter::repeat_n(text, windows(encoding)))
             .collect();
         let rows: Vec<_> =
             encodings.iter().flat_map(|encoding| std::iter::once(encoding).chain(encoding.get_overflowing())).collect();
-        let mut values = self.fill.tensors(&rows, self.options.extras())?;
+        let mut values = self.fill.tensors(&rows, self.options.extras(), watch)?;
         values.push(Tensor::new([window_of.len()], window_of)?.into());
         Ok(values)
     }

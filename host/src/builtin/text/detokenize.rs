@@ -138,7 +138,9 @@ impl Step for Detokenize {
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
         let Some(tensor) = ports::given_tensor(inputs) else { return 0 };
         let text = tensor.len().saturating_mul(self.longest).saturating_mul(self.aside.cost().growth).min(MAX_TEXT);
-        tensor.len().saturating_mul(PER_TOKEN).saturating_add(text.saturating_mul(2))
+        // A row without tokens is a text, too.
+        let rows = tensor.shape().first().map_or(0, |rows| rows.saturating_mul(2 * size_of::<serde_json::Value>()));
+        tensor.len().saturating_mul(PER_TOKEN).saturating_add(text.saturating_mul(2)).saturating_add(rows)
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {

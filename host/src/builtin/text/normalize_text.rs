@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use unicode_categories::UnicodeCategories as _;
+use unicode_normalization::char::canonical_combining_class;
 use unicode_normalization::{
     IsNormalized, UnicodeNormalization as _, is_nfc_quick, is_nfd_quick, is_nfkc_quick, is_nfkd_quick,
 };
@@ -16,6 +17,10 @@ use crate::pipeline::{Builtin, Context, Group, Kind, Mismatch, Port, Signature, 
 
 /// Bytes or characters of text between two looks at the clock.
 const PIECE: usize = 1 << 18;
+
+/// Most combining marks on one letter, and what they take in memory while they are sorted.
+const MOST_MARKS: usize = 1 << 14;
+const MARKS: usize = 32 * MOST_MARKS;
 
 /// Options of `normalize-text`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -126,15 +131,18 @@ impl NormalizeText {
                 text = bounded(text.chars().flat_map(spaced), watch)?;
             }
             if options.strip_accents {
+                check_marks(&text, watch)?;
                 text = bounded(text.nfd().filter(|c| !c.is_mark_nonspacing()), watch)?;
             }
-            text = match options.form.filter(|form| !form.is_that_of(&text)) {
-                None => text,
-                Some(Form::Nfc) => bounded(text.nfc(), watch)?,
-                Some(Form::Nfd) => bounded(text.nfd(), watch)?,
-                Some(Form::Nfkc) => bounded(text.nfkc(), watch)?,
-                Some(Form::Nfkd) => bounded(text.nfkd(), watch)?,
-            };
+            if let Some(form) = options.form.filter(|form| !form.is_that_of(&text)) {
+                check_marks(&text, watch)?;
+                text = match form {
+                    Form::Nfc => bounded(text.nfc(), watch)?,
+                    Form::Nfd => bounded(text.nfd(), watch)?,
+                    Form::Nfkc => bounded(text.nfkc(), watch)?,
+                    Form::Nfkd => bounded(text.nfkd(), watch)?,
+                };
+            }
         }
         text = match options.case {
             Case::Keep => text,
@@ -147,6 +155,22 @@ impl NormalizeText {
             WhiteSpace::Collapse => collapsed(&text, watch)?,
         })
     }
+}
+
+/// Refuses a letter with more marks than any text has: all of them are held and sorted at once.
+fn check_marks(text: &str, watch: &Watch) -> Result<(), StepFailure> {
+    let mut marks = 0;
+    for letter in text.chars() {
+        watch.worked(1)?;
+        // What is no mark itself, but becomes some, beside those of class 0.
+        let becomes = matches!(letter, '\u{f73}' | '\u{f75}' | '\u{f81}' | '\u{ff9e}' | '\u{ff9f}');
+        marks = if becomes || !letter.is_ascii() && canonical_combining_class(letter) > 0 { marks + 1 } else { 0 };
+        if marks > MOST_MARKS {
+            let message = format!("a letter has more than {MOST_MARKS} combining marks");
+            return Err(StepFailure::InvalidInput(message));
+        }
+    }
+    Ok(())
 }
 
 /// The characters as text. A single one can become eighteen (U+FDFA), so the sum is held in bounds.
@@ -164,18 +188,37 @@ fn bounded<'t>(chars: impl Iterator<Item = char>, watch: &Watch) -> Result<Cow<'
     Ok(Cow::Owned(text))
 }
 
-/// In lower case, as Python's `str.lower`. Cut at white space, where no letter looks beyond.
+/// Whether a letter decides, for any sigma beside it, if that ends a word: the sigma looks no further. What ignores
+/// case (marks and modifiers) does not.
+fn settles(letter: char) -> bool {
+    letter != 'Σ'
+        && (letter.is_ascii_alphabetic()
+            || (letter.is_uppercase() || letter.is_lowercase())
+                && !letter.is_letter_modifier()
+                && !letter.is_mark_nonspacing())
+}
+
+/// Where a text can be cut, at or after `from`: no letter looks beyond.
+fn cut(text: &str, from: usize) -> usize {
+    let mut settled = false;
+    for (at, letter) in text[from..].char_indices() {
+        let settles = settles(letter);
+        if letter.is_whitespace() || settled && settles {
+            return from + at;
+        }
+        settled = settles;
+    }
+    text.len()
+}
+
+/// In lower case, as Python's `str.lower`, in pieces.
 fn lower(mut text: &str, watch: &Watch) -> Result<String, StepFailure> {
     let mut lower = String::with_capacity(text.len());
     while !text.is_empty() {
         watch.ask()?;
-        let from = text.floor_char_boundary(PIECE);
-        let end = text[from..].find(char::is_whitespace).map_or(text.len(), |found| from + found);
-        let (piece, rest) = text.split_at(end);
+        let (piece, rest) = text.split_at(cut(text, text.floor_char_boundary(PIECE)));
         lower.push_str(&piece.to_lowercase());
-        let mut space = rest.chars();
-        lower.extend(space.next());
-        text = space.as_str();
+        text = rest;
     }
     Ok(lower)
 }
@@ -228,8 +271,12 @@ impl Step for NormalizeText {
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
-        // The text before and after a pass, which can be longer.
-        inputs.iter().flatten().map(|value| value.byte_len().saturating_mul(4)).sum()
+        // The text before and after a pass, which can be longer, and a few texts for each of a list.
+        let size = |value: &Value| {
+            let texts = texts::extent(value).0.saturating_mul(4 * size_of::<serde_json::Value>());
+            value.byte_len().saturating_mul(4).saturating_add(texts)
+        };
+        inputs.iter().flatten().map(size).fold(MARKS, usize::saturating_add)
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
@@ -303,6 +350,18 @@ mod tests {
     }
 
     #[test]
+    fn a_letter_with_too_many_marks_is_refused() {
+        let marked = |marks: usize| format!("a{}b\u{301}", "\u{301}\u{316}".repeat(marks / 2));
+        for form in ["nfc", "nfd", "nfkc", "nfkd"] {
+            assert!(run(json!({ "form": form }), marked(MOST_MARKS)).is_ok());
+            let error = run(json!({ "form": form }), marked(MOST_MARKS + 2)).unwrap_err();
+            assert!(error.to_string().contains("16384 combining marks"), "{error}");
+        }
+        assert!(run(json!({"strip_accents": true}), "\u{ff9e}".repeat(MOST_MARKS + 1)).is_err());
+        assert!(run(json!({"case": "lower"}), marked(MOST_MARKS + 2)).is_ok());
+    }
+
+    #[test]
     fn text_that_grows_is_held_in_bounds() {
         let bomb = "\u{fdfa}".repeat(MAX_TEXT / 3);
         let error = run(json!({"form": "nfkd"}), bomb.as_str()).unwrap_err();
@@ -317,6 +376,11 @@ mod tests {
         let text = "ΟΔΟΣ ΑΣ\u{301}Α ΣΑΣ.Σ\u{a0}İSTANBUL Σ ".repeat(20_000);
         assert!(text.len() > 3 * PIECE);
         assert_eq!(lower(&text, &Watch::default()).unwrap(), text.to_lowercase());
+        for letters in ["Σab", "aΣ'bΣ", "ab\u{345}Σ", "ʰΣa", "ДΣД"] {
+            let word = letters.repeat(PIECE / 2);
+            assert_eq!(lower(&word, &Watch::default()).unwrap(), word.to_lowercase(), "{letters}");
+        }
+        assert_eq!(lower(&"ab".repeat(PIECE), &Watch::after(1)), Err(StepFailure::Timeout), "one word");
         let word = "Σ".repeat(PIECE);
         assert_eq!(lower(&word, &Watch::default()).unwrap(), word.to_lowercase());
         assert_eq!(lower(&text, &Watch::after(2)), Err(StepFailure::Timeout));

@@ -213,13 +213,16 @@ impl Step for Tokenize {
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
-        self.encoder.buffers(inputs.iter().flatten().map(Value::byte_len).sum())
+        let most = self.options.strategy().and(self.options.max_length);
+        let answer = self.fill.answer(inputs, most, self.signature.outputs.len() + 1);
+        self.encoder.buffers(inputs.iter().flatten().map(Value::byte_len).sum()).saturating_add(answer)
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let given = self.encoder.given(inputs)?;
-        let encodings = self.encoder.encode(given, &Watch::of(context), Encoding::len)?;
-        self.fill.tensors(&encodings.iter().collect::<Vec<_>>(), self.options.extras())
+        let watch = &Watch::of(context);
+        let encodings = self.encoder.encode(given, watch, Encoding::len)?;
+        self.fill.tensors(&encodings.iter().collect::<Vec<_>>(), self.options.extras(), watch)
     }
 
     fn details(&self) -> serde_json::Value {

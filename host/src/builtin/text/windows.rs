@@ -3,6 +3,7 @@
 use super::batch::{MAX_TOKENS, Padding, too_many};
 use super::chunk::{Options, window_of};
 use crate::builtin::ports;
+use crate::builtin::watch::Watch;
 use crate::pipeline::{
     Context, Dim, ElementSet, ElementType, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor, TensorData,
     TensorElement, TensorKind, Value,
@@ -39,16 +40,20 @@ impl Windows {
         Self { options, signature }
     }
 
-    /// Where windows begin in so many tokens.
-    fn starts(&self, length: usize) -> impl Iterator<Item = usize> + use<> {
-        let (most, step) = (self.options.max_length, self.options.max_length - self.options.stride);
-        let count = if length <= most { 1 } else { 1 + (length - most).div_ceil(step) };
-        (0..count).map(move |index| index * step)
+    /// How far windows are apart.
+    const fn step(&self) -> usize {
+        self.options.max_length - self.options.stride
     }
 
-    fn cut<T: TensorElement>(&self, data: &[T], pad: &T) -> Result<Vec<Value>, StepFailure> {
+    /// How many windows so many tokens make.
+    const fn count(&self, length: usize) -> usize {
         let most = self.options.max_length;
-        let count = self.starts(data.len()).count();
+        if length <= most { 1 } else { 1 + (length - most).div_ceil(self.step()) }
+    }
+
+    fn cut<T: TensorElement>(&self, data: &[T], pad: &T, watch: &Watch) -> Result<Vec<Value>, StepFailure> {
+        let most = self.options.max_length;
+        let count = self.count(data.len());
         let width = match self.options.padding {
             Padding::MaxLength => most,
             Padding::None | Padding::Longest => data.len().min(most),
@@ -57,7 +62,8 @@ impl Windows {
             return Err(too_many());
         }
         let (mut windows, mut mask) = (Vec::with_capacity(count * width), Vec::with_capacity(count * width));
-        for start in self.starts(data.len()) {
+        for start in (0..count).map(|index| index * self.step()) {
+            watch.worked(width + 1)?;
             let window = &data[start..data.len().min(start + most)];
             if self.options.padding == Padding::None && window.len() < width {
                 let message = "the last window is shorter than the others; set `padding: longest`";
@@ -98,7 +104,7 @@ impl Step for Windows {
             } else {
                 length.min(self.options.max_length)
             };
-            windows.shape = Some(vec![Dim::Fixed(self.starts(length).count()), Dim::Fixed(width)]);
+            windows.shape = Some(vec![Dim::Fixed(self.count(length)), Dim::Fixed(width)]);
         }
         if let Kind::Tensor(windows) = &mut kinds[0] {
             windows.elements = windows.elements.intersection(given.elements);
@@ -110,7 +116,7 @@ impl Step for Windows {
         Ok(kinds)
     }
 
-    fn run(&self, inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let tensor = ports::first_tensor(inputs, "tokens")?;
         if !matches!(tensor.shape(), [_] | [1, _]) {
             let message = format!("tokens have one axis, or 1 × length, not the shape {:?}", tensor.shape());
@@ -123,7 +129,7 @@ impl Step for Windows {
         let pad = Tensor::scalar(i64::from(self.options.pad_id.unwrap_or(0))).cast(tensor.element())?;
         with_elements!(tensor.data(), data => {
             match TensorElement::slice(pad.data()).and_then(|pad| pad.first()) {
-                Some(pad) => self.cut(data, pad),
+                Some(pad) => self.cut(data, pad, &Watch::of(context)),
                 None => Err(StepFailure::Failed("the padding has another type".into())),
             }
         })

@@ -9,6 +9,7 @@ use self::suppress::{Candidate, Rule};
 use super::label_names::Labels;
 use super::ranking::MAX_ANSWER;
 use crate::builtin::ports;
+use crate::builtin::watch::Watch;
 use crate::pipeline::{
     BuildError, Builtin, Context, Dim, ElementSet, ElementType, Geometry, Group, Kind, Layout, Mismatch, Port,
     Signature, Site, Step, StepFailure, Tensor, TensorKind, Value, float32_to_json,
@@ -22,6 +23,9 @@ const MOST: usize = 30_000;
 
 /// What a box takes in the answer, beside its label: an object of four fields, one of them a list.
 const ENTRY: usize = 1024;
+
+/// How many times as long as an addition it takes to read a score, about.
+const CANDIDATE: usize = 4;
 
 /// Options of `nms`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -212,7 +216,7 @@ impl Nms {
         Ok(json!({"box": corners, "score": score, "class": class, "label": label}))
     }
 
-    fn detect(&self, inputs: &Inputs, context: &Context) -> Result<serde_json::Value, StepFailure> {
+    fn detect(&self, inputs: &Inputs, watch: &Watch) -> Result<serde_json::Value, StepFailure> {
         let invalid = |why: String| StepFailure::InvalidInput(format!("nms: {why}"));
         let given = self.given(&inputs.first, inputs.scores.as_ref()).map_err(invalid)?;
         if self.answer(&given) > MAX_ANSWER {
@@ -229,13 +233,17 @@ impl Nms {
         };
         let mut pictures = Vec::with_capacity(given.batch);
         for number in 0..given.batch {
+            watch.worked(CANDIDATE * given.anchors.saturating_mul(given.classes))?;
             let mut candidates = self.candidates(inputs, &given, number).map_err(invalid)?;
             for candidate in &mut candidates {
                 candidate.corners = place.pixels(candidate.corners);
             }
-            let kept = suppress::keep(&candidates, rule, context.deadline).map_err(|_| StepFailure::Timeout)?;
-            let entries = kept.into_iter().map(|index| self.entry(&candidates[index], &place));
-            pictures.push(entries.collect::<Result<serde_json::Value, _>>().map_err(invalid)?);
+            let kept = suppress::keep(&candidates, rule, watch)?;
+            let entry = |index: usize| {
+                watch.worked(ENTRY)?;
+                self.entry(&candidates[index], &place).map_err(invalid)
+            };
+            pictures.push(kept.into_iter().map(entry).collect::<Result<serde_json::Value, StepFailure>>()?);
         }
         let only = pictures.pop_if(|_| given.batch == 1);
         Ok(only.unwrap_or(serde_json::Value::Array(pictures)))
@@ -431,7 +439,7 @@ impl Step for Nms {
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let inputs = Inputs::take(&self.signature, inputs)?;
-        Ok(vec![self.detect(&inputs, context)?.into()])
+        Ok(vec![self.detect(&inputs, &Watch::of(context))?.into()])
     }
 
     fn details(&self) -> serde_json::Value {

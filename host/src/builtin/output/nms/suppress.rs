@@ -1,11 +1,8 @@
 //! Greedy non-maximum suppression, with the arithmetic of torchvision's kernel.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
-/// The request's time is over.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Late;
+use crate::builtin::watch::{Late, Watch};
 
 /// A box that a model proposes: corners, score, class.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,23 +24,27 @@ pub(super) struct Rule {
     pub(super) most: usize,
 }
 
-/// Candidates between two looks at the clock.
-const BETWEEN_LOOKS: usize = 512;
+/// How many times as long as an addition it takes to compare two boxes, and to put a candidate in its order, about.
+const OVERLAP: usize = 16;
+const ORDER: usize = 64;
 
 /// The numbers of the candidates that stay, best first; equal scores in their order.
-pub(super) fn keep(candidates: &[Candidate], rule: Rule, deadline: Option<Instant>) -> Result<Vec<usize>, Late> {
+pub(super) fn keep(candidates: &[Candidate], rule: Rule, watch: &Watch) -> Result<Vec<usize>, Late> {
+    watch.worked(ORDER * candidates.len())?;
     let mut order: Vec<usize> = (0..candidates.len()).collect();
     // None is NaN: those pass no threshold.
-    order.sort_by(|a, b| candidates[*b].score.total_cmp(&candidates[*a].score));
-    order.truncate(rule.most_candidates);
+    let better = |a: &usize, b: &usize| candidates[*b].score.total_cmp(&candidates[*a].score).then(a.cmp(b));
+    if order.len() > rule.most_candidates {
+        order.select_nth_unstable_by(rule.most_candidates, better);
+        order.truncate(rule.most_candidates);
+    }
+    order.sort_unstable_by(better);
     let mut kept = Vec::new();
     let mut of_class = BTreeMap::<i64, Vec<Area>>::new();
-    for (count, index) in order.into_iter().enumerate() {
-        if count % BETWEEN_LOOKS == 0 && deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            return Err(Late);
-        }
+    for index in order {
         let Candidate { corners, class, .. } = candidates[index];
         let rivals = of_class.entry(if rule.class_agnostic { 0 } else { class }).or_default();
+        watch.worked(ORDER + OVERLAP * rivals.len())?;
         let area = Area::of(corners);
         if rivals.iter().any(|rival| f64::from(rival.overlap(&area)) > rule.iou_threshold) {
             continue;
@@ -109,16 +110,18 @@ mod tests {
             candidate([0.0, 0.0, 10.0, 10.0], 0.7, 1),
             candidate([20.0, 0.0, 30.0, 10.0], 0.5, 0),
         ];
-        assert_eq!(keep(&heap, RULE, None).unwrap(), [1, 2, 3]);
-        assert_eq!(keep(&heap, Rule { class_agnostic: true, ..RULE }, None).unwrap(), [1, 3]);
-        assert_eq!(keep(&heap, Rule { most: 1, ..RULE }, None).unwrap(), [1]);
-        assert_eq!(keep(&heap, Rule { most_candidates: 2, ..RULE }, None).unwrap(), [1, 2]);
-        assert_eq!(keep(&[], RULE, None).unwrap(), [0_usize; 0]);
+        assert_eq!(keep(&heap, RULE, &Watch::default()).unwrap(), [1, 2, 3]);
+        assert_eq!(keep(&heap, Rule { class_agnostic: true, ..RULE }, &Watch::default()).unwrap(), [1, 3]);
+        assert_eq!(keep(&heap, Rule { most: 1, ..RULE }, &Watch::default()).unwrap(), [1]);
+        assert_eq!(keep(&heap, Rule { most_candidates: 2, ..RULE }, &Watch::default()).unwrap(), [1, 2]);
+        assert_eq!(keep(&[], RULE, &Watch::default()).unwrap(), [0_usize; 0]);
     }
 
     #[test]
     fn the_clock_is_looked_at() {
-        let late = Instant::now();
-        assert_eq!(keep(&[candidate([0.0; 4], 0.5, 0)], RULE, Some(late)), Err(Late));
+        let apart: Vec<_> = (0..2000_u16).map(|at| candidate([f32::from(at); 4], 0.5, 0)).collect();
+        let rule = Rule { most_candidates: 2000, most: 2000, ..RULE };
+        assert_eq!(keep(&apart, rule, &Watch::after(20)), Err(Late));
+        assert_eq!(keep(&apart, rule, &Watch::default()).unwrap().len(), 2000);
     }
 }

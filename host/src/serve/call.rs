@@ -14,7 +14,7 @@ use tokio::time::timeout_at;
 use super::context::Context;
 use super::error::ServeError;
 use super::metrics::{Laps, StepClock};
-use super::schedule::{Lane, Place, Refusal, Slot};
+use super::schedule::{Client, Lane, Place, Refusal, Slot};
 use super::served::Served;
 use super::short::{Shapes, is_soon_written};
 use super::tenants::Slots;
@@ -181,7 +181,15 @@ pub(super) fn check(served: &Served, ask: &Ask) -> Result<(), ServeError> {
         return Ok(());
     }
     let refused = |refusal: &Refusal| served.metrics().refused(refusal.into());
-    Ok(served.lane().check(deadline(served, ask, Instant::now())).inspect_err(refused)?)
+    let (priority, client) = sender(Context::current().as_deref(), ask);
+    let deadline = deadline(served, ask, Instant::now());
+    Ok(served.lane().check(deadline, priority, client).inspect_err(refused)?)
+}
+
+/// How urgent the request is, and whose.
+fn sender(context: Option<&Context>, ask: &Ask) -> (i32, Client) {
+    let priority = context.map_or(ask.priority, |context| context.priority(ask.priority));
+    (priority as i32, context.map_or(Client::Unknown, Context::client))
 }
 
 /// `None` for a time beyond all clocks.
@@ -298,7 +306,7 @@ async fn admitted<T: Send + 'static>(
     context: Option<Arc<Context>>,
     work: impl Fn(&Turn) -> Result<T, ServeError> + Send + 'static,
 ) -> Result<T, ServeError> {
-    let priority = context.as_ref().map_or(ask.priority, |context| context.priority(ask.priority)) as i32;
+    let (priority, client) = sender(context.as_deref(), &ask);
     let deadline = deadline(served, &ask, arrived);
     let mut turn = Turn {
         served: served.clone(),
@@ -325,7 +333,15 @@ async fn admitted<T: Send + 'static>(
     let (cancelled, begun) = (turn.cancelled.clone(), Arc::new(AtomicBool::new(false)));
     let (answer, answered) = oneshot::channel();
     let begins = begun.clone();
-    let job = move |slot: Arc<Slot>| {
+    let job = move |slot: Result<Arc<Slot>, Refusal>| {
+        let slot = match slot {
+            Ok(slot) => slot,
+            Err(refusal) => {
+                drop((turn, work));
+                let _ = answer.send(Err(refusal.into()));
+                return;
+            }
+        };
         begins.store(true, Ordering::Relaxed);
         let turn = Turn { waits: Some(slot), queued: arrived.elapsed(), ..turn };
         turn.note_queued();
@@ -335,7 +351,7 @@ async fn admitted<T: Send + 'static>(
         // Nobody listens any more when the client has gone.
         let _ = answer.send(done);
     };
-    let place = served.lane().submit(deadline, priority, cancelled.clone(), Box::new(job))?;
+    let place = served.lane().submit(deadline, priority, client, cancelled.clone(), Box::new(job))?;
     let _taken_back = TakenBack { lane: served.lane(), place, begun: &begun, cancelled };
     answer_of(answered, deadline, &begun).await
 }

@@ -5,6 +5,7 @@
 //! protocol can forget to ask.
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -14,6 +15,7 @@ use http::HeaderValue;
 use super::call::Priority;
 use super::error::ServeError;
 use super::metrics::{Metrics, PipelineMetrics, Refused};
+use super::schedule::Client;
 use super::served::Served;
 use super::telemetry::StepSpans;
 use super::tenants::{Exceeded, Permit, Slots, Tenant};
@@ -26,6 +28,8 @@ tokio::task_local! {
 #[derive(Debug)]
 pub(super) struct Context {
     id: HeaderValue,
+    /// who shares the pipelines' time with others
+    client: Client,
     /// of whose key it carries; `None` where keys are not asked for. It is the run's that goes on without its
     /// client, too.
     permit: Option<Permit>,
@@ -42,8 +46,11 @@ pub(super) struct Context {
 impl Context {
     pub(super) fn new(id: HeaderValue, permit: Option<Permit>, step_spans: Option<StepSpans>) -> Self {
         let slots = permit.as_ref().and_then(|permit| permit.tenant().slots());
+        // Keys that are read again may be other tenants: what was charged to one is then forgotten.
+        let client = permit.as_ref().map(|permit| Client::Key(std::ptr::from_ref(permit.tenant()).addr()));
         Self {
             id,
+            client: client.unwrap_or_default(),
             permit,
             slots,
             step_spans,
@@ -51,6 +58,15 @@ impl Context {
             begun: AtomicBool::new(false),
             queued_nanos: AtomicU64::new(0),
         }
+    }
+
+    /// The same of a request from this address, which counts where no key says whose it is.
+    pub(super) fn sent_from(self, address: Option<IpAddr>) -> Self {
+        let client = match self.client {
+            Client::Unknown => address.map_or(Client::Unknown, Client::from),
+            known => known,
+        };
+        Self { client, ..self }
     }
 
     /// That of the request that the calling task works for.
@@ -123,6 +139,11 @@ impl Context {
     /// The priority that it gets when it asks for `asked`.
     pub(super) fn priority(&self, asked: Priority) -> Priority {
         self.tenant().map_or(asked, |tenant| tenant.priority(asked))
+    }
+
+    /// Who shares the pipelines' time with others.
+    pub(super) const fn client(&self) -> Client {
+        self.client
     }
 
     pub(super) fn note_queued(&self, time: Duration) {

@@ -74,7 +74,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "SIZE")]
     body_memory: Option<Size>,
 
-    /// How many requests of one pipeline may wait; more are refused [default: 1024]
+    /// How many requests of one pipeline may wait; of more, the least urgent and those of whoever has the most are
+    /// refused [default: 1024]
     #[arg(long, value_name = "N")]
     max_queue: Option<usize>,
 

@@ -5,13 +5,13 @@ use std::sync::mpsc::{Sender, channel};
 
 use axum::body::Body;
 use futures_util::{StreamExt as _, stream};
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST};
 use http::{HeaderMap, HeaderName, Request as HttpRequest, StatusCode};
 use http_body_util::BodyExt as _;
 
 use super::*;
 use crate::assemble::{EngineChoice, Operator};
-use crate::serve::front::Front;
+use crate::serve::front::{Front, Peer};
 use crate::serve::metrics::{Exposition, to_text};
 use crate::serve::tenants::{Keys, Tenant};
 use crate::serve::{Server, Settings, Source};
@@ -156,7 +156,8 @@ const PATHS: [&str; 3] = ["/pipelines/matrix/predict", INFER, "/v2/models/matrix
 #[tokio::test]
 async fn where_the_queue_is_full_no_body_is_read() {
     let mut busy = Busy::new(Settings { max_queue: 1, ..Settings::default() }).await;
-    let waits = busy.post(INFER, format!("{{{}}}", inputs()));
+    // As urgent as any can be: a body of the protocol may say that it is.
+    let waits = busy.post(INFER, format!(r#"{{{},"parameters":{{"priority":1}}}}"#, inputs()));
     busy.until(|load| load.waiting == 1).await;
     for path in PATHS {
         let (status, text) = busy.send(promised(path, "application/json")).await.unwrap();
@@ -167,6 +168,55 @@ async fn where_the_queue_is_full_no_body_is_read() {
     assert_eq!((refused.to_bits(), failed), (3.0_f64.to_bits(), 3));
     busy.release = None;
     assert_eq!(waits.await.unwrap().0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn an_urgent_request_takes_the_place_of_one_that_is_not() {
+    let mut busy = Busy::new(Settings { max_queue: 1, ..Settings::default() }).await;
+    let path = |priority: &str| format!("{}?priority={priority}", PATHS[0]);
+    let body = r#"{"x":[[1,2,3]]}"#;
+    let low = busy.post(&path("low"), body);
+    busy.until(|load| load.waiting == 1).await;
+    let high = busy.post(&path("high"), body);
+    let (status, text) = low.await.unwrap();
+    assert!(status == StatusCode::SERVICE_UNAVAILABLE && text.contains("1 requests wait"), "{text}");
+    let (status, text) = busy.send(promised(&path("normal"), "application/json")).await.unwrap();
+    assert!(status == StatusCode::SERVICE_UNAVAILABLE && text.contains("1 requests wait"), "{text}");
+    let refused = busy.metric("gpux_refusals_total{pipeline=\"matrix\",reason=\"queue_full\"}");
+    assert_eq!(refused.to_bits(), 2.0_f64.to_bits());
+    busy.release = None;
+    assert_eq!(high.await.unwrap().0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn who_floods_leaves_the_others_their_share_of_the_queue() {
+    const QUEUE: usize = 8;
+    let mut busy = Busy::new(Settings { max_queue: QUEUE, ..Settings::default() }).await;
+    let send = |address: [u8; 4]| {
+        let request = HttpRequest::post(PATHS[0]).header(CONTENT_TYPE, "application/json").header(HOST, "localhost");
+        let (front, request) = (busy.front.clone(), request.body(Body::from(r#"{"x":[[1,2,3]]}"#)).unwrap());
+        let peer = Peer::new((address, 1234).into(), None);
+        tokio::spawn(async move { front.answer(request, Some(peer)).await.status() })
+    };
+    let (flood, polite) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+    let mut flooding: Vec<_> = (0..QUEUE).map(|_| send(flood)).collect();
+    busy.until(|load| load.waiting == QUEUE).await;
+    flooding.push(send(flood));
+    let polite: Vec<_> = (0..QUEUE / 2).map(|_| send(polite)).collect();
+    // Those of the flood that give way, and the one that was too many, have their answers before any turn.
+    let is_refused = |one: &tokio::task::JoinHandle<_>| one.is_finished();
+    while flooding.iter().filter(|one| is_refused(one)).count() <= QUEUE / 2 {
+        tokio::task::yield_now().await;
+    }
+    busy.release = None;
+    for one in polite {
+        assert_eq!(one.await.unwrap(), StatusCode::OK);
+    }
+    let mut answered = 0;
+    for one in flooding {
+        answered += usize::from(one.await.unwrap() == StatusCode::OK);
+    }
+    assert_eq!(answered, QUEUE / 2);
 }
 
 #[tokio::test]

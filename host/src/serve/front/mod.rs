@@ -121,7 +121,7 @@ impl Front {
             Ok(permit) => (permit, None),
             Err(error) => (None, Some(error)),
         };
-        let context = Arc::new(Context::new(id, permit, steps));
+        let context = Arc::new(Context::new(id, permit, steps).sent_from(peer.map(|peer| peer.address.ip())));
         let line = server.settings().access_log.then(|| Line::new(&head, peer));
         let mut answered = Answered::new(self, context.clone(), protocol, started, line, span);
         let request = Request::from_parts(head, body);

@@ -13,7 +13,7 @@ use http_body_util::BodyExt as _;
 
 use super::accept::joined;
 use super::room::{Room, Share};
-use crate::serve::{Ask, ServeError, Served, Server};
+use crate::serve::{Ask, Priority, ServeError, Served, Server};
 
 /// A body of so many bytes, the size of a packet, is not worth the counting.
 const SMALLEST: usize = 1 << 10;
@@ -41,17 +41,19 @@ impl AsRef<[u8]> for Held {
     }
 }
 
-/// Reads the body of a request of the pipeline, which has so long, unless there would be no turn for it.
+/// Reads the body of a request of the pipeline, which has so long, unless there would be no turn for it. Where the
+/// body says how urgent it is, `priority` is the most that it may say.
 pub(in crate::serve) async fn read_for(
     served: &Served,
     timeout: Option<Duration>,
+    priority: Priority,
     headers: &HeaderMap,
     body: Body,
     server: &Server,
 ) -> Result<Bytes, ServeError> {
     let (arrived, said) = (Instant::now(), said(headers));
     // One that does not say how long it is may be as long as bodies may be.
-    let ask = Ask { timeout, bytes: said.unwrap_or(usize::MAX), ..Ask::default() };
+    let ask = Ask { timeout, priority, bytes: said.unwrap_or(usize::MAX) };
     let read = match server.check(served, &ask) {
         Ok(()) => read_within(server.settings().max_body, said, headers, body, server).await,
         Err(error) => Err(error),

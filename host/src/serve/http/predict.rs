@@ -129,11 +129,11 @@ async fn predict(server: &Server, served: &Arc<Served>, request: HttpRequest<Bod
     let write = output::Wanted::new(Accept::of(&head.headers), options.output.take(), served.plan().outputs())?;
     let is_traced = is_traced(server, &options, &write)?;
     let media_type = MediaType::of(&head.headers)?;
-    let timeout = options.timeout()?;
-    let body = body::read_for(served, timeout, &head.headers, body, server).await?;
+    let (timeout, priority) = (options.timeout()?, options.priority.unwrap_or_default());
+    let body = body::read_for(served, timeout, priority, &head.headers, body, server).await?;
     // Looking at every value takes its time: a traced request is never short.
     let bytes = if is_traced { usize::MAX } else { body.len() };
-    let ask = Ask { timeout, priority: options.priority.unwrap_or_default(), bytes };
+    let ask = Ask { timeout, priority, bytes };
     let counted = media_type == MediaType::Json && becomes::is_counted(&body);
     let room = counted.then(|| server.bodies().room());
     let turned = server.run(served, ask, {

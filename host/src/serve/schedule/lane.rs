@@ -1,22 +1,27 @@
 //! The requests of one pipeline: those that wait, and how long they take.
 
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use super::client::Client;
 use super::pace::Pace;
+use super::queue::{Place, Queue};
 use super::{Job, LaneOptions, Load, Refusal};
-
-/// A request's place in the queue: by priority, then age.
-pub(in crate::serve) type Place = (Reverse<i32>, u64);
 
 /// A request in the queue.
 pub(super) struct Waiting {
     pub(super) job: Job,
     pub(super) deadline: Option<Instant>,
     pub(super) cancelled: Arc<AtomicBool>,
+}
+
+/// A request that has begun.
+pub(super) struct Started {
+    pub(super) place: Place,
+    pub(super) request: Waiting,
+    /// what its client is charged for it until it is done
+    pub(super) cost: Duration,
 }
 
 /// How long a request took.
@@ -30,7 +35,7 @@ pub(super) struct Time {
 
 pub(super) struct LaneState {
     options: LaneOptions,
-    waiting: BTreeMap<Place, Waiting>,
+    waiting: Queue,
     /// those that have begun, waiting for others or not
     begun: usize,
     /// those of them that are at work
@@ -43,50 +48,63 @@ pub(super) struct LaneState {
 impl LaneState {
     pub(super) fn new(options: LaneOptions) -> Self {
         let pace = Pace::default();
-        Self { options, waiting: BTreeMap::new(), begun: 0, at_work: 0, used: Duration::ZERO, pace }
+        Self { options, waiting: Queue::default(), begun: 0, at_work: 0, used: Duration::ZERO, pace }
     }
 
     pub(super) fn load(&self) -> Load {
         Load { waiting: self.waiting.len(), running: self.begun }
     }
 
-    /// Refuses a request that has no room, or no time.
-    pub(super) fn admit(&self, deadline: Option<Instant>, now: Instant) -> Result<(), Refusal> {
-        let waiting = self.waiting.len();
-        let wait = self.pace.wait(waiting);
-        if waiting >= self.options.queue {
-            return Err(Refusal::Full { waiting, retry_after: wait });
+    /// Refuses a request that has no room, or no time, among those that run before it. Gives the one that is to leave
+    /// the queue for it, where that is full.
+    pub(super) fn admit(
+        &self,
+        priority: i32,
+        client: Client,
+        deadline: Option<Instant>,
+        now: Instant,
+    ) -> Result<Option<Place>, Refusal> {
+        let is_full = self.waiting.len() >= self.options.queue;
+        let victim = if is_full { self.waiting.victim(priority, client) } else { None };
+        if is_full && victim.is_none() {
+            return Err(self.full());
         }
-        // Whoever finds nobody waiting may try: what is known of the pace may be out of date.
+        // Whoever finds nobody before it may try: what is known of the pace may be out of date.
+        let ahead = self.waiting.ahead(priority, client);
         let left = deadline.map(|deadline| deadline.saturating_duration_since(now));
         match left {
-            Some(left) if waiting > 0 && self.pace.until_done(waiting) > left.mul_f32(MARGIN) => {
-                Err(Refusal::Late { wait })
+            Some(left) if ahead > 0 && self.pace.until_done(ahead) > left.mul_f32(MARGIN) => {
+                Err(Refusal::Late { wait: self.pace.wait(ahead) })
             }
-            _ => Ok(()),
+            _ => Ok(victim),
         }
     }
 
-    pub(super) fn push(&mut self, request: Waiting, priority: i32, number: u64) -> Place {
-        let place = (Reverse(priority), number);
-        self.waiting.insert(place, request);
-        place
+    /// What is said to a request for which there is no room.
+    pub(super) fn full(&self) -> Refusal {
+        let waiting = self.waiting.len();
+        Refusal::Full { waiting, retry_after: self.pace.wait(waiting) }
+    }
+
+    pub(super) fn push(&mut self, request: Waiting, place: Place) {
+        self.waiting.push(place, request);
     }
 
     /// Takes a request out of the queue, if it is still there.
     pub(super) fn remove(&mut self, place: Place) -> Option<Waiting> {
-        self.waiting.remove(&place)
+        self.waiting.remove(place)
     }
 
-    pub(super) fn pop(&mut self) -> Option<Waiting> {
-        let (_, waiting) = self.waiting.pop_first()?;
+    pub(super) fn pop(&mut self) -> Option<Started> {
+        let cost = self.pace.each();
+        let (place, request) = self.waiting.pop(cost)?;
         self.begun += 1;
         self.at_work += 1;
-        Some(waiting)
+        Some(Started { place, request, cost })
     }
 
     pub(super) fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+        self.waiting.len() > 0
     }
 
     pub(super) fn has_work(&self) -> bool {
@@ -114,10 +132,11 @@ impl LaneState {
         self.at_work += 1;
     }
 
-    /// One has ended; `time` if it ran.
-    pub(super) fn done(&mut self, time: Option<Time>, now: Instant) {
+    /// One has ended, whose client was charged `cost`; `time` if it ran.
+    pub(super) fn done(&mut self, place: Place, cost: Duration, time: Option<Time>, now: Instant) {
         self.begun -= 1;
         self.at_work -= 1;
+        self.waiting.settle(place, cost, time.map_or(Duration::ZERO, |time| time.at_work));
         if let Some(time) = time {
             self.used += time.at_work;
             self.pace.done(time.whole, now, self.has_work());

@@ -2,11 +2,15 @@
 //!
 //! Each pipeline has a lane. Of the lanes that have work, the one that has had the least time runs
 //! next, and a lane that runs nothing may always run one request, even when all workers are at work
-//! for others: so neither a flood nor a slow pipeline keeps another from running. A request that is
-//! unlikely to be done by its deadline is refused as it comes, not when it is too late.
+//! for others: so neither a flood nor a slow pipeline keeps another from running. Within a lane the
+//! highest priority comes first, and clients of one priority have equal shares ([`queue`]). A request
+//! that is unlikely to be done by its deadline is refused as it comes, not when it is too late; where
+//! the queue is full, it takes the place of one that matters less.
 
+mod client;
 mod lane;
 mod pace;
+mod queue;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,8 +18,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-pub(super) use lane::Place;
-use lane::{LaneState, Time, Waiting};
+pub(super) use client::Client;
+use lane::{LaneState, Started, Time, Waiting};
+pub(super) use queue::Place;
 
 use crate::pipeline::Waits;
 use crate::threads;
@@ -23,8 +28,8 @@ use crate::threads;
 /// How long a thread beyond the workers stays without work.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// What a thread does in a request's turn.
-pub(super) type Job = Box<dyn FnOnce(Arc<Slot>) + Send>;
+/// What a thread does in a request's turn, or with the word that there will be none.
+pub(super) type Job = Box<dyn FnOnce(Result<Arc<Slot>, Refusal>) + Send>;
 
 /// Threads that run requests.
 #[derive(Clone)]
@@ -154,26 +159,34 @@ impl Scheduler {
 
 impl Lane {
     /// Queues a request, or refuses it at once. `job` is dropped without running if `cancelled` is
-    /// set, or the deadline passes, before its turn. Among those of a lane, the greatest `priority`
-    /// comes first, then who came first.
+    /// set, or the deadline passes, before its turn, and hears of it if it loses its place to a request
+    /// that matters more. Among those of a lane, the greatest `priority` comes first, then the client that
+    /// has had the least, then who came first.
     pub(super) fn submit(
         &self,
         deadline: Option<Instant>,
         priority: i32,
+        client: Client,
         cancelled: Arc<AtomicBool>,
         job: Job,
     ) -> Result<Place, Refusal> {
         let mut state = self.shared.lock();
         let State { lanes, next_job, clock, .. } = &mut *state;
         let Some(lane) = lanes.get_mut(&self.id) else { return Err(Refusal::Closing) };
-        lane.admit(deadline, Instant::now())?;
+        let victim = lane.admit(priority, client, deadline, Instant::now())?;
+        let refusal = lane.full();
+        let evicted = victim.and_then(|victim| lane.remove(victim));
         // A lane that was empty for long, or is new, has no claim on the time that it did not use.
         if !lane.has_work() {
             lane.catch_up(*clock);
         }
         *next_job += 1;
-        let place = lane.push(Waiting { job, deadline, cancelled }, priority, *next_job);
+        let place = Place { priority, client, number: *next_job };
+        lane.push(Waiting { job, deadline, cancelled }, place);
         self.shared.wake(state);
+        if let Some(evicted) = evicted {
+            (evicted.job)(Err(refusal));
+        }
         Ok(place)
     }
 
@@ -184,10 +197,11 @@ impl Lane {
         drop(waiting);
     }
 
-    /// Whether a request with this deadline would be refused as it comes.
-    pub(super) fn check(&self, deadline: Option<Instant>) -> Result<(), Refusal> {
+    /// Whether such a request would be refused as it comes.
+    pub(super) fn check(&self, deadline: Option<Instant>, priority: i32, client: Client) -> Result<(), Refusal> {
         let state = self.shared.lock();
-        state.lanes.get(&self.id).map_or(Err(Refusal::Closing), |lane| lane.admit(deadline, Instant::now()))
+        let lane = state.lanes.get(&self.id).ok_or(Refusal::Closing)?;
+        lane.admit(priority, client, deadline, Instant::now()).map(drop)
     }
 
     /// What waits and runs.
@@ -237,7 +251,7 @@ impl Shared {
     fn work(self: Arc<Self>) {
         let mut state = self.lock();
         loop {
-            let Some((lane, waiting)) = state.next() else {
+            let Some((lane, Started { place, request, cost })) = state.next() else {
                 state.idle += 1;
                 let (woken, timeout) = self.work.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
                 state = woken;
@@ -251,19 +265,19 @@ impl Shared {
             // Another thread may start what this one leaves.
             self.wake(state);
             let now = Instant::now();
-            let late = waiting.deadline.is_some_and(|deadline| deadline <= now);
+            let late = request.deadline.is_some_and(|deadline| deadline <= now);
             let slot = Arc::new(Slot { shared: self.clone(), lane, paused: Mutex::default() });
-            let ran = !late && !waiting.cancelled.load(Ordering::Relaxed);
+            let ran = !late && !request.cancelled.load(Ordering::Relaxed);
             let time = if ran {
-                (waiting.job)(slot.clone());
+                (request.job)(Ok(slot.clone()));
                 let whole = now.elapsed();
                 Some(Time { whole, at_work: slot.at_work(whole) })
             } else {
-                drop(waiting);
+                drop(request);
                 None
             };
             state = self.lock();
-            state.done(lane, time);
+            state.done(lane, place, cost, time);
         }
     }
 }
@@ -279,19 +293,19 @@ impl State {
     }
 
     /// The next request, of the lane that has had the least time.
-    fn next(&mut self) -> Option<(u64, Waiting)> {
+    fn next(&mut self) -> Option<(u64, Started)> {
         let least = self.candidates().min_by_key(|(_, lane)| lane.used())?;
         let (id, used) = (*least.0, least.1.used());
-        let waiting = self.lanes.get_mut(&id)?.pop()?;
+        let started = self.lanes.get_mut(&id)?.pop()?;
         self.clock = used;
         self.running += 1;
-        Some((id, waiting))
+        Some((id, started))
     }
 
-    fn done(&mut self, lane: u64, time: Option<Time>) {
+    fn done(&mut self, lane: u64, place: Place, cost: Duration, time: Option<Time>) {
         self.running -= 1;
         if let Some(lane) = self.lanes.get_mut(&lane) {
-            lane.done(time, Instant::now());
+            lane.done(place, cost, time, Instant::now());
         }
     }
 }

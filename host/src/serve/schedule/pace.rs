@@ -26,6 +26,12 @@ impl Pace {
         self.last = more.then_some(now);
     }
 
+    /// How long one may be expected to take.
+    pub(super) fn each(&self) -> Duration {
+        const UNKNOWN: Duration = Duration::from_millis(1);
+        self.each.map_or(UNKNOWN, |each| Duration::try_from_secs_f64(each).unwrap_or(Duration::MAX))
+    }
+
     /// How long one waits behind `waiting` others.
     pub(super) fn wait(&self, waiting: usize) -> Duration {
         let gap = self.gap.or(self.each).unwrap_or(0.0);
@@ -34,7 +40,7 @@ impl Pace {
 
     /// When one is done that waits behind `waiting` others.
     pub(super) fn until_done(&self, waiting: usize) -> Duration {
-        let each = Duration::try_from_secs_f64(self.each.unwrap_or(0.0)).unwrap_or(Duration::MAX);
+        let each = self.each.map_or(Duration::ZERO, |_| self.each());
         self.wait(waiting).saturating_add(each)
     }
 }

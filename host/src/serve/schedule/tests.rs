@@ -24,7 +24,7 @@ fn quick(name: &'static str, said: &Sender<&'static str>) -> Job {
 }
 
 fn submit(lane: &Lane, job: Job) -> Result<Place, Refusal> {
-    lane.submit(None, 0, Arc::default(), job)
+    lane.submit(None, 0, Client::Unknown, Arc::default(), job)
 }
 
 fn next(heard: &Receiver<&'static str>) -> &'static str {
@@ -39,7 +39,7 @@ fn priority_comes_before_age() {
     submit(&lane, job("first", &said, &gate)).unwrap();
     assert_eq!(next(&heard), "first");
     for (name, priority) in [("low", -1), ("normal", 0), ("high", 1), ("also high", 1)] {
-        lane.submit(None, priority, Arc::default(), quick(name, &said)).unwrap();
+        lane.submit(None, priority, Client::Unknown, Arc::default(), quick(name, &said)).unwrap();
     }
     gate.wait();
     assert_eq!([0; 4].map(|_| next(&heard)), ["high", "also high", "normal", "low"]);
@@ -102,6 +102,7 @@ fn while_one_waits_for_others_another_runs() {
     let opens = gate.clone();
     let lane = Scheduler::new(1).lane(ROOM);
     let waiting: Job = Box::new(move |slot| {
+        let slot = slot.unwrap();
         slot.begin();
         gate.wait();
         slot.end(Duration::ZERO);
@@ -124,8 +125,8 @@ fn who_was_cancelled_or_is_late_does_not_run() {
     submit(&lane, job("first", &said, &gate)).unwrap();
     assert_eq!(next(&heard), "first");
     let cancelled = Arc::new(AtomicBool::new(false));
-    lane.submit(None, 0, cancelled.clone(), quick("cancelled", &said)).unwrap();
-    lane.submit(Some(Instant::now()), 0, Arc::default(), quick("late", &said)).unwrap();
+    lane.submit(None, 0, Client::Unknown, cancelled.clone(), quick("cancelled", &said)).unwrap();
+    lane.submit(Some(Instant::now()), 0, Client::Unknown, Arc::default(), quick("late", &said)).unwrap();
     submit(&lane, quick("last", &said)).unwrap();
     cancelled.store(true, Ordering::Relaxed);
     gate.wait();
@@ -141,19 +142,23 @@ fn a_request_that_would_be_late_is_refused_as_it_comes() {
     let waiting = || Waiting { job: Box::new(|_| {}), deadline: None, cancelled: Arc::default() };
     // Ten requests, one after the other, 100 ms each.
     for number in 0..11 {
-        lane.push(waiting(), 0, number);
+        lane.push(waiting(), Place { priority: 0, client: Client::Unknown, number });
     }
     for number in 1..=10 {
-        lane.pop().unwrap();
+        let Started { place, cost, .. } = lane.pop().unwrap();
         let each = Duration::from_millis(100);
-        lane.done(Some(Time { whole: each, at_work: each }), start + Duration::from_millis(100) * number);
+        lane.done(place, cost, Some(Time { whole: each, at_work: each }), start + Duration::from_millis(100) * number);
     }
     let now = start + Duration::from_secs(1);
     let within = |milliseconds| Some(now + Duration::from_millis(milliseconds));
-    assert!(matches!(lane.admit(within(200), now), Err(Refusal::Late { .. })));
-    assert_eq!(lane.admit(within(500), now), Ok(()));
+    let admit = |lane: &LaneState, priority, milliseconds| {
+        lane.admit(priority, Client::Unknown, within(milliseconds), now).map(drop)
+    };
+    assert!(matches!(admit(&lane, 0, 200), Err(Refusal::Late { .. })));
+    assert_eq!(admit(&lane, 0, 500), Ok(()));
+    assert_eq!(admit(&lane, 1, 1), Ok(()), "those that wait are less urgent");
     lane.pop().unwrap();
-    assert_eq!(lane.admit(within(1), now), Ok(()), "nobody waits: it may try");
+    assert_eq!(admit(&lane, 0, 1), Ok(()), "nobody waits: it may try");
 }
 
 #[test]
@@ -205,6 +210,7 @@ fn waiting_for_others_is_no_work() {
     let lane = Scheduler::new(1).lane(ROOM);
     let start = Instant::now();
     let waiting: Job = Box::new(move |slot| {
+        let slot = slot.unwrap();
         slot.begin();
         let begun = Instant::now();
         std::thread::sleep(Duration::from_millis(50));
@@ -247,7 +253,8 @@ fn what_others_work_for_a_request_is_its_lanes() {
     let lane = Scheduler::new(1).lane(ROOM);
     let start = Instant::now();
     for _ in 0..2 {
-        let in_a_batch = |slot: Arc<Slot>| {
+        let in_a_batch = |slot: Result<Arc<Slot>, Refusal>| {
+            let slot = slot.unwrap();
             slot.begin();
             slot.end(MODEL);
         };
@@ -261,6 +268,37 @@ fn what_others_work_for_a_request_is_its_lanes() {
 
 fn used(lane: &Lane) -> Duration {
     lane.shared.lock().lanes[&lane.id].used()
+}
+
+/// A job that says its name in its turn, or as it loses its place.
+fn told(name: &'static str, said: &Sender<(&'static str, bool)>) -> Job {
+    let said = said.clone();
+    Box::new(move |slot| said.send((name, slot.is_ok())).unwrap())
+}
+
+#[test]
+fn a_full_queue_evicts_what_matters_less() {
+    let (said, heard) = channel();
+    let (first, began) = channel();
+    let gate = Arc::new(Barrier::new(2));
+    let lane = Scheduler::new(1).lane(LaneOptions { concurrency: 1, queue: 3 });
+    submit(&lane, job("first", &first, &gate)).unwrap();
+    assert_eq!(next(&began), "first");
+    let submit = |name, priority, client| lane.submit(None, priority, client, Arc::default(), told(name, &said));
+    let [flood, polite] = [Client::Key(1), Client::Key(2)];
+    submit("low", -1, flood).unwrap();
+    submit("normal", 0, flood).unwrap();
+    submit("normal, last", 0, flood).unwrap();
+    assert!(matches!(submit("low, too many", -1, flood), Err(Refusal::Full { waiting: 3, .. })));
+    submit("normal, polite", 0, polite).unwrap();
+    assert_eq!(heard.try_recv(), Ok(("low", false)), "the least urgent gives way");
+    submit("high", 1, flood).unwrap();
+    assert_eq!(heard.try_recv(), Ok(("normal, last", false)), "then the last of whoever has the most");
+    assert!(submit("normal, too many", 0, flood).is_err());
+    assert!(submit("polite, too many", 0, polite).is_err(), "it would have more than the other");
+    gate.wait();
+    let order = [0; 3].map(|_| heard.recv_timeout(Duration::from_secs(20)).unwrap());
+    assert_eq!(order, [("high", true), ("normal", true), ("normal, polite", true)]);
 }
 
 #[test]

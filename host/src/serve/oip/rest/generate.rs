@@ -17,7 +17,7 @@ use crate::serve::http::encoding::Accepted;
 use crate::serve::http::{answer, becomes, body, write_fields};
 use crate::serve::oip::lookup::{self, Model};
 use crate::serve::oip::parameters;
-use crate::serve::{ServeError, Server, Turn};
+use crate::serve::{Priority, ServeError, Server, Turn};
 
 /// `POST /v2/models/NAME/generate`.
 pub(super) async fn generate(State(server): State<Arc<Server>>, named: Named, request: HttpRequest<Body>) -> Response {
@@ -42,7 +42,7 @@ pub(super) async fn generate_stream(
 async fn generated(server: &Server, named: &Named, request: HttpRequest<Body>) -> Result<Vec<u8>, ServeError> {
     let (head, body) = request.into_parts();
     let model = lookup::model(server, &named.model, &named.version)?;
-    let body = body::read_for(&model.served, None, &head.headers, body, server).await?;
+    let body = body::read_for(&model.served, None, Priority::High, &head.headers, body, server).await?;
     let served = model.served.clone();
     let ask = ask::ask(&body, body.len())?;
     let room = becomes::is_counted(&body).then(|| server.bodies().room());

@@ -15,7 +15,7 @@ use super::{ask, request, response};
 use crate::serve::http::encoding::Accepted;
 use crate::serve::http::{Room, becomes, body};
 use crate::serve::oip::{infer as inference, lookup, metadata, parameters};
-use crate::serve::{ServeError, Server, Turn};
+use crate::serve::{Priority, ServeError, Server, Turn};
 
 /// Runs the pipeline that the path names.
 pub(super) async fn infer(State(server): State<Arc<Server>>, named: Named, request: HttpRequest<Body>) -> Response {
@@ -40,7 +40,7 @@ pub(in crate::serve) async fn answer(
 
 async fn respond(server: &Server, model: lookup::Model, request: HttpRequest<Body>) -> Result<Response, ServeError> {
     let (head, body) = request.into_parts();
-    let body = body::read_for(&model.served, None, &head.headers, body, server).await?;
+    let body = body::read_for(&model.served, None, Priority::High, &head.headers, body, server).await?;
     let bytes = body.len();
     let framing = Framing::of(&head.headers, body)?;
     let (served, room) = (model.served.clone(), server.bodies().room());

@@ -27,7 +27,7 @@ const BREATH: usize = 256 << 10;
 
 /// So many compressed bytes are inflated before others have their turn: nothing may come of them, and that
 /// takes longest.
-pub(in crate::serve) const COMPRESSED: usize = 16 << 10;
+pub(in crate::serve) const COMPRESSED: usize = 2 << 10;
 
 /// A body with its share.
 struct Held {

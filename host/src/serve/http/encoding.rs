@@ -21,6 +21,7 @@ use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
 
 use super::accept::joined;
+use super::members::Members;
 use super::morsels::Morsels;
 
 /// Answers smaller than this, in bytes, are sent faster than they are compressed.
@@ -98,15 +99,12 @@ pub(super) fn decompressed(request: Request<Body>) -> Request<Body> {
     let encoding = joined(&head.headers, &CONTENT_ENCODING).map(|encoding| encoding.as_bytes().to_ascii_lowercase());
     let body = match encoding.as_deref() {
         Some(b"gzip" | b"x-gzip") => {
-            let mut decoder = GzipDecoder::new(compressed_bytes(body));
-            // What follows the first stream is part of the body, or wrong: never passed over in silence.
-            decoder.multiple_members(true);
-            Body::from_stream(ReaderStream::new(decoder))
+            let members = Members::new(compressed_bytes(body), GzipDecoder::new, GzipDecoder::into_inner);
+            Body::from_stream(ReaderStream::new(members))
         }
         Some(b"deflate") => {
-            let mut decoder = ZlibDecoder::new(compressed_bytes(body));
-            decoder.multiple_members(true);
-            Body::from_stream(ReaderStream::new(decoder))
+            let members = Members::new(compressed_bytes(body), ZlibDecoder::new, ZlibDecoder::into_inner);
+            Body::from_stream(ReaderStream::new(members))
         }
         Some(b"" | b"identity") => {
             head.headers.remove(CONTENT_ENCODING);
@@ -119,7 +117,7 @@ pub(super) fn decompressed(request: Request<Body>) -> Request<Body> {
     Request::from_parts(head, body)
 }
 
-fn compressed_bytes(body: Body) -> impl AsyncBufRead {
+fn compressed_bytes(body: Body) -> impl AsyncBufRead + Unpin {
     StreamReader::new(Body::new(Morsels::of(body)).into_data_stream().map_err(std::io::Error::other))
 }
 
@@ -134,6 +132,7 @@ mod tests {
 
     use super::*;
     use crate::serve::http::body::COMPRESSED;
+    use crate::serve::http::members;
 
     /// How an answer of this type and size goes to who accepts this.
     async fn sent(accepted: &'static str, media_type: &'static str, size: usize, result: bool) -> Option<HeaderValue> {
@@ -196,6 +195,25 @@ mod tests {
             ("deflate", zlib[..5].to_vec()),
         ] {
             assert!(inflated(encoding, wrong).await.is_err(), "{encoding}");
+        }
+    }
+
+    #[tokio::test]
+    async fn bounds_the_members_of_a_body() {
+        let packed = |text: &[u8]| {
+            let mut packed = GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            packed.write_all(text).and_then(|()| packed.finish()).unwrap_or_default()
+        };
+        let zlib = {
+            let mut packed = ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+            packed.write_all(b"x").and_then(|()| packed.finish()).unwrap_or_default()
+        };
+        let most = members::MOST as usize + 1;
+        for (encoding, member, gives) in [("gzip", packed(b""), 0), ("gzip", packed(b"x"), 1), ("deflate", zlib, 1)] {
+            let all = inflated(encoding, member.repeat(most)).await;
+            assert_eq!(all.map(|body| body.len()), Ok(gives * most), "{encoding}");
+            let refused = inflated(encoding, member.repeat(most + 1)).await.unwrap_err();
+            assert!(refused.contains("more than 4096 compressed members"), "{encoding}: {refused}");
         }
     }
 

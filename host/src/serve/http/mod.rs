@@ -8,6 +8,7 @@ pub(super) mod encoding;
 mod health;
 mod info;
 mod input;
+pub(in crate::serve) mod members;
 mod metrics;
 mod morsels;
 mod name;

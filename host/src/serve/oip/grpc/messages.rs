@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::{Buf as _, Bytes};
-use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
+use flate2::bufread::{GzDecoder, ZlibDecoder};
 use http::HeaderMap;
 use http_body_util::BodyExt as _;
 use tokio::time::timeout;
 
-use crate::serve::http::Room;
 use crate::serve::http::body::{COMPRESSED, Parts, unread};
+use crate::serve::http::{Room, members};
 use crate::serve::{ServeError, Server};
 
 /// How compressed messages of a call are compressed.
@@ -111,7 +111,7 @@ impl Messages {
         let inflated = || Parts::new(|| self.room.clone(), self.most, 0);
         match (compressed, self.encoding) {
             (0, _) => Ok(message),
-            (1, Encoding::Gzip) => inflate(MultiGzDecoder::new(Morsels::of(message)), inflated()?).await,
+            (1, Encoding::Gzip) => inflate(Members::of(message), inflated()?).await,
             (1, Encoding::Deflate) => inflate(ZlibDecoder::new(Morsels::of(message)), inflated()?).await,
             (1, Encoding::Identity) => Err(ServeError::Body("a message is compressed, but not said how".to_owned())),
             _ => Err(ServeError::Body("a message does not say whether it is compressed".to_owned())),
@@ -145,6 +145,32 @@ async fn inflate(mut decoder: impl Read, mut inflated: Parts<impl Fn() -> Room>)
     }
 }
 
+/// One member of gzip after the other.
+struct Members {
+    now: GzDecoder<Morsels>,
+    left: u32,
+}
+
+impl Members {
+    fn of(message: Bytes) -> Self {
+        Self { now: GzDecoder::new(Morsels::of(message)), left: members::MOST }
+    }
+}
+
+impl Read for Members {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let length = self.now.read(out)?;
+            if length > 0 || out.is_empty() || self.now.get_ref().bytes.is_empty() {
+                return Ok(length);
+            }
+            self.left = self.left.checked_sub(1).ok_or_else(members::too_many)?;
+            let rest = self.now.get_mut().take();
+            self.now = GzDecoder::new(rest);
+        }
+    }
+}
+
 /// What is to be inflated, in morsels: after each, the reader is told to wait. A decoder reads on until
 /// something comes of it, which may be never.
 struct Morsels {
@@ -156,6 +182,10 @@ struct Morsels {
 impl Morsels {
     const fn of(bytes: Bytes) -> Self {
         Self { bytes, left: COMPRESSED }
+    }
+
+    fn take(&mut self) -> Self {
+        Self { bytes: std::mem::take(&mut self.bytes), left: self.left }
     }
 }
 

@@ -250,7 +250,7 @@ pub fn is_model(wanted: &str) -> bool {
 
 fn read(path: &Path, operator: &Operator) -> Result<(Document, Spec), GpuxError> {
     let variables = Variables::from_environment(operator.env.iter().cloned());
-    Ok(config::load(path, &variables, &check_step)?)
+    Ok(config::load(path, operator.allow_outside, &variables, &check_step)?)
 }
 
 /// The tag and the options of a built-in step, against the registry.

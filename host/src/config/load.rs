@@ -1,5 +1,6 @@
 //! From a path to a [`Spec`].
 
+use std::fs::File;
 use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
@@ -26,6 +27,9 @@ pub enum LoadError {
         /// where it was looked for
         tried: Vec<String>,
     },
+    /// the file is a link to another folder's
+    #[error("`{}` leads out of its folder; pass `--allow-outside` to permit that", .0.display())]
+    Outside(PathBuf),
     /// the file cannot be read
     #[error("cannot read `{}`: {source}", path.display())]
     Io {
@@ -67,23 +71,57 @@ pub fn parse(
     }
 }
 
-/// Reads the gpux.yml at `path`, which must be a file; see [`find`].
-pub fn load(path: &Path, variables: &Variables<'_>, steps: StepCheck<'_>) -> Result<(Document, Spec), LoadError> {
-    let text = text_of(path, Form::PIPELINE)?;
+/// Reads the gpux.yml at `path`, which must be a file; see [`find`]. A link may lead out of the file's folder only
+/// with `allow_outside` (the operator's word): what stands in a file is quoted where it is wrong.
+pub fn load(
+    path: &Path,
+    allow_outside: bool,
+    variables: &Variables<'_>,
+    steps: StepCheck<'_>,
+) -> Result<(Document, Spec), LoadError> {
+    let io = |source| LoadError::Io { path: path.to_owned(), source };
+    let file = File::open(path).map_err(io)?;
+    if !allow_outside && !lies_in_its_folder(&file, path).map_err(io)? {
+        return Err(LoadError::Outside(path.to_owned()));
+    }
+    let text = text_in(bytes_in(file).map_err(io)?, path, Form::PIPELINE)?;
     Ok(parse(path.display().to_string(), text, variables, steps)?)
+}
+
+/// Whether what was opened by this path lies in the path's folder, wherever links lead. It is the opened file that
+/// counts: another may have taken its place since.
+fn lies_in_its_folder(file: &File, path: &Path) -> std::io::Result<bool> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let found = path.canonicalize()?;
+    #[cfg(unix)]
+    let is_found = {
+        use std::os::unix::fs::MetadataExt as _;
+        let (opened, found) = (file.metadata()?, found.symlink_metadata()?);
+        (opened.dev(), opened.ino()) == (found.dev(), found.ino())
+    };
+    #[cfg(not(unix))]
+    let is_found = file.metadata()?.is_file();
+    Ok(is_found && found.starts_with(folder.canonicalize()?))
 }
 
 /// The text of a file of this form.
 pub(super) fn text_of(path: &Path, form: Form) -> Result<String, LoadError> {
-    let bytes = bytes(path).map_err(|source| LoadError::Io { path: path.to_owned(), source })?;
+    text_in(bytes(path).map_err(|source| LoadError::Io { path: path.to_owned(), source })?, path, form)
+}
+
+fn text_in(bytes: Vec<u8>, path: &Path, form: Form) -> Result<String, LoadError> {
     let name = || path.display().to_string();
     String::from_utf8(bytes).map_err(|error| LoadError::Invalid(Box::new(not_text(name(), &error, form))))
 }
 
 /// The bytes of a file, one more than may be used at most.
 fn bytes(path: &Path) -> std::io::Result<Vec<u8>> {
+    bytes_in(File::open(path)?)
+}
+
+fn bytes_in(file: File) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(document::MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    file.take(document::MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -169,17 +207,51 @@ mod tests {
         assert!(find("nothing", folder.path()).unwrap_err().to_string().contains("name: nothing"));
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn rejects_links_that_lead_out_of_the_folder() {
+        use std::os::unix::fs::symlink;
+
+        let folder = tempfile::tempdir().unwrap();
+        let (project, secret) = (folder.path().join("project"), folder.path().join("secret"));
+        std::fs::create_dir_all(project.join("..data")).unwrap();
+        std::fs::write(&secret, "name: x\nroot:x:0:0\n").unwrap();
+        let path = project.join("gpux.yml");
+        let read = |outside| load(&path, outside, &Variables::none(), &any_step);
+        for (target, inside) in [
+            (Path::new("../secret"), false),
+            (&secret, false),
+            (Path::new("out"), false),
+            (Path::new("..data/gpux.yml"), true),
+        ] {
+            let _ = std::fs::remove_file(&path);
+            let _ = std::fs::remove_file(project.join("out"));
+            symlink(&secret, project.join("out")).unwrap();
+            std::fs::write(project.join("..data/gpux.yml"), "name: y\nversion: 1.0.0\npipeline: [softmax]\n").unwrap();
+            symlink(target, &path).unwrap();
+            match read(false) {
+                Err(LoadError::Outside(at)) => assert!(!inside && at == path, "{target:?}"),
+                other => assert!(inside && other.is_ok(), "{target:?}: {other:?}"),
+            }
+            assert!(!matches!(read(true), Err(LoadError::Outside(_))), "the operator may permit it");
+        }
+        // A folder that is a link is where its files are.
+        let link = folder.path().join("link");
+        symlink(&project, &link).unwrap();
+        assert!(load(&link.join("gpux.yml"), false, &Variables::none(), &any_step).is_ok());
+    }
+
     #[test]
     fn a_binary_file_is_not_a_configuration() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.onnx");
         std::fs::write(&path, b"name: x\nversion: \xff\xfe\n").unwrap();
-        let LoadError::Invalid(error) = load(&path, &Variables::none(), &any_step).unwrap_err() else {
+        let LoadError::Invalid(error) = load(&path, false, &Variables::none(), &any_step).unwrap_err() else {
             panic!("another error")
         };
         let place = error.source_file().position(error.diagnostics()[0].span.start);
         assert_eq!((error.diagnostics()[0].code, place.line, place.column), ("not-text", 2, 10));
-        let missing = load(&folder.path().join("none"), &Variables::none(), &any_step).unwrap_err();
+        let missing = load(&folder.path().join("none"), false, &Variables::none(), &any_step).unwrap_err();
         assert!(matches!(missing, LoadError::Io { .. }));
     }
 }

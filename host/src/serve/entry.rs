@@ -35,7 +35,16 @@ struct Standing {
     served: Option<Arc<Served>>,
     loading: bool,
     /// why what its files hold now is not what answers
-    failure: Option<String>,
+    failure: Option<Failure>,
+}
+
+/// Why a pipeline's files cannot be served.
+#[derive(Clone)]
+struct Failure {
+    /// for the log, with lines of the files
+    whole: String,
+    /// for clients
+    told: String,
 }
 
 impl Entry {
@@ -67,9 +76,14 @@ impl Entry {
         self.now.load().served.clone()
     }
 
-    /// Why what its files hold now is not what answers.
+    /// Why what its files hold now is not what answers, with lines of the files and where they are: for the log.
     pub fn failure(&self) -> Option<String> {
-        self.now.load().failure.clone()
+        self.now.load().failure.as_ref().map(|failure| failure.whole.clone())
+    }
+
+    /// The same for clients, who hear neither.
+    pub fn told_failure(&self) -> Option<String> {
+        self.now.load().failure.as_ref().map(|failure| failure.told.clone())
     }
 
     /// Waits for the turn to change it. However many wait, none of them holds a thread.
@@ -107,8 +121,8 @@ impl Change {
     }
 
     /// What its files hold cannot be served: all is as it was before.
-    pub(super) fn failed(&self, failure: String) {
-        self.set(|standing| standing.failure = Some(failure));
+    pub(super) fn failed(&self, whole: String, told: String) {
+        self.set(|standing| standing.failure = Some(Failure { whole, told }));
     }
 
     /// None answers from now on; requests under way end as they would.

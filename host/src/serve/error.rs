@@ -27,6 +27,9 @@ pub enum ServeError {
     /// it is served, but not now
     #[error("{0}")]
     NotReady(String),
+    /// what the pipeline's files hold cannot be served. Lines of them, and where they lie, are for the log
+    #[error("its files cannot be loaded ({kind}); the server's log and `gpux build` say why", kind = .0.kind())]
+    NotLoaded(Box<ServeError>),
     /// the body is larger than allowed
     #[error("the body is larger than the {0} bytes that are allowed")]
     TooLarge(usize),
@@ -80,7 +83,7 @@ impl ServeError {
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Gpux(error) => error.kind(),
-            Self::Traced(error, _) => error.kind(),
+            Self::Traced(error, _) | Self::NotLoaded(error) => error.kind(),
             Self::Overload(_) => "OverloadError",
             Self::NotFound(_) => "NotFoundError",
             Self::NotReady(_) => "NotReadyError",
@@ -121,7 +124,7 @@ impl ServeError {
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
             Self::Misdirected(_) => StatusCode::MISDIRECTED_REQUEST,
             Self::TooMany { .. } => StatusCode::TOO_MANY_REQUESTS,
-            Self::Traced(error, _) => error.status(),
+            Self::Traced(error, _) | Self::NotLoaded(error) => error.status(),
         }
     }
 
@@ -148,7 +151,11 @@ impl ServeError {
 
     /// Its message, as long as it is worth reading: it may quote what the client sent.
     pub fn told(&self) -> String {
-        short(self.to_string())
+        match self {
+            Self::Gpux(error) if error.fault() != Fault::Request => short(without_folders(&self.to_string())),
+            Self::Traced(error, _) => error.told(),
+            _ => short(self.to_string()),
+        }
     }
 
     /// `{error, message, details}`.
@@ -156,10 +163,9 @@ impl ServeError {
         match self {
             Self::Gpux(error) => {
                 let mut json = error.to_json();
-                for text in ["/message", "/details/field"] {
-                    if let Some(Json::String(text)) = json.pointer_mut(text) {
-                        *text = short(std::mem::take(text));
-                    }
+                json["message"] = self.told().into();
+                if let Some(Json::String(text)) = json.pointer_mut("/details/field") {
+                    *text = short(std::mem::take(text));
                 }
                 json
             }
@@ -176,6 +182,36 @@ impl ServeError {
 /// The longest that a message may be, in bytes: gRPC's clients take no more than 16 KiB of headers, where
 /// each letter may be three.
 const LONGEST: usize = 4 << 10;
+
+/// The same text with only the last part of each absolute path in it: where the server's files lie is no client's
+/// business.
+pub(super) fn without_folders(text: &str) -> String {
+    let is_part = |c: char| c.is_alphanumeric() || "._-+@~%=".contains(c);
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find('/') {
+        let before = rest[..at].chars().next_back().or_else(|| out.chars().next_back());
+        let path = &rest[at..];
+        // What stands in quotes ends with them, whatever is in it.
+        let end = match before {
+            Some(quote @ ('`' | '"' | '\'')) => path.find(quote),
+            _ => None,
+        };
+        let end = end.unwrap_or_else(|| path.find(|c: char| c != '/' && !is_part(c)).unwrap_or(path.len()));
+        let begins = !before.is_some_and(|c| is_part(c) || c == ':' || c == '/');
+        let last =
+            path[..end].trim_end_matches('/').rsplit_once('/').filter(|(folder, _)| begins && !folder.is_empty());
+        out.push_str(&rest[..at]);
+        match last {
+            Some((_, last)) => {
+                out.push_str("\u{2026}/");
+                out.push_str(last);
+            }
+            None => out.push_str(&path[..end]),
+        }
+        rest = &path[end..];
+    }
+    out + rest
+}
 
 fn short(mut text: String) -> String {
     if text.len() > LONGEST {
@@ -194,5 +230,32 @@ impl From<RunError> for ServeError {
 impl From<ValidationError> for ServeError {
     fn from(error: ValidationError) -> Self {
         Self::Gpux(error.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_of_the_server_are_not_told() {
+        for (text, told) in [
+            ("cannot read `/srv/my models/a b/net.onnx`: denied", "cannot read `\u{2026}/net.onnx`: denied"),
+            ("/home/ada/x.so: no such file", "\u{2026}/x.so: no such file"),
+            (
+                "load /opt/ort/lib.so failed (/build/src/core.cc:12)",
+                "load \u{2026}/lib.so failed (\u{2026}/core.cc:12)",
+            ),
+            ("see https://example.com/a/b", "see https://example.com/a/b"),
+            ("1/2 of it, and/or a / b", "1/2 of it, and/or a / b"),
+            ("`./models/net.onnx`", "`./models/net.onnx`"),
+            ("`/predict`", "`/predict`"),
+            ("at \"/a/b\" and '/c/d/'", "at \"\u{2026}/b\" and '\u{2026}/d'"),
+            ("//a//b", "\u{2026}/b"),
+            ("/", "/"),
+            ("", ""),
+        ] {
+            assert_eq!(without_folders(text), told, "{text}");
+        }
     }
 }

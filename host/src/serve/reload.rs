@@ -142,6 +142,7 @@ impl Watching {
         (self.tell)(match result {
             Ok(()) => Event::Reloaded(name.to_owned()),
             Err(error) => {
+                // With its place: this is for the log.
                 let reason = entry.failure().unwrap_or_else(|| error.to_string());
                 Event::NotReloaded { name: name.to_owned(), reason }
             }

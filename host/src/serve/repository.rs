@@ -182,7 +182,7 @@ impl Repository {
     }
 
     /// Loads a pipeline, again or at last, from where it came. The old one answers until the new one
-    /// is warm; if that fails, everything stays as it is.
+    /// is warm; if that fails, everything stays as it is, and [`Entry::failure`] says why.
     pub(super) fn load(&self, change: &Change) -> Result<(), ServeError> {
         change.loading();
         let reloads = self.metrics.pipeline(change.entry().name());
@@ -193,7 +193,9 @@ impl Repository {
                 Ok(())
             }
             Err(error) => {
-                change.failed(whole(&error));
+                let whole = whole(&error);
+                let error = ServeError::NotLoaded(Box::new(error));
+                change.failed(whole, error.to_string());
                 reloads.failed_reloads.fetch_add(1, Ordering::Relaxed);
                 Err(error)
             }

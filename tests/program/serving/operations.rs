@@ -34,7 +34,9 @@ fn a_changed_file_is_loaded_and_a_broken_one_leaves_the_old_serving() {
     assert_eq!(scaled(&server), 3.0);
     let health = server.get("/health");
     assert_eq!(health.status, 200);
-    assert!(health.read()["not_reloaded"]["scaling"].as_str().unwrap().contains("no-such-step"), "{health:?}");
+    // What stands in its files is for the log.
+    assert!(health.read()["not_reloaded"]["scaling"].as_str().unwrap().contains("ConfigurationError"), "{health:?}");
+    assert!(!health.text().contains("no-such-step"), "{health:?}");
     assert!(server.get("/pipelines").read()["pipelines"][0]["reason"].is_string());
     assert_eq!(server.metric("gpux_reload_failing{pipeline=\"scaling\"}"), 1.0);
     assert!(server.metric("gpux_reloads_total{pipeline=\"scaling\",result=\"failed\"}") >= 1.0);
@@ -120,9 +122,12 @@ fn what_a_client_unloaded_is_not_loaded_again_on_hangup() {
     server.line("second was loaded again");
     assert_eq!(server.get("/health/ready").status, 200);
     assert_eq!(server.get("/pipelines").read()["pipelines"][0]["state"], "unloaded");
-    assert_eq!(call("load"), 500);
+    let refused = server.post("/v2/repository/models/first/load", "", "");
+    assert_eq!((refused.status, refused.text().contains("no-such-step")), (500, false), "{refused:?}");
+    server.line("first could not be loaded");
+    server.line("no-such-step");
     assert_eq!(server.get("/health/ready").status, 200);
-    assert!(server.get("/health").read()["not_reloaded"]["first"].as_str().unwrap().contains("no-such-step"));
+    assert!(server.get("/health").read()["not_reloaded"]["first"].as_str().unwrap().contains("ConfigurationError"));
     scaling(&folder.path().join("first"), "first", 3.0);
     assert_eq!(call("load"), 200);
     assert_eq!(server.post("/pipelines/first/predict", "", TWO).status, 200);

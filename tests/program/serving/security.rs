@@ -354,3 +354,39 @@ fn says_who_reaches_it_and_where_it_is_found() {
     let guarded = Server::of(on_every_address(&[SCORES, "--model-control", "--keys", keys.to_str().unwrap()]));
     assert_eq!(guarded.post("/v2/repository/models/scores/unload", ROOT, "").status, 200);
 }
+
+#[test]
+fn a_file_that_a_link_leads_to_is_read_to_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let (project, secret) = (folder.path().join("scaling"), folder.path().join("secret.yml"));
+    scaling(&project, "scaling", 2.0);
+    std::fs::write(&secret, "name: scaling\nroot-password: hunter2\n").unwrap();
+    let server = Server::start(&[project.to_str().unwrap(), "--model-control"]);
+    let paths = ["/health", "/pipelines", "/info", "/metrics", "/v2", "/v2/models/scaling/config"];
+    let told = || {
+        let load = server.post("/v2/repository/models/scaling/load", "", "");
+        let index = server.post("/v2/repository/index", "", "");
+        assert_eq!(load.status, 500, "{load:?}");
+        let pages = paths.map(|path| server.get(path).text().to_owned());
+        [load.text().to_owned(), index.text().to_owned(), pages.concat()].concat()
+    };
+    let says_nothing = |told: &str| {
+        for word in ["hunter2", "root-password", folder.path().to_str().unwrap(), "secret.yml"] {
+            assert!(!told.contains(word), "{word} in {told}");
+        }
+        assert!(told.contains("ConfigurationError"), "{told}");
+    };
+    let link = project.join("link");
+    std::os::unix::fs::symlink("../secret.yml", &link).unwrap();
+    std::fs::rename(&link, project.join("gpux.yml")).unwrap();
+    says_nothing(&told());
+    assert!(server.line("could not be loaded").contains("leads out of its folder"));
+    // A file of its own with a mistake: its lines are for the log.
+    replace(&project.join("gpux.yml"), &std::fs::read(&secret).unwrap());
+    says_nothing(&told());
+    server.line("hunter2");
+    // Nor is where its other files would lie.
+    replace(&project.join("gpux.yml"), b"name: scaling\nversion: 1.0.0\nmodel: { source: ./none.onnx }\n");
+    says_nothing(&told());
+    assert_eq!(server.post("/predict", "", "{\"x\": [1, 2]}").status, 200, "what answered answers");
+}

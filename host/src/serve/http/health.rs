@@ -18,7 +18,7 @@ pub(super) async fn health(State(server): State<Arc<Server>>) -> Response {
     let ready = server.is_ready();
     let status = if ready { "healthy" } else { "not ready" };
     let mut document = json!({ "status": status, "model": model, "pipelines": names });
-    let failing = entries.iter().filter_map(|entry| Some((entry.name().to_owned(), Json::from(entry.failure()?))));
+    let failing = entries.iter().filter_map(|entry| Some((entry.name().to_owned(), Json::from(entry.told_failure()?))));
     let failing: serde_json::Map<_, _> = failing.collect();
     if !failing.is_empty() {
         document["not_reloaded"] = failing.into();

@@ -12,6 +12,7 @@ use super::answer;
 use super::name::Name;
 use crate::config::{InputSpec, PortType};
 use crate::pipeline::{Dim, Kind, PlanInput, PlanOutput, Port};
+use crate::serve::error::without_folders;
 use crate::serve::{ServeError, Served, Server, State as Serving};
 
 /// The only pipeline's.
@@ -60,7 +61,7 @@ pub(super) async fn all(State(server): State<Arc<Server>>) -> Response {
             Serving::Unloaded => "unloaded",
         };
         let version = entry.served().map(|served| served.version().to_owned());
-        Listed { name: entry.name().to_owned(), version, state: state.to_owned(), reason: entry.failure() }
+        Listed { name: entry.name().to_owned(), version, state: state.to_owned(), reason: entry.told_failure() }
     });
     answer::json(&json!(Pipelines { pipelines: entries.collect() }))
 }
@@ -153,7 +154,7 @@ impl Info {
             outputs: served.plan().outputs().iter().map(output).collect(),
             steps: served.plan().steps().iter().map(|step| step.name.clone()).collect(),
             engine: pipeline.engine().to_owned(),
-            warnings: pipeline.warnings().to_vec(),
+            warnings: pipeline.warnings().iter().map(|warning| without_folders(warning)).collect(),
             trace: false,
         }
     }

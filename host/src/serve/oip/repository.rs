@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::grpc::proto;
+use crate::plain::harmless;
 use crate::serve::{ServeError, Server, State};
 
 /// A pipeline in the index.
@@ -29,7 +30,7 @@ pub(super) fn index(server: &Server, only_ready: bool) -> Vec<Indexed> {
         let (state, reason) = match entry.state() {
             State::Ready => ("READY", String::new()),
             State::Loading => ("LOADING", String::new()),
-            State::Unloaded => ("UNAVAILABLE", entry.failure().unwrap_or_else(|| "unloaded".to_owned())),
+            State::Unloaded => ("UNAVAILABLE", entry.told_failure().unwrap_or_else(|| "unloaded".to_owned())),
         };
         let version = entry.served().map_or_else(String::new, |served| served.version_number());
         Indexed { name: entry.name().to_owned(), version, state, reason }
@@ -54,7 +55,14 @@ pub(super) async fn load(server: &Arc<Server>, name: String) -> Result<(), Serve
     let server = server.clone();
     let change = server.repository().turn(&name).await?;
     // Reading and compiling a pipeline takes long, so it must not be done where connections are.
-    let loaded = tokio::task::spawn_blocking(move || server.repository().load(&change)).await;
+    let loaded = tokio::task::spawn_blocking(move || {
+        server.repository().load(&change).inspect_err(|_| {
+            // The client does not hear why.
+            let reason = harmless(&change.entry().failure().unwrap_or_default());
+            tracing::warn!(target: "gpux", "{name} could not be loaded: {reason}");
+        })
+    });
+    let loaded = loaded.await;
     loaded.unwrap_or_else(|error| Err(ServeError::NotReady(format!("loading was broken off: {error}"))))
 }
 

@@ -11,6 +11,7 @@ use serde::Serialize;
 use preview::{Preview, Room};
 
 use crate::pipeline::{Context, Observer, PlannedStep, StepFailure, Value};
+use crate::serve::error::without_folders;
 
 /// What a request went through.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
@@ -76,7 +77,11 @@ impl Trace {
 
 impl Observer for Trace {
     fn failed(&mut self, step: &PlannedStep, failure: &StepFailure, time: Duration, context: &Context) {
-        self.push(step, time, context, Some(failure.to_string()));
+        let failed = match failure {
+            StepFailure::InvalidInput(_) => failure.to_string(),
+            _ => without_folders(&failure.to_string()),
+        };
+        self.push(step, time, context, Some(failed));
     }
 
     fn after(&mut self, step: &PlannedStep, time: Duration, outputs: &[Value], context: &Context) {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 
@@ -34,9 +34,11 @@ struct KeySpec {
     name: Spanned<String>,
     /// SHA-256 of the key, in hexadecimal
     #[serde(default)]
+    #[schemars(schema_with = "text")]
     sha256: Option<Spanned<String>>,
     /// The key itself; whoever reads the file has it
     #[serde(default)]
+    #[schemars(schema_with = "text")]
     key: Option<Spanned<String>>,
     /// The pipelines that it may use [default: all]
     #[serde(default)]
@@ -56,6 +58,11 @@ struct KeySpec {
     /// Whether it may load and unload pipelines, and see the metrics
     #[serde(default)]
     admin: bool,
+}
+
+/// Text, or a number, which is taken as it was written: a key may be all digits.
+fn text(_: &mut SchemaGenerator) -> Schema {
+    schemars::json_schema!({ "type": ["string", "number", "null"] })
 }
 
 /// A key shorter than this is found by trying.

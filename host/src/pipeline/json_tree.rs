@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::fmt;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::map::Entry;
 use serde_json::{Map, Value as Json};
 
 /// Memory that the trees of one text take at most, in bytes.
@@ -131,7 +132,13 @@ impl<'de> Visitor<'de> for TreeSeed<'_> {
         let mut object = Map::new();
         while let Some(name) = fields.next_key::<String>()? {
             self.0.take(if object.is_empty() { OBJECT + NAME } else { NAME })?;
-            object.insert(name, fields.next_value_seed(TreeSeed(self.0))?);
+            // Readers differ in which of two they take.
+            match object.entry(name) {
+                Entry::Occupied(entry) => {
+                    return Err(A::Error::custom(format_args!("duplicate field `{}`", entry.key())));
+                }
+                Entry::Vacant(entry) => entry.insert(fields.next_value_seed(TreeSeed(self.0))?),
+            };
         }
         Ok(Json::Object(object))
     }
@@ -188,7 +195,17 @@ mod tests {
             assert!(refused(&text).contains("send large tensors as bytes"), "{value}");
         }
         assert!(!refused(&"[".repeat(200)).contains("MiB"), "this is wrong otherwise");
-        assert!(refused(&format!("{{{}\"a\":1}}", "\"a\":1,".repeat(most))).contains("MiB"), "names count");
+        let names: Vec<_> = (0..MAX_MEMORY / NAME).map(|number| format!("\"{number}\":1")).collect();
+        assert!(refused(&format!("{{{}}}", names.join(","))).contains("MiB"), "names count");
+    }
+
+    #[test]
+    fn rejects_a_field_that_is_there_twice() {
+        for text in [r#"{"a":1,"a":2}"#, r#"[{"b":{"a":1,"\u0061":1}}]"#, r#"{"":0,"":0}"#] {
+            let error = serde_json::from_str::<JsonTree>(text).unwrap_err().to_string();
+            assert!(error.contains("duplicate field"), "{text}: {error}");
+        }
+        assert!(serde_json::from_str::<JsonTree>(r#"{"a":{"a":1},"A":1}"#).is_ok());
     }
 
     #[test]

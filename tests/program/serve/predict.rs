@@ -152,3 +152,19 @@ fn what_does_not_fit_is_refused() {
     let late = server.json("/pipelines/never-ends/predict?timeout=0.02", &json!({ "in": "x" }));
     assert_eq!(late.with_status(504)["error"], "StepError");
 }
+
+#[test]
+fn rejects_json_that_says_a_thing_twice() {
+    let server = Server::start(&[&pipeline("scores")]);
+    let one = r#"{"x": [[1, 2], [3, 4]]"#;
+    for body in [
+        format!("{one}, \"x\": [[0, 0], [0, 0]]}}"),
+        format!("[{one}}}, {one}, \"x\": [[0, 0], [0, 0]]}}]"),
+        r#"{"x": {"shape": [2, 2], "data": [1, 2, 3, 4], "data": [0, 0, 0, 0]}}"#.to_owned(),
+        format!("{one}, \"\\u0078\": 1}}"),
+    ] {
+        let answer = server.ask("POST", "/predict", &["content-type: application/json"], body.as_bytes());
+        assert!(answer.error(400).contains("duplicate field"), "{body}: {answer:?}");
+    }
+    assert_eq!(server.ask("POST", "/predict", &[], format!("{one}}}").as_bytes()).status, 200);
+}

@@ -31,7 +31,7 @@ fn json_of_any_make_is_bounded() {
         (INFER, format!("{{\"inputs\": {}}}", deep("[", "]")), 400, ""),
         (INFER, format!("{{\"inputs\": [], \"more\": {}}}", deep("{\"a\":", "}")), 400, "it is missing"),
         ("/v2/models/text/generate", format!("{{\"text\": {}}}", deep("[", "]")), 400, "recursion limit"),
-        (predict, "{\"x\": [1, 2, 3, 4], \"x\": [1, 2, 3, 4]}".into(), 200, ""),
+        (predict, "{\"x\": [1, 2, 3, 4], \"x\": [1, 2, 3, 4]}".into(), 400, "duplicate field `x`"),
         (predict, format!("[{}]", values("{}", 20_000)), 400, "at most 10000 requests"),
         (predict, format!("[{{}}, {}]", values("1", 5_000_000)), 400, "more than 64 MiB"),
         (predict, "{\"x\": [1, 2, 3, 1e400]}".into(), 400, ""),

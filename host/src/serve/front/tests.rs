@@ -166,3 +166,33 @@ async fn a_name_of_another_is_refused_before_any_protocol() {
         );
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_are_not_of_grpc_or_not_there_are_told_apart() {
+    let server = Arc::new(Server::new(Settings::default(), Operator::default()));
+    let front = Arc::new(Front::new(&server));
+    let call = "/inference.GRPCInferenceService/ServerLive";
+    let ask = async |path: &str, content_type: Option<&str>, body: Vec<u8>| {
+        let request = Request::post(path).version(Version::HTTP_2);
+        let request = content_type.into_iter().fold(request, |request, of| request.header(CONTENT_TYPE, of));
+        front.answer(request.body(Body::from(body)).unwrap(), None).await
+    };
+    for of in [None, Some("application/json"), Some("application/grpc-web"), Some("application/grpcx"), Some("")] {
+        assert_eq!(ask(call, of, message("")).await.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE, "{of:?}");
+    }
+    for of in ["application/grpc", "application/grpc+proto", "application/grpc;charset=utf-8"] {
+        let answer = ask(call, Some(of), message("")).await;
+        assert_eq!((answer.status(), answer.headers().get("grpc-status")), (StatusCode::OK, None), "{of}");
+    }
+    for path in
+        ["/inference.GRPCInferenceService/Nope", "/grpc.health.v1.Health/Nope", "/some.Service/Call", "/v2/nope"]
+    {
+        // Whatever follows the head: none of it is looked at.
+        for body in [Vec::new(), message(""), [message(""), message("")].concat(), vec![0xff; 9]] {
+            let answer = ask(path, Some("application/grpc"), body).await;
+            let status = answer.headers().get("grpc-status");
+            assert_eq!((answer.status(), status), (StatusCode::OK, Some(&HeaderValue::from(12))), "{path}");
+        }
+    }
+    assert_eq!(ask("/some.Service/Call", None, Vec::new()).await.status(), StatusCode::NOT_FOUND);
+}

@@ -31,6 +31,7 @@ use tower::Service as _;
 use self::encoding::Accepted;
 pub(super) use self::room::{Bodies, Room, Share};
 use super::error::ServeError;
+use super::front::is_grpc;
 use super::oip;
 use super::server::Server;
 pub(super) use output::{picture, write_fields};
@@ -88,7 +89,10 @@ pub(super) fn router(server: &Arc<Server>) -> Router {
     router.merge(oip::router(server)).fallback(unknown).method_not_allowed_fallback(wrong_method)
 }
 
-async fn unknown(uri: http::Uri) -> Response {
+async fn unknown(uri: http::Uri, headers: http::HeaderMap) -> Response {
+    if is_grpc(&headers) {
+        return oip::no_such_call(uri.path());
+    }
     if let Some(response) = oip::no_such_path(uri.path()) {
         return response;
     }

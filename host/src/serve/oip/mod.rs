@@ -26,6 +26,7 @@ use std::sync::Arc;
 use axum::Router;
 
 pub(super) use config::ModelConfig;
+pub(super) use grpc::no_such_call;
 pub(super) use lookup::version_number;
 pub(super) use metadata::{ModelMetadata, ServerMetadata};
 pub(super) use repository::Indexed;

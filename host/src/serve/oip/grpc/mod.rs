@@ -16,11 +16,17 @@ mod timeout;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::Request;
+use axum::middleware::{self, Next};
+use axum::response::Response;
 use axum::routing::post;
+use tonic::Status;
 use tonic::codec::CompressionEncoding;
 use tonic_health::pb::health_server::HealthServer;
 
-use crate::serve::Server;
+use crate::serve::front::{is_grpc, route, shown};
+use crate::serve::http::answer;
+use crate::serve::{ServeError, Server};
 
 /// The messages, made from `proto/open_inference.proto`.
 pub(super) mod proto {
@@ -48,6 +54,25 @@ pub(super) fn router(server: &Arc<Server>) -> Router {
         .with_state(server.clone())
         .route_service("/inference.GRPCInferenceService/{call}", body::Bounded::new(inference, server.clone()))
         .route_service("/grpc.health.v1.Health/{call}", body::Bounded::new(health, server.clone()))
+        .route_layer(middleware::from_fn(check))
+}
+
+/// Refuses what is no call of gRPC (415), and calls that there are not, before any of their messages is read.
+async fn check(request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    if !is_grpc(request.headers()) {
+        let message = "this is a call of gRPC, whose type is `application/grpc`";
+        return answer::error(&ServeError::MediaType(message.to_owned()));
+    }
+    if route::of(path).is_none() {
+        return no_such_call(path);
+    }
+    next.run(request).await
+}
+
+/// The answer to a call that there is not.
+pub(in crate::serve) fn no_such_call(path: &str) -> Response {
+    Status::unimplemented(format!("there is no call `{}`", shown(path))).into_http()
 }
 
 #[cfg(test)]

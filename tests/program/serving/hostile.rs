@@ -6,7 +6,7 @@ const JSON: &str = "content-type: application/json";
 
 #[test]
 fn heads_that_are_wrong_or_endless_are_refused() {
-    let server = Server::start(&[SCORES]);
+    let server = Server::start(&[SCORES, "--access-log"]);
     let length = ONE.len();
     let post = |headers: &str| format!("POST /predict HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n{ONE}");
     let many: Vec<_> = (0..200).map(|number| format!("x-{number}: 1\r\n")).collect();
@@ -33,19 +33,56 @@ fn heads_that_are_wrong_or_endless_are_refused() {
         }
         server.assert_alive();
     }
+    // What is refused before it is a request is counted and logged as well.
+    for (status, least) in [("400", 7.0), ("431", 2.0)] {
+        let counted =
+            server.metric(&format!("gpux_requests_total{{pipeline=\"\",protocol=\"http\",status=\"{status}\"}} "));
+        assert!(counted >= least, "{counted} of {status}");
+    }
+    assert!(server.line("could not be read").contains("status=431"));
+}
+
+#[test]
+fn a_host_is_said_once_and_as_one() {
+    let server = Server::start(&[SCORES]);
+    for (lines, status) in [
+        ("", 400),
+        ("host: localhost\r\n", 200),
+        ("host: localhost\r\nhost: localhost\r\n", 400),
+        ("host:\r\n", 400),
+        ("host: a b\r\n", 400),
+        ("host: localhost/x\r\n", 400),
+        ("host: me@localhost\r\n", 400),
+        ("host: localhost:port\r\n", 400),
+        ("host: [::1\r\n", 400),
+    ] {
+        let mut connection = server.connect();
+        connection.write(format!("GET /health HTTP/1.1\r\n{lines}\r\n").as_bytes()).unwrap();
+        assert_eq!(connection.answer().unwrap().status, status, "{lines:?}");
+    }
+    let mut old = server.connect();
+    old.write(b"GET /health HTTP/1.0\r\n\r\n").unwrap();
+    assert_eq!(old.answer().unwrap().status, 200, "it was not asked for then");
 }
 
 #[test]
 fn a_length_that_lies_ends_the_connection_and_reaches_no_other() {
     let server = Server::start(&[SCORES, "--body-timeout", "200ms"]);
     // Both lengths are said: what a proxy takes for a second request is not one.
-    let mut both = server.connect();
-    let smuggled = "POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n\
-                    13\r\n{\"x\": [1, 2, 3, 4]}\r\n0\r\n\r\n";
-    both.write(smuggled.as_bytes()).unwrap();
-    let answer = both.answer().unwrap();
-    assert!([200, 400].contains(&answer.status), "{answer:?}");
-    assert!(both.answer().is_err(), "there is no second answer");
+    let (length, chunked) = ("content-length: 4\r\n", "transfer-encoding: chunked\r\n");
+    for (fields, statuses) in [
+        (format!("{length}{chunked}"), &[400][..]),
+        (format!("{chunked}{length}"), &[400]),
+        (chunked.to_owned(), &[200, 200]),
+    ] {
+        let mut both = server.connect();
+        let one = format!("POST /predict HTTP/1.1\r\nhost: localhost\r\n{fields}\r\n13\r\n{ONE}\r\n0\r\n\r\n");
+        both.write(one.repeat(2).as_bytes()).unwrap();
+        for status in statuses {
+            assert_eq!(both.answer().unwrap().status, *status, "{fields}");
+        }
+        assert!(statuses.len() == 2 || both.answer().is_err(), "there is no second answer");
+    }
     // Less comes than is said.
     let mut short = server.connect();
     short

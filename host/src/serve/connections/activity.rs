@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{self, AsyncRead, AsyncWrite, ReadBuf};
 
+use super::framing::Framing;
+
 /// What only keeps a connection of HTTP/2 alive (PING, acknowledgements) is shorter than this, in bytes.
 const WORTH: usize = 64;
 
@@ -36,6 +38,7 @@ pub(super) struct Activity {
     answers: AtomicU64,
     /// of those of which something is there for the client to take, by number
     unread: Mutex<BTreeMap<u64, Unread>>,
+    framing: Mutex<Framing>,
 }
 
 /// What is there of one answer for the client to take.
@@ -124,7 +127,13 @@ impl Activity {
             last: AtomicU64::new(0),
             answers: AtomicU64::new(0),
             unread: Mutex::default(),
+            framing: Mutex::default(),
         }
+    }
+
+    /// Where its requests begin and end.
+    pub(super) fn framing(&self) -> MutexGuard<'_, Framing> {
+        self.framing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn unread(&self) -> MutexGuard<'_, BTreeMap<u64, Unread>> {
@@ -231,7 +240,12 @@ impl<S> Observed<S> {
 
 impl<S: AsyncRead + Unpin> AsyncRead for Observed<S> {
     fn poll_read(mut self: Pin<&mut Self>, task: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(task, buffer)
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(task, buffer);
+        if let Some(new @ [_, ..]) = buffer.filled().get(before..) {
+            self.activity.framing().read(new);
+        }
+        read
     }
 }
 

@@ -1,6 +1,7 @@
 //! Connections: taken, encrypted, served, and cut when their clients have nothing to say.
 
 mod activity;
+mod framing;
 mod made;
 mod unread;
 
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
+use http::header::TRANSFER_ENCODING;
 use http::{Request, Response, Version};
 use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
@@ -21,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
-use super::front::{Front, Peer};
+use super::front::{AmbiguousLength, Front, Peer};
 use super::metrics::Connection;
 use super::server::Server;
 use super::settings::Settings;
@@ -212,7 +214,11 @@ where
     let settings = shared.server.settings();
     let activity = Arc::new(Activity::new(settings.header_timeout, settings.idle_timeout));
     let front = Arc::new(Front::clone(&shared.front));
-    let service = service_fn(|request: Request<Incoming>| {
+    let service = service_fn(|mut request: Request<Incoming>| {
+        let is_chunked = request.version() < Version::HTTP_2 && request.headers().contains_key(TRANSFER_ENCODING);
+        if is_chunked && activity.framing().next_chunked() {
+            request.extensions_mut().insert(AmbiguousLength);
+        }
         let (busy, front, activity) = (activity.begin(), front.clone(), activity.clone());
         let has_streams = request.version() == Version::HTTP_2;
         async move {
@@ -246,7 +252,12 @@ where
         tokio::select! {
             biased;
             // How a connection ends is the client's affair.
-            _ = connection.as_mut() => return,
+            ended = connection.as_mut() => {
+                if let Err(error) = ended {
+                    shared.front.note_refused_head(&*error, peer);
+                }
+                return;
+            }
             () = last_call.as_mut(), if !ending => {
                 ending = true;
                 connection.as_mut().graceful_shutdown();

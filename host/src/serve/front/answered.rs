@@ -16,6 +16,7 @@ use hyper::body::{Body as _, Frame, SizeHint};
 use super::{Front, Peer, shown};
 use crate::serve::context::Context;
 use crate::serve::metrics::Protocol;
+use crate::serve::server::Server;
 use crate::serve::telemetry::{Outcome, RequestSpan, Telemetry};
 use crate::serve::tenants::Tenant;
 
@@ -80,6 +81,21 @@ impl Answered {
     /// What a client that has gone is counted as: nginx's number, gRPC's `CANCELLED`.
     const fn gone(&self) -> u16 {
         if matches!(self.protocol, Protocol::Grpc) { 1 } else { 499 }
+    }
+}
+
+/// A head that could not be read was answered with this status: counted and logged as answers are.
+pub(super) fn note_unread(server: &Server, status: u16, peer: Peer) {
+    let protocol = Protocol::Http;
+    server.metrics().none().answered(protocol, status, Duration::ZERO);
+    if server.settings().access_log {
+        tracing::info!(
+            target: "gpux::access",
+            protocol = protocol.name(),
+            status,
+            client = peer.address.to_string(),
+            "answered; the head of the request could not be read"
+        );
     }
 }
 

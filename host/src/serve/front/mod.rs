@@ -12,6 +12,7 @@ mod request_id;
 pub(super) mod route;
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -38,6 +39,10 @@ use super::tenants::{Permit, Tenant};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
+/// Of a request that says in two ways where it ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AmbiguousLength;
+
 /// The way of every request, whatever its protocol. Each connection has one of its own, as counting who holds one
 /// that all have would pass from core to core with each request.
 #[derive(Clone)]
@@ -55,6 +60,13 @@ impl Front {
         Self { server: server.clone(), routes: Arc::new(Routes::new(server)), cors, hosts }
     }
 
+    /// A connection has ended so: a head that cannot be read was answered before anybody here saw it.
+    pub(super) fn note_refused_head(&self, error: &(dyn Error + 'static), peer: Peer) {
+        if let Some(status) = error.downcast_ref().and_then(refused_head) {
+            answered::note_unread(&self.server, status, peer);
+        }
+    }
+
     /// Without what stands before the protocols.
     pub(super) fn routes(&self) -> &Routes {
         &self.routes
@@ -70,9 +82,12 @@ impl Front {
         response
     }
 
-    /// Fails where the request is for another server, or where a page of another site may not send it: whatever its
-    /// protocol and its key.
+    /// Fails where it is not clear where the request ends, where it is for another server, or where a page of another
+    /// site may not send it: whatever its protocol and its key.
     fn check_site(&self, head: &Parts, peer: Option<Peer>) -> Result<(), ServeError> {
+        if head.extensions.get::<AmbiguousLength>().is_some() {
+            return Err(ServeError::invalid("the request has both `Transfer-Encoding` and `Content-Length`"));
+        }
         peer.map_or(Ok(()), |peer| self.hosts.check(head, peer))?;
         cross_site::check(head, &self.server.settings().cors)
     }
@@ -159,6 +174,15 @@ impl Front {
         }
         response
     }
+}
+
+/// The status with which hyper answers a head that it cannot read.
+fn refused_head(error: &hyper::Error) -> Option<u16> {
+    if error.is_parse_too_large() {
+        // It does not say which in another way.
+        return Some(if error.to_string().contains("URI") { 414 } else { 431 });
+    }
+    (error.is_parse() && !error.is_parse_version_h2()).then_some(400)
 }
 
 /// As much of a path or a method as is worth keeping: thousands of lines may wait to be written.

@@ -53,7 +53,29 @@ def cases(folder):
     yield "draw-boxes", {"photo": {"file": picture}, "found": {"text": found}}, {"files": files, "data": {"found": found}}
 
 
+def hostile_names():
+    """Names of inputs and files that would make a program read or run what nobody asked for."""
+    info = {"inputs": [{"name": name, "type": "bytes", "required": True} for name in ["a=@/etc/passwd;x", "b"]]}
+    values = {name["name"]: {"file": {"name": "b.png", "type": "image/png"}} for name in info["inputs"]}
+    code = written("curl", "http://localhost:1", info, "/predict", values)
+    if "/etc/passwd" in code or not code.startswith("#"):
+        raise SystemExit(f"curl would send a file that nobody chose:\n{code}")
+    # Standard input is no file that was chosen.
+    values = {"b": {"file": {"name": "-", "type": "image/png"}}}
+    for inputs in [info["inputs"][1:], [{**one, "required": False} for one in info["inputs"]]]:
+        code = written("curl", "http://localhost:1", {"inputs": inputs}, "/predict", values)
+        if "./-" not in code:
+            raise SystemExit(f"curl would wait for input:\n{code}")
+    info = {"inputs": [{"name": "__proto__", "type": "JSON", "required": True}]}
+    code = written("JavaScript", "http://localhost:1", info, "/predict", {"__proto__": {"text": "[1]"}})
+    body = code.split("body: ", 1)[1].split(",\n});", 1)[0]
+    said = subprocess.run(["node", "-p", body], check=True, capture_output=True, text=True).stdout
+    if json.loads(said) != {"__proto__": [1]}:
+        raise SystemExit(f"an input is lost: {said} of\n{code}")
+
+
 def main():
+    hostile_names()
     with serving(*PIPELINES) as base, tempfile.TemporaryDirectory() as folder:
         count = 0
         for name, values, same in cases(Path(folder)):

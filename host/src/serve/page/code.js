@@ -2,6 +2,8 @@
 
 import { isExact, source } from "./exact.js";
 
+// What a program takes for a file of the folder, and not for an option or its input.
+const local = (name) => (name.startsWith("-") ? `./${name}` : name);
 const shell = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 const quoted = (text) => JSON.stringify(text);
 
@@ -20,16 +22,21 @@ function python(json) {
 function curl(base, { path, kind, contentType, file, fields, json }) {
   const lines = [`curl ${shell(base + path)}`];
   if (kind === "raw") {
-    lines.push(`-H ${shell(`content-type: ${contentType}`)}`, `--data-binary ${shell(`@${file.name}`)}`);
+    lines.push(`-H ${shell(`content-type: ${contentType}`)}`, `--data-binary ${shell(`@${local(file.name)}`)}`);
   } else if (kind === "json") {
     lines.push(`-H 'content-type: application/json'`, `--data-raw ${shell(JSON.stringify(json))}`);
   } else {
+    // What follows the first one is the value, and may name a file: `a=@/etc/passwd`. No name of its is said, as a
+    // shell may read this line.
+    if (fields.some((field) => field.name.includes("="))) {
+      return "# curl cannot send a field whose name has an equals sign. Take the Python or the JavaScript code.";
+    }
     for (const field of fields) {
       // curl takes what is quoted as the name, whatever it holds.
       const name = (text) => `"${text.replaceAll("\\", "\\\\").replaceAll('"', '\\"')}"`;
       lines.push(
         field.file
-          ? `-F ${shell(`${field.name}=@${name(field.file.name)}`)}`
+          ? `-F ${shell(`${field.name}=@${name(local(field.file.name))}`)}`
           : `--form-string ${shell(`${field.name}=${field.text}`)}`,
       );
     }
@@ -72,8 +79,8 @@ function fetched(base, { path, kind, contentType, file, fields, json }) {
 `;
   if (kind === "json") {
     const text = JSON.stringify(json);
-    // A literal would be rounded.
-    const body = isExact(json) ? quoted(text) : `JSON.stringify(${text})`;
+    // A literal would be rounded, and would take this name for something else.
+    const body = isExact(json) || text.includes('"__proto__"') ? quoted(text) : `JSON.stringify(${text})`;
     return `const answer = await fetch(${url}, {
   method: "POST",
   headers: { "content-type": "application/json" },

@@ -366,20 +366,20 @@ const TIMES: usize = 64;
 fn tensor_to_json(tensor: &Tensor, who: &dyn GoesOn) -> Option<Json> {
     let leaves = Leaves(who);
     let mut level = match tensor.data() {
-        TensorData::Bool(data) => leaves.of(data, |item| Json::Bool(*item)),
-        TensorData::Uint8(data) => leaves.of(data, |item| Json::from(*item)),
-        TensorData::Int8(data) => leaves.of(data, |item| Json::from(*item)),
-        TensorData::Uint16(data) => leaves.of(data, |item| Json::from(*item)),
-        TensorData::Int16(data) => leaves.of(data, |item| Json::from(*item)),
-        TensorData::Uint32(data) => leaves.of(data, |item| Json::from(*item)),
-        TensorData::Int32(data) => leaves.of(data, |item| Json::from(*item)),
-        TensorData::Uint64(data) => leaves.of(data, |item| Json::from(*item)),
-        TensorData::Int64(data) => leaves.of(data, |item| Json::from(*item)),
-        TensorData::Float16(data) => leaves.of(data, |item| shortest(&item.to_string(), item.to_f64())),
-        TensorData::Bfloat16(data) => leaves.of(data, |item| shortest(&item.to_string(), item.to_f64())),
-        TensorData::Float32(data) => leaves.of(data, |item| float32_to_json(*item)),
-        TensorData::Float64(data) => leaves.of(data, |item| float(*item)),
-        TensorData::String(data) => leaves.of(data, |item| Json::String(item.clone())),
+        TensorData::Bool(data) => leaves.write(data, |item| Json::Bool(*item)),
+        TensorData::Uint8(data) => leaves.write(data, |item| Json::from(*item)),
+        TensorData::Int8(data) => leaves.write(data, |item| Json::from(*item)),
+        TensorData::Uint16(data) => leaves.write(data, |item| Json::from(*item)),
+        TensorData::Int16(data) => leaves.write(data, |item| Json::from(*item)),
+        TensorData::Uint32(data) => leaves.write(data, |item| Json::from(*item)),
+        TensorData::Int32(data) => leaves.write(data, |item| Json::from(*item)),
+        TensorData::Uint64(data) => leaves.write(data, |item| Json::from(*item)),
+        TensorData::Int64(data) => leaves.write(data, |item| Json::from(*item)),
+        TensorData::Float16(data) => leaves.write(data, |item| shortest(&item.to_string(), item.to_f64())),
+        TensorData::Bfloat16(data) => leaves.write(data, |item| shortest(&item.to_string(), item.to_f64())),
+        TensorData::Float32(data) => leaves.write(data, |item| float32_to_json(*item)),
+        TensorData::Float64(data) => leaves.write(data, |item| float(*item)),
+        TensorData::String(data) => leaves.write(data, |item| Json::String(item.clone())),
     }?;
     for size in tensor.shape().iter().skip(1).rev() {
         level = match size {
@@ -394,7 +394,7 @@ fn tensor_to_json(tensor: &Tensor, who: &dyn GoesOn) -> Option<Json> {
 struct Leaves<'w>(&'w dyn GoesOn);
 
 impl Leaves<'_> {
-    fn of<T>(&self, data: &[T], leaf: impl Fn(&T) -> Json) -> Option<Vec<Json>> {
+    fn write<T>(&self, data: &[T], leaf: impl Fn(&T) -> Json) -> Option<Vec<Json>> {
         let mut leaves = Vec::with_capacity(data.len());
         for stretch in data.chunks(STRETCH) {
             if !self.0.goes_on(TIMES * stretch.len()) {

@@ -60,17 +60,17 @@ pub(in crate::builtin) fn texts(value: Value, port: &str) -> Result<Vec<String>,
 
 /// How many texts a value holds, and the bytes of the longest; what is none counts as none.
 pub(in crate::builtin) fn extent(value: &Value) -> (usize, usize) {
-    fn of<'t>(texts: impl ExactSizeIterator<Item = &'t str>) -> (usize, usize) {
+    fn measure<'t>(texts: impl ExactSizeIterator<Item = &'t str>) -> (usize, usize) {
         (texts.len(), texts.map(str::len).max().unwrap_or(0))
     }
     match value {
         Value::Text(text) => (1, text.len()),
         Value::Json(json) => match json.as_ref() {
             serde_json::Value::String(text) => (1, text.len()),
-            serde_json::Value::Array(items) => of(items.iter().map(|item| item.as_str().unwrap_or_default())),
+            serde_json::Value::Array(items) => measure(items.iter().map(|item| item.as_str().unwrap_or_default())),
             _ => (0, 0),
         },
-        Value::Tensor(tensor) => of(tensor.as_slice::<String>().unwrap_or_default().iter().map(String::as_str)),
+        Value::Tensor(tensor) => measure(tensor.as_slice::<String>().unwrap_or_default().iter().map(String::as_str)),
         Value::Bytes(_) => (0, 0),
     }
 }

@@ -58,6 +58,7 @@ const OWNERS: &[(&str, &str)] = &[
     ("image", "builtin"),
     ("fast_image_resize", "builtin"),
     ("symphonia", "builtin"),
+    ("lewton", "builtin"),
     ("realfft", "builtin"),
     ("fearless_simd", "builtin"),
     ("serde_yaml", "config"),

@@ -3,6 +3,7 @@
 mod coded;
 mod ogg;
 mod sink;
+mod vorbis;
 mod wav;
 
 use sink::{Shape, no_sound};

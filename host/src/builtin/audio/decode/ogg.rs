@@ -6,23 +6,11 @@
 use std::borrow::Cow;
 
 use symphonia::core::checksum::Crc32;
-use symphonia::core::codecs::audio::well_known::CODEC_ID_VORBIS;
-use symphonia::core::codecs::audio::{AudioCodecParameters, AudioDecoder, AudioDecoderOptions};
-use symphonia::core::io::{BitReaderRtl, Monitor, ReadBitsRtl};
-use symphonia::core::packet::PacketRef;
-use symphonia::core::units::{Duration, Timestamp};
-use symphonia::default::codecs::VorbisDecoder;
+use symphonia::core::io::Monitor;
 
-use super::coded::{Scratch, read};
 use super::sink::{Bounds, Shape, Sink, damaged, no_sound};
+use super::vorbis::{Decoder, MAX_BOOKS, books};
 use crate::pipeline::StepFailure;
-
-/// Most memory that the code books of a file may take, in bytes; those of libvorbis take some millions.
-const MAX_BOOKS: u64 = 64 << 20;
-
-/// Bytes of an entry of a code book beside its vector: its word and length, and its part of the
-/// tables that eight bits of a word are looked up in at once, most of which may stand for few words.
-const ENTRY: u64 = 320;
 
 /// Most bytes of a packet; those of libvorbis have some thousands.
 const MAX_PACKET: usize = 4 << 20;
@@ -74,23 +62,16 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Vorbis<'_>, StepFailure> {
 
 impl Vorbis<'_> {
     pub(super) fn decode(mut self, mono: bool, bounds: Bounds) -> Result<Sink, StepFailure> {
-        let mut parameters = AudioCodecParameters::new();
-        let headers = [&*self.identification, &*self.setup].concat();
-        parameters.for_codec(CODEC_ID_VORBIS).with_sample_rate(self.shape.rate).with_extra_data(headers.into());
-        let mut decoder = VorbisDecoder::try_new(&parameters, &AudioDecoderOptions::default())
-            .map_err(|error| damaged("Ogg Vorbis", &error))?;
         // The position counts what is played; what is decoded may begin earlier.
         let mut sink = Sink::new(Shape { frames: None, ..self.shape }, mono, bounds)?;
+        let mut decoder = Decoder::new(&self.identification, &self.setup, self.shape)?;
         sink.expect(self.end, self.packets.rest.len())?;
-        let mut scratch = Scratch::default();
         let mut start = None;
         while let Some((packet, position)) = self.packets.next()? {
             if packet.is_empty() || packet[0] & 1 == 1 {
                 continue;
             }
-            let packet = PacketRef::new(0, Timestamp::ZERO, Duration::ZERO, &packet);
-            let decoded = decoder.decode_ref(&packet).map_err(|error| damaged("Ogg Vorbis", &error))?;
-            read(&decoded, &mut scratch, &mut sink)?;
+            decoder.decode(&packet, &mut sink)?;
             if let Some(position) = position {
                 // A stream cut out of a longer one begins at another position than 0.
                 start.get_or_insert_with(|| position.saturating_sub(sink.frames() as u64));
@@ -218,126 +199,18 @@ impl<'b> Packets<'b> {
     }
 }
 
-/// Memory that the code books of this setup header take, in bytes (Vorbis I, 3.2.1).
-fn books(setup: &[u8]) -> Option<u64> {
-    let mut bits = BitReaderRtl::new(setup.get(7..)?);
-    let mut read = |count: u32| bits.read_bits_leq32(count).ok();
-    let mut total = 0_u64;
-    for _ in 0..=read(8)? {
-        if read(24)? != 0x56_4342 {
-            return None;
-        }
-        let (dimensions, entries) = (read(16)?, read(24)?);
-        // More than the decoder takes.
-        if entries > 1 << 17 {
-            return None;
-        }
-        if read(1)? == 1 {
-            read(5)?;
-            let mut known = 0;
-            while known < entries {
-                known += read(32 - (entries - known).leading_zeros())?;
-            }
-        } else {
-            let sparse = read(1)? == 1;
-            for _ in 0..entries {
-                if !sparse || read(1)? == 1 {
-                    read(5)?;
-                }
-            }
-        }
-        let lookup = read(4)?;
-        let values = match lookup {
-            0 => 0,
-            1 => first_values(entries, dimensions),
-            2 => u64::from(entries) * u64::from(dimensions),
-            _ => return None,
-        };
-        if lookup > 0 {
-            read(32)?;
-            read(32)?;
-            let size = read(4)? + 1;
-            read(1)?;
-            for _ in 0..values {
-                read(size)?;
-            }
-        }
-        let vectors = if lookup > 0 { u64::from(entries) * u64::from(dimensions) * 4 } else { 0 };
-        total = total.checked_add(vectors + values * 2 + u64::from(entries) * ENTRY)?;
-        if total > MAX_BOOKS {
-            return Some(total);
-        }
-    }
-    Some(total)
-}
-
-/// The greatest number whose power of `dimensions` is at most `entries` (Vorbis I, 9.2.3).
-fn first_values(entries: u32, dimensions: u32) -> u64 {
-    let fits = |value: u64| {
-        let mut product = 1_u64;
-        // 2 to the 25th is more than there can be.
-        (0..dimensions.min(25)).all(|_| {
-            product = product.saturating_mul(value);
-            product <= u64::from(entries)
-        })
-    };
-    if dimensions == 0 {
-        return 0;
-    }
-    (1..=u64::from(entries)).take_while(|value| fits(*value)).last().unwrap_or(0)
+/// The setup header of a file.
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+pub(super) fn setup(bytes: &[u8]) -> Vec<u8> {
+    let mut packets = Packets::new(bytes);
+    (0..3).map(|_| packets.next().unwrap().unwrap().0).last().unwrap().into_owned()
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-
-    /// A setup header of code books that say in a few bytes how many long vectors they have.
-    fn setup(count: u32, entries: u32, dimensions: u32) -> Vec<u8> {
-        let mut bits = Vec::new();
-        let mut write = |value: u32, size: u32| bits.extend((0..size).map(|bit| value >> bit & 1 == 1));
-        write(count - 1, 8);
-        for _ in 0..count {
-            write(0x56_4342, 24);
-            write(dimensions, 16);
-            write(entries, 24);
-            // All words are equally long.
-            write(1, 1);
-            write(16, 5);
-            write(entries, 32 - entries.leading_zeros());
-            write(1, 4);
-            write(0, 32);
-            write(0, 32);
-            write(0, 4);
-            write(0, 1);
-            write(0, first_values(entries, dimensions) as u32);
-        }
-        let bytes = bits.chunks(8).map(|bits| bits.iter().rev().fold(0, |byte, bit| byte << 1 | u8::from(*bit)));
-        b"\x05vorbis".iter().copied().chain(bytes).collect()
-    }
-
-    #[test]
-    fn code_books_are_weighed_before_they_are_made() {
-        let bomb = setup(200, 1 << 17, 32);
-        assert!(bomb.len() < 10_000);
-        assert!(books(&bomb).unwrap() > MAX_BOOKS);
-        assert!((ENTRY * 256..ENTRY * 256 + 16 * 1024).contains(&books(&setup(1, 256, 8)).unwrap()));
-        assert_eq!(books(&setup(1, 1 << 20, 32)), None);
-        assert_eq!(books(b"\x05vorbis"), None);
-        let real = crate::builtin::reference::read("audio/decode/stereo.ogg");
-        let mut packets = Packets::new(&real);
-        let setup = (0..3).map(|_| packets.next().unwrap().unwrap().0).last().unwrap();
-        assert!((100_000..4 << 20).contains(&books(&setup).unwrap()), "{:?}", books(&setup));
-    }
-
-    #[test]
-    fn roots_are_rounded_down() {
-        assert_eq!(
-            [first_values(81, 4), first_values(80, 4), first_values(7, 1), first_values(5, 65_535)],
-            [3, 2, 7, 1]
-        );
-        assert_eq!([first_values(5, 0), first_values(0, 3)], [0, 0]);
-    }
 
     #[test]
     fn one_whole_stream_is_decoded() {

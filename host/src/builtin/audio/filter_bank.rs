@@ -56,6 +56,11 @@ impl FilterBank {
         up.max(down).saturating_mul(24 * (size_of::<f32>() + size_of::<f64>())).saturating_add(up * 64)
     }
 
+    /// Bytes that these filters hold.
+    pub(super) fn bytes(&self) -> usize {
+        self.taps.capacity() * size_of::<f32>() + self.first.capacity() * size_of::<isize>()
+    }
+
     /// `torchaudio.functional.resample`: a sinc under a Hann window. Its inputs that are farther away than
     /// the window is wide weigh 1e-33 there, nothing here.
     pub(super) fn sinc(from: u32, to: u32, in_time: impl Fn() -> Result<(), StepFailure>) -> Result<Self, StepFailure> {

@@ -5,7 +5,7 @@ use super::mel::{
     Decibels, Filters, Method, Norm, Options, Pad, Reference, Scale, Spectrum, TopDb, Unbounded, Window, to_decibels,
     to_whisper,
 };
-use super::sound::{self, PerRate, Sound};
+use super::sound::{self, SharedCache, Sound};
 use crate::builtin::ports;
 use crate::pipeline::{
     BuildError, Builtin, Context, Dim, ElementType, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor,
@@ -23,8 +23,10 @@ struct MelSpectrogram {
     scale: Scale,
     window: Window,
     after: After,
-    filters: PerRate<Filters>,
 }
+
+/// The filters of the scales and rates that arrived last, for every step.
+static FILTERS: SharedCache<(Scale, u32), Filters> = SharedCache::new(8 << 20);
 
 /// The power of the magnitudes: their squares come out of the transform, others are computed.
 enum Power {
@@ -108,7 +110,7 @@ impl MelSpectrogram {
         let bands = sound::port("the bands, [n_mels, frames]");
         let bands = crate::pipeline::Port { name: "mel".to_owned(), ..bands };
         let signature = Signature::unary(sound::port("a sound"), bands);
-        Ok(Self { options, signature, scale, window, after, filters: PerRate::default() })
+        Ok(Self { options, signature, scale, window, after })
     }
 
     /// Frames of a sound of this many samples.
@@ -269,7 +271,8 @@ impl Step for MelSpectrogram {
             let message = format!("mel-spectrogram begins at {} Hz; a sound of {rate} Hz ends there", self.scale.fmin);
             return Err(StepFailure::InvalidInput(message));
         }
-        let filters = self.filters.get(rate, || Filters::new(self.scale, rate));
+        let make = || Ok::<_, StepFailure>(Filters::new(self.scale, rate));
+        let filters = FILTERS.get_or_try((self.scale, rate), make, Filters::bytes)?;
         let mut output = vec![0.0; values];
         for (channel, bands) in sound.channels().zip(output.chunks_exact_mut(size)) {
             self.bands(channel, &filters, bands, context)?;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::decode::{MAX_RATE, MAX_VALUES};
 use super::filter_bank::{FilterBank, ratio, resampled};
-use super::sound::{self, PerRate, Sound};
+use super::sound::{self, SharedCache, Sound};
 use crate::builtin::ports;
 use crate::pipeline::{
     BuildError, Builtin, Context, Dim, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor, Value,
@@ -50,8 +50,10 @@ enum Method {
 struct Resample {
     options: Options,
     signature: Signature,
-    banks: PerRate<FilterBank>,
 }
+
+/// The filters of the ratios (up, down) that arrived last, for every step: a service sees few. The largest take 9.6 MB.
+static BANKS: SharedCache<(Method, usize, usize), FilterBank> = SharedCache::new(32 << 20);
 
 pub(super) fn builtin() -> Builtin {
     Builtin {
@@ -74,7 +76,7 @@ impl Resample {
         }
         let signature =
             Signature::unary(sound::port("a sound"), sound::port(&format!("the same at {} Hz", options.to)));
-        Ok(Self { options, signature, banks: PerRate::default() })
+        Ok(Self { options, signature })
     }
 
     fn rate(&self, tensor: &Tensor) -> Result<u32, StepFailure> {
@@ -127,10 +129,12 @@ impl Step for Resample {
                  terms"
             )));
         }
-        let bank = self.banks.get_or_try(from, || match self.options.method {
+        let method = self.options.method;
+        let make = || match method {
             Method::Sinc => FilterBank::sinc(from, to, || context.in_time()),
             Method::Polyphase => FilterBank::polyphase(from, to, || context.in_time()),
-        })?;
+        };
+        let bank = BANKS.get_or_try((method, up, down), make, FilterBank::bytes)?;
         let mut output = Vec::with_capacity(values);
         for channel in sound.channels() {
             bank.resample(channel, &mut output, || context.in_time())?;

@@ -1,7 +1,6 @@
 //! What the steps after decoding take: float32 samples with their rate.
 
-use std::convert::Infallible;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::decode::MAX_RATE;
 use crate::builtin::ports;
@@ -94,41 +93,48 @@ pub(super) fn rate(tensor: &Tensor, option: Option<u32>, name: &str, step: &str)
     Err(StepFailure::InvalidInput(format!("{step} takes a sound of 1 to {MAX_RATE} Hz, but gets {rate} Hz")))
 }
 
-/// What was computed for a sample rate, kept for the next request: a service sees few rates.
+/// Values that take long to compute, kept for the next request: one cache for every step of the process, whatever its
+/// options. At most `most` bytes, and at most 64 values; what was asked for longest ago is given up first.
 #[derive(Debug)]
-pub(super) struct PerRate<T>(RwLock<Vec<(u32, Arc<T>)>>);
-
-impl<T> Default for PerRate<T> {
-    fn default() -> Self {
-        Self(RwLock::default())
-    }
+pub(super) struct SharedCache<K, V> {
+    most: usize,
+    /// the value that was asked for last at the end, each with its bytes
+    entries: Mutex<Vec<(K, Arc<V>, usize)>>,
 }
 
-impl<T> PerRate<T> {
-    /// Rates that are kept, the newest: what a stranger's odd ones took is soon given back.
-    const KEPT: usize = 4;
+impl<K: PartialEq, V> SharedCache<K, V> {
+    const MOST_VALUES: usize = 64;
 
-    pub(super) fn get(&self, rate: u32, make: impl FnOnce() -> T) -> Arc<T> {
-        match self.get_or_try(rate, || Ok::<_, Infallible>(make())) {
-            Ok(made) => made,
-            Err(never) => match never {},
-        }
+    pub(super) const fn new(most: usize) -> Self {
+        Self { most, entries: Mutex::new(Vec::new()) }
     }
 
-    /// As [`get`](Self::get), where making it may fail: then nothing is kept.
-    pub(super) fn get_or_try<E>(&self, rate: u32, make: impl FnOnce() -> Result<T, E>) -> Result<Arc<T>, E> {
-        let kept = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, made)) = kept.iter().find(|(of, _)| *of == rate) {
-            return Ok(made.clone());
+    /// The value of `key`, which `make` computes where it is not kept; `size` tells its bytes. If making it fails,
+    /// nothing is kept.
+    pub(super) fn get_or_try<E>(
+        &self,
+        key: K,
+        make: impl FnOnce() -> Result<V, E>,
+        size: impl FnOnce(&V) -> usize,
+    ) -> Result<Arc<V>, E> {
+        let entries = || self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = entries();
+        if let Some(place) = kept.iter().position(|(of, ..)| *of == key) {
+            kept[place..].rotate_left(1);
+            return Ok(kept[kept.len() - 1].1.clone());
         }
         drop(kept);
+        // Two requests may make the same value; neither waits for the other.
         let made = Arc::new(make()?);
-        let mut kept = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if kept.iter().all(|(of, _)| *of != rate) {
-            if kept.len() == Self::KEPT {
-                kept.remove(0);
+        let size = size(&made);
+        if size <= self.most {
+            let mut kept = entries();
+            kept.retain(|(of, ..)| *of != key);
+            let mut total: usize = kept.iter().map(|(.., size)| size).sum();
+            while !kept.is_empty() && (total + size > self.most || kept.len() >= Self::MOST_VALUES) {
+                total -= kept.remove(0).2;
             }
-            kept.push((rate, made.clone()));
+            kept.push((key, made.clone(), size));
         }
         Ok(made)
     }
@@ -151,4 +157,34 @@ pub(super) fn dot(left: &[f32], right: &[f32]) -> f32 {
     let (low, high) = lanes.split_at(LANES / 2);
     let halves: f32 = low.iter().zip(high).map(|(low, high)| low + high).sum();
     halves + rest
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn evicts_least_recently_used_values_beyond_the_bytes() {
+        let cache = SharedCache::new(100);
+        let made = std::cell::Cell::new(0);
+        let get = |key: u32, bytes: usize| {
+            let make = || {
+                made.set(made.get() + 1);
+                Ok::<_, ()>(vec![0_u8; bytes])
+            };
+            cache.get_or_try(key, make, Vec::len).unwrap().len()
+        };
+        let held = || cache.entries.lock().unwrap().iter().map(|(key, _, size)| (*key, *size)).collect::<Vec<_>>();
+        assert_eq!((get(1, 40), get(2, 40), get(1, 0)), (40, 40, 40));
+        assert_eq!((made.get(), held()), (2, vec![(2, 40), (1, 40)]));
+        // 2 was asked for before 1.
+        get(3, 50);
+        assert_eq!(held(), [(1, 40), (3, 50)]);
+        get(4, 101);
+        assert_eq!((made.get(), held()), (4, vec![(1, 40), (3, 50)]), "larger than all: not kept");
+        assert_eq!(cache.get_or_try(5, || Err("late"), Vec::len), Err("late"));
+        (10..200).for_each(|key| assert_eq!(get(key, 0), 0));
+        assert_eq!(held().len(), 64);
+    }
 }

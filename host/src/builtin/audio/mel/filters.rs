@@ -27,6 +27,11 @@ pub(in crate::builtin::audio) struct Filters {
 }
 
 impl Filters {
+    /// Bytes that these filters hold.
+    pub(in crate::builtin::audio) fn bytes(&self) -> usize {
+        self.weights.capacity() * size_of::<f32>() + self.bands.capacity() * size_of::<(usize, usize)>()
+    }
+
     pub(in crate::builtin::audio) fn new(scale: Scale, rate: u32) -> Self {
         let bins = scale.n_fft / 2 + 1;
         let rate = f64::from(rate);

@@ -59,6 +59,7 @@ const OWNERS: &[(&str, &str)] = &[
     ("fast_image_resize", "builtin"),
     ("symphonia", "builtin"),
     ("lewton", "builtin"),
+    ("tiff", "builtin"),
     ("realfft", "builtin"),
     ("fearless_simd", "builtin"),
     ("serde_yaml", "config"),

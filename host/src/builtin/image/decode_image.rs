@@ -126,6 +126,9 @@ impl DecodeImage {
     fn decode(&self, bytes: &[u8], watch: &Watch) -> Result<Tensor, StepFailure> {
         watch.ask()?;
         let format = Format::of(bytes).map_err(|why| not_an_image(&why))?;
+        if let Some(why) = format.unsupported(bytes) {
+            return Err(not_an_image(&format!("a {format} file, but {why}")));
+        }
         let damaged = |why: String| not_an_image(&format!("a damaged {format} file: {why}"));
         let mut head = format.head(bytes, watch).map_err(damaged)?;
         let (width, height) = head.size();

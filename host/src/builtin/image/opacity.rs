@@ -2,12 +2,12 @@
 
 /// Rounded as Pillow does (`RGBa`).
 pub(super) fn weighed(rgba: &[u8]) -> Vec<u8> {
-    let weigh = |level: u8, opacity: u8| {
-        let product = u32::from(level) * u32::from(opacity) + 128;
-        (((product >> 8) + product) >> 8) as u8
-    };
-    rgba.chunks_exact(4)
-        .flat_map(|pixel| [weigh(pixel[0], pixel[3]), weigh(pixel[1], pixel[3]), weigh(pixel[2], pixel[3]), pixel[3]])
+    rgba.as_chunks::<4>()
+        .0
+        .iter()
+        .flat_map(|[red, green, blue, opacity]| {
+            [product(*red, *opacity), product(*green, *opacity), product(*blue, *opacity), *opacity]
+        })
         .collect()
 }
 
@@ -21,4 +21,11 @@ pub(super) fn undo(rgba: &mut [u8]) {
             }
         }
     }
+}
+
+/// a × b / 255, rounded as Pillow does.
+#[inline(always)]
+pub(super) fn product(a: u8, b: u8) -> u8 {
+    let both = u32::from(a) * u32::from(b) + 128;
+    ((both + (both >> 8)) >> 8) as u8
 }

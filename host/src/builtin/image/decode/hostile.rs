@@ -179,7 +179,11 @@ fn samples_that_are_not_decoded_are_named() {
     for (photometric, name) in [(3_u32, "colours are those of a palette"), (6, "colours are YCbCr"), (8, "CIE L*a*b*")]
     {
         let message = refusal(&patched(raw.clone(), tag(&raw, 262), &photometric.to_le_bytes()));
-        assert!(message.contains(name), "{message}");
+        assert!(message.contains(name) && !message.contains("damaged"), "{message}");
+    }
+    for (method, name) in [(3_u32, "CCITT Group 3"), (50_000, "Zstandard"), (12_345, "the method 12345")] {
+        let message = refusal(&patched(raw.clone(), tag(&raw, 259), &method.to_le_bytes()));
+        assert!(message.contains(name) && !message.contains("damaged"), "{message}");
     }
 }
 

@@ -15,7 +15,7 @@ mod webp;
 use std::fmt;
 
 use image::metadata::Orientation;
-use image::{DynamicImage, ImageDecoder, ImageFormat};
+use image::{DynamicImage, ExtendedColorType, ImageDecoder, ImageFormat};
 
 use crate::builtin::watch::{Paced, Watch};
 
@@ -75,6 +75,11 @@ impl Format {
         }
     }
 
+    /// Says what of a file is not decoded although it may be whole.
+    pub(super) fn unsupported(self, bytes: &[u8]) -> Option<String> {
+        if self == Self::Tiff { tiff::unsupported(bytes) } else { None }
+    }
+
     /// Reads the head of a file; takes no memory for its pixels. Reading ends where `watch` says so.
     pub(super) fn head<'a>(self, bytes: &'a [u8], watch: &'a Watch) -> Result<Head<'a>, String> {
         let paced = Paced::new(bytes, PIECE, watch);
@@ -84,7 +89,7 @@ impl Format {
             Self::Webp => Box::new(webp::open(paced)?),
             Self::Gif => Box::new(gif::open(paced)?),
             Self::Bmp => Box::new(bmp::open(paced)?),
-            Self::Tiff => Box::new(tiff::open(bytes, paced)?),
+            Self::Tiff => Box::new(tiff::open(paced)?),
         };
         Ok(Head { format: self, bytes, decoder, watch })
     }
@@ -116,6 +121,8 @@ impl Head<'_> {
             Format::Png => samples.saturating_add(INFLATING),
             Format::Bmp => samples,
             Format::Webp => samples.saturating_mul(2).saturating_add(webp::tables(self.bytes)),
+            // Of inks there is one more than colours.
+            Format::Tiff if self.decoder.original_color_type() == ExtendedColorType::Cmyk8 => samples.saturating_mul(3),
             // A canvas, or a strip before it is unpacked.
             Format::Gif | Format::Tiff => samples.saturating_mul(2),
         })
@@ -135,6 +142,9 @@ impl Head<'_> {
             Format::Tiff => tiff::check(self.bytes, &mut *self.decoder)?,
             Format::Webp => webp::check(self.bytes, &*self.decoder, self.watch)?,
             Format::Gif => gif::check(&mut *self.decoder)?,
+        }
+        if self.format == Format::Tiff && self.decoder.original_color_type() == ExtendedColorType::Cmyk8 {
+            return tiff::cmyk(Paced::new(self.bytes, PIECE, self.watch), &*self.decoder, self.watch);
         }
         DynamicImage::from_decoder(self.decoder).map_err(|error| error.to_string())
     }

@@ -6,6 +6,7 @@ use fearless_simd::{
 };
 
 use super::head::Colors;
+use crate::builtin::image::opacity::product;
 use crate::builtin::wide::Wide;
 
 /// Pixels computed together.
@@ -159,10 +160,4 @@ pub(super) fn convert(wide: Option<Wide>, colors: Colors, [a, b, c, d]: [&[u8]; 
             }
         }
     }
-}
-
-/// a × b / 255, rounded.
-fn product(a: u8, b: u8) -> u8 {
-    let both = u32::from(a) * u32::from(b) + 128;
-    ((both + (both >> 8)) >> 8) as u8
 }

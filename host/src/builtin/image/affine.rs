@@ -29,8 +29,8 @@ pub(super) struct Affine([f64; 6]);
 impl Affine {
     /// A turn by `angle` degrees about the middle, and the height and width of what it gives.
     pub(super) fn rotation(angle: f64, height: usize, width: usize, expand: bool) -> (Self, [usize; 2]) {
-        // As Pillow, so that right angles have no remainder.
-        let rounded = |number: f64| (number * 1e15).round_ties_even() / 1e15;
+        // As Pillow, so that right angles have no remainder: Python's `round` goes by the decimal digits.
+        let rounded = |number: f64| format!("{number:.15}").parse().unwrap_or(number);
         let (sin, cos) = (-angle.to_radians()).sin_cos();
         let (w, h) = (width as f64, height as f64);
         let mut map = Self([rounded(cos), rounded(sin), 0.0, rounded(-sin), rounded(cos), 0.0]);

@@ -1,7 +1,7 @@
 //! OpenCV's `cv2.resize`.
 
 use super::super::dims::ImageDims;
-use super::taps::{Mixed, Taps, mix};
+use super::taps::{Mixed, Precision, Taps, mix};
 use super::{Filter, nearest, to_tensor};
 use crate::builtin::watch::{Late, Watch};
 use crate::builtin::wide::vectorized;
@@ -23,6 +23,8 @@ pub(super) fn resize(
 
 /// A sample, and what it is as the mean of several.
 trait Mean: TensorElement + Copy + Default + Mixed<2> + Mixed<4> {
+    /// How exactly places between two neighbours are known.
+    const PLACES: Precision;
     fn to_f32(self) -> f32;
     fn of_mean(mean: f32) -> Self;
     /// What two samples come to.
@@ -33,6 +35,7 @@ trait Mean: TensorElement + Copy + Default + Mixed<2> + Mixed<4> {
 }
 
 impl Mean for u8 {
+    const PLACES: Precision = Precision::Rounded;
     fn to_f32(self) -> f32 {
         f32::from(self)
     }
@@ -51,6 +54,7 @@ impl Mean for u8 {
 }
 
 impl Mean for f32 {
+    const PLACES: Precision = Precision::Double;
     fn to_f32(self) -> f32 {
         self
     }
@@ -87,16 +91,23 @@ fn resized<T: Mean>(
             3 => half::<T, 3>(data, dims.width, watch),
             _ => half::<T, 4>(data, dims.width, watch),
         },
-        Filter::Area if target.width <= dims.width && target.height <= dims.height => mean(data, dims, target, watch),
+        Filter::Area if target.width <= dims.width && target.height <= dims.height => {
+            match (whole(dims.width, target.width), whole(dims.height, target.height)) {
+                (Some(wide), Some(high)) => blocks(data, dims, target, [high, wide], watch),
+                _ => mean(data, dims, target, watch),
+            }
+        }
         Filter::Area => {
             let taps = |old, new| Taps::enlarging(old, new);
             mix(data, dims, &taps(dims.width, target.width), &taps(dims.height, target.height), watch)
         }
         Filter::Bicubic => {
-            mix(data, dims, &Taps::cubic(dims.width, target.width), &Taps::cubic(dims.height, target.height), watch)
+            let taps = |old, new| Taps::cubic(old, new, Precision::Rounded);
+            mix(data, dims, &taps(dims.width, target.width), &taps(dims.height, target.height), watch)
         }
         Filter::Bilinear | Filter::Lanczos => {
-            mix(data, dims, &Taps::linear(dims.width, target.width), &Taps::linear(dims.height, target.height), watch)
+            let taps = |old, new| Taps::linear(old, new, T::PLACES);
+            mix(data, dims, &taps(dims.width, target.width), &taps(dims.height, target.height), watch)
         }
     }
 }
@@ -104,6 +115,42 @@ fn resized<T: Mean>(
 fn places(old: usize, new: usize) -> Vec<usize> {
     let scale = 1.0 / (new as f64 / old as f64);
     (0..new).map(|index| ((index as f64 * scale).floor() as usize).min(old - 1)).collect()
+}
+
+/// How many old samples a new one covers, if OpenCV finds that to be a whole number.
+fn whole(old: usize, new: usize) -> Option<usize> {
+    let scale = 1.0 / (new as f64 / old as f64);
+    ((scale - scale.round()).abs() < f64::EPSILON).then_some(scale.round() as usize)
+}
+
+/// The means of blocks of `high` × `wide` pixels: their sum times the reciprocal of their number.
+fn blocks<T: Mean>(
+    data: &[T],
+    dims: ImageDims,
+    target: ImageDims,
+    [high, wide]: [usize; 2],
+    watch: &Watch,
+) -> Result<Vec<T>, Late> {
+    let channels = dims.channels;
+    let part = 1.0 / (high * wide) as f32;
+    let (row, new_row) = (dims.width * channels, target.width * channels);
+    let mut sums = vec![0.0_f64; new_row];
+    let mut result = Vec::with_capacity(target.height * new_row);
+    for rows in data.chunks_exact(high * row) {
+        watch.worked(rows.len())?;
+        sums.fill(0.0);
+        for row in rows.chunks_exact(row) {
+            for (sums, block) in sums.chunks_exact_mut(channels).zip(row.chunks_exact(wide * channels)) {
+                for pixel in block.chunks_exact(channels) {
+                    for (sum, sample) in sums.iter_mut().zip(pixel) {
+                        *sum += f64::from(sample.to_f32());
+                    }
+                }
+            }
+        }
+        result.extend(sums.iter().map(|sum| T::of_mean(*sum as f32 * part)));
+    }
+    Ok(result)
 }
 
 /// The mean over the area that each new pixel covers, rounded once.
@@ -184,7 +231,8 @@ fn across<T: Mean, const C: usize>(
 type Area = (usize, Vec<f32>);
 
 fn areas(old: usize, new: usize) -> Vec<Area> {
-    let scale = old as f64 / new as f64;
+    // As OpenCV computes it: not the same as `old / new`.
+    let scale = 1.0 / (new as f64 / old as f64);
     (0..new).map(|index| covered(index as f64 * scale, scale, old)).collect()
 }
 

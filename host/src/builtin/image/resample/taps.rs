@@ -11,19 +11,41 @@ pub(super) struct Taps<const N: usize> {
     weights: Vec<[f32; N]>,
 }
 
+/// How many digits the place of a new sample among the old ones keeps.
+#[derive(Clone, Copy)]
+pub(super) enum Precision {
+    /// computed in float32: PyTorch, for floats
+    Single,
+    /// rounded to float32: OpenCV, PyTorch for bytes
+    Rounded,
+    /// OpenCV, for floats between two neighbours
+    Double,
+}
+
+impl Precision {
+    /// The old sample before a new one, and how far behind it that lies.
+    fn place(self, index: usize, old: usize, new: usize) -> (i64, f32) {
+        let double = (index as f64 + 0.5) * (old as f64 / new as f64) - 0.5;
+        let at = match self {
+            Self::Single => old as f32 / new as f32 * (index as f32 + 0.5) - 0.5,
+            Self::Rounded => double as f32,
+            Self::Double => return (double.floor() as i64, (double - double.floor()) as f32),
+        };
+        (at.floor() as i64, at - at.floor())
+    }
+}
+
 impl Taps<2> {
     /// Between the two nearest.
-    pub(super) fn linear(old: usize, new: usize) -> Self {
-        let scale = old as f64 / new as f64;
-        Self::between(old, new, |index| {
-            let at = ((index as f64 + 0.5) * scale - 0.5) as f32;
-            (at.floor() as i64, at - at.floor())
-        })
+    pub(super) fn linear(old: usize, new: usize, precision: Precision) -> Self {
+        Self::between(old, new, |index| precision.place(index, old, new))
     }
 
     /// OpenCV's INTER_AREA where an image grows: mostly one old sample, two where its edge lies.
     pub(super) fn enlarging(old: usize, new: usize) -> Self {
-        let (scale, inverse) = (old as f64 / new as f64, new as f64 / old as f64);
+        // Not `old / new`: where a new sample begins just at an old one, the rounding decides which it is.
+        let inverse = new as f64 / old as f64;
+        let scale = 1.0 / inverse;
         Self::between(old, new, |index| {
             let place = (index as f64 * scale).floor();
             let at = ((index as f64 + 1.0) - (place + 1.0) * inverse) as f32;
@@ -46,18 +68,16 @@ impl Taps<2> {
 
 impl Taps<4> {
     /// Between the four nearest, by the cubic of a = -0.75.
-    pub(super) fn cubic(old: usize, new: usize) -> Self {
+    pub(super) fn cubic(old: usize, new: usize, precision: Precision) -> Self {
         const A: f32 = -0.75;
-        let scale = old as f64 / new as f64;
         let last = old as i64 - 1;
         let (places, weights) = (0..new)
             .map(|index| {
-                let at = ((index as f64 + 0.5) * scale - 0.5) as f32;
-                let x = at - at.floor();
+                let (place, x) = precision.place(index, old, new);
                 let first = ((A * (x + 1.0) - 5.0 * A) * (x + 1.0) + 8.0 * A) * (x + 1.0) - 4.0 * A;
                 let second = ((A + 2.0) * x - (A + 3.0)) * x * x + 1.0;
                 let third = ((A + 2.0) * (1.0 - x) - (A + 3.0)) * (1.0 - x) * (1.0 - x) + 1.0;
-                let places = [-1, 0, 1, 2].map(|off| (at.floor() as i64 + off).clamp(0, last) as usize);
+                let places = [-1, 0, 1, 2].map(|off| (place + off).clamp(0, last) as usize);
                 (places, [first, second, third, 1.0 - first - second - third])
             })
             .unzip();

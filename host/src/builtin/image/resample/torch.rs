@@ -1,7 +1,7 @@
 //! torchvision's `resize` of tensors (`torch.nn.functional.interpolate`).
 
 use super::super::dims::ImageDims;
-use super::taps::{Mixed, Taps, mix};
+use super::taps::{Mixed, Precision, Taps, mix};
 use super::{Filter, Sampling, nearest, pillow, to_tensor};
 use crate::builtin::watch::{Late, Watch};
 use crate::pipeline::{Metadata, StepFailure, Tensor, TensorData};
@@ -38,12 +38,13 @@ fn floats<const N: usize>(
     data: &[f32],
     dims: ImageDims,
     target: ImageDims,
-    taps: fn(usize, usize) -> Taps<N>,
+    taps: fn(usize, usize, Precision) -> Taps<N>,
     watch: &Watch,
 ) -> Result<Vec<f32>, Late>
 where
     f32: Mixed<N>,
 {
+    let taps = |old, new| taps(old, new, Precision::Single);
     mix(data, dims, &taps(dims.width, target.width), &taps(dims.height, target.height), watch)
 }
 
@@ -52,9 +53,10 @@ fn levels<const N: usize>(
     data: &[u8],
     dims: ImageDims,
     target: ImageDims,
-    taps: fn(usize, usize) -> Taps<N>,
+    taps: fn(usize, usize, Precision) -> Taps<N>,
     watch: &Watch,
 ) -> Result<Vec<u8>, Late> {
+    let taps = |old, new| taps(old, new, Precision::Rounded);
     let wide = taps(dims.width, target.width).along(data, dims.width, dims.channels, watch)?;
     taps(dims.height, target.height).along(&wide, dims.height, target.width * dims.channels, watch)
 }

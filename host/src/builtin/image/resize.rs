@@ -51,10 +51,8 @@ enum Mode {
 
 /// Resizes a height × width × channels image of uint8 or float32 with 1, 3 or 4 channels.
 ///
-/// Follows Pillow's `Image.resize` up to version 12 (13 may resize down before across, which rounds
-/// differently): uint8 within one level in all but a sample in fifty thousand, and identical in 98
-/// to 99.9 % (weights are rounded to 16 bits); `nearest` and `area` identical; float32 to the last
-/// bits. Where the tensor is known to be RGBA, colours are weighed by their opacity, as Pillow does.
+/// Follows Pillow's `Image.resize` of version 13: uint8 identical, float32 to the last bits. Where the
+/// tensor is known to be RGBA, colours are weighed by their opacity, as Pillow does.
 /// OpenCV's and torchvision's numbers are reproduced within one level.
 #[derive(Serialize)]
 struct Resize {

@@ -6,6 +6,7 @@ mod opencv;
 mod pillow;
 mod taps;
 mod torch;
+mod weighted;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -90,6 +91,13 @@ impl Sampling {
         let unrounded = self.library == Library::Opencv;
         let sample = if unrounded { 4 } else { tensor.element().size().unwrap_or(1) };
         let between = dims.height.saturating_mul(target.width.saturating_mul(dims.channels * sample));
+        // Pillow's order of passes may need a picture as wide as the old one and lower; its passes turn some rows.
+        let between = if self.library == Library::Pillow {
+            let rows = weighted::ROWS.min(dims.height) * dims.channels;
+            between.max(tensor.byte_len()).saturating_add(rows.saturating_mul(dims.width.saturating_add(target.width)))
+        } else {
+            between
+        };
         // Colours weighed by their opacity are a copy.
         if dims.channels == 4 { between.saturating_add(tensor.byte_len()) } else { between }
     }

@@ -1,12 +1,13 @@
-//! Pillow's `Image.resize`, with `fast_image_resize` where its numbers are close enough.
+//! Pillow's `Image.resize`, to the bit for bytes.
 
-use fast_image_resize::images::{CroppedImage, CroppedImageMut, Image, ImageRef};
+use fast_image_resize::images::{Image, ImageRef};
 use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
 
 use super::super::dims::ImageDims;
 use super::super::opacity;
+use super::weighted::{self, Kernel};
 use super::{Filter, area, nearest, to_tensor};
-use crate::builtin::watch::Watch;
+use crate::builtin::watch::{Late, Watch};
 use crate::pipeline::{Color, StepFailure, Tensor, TensorData};
 
 /// Resizes uint8 or float32; where the tensor is known to be RGBA, colours are weighed by their
@@ -19,30 +20,53 @@ pub(super) fn resize(
     watch: &Watch,
 ) -> Result<Tensor, StepFailure> {
     let weigh_by_opacity = tensor.metadata.color == Some(Color::Rgba) && dims.channels == 4;
-    let alg = match filter {
-        Filter::Nearest => ResizeAlg::Nearest,
-        Filter::Bilinear => ResizeAlg::Convolution(FilterType::Bilinear),
-        Filter::Bicubic => ResizeAlg::Convolution(FilterType::CatmullRom),
-        Filter::Lanczos => ResizeAlg::Convolution(FilterType::Lanczos3),
-        Filter::Area => ResizeAlg::Convolution(FilterType::Box),
-    };
-    // Floats weighed by opacity go the general way.
-    let averages = filter == Filter::Area && !weigh_by_opacity;
-    let (rows, columns) = (places(dims.height, target.height), places(dims.width, target.width));
-    match tensor.data() {
-        TensorData::Float32(data) if averages => to_tensor(target, area::resize(data, dims, target, watch)?),
-        TensorData::Uint8(data) if filter == Filter::Nearest => {
-            to_tensor(target, nearest(data, dims, &rows, &columns, watch)?)
+    match (tensor.data(), kernel(filter)) {
+        (TensorData::Uint8(data), None) => to_tensor(target, nearest_of(data, dims, target, watch)?),
+        (TensorData::Float32(data), None) => to_tensor(target, nearest_of(data, dims, target, watch)?),
+        (TensorData::Uint8(data), Some(kernel)) if weigh_by_opacity => {
+            let mut result = resize_levels(&opacity::weighed(data), dims, target, kernel, watch)?;
+            opacity::undo(&mut result);
+            to_tensor(target, result)
         }
-        TensorData::Float32(data) if filter == Filter::Nearest => {
-            to_tensor(target, nearest(data, dims, &rows, &columns, watch)?)
+        (TensorData::Uint8(data), Some(kernel)) => to_tensor(target, resize_levels(data, dims, target, kernel, watch)?),
+        // Floats weighed by opacity go the general way.
+        (TensorData::Float32(data), Some(Kernel::Box)) if !weigh_by_opacity => {
+            let between = between(dims, target);
+            let half = area::resize(data, dims, between, watch)?;
+            to_tensor(target, area::resize(&half, between, target, watch)?)
         }
-        TensorData::Uint8(data) => to_tensor(target, resize_levels(data, dims, target, alg, weigh_by_opacity, watch)?),
-        TensorData::Float32(data) => {
-            to_tensor(target, resize_floats(data, dims, target, alg, weigh_by_opacity, watch)?)
+        (TensorData::Float32(data), Some(_)) => {
+            to_tensor(target, resize_floats(data, dims, target, filter, weigh_by_opacity, watch)?)
         }
-        other => Err(StepFailure::Failed(format!("cannot resize {}", other.element()))),
+        (other, _) => Err(StepFailure::Failed(format!("cannot resize {}", other.element()))),
     }
+}
+
+/// How far a filter reaches and what it weighs; `None` for the nearest neighbour.
+fn kernel(filter: Filter) -> Option<Kernel> {
+    match filter {
+        Filter::Nearest => None,
+        Filter::Bilinear => Some(Kernel::Triangle),
+        Filter::Bicubic => Some(Kernel::Cubic),
+        Filter::Lanczos => Some(Kernel::Lanczos),
+        Filter::Area => Some(Kernel::Box),
+    }
+}
+
+/// The image between the two passes. Bytes are rounded there, so the order matters: across goes first, but where
+/// the height shrinks by more than twice as many pixels as the width (Pillow 13; before, across always did).
+fn between(dims: ImageDims, target: ImageDims) -> ImageDims {
+    let lost = |old: usize, new: usize| old as i64 - new as i64;
+    let (height, width) = (lost(dims.height, target.height), lost(dims.width, target.width));
+    if height > 0 && height > 2 * width {
+        ImageDims { height: target.height, ..dims }
+    } else {
+        ImageDims { width: target.width, ..dims }
+    }
+}
+
+fn nearest_of<T: Copy>(data: &[T], dims: ImageDims, target: ImageDims, watch: &Watch) -> Result<Vec<T>, Late> {
+    nearest(data, dims, &places(dims.height, target.height), &places(dims.width, target.width), watch)
 }
 
 /// Pillow's nearest neighbour: the source pixel under the middle of each new one, found by adding up
@@ -59,76 +83,30 @@ fn places(old: usize, new: usize) -> Vec<usize> {
         .collect()
 }
 
-/// Resizes uint8 samples as Pillow does: across, rounded to 8 bits, then down. The resizer alone
-/// would go down first, which puts a third of the samples of a noisy image elsewhere, some by 40.
+/// Resizes uint8 samples in two passes, each rounded to 8 bits.
 fn resize_levels(
     from: &[u8],
     dims: ImageDims,
     target: ImageDims,
-    alg: ResizeAlg,
-    weigh_by_opacity: bool,
+    kernel: Kernel,
     watch: &Watch,
-) -> Result<Vec<u8>, StepFailure> {
-    let weighed = weigh_by_opacity.then(|| opacity::weighed(from));
-    let from = weighed.as_deref().unwrap_or(from);
-    let across = ImageDims { width: target.width, ..dims };
-    let wide = if across == dims { None } else { Some(pass(from, dims, across, alg, watch)?) };
-    let from = wide.as_deref().unwrap_or(from);
-    let mut result = if across == target { from.to_vec() } else { pass(from, across, target, alg, watch)? };
-    if weigh_by_opacity {
-        opacity::undo(&mut result);
-    }
-    Ok(result)
-}
-
-/// Samples of a part of a pass: some milliseconds.
-const PART: usize = 4 << 20;
-
-/// One pass of [`resize_levels`]: only the width or only the height changes. In parts, of rows or of
-/// columns, of which each is found for itself; between them, `watch` is asked.
-fn pass(
-    from: &[u8],
-    dims: ImageDims,
-    target: ImageDims,
-    alg: ResizeAlg,
-    watch: &Watch,
-) -> Result<Vec<u8>, StepFailure> {
-    if alg == ResizeAlg::Convolution(FilterType::Box) {
-        return Ok(area::resize(from, dims, target, watch)?);
-    }
-    let of = match dims.channels {
-        1 => PixelType::U8,
-        3 => PixelType::U8x3,
-        _ => PixelType::U8x4,
+) -> Result<Vec<u8>, Late> {
+    let between = between(dims, target);
+    let pass = |from: &[u8], dims, target| match kernel {
+        Kernel::Box => area::resize(from, dims, target, watch),
+        _ => weighted::pass(from, dims, target, kernel, watch),
     };
-    let mut result = vec![0; target.height * target.width * target.channels];
-    let samples = from.len().max(result.len());
-    let source = ImageRef::new(dims.width as u32, dims.height as u32, from, of).map_err(cannot)?;
-    let (width, height) = (target.width as u32, target.height as u32);
-    let mut to = Image::from_slice_u8(width, height, &mut result, of).map_err(cannot)?;
-    let across = dims.height == target.height;
-    let side = if across { target.height } else { target.width };
-    let length = (side * PART / samples.max(1)).clamp(1, side);
-    let options = ResizeOptions::new().resize_alg(alg).use_alpha(false);
-    for start in (0..side).step_by(length) {
-        watch.ask()?;
-        let (start, length) = (start as u32, length.min(side - start) as u32);
-        let part =
-            |width: u32, height: u32| if across { [0, start, width, length] } else { [start, 0, length, height] };
-        let [left, top, wide, high] = part(dims.width as u32, dims.height as u32);
-        let source = CroppedImage::new(&source, left, top, wide, high).map_err(cannot)?;
-        let [left, top, wide, high] = part(width, height);
-        let mut to = CroppedImageMut::new(&mut to, left, top, wide, high).map_err(cannot)?;
-        Resizer::new().resize(&source, &mut to, &options).map_err(cannot)?;
-    }
-    Ok(result)
+    let half = if between == dims { None } else { Some(pass(from, dims, between)?) };
+    let half = half.as_deref().unwrap_or(from);
+    if between == target { Ok(half.to_vec()) } else { pass(half, between, target) }
 }
 
-fn resize_floats(
+/// Resizes float32 samples, close to Pillow's.
+pub(super) fn resize_floats(
     from: &[f32],
     dims: ImageDims,
     target: ImageDims,
-    alg: ResizeAlg,
+    filter: Filter,
     weigh_by_opacity: bool,
     watch: &Watch,
 ) -> Result<Vec<f32>, StepFailure> {
@@ -144,11 +122,22 @@ fn resize_floats(
     let mut to = Image::from_slice_u8(width, height, bytemuck::cast_slice_mut(&mut result), of).map_err(cannot)?;
     // Between its passes floats are not rounded, so this cannot be done in parts.
     watch.ask()?;
-    let options = ResizeOptions::new().resize_alg(alg).use_alpha(weigh_by_opacity);
+    let options = ResizeOptions::new().resize_alg(algorithm(filter)).use_alpha(weigh_by_opacity);
     Resizer::new().resize(&source, &mut to, &options).map_err(cannot)?;
     Ok(result)
 }
 
-fn cannot(error: impl std::fmt::Display) -> StepFailure {
+/// The filter by the name that `fast_image_resize` has for it.
+pub(super) fn algorithm(filter: Filter) -> ResizeAlg {
+    match filter {
+        Filter::Nearest => ResizeAlg::Nearest,
+        Filter::Bilinear => ResizeAlg::Convolution(FilterType::Bilinear),
+        Filter::Bicubic => ResizeAlg::Convolution(FilterType::CatmullRom),
+        Filter::Lanczos => ResizeAlg::Convolution(FilterType::Lanczos3),
+        Filter::Area => ResizeAlg::Convolution(FilterType::Box),
+    }
+}
+
+pub(super) fn cannot(error: impl std::fmt::Display) -> StepFailure {
     StepFailure::Failed(format!("cannot resize: {error}"))
 }

@@ -34,6 +34,12 @@ bench:
 compare GROUP *WHAT:
     python3 benches/compare/{{GROUP}}.py {{WHAT}}
 
+# thousands of cases with random parameters for the image and audio steps, from the seed on, against the libraries
+# they follow; the file says what it needs installed
+random-parity CASES="3000" SEED="2":
+    python3 tests/reference/builtin/make_random.py --cases {{CASES}} --seed {{SEED}} --out target/random
+    GPUX_RANDOM_CASES=$PWD/target/random cargo test --lib builtin::reference::random -- --nocapture
+
 # the ONNX project's backend test cases, through gpux and through Python's ONNX Runtime; needs
 # tests/onnx/requirements.txt and a release build
 onnx-backend *ARGUMENTS:
@@ -117,7 +123,7 @@ deploy-check:
     deploy/check.sh
 
 # the long suites and the races; not part of the gate
-full: check bench (compare "image") (compare "text") (compare "audio") (compare "tensor") instructions languages start-up hang-ups reloads browser deploy-check
+full: check bench (compare "image") (compare "text") (compare "audio") (compare "tensor") random-parity instructions languages start-up hang-ups reloads browser deploy-check
 
 # numbers and speed of a few models on a GPU (CUDA, TensorRT, WebGPU), beside the CPU; exits with 3
 # where there is none

@@ -2,6 +2,8 @@
 //! `tests/reference/builtin/`, whose `make.py` wrote them.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
 
+mod random;
+
 use serde_json::Value as Json;
 
 use crate::pipeline::{Context, ElementType, ProjectFiles, Site, Step, Tensor, Value};

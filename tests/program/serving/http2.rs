@@ -86,6 +86,44 @@ fn a_refusal_waits_for_the_rest_of_the_request() {
     assert!(kinds.contains(&HEADERS) && !kinds.contains(&RST_STREAM), "{kinds:?}");
 }
 
+/// A literal of HPACK that is not remembered.
+fn literal(name: &str, value: &str) -> Vec<u8> {
+    let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+    [vec![0], text(name), text(value)].concat()
+}
+
+#[test]
+fn trailers_have_no_pseudo_header_fields() {
+    let server = Server::start(&[SCORES]);
+    let counted = |status: u16| {
+        let (metrics, start) = (server.get_with("/metrics", "accept: text/plain"), format!("status=\"{status}\"}} "));
+        let lines = metrics.text().lines().filter(|line| line.starts_with("gpux_requests_total{"));
+        let lines = lines.filter(|line| status == 400 || line.contains("pipeline=\"scores\""));
+        let of = lines.filter_map(|line| line.split_once(&start)?.1.parse::<f64>().ok());
+        of.sum::<f64>()
+    };
+    for (trailers, status) in [
+        (vec![0x83], 400),
+        (literal(":path", "/other"), 400),
+        ([literal(":authority", "a"), literal(":scheme", "http")].concat(), 400),
+        (literal("x-sum", "7"), 200),
+        ([literal("x-sum", "7"), literal(":path", "/other")].concat(), 0),
+    ] {
+        let before = counted(status);
+        let mut stream = connect(&server);
+        stream.write_all(&frame(HEADERS, END_HEADERS, 1, &head(true, "/predict"))).unwrap();
+        stream.write_all(&frame(DATA, 0, 1, super::ONE.as_bytes())).unwrap();
+        stream.write_all(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &trailers)).unwrap();
+        if status > 0 {
+            until("it is answered", || counted(status) == before + 1.0);
+            continue;
+        }
+        // h2 itself tells this one.
+        stream.write_all(&frame(GOAWAY, 0, 0, &[0; 8])).unwrap();
+        assert!(kinds(&mut stream).contains(&RST_STREAM));
+    }
+}
+
 #[test]
 fn streams_that_are_reset_as_soon_as_they_are_opened_end_the_connection() {
     let server = Server::start(&[SCORES]);

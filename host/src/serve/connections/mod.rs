@@ -3,6 +3,7 @@
 mod activity;
 mod framing;
 mod made;
+mod trailers;
 mod unread;
 
 use std::convert::Infallible;
@@ -30,6 +31,7 @@ use super::settings::Settings;
 use super::tls::Tls;
 use activity::{Activity, Observed};
 use made::Made;
+use trailers::CheckedTrailers;
 use unread::Unread;
 
 /// How long to wait before the next connection when one could not be taken: out of file descriptors,
@@ -224,7 +226,7 @@ where
         async move {
             // From before it is known what there is for the client to take.
             let open = has_streams.then(|| activity.open());
-            let response: Response<Body> = front.answer(request, Some(peer)).await;
+            let response: Response<Body> = front.answer(request.map(CheckedTrailers), Some(peer)).await;
             // An answer that is made while it is read may keep its connection busy.
             let response = match response.body().size_hint().exact() {
                 Some(_) => response,

@@ -63,7 +63,6 @@ const OWNERS: &[(&str, &str)] = &[
     ("realfft", "builtin"),
     ("fearless_simd", "builtin"),
     ("serde_yaml", "config"),
-    ("ring", "seal"),
     ("axum", "serve"),
     ("hyper", "serve"),
     ("hyper_util", "serve"),

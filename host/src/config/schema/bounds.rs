@@ -15,6 +15,12 @@ const MAX_EXPANDED: usize = 40_000;
 /// Patterns: compiled, each may take as much memory as is allowed for one.
 const MAX_PATTERNS: usize = 100;
 
+/// Keywords that look at what every other keyword beside them has looked at, references followed: those are worked
+/// through for each of them, once for whether a value fits and once for what of it they have seen.
+const REPEATING: [&str; 2] = ["unevaluatedProperties", "unevaluatedItems"];
+/// How many times as much work an object with such a keyword is.
+const REPEATED: usize = 4;
+
 /// Keywords that change what a reference means, or that refer to elsewhere.
 const REFUSED: [&str; 6] = ["$id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor"];
 
@@ -89,6 +95,10 @@ impl<'s> Expansion<'s> {
                         }
                         _ => self.cost(field, depth + 1)?,
                     };
+                    check(total)?;
+                }
+                if REPEATING.iter().any(|keyword| fields.contains_key(*keyword)) {
+                    total *= REPEATED;
                     check(total)?;
                 }
             }

@@ -107,6 +107,64 @@ mod tests {
         }
     }
 
+    /// Schemas that nest keywords within keywords by references: whatever is not refused is checked in no time.
+    #[test]
+    fn no_schema_takes_long() {
+        let mut state = 0x2545_f491_4f6c_dd1d_u64;
+        let mut random = move |below: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state % below as u64) as usize
+        };
+        let (mut checked, mut refused) = (0, 0);
+        for round in 0..400 {
+            let levels = 1 + random(if round % 2 == 0 { 12 } else { 110 });
+            // One shape a level, or the same all the way.
+            let fixed = random(12);
+            // What the repeating keywords say: what holds is worked through to its end.
+            let says = random(4);
+            let mut definitions = serde_json::Map::new();
+            for level in 0..levels {
+                let next = serde_json::json!({ "$ref": format!("#/$defs/d{}", level + 1) });
+                let mut schema = match if round % 3 == 0 { random(12) } else { fixed } {
+                    0 => next.clone(),
+                    1 => serde_json::json!({ "allOf": [next] }),
+                    2 => serde_json::json!({ "anyOf": [next, true] }),
+                    3 => serde_json::json!({ "oneOf": [next, false] }),
+                    4 => serde_json::json!({ "if": next, "then": true, "else": next }),
+                    5 => serde_json::json!({ "not": next }),
+                    6 => serde_json::json!({ "dependentSchemas": { "a": next } }),
+                    7 => serde_json::json!({ "properties": { "a": next, "b": next } }),
+                    8 => serde_json::json!({ "items": next, "contains": next }),
+                    9 => serde_json::json!({ "additionalProperties": next, "propertyNames": true }),
+                    10 => serde_json::json!({ "patternProperties": { ".": next } }),
+                    _ => serde_json::json!({ "prefixItems": [next], "unevaluatedItems": next }),
+                };
+                for keyword in ["unevaluatedProperties", "unevaluatedItems"] {
+                    if random(4) < 3 {
+                        let value = match says {
+                            0 => serde_json::json!(random(2) == 0),
+                            1 => serde_json::json!(true),
+                            2 => serde_json::json!({ "minimum": 1 }),
+                            _ => next.clone(),
+                        };
+                        schema[keyword] = value;
+                    }
+                }
+                definitions.insert(format!("d{level}"), schema);
+            }
+            definitions.insert(format!("d{levels}"), serde_json::json!({ "type": "object" }));
+            let schema = serde_json::json!({ "$ref": "#/$defs/d0", "$defs": definitions });
+            let begin = std::time::Instant::now();
+            let found = messages("a: { a: [1, [2]], b: {} }\nb: [{ a: 1 }, 2]\nc: 3", schema.clone());
+            let took = begin.elapsed();
+            assert!(took.as_secs() < 5, "{took:?}: {schema}");
+            if found.first().is_some_and(|first| first.starts_with("bad-schema")) { refused += 1 } else { checked += 1 }
+        }
+        assert!(checked > 50 && refused > 50, "{checked} checked, {refused} refused");
+    }
+
     #[test]
     fn strange_schemas_do_no_harm() {
         for schema in [

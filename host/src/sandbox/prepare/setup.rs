@@ -82,10 +82,11 @@ fn setup(
     let reach = Reach::new(order.limits.clone(), order.grants.clone(), order.registry.clone())?;
     let linked = Linked::new(machine.clone(), compiled.clone(), reach)?;
     let description = describe(&linked)?;
-    let options_schema = schema::parse(&description.options_schema)?;
+    // A schema can be work without end, too.
+    let options_schema = watch.during(|| schema::parse(&description.options_schema))?;
     let Described { options_schema, .. } =
         described.insert(Described { summary: checked::summary(&description.summary), options_schema });
-    schema::check(options_schema, order.options)?;
+    watch.during(|| schema::check(options_schema, order.options))?;
     configure(&linked, &order.options.to_string(), instrumented, watch)
 }
 

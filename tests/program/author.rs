@@ -116,7 +116,20 @@ fn blessing_rewrites_what_is_expected_and_nothing_else() {
     assert_eq!(failed.status.code(), Some(1));
     let told = String::from_utf8(failed.stdout).unwrap();
     assert!(told.contains("error (invalid-input): no ink found"), "{told}");
-    assert!(stdout(&test(&["--bless"])).contains("blessed blank"));
+    // A step that fails is not what was wanted, unless the case says so.
+    for expected in ["outputs: { image: { data: [[[1]]] } }", ""] {
+        let before = format!("# Blank paper.\n{blank}{expected}\n# Kept.\ntolerance: {{ absolute: 1 }}\n");
+        write(&before);
+        let refused = test(&["--bless"]);
+        let told = String::from_utf8(refused.stdout).unwrap();
+        assert_eq!(refused.status.code(), Some(1), "{told}");
+        assert!(told.contains("FAILED  blank") && told.contains("write `error: { kind: invalid-input }`"), "{told}");
+        assert_eq!(read(case.join("case.yml")), before);
+    }
+    write(&format!("# Blank paper.\n{blank}error: {{ kind: failed }}\n# Kept.\ntolerance: {{ absolute: 1 }}\n"));
+    let told = stdout(&test(&["--bless"]));
+    assert!(told.contains("blessed blank") && told.contains("expected an error of kind failed"), "{told}");
+    assert!(told.contains("        error: { kind: invalid-input, contains: \"no ink found"), "{told}");
     let blessed = read(case.join("case.yml"));
     assert!(blessed.starts_with("# Blank paper.\ninputs:"), "{blessed}");
     assert!(blessed.contains("error: { kind: invalid-input, contains: \"no ink found"), "{blessed}");
@@ -126,7 +139,8 @@ fn blessing_rewrites_what_is_expected_and_nothing_else() {
     // A photo gives an image, which goes into a file of its own.
     std::fs::copy(root().join(SEVEN), case.join("seven.png")).unwrap();
     write("inputs: { image: { image: seven.png, channels: gray } }\noutputs:\n  image:\n    file: ink.npy\n# Kept.\n");
-    stdout(&test(&["--bless"]));
+    let told = stdout(&test(&["--bless"]));
+    assert!(told.contains("          image: { file: ink.npy"), "what came out is shown: {told}");
     assert_eq!(names(&case), ["case.yml", "ink.npy", "seven.png"]);
     assert!(
         read(case.join("case.yml")).ends_with("{ file: ink.npy, metadata: { layout: HWC, color: gray } }\n# Kept.\n")

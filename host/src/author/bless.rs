@@ -10,12 +10,12 @@ use crate::error::GpuxError;
 use crate::pipeline::{Kind, Port, Value};
 
 /// Rewrites `outputs:` or `error:` of a case, and the files of its outputs; everything else in its
-/// `case.yml` stays as it is.
+/// `case.yml` stays as it is. Gives the lines that it wrote there.
 pub(super) fn bless(
     case: &Case,
     ports: &[Port],
     result: &Result<Vec<(String, Value)>, Stopped>,
-) -> Result<(), GpuxError> {
+) -> Result<String, GpuxError> {
     let mut draft = Draft::default();
     match result {
         Err(stopped) => draft.text = error_text(stopped.kind, &stopped.message),
@@ -29,7 +29,8 @@ pub(super) fn bless(
     for (name, content) in &draft.files {
         write(case, name, content)?;
     }
-    write(case, CASE_FILE, text.as_bytes())
+    write(case, CASE_FILE, text.as_bytes())?;
+    Ok(draft.text)
 }
 
 fn write(case: &Case, name: &str, content: &[u8]) -> Result<(), GpuxError> {

@@ -92,11 +92,47 @@ impl StepFile {
         Ok(Self { folder: folder.to_owned(), name: name.value, recipe, output })
     }
 
+    /// The newest file of the step's folder, if the component was built before it changed. What is not built from
+    /// does not count: cases, pages for people, and what builds leave.
+    pub fn changed_since_built(&self) -> Option<PathBuf> {
+        let component = self.component();
+        let built = component.metadata().ok()?.modified().ok()?;
+        let mut newest = None;
+        let mut folders = vec![self.folder.clone()];
+        let mut left = MAX_ENTRIES;
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).ok()?.flatten() {
+                left = usize::checked_sub(left, 1)?;
+                let (path, name) = (entry.path(), entry.file_name());
+                let (name, Ok(metadata)) = (name.to_string_lossy(), entry.metadata()) else { continue };
+                if name.starts_with('.')
+                    || NOT_BUILT_FROM.contains(&&*name)
+                    || name.ends_with(".md")
+                    || name.ends_with(".wasm")
+                {
+                    continue;
+                }
+                match metadata.modified() {
+                    _ if metadata.is_dir() => folders.push(path),
+                    Ok(changed) if changed > built => newest = newest.max(Some((changed, path))),
+                    _ => {}
+                }
+            }
+        }
+        newest.map(|(_, path)| path)
+    }
+
     /// The component's path.
     pub fn component(&self) -> PathBuf {
         self.folder.join(&self.output).components().filter(|part| *part != Component::CurDir).collect()
     }
 }
+
+/// Names in a step's folder that no build reads: cases, and what builds leave.
+const NOT_BUILT_FROM: [&str; 7] =
+    [super::test::CASES_FOLDER, "target", "node_modules", "__pycache__", "venv", "dist", "Cargo.lock"];
+/// The most entries of a step's folder that are looked at; one with more is not told to be stale.
+const MAX_ENTRIES: usize = 20_000;
 
 fn output_fault(output: &Spanned<String>) -> Option<Diagnostic> {
     let path = Path::new(&output.value);
@@ -135,6 +171,35 @@ mod tests {
             let step = read(&format!("name: x\n{language}output: out/x.wasm\nbuild: [make]\n")).unwrap();
             assert_eq!((step.output.as_path(), &step.recipe), (Path::new("out/x.wasm"), &own));
         }
+    }
+
+    #[test]
+    fn a_component_is_stale_once_a_source_is_newer() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        std::fs::create_dir_all(at("src/deep")).unwrap();
+        std::fs::create_dir_all(at("tests/case")).unwrap();
+        std::fs::write(at(STEP_FILE), "name: x\nlanguage: rust\n").unwrap();
+        let step = StepFile::load(folder.path()).unwrap();
+        assert_eq!(step.changed_since_built(), None, "there is no component");
+        let now = std::time::SystemTime::now();
+        let write = |path: &str, age: u64| {
+            std::fs::write(at(path), "").unwrap();
+            let file = std::fs::File::options().write(true).open(at(path)).unwrap();
+            file.set_modified(now - std::time::Duration::from_secs(age)).unwrap();
+        };
+        for (path, age) in [("src/deep/lib.rs", 50), (STEP_FILE, 50), ("x.wasm", 40)] {
+            write(path, age);
+        }
+        for path in ["tests/case/case.yml", "README.md", ".hidden", "Cargo.lock"] {
+            write(path, 10);
+        }
+        assert_eq!(step.changed_since_built(), None);
+        write("src/other.rs", 30);
+        write("src/deep/lib.rs", 20);
+        assert_eq!(step.changed_since_built(), Some(at("src/deep/lib.rs")));
+        write("x.wasm", 20);
+        assert_eq!(step.changed_since_built(), None, "as old is not older");
     }
 
     #[test]

@@ -45,8 +45,8 @@ pub enum Outcome {
     Differs(Vec<String>),
     /// the case itself, or what it configures, is wrong
     Wrong(GpuxError),
-    /// what came out is now what it expects
-    Blessed,
+    /// what came out is now what it expects: a line for each difference, then the lines that were written
+    Blessed(Vec<String>),
 }
 
 /// There are no cases.
@@ -115,8 +115,20 @@ impl<'a> Tester<'a> {
         if !bless {
             return Ok(Outcome::Differs(lines));
         }
-        bless::bless(&case, &ready.outputs(), &ran.result)?;
-        Ok(Outcome::Blessed)
+        let is_error_expected = matches!(case.expectation, Expectation::Error(_));
+        if let (Err(stopped), false) = (&ran.result, is_error_expected) {
+            let line = format!(
+                "error ({kind}): {}; an error is blessed only in a case that expects one: where it is right, write \
+                 `error: {{ kind: {kind} }}`",
+                stopped.message,
+                kind = stopped.kind
+            );
+            return Ok(Outcome::Differs(vec![line]));
+        }
+        let written = bless::bless(&case, &ready.outputs(), &ran.result)?;
+        let mut shown = if case.expectation == Expectation::Unknown { Vec::new() } else { lines };
+        shown.extend(written.lines().map(str::to_owned));
+        Ok(Outcome::Blessed(shown))
     }
 }
 

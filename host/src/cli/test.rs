@@ -37,11 +37,11 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "NAME")]
     case: Vec<String>,
 
-    /// Make what comes out what the cases expect
+    /// Make what comes out what the cases expect, and show it; an error only where a case has `error:`
     #[arg(long)]
     bless: bool,
 
-    /// Test the component that is there, without building the step
+    /// Test the component that is there, without building the step; warns if a source is newer
     #[arg(long)]
     no_build: bool,
 
@@ -98,6 +98,16 @@ fn subject<'a>(arguments: &Arguments, operator: &'a Operator, printer: Printer) 
             build_step(&step, true, &sandbox, printer)?;
         }
         is_there(&step.component(), printer)?;
+        if arguments.no_build
+            && let Some(newer) = step.changed_since_built()
+        {
+            let component = step.component();
+            printer.warning(&format!(
+                "`{}` is older than `{}`: what is tested was built before that changed; `gpux build` builds it again",
+                component.display(),
+                newer.display()
+            ));
+        }
         return Ok((Tester::of_component(&step.component(), operator), folder.join(CASES_FOLDER)));
     }
     let pipeline = arguments.pipeline.open(&arguments.operator, printer).map_err(|error| printer.error(&error))?;
@@ -130,13 +140,13 @@ impl Summary {
     pub(super) fn add(&mut self, report: &CaseReport, printer: Printer) {
         let (word, lines) = match &report.outcome {
             Outcome::Passed => ("passed", &[][..]),
-            Outcome::Blessed => ("blessed", &[][..]),
+            Outcome::Blessed(lines) => ("blessed", lines.as_slice()),
             Outcome::Differs(lines) => ("FAILED", lines.as_slice()),
             Outcome::Wrong(_) => ("WRONG", &[][..]),
         };
         *match report.outcome {
             Outcome::Passed => &mut self.passed,
-            Outcome::Blessed => &mut self.blessed,
+            Outcome::Blessed(_) => &mut self.blessed,
             Outcome::Differs(_) => &mut self.failed,
             Outcome::Wrong(_) => &mut self.wrong,
         } += 1;

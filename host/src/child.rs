@@ -15,6 +15,9 @@ use crate::guard::shorten;
 /// The most that is read of what a child wrote: its end, where its answer and its last words are.
 const OUTPUT_LIMIT: u64 = 1 << 20;
 
+/// Bytes of which there must be room for an answer.
+const ROOM: usize = 64 << 10;
+
 /// A child that gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChildFault {
@@ -136,6 +139,8 @@ pub(crate) fn ask_about<T: serde::de::DeserializeOwned>(
         Some(answer) if status.success() => Ok(answer),
         None if status.success() && output.is_part_of_a_line() => Err(ChildFault::TooLong),
         _ => {
+            // An answer that there was no room for is not the child's fault.
+            stdout.write_all(&vec![0; ROOM]).map_err(no_room)?;
             let stderr = read_end(&mut stderr).map_err(ChildFault::Start)?.text;
             let tail: Vec<_> = stderr.lines().rev().filter(|line| !line.trim().is_empty()).take(3).collect();
             let tail: Vec<_> = tail.into_iter().rev().collect();
@@ -144,9 +149,17 @@ pub(crate) fn ask_about<T: serde::de::DeserializeOwned>(
     }
 }
 
+/// A file without a name; where the system has them, in memory: what a child says needs no disk.
 fn temporary() -> Result<File, ChildFault> {
-    let folder = std::env::temp_dir();
-    tempfile::tempfile_in(&folder).map_err(|error| ChildFault::Temporary { folder, error })
+    #[cfg(target_os = "linux")]
+    if let Ok(file) = rustix::fs::memfd_create("gpux-child", rustix::fs::MemfdFlags::CLOEXEC) {
+        return Ok(file.into());
+    }
+    tempfile::tempfile().map_err(no_room)
+}
+
+fn no_room(error: std::io::Error) -> ChildFault {
+    ChildFault::Temporary { folder: std::env::temp_dir(), error }
 }
 
 fn run(

@@ -150,6 +150,16 @@ pub(crate) fn write_parts(path: &Path, parts: &[&[u8]], readers: Readers) -> std
     Ok(())
 }
 
+/// Bytes of which a folder that is of any use has room.
+const ROOM: usize = 64 << 10;
+
+/// Whether files can be written in a folder: there is room, quota and leave. Where something has failed that writes
+/// there, this tells the disk's fault from its own.
+pub(crate) fn check_room(folder: &Path) -> std::io::Result<()> {
+    // A disk that is full takes files, as long as they are empty.
+    tempfile::tempfile_in(folder).map_err(|error| without_path(&error))?.write_all(&vec![0; ROOM])
+}
+
 /// The system's reason alone: what fails in a folder for temporary files names a file there that nobody asked for.
 pub(crate) fn without_path(error: &std::io::Error) -> std::io::Error {
     // tempfile gives its reason in words alone, with the path after it.
@@ -234,6 +244,17 @@ mod tests {
         assert!(std::process::Command::new("mkfifo").arg(root.join("pipe")).status().unwrap().success());
         assert!(!open_canonical(&root.join("pipe")).unwrap().metadata().unwrap().is_file());
         assert!(open_file(&root.join("pipe"), "it").is_err());
+    }
+
+    #[test]
+    fn a_folder_that_takes_no_files_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        check_room(folder.path()).unwrap();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert!(check_room(&folder.path().join("none")).is_err());
+        // Linux has a device that is always full, but no folder.
+        #[cfg(target_os = "linux")]
+        assert!(check_room(Path::new("/proc/self")).is_err());
     }
 
     #[test]

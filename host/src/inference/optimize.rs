@@ -22,7 +22,7 @@ use super::providers::{ExecutionProvider, ProviderChoice};
 use super::step::{ModelOptions, ModelStep};
 use super::vet;
 use crate::child;
-use crate::files::{Readers, digest, write_whole};
+use crate::files::{Readers, check_room, digest, write_whole};
 use crate::pipeline::{Context, Step as _, Value};
 
 /// Loading a few times and optimizing fits.
@@ -143,6 +143,10 @@ pub fn optimize(trial: &Trial<'_>, asked: bool) -> Result<Option<Optimization>, 
         path: trial.file.path().to_owned(),
         reason: format!("its graph could not be optimized: {reason}"),
     };
+    let machine = |reason: String| ModelLoadError::Untried {
+        path: trial.file.path().to_owned(),
+        reason: format!("its graph could not be optimized: {reason}"),
+    };
     let place = cache.folder(FOLDER).map_err(|error| fault(error.to_string()))?.join(&key);
     if place.join(GRAPH).is_file() || !asked && place.join(FAILED).is_file() {
         return Ok(None);
@@ -161,10 +165,13 @@ pub fn optimize(trial: &Trial<'_>, asked: bool) -> Result<Option<Optimization>, 
         child::ask(program, &["__optimize-model".as_ref(), text.as_ref()], TIMEOUT);
     let made = match answer {
         // Nothing was tried, so nothing is known of the model.
-        Err(error) if error.is_environment() => return Err(fault(error.to_string())),
+        Err(error) if error.is_environment() => return Err(machine(error.to_string())),
         Err(error) => Err(error.to_string()),
         Ok(made) => made,
     };
+    if made.is_err() {
+        check_room(&place).map_err(|error| machine(format!("`{}` cannot be used: {error}", place.display())))?;
+    }
     let why_not = match &made {
         Ok(made) if made.kept => None,
         Ok(_) => Some("it loads no faster"),

@@ -187,6 +187,39 @@ fn a_disk_that_fills_up_while_it_serves_loses_no_request() {
     assert_eq!(server.ended().code(), Some(0));
 }
 
+/// The disk of the cache and of temporary files, without room from the start.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_not_the_models_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path().display();
+    let mount = format!("mount -t tmpfs -o size=1m tmpfs {disk} && mkdir -m 700 {disk}/cache {disk}/tmp");
+    let fill = format!("{{ cat /dev/zero >{disk}/filling 2>/dev/null || true; }}");
+    let full = |arguments: &[&str]| {
+        let script = format!("{mount} && {fill} && GPUX_CACHE_DIR={disk}/cache TMPDIR={disk}/tmp exec \"$0\" \"$@\"");
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--mount", "sh", "-c", &script]).arg(env!("CARGO_BIN_EXE_gpux"));
+        command.args(arguments).args(["--engine", "embedded"]).current_dir(root()).stdin(Stdio::null());
+        command.output().unwrap()
+    };
+    let mut unshared = Command::new("unshare");
+    unshared.args(["--map-root-user", "--mount", "sh", "-c", &mount]).stderr(Stdio::null());
+    if !unshared.status().is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no file system can be mounted here");
+        return;
+    }
+    // To try a model takes no disk.
+    let model = full(&["run", "tests/models/square.onnx", "--input", "{\"x\": [[1, 2], [3, 4]]}"]);
+    let said = String::from_utf8_lossy(&model.stderr).into_owned();
+    assert_eq!(model.status.code(), Some(0), "{said}");
+    // A component does, and both places are named.
+    let component = full(&["run", ".", "--file", "models/samples/seven.png"]);
+    let said = String::from_utf8_lossy(&component.stderr).into_owned();
+    assert_eq!(component.status.code(), Some(3), "{said}");
+    assert!(said.contains("No space left on device") && said.contains("$GPUX_CACHE_DIR"), "{said}");
+    assert!(!said.contains("hostile"), "{said}");
+}
+
 /// Writes until there is no room.
 #[cfg(target_os = "linux")]
 fn fill(path: &Path) -> usize {

@@ -1,7 +1,7 @@
 //! The commands of a build, and what they print.
 
 use std::collections::VecDeque;
-use std::io::{BufRead as _, BufReader, Read};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::BuildError;
 use crate::author::language::Tool;
+use crate::files::check_room;
 use crate::threads;
 
 /// The variable that tells a step's own build commands where to write the module.
@@ -67,6 +68,19 @@ impl<'a> Workspace<'a> {
     pub(in crate::author) fn draft() -> Result<tempfile::TempDir, BuildError> {
         let fail = |source| BuildError::Io { what: "write", path: std::env::temp_dir(), source };
         tempfile::tempdir().map_err(fail)
+    }
+
+    /// Fails where a build can write no files.
+    fn check_disk(&self) -> Result<(), BuildError> {
+        let is_disk = |error: &std::io::Error| {
+            matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::ReadOnlyFilesystem)
+        };
+        for folder in [self.folder, &std::env::temp_dir()] {
+            if let Some(source) = check_room(folder).err().filter(is_disk) {
+                return Err(BuildError::Disk { folder: folder.to_owned(), source });
+            }
+        }
+        Ok(())
     }
 
     /// Fails with the way to install it if a tool is missing.
@@ -133,6 +147,8 @@ impl<'a> Workspace<'a> {
         if status.success() {
             return Ok(printed);
         }
+        // Compilers say it in many words, or none.
+        self.check_disk()?;
         let seen = self.progress.shows_lines();
         let mut output = Vec::from(last).join("\n");
         if output.trim().is_empty() {

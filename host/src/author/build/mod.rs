@@ -55,6 +55,14 @@ pub enum BuildError {
         /// the end of what it printed; empty if the user has seen it
         output: String,
     },
+    /// the disk takes no files
+    #[error("the step cannot be built: `{}` cannot be written to: {source}", folder.display())]
+    Disk {
+        /// where files are to be written
+        folder: PathBuf,
+        /// the system's reason
+        source: std::io::Error,
+    },
     /// the build succeeded, but there is nothing to take
     #[error("{0}")]
     NoModule(String),
@@ -86,7 +94,7 @@ fn shown(output: &str) -> String {
 impl BuildError {
     /// Whether the machine is at fault: something must be installed.
     pub const fn is_environment(&self) -> bool {
-        matches!(self, Self::Tool { .. } | Self::Sandbox(_))
+        matches!(self, Self::Tool { .. } | Self::Disk { .. } | Self::Sandbox(_))
     }
 }
 

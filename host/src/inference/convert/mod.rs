@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::model_file::ModelFile;
 use super::vet::absolute;
 use crate::child::{self, ChildFault};
+use crate::files::check_room;
 use crate::guard::shorten;
 
 const SCRIPT: &str = include_str!("convert.py");
@@ -93,6 +94,14 @@ pub enum ConvertError {
         /// where it was looked for
         tried: String,
     },
+    /// the disk takes no files
+    #[error("the model cannot be converted: `{}` cannot be written to: {source}", folder.display())]
+    Disk {
+        /// where files are to be written
+        folder: PathBuf,
+        /// the system's reason
+        source: std::io::Error,
+    },
     /// the machine lets no process do it
     #[error("converting a model takes a process of its own: {0}")]
     NoProcess(String),
@@ -129,7 +138,7 @@ pub enum ConvertError {
 impl ConvertError {
     /// Whether the machine lacks something.
     pub const fn is_environment(&self) -> bool {
-        matches!(self, Self::NoPython { .. } | Self::NoProcess(_) | Self::Missing { .. })
+        matches!(self, Self::NoPython { .. } | Self::NoProcess(_) | Self::Disk { .. } | Self::Missing { .. })
     }
 }
 
@@ -171,15 +180,22 @@ pub fn convert(conversion: &Conversion<'_>) -> Result<String, ConvertError> {
         seconds: TIMEOUT.as_secs(),
     };
     let request = serde_json::to_string(&request).map_err(|error| failed(error.to_string()))?;
+    // The tools say it in many words.
+    let no_room = || {
+        [folder.as_path(), &std::env::temp_dir()].into_iter().find_map(|folder| {
+            let source = check_room(folder).err()?;
+            Some(ConvertError::Disk { folder: folder.to_owned(), source })
+        })
+    };
     let candidates = python::candidates(conversion.python);
     for python in &candidates {
         match child::ask(python, &["-c".as_ref(), SCRIPT.as_ref(), request.as_ref()], TIMEOUT) {
             Err(ChildFault::Start(error)) if python::is_not_there(&error) => {}
             Err(fault) if fault.is_environment() => return Err(ConvertError::NoProcess(fault.to_string())),
-            Err(fault) => return Err(failed(format!("{}: {fault}", python.display()))),
+            Err(fault) => return Err(no_room().unwrap_or_else(|| failed(format!("{}: {fault}", python.display())))),
             Ok(Answer::Made { tools }) => return Ok(tools),
             Ok(Answer::Unchanged(reason)) => return Err(ConvertError::Unchanged { precision, reason }),
-            Ok(Answer::Failed(reason)) => return Err(failed(reason)),
+            Ok(Answer::Failed(reason)) => return Err(no_room().unwrap_or_else(|| failed(reason))),
             Ok(Answer::Missing { packages, python: version }) => {
                 let wanted = PACKAGES.iter().filter(|(package, _)| packages.iter().any(|missing| missing == package));
                 let install = wanted.map(|(package, version)| format!("{package}=={version}")).collect::<Vec<_>>();

@@ -21,6 +21,7 @@ use super::onnxruntime::OnnxRuntime;
 use super::providers::{ExecutionProvider, ProviderLibrary, ProviderOptions};
 use super::vet;
 use crate::child;
+use crate::files::check_room;
 use crate::pipeline::{ElementType, Tensor, Value};
 pub use report::{NodeReport, OperatorNodes, Placement};
 
@@ -120,10 +121,19 @@ impl Asked<'_> {
             memory: vet::memory(self.trial, &[self.provider]),
         };
         let text = serde_json::to_string(&request).map_err(|error| error.to_string())?;
-        let answer: Result<(), String> = child::ask(program, &["__run-nodes".as_ref(), text.as_ref()], TIMEOUT)
-            .map_err(|fault| format!("{fault}; the model may be damaged or hostile"))?;
-        answer?;
-        events::read(folder.path())
+        let answer: Result<Result<(), String>, _> =
+            child::ask(program, &["__run-nodes".as_ref(), text.as_ref()], TIMEOUT);
+        let ran = match answer {
+            Ok(answer) => answer.and_then(|()| events::read(folder.path())),
+            Err(fault) if fault.is_environment() => Err(fault.to_string()),
+            Err(fault) => Err(format!("{fault}; the model may be damaged or hostile")),
+        };
+        // What the engine saw is written there.
+        let no_room = |error| format!("the folder for temporary files (TMPDIR) cannot be used: {error}");
+        if ran.is_err() {
+            check_room(folder.path()).map_err(no_room)?;
+        }
+        ran
     }
 }
 

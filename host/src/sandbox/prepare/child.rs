@@ -17,7 +17,7 @@ use super::super::error::SandboxError;
 use super::super::grants::Grants;
 use super::super::limits::{Limits, bytes, exceeded};
 use super::super::native_code::{CodeFolder, NativeCode};
-use super::{Order, Prepared, prepare};
+use super::{Order, Prepared, Start, prepare};
 use crate::child::{self, ChildFault};
 use crate::config::CacheDir;
 use crate::pipeline::Registry;
@@ -100,7 +100,8 @@ fn ask_in(folder: &TempDir, program: &Path, ceiling: &Limits, order: &Order<'_>)
         .map_err(|fault| ended(&fault, order.limits))?;
     let mut prepared = answer?;
     if let Ok(ready) = &mut prepared.ready {
-        ready.snapshot = std::fs::read(path(SNAPSHOT)).ok();
+        let has_one = ready.start == Start::Snapshot;
+        ready.snapshot = has_one.then(|| std::fs::read(path(SNAPSHOT))).transpose().map_err(here)?;
         ready.code = NativeCode::take(&path(CODE));
     }
     Ok(prepared)
@@ -199,7 +200,8 @@ fn patience(limits: &Limits) -> Duration {
 fn ended(fault: &ChildFault, limits: &Limits) -> SandboxError {
     match fault {
         ChildFault::Timeout(_) => out_of_time(limits.compile_time),
-        ChildFault::Start(_) | ChildFault::Temporary { .. } => SandboxError::Engine(fault.to_string()),
+        ChildFault::Start(_) => SandboxError::Engine(fault.to_string()),
+        ChildFault::Temporary { .. } => SandboxError::Cache(fault.to_string()),
         // The allocator's own last words.
         ChildFault::Ended { stderr, .. } if stderr.contains("memory allocation of") => {
             SandboxError::Limit(exceeded("compile_memory", bytes(limits.compile_memory)))

@@ -18,8 +18,9 @@ const FREE: u32 = 20;
 /// The time that each after those costs.
 const EACH: Duration = Duration::from_millis(100);
 
-/// The longest that an answer is held back; an address that owes more is not heard.
-const LONGEST: Duration = Duration::from_secs(5);
+/// The longest that an answer is held back; an address that owes more is not heard. So many may wait there at a time
+/// that whoever waits for answers never gets that far: those keep no new key from being heard.
+const LONGEST: Duration = Duration::from_secs(30);
 
 /// Addresses that are remembered.
 const ADDRESSES: usize = 4096;
@@ -47,7 +48,9 @@ impl FailedAttempts {
             used.retain(|_, until| *until > now);
             // The one that owes least is forgotten.
             let least = used.iter().min_by_key(|(_, until)| **until).map(|(address, _)| *address);
-            least.filter(|_| used.len() >= ADDRESSES).map(|address| used.remove(&address));
+            if let Some(least) = least.filter(|_| used.len() >= ADDRESSES) {
+                used.remove(&least);
+            }
         }
         let until = used.entry(from).or_insert(now);
         *until = (*until).max(now) + EACH;

@@ -45,7 +45,7 @@ impl HostCheck {
     /// operator named.
     pub(super) fn new(settings: &Settings) -> Self {
         let said = settings.allow_hosts.iter().chain([&settings.host]).cloned();
-        let names = said.chain(["localhost".to_owned()]).chain(machine_name());
+        let names = said.chain(["localhost".to_owned()]).chain(machine_name().into_iter().flat_map(own_names));
         let any = settings.keys.is_some() || settings.allow_hosts.iter().any(|name| name == "*");
         Self { names: names.map(|name| plain(&name).to_owned()).collect(), any }
     }
@@ -82,6 +82,12 @@ impl HostCheck {
 /// Without the dot that ends a name which is written out.
 fn plain(name: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
+}
+
+/// The machine's name, whole and short, and as its own network finds it (mDNS): no page has one of those.
+fn own_names(name: String) -> [String; 3] {
+    let short = name.split('.').next().unwrap_or_default().to_owned();
+    [format!("{short}.local"), short, name]
 }
 
 /// What the system calls this machine.
@@ -245,9 +251,10 @@ mod tests {
         }
         let hint = check.check(&head(Version::HTTP_11, "/", &["evil.example:1"]), here()).unwrap_err().to_string();
         assert!(hint.contains("--allow-host evil.example"), "{hint}");
-        if let Some(own) = machine_name() {
+        for own in machine_name().into_iter().flat_map(own_names) {
             assert_eq!(ask(&own, here()), 200, "{own}");
         }
+        assert_eq!(own_names("box.example.com".to_owned()), ["box.local", "box", "box.example.com"]);
     }
 
     proptest! {

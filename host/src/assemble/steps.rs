@@ -253,6 +253,38 @@ mod tests {
     use super::*;
     use crate::config::Variables;
 
+    /// Steps that put what they read into one another, so that a small file builds JSON of thousands of levels.
+    #[test]
+    fn json_that_grows_too_deep_is_refused_when_the_plan_is_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gpux.yml");
+        let open = |steps: usize, levels: usize, placeholder: &str| {
+            let (open, close) = ("[".repeat(levels), "]".repeat(levels));
+            let step =
+                format!("  - json-template: {{ template: {{ json: {open}\"{{{{{placeholder}}}}}\"{close} }} }}\n");
+            let text = format!(
+                "name: t\nversion: 1.0.0\ninputs: {{ json: {{ type: text }} }}\npipeline:\n{}",
+                step.repeat(steps)
+            );
+            std::fs::write(&path, text).unwrap();
+            crate::assemble::Pipeline::open(path.to_str().unwrap(), &Operator::default())
+        };
+        for (steps, levels) in [(180, 52), (200, 1), (6, 50)] {
+            let error = open(steps, levels, "json").err().unwrap().to_json().to_string();
+            assert!(error.contains("levels deep; a pipeline builds 256 at most"), "{steps} steps: {error}");
+        }
+        // As deep as may be, it is run, written and dropped on a small stack.
+        let pipeline = open(5, 50, "json").unwrap();
+        let run = move || {
+            let outputs = pipeline.plan().run(vec![("json".to_owned(), "x".into())], Default::default()).unwrap();
+            crate::pipeline::to_json(&outputs[0].1).to_string().len()
+        };
+        let written = std::thread::Builder::new().stack_size(1 << 20).spawn(run).unwrap().join().unwrap();
+        assert_eq!(written, 3 + 5 * (2 * 50 + "{\"json\":}".len()));
+        // What reads a part goes no deeper.
+        assert!(open(250, 0, "json.json").is_ok());
+    }
+
     #[test]
     fn every_builtin_has_an_example_that_is_right() {
         let registry = crate::assemble::builtins();

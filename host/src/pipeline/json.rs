@@ -22,8 +22,16 @@ use super::cast::{bf16_from_f64, f16_from_f64};
 use super::element::ElementType;
 use super::goes_on::GoesOn;
 use super::signature::{Dim, Kind, TensorKind};
-use super::tensor::{Tensor, TensorData, TensorElement, TensorError, element_count, few_axes};
+use super::tensor::{MAX_AXES, Tensor, TensorData, TensorElement, TensorError, element_count, few_axes};
 use super::value::Value;
+
+/// Levels of the JSON of a request: what the parser takes.
+pub(super) const REQUEST_DEPTH: usize = 128;
+/// Levels of the JSON that a step makes of tensors and texts: as many lists as a tensor has axes, and some around.
+pub(super) const OWN_DEPTH: usize = MAX_AXES + 16;
+/// Levels of JSON that a pipeline may build: what is made of it, and each thread that writes or drops it, recurses
+/// as deep.
+pub(super) const MAX_DEPTH: usize = 256;
 
 /// JSON that is not a value of the kind asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -32,6 +32,16 @@ pub trait Step: Send + Sync {
         Ok(signature.outputs.iter().map(|port| port.kind.clone()).collect())
     }
 
+    /// How many levels deep the JSON that it gives may be, given the same of each input (one entry for each input
+    /// port; a tensor counts its axes, which become lists). What builds JSON recurses as deep, and so does what
+    /// writes and drops it, so a plan bounds it.
+    ///
+    /// The default is for a step whose JSON does not hold the JSON that it reads.
+    fn json_depth(&self, inputs: &[usize]) -> usize {
+        let _ = inputs;
+        super::json::OWN_DEPTH
+    }
+
     /// What it does to each input before its own work, given what is known about them: the port, and
     /// the changes in words. For whoever explains a plan.
     fn changes(&self, inputs: &[Option<Kind>]) -> Changes {

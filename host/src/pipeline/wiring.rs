@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use super::device::mark_what_stays;
+use super::json;
 use super::plan::{Plan, PlanInput, PlanOutput, PlannedStep, Slot, Source};
 use super::signature::{Kind, Port};
 use super::step::{Changes, Step};
+use super::tensor::MAX_AXES;
 
 /// Names given to a step's ports by `in:` or `out:`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,9 +74,21 @@ pub struct PlanBuilder {
     /// whether a value that nothing gives becomes an input of the pipeline
     open: bool,
     kinds: Vec<Kind>,
+    /// of each value, how many levels deep its JSON may be
+    depths: Vec<usize>,
     names: Vec<(String, Slot)>,
     previous: Vec<(String, Slot)>,
     steps: Vec<PlannedStep>,
+}
+
+/// How many levels deep the JSON of a value of this kind may be; `own` says it of what is JSON already.
+fn json_depth(kind: &Kind, own: impl FnOnce() -> usize) -> usize {
+    match kind {
+        Kind::Any | Kind::Json => own(),
+        Kind::Tensor(tensor) => tensor.shape.as_ref().map_or(MAX_AXES, Vec::len),
+        // A string, or the base64 of bytes in an object.
+        Kind::Text | Kind::Bytes => 1,
+    }
 }
 
 impl PlanBuilder {
@@ -86,6 +100,7 @@ impl PlanBuilder {
         Self {
             open,
             kinds: inputs.iter().map(|input| input.port.kind.clone()).collect(),
+            depths: inputs.iter().map(|input| json_depth(&input.port.kind, || json::REQUEST_DEPTH)).collect(),
             previous: names.clone(),
             names,
             inputs,
@@ -132,6 +147,10 @@ impl PlanBuilder {
             Err(misnamed) => fault.or(Some(misnamed)),
         };
         let first = self.kinds.len();
+        let read: Vec<_> = slots.iter().map(|slot| slot.map_or(0, |slot| self.depths[slot])).collect();
+        let own = step.json_depth(&read);
+        let fault = fault.or_else(|| (own > json::MAX_DEPTH && kinds.contains(&Kind::Json)).then(|| too_deep(own)));
+        self.depths.extend(kinds.iter().map(|kind| json_depth(kind, || own.min(json::MAX_DEPTH))));
         self.kinds.extend(kinds.iter().cloned());
         self.previous = outputs.into_iter().zip(first..).collect();
         for (name, slot) in &self.previous {
@@ -212,6 +231,7 @@ impl PlanBuilder {
             let slot = self.inputs.len();
             self.inputs.push(PlanInput { port: Port { name: name.to_owned(), ..port.clone() }, default: None });
             self.kinds.push(port.kind.clone());
+            self.depths.push(json_depth(&port.kind, || json::REQUEST_DEPTH));
             self.names.push((name.to_owned(), slot));
             return Ok(slot);
         }
@@ -258,6 +278,17 @@ impl PlanBuilder {
         let outputs =
             chosen.into_iter().map(|(name, slot)| PlanOutput { name, slot, kind: self.kinds[slot].clone() }).collect();
         Ok(Plan::new(self.inputs, steps, outputs, self.kinds.len()))
+    }
+}
+
+fn too_deep(depth: usize) -> WiringError {
+    WiringError {
+        at: Place::Inputs,
+        message: format!(
+            "with what it reads, its JSON could be nested {depth} levels deep; a pipeline builds {} at most",
+            json::MAX_DEPTH
+        ),
+        hint: Some("read a part of the value before (`{{name.field}}`), or the values that it was made of".to_owned()),
     }
 }
 

@@ -41,6 +41,10 @@ impl Step for ComponentStep {
         &self.guest.signature
     }
 
+    fn json_depth(&self, _: &[usize]) -> usize {
+        self.guest.linked.reach.limits.json_depth
+    }
+
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let finished = self.guest.process(inputs, context);
         let Finished { outcome, memory_peak, log } = finished;

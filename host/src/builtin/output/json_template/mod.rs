@@ -185,6 +185,10 @@ impl Step for JsonTemplate {
         counted.map_or(usize::MAX, |()| sum)
     }
 
+    fn json_depth(&self, inputs: &[usize]) -> usize {
+        self.template.depth(inputs)
+    }
+
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let watch = &Watch::of(context);
         let invalid = |why: String| StepFailure::InvalidInput(format!("json-template: {why}"));

@@ -184,6 +184,18 @@ impl Template {
         }
     }
 
+    /// How many levels deep the filled template may be, where the `inputs` are so deep.
+    pub(super) fn depth(&self, inputs: &[usize]) -> usize {
+        match self {
+            Self::Fixed(json) => depth(json),
+            // Each key of its path is a level less.
+            Self::Whole(place) => inputs.get(place.input).map_or(0, |whole| whole.saturating_sub(place.path.len())),
+            Self::Text(_) => 0,
+            Self::List(items) => 1 + items.iter().map(|item| item.depth(inputs)).max().unwrap_or(0),
+            Self::Object(fields) => 1 + fields.iter().map(|(_, value)| value.depth(inputs)).max().unwrap_or(0),
+        }
+    }
+
     /// The template with what stands in `inputs`; what is missing is `null`, or an error if `strict`.
     pub(super) fn fill(&self, inputs: &[Arc<Json>], strict: bool, watch: &Watch) -> Result<Json, Unfilled> {
         let found = |place: &Place| match place.find(inputs) {
@@ -253,6 +265,15 @@ impl io::Write for Writer<'_> {
     }
 }
 
+/// How many lists and objects lie within each other in `json`.
+fn depth(json: &Json) -> usize {
+    match json {
+        Json::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Json::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
@@ -260,6 +281,38 @@ mod tests {
 
     use super::*;
     use crate::builtin::reference::random;
+
+    /// JSON of a random shape, whose texts are among these.
+    fn shape(random: &mut impl FnMut(usize) -> usize, levels: usize, texts: &[&str]) -> Json {
+        let items = random(4);
+        match random(if levels == 0 { 2 } else { 4 }) {
+            0 => json!(1),
+            1 => json!(texts[random(texts.len())]),
+            2 => (0..items).map(|_| shape(random, levels - 1, texts)).collect(),
+            _ => {
+                let fields = ["b", "c", "d"].into_iter().take(items);
+                Json::Object(fields.map(|name| (name.to_owned(), shape(random, levels - 1, texts))).collect())
+            }
+        }
+    }
+
+    #[test]
+    fn depth_is_known_before_it_is_filled() {
+        let mut random = random();
+        let mut tight = 0;
+        for _ in 0..3000 {
+            let texts = ["{{a}}", "{{a.b}}", "{{a.b[0]}}", "{{a[1]}}", "{{c}}", "plain", "in {{a}} text"];
+            let template = shape(&mut random, 4, &texts);
+            let inputs = [shape(&mut random, 5, &["x"]), shape(&mut random, 3, &["x"])];
+            let mut names = vec!["a".to_owned(), "c".to_owned()];
+            let template = read(template, &mut names).unwrap();
+            let claimed = template.depth(&inputs.each_ref().map(depth));
+            let filled = depth(&template.fill(&inputs.clone().map(Arc::new), false, &Watch::default()).unwrap());
+            assert!(filled <= claimed, "{template:?} {inputs:?}: {filled} levels, not {claimed}");
+            tight += usize::from(filled == claimed);
+        }
+        assert!(tight > 1000, "{tight}: what is claimed has little to do with what is filled in");
+    }
 
     fn fill(template: Json, inputs: &[Json]) -> Json {
         let inputs: Vec<_> = inputs.iter().cloned().map(Arc::new).collect();

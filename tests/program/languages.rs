@@ -181,6 +181,71 @@ fn a_new_step_in_python_passes_its_cases() {
     }
 }
 
+/// A package that looks its tables up by name, as many do, and goes on without one that is not there.
+const TABLES: &str = "
+from importlib import import_module
+
+def look_up(number):
+    try:
+        return import_module(f'tables.x{number}').NAME
+    except ImportError:
+        return ''
+";
+/// Tells what `import` of a name comes to.
+const IMPORTER: &str = "
+import tables
+
+
+def tell(name):
+    if name.isdigit():
+        return tables.look_up(int(name))
+    try:
+        return __import__(name).__name__
+    except Exception as error:
+        return [type(error).__name__, error.name, str(error).split(' in a step')[0]]
+";
+
+#[test]
+fn what_python_imports_late_is_there_or_named_as_python_does() {
+    if !python_is_there() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let step = folder.path().join("late");
+    stdout(&gpux(&["new", "step", "--lang", "python", step.to_str().unwrap()]));
+    std::fs::create_dir(step.join("tables")).unwrap();
+    for (file, text) in [("tables/__init__.py", TABLES), ("importer.py", IMPORTER), ("beside.py", "NAME = 'beside'\n")]
+    {
+        std::fs::write(step.join(file), text).unwrap();
+    }
+    for number in 0..40 {
+        std::fs::write(step.join(format!("tables/x{number}.py")), format!("NAME = 'table {number}'\n")).unwrap();
+    }
+    let app = "import gpux_step\nfrom gpux_step import json, signature, text\nfrom importer import tell\n\n\n\
+        class Late(gpux_step.Step):\n    def configure(self):\n        \
+        return signature(inputs={'name': text()}, outputs={'told': json()})\n\n    \
+        def process(self, name):\n        return {'told': tell(name)}\n\n\nStep = gpux_step.export(Late)\n";
+    std::fs::write(step.join("app.py"), app).unwrap();
+    let names = ["0", "7", "39", "40", "beside", "tables.x3", "nowhere", "nowhere.deeper", "tables.nowhere"];
+    let plain = "import json, sys; from importer import tell; print(json.dumps([tell(n) for n in sys.argv[1:]]))";
+    let plain = Command::new("python3").args(["-c", plain]).args(names).current_dir(&step).output().unwrap();
+    let expected: Vec<Json> = serde_json::from_str(&stdout(&plain)).unwrap();
+
+    stdout(&patiently(&["build", step.to_str().unwrap()]));
+    let pipeline = "name: late\nversion: 1.0.0\ninputs: { name: { type: text } }\npipeline: [{ wasm: late.wasm }]\n";
+    std::fs::write(step.join("gpux.yml"), pipeline).unwrap();
+    let requests = step.join("requests.jsonl");
+    let lines: Vec<_> = names.iter().chain(&["sqlite3"]).map(|name| json!({ "name": name }).to_string()).collect();
+    std::fs::write(&requests, lines.join("\n")).unwrap();
+    let file = step.join("gpux.yml");
+    let ran = stdout(&patiently(&["run", file.to_str().unwrap(), "--file", requests.to_str().unwrap()]));
+    let told: Vec<Json> =
+        ran.lines().map(|line| serde_json::from_str::<Json>(line).unwrap()["outputs"]["told"].clone()).collect();
+    assert_eq!(told[..names.len()], expected);
+    // A part of Python that was not loaded is no module that there is not, but cannot be had either.
+    assert_eq!(told[names.len()], json!(["ModuleNotFoundError", "sqlite3", "No module named 'sqlite3'"]));
+}
+
 #[test]
 fn a_build_without_its_tool_says_how_to_get_it() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,13 +1,15 @@
 """The step that a component exports, made of a class."""
 
 import json
+import os
+import sys
 
 from componentize_py_types import Err
 from wit_world import exports
 from wit_world.exports.step import Description, Signature
 from wit_world.imports.types import Error_Failed, Error_InvalidInput, NamedValue
 
-from . import log
+from . import log, modules
 from .sandbox import enter, leave
 from .values import InvalidInput, from_value, to_value
 
@@ -33,6 +35,7 @@ class Step:
 
 def export(step):
     """What a module must call `Step`: the step of the class `step`."""
+    modules.keep(os.path.dirname(getattr(sys.modules[step.__module__], "__file__", None) or "."))
     # One of these is made for each call; what was configured must outlive it.
     configured = _Configured(step)
 

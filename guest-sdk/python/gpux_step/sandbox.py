@@ -3,17 +3,8 @@
 import builtins
 import sys
 import time
-from importlib.machinery import PathFinder
 
-from . import log
-
-
-class _Late:
-    """Stands where modules would be looked for in files."""
-
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        raise ImportError(f"`{name}` cannot be imported now, for a step has no files; import it at the top of app.py", name=name)
+from . import log, modules
 
 
 def _lacks(what):
@@ -28,7 +19,7 @@ def enter():
     if isinstance(sys.stdout, log.Lines):
         return
     sys.stdout, sys.stderr = log.Lines(log.info), log.Lines(log.error)
-    sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not PathFinder] + [_Late]
+    modules.close()
     builtins.open = _lacks("files")
     for clock in ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "sleep"):
         setattr(time, clock, _lacks("clock"))

@@ -89,10 +89,12 @@ fn folder(
     let touches = |other: &Path| found.starts_with(other) || other.starts_with(&found);
     let cache = operator.cache.as_ref().and_then(|cache| canonical(cache.root()));
     if cache.is_some_and(|cache| touches(&cache)) {
-        return Err(match writable {
-            true => fault("a component may not write to gpux's cache: what lies there is run".to_owned()),
-            false => fault("a component may not read gpux's cache: what seals it lies beside it".to_owned()),
-        });
+        let what = if *writable {
+            "write to gpux's cache: what lies there is run"
+        } else {
+            "read gpux's cache: its key lies there or beside it"
+        };
+        return Err(fault(format!("a component may not {what}")));
     }
     if *writable {
         // Whoever may write there could give itself more than this.

@@ -114,9 +114,10 @@ impl Folders {
         // the guest's until its deadline anyway.
         builder.allow_blocking_current_thread(true);
         let open = |dir: &mut FolderGrant| {
-            let (perms, mode) = match dir.writable {
-                true => (FsPerms::ReadWrite, OpenMode::READ | OpenMode::WRITE),
-                false => (FsPerms::ReadOnly, OpenMode::READ),
+            let (perms, mode) = if dir.writable {
+                (FsPerms::ReadWrite, OpenMode::READ | OpenMode::WRITE)
+            } else {
+                (FsPerms::ReadOnly, OpenMode::READ)
             };
             let opened = dir.open(None).and_then(|folder| folder.file().try_clone());
             let opened =

@@ -94,7 +94,8 @@ fn read_key(path: &Path) -> io::Result<[u8; SIZE]> {
     #[cfg(unix)]
     let is_own = {
         use std::os::unix::fs::MetadataExt as _;
-        metadata.uid() == rustix::process::geteuid().as_raw() && metadata.mode() & 0o077 == 0
+        const OTHERS: u32 = 0o077;
+        metadata.uid() == rustix::process::geteuid().as_raw() && metadata.mode() & OTHERS == 0
     };
     #[cfg(not(unix))]
     let is_own = true;

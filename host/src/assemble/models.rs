@@ -107,12 +107,11 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, operator: &Operator) -> Re
         let changed =
             |error| ModelLoadError::Io { path: model.source.value.clone().into(), source: io::Error::other(error) };
         let instead = operator.instead.iter().find(|(name, _)| *name == model.name.value);
-        let file = match instead {
-            Some((_, path)) => ModelFile::open(path)?,
-            None => {
-                let (path, file) = files.open(Path::new(&model.source.value)).map_err(changed)?;
-                ModelFile::read(path, file)?
-            }
+        let file = if let Some((_, path)) = instead {
+            ModelFile::open(path)?
+        } else {
+            let (path, file) = files.open(Path::new(&model.source.value)).map_err(changed)?;
+            ModelFile::read(path, file)?
         };
         let mut options = options(model, spec, providers, file.digest(), operator)?;
         let (program, cache) = (operator.program.as_deref(), operator.cache.as_ref());

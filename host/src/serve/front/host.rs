@@ -136,19 +136,16 @@ enum Host<'a> {
 
 /// The host of `HOST` or `HOST:PORT`; `None` of anything else.
 fn host_of(authority: &str) -> Option<Host<'_>> {
-    let (host, port) = match authority.strip_prefix('[') {
-        Some(rest) => {
-            let (address, rest) = rest.split_once(']')?;
-            (Host::Address(address.parse::<Ipv6Addr>().ok()?.into()), rest)
+    let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
+        let (address, rest) = rest.split_once(']')?;
+        (Host::Address(address.parse::<Ipv6Addr>().ok()?.into()), rest)
+    } else {
+        let (name, port) = authority.split_at(authority.find(':').unwrap_or(authority.len()));
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(&byte);
+        if name.is_empty() || !name.bytes().all(is_name) {
+            return None;
         }
-        None => {
-            let (name, port) = authority.split_at(authority.find(':').unwrap_or(authority.len()));
-            let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(&byte);
-            if name.is_empty() || !name.bytes().all(is_name) {
-                return None;
-            }
-            (name.parse::<Ipv4Addr>().map_or(Host::Name(name), |address| Host::Address(address.into())), port)
-        }
+        (name.parse::<Ipv4Addr>().map_or(Host::Name(name), |address| Host::Address(address.into())), port)
     };
     let is_port = port.is_empty()
         || port.strip_prefix(':').is_some_and(|digits| {

@@ -16,11 +16,15 @@ pub(in crate::serve) enum Client {
 
 impl From<IpAddr> for Client {
     fn from(address: IpAddr) -> Self {
-        Self::Address(match address.to_canonical() {
-            IpAddr::V4(address) => address.into(),
-            // One host has a whole network of those.
-            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-        })
+        Self::Address(network(address))
+    }
+}
+
+/// What tells one host from another: its IPv4 address, or its IPv6 network (/64), whose addresses are all its own.
+pub(in crate::serve) fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
     }
 }
 

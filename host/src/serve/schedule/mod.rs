@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-pub(super) use client::Client;
+pub(super) use client::{Client, network};
 use lane::{LaneState, Started, Time, Waiting};
 pub(super) use queue::Place;
 

@@ -7,10 +7,12 @@
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::serve::schedule::network;
 
 /// Wrong keys that an address may try at once.
 const FREE: u32 = 20;
@@ -78,17 +80,6 @@ impl FailedAttempts {
     }
 }
 
-/// What one client has: an address, or of IPv6 all that begin alike.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let [a, b, c, d, ..] = address.segments();
-            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
-        }
-        other => other,
-    }
-}
-
 /// Addresses that used a key, as far as there is room for them.
 #[derive(Debug)]
 pub(super) struct KnownAddresses([AtomicU64; 64]);
@@ -124,6 +115,8 @@ impl KnownAddresses {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use super::*;
 
     fn address(number: u32) -> IpAddr {
@@ -162,7 +155,7 @@ mod tests {
     #[test]
     fn many_addresses_take_no_more_memory() {
         let (attempts, start) = (FailedAttempts::new(), Instant::now());
-        for _ in 0..FREE + 1 {
+        for _ in 0..=FREE {
             attempts.add(address(7), start);
         }
         for number in 0..ADDRESSES as u32 + 300 {
@@ -177,7 +170,7 @@ mod tests {
         let attempts = FailedAttempts::new();
         let now = Instant::now();
         let wait = |last: u16| attempts.add(Ipv6Addr::new(0x2001, 0xdb8, 1, 2, 3, 4, 5, last).into(), now);
-        let waits: Vec<_> = (0..FREE as u16 + 1).map(wait).collect();
+        let waits: Vec<_> = (0..=FREE as u16).map(wait).collect();
         assert_eq!(waits.last(), Some(&EACH));
     }
 

@@ -215,8 +215,13 @@ fn sum_by_eights(frame: &[f32]) -> f32 {
             *lane = if number == 0 { *sample } else { *lane + sample };
         }
     }
-    let [a, b, c, d, e, f, g, h] = lanes;
-    rest.iter().fold(((a + b) + (c + d)) + ((e + f) + (g + h)), |sum, sample| sum + sample)
+    // The lanes are added in pairs, and the pairs in pairs.
+    for width in [4, 2, 1] {
+        for lane in 0..width {
+            lanes[lane] = lanes[2 * lane] + lanes[2 * lane + 1];
+        }
+    }
+    rest.iter().fold(lanes[0], |sum, sample| sum + sample)
 }
 
 /// Turns sums of `count` samples into means; as NumPy, by division.

@@ -12,7 +12,7 @@ use crate::builtin::watch::{Paced, Watch};
 /// holds at most 4096 bytes; deflate packs less.
 const MAX_RATIO: u64 = 4096;
 
-pub(super) fn open<'a>(paced: Paced<'a>) -> Result<TiffDecoder<Paced<'a>>, String> {
+pub(super) fn open(paced: Paced<'_>) -> Result<TiffDecoder<Paced<'_>>, String> {
     TiffDecoder::new(paced).map_err(|error| error.to_string())
 }
 

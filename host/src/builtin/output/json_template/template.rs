@@ -214,7 +214,7 @@ impl Template {
                             Json::String(inserted) => text.extend_from_slice(inserted.as_bytes()),
                             // Only the clock makes writing to memory fail.
                             other => {
-                                serde_json::to_writer(Writer { text: &mut text, watch }, other).map_err(|_| Late)?
+                                serde_json::to_writer(Writer { text: &mut text, watch }, other).map_err(|_| Late)?;
                             }
                         },
                     }

@@ -127,7 +127,8 @@ impl Machine {
 
     fn around(engine: wasmtime::Result<Engine>, slots: usize) -> Result<Self, SandboxError> {
         let engine = engine.map_err(|error| SandboxError::Engine(format!("{error:#}")))?;
-        let ticker = Ticker::start(engine.clone()).map_err(|error| SandboxError::Engine(error.to_string()))?;
+        let ticker = Ticker::start(engine.clone());
+        let ticker = ticker.map_err(|error| SandboxError::Engine(format!("its clock has no thread: {error}")))?;
         let cores = cores();
         let places = slots.saturating_sub(cores).into();
         let slots = Slots::new(slots.max(1));
@@ -146,8 +147,8 @@ fn config(cache: Option<Cache>) -> Config {
         // Calls are plain calls on the worker's thread: a third of the cost of async ones.
         .concurrency_support(false)
         .epoch_interruption(true)
-        // The compiler's threads panic where they cannot be started.
-        .parallel_compilation(threads::require(cores()).is_ok())
+        // The compiler panics where one of its threads cannot be started; two more are ours.
+        .parallel_compilation(threads::require(cores() + 2).is_ok())
         .max_wasm_stack(STACK)
         // Nobody sees a stranger's stack frames, and they cost time on each trap.
         .wasm_backtrace_max_frames(None)

@@ -12,6 +12,7 @@ use wasmtime::{Cache, CacheConfig, Engine};
 
 use super::component::Compiled;
 use super::error::SandboxError;
+use crate::guard::guard;
 
 /// Where wasmtime keeps code in its folder, a folder for each compiler.
 const MODULES: &str = "modules";
@@ -85,7 +86,9 @@ impl CodeFolder {
     pub(super) fn at(path: &Path) -> Result<Self, SandboxError> {
         let mut config = CacheConfig::new();
         config.with_directory(path);
-        let cache = Cache::new(config).map_err(|error| SandboxError::Cache(format!("{error:#}")))?;
+        // It starts a thread, and panics where there can be none.
+        let cache = guard(|| Cache::new(config)).map_err(SandboxError::Engine)?;
+        let cache = cache.map_err(|error| SandboxError::Cache(format!("{error:#}")))?;
         Ok(Self { path: cache.directory().clone(), cache, turn: Mutex::default() })
     }
 

@@ -28,7 +28,7 @@ use crate::guard::guard;
 use crate::threads;
 
 /// How long a thread for blocking work waits for more: longer than any server lives.
-const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
+const FOR_EVER: Duration = Duration::from_hours(1_000_000);
 
 /// Why there is no server.
 #[derive(Debug, thiserror::Error)]

@@ -17,6 +17,7 @@ use super::settings::Settings;
 use crate::assemble::{Operator, Pipeline};
 use crate::config::LoadError;
 use crate::error::GpuxError;
+use crate::guard::guard;
 use crate::inference::Closing;
 
 /// Where a pipeline comes from.
@@ -186,7 +187,9 @@ impl Repository {
     pub(super) fn load(&self, change: &Change) -> Result<(), ServeError> {
         change.loading();
         let reloads = self.metrics.pipeline(change.entry().name());
-        match self.open_again(change.entry()) {
+        // Whoever loads, for a client or on SIGHUP, is there for the next one as well.
+        let opened = guard(|| self.open_again(change.entry()));
+        match opened.unwrap_or_else(|panic| Err(ServeError::NotReady(format!("loading was broken off: {panic}")))) {
             Ok(served) => {
                 change.loaded(served);
                 reloads.reloads.fetch_add(1, Ordering::Relaxed);

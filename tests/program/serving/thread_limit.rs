@@ -3,6 +3,7 @@
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::Command;
+use std::time::Duration;
 
 use rustix::process::{Signal, getuid};
 
@@ -42,6 +43,8 @@ fn a_server_at_the_thread_limit_reloads_and_ends_politely() {
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let (command, _cache) = as_user(command(&[folder.path().to_str().unwrap(), "--workers", "2", "--model-control"]));
     let mut server = Server::of(command);
+    // Threads that tokio keeps for blocking work end after ten idle seconds, if nothing keeps them.
+    std::thread::sleep(Duration::from_secs(11));
     limit(&server);
     let scaled = || server.post("/predict", "", "{\"x\": [1, 2]}").read()["tensor"][1].as_f64();
     assert_eq!(scaled(), Some(4.0));

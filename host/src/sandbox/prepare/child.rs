@@ -168,7 +168,7 @@ fn within<T: Send + 'static>(
         let _ = sender.send(work(&watched));
     };
     let thread = std::thread::Builder::new().name("gpux-prepare".to_owned()).stack_size(STACK).spawn(work);
-    thread.map_err(|error| SandboxError::Engine(error.to_string()))?;
+    thread.map_err(|error| SandboxError::Engine(format!("the compiler has no thread: {error}")))?;
     loop {
         let left = limit.saturating_sub(watch.taken());
         match receiver.recv_timeout(left.clamp(Duration::from_millis(1), GLANCE)) {

@@ -118,7 +118,7 @@ pub(super) async fn accept(
             Ok((accepted, permit)) => start(accepted, permit),
             Err(error) => {
                 shared.server.metrics().accept_error();
-                if !is_of_client(&error) {
+                if !is_client_gone(&error) {
                     tracing::warn!(target: "gpux", %error, "a connection cannot be taken");
                     tokio::time::sleep(RETRY).await;
                 }
@@ -149,7 +149,7 @@ async fn take_queued(listener: &StdListener, shared: &Shared, start: impl Fn((Tc
         match taken {
             Ok(accepted) => start(accepted),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-            Err(error) if is_of_client(&error) => shared.server.metrics().accept_error(),
+            Err(error) if is_client_gone(&error) => shared.server.metrics().accept_error(),
             Err(error) => {
                 shared.server.metrics().accept_error();
                 tracing::warn!(target: "gpux", %error, "a connection cannot be accepted");
@@ -162,8 +162,8 @@ async fn take_queued(listener: &StdListener, shared: &Shared, start: impl Fn((Tc
     }
 }
 
-/// Whether `accept` failed for one connection only, whose client is gone: the next one lacks nothing.
-fn is_of_client(error: &io::Error) -> bool {
+/// Whether `accept` failed for one connection only, whose client has gone: the next one lacks nothing.
+fn is_client_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted)
 }
 

@@ -214,8 +214,8 @@ mod tests {
     #[test]
     fn idle_clients_are_forgotten_at_last() {
         let mut queue = Queue::default();
-        for number in 0..4 * REMEMBERED as u64 {
-            queue.push(Place { priority: 0, client: Client::Key(number as usize), number }, request());
+        for number in 0..4 * REMEMBERED {
+            queue.push(Place { priority: 0, client: Client::Key(number), number: number as u64 }, request());
             queue.pop(MILLISECOND).unwrap();
         }
         assert!(queue.levels[&Reverse(0)].clients.len() <= REMEMBERED + 1);

@@ -114,6 +114,10 @@ start-up:
 hang-ups:
     GPUX_HANG_UPS=10000 cargo test --test program clients_that_hang_up
 
+# clients that make the server hold as much as it will, in control groups of 1 and 2 GiB; needs leave to make those
+memory-attacks:
+    GPUX_MEMORY_ATTACKS=20 cargo test --test program small_container
+
 # reloads in the middle of a hundred thousand requests
 reloads:
     GPUX_RELOAD_REQUESTS=20000 cargo test --test program reloads_under_load
@@ -123,7 +127,7 @@ deploy-check:
     deploy/check.sh
 
 # the long suites and the races; not part of the gate
-full: check bench (compare "image") (compare "text") (compare "audio") (compare "tensor") random-parity instructions languages start-up hang-ups reloads browser deploy-check
+full: check bench (compare "image") (compare "text") (compare "audio") (compare "tensor") random-parity instructions languages start-up hang-ups memory-attacks reloads browser deploy-check
 
 # numbers and speed of a few models on a GPU (CUDA, TensorRT, WebGPU), beside the CPU; exits with 3
 # where there is none

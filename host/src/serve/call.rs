@@ -11,15 +11,25 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
+use super::answer_size;
 use super::context::Context;
 use super::error::ServeError;
+use super::http::Share;
 use super::metrics::{Laps, StepClock};
 use super::schedule::{Client, Lane, Place, Refusal, Slot};
 use super::served::Served;
 use super::short::{Shapes, is_soon_written};
 use super::tenants::Slots;
 use crate::guard::guard;
-use crate::pipeline::{Observer, Observers, Outputs, Request, RunError, RunOptions, StepError, StepFailure, Waits};
+use crate::pipeline::{
+    Observer, Observers, Outputs, Request, RunError, RunOptions, StepError, StepFailure, Value, Waits,
+};
+
+/// Values of so many bytes make a small answer.
+const SMALL: usize = 1 << 10;
+
+/// An answer of so many bytes is not worth the counting.
+const UNCOUNTED: usize = 32 << 10;
 
 /// How urgent a request is among those of its pipeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
@@ -63,6 +73,8 @@ pub struct Turn {
     declined: Cell<bool>,
     /// what settles how long it takes
     shapes: Cell<Option<Shapes>>,
+    /// the room for the answer that is made in it
+    answer: Cell<Option<Share>>,
 }
 
 impl Turn {
@@ -129,6 +141,38 @@ impl Turn {
         // A turn here is judged however it ends; known to be short is what is soon written, too.
         self.shapes.set(shapes.filter(|_| self.here || result.as_ref().is_ok_and(is_soon_written)));
         Ok(result?)
+    }
+
+    /// Takes room for an answer of these values that takes up to `size` bytes while it is made, the values among them.
+    /// A small one is not counted.
+    pub(super) fn hold_answer<'a>(
+        &self,
+        values: impl Iterator<Item = &'a Value>,
+        size: impl FnOnce() -> usize,
+    ) -> Result<(), ServeError> {
+        if answer_size::of_all(values) <= SMALL {
+            return Ok(());
+        }
+        let needed = size();
+        if needed <= UNCOUNTED {
+            return Ok(());
+        }
+        let room = self.served.answers().room_of(self.context.clone());
+        let most = room.most();
+        if needed > most {
+            return Err(ServeError::AnswerNeverFits { needed, most });
+        }
+        // What was held for another attempt at it is given back first.
+        self.answer.take();
+        self.answer.set(Some(room.share(needed)?));
+        Ok(())
+    }
+
+    /// The room for the answer becomes that of the request, which has it until the answer is sent.
+    fn keep_answer(&self) {
+        if let (Some(share), Some(context)) = (self.answer.take(), &self.context) {
+            context.keep_answer(share);
+        }
     }
 
     /// Notes how long the whole turn took.
@@ -215,6 +259,7 @@ pub(super) async fn call<T: Send + 'static>(
         let began = Instant::now();
         let done = work(turn);
         let now = Instant::now();
+        turn.keep_answer();
         turn.note(now - began);
         Ok((done, turn.laps(began, now).map(|laps| (laps, now))))
     };
@@ -321,6 +366,7 @@ async fn admitted<T: Send + 'static>(
         here: served.may_be_short(ask.bytes),
         declined: Cell::new(false),
         shapes: Cell::new(None),
+        answer: Cell::new(None),
     };
     if turn.here {
         let done = guarded(|| work(&turn));

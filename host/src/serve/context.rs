@@ -7,13 +7,14 @@
 use std::future::Future;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use http::HeaderValue;
 
 use super::call::Priority;
 use super::error::ServeError;
+use super::http::Share;
 use super::metrics::{Metrics, PipelineMetrics, Refused};
 use super::schedule::Client;
 use super::served::Served;
@@ -41,6 +42,8 @@ pub(super) struct Context {
     /// whether the first of its items has come
     begun: AtomicBool,
     queued_nanos: AtomicU64,
+    /// the room that was taken for its answer before that was made
+    answer: Mutex<Option<Share>>,
 }
 
 impl Context {
@@ -57,6 +60,7 @@ impl Context {
             pipeline: OnceLock::new(),
             begun: AtomicBool::new(false),
             queued_nanos: AtomicU64::new(0),
+            answer: Mutex::default(),
         }
     }
 
@@ -144,6 +148,27 @@ impl Context {
     /// Who shares the pipelines' time with others.
     pub(super) const fn client(&self) -> Client {
         self.client
+    }
+
+    /// Keeps the room for its answer until that is sent. Lists and streams count theirs as they gather them.
+    pub(super) fn keep_answer(&self, share: Share) {
+        if !self.begun.load(Ordering::Relaxed) {
+            *self.answer() = Some(share);
+        }
+    }
+
+    /// The same of a list that is gathered.
+    pub(super) fn keep_list(&self, share: Share) {
+        *self.answer() = Some(share);
+    }
+
+    /// The room for its answer, if some was taken.
+    pub(super) fn take_answer(&self) -> Option<Share> {
+        self.answer().take()
+    }
+
+    fn answer(&self) -> MutexGuard<'_, Option<Share>> {
+        self.answer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn note_queued(&self, time: Duration) {

@@ -33,6 +33,27 @@ pub enum ServeError {
     /// the body is larger than allowed
     #[error("the body is larger than the {0} bytes that are allowed")]
     TooLarge(usize),
+    /// the body, or what it becomes, takes more memory than there is for it even when nobody else has any
+    #[error(
+        "the request takes {needed} bytes with what becomes of it, and one request may hold {most} (`--body-memory`)"
+    )]
+    NeverFits {
+        /// bytes that it takes
+        needed: usize,
+        /// bytes that it may hold
+        most: usize,
+    },
+    /// its answer takes more memory than there is for it even when nobody else has any
+    #[error(
+        "the answer takes up to {needed} bytes while it is made, and one answer may take {most} (`--body-memory`); \
+         ask for it in parts, or in a binary form"
+    )]
+    AnswerNeverFits {
+        /// bytes that it takes
+        needed: usize,
+        /// bytes that it may take
+        most: usize,
+    },
     /// the body did not come in time
     #[error("the request's body did not come within {0:?}")]
     SlowBody(Duration),
@@ -91,6 +112,8 @@ impl ServeError {
             Self::Forbidden(_) | Self::Misdirected(_) => "PermissionError",
             Self::TooMany { .. } => "RateLimitError",
             Self::TooLarge(_)
+            | Self::NeverFits { .. }
+            | Self::AnswerNeverFits { .. }
             | Self::SlowBody(_)
             | Self::Body(_)
             | Self::Gone
@@ -113,9 +136,9 @@ impl ServeError {
             Self::Overload(_) | Self::NotReady(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
-            Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooLarge(_) | Self::NeverFits { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::SlowBody(_) => StatusCode::REQUEST_TIMEOUT,
-            Self::Body(_) => StatusCode::BAD_REQUEST,
+            Self::Body(_) | Self::AnswerNeverFits { .. } => StatusCode::BAD_REQUEST,
             // Nobody reads it, but those who count: nginx's number.
             Self::Gone => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
             Self::MediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,

@@ -11,10 +11,9 @@ use http::Request;
 use socket2::SockRef;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use super::connections;
+use super::connections::{self, ConnectionLimit};
 use super::front::Front;
 use super::reload::Reloader;
 use super::repository::{RepositoryError, Source};
@@ -139,6 +138,7 @@ pub fn serve(
 ) -> Result<Ended, ListenError> {
     let settings = server.settings();
     let tell: Arc<dyn Fn(Event) + Send + Sync> = Arc::new(tell);
+    warn(&*tell, settings.warnings());
     warn(&*tell, server.access().load()?);
     let tls = settings.tls.clone().map(Tls::load).transpose()?.map(|(tls, warnings)| {
         warn(&*tell, warnings);
@@ -246,7 +246,7 @@ impl Life<'_> {
         grpc: Option<(StdListener, SocketAddr)>,
     ) -> Result<Vec<JoinHandle<()>>, ListenError> {
         let front = Arc::new(Front::new(self.server));
-        let room = Arc::new(Semaphore::new(self.server.settings().max_connections));
+        let limit = Arc::new(ConnectionLimit::new(self.server.settings()));
         let accept = |listener| {
             let listener = TcpListener::from_std(listener).map_err(ListenError::Start)?;
             let (server, tls) = (self.server.clone(), self.tls.clone());
@@ -256,7 +256,7 @@ impl Life<'_> {
                 server,
                 front.clone(),
                 tls,
-                room.clone(),
+                limit.clone(),
                 stopping,
             )))
         };

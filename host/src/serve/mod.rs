@@ -6,6 +6,7 @@
 //! runs where the connection is (`short`).
 
 mod access;
+mod answer_size;
 mod aside;
 mod call;
 mod certificate;
@@ -17,6 +18,7 @@ mod error;
 mod front;
 mod http;
 mod listen;
+mod memory;
 mod metrics;
 mod oip;
 mod readings;

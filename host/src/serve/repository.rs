@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use super::context::Context;
 use super::entry::{Change, Entry, State};
 use super::error::ServeError;
+use super::http::Bodies;
 use super::metrics::Metrics;
 use super::schedule::Scheduler;
 use super::served::Served;
@@ -52,12 +53,20 @@ pub struct Repository {
     scheduler: Scheduler,
     settings: Settings,
     metrics: Arc<Metrics>,
+    /// as much again as for bodies is for answers
+    answers: Bodies,
 }
 
 impl Repository {
     /// An empty repository, whose pipelines will be opened under the operator's word.
     pub(super) fn new(operator: Operator, scheduler: Scheduler, settings: Settings, metrics: Arc<Metrics>) -> Self {
-        Self { entries: ArcSwap::default(), operator, scheduler, settings, metrics }
+        let answers = Bodies::new(&settings, &metrics);
+        Self { entries: ArcSwap::default(), operator, scheduler, settings, metrics, answers }
+    }
+
+    /// The room for answers.
+    pub(super) const fn answers(&self) -> &Bodies {
+        &self.answers
     }
 
     /// Starts the threads that run requests.
@@ -113,7 +122,7 @@ impl Repository {
     }
 
     fn warm(&self, pipeline: Pipeline) -> Result<Served, GpuxError> {
-        Served::new(pipeline, &self.scheduler, &self.settings, &self.metrics)
+        Served::new(pipeline, &self.scheduler, &self.settings, &self.metrics, self.answers.clone())
     }
 
     /// All pipelines, by name.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::detached::Detached;
+use super::http::Bodies;
 use super::metrics::{Inferences, Metrics, PipelineMetrics, StepMetrics, Steps};
 use super::oip::version_number;
 use super::schedule::{Lane, Load, Scheduler};
@@ -24,6 +25,8 @@ pub struct Served {
     inferences: Arc<Inferences>,
     /// which requests have their turn on the connection's thread; `None`: never any
     short: Option<Short>,
+    /// the room for answers
+    answers: Bodies,
 }
 
 impl Served {
@@ -33,6 +36,7 @@ impl Served {
         scheduler: &Scheduler,
         settings: &Settings,
         metrics: &Metrics,
+        answers: Bodies,
     ) -> Result<Self, GpuxError> {
         let warmth = warm_up::warm_up(&pipeline)?;
         let lane = scheduler.lane(settings.lane(&pipeline));
@@ -42,7 +46,7 @@ impl Served {
         inferences.add_batches(&pipeline);
         let short = Short::of(&pipeline);
         let pipeline = Detached::new(pipeline);
-        Ok(Self { pipeline, lane, warmth, metrics, steps, inferences, short })
+        Ok(Self { pipeline, lane, warmth, metrics, steps, inferences, short, answers })
     }
 
     /// Its name in its gpux.yml.
@@ -92,6 +96,11 @@ impl Served {
 
     pub(super) const fn lane(&self) -> &Lane {
         &self.lane
+    }
+
+    /// The room for answers, which is the server's.
+    pub(super) const fn answers(&self) -> &Bodies {
+        &self.answers
     }
 
     /// How long a request may take: `serving.timeout`, though not more than `runtime.timeout`.

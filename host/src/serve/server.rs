@@ -26,8 +26,6 @@ pub struct Server {
     access: Access,
     telemetry: OnceLock<Telemetry>,
     bodies: Bodies,
-    /// as much again is for answers
-    answers: Bodies,
     documents: Aside,
     scrapes: Aside,
     closing: AtomicBool,
@@ -48,7 +46,7 @@ impl Server {
         let metrics = Arc::new(Metrics::new());
         let repository = Repository::new(operator, Scheduler::new(settings.workers), settings.clone(), metrics.clone());
         let access = Access::new(settings.keys.clone(), env);
-        let (bodies, answers) = (Bodies::new(&settings, &metrics), Bodies::new(&settings, &metrics));
+        let bodies = Bodies::new(&settings, &metrics);
         let (telemetry, closing, stopping) = (OnceLock::new(), AtomicBool::new(false), watch::Sender::new(false));
         Self {
             settings,
@@ -57,7 +55,6 @@ impl Server {
             access,
             telemetry,
             bodies,
-            answers,
             documents: Aside::new(),
             scrapes: Aside::new(),
             closing,
@@ -81,7 +78,7 @@ impl Server {
 
     /// The room for answers that wait for their clients.
     pub(super) const fn answers(&self) -> &Bodies {
-        &self.answers
+        self.repository.answers()
     }
 
     /// Where descriptions of the server are made.

@@ -10,6 +10,7 @@ pub(super) const DATA: u8 = 0;
 pub(super) const HEADERS: u8 = 1;
 pub(super) const RST_STREAM: u8 = 3;
 pub(super) const SETTINGS: u8 = 4;
+pub(super) const ACKNOWLEDGE: u8 = 1;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
 pub(super) const WINDOW_UPDATE: u8 = 8;

@@ -7,6 +7,7 @@ mod full_disk;
 mod hostile;
 mod hostile_bodies;
 mod http2;
+mod memory;
 mod metrics;
 mod operations;
 mod security;

@@ -65,12 +65,17 @@ pub(super) struct Arguments {
     #[arg(long)]
     no_trace: bool,
 
-    /// Largest body of a request [default: 128MiB]
+    /// Memory that the server counts with: bodies, answers and connections have their parts of it [default:
+    /// that of the container or the machine]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Size>,
+
+    /// Largest body of a request [default: 128MiB, or all of `--body-memory` where that is less]
     #[arg(long, value_name = "SIZE")]
     max_body: Option<Size>,
 
-    /// What the bodies of all requests may hold together, and large answers as much again; more are refused
-    /// [default: 1GiB]
+    /// What the bodies of all requests may hold together, with what becomes of them, and large answers as much
+    /// again; more are refused [default: a sixth of `--memory`, at most 1GiB]
     #[arg(long, value_name = "SIZE")]
     body_memory: Option<Size>,
 
@@ -153,7 +158,8 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
 
 /// Flags, then what the only pipeline says in `serving`, then defaults.
 fn settings(arguments: &Arguments, sources: &[Source], operator: &Operator) -> Result<Settings, GpuxError> {
-    let mut settings = Settings::default();
+    let bytes = |size: Size| usize::try_from(size.0).unwrap_or(usize::MAX);
+    let mut settings = arguments.memory.map_or_else(Settings::default, |memory| Settings::within(bytes(memory)));
     if let [Source(only)] = sources
         && !is_model(only)
     {
@@ -167,9 +173,8 @@ fn settings(arguments: &Arguments, sources: &[Source], operator: &Operator) -> R
     arguments.server.apply(&mut settings);
     settings.trace = !arguments.no_trace;
     settings.workers = arguments.workers.map_or(settings.workers, usize::from);
-    let bytes = |size: Size| usize::try_from(size.0).unwrap_or(usize::MAX);
-    settings.max_body = arguments.max_body.map_or(settings.max_body, bytes);
-    settings.body_memory = arguments.body_memory.map_or(settings.body_memory, bytes).max(settings.max_body);
+    settings.body_memory = arguments.body_memory.map_or(settings.body_memory, bytes);
+    settings.max_body = arguments.max_body.map_or(Settings::MAX_BODY, bytes).min(settings.body_memory);
     settings.max_queue = arguments.max_queue.unwrap_or(settings.max_queue);
     Ok(settings)
 }

@@ -51,8 +51,8 @@ pub(super) struct ServerArguments {
     #[arg(long, value_name = "TIME", value_parser = time)]
     drain: Option<Duration>,
 
-    /// Connections at once; more wait [default: as many as there are file descriptors for, at most
-    /// 16384]
+    /// Connections at once: those idle for longest give way to new ones [default: as many as there are file
+    /// descriptors and memory for, at most 16384]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_connections: Option<u32>,
 

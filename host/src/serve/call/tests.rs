@@ -221,7 +221,8 @@ async fn who_floods_leaves_the_others_their_share_of_the_queue() {
 
 #[tokio::test]
 async fn a_body_that_finds_no_room_is_counted() {
-    let busy = Busy::new(Settings { body_memory: 10 << 10, ..Settings::default() }).await;
+    let busy = Busy::new(Settings { body_memory: 2 << 20, ..Settings::default() }).await;
+    let _held = busy.server.bodies().room().share((2 << 20) - (10 << 10)).unwrap();
     for path in PATHS {
         let (status, text) = busy.send(promised(path, "application/json")).await.unwrap();
         assert!(status == StatusCode::SERVICE_UNAVAILABLE && text.contains("as much as is allowed"), "{path}: {text}");
@@ -242,8 +243,9 @@ async fn a_body_that_finds_no_room_is_counted() {
 
 #[tokio::test]
 async fn what_finds_no_room_in_its_turn_is_counted_once() {
-    let mut busy = Busy::new(Settings { body_memory: 10 << 10, ..Settings::default() }).await;
+    let mut busy = Busy::new(Settings { body_memory: 20 << 10, ..Settings::default() }).await;
     busy.release = None;
+    let _held = busy.server.bodies().room().share(10 << 10).unwrap();
     // There is room for the text, but not for the copy that has its quotes.
     let data = format!("1,2,{}NaN", " ".repeat(6 << 10));
     let body = format!(r#"{{"inputs":[{{"name":"x","datatype":"FP32","shape":[1,3],"data":[{data}]}}]}}"#);
@@ -256,8 +258,9 @@ async fn what_finds_no_room_in_its_turn_is_counted_once() {
 
 #[tokio::test]
 async fn what_json_becomes_must_find_room() {
-    let mut busy = Busy::new(Settings { body_memory: 2 << 20, ..Settings::default() }).await;
+    let mut busy = Busy::new(Settings { body_memory: 32 << 20, ..Settings::default() }).await;
     busy.release = None;
+    let _held = busy.server.bodies().room().share(30 << 20).unwrap();
     let rows = vec!["[0,0,0]"; 80_000].join(",");
     let infer = |datatype: &str| {
         let input = format!(r#""name":"x","datatype":"{datatype}","shape":[80000,3],"data":[{rows}]"#);
@@ -276,6 +279,55 @@ async fn what_json_becomes_must_find_room() {
     }
     let refused = busy.metric("gpux_refusals_total{pipeline=\"matrix\",reason=\"memory\"}");
     assert_eq!(refused.to_bits(), 3.0_f64.to_bits());
+}
+
+#[tokio::test]
+async fn rejects_for_good_what_never_fits() {
+    let mut busy = Busy::new(Settings { body_memory: 2 << 20, ..Settings::default() }).await;
+    busy.release = None;
+    let rows = vec!["[0,0,0]"; 80_000].join(",");
+    let input = format!(r#""name":"x","datatype":"FP64","shape":[80000,3],"data":[{rows}]"#);
+    let fields = format!("{{\"x\":[{rows}]}}");
+    for (path, body) in [
+        (INFER, format!(r#"{{"inputs":[{{{input}}}]}}"#)),
+        (PATHS[0], format!("[{fields},{fields}]")),
+        (PATHS[2], fields),
+        (PATHS[0], " ".repeat((2 << 20) + 1)),
+    ] {
+        let (status, text) = busy.post(path, body).await.unwrap();
+        assert!(status == StatusCode::PAYLOAD_TOO_LARGE && text.contains("`--body-memory`"), "{path}: {text}");
+    }
+    let refused = busy.metric("gpux_refusals_total{pipeline=\"matrix\",reason=\"memory\"}");
+    assert_eq!(refused.to_bits(), 0.0_f64.to_bits(), "no other request had the room");
+}
+
+#[tokio::test]
+async fn answers_are_charged_before_they_are_made() {
+    let settings = Settings { body_memory: 32 << 20, ..Settings::default() };
+    let mut busy = Busy::new(settings).await;
+    busy.release = None;
+    let rows = |rows: usize| (format!("{{\"x\":[{}]}}", vec!["[1,2,3]"; rows].join(",")), rows);
+    let tensor = |(_, rows): &(String, usize)| {
+        let data = vec!["1"; 3 * rows].join(",");
+        format!(r#"{{"inputs":[{{"name":"x","datatype":"FP32","shape":[{rows},3],"data":[{data}]}}]}}"#)
+    };
+    let (fits, never) = (rows(60_000), rows(600_000));
+    let held = busy.server.answers().room().share(30 << 20).unwrap();
+    for (path, body) in [(PATHS[0], fits.0.clone()), (PATHS[2], fits.0.clone()), (INFER, tensor(&fits))] {
+        let (status, text) = busy.post(path, body).await.unwrap();
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{path}: {text:.200}");
+    }
+    drop(held);
+    for (path, body) in [(PATHS[0], fits.0.clone()), (INFER, tensor(&fits))] {
+        let (status, text) = busy.post(path, body).await.unwrap();
+        assert_eq!(status, StatusCode::OK, "{path}: {text:.200}");
+    }
+    for (path, body) in [(PATHS[0], never.0.clone()), (INFER, tensor(&never))] {
+        let (status, text) = busy.post(path, body).await.unwrap();
+        assert!(status == StatusCode::BAD_REQUEST && text.contains("ask for it in parts"), "{path}: {text:.200}");
+    }
+    // Nothing is held any more.
+    busy.server.answers().room().share(32 << 20).unwrap();
 }
 
 #[tokio::test]
@@ -461,7 +513,7 @@ async fn what_a_list_gives_must_find_room_as_it_is_gathered() {
     let text = "name: wide\nversion: 1.0.0\ninputs:\n  x: { type: float32, shape: [1] }\n\
                 pipeline: [expand: { broadcast: [100000] }]\n";
     std::fs::write(&path, text).unwrap();
-    let settings = Settings { max_body: 64 << 10, body_memory: 1 << 20, ..Settings::default() };
+    let settings = Settings { max_body: 64 << 10, body_memory: 16 << 20, ..Settings::default() };
     let server = Arc::new(Server::new(settings, Operator::default()));
     server.add(&[Source(path.display().to_string())]).unwrap();
     let front = Arc::new(Front::new(&server));
@@ -472,12 +524,14 @@ async fn what_a_list_gives_must_find_room_as_it_is_gathered() {
         let front = front.clone();
         async move { front.answer(request, None).await.status() }
     };
-    let held = server.answers().room().share(400 << 10).unwrap();
+    let held = server.answers().room().share(12 << 20).unwrap();
     assert_eq!(list(1).await, StatusCode::OK);
-    let more = server.answers().room().share(400 << 10).unwrap();
+    let more = server.answers().room().share(1 << 20).unwrap();
     assert_eq!(list(8).await, StatusCode::SERVICE_UNAVAILABLE);
     drop((held, more));
-    assert_eq!(list(8).await, StatusCode::OK, "where there is no other, there is room for it");
+    assert_eq!(list(8).await, StatusCode::OK);
+    assert!(!list(30).await.is_success(), "it never fits");
+    server.answers().room().share(16 << 20).unwrap();
 }
 
 #[tokio::test]

@@ -176,12 +176,13 @@ impl Activity {
         self.last.store(self.start.elapsed().as_millis() as u64, Ordering::Relaxed);
     }
 
+    /// When something happened last.
+    pub(super) fn last(&self) -> Instant {
+        self.start + Duration::from_millis(self.last.load(Ordering::Relaxed))
+    }
+
     fn over_at(&self) -> Instant {
-        if self.begun.load(Ordering::Relaxed) {
-            self.start + Duration::from_millis(self.last.load(Ordering::Relaxed)) + self.idle
-        } else {
-            self.start + self.first
-        }
+        if self.begun.load(Ordering::Relaxed) { self.last() + self.idle } else { self.start + self.first }
     }
 
     /// Whether it may take as long as it takes. Not where a client keeps the server waiting, even if the

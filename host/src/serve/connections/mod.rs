@@ -2,6 +2,7 @@
 
 mod activity;
 mod framing;
+mod limit;
 mod made;
 mod trailers;
 mod unread;
@@ -10,7 +11,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
@@ -22,7 +23,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use super::front::{AmbiguousLength, Front, Peer};
 use super::metrics::Connection;
@@ -30,6 +31,8 @@ use super::server::Server;
 use super::settings::Settings;
 use super::tls::Tls;
 use activity::{Activity, Observed};
+pub(super) use limit::ConnectionLimit;
+use limit::Seat;
 use made::Made;
 use trailers::CheckedTrailers;
 use unread::Unread;
@@ -46,12 +49,32 @@ pub(super) const LAST_CALL: Duration = Duration::from_millis(250);
 /// its client has not heard of the end, or does not answer.
 const LAST_LOOK: Duration = Duration::from_millis(500);
 
-/// How much a client may send over HTTP/2 before it waits to hear that it was read, in bytes: tensors
-/// are large, and with HTTP/2's own windows of 64 KiB each would take several ways there and back.
-const WINDOW: u32 = 2 << 20;
+/// What a connection of HTTP/2 may make the server hold without reading anything of it.
+#[derive(Clone, Copy)]
+struct Windows {
+    /// how much a client may send before it waits to hear that it was read, in bytes
+    window: u32,
+    /// the largest frame that is taken, in bytes
+    frame: u32,
+    /// the most requests at once
+    streams: u32,
+    /// how much of one answer waits for its client beside what is counted, in bytes
+    unsent: usize,
+}
 
-/// The largest frame of HTTP/2 that is taken, in bytes.
-const FRAME: u32 = 256 << 10;
+/// Tensors are large, and with HTTP/2's own windows of 64 KiB each would take several ways there and back. As many
+/// connections have such windows as a part of the memory holds.
+const LARGE: Windows = Windows { window: 2 << 20, frame: 256 << 10, streams: u32::MAX, unsent: 16 << 10 };
+
+/// All others have the least that HTTP/2 allows for.
+const SMALL: Windows = Windows { window: (64 << 10) - 1, frame: 16 << 10, streams: 16, unsent: 8 << 10 };
+
+/// Bytes that a connection may make the server hold without being read: small windows, requests with their small
+/// heads and answers, and what is read of it at once.
+pub(super) const COST: usize = 512 << 10;
+
+/// The same with large windows.
+pub(super) const LARGE_COST: usize = 10 << 20;
 
 /// The largest head of a request over HTTP/1, in bytes, and what is read of a connection at once: each that is
 /// open may hold so much without having asked for anything.
@@ -61,7 +84,10 @@ const BUFFER: usize = 64 << 10;
 struct Shared {
     server: Arc<Server>,
     front: Arc<Front>,
-    builder: auto::Builder<TokioExecutor>,
+    /// for connections with large windows, and for all others
+    large: auto::Builder<TokioExecutor>,
+    small: auto::Builder<TokioExecutor>,
+    limit: Arc<ConnectionLimit>,
     tls: Option<Arc<Tls>>,
     /// whether what nobody waits for is to end
     over: watch::Sender<bool>,
@@ -82,40 +108,50 @@ impl Open {
     }
 }
 
-/// Takes connections until it is told to stop, then waits for those there are. `room` is for all
+/// Takes connections until it is told to stop, then waits for those there are. `limit` is for all
 /// listeners together.
 pub(super) async fn accept(
     listener: TcpListener,
     server: Arc<Server>,
     front: Arc<Front>,
     tls: Option<Arc<Tls>>,
-    room: Arc<Semaphore>,
+    limit: Arc<ConnectionLimit>,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let builder = builder(server.settings());
-    let shared = Arc::new(Shared { server, front, builder, tls, over: watch::Sender::new(false) });
+    let (large, small) = (builder(server.settings(), LARGE), builder(server.settings(), SMALL));
+    let shared = Arc::new(Shared { server, front, large, small, limit, tls, over: watch::Sender::new(false) });
     let start = |(stream, peer): (TcpStream, SocketAddr), permit| {
         // Before its task runs: the server must not end between the two.
         let open = Open { over: shared.over.subscribe(), _counted: shared.server.metrics().connection() };
-        let connection = connection(shared.clone(), stream, peer, open);
+        let settings = shared.server.settings();
+        let activity = Arc::new(Activity::new(settings.header_timeout, settings.idle_timeout));
+        let seat: Seat = shared.limit.seat(activity.clone(), permit);
+        let connection = connection(shared.clone(), stream, peer, activity, open);
+        let metrics = shared.server.metrics().clone();
         tokio::spawn(async move {
-            connection.await;
-            drop(permit);
+            tokio::select! {
+                () = connection => {}
+                () = seat.evicted() => metrics.connection_cut(),
+            }
         });
     };
     loop {
-        // Where there is no room, connections wait in the system's queue.
         let taken = tokio::select! {
-            permit = room.clone().acquire_owned() => {
-                tokio::select! {
-                    accepted = listener.accept() => accepted.map(|accepted| (accepted, permit.ok())),
-                    _ = stopped.changed() => break,
-                }
-            }
+            accepted = listener.accept() => accepted,
             _ = stopped.changed() => break,
         };
         match taken {
-            Ok((accepted, permit)) => start(accepted, permit),
+            // Where no connection gives way, one waits here, and the others in the system's queue.
+            Ok(accepted) => {
+                let (permit, is_stopped) = tokio::select! {
+                    permit = shared.limit.permit() => (permit, false),
+                    _ = stopped.changed() => (None, true),
+                };
+                start(accepted, permit);
+                if is_stopped {
+                    break;
+                }
+            }
             Err(error) => {
                 shared.server.metrics().accept_error();
                 if !is_client_gone(&error) {
@@ -167,7 +203,7 @@ fn is_client_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted)
 }
 
-fn builder(settings: &Settings) -> auto::Builder<TokioExecutor> {
+fn builder(settings: &Settings, windows: Windows) -> auto::Builder<TokioExecutor> {
     const KEEP_ALIVE: Duration = Duration::from_secs(20);
     let mut builder = auto::Builder::new(TokioExecutor::new());
     // How long a head may take is seen to by [`Activity`]: hyper would set a clock for each request.
@@ -176,22 +212,23 @@ fn builder(settings: &Settings) -> auto::Builder<TokioExecutor> {
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(settings.max_streams)
+        .max_concurrent_streams(settings.max_streams.min(windows.streams))
         .max_header_list_size(16 << 10)
-        .initial_stream_window_size(WINDOW)
-        .initial_connection_window_size(WINDOW)
-        .max_frame_size(FRAME)
+        .initial_stream_window_size(windows.window)
+        .initial_connection_window_size(windows.window)
+        .max_frame_size(windows.frame)
+        .max_send_buf_size(windows.unsent)
         .keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(KEEP_ALIVE);
     builder
 }
 
 /// A connection's life.
-async fn connection(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, mut open: Open) {
+async fn connection(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, activity: Arc<Activity>, mut open: Open) {
     let peer = Peer::new(peer, stream.local_addr().ok());
     // Small answers must not wait for the client's acknowledgement of the last.
     let _ = stream.set_nodelay(true);
-    let Some(tls) = &shared.tls else { return serve(&shared, stream, peer, &mut open).await };
+    let Some(tls) = &shared.tls else { return serve(&shared, stream, peer, activity, &mut open).await };
     let patience = shared.server.settings().header_timeout;
     let accepted = tokio::select! {
         accepted = tokio::time::timeout(patience, tls.acceptor().accept(stream)) => accepted,
@@ -201,7 +238,7 @@ async fn connection(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, mu
         } => return,
     };
     match accepted {
-        Ok(Ok(stream)) => serve(&shared, stream, peer, &mut open).await,
+        Ok(Ok(stream)) => serve(&shared, stream, peer, activity, &mut open).await,
         // How a handshake fails is the client's affair.
         Ok(Err(_)) => {}
         Err(_) => shared.server.metrics().connection_cut(),
@@ -209,13 +246,14 @@ async fn connection(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, mu
 }
 
 /// Serves requests until the client, the server or the clock ends it.
-async fn serve<S>(shared: &Shared, stream: S, peer: Peer, open: &mut Open)
+async fn serve<S>(shared: &Shared, stream: S, peer: Peer, activity: Arc<Activity>, open: &mut Open)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let settings = shared.server.settings();
-    let activity = Arc::new(Activity::new(settings.header_timeout, settings.idle_timeout));
     let front = Arc::new(Front::clone(&shared.front));
+    let windows = shared.limit.windows();
+    let builder = if windows.is_some() { &shared.large } else { &shared.small };
+    let windows = Mutex::new(windows);
     let service = service_fn(|mut request: Request<Incoming>| {
         let is_chunked = request.version() < Version::HTTP_2 && request.headers().contains_key(TRANSFER_ENCODING);
         if is_chunked && activity.framing().next_chunked() {
@@ -223,6 +261,10 @@ where
         }
         let (busy, front, activity) = (activity.begin(), front.clone(), activity.clone());
         let has_streams = request.version() == Version::HTTP_2;
+        if !has_streams {
+            // HTTP/1 has no windows.
+            drop(windows.lock().unwrap_or_else(PoisonError::into_inner).take());
+        }
         async move {
             // From before it is known what there is for the client to take.
             let open = has_streams.then(|| activity.open());
@@ -240,7 +282,7 @@ where
         }
     });
     let stream = TokioIo::new(Observed::new(stream, activity.clone()));
-    let mut connection = pin!(shared.builder.serve_connection(stream, service));
+    let mut connection = pin!(builder.serve_connection(stream, service));
     // One that was accepted last has as long for its request as the others.
     let last_request = tokio::time::Instant::now() + LAST_CALL;
     let mut last_call = pin!(async {

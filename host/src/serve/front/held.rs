@@ -8,6 +8,7 @@ use std::task::{Context as TaskContext, Poll, ready};
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 use hyper::body::{Body as _, Frame, SizeHint};
 
@@ -18,22 +19,37 @@ use crate::serve::http::encoding::Uncompressed;
 use crate::serve::http::{Room, Share};
 use crate::serve::metrics::Protocol;
 use crate::serve::server::Server;
-use crate::serve::settings::Settings;
 
 /// An answer of so many bytes is not worth the counting: a connection may take more for itself.
-const SMALL: usize = 32 << 10;
+const SMALL: usize = 4 << 10;
+
+/// A head that takes so many bytes of memory is not worth the counting.
+const SMALL_HEAD: usize = 4 << 10;
+
+/// What a header takes beside its name and its value, in bytes.
+const HEADER: usize = 128;
+
+/// The share of bodies that the head of a request has, where it is large: over HTTP/2 a connection may have as many
+/// heads as streams.
+pub(super) fn head(head: &Parts, server: &Server) -> Result<Option<Share>, ServeError> {
+    let headers = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + HEADER);
+    let bytes = headers.sum::<usize>() + head.uri.path_and_query().map_or(0, |path| path.as_str().len());
+    (bytes > SMALL_HEAD).then(|| server.bodies().room_of(None).share(bytes)).transpose()
+}
 
 /// Counts an answer if it is large, or has one in its place that says that there is no room for it. One whose
 /// length is not known is counted as it comes.
 pub(super) fn hold(response: Response, server: &Server, context: &Arc<Context>, protocol: Protocol) -> Response {
+    // What was held before it was made, and is more than it takes now.
+    let before = context.take_answer();
     let exact = response.body().size_hint().exact();
     let whole = exact.or_else(|| response.extensions().get::<Uncompressed>().map(|Uncompressed(size)| *size));
     let whole = whole.map(|size| usize::try_from(size).unwrap_or(usize::MAX));
     if whole.is_some_and(|size| size <= SMALL) {
         return response;
     }
-    let room = AnswerRoom { room: context.within(|| server.answers().room()), most: most(server.settings()) };
-    let held = match whole.map(|size| room.share(size)) {
+    let room = server.answers().room_of(Some(context.clone()));
+    let held = match whole.map(|size| share(&room, before, size)) {
         None => Held::Parts(room, protocol),
         Some(Ok(share)) => Held::Whole(Arc::new(share)),
         Some(Err(error)) => return context.within(|| refusal::answer(&error, protocol)),
@@ -41,27 +57,26 @@ pub(super) fn hold(response: Response, server: &Server, context: &Arc<Context>, 
     response.map(|body| Body::new(Counted { body, held }))
 }
 
-/// As much as one answer counts for: where there is no other, there is room for it.
-pub(in crate::serve) fn most(settings: &Settings) -> usize {
-    settings.max_body.max(settings.body_memory / 2).min(settings.body_memory)
-}
-
-struct AnswerRoom {
-    room: Room,
-    most: usize,
-}
-
-impl AnswerRoom {
-    fn share(&self, bytes: usize) -> Result<Share, ServeError> {
-        self.room.share(bytes.min(self.most))
+/// The share of an answer of so many bytes, some of which may be held already.
+fn share(room: &Room, before: Option<Share>, bytes: usize) -> Result<Share, ServeError> {
+    let most = room.most();
+    if bytes > most {
+        return Err(ServeError::AnswerNeverFits { needed: bytes, most });
     }
+    let Some(mut share) = before else { return room.share(bytes) };
+    share.shrink(bytes);
+    let missing = bytes.saturating_sub(share.bytes());
+    if missing > 0 {
+        share.merge(room.share(missing)?);
+    }
+    Ok(share)
 }
 
 enum Held {
     /// all of it is in memory
     Whole(Arc<Share>),
     /// its parts come one by one
-    Parts(AnswerRoom, Protocol),
+    Parts(Room, Protocol),
     /// there was no room for the last of them
     Over,
 }
@@ -89,7 +104,7 @@ impl Counted {
     fn counted(&mut self, bytes: Bytes) -> Result<Frame<Bytes>, axum::Error> {
         let share = match &self.held {
             Held::Whole(share) => share.clone(),
-            Held::Parts(room, _) if bytes.len() > SMALL => match room.share(bytes.len()) {
+            Held::Parts(room, _) if bytes.len() > SMALL => match share(room, None, bytes.len()) {
                 Ok(share) => Arc::new(share),
                 Err(error) => return self.end(&error),
             },
@@ -156,8 +171,9 @@ mod tests {
 
     use super::*;
     use crate::assemble::Operator;
+    use crate::serve::settings::Settings;
 
-    const MOST: usize = 4 * SMALL;
+    const MOST: usize = 128 << 10;
 
     fn server() -> Server {
         Server::new(Settings { max_body: MOST, body_memory: MOST, ..Settings::default() }, Operator::default())
@@ -182,19 +198,57 @@ mod tests {
     #[tokio::test]
     async fn an_answer_is_counted_until_the_last_of_it_is_taken() {
         let server = server();
-        // One that is larger than all that there is has all of it.
-        let mut first = whole(&server, 2 * MOST).into_body();
+        assert_eq!(whole(&server, MOST + 1).status(), StatusCode::BAD_REQUEST, "it never fits");
+        let mut first = whole(&server, MOST).into_body();
         let bytes = first.frame().await.unwrap().unwrap().into_data().unwrap();
-        assert_eq!(bytes.len(), 2 * MOST);
+        assert_eq!(bytes.len(), MOST);
         drop(first);
         let refused = whole(&server, SMALL + 1);
         assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(whole(&server, SMALL).status(), StatusCode::OK, "small ones are not counted");
-        let rest = bytes.slice(MOST..);
+        let rest = bytes.slice(MOST - 1..);
         drop(bytes);
         assert_eq!(whole(&server, SMALL + 1).status(), StatusCode::SERVICE_UNAVAILABLE);
         drop(rest);
         assert_eq!(whole(&server, SMALL + 1).status(), StatusCode::OK);
+    }
+
+    #[tokio::test]
+    async fn what_was_held_before_it_was_made_becomes_what_it_takes() {
+        let server = server();
+        let context = Arc::new(Context::new(HeaderValue::from_static("7"), None, None));
+        context.keep_answer(server.answers().room().share(MOST).unwrap());
+        let body = Response::new(Body::from(vec![7; MOST / 2]));
+        let first = hold(body, &server, &context, Protocol::Http);
+        assert_eq!(first.status(), StatusCode::OK, "it does not wait for room that is its own");
+        let second = whole(&server, MOST / 2);
+        assert_eq!(second.status(), StatusCode::OK, "what it does not take is given back");
+        assert_eq!(whole(&server, SMALL + 1).status(), StatusCode::SERVICE_UNAVAILABLE);
+        drop((first, second));
+        context.keep_answer(server.answers().room().share(MOST / 2).unwrap());
+        let more = hold(Response::new(Body::from(vec![7; MOST])), &server, &context, Protocol::Http);
+        assert_eq!(more.status(), StatusCode::OK);
+        drop(more);
+        context.keep_answer(server.answers().room().share(MOST).unwrap());
+        drop(hold(Response::new(Body::from("small")), &server, &context, Protocol::Http));
+        assert_eq!(whole(&server, MOST).status(), StatusCode::OK, "a small one holds nothing");
+    }
+
+    #[test]
+    fn only_large_heads_are_counted() {
+        let server = server();
+        let of = |headers: usize| {
+            let request = (0..headers)
+                .fold(http::Request::get("/"), |request, number| request.header(format!("x-{number}"), "value"));
+            head(&request.body(()).unwrap().into_parts().0, &server)
+        };
+        assert!(of(20).unwrap().is_none());
+        let held: Vec<_> = (0..4).map(|_| of(100).unwrap().unwrap()).collect();
+        assert!(held.iter().all(|share| share.bytes() > 100 * HEADER));
+        drop(held);
+        let _all = server.bodies().room().share(MOST).unwrap();
+        assert_eq!(of(100).unwrap_err().status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert!(of(20).unwrap().is_none());
     }
 
     #[tokio::test]

@@ -136,6 +136,10 @@ impl Front {
             Ok(permit) => (permit, None),
             Err(error) => (None, Some(error)),
         };
+        let (refused, _head) = match held::head(&head, server) {
+            Ok(share) => (refused, share),
+            Err(error) => (refused.or(Some(error)), None),
+        };
         let context = Arc::new(Context::new(id, permit, steps).sent_from(peer.map(|peer| peer.address.ip())));
         let line = server.settings().access_log.then(|| Line::new(&head, peer));
         let mut answered = Answered::new(self, context.clone(), protocol, started, line, span);

@@ -17,7 +17,12 @@ const TREES: usize = 64 << 20;
 
 /// Whether what a text becomes is worth the counting.
 pub(in crate::serve) const fn is_counted(json: &[u8]) -> bool {
-    json.len() > SMALL
+    is_large(json.len())
+}
+
+/// Whether what so many bytes become is worth the counting.
+pub(in crate::serve) const fn is_large(bytes: usize) -> bool {
+    bytes > SMALL
 }
 
 /// The share for a text that is read as a tree.
@@ -25,9 +30,11 @@ pub(in crate::serve) fn tree(json: &[u8], room: &Room) -> Result<Share, ServeErr
     room.share(bytes(json, size_of::<Json>()).min(TREES))
 }
 
-/// The share for a text whose numbers are those of tensors, the widest of which take so many bytes each.
-pub(in crate::serve) fn tensors(json: &[u8], room: &Room, widest: usize) -> Result<Share, ServeError> {
-    room.share(bytes(json, widest))
+/// The share for tensors: of a text, whose widest numbers take so many bytes each, and of so many `raw` bytes, which
+/// are copied.
+pub(in crate::serve) fn tensors(json: &[u8], widest: usize, raw: usize, room: &Room) -> Result<Share, ServeError> {
+    let text = if is_counted(json) { bytes(json, widest) } else { 0 };
+    room.share(text.saturating_add(raw))
 }
 
 /// The share for requests to a pipeline: tensors where one type alone fits an input, trees for all others.

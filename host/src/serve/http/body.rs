@@ -187,7 +187,8 @@ impl<R: Fn() -> Room> Parts<R> {
         }
         let held = self.share.as_ref().map_or(SMALLEST, Share::bytes);
         if length > held {
-            let more = (self.room)().share(length - held)?;
+            let kept = self.share.as_ref().map_or(0, Share::bytes);
+            let more = (self.room)().holding(kept).share(length - held)?;
             match &mut self.share {
                 Some(share) => share.merge(more),
                 None => self.share = Some(more),

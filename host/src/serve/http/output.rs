@@ -10,6 +10,7 @@ use super::accept::{Accept, Liking};
 use super::answer;
 use crate::pipeline::{Kind, Outputs, PlanOutput, Tensor, Value, to_npy, write_json, write_json_text};
 use crate::serve::ServeError;
+use crate::serve::answer_size;
 use crate::serve::trace::Trace;
 
 /// How a result can be written.
@@ -156,6 +157,17 @@ impl Wanted {
             }
         }
         Err(refused.unwrap_or_else(not_given))
+    }
+
+    /// The bytes that a result takes at most while it is written.
+    pub(super) fn size(&self, outputs: &Outputs) -> usize {
+        let values = || outputs.iter().filter(|(name, _)| self.wants(name)).map(|(_, value)| value);
+        let pictures: SmallVec<[_; 4]> = values().filter_map(media_type).collect();
+        let is_given = |format: Format| format == Format::Json || values().any(|value| self.fits(format, value));
+        let is_json =
+            self.json || self.formats(&pictures).into_iter().find(|format| is_given(*format)) == Some(Format::Json);
+        let written = |value: &Value| if is_json { answer_size::json(value) } else { answer_size::raw(value) };
+        values().map(written).sum::<usize>() + answer_size::of_all(outputs.iter().map(|(_, value)| value))
     }
 
     /// All outputs, or the one that is wanted, as an object.

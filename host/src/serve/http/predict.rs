@@ -19,14 +19,13 @@ use super::body;
 use super::input::{MediaType, Requests};
 use super::name::Name;
 use super::output::{self, Written};
-use super::room::Share;
+use super::room::{Room, Share};
 use super::straight::Run;
 use crate::error::GpuxError;
-use crate::pipeline::{Request, ValidationError};
+use crate::pipeline::{Outputs, Request, ValidationError, Value};
 use crate::serve::context::Context;
-use crate::serve::front::held;
 use crate::serve::trace::Trace;
-use crate::serve::{Ask, Priority, ServeError, Served, Server, Turn};
+use crate::serve::{Ask, Priority, Refusal, ServeError, Served, Server, Turn};
 
 /// The results of one list, in bytes: a request of a few bytes may ask for megabytes.
 const MAX_RESULTS: usize = 256 << 20;
@@ -105,10 +104,18 @@ fn is_traced(server: &Server, options: &Options, write: &output::Wanted) -> Resu
     Ok(traced)
 }
 
+fn values(outputs: &Outputs) -> impl Iterator<Item = &Value> {
+    outputs.iter().map(|(_, value)| value)
+}
+
 /// Runs the request and tells what each step did, whether it fails or not.
 fn traced(turn: &Turn, request: Request, read: Duration, write: &output::Wanted) -> Result<Written, ServeError> {
     let mut trace = Trace::of(turn.queued(), read);
-    let result = turn.infer(request, Some(&mut trace)).map(|outputs| write.write_json(&outputs));
+    let result = turn.infer(request, Some(&mut trace)).and_then(|outputs| {
+        // The trace is put behind a copy.
+        turn.hold_answer(values(&outputs), || 2 * write.size(&outputs))?;
+        Ok(write.write_json(&outputs))
+    });
     match result {
         Ok(written) => Ok(written.with_trace(&trace)),
         Err(error) => Err(ServeError::Traced(Box::new(error), serde_json::json!(trace))),
@@ -134,18 +141,26 @@ async fn predict(server: &Server, served: &Arc<Served>, request: HttpRequest<Bod
     // Looking at every value takes its time: a traced request is never short.
     let bytes = if is_traced { usize::MAX } else { body.len() };
     let ask = Ask { timeout, priority, bytes };
-    let counted = media_type == MediaType::Json && becomes::is_counted(&body);
-    let room = counted.then(|| server.bodies().room());
+    let room = becomes::is_counted(&body).then(|| server.bodies().room().holding(body.len()));
     let turned = server.run(served, ask, {
         let write = write.clone();
         move |turn| {
             let start = is_traced.then(Instant::now);
             let plan = turn.served().plan();
-            let share = room.as_ref().map(|room| becomes::requests(&body, room, plan)).transpose()?;
+            let becomes = |room: &Room| match media_type {
+                MediaType::Json => becomes::requests(&body, room, plan),
+                // All others are copied.
+                MediaType::Form(_) | MediaType::Npy | MediaType::File => room.share(body.len()),
+            };
+            let share = room.as_ref().map(becomes).transpose()?;
             match Requests::read(plan, &media_type, &body)? {
                 Requests::One(request) => match start {
                     Some(start) => traced(turn, request, start.elapsed(), &write).map(Turned::Answer),
-                    None => write.write(&turn.infer(request, None)?).map(Turned::Answer),
+                    None => {
+                        let outputs = turn.infer(request, None)?;
+                        turn.hold_answer(values(&outputs), || write.size(&outputs))?;
+                        write.write(&outputs).map(Turned::Answer)
+                    }
                 },
                 Requests::List(_) if is_traced => {
                     Err(ServeError::invalid("a trace is of one request; send a list without `trace`"))
@@ -182,12 +197,17 @@ async fn list(
                 context.item(server.metrics())?;
             }
             let request = Cell::new(request.map_err(GpuxError::from)?);
-            server.run(served, ask, move |turn| Ok(write.write_json(&turn.infer(request.take(), None)?))).await
+            let run = move |turn: &Turn| {
+                let outputs = turn.infer(request.take(), None)?;
+                turn.hold_answer(values(&outputs), || write.size(&outputs))?;
+                Ok(write.write_json(&outputs))
+            };
+            server.run(served, ask, run).await
         }
     };
     let mut results = stream::iter(requests).map(each).buffered(at_once);
     // What is gathered here counts as the answer that it becomes.
-    let (room, most) = (server.answers().room(), held::most(server.settings()));
+    let room = server.answers().room();
     let (mut text, mut share) = (vec![b'['], room.share(0)?);
     while let Some(result) = results.next().await {
         if text.len() > 1 {
@@ -195,18 +215,25 @@ async fn list(
         }
         match result {
             Ok(written) => text.extend_from_slice(&written.bytes),
+            // It is the list that finds no room.
+            Err(error @ (ServeError::Overload(Refusal::Memory) | ServeError::AnswerNeverFits { .. })) => {
+                return Err(error);
+            }
             Err(error) => text.extend_from_slice(error.to_json().to_string().as_bytes()),
         }
-        let more = text.len().min(most).saturating_sub(share.bytes());
-        if more > 0 && text.len() > GATHERED {
-            share.merge(room.share(more.max(GATHERED).min(most - share.bytes()))?);
-        }
-        if text.len() > MAX_RESULTS {
-            let most = MAX_RESULTS >> 20;
+        if text.len() > MAX_RESULTS.min(room.most()) {
+            let most = MAX_RESULTS.min(room.most()) >> 20;
             let message = format!("the results of the list take more than {most} MiB; send it in parts");
             return Err(ServeError::invalid(message));
         }
+        let more = text.len().saturating_sub(share.bytes());
+        if more > 0 && text.len() > GATHERED {
+            share.merge(room.share(more.max(GATHERED))?);
+        }
     }
     text.push(b']');
+    if let Some(context) = Context::current() {
+        context.keep_list(share);
+    }
     Ok(answer::bytes(answer::JSON, text))
 }

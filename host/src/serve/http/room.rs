@@ -11,12 +11,14 @@ use crate::serve::{Refusal, ServeError, Settings};
 
 /// What the bodies of all requests may hold together, from the first byte that is read to the end of
 /// the turn.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::serve) struct Bodies(Arc<Bounds>);
 
 #[derive(Debug)]
 struct Bounds {
     all: Arc<Semaphore>,
+    /// how much there is of it
+    most: usize,
     /// how much of it those of one key may hold
     of_key: usize,
     /// what counts refusals of requests of which no pipeline is known
@@ -31,12 +33,18 @@ impl Bodies {
         let all = (settings.body_memory / GRAIN).clamp(1, Semaphore::MAX_PERMITS);
         // Half of it leaves room for others, but one body must find room.
         let of_key = (all / 2).max(settings.max_body.div_ceil(GRAIN));
-        Self(Arc::new(Bounds { all: Arc::new(Semaphore::new(all)), of_key, none: metrics.none().clone() }))
+        let semaphore = Arc::new(Semaphore::new(all));
+        Self(Arc::new(Bounds { all: semaphore, most: all, of_key, none: metrics.none().clone() }))
     }
 
     /// The room that the request has which the calling task works for.
     pub(in crate::serve) fn room(&self) -> Room {
-        Room { bounds: self.0.clone(), context: Context::current() }
+        self.room_of(Context::current())
+    }
+
+    /// The room that the request of this context has.
+    pub(in crate::serve) fn room_of(&self, context: Option<Arc<Context>>) -> Room {
+        Room { bounds: self.0.clone(), context, held: 0 }
     }
 }
 
@@ -45,17 +53,41 @@ impl Bodies {
 pub(in crate::serve) struct Room {
     bounds: Arc<Bounds>,
     context: Option<Arc<Context>>,
+    /// the bytes that the request holds already, and goes on holding
+    held: usize,
 }
 
 impl Room {
+    /// The same room for a request that holds so many bytes of it already.
+    pub(in crate::serve) fn holding(self, bytes: usize) -> Self {
+        Self { held: bytes, ..self }
+    }
+
     fn tenant(&self) -> Option<&Tenant> {
         self.context.as_ref().and_then(|context| context.tenant())
+    }
+
+    /// As many bytes as one request may hold, however few others there are.
+    pub(in crate::serve) fn most(&self) -> usize {
+        let most = if self.tenant().is_some() { self.bounds.of_key.min(self.bounds.most) } else { self.bounds.most };
+        most * GRAIN
+    }
+
+    /// So many bytes in grains, unless the request could never hold them: to try again would not help.
+    fn grains(&self, bytes: usize) -> Result<usize, ServeError> {
+        let (most, grains) = (self.most(), bytes.div_ceil(GRAIN));
+        let all = grains.saturating_add(self.held.div_ceil(GRAIN));
+        if all > most / GRAIN {
+            let needed = self.held.saturating_add(bytes);
+            return Err(ServeError::NeverFits { needed, most });
+        }
+        Ok(grains)
     }
 
     /// Fails if so many bytes would find no room now. Takes none, so that those who ask at once do not
     /// refuse each other.
     pub(super) fn check(&self, bytes: usize) -> Result<(), ServeError> {
-        let grains = bytes.div_ceil(GRAIN);
+        let grains = self.grains(bytes)?;
         let fits = self.tenant().map(|tenant| tenant.fits(grains, self.bounds.of_key)).transpose();
         fits.map_err(|exceeded| self.exceeded(&exceeded))?;
         if grains > self.bounds.all.available_permits() { Err(self.full()) } else { Ok(()) }
@@ -63,7 +95,7 @@ impl Room {
 
     /// The share of so many bytes.
     pub(in crate::serve) fn share(&self, bytes: usize) -> Result<Share, ServeError> {
-        let grains = bytes.div_ceil(GRAIN);
+        let grains = self.grains(bytes)?;
         let of_key = self.hold(grains)?;
         let permits = u32::try_from(grains).unwrap_or(u32::MAX);
         let of_all = self.bounds.all.clone().try_acquire_many_owned(permits).map_err(|_| self.full())?;
@@ -102,12 +134,21 @@ pub(in crate::serve) struct Share {
 
 impl Share {
     /// How many bytes it is for.
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::serve) fn bytes(&self) -> usize {
         self.of_all.num_permits() * GRAIN
     }
 
+    /// Gives back what is more than so many bytes.
+    pub(in crate::serve) fn shrink(&mut self, bytes: usize) {
+        let over = self.of_all.num_permits().saturating_sub(bytes.div_ceil(GRAIN));
+        drop(self.of_all.split(over));
+        if let Some(hold) = &mut self.of_key {
+            hold.shrink(over);
+        }
+    }
+
     /// Adds another one of the same request.
-    pub(super) fn merge(&mut self, more: Self) {
+    pub(in crate::serve) fn merge(&mut self, more: Self) {
         self.of_all.merge(more.of_all);
         if let (Some(hold), Some(more)) = (&mut self.of_key, more.of_key) {
             hold.merge(more);
@@ -156,7 +197,39 @@ mod tests {
         };
         let others = std::thread::scope(|scope| [scope.spawn(ask), scope.spawn(ask)].map(|one| one.join().unwrap()));
         assert_eq!(others, [0, 0]);
-        assert_eq!(refused(room.share((1 << 20) + 1)), 429);
+        assert_eq!(refused(room.share((1 << 20) + 1)), 413);
+    }
+
+    #[test]
+    fn rejects_for_good_what_can_never_fit() {
+        let settings = Settings { max_body: 1 << 20, body_memory: 2 << 20, ..Settings::default() };
+        let bodies = Bodies::new(&settings, &Metrics::new());
+        let held = bodies.room().share(1 << 20).unwrap();
+        assert_eq!(refused(bodies.room().share(2 << 20)), 503, "it would fit alone");
+        assert_eq!(refused(bodies.room().share((2 << 20) + 1)), 413);
+        assert_eq!(refused(bodies.room().holding(1 << 20).share((1 << 20) + 1)), 413, "with what it holds");
+        assert_eq!(bodies.room().check((2 << 20) + 1).unwrap_err().status(), 413);
+        let room = rooms(&bodies)("alice");
+        assert_eq!(refused(room.share((1 << 20) + 1)), 413, "a key has half");
+        drop(held);
+        bodies.room().share(2 << 20).unwrap();
+    }
+
+    #[test]
+    fn a_share_that_shrinks_leaves_room() {
+        let settings = Settings { max_body: 1 << 20, body_memory: 4 << 20, ..Settings::default() };
+        let bodies = Bodies::new(&settings, &Metrics::new());
+        let room = rooms(&bodies)("alice");
+        let mut share = room.share(2 << 20).unwrap();
+        assert_eq!(refused(room.share(1)), 429);
+        share.shrink(1 << 20);
+        assert_eq!(share.bytes(), 1 << 20);
+        share.shrink(2 << 20);
+        assert_eq!(share.bytes(), 1 << 20, "it does not grow");
+        let other = room.share(1 << 20).unwrap();
+        drop((share, other));
+        bodies.room().share(4 << 20).unwrap();
+        room.share(2 << 20).unwrap();
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use super::classification;
 use super::parameters::{self, Parameters};
 use super::tensors::{InputTensor, OutputTensor};
-use crate::pipeline::{ElementType, MAX_STRINGS, Outputs, Plan, PlanOutput, Request, ValidationError, element_count};
+use crate::pipeline::{
+    ElementType, MAX_STRINGS, Outputs, Plan, PlanOutput, Request, ValidationError, Value, element_count,
+};
 use crate::serve::{ServeError, Turn};
 
 /// A request, read.
@@ -41,6 +43,11 @@ impl RequestedOutput {
 pub(super) struct GivenOutput {
     pub(super) tensor: OutputTensor,
     pub(super) binary: Option<bool>,
+}
+
+/// The values of outputs.
+pub(super) fn given_values(outputs: &[GivenOutput]) -> impl Iterator<Item = &Value> {
+    outputs.iter().map(|output| &output.tensor.value)
 }
 
 /// Runs a request in its turn.

@@ -122,6 +122,13 @@ impl Hold {
     pub(in crate::serve) fn merge(&mut self, mut more: Self) {
         self.1 += std::mem::take(&mut more.1);
     }
+
+    /// Gives back so much of it.
+    pub(in crate::serve) fn shrink(&mut self, less: usize) {
+        let less = less.min(self.1);
+        self.1 -= less;
+        self.0.fetch_sub(less, Ordering::AcqRel);
+    }
 }
 
 impl Drop for Hold {

@@ -122,6 +122,8 @@ impl Count {
                     }
                 }
                 (Kind::Input, 5) => self.walk(Kind::Contents, field)?,
+                // Raw contents, which a tensor copies.
+                (Kind::Request, 7) => self.contents += field.len(),
                 _ => {}
             }
             self.fields += usize::from(kind != Kind::Contents);

@@ -9,6 +9,7 @@ use super::proto::model_infer_response::InferOutputTensor;
 use super::proto::{InferParameter, InferTensorContents};
 use crate::pipeline::{ElementType, Tensor, TensorData, TensorElement};
 use crate::serve::ServeError;
+use crate::serve::answer_size;
 use crate::serve::oip::datatype;
 use crate::serve::oip::infer::GivenOutput;
 use crate::serve::oip::parameters::{self, Parameters};
@@ -106,6 +107,18 @@ fn whole<T: TensorElement>(items: Vec<T>) -> Found {
 fn narrow<W: Copy + ToString, T: TensorElement + TryFrom<W>>(items: Vec<W>) -> Found {
     let one = |item: W| T::try_from(item).map_err(|_| format!("{} is not a {}", item.to_string(), T::TYPE));
     whole(items.into_iter().map(one).collect::<Result<Vec<_>, _>>()?)
+}
+
+/// The bytes that an output takes at most while it is written: its value, the contents of the message, the message,
+/// and that compressed.
+pub(super) fn size(output: &GivenOutput, raw: bool) -> usize {
+    let value = &output.tensor.value;
+    let written = match value.as_tensor() {
+        // Narrow integers have four bytes in contents, and ten at most in a message.
+        Some(tensor) if !raw && tensor.element() != ElementType::String => 10 * tensor.len(),
+        _ => answer_size::raw(value),
+    };
+    answer_size::memory(value) + 3 * written
 }
 
 /// The outputs as messages, with their raw bytes if they are asked for raw. Types that contents cannot

@@ -48,7 +48,7 @@ pub(super) async fn infer(
         (Some(asked), Some(waits)) => Some(asked.min(waits)),
         (asked, waits) => asked.or(waits),
     };
-    let (served, room) = (model.served.clone(), server.bodies().room());
+    let (served, room) = (model.served.clone(), server.bodies().room().holding(message.len()));
     let done = server.run(&served, ask, move |turn| {
         // What it held is given back when its turn ends.
         let (request, _share) = bounds::read(message.clone(), &room)?;
@@ -68,6 +68,8 @@ fn run(
     let raw = parameters::flag(&parameters, "binary_data_output")?.unwrap_or(true);
     let request = read(request, parameters)?;
     let given = inference::infer(turn, request.inputs, request.outputs)?;
+    let size = || given.iter().map(|output| contents::size(output, raw)).sum();
+    turn.hold_answer(inference::given_values(&given), size)?;
     let (outputs, raw_output_contents) = contents::outputs(given, raw)?;
     Ok(ModelInferResponse {
         model_name: turn.served().name().to_owned(),

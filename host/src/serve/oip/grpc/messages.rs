@@ -309,9 +309,10 @@ mod tests {
         let blocks = [[0, 0, 0, 0xff, 0xff].repeat(200_000), vec![1, 0, 0, 0xff, 0xff]].concat();
         let gzip = [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff][..], &blocks, &[0; 8]].concat();
         let zlib = [&[0x78, 0x9c][..], &blocks, &[0, 0, 0, 1]].concat();
+        let patient = Server::new(Settings { body_memory: 2 << 20, ..Settings::default() }, Operator::default());
         for (encoding, sent) in [(Encoding::Gzip, gzip), (Encoding::Deflate, zlib)] {
             let sent_bytes = sent.len();
-            let mut messages = messages(vec![of(&sent, 1)], encoding, &server(2 << 20));
+            let mut messages = messages(vec![of(&sent, 1)], encoding, &patient);
             let mut reading = Box::pin(messages.next());
             let mut turns = 1;
             let message = poll_fn(|task| {
@@ -322,6 +323,18 @@ mod tests {
             assert!(message.await.unwrap().unwrap().is_empty());
             assert!(turns >= sent_bytes / COMPRESSED, "{turns} turns for {sent_bytes} bytes");
         }
+    }
+
+    #[tokio::test]
+    async fn bounds_the_members_of_a_message() {
+        let patient = Server::new(Settings { body_memory: 2 << 20, ..Settings::default() }, Operator::default());
+        let member = gzip(b"x").split_off(HEAD);
+        let most = members::MOST as usize + 1;
+        let mut messages =
+            messages([most, most + 1].map(|many| of(&member.repeat(many), 1)).to_vec(), Encoding::Gzip, &patient);
+        assert_eq!(messages.next().await.unwrap().unwrap().len(), most);
+        let refused = messages.next().await.unwrap_err().to_string();
+        assert!(refused.contains("more than 4096 compressed members"), "{refused}");
     }
 
     #[tokio::test]

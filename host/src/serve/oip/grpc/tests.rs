@@ -214,12 +214,14 @@ async fn strings_are_counted_in_all_inputs_of_whatever_form() {
 
 #[tokio::test]
 async fn there_must_be_room_for_what_contents_become() {
-    let settings = Settings { workers: 1, body_memory: 100 << 10, ..Settings::default() };
+    let settings = Settings { workers: 1, body_memory: 400 << 10, ..Settings::default() };
     let server = Arc::new(Server::new(settings, Operator { engine: EngineChoice::Embedded, ..Operator::default() }));
     let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/oip/models/matrix");
     server.add(&[Source(model.to_owned())]).unwrap();
     let mut client = Client::new(super::router(&server));
-    for (zeros, code) in [(1000, Code::InvalidArgument), (20_000, Code::Unavailable)] {
+    let _held = server.bodies().room().share(300 << 10).unwrap();
+    for (zeros, code) in [(1000, Code::InvalidArgument), (20_000, Code::Unavailable), (60_000, Code::ResourceExhausted)]
+    {
         let mut many = floats(&[]);
         let contents = InferTensorContents { uint64_contents: vec![0; zeros], ..InferTensorContents::default() };
         many.inputs[0].contents = Some(contents);

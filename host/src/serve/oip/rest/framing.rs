@@ -55,4 +55,11 @@ impl Framing {
             Self::Raw(_) => &[],
         }
     }
+
+    /// The bytes of tensors.
+    pub(super) fn raw(&self) -> &[u8] {
+        match self {
+            Self::Json { binary: raw, .. } | Self::Raw(raw) => raw,
+        }
+    }
 }

@@ -17,7 +17,7 @@ use crate::serve::http::encoding::Accepted;
 use crate::serve::http::{answer, becomes, body, write_fields};
 use crate::serve::oip::lookup::{self, Model};
 use crate::serve::oip::parameters;
-use crate::serve::{Priority, ServeError, Server, Turn};
+use crate::serve::{Priority, ServeError, Server, Turn, answer_size};
 
 /// `POST /v2/models/NAME/generate`.
 pub(super) async fn generate(State(server): State<Arc<Server>>, named: Named, request: HttpRequest<Body>) -> Response {
@@ -45,7 +45,7 @@ async fn generated(server: &Server, named: &Named, request: HttpRequest<Body>) -
     let body = body::read_for(&model.served, None, Priority::High, &head.headers, body, server).await?;
     let served = model.served.clone();
     let ask = ask::ask(&body, body.len())?;
-    let room = becomes::is_counted(&body).then(|| server.bodies().room());
+    let room = becomes::is_counted(&body).then(|| server.bodies().room().holding(body.len()));
     let run = move |turn: &Turn| {
         let _share = room.as_ref().map(|room| becomes::tree(&body, room)).transpose()?;
         run(turn, &model, &body)
@@ -72,6 +72,9 @@ fn run(turn: &Turn, model: &Model, body: &Bytes) -> Result<Vec<u8>, ServeError> 
     }
     let request = plan.reader(&[]).json(Json::Object(inputs))?;
     let outputs = turn.infer(request, None)?;
+    let size = |value: &Value| answer_size::memory(value) + answer_size::json(value);
+    let values = || outputs.iter().map(|(_, value)| value);
+    turn.hold_answer(values(), || values().map(size).sum())?;
     let mut text = b"{\"model_name\":".to_vec();
     write_json_text(turn.served().name(), &mut text);
     text.extend_from_slice(b",\"model_version\":");

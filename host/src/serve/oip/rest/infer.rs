@@ -43,7 +43,7 @@ async fn respond(server: &Server, model: lookup::Model, request: HttpRequest<Bod
     let body = body::read_for(&model.served, None, Priority::High, &head.headers, body, server).await?;
     let bytes = body.len();
     let framing = Framing::of(&head.headers, body)?;
-    let (served, room) = (model.served.clone(), server.bodies().room());
+    let (served, room) = (model.served.clone(), server.bodies().room().holding(bytes));
     let ask = ask::ask(framing.json(), bytes)?;
     let framing = Cell::new(framing);
     let written = server.run(&served, ask, move |turn| {
@@ -63,12 +63,16 @@ fn run(turn: &Turn, model: &lookup::Model, framing: Framing, room: &Room) -> Res
     let inputs = if matches!(framing, Framing::Raw(_)) { metadata::inputs(model) } else { Vec::new() };
     // Held until the turn ends, as the tensors are.
     let json = framing.json();
-    let _share = becomes::is_counted(json).then(|| becomes::tensors(json, room, request::widest(json))).transpose()?;
+    let raw = framing.raw().len();
+    let is_large = becomes::is_large(json.len() + raw);
+    let _share = is_large.then(|| becomes::tensors(json, request::widest(json), raw, room)).transpose()?;
     let (request, has_literals) = request::read(framing, &inputs, room)?;
     turn.hasten(parameters::ask(&request.parameters, 0)?.timeout)?;
     let binary = parameters::flag(&request.parameters, "binary_data_output")?.unwrap_or(false);
     response::check(turn.served().plan(), &request.outputs, binary)?;
     let outputs = inference::infer(turn, request.inputs, request.outputs)?;
+    let form = Form { binary, literals: has_literals };
+    turn.hold_answer(inference::given_values(&outputs), || response::size(&outputs, form))?;
     let heading = Heading { model: turn.served().name(), version: &model.version, id: &request.id };
-    Written::of(&heading, &outputs, Form { binary, literals: has_literals })
+    Written::of(&heading, &outputs, form)
 }

@@ -363,12 +363,14 @@ mod tests {
 
     #[test]
     fn there_must_be_room_for_quoted_literals() {
-        let request = |data: &str, body_memory: usize| {
+        let request = |data: &str, left: usize| {
             let data = format!("1,{}{data}", " ".repeat(4 << 10));
             let json = format!(r#"{{"inputs":[{{"name":"x","datatype":"FP32","shape":[2],"data":[{data}]}}]}}"#);
             let framing = Framing::Json { json: Bytes::from(json), binary: Bytes::new() };
-            read(framing, &[], &Bodies::new(&Settings { body_memory, ..Settings::default() }, &Metrics::new()).room())
-                .map(drop)
+            let settings = Settings { body_memory: 64 << 10, ..Settings::default() };
+            let bodies = Bodies::new(&settings, &Metrics::new());
+            let _held = bodies.room().share((64 << 10) - left).unwrap();
+            read(framing, &[], &bodies.room()).map(drop)
         };
         assert!(request("2", 4 << 10).is_ok());
         assert!(matches!(request("NaN", 4 << 10), Err(ServeError::Overload(Refusal::Memory))));

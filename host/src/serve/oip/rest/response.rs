@@ -3,8 +3,9 @@
 use axum::response::Response;
 
 use super::framing::JSON_LENGTH;
-use crate::pipeline::{Kind, Plan, write_json_text};
+use crate::pipeline::{Kind, Plan, Value, write_json_text};
 use crate::serve::ServeError;
+use crate::serve::answer_size;
 use crate::serve::http::answer;
 use crate::serve::oip::infer::{GivenOutput, RequestedOutput};
 use crate::serve::oip::{datatype, tensors};
@@ -48,6 +49,19 @@ pub(super) fn check(plan: &Plan, asked: &[RequestedOutput], binary: bool) -> Res
         }
     }
     Ok(())
+}
+
+/// The bytes that a result takes at most while it is written.
+pub(super) fn size(outputs: &[GivenOutput], form: Form) -> usize {
+    let size = |output: &GivenOutput| {
+        let value = &output.tensor.value;
+        // Raw bytes lie for a moment where they are gathered, and behind the JSON.
+        let raw = || 2 * answer_size::raw(value);
+        // JSON is a text within JSON, where each quote takes two bytes.
+        let json = || if matches!(value, Value::Json(_)) { 3 } else { 1 } * answer_size::json(value);
+        answer_size::memory(value) + if output.binary.unwrap_or(form.binary) { raw() } else { json() }
+    };
+    outputs.iter().map(size).sum()
 }
 
 impl Written {
@@ -125,7 +139,7 @@ mod tests {
     use serde_json::{Value as Json, json};
 
     use super::*;
-    use crate::pipeline::{Tensor, Value};
+    use crate::pipeline::Tensor;
     use crate::serve::oip::tensors::OutputTensor;
 
     fn output(value: Value, binary: Option<bool>) -> GivenOutput {

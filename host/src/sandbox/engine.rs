@@ -109,7 +109,7 @@ impl Machine {
         Ok(compiled)
     }
 
-    /// A component, made of its native code or compiled, and its code where that can be kept.
+    /// A component, made of its native code; or compiled, and then its code where that can be kept.
     pub(super) fn load(
         &self,
         component: &[u8],

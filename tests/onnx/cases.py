@@ -11,6 +11,8 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, numpy_helper
 
+ROOT = Path(__file__).resolve().parent.parent.parent
+
 onnxruntime.set_default_logger_severity(4)
 
 # ONNX's element types under gpux's names, where lists of JSON need one.
@@ -69,19 +71,24 @@ def value_json(value, kind):
     return tensor_json(value, kind.tensor_type.elem_type)
 
 
+class Refused(RuntimeError):
+    """The engine has not what the model needs: exit code 3."""
+
+
 class Gpux:
     """The program, as its users start it."""
 
-    def __init__(self, program, folder, arguments=()):
-        self.program, self.folder, self.arguments = program, Path(folder), list(arguments)
+    def __init__(self, program, folder, engine="onnxruntime", arguments=()):
+        self.program, self.folder, self.arguments = program, Path(folder), ["--engine", engine, *arguments]
 
     def run(self, model, feeds, proto):
-        """The outputs of a model, in its order. RuntimeError with the program's message if it fails."""
+        """The outputs of a model, in its order. RuntimeError with the program's message if it fails, Refused with it
+        where another engine is needed."""
         shutil.rmtree(self.folder, ignore_errors=True)
         (self.folder / "in").mkdir(parents=True)
         types = {port.name: port.type for port in proto.graph.input}
-        command = [self.program, "run", model, "--engine", "onnxruntime", *self.arguments, "--json",
-                   "--format", "npy", "--output", self.folder / "out"]
+        command = [self.program, "run", model, *self.arguments, "--json", "--format", "npy",
+                   "--output", self.folder / "out"]
         for index, (name, value) in enumerate(feeds.items()):
             path = self.give(self.folder / "in" / str(index), value, types[name])
             command += ["--input", f"{name}=@{path}"]
@@ -89,7 +96,8 @@ class Gpux:
             command += ["--input", "{}"]
         done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=300)
         if done.returncode:
-            raise RuntimeError(f"exit {done.returncode}: {message(done)}")
+            kind = Refused if done.returncode == 3 else RuntimeError
+            raise kind(f"exit {done.returncode}: {message(done)}")
         return [self.take(port) for port in proto.graph.output]
 
     @staticmethod
@@ -178,7 +186,10 @@ def differs(ours, theirs, rtol, atol):
         if list(map(str, sorted(ours))) != list(map(str, sorted(theirs))):
             return f"keys {sorted(ours)} instead of {sorted(theirs)}"
         return next((why for key in theirs if (why := differs(ours[key], theirs[key], rtol, atol))), None)
+    # Numbers of Python have no width.
+    has_width = isinstance(theirs, (np.ndarray, np.generic))
     ours, theirs = np.asarray(ours), np.asarray(theirs)
+    has_width = has_width and is_numpy(theirs)
     if not is_numpy(theirs) and ours.dtype.kind == "u" and ours.dtype.itemsize == theirs.dtype.itemsize == 1 and (
             "float" in theirs.dtype.name):
         # Python's ONNX Runtime gives such elements as their bits.
@@ -189,7 +200,8 @@ def differs(ours, theirs, rtol, atol):
     if theirs.dtype.kind in "OUS":
         ours, theirs = ours.astype(str), theirs.astype(str)
         return None if np.array_equal(ours, theirs) else f"{ours.reshape(-1)[:4]} instead of {theirs.reshape(-1)[:4]}"
-    if ours.dtype.kind != theirs.dtype.kind and {ours.dtype.kind, theirs.dtype.kind} != {"i", "u"}:
+    kinds = {ours.dtype.kind, theirs.dtype.kind}
+    if ours.dtype != theirs.dtype if has_width else len(kinds) > 1 and kinds != {"i", "u"}:
         return f"{ours.dtype} instead of {theirs.dtype}"
     if theirs.dtype.kind in "biu":
         return None if np.array_equal(ours, theirs) else "other integers"

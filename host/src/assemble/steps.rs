@@ -252,6 +252,7 @@ fn component_diagnostics(error: &SandboxError, wasm: &WasmSpec) -> Vec<Diagnosti
 mod tests {
     use super::*;
     use crate::config::Variables;
+    use crate::pipeline::RunOptions;
 
     /// Steps that put what they read into one another, so that a small file builds JSON of thousands of levels.
     #[test]
@@ -276,7 +277,7 @@ mod tests {
         // As deep as may be, it is run, written and dropped on a small stack.
         let pipeline = open(5, 50, "json").unwrap();
         let run = move || {
-            let outputs = pipeline.plan().run(vec![("json".to_owned(), "x".into())], Default::default()).unwrap();
+            let outputs = pipeline.plan().run(vec![("json".to_owned(), "x".into())], RunOptions::default()).unwrap();
             crate::pipeline::to_json(&outputs[0].1).to_string().len()
         };
         let written = std::thread::Builder::new().stack_size(1 << 20).spawn(run).unwrap().join().unwrap();

@@ -42,7 +42,7 @@ impl Server {
     /// A server without pipelines.
     pub fn new(settings: Settings, operator: Operator) -> Self {
         let operator = Operator { serving: true, ..operator };
-        let env = operator.env.to_vec();
+        let env = operator.env.clone();
         let metrics = Arc::new(Metrics::new());
         let repository = Repository::new(operator, Scheduler::new(settings.workers), settings.clone(), metrics.clone());
         let access = Access::new(settings.keys.clone(), env);

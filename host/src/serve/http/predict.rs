@@ -154,14 +154,14 @@ async fn predict(server: &Server, served: &Arc<Served>, request: HttpRequest<Bod
             };
             let share = room.as_ref().map(becomes).transpose()?;
             match Requests::read(plan, &media_type, &body)? {
-                Requests::One(request) => match start {
-                    Some(start) => traced(turn, request, start.elapsed(), &write).map(Turned::Answer),
-                    None => {
-                        let outputs = turn.infer(request, None)?;
-                        turn.hold_answer(values(&outputs), || write.size(&outputs))?;
-                        write.write(&outputs).map(Turned::Answer)
+                Requests::One(request) => {
+                    if let Some(start) = start {
+                        return traced(turn, request, start.elapsed(), &write).map(Turned::Answer);
                     }
-                },
+                    let outputs = turn.infer(request, None)?;
+                    turn.hold_answer(values(&outputs), || write.size(&outputs))?;
+                    write.write(&outputs).map(Turned::Answer)
+                }
                 Requests::List(_) if is_traced => {
                     Err(ServeError::invalid("a trace is of one request; send a list without `trace`"))
                 }

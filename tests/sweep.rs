@@ -100,10 +100,9 @@ fn generic(step: &dyn Step) -> Vec<Vec<Option<Value>>> {
     let Some((first, rest)) = ports.split_first() else { return Vec::new() };
     let others: Vec<Vec<Value>> = rest.iter().map(|port| if port.optional { vec![] } else { values(port) }).collect();
     let with = |value: Value| {
-        let other = |(port, values): (&Port, &Vec<Value>)| match port.optional {
-            true => None,
-            false if port.kind.accepts(&value.kind()).is_ok() => Some(value.clone()),
-            false => values.last().cloned(),
+        let other = |(port, values): (&Port, &Vec<Value>)| {
+            let same = port.kind.accepts(&value.kind()).is_ok().then(|| value.clone());
+            if port.optional { None } else { same.or_else(|| values.last().cloned()) }
         };
         let rest: Vec<_> = rest.iter().zip(&others).map(other).collect();
         [vec![Some(value)], rest].concat()
@@ -127,8 +126,15 @@ fn image(height: usize, width: usize) -> Value {
     Value::from(filled(ElementType::Uint8, &[height, width, 3], 99.0).with_metadata(metadata))
 }
 
+/// A step, its options, and inputs that fit each other.
+type Case = (&'static str, Json, Vec<Value>);
+
 /// Inputs that fit each other, with options that make much of them.
-fn fitting() -> Vec<(&'static str, Json, Vec<Value>)> {
+fn fitting() -> Vec<Case> {
+    [token_cases(), score_cases(), text_cases(), audio_cases(), tensor_cases(), image_cases()].concat()
+}
+
+fn token_cases() -> Vec<Case> {
     let file = json!("tokenize/wordpiece.json");
     let labels = json!(["O", "B-A"]);
     let word = |rows: usize, length: usize| {
@@ -151,11 +157,6 @@ fn fitting() -> Vec<(&'static str, Json, Vec<Value>)> {
         let numbers = |value| whole(&[rows, length], value);
         vec![tensor(&[rows, length, 2], 0.5), numbers(40), whole(&[rows, length, 2], 1), numbers(0), texts]
     };
-    let boxes = json!(vec![json!({"box": [0, 0, 2000, 2000], "label": "a"}); 20_000]);
-    let spread = |count: usize| {
-        let data = (0..6 * count).map(|index| if index < 2 * count { (index % count) as f32 * 50.0 } else { 1.0 });
-        Value::from(Tensor::new([1, 6, count], data.collect::<Vec<_>>()).unwrap())
-    };
     let most = json!({"top_k": 1000, "max_answer_length": 1000});
     vec![
         ("qa-span", most.clone(), word(1, 100_000)),
@@ -165,6 +166,15 @@ fn fitting() -> Vec<(&'static str, Json, Vec<Value>)> {
         ("ner-aggregate", json!({"tokenizer": file, "labels": labels, "strategy": "average"}), entities(1, 1 << 18)),
         ("ner-aggregate", json!({"tokenizer": file, "labels": labels}), entities(1 << 16, 1)),
         ("ner-aggregate", json!({"tokenizer": file, "labels": labels}), entities(1 << 16, 0)),
+    ]
+}
+
+fn score_cases() -> Vec<Case> {
+    let spread = |count: usize| {
+        let data = (0..6 * count).map(|index| if index < 2 * count { (index % count) as f32 * 50.0 } else { 1.0 });
+        Value::from(Tensor::new([1, 6, count], data.collect::<Vec<_>>()).unwrap())
+    };
+    vec![
         ("json-template", json!({"template": vec!["{{x}}"; 40]}), vec![whole(&[1 << 20, 0], 1)]),
         ("json-template", json!({"template": "{{x}} {{x}}"}), vec![whole(&[1 << 20, 0], 1)]),
         ("json-template", json!({"template": ["{{x}}", "{{x}} "]}), vec![json!(vec![0.5; 1 << 20]).into()]),
@@ -186,6 +196,12 @@ fn fitting() -> Vec<(&'static str, Json, Vec<Value>)> {
         ("mean-pool", json!({}), vec![tensor(&[1 << 20, 0, 1], 1.0), whole(&[1 << 20, 0], 1)]),
         ("softmax", json!({"axis": 0}), vec![tensor(&[2, 2 << 20], 1.0)]),
         ("argmax", json!({"axis": 0}), vec![tensor(&[4 << 20, 1], 1.0)]),
+    ]
+}
+
+fn text_cases() -> Vec<Case> {
+    let file = json!("tokenize/wordpiece.json");
+    vec![
         ("join", json!({"how": "concat"}), vec![tensor(&[1 << 20, 1, 4], 1.0)]),
         ("join", json!({"how": "max"}), vec![tensor(&[1 << 20, 0], 1.0)]),
         ("chunk", json!({"max_length": 64, "stride": 63}), vec![whole(&[1 << 16], 1)]),
@@ -205,11 +221,21 @@ fn fitting() -> Vec<(&'static str, Json, Vec<Value>)> {
         ("normalize-text", json!({"form": "nfd"}), vec![format!("a{}", "\u{301}\u{316}".repeat(4 << 20)).into()]),
         ("detokenize", json!({"tokenizer": file}), vec![whole(&[1 << 20, 0], 1)]),
         ("detokenize", json!({"tokenizer": file}), vec![whole(&[1 << 18, 1], 40)]),
+    ]
+}
+
+fn audio_cases() -> Vec<Case> {
+    vec![
         ("frame", json!({"frame_length": 400, "hop_length": 1}), vec![tensor(&[1, 40_000], 0.1)]),
         ("mel-spectrogram", json!({"hop_length": 1}), vec![tensor(&[1, 60_000], 0.1)]),
         ("resample", json!({"from": 16_000, "to": 44_100}), vec![tensor(&[1, 2 << 20], 0.1)]),
         ("resample", json!({"from": 16_000, "to": 15_999}), vec![tensor(&[1 << 20, 0], 0.1)]),
         ("mono", json!({}), vec![tensor(&[1 << 20, 4], 0.1)]),
+    ]
+}
+
+fn tensor_cases() -> Vec<Case> {
+    vec![
         ("one-hot", json!({"classes": 1 << 10}), vec![whole(&[1 << 12], 3)]),
         ("split", json!({"axis": 0, "sizes": vec![0; 64]}), vec![tensor(&[0, 1 << 20], 1.0)]),
         ("split", json!({"axis": 0, "parts": 64}), vec![tensor(&[1 << 20, 1], 1.0)]),
@@ -221,6 +247,12 @@ fn fitting() -> Vec<(&'static str, Json, Vec<Value>)> {
             vec![tensor(&[1100, 1100], 1.0)],
         ),
         ("cast", json!({"to": "string"}), vec![tensor(&[1 << 18], 0.1)]),
+    ]
+}
+
+fn image_cases() -> Vec<Case> {
+    let boxes = json!(vec![json!({"box": [0, 0, 2000, 2000], "label": "a"}); 20_000]);
+    vec![
         ("resize", json!({"size": 4000, "filter": "bicubic"}), vec![image(4, 4)]),
         ("resize", json!({"size": 8, "library": "torch", "antialias": true}), vec![image(4000, 4000)]),
         ("letterbox", json!({"size": 4000}), vec![image(1, 20_000)]),
@@ -284,7 +316,9 @@ fn sweep(names: impl Fn(&str) -> bool) {
         if names(name) && !seen.contains(&name) {
             seen.push(name);
             let step = step(name, options.clone());
-            generic(&*step).iter().for_each(|inputs| check(name, &options, &*step, inputs));
+            for inputs in generic(&*step) {
+                check(name, &options, &*step, &inputs);
+            }
         }
     }
     for (name, options, inputs) in fitting().into_iter().filter(|(name, ..)| names(name)) {

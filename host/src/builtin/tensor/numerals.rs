@@ -113,6 +113,6 @@ mod tests {
     }
 
     fn hex(bytes: &[u8]) -> String {
-        bytes.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
+        bytes.iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
     }
 }

@@ -90,11 +90,16 @@ impl Sampling {
         // Means are not rounded between the passes.
         let unrounded = self.library == Library::Opencv;
         let sample = if unrounded { 4 } else { tensor.element().size().unwrap_or(1) };
-        let between = dims.height.saturating_mul(target.width.saturating_mul(dims.channels * sample));
-        // Pillow's order of passes may need a picture as wide as the old one and lower; its passes turn some rows.
-        let between = if self.library == Library::Pillow {
+        let pillow = self.library == Library::Pillow;
+        let between = if pillow { pillow::between(dims, target) } else { ImageDims { width: target.width, ..dims } };
+        let between = between.height.saturating_mul(between.width.saturating_mul(dims.channels * sample));
+        // Pillow's passes turn some rows at a time; their weights are as many as the sides are long, times the
+        // reach of a filter.
+        let between = if pillow {
             let rows = weighted::ROWS.min(dims.height) * dims.channels;
-            between.max(tensor.byte_len()).saturating_add(rows.saturating_mul(dims.width.saturating_add(target.width)))
+            let wide = dims.width.saturating_add(target.width);
+            let sides = wide.saturating_add(dims.height).saturating_add(target.height);
+            between.saturating_add(wide.saturating_mul(rows)).saturating_add(sides.saturating_mul(32))
         } else {
             between
         };

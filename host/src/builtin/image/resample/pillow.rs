@@ -55,8 +55,8 @@ fn kernel(filter: Filter) -> Option<Kernel> {
 
 /// The image between the two passes. Bytes are rounded there, so the order matters: across goes first, but where
 /// the height shrinks by more than twice as many pixels as the width (Pillow 13; before, across always did).
-fn between(dims: ImageDims, target: ImageDims) -> ImageDims {
-    let lost = |old: usize, new: usize| old as i64 - new as i64;
+pub(super) fn between(dims: ImageDims, target: ImageDims) -> ImageDims {
+    let lost = |old: usize, new: usize| old as i128 - new as i128;
     let (height, width) = (lost(dims.height, target.height), lost(dims.width, target.width));
     if height > 0 && height > 2 * width {
         ImageDims { height: target.height, ..dims }

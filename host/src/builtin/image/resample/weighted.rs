@@ -52,27 +52,46 @@ pub(super) const ROWS: usize = 32;
 /// Samples that are added up side by side.
 const LANES: usize = 32;
 
-/// The first old sample that a new one is made of, and the weights from there on.
-type Taps = (usize, Vec<i32>);
+/// Which old samples each new one is made of, and what they weigh.
+struct Taps {
+    /// the first old sample of each new one, and how many there are
+    spans: Vec<(u32, u32)>,
+    /// `length` for each new sample, of which as many count as its span has
+    weights: Vec<i32>,
+    length: usize,
+}
 
-fn taps(old: usize, new: usize, kernel: Kernel) -> Vec<Taps> {
-    let scale = old as f64 / new as f64;
-    let shrink = scale.max(1.0);
-    let (support, step) = (kernel.support() * shrink, 1.0 / shrink);
-    let fixed = |weight: f64| {
-        let weight = weight * f64::from(1 << BITS);
-        (if weight < 0.0 { weight - 0.5 } else { weight + 0.5 }) as i32
-    };
-    let tap = |index: usize| {
-        let center = (index as f64 + 0.5) * scale;
-        let start = (center - support + 0.5).max(0.0) as usize;
-        let end = ((center + support + 0.5) as usize).min(old);
-        let weights: Vec<_> = (start..end).map(|at| kernel.weight((at as f64 - center + 0.5) * step)).collect();
-        let total: f64 = weights.iter().sum();
-        let part = |weight: f64| if total == 0.0 { weight } else { weight / total };
-        (start, weights.into_iter().map(|weight| fixed(part(weight))).collect())
-    };
-    (0..new).map(tap).collect()
+impl Taps {
+    fn new(old: usize, new: usize, kernel: Kernel) -> Self {
+        let scale = old as f64 / new as f64;
+        let shrink = scale.max(1.0);
+        let (support, step) = (kernel.support() * shrink, 1.0 / shrink);
+        let fixed = |weight: f64| {
+            let weight = weight * f64::from(1 << BITS);
+            (if weight < 0.0 { weight - 0.5 } else { weight + 0.5 }) as i32
+        };
+        let length = support.ceil() as usize * 2 + 1;
+        let (mut spans, mut weights) = (Vec::with_capacity(new), vec![0; new * length]);
+        let mut parts = Vec::with_capacity(length);
+        for (index, weights) in weights.chunks_exact_mut(length).enumerate() {
+            let center = (index as f64 + 0.5) * scale;
+            let start = (center - support + 0.5).max(0.0) as usize;
+            let end = ((center + support + 0.5) as usize).min(old);
+            parts.clear();
+            parts.extend((start..end).map(|at| kernel.weight((at as f64 - center + 0.5) * step)));
+            let total: f64 = parts.iter().sum();
+            for (weight, part) in weights.iter_mut().zip(&parts) {
+                *weight = fixed(if total == 0.0 { *part } else { part / total });
+            }
+            spans.push((start as u32, parts.len() as u32));
+        }
+        Self { spans, weights, length }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (usize, &[i32])> {
+        let weights = self.weights.chunks_exact(self.length);
+        self.spans.iter().zip(weights).map(|((start, count), weights)| (*start as usize, &weights[..*count as usize]))
+    }
 }
 
 /// Resizes the one side that changes.
@@ -86,10 +105,10 @@ pub(super) fn pass(
     let channels = dims.channels;
     let mut result = vec![0; target.height * target.width * channels];
     if dims.width == target.width {
-        along(from, &taps(dims.height, target.height, kernel), dims.width * channels, &mut result, watch)?;
+        along(from, &Taps::new(dims.height, target.height, kernel), dims.width * channels, &mut result, watch)?;
         return Ok(result);
     }
-    let taps = taps(dims.width, target.width, kernel);
+    let taps = Taps::new(dims.width, target.width, kernel);
     let (row, new_row) = (dims.width * channels, target.width * channels);
     let rows = ROWS.min(dims.height);
     let (mut turned, mut made) = (vec![0; rows * row], vec![0; rows * new_row]);
@@ -136,7 +155,7 @@ fn separate(from: &[u8], row: &mut [u8], start: usize, inner: usize, channels: u
 }
 
 /// Resizes an axis whose entries are runs of `inner` samples.
-fn along(from: &[u8], taps: &[Taps], inner: usize, to: &mut [u8], watch: &Watch) -> Result<(), Late> {
+fn along(from: &[u8], taps: &Taps, inner: usize, to: &mut [u8], watch: &Watch) -> Result<(), Late> {
     for ((start, weights), to) in taps.iter().zip(to.chunks_exact_mut(inner)) {
         watch.worked(inner * weights.len())?;
         let from = &from[start * inner..][..weights.len() * inner];

@@ -41,10 +41,12 @@ random-parity CASES="3000" SEED="2":
     GPUX_RANDOM_CASES=$PWD/target/random cargo test --lib builtin::reference::random -- --nocapture
 
 # the ONNX project's backend test cases, through gpux and through Python's ONNX Runtime; needs
-# tests/onnx/requirements.txt and a release build
+# tests/onnx/requirements.txt. With `--engine embedded`, thousands of models of one operator as well. With
+# `--gpux PROGRAM`, that build of gpux; else a release build is made.
 onnx-backend *ARGUMENTS:
-    cargo build --release
+    {{ if ARGUMENTS =~ '--gpux' { "true" } else { "cargo build --release" } }}
     python3 tests/onnx/backend.py {{ARGUMENTS}}
+    {{ if ARGUMENTS =~ 'embedded' { "python3 tests/onnx/operators.py " + ARGUMENTS } else { "true" } }}
 
 # clients of the Open Inference Protocol (NVIDIA's, KServe's, MLServer's codecs, perf_analyzer) against a live server
 oip *ARGUMENTS:
@@ -127,7 +129,7 @@ deploy-check:
     deploy/check.sh
 
 # the long suites and the races; not part of the gate
-full: check bench (compare "image") (compare "text") (compare "audio") (compare "tensor") random-parity instructions languages start-up hang-ups memory-attacks reloads browser deploy-check
+full: check bench (compare "image") (compare "text") (compare "audio") (compare "tensor") (compare "text" "random") random-parity (onnx-backend "--engine embedded") instructions languages start-up hang-ups memory-attacks reloads browser deploy-check
 
 # numbers and speed of a few models on a GPU (CUDA, TensorRT, WebGPU), beside the CPU; exits with 3
 # where there is none

@@ -201,6 +201,11 @@ write("center",
        helper.make_node("Sub", ["x", "mean"], ["y"])],
       [value("x", TensorProto.FLOAT, ["N", 4])], [value("y", TensorProto.FLOAT, ["N", 4])])
 
+# An attribute that the embedded engine passes over.
+write("backwards", [helper.make_node("RNN", ["x", "w", "r"], ["", "y"], name="back", direction="reverse", hidden_size=1)],
+      [value("x", TensorProto.FLOAT, [1, 1, 1])], [value("y", TensorProto.FLOAT, [1, 1, 1])],
+      [("w", np.ones((1, 1, 1), np.float32)), ("r", np.ones((1, 1, 1), np.float32))])
+
 
 def embedding(name, masked):
     """Tokens as vectors, and their mean: over those that the mask counts, or over all."""

@@ -87,6 +87,36 @@ fn cases_of_the_backend_tests_pass() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// A few hundred of the cases of `just onnx-backend --engine embedded`: models of one operator with random
+/// attributes, shapes and values, beside Python's ONNX Runtime.
+#[test]
+fn the_embedded_engine_is_right_or_refuses() {
+    let python = root().join("target/onnx-tools/bin/python");
+    if !python.exists() {
+        assert!(std::env::var_os("CI").is_none(), "there is no {}", python.display());
+        eprintln!("skipped: no {}", python.display());
+        return;
+    }
+    let output = Command::new(python)
+        .arg(root().join("tests/onnx/operators.py"))
+        .args(["--gpux", env!("CARGO_BIN_EXE_gpux"), "--cases", "400", "--seed", "5"])
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}\n{why}");
+    assert!(told.contains(" 0 wrong"), "{told}");
+}
+
+#[test]
+fn what_the_embedded_engine_passes_over_is_refused_with_its_attribute() {
+    let refused = gpux(&["run", "tests/models/backwards.onnx", "--engine", "embedded", "--input", "[[[1]]]"]);
+    assert_eq!(refused.status.code(), Some(3));
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let expected = "the embedded engine has no operator `RNN` with attribute `direction: reverse` (node `back`); run `gpux engine install`";
+    assert!(told.contains(expected), "{told}");
+}
+
 #[test]
 fn a_difference_is_seen() {
     assert_eq!(differs(&json!([1.0, { "a": "x" }]), &json!([1.000_000_1, { "a": "x" }]), 1e-5, 0.0), None);

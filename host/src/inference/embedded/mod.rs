@@ -1,11 +1,13 @@
 //! The embedded engine: tract, so that gpux runs models with nothing installed.
 
+mod mended;
+mod operators;
 mod plan;
 mod refusal;
 mod session;
 mod values;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use tract_onnx::pb::ModelProto;
@@ -32,12 +34,9 @@ impl Embedded {
     pub const NAME: &str = "embedded engine (tract 0.23)";
 }
 
-/// Those of `operators` that the engine has no implementation for. A domain is passed over, as tract
-/// does.
+/// Those of `operators` that the engine has no implementation for.
 pub(super) fn lacks<'a>(operators: impl Iterator<Item = &'a str>) -> BTreeSet<&'a str> {
-    let known = guard(|| tract_onnx::onnx().op_register.0).unwrap_or_default();
-    let name = |operator: &'a str| operator.rsplit('.').next().unwrap_or(operator);
-    operators.filter(|operator| !known.contains_key(name(operator))).collect()
+    operators.filter(|operator| !operators::is_known(operator)).collect()
 }
 
 impl Engine for Embedded {
@@ -59,11 +58,17 @@ impl Engine for Embedded {
             return Err(ModelLoadError::NeedsOnnxRuntime { path: path(), feature });
         }
         let beyond = |reason: String| ModelLoadError::BeyondEmbedded { path: path(), reason };
-        let made = guard(|| Ok(session::TractSession::new(read(file)?, file.info())?));
+        let mut nodes = Nodes::new();
+        let made = guard(|| {
+            let parsed = read(file)?;
+            nodes = parsed.nodes;
+            Ok(session::TractSession::new(parsed.model, parsed.any_shape, file.info())?)
+        });
         match made.map_err(|panic| beyond(format!("it failed within: {panic}")))? {
             Ok(session) => Ok(Box::new(session)),
+            Err(Refusal::Missing(feature)) => Err(ModelLoadError::NeedsOnnxRuntime { path: path(), feature }),
             Err(Refusal::Invalid(reason)) => Err(ModelLoadError::Invalid { path: path(), reason }),
-            Err(Refusal::Beyond(error)) => Err(beyond(refusal::reason(&error, &file.info().operators))),
+            Err(Refusal::Beyond(error)) => Err(beyond(refusal::reason(&error, &file.info().operators, &nodes))),
         }
     }
 }
@@ -71,12 +76,7 @@ impl Engine for Embedded {
 /// The first thing in the model that tract has not, in words.
 fn missing_feature(file: &ModelFile) -> Option<String> {
     let info = file.info();
-    let known = tract_onnx::onnx().op_register.0;
-    let operator = info.operators.keys().find(|name| {
-        let in_ml_domain = name.strip_prefix("ai.onnx.ml.");
-        !known.contains_key(in_ml_domain.unwrap_or(name))
-    });
-    if let Some(operator) = operator {
+    if let Some(operator) = info.operators.keys().find(|name| !operators::is_known(name)) {
         return Some(format!("operator `{operator}`"));
     }
     let inputs = info.inputs.iter().map(|input| (&input.kind, &input.value));
@@ -91,17 +91,30 @@ fn missing_feature(file: &ModelFile) -> Option<String> {
         .map(|(kind, _)| if kind == "string" { "string tensors".to_owned() } else { format!("values of type {kind}") })
 }
 
-fn read(file: &ModelFile) -> Result<InferenceModel, Refusal> {
-    let onnx = tract_onnx::onnx();
+/// The operator of each node that has a name.
+type Nodes = BTreeMap<String, String>;
+
+struct Parsed {
+    model: InferenceModel,
+    /// whether it may be planned without knowing its shapes
+    any_shape: bool,
+    nodes: Nodes,
+}
+
+fn read(file: &ModelFile) -> Result<Parsed, Refusal> {
+    let onnx = mended::onnx();
     let proto: ModelProto = match file.whole().map_err(|reason| anyhow!(reason))? {
         Some(bytes) => onnx.proto_model_for_read(&mut &*bytes)?,
         None => onnx.proto_model_for_path(file.path())?,
     };
+    let any_shape = operators::check(&proto).map_err(Refusal::Missing)?;
     let folder = file.path().parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = folder.to_str().ok_or_else(|| anyhow!("the model's folder is not UTF-8"))?;
     let parsed = onnx.parse(&proto, Some(folder))?;
     if let Some(name) = parsed.unresolved_inputs.first() {
         return Err(Refusal::Invalid(format!("nothing produces the value `{name}`")));
     }
-    Ok(parsed.model)
+    let nodes = proto.graph.iter().flat_map(|graph| &graph.node);
+    let nodes = nodes.map(|node| (node.name.clone(), node.op_type.clone())).collect();
+    Ok(Parsed { model: parsed.model, any_shape, nodes })
 }

@@ -1,11 +1,12 @@
 //! A model made ready to run: for any size of its open dimensions, or for one set of shapes.
 
 use tract_onnx::prelude::{
-    InferenceFact, InferenceModel, InferenceModelExt as _, IntoRunnable as _, SymbolScope, TDim, TVec, TractResult,
-    TypedSimpleState,
+    InferenceFact, InferenceModel, IntoRunnable as _, SymbolScope, TDim, TVec, TractResult, TypedSimpleState,
 };
 use tract_onnx::tract_hir::infer::Factoid as _;
 use tract_onnx::tract_hir::internal::anyhow;
+
+use super::mended;
 
 /// A model ready to run, with the state of its operators.
 pub(super) type State = TypedSimpleState;
@@ -56,5 +57,7 @@ fn fresh(symbols: &SymbolScope) -> TDim {
 }
 
 fn ready(model: InferenceModel) -> TractResult<State> {
-    model.into_optimized()?.into_runnable()?.spawn()
+    let mut model = mended::decluttered(model)?;
+    model.optimize()?;
+    model.into_runnable()?.spawn()
 }

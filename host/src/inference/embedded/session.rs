@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use tract_onnx::prelude::{InferenceModel, TValue, TVec, TractResult};
+use tract_onnx::prelude::{DatumType, InferenceModel, TValue, TVec, TractResult};
 use tract_onnx::tract_hir::internal::IntoTValue as _;
 
 use super::plan::{self, Shapes, State};
@@ -40,10 +40,15 @@ pub(super) struct TractSession {
 }
 
 impl TractSession {
-    pub(super) fn new(model: InferenceModel, info: &ModelInfo) -> TractResult<Self> {
-        let symbolic = plan::symbolic(model.clone());
+    /// `any_shape`: whether the model comes right when it is planned without knowing the shapes.
+    pub(super) fn new(model: InferenceModel, any_shape: bool, info: &ModelInfo) -> TractResult<Self> {
         let fixed = plan::is_fixed(&model)?;
-        let symbolic = if fixed { Some(symbolic?) } else { symbolic.ok() };
+        // Some operators need shapes that are known, and some of tract's say so by a panic.
+        let symbolic = match guard(|| plan::symbolic(model.clone())) {
+            Ok(planned) if fixed => Some(planned?),
+            Err(panic) if fixed => return Err(anyhow_panic(panic)),
+            planned => planned.ok().and_then(Result::ok).filter(|_| any_shape),
+        };
         let mut position = 0..;
         Ok(Self {
             symbolic,
@@ -130,7 +135,7 @@ impl TractSession {
         }
         let Some(state) = &mut self.symbolic else { return self.run_concrete(inputs, values) };
         let plan = state.plan().clone();
-        let outcome = guard(|| state.run(values.clone()));
+        let outcome = guard(|| concrete_sizes(state.run(values.clone())?));
         if let Ok(Ok(outputs)) = outcome {
             if self.open {
                 self.rent(inputs);
@@ -147,6 +152,14 @@ impl TractSession {
         self.symbolic = None;
         Ok(outputs)
     }
+}
+
+/// tract's sizes as numbers. A plan for any shape can leave a symbol among them.
+fn concrete_sizes(mut values: TVec<TValue>) -> TractResult<TVec<TValue>> {
+    for value in values.iter_mut().filter(|value| value.datum_type() == DatumType::TDim) {
+        *value = value.cast_to::<i64>()?.into_owned().into_tvalue();
+    }
+    Ok(values)
 }
 
 fn shapes(inputs: &[(usize, &Tensor)]) -> Shapes {
@@ -191,7 +204,7 @@ mod tests {
     #[test]
     fn shapes_that_come_often_get_a_plan_of_their_own() {
         let file = model("conv");
-        let mut session = TractSession::new(read(&file).unwrap(), file.info()).unwrap();
+        let mut session = TractSession::new(read(&file).unwrap().model, true, file.info()).unwrap();
         let images = |count: usize| Tensor::new([count, 1, 8, 8], vec![0.5_f32; count * 64]).unwrap();
         let run = |session: &mut TractSession, count| session.run(&[(0, &images(count))], None).unwrap().remove(0);
         let open = run(&mut session, 2);

@@ -1,0 +1,216 @@
+//! What tract computes wrongly, computed otherwise.
+
+mod patched;
+
+use tract_onnx::model::{ParsingContext, optional_inputs};
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::ops::cast::cast;
+use tract_onnx::tract_core::ops::change_axes::wire_with_rank_broadcast;
+use tract_onnx::tract_core::ops::logic::IfThenElse;
+use tract_onnx::tract_core::ops::math::{abs, add, exp, ln, max, min, mul, neg, sub};
+use tract_onnx::tract_core::ops::nn::{Reduce, Reducer};
+use tract_onnx::tract_core::ops::scan::Scan;
+use tract_onnx::tract_hir::internal::*;
+
+use patched::{Patch, Patched};
+
+/// tract's parser of ONNX, with other builders for some operators.
+pub(super) fn onnx() -> tract_onnx::Onnx {
+    let mut onnx = tract_onnx::onnx();
+    let builders = &mut onnx.op_register;
+    builders.insert("LogSoftmax", |context, node| {
+        // Before operator set 13, the axes from `axis` on count as one.
+        let whole = context.onnx_operator_set_version < 13;
+        let axis = node.get_attr_opt("axis")?.unwrap_or(if whole { 1 } else { -1 });
+        Ok((expand(LogSoftmax { axis, whole }), vec![]))
+    });
+    builders.insert("Softplus", |_, _| Ok((expand(Softplus), vec![])));
+    builders.insert("Celu", |_, node| Ok((expand(Celu { alpha: node.get_attr_opt("alpha")?.unwrap_or(1.0) }), vec![])));
+    builders.insert("Clip", clip);
+    onnx
+}
+
+/// The model ready to be optimized further.
+pub(super) fn decluttered(model: InferenceModel) -> TractResult<TypedModel> {
+    let mut typed = model.into_typed()?;
+    mend(&mut typed, false);
+    let mut simplified = typed.into_decluttered()?;
+    mend(&mut simplified, true);
+    Ok(simplified)
+}
+
+/// Puts other operators in place of those that give wrong results, in the graphs of operators as well.
+fn mend(model: &mut TypedModel, is_simplified: bool) {
+    for node in model.nodes_mut() {
+        if let Some(patch) = Patch::of(node.op.as_ref(), is_simplified) {
+            node.op = Box::new(Patched::new(node.op.clone(), patch));
+        } else if let Some(branches) = node.op_as_mut::<IfThenElse>() {
+            mend(&mut branches.then_body, is_simplified);
+            mend(&mut branches.else_body, is_simplified);
+        } else if let Some(scan) = node.op_as_mut::<Scan>() {
+            mend(&mut scan.body, is_simplified);
+        }
+    }
+}
+
+/// Of the same type and shape as its one input.
+macro_rules! unary_rules {
+    () => {
+        fn rules<'r, 'p: 'r, 's: 'r>(
+            &'s self,
+            solver: &mut Solver<'r>,
+            inputs: &'p [TensorProxy],
+            outputs: &'p [TensorProxy],
+        ) -> InferenceResult {
+            check_input_arity(inputs, 1)?;
+            check_output_arity(outputs, 1)?;
+            solver.equals(&inputs[0].datum_type, &outputs[0].datum_type)?;
+            solver.equals(&inputs[0].shape, &outputs[0].shape)
+        }
+    };
+}
+
+/// tract takes the logarithm of the softmax, which is 0 long before its logarithm is out of range.
+#[derive(Clone, Debug)]
+struct LogSoftmax {
+    axis: i64,
+    whole: bool,
+}
+
+impl Expansion for LogSoftmax {
+    fn name(&self) -> StaticName {
+        "LogSoftmax".into()
+    }
+
+    unary_rules!();
+
+    fn wire(&self, name: &str, model: &mut TypedModel, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+        let rank = model.outlet_fact(inputs[0])?.rank();
+        let axis = if self.axis < 0 { self.axis + rank as i64 } else { self.axis } as usize;
+        ensure!(axis < rank || self.whole, "axis {axis} of {rank}");
+        let axes: TVec<usize> = if self.whole { (axis..rank).collect() } else { tvec!(axis) };
+        let greatest = Reduce::new(axes.clone(), Reducer::Max);
+        let greatest = model.wire_node(format!("{name}.max"), greatest, inputs)?;
+        let below = model.wire_node(format!("{name}.below"), sub(), &[inputs[0], greatest[0]])?;
+        let powers = model.wire_node(format!("{name}.exp"), exp(), &below)?;
+        let total = model.wire_node(format!("{name}.sum"), Reduce::new(axes, Reducer::Sum), &powers)?;
+        let total = model.wire_node(format!("{name}.ln"), ln(), &total)?;
+        model.wire_node(name, sub(), &[below[0], total[0]])
+    }
+}
+
+/// ln(1 + e^x): tract's e^x is infinite long before the result is out of range.
+#[derive(Clone, Debug)]
+struct Softplus;
+
+impl Expansion for Softplus {
+    fn name(&self) -> StaticName {
+        "Softplus".into()
+    }
+
+    unary_rules!();
+
+    fn wire(&self, name: &str, model: &mut TypedModel, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+        let one = constant(model, &format!("{name}.one"), inputs[0], 1.0)?;
+        let zero = constant(model, &format!("{name}.zero"), inputs[0], 0.0)?;
+        let size = model.wire_node(format!("{name}.abs"), abs(), inputs)?;
+        let size = model.wire_node(format!("{name}.neg"), neg(), &size)?;
+        let power = model.wire_node(format!("{name}.exp"), exp(), &size)?;
+        let more = wire_with_rank_broadcast(format!("{name}.plus"), model, add(), &[power[0], one])?;
+        let rest = model.wire_node(format!("{name}.ln"), ln(), &more)?;
+        let part = wire_with_rank_broadcast(format!("{name}.max"), model, max(), &[inputs[0], zero])?;
+        model.wire_node(name, add(), &[part[0], rest[0]])
+    }
+}
+
+/// max(0, x) + min(0, alpha * (e^(x / alpha) - 1)): tract leaves the factor out.
+#[derive(Clone, Debug)]
+struct Celu {
+    alpha: f32,
+}
+
+impl Expansion for Celu {
+    fn name(&self) -> StaticName {
+        "Celu".into()
+    }
+
+    unary_rules!();
+
+    fn wire(&self, name: &str, model: &mut TypedModel, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+        let one = constant(model, &format!("{name}.one"), inputs[0], 1.0)?;
+        let zero = constant(model, &format!("{name}.zero"), inputs[0], 0.0)?;
+        let alpha = constant(model, &format!("{name}.alpha"), inputs[0], self.alpha)?;
+        let part = constant(model, &format!("{name}.part"), inputs[0], 1.0 / self.alpha)?;
+        let scaled = wire_with_rank_broadcast(format!("{name}.scaled"), model, mul(), &[inputs[0], part])?;
+        let power = model.wire_node(format!("{name}.exp"), exp(), &scaled)?;
+        let less = wire_with_rank_broadcast(format!("{name}.less"), model, sub(), &[power[0], one])?;
+        let times = wire_with_rank_broadcast(format!("{name}.times"), model, mul(), &[less[0], alpha])?;
+        let below = wire_with_rank_broadcast(format!("{name}.min"), model, min(), &[times[0], zero])?;
+        let above = wire_with_rank_broadcast(format!("{name}.max"), model, max(), &[inputs[0], zero])?;
+        model.wire_node(name, add(), &[above[0], below[0]])
+    }
+}
+
+fn clip(context: &ParsingContext, node: &NodeProto) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    let clip = if context.onnx_operator_set_version < 11 {
+        Clip { inputs: [None, None], bounds: [node.get_attr_opt("min")?, node.get_attr_opt("max")?] }
+    } else {
+        let mut given = optional_inputs(node).skip(1);
+        Clip { inputs: [given.next().flatten(), given.next().flatten()], bounds: [None, None] }
+    };
+    Ok((expand(clip), vec![]))
+}
+
+/// Limits that are not given are the least and the greatest finite number: infinities become these.
+#[derive(Clone, Debug)]
+struct Clip {
+    inputs: [Option<usize>; 2],
+    bounds: [Option<f32>; 2],
+}
+
+impl Expansion for Clip {
+    fn name(&self) -> StaticName {
+        "Clip".into()
+    }
+
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        solver: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> InferenceResult {
+        check_input_arity(inputs, 1 + self.inputs.iter().flatten().count())?;
+        check_output_arity(outputs, 1)?;
+        solver.equals(&inputs[0].datum_type, &outputs[0].datum_type)?;
+        solver.equals(&inputs[0].shape, &outputs[0].shape)
+    }
+
+    fn wire(&self, name: &str, model: &mut TypedModel, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+        let element = model.outlet_fact(inputs[0])?.datum_type;
+        let mut wire = tvec!(inputs[0]);
+        for (index, what) in ["min", "max"].into_iter().enumerate() {
+            let usual = [f32::MIN, f32::MAX][index];
+            let bound = match (self.inputs[index], self.bounds[index]) {
+                (Some(input), _) => model.wire_node(format!("{name}.{what}.cast"), cast(element), &[inputs[input]])?[0],
+                (None, Some(bound)) => constant(model, &format!("{name}.{what}.bound"), inputs[0], bound)?,
+                (None, None) if element == DatumType::F32 => {
+                    constant(model, &format!("{name}.{what}.bound"), inputs[0], usual)?
+                }
+                (None, None) => continue,
+            };
+            let both = [wire[0], bound];
+            wire = if index == 0 {
+                wire_with_rank_broadcast(format!("{name}.{what}"), model, max(), &both)?
+            } else {
+                wire_with_rank_broadcast(format!("{name}.{what}"), model, min(), &both)?
+            };
+        }
+        Ok(wire)
+    }
+}
+
+/// A number of the element type of a value.
+fn constant(model: &mut TypedModel, name: &str, like: OutletId, number: f32) -> TractResult<OutletId> {
+    let element = model.outlet_fact(like)?.datum_type;
+    model.add_const(name, tensor0(number).cast_to_dt(element)?.into_owned())
+}

@@ -1,0 +1,229 @@
+//! Operators of tract whose results are put right afterwards, or whose inputs are before.
+
+use tract_onnx::tract_core::ops::array::GatherNd;
+use tract_onnx::tract_core::ops::binary::TypedBinOp;
+use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
+use tract_onnx::tract_core::ops::math::{Max, Min, Tanh};
+use tract_onnx::tract_core::ops::nn::gelu_approximate::GeluApproximate;
+use tract_onnx::tract_core::ops::nn::silu::Silu;
+use tract_onnx::tract_core::ops::nn::{Reduce, Reducer, Sigmoid};
+use tract_onnx::tract_core::tract_data::half::f16;
+use tract_onnx::tract_hir::internal::*;
+use tract_onnx::tract_hir::tract_ndarray::{ArrayD, ArrayViewD, Axis};
+use tract_onnx::tract_hir::tract_num_traits::{Float, WrappingAdd, Zero};
+
+/// What is wrong with an operator.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Patch {
+    /// it loses NaN
+    Nan,
+    /// it loses NaN, and does not come closer to its limit than a millionth
+    Tails(Tail),
+    /// its maximum (else minimum) begins with the least finite number, which is more than -infinity, and loses NaN
+    Extreme { axes: TVec<usize>, greatest: bool },
+    /// it adds whole numbers as `i32`
+    Sum { axes: TVec<usize> },
+    /// it takes no indices that count from the end
+    Indices { batch: usize },
+    /// where all numbers are 0, the scale is to be 1
+    Scale,
+}
+
+/// An S-shaped function, or one that is made of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Tail {
+    Sigmoid,
+    Tanh,
+    /// x sigmoid(x)
+    Silu,
+    /// x (1 + tanh(…)) / 2
+    Gelu,
+}
+
+impl Patch {
+    /// What is wrong with `op`. Some are put right only after tract's simplifications, which look for operators that they know.
+    pub(super) fn of(op: &dyn TypedOp, is_simplified: bool) -> Option<Self> {
+        if op.name() == "DynamicQuantizeLinearU8" {
+            return Some(Self::Scale);
+        }
+        if !is_simplified {
+            return None;
+        }
+        if let Some(reduce) = op.downcast_ref::<Reduce>() {
+            let axes = reduce.axes.clone();
+            return match reduce.reducer {
+                Reducer::Max => Some(Self::Extreme { axes, greatest: true }),
+                Reducer::Min => Some(Self::Extreme { axes, greatest: false }),
+                Reducer::Sum => Some(Self::Sum { axes }),
+                _ => None,
+            };
+        }
+        if let Some(gather) = op.downcast_ref::<GatherNd>() {
+            return Some(Self::Indices { batch: gather.batch_dims });
+        }
+        let binary = op.downcast_ref::<TypedBinOp>().is_some_and(|op| op.0.is::<Max>() || op.0.is::<Min>());
+        let unary = op.downcast_ref::<ElementWiseOp>().and_then(|op| match &op.0 {
+            op if op.is::<Sigmoid>() => Some(Tail::Sigmoid),
+            op if op.is::<Tanh>() => Some(Tail::Tanh),
+            op if op.is::<Silu>() => Some(Tail::Silu),
+            op if op.is::<GeluApproximate>() => Some(Tail::Gelu),
+            _ => None,
+        });
+        if binary { Some(Self::Nan) } else { unary.map(Self::Tails) }
+    }
+}
+
+/// The operator, and what is wrong with it.
+#[derive(Clone, Debug)]
+pub(super) struct Patched {
+    op: Box<dyn TypedOp>,
+    patch: Patch,
+}
+
+impl PartialEq for Patched {
+    fn eq(&self, _: &Self) -> bool {
+        false
+    }
+}
+
+impl Eq for Patched {}
+
+impl Patched {
+    pub(super) fn new(op: Box<dyn TypedOp>, patch: Patch) -> Self {
+        Self { op, patch }
+    }
+}
+
+impl Op for Patched {
+    fn name(&self) -> StaticName {
+        self.op.name()
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Patched {
+    op_out_of_plan!();
+
+    fn eval(&self, context: &EvalContext, mut inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        if let Patch::Indices { batch } = self.patch {
+            let indices = from_start(&inputs[1], inputs[0].shape(), batch)?;
+            inputs[1] = indices.into_tvalue();
+        }
+        let mut outputs = self.op.eval(context, inputs.clone())?;
+        match (&self.patch, inputs[0].datum_type()) {
+            (Patch::Scale, _) => {
+                if outputs[1].cast_to_scalar::<f32>()? == 0.0 {
+                    outputs[1] = tensor0(1_f32).into_tvalue();
+                }
+            }
+            (Patch::Sum { axes }, DatumType::I32) => outputs[0] = sum::<i32>(&inputs[0], axes)?.into_tvalue(),
+            (Patch::Sum { axes }, DatumType::I64) => outputs[0] = sum::<i64>(&inputs[0], axes)?.into_tvalue(),
+            (Patch::Indices { .. } | Patch::Sum { .. }, _) => {}
+            (patch, DatumType::F16) => mend::<f16>(patch, &inputs, &mut outputs)?,
+            (patch, DatumType::F32) => mend::<f32>(patch, &inputs, &mut outputs)?,
+            (patch, DatumType::F64) => mend::<f64>(patch, &inputs, &mut outputs)?,
+            _ => {}
+        }
+        Ok(outputs)
+    }
+}
+
+impl TypedOp for Patched {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        self.op.output_facts(inputs)
+    }
+
+    as_op!();
+}
+
+/// Computes an output of floats once more where an input has what tract gets wrong.
+fn mend<T: Datum + Float>(patch: &Patch, inputs: &[TValue], outputs: &mut TVec<TValue>) -> TractResult<()> {
+    let views = inputs.iter().map(|input| input.to_plain_array_view::<T>()).collect::<TractResult<TVec<_>>>()?;
+    let far = far::<T>();
+    let odd = |number: &T| match patch {
+        Patch::Nan => number.is_nan(),
+        Patch::Tails(_) => number.is_nan() || number.abs() > far,
+        _ => number.is_nan() || number.is_infinite(),
+    };
+    let is_empty = matches!(patch, Patch::Extreme { .. }) && views[0].is_empty();
+    if !is_empty && !views.iter().any(|view| view.iter().any(odd)) {
+        return Ok(());
+    }
+    let mended = match patch {
+        Patch::Extreme { axes, greatest } => extreme(&views[0], axes, *greatest),
+        Patch::Tails(tail) => tails(&views[0], outputs[0].to_plain_array_view::<T>()?.to_owned(), *tail),
+        _ => with_nan(&views, outputs[0].to_plain_array_view::<T>()?.to_owned())?,
+    };
+    outputs[0] = mended.into_tensor().into_tvalue();
+    Ok(())
+}
+
+fn extreme<T: Datum + Float>(input: &ArrayViewD<'_, T>, axes: &[usize], greatest: bool) -> ArrayD<T> {
+    let better = |a: T, b: T| if a.is_nan() || (if greatest { a > b } else { a < b }) { a } else { b };
+    let first = if greatest { T::neg_infinity() } else { T::infinity() };
+    let mut left = input.to_owned();
+    for axis in axes.iter().map(|axis| Axis(*axis)) {
+        left = left.map_axis(axis, |lane| lane.iter().copied().fold(first, better)).insert_axis(axis);
+    }
+    left
+}
+
+fn sum<T: Datum + WrappingAdd + Zero + Copy>(input: &Tensor, axes: &[usize]) -> TractResult<Tensor> {
+    let mut left = input.to_plain_array_view::<T>()?.to_owned();
+    for axis in axes.iter().map(|axis| Axis(*axis)) {
+        left = left.map_axis(axis, |lane| lane.iter().fold(T::zero(), |a, b| a.wrapping_add(b))).insert_axis(axis);
+    }
+    Ok(left.into_tensor())
+}
+
+/// Where S-shaped functions have come to their limits, as far as float32 tells.
+fn far<T: Float>() -> T {
+    T::from(16.0).unwrap_or_else(T::max_value)
+}
+
+fn tails<T: Datum + Float>(input: &ArrayViewD<'_, T>, mut output: ArrayD<T>, tail: Tail) -> ArrayD<T> {
+    output.zip_mut_with(input, |output, &x| {
+        if x.is_nan() {
+            *output = x;
+        } else if x.abs() > far() {
+            let is_above = x > T::zero();
+            *output = match tail {
+                Tail::Sigmoid if is_above => T::one(),
+                Tail::Sigmoid => x.exp(),
+                Tail::Tanh => x.signum(),
+                Tail::Silu | Tail::Gelu if is_above => x,
+                Tail::Silu => x * x.exp(),
+                Tail::Gelu => x * T::zero(),
+            };
+        }
+    });
+    output
+}
+
+/// NaN wherever an input is.
+fn with_nan<T: Datum + Float>(inputs: &[ArrayViewD<'_, T>], mut output: ArrayD<T>) -> TractResult<ArrayD<T>> {
+    for input in inputs {
+        let whole = input.broadcast(output.shape()).context("inputs that do not fit the output")?.to_owned();
+        output.zip_mut_with(&whole, |output, input| {
+            if input.is_nan() {
+                *output = *input;
+            }
+        });
+    }
+    Ok(output)
+}
+
+/// Indices into the axes of `shape` after the first `batch`, all counted from the start.
+fn from_start(indices: &Tensor, shape: &[usize], batch: usize) -> TractResult<Tensor> {
+    let mut indices = indices.cast_to::<i64>()?.into_owned();
+    let depth = indices.shape().last().copied().unwrap_or(1).max(1);
+    for (at, index) in indices.try_as_plain_ram_mut()?.as_slice_mut::<i64>()?.iter_mut().enumerate() {
+        let size = *shape.get(batch + at % depth).context("more indices than axes")? as i64;
+        if *index < 0 {
+            *index += size;
+        }
+        ensure!((0..size).contains(index), "index {index} is not below {size}");
+    }
+    Ok(indices)
+}

@@ -206,6 +206,15 @@ write("backwards", [helper.make_node("RNN", ["x", "w", "r"], ["", "y"], name="ba
       [value("x", TensorProto.FLOAT, [1, 1, 1])], [value("y", TensorProto.FLOAT, [1, 1, 1])],
       [("w", np.ones((1, 1, 1), np.float32)), ("r", np.ones((1, 1, 1), np.float32))])
 
+# Branches that give different ranks, which the embedded engine finds out only when it knows the shape.
+RANKS = [helper.make_graph([helper.make_node("Squeeze", ["x", "axis"], ["a"])], "then", [], [value("a", TensorProto.FLOAT, None)]),
+         helper.make_graph([helper.make_node("Identity", ["x"], ["b"])], "else", [], [value("b", TensorProto.FLOAT, None)])]
+write("ranks",
+      [helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0), helper.make_node("Greater", ["sum", "zero"], ["more"]),
+       helper.make_node("If", ["more"], ["y"], name="choice", then_branch=RANKS[0], else_branch=RANKS[1])],
+      [value("x", TensorProto.FLOAT, [1, "n"])], [value("y", TensorProto.FLOAT, None)],
+      [("zero", np.array(0, np.float32)), ("axis", np.array([0]))])
+
 
 def embedding(name, masked):
     """Tokens as vectors, and their mean: over those that the mask counts, or over all."""

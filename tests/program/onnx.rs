@@ -115,6 +115,10 @@ fn what_the_embedded_engine_passes_over_is_refused_with_its_attribute() {
     let told = String::from_utf8_lossy(&refused.stderr).into_owned();
     let expected = "the embedded engine has no operator `RNN` with attribute `direction: reverse` (node `back`); run `gpux engine install`";
     assert!(told.contains(expected), "{told}");
+    let built = gpux(&["build", "tests/models/ranks.onnx", "--engine", "embedded"]);
+    assert_eq!(built.status.code(), Some(3));
+    let told = String::from_utf8_lossy(&built.stderr).into_owned();
+    assert!(told.contains("\"choice\" If") && told.contains("gpux engine install"), "{told}");
 }
 
 #[test]

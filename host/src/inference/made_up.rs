@@ -25,23 +25,33 @@ pub fn made_up_tensor(element: ElementType, shape: Vec<usize>, seed: u64) -> Opt
 
 /// The sizes of a tensor of this kind: open ones are 8, on the first axis 1.
 pub fn made_up_shape(kind: &TensorKind) -> Vec<usize> {
+    sized(kind, 1, OPEN)
+}
+
+/// The sizes of a tensor whose first axis is of `items`, and others of `open`, where the model leaves them open.
+fn sized(kind: &TensorKind, items: usize, open: usize) -> Vec<usize> {
     let size = |(axis, dim): (usize, &Dim)| match (dim, axis) {
         (Dim::Fixed(size), _) => *size,
-        (_, 0) => 1,
-        _ => OPEN,
+        (_, 0) => items,
+        _ => open,
     };
     kind.shape.iter().flatten().enumerate().map(size).collect()
 }
 
 /// A value for each input of a model that must be given. `None` where one is no tensor, or too large.
 pub fn made_up_inputs(info: &ModelInfo, seed: u64) -> Option<Vec<Option<Value>>> {
+    made_up_inputs_of(info, seed, 1, OPEN)
+}
+
+/// The same, with these sizes where the model leaves them open.
+pub(super) fn made_up_inputs_of(info: &ModelInfo, seed: u64, items: usize, open: usize) -> Option<Vec<Option<Value>>> {
     let mut values = Vec::with_capacity(info.inputs.len());
     for input in &info.inputs {
         values.push(match &input.value {
             _ if !input.required => None,
             Some(OnnxType::Tensor { kind, narrow: None }) => {
                 let element = kind.element().unwrap_or(ElementType::Float32);
-                Some(made_up_tensor(element, made_up_shape(kind), seed)?)
+                Some(made_up_tensor(element, sized(kind, items, open), seed)?)
             }
             _ => return None,
         });

@@ -18,6 +18,7 @@ mod nodes;
 mod onnxruntime;
 mod optimize;
 mod providers;
+mod rehearsal;
 mod sessions;
 mod step;
 mod turns;

@@ -292,3 +292,17 @@ fn a_small_model_gives_the_same_on_one_thread() {
     }
     assert_eq!(run(&step, vec![image(5)]).unwrap(), first);
 }
+
+#[test]
+fn a_model_that_runs_on_no_shape_is_found_out_before_the_first_request() {
+    let error = step(embedded(), "ranks").and_then(|step| step.rehearse()).unwrap_err();
+    let ModelLoadError::BeyondEmbedded { reason, .. } = &error else { panic!("{error}") };
+    assert!(reason.contains("\"choice\" If"), "{reason}");
+    assert!(error.to_string().contains("gpux engine install"), "{error}");
+    for name in ["conv", "two", "mean", "embedding", "gather"] {
+        step(embedded(), name).unwrap().rehearse().unwrap();
+    }
+    if let Some(engine) = onnxruntime() {
+        step(engine, "ranks").unwrap().rehearse().unwrap();
+    }
+}

@@ -17,6 +17,7 @@ use super::operator::{OperatorArguments, PipelineArguments};
 use super::printer::{Printer, counted, duration, pretty};
 use crate::assemble::{Operator, Pipeline};
 use crate::author;
+use crate::error::GpuxError;
 use crate::inference::Shapes;
 
 /// Check a pipeline: the file, its models, its components, and that every step fits the next.
@@ -106,6 +107,9 @@ fn pipeline(arguments: &Arguments, printer: Printer) -> Exit {
         Ok(pipeline) => pipeline,
         Err(error) => return printer.error(&error),
     };
+    if let Err(error) = rehearse(&pipeline) {
+        return printer.error(&error);
+    }
     for (step, file) in pipeline.tokenizers() {
         printer.note(&format!("{step} reads the tokenizer {file}"));
     }
@@ -127,6 +131,18 @@ fn pipeline(arguments: &Arguments, printer: Printer) -> Exit {
         )
     };
     printer.answer(&text)
+}
+
+/// Runs each model of the embedded engine once: on made-up inputs, or on those of a golden case.
+fn rehearse(pipeline: &Pipeline) -> Result<(), GpuxError> {
+    for (name, model) in pipeline.models() {
+        if let Err(error) = model.rehearse()
+            && !author::shapes(pipeline).iter().any(|(ran, _)| ran == name)
+        {
+            return Err(error.into());
+        }
+    }
+    Ok(())
 }
 
 /// With `--verbose`: where the nodes of each model run.

@@ -201,6 +201,15 @@ write("center",
        helper.make_node("Sub", ["x", "mean"], ["y"])],
       [value("x", TensorProto.FLOAT, ["N", 4])], [value("y", TensorProto.FLOAT, ["N", 4])])
 
+# Rows that look at each other only where one has a 7: as many as the most of any row are added to each.
+write("sevens",
+      [helper.make_node("Equal", ["x", "seven"], ["is"]), helper.make_node("Cast", ["is"], ["one"], to=TensorProto.FLOAT),
+       helper.make_node("ReduceSum", ["one", "axis"], ["count"], keepdims=1),
+       helper.make_node("ReduceMax", ["count"], ["most"], axes=[0], keepdims=1),
+       helper.make_node("Cast", ["x"], ["f"], to=TensorProto.FLOAT), helper.make_node("Add", ["f", "most"], ["y"])],
+      [value("x", TensorProto.INT32, ["N", 64])], [value("y", TensorProto.FLOAT, ["N", 64])],
+      [("seven", np.array(7, np.int32)), ("axis", np.array([1]))])
+
 # An attribute that the embedded engine passes over.
 write("backwards", [helper.make_node("RNN", ["x", "w", "r"], ["", "y"], name="back", direction="reverse", hidden_size=1)],
       [value("x", TensorProto.FLOAT, [1, 1, 1])], [value("y", TensorProto.FLOAT, [1, 1, 1])],

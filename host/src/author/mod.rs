@@ -2,6 +2,7 @@
 //! records of what crossed a step, and changed models beside their originals.
 
 mod accuracy;
+mod batching;
 mod bless;
 mod build;
 mod case;
@@ -19,6 +20,7 @@ mod template;
 mod test;
 
 pub use accuracy::{Accuracy, Beside, Unequal, beside};
+pub use batching::prove_batching;
 pub use build::{BuildError, BuildRequest, Built, Progress, build, save, strip};
 pub use language::Language;
 pub use record::{RecordError, Recorder};

@@ -4,8 +4,9 @@
 use super::embedded::Embedded;
 use super::error::ModelLoadError;
 use super::made_up::made_up_inputs_of;
+use super::sessions::ModelInputs;
 use super::step::ModelStep;
-use crate::pipeline::{Context, Step as _};
+use crate::pipeline::{Context, Step as _, Value, Watch};
 
 /// Items, and sizes of other open dimensions: one, a few, and what images, texts and sounds have.
 const CLASSES: [(usize, usize); 7] = [(1, 8), (1, 1), (2, 32), (1, 128), (1, 224), (1, 512), (1, 16_000)];
@@ -28,5 +29,15 @@ impl ModelStep {
         let Some(first) = failures.first() else { return Ok(()) };
         let reason = format!("it runs on none of the inputs that were made up for it: {first}");
         Err(ModelLoadError::BeyondEmbedded { path: self.file().path().to_owned(), reason })
+    }
+    /// Runs what the model was given in practice alone and together, where it runs requests together. Fails
+    /// with what is different.
+    pub fn prove_batching(&self, samples: &[Vec<Option<Value>>]) -> Result<(), String> {
+        let Some(Ok(batcher)) = self.batcher() else { return Ok(()) };
+        let inputs = |sample: &Vec<Option<Value>>| -> Option<ModelInputs> {
+            let given = sample.iter().enumerate().filter_map(|(index, value)| Some((index, value.clone()?)));
+            given.map(|(index, value)| Some((index, self.adapted(index, value, &Watch::default()).ok()?))).collect()
+        };
+        batcher.prove(&samples.iter().filter_map(inputs).collect::<Vec<_>>())
     }
 }

@@ -110,6 +110,9 @@ fn pipeline(arguments: &Arguments, printer: Printer) -> Exit {
     if let Err(error) = rehearse(&pipeline) {
         return printer.error(&error);
     }
+    if let Err(reason) = author::prove_batching(&pipeline) {
+        return printer.fail("ConfigurationError", &reason, Exit::Usage);
+    }
     for (step, file) in pipeline.tokenizers() {
         printer.note(&format!("{step} reads the tokenizer {file}"));
     }

@@ -103,6 +103,30 @@ impl Batcher {
         Ok(Self { shared: Arc::new(Shared { sessions, rules, options, queue, off, sizes }) })
     }
 
+    /// Runs requests that came in practice alone and together. Fails with what is different; those that
+    /// would never run together, or fail alone, are left out.
+    pub fn prove(&self, requests: &[ModelInputs]) -> Result<(), String> {
+        let rules = &self.shared.rules;
+        let likes: Vec<_> = requests.iter().map(|request| rules.like(request)).collect();
+        for (at, like) in likes.iter().enumerate() {
+            let Some(like) = like else { continue };
+            let is_like = |other: &Option<rules::Like>| other.as_ref().is_some_and(|other| other.key == like.key);
+            if likes[..at].iter().any(is_like) {
+                continue;
+            }
+            let alike: Vec<_> =
+                requests.iter().zip(&likes).filter(|(_, other)| is_like(other)).map(|(request, _)| request).collect();
+            // A single one runs beside itself: as many rows as that are a batch as well.
+            let group = if alike.len() == 1 { vec![alike[0]; 2] } else { alike };
+            for group in group.chunks(self.shared.options.max_size.clamp(2, 32)) {
+                if let Ok(Some(difference)) = trial::together(&self.shared.sessions, rules, group) {
+                    return Err(difference);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// How requests are put together.
     pub fn options(&self) -> BatchOptions {
         self.shared.options

@@ -60,8 +60,9 @@ impl Rules {
             match dims(port).map(<[Dim]>::first) {
                 Some(Some(Dim::Dynamic)) | None => {}
                 Some(Some(Dim::Named(name))) => {
-                    if *batch.get_or_insert(name) != name {
-                        return Err(format!("the first axis of {what} `{}` is `{name}`, not `{batch:?}`", port.name));
+                    let batch = *batch.get_or_insert(name);
+                    if batch != name {
+                        return Err(format!("the first axis of {what} `{}` is `{name}`, not `{batch}`", port.name));
                     }
                 }
                 Some(Some(Dim::Fixed(size))) => {

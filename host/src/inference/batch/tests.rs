@@ -312,11 +312,63 @@ fn only_models_whose_rows_keep_to_themselves_are_batched() {
         assert!(!over(&engine, "conv").unwrap().0.pads());
         let refused = over(&engine, "center").err().unwrap();
         assert!(refused.contains("changes with what runs beside it"), "{engine_name}: {refused}");
+        // Which shows only for some numbers.
+        let refused = over(&engine, "sevens").err().unwrap();
+        assert!(refused.contains("changes with what runs beside it"), "{engine_name}: {refused}");
         assert!(over(&engine, "embedding").unwrap().0.pads(), "{engine_name}");
         assert!(!over(&engine, "unmasked").unwrap().0.pads(), "{engine_name}");
         let refused = over(&engine, "flip-float32").err().unwrap();
         assert!(refused.contains("output `y` is always 3"), "{engine_name}: {refused}");
     }
+}
+
+#[test]
+fn requests_from_practice_are_proven_as_well() {
+    for engine in engines() {
+        let (batcher, _) = over(&engine, "conv").unwrap();
+        let image = |number: f32| ModelInputs::from_iter([(0, tensor(&[1, 1, 8, 8], vec![number; 64]))]);
+        assert_eq!(batcher.prove(&[image(1.0), image(-3.0), image(0.5)]), Ok(()));
+    }
+    // Its rows look at each other where one is 77, which no trial makes up.
+    let batcher = over_numbers(Arc::new(Neighbours), options(8));
+    assert_eq!(batcher.prove(&[row(1), row(2)]), Ok(()));
+    assert!(batcher.prove(&[row(1), row(1077)]).unwrap_err().contains("changes with what runs beside it"));
+}
+
+/// An engine that adds the number of rows where one is above 1000.
+struct Neighbours;
+
+impl Engine for Neighbours {
+    fn name(&self) -> &'static str {
+        "neighbours"
+    }
+    fn identity(&self) -> &'static str {
+        "neighbours"
+    }
+    fn providers(&self) -> &[ExecutionProvider] {
+        &[ExecutionProvider::Cpu]
+    }
+    fn load(&self, _: &ModelFile, _: &SessionOptions) -> Result<Box<dyn Session>, ModelLoadError> {
+        Ok(Box::new(Self))
+    }
+}
+
+impl Session for Neighbours {
+    fn run(&mut self, inputs: &[(usize, &Tensor)], _: Option<Instant>) -> Result<Vec<Tensor>, RunFailure> {
+        let values = inputs[0].1.as_slice::<i64>().unwrap();
+        let more = if values.iter().any(|value| *value > 1000) { 100 * values.len() as i64 } else { 0 };
+        Ok(vec![tensor(&[values.len(), 1], values.iter().map(|value| value + more).collect())])
+    }
+}
+
+#[test]
+fn a_first_axis_of_another_name_is_named() {
+    let port = |name: &str, axis: &str| {
+        let shape = [Dim::Named(axis.into()), Dim::Fixed(1)];
+        Port::new(name, Kind::Tensor(TensorKind::shaped(ElementType::Int64, shape)))
+    };
+    let refused = Rules::of(&Signature::unary(port("x", "unk__214"), port("y", "unk__215")), true).unwrap_err();
+    assert_eq!(refused, "the first axis of output `y` is `unk__215`, not `unk__214`");
 }
 
 #[test]

@@ -134,7 +134,12 @@ impl ModelStep {
     }
 
     /// The tensor as the model takes it, made in the request's time.
-    pub(super) fn adapted(&self, index: usize, value: Value, watch: &Watch) -> Result<Tensor, StepFailure> {
+    pub(in crate::inference) fn adapted(
+        &self,
+        index: usize,
+        value: Value,
+        watch: &Watch,
+    ) -> Result<Tensor, StepFailure> {
         let Value::Tensor(tensor) = value else {
             let expected = Kind::Tensor(self.wanted[index].clone());
             return Err(self.named(index, Mismatch { expected, given: value.kind(), because: None }).into());

@@ -254,6 +254,7 @@ fn fault(row: &Operator, attribute: &AttributeProto) -> Option<String> {
             Some(Values::Any) => true,
             Some(Values::Int(allowed)) => allowed.contains(&number),
             Some(Values::Text(allowed)) => allowed.iter().any(|allowed| allowed.as_bytes() == attribute.s),
+            Some(Values::Ones) => attribute.ints.iter().all(|number| *number == 1),
             Some(Values::Texts(allowed)) => {
                 let mut given = attribute.strings.iter();
                 given.len() % allowed.len() == 0

@@ -32,6 +32,8 @@ pub(super) enum Values {
     Any,
     Int(&'static [i64]),
     Text(&'static [&'static str]),
+    /// a list of whole numbers that are all 1
+    Ones,
     /// a list of texts: these, once or several times over
     Texts(&'static [&'static str]),
 }
@@ -49,7 +51,7 @@ pub(super) enum Gives {
     Graph,
 }
 
-use Values::{Any, Int, Text, Texts};
+use Values::{Any, Int, Ones, Text, Texts};
 
 pub(super) const F16: Elements = 1 << 10;
 pub(super) const F32: Elements = 1 << 1;
@@ -142,6 +144,7 @@ const RESIZE_MODES: &[&str] = &[
     "asymmetric",
     "tf_half_pixel_for_nn",
 ];
+const REDUCTIONS: &[&str] = &["none", "add", "mul"];
 const MANY: usize = usize::MAX;
 
 #[rustfmt::skip]
@@ -183,7 +186,7 @@ pub(super) const TABLE: &[Operator] = &[
     op("Sign", &[F32 | F64 | INTS]),
     op("Sin", &[FLOATS]),
     op("Sinh", &[FLOATS]),
-    op("Softplus", &[FLOATS]),
+    op("Softplus", &[F32 | F64]),
     op("Softsign", &[FLOATS]),
     op("Sqrt", &[FLOATS]),
     op("Swish", &[F16 | F32]),
@@ -225,7 +228,7 @@ pub(super) const TABLE: &[Operator] = &[
     op("ArgMax", &[NUMBERS]).with(ARG).gives(GIVES_INT64),
     op("ArgMin", &[NUMBERS]).with(ARG).gives(GIVES_INT64),
     op("CumSum", &[NUMBERS]).with(&[("exclusive", Any), ("reverse", Any)]).inputs(2),
-    op("LogSoftmax", &[FLOATS]).with(AXIS),
+    op("LogSoftmax", &[F16 | F32]).with(AXIS),
     op("LpNormalization", &[FLOATS]).with(&[("axis", Any), ("p", Any)]),
     op("ReduceL1", &[NUMBERS, I64]).with(REDUCE).inputs(2),
     op("ReduceL2", &[FLOATS, I64]).with(REDUCE).inputs(2),
@@ -241,7 +244,7 @@ pub(super) const TABLE: &[Operator] = &[
         .gives(&[Gives::Input(0), Gives::Element(INT64)]),
 
     // Layers.
-    op("AveragePool", &[FLOATS]).with(&[("auto_pad", Any), ("ceil_mode", Any), ("count_include_pad", Any), ("dilations", Any),
+    op("AveragePool", &[FLOATS]).with(&[("auto_pad", Any), ("ceil_mode", Any), ("count_include_pad", Any), ("dilations", Ones),
         ("kernel_shape", Any), ("pads", Any), ("strides", Any)]),
     op("BatchNormalization", &[FLOATS]).with(&[("epsilon", Any), ("momentum", Any), ("spatial", Int(&[1])),
         ("training_mode", Int(&[0]))]).inputs(5),
@@ -266,7 +269,7 @@ pub(super) const TABLE: &[Operator] = &[
         ("input_forget", Int(&[0])), ("layout", Any), ("activations", Texts(&["Sigmoid", "Tanh", "Tanh"]))]).inputs(8).outputs(3),
     op("MatMul", &[FLOATS]).inputs(2),
     op("MatMulInteger", &[U8 | I8]).inputs(4).gives(&[Gives::Element(INT32)]),
-    op("MaxPool", &[FLOATS | I8 | U8]).with(&[("auto_pad", Any), ("ceil_mode", Any), ("dilations", Any), ("kernel_shape", Any),
+    op("MaxPool", &[FLOATS | I8 | U8]).with(&[("auto_pad", Any), ("ceil_mode", Any), ("dilations", Ones), ("kernel_shape", Any),
         ("pads", Any), ("storage_order", Any), ("strides", Any)]).outputs(2)
         .gives(&[Gives::Input(0), Gives::Element(INT64)]),
     op("QLinearConv", &[U8 | I8, F32, U8 | I8, U8 | I8, F32, U8 | I8, F32, U8 | I8, I32]).with(CONV).inputs(9)
@@ -309,8 +312,8 @@ pub(super) const TABLE: &[Operator] = &[
         ("coordinate_transformation_mode", Text(RESIZE_MODES)), ("cubic_coeff_a", Any), ("exclude_outside", Any), ("extrapolation_value", Any),
         ("keep_aspect_ratio_policy", Any), ("mode", Any), ("nearest_mode", Any)]).inputs(4).since(11),
     op("Scatter", &[ALL, I32 | I64, ALL]).with(AXIS).inputs(3).since(9).until(10),
-    op("ScatterElements", &[ALL, I32 | I64, ALL]).with(&[("axis", Any), ("reduction", Any)]).inputs(3).since(11),
-    op("ScatterND", &[ALL, I64, ALL]).with(&[("reduction", Any)]).inputs(3).since(11),
+    op("ScatterElements", &[ALL, I32 | I64, ALL]).with(&[("axis", Any), ("reduction", Text(REDUCTIONS))]).inputs(3).since(11),
+    op("ScatterND", &[ALL, I64, ALL]).with(&[("reduction", Text(REDUCTIONS))]).inputs(3).since(11),
     op("Shape", &[ALL]).with(&[("end", Any), ("start", Any)]).gives(GIVES_INT64),
     op("Size", &[ALL]).gives(GIVES_INT64),
     op("Slice", &[ALL, I32 | I64]).with(&[("axes", Any), ("ends", Any), ("starts", Any)]).inputs(5).check(slice),

@@ -327,9 +327,9 @@ fn a_cache_that_cannot_be_used_is_a_warning() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("GPUX_CACHE_DIR"));
 }
 
-/// A model that no process can try is no damaged model.
+/// A model that no process can try is no damaged model. On Linux what tries it needs no folder.
 #[test]
-fn a_machine_that_cannot_try_models_is_named_as_such() {
+fn a_model_is_tried_without_a_folder_for_temporary_files_or_the_folder_is_named() {
     let cache = tempfile::tempdir().unwrap();
     let none = cache.path().join("none");
     let output = Command::new(env!("CARGO_BIN_EXE_gpux"))
@@ -340,6 +340,10 @@ fn a_machine_that_cannot_try_models_is_named_as_such() {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
+    if cfg!(target_os = "linux") {
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        return;
+    }
     assert_eq!(output.status.code(), Some(3), "{said}");
     let reason = format!("cannot be tried before it is loaded: the folder for temporary files, `{}`", none.display());
     assert!(said.contains(&reason) && said.contains("TMPDIR"), "{said}");

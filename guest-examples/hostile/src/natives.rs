@@ -69,7 +69,11 @@ pub(super) fn attack(attack: &str, inputs: Vec<NamedValue>) -> Result<Option<Val
         // Between its two passes the picture is as high as before and as wide as after.
         "tall-picture" => {
             let tensor = zeros(&[65_536, 1, 1])?;
-            return Err(refused(builtins::run("resize", r#"{"size": [1, 1000]}"#, &[lent(&tensor)])));
+            return Err(refused(builtins::run(
+                "resize",
+                r#"{"size": [1, 1000], "library": "torch"}"#,
+                &[lent(&tensor)],
+            )));
         }
         // One label of half a megabyte, for each of 16 384 rows.
         "long-label" => {

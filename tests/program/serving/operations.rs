@@ -278,7 +278,7 @@ fn a_polite_end_answers_every_connection_in_the_accept_queue() {
         let mut server = Server::start(&[SCORES, "--max-connections", "1"]);
         let mut only = server.connect();
         assert_eq!(only.send("GET", "/health/live", &[], b"").unwrap().status, 200);
-        let head = format!("POST /predict HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n\r\n", ONE.len());
+        let head = format!("POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", ONE.len());
         let connect = |_| {
             let mut connection = server.connect();
             connection.write(&[head.as_bytes(), ONE.as_bytes()].concat()).unwrap();

@@ -116,6 +116,16 @@ impl NormalizeText {
         Self { options, signature }
     }
 
+    /// How many times as long a text can become (Unicode Standard Annex #15, 9.2: expansion in UTF-8).
+    fn growth(&self) -> usize {
+        match self.options.form {
+            Some(Form::Nfkc | Form::Nfkd) => 11,
+            Some(Form::Nfc | Form::Nfd) => 3,
+            None if self.options.strip_accents => 3,
+            None => 1,
+        }
+    }
+
     fn normalize(&self, text: &str, watch: &Watch) -> Result<String, StepFailure> {
         let options = &self.options;
         let mut text = Cow::Borrowed(text);
@@ -274,7 +284,10 @@ impl Step for NormalizeText {
         // The text before and after a pass, which can be longer, and a few texts for each of a list.
         let size = |value: &Value| {
             let texts = texts::extent(value).0.saturating_mul(4 * size_of::<serde_json::Value>());
-            value.byte_len().saturating_mul(4).saturating_add(texts)
+            let bytes = value.byte_len();
+            let grown = if texts::is_ascii(value) { bytes } else { bytes.saturating_mul(self.growth()) };
+            // Longer ones are refused.
+            grown.min(bytes.max(MAX_TEXT)).saturating_mul(4).saturating_add(texts)
         };
         inputs.iter().flatten().map(size).fold(MARKS, usize::saturating_add)
     }

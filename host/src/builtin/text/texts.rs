@@ -75,6 +75,20 @@ pub(in crate::builtin) fn extent(value: &Value) -> (usize, usize) {
     }
 }
 
+/// Whether all texts that a value holds are ASCII.
+pub(in crate::builtin) fn is_ascii(value: &Value) -> bool {
+    match value {
+        Value::Text(text) => text.is_ascii(),
+        Value::Json(json) => match json.as_ref() {
+            serde_json::Value::String(text) => text.is_ascii(),
+            serde_json::Value::Array(items) => items.iter().filter_map(|item| item.as_str()).all(str::is_ascii),
+            _ => true,
+        },
+        Value::Tensor(tensor) => tensor.as_slice::<String>().unwrap_or_default().iter().all(|text| text.is_ascii()),
+        Value::Bytes(_) => true,
+    }
+}
+
 /// Bytes of all texts together, which are bounded.
 pub(in crate::builtin) fn size<'t>(texts: impl Iterator<Item = &'t String>) -> Result<usize, StepFailure> {
     let bytes: usize = texts.map(String::len).sum();

@@ -263,8 +263,8 @@ fn a_batch_that_hangs_is_left_behind_and_the_queue_goes_on() {
     let engine = Doubling::default();
     let batcher = engine.batcher(options(4));
     engine.hold(true);
-    // More rows than the trial has shown to be short.
-    let rows = || ModelInputs::from_iter([(0, tensor(&[3, 1], vec![1_i64; 3]))]);
+    // More rows than the trials have shown to be short.
+    let rows = || ModelInputs::from_iter([(0, tensor(&[6, 1], vec![1_i64; 6]))]);
     let soon = || Some(Instant::now() + Duration::from_millis(1));
     assert!(value(batcher.run(rows(), soon(), 0, None)).is_err());
     // The session that replaces it hangs as well, and is not replaced any more.

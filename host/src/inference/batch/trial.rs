@@ -137,7 +137,7 @@ fn filled(
         let part = (mixed >> 11) as f64 / (1_u64 << 53) as f64;
         match element {
             _ if name.contains("mask") => 1.0,
-            _ if number % 2 == 1 && mixed % 8 != 0 => 0.0,
+            _ if number % 2 == 1 && !mixed.is_multiple_of(8) => 0.0,
             element if element.is_float() => trial.low + part * (trial.high - trial.low),
             _ => (part * trial.whole as f64).floor(),
         }

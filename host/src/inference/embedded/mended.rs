@@ -10,6 +10,7 @@ use tract_onnx::tract_core::ops::logic::IfThenElse;
 use tract_onnx::tract_core::ops::math::{abs, add, exp, ln, max, min, mul, neg, sub};
 use tract_onnx::tract_core::ops::nn::{Reduce, Reducer};
 use tract_onnx::tract_core::ops::scan::Scan;
+#[allow(clippy::wildcard_imports, reason = "tract's macros name what this brings")]
 use tract_onnx::tract_hir::internal::*;
 
 use patched::{Patch, Patched};

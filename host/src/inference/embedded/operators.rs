@@ -257,7 +257,7 @@ fn fault(row: &Operator, attribute: &AttributeProto) -> Option<String> {
             Some(Values::Ones) => attribute.ints.iter().all(|number| *number == 1),
             Some(Values::Texts(allowed)) => {
                 let mut given = attribute.strings.iter();
-                given.len() % allowed.len() == 0
+                given.len().is_multiple_of(allowed.len())
                     && allowed.iter().cycle().zip(given.by_ref()).all(|(allowed, given)| allowed.as_bytes() == given)
             }
             None => false,

@@ -13,6 +13,9 @@ use crate::serve::settings::Settings;
 /// How often a connection that waits for another to end looks for one that is idle.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// How long a connection is idle before it gives way: its client may have sent a request that was not read yet.
+const GRACE: Duration = Duration::from_millis(250);
+
 /// Of so many connections, one is closed at a time: to look at all of them for each new one would take longer than
 /// to serve it.
 const SHARE: usize = 64;
@@ -23,6 +26,7 @@ pub(in crate::serve) struct ConnectionLimit {
     permits: Arc<Semaphore>,
     /// for the large windows of HTTP/2
     windows: Arc<Semaphore>,
+    grace: Duration,
     open: Mutex<Connections>,
 }
 
@@ -54,6 +58,7 @@ impl ConnectionLimit {
         Self {
             permits: semaphore(settings.max_connections),
             windows: semaphore(settings.large_windows),
+            grace: GRACE,
             open: Mutex::default(),
         }
     }
@@ -96,8 +101,11 @@ impl ConnectionLimit {
     fn evict(&self) {
         let open = self.open();
         let many = open.by_number.len().div_ceil(SHARE);
-        let is_candidate =
-            |eviction: &&Arc<Eviction>| !eviction.asked.load(Ordering::Relaxed) && eviction.activity.is_idle();
+        let is_candidate = |eviction: &&Arc<Eviction>| {
+            !eviction.asked.load(Ordering::Relaxed)
+                && eviction.activity.is_idle()
+                && eviction.activity.last().elapsed() >= self.grace
+        };
         let mut idle: Vec<_> = open.by_number.values().filter(is_candidate).cloned().collect();
         drop(open);
         if idle.len() > many {
@@ -138,7 +146,8 @@ mod tests {
     use super::*;
 
     fn limit(max_connections: usize) -> Arc<ConnectionLimit> {
-        Arc::new(ConnectionLimit::new(&Settings { max_connections, ..Settings::default() }))
+        let settings = Settings { max_connections, ..Settings::default() };
+        Arc::new(ConnectionLimit { grace: Duration::ZERO, ..ConnectionLimit::new(&settings) })
     }
 
     async fn seat(limit: &Arc<ConnectionLimit>) -> (Seat, Arc<Activity>) {
@@ -162,6 +171,14 @@ mod tests {
         drop(second);
         assert!(waiting.await.is_some());
         drop(busy);
+    }
+
+    #[tokio::test]
+    async fn a_connection_has_time_for_its_first_request() {
+        let limit = Arc::new(ConnectionLimit::new(&Settings { max_connections: 1, ..Settings::default() }));
+        let (first, _) = seat(&limit).await;
+        assert!(limit.permit().now_or_never().is_none());
+        assert!(first.evicted().now_or_never().is_none());
     }
 
     #[tokio::test]

@@ -8,6 +8,7 @@ use tract_onnx::tract_core::ops::nn::gelu_approximate::GeluApproximate;
 use tract_onnx::tract_core::ops::nn::silu::Silu;
 use tract_onnx::tract_core::ops::nn::{Reduce, Reducer, Sigmoid};
 use tract_onnx::tract_core::tract_data::half::f16;
+#[allow(clippy::wildcard_imports, reason = "tract's macros name what this brings")]
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::tract_ndarray::{ArrayD, ArrayViewD, Axis};
 use tract_onnx::tract_hir::tract_num_traits::{Float, WrappingAdd, Zero};
@@ -112,14 +113,12 @@ impl EvalOp for Patched {
         }
         let mut outputs = self.op.eval(context, inputs.clone())?;
         match (&self.patch, inputs[0].datum_type()) {
-            (Patch::Scale, _) => {
-                if outputs[1].cast_to_scalar::<f32>()? == 0.0 {
-                    outputs[1] = tensor0(1_f32).into_tvalue();
-                }
+            (Patch::Scale, _) if outputs[1].cast_to_scalar::<f32>()? == 0.0 => {
+                outputs[1] = tensor0(1_f32).into_tvalue();
             }
             (Patch::Sum { axes }, DatumType::I32) => outputs[0] = sum::<i32>(&inputs[0], axes)?.into_tvalue(),
             (Patch::Sum { axes }, DatumType::I64) => outputs[0] = sum::<i64>(&inputs[0], axes)?.into_tvalue(),
-            (Patch::Indices { .. } | Patch::Sum { .. }, _) => {}
+            (Patch::Scale | Patch::Indices { .. } | Patch::Sum { .. }, _) => {}
             (patch, DatumType::F16) => mend::<f16>(patch, &inputs, &mut outputs)?,
             (patch, DatumType::F32) => mend::<f32>(patch, &inputs, &mut outputs)?,
             (patch, DatumType::F64) => mend::<f64>(patch, &inputs, &mut outputs)?,

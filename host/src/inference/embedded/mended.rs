@@ -190,14 +190,18 @@ impl Expansion for Clip {
         let element = model.outlet_fact(inputs[0])?.datum_type;
         let mut wire = tvec!(inputs[0]);
         for (index, what) in ["min", "max"].into_iter().enumerate() {
-            let usual = [f32::MIN, f32::MAX][index];
             let bound = match (self.inputs[index], self.bounds[index]) {
                 (Some(input), _) => model.wire_node(format!("{name}.{what}.cast"), cast(element), &[inputs[input]])?[0],
                 (None, Some(bound)) => constant(model, &format!("{name}.{what}.bound"), inputs[0], bound)?,
-                (None, None) if element == DatumType::F32 => {
-                    constant(model, &format!("{name}.{what}.bound"), inputs[0], usual)?
+                (None, None) => {
+                    let [least, greatest] = match element {
+                        DatumType::F16 => [tensor0(f16::MIN), tensor0(f16::MAX)],
+                        DatumType::F32 => [tensor0(f32::MIN), tensor0(f32::MAX)],
+                        DatumType::F64 => [tensor0(f64::MIN), tensor0(f64::MAX)],
+                        _ => continue,
+                    };
+                    model.add_const(format!("{name}.{what}.bound"), if index == 0 { least } else { greatest })?
                 }
-                (None, None) => continue,
             };
             let both = [wire[0], bound];
             wire = if index == 0 {

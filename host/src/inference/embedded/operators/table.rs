@@ -245,7 +245,7 @@ pub(super) const TABLE: &[Operator] = &[
 
     // Layers.
     op("AveragePool", &[FLOATS]).with(&[("auto_pad", Any), ("ceil_mode", Any), ("count_include_pad", Any), ("dilations", Ones),
-        ("kernel_shape", Any), ("pads", Any), ("strides", Any)]),
+        ("kernel_shape", Any), ("pads", Any), ("strides", Any)]).check(pool),
     op("BatchNormalization", &[FLOATS]).with(&[("epsilon", Any), ("momentum", Any), ("spatial", Int(&[1])),
         ("training_mode", Int(&[0]))]).inputs(5),
     op("Conv", &[FLOATS]).with(CONV).inputs(3),
@@ -269,9 +269,9 @@ pub(super) const TABLE: &[Operator] = &[
         ("input_forget", Int(&[0])), ("layout", Any), ("activations", Texts(&["Sigmoid", "Tanh", "Tanh"]))]).inputs(8).outputs(3),
     op("MatMul", &[FLOATS]).inputs(2),
     op("MatMulInteger", &[U8 | I8]).inputs(4).gives(&[Gives::Element(INT32)]),
-    op("MaxPool", &[FLOATS | I8 | U8]).with(&[("auto_pad", Any), ("ceil_mode", Any), ("dilations", Ones), ("kernel_shape", Any),
-        ("pads", Any), ("storage_order", Any), ("strides", Any)]).outputs(2)
-        .gives(&[Gives::Input(0), Gives::Element(INT64)]),
+    // Others keep -inf, where tract gives the least finite number.
+    op("MaxPool", &[F32 | I8 | U8]).with(&[("auto_pad", Any), ("ceil_mode", Any), ("dilations", Ones), ("kernel_shape", Any),
+        ("pads", Any), ("storage_order", Any), ("strides", Any)]).check(pool),
     op("QLinearConv", &[U8 | I8, F32, U8 | I8, U8 | I8, F32, U8 | I8, F32, U8 | I8, I32]).with(CONV).inputs(9)
         .gives(&[Gives::Input(7)]),
     op("QLinearMatMul", &[U8 | I8, F32, U8 | I8, U8 | I8, F32, U8 | I8, F32, U8 | I8]).inputs(8).gives(&[Gives::Input(7)]),
@@ -336,6 +336,14 @@ fn einsum(node: &Given<'_>) -> Result<bool, String> {
     let equation = node.text("equation", "");
     let is_plain = equation.split_once("->").is_some_and(|(_, result)| !result.trim().is_empty());
     if is_plain && !equation.contains("...") { Ok(true) } else { Err(format!("`equation: {equation}`")) }
+}
+
+/// tract rounds the number of windows up without heed to pads.
+fn pool(node: &Given<'_>) -> Result<bool, String> {
+    let rounds_up = node.attribute("ceil_mode").is_some_and(|mode| mode.i == 1);
+    let pads = node.attribute("pads").is_some_and(|pads| pads.ints.iter().any(|pad| *pad != 0));
+    let auto = node.text("auto_pad", "NOTSET") != "NOTSET";
+    if rounds_up && (pads || auto) { Err("`ceil_mode: 1` and pads".to_owned()) } else { Ok(true) }
 }
 
 /// tract takes no limit, or one of 0, as none at all.

@@ -16,13 +16,13 @@ struct Case {
     name: String,
     step: String,
     options: Json,
-    given: Given,
+    given: RandomInput,
     expected: Expected,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Given {
+enum RandomInput {
     File { file: [usize; 2] },
     Noise(Noise),
 }
@@ -104,8 +104,8 @@ fn compare(group: &str) {
     let mut counts = BTreeMap::<String, Count>::new();
     for case in &cases {
         let given: Value = match &case.given {
-            Given::File { file: [at, length] } => files[*at..*at + *length].to_vec().into(),
-            Given::Noise(noise) => noise.tensor().into(),
+            RandomInput::File { file: [at, length] } => files[*at..*at + *length].to_vec().into(),
+            RandomInput::Noise(noise) => noise.tensor().into(),
         };
         let mut ours = run(&*step(&case.step, case.options.clone()), vec![given]);
         let ours = ours.remove(0).as_tensor().unwrap().clone();
@@ -134,7 +134,7 @@ fn compare(group: &str) {
         count.largest = count.largest.max(difference);
         if !right {
             let shape =
-                if let Given::Noise(noise) = &case.given { format!("{:?}", noise.shape) } else { String::new() };
+                if let RandomInput::Noise(noise) = &case.given { format!("{:?}", noise.shape) } else { String::new() };
             let what = format!("{} {shape} → {:?}", case.options, expected.shape);
             count.wrong.push(format!("{what}: {:?}, off by {difference:.2e} of {:.1e}", ours.shape(), expected.bar));
         }

@@ -22,7 +22,7 @@ struct Scope<'a> {
 }
 
 /// A node that a row of the table is to look at.
-struct Given<'a> {
+struct NodeView<'a> {
     node: &'a NodeProto,
     constants: &'a HashMap<&'a str, &'a TensorProto>,
 }
@@ -161,7 +161,7 @@ fn check_node<'a>(
         }
     }
     if let Some(check) = row.check {
-        match check(&Given { node, constants: &scope.constants }) {
+        match check(&NodeView { node, constants: &scope.constants }) {
             Ok(right) => *any_shape &= right,
             Err(reason) => return refuse(format!(" with {reason}")),
         }
@@ -202,7 +202,7 @@ fn check_node<'a>(
     Ok(())
 }
 
-impl Given<'_> {
+impl NodeView<'_> {
     fn has(&self, input: usize) -> bool {
         self.node.input.get(input).is_some_and(|name| !name.is_empty())
     }

@@ -94,13 +94,13 @@ struct Shared {
 }
 
 /// What a connection holds from when it is accepted until it is closed.
-struct Open {
+struct OpenConnection {
     /// told when what nobody waits for is to end; the server ends once all of these are dropped
     over: watch::Receiver<bool>,
     _counted: Connection,
 }
 
-impl Open {
+impl OpenConnection {
     /// Ends when last call is over.
     async fn last_call(&mut self) {
         // The sender lives as long as the shared state.
@@ -122,7 +122,7 @@ pub(super) async fn accept(
     let shared = Arc::new(Shared { server, front, large, small, limit, tls, over: watch::Sender::new(false) });
     let start = |(stream, peer): (TcpStream, SocketAddr), permit| {
         // Before its task runs: the server must not end between the two.
-        let open = Open { over: shared.over.subscribe(), _counted: shared.server.metrics().connection() };
+        let open = OpenConnection { over: shared.over.subscribe(), _counted: shared.server.metrics().connection() };
         let settings = shared.server.settings();
         let activity = Arc::new(Activity::new(settings.header_timeout, settings.idle_timeout));
         let seat: Seat = shared.limit.seat(activity.clone(), permit);
@@ -224,7 +224,13 @@ fn builder(settings: &Settings, windows: Windows) -> auto::Builder<TokioExecutor
 }
 
 /// A connection's life.
-async fn connection(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, activity: Arc<Activity>, mut open: Open) {
+async fn connection(
+    shared: Arc<Shared>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    activity: Arc<Activity>,
+    mut open: OpenConnection,
+) {
     let peer = Peer::new(peer, stream.local_addr().ok());
     // Small answers must not wait for the client's acknowledgement of the last.
     let _ = stream.set_nodelay(true);
@@ -246,7 +252,7 @@ async fn connection(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, ac
 }
 
 /// Serves requests until the client, the server or the clock ends it.
-async fn serve<S>(shared: &Shared, stream: S, peer: Peer, activity: Arc<Activity>, open: &mut Open)
+async fn serve<S>(shared: &Shared, stream: S, peer: Peer, activity: Arc<Activity>, open: &mut OpenConnection)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

@@ -1,6 +1,6 @@
 //! The table: for each operator, what has been compared with ONNX Runtime and came out right.
 
-use super::{BOOL, Elements, FLOAT, Given, INT32, INT64, UINT8};
+use super::{BOOL, Elements, FLOAT, INT32, INT64, NodeView, UINT8};
 
 /// What is known of one operator.
 pub(super) struct Operator {
@@ -25,7 +25,7 @@ pub(super) struct Operator {
     pub(super) check: Option<Check>,
 }
 
-pub(super) type Check = fn(&Given<'_>) -> Result<bool, String>;
+pub(super) type Check = fn(&NodeView<'_>) -> Result<bool, String>;
 
 /// The values of an attribute for which an operator is known to be right.
 pub(super) enum Values {
@@ -332,14 +332,14 @@ pub(super) const TABLE: &[Operator] = &[
 ];
 
 /// tract leaves axes in a result that has none, and fits `...` otherwise than NumPy does.
-fn einsum(node: &Given<'_>) -> Result<bool, String> {
+fn einsum(node: &NodeView<'_>) -> Result<bool, String> {
     let equation = node.text("equation", "");
     let is_plain = equation.split_once("->").is_some_and(|(_, result)| !result.trim().is_empty());
     if is_plain && !equation.contains("...") { Ok(true) } else { Err(format!("`equation: {equation}`")) }
 }
 
 /// tract rounds the number of windows up without heed to pads.
-fn pool(node: &Given<'_>) -> Result<bool, String> {
+fn pool(node: &NodeView<'_>) -> Result<bool, String> {
     let rounds_up = node.attribute("ceil_mode").is_some_and(|mode| mode.i == 1);
     let pads = node.attribute("pads").is_some_and(|pads| pads.ints.iter().any(|pad| *pad != 0));
     let auto = node.text("auto_pad", "NOTSET") != "NOTSET";
@@ -347,7 +347,7 @@ fn pool(node: &Given<'_>) -> Result<bool, String> {
 }
 
 /// tract takes no limit, or one of 0, as none at all.
-fn non_max_suppression(node: &Given<'_>) -> Result<bool, String> {
+fn non_max_suppression(node: &NodeView<'_>) -> Result<bool, String> {
     match node.ints(2) {
         Some(limit) if limit.iter().all(|limit| *limit > 0) => Ok(true),
         _ => Err("a `max_output_boxes_per_class` that is not a constant above 0".to_owned()),
@@ -355,13 +355,13 @@ fn non_max_suppression(node: &Given<'_>) -> Result<bool, String> {
 }
 
 /// tract pads with the constant, whatever the mode.
-fn pad(node: &Given<'_>) -> Result<bool, String> {
+fn pad(node: &NodeView<'_>) -> Result<bool, String> {
     let mode = node.text("mode", "constant");
     if node.has(2) && mode != "constant" { Err(format!("`mode: {mode}` and a constant")) } else { Ok(true) }
 }
 
 /// Steps need to be part of the model, and backwards only whole axes come right.
-fn slice(node: &Given<'_>) -> Result<bool, String> {
+fn slice(node: &NodeView<'_>) -> Result<bool, String> {
     const MOST: i64 = i32::MAX as i64;
     let (starts, ends) = (node.ints(1), node.ints(2));
     if starts.iter().flatten().any(|start| *start > MOST || *start < -MOST) {
@@ -387,6 +387,6 @@ fn slice(node: &Given<'_>) -> Result<bool, String> {
 
 /// Which axes are of size 1 is not known before their sizes are.
 #[expect(clippy::unnecessary_wraps, reason = "as every check of the table")]
-fn squeeze(node: &Given<'_>) -> Result<bool, String> {
+fn squeeze(node: &NodeView<'_>) -> Result<bool, String> {
     Ok(node.has(1) || node.attribute("axes").is_some())
 }

@@ -136,14 +136,8 @@ const ARG: &[(&str, Values)] = &[("axis", Any), ("keepdims", Any), ("select_last
 const AXIS: &[(&str, Values)] = &[("axis", Any)];
 const CONV: &[(&str, Values)] =
     &[("auto_pad", Any), ("dilations", Any), ("group", Any), ("kernel_shape", Any), ("pads", Any), ("strides", Any)];
-const RESIZE_MODES: &[&str] = &[
-    "half_pixel",
-    "half_pixel_symmetric",
-    "pytorch_half_pixel",
-    "align_corners",
-    "asymmetric",
-    "tf_half_pixel_for_nn",
-];
+const RESIZE_MODES: &[&str] =
+    &["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_half_pixel_for_nn"];
 const REDUCTIONS: &[&str] = &["none", "add", "mul"];
 const MANY: usize = usize::MAX;
 
@@ -308,9 +302,9 @@ pub(super) const TABLE: &[Operator] = &[
         .inputs(4).check(pad),
     op("Range", &[NUMBERS]).inputs(3).since(11),
     op("Reshape", &[ALL, I64]).with(&[("allowzero", Any)]).inputs(2),
-    op("Resize", &[F32 | U8 | I8, F32, F32, I64]).with(&[("antialias", Any), ("axes", Any),
+    op("Resize", &[F32 | U8 | I8, F32, F32, I64]).with(&[("antialias", Int(&[0])), ("axes", Any),
         ("coordinate_transformation_mode", Text(RESIZE_MODES)), ("cubic_coeff_a", Any), ("exclude_outside", Any), ("extrapolation_value", Any),
-        ("keep_aspect_ratio_policy", Any), ("mode", Any), ("nearest_mode", Any)]).inputs(4).since(11),
+        ("keep_aspect_ratio_policy", Text(&["stretch"])), ("mode", Any), ("nearest_mode", Any)]).inputs(4).since(11).check(resize),
     op("Scatter", &[ALL, I32 | I64, ALL]).with(AXIS).inputs(3).since(9).until(10),
     op("ScatterElements", &[ALL, I32 | I64, ALL]).with(&[("axis", Any), ("reduction", Text(REDUCTIONS))]).inputs(3).since(11),
     op("ScatterND", &[ALL, I64, ALL]).with(&[("reduction", Text(REDUCTIONS))]).inputs(3).since(11),
@@ -344,6 +338,16 @@ fn pool(node: &NodeView<'_>) -> Result<bool, String> {
     let pads = node.attribute("pads").is_some_and(|pads| pads.ints.iter().any(|pad| *pad != 0));
     let auto = node.text("auto_pad", "NOTSET") != "NOTSET";
     if rounds_up && (pads || auto) { Err("`ceil_mode: 1` and pads".to_owned()) } else { Ok(true) }
+}
+
+/// tract aligns corners by the size that was asked for, and knows no size of 1 of its own for `pytorch_half_pixel`.
+fn resize(node: &NodeView<'_>) -> Result<bool, String> {
+    let coordinates = node.text("coordinate_transformation_mode", "half_pixel");
+    match (coordinates.as_str(), node.text("mode", "nearest").as_str()) {
+        ("align_corners", _) if !node.has(3) => Err("`align_corners` and scales".to_owned()),
+        ("pytorch_half_pixel", "cubic") => Err("`pytorch_half_pixel` and `mode: cubic`".to_owned()),
+        _ => Ok(true),
+    }
 }
 
 /// tract takes no limit, or one of 0, as none at all.

@@ -38,7 +38,7 @@ compare GROUP *WHAT:
 # they follow; the file says what it needs installed
 random-parity CASES="3000" SEED="2":
     python3 tests/reference/builtin/make_random.py --cases {{CASES}} --seed {{SEED}} --out target/random
-    GPUX_RANDOM_CASES=$PWD/target/random cargo test --lib builtin::reference::random -- --nocapture
+    GPUX_RANDOM_CASES=$PWD/target/random cargo test -p gpux-steps reference::random -- --nocapture
 
 # the ONNX project's backend test cases, through gpux and through Python's ONNX Runtime; needs
 # tests/onnx/requirements.txt. With `--engine embedded`, thousands of models of one operator as well. With
@@ -68,7 +68,7 @@ corrupted:
 
 # many more cases of the seeded fuzzing, from the seed on
 fuzz ITERATIONS="20000" SEED="1":
-    GPUX_FUZZ_ITERATIONS={{ITERATIONS}} GPUX_FUZZ_SEED={{SEED}} cargo test --lib sandbox::tests::fuzz
+    GPUX_FUZZ_ITERATIONS={{ITERATIONS}} GPUX_FUZZ_SEED={{SEED}} cargo test -p gpux-sandbox tests::fuzz
     GPUX_FUZZ_ITERATIONS={{ITERATIONS}} GPUX_FUZZ_SEED={{SEED}} cargo test --test hostile -- --nocapture no_call damaged
 
 # what the checks of the server in tests/serve are run with

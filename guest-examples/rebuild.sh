@@ -18,7 +18,7 @@ for sources in "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*; do
 done
 export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="$flags"
 build() { cargo build --quiet --profile guest --target wasm32-unknown-unknown --target-dir "$target" "$@"; }
-gpux() { cargo run --quiet -p gpux -- "$@"; }
+gpux() { cargo run --quiet -p gpux-cli -- "$@"; }
 
 mkdir -p "$into/rust" "$into/hostile/wat"
 rust="center-ink greedy-decoder nms pass-through thumbnail to-floats"

@@ -6,13 +6,13 @@
 use std::io::Cursor;
 
 use allocation_counter::measure;
-use gpux::pipeline::{Context, Dim, ElementType, Kind, Layout, Metadata, ProjectFiles, Site, Step, Tensor, Value};
+use gpux_core::{Context, Dim, ElementType, Kind, Layout, Metadata, ProjectFiles, Site, Step, Tensor, Value};
 use image::{DynamicImage, ImageFormat, RgbImage};
 use serde_json::{Value as Json, json};
 
 mod sweep;
 
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/reference/builtin/");
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/reference/builtin/");
 
 /// Bytes that are nobody's payload: lists, shapes, tables of a fixed size, plans of transforms.
 const SMALL: usize = 256 << 10;
@@ -21,7 +21,7 @@ const SMALL: usize = 256 << 10;
 type Case = (&'static str, Json, fn(usize) -> Vec<Value>);
 
 fn step(name: &str, options: Json) -> Box<dyn Step> {
-    let registry = gpux::assemble::builtins();
+    let registry = gpux::builtins();
     let files = ProjectFiles::new(FOLDER, false);
     let build = registry.builtin(name).unwrap().build;
     build(options, &Site::Pipeline(&files)).unwrap_or_else(|error| panic!("{name}: {error}"))
@@ -279,7 +279,7 @@ fn no_step_takes_more_than_it_says() {
 #[test]
 fn every_step_is_measured() {
     let measured: Vec<_> = cases().into_iter().map(|(name, ..)| name).collect();
-    for builtin in gpux::assemble::builtins().builtins() {
+    for builtin in gpux::builtins().builtins() {
         assert!(measured.contains(&builtin.name), "{}", builtin.name);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use gpux::pipeline::{Context, ElementType, Kind, Layout, Metadata, Port, Step, StepFailure, Tensor, Value};
+use gpux_core::{Context, ElementType, Kind, Layout, Metadata, Port, Step, StepFailure, Tensor, Value};
 use serde_json::{Value as Json, json};
 
 use super::{cases, known, step};
@@ -335,7 +335,7 @@ fn sweep(names: impl Fn(&str) -> bool) {
 
 /// The group of a step, by its name.
 fn group(name: &str) -> &'static str {
-    let registry = gpux::assemble::builtins();
+    let registry = gpux::builtins();
     registry.builtin(name).unwrap().group.name()
 }
 

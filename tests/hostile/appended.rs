@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use gpux::pipeline::{Context, Step as _};
-use gpux::sandbox::{Limits, LoadRequest, SandboxError, componentize};
+use gpux_core::{Context, Step as _};
+use gpux_sandbox::{Limits, LoadRequest, SandboxError, componentize};
 use wasm_encoder::{
     Component, ComponentExportKind, ComponentExportSection, ComponentImportSection, ComponentInstanceSection,
     ComponentTypeRef, ComponentTypeSection, ConstExpr, GlobalSection, GlobalType, InstanceSection, InstanceType,

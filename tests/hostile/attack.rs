@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gpux::pipeline::{Context, LimitExceeded, Registry, Step as _, StepFailure, Value};
-use gpux::sandbox::{ComponentStep, Limits, LoadRequest, Sandbox, SandboxError};
+use gpux_core::{Context, LimitExceeded, Registry, Step as _, StepFailure, Value};
+use gpux_sandbox::{ComponentStep, Limits, LoadRequest, Sandbox, SandboxError};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -41,7 +41,7 @@ pub(crate) struct Outcome {
 
 /// The repository.
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// What an attack may use.
@@ -88,9 +88,9 @@ impl Attack {
 
     /// Makes the attack, ready to be struck again and again.
     pub(crate) fn prepare<'a>(&'a self, sandbox: &'a Sandbox, registry: &'a Arc<Registry>) -> Prepared<'a> {
-        let input = self.input.map_or(Value::from(""), |mib| {
-            gpux::pipeline::Tensor::new([mib << 20], vec![1_u8; mib << 20]).unwrap().into()
-        });
+        let input = self
+            .input
+            .map_or(Value::from(""), |mib| gpux_core::Tensor::new([mib << 20], vec![1_u8; mib << 20]).unwrap().into());
         Prepared { attack: self, sandbox, registry, input, step: self.load(sandbox, registry).ok() }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use gpux::pipeline::{Context, Step as _, Value};
-use gpux::sandbox::LoadRequest;
+use gpux_core::{Context, Step as _, Value};
+use gpux_sandbox::LoadRequest;
 use serde_json::json;
 
 use crate::attack::{limits, root};

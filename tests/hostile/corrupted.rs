@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use gpux::GpuxError;
-use gpux::assemble::{EngineChoice, Operator, Pipeline, search};
-use gpux::inference::{ModelLoadError, made_up_inputs};
-use gpux::pipeline::{Context, Step as _};
+use gpux::{EngineChoice, Operator, Pipeline, search};
+use gpux_core::{Context, Step as _};
+use gpux_inference::{ModelLoadError, made_up_inputs};
 
 use crate::damage::ALL;
 use crate::dice::Dice;
@@ -60,7 +60,7 @@ impl Corrupted {
         } else {
             None
         };
-        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut paths: Vec<_> = [
             "models/digits.onnx",
             "tests/models/conv.onnx",

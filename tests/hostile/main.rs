@@ -30,9 +30,9 @@ mod neighbour;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gpux::config::CacheDir;
-use gpux::pipeline::Registry;
-use gpux::sandbox::{Limits, Sandbox, SandboxOptions};
+use gpux_core::CacheDir;
+use gpux_core::Registry;
+use gpux_sandbox::{Limits, Sandbox, SandboxOptions};
 
 use self::neighbour::Neighbour;
 
@@ -41,7 +41,7 @@ const LATE: Duration = Duration::from_secs(2);
 /// Memory beyond the limit that the host itself may take, twice what it should.
 const OWN: usize = 32 << 20;
 
-static REGISTRY: LazyLock<Arc<Registry>> = LazyLock::new(|| Arc::new(gpux::assemble::builtins()));
+static REGISTRY: LazyLock<Arc<Registry>> = LazyLock::new(|| Arc::new(gpux::builtins()));
 
 /// One engine for all tests, as in a process.
 static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gpux::assemble::EngineChoice;
+use gpux::EngineChoice;
 
 use crate::alone;
 use crate::corrupted::{Corrupted, Outcome};

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use gpux::sandbox::{Limits, LoadRequest};
+use gpux_sandbox::{Limits, LoadRequest};
 use wasm_encoder::{
     BlockType, CodeSection, Component, ComponentSectionId, ComponentTypeSection, Function, FunctionSection, Module,
     ModuleSection, PrimitiveValType, RawSection, TypeSection, ValType,

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use gpux::pipeline::{Context, Step as _};
-use gpux::sandbox::{LoadRequest, Sandbox, SandboxOptions, componentize};
+use gpux_core::{Context, Step as _};
+use gpux_sandbox::{LoadRequest, Sandbox, SandboxOptions, componentize};
 use serde_json::json;
 
 use crate::attack::{limits, root};

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use gpux::pipeline::{Context, Registry, Site, Step as _, Value};
-use gpux::sandbox::{ComponentStep, LoadRequest, Sandbox};
+use gpux_core::{Context, Registry, Site, Step as _, Value};
+use gpux_sandbox::{ComponentStep, LoadRequest, Sandbox};
 use serde_json::json;
 
 use crate::attack::root;

@@ -18,5 +18,5 @@ fn the_program_says_what_its_cases_say() {
         .register_bin("gpux", std::path::Path::new(env!("CARGO_BIN_EXE_gpux")))
         .env("GPUX_CACHE_DIR", cache)
         .env("NO_COLOR", "1")
-        .case(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/cases/run/*.toml"));
+        .case(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases/run/*.toml"));
 }

@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 /// The checkout.
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// The program, run in the checkout.

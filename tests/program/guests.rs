@@ -2,14 +2,14 @@
 
 use std::sync::{Arc, LazyLock};
 
-use gpux::pipeline::{Context, Layout, Metadata, Registry, Site, Step, StepFailure, Tensor, Value};
-use gpux::sandbox::{ComponentStep, LoadRequest, Sandbox, SandboxOptions};
+use gpux_core::{Context, Layout, Metadata, Registry, Site, Step, StepFailure, Tensor, Value};
+use gpux_sandbox::{ComponentStep, LoadRequest, Sandbox, SandboxOptions};
 use serde_json::json;
 
 use crate::digits::root;
 
 static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| Sandbox::new(SandboxOptions::default()).unwrap());
-static BUILTINS: LazyLock<Arc<Registry>> = LazyLock::new(|| Arc::new(gpux::assemble::builtins()));
+static BUILTINS: LazyLock<Arc<Registry>> = LazyLock::new(|| Arc::new(gpux::builtins()));
 
 fn guest(name: &str, options: serde_json::Value) -> ComponentStep {
     let component = std::fs::read(root().join(format!("guest-examples/rust/{name}.wasm"))).unwrap();

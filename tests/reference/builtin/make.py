@@ -1,4 +1,4 @@
-"""Writes the numbers that the built-in steps are compared with (`host/src/builtin/reference.rs`).
+"""Writes the numbers that the built-in steps are compared with (`host/steps/src/reference.rs`).
 
     python -m venv venv && venv/bin/pip install -r requirements.txt && venv/bin/python make.py
 

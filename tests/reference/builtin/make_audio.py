@@ -1,4 +1,4 @@
-"""Writes the numbers that the audio steps are compared with (`host/src/builtin/audio/reference.rs`).
+"""Writes the numbers that the audio steps are compared with (`host/steps/src/audio/reference.rs`).
 
     python -m venv venv && venv/bin/pip install -r requirements-audio.txt && venv/bin/python make_audio.py
 

@@ -1,4 +1,4 @@
-"""Writes the numbers that the image steps are compared with (`host/src/builtin/image/reference.rs`),
+"""Writes the numbers that the image steps are compared with (`host/steps/src/image/reference.rs`),
 beside those of `make.py`.
 
     python -m venv venv && venv/bin/pip install -r requirements-image.txt && venv/bin/python make_image.py

@@ -1,5 +1,5 @@
 """Cases with random parameters for the image and audio steps, and what the reference libraries make of them
-(`host/src/builtin/reference/random.rs` compares).
+(`host/steps/src/reference/random.rs` compares).
 
     python -m venv venv && venv/bin/pip install -r requirements-random.txt && venv/bin/python make_random.py
 
@@ -7,7 +7,7 @@ Needs `oggenc` (Debian: vorbis-tools) for Vorbis whose channels are not coupled.
 `--cases`, `--seed` and versions draws the same cases. The ones checked in are those of the defaults; for more:
 
     python make_random.py --cases 3000 --seed 2 --out ../../../target/random
-    GPUX_RANDOM_CASES=$PWD/../../../target/random cargo test --lib builtin::reference::random -- --nocapture
+    GPUX_RANDOM_CASES=$PWD/../../../target/random cargo test -p gpux-steps reference::random -- --nocapture
 """
 
 import argparse

@@ -1,5 +1,5 @@
 """Writes the numbers that the steps of the groups `tensor` and `output` are compared with
-(`host/src/builtin/tensor/reference.rs`, `host/src/builtin/output/reference.rs`).
+(`host/steps/src/tensor/reference.rs`, `host/steps/src/output/reference.rs`).
 
     python -m venv venv && venv/bin/pip install -r requirements-tensor.txt && venv/bin/python make_tensor.py
 

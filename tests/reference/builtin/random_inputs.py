@@ -1,6 +1,6 @@
 """Random inputs that the script and the tests make alike, and what the reference library makes of them.
 
-A tensor of noise is stored as its seed (`host/src/builtin/reference/random.rs` draws the same numbers);
+A tensor of noise is stored as its seed (`host/steps/src/reference/random.rs` draws the same numbers);
 a result that must be the same to the bit as its hash, any other as a few of its numbers.
 """
 

@@ -1,0 +1,28 @@
+//! Whether a pipeline's golden cases may run together where its models run requests together.
+
+use std::path::Path;
+
+use super::samples::{Sampler, case_requests};
+use super::test::CASES_FOLDER;
+use gpux::Pipeline;
+
+/// Runs what each model is given in the golden cases alone and together. Fails with the model and what is
+/// different.
+pub fn prove_batching(pipeline: &Pipeline) -> Result<(), String> {
+    let batches: Vec<_> = pipeline.models().filter(|(_, model)| matches!(model.batcher(), Some(Ok(_)))).collect();
+    if batches.is_empty() {
+        return Ok(());
+    }
+    let folder = pipeline.path().parent().unwrap_or(Path::new(".")).join(CASES_FOLDER);
+    let mut sampler = Sampler::new(pipeline);
+    // What is wrong with a case is for `gpux test` to say.
+    for (_, request) in case_requests(pipeline, &folder).unwrap_or_default() {
+        let _ = sampler.run(request);
+    }
+    for (name, model) in batches {
+        model.prove_batching(&sampler.of(name)).map_err(|reason| {
+            format!("the model `{name}` must not run requests together: of the golden cases, {reason}; remove its `batching`")
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,220 @@
+//! `case.yml` as written.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+
+use crate::compare::Tolerance;
+use gpux_config::{ConfigurationError, Diagnostic, Document, Form, LoadError, Node, Span};
+
+/// The file that makes a folder a case.
+pub(crate) const CASE_FILE: &str = "case.yml";
+
+const FORM: Form = Form { name: CASE_FILE, start: "start with `inputs:`; `gpux test --bless` writes the rest" };
+
+/// What stands for a mapping whose content is read elsewhere.
+type Mapping = Option<serde_json::Map<String, serde_json::Value>>;
+
+/// The file as written. What a gpux.yml says of a step is checked as there, values once it is
+/// known what they fill.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct Written {
+    /// What the case shows, for people
+    #[serde(default)]
+    description: Option<String>,
+    /// The component's options
+    #[serde(default, rename = "options")]
+    #[schemars(with = "Mapping")]
+    _options: IgnoredAny,
+    /// The component's limits, as in gpux.yml
+    #[serde(default, rename = "limits")]
+    #[schemars(with = "Mapping")]
+    _limits: IgnoredAny,
+    /// What the component may use beyond computing, as in gpux.yml
+    #[serde(default, rename = "grant")]
+    #[schemars(with = "Mapping")]
+    _grant: IgnoredAny,
+    /// The models that the component may be granted, as in gpux.yml
+    #[serde(default, rename = "models")]
+    #[schemars(with = "Mapping")]
+    _models: IgnoredAny,
+    /// What goes in, by name
+    #[serde(default, rename = "inputs")]
+    #[schemars(with = "Mapping")]
+    _inputs: IgnoredAny,
+    /// What must come out, by name
+    #[serde(default, rename = "outputs")]
+    #[schemars(with = "Mapping")]
+    _outputs: IgnoredAny,
+    /// How far numbers may be off
+    #[serde(default)]
+    tolerance: Option<Tolerance>,
+    /// The error that must come instead
+    #[serde(default)]
+    error: Option<ExpectedError>,
+    /// Where the case comes from, if `gpux run --record` wrote it
+    #[serde(default)]
+    recorded: Option<Recorded>,
+}
+
+/// The error that a case expects.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExpectedError {
+    /// Whose fault it is
+    pub kind: ErrorKind,
+    /// A part of its message
+    #[serde(default)]
+    pub contains: Option<String>,
+}
+
+/// Whose fault an error is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub(crate) enum ErrorKind {
+    /// the request's: it cannot be worked on
+    InvalidInput,
+    /// the step's
+    Failed,
+    /// a limit of the sandbox, or the request's timeout
+    Limit,
+    /// that of the options, limits or grants: nothing could be run
+    Configuration,
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::InvalidInput => "invalid-input",
+            Self::Failed => "failed",
+            Self::Limit => "limit",
+            Self::Configuration => "configuration",
+        })
+    }
+}
+
+/// Where a recorded case comes from, and what else was seen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Recorded {
+    /// The step's place in its pipeline, from 1
+    pub step: usize,
+    /// The step's name there
+    pub name: String,
+    /// SHA-256 of the component
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub component: Option<String>,
+    /// How long it took, in milliseconds
+    pub time_ms: f64,
+    /// The highest memory of its sandbox, in bytes
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_peak: Option<u64>,
+    /// Why there is no result, if it is nothing that a test can expect: the request's timeout
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<String>,
+    /// What it logged
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub log: Vec<String>,
+}
+
+/// What a case expects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Expectation {
+    /// the values under `outputs:`
+    Outputs,
+    /// an error
+    Error(ExpectedError),
+    /// nothing yet
+    Unknown,
+}
+
+/// A case whose shape is checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    /// the name of its folder
+    pub name: String,
+    /// its folder
+    pub folder: PathBuf,
+    /// for people
+    pub description: Option<String>,
+    /// what it expects
+    pub expectation: Expectation,
+    /// how far numbers may be off
+    pub tolerance: Tolerance,
+    /// where it comes from, if it was recorded
+    pub recorded: Option<Recorded>,
+    /// the file, with the place of every word
+    pub document: Document,
+}
+
+/// Keys that are about a component step; a pipeline says these things itself.
+const OF_A_STEP: [&str; 4] = ["options", "limits", "grant", "models"];
+
+impl Case {
+    /// Whether `folder` is a case.
+    pub(crate) fn is_in(folder: &Path) -> bool {
+        folder.join(CASE_FILE).is_file()
+    }
+
+    /// Reads the case of a folder.
+    pub(crate) fn load(folder: &Path) -> Result<Self, LoadError> {
+        let path: PathBuf =
+            folder.join(CASE_FILE).components().filter(|part| *part != std::path::Component::CurDir).collect();
+        let (document, written) = gpux_config::load_as::<Written>(FORM, &path)?;
+        let node = |key| document.root.get(key).filter(|node| !node.is_null());
+        let expectation = match (node("outputs"), written.error) {
+            (Some(_), None) => Expectation::Outputs,
+            (None, Some(error)) => Expectation::Error(error),
+            (None, None) => Expectation::Unknown,
+            (Some(_), Some(_)) => {
+                let span = document.root.entry("error").map_or(0..0, |(key, _)| key.span.clone());
+                let fault = Diagnostic::new("expectation", span, "a case expects `outputs` or an `error`, not both");
+                return Err(Box::new(fail(&document, vec![fault.hint("remove one of them")])).into());
+            }
+        };
+        let name = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned();
+        Ok(Self {
+            name,
+            folder: folder.to_owned(),
+            description: written.description,
+            expectation,
+            tolerance: written.tolerance.unwrap_or_default(),
+            recorded: written.recorded,
+            document,
+        })
+    }
+
+    /// What stands under `key`, if anything does.
+    pub(crate) fn part(&self, key: &str) -> Option<&Node> {
+        self.document.root.get(key).filter(|node| !node.is_null())
+    }
+
+    /// The place of `key`, else the beginning of the file.
+    pub(crate) fn place(&self, key: &str) -> Span {
+        self.document.root.entry(key).map_or(0..0, |(key, _)| key.span.clone())
+    }
+
+    /// An error about this file.
+    pub(crate) fn fault(&self, faults: Vec<Diagnostic>) -> ConfigurationError {
+        fail(&self.document, faults)
+    }
+
+    /// Refuses what a case of a pipeline cannot say.
+    pub(crate) fn of_a_pipeline(&self) -> Result<(), Box<ConfigurationError>> {
+        let fault = |key: &&str| {
+            let message = format!("`{key}` is about a component step, but this is a case of a pipeline");
+            Diagnostic::new("not-of-a-pipeline", self.place(key), message).hint("say it in the gpux.yml")
+        };
+        let faults: Vec<_> = OF_A_STEP.iter().filter(|key| self.part(key).is_some()).map(fault).collect();
+        if faults.is_empty() { Ok(()) } else { Err(self.fault(faults).into()) }
+    }
+}
+
+fn fail(document: &Document, faults: Vec<Diagnostic>) -> ConfigurationError {
+    ConfigurationError::new(document.source.clone(), faults)
+}

@@ -1,0 +1,16 @@
+//! Golden cases: a folder with a `case.yml`, and the files that it names.
+//!
+//! `case.yml` → [`Case`] (its shape checked) → values, once the ports are known that they fill.
+
+mod file;
+mod metadata;
+mod value;
+mod write;
+
+pub(crate) use file::{CASE_FILE, Case, ErrorKind, Expectation, ExpectedError, Recorded};
+pub(crate) use value::Expected;
+pub(super) use value::{expected_values, input_values};
+pub(super) use write::{Draft, error_text, flow};
+
+#[cfg(test)]
+mod tests;

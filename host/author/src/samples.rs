@@ -1,0 +1,67 @@
+//! What goes into the models of a pipeline while it runs: samples to judge a changed model by.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::case::{Case, Expectation, input_values};
+use gpux::GpuxError;
+use gpux::Pipeline;
+use gpux_core::{Context, Observer, PlannedStep, Port, Request, RunError, RunOptions, Value, deadline_after};
+
+/// The inputs of one run of a model, in the model's order.
+pub type ModelSample = Vec<Option<Value>>;
+
+/// Runs a pipeline and keeps what its models are given. What a component hands to a model is not
+/// seen.
+pub struct Sampler<'a> {
+    pipeline: &'a Pipeline,
+    taken: Vec<(&'a str, ModelSample)>,
+}
+
+impl<'a> Sampler<'a> {
+    /// Of the models of `pipeline`.
+    pub fn new(pipeline: &'a Pipeline) -> Self {
+        Self { pipeline, taken: Vec::new() }
+    }
+
+    /// Runs one request.
+    pub fn run(&mut self, request: Request) -> Result<(), RunError> {
+        let pipeline = self.pipeline;
+        let deadline = deadline_after(pipeline.timeout());
+        pipeline.plan().run(request, RunOptions { deadline, observer: Some(self), ..RunOptions::default() }).map(drop)
+    }
+
+    /// What the model of this name was given, in the order of the runs.
+    pub fn of(&self, model: &str) -> Vec<ModelSample> {
+        self.taken.iter().filter(|(name, _)| *name == model).map(|(_, sample)| sample.clone()).collect()
+    }
+}
+
+impl Observer for Sampler<'_> {
+    fn before(&mut self, step: &PlannedStep, inputs: &[Option<Value>]) {
+        if let Some((model, _)) = self.pipeline.model_of(step) {
+            self.taken.push((model, inputs.to_vec()));
+        }
+    }
+
+    fn after(&mut self, _: &PlannedStep, _: Duration, _: &[Value], _: &Context) {}
+}
+
+/// The requests of a pipeline's golden cases in `folder`, with their names; without those that
+/// expect an error.
+pub fn case_requests(pipeline: &Pipeline, folder: &Path) -> Result<Vec<(String, Request)>, GpuxError> {
+    let cases = super::cases_in(folder).unwrap_or_default();
+    cases.iter().filter_map(|case| case_request(pipeline, case).transpose()).collect()
+}
+
+/// The request of one case, with its name; `None` if it expects an error.
+pub(super) fn case_request(pipeline: &Pipeline, path: &Path) -> Result<Option<(String, Request)>, GpuxError> {
+    let case = Case::load(path)?;
+    if matches!(case.expectation, Expectation::Error(_)) {
+        return Ok(None);
+    }
+    case.of_a_pipeline()?;
+    let ports: Vec<Port> = pipeline.plan().inputs().iter().map(|input| input.port.clone()).collect();
+    let values = input_values(&case, &ports)?;
+    Ok(Some((case.name, values)))
+}

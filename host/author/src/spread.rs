@@ -1,0 +1,151 @@
+//! How far two results lie apart, in numbers.
+
+use serde::Serialize;
+
+use gpux_core::{ElementType, Tensor, Value, to_json};
+
+/// The differences between two results of one computation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Spread {
+    /// numbers that were compared
+    pub compared: usize,
+    /// those that are not the same
+    pub different: usize,
+    /// the largest absolute difference
+    pub absolute: f64,
+    /// the largest difference as a part of the larger of the two numbers
+    pub relative: f64,
+    /// those that differ by more than is accepted
+    pub beyond: usize,
+    /// what cannot be put into numbers: another shape, another text
+    pub otherwise: Option<String>,
+}
+
+impl Spread {
+    /// Compares `given` with `reference`. A number is accepted if it differs by no more than
+    /// `absolute` + `relative` × |reference|, as NumPy's `allclose` has it.
+    pub fn between(reference: &Value, given: &Value, absolute: f64, relative: f64) -> Self {
+        let mut spread = Self::default();
+        match (reference, given) {
+            (Value::Tensor(reference), Value::Tensor(given)) => spread.tensors(reference, given, absolute, relative),
+            (reference, given) => spread.json(&to_json(reference), &to_json(given), absolute, relative),
+        }
+        spread
+    }
+
+    /// Whether everything that was compared is accepted.
+    pub const fn is_accepted(&self) -> bool {
+        self.beyond == 0 && self.otherwise.is_none()
+    }
+
+    /// This and another together.
+    #[must_use]
+    pub fn with(mut self, other: Self) -> Self {
+        self.compared += other.compared;
+        self.different += other.different;
+        self.absolute = self.absolute.max(other.absolute);
+        self.relative = self.relative.max(other.relative);
+        self.beyond += other.beyond;
+        self.otherwise = self.otherwise.or(other.otherwise);
+        self
+    }
+
+    fn tensors(&mut self, reference: &Tensor, given: &Tensor, absolute: f64, relative: f64) {
+        if reference.shape() != given.shape() || reference.element() != given.element() {
+            let shown = |tensor: &Tensor| format!("{}{:?}", tensor.element(), tensor.shape());
+            self.otherwise = Some(format!("{} instead of {}", shown(given), shown(reference)));
+            return;
+        }
+        let wide = |tensor: &Tensor| tensor.cast(ElementType::Float64).ok();
+        let (Some(a), Some(b)) = (wide(reference), wide(given)) else {
+            self.compared += reference.len();
+            if reference.data() != given.data() {
+                self.otherwise = Some("other texts".to_owned());
+            }
+            return;
+        };
+        let (a, b) = (a.as_slice::<f64>().unwrap_or_default(), b.as_slice::<f64>().unwrap_or_default());
+        a.iter().zip(b).for_each(|(a, b)| self.number(*a, *b, absolute, relative));
+        // Large integers that are the same as float64 may still not be the same.
+        if self.different == 0 && reference.bytes() != given.bytes() && !reference.element().is_float() {
+            self.otherwise = Some("integers that float64 cannot tell apart differ".to_owned());
+        }
+    }
+
+    #[expect(clippy::float_cmp, reason = "the same number is the same, infinities too")]
+    fn number(&mut self, reference: f64, given: f64, absolute: f64, relative: f64) {
+        self.compared += 1;
+        if reference == given || (reference.is_nan() && given.is_nan()) {
+            return;
+        }
+        self.different += 1;
+        let difference = (reference - given).abs();
+        if !difference.is_finite() {
+            self.absolute = f64::INFINITY;
+            self.relative = f64::INFINITY;
+            self.beyond += 1;
+            return;
+        }
+        self.absolute = self.absolute.max(difference);
+        self.relative = self.relative.max(difference / reference.abs().max(given.abs()));
+        self.beyond += usize::from(difference > absolute + relative * reference.abs());
+    }
+
+    fn json(&mut self, reference: &serde_json::Value, given: &serde_json::Value, absolute: f64, relative: f64) {
+        use serde_json::Value as Json;
+        match (reference, given) {
+            (Json::Number(a), Json::Number(b)) => {
+                self.number(a.as_f64().unwrap_or(f64::NAN), b.as_f64().unwrap_or(f64::NAN), absolute, relative);
+            }
+            (Json::Array(a), Json::Array(b)) if a.len() == b.len() => {
+                a.iter().zip(b).for_each(|(a, b)| self.json(a, b, absolute, relative));
+            }
+            (Json::Object(a), Json::Object(b)) if a.keys().eq(b.keys()) => {
+                a.values().zip(b.values()).for_each(|(a, b)| self.json(a, b, absolute, relative));
+            }
+            (a, b) if a == b => {}
+            (a, b) => {
+                let shown = |json: &Json| json.to_string().chars().take(60).collect::<String>();
+                self.otherwise.get_or_insert(format!("{} instead of {}", shown(b), shown(a)));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::float_cmp, reason = "tests")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn tensor(data: [f32; 3]) -> Value {
+        Value::Tensor(Tensor::new([3], data.to_vec()).unwrap())
+    }
+
+    #[test]
+    fn numbers_lie_as_far_apart_as_they_do() {
+        let spread = Spread::between(&tensor([1.0, 2.0, f32::NAN]), &tensor([1.0, 2.5, f32::NAN]), 0.1, 0.1);
+        assert_eq!((spread.compared, spread.different, spread.beyond), (3, 1, 1));
+        assert_eq!((spread.absolute, spread.relative), (0.5, 0.2));
+        assert!(!spread.is_accepted());
+        assert!(Spread::between(&tensor([1.0, 2.0, 3.0]), &tensor([1.0, 2.5, 3.0]), 0.1, 0.2).is_accepted());
+        let infinite = Spread::between(&tensor([1.0; 3]), &tensor([f32::INFINITY, 1.0, f32::NAN]), 9.0, 9.0);
+        assert_eq!((infinite.beyond, infinite.absolute), (2, f64::INFINITY));
+        let other = Value::Tensor(Tensor::new([1], vec![1_i64]).unwrap());
+        let spread = Spread::between(&tensor([1.0; 3]), &other, 9.0, 9.0);
+        assert_eq!(spread.otherwise.unwrap(), "int64[1] instead of float32[3]");
+        let large = |value: i64| Value::Tensor(Tensor::scalar(value));
+        assert!(!Spread::between(&large(i64::MAX), &large(i64::MAX - 1), 0.0, 0.0).is_accepted());
+    }
+
+    #[test]
+    fn json_is_compared_by_its_numbers() {
+        let top = |label: &str, score: f64| Value::from(json!([{ "label": label, "score": score }]));
+        let spread = Spread::between(&top("a", 0.5), &top("a", 0.25), 0.0, 0.5);
+        assert_eq!((spread.compared, spread.absolute), (1, 0.25));
+        assert!(spread.is_accepted());
+        let spread = Spread::between(&top("a", 0.5), &top("b", 0.5), 1.0, 1.0);
+        assert_eq!(spread.otherwise.unwrap(), "\"b\" instead of \"a\"");
+    }
+}

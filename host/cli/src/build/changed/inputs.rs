@@ -1,0 +1,85 @@
+//! On what a changed model is judged: the user's samples, golden cases, or numbers made up.
+
+use super::ChangeArguments;
+use super::make::Refused;
+use crate::exit::Exit;
+use crate::printer::{Printer, counted};
+use crate::run::{Item, sample_requests};
+use gpux::Pipeline;
+use gpux_author::{Beside, ModelSample, Sampler};
+use gpux_inference::{ModelStep, made_up_inputs};
+
+/// The most requests that are run: their tensors are all held.
+const MOST: usize = 64;
+/// How many inputs are made up where there are none.
+const MADE_UP: u64 = 8;
+
+/// What the models of a pipeline were given.
+pub(super) struct Samples<'a> {
+    sampler: Sampler<'a>,
+    /// how many requests, of what; `None` if there are none
+    from: Option<String>,
+}
+
+/// A changed model, judged.
+pub(super) struct Judged {
+    pub(super) beside: Beside,
+    /// over what
+    pub(super) over: String,
+}
+
+/// Runs the pipeline on every sample there is.
+pub(super) fn samples<'a>(
+    asked: &ChangeArguments,
+    pipeline: &'a Pipeline,
+    printer: Printer,
+) -> Result<Samples<'a>, Exit> {
+    let mut sampler = Sampler::new(pipeline);
+    let mut count = 0;
+    let from = if asked.sample.is_empty() {
+        let folder = pipeline.path().with_file_name(gpux_author::CASES_FOLDER);
+        // A model alone has no cases: what lies beside it belongs to others.
+        let alone = pipeline.path().extension().is_some_and(|ending| ending.eq_ignore_ascii_case("onnx"));
+        let cases = if alone { Ok(Vec::new()) } else { gpux_author::case_requests(pipeline, &folder) };
+        for (name, request) in cases.map_err(|error| printer.error(&error))?.into_iter().take(MOST) {
+            match sampler.run(request) {
+                Ok(()) => count += 1,
+                Err(error) => printer.warning(&format!("the case `{name}` is left out: {error}")),
+            }
+        }
+        "golden case"
+    } else {
+        let requests = sample_requests(pipeline.plan(), &asked.sample);
+        for Item { source, request } in requests.map_err(|error| printer.usage(&error))?.take(MOST) {
+            let failed = |error: String| printer.fail("SampleError", &format!("{source}: {error}"), Exit::Failed);
+            let request = request.map_err(|error| failed(error.to_string()))?;
+            sampler.run(request).map_err(|error| failed(error.to_string()))?;
+            count += 1;
+        }
+        "sample"
+    };
+    Ok(Samples { sampler, from: (count > 0).then(|| counted(count, from)) })
+}
+
+impl Samples<'_> {
+    /// Runs both models on what the original was given.
+    pub(super) fn judge(&self, name: &str, original: &ModelStep, changed: &ModelStep) -> Result<Judged, Refused> {
+        let mut samples = self.sampler.of(name);
+        let mut over = self.from.clone().unwrap_or_default();
+        if samples.is_empty() {
+            samples = made_up(changed)
+                .ok_or_else(|| Refused::Samples("no inputs can be made up for this model: give --sample".to_owned()))?;
+            let why = match &self.from {
+                Some(from) => format!("; it gets none that can be seen of the {from}"),
+                None => "; --sample gives others".to_owned(),
+            };
+            over = format!("{} inputs made up{why}", samples.len());
+        }
+        let beside = gpux_author::beside(original, changed, &samples);
+        beside.map(|beside| Judged { beside, over }).map_err(|unequal| Refused::Samples(unequal.to_string()))
+    }
+}
+
+fn made_up(model: &ModelStep) -> Option<Vec<ModelSample>> {
+    (0..MADE_UP).map(|seed| made_up_inputs(model.file().info(), seed)).collect()
+}

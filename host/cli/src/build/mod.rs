@@ -1,0 +1,171 @@
+//! `gpux build`: everything that can be done before the first request.
+
+mod changed;
+mod component;
+mod step;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+
+pub(super) use step::build_step;
+
+use super::exit::Exit;
+use super::nodes;
+use super::operator::{OperatorArguments, PipelineArguments};
+use super::printer::{Printer, counted, duration, pretty};
+use gpux::GpuxError;
+use gpux::{Operator, Pipeline};
+use gpux_inference::Shapes;
+
+/// Check a pipeline: the file, its models, its components, and that every step fits the next.
+/// Compiles the components, tries the models and keeps their graphs optimized, so that the first
+/// run finds them ready.
+///
+/// With the folder of a step (it has a step.yml), builds the step from its sources: runs the
+/// build of its language, or its own commands. That is as safe as its sources are.
+///
+/// With --precision or --shape, makes another model beside each, and says what that does to size,
+/// speed and results; refuses where results are off by too much.
+///
+/// With a .wasm file, checks that it is a step and, with --output, writes it as a component.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    pipeline: PipelineArguments,
+
+    /// Where to write the component, when a .wasm file is built; the changed model (.onnx), or a
+    /// folder for it
+    #[arg(short, long, value_name = "PATH")]
+    output: Option<PathBuf>,
+
+    /// Keep names and debug information in the component
+    #[arg(long)]
+    no_strip: bool,
+
+    /// Measure which execution provider runs each model fastest, and remember it for
+    /// `--provider fastest`
+    #[arg(long)]
+    measure: bool,
+
+    /// Do not keep the graphs of models as ONNX Runtime's optimizations leave them; models then load
+    /// as they are, and are optimized at each start
+    #[arg(long)]
+    no_optimize: bool,
+
+    /// The result as JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    change: changed::ChangeArguments,
+
+    #[command(flatten)]
+    operator: OperatorArguments,
+
+    /// Say more: of a step's build, everything it prints; of a pipeline, where the nodes of its models run
+    #[arg(long)]
+    verbose: bool,
+}
+
+pub(super) fn main(arguments: &Arguments) -> Exit {
+    let printer = super::printer(arguments.json, arguments.verbose);
+    if let Some(path) = arguments.pipeline.file_ending("wasm") {
+        return component::main(&path, arguments, printer);
+    }
+    if let Some(flag) = arguments.change.alone() {
+        let message = format!("{flag} goes with --precision, --shape or --dim");
+        return printer.fail("UsageError", &message, Exit::Usage);
+    }
+    if arguments.change.is_given() {
+        return changed::main(arguments, printer);
+    }
+    if arguments.output.is_some() {
+        let message = "--output goes with a .wasm file, --precision or --shape; a pipeline is built into the cache, \
+                       and a step to the `output` of its step.yml";
+        return printer.fail("UsageError", message, Exit::Usage);
+    }
+    if let Some(folder) = arguments.pipeline.step_folder() {
+        return step::main(&folder, arguments, printer);
+    }
+    pipeline(arguments, printer)
+}
+
+fn pipeline(arguments: &Arguments, printer: Printer) -> Exit {
+    let start = Instant::now();
+    let operator = arguments.operator.operator().map(|operator| Operator {
+        measure: arguments.measure,
+        optimize: !arguments.no_optimize,
+        shapes: if arguments.measure { shapes(arguments, &operator) } else { Vec::new() },
+        ..operator
+    });
+    let pipeline = match operator.and_then(|operator| arguments.pipeline.open_as(operator, printer)) {
+        Ok(pipeline) => pipeline,
+        Err(error) => return printer.error(&error),
+    };
+    if let Err(error) = rehearse(&pipeline) {
+        return printer.error(&error);
+    }
+    if let Err(reason) = gpux_author::prove_batching(&pipeline) {
+        return printer.fail("ConfigurationError", &reason, Exit::Usage);
+    }
+    for (step, file) in pipeline.tokenizers() {
+        printer.note(&format!("{step} reads the tokenizer {file}"));
+    }
+    let mut report = pipeline.to_json();
+    if arguments.verbose {
+        nodes_of(arguments, &pipeline, &mut report, printer);
+    }
+    let text = if arguments.json {
+        pretty(&report)
+    } else {
+        let spec = pipeline.spec();
+        let steps = counted(pipeline.plan().steps().len(), "step");
+        format!(
+            "{} {}: {steps}, {}; ready in {}",
+            spec.name.value,
+            spec.version.value,
+            pipeline.engine(),
+            duration(start.elapsed())
+        )
+    };
+    printer.answer(&text)
+}
+
+/// Runs each model of the embedded engine once: on made-up inputs, or on those of a golden case.
+fn rehearse(pipeline: &Pipeline) -> Result<(), GpuxError> {
+    for (name, model) in pipeline.models() {
+        if let Err(error) = model.rehearse()
+            && !gpux_author::shapes(pipeline).iter().any(|(ran, _)| ran == name)
+        {
+            return Err(error.into());
+        }
+    }
+    Ok(())
+}
+
+/// With `--verbose`: where the nodes of each model run.
+fn nodes_of(arguments: &Arguments, pipeline: &Pipeline, report: &mut serde_json::Value, printer: Printer) {
+    let Ok(operator) = arguments.operator.operator() else { return };
+    for (index, (name, step)) in pipeline.models().enumerate() {
+        let options = &step.sessions().options().provider_options;
+        let file = step.file();
+        match nodes::report(&operator, file, file.info(), &[step.provider()], options) {
+            Ok(found) => {
+                printer.detail(&format!("model {name}: {}\n", nodes::text(&found)));
+                report["models"][index]["nodes"] = serde_json::to_value(&found).unwrap_or_default();
+            }
+            Err(error) => printer.warning(&format!("where the nodes of `{name}` run is not known: {error}")),
+        }
+    }
+}
+
+/// What the models are given in the pipeline's golden cases, run on the CPU. Without cases, nothing;
+/// what is wrong with the pipeline is told when it is opened to be built.
+fn shapes(arguments: &Arguments, operator: &Operator) -> Vec<(String, Shapes)> {
+    let on_cpu = Operator { provider: Some("cpu".to_owned()), ..operator.clone() };
+    arguments.pipeline.open_quietly(&on_cpu).map(|pipeline| gpux_author::shapes(&pipeline)).unwrap_or_default()
+}

@@ -1,0 +1,52 @@
+//! What gpux does in processes of its own: whatever may bring a process down.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+use super::exit::Exit;
+use super::measure;
+
+/// Called by gpux itself; each prints one line of JSON.
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Load a model and run it once
+    #[command(name = "__vet-model", hide = true)]
+    VetModel { request: String },
+    /// Compile and configure a component
+    #[command(name = "__prepare-component", hide = true)]
+    PrepareComponent { folder: PathBuf },
+    /// Load an engine library and say what it offers
+    #[command(name = "__engine-probe", hide = true)]
+    EngineProbe { library: PathBuf },
+    /// Optimize a model's graph
+    #[command(name = "__optimize-model", hide = true)]
+    OptimizeModel { request: String },
+    /// Run a model once and write down what its nodes did
+    #[command(name = "__run-nodes", hide = true)]
+    RunNodes { request: String },
+    /// Run a pipeline on one engine and provider
+    #[command(name = "__measure", hide = true)]
+    Measure(Box<measure::Arguments>),
+}
+
+pub(super) fn main(command: Command) -> Exit {
+    // What is told comes before the silence that lasts as long as the parent does.
+    let told = matches!(command, Command::PrepareComponent { .. }).then(gpux_core::child::given);
+    // Without the watching thread the work is bounded by its limits, and by the parent's patience.
+    let _ = gpux_core::child::end_with_parent();
+    let answer = match command {
+        Command::VetModel { request } => gpux_inference::vet_answer(&request),
+        Command::PrepareComponent { folder } => {
+            let told = told.unwrap_or_else(|| Err(std::io::ErrorKind::UnexpectedEof.into()));
+            gpux_sandbox::prepare_answer(&folder, told, gpux::builtins())
+        }
+        Command::EngineProbe { library } => gpux_inference::probe_answer(&library),
+        Command::OptimizeModel { request } => gpux_inference::optimize_answer(&request),
+        Command::RunNodes { request } => gpux_inference::nodes_answer(&request),
+        Command::Measure(arguments) => measure::answer(&arguments),
+    };
+    // Without a reader there is nobody to tell.
+    let _ = super::printer(true, false).result(&answer);
+    Exit::Done
+}

@@ -1,0 +1,139 @@
+//! The `gpux` program: one file a command, one printer.
+
+mod build;
+mod child;
+mod engine;
+mod exit;
+mod inspect;
+mod interrupt;
+mod log;
+mod measure;
+mod new;
+mod nodes;
+mod operator;
+mod printer;
+mod run;
+mod schema;
+mod serve;
+mod shapes;
+mod steps;
+mod test;
+mod verify;
+
+use std::io::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+
+use gpux_core::end::end;
+
+use exit::Exit;
+use printer::Printer;
+
+/// What the process ends with after a panic, as every program in Rust does: but without the exit handlers of native
+/// libraries, whose threads may be at work.
+const PANICKED: u8 = 101;
+
+/// Runs an ONNX model together with the code around it
+#[derive(Debug, Parser)]
+#[command(name = "gpux", version, propagate_version = true, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Make a folder for a pipeline or a step
+    New(new::Arguments),
+    /// Run a pipeline on input
+    Run(run::Arguments),
+    /// Serve pipelines on HTTP
+    Serve(serve::Arguments),
+    /// Check a pipeline and make it ready to run, or build a step from its sources
+    Build(build::Arguments),
+    /// Run the golden cases of a step or a pipeline
+    Test(test::Arguments),
+    /// Explain a pipeline, a model, a component, or this machine
+    Inspect(inspect::Arguments),
+    /// Compare what a pipeline gives on several providers or engines
+    Verify(verify::Arguments),
+    /// List and install inference engines
+    Engine(engine::Arguments),
+    /// List the built-in steps, or explain one
+    Steps(steps::Arguments),
+    /// Print the JSON Schema of gpux.yml, for editors
+    Schema(schema::Arguments),
+    #[command(flatten)]
+    Child(child::Command),
+}
+
+/// Parses the command line, does what it says, and ends the process.
+fn run() -> ! {
+    // The seeds give `-p` and `-h` of `serve` to port and host.
+    let command =
+        Arguments::command().mut_subcommand("serve", |serve| serve.mut_arg("provider", |arg| arg.short(None)));
+    let parsed = command.try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
+    let arguments = match parsed {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version are results; everything else is a usage error.
+            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
+            let _ = error.print();
+            end(exit.code());
+        }
+    };
+    keep_freed_memory();
+    let command = AssertUnwindSafe(|| run_command(arguments.command));
+    let code = catch_unwind(command).map_or(PANICKED, Exit::code);
+    // Whatever was printed of a line. There is nobody left to tell of a failure.
+    let _ = std::io::stdout().flush();
+    end(code)
+}
+
+fn run_command(command: Command) -> Exit {
+    match command {
+        Command::New(arguments) => new::main(&arguments),
+        Command::Run(arguments) => run::main(arguments),
+        Command::Serve(arguments) => serve::main(&arguments),
+        Command::Build(arguments) => build::main(&arguments),
+        Command::Test(arguments) => test::main(&arguments),
+        Command::Inspect(arguments) => inspect::main(&arguments),
+        Command::Verify(arguments) => verify::main(&arguments),
+        Command::Engine(arguments) => engine::main(&arguments),
+        Command::Steps(arguments) => steps::main(&arguments),
+        Command::Schema(arguments) => schema::main(&arguments),
+        Command::Child(command) => child::main(command),
+    }
+}
+
+/// Has the C library keep freed memory for what comes next. It goes by the largest block that it has
+/// mapped and seen freed: twice as much stays at the end of its heap. Until then it gives back what
+/// the pictures of one run took, and the next run pays for it page by page, a third of its time.
+fn keep_freed_memory() {
+    const LARGEST: usize = 8 << 20;
+    drop(std::hint::black_box(Vec::<u8>::with_capacity(LARGEST)));
+}
+
+/// The printer that a command's flags ask for.
+const fn printer(json: bool, verbose: bool) -> Printer {
+    Printer { json, verbose }
+}
+
+/// Keeps ONNX Runtime from reporting to its makers, if set before its library is loaded. Since
+/// 1.29 its official builds report from Linux and macOS too; the call that turns this off needs an
+/// environment, and making one has already written an identifier to disk and queued the first
+/// report. See docs/decisions/009-no-telemetry.md.
+const NO_TELEMETRY: &str = "ORT_DISABLE_TELEMETRY";
+
+fn main() {
+    // Who sets it, to whatever value, has decided.
+    if std::env::var_os(NO_TELEMETRY).is_none() {
+        #[expect(unsafe_code, reason = "the library reads it from the environment and nowhere else")]
+        // SAFETY: this is the first thing that the program does; no other thread exists.
+        unsafe {
+            std::env::set_var(NO_TELEMETRY, "1");
+        }
+    }
+    run()
+}

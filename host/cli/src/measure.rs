@@ -1,0 +1,281 @@
+//! One pipeline on one engine and provider, run in a process of its own: what `gpux verify` and
+//! comparing benchmarks ask for. A process can hold one engine library only.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use super::exit::Exit;
+use super::operator::{OperatorArguments, PipelineArguments};
+use super::printer::Printer;
+use super::run::{InputArguments, Item, UsageError, spare};
+use gpux::GpuxError;
+use gpux::Pipeline;
+use gpux_core::child::{self, ChildFault};
+use gpux_core::{
+    BenchmarkOptions, ElementType, Kind, Metrics, Plan, Request, RunOptions, Value, deadline_after, from_npy, to_json,
+    to_npy,
+};
+use gpux_inference::{made_up_shape, made_up_tensor};
+
+/// What is measured; the same words as the command lines that ask for it.
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    pub(super) pipeline: PipelineArguments,
+
+    #[command(flatten)]
+    pub(super) input: InputArguments,
+
+    #[command(flatten)]
+    pub(super) operator: OperatorArguments,
+
+    /// Where to put what comes out
+    #[arg(long)]
+    folder: PathBuf,
+
+    /// How many requests to run
+    #[arg(long, default_value_t = 1)]
+    samples: usize,
+
+    /// How many timed runs of the first request
+    #[arg(long, default_value_t = 0)]
+    runs: usize,
+
+    /// How many runs before those
+    #[arg(long, default_value_t = 0)]
+    warmup: usize,
+
+    /// Seconds that one request may take
+    #[arg(long)]
+    timeout: Option<f64>,
+
+    /// Where what was measured will be written: nothing that is read
+    #[arg(long)]
+    output: Option<PathBuf>,
+}
+
+/// Where a pipeline is to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// a provider of the engine that is used anyway
+    Provider(String),
+    /// the embedded engine
+    Embedded,
+    /// an engine library, on a provider of it
+    Library(PathBuf, Option<String>),
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "embedded" {
+            return Ok(Self::Embedded);
+        }
+        let (path, provider) = match text.rsplit_once('=') {
+            Some((path, provider)) => (path, Some(provider)),
+            None => (text, None),
+        };
+        let known = |name: &str| name.parse::<gpux_inference::ExecutionProvider>().map_err(|error| error.to_string());
+        if Path::new(path).components().count() > 1 || Path::new(path).exists() {
+            provider.map(known).transpose()?;
+            return Ok(Self::Library(PathBuf::from(path), provider.map(str::to_owned)));
+        }
+        known(text)?;
+        Ok(Self::Provider(text.to_owned()))
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Provider(provider) => f.pad(provider),
+            Self::Embedded => f.pad("embedded"),
+            Self::Library(path, None) => write!(f, "{}", path.display()),
+            Self::Library(path, Some(provider)) => write!(f, "{}={provider}", path.display()),
+        }
+    }
+}
+
+impl Place {
+    /// The flags that say so. Nothing else will do: a comparison with a stand-in is none.
+    fn flags(&self) -> Vec<OsString> {
+        let strings = |flags: &[&str]| flags.iter().map(Into::into).collect::<Vec<OsString>>();
+        match self {
+            Self::Provider(provider) => strings(&["--strict", "--provider", provider]),
+            Self::Embedded => strings(&["--engine", "embedded", "--provider", "cpu"]),
+            Self::Library(path, provider) => {
+                let mut flags = strings(&["--strict", "--provider", provider.as_deref().unwrap_or("auto")]);
+                flags.extend(["--engine-library".into(), path.clone().into_os_string()]);
+                flags
+            }
+        }
+    }
+}
+
+/// What the child answers.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Measured {
+    /// engine and provider
+    pub(super) engine: String,
+    pub(super) items: Vec<Ran>,
+    /// milliseconds
+    pub(super) times: Option<Metrics>,
+}
+
+/// What one request gave: its outputs by name, in files of the folder; or why not.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Ran {
+    pub(super) source: String,
+    pub(super) result: Result<Vec<(String, PathBuf)>, String>,
+}
+
+/// What the child says instead.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Refused {
+    pub(super) message: String,
+    /// what the program ends with
+    pub(super) exit: Exit,
+}
+
+/// What a comparison asks of each of its children.
+pub(super) struct Asked<'a> {
+    pub(super) pipeline: &'a PipelineArguments,
+    pub(super) input: &'a InputArguments,
+    pub(super) operator: &'a OperatorArguments,
+    pub(super) samples: usize,
+    pub(super) runs: usize,
+    pub(super) warmup: usize,
+    pub(super) timeout: Option<Duration>,
+    /// where the comparison will be written
+    pub(super) output: Option<&'a Path>,
+}
+
+/// The longest that a child may take.
+const PATIENCE: Duration = Duration::from_hours(1);
+
+impl Asked<'_> {
+    /// Runs the pipeline in a child at `place`, with what comes out in `folder`.
+    pub(super) fn run(&self, place: &Place, folder: &Path) -> Result<Measured, Refused> {
+        let refused = |message: String| Refused { message, exit: Exit::Environment };
+        let program = std::env::current_exe().map_err(|error| refused(error.to_string()))?;
+        let mut words: Vec<OsString> = vec!["__measure".into(), "--folder".into(), folder.into()];
+        for (flag, number) in [("--samples", self.samples), ("--runs", self.runs), ("--warmup", self.warmup)] {
+            words.extend([flag.into(), number.to_string().into()]);
+        }
+        if let Some(timeout) = self.timeout {
+            words.extend(["--timeout".into(), timeout.as_secs_f64().to_string().into()]);
+        }
+        if let Some(output) = self.output {
+            words.extend(["--output".into(), output.into()]);
+        }
+        if matches!(place, Place::Provider(_)) {
+            words.extend(self.operator.engine_words());
+        }
+        words.extend(self.operator.words());
+        words.extend(place.flags());
+        words.extend(self.input.words());
+        words.extend(self.pipeline.words());
+        let words: Vec<&OsStr> = words.iter().map(OsString::as_os_str).collect();
+        let answer: Result<Result<Measured, Refused>, ChildFault> = child::ask(&program, &words, PATIENCE);
+        answer.map_err(|fault| Refused {
+            message: fault.to_string(),
+            exit: if fault.is_environment() { Exit::Environment } else { Exit::Failed },
+        })?
+    }
+}
+
+/// What the child prints.
+pub(super) fn answer(arguments: &Arguments) -> String {
+    let quiet = Printer { json: true, verbose: false };
+    let answer = measure(arguments, quiet);
+    serde_json::to_string(&answer).unwrap_or_default()
+}
+
+fn measure(arguments: &Arguments, printer: Printer) -> Result<Measured, Refused> {
+    let refused = |error: GpuxError| Refused { exit: error.fault().into(), message: error.to_string() };
+    let usage = |message: String| Refused { message, exit: Exit::Usage };
+    let pipeline = arguments.pipeline.open(&arguments.operator, printer).map_err(refused)?;
+    let timeout = arguments.timeout.map(Duration::from_secs_f64).or(pipeline.timeout());
+    let wrong = |error: UsageError| usage(error.to_string());
+    let outputs = arguments.output.as_slice();
+    let requests: Vec<(String, Result<Request, String>)> = if arguments.input.is_given() {
+        let requests = arguments.input.requests(pipeline.plan()).map_err(wrong)?;
+        spare(&pipeline, requests.read(), outputs).map_err(wrong)?;
+        let item = |item: Item| (item.source, item.request.map_err(|error| error.to_string()));
+        requests.take(arguments.samples.max(1)).map(item).collect()
+    } else {
+        spare(&pipeline, std::iter::empty(), outputs).map_err(wrong)?;
+        vec![("made up".to_owned(), Ok(made_up(pipeline.plan()).map_err(usage)?))]
+    };
+    let mut times = None;
+    if arguments.runs > 0
+        && let Some((_, Ok(request))) = requests.first()
+    {
+        let options = BenchmarkOptions { runs: arguments.runs, warmup: arguments.warmup, timeout, cancelled: None };
+        times = Some(pipeline.plan().benchmark(request, options).map_err(|error| refused(error.into()))?.total);
+    }
+    let run = |(number, (source, request)): (usize, (String, Result<Request, String>))| {
+        let result = request.and_then(|request| run_one(&pipeline, request, timeout, &arguments.folder, number));
+        Ran { source, result }
+    };
+    let items = requests.into_iter().enumerate().map(run).collect();
+    Ok(Measured { engine: pipeline.engine().to_owned(), items, times })
+}
+
+fn run_one(
+    pipeline: &Pipeline,
+    request: Request,
+    timeout: Option<Duration>,
+    folder: &Path,
+    number: usize,
+) -> Result<Vec<(String, PathBuf)>, String> {
+    let options = RunOptions { deadline: deadline_after(timeout), ..RunOptions::default() };
+    let outputs = pipeline.plan().run(request, options).map_err(|error| error.to_string())?;
+    let save = |(index, (name, value)): (usize, (String, Value))| {
+        let (bytes, ending) = match &value {
+            Value::Tensor(tensor) => (to_npy(tensor).map_err(|error| format!("output `{name}`: {error}"))?, "npy"),
+            other => (to_json(other).to_string().into_bytes(), "json"),
+        };
+        let path = folder.join(format!("{number}-{index}.{ending}"));
+        std::fs::write(&path, bytes).map_err(|error| format!("cannot write `{}`: {error}", path.display()))?;
+        Ok((name, path))
+    };
+    outputs.into_iter().enumerate().map(save).collect()
+}
+
+/// What a child has written.
+pub(super) fn read(path: &Path) -> Result<Value, String> {
+    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    if path.extension().is_some_and(|ending| ending == "npy") {
+        return from_npy(&bytes).map(Value::Tensor).map_err(|error| error.to_string());
+    }
+    serde_json::from_slice::<serde_json::Value>(&bytes).map(Value::from).map_err(|error| error.to_string())
+}
+
+/// A request without anybody's data: the same numbers every time, open dimensions of 8 (of 1 on the
+/// first axis). Pictures and sounds cannot be made up.
+fn made_up(plan: &Plan) -> Result<Request, String> {
+    let mut request = Request::new();
+    for input in plan.inputs().iter().filter(|input| input.default.is_none() && !input.port.optional) {
+        let value = match &input.port.kind {
+            Kind::Tensor(kind) => {
+                made_up_tensor(kind.element().unwrap_or(ElementType::Float32), made_up_shape(kind), 0)
+            }
+            Kind::Text => Some(Value::from("The quick brown fox jumps over the lazy dog.")),
+            _ => None,
+        };
+        let name = &input.port.name;
+        let value = value.ok_or_else(|| {
+            let inputs = plan.describe_inputs();
+            format!("the input `{name}` cannot be made up: give --input or --file; the pipeline takes {inputs}")
+        })?;
+        request.push((name.clone(), value));
+    }
+    Ok(request)
+}

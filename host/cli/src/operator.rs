@@ -1,0 +1,272 @@
+//! The flags that every command which opens a pipeline shares: the operator's word.
+
+use std::ffi::OsString;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+
+use super::exit::Exit;
+use super::printer::Printer;
+use gpux::GpuxError;
+use gpux::{Allow, EngineChoice, Operator, Pipeline};
+use gpux_author::StepFile;
+use gpux_config::{FILE_NAMES, LoadError, WasmLimits};
+use gpux_core::files::open_file;
+use gpux_inference::{Giver, ProviderLibrary, ProviderOptions};
+use gpux_sandbox::SandboxError;
+
+/// The bytes of a component at `path`. Of one that is larger than the operator allows, as many as
+/// show that.
+pub(super) fn read_component(path: &Path, operator: &Operator, printer: Printer) -> Result<Vec<u8>, Exit> {
+    let most = (operator.ceiling.component_size as u64).saturating_add(1);
+    let mut bytes = Vec::new();
+    match open_file(path, "a component").and_then(|file| file.take(most).read_to_end(&mut bytes)) {
+        Ok(_) => Ok(bytes),
+        Err(error) => {
+            Err(printer.fail("UsageError", &format!("cannot read `{}`: {error}", path.display()), Exit::Usage))
+        }
+    }
+}
+
+/// Prints why the component at `path` is none, or why this machine cannot tell.
+pub(super) fn no_component(path: &Path, error: SandboxError, printer: Printer) -> Exit {
+    if error.is_environment() {
+        return printer.error(&error.into());
+    }
+    printer.fail("ConfigurationError", &format!("{}: {error}", path.display()), Exit::Usage)
+}
+
+/// Which pipeline.
+#[derive(Debug, Args)]
+pub(super) struct PipelineArguments {
+    /// A folder with a gpux.yml, such a file, the `name` in one, or a model (.onnx) alone
+    #[arg(value_name = "PIPELINE")]
+    pipeline: Option<String>,
+
+    /// Name of the file in the folder [default: gpux.yml, gpux.yaml or GPUXfile]
+    #[arg(short, long, value_name = "NAME")]
+    config: Option<String>,
+}
+
+impl PipelineArguments {
+    /// The same on another command line.
+    pub(super) fn words(&self) -> Vec<OsString> {
+        let config = self.config.iter().map(|config| format!("--config={config}").into());
+        config.chain(self.pipeline.iter().map(Into::into)).collect()
+    }
+
+    /// Opens the pipeline; warnings go to the printer.
+    pub(super) fn open(&self, operator: &OperatorArguments, printer: Printer) -> Result<Pipeline, GpuxError> {
+        self.open_as(operator.operator()?, printer)
+    }
+
+    /// [`Self::open`] with the operator's word given.
+    pub(super) fn open_as(&self, operator: Operator, printer: Printer) -> Result<Pipeline, GpuxError> {
+        if let Some(folder) = self.step_folder() {
+            return Err(step_folder_is_no_pipeline(&folder).into());
+        }
+        let pipeline = self.open_quietly(&operator)?;
+        for warning in pipeline.warnings() {
+            printer.warning(warning);
+        }
+        for optimized in pipeline.optimized() {
+            printer.note(&optimized);
+        }
+        for measured in pipeline.measured() {
+            printer.note(&format!("fastest provider of {measured}"));
+        }
+        printer.detail(&format!("engine: {}", pipeline.engine()));
+        Ok(pipeline)
+    }
+
+    /// The pipeline, with nothing said about it.
+    pub(super) fn open_quietly(&self, operator: &Operator) -> Result<Pipeline, GpuxError> {
+        match self.file_ending("onnx") {
+            Some(model) => Pipeline::of_model(&model, operator),
+            None => Pipeline::open(&self.path(), operator),
+        }
+    }
+
+    /// Whether the user named a pipeline.
+    pub(super) const fn is_named(&self) -> bool {
+        self.pipeline.is_some() || self.config.is_some()
+    }
+
+    /// What the user named, if it is a file with this ending.
+    pub(super) fn file_ending(&self, ending: &str) -> Option<PathBuf> {
+        let path = PathBuf::from(self.pipeline.as_ref()?);
+        path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(ending)).then_some(path)
+    }
+
+    /// The folder that the user named, if it is that of a step and of no pipeline.
+    pub(super) fn step_folder(&self) -> Option<PathBuf> {
+        let folder = self.folder();
+        let is_pipeline = FILE_NAMES.iter().any(|name| folder.join(name).is_file());
+        (self.config.is_none() && !is_pipeline && StepFile::is_in(&folder)).then_some(folder)
+    }
+
+    /// What the user named, as a folder; without a name, this one.
+    pub(super) fn folder(&self) -> PathBuf {
+        PathBuf::from(self.pipeline.as_deref().unwrap_or("."))
+    }
+
+    fn path(&self) -> String {
+        let folder = self.pipeline.as_deref().unwrap_or(".");
+        match &self.config {
+            Some(config) => Path::new(folder).join(config).display().to_string(),
+            None => folder.to_owned(),
+        }
+    }
+}
+
+fn step_folder_is_no_pipeline(folder: &Path) -> LoadError {
+    let wasm = match StepFile::load(folder) {
+        Ok(step) => step.component().display().to_string(),
+        Err(error) => return error,
+    };
+    let tried = format!(
+        "`{}`, but this is the folder of a step: `gpux test` runs its cases, `gpux inspect {wasm}` explains it",
+        FILE_NAMES[0]
+    );
+    LoadError::NotFound { wanted: folder.display().to_string(), tried: vec![tried] }
+}
+
+/// The engine to use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum EngineName {
+    /// ONNX Runtime where there is one, else the embedded engine
+    Auto,
+    /// ONNX Runtime, or an error
+    Onnxruntime,
+    /// the embedded engine
+    Embedded,
+}
+
+fn named_value(text: &str) -> Result<String, String> {
+    if text.split_once('=').is_some_and(|(name, value)| !name.is_empty() && !value.is_empty()) {
+        return Ok(text.to_owned());
+    }
+    Err("write NAME=VALUE, for example `memory=1GiB`".to_owned())
+}
+
+/// An option that some provider has, with a value that it takes.
+fn provider_option(text: &str) -> Result<(String, serde_json::Value), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE, for example `device_id=1`")?;
+    let plain = || serde_json::Value::String(value.to_owned());
+    let value = serde_json::from_str(value).unwrap_or_else(|_| plain());
+    // What belongs to a plug-in (`NAME.OPTION`) is known when its library is.
+    if !name.contains('.') {
+        let mut options = ProviderOptions::default();
+        options.set(&[], name, &value, Giver::Operator).map_err(|fault| fault.to_string())?;
+    }
+    Ok((name.to_owned(), value))
+}
+
+/// What only the operator may decide.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Operator")]
+pub(super) struct OperatorArguments {
+    /// Execution provider: auto, fastest, tensorrt, cuda, rocm, coreml, directml, webgpu, openvino, cpu; or a
+    /// list to try in order (cuda,cpu)
+    #[arg(short, long, value_name = "NAME")]
+    provider: Option<String>,
+
+    /// A library with a further execution provider, which `--provider NAME` then asks for; may be
+    /// repeated
+    #[arg(long, value_name = "NAME=PATH")]
+    provider_library: Vec<ProviderLibrary>,
+
+    /// An option of an execution provider, in place of gpux.yml's; may be repeated. `gpux engine
+    /// options` lists them
+    #[arg(long, value_name = "NAME=VALUE", value_parser = provider_option)]
+    provider_option: Vec<(String, serde_json::Value)>,
+
+    /// Fail where a provider would otherwise be replaced by the next one
+    #[arg(long)]
+    strict: bool,
+
+    /// Inference engine
+    #[arg(long, value_enum, default_value_t = EngineName::Auto, value_name = "ENGINE")]
+    engine: EngineName,
+
+    /// ONNX Runtime's shared library, before any other
+    #[arg(long, value_name = "PATH")]
+    engine_library: Option<PathBuf>,
+
+    /// Let gpux.yml read this environment variable (GPUX_* may always be read)
+    #[arg(long, value_name = "NAME")]
+    env: Vec<String>,
+
+    /// Let gpux.yml name files outside its folder
+    #[arg(long)]
+    allow_outside: bool,
+
+    /// Let gpux.yml grant this to components: clock, random, env=NAME, dir=PATH (dir=PATH:rw to
+    /// write), several with commas; may be repeated [default: nothing but their own models]
+    #[arg(long, value_name = "WHAT")]
+    allow: Vec<Allow>,
+
+    /// The most that a component may ask for, for example `memory=1GiB`, `time=30s`; may be
+    /// repeated [default: memory=256MiB, time=10s, others as each limit's own default]
+    #[arg(long, value_name = "NAME=VALUE", value_parser = named_value)]
+    limit: Vec<String>,
+}
+
+impl OperatorArguments {
+    /// The providers that `--provider` lists.
+    pub(super) fn providers(&self) -> Vec<String> {
+        let listed = self.provider.iter().flat_map(|listed| listed.split(','));
+        listed.map(|provider| provider.trim().to_owned()).filter(|provider| !provider.is_empty()).collect()
+    }
+
+    /// The engine on another command line.
+    pub(super) fn engine_words(&self) -> Vec<OsString> {
+        let name = self.engine.to_possible_value().map(|engine| format!("--engine={}", engine.get_name()).into());
+        let library = self.engine_library.iter().flat_map(|library| ["--engine-library".into(), library.into()]);
+        let plugin = |plugin: &ProviderLibrary| format!("--provider-library={plugin}").into();
+        let option = |(name, value): &(String, serde_json::Value)| format!("--provider-option={name}={value}").into();
+        let options = self.provider_library.iter().map(plugin).chain(self.provider_option.iter().map(option));
+        name.into_iter().chain(library).chain(options).collect()
+    }
+
+    /// The same on another command line, but for engine and provider, which differ there.
+    pub(super) fn words(&self) -> Vec<OsString> {
+        let mut words: Vec<OsString> = Vec::new();
+        if self.allow_outside {
+            words.push("--allow-outside".into());
+        }
+        words.extend(self.env.iter().map(|name| format!("--env={name}").into()));
+        words.extend(self.allow.iter().map(|allow| format!("--allow={allow}").into()));
+        words.extend(self.limit.iter().map(|limit| format!("--limit={limit}").into()));
+        words
+    }
+
+    /// The operator's settings: flags, then environment, then defaults.
+    pub(super) fn operator(&self) -> Result<Operator, GpuxError> {
+        let mut operator = Operator {
+            engine: match self.engine {
+                EngineName::Auto => EngineChoice::Auto,
+                EngineName::Onnxruntime => EngineChoice::OnnxRuntime,
+                EngineName::Embedded => EngineChoice::Embedded,
+            },
+            engine_library: self.engine_library.clone(),
+            provider: self.provider.clone(),
+            provider_libraries: self.provider_library.clone(),
+            provider_options: self.provider_option.clone(),
+            strict: self.strict,
+            allow_outside: self.allow_outside,
+            env: self.env.clone(),
+            program: std::env::current_exe().ok(),
+            ..Operator::default()
+        };
+        for allow in &self.allow {
+            operator.allow.extend(allow.clone());
+        }
+        if !self.limit.is_empty() {
+            let lines: Vec<_> = self.limit.iter().map(|limit| limit.replacen('=', ": ", 1)).collect();
+            operator.set_ceiling(&WasmLimits::parse("--limit", &lines.join("\n"))?);
+        }
+        Ok(operator)
+    }
+}

@@ -1,0 +1,84 @@
+//! What is told of a server: by the printer, or as lines of the log.
+
+use std::net::SocketAddr;
+
+use crate::log::{Log, LogFormat};
+use crate::printer::Printer;
+use gpux_core::plain::harmless;
+use gpux_serve::{Event, Server};
+
+/// Who tells it.
+pub(super) struct Teller {
+    pub(super) printer: Printer,
+    /// where lines go: whoever reads stderr slowly must not hold up the server
+    pub(super) log: Log,
+    pub(super) format: LogFormat,
+    /// `http` or `https`
+    pub(super) scheme: &'static str,
+}
+
+impl Teller {
+    /// Where the server at this address is found: one that listens on every address has none to open.
+    fn url(&self, address: SocketAddr) -> String {
+        if address.ip().is_unspecified() {
+            return format!("{}://localhost:{}", self.scheme, address.port());
+        }
+        format!("{}://{address}", self.scheme)
+    }
+
+    /// Tells an event.
+    pub(super) fn tell(&self, server: &Server, event: &Event) {
+        match event {
+            Event::Listening(address) => {
+                self.detail(&format!("listening on {}; loading", self.url(*address)));
+            }
+            Event::Grpc(address) => self.note(&format!("gRPC on {address} as well")),
+            Event::Ready(address) => self.ready(server, *address),
+            Event::Reloaded(name) => self.note(&format!("{name} was loaded again")),
+            Event::NotReloaded { name, reason } => {
+                self.warning(&format!("{name} could not be loaded again; the one before answers: {reason}"));
+            }
+            Event::Warning(warning) => self.warning(warning),
+            Event::Draining => self.note("ending: requests under way are finished"),
+        }
+    }
+
+    fn ready(&self, server: &Server, address: SocketAddr) {
+        for entry in server.repository().entries() {
+            let Some(served) = entry.served() else { continue };
+            for warning in served.pipeline().warnings() {
+                self.warning(&format!("{}: {warning}", entry.name()));
+            }
+            let (version, engine) = (served.version(), served.pipeline().engine());
+            self.note(&format!("{} {version} on {engine}", entry.name()));
+            if let Some(failure) = &served.warmth().failure {
+                let name = entry.name();
+                self.detail(&format!("{name}: a made-up request is refused, so it is not warm: {failure}"));
+            }
+        }
+        self.note(&format!("ready on {}", self.url(address)));
+    }
+
+    fn note(&self, text: &str) {
+        match self.format {
+            LogFormat::Text if self.printer.json => {}
+            LogFormat::Text => self.log.say(&harmless(text)),
+            LogFormat::Json => tracing::info!(target: "gpux", "{text}"),
+        }
+    }
+
+    fn detail(&self, text: &str) {
+        match self.format {
+            LogFormat::Text if self.printer.verbose => self.note(text),
+            LogFormat::Text => {}
+            LogFormat::Json => tracing::debug!(target: "gpux", "{text}"),
+        }
+    }
+
+    pub(super) fn warning(&self, text: &str) {
+        match self.format {
+            LogFormat::Text => self.log.say(&self.printer.warning_line(text)),
+            LogFormat::Json => tracing::warn!(target: "gpux", "{text}"),
+        }
+    }
+}

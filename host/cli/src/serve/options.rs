@@ -1,0 +1,159 @@
+//! The flags of the server itself.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::log::LogFormat;
+use gpux_core::TimeSpan;
+use gpux_serve::{Otlp, Settings, TlsFiles};
+
+fn time(text: &str) -> Result<Duration, String> {
+    text.parse::<TimeSpan>().map(|time| time.0).map_err(|error| error.to_string())
+}
+
+/// `scheme://host`, with a port where it is not the scheme's own.
+fn origin(text: &str) -> Result<String, String> {
+    let is_origin = ["http://", "https://"].iter().any(|scheme| {
+        let host = text.strip_prefix(scheme).unwrap_or_default();
+        !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && !b"/*".contains(&byte))
+    });
+    if text == "*" || is_origin {
+        return Ok(text.to_owned());
+    }
+    Err("write an origin, for example `https://app.example.com`, or `*` for all".to_owned())
+}
+
+/// A name of the server, without scheme and port.
+fn host_name(text: &str) -> Result<String, String> {
+    let is_name = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+    if text == "*" || is_name {
+        return Ok(text.to_owned());
+    }
+    Err("write a name without scheme and port, for example `gpux.example.com`, or `*` for any".to_owned())
+}
+
+/// What only the server has.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Server")]
+pub(super) struct ServerArguments {
+    /// Load pipelines again when their files change; a kill -HUP does so at any time
+    #[arg(long)]
+    reload: bool,
+
+    /// How long to go on taking requests when asked to end, so that whoever sends them can see that
+    /// the server is not ready any more
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    drain_delay: Option<Duration>,
+
+    /// How long requests under way may take when asked to end [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    drain: Option<Duration>,
+
+    /// Connections at once: those idle for longest give way to new ones [default: as many as there are file
+    /// descriptors and memory for, at most 16384]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    max_connections: Option<u32>,
+
+    /// How long a new connection may take to send the head of its first request [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    header_timeout: Option<Duration>,
+
+    /// How long the body of a request may take to come [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    body_timeout: Option<Duration>,
+
+    /// How long a connection may lie idle [default: 75s]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    idle_timeout: Option<Duration>,
+
+    /// Certificate in PEM, followed by those between it and a trusted one; read again on kill -HUP
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+
+    /// Private key of the certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+
+    /// API keys, and what each allows; read again on kill -HUP. Without it, everybody may use
+    /// everything
+    #[arg(long, value_name = "FILE")]
+    keys: Option<PathBuf>,
+
+    /// A name under which a reverse proxy on this machine asks for the server, `*` for any; may be
+    /// repeated. Without --keys, requests from this machine that name another host are refused
+    #[arg(long, value_name = "NAME", value_parser = host_name)]
+    allow_host: Vec<String>,
+
+    /// Let pages of this origin read answers; may be repeated
+    #[arg(long, value_name = "ORIGIN", value_parser = origin)]
+    cors: Vec<String>,
+
+    /// Write each answer to the log
+    #[arg(long)]
+    access_log: bool,
+
+    /// What lines of the log look like
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub(super) log_format: LogFormat,
+
+    /// Send traces there, by OTLP on gRPC, for example http://localhost:4317, or https [default:
+    /// OTEL_EXPORTER_OTLP_ENDPOINT, if it is set]
+    #[arg(long, value_name = "URL")]
+    otlp: Option<String>,
+
+    /// Give the metrics under Triton's names (nv_inference_…) as well
+    #[arg(long)]
+    triton_metrics: bool,
+}
+
+impl ServerArguments {
+    /// Where traces go: as said here, else as OpenTelemetry's environment says. Fails with what the operator should
+    /// know where that asks for what there is not; nobody who sets it for all programs means to stop this one.
+    pub(super) fn traces(&self) -> Result<Option<Otlp>, String> {
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let first = |names: [&str; 2]| names.into_iter().find_map(variable);
+        let is_off = variable("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"))
+            || variable("OTEL_TRACES_EXPORTER").is_some_and(|value| value == "none");
+        if is_off {
+            return Ok(None);
+        }
+        if let Some(endpoint) = &self.otlp {
+            // Empty, it says that there are none.
+            return Ok((!endpoint.is_empty()).then(|| Otlp { endpoint: endpoint.clone(), must: true }));
+        }
+        let endpoint = first(["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"]);
+        let protocol = first(["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"]);
+        match (endpoint, protocol) {
+            (Some(endpoint), Some(protocol)) if protocol != "grpc" => Err(format!(
+                "no traces are sent to `{endpoint}`: the environment asks for `{protocol}`, and gpux sends them by gRPC \
+                 (`--otlp` says where)"
+            )),
+            (endpoint, _) => Ok(endpoint.map(|endpoint| Otlp { endpoint, must: false })),
+        }
+    }
+
+    /// Changes the settings where something is said.
+    pub(super) fn apply(&self, settings: &mut Settings) {
+        fn set<T>(setting: &mut T, said: Option<T>) {
+            if let Some(said) = said {
+                *setting = said;
+            }
+        }
+        set(&mut settings.drain_delay, self.drain_delay);
+        set(&mut settings.drain, self.drain);
+        set(&mut settings.max_connections, self.max_connections.map(|most| most as usize));
+        set(&mut settings.header_timeout, self.header_timeout);
+        set(&mut settings.body_timeout, self.body_timeout);
+        set(&mut settings.idle_timeout, self.idle_timeout);
+        let files = self.tls_cert.clone().zip(self.tls_key.clone());
+        settings.tls = files.map(|(certificate, key)| TlsFiles { certificate, key });
+        settings.keys.clone_from(&self.keys);
+        settings.cors.clone_from(&self.cors);
+        settings.allow_hosts.clone_from(&self.allow_host);
+        settings.access_log = self.access_log;
+        settings.triton_metrics = self.triton_metrics;
+        settings.reload = self.reload;
+    }
+}

@@ -1,0 +1,153 @@
+//! `model:` and `models:`.
+
+use std::num::NonZeroU32;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::super::node::{Node, Spanned};
+use super::super::read::read;
+use super::{Backend, text_or_number};
+use gpux_core::TimeSpan;
+
+/// The name of the only model of a file that says `model:`.
+pub const ONLY_MODEL: &str = "model";
+
+/// What a model file holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ModelFormat {
+    /// an ONNX graph
+    #[default]
+    Onnx,
+}
+
+/// How requests for a model are put together into one run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Batching")]
+pub struct BatchingSpec {
+    /// The most rows (items along the first axis) of one run
+    pub max_size: Spanned<NonZeroU32>,
+    /// How long a request that could run waits for others; without it, nobody waits who need not
+    #[serde(default)]
+    pub max_delay: Option<TimeSpan>,
+    /// Whether texts of different lengths may run together, padded, where the model has an
+    /// `attention_mask`
+    #[serde(default = "yes")]
+    pub pad: bool,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+/// A model of a pipeline.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelSpec {
+    /// the name that `- model: NAME` uses; [`ONLY_MODEL`] under `model:`
+    pub name: Spanned<String>,
+    /// the file, relative to gpux.yml
+    pub source: Spanned<String>,
+    /// what the file holds
+    pub format: ModelFormat,
+    /// the model's own version, else the pipeline's
+    pub version: String,
+    /// how many sessions run at once; `None`: the engine decides from the machine
+    pub instances: Option<Spanned<NonZeroU32>>,
+    /// threads of one session; `None`: the engine decides from the machine
+    pub threads: Option<Spanned<NonZeroU32>>,
+    /// how requests are put together; `None`: up to `runtime.batch_size` of them, without waiting
+    pub batching: Option<BatchingSpec>,
+    /// what runs this model, else `runtime.gpu.backend`
+    pub provider: Spanned<Backend>,
+    /// options of the execution provider, else `runtime.gpu.options`
+    pub options: serde_json::Map<String, serde_json::Value>,
+}
+
+/// A model as written.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Model")]
+pub(super) struct Written {
+    /// The path of the model file, relative to this file
+    #[schemars(length(min = 1, max = 1024))]
+    source: Spanned<String>,
+    /// What the file holds
+    #[serde(default)]
+    format: Option<ModelFormat>,
+    /// The model's own version, if it differs from the pipeline's
+    #[serde(default)]
+    #[schemars(schema_with = "optional_version")]
+    version: Option<String>,
+    /// How many copies of the model run at once
+    #[serde(default)]
+    instances: Option<Spanned<NonZeroU32>>,
+    /// How many threads one copy of the model uses
+    #[serde(default)]
+    threads: Option<Spanned<NonZeroU32>>,
+    /// How waiting requests run together
+    #[serde(default)]
+    batching: Option<BatchingSpec>,
+    /// What runs this model, if it differs from `runtime.gpu.backend`
+    #[serde(default)]
+    provider: Option<Spanned<Backend>>,
+    /// Options of the execution provider, under its own names
+    #[serde(default)]
+    options: Option<serde_json::Map<String, serde_json::Value>>,
+}
+
+fn optional_version(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let mut schema = text_or_number(generator);
+    schema.insert("type".into(), serde_json::json!(["string", "number", "null"]));
+    schema
+}
+
+impl ModelSpec {
+    /// The model called `name` that `node` describes: a path, or a mapping.
+    pub(super) fn read(
+        name: Spanned<String>,
+        node: &Node,
+        version: &str,
+        runtime: &super::RuntimeSpec,
+    ) -> Result<Self, serde::de::value::Error> {
+        let written = match node.as_str() {
+            Some(path) => Written {
+                source: Spanned::new(path.to_owned(), node.span.clone()),
+                format: None,
+                version: None,
+                instances: None,
+                threads: None,
+                batching: None,
+                provider: None,
+                options: None,
+            },
+            None => read(node)?,
+        };
+        Ok(Self {
+            name,
+            source: written.source,
+            format: written.format.unwrap_or_default(),
+            version: written.version.unwrap_or_else(|| version.to_owned()),
+            instances: written.instances,
+            threads: written.threads,
+            batching: written.batching,
+            provider: written.provider.unwrap_or_else(|| runtime.gpu.backend.clone()),
+            options: written.options.unwrap_or_else(|| runtime.gpu.options.clone()),
+        })
+    }
+
+    pub(super) fn to_json(&self) -> serde_json::Value {
+        let mut json = serde_json::json!({
+            "source": self.source,
+            "format": self.format,
+            "version": self.version,
+            "provider": self.provider,
+            "options": self.options,
+        });
+        super::put(&mut json, "instances", self.instances.as_ref());
+        super::put(&mut json, "threads", self.threads.as_ref());
+        super::put(&mut json, "batching", self.batching.as_ref());
+        json
+    }
+}

@@ -1,0 +1,153 @@
+//! `runtime:` and `serving:`.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::super::node::Spanned;
+use gpux_core::{Size, TimeSpan};
+
+/// What runs the models.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Backend {
+    /// the best that the machine has
+    #[default]
+    Auto,
+    /// the one that was measured to be the fastest for the model on this machine
+    Fastest,
+    /// the processor
+    Cpu,
+    /// NVIDIA, through CUDA
+    Cuda,
+    /// NVIDIA, through `TensorRT`
+    #[serde(alias = "trt")]
+    Tensorrt,
+    /// AMD, through `ROCm`
+    Rocm,
+    /// AMD, through `MIGraphX`
+    Migraphx,
+    /// Apple, through Core ML
+    Coreml,
+    /// Windows, through `DirectML`
+    #[serde(alias = "dml")]
+    Directml,
+    /// any GPU, through Vulkan, Direct3D 12 or Metal
+    #[serde(alias = "wgpu", alias = "vulkan")]
+    Webgpu,
+    /// Intel, through `OpenVINO`
+    Openvino,
+}
+
+impl Backend {
+    /// The name in gpux.yml.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Fastest => "fastest",
+            Self::Cpu => "cpu",
+            Self::Cuda => "cuda",
+            Self::Tensorrt => "tensorrt",
+            Self::Rocm => "rocm",
+            Self::Migraphx => "migraphx",
+            Self::Coreml => "coreml",
+            Self::Directml => "directml",
+            Self::Webgpu => "webgpu",
+            Self::Openvino => "openvino",
+        }
+    }
+}
+
+impl std::fmt::Display for Backend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// How models run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RuntimeSpec {
+    /// what runs the models, and its memory
+    pub gpu: GpuSpec,
+    /// How many items the model gets at once
+    pub batch_size: NonZeroU32,
+    /// How long one run may take
+    pub timeout: TimeSpan,
+}
+
+impl Default for RuntimeSpec {
+    fn default() -> Self {
+        Self { gpu: GpuSpec::default(), batch_size: NonZeroU32::MIN, timeout: TimeSpan(Duration::from_secs(30)) }
+    }
+}
+
+/// The execution provider.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct GpuSpec {
+    /// The most that one session of a model takes of the GPU's memory
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Size>,
+    /// What runs the models
+    pub backend: Spanned<Backend>,
+    /// Options of the execution provider, under its own names
+    pub options: serde_json::Map<String, serde_json::Value>,
+}
+
+/// The server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ServingSpec {
+    /// The port to listen on
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: u16,
+    /// The address to listen on; `0.0.0.0` is every network of the machine
+    #[schemars(length(min = 1, max = 253))]
+    pub host: String,
+    /// How many waiting requests are run together at most
+    pub batch_size: NonZeroU32,
+    /// How long one request may take
+    pub timeout: TimeSpan,
+    /// Requests that are run before the pipeline is ready: each a mapping from inputs to a value,
+    /// or to `{file: PATH}`
+    #[schemars(length(max = 100))]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warmup: Vec<Spanned<serde_json::Map<String, serde_json::Value>>>,
+}
+
+impl Default for ServingSpec {
+    fn default() -> Self {
+        Self {
+            port: 8080,
+            host: "0.0.0.0".to_owned(),
+            batch_size: NonZeroU32::MIN,
+            timeout: TimeSpan(Duration::from_secs(5)),
+            warmup: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize as _;
+    use serde::de::value::{Error, StrDeserializer};
+
+    use super::*;
+
+    #[test]
+    fn backends_have_their_other_names() {
+        let read = |name: &str| Backend::deserialize(StrDeserializer::<Error>::new(name));
+        for (name, backend) in [
+            ("webgpu", Backend::Webgpu),
+            ("wgpu", Backend::Webgpu),
+            ("vulkan", Backend::Webgpu),
+            ("trt", Backend::Tensorrt),
+            ("dml", Backend::Directml),
+        ] {
+            assert_eq!(read(name), Ok(backend), "{name}");
+        }
+    }
+}

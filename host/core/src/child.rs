@@ -1,0 +1,317 @@
+//! Asking a child process, within bounds: for whatever may bring a process down, or take more of
+//! the machine than it is worth (engine libraries, unknown models, strangers' components).
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{BufRead as _, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::end::end;
+use crate::guard::shorten;
+
+/// The most that is read of what a child wrote: its end, where its answer and its last words are.
+const OUTPUT_LIMIT: u64 = 1 << 20;
+
+/// Bytes of which there must be room for an answer.
+const ROOM: usize = 64 << 10;
+
+/// A child that gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ChildFault {
+    /// the system starts no process
+    #[error("no process could be started: {0}")]
+    Start(std::io::Error),
+    /// its output has no file
+    #[error("the folder for temporary files, `{}` (TMPDIR), cannot be used: {error}", folder.display())]
+    Temporary {
+        /// `TMPDIR`
+        folder: PathBuf,
+        /// why
+        error: std::io::Error,
+    },
+    /// it was killed after this long
+    #[error("it did not end within {} s", .0.as_secs())]
+    Timeout(Duration),
+    /// its output is over the limit
+    #[error("its answer is longer than {} MiB", OUTPUT_LIMIT >> 20)]
+    TooLong,
+    /// it ended without an answer
+    #[error("{how}{}", if .stderr.is_empty() { String::new() } else { format!(": {stderr}") })]
+    Ended {
+        /// its exit code or signal
+        how: String,
+        /// the end of what it wrote there
+        stderr: String,
+    },
+}
+
+impl ChildFault {
+    /// Whether the machine let there be no child.
+    pub const fn is_environment(&self) -> bool {
+        matches!(self, Self::Start(_) | Self::Temporary { .. })
+    }
+}
+
+/// What the parent gave such a child, which waits for it: to be called before anything else, and
+/// only where the parent gives something.
+pub fn given<T: serde::de::DeserializeOwned>() -> std::io::Result<T> {
+    let mut line = Vec::new();
+    std::io::stdin().lock().read_until(b'\n', &mut line)?;
+    Ok(serde_json::from_slice(&line)?)
+}
+
+/// To be called by such a child before its work: the process ends as soon as its parent does,
+/// however that ended. The parent holds the other end of the child's stdin and writes nothing more.
+pub fn end_with_parent() -> std::io::Result<()> {
+    let wait = || {
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        end(1);
+    };
+    std::thread::Builder::new().name("gpux-parent".to_owned()).spawn(wait)?;
+    Ok(())
+}
+
+/// To be called by such a child before its work, which its parent waits for as long as `longest`:
+/// nothing runs forever, whatever becomes of the parent. Only on Linux.
+#[cfg(target_os = "linux")]
+pub fn bound_processor_time(longest: Duration) {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    // The time of all threads counts, and every core may be busy until the parent gives up.
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
+    let limit = longest.as_secs().saturating_add(10).saturating_mul(cores);
+    let _ = setrlimit(Resource::Cpu, Rlimit { current: Some(limit), maximum: Some(limit) });
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn bound_processor_time(_longest: Duration) {}
+
+/// The processor time that this process has taken, all its threads together: what a bound means
+/// the same by on a busy machine and on an idle one. Only on Linux; elsewhere, the time of day.
+#[cfg(target_os = "linux")]
+pub fn processor_time() -> Duration {
+    use rustix::time::{ClockId, clock_gettime};
+    Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn processor_time() -> Duration {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
+}
+
+/// To be called by such a child before its work: it ends when it asks for more than `limit` bytes
+/// of memory, and leaves no core file. Bounds the whole process; elsewhere than on Linux there is
+/// no safe bound, and the time alone is limited.
+#[cfg(target_os = "linux")]
+pub fn bound_memory(limit: Option<u64>) {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    if let Some(limit) = limit {
+        let _ = setrlimit(Resource::Data, Rlimit { current: Some(limit), maximum: Some(limit) });
+    }
+    // A crash is expected here; its core is of no use to anyone.
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn bound_memory(_limit: Option<u64>) {}
+
+/// To be called by such a child before its work: whoever serves requests on this machine goes
+/// first.
+#[cfg(target_os = "linux")]
+pub fn give_way() {
+    let _ = rustix::process::nice(10);
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn give_way() {}
+
+/// Runs `program` with `arguments` and gives back what it wrote to stdout. Its answer is JSON on
+/// one line, the last: libraries write there too.
+pub fn ask<T: serde::de::DeserializeOwned>(
+    program: &Path,
+    arguments: &[&OsStr],
+    timeout: Duration,
+) -> Result<T, ChildFault> {
+    ask_about(program, arguments, Vec::new(), timeout)
+}
+
+/// The same, and gives the child a line to read ([`given`]): for what no other process may see, as
+/// it would an argument, and what may lie on no disk.
+pub fn ask_about<T: serde::de::DeserializeOwned>(
+    program: &Path,
+    arguments: &[&OsStr],
+    line: Vec<u8>,
+    timeout: Duration,
+) -> Result<T, ChildFault> {
+    // Files, not pipes: a child that writes more than anyone reads must not hang.
+    let (mut stdout, mut stderr) = (temporary()?, temporary()?);
+    let status = run(program, arguments, line, timeout, &stdout, &stderr)?;
+    let output = read_end(&mut stdout).map_err(ChildFault::Start)?;
+    let answer = output.text.lines().last().and_then(|line| serde_json::from_str(line).ok());
+    match answer {
+        Some(answer) if status.success() => Ok(answer),
+        None if status.success() && output.is_part_of_a_line() => Err(ChildFault::TooLong),
+        _ => {
+            // An answer that there was no room for is not the child's fault.
+            stdout.write_all(&vec![0; ROOM]).map_err(no_room)?;
+            let stderr = read_end(&mut stderr).map_err(ChildFault::Start)?.text;
+            let tail: Vec<_> = stderr.lines().rev().filter(|line| !line.trim().is_empty()).take(3).collect();
+            let tail: Vec<_> = tail.into_iter().rev().collect();
+            Err(ChildFault::Ended { how: describe(status), stderr: shorten(&tail.join("; ")) })
+        }
+    }
+}
+
+/// A file without a name; where the system has them, in memory: what a child says needs no disk.
+fn temporary() -> Result<File, ChildFault> {
+    #[cfg(target_os = "linux")]
+    if let Ok(file) = rustix::fs::memfd_create("gpux-child", rustix::fs::MemfdFlags::CLOEXEC) {
+        return Ok(file.into());
+    }
+    tempfile::tempfile().map_err(no_room)
+}
+
+fn no_room(error: std::io::Error) -> ChildFault {
+    ChildFault::Temporary { folder: std::env::temp_dir(), error }
+}
+
+fn run(
+    program: &Path,
+    arguments: &[&OsStr],
+    line: Vec<u8>,
+    timeout: Duration,
+    stdout: &File,
+    stderr: &File,
+) -> Result<ExitStatus, ChildFault> {
+    let copy = |file: &File| file.try_clone().map(Stdio::from).map_err(ChildFault::Start);
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::piped()).stdout(copy(stdout)?).stderr(copy(stderr)?);
+    // Its last words say what happened; a trace of the stack would bury them.
+    command.env("RUST_BACKTRACE", "0");
+    let mut child = command.spawn().map_err(ChildFault::Start)?;
+    let stdin = child.stdin.take().map(|stdin| tell(stdin, line)).transpose();
+    let mut child = Started { child, _stdin: stdin.map_err(ChildFault::Start)? };
+    // A timeout beyond what the clock can count is none.
+    let deadline = Instant::now().checked_add(timeout);
+    let mut pause = Duration::from_micros(200);
+    loop {
+        if let Some(status) = child.child.try_wait().map_err(ChildFault::Start)? {
+            return Ok(status);
+        }
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Err(ChildFault::Timeout(timeout));
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(10));
+    }
+}
+
+/// Writes `line` on a thread of its own, since a child that hangs reads nothing. The pipe stays
+/// open as long as the handle lives, and the thread ends with the child at the latest.
+fn tell(mut stdin: ChildStdin, line: Vec<u8>) -> std::io::Result<JoinHandle<ChildStdin>> {
+    let write = move || {
+        // A child that ended early says by itself why.
+        let _ = stdin.write_all(&line);
+        stdin
+    };
+    std::thread::Builder::new().name("gpux-ask".to_owned()).spawn(write)
+}
+
+/// A child that is ended, and its end waited for, however the asking ends.
+struct Started {
+    child: Child,
+    _stdin: Option<JoinHandle<ChildStdin>>,
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The end of what a child wrote.
+struct End {
+    text: String,
+    /// whether something came before it
+    cut: bool,
+}
+
+impl End {
+    fn is_part_of_a_line(&self) -> bool {
+        self.cut && !self.text.trim_end_matches(['\n', '\r']).contains('\n')
+    }
+}
+
+fn read_end(file: &mut File) -> std::io::Result<End> {
+    let start = file.seek(SeekFrom::End(0))?.saturating_sub(OUTPUT_LIMIT);
+    file.seek(SeekFrom::Start(start))?;
+    let mut bytes = Vec::new();
+    // What a child left behind may still write.
+    file.take(OUTPUT_LIMIT).read_to_end(&mut bytes)?;
+    Ok(End { text: String::from_utf8_lossy(&bytes).into_owned(), cut: start > 0 })
+}
+
+fn describe(status: ExitStatus) -> String {
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        let name = match signal {
+            4 => " (illegal instruction)",
+            6 => " (aborted)",
+            7 => " (bus error)",
+            8 => " (arithmetic error)",
+            9 => " (killed)",
+            11 => " (segmentation fault)",
+            _ => "",
+        };
+        return format!("it was ended by signal {signal}{name}");
+    }
+    match status.code() {
+        Some(code) => format!("it ended with exit code {code} and no answer"),
+        None => "it ended without an answer".to_owned(),
+    }
+}
+
+#[cfg(all(test, unix))]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, timeout: Duration) -> Result<Vec<u8>, String> {
+        ask(Path::new("/bin/sh"), &["-c".as_ref(), script.as_ref()], timeout).map_err(|fault| fault.to_string())
+    }
+
+    #[test]
+    fn answers_crashes_and_silence() {
+        let long = Duration::from_mins(1);
+        assert_eq!(shell("echo noise; echo '[1,2]'", long), Ok(vec![1, 2]));
+        let crash = shell("echo terminate called >&2; kill -SEGV $$", long).unwrap_err();
+        assert_eq!(crash, "it was ended by signal 11 (segmentation fault): terminate called");
+        assert_eq!(shell("exit 3", long).unwrap_err(), "it ended with exit code 3 and no answer");
+        assert!(shell("sleep 600", Duration::from_millis(1)).unwrap_err().contains("did not end within"));
+        let told = |script: &str, line: Vec<u8>, timeout| -> Result<Vec<u8>, _> {
+            ask_about(Path::new("/bin/sh"), &["-c".as_ref(), script.as_ref()], line, timeout)
+        };
+        assert_eq!(told("read line; echo $line", b"[1,2]\n".to_vec(), long).ok(), Some(vec![1, 2]));
+        // More than a pipe holds, read by nobody.
+        let unread = told("sleep 600", vec![b'x'; 1 << 20], Duration::from_millis(1));
+        assert!(matches!(unread, Err(ChildFault::Timeout(_))));
+        // More than a pipe holds.
+        assert_eq!(shell("head -c 900000 /dev/zero | tr '\\0' x; echo; echo '[3]'", long), Ok(vec![3]));
+    }
+
+    #[test]
+    fn of_much_the_end_counts() {
+        let much = "head -c 3000000 /dev/zero | tr '\\0' ";
+        let long = Duration::from_mins(1);
+        assert_eq!(shell(&format!("{much} x; echo; echo '[3]'"), long), Ok(vec![3]));
+        let told = shell(&format!("printf '['; {much} 1; echo ']'"), long).unwrap_err();
+        assert_eq!(told, "its answer is longer than 1 MiB");
+        // What ended by itself says why, whatever it wrote.
+        let words = format!("(yes line | head -c 3000000; echo; echo last words) >&2; {much} x; exit 3");
+        let told = shell(&words, long).unwrap_err();
+        assert_eq!(told, "it ended with exit code 3 and no answer: line; line; last words");
+    }
+}

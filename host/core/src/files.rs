@@ -1,0 +1,315 @@
+//! Files that are written whole, and what tells them and their contents apart.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use sha2::{Digest as _, Sha256};
+
+/// What tells one version of a file from another: when it was written, how long it is, and which it is; or that
+/// there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark(Option<(SystemTime, u64, u64)>);
+
+/// Files, as they were.
+pub type Marks = BTreeMap<PathBuf, Mark>;
+
+impl Mark {
+    /// That of the file as it is. Links are followed: a new target is a new file.
+    pub fn of(path: &Path) -> Self {
+        Self(path.metadata().ok().map(|metadata| {
+            #[cfg(unix)]
+            let inode = std::os::unix::fs::MetadataExt::ino(&metadata);
+            #[cfg(not(unix))]
+            let inode = 0;
+            (metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH), metadata.len(), inode)
+        }))
+    }
+}
+
+/// Opens `what`, which is a file: to open a pipe is to wait for whoever writes to it.
+pub fn open_file(path: &Path, what: &str) -> std::io::Result<File> {
+    // Merely opening a device may do something; and the path may lead elsewhere by the time it is opened.
+    if path.metadata()?.is_file() {
+        let mut options = File::options();
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::custom_flags(
+            &mut options,
+            rustix::fs::OFlags::NONBLOCK.bits().cast_signed(),
+        );
+        let file = options.read(true).open(path)?;
+        if file.metadata()?.is_file() {
+            return Ok(file);
+        }
+    }
+    Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, format!("{what} is a file, and this is not one")))
+}
+
+/// Opens the file or folder at `path`, as [`Path::canonicalize`] gave it, and follows no link on the way: what was
+/// found out about the path holds for what is opened, whoever swaps a folder for a link meanwhile. It never waits for
+/// the other end of a pipe.
+#[cfg(unix)]
+pub fn open_canonical(path: &Path) -> std::io::Result<File> {
+    use rustix::fs::{CWD, Mode, OFlags, openat};
+    // To pass through a folder takes no right to list it, where the system can be told so.
+    #[cfg(target_os = "linux")]
+    let passing = OFlags::PATH;
+    #[cfg(not(target_os = "linux"))]
+    let passing = OFlags::RDONLY;
+    let open = |folder: &dyn std::os::fd::AsFd, name: &std::ffi::OsStr, flags| {
+        openat(folder.as_fd(), name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+    };
+    let passing = passing | OFlags::DIRECTORY;
+    let opening = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let Some((parent, name)) = path.parent().zip(path.file_name()) else { return File::open(path) };
+    let mut folder = open(&CWD, "/".as_ref(), passing)?;
+    for component in parent.components() {
+        if let std::path::Component::Normal(name) = component {
+            folder = open(&folder, name, passing)?;
+        }
+    }
+    Ok(open(&folder, name, opening)?.into())
+}
+
+/// The same where nothing can be opened relative to a folder.
+#[cfg(windows)]
+pub(crate) fn open_canonical(path: &Path) -> std::io::Result<File> {
+    /// `FILE_FLAG_BACKUP_SEMANTICS`, without which no folder is opened.
+    const FOLDERS: u32 = 0x0200_0000;
+    let mut options = File::options();
+    std::os::windows::fs::OpenOptionsExt::custom_flags(&mut options, FOLDERS);
+    options.read(true).open(path)
+}
+
+/// What tells a file or folder from every other, as long as it is open: device and number. Elsewhere than on Unix,
+/// all are alike.
+pub fn identity(file: &File) -> std::io::Result<(u64, u64)> {
+    let metadata = file.metadata()?;
+    #[cfg(unix)]
+    let identity = (std::os::unix::fs::MetadataExt::dev(&metadata), std::os::unix::fs::MetadataExt::ino(&metadata));
+    #[cfg(not(unix))]
+    let identity = (0, u64::from(metadata.is_dir()));
+    Ok(identity)
+}
+
+/// Whether two paths lead to one file, by whichever links; elsewhere than on Unix, hard links are not seen.
+pub fn is_same(one: &Path, other: &Path) -> bool {
+    #[cfg(unix)]
+    let identity = |path: &Path| {
+        use std::os::unix::fs::MetadataExt as _;
+        path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()))
+    };
+    #[cfg(not(unix))]
+    let identity = |path: &Path| path.canonicalize().ok();
+    identity(one).is_some_and(|one| identity(other) == Some(one))
+}
+
+/// Who may read a new file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Readers {
+    /// its owner alone
+    Owner,
+    /// whoever may read any new file of the user's
+    Usual,
+}
+
+/// Writes a file whole or not at all, whoever else does the same and whatever happens to the
+/// machine. Makes the folder if it is not there; a file that was there leaves its permissions to the new one.
+pub fn write_whole(path: &Path, bytes: &[u8], readers: Readers) -> std::io::Result<()> {
+    write_parts(path, &[bytes], readers)
+}
+
+/// The same of bytes that lie in several places.
+pub(crate) fn write_parts(path: &Path, parts: &[&[u8]], readers: Readers) -> std::io::Result<()> {
+    // What a link leads to is replaced, and the link stays.
+    let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let before = path.metadata().ok();
+    let is_other = before.as_ref().is_some_and(|before| !before.is_file() && !before.is_dir());
+    if is_other || (before.is_none() && path.is_symlink()) {
+        // A device or a pipe is written to, and so is where a link leads to nothing.
+        let mut file = File::options().write(true).create(true).truncate(false).open(path)?;
+        return parts.iter().try_for_each(|part| file.write_all(part));
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder)?;
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    if readers == Readers::Usual {
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    }
+    let mut draft = builder.prefix(".gpux-").tempfile_in(folder).map_err(|error| without_path(&error))?;
+    if let Some(before) = before.filter(|_| readers == Readers::Usual) {
+        // Not every file system has any.
+        let _ = draft.as_file().set_permissions(before.permissions());
+    }
+    parts.iter().try_for_each(|part| draft.write_all(part))?;
+    draft.as_file().sync_all()?;
+    draft.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}
+
+/// Bytes of which a folder that is of any use has room.
+const ROOM: usize = 64 << 10;
+
+/// Whether files can be written in a folder: there is room, quota and leave. Where something has failed that writes
+/// there, this tells the disk's fault from its own.
+pub fn check_room(folder: &Path) -> std::io::Result<()> {
+    // A disk that is full takes files, as long as they are empty.
+    tempfile::tempfile_in(folder).map_err(|error| without_path(&error))?.write_all(&vec![0; ROOM])
+}
+
+/// The system's reason alone: what fails in a folder for temporary files names a file there that nobody asked for.
+pub fn without_path(error: &std::io::Error) -> std::io::Error {
+    // tempfile gives its reason in words alone, with the path after it.
+    let text = error.to_string();
+    match (error.raw_os_error(), text.split_once(" at path \"")) {
+        (Some(code), _) => std::io::Error::from_raw_os_error(code),
+        (None, Some((reason, _))) => std::io::Error::new(error.kind(), reason),
+        (None, None) => std::io::Error::new(error.kind(), text),
+    }
+}
+
+/// SHA-256 in hexadecimal.
+pub fn digest(bytes: impl AsRef<[u8]>) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+/// Bytes in hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_and_as_readable_as_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new/file");
+        for (bytes, readers) in [(&b"first"[..], Readers::Usual), (b"second", Readers::Owner)] {
+            write_whole(&path, bytes, readers).unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), bytes);
+        }
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "no draft is left");
+        assert!(write_whole(&path.join("below"), b"", Readers::Owner).is_err());
+    }
+
+    #[test]
+    fn the_reason_names_no_draft() {
+        let nowhere = Path::new("/nowhere/at/all");
+        let error = tempfile::Builder::new().tempdir_in(nowhere).unwrap_err();
+        assert!(error.to_string().contains("nowhere"), "{error}");
+        let plain = without_path(&error);
+        assert!(!plain.to_string().contains("nowhere"), "{plain}");
+        assert_eq!((plain.kind(), plain.to_string().is_empty()), (error.kind(), false));
+        assert_eq!(without_path(&std::io::Error::other("words")).to_string(), "words");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn opens_no_path_that_became_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("a/b")).unwrap();
+        std::fs::write(root.join("a/b/file"), "inside").unwrap();
+        let canonical = root.join("a/b/file");
+        assert_eq!(std::io::read_to_string(open_canonical(&canonical).unwrap()).unwrap(), "inside");
+        let opened = open_canonical(&root.join("a/b")).unwrap();
+        assert!(opened.metadata().unwrap().is_dir());
+        // The last name, or one on the way, becomes a link to the same place.
+        std::fs::rename(&canonical, root.join("a/b/other")).unwrap();
+        std::os::unix::fs::symlink("other", &canonical).unwrap();
+        assert!(open_canonical(&canonical).is_err());
+        std::fs::rename(root.join("a/b"), root.join("c")).unwrap();
+        std::os::unix::fs::symlink("../c", root.join("a/b")).unwrap();
+        assert!(open_canonical(&root.join("a/b/other")).is_err());
+        assert!(open_canonical(&root.join("a/b")).is_err());
+        let moved = open_canonical(&root.join("c")).unwrap();
+        assert_eq!(identity(&opened).unwrap(), identity(&moved).unwrap(), "moved, it is the same");
+        assert!(open_canonical(Path::new("/")).unwrap().metadata().unwrap().is_dir());
+        // Nobody writes to this pipe.
+        assert!(std::process::Command::new("mkfifo").arg(root.join("pipe")).status().unwrap().success());
+        assert!(!open_canonical(&root.join("pipe")).unwrap().metadata().unwrap().is_file());
+        assert!(open_file(&root.join("pipe"), "it").is_err());
+    }
+
+    #[test]
+    fn a_folder_that_takes_no_files_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        check_room(folder.path()).unwrap();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert!(check_room(&folder.path().join("none")).is_err());
+        // Linux has a device that is always full, but no folder.
+        #[cfg(target_os = "linux")]
+        assert!(check_room(Path::new("/proc/self")).is_err());
+    }
+
+    #[test]
+    fn digests_are_written_as_everywhere() {
+        assert_eq!(digest(b""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_link_stays_and_so_do_permissions_and_pipes() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        std::fs::write(&file, "before").unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink("file", &link).unwrap();
+        write_whole(&link, b"after", Readers::Usual).unwrap();
+        assert!(link.is_symlink() && is_same(&link, &file));
+        assert_eq!(std::fs::read(&file).unwrap(), b"after");
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o640);
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let read = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || std::fs::read(pipe).unwrap()
+        });
+        write_whole(&pipe, b"through", Readers::Usual).unwrap();
+        assert_eq!(read.join().unwrap(), b"through");
+        assert!(!pipe.metadata().unwrap().is_file());
+    }
+
+    #[test]
+    fn another_file_has_another_mark() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.onnx");
+        assert_eq!(Mark::of(&path), Mark(None));
+        std::fs::write(&path, "one").unwrap();
+        let first = Mark::of(&path);
+        assert_eq!(first, Mark::of(&path));
+        std::fs::write(&path, "three").unwrap();
+        assert_ne!(first, Mark::of(&path));
+        #[cfg(unix)]
+        {
+            // As a ConfigMap changes: what a link points to is swapped for another of the same size.
+            for name in ["a", "b"] {
+                std::fs::create_dir(folder.path().join(name)).unwrap();
+                std::fs::write(folder.path().join(name).join("gpux.yml"), "name: x").unwrap();
+            }
+            let link = folder.path().join("data");
+            std::os::unix::fs::symlink("a", &link).unwrap();
+            let through = link.join("gpux.yml");
+            let first = Mark::of(&through);
+            std::fs::remove_file(&link).unwrap();
+            std::os::unix::fs::symlink("b", &link).unwrap();
+            assert_ne!(first, Mark::of(&through));
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Requests in JSON text, their numbers read straight into tensors.
+
+use std::fmt;
+
+use super::json::{JsonError, fill_declared, from_json, tensor_from_json};
+use super::json_elements::TensorSeed;
+use super::json_tree::{NoRoom, Room, TreeSeed};
+use super::plan::Plan;
+use super::request::{Reader, Request};
+use super::run::ValidationError;
+use super::signature::{Dim, Kind, Port, TensorKind};
+use super::tensor::element_count;
+use super::value::Value;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+/// A value, or what is wrong with it: what is certainly wrong need not be read again as a tree.
+type Read<T> = Result<T, ValidationError>;
+
+impl Reader<'_> {
+    /// The request that `text` is, where it can be read without a tree of all its numbers: an object
+    /// of inputs by name, or the list that is the only input. `None` for everything else, most wrong
+    /// requests among it: [`json`](Self::json) of the tree says what they are.
+    pub fn json_text(self, text: &[u8]) -> Option<Read<Request>> {
+        let room = &Room::default();
+        let mut json = serde_json::Deserializer::from_slice(text);
+        let request = match text.trim_ascii_start().first()? {
+            b'{' => InputsSeed { plan: self.plan(), room }.deserialize(&mut json),
+            b'[' => {
+                let port = self.single().filter(|port| typed(&port.kind).is_some())?;
+                let value = PortSeed { port, room }.deserialize(&mut json);
+                value.map(|read| read.map(|value| vec![(port.name.clone(), value)]))
+            }
+            _ => return None,
+        };
+        if room.is_spent() {
+            return Some(Err(no_room()));
+        }
+        request.ok().filter(|_| json.end().is_ok())
+    }
+
+    /// The requests that `text` lists, in the same way: objects of inputs by name, `most` of them.
+    pub fn json_texts(self, text: &[u8], most: usize) -> Option<Read<Vec<Read<Request>>>> {
+        let list = text.trim_ascii_start().strip_prefix(b"[")?;
+        if list.trim_ascii_start().first() != Some(&b'{') {
+            return None;
+        }
+        let mut json = serde_json::Deserializer::from_slice(text);
+        let room = &Room::default();
+        let requests = json.deserialize_seq(List { item: InputsSeed { plan: self.plan(), room }, most });
+        if room.is_spent() {
+            return Some(Err(no_room()));
+        }
+        requests.ok().filter(|_| json.end().is_ok()).map(Ok)
+    }
+}
+
+/// The tree of the same text would have no room either.
+fn no_room() -> ValidationError {
+    ValidationError::request(NoRoom.to_string())
+}
+
+/// The kind of a tensor of just one element type.
+fn typed(kind: &Kind) -> Option<&TensorKind> {
+    if let Kind::Tensor(kind) = kind { Some(kind).filter(|kind| kind.element().is_some()) } else { None }
+}
+
+/// A list of requests.
+struct List<'a> {
+    item: InputsSeed<'a>,
+    most: usize,
+}
+
+impl<'de> Visitor<'de> for List<'_> {
+    type Value = Vec<Read<Request>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of requests")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+        let mut requests = Vec::new();
+        while let Some(request) = items.next_element_seed(self.item)? {
+            if requests.len() == self.most {
+                return Err(A::Error::custom("too many requests"));
+            }
+            requests.push(request);
+        }
+        Ok(requests)
+    }
+}
+
+/// An object whose every field is an input.
+#[derive(Clone, Copy)]
+struct InputsSeed<'a> {
+    plan: &'a Plan,
+    room: &'a Room,
+}
+
+impl<'de> DeserializeSeed<'de> for InputsSeed<'_> {
+    type Value = Read<Request>;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Self::Value, D::Error> {
+        json.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for InputsSeed<'_> {
+    type Value = Read<Request>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of inputs by name")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Self::Value, A::Error> {
+        let (mut request, mut fault) = (Request::new(), None);
+        while let Some(name) = fields.next_key::<String>()? {
+            let port = self.plan.port(&name).ok_or_else(|| A::Error::custom("no input has this name"))?;
+            if request.iter().any(|(known, _)| *known == name) {
+                return Err(A::Error::custom("an input is given twice"));
+            }
+            match fields.next_value_seed(PortSeed { port, room: self.room })? {
+                Ok(value) => request.push((name, value)),
+                Err(wrong) => fault = fault.or(Some(wrong)),
+            }
+        }
+        match fault {
+            Some(fault) => Ok(Err(fault)),
+            None if request.is_empty() => Err(A::Error::custom("there are no inputs")),
+            None => Ok(Ok(request)),
+        }
+    }
+}
+
+/// The value of an input.
+struct PortSeed<'a> {
+    port: &'a Port,
+    room: &'a Room,
+}
+
+impl<'de> DeserializeSeed<'de> for PortSeed<'_> {
+    type Value = Read<Value>;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Self::Value, D::Error> {
+        let Self { port, room } = self;
+        let value = match typed(&port.kind) {
+            Some(kind) => json.deserialize_any(Typed { kind, room })?,
+            None => from_json(TreeSeed(room).deserialize(json)?, &port.kind),
+        };
+        Ok(value.map_err(|fault| ValidationError::input(&port.name, fault)))
+    }
+}
+
+/// The value of an input that takes tensors of one element type.
+struct Typed<'a> {
+    kind: &'a TensorKind,
+    room: &'a Room,
+}
+
+impl<'de> Visitor<'de> for Typed<'_> {
+    type Value = Result<Value, JsonError>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "tensor {}", self.kind)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Self::Value, A::Error> {
+        let size = |dim: &Dim| if let Dim::Fixed(size) = dim { *size } else { 1 };
+        let shape: Vec<_> = self.kind.shape.iter().flatten().map(size).collect();
+        let element = self.kind.element().ok_or_else(|| A::Error::custom("several element types"))?;
+        let seed = TensorSeed { element, room: element_count(&shape).unwrap_or(0) };
+        let tensor = seed.deserialize(SeqAccessDeserializer::new(items))?;
+        Ok(fill_declared(tensor, self.kind).map(Value::Tensor))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Self::Value, A::Error> {
+        let json = TreeSeed(self.room).deserialize(MapAccessDeserializer::new(fields))?;
+        Ok(tensor_from_json(&json, self.kind).map(Value::Tensor))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use serde_json::Value as Json;
+
+    use super::*;
+    use crate::{ElementType, PlanBuilder, PlanInput};
+
+    fn plan() -> Plan {
+        let numbers = Kind::Tensor(TensorKind::shaped(ElementType::Int32, [Dim::Fixed(2)]));
+        let inputs = [("x", numbers), ("note", Kind::Text), ("more", Kind::Json)];
+        let port =
+            |(name, kind)| PlanInput { port: Port { optional: name != "x", ..Port::new(name, kind) }, default: None };
+        PlanBuilder::new(Some(inputs.into_iter().map(port).collect())).finish(None).unwrap()
+    }
+
+    #[test]
+    fn what_is_read_without_a_tree_is_what_the_tree_gives() {
+        let plan = plan();
+        for text in [
+            r#"{"x": [1, 2], "note": "n", "more": [{"a": []}]}"#,
+            r#"{"x": [1, 2, 3]}"#,
+            r#"{"note": 7}"#,
+            r#"{"x": {"type": "int32", "shape": [2], "data": [1, 2]}}"#,
+            r#"{"x": {"shape": [3], "data": [1, 2]}}"#,
+            "[1, 2]",
+            "[1, 2, 3]",
+        ] {
+            let tree: Json = serde_json::from_str(text).unwrap();
+            let read = plan.reader(&[]).json_text(text.as_bytes()).unwrap();
+            assert_eq!(read, plan.reader(&[]).json(tree.clone()), "{text}");
+            if text.starts_with('{') {
+                let list = format!(" [{text}, {text} ]");
+                let read = plan.reader(&[]).json_texts(list.as_bytes(), 2).unwrap().unwrap();
+                assert_eq!(read, [plan.reader(&[]).json(tree.clone()), plan.reader(&[]).json(tree)], "{list}");
+                assert!(plan.reader(&[]).json_texts(list.as_bytes(), 1).is_none(), "they are counted");
+            }
+        }
+    }
+
+    #[test]
+    fn what_only_the_tree_tells_is_left_to_it() {
+        let plan = plan();
+        for text in ["", "1", "{}", r#"{"y": 1}"#, r#"{"x": [1.5, 2]}"#, r#"{"x": [1, 2]} x"#, r#"{"x": [1, 2}"#] {
+            assert!(plan.reader(&[]).json_text(text.as_bytes()).is_none(), "{text}");
+            assert!(plan.reader(&[]).json_texts(format!("[{text}]").as_bytes(), 9).is_none(), "{text}");
+        }
+        assert!(plan.reader(&[]).json_texts(br#"[{"x": [1, 2]}, 1]"#, 9).is_none());
+    }
+
+    #[test]
+    fn the_trees_of_all_requests_have_room_together() {
+        let plan = plan();
+        let one = format!("{{\"more\":[{}1]}}", "1,".repeat(300_000));
+        let list = |requests: usize| format!("[{}]", vec![one.as_str(); requests].join(","));
+        assert!(plan.reader(&[]).json_texts(list(3).as_bytes(), 9).unwrap().is_ok());
+        let refused = plan.reader(&[]).json_texts(list(4).as_bytes(), 9).unwrap().unwrap_err();
+        assert!(refused.message.contains("more than 64 MiB"), "{refused}");
+    }
+}

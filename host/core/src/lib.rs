@@ -1,0 +1,75 @@
+//! Values, steps, and the plan that runs them.
+
+#![forbid(unsafe_code)]
+
+mod benchmark;
+mod cache;
+mod cast;
+pub mod child;
+mod device;
+mod element;
+pub mod end;
+mod failures;
+pub mod files;
+mod goes_on;
+pub mod guard;
+mod json;
+mod json_elements;
+mod json_request;
+mod json_text;
+mod json_tree;
+mod labels;
+mod metadata;
+mod npy;
+pub mod plain;
+mod plan;
+mod project_files;
+mod registry;
+mod request;
+mod run;
+mod schema_bounds;
+pub mod seal;
+mod signature;
+mod step;
+mod strided;
+mod suggest;
+mod tensor;
+pub mod threads;
+mod trace;
+mod units;
+mod value;
+mod watch;
+mod wiring;
+
+pub use benchmark::{Benchmark, BenchmarkOptions, Metrics};
+pub use cache::CacheDir;
+pub use cast::{bf16_from_f64, f16_from_f64};
+pub use device::{DeviceStep, DeviceTensor, Memory, Placed};
+pub use element::{Element, ElementSet, ElementType, UnknownElementType};
+pub use failures::Failures;
+pub use goes_on::GoesOn;
+pub use json::{JsonError, float32_to_json, from_json, json_values, tensor_to_exact_json, to_json, to_json_while};
+pub use json_elements::{MAX_STRINGS, TensorSeed};
+pub use json_text::{write_json, write_json_text};
+pub use json_tree::JsonTree;
+pub use labels::read_labels;
+pub use metadata::{Color, Geometry, Layout, Metadata};
+pub use npy::{NpyError, from_npy, to_npy};
+pub use plan::{Plan, PlanInput, PlanOutput, PlannedStep};
+pub use project_files::{FileError, ProjectFiles};
+pub use registry::{Build, BuildError, Builtin, Group, Registry, Site};
+pub use request::{Reader, Request};
+pub use run::{Observer, Observers, Outputs, RunError, RunOptions, StepError, ValidationError, deadline_after};
+pub use schema_bounds::usable as usable_schema;
+pub use signature::{Dim, Kind, Mismatch, Port, Signature, TensorKind};
+pub use step::{Changes, Context, LimitExceeded, Step, StepFailure, Waits};
+pub use suggest::{closest, list};
+pub use tensor::{MAX_AXES, Tensor, TensorData, TensorElement, TensorError, element_count, few_axes};
+pub use trace::{StepTrace, Trace};
+pub use units::{Size, TimeSpan, UnitError, shorten};
+pub use value::Value;
+pub use watch::{Late, Watch};
+pub use wiring::{Names, Place, PlanBuilder, WiringError};
+
+#[cfg(test)]
+mod tests;

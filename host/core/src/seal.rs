@@ -1,0 +1,177 @@
+//! Files of the cache that show who wrote them.
+//!
+//! What lies in the cache is run as native code, or believed instead of tried again. Its folder keeps other users
+//! out ([`CacheDir::folder`]); the seal keeps out whatever comes to write there as this user. It is an HMAC-SHA256 of
+//! the content under the file's own name, so that no file passes for another, with a key that lies beside the cache,
+//! not in it: `~/.cache/gpux.key` for `~/.cache/gpux`.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use ring::hmac::{self, HMAC_SHA256};
+use ring::rand::{SecureRandom as _, SystemRandom};
+
+use crate::CacheDir;
+use crate::files::{Readers, write_parts};
+
+/// Bytes of a key, and of a seal.
+const SIZE: usize = 32;
+
+/// What [`write`] wrote under this name, whole and unchanged; `None` of everything else.
+pub fn read(cache: &CacheDir, folder: &str, name: &str) -> Option<Vec<u8>> {
+    let path = cache.folder(folder).ok()?.join(name);
+    let mut file = crate::files::open_file(&path, "it").ok()?;
+    let mut seal = [0; SIZE];
+    file.read_exact(&mut seal).ok()?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).ok()?;
+    hmac::verify(&key_of(cache, folder, name).ok()?, &bytes, &seal).ok()?;
+    Some(bytes)
+}
+
+/// Writes a file of the cache whole or not at all, sealed.
+pub fn write(cache: &CacheDir, folder: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let path = cache.folder(folder)?.join(name);
+    let seal = hmac::sign(&key_of(cache, folder, name)?, bytes);
+    write_parts(&path, &[seal.as_ref(), bytes], Readers::Owner)
+}
+
+/// The key of one file.
+fn key_of(cache: &CacheDir, folder: &str, name: &str) -> io::Result<hmac::Key> {
+    let key = hmac::Key::new(HMAC_SHA256, &key(cache)?);
+    Ok(hmac::Key::new(HMAC_SHA256, hmac::sign(&key, format!("{folder}\0{name}").as_bytes()).as_ref()))
+}
+
+/// The user's key: beside the cache, or in it where nothing can be written beside it.
+fn key(cache: &CacheDir) -> io::Result<[u8; SIZE]> {
+    let inside = cache.folder("")?.join("key");
+    match beside(cache.root()).map(|beside| read_or_make(&beside)) {
+        Some(Ok(key)) => Ok(key),
+        _ => read_or_make(&inside),
+    }
+}
+
+/// Where the key of the cache at `root` lies.
+fn beside(root: &Path) -> Option<PathBuf> {
+    let root = std::path::absolute(root).ok()?;
+    let mut name = root.file_name()?.to_owned();
+    name.push(".key");
+    Some(root.with_file_name(name))
+}
+
+fn read_or_make(path: &Path) -> io::Result<[u8; SIZE]> {
+    read_key(path).or_else(|_| {
+        let folder = path.parent().ok_or(io::ErrorKind::NotFound)?;
+        let mut key = [0; SIZE];
+        SystemRandom::new().fill(&mut key).map_err(|_| io::Error::other("the system gives no random numbers"))?;
+        // Nobody but its owner may read it from the first on; and of several that make one, the first has made it.
+        let mut draft = tempfile::Builder::new().prefix(".gpux-").tempfile_in(folder)?;
+        io::Write::write_all(&mut draft, &key)?;
+        draft.as_file().sync_all()?;
+        match draft.persist_noclobber(path) {
+            Ok(_) => Ok(key),
+            // One that was read by others, or cut off, is no key any more.
+            Err(error) => read_key(path).or_else(|_| {
+                error.file.persist(path)?;
+                Ok(key)
+            }),
+        }
+    })
+}
+
+/// A key that is this user's, and that nobody else can read.
+fn read_key(path: &Path) -> io::Result<[u8; SIZE]> {
+    let mut options = File::options();
+    #[cfg(unix)]
+    {
+        use rustix::fs::OFlags;
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags.bits().cast_signed());
+    }
+    let mut file = options.read(true).open(path)?;
+    let metadata = file.metadata()?;
+    #[cfg(unix)]
+    let is_own = {
+        use std::os::unix::fs::MetadataExt as _;
+        const OTHERS: u32 = 0o077;
+        metadata.uid() == rustix::process::geteuid().as_raw() && metadata.mode() & OTHERS == 0
+    };
+    #[cfg(not(unix))]
+    let is_own = true;
+    if !(metadata.is_file() && is_own && metadata.len() == SIZE as u64) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "this is no key of this user's alone"));
+    }
+    let mut key = [0; SIZE];
+    file.read_exact(&mut key)?;
+    Ok(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cache() -> (tempfile::TempDir, CacheDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = CacheDir::at(folder.path().join("cache"));
+        (folder, cache)
+    }
+
+    #[test]
+    fn reads_only_what_was_written_under_the_same_name() {
+        let (_folder, cache) = cache();
+        write(&cache, "steps", "one", b"native code").unwrap();
+        assert_eq!(read(&cache, "steps", "one").unwrap(), b"native code");
+        assert_eq!(read(&cache, "steps", "two"), None);
+        let path = cache.folder("steps").unwrap().join("one");
+        let whole = std::fs::read(&path).unwrap();
+        // Moved, it is another file.
+        std::fs::copy(&path, cache.folder("steps").unwrap().join("two")).unwrap();
+        std::fs::copy(&path, cache.folder("other").unwrap().join("one")).unwrap();
+        assert_eq!((read(&cache, "steps", "two"), read(&cache, "other", "one")), (None, None));
+        // Cut off or changed anywhere, it is none.
+        for length in 0..whole.len() {
+            std::fs::write(&path, &whole[..length]).unwrap();
+            assert_eq!(read(&cache, "steps", "one"), None, "{length} bytes");
+        }
+        for place in 0..whole.len() {
+            let mut changed = whole.clone();
+            changed[place] ^= 1;
+            std::fs::write(&path, changed).unwrap();
+            assert_eq!(read(&cache, "steps", "one"), None, "byte {place}");
+        }
+        std::fs::write(&path, &whole).unwrap();
+        assert!(read(&cache, "steps", "one").is_some());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_key_lies_beside_the_cache_for_its_owner_alone() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let (folder, cache) = cache();
+        write(&cache, "steps", "one", b"").unwrap();
+        let key = folder.path().join("cache.key");
+        assert_eq!(key.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(!cache.root().join("key").exists());
+        // What others could read, is cut off, or leads elsewhere, is replaced.
+        for spoil in [
+            (|key: &Path| std::fs::set_permissions(key, std::fs::Permissions::from_mode(0o640)).unwrap()) as fn(&Path),
+            |key| std::fs::write(key, "short").unwrap(),
+            |key| {
+                std::fs::rename(key, key.with_extension("away")).unwrap();
+                std::os::unix::fs::symlink(key.with_extension("away"), key).unwrap();
+            },
+        ] {
+            spoil(&key);
+            assert_eq!(read(&cache, "steps", "one"), None);
+            assert!(key.symlink_metadata().unwrap().is_file());
+            write(&cache, "steps", "one", b"").unwrap();
+            assert!(read(&cache, "steps", "one").is_some());
+        }
+        // Where nothing can be written beside the cache, the key lies in it.
+        std::fs::remove_file(&key).unwrap();
+        std::fs::create_dir(&key).unwrap();
+        write(&cache, "steps", "one", b"").unwrap();
+        assert!(read(&cache, "steps", "one").is_some() && cache.root().join("key").is_file());
+    }
+}

@@ -1,0 +1,118 @@
+//! The elements of a tensor, each type in its own variant.
+
+use std::sync::Arc;
+
+use half::{bf16, f16};
+
+use crate::{Element, ElementType};
+
+/// The elements of a tensor, typed, row-major. Cloning shares them.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "each variant is the element type of its name")]
+pub enum TensorData {
+    Bool(Arc<Vec<bool>>),
+    Uint8(Arc<Vec<u8>>),
+    Int8(Arc<Vec<i8>>),
+    Uint16(Arc<Vec<u16>>),
+    Int16(Arc<Vec<i16>>),
+    Uint32(Arc<Vec<u32>>),
+    Int32(Arc<Vec<i32>>),
+    Uint64(Arc<Vec<u64>>),
+    Int64(Arc<Vec<i64>>),
+    Float16(Arc<Vec<f16>>),
+    Bfloat16(Arc<Vec<bf16>>),
+    Float32(Arc<Vec<f32>>),
+    Float64(Arc<Vec<f64>>),
+    String(Arc<Vec<String>>),
+}
+
+/// Runs `$body` with `$data` bound to the shared elements of the variant, whichever it is.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! with_elements {
+    ($value:expr, $data:ident => $body:expr) => {
+        match $value {
+            $crate::TensorData::Bool($data) => $body,
+            $crate::TensorData::Uint8($data) => $body,
+            $crate::TensorData::Int8($data) => $body,
+            $crate::TensorData::Uint16($data) => $body,
+            $crate::TensorData::Int16($data) => $body,
+            $crate::TensorData::Uint32($data) => $body,
+            $crate::TensorData::Int32($data) => $body,
+            $crate::TensorData::Uint64($data) => $body,
+            $crate::TensorData::Int64($data) => $body,
+            $crate::TensorData::Float16($data) => $body,
+            $crate::TensorData::Bfloat16($data) => $body,
+            $crate::TensorData::Float32($data) => $body,
+            $crate::TensorData::Float64($data) => $body,
+            $crate::TensorData::String($data) => $body,
+        }
+    };
+}
+
+/// A Rust type with its place in [`TensorData`].
+pub trait TensorElement: Element {
+    /// Wraps elements of this type.
+    fn wrap(data: Vec<Self>) -> TensorData;
+    /// The elements, if they are of this type.
+    fn slice(data: &TensorData) -> Option<&[Self]>;
+    /// The elements for writing, if they are of this type; shared ones are copied first.
+    fn slice_mut(data: &mut TensorData) -> Option<&mut Vec<Self>>;
+}
+
+macro_rules! tensor_elements {
+    ($($type:ty => $variant:ident),+ $(,)?) => {
+        $(impl TensorElement for $type {
+            fn wrap(data: Vec<Self>) -> TensorData {
+                TensorData::$variant(Arc::new(data))
+            }
+            fn slice(data: &TensorData) -> Option<&[Self]> {
+                if let TensorData::$variant(data) = data { Some(data) } else { None }
+            }
+            fn slice_mut(data: &mut TensorData) -> Option<&mut Vec<Self>> {
+                if let TensorData::$variant(data) = data { Some(Arc::make_mut(data)) } else { None }
+            }
+        })+
+
+        impl TensorData {
+            /// The type of the elements.
+            pub fn element(&self) -> ElementType {
+                match self { $(Self::$variant(_) => ElementType::$variant,)+ }
+            }
+
+            pub(super) fn zeros(element: ElementType, len: usize) -> Self {
+                match element {
+                    $(ElementType::$variant => <$type as TensorElement>::wrap(vec![<$type>::default(); len]),)+
+                }
+            }
+        }
+    };
+}
+
+tensor_elements! {
+    bool => Bool, u8 => Uint8, i8 => Int8, u16 => Uint16, i16 => Int16, u32 => Uint32,
+    i32 => Int32, u64 => Uint64, i64 => Int64, f16 => Float16, bf16 => Bfloat16,
+    f32 => Float32, f64 => Float64, String => String,
+}
+
+macro_rules! numeric {
+    ($value:expr, $data:ident => $body:expr, bool($bools:ident) => $on_bool:expr, strings => $on_strings:expr) => {
+        match $value {
+            TensorData::Bool($bools) => $on_bool,
+            TensorData::String(_) => $on_strings,
+            TensorData::Uint8($data) => $body,
+            TensorData::Int8($data) => $body,
+            TensorData::Uint16($data) => $body,
+            TensorData::Int16($data) => $body,
+            TensorData::Uint32($data) => $body,
+            TensorData::Int32($data) => $body,
+            TensorData::Uint64($data) => $body,
+            TensorData::Int64($data) => $body,
+            TensorData::Float16($data) => $body,
+            TensorData::Bfloat16($data) => $body,
+            TensorData::Float32($data) => $body,
+            TensorData::Float64($data) => $body,
+        }
+    };
+}
+pub(super) use numeric;

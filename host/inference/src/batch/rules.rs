@@ -1,0 +1,206 @@
+//! Which requests may share a run, and how: what a model's signature says about its first axis,
+//! and about the length of texts.
+
+use smallvec::SmallVec;
+
+use super::super::sessions::ModelInputs;
+use gpux_core::{Dim, Kind, Port, Signature, Tensor, TensorError};
+
+use super::join;
+
+/// Inputs of a text model that mean nothing where the attention mask is 0. They are padded with 0.
+const MASKED: [&str; 2] = ["input_ids", "token_type_ids"];
+/// The input that says which tokens count: 1, or 0 for padding.
+const MASK: &str = "attention_mask";
+
+/// What makes requests alike: element type and shape of each input, without the first axis and
+/// the lengths that may be padded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Key(SmallVec<[usize; 16]>);
+
+/// What a request is like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Like {
+    pub(super) key: Key,
+    pub(super) rows: usize,
+    /// of a text that may be padded
+    pub(super) length: Option<usize>,
+    /// how large one more of that length would make each row
+    pub(super) bytes_a_token: usize,
+}
+
+/// How requests of one model are put together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Rules {
+    /// axes that have the length of the text, for models whose texts may be padded
+    length: Option<Length>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Length {
+    /// the inputs whose axis 1 it is
+    inputs: Vec<usize>,
+    /// for each output, the axis that has it
+    outputs: Vec<Option<usize>>,
+}
+
+/// Requests put together, and what is needed to take the results apart.
+pub(super) struct Joined {
+    pub(super) inputs: ModelInputs,
+    /// rows and length of each request
+    parts: Vec<(usize, Option<usize>)>,
+}
+
+impl Rules {
+    /// The rules of a model; the reason why its requests must run one at a time otherwise.
+    pub(super) fn of(signature: &Signature, pad: bool) -> Result<Self, String> {
+        let mut batch: Option<&str> = None;
+        let ports = signature.inputs.iter().map(|port| ("input", port));
+        for (what, port) in ports.chain(signature.outputs.iter().map(|port| ("output", port))) {
+            match dims(port).map(<[Dim]>::first) {
+                Some(Some(Dim::Dynamic)) | None => {}
+                Some(Some(Dim::Named(name))) => {
+                    let batch = *batch.get_or_insert(name);
+                    if batch != name {
+                        return Err(format!("the first axis of {what} `{}` is `{name}`, not `{batch}`", port.name));
+                    }
+                }
+                Some(Some(Dim::Fixed(size))) => {
+                    return Err(format!("the first axis of {what} `{}` is always {size}", port.name));
+                }
+                Some(None) => return Err(format!("{what} `{}` has no axes", port.name)),
+            }
+        }
+        if signature.inputs.is_empty() {
+            return Err("it has no inputs".to_owned());
+        }
+        Ok(Self { length: pad.then(|| Length::of(signature)).flatten() })
+    }
+
+    /// Whether texts of different lengths may share a run.
+    pub(super) const fn pads(&self) -> bool {
+        self.length.is_some()
+    }
+
+    /// The same rules for texts of one length only.
+    pub(super) const fn unpadded() -> Self {
+        Self { length: None }
+    }
+
+    /// What a request is like; `None` for one that runs by itself.
+    pub(super) fn like(&self, inputs: &ModelInputs) -> Option<Like> {
+        let rows = *inputs.first()?.1.shape().first()?;
+        let (mut key, mut length, mut bytes_a_token) = (SmallVec::new(), None, 0);
+        for (index, tensor) in inputs {
+            let (first, others) = tensor.shape().split_first()?;
+            if *first != rows || rows == 0 {
+                return None;
+            }
+            key.extend([*index, tensor.element() as usize, others.len()]);
+            if !self.is_long(*index) {
+                key.extend_from_slice(others);
+                continue;
+            }
+            let long = *others.first()?;
+            if *length.get_or_insert(long) != long {
+                return None;
+            }
+            bytes_a_token += tensor.byte_len().checked_div(rows * long).unwrap_or(0);
+        }
+        Some(Like { key: Key(key), rows, length, bytes_a_token })
+    }
+
+    fn is_long(&self, index: usize) -> bool {
+        self.length.as_ref().is_some_and(|length| length.inputs.contains(&index))
+    }
+
+    fn length(&self, inputs: &ModelInputs) -> Option<usize> {
+        let (_, tensor) = inputs.iter().find(|(index, _)| self.is_long(*index))?;
+        tensor.shape().get(1).copied()
+    }
+
+    /// One run of several requests whose keys are equal.
+    pub(super) fn join(&self, requests: &[&ModelInputs]) -> Result<Joined, TensorError> {
+        let parts: Vec<_> = requests
+            .iter()
+            .map(|inputs| (inputs.first().map_or(0, |(_, tensor)| tensor.shape()[0]), self.length(inputs)))
+            .collect();
+        let longest = parts.iter().filter_map(|(_, length)| *length).max();
+        let input = |(place, (index, _)): (usize, &(usize, Tensor))| {
+            let tensors: SmallVec<[&Tensor; 16]> = requests.iter().map(|inputs| &inputs[place].1).collect();
+            let padded = longest.filter(|_| self.is_long(*index));
+            Ok((*index, join::rows(&tensors, padded)?))
+        };
+        let inputs = requests[0].iter().enumerate().map(input).collect::<Result<_, TensorError>>()?;
+        Ok(Joined { inputs, parts })
+    }
+}
+
+impl Joined {
+    /// The results of each request, in their order. Fails when an output has not one row for each
+    /// row that went in.
+    pub(super) fn split(&self, rules: &Rules, outputs: &[Tensor]) -> Result<Vec<Vec<Tensor>>, String> {
+        let total: usize = self.parts.iter().map(|(rows, _)| rows).sum();
+        let longest = self.parts.iter().filter_map(|(_, length)| *length).max();
+        let long = |output: usize| rules.length.as_ref().and_then(|length| length.outputs.get(output).copied()?);
+        for (index, output) in outputs.iter().enumerate() {
+            if output.shape().first() != Some(&total) {
+                let shape = output.shape();
+                return Err(format!("{total} rows gave output {index} of shape {shape:?}, not one result a row"));
+            }
+            if let Some(axis) = long(index)
+                && output.shape().get(axis).copied() != longest
+            {
+                return Err(format!("output {index} of shape {:?} is not as long as its input", output.shape()));
+            }
+        }
+        let mut start = 0;
+        let part = |(rows, length): &(usize, Option<usize>)| {
+            let cut = |(index, output): (usize, &Tensor)| {
+                let cut = long(index).zip(*length);
+                join::part(output, start, *rows, cut).map_err(|error| error.to_string())
+            };
+            let part = outputs.iter().enumerate().map(cut).collect();
+            start += rows;
+            part
+        };
+        self.parts.iter().map(part).collect()
+    }
+}
+
+impl Length {
+    /// Texts may be padded where a mask says so, every input of that length is known to heed it, and
+    /// every output says which of its axes have it.
+    fn of(signature: &Signature) -> Option<Self> {
+        let mask = signature.inputs.iter().find(|port| port.name == MASK)?;
+        let [_, Dim::Named(name)] = dims(mask)? else { return None };
+        let is_length = |dim: &Dim| matches!(dim, Dim::Named(other) if other == name);
+        let mut inputs = Vec::new();
+        for (index, port) in signature.inputs.iter().enumerate() {
+            let dims = dims(port)?;
+            if !dims.iter().any(is_length) {
+                continue;
+            }
+            if dims.len() != 2 || !(MASKED.contains(&port.name.as_str()) || port.name == MASK) {
+                return None;
+            }
+            inputs.push(index);
+        }
+        let output = |port: &Port| {
+            let dims = dims(port)?;
+            let open = dims.iter().skip(1).any(|dim| matches!(dim, Dim::Dynamic));
+            let mut long = dims.iter().enumerate().filter(|(_, dim)| is_length(dim)).map(|(axis, _)| axis);
+            let axis = long.next();
+            // More than one axis (attention weights), or one that may be anything: not to be cut.
+            (!open && long.next().is_none()).then_some(axis)
+        };
+        Some(Self { inputs, outputs: signature.outputs.iter().map(output).collect::<Option<_>>()? })
+    }
+}
+
+fn dims(port: &Port) -> Option<&[Dim]> {
+    match &port.kind {
+        Kind::Tensor(tensor) => tensor.shape.as_deref(),
+        _ => None,
+    }
+}

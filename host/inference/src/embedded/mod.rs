@@ -1,0 +1,120 @@
+//! The embedded engine: tract, so that gpux runs models with nothing installed.
+
+mod mended;
+mod operators;
+mod plan;
+mod refusal;
+mod session;
+mod values;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use tract_onnx::pb::ModelProto;
+use tract_onnx::prelude::{Framework as _, InferenceModel};
+use tract_onnx::tract_hir::internal::anyhow;
+
+use super::engine::{Engine, Session, SessionOptions};
+use super::error::ModelLoadError;
+use super::graph::OnnxType;
+use super::model_file::ModelFile;
+use super::providers::ExecutionProvider;
+use gpux_core::guard::guard;
+use gpux_core::{ElementType, TensorKind};
+
+use refusal::Refusal;
+
+/// tract. It carries bool, integer and float tensors; whatever else a model needs is
+/// [`ModelLoadError::NeedsOnnxRuntime`] or [`ModelLoadError::BeyondEmbedded`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Embedded;
+
+impl Embedded {
+    /// The engine's name and version.
+    pub const NAME: &str = "embedded engine (tract 0.23)";
+}
+
+/// Those of `operators` that the engine has no implementation for.
+pub(super) fn lacks<'a>(operators: impl Iterator<Item = &'a str>) -> BTreeSet<&'a str> {
+    operators.filter(|operator| !operators::is_known(operator)).collect()
+}
+
+impl Engine for Embedded {
+    fn name(&self) -> &str {
+        Self::NAME
+    }
+
+    fn identity(&self) -> &str {
+        Self::NAME
+    }
+
+    fn providers(&self) -> &[ExecutionProvider] {
+        &[ExecutionProvider::Cpu]
+    }
+
+    fn load(&self, file: &ModelFile, _options: &SessionOptions) -> Result<Box<dyn Session>, ModelLoadError> {
+        let path = || file.path().to_owned();
+        if let Some(feature) = missing_feature(file) {
+            return Err(ModelLoadError::NeedsOnnxRuntime { path: path(), feature });
+        }
+        let beyond = |reason: String| ModelLoadError::BeyondEmbedded { path: path(), reason };
+        let mut nodes = Nodes::new();
+        let made = guard(|| {
+            let parsed = read(file)?;
+            nodes = parsed.nodes;
+            Ok(session::TractSession::new(parsed.model, parsed.any_shape, file.info())?)
+        });
+        match made.map_err(|panic| beyond(format!("it failed within: {panic}")))? {
+            Ok(session) => Ok(Box::new(session)),
+            Err(Refusal::Missing(feature)) => Err(ModelLoadError::NeedsOnnxRuntime { path: path(), feature }),
+            Err(Refusal::Invalid(reason)) => Err(ModelLoadError::Invalid { path: path(), reason }),
+            Err(Refusal::Beyond(error)) => Err(beyond(refusal::reason(&error, &file.info().operators, &nodes))),
+        }
+    }
+}
+
+/// The first thing in the model that tract has not, in words.
+fn missing_feature(file: &ModelFile) -> Option<String> {
+    let info = file.info();
+    if let Some(operator) = info.operators.keys().find(|name| !operators::is_known(name)) {
+        return Some(format!("operator `{operator}`"));
+    }
+    let inputs = info.inputs.iter().map(|input| (&input.kind, &input.value));
+    let ports = inputs.chain(info.outputs.iter().map(|output| (&output.kind, &output.value)));
+    let carried = |value: &OnnxType| {
+        let element = value.plain().and_then(TensorKind::element);
+        element.is_some_and(|element| !matches!(element, ElementType::String | ElementType::Bfloat16))
+    };
+    ports
+        .into_iter()
+        .find(|(_, value)| !value.as_ref().is_some_and(carried))
+        .map(|(kind, _)| if kind == "string" { "string tensors".to_owned() } else { format!("values of type {kind}") })
+}
+
+/// The operator of each node that has a name.
+type Nodes = BTreeMap<String, String>;
+
+struct Parsed {
+    model: InferenceModel,
+    /// whether it may be planned without knowing its shapes
+    any_shape: bool,
+    nodes: Nodes,
+}
+
+fn read(file: &ModelFile) -> Result<Parsed, Refusal> {
+    let onnx = mended::onnx();
+    let proto: ModelProto = match file.whole().map_err(|reason| anyhow!(reason))? {
+        Some(bytes) => onnx.proto_model_for_read(&mut &*bytes)?,
+        None => onnx.proto_model_for_path(file.path())?,
+    };
+    let any_shape = operators::check(&proto).map_err(Refusal::Missing)?;
+    let folder = file.path().parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder.to_str().ok_or_else(|| anyhow!("the model's folder is not UTF-8"))?;
+    let parsed = onnx.parse(&proto, Some(folder))?;
+    if let Some(name) = parsed.unresolved_inputs.first() {
+        return Err(Refusal::Invalid(format!("nothing produces the value `{name}`")));
+    }
+    let nodes = proto.graph.iter().flat_map(|graph| &graph.node);
+    let nodes = nodes.map(|node| (node.name.clone(), node.op_type.clone())).collect();
+    Ok(Parsed { model: parsed.model, any_shape, nodes })
+}

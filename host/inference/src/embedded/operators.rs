@@ -1,0 +1,304 @@
+//! Which operators the engine takes, and how: tract passes over attributes, inputs and element types
+//! that it does not know, so a model is held against a table of what is known to come out right.
+//! Everything else is refused when the model is loaded. `tests/onnx/operators.py` holds the table to
+//! ONNX Runtime's results.
+
+mod table;
+
+use std::collections::HashMap;
+
+use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, type_proto};
+
+use table::{ALL, Gives, Operator, TABLE, Values};
+
+/// A set of ONNX element types: bit `1 << data_type`.
+type Elements = u32;
+
+/// What is known of values by name, those of the graphs around a graph included.
+#[derive(Clone, Default)]
+struct Scope<'a> {
+    elements: HashMap<&'a str, i32>,
+    constants: HashMap<&'a str, &'a TensorProto>,
+}
+
+/// A node that a row of the table is to look at.
+struct NodeView<'a> {
+    node: &'a NodeProto,
+    constants: &'a HashMap<&'a str, &'a TensorProto>,
+}
+
+const FLOAT: i32 = 1;
+const UINT8: i32 = 2;
+const INT32: i32 = 6;
+const INT64: i32 = 7;
+const BOOL: i32 = 9;
+
+/// The names of ONNX's element types, by number.
+const NAMES: [&str; 17] = [
+    "undefined",
+    "float32",
+    "uint8",
+    "int8",
+    "uint16",
+    "int16",
+    "int32",
+    "int64",
+    "string",
+    "bool",
+    "float16",
+    "float64",
+    "uint32",
+    "uint64",
+    "complex64",
+    "complex128",
+    "bfloat16",
+];
+
+/// Whether there is such an operator. Those of other domains than ONNX's own have the domain before
+/// their name.
+pub(super) fn is_known(operator: &str) -> bool {
+    let (domain, name) = operator.rsplit_once('.').unwrap_or(("", operator));
+    TABLE.iter().any(|row| row.name == name && row.domain == domain)
+}
+
+/// Whether the model may be planned for any shape. Fails with the first thing in it that the engine is
+/// not known to do right, in words.
+pub(super) fn check(model: &ModelProto) -> Result<bool, String> {
+    let opset = |domain: &str| {
+        let import = model.opset_import.iter().find(|import| plain(&import.domain) == domain);
+        import.map_or(1, |import| import.version)
+    };
+    let opsets = [("", opset("")), ("ai.onnx.ml", opset("ai.onnx.ml"))];
+    let mut any_shape = true;
+    if let Some(graph) = &model.graph {
+        check_graph(graph, &Scope::default(), &opsets, &mut any_shape)?;
+    }
+    Ok(any_shape)
+}
+
+/// ONNX's own domain has two names.
+fn plain(domain: &str) -> &str {
+    if domain == "ai.onnx" { "" } else { domain }
+}
+
+/// The element types of the graph's outputs.
+fn check_graph<'a>(
+    graph: &'a GraphProto,
+    around: &Scope<'a>,
+    opsets: &[(&str, i64); 2],
+    any_shape: &mut bool,
+) -> Result<Vec<Option<i32>>, String> {
+    if !graph.sparse_initializer.is_empty() {
+        return Err("sparse weights".to_owned());
+    }
+    let mut scope = around.clone();
+    for port in &graph.input {
+        if let Some(type_proto::Value::TensorType(tensor)) = port.r#type.as_ref().and_then(|kind| kind.value.as_ref()) {
+            let known = scope.elements.entry(&port.name).or_insert(tensor.elem_type);
+            *known = if tensor.elem_type == 0 { *known } else { tensor.elem_type };
+        }
+    }
+    for weight in &graph.initializer {
+        check_weight(weight)?;
+        scope.elements.insert(&weight.name, weight.data_type);
+        scope.constants.insert(&weight.name, weight);
+    }
+    for node in &graph.node {
+        check_node(node, &mut scope, opsets, any_shape)?;
+    }
+    Ok(graph.output.iter().map(|output| scope.elements.get(output.name.as_str()).copied()).collect())
+}
+
+/// tract reads `uint32` and `uint64` from other fields than ONNX puts them into.
+fn check_weight(weight: &TensorProto) -> Result<(), String> {
+    let named = weight.uint64_data.is_empty();
+    if named { Ok(()) } else { Err(format!("weights of {} written as numbers", NAMES[12])) }
+}
+
+fn check_node<'a>(
+    node: &'a NodeProto,
+    scope: &mut Scope<'a>,
+    opsets: &[(&str, i64); 2],
+    any_shape: &mut bool,
+) -> Result<(), String> {
+    let domain = plain(&node.domain);
+    let name = if domain.is_empty() { node.op_type.clone() } else { format!("{domain}.{}", node.op_type) };
+    let refuse = |what: String| {
+        let of = if node.name.is_empty() { String::new() } else { format!(" (node `{}`)", node.name) };
+        Err(format!("operator `{name}`{what}{of}"))
+    };
+    let Some(row) = TABLE.iter().find(|row| row.name == node.op_type && row.domain == domain) else {
+        return refuse(String::new());
+    };
+    let opset = opsets.iter().find(|(known, _)| *known == domain).map_or(1, |(_, version)| *version);
+    if !(row.since..=row.until).contains(&opset) {
+        return refuse(format!(" of operator set {opset}"));
+    }
+    for attribute in &node.attribute {
+        if let Some(shown) = fault(row, attribute) {
+            return refuse(format!(" with attribute `{}: {shown}`", attribute.name));
+        }
+    }
+    let given = node.input.iter().rposition(|input| !input.is_empty()).map_or(0, |last| last + 1);
+    if given > row.inputs || row.without.iter().any(|index| node.input.get(*index).is_some_and(|name| !name.is_empty()))
+    {
+        let index = row.without.iter().find(|index| **index < given).unwrap_or(&row.inputs);
+        return refuse(format!(" with input {index} (`{}`)", node.input[*index]));
+    }
+    if let Some(index) = node.output.iter().skip(row.outputs).position(|output| !output.is_empty()) {
+        return refuse(format!(" with output {}", row.outputs + index));
+    }
+    let element = |index: usize| node.input.get(index).and_then(|name| scope.elements.get(name.as_str()).copied());
+    for (index, name) in node.input.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
+        let allowed = row.elements.get(index).or(row.elements.last()).copied().unwrap_or(ALL);
+        match scope.elements.get(name.as_str()) {
+            Some(element) if allowed & (1 << element) != 0 => {}
+            Some(element) => {
+                return refuse(format!(" on {}", NAMES.get(*element as usize).unwrap_or(&"other elements")));
+            }
+            // Nothing produces it: tract says so.
+            None => {}
+        }
+    }
+    if let Some(check) = row.check {
+        match check(&NodeView { node, constants: &scope.constants }) {
+            Ok(right) => *any_shape &= right,
+            Err(reason) => return refuse(format!(" with {reason}")),
+        }
+    }
+    let mut inner = Vec::new();
+    for graph in node.attribute.iter().filter_map(|attribute| attribute.g.as_ref()) {
+        let mut around = scope.clone();
+        // A body takes what the node is given.
+        for (port, name) in graph.input.iter().zip(&node.input) {
+            if let Some(element) = scope.elements.get(name.as_str()) {
+                around.elements.insert(&port.name, *element);
+            }
+        }
+        inner = check_graph(graph, &around, opsets, any_shape)?;
+    }
+    let results: Vec<_> = (0..node.output.len())
+        .map(|index| match row.gives.get(index).or(row.gives.last()) {
+            Some(Gives::Input(index)) => element(*index),
+            Some(Gives::InputOr(index, usual)) => element(*index).or(Some(*usual)),
+            Some(Gives::Element(element)) => Some(*element),
+            Some(Gives::Attribute(name, usual)) => attribute(node, name).map(|given| given.i as i32).or(Some(*usual)),
+            Some(Gives::AttributeOrInput(name)) => attribute(node, name).map(|given| given.i as i32).or(element(0)),
+            Some(Gives::Value) => constant(node),
+            Some(Gives::Graph) => inner.get(index).copied().flatten(),
+            None => None,
+        })
+        .collect();
+    for (name, element) in node.output.iter().zip(results) {
+        // An unknown type is one that no operator takes.
+        scope.elements.insert(name, element.unwrap_or(0));
+    }
+    if let ("Constant", Some(value)) =
+        (node.op_type.as_str(), node.attribute.first().and_then(|given| given.t.as_ref()))
+    {
+        check_weight(value)?;
+        scope.constants.extend(node.output.iter().map(|name| (name.as_str(), value)));
+    }
+    Ok(())
+}
+
+impl NodeView<'_> {
+    fn has(&self, input: usize) -> bool {
+        self.node.input.get(input).is_some_and(|name| !name.is_empty())
+    }
+
+    fn attribute(&self, name: &str) -> Option<&AttributeProto> {
+        attribute(self.node, name)
+    }
+
+    fn text(&self, name: &str, usual: &str) -> String {
+        self.attribute(name).map_or_else(|| usual.to_owned(), |given| String::from_utf8_lossy(&given.s).into_owned())
+    }
+
+    /// The whole numbers of an input, if they are part of the model.
+    fn ints(&self, input: usize) -> Option<Vec<i64>> {
+        let tensor = self.constants.get(self.node.input.get(input)?.as_str())?;
+        let raw = &tensor.raw_data;
+        match tensor.data_type {
+            INT64 if raw.is_empty() => Some(tensor.int64_data.clone()),
+            INT64 => Some(raw.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect()),
+            INT32 if raw.is_empty() => Some(tensor.int32_data.iter().map(|number| i64::from(*number)).collect()),
+            INT32 => Some(raw.as_chunks().0.iter().map(|bytes| i64::from(i32::from_le_bytes(*bytes))).collect()),
+            _ => None,
+        }
+    }
+}
+
+fn attribute<'a>(node: &'a NodeProto, name: &str) -> Option<&'a AttributeProto> {
+    node.attribute.iter().find(|attribute| attribute.name == name)
+}
+
+/// The element type of what a `Constant` or a `ConstantOfShape` gives.
+fn constant(node: &NodeProto) -> Option<i32> {
+    let Some(given) = node.attribute.first() else { return Some(FLOAT) };
+    match given.name.as_str() {
+        "value" => given.t.as_ref().map(|tensor| tensor.data_type),
+        "value_int" | "value_ints" => Some(INT64),
+        "value_float" | "value_floats" => Some(FLOAT),
+        _ => None,
+    }
+}
+
+/// The value of an attribute, for people, if the engine does not heed it.
+fn fault(row: &Operator, attribute: &AttributeProto) -> Option<String> {
+    let text = || String::from_utf8_lossy(&attribute.s).into_owned();
+    let number = attribute.i;
+    let known = row.attributes.iter().find(|(name, _)| *name == attribute.name).map(|(_, values)| values);
+    let heeded = attribute.ref_attr_name.is_empty()
+        && match known {
+            Some(Values::Any) => true,
+            Some(Values::Int(allowed)) => allowed.contains(&number),
+            Some(Values::Text(allowed)) => allowed.iter().any(|allowed| allowed.as_bytes() == attribute.s),
+            Some(Values::Ones) => attribute.ints.iter().all(|number| *number == 1),
+            Some(Values::Texts(allowed)) => {
+                let mut given = attribute.strings.iter();
+                given.len().is_multiple_of(allowed.len())
+                    && allowed.iter().cycle().zip(given.by_ref()).all(|(allowed, given)| allowed.as_bytes() == given)
+            }
+            None => false,
+        };
+    // 1 is a float, 3 a text, 6 to 8 lists, as ONNX numbers the types of attributes.
+    let shown = match attribute.r#type {
+        1 => attribute.f.to_string(),
+        2 => number.to_string(),
+        3 => text(),
+        6 => format!("{:?}", attribute.floats),
+        7 => format!("{:?}", attribute.ints),
+        8 => {
+            let texts: Vec<_> = attribute.strings.iter().map(|text| String::from_utf8_lossy(text)).collect();
+            format!("[{}]", texts.join(", "))
+        }
+        _ => "…".to_owned(),
+    };
+    (!heeded).then(|| gpux_core::guard::shorten(&shown))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_operator_is_documented_and_one_that_tract_has() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/onnx.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let list = page.split("<!-- operators -->").nth(1).unwrap().split("<!-- /operators -->").next().unwrap();
+        let documented: Vec<_> = list.split('`').skip(1).step_by(2).collect();
+        let mut known: Vec<_> = TABLE.iter().map(|row| row.name).collect();
+        known.sort_unstable();
+        assert_eq!(documented, known);
+        let parsers = tract_onnx::onnx().op_register.0;
+        assert!(known.iter().all(|name| parsers.contains_key(*name)));
+    }
+
+    #[test]
+    fn operators_are_known_by_domain() {
+        assert!(is_known("Conv") && !is_known("Det"));
+        assert!(!is_known("com.microsoft.Conv") && !is_known("ai.onnx.ml.Conv"));
+    }
+}

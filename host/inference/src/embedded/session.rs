@@ -1,0 +1,225 @@
+//! One session of the embedded engine.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use tract_onnx::prelude::{DatumType, InferenceModel, TValue, TVec, TractResult};
+use tract_onnx::tract_hir::internal::IntoTValue as _;
+
+use super::plan::{self, Shapes, State};
+use super::values;
+use crate::engine::{RunFailure, Session};
+use crate::graph::ModelInfo;
+use gpux_core::guard::{guard, shorten};
+use gpux_core::{ElementType, Tensor};
+
+/// Shapes whose plans, and whose runs, are kept at once, the latest used last.
+const PLANS: usize = 8;
+
+/// Runs of a shape on the plan for any shape before it gets a plan of its own. A count and not a
+/// time: the two plans may differ in a result's last bits, and what a request gets must not depend
+/// on how busy the machine is. Making a plan costs about as much as this many runs of a small model.
+const RUNS_BEFORE_A_PLAN: u32 = 32;
+
+pub(super) struct TractSession {
+    /// the model as read, to make plans from
+    model: InferenceModel,
+    /// runs any shape; `None` when tract cannot plan this model without knowing the shapes
+    symbolic: Option<State>,
+    concrete: VecDeque<(Shapes, State)>,
+    /// runs of shapes on the plan for any shape, the latest last; `None` for shapes that no plan
+    /// can be made for
+    rented: VecDeque<(Shapes, Option<u32>)>,
+    /// whether the model takes more than one shape
+    open: bool,
+    /// index among the model's inputs → index among tract's; `None` for one with a default, which
+    /// tract has made a constant
+    inputs: Vec<Option<usize>>,
+    names: Vec<String>,
+    outputs: Vec<Option<ElementType>>,
+}
+
+impl TractSession {
+    /// `any_shape`: whether the model comes right when it is planned without knowing the shapes.
+    pub(super) fn new(model: InferenceModel, any_shape: bool, info: &ModelInfo) -> TractResult<Self> {
+        let fixed = plan::is_fixed(&model)?;
+        // Some operators need shapes that are known, and some of tract's say so by a panic.
+        let symbolic = match guard(|| plan::symbolic(model.clone())) {
+            Ok(planned) if fixed => Some(planned?),
+            Err(panic) if fixed => return Err(anyhow_panic(panic)),
+            planned => planned.ok().and_then(Result::ok).filter(|_| any_shape),
+        };
+        let mut position = 0..;
+        Ok(Self {
+            symbolic,
+            concrete: VecDeque::new(),
+            rented: VecDeque::new(),
+            open: !fixed,
+            inputs: info.inputs.iter().map(|input| if input.required { position.next() } else { None }).collect(),
+            names: info.inputs.iter().map(|input| input.name.clone()).collect(),
+            outputs: info.outputs.iter().map(|output| output.value.as_ref()?.plain()?.element()).collect(),
+            model,
+        })
+    }
+
+    fn native(&self, inputs: &[(usize, &Tensor)]) -> Result<TVec<TValue>, RunFailure> {
+        let missing = |feature: String| RunFailure::NeedsOnnxRuntime { feature };
+        let mut values = TVec::new();
+        for (index, tensor) in inputs {
+            if self.inputs[*index].is_none() {
+                return Err(missing(format!("way to replace the default of input `{}`", self.names[*index])));
+            }
+            let native = values::to_native(tensor).ok_or_else(|| missing(format!("{} tensors", tensor.element())))?;
+            values.push(native.map_err(|error| failed(&error))?.into_tvalue());
+        }
+        Ok(values)
+    }
+
+    fn collect(&self, values: &[TValue]) -> TractResult<Vec<Tensor>> {
+        values.iter().zip(&self.outputs).map(|(value, declared)| values::from_native(value, *declared)).collect()
+    }
+
+    /// Runs on a plan for just these shapes, made now if it is not among the kept ones.
+    fn run_concrete(&mut self, inputs: &[(usize, &Tensor)], values: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let kept = self.concrete.iter().position(|(shapes, _)| are(shapes, inputs));
+        let (shapes, mut state) = if let Some(kept) = kept.and_then(|at| self.concrete.remove(at)) {
+            kept
+        } else {
+            let shapes = shapes(inputs);
+            let state = plan::concrete(self.model.clone(), &shapes)?;
+            (shapes, state)
+        };
+        let outputs = state.run(values);
+        if outputs.is_err() {
+            // It may hold half a run; the plan itself is kept, so that bad values cost no replanning.
+            state = state.plan().clone().spawn()?;
+        }
+        keep(&mut self.concrete, (shapes, state));
+        outputs
+    }
+
+    /// Whether these shapes have a plan of their own. One is made for shapes that keep coming: the
+    /// plan for any shape can be half as fast.
+    fn has_plan(&mut self, inputs: &[(usize, &Tensor)]) -> bool {
+        if self.concrete.iter().any(|(shapes, _)| are(shapes, inputs)) {
+            return true;
+        }
+        let Some((shapes, runs)) = self.rented.iter_mut().find(|(shapes, _)| are(shapes, inputs)) else {
+            return false;
+        };
+        if runs.is_none_or(|runs| runs < RUNS_BEFORE_A_PLAN) {
+            return false;
+        }
+        let model = self.model.clone();
+        if let Ok(Ok(state)) = guard(|| plan::concrete(model, shapes)) {
+            // Should this plan have to go for others, it must earn its place again.
+            *runs = Some(0);
+            keep(&mut self.concrete, (shapes.clone(), state));
+            return true;
+        }
+        *runs = None;
+        false
+    }
+
+    /// Notes that these shapes ran on the plan for any shape.
+    fn rent(&mut self, inputs: &[(usize, &Tensor)]) {
+        match self.rented.iter_mut().find(|(shapes, _)| are(shapes, inputs)) {
+            Some((_, runs)) => *runs = runs.map(|runs| runs.saturating_add(1)),
+            None => keep(&mut self.rented, (shapes(inputs), Some(1))),
+        }
+    }
+
+    fn run_values(&mut self, inputs: &[(usize, &Tensor)], values: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        if self.open && self.has_plan(inputs) {
+            return self.run_concrete(inputs, values);
+        }
+        let Some(state) = &mut self.symbolic else { return self.run_concrete(inputs, values) };
+        let plan = state.plan().clone();
+        let outcome = guard(|| concrete_sizes(state.run(values.clone())?));
+        if let Ok(Ok(outputs)) = outcome {
+            if self.open {
+                self.rent(inputs);
+            }
+            return Ok(outputs);
+        }
+        // The state may hold half a run. Some operators fail only with open shapes: then a plan
+        // for these shapes works, and every later run goes that way.
+        self.symbolic = Some(plan.spawn()?);
+        if !self.open {
+            return outcome.map_err(anyhow_panic)?;
+        }
+        let outputs = self.run_concrete(inputs, values)?;
+        self.symbolic = None;
+        Ok(outputs)
+    }
+}
+
+/// tract's sizes as numbers. A plan for any shape can leave a symbol among them.
+fn concrete_sizes(mut values: TVec<TValue>) -> TractResult<TVec<TValue>> {
+    for value in values.iter_mut().filter(|value| value.datum_type() == DatumType::TDim) {
+        *value = value.cast_to::<i64>()?.into_owned().into_tvalue();
+    }
+    Ok(values)
+}
+
+fn shapes(inputs: &[(usize, &Tensor)]) -> Shapes {
+    inputs.iter().map(|(_, tensor)| tensor.shape().to_vec()).collect()
+}
+
+fn are(shapes: &Shapes, inputs: &[(usize, &Tensor)]) -> bool {
+    inputs.iter().map(|(_, tensor)| tensor.shape()).eq(shapes.iter())
+}
+
+/// Appends, and lets the oldest go where that makes too many.
+fn keep<T>(items: &mut VecDeque<T>, item: T) {
+    if items.len() == PLANS {
+        items.pop_front();
+    }
+    items.push_back(item);
+}
+
+fn anyhow_panic(panic: String) -> tract_onnx::prelude::TractError {
+    tract_onnx::tract_hir::internal::anyhow!("it failed within ({panic})")
+}
+
+fn failed(error: &tract_onnx::prelude::TractError) -> RunFailure {
+    RunFailure::Failed(shorten(&format!("{error:#}")))
+}
+
+impl Session for TractSession {
+    fn run(&mut self, inputs: &[(usize, &Tensor)], _deadline: Option<Instant>) -> Result<Vec<Tensor>, RunFailure> {
+        let values = self.native(inputs)?;
+        let outputs = self.run_values(inputs, values).map_err(|error| failed(&error))?;
+        self.collect(&outputs).map_err(|error| failed(&error))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::embedded::read;
+    use crate::testing::model;
+
+    #[test]
+    fn shapes_that_come_often_get_a_plan_of_their_own() {
+        let file = model("conv");
+        let mut session = TractSession::new(read(&file).unwrap().model, true, file.info()).unwrap();
+        let images = |count: usize| Tensor::new([count, 1, 8, 8], vec![0.5_f32; count * 64]).unwrap();
+        let run = |session: &mut TractSession, count| session.run(&[(0, &images(count))], None).unwrap().remove(0);
+        let open = run(&mut session, 2);
+        for _ in 1..RUNS_BEFORE_A_PLAN {
+            assert_eq!(run(&mut session, 2), open);
+            assert!(session.concrete.is_empty(), "a plan was made too soon");
+        }
+        let fixed = run(&mut session, 2);
+        assert_eq!(session.concrete.len(), 1);
+        let pairs = open.as_slice::<f32>().unwrap().iter().zip(fixed.as_slice::<f32>().unwrap());
+        assert!(pairs.clone().count() == 6 && pairs.clone().all(|(open, fixed)| (open - fixed).abs() < 1e-5));
+        let often = RUNS_BEFORE_A_PLAN as usize + 1;
+        for count in (1..=PLANS + 3).flat_map(|count| std::iter::repeat_n(count, often)) {
+            assert_eq!(run(&mut session, count).shape(), [count, 3]);
+        }
+        assert_eq!(session.concrete.len(), PLANS, "more shapes than are kept");
+    }
+}

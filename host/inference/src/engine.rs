@@ -1,0 +1,158 @@
+//! What every inference engine does, however it does it.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use gpux_core::{Memory, Placed, Tensor};
+
+use super::error::ModelLoadError;
+use super::install::Build;
+use super::library::Device;
+use super::model_file::ModelFile;
+use super::providers::{ExecutionProvider, ProviderOptions};
+use super::value::OnnxValue;
+
+/// How one session is made.
+#[derive(Clone, Debug)]
+pub struct SessionOptions {
+    /// where the model runs; operators that it lacks run on the CPU
+    pub provider: ExecutionProvider,
+    /// threads of its own that one operator may use, the calling one counted; `None` for those that
+    /// all such sessions share ([`Engine::threads`])
+    pub threads: Option<usize>,
+    /// what the provider is told
+    pub provider_options: ProviderOptions,
+    /// where the optimized graph is read from, or put
+    pub optimized: Option<Optimized>,
+}
+
+/// What is done about a model's optimized graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Optimized {
+    /// it was kept in this file, and need not be made again
+    Read(PathBuf),
+    /// it is to be kept in this file, with its weights beside it
+    Write(PathBuf),
+}
+
+impl SessionOptions {
+    /// On the CPU, with nothing said about it.
+    pub fn cpu() -> Self {
+        Self {
+            provider: ExecutionProvider::Cpu,
+            threads: None,
+            provider_options: ProviderOptions::default(),
+            optimized: None,
+        }
+    }
+}
+
+/// Something that runs models.
+pub trait Engine: Send + Sync {
+    /// Its name and version, for people: `ONNX Runtime 1.31.1`, `embedded (tract 0.23)`.
+    fn name(&self) -> &str;
+
+    /// What tells this engine from another when results of trials are remembered: name, version,
+    /// and for a library its path, size, date and providers.
+    fn identity(&self) -> &str;
+
+    /// The execution providers it offers, best first.
+    fn providers(&self) -> &[ExecutionProvider];
+
+    /// Why it does not offer `provider`, and what would help.
+    fn lacks(&self, provider: ExecutionProvider) -> String {
+        not_offered(self.name(), provider)
+    }
+
+    /// Threads that one operator can use, the calling one counted, in a session that asks for so
+    /// many of its `own`; `None`: in one that shares those of all such sessions.
+    fn threads(&self, _own: Option<usize>) -> usize {
+        1
+    }
+
+    /// Whether one thread of the process may be at sessions made so at a time.
+    fn alone(&self, _options: &SessionOptions) -> bool {
+        false
+    }
+
+    /// The devices that its providers have found.
+    fn devices(&self) -> Vec<Device> {
+        Vec::new()
+    }
+
+    /// Makes a session. Called again whenever one must be replaced.
+    fn load(&self, file: &ModelFile, options: &SessionOptions) -> Result<Box<dyn Session>, ModelLoadError>;
+}
+
+/// The fault of an engine that has no `provider`.
+pub(super) fn not_offered(engine: &str, provider: ExecutionProvider) -> String {
+    if let ExecutionProvider::Plugin(_) = provider {
+        return format!("{engine} has no plug-in of this name; `--provider-library {provider}=PATH` names its library");
+    }
+    let build = Build::with(provider);
+    let is_apples = provider == ExecutionProvider::CoreMl && !cfg!(target_os = "macos");
+    let help = if build.is_for_this_machine() && !is_apples {
+        format!("`gpux engine install {build}` brings a library that does")
+    } else {
+        format!("there is no ready-made library that does for {} on {}", std::env::consts::OS, std::env::consts::ARCH)
+    };
+    format!("{engine} does not offer it; {help}")
+}
+
+/// A loaded model, used by one run at a time.
+pub trait Session: Send {
+    /// Runs the model. Each input is given with its index among the model's inputs, in ascending
+    /// order; those left out have defaults. The result has every output, in the model's order.
+    ///
+    /// ONNX Runtime stops a run within some milliseconds of `deadline`, between two operators: one
+    /// operator that is at work is never cut short. The embedded engine cannot be stopped: there
+    /// `deadline` has no effect, and the run goes on to its end.
+    fn run(&mut self, inputs: &[(usize, &Tensor)], deadline: Option<Instant>) -> Result<Vec<Tensor>, RunFailure>;
+
+    /// Runs a model that takes or gives other values than plain tensors, as [`Self::run`] runs all
+    /// others. An optional input may be given as [`OnnxValue::None`] or left out.
+    fn run_values(
+        &mut self,
+        _inputs: &[(usize, &OnnxValue)],
+        _deadline: Option<Instant>,
+    ) -> Result<Vec<OnnxValue>, RunFailure> {
+        Err(RunFailure::NeedsOnnxRuntime { feature: "sequences, maps and optional values".to_owned() })
+    }
+
+    /// The device's memory in which tensors can stay between this and other sessions; `None` for the
+    /// host's alone.
+    fn memory(&self) -> Option<&Memory> {
+        None
+    }
+
+    /// [`Self::run`] with tensors in [`Self::memory`] among the inputs; outputs whose number is true in
+    /// `stay` are left there.
+    fn run_placed(
+        &mut self,
+        _inputs: &[(usize, &Placed<Tensor>)],
+        _stay: &[bool],
+        _deadline: Option<Instant>,
+    ) -> Result<Vec<Placed<Tensor>>, RunFailure> {
+        Err(RunFailure::Failed("it has no memory of a device".to_owned()))
+    }
+}
+
+/// Why a run gave no result.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunFailure {
+    /// the engine refused the values or could not compute; the session is fine
+    #[error("{0}")]
+    Failed(String),
+    /// the deadline passed and the run was stopped; the session is fine
+    #[error("the model was stopped: its deadline passed")]
+    Timeout,
+    /// the session is broken and must be replaced
+    #[error("{0}")]
+    Broken(String),
+    /// the embedded engine met something it has not
+    #[error("the embedded engine has no {feature}; run `gpux engine install` to use ONNX Runtime")]
+    NeedsOnnxRuntime {
+        /// the operator or feature
+        feature: String,
+    },
+}

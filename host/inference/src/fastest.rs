@@ -1,0 +1,170 @@
+//! Which of the offered providers runs a model fastest: measured once, each in a process of its
+//! own, and remembered.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::engine::Engine;
+use super::hardware::Hardware;
+use super::model_file::ModelFile;
+use super::providers::{ExecutionProvider, ProviderChoice, ProviderLibrary};
+use super::step::ModelOptions;
+use super::vet;
+use gpux_core::CacheDir;
+use gpux_core::files::digest;
+
+/// What is tried, and by what.
+#[derive(Clone, Copy)]
+pub struct Trial<'a> {
+    /// the `gpux` program; without it nothing can be tried safely
+    pub program: Option<&'a Path>,
+    /// where results are remembered
+    pub cache: Option<&'a CacheDir>,
+    /// the model
+    pub file: &'a ModelFile,
+    /// the engine
+    pub engine: &'a dyn Engine,
+    /// its library; `None` for the embedded engine
+    pub library: Option<&'a Path>,
+    /// libraries of plug-ins that are registered with it
+    pub plugins: &'a [ProviderLibrary],
+}
+
+/// How one provider did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// which one
+    pub provider: ExecutionProvider,
+    /// the middle of the times of its runs, in milliseconds
+    pub milliseconds: Option<f64>,
+    /// why there is no time
+    pub failure: Option<String>,
+}
+
+/// The providers of a model, the fastest first, those that do not work last.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ranking {
+    /// each provider that the engine offers
+    pub measured: Vec<Measured>,
+    /// whether it was known before
+    pub remembered: bool,
+    /// why nothing was measured
+    pub warning: Option<String>,
+}
+
+impl Ranking {
+    fn of(mut measured: Vec<Measured>, remembered: bool) -> Self {
+        let time = |measured: &Measured| measured.milliseconds.unwrap_or(f64::INFINITY);
+        measured.sort_by(|a, b| time(a).total_cmp(&time(b)));
+        Self { measured, remembered, warning: None }
+    }
+
+    /// The providers that work, in this order; the usual order where none was measured.
+    pub fn choice(&self) -> ProviderChoice {
+        let works = |measured: &&Measured| measured.milliseconds.is_some();
+        let providers: Vec<_> = self.measured.iter().filter(works).map(|measured| measured.provider).collect();
+        if providers.is_empty() { ProviderChoice::Auto } else { ProviderChoice::These(providers) }
+    }
+}
+
+impl fmt::Display for Ranking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |measured: &Measured| match measured.milliseconds {
+            Some(time) => format!("{} {time:.3} ms", measured.provider),
+            None => format!("{} does not run it", measured.provider),
+        };
+        let shown: Vec<_> = self.measured.iter().map(shown).collect();
+        write!(f, "{}{}", shown.join(", "), if self.remembered { " (measured before)" } else { "" })
+    }
+}
+
+/// Measures each provider that the engine offers, or remembers what it came to; `again` measures in
+/// any case. What was measured holds for this model, library, machine and these options. Inputs are
+/// zeros of these `shapes`; dimensions that neither they nor the model tell are 1.
+pub fn rank(trial: &Trial<'_>, options: &ModelOptions, shapes: &[Option<Vec<usize>>], again: bool) -> Ranking {
+    let place = place(trial, options);
+    if !again && let Some(measured) = place.as_deref().and_then(remembered) {
+        return Ranking::of(measured, true);
+    }
+    let Some(program) = trial.program else {
+        let warning =
+            "the fastest provider is not known, and measuring needs the `gpux` program; the usual order holds";
+        return Ranking { warning: Some(warning.to_owned()), ..Ranking::default() };
+    };
+    let measure = |provider: &ExecutionProvider| {
+        let (milliseconds, failure) = match vet::measure(program, trial, *provider, &options.provider_options, shapes) {
+            Ok(Some(time)) => (Some(time.as_secs_f64() * 1e3), None),
+            Ok(None) => (None, Some("a run on zeros gives no result".to_owned())),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        Measured { provider: *provider, milliseconds, failure }
+    };
+    let ranking = Ranking::of(trial.engine.providers().iter().map(measure).collect(), false);
+    let text = serde_json::to_string(&ranking.measured).unwrap_or_default();
+    // Not remembering costs the next start a measurement, no more.
+    let _ = place.map(|place| std::fs::write(place, text));
+    ranking
+}
+
+/// The file that remembers.
+fn place(trial: &Trial<'_>, options: &ModelOptions) -> Option<PathBuf> {
+    let folder = trial.cache?.folder("fastest").ok()?;
+    let hardware = Hardware::here();
+    let key = format!(
+        "{}\0{}\0{}\0{:?}\0{:?}\0{:?}\0{:?}\0{:?}",
+        trial.file.digest(),
+        trial.engine.identity(),
+        env!("CARGO_PKG_VERSION"),
+        hardware.cpu,
+        hardware.gpus,
+        hardware.drivers,
+        options.provider_options,
+        options.threads,
+    );
+    Some(folder.join(digest(key)))
+}
+
+fn remembered(place: &Path) -> Option<Vec<Measured>> {
+    serde_json::from_str(&std::fs::read_to_string(place).ok()?).ok()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::testing::{embedded, model};
+
+    fn measured(provider: ExecutionProvider, milliseconds: Option<f64>) -> Measured {
+        Measured { provider, milliseconds, failure: None }
+    }
+
+    #[test]
+    fn the_fastest_comes_first_and_what_fails_is_left_out() {
+        use ExecutionProvider::{Cpu, Cuda, OpenVino};
+        let all = vec![measured(Cuda, None), measured(OpenVino, Some(2.0)), measured(Cpu, Some(1.5))];
+        let ranking = Ranking::of(all, false);
+        assert_eq!(ranking.choice(), ProviderChoice::These(vec![Cpu, OpenVino]));
+        assert_eq!(ranking.to_string(), "cpu 1.500 ms, openvino 2.000 ms, cuda does not run it");
+        assert_eq!(Ranking::of(vec![measured(Cuda, None)], true).choice(), ProviderChoice::Auto);
+    }
+
+    #[test]
+    fn what_was_measured_is_remembered_for_the_same_options() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = CacheDir::at(folder.path());
+        let (file, engine) = (model("conv"), embedded());
+        let trial =
+            Trial { program: None, cache: Some(&cache), file: &file, engine: &*engine, library: None, plugins: &[] };
+        let options = ModelOptions::default();
+        let unknown = rank(&trial, &options, &[], false);
+        assert!(unknown.warning.is_some() && unknown.choice() == ProviderChoice::Auto);
+        let known = vec![measured(ExecutionProvider::Cpu, Some(3.0))];
+        std::fs::write(place(&trial, &options).unwrap(), serde_json::to_string(&known).unwrap()).unwrap();
+        let ranking = rank(&trial, &options, &[], false);
+        assert!(ranking.remembered && ranking.measured == known);
+        let other = ModelOptions { threads: Some(1), ..options };
+        assert!(!rank(&trial, &other, &[], false).remembered, "threads change the times");
+    }
+}

@@ -1,0 +1,263 @@
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::io::Cursor;
+
+use prost::encoding::{WireType, encode_key, encode_varint};
+
+use super::*;
+use crate::testing::path;
+use gpux_core::Dim;
+
+fn read(bytes: &[u8]) -> Result<ModelInfo, String> {
+    inspect(Path::new("model.onnx"), Cursor::new(bytes)).map_err(|error| error.to_string())
+}
+
+/// A field with a length, encoded.
+fn field(tag: u32, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(payload.len() + 8);
+    encode_key(tag, WireType::LengthDelimited, &mut bytes);
+    encode_varint(payload.len() as u64, &mut bytes);
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+#[test]
+fn tells_what_a_model_is() {
+    let info = ModelInspector::inspect(&path("conv.onnx")).unwrap();
+    assert_eq!((info.name.as_str(), info.version.as_str(), info.format.as_str()), ("conv", "2.5.0", "onnx"));
+    assert_eq!(info.inputs[0].shape.as_ref().unwrap()[0], Dim::Named("N".into()));
+    assert_eq!(info.parameters, 3 * 9 + 3);
+    assert_eq!(info.operators["Conv"], 1);
+    assert_eq!(info.opsets[""], 17);
+    let json = info.to_dict();
+    assert_eq!(json["inputs"][0]["shape"], serde_json::json!(["N", 1, 8, 8]));
+    assert_eq!(json["inputs"][0]["type"], "float32");
+    assert_eq!(json["opsets"]["ai.onnx"], 17);
+    let folder = tempfile::tempdir().unwrap();
+    let saved = folder.path().join("info.json");
+    info.save(&saved).unwrap();
+    let back: serde_json::Value = serde_json::from_slice(&std::fs::read(saved).unwrap()).unwrap();
+    assert_eq!(back, json);
+    let signature = info.signature().unwrap();
+    assert_eq!(signature.inputs[0].kind.to_string(), "tensor float32[N, 1, 8, 8]");
+    let default = ModelInspector::inspect(&path("default.onnx")).unwrap();
+    assert_eq!([default.inputs[0].required, default.inputs[1].required], [true, false]);
+}
+
+#[test]
+fn broken_files_are_errors() {
+    assert!(read(b"").unwrap_err().contains("the file is empty"));
+    assert!(read(b"hello, this is no model").unwrap_err().contains("not a valid ONNX model"));
+    let whole = std::fs::read(path("two.onnx")).unwrap();
+    for end in 1..whole.len() {
+        let _ = read(&whole[..end]);
+    }
+    for start in 0..whole.len() {
+        let _ = read(&whole[start..]);
+    }
+    assert!(read(&whole[..whole.len() / 2]).unwrap_err().contains("is the file complete?"));
+    assert!(matches!(ModelInspector::inspect(Path::new("/no/such.onnx")), Err(ModelLoadError::Io { .. })));
+}
+
+#[test]
+fn deep_nesting_is_refused() {
+    let mut graph = field(2, b"inner");
+    for _ in 0..60 {
+        let attribute = field(5, &field(6, &graph));
+        graph = field(1, &[field(4, b"If"), attribute].concat());
+    }
+    assert!(read(&field(7, &graph)).unwrap_err().contains("recursion limit"));
+}
+
+#[test]
+fn names_are_checked() {
+    let model = |outputs: &[&str]| {
+        let outputs: Vec<_> = outputs.iter().map(|name| field(12, &field(1, name.as_bytes()))).collect();
+        read(&field(7, &outputs.concat()))
+    };
+    assert!(model(&["y\0"]).unwrap_err().contains("unusable name"));
+    assert!(model(&["y", "y"]).unwrap_err().contains("two outputs are called `y`"));
+    assert!(model(&[]).unwrap_err().contains("no outputs"));
+    let (one, other) = (field(12, &field(1, b"y")), field(12, &field(1, b"z")));
+    let parts = read(&[field(7, &one), field(7, &other)].concat()).unwrap();
+    assert_eq!(parts.outputs.len(), 2);
+}
+
+#[test]
+fn what_is_small_in_a_file_takes_no_room() {
+    const MANY: usize = 1_000_000;
+    let output = field(12, &field(1, b"y"));
+    // Empty nodes, attributes, weights of each kind, dimensions, and inputs of a node.
+    let dimensions = |count: usize| field(5, &field(1, &vec![1; count]));
+    let graphs = [
+        field(1, &[]).repeat(MANY),
+        field(1, &field(5, &[]).repeat(MANY)),
+        field(5, &[]).repeat(MANY),
+        field(15, &[]).repeat(MANY),
+        field(1, &field(5, &field(23, &[]).repeat(MANY))),
+        dimensions(MANY).repeat(5),
+    ];
+    for graph in &graphs {
+        let model = read(&field(7, &[graph.as_slice(), &output].concat())).unwrap();
+        assert_eq!(model.outputs.len(), 1);
+    }
+    let numbered = |tag: u32, inner: u32| -> Vec<u8> {
+        (0..MANY).flat_map(|index| field(tag, &field(inner, index.to_string().as_bytes()))).collect()
+    };
+    // What would be kept of these: inputs, names of weights, of operators, and of what a loop takes.
+    let axes = field(11, &field(2, &field(1, &field(2, &field(1, &[]).repeat(2 * MANY)))));
+    let taken = field(1, &[field(1, &[]).repeat(MANY), field(4, b"Loop")].concat());
+    for graph in [field(11, &[]).repeat(MANY), numbered(5, 8), numbered(1, 4), axes, taken, dimensions(3 * MANY)] {
+        let error = read(&field(7, &[graph, output.clone()].concat()));
+        assert!(error.unwrap_err().contains("would take more than 64 MiB of memory"));
+    }
+    for field in [field(8, &[]).repeat(MANY), field(14, &[]).repeat(MANY)] {
+        assert!(read(&field).unwrap_err().contains("would take more than 64 MiB of memory"));
+    }
+}
+
+/// More nodes, weights and inputs than the largest real models have.
+#[test]
+fn large_models_are_read() {
+    let name = |kind: &str, index: usize| format!("/model/layers.{index}/self_attn/{kind}.weight_quantized_{index}");
+    let mut graph = field(12, &field(1, b"y"));
+    for index in 0..100_000 {
+        let texts = [(1, "in"), (1, "and"), (2, "out"), (3, "node")];
+        let mut node: Vec<u8> =
+            texts.iter().flat_map(|(tag, kind)| field(*tag, name(kind, index).as_bytes())).collect();
+        node.extend(field(4, b"MatMul"));
+        graph.extend(field(1, &node));
+        graph.extend(field(5, &[field(1, &[2, 3]), field(8, name("in", index).as_bytes())].concat()));
+    }
+    let tensor = field(1, &field(2, &field(1, &[8, 1]).repeat(4)));
+    for index in 0..5_000 {
+        graph.extend(field(11, &[field(1, name("in", index).as_bytes()), field(2, &tensor)].concat()));
+    }
+    let info = read(&field(7, &graph)).unwrap();
+    assert_eq!((info.operators["MatMul"], info.parameters, info.inputs.len()), (100_000, 600_000, 5_000));
+    assert!(info.inputs.iter().all(|input| !input.required && input.shape.as_ref().unwrap().len() == 4));
+}
+
+#[test]
+fn a_tensor_in_parts_is_refused() {
+    let tensor = field(5, &field(8, b"part"));
+    for (parts, refused) in [(1, false), (2, true)] {
+        let node = field(1, &field(5, &tensor.repeat(parts)));
+        let model = field(7, &[node, field(12, &field(1, b"y"))].concat());
+        let error = read(&model).err();
+        assert_eq!(error.is_some_and(|error| error.contains("a tensor is given twice")), refused);
+    }
+}
+
+/// A tensor that lies in another file.
+fn elsewhere(location: &str) -> Vec<u8> {
+    said("location", location)
+}
+
+/// What a tensor says of where it lies.
+fn said(key: &str, value: &str) -> Vec<u8> {
+    field(13, &[field(1, key.as_bytes()), field(2, value.as_bytes())].concat())
+}
+
+#[test]
+fn what_engines_would_read_otherwise_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = folder.path().join("*/_ORT_MEM_ADDR_");
+    std::fs::create_dir_all(&address).unwrap();
+    for file in [folder.path().join("w"), folder.path().join("v"), address.join("*")] {
+        std::fs::write(file, [0; 5]).unwrap();
+    }
+    let read = |tensor: &[&[u8]]| {
+        let graph =
+            [field(5, &[&field(8, b"weight"), tensor.concat().as_slice()].concat()), field(12, &field(1, b"y"))];
+        let info = inspect(&folder.path().join("model.onnx"), Cursor::new(field(7, &graph.concat())));
+        info.map(|info| info.external_files.len()).map_err(|error| error.to_string())
+    };
+    let (here, there) = (elsewhere("w"), elsewhere("v"));
+    assert_eq!(read(&[&here, &said("checksum", "")]), Ok(1));
+    for (tensor, reason) in [
+        (vec![&here, &there], "its `location` is given twice"),
+        (vec![&here, &said("offset", "0"), &said("offset", "4")], "its `offset` is given twice"),
+        (vec![&here, &said("prepacked_0", "MatMul|0;4;0")], "it has a `prepacked_0`, which cannot be checked"),
+        (vec![&here, &said("basepath", "/")], "it has a `basepath`, which gpux does not know"),
+        (vec![&elsewhere("*/_ORT_MEM_ADDR_/*")], "is an address in memory, not a file"),
+    ] {
+        let tensor: Vec<_> = tensor.into_iter().map(Vec::as_slice).collect();
+        let error = read(&tensor).unwrap_err();
+        assert!(error.contains(reason) && error.contains("weight"), "{error}");
+    }
+}
+
+#[test]
+fn what_a_function_gives_its_nodes_is_checked() {
+    let output = field(7, &field(12, &field(1, b"y")));
+    let model = |tensors: &[u8]| [field(25, &field(11, tensors)), output.clone()].concat();
+    let outside = read(&model(&field(5, &elsewhere("../../secret")))).unwrap_err();
+    assert!(outside.contains("`../../secret` does not lie in the model's folder"), "{outside}");
+    assert!(read(&model(&field(5, &[]).repeat(2))).unwrap_err().contains("a tensor is given twice"));
+
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("w"), [0; 5]).unwrap();
+    // In a graph that a node of the function runs, too.
+    let inner = field(6, &field(1, &field(5, &field(5, &elsewhere("w")))));
+    for tensors in [field(5, &elsewhere("w")), field(10, &elsewhere("w")), inner] {
+        let bytes = model(&tensors);
+        let info = inspect(&folder.path().join("model.onnx"), Cursor::new(&bytes)).unwrap();
+        assert_eq!((info.size_bytes, info.external_files.len()), (bytes.len() as u64 + 5, 1));
+    }
+}
+
+#[test]
+fn files_with_weights_are_looked_for_within_the_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    (0..20).for_each(|index| std::fs::write(folder.path().join(index.to_string()), []).unwrap());
+    let tensor = |location: &str| field(5, &elsewhere(location));
+    let one = (0..10_000).flat_map(|_| tensor("0"));
+    let each = (0..20).flat_map(|index| tensor(&index.to_string()));
+    for (graph, fits) in [(one.collect::<Vec<_>>(), true), (each.collect(), false)] {
+        let mut source = source::Source::new(Cursor::new(field(7, &graph))).unwrap();
+        let facts = survey::survey_within(16 << 10, &mut source, folder.path(), Packed::Refused);
+        assert_eq!(facts.map(|facts| facts.files.len()).ok(), fits.then_some(1));
+    }
+}
+
+#[test]
+fn weights_elsewhere_are_vetted() {
+    let fault = |name: &str| {
+        let error = ModelInspector::inspect(&path(&format!("{name}.onnx"))).unwrap_err();
+        assert!(matches!(error, ModelLoadError::ExternalData { .. }));
+        error.to_string()
+    };
+    assert!(fault("external-outside").contains("does not lie in the model's folder"));
+    assert!(fault("external-absolute").contains("does not lie in the model's folder"));
+    assert!(fault("external-none").contains("cannot be read"));
+    assert!(fault("external-short").contains("gives it 12 bytes, but its shape takes 16"));
+    let info = ModelInspector::inspect(&path("external.onnx")).unwrap();
+    assert_eq!((info.parameters, info.external_files.len()), (4, 1));
+    #[cfg(unix)]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let model = folder.path().join("model.onnx");
+        std::fs::copy(path("external.onnx"), &model).unwrap();
+        std::os::unix::fs::symlink(path("weights.bin"), folder.path().join("weights.bin")).unwrap();
+        let error = ModelInspector::inspect(&model).unwrap_err().to_string();
+        assert!(error.contains("leads out of the model's folder"), "{error}");
+    }
+}
+
+/// Where files may claim to be as large as numbers go: elsewhere the file system refuses them.
+#[cfg(target_os = "linux")]
+#[test]
+fn sparse_files_of_any_size_are_added_up() {
+    let Ok(folder) = tempfile::tempdir_in("/dev/shm") else { return };
+    for name in ["v", "w"] {
+        let file = File::create(folder.path().join(name)).unwrap();
+        if file.set_len(i64::MAX as u64).is_err() {
+            return;
+        }
+    }
+    let weights = ["v", "w"].map(|name| field(5, &elsewhere(name))).concat();
+    let graph = field(7, &[weights, field(12, &field(1, b"y"))].concat());
+    let info = inspect(&folder.path().join("model.onnx"), Cursor::new(graph)).unwrap();
+    assert_eq!((info.size_bytes, info.external_files.len()), (u64::MAX, 2));
+}

@@ -1,0 +1,246 @@
+//! `gpux engine install`: ONNX Runtime's own library, by its package name, through the package
+//! client and the index that the user has configured.
+
+mod archive;
+mod client;
+mod pinned;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+use super::library::{Found, Origin};
+use gpux_core::CacheDir;
+use gpux_core::files::hex;
+
+pub use pinned::Build;
+use pinned::{Bundle, Package};
+
+/// What to install, and whether the network may be used.
+#[derive(Clone, Debug)]
+pub struct InstallRequest {
+    /// where engines are kept
+    pub cache: CacheDir,
+    /// which build
+    pub build: Build,
+    /// whether to refuse anything that is not there already
+    pub offline: bool,
+}
+
+/// What is told while an installation goes on.
+pub trait Progress {
+    /// A new part of the work begins, described in a few words.
+    fn stage(&mut self, what: &str);
+    /// So many bytes of (about) so many are there.
+    fn bytes(&mut self, done: u64, total: u64);
+}
+
+/// An installed library.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Installed {
+    /// the library
+    pub found: Found,
+    /// whether it was there before
+    pub already: bool,
+}
+
+/// Why nothing was installed.
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    /// no package holds the build for this machine
+    #[error(
+        "there is no ready-made ONNX Runtime of the kind `{build}` for {os} on {arch}; {instead}",
+        os = std::env::consts::OS, arch = std::env::consts::ARCH,
+        instead = if *build == Build::Cpu {
+            "build one and name it with `--engine-library`"
+        } else {
+            "`gpux engine install cpu` installs the one for the CPU"
+        }
+    )]
+    Platform {
+        /// the build
+        build: Build,
+    },
+    /// `--offline`, and it is not there
+    #[error("ONNX Runtime {version} ({build}) is not installed, and `--offline` forbids to fetch `{missing}`")]
+    Offline {
+        /// the pinned version
+        version: &'static str,
+        /// the build
+        build: Build,
+        /// the first archive that is not there
+        missing: &'static str,
+    },
+    /// no client that has the packages
+    #[error(
+        "{clients} on this machine; install {one}, or name a library with `--engine-library`",
+        clients = if *npm_too { "neither `pip` nor `npm` is" } else { "`pip` is not" },
+        one = if *npm_too { "one of them" } else { "it" }
+    )]
+    NoClient {
+        /// whether npm has the build too
+        npm_too: bool,
+    },
+    /// every client failed
+    #[error("ONNX Runtime could not be fetched: {}", .0.join("; "))]
+    Fetch(Vec<String>),
+    /// what was fetched is not what was pinned
+    #[error(
+        "the package `{package}` is not the one that gpux knows (SHA-256 {given}, not {expected}); nothing was installed"
+    )]
+    Digest {
+        /// the package
+        package: String,
+        /// the pinned digest
+        expected: String,
+        /// the digest of what came
+        given: String,
+    },
+    /// the archive cannot be read
+    #[error("the package `{shown}` cannot be unpacked: {reason}", shown = path.display())]
+    Archive {
+        /// the archive
+        path: PathBuf,
+        /// what is wrong with it
+        reason: String,
+    },
+    /// the cache cannot be written
+    #[error("cannot write to `{shown}`: {source}; set GPUX_CACHE_DIR to a folder with room that you may write to", shown = path.display())]
+    Cache {
+        /// the file or folder
+        path: PathBuf,
+        /// the system's reason
+        source: std::io::Error,
+    },
+}
+
+/// Installs a build, unless it is there.
+pub fn install(request: &InstallRequest, progress: &mut dyn Progress) -> Result<Installed, InstallError> {
+    install_one_of(&pinned::bundles(request.build), request, progress)
+}
+
+/// The first of `bundles` that can be had.
+fn install_one_of(
+    bundles: &[&Bundle],
+    request: &InstallRequest,
+    progress: &mut dyn Progress,
+) -> Result<Installed, InstallError> {
+    let engines = request.cache.root().join("engines");
+    for bundle in bundles {
+        let path = engines.join(bundle.folder()).join(bundle.library);
+        if path.is_file() {
+            return Ok(Installed { found: Found::at(path, Origin::Installed), already: true });
+        }
+    }
+    let downloads = request.cache.folder("downloads").map_err(cache_error(&request.cache.root().join("downloads")))?;
+    if request.offline {
+        return offline(bundles, request, &downloads, progress);
+    }
+    let mut failures = Vec::new();
+    for bundle in bundles {
+        match fetch(bundle, &downloads, progress) {
+            Ok(true) => return unpack(&request.cache, bundle, &downloads, progress),
+            Ok(false) => {}
+            Err(reason) => failures.push(reason),
+        }
+    }
+    match bundles {
+        [] => Err(InstallError::Platform { build: request.build }),
+        _ if failures.is_empty() => Err(InstallError::NoClient { npm_too: bundles.len() > 1 }),
+        _ => Err(InstallError::Fetch(failures)),
+    }
+}
+
+/// From what was fetched before.
+fn offline(
+    bundles: &[&Bundle],
+    request: &InstallRequest,
+    downloads: &Path,
+    progress: &mut dyn Progress,
+) -> Result<Installed, InstallError> {
+    let missing = |bundle: &Bundle| bundle.packages.iter().find(|package| !downloads.join(package.archive).is_file());
+    if let Some(bundle) = bundles.iter().find(|bundle| missing(bundle).is_none()) {
+        return unpack(&request.cache, bundle, downloads, progress);
+    }
+    let first = bundles.first().and_then(|bundle| Some((bundle, missing(bundle)?)));
+    let (bundle, missing) = first.ok_or(InstallError::Platform { build: request.build })?;
+    Err(InstallError::Offline { version: bundle.version, build: bundle.build, missing: missing.archive })
+}
+
+/// Whether every package of the bundle is in `downloads`, now or from an earlier try; not, when its
+/// client is not on this machine.
+fn fetch(bundle: &Bundle, downloads: &Path, progress: &mut dyn Progress) -> Result<bool, String> {
+    for package in bundle.packages {
+        if !bundle.client.fetch(package, downloads, progress)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Checks the archives, unpacks them beside their place, and moves them there together.
+fn unpack(
+    cache: &CacheDir,
+    bundle: &Bundle,
+    downloads: &Path,
+    progress: &mut dyn Progress,
+) -> Result<Installed, InstallError> {
+    let target = cache.root().join("engines").join(bundle.folder());
+    let engines = cache.folder("engines").map_err(cache_error(&target))?;
+    let staging =
+        tempfile::Builder::new().prefix(".installing-").tempdir_in(&engines).map_err(cache_error(&engines))?;
+    for package in bundle.packages {
+        progress.stage(&format!("unpacking {} {}", package.name, package.version));
+        let unpacked =
+            check(package, downloads).and_then(|archive| archive::extract(&archive, package, staging.path()));
+        if let Err(error) = unpacked {
+            // Damaged, or not what it should be: of no use any more.
+            let _ = fs::remove_file(downloads.join(package.archive));
+            return Err(error);
+        }
+    }
+    let library = target.join(bundle.library);
+    // Another installation may have finished meanwhile; its libraries are as good as these.
+    match fs::rename(staging.path(), &target) {
+        Ok(()) => {
+            let _ = staging.keep();
+        }
+        Err(_) if library.is_file() => {}
+        Err(source) => return Err(InstallError::Cache { path: target, source }),
+    }
+    for package in bundle.packages {
+        let _ = fs::remove_file(downloads.join(package.archive));
+    }
+    Ok(Installed { found: Found::at(library, Origin::Installed), already: false })
+}
+
+/// The archive of `package`, if it is the pinned one.
+fn check(package: &Package, downloads: &Path) -> Result<PathBuf, InstallError> {
+    let archive = downloads.join(package.archive);
+    let given = digest(&archive).map_err(cache_error(&archive))?;
+    if given == package.sha256 {
+        return Ok(archive);
+    }
+    Err(InstallError::Digest { package: package.name.to_owned(), expected: package.sha256.to_owned(), given })
+}
+
+fn digest(path: &Path) -> std::io::Result<String> {
+    let mut file = fs::File::open(path)?;
+    let mut hash = Sha256::new();
+    let mut piece = vec![0; 1 << 16];
+    loop {
+        match std::io::Read::read(&mut file, &mut piece)? {
+            0 => return Ok(hex(&hash.finalize())),
+            read => hash.update(&piece[..read]),
+        }
+    }
+}
+
+fn cache_error(path: &Path) -> impl FnOnce(std::io::Error) -> InstallError {
+    let path = path.to_owned();
+    move |source| InstallError::Cache { path, source }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,78 @@
+//! The files that may be ONNX Runtime's library.
+
+use std::path::{Path, PathBuf};
+
+use crate::install::Build;
+use gpux_core::CacheDir;
+
+/// The libraries directly in `folder`, the newest name first.
+pub(super) fn in_folder(folder: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<_> = files(folder).into_iter().filter(|path| is_library(path)).collect();
+    found.sort_by_key(|path| std::cmp::Reverse(super::version::numbers(&path.to_string_lossy())));
+    found
+}
+
+/// What `gpux engine install` brought, by `rank`, the newest first.
+pub(super) fn installed(cache: &CacheDir, rank: &dyn Fn(Option<Build>) -> (u8, usize)) -> Vec<PathBuf> {
+    let mut folders = files(&cache.root().join("engines"));
+    // A name that begins with a dot is an installation under way.
+    folders.retain(|path| path.file_name().is_some_and(|name| !name.to_string_lossy().starts_with('.')));
+    let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let build = |name: &str| Build::ALL.into_iter().find(|build| name.ends_with(&format!("-{build}")));
+    folders.sort_by_key(|path| {
+        let name = name(path);
+        (rank(build(&name)), std::cmp::Reverse(super::version::numbers(&name)))
+    });
+    folders.iter().flat_map(|folder| in_folder(folder)).collect()
+}
+
+/// The library of the `onnxruntime` package in the Python environment at `root`.
+pub(super) fn python(root: &Path) -> Vec<PathBuf> {
+    let site = |lib: PathBuf| lib.join("site-packages/onnxruntime/capi");
+    let is_python = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python3"));
+    let mut folders: Vec<_> = files(&root.join("lib")).into_iter().filter(is_python).map(site).collect();
+    folders.push(site(root.join("Lib")));
+    folders.iter().flat_map(|folder| in_folder(folder)).collect()
+}
+
+/// Where the platform keeps libraries.
+pub(super) fn system_folders() -> Vec<PathBuf> {
+    let variable = if cfg!(target_os = "macos") {
+        "DYLD_LIBRARY_PATH"
+    } else if cfg!(windows) {
+        // `System32` holds an old onnxruntime.dll of Windows itself; only what PATH names counts.
+        "PATH"
+    } else {
+        "LD_LIBRARY_PATH"
+    };
+    let named = std::env::var_os(variable).unwrap_or_default();
+    let usual: &[&str] = if cfg!(target_os = "macos") {
+        &["/opt/homebrew/lib", "/usr/local/lib"]
+    } else if cfg!(windows) {
+        &[]
+    } else {
+        &["/usr/local/lib", "/usr/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"]
+    };
+    // An empty entry would mean the working folder, which strangers may fill.
+    let named = std::env::split_paths(&named).filter(|path| path.is_absolute()).collect::<Vec<_>>();
+    named.into_iter().chain(usual.iter().map(PathBuf::from)).collect()
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    paths
+}
+
+fn is_library(path: &Path) -> bool {
+    let Some(name) = path.file_name().map(|name| name.to_string_lossy()) else { return false };
+    let matches = if cfg!(windows) {
+        name.eq_ignore_ascii_case("onnxruntime.dll")
+    } else if cfg!(target_os = "macos") {
+        name.strip_prefix("libonnxruntime.").is_some_and(|rest| rest.ends_with("dylib"))
+    } else {
+        name.strip_prefix("libonnxruntime.so").is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    matches && path.is_file()
+}

@@ -1,0 +1,65 @@
+//! What a library offers, asked in a process of its own: one process can load only one.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Found, LibraryError, Origin};
+use crate::engine::Engine as _;
+use crate::onnxruntime::OnnxRuntime;
+use crate::providers::ExecutionProvider;
+use gpux_core::child;
+
+/// Loading a library with a GPU behind it can take seconds.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A device that a provider of the library has found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Device {
+    /// the provider, under the library's own name
+    pub provider: String,
+    /// who made the device
+    pub vendor: String,
+    /// `CPU`, `GPU` or `NPU`
+    pub kind: String,
+    /// the device's number
+    pub id: u32,
+}
+
+/// What a library says about itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProbeReport {
+    /// its version
+    pub version: String,
+    /// the execution providers it offers, best first
+    pub providers: Vec<ExecutionProvider>,
+    /// the devices it sees
+    pub devices: Vec<Device>,
+}
+
+/// Loads the library into this process and asks it.
+pub fn probe(library: &Path) -> Result<ProbeReport, LibraryError> {
+    let engine = OnnxRuntime::load(&Found::at(library, Origin::Option))?;
+    Ok(ProbeReport {
+        version: engine.version().to_owned(),
+        providers: engine.providers().to_vec(),
+        devices: engine.devices(),
+    })
+}
+
+/// What `gpux __engine-probe LIBRARY` prints, on one line.
+pub fn probe_answer(library: &Path) -> String {
+    child::bound_processor_time(TIMEOUT);
+    let answer: Result<ProbeReport, String> = probe(library).map_err(|error| error.to_string());
+    serde_json::to_string(&answer).unwrap_or_default()
+}
+
+/// Asks a library through a child: `gpux` is this program.
+pub fn probe_in_child(gpux: &Path, library: &Path) -> Result<ProbeReport, LibraryError> {
+    let fault = |reason: String| LibraryError::Probe { path: library.to_owned(), reason };
+    let arguments = ["__engine-probe".as_ref(), library.as_os_str()];
+    let answer: Result<ProbeReport, String> =
+        child::ask(gpux, &arguments, TIMEOUT).map_err(|error| fault(error.to_string()))?;
+    answer.map_err(fault)
+}

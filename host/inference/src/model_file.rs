@@ -1,0 +1,149 @@
+//! A model's file, read and found sound, with the digest it is known by.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use sha2::{Digest as _, Sha256};
+
+use super::error::ModelLoadError;
+use super::graph::{self, Forward, ModelInfo};
+use gpux_core::files::{Mark, digest, hex, open_file};
+
+/// Engines are given models up to this many bytes from memory, so that what they load is what was
+/// checked; larger ones they read themselves.
+const IN_MEMORY: u64 = 64 << 20;
+/// Bytes that are hashed at a time: they stay in a core's cache.
+const PASSING: u64 = 128 << 10;
+
+/// A model that is safe to hand to an engine, as far as its file tells.
+#[derive(Clone, Debug)]
+pub struct ModelFile {
+    info: ModelInfo,
+    digest: String,
+    beside: Vec<(PathBuf, Mark)>,
+    /// once an engine was given them: further sessions get the same, whatever becomes of the file
+    bytes: Arc<Mutex<Option<Bytes>>>,
+}
+
+impl ModelFile {
+    /// Reads and checks the model at `path`.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, ModelLoadError> {
+        let path = path.into();
+        let file = graph::open(&path)?;
+        Self::read(path, file)
+    }
+
+    /// The same of a `file` that is open already, and lies at `path`.
+    pub fn read(path: PathBuf, file: File) -> Result<Self, ModelLoadError> {
+        let io = |source| ModelLoadError::Io { path: path.clone(), source };
+        let length = file.metadata().map_err(io)?.len();
+        let mut file = Hashed { file, length, hash: Sha256::new() };
+        let info = graph::inspect(&path, &mut file)?;
+        let mut hash = file.hash;
+        let beside = info.external_files.iter().map(|path| (path.clone(), Mark::of(path))).collect();
+        // Weights beside the model are told apart by size and date: hashing gigabytes at every
+        // start would cost more than loading them.
+        for beside in &info.external_files {
+            let meta = beside.metadata().map_err(io)?;
+            hash.update(format!("{}\0{}\0{:?}\0", beside.display(), meta.len(), meta.modified().ok()));
+        }
+        Ok(Self { info, digest: hex(&hash.finalize()), beside, bytes: Arc::default() })
+    }
+
+    /// What the model is.
+    pub fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.info.path
+    }
+
+    /// SHA-256 of the file, in hexadecimal; it also changes with the files of weights beside it.
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// The files of weights beside it, as they were before an engine read them.
+    pub fn beside(&self) -> &[(PathBuf, Mark)] {
+        &self.beside
+    }
+
+    /// The file's bytes, if they are all that an engine needs; it reads a large model, or one with weights
+    /// beside it, from [`Self::path`]. When they are asked for first, they must be those that were checked;
+    /// from then on they are kept.
+    pub(super) fn whole(&self) -> Result<Option<Bytes>, String> {
+        if !self.info.external_files.is_empty() || self.info.size_bytes > IN_MEMORY {
+            return Ok(None);
+        }
+        let mut kept = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bytes) = &*kept {
+            return Ok(Some(bytes.clone()));
+        }
+        let file = open_file(self.path(), "a model").map_err(|error| error.to_string())?;
+        let mut bytes = Vec::with_capacity(self.info.size_bytes as usize);
+        file.take(IN_MEMORY + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+        if digest(&bytes) != self.digest {
+            return Err("the file has changed since it was checked".to_owned());
+        }
+        Ok(Some(kept.insert(bytes.into()).clone()))
+    }
+}
+
+/// A file that is hashed as it passes, so that what is checked and what is hashed are one: what is
+/// skipped is read, too.
+struct Hashed {
+    file: File,
+    length: u64,
+    hash: Sha256,
+}
+
+impl Read for &mut Hashed {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.file.read(bytes)?;
+        self.hash.update(&bytes[..count]);
+        Ok(count)
+    }
+}
+
+impl Forward for &mut Hashed {
+    fn length(&mut self) -> std::io::Result<u64> {
+        Ok(self.length)
+    }
+
+    fn skip(&mut self, mut count: u64) -> std::io::Result<()> {
+        let mut passing = vec![0; count.min(PASSING) as usize];
+        while count > 0 {
+            let next = count.min(PASSING) as usize;
+            self.read_exact(&mut passing[..next])?;
+            count -= next as u64;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn a_file_is_what_was_checked_or_it_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.onnx");
+        std::fs::copy(testing::path("conv.onnx"), &path).unwrap();
+        let file = ModelFile::open(&path).unwrap();
+        let unread = ModelFile::open(&path).unwrap();
+        let bytes = file.whole().unwrap().unwrap();
+        assert_eq!(bytes, std::fs::read(&path).unwrap());
+        assert_eq!(file.digest(), digest(&bytes));
+        std::fs::copy(testing::path("adds.onnx"), &path).unwrap();
+        assert_eq!(file.whole().unwrap().unwrap(), bytes, "further sessions are of the same model");
+        assert!(unread.whole().unwrap_err().contains("changed"));
+    }
+}

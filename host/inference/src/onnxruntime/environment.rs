@@ -1,0 +1,77 @@
+//! The one ONNX Runtime library and environment of this process.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use ort::environment::{Environment, GlobalThreadPoolOptions};
+
+use crate::hardware::Cpu;
+use crate::library::LibraryError;
+use gpux_core::guard::{guard, shorten};
+use gpux_core::threads::startable;
+
+struct Loaded {
+    path: PathBuf,
+    /// see [`pool`]
+    pool: usize,
+    environment: Environment,
+}
+
+/// Never dropped: sessions of any thread may outlive every other owner.
+static LOADED: OnceLock<Loaded> = OnceLock::new();
+static LOADING: Mutex<()> = Mutex::new(());
+
+/// The environment of the library at `path`, loading it if none is loaded yet.
+pub(super) fn environment(path: &Path) -> Result<&'static Environment, LibraryError> {
+    let broken = |reason: String| LibraryError::Broken { path: path.to_owned(), reason: shorten(&reason) };
+    let path = path.canonicalize().map_err(|error| broken(error.to_string()))?;
+    let _one_at_a_time = LOADING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(loaded) = LOADED.get() {
+        if loaded.path == path {
+            return Ok(&loaded.environment);
+        }
+        return Err(LibraryError::Another { loaded: loaded.path.clone(), asked: path });
+    }
+    // The library waits for ever for a thread that does not start. That which calls is one of them.
+    let pool = 1 + startable(Cpu::here().kernel_threads().saturating_sub(1));
+    let environment = guard(|| load(&path, pool)).map_err(broken)??;
+    Ok(&LOADED.get_or_init(|| Loaded { path, pool, environment }).environment)
+}
+
+/// Threads of the pool that sessions share, the one that calls counted.
+pub(super) fn pool() -> usize {
+    LOADED.get().map_or(1, |loaded| loaded.pool)
+}
+
+/// The library that is loaded.
+pub(super) fn loaded() -> Option<PathBuf> {
+    LOADED.get().map(|loaded| loaded.path.clone())
+}
+
+fn load(path: &Path, pool: usize) -> Result<Environment, LibraryError> {
+    let broken = |reason: String| LibraryError::Broken { path: path.to_owned(), reason: shorten(&reason) };
+    let builder = ort::init_from(path).map_err(|error| match error {
+        ort::LoadDynamicError::Dlopen { error, .. } => broken(error.to_string()),
+        ort::LoadDynamicError::MissingApi { .. } => broken("it does not export `OrtGetApiBase`".to_owned()),
+        ort::LoadDynamicError::InvalidVersionString => broken("it does not tell its version".to_owned()),
+        ort::LoadDynamicError::BadVersion { version_str, .. } => {
+            LibraryError::TooOld { path: path.to_owned(), found: version_str }
+        }
+    })?;
+    // A pool for each session, as ONNX Runtime makes by default, has the threads of one session
+    // look for work on the cores where another's work is.
+    let threads = GlobalThreadPoolOptions::default().with_intra_threads(pool);
+    // For running several operators of a graph at once, which no session here does.
+    let threads =
+        threads.and_then(|threads| threads.with_inter_threads(1)).map_err(|error| broken(error.to_string()))?;
+    // Errors reach us as values; what the library would print beside them is noise.
+    let environment = builder
+        .with_name("gpux")
+        .with_telemetry(false)
+        .with_global_thread_pool(threads)
+        .with_logger(Arc::new(|_, _, _, _, _| {}))
+        .build()
+        .map_err(|error| broken(error.to_string()))?;
+    environment.set_log_level(ort::logging::LogLevel::Fatal);
+    Ok(environment)
+}

@@ -1,0 +1,249 @@
+//! ONNX Runtime: whichever build of its library the operator has.
+
+mod device;
+mod environment;
+mod kinds;
+mod placed;
+mod plugins;
+mod preload;
+mod profile;
+mod providers;
+mod reason;
+mod session;
+mod values;
+mod watch;
+
+use std::path::PathBuf;
+
+use ort::environment::Environment;
+use ort::logging::LogLevel;
+use ort::session::Session as Native;
+use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
+
+use super::engine::{Engine, Optimized, Session, SessionOptions, not_offered};
+use super::error::ModelLoadError;
+use super::install::Build;
+use super::library::{Device, Found, LibraryError};
+use super::model_file::ModelFile;
+use super::providers::{ExecutionProvider, ProviderLibrary};
+use super::turns::{self, InTurn};
+use device::Place;
+use gpux_core::guard::{guard, shorten};
+use gpux_core::threads::startable;
+use providers::Offer;
+
+/// The file of the weights of a kept graph, in its folder.
+pub(super) const WEIGHTS: &str = "weights.bin";
+
+/// ONNX Runtime, loaded.
+#[derive(Debug)]
+pub struct OnnxRuntime {
+    environment: &'static Environment,
+    name: String,
+    identity: String,
+    version: String,
+    /// as it was loaded: links to it may lie elsewhere than the providers' libraries
+    library: PathBuf,
+    offers: Vec<(ExecutionProvider, Offer)>,
+    providers: Vec<ExecutionProvider>,
+}
+
+impl OnnxRuntime {
+    /// Loads the library. A process holds one: loading the same again is free, loading another
+    /// is an error.
+    pub fn load(library: &Found) -> Result<Self, LibraryError> {
+        Self::load_with(library, &[])
+    }
+
+    /// [`Self::load`], and registers these plug-ins with it.
+    pub fn load_with(library: &Found, libraries: &[ProviderLibrary]) -> Result<Self, LibraryError> {
+        let environment = environment::environment(&library.path)?;
+        let version =
+            build_version().or_else(|| library.version.clone()).unwrap_or_else(|| "of unknown version".into());
+        let meta = library.path.metadata().ok();
+        let modified = meta.as_ref().and_then(|meta| meta.modified().ok());
+        let loaded = library.path.canonicalize().unwrap_or_else(|_| library.path.clone());
+        let offers = ExecutionProvider::ALL.map(|provider| (provider, providers::offer(&loaded, provider)));
+        let offered = |(provider, offer): &(_, Offer)| (*offer == Offer::Offered).then_some(*provider);
+        // Behind the CPU: no plug-in is taken unless it is asked for.
+        let plugins = plugins::register(environment, libraries)?;
+        let offers: Vec<_> = offers.into_iter().chain(plugins).collect();
+        let providers: Vec<_> = offers.iter().filter_map(offered).collect();
+        let identity = format!(
+            "onnxruntime {version} {} {} {modified:?} {providers:?} {}",
+            library.path.display(),
+            meta.as_ref().map_or(0, std::fs::Metadata::len),
+            libraries.iter().map(plugins::identity).collect::<String>(),
+        );
+        let name = format!("ONNX Runtime {version}");
+        Ok(Self { environment, name, identity, version, library: loaded, offers, providers })
+    }
+
+    /// The library's version, for example `1.31.1`.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The library that this process has loaded, if any.
+    pub fn loaded() -> Option<PathBuf> {
+        environment::loaded()
+    }
+
+    /// Where sessions made so keep tensors.
+    fn place(&self, options: &SessionOptions) -> Place {
+        match options.provider {
+            ExecutionProvider::Plugin(name) => plugins::place(self.environment, name),
+            provider => Place::of(provider, &options.provider_options),
+        }
+    }
+
+    /// The process's environment, of which `ort` allows one: benchmarks make the bare sessions
+    /// in it that gpux is compared with.
+    #[doc(hidden)]
+    pub fn environment(&self) -> &'static Environment {
+        self.environment
+    }
+}
+
+/// The version in the library's own account of its build (`git-branch=rel-1.31.1`).
+fn build_version() -> Option<String> {
+    let (_, rest) = ort::info().split_once("git-branch=rel-")?;
+    let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+    (end > 0).then(|| rest[..end].to_owned())
+}
+
+impl Engine for OnnxRuntime {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    fn providers(&self) -> &[ExecutionProvider] {
+        &self.providers
+    }
+
+    fn lacks(&self, provider: ExecutionProvider) -> String {
+        let offer = self.offers.iter().find(|(offered, _)| *offered == provider).map(|(_, offer)| offer);
+        let build = Build::with(provider);
+        match offer {
+            Some(Offer::Incomplete(file)) => format!(
+                "{} offers it, but `{file}` does not lie beside the library; `gpux engine install {build}` brings both",
+                self.name
+            ),
+            Some(Offer::Lacking(why)) => why.clone(),
+            Some(Offer::NotBuilt | Offer::Offered) | None => not_offered(&self.name, provider),
+        }
+    }
+
+    fn threads(&self, own: Option<usize>) -> usize {
+        own.unwrap_or_else(environment::pool)
+    }
+
+    fn alone(&self, options: &SessionOptions) -> bool {
+        self.place(options).alone
+    }
+
+    fn devices(&self) -> Vec<Device> {
+        let device = |device: ort::device::Device<'_>| {
+            let hardware = device.hardware_device();
+            Device {
+                provider: device.ep().unwrap_or("unknown").to_owned(),
+                vendor: hardware.vendor().unwrap_or("unknown").to_owned(),
+                kind: format!("{:?}", hardware.ty()),
+                id: hardware.id(),
+            }
+        };
+        self.environment.devices().map(device).collect()
+    }
+
+    fn load(&self, file: &ModelFile, options: &SessionOptions) -> Result<Box<dyn Session>, ModelLoadError> {
+        let refused = |reason: String| ModelLoadError::Engine {
+            path: file.path().to_owned(),
+            engine: self.name.clone(),
+            reason: shorten(&reason::plain(&reason)),
+        };
+        preload::preload(&self.library, options.provider);
+        let place = self.place(options);
+        let load = |options: &SessionOptions| {
+            let _turn = turns::take(place.alone, None);
+            guard(|| native(self.environment, file, options)).unwrap_or_else(Err)
+        };
+        let native = match load(options) {
+            // What was kept can be made again.
+            Err(_) if matches!(options.optimized, Some(Optimized::Read(_))) => {
+                load(&SessionOptions { optimized: None, ..options.clone() })
+            }
+            other => other,
+        };
+        let native = InTurn::new(native.map_err(refused)?, place.alone);
+        let kinds = kinds::Kinds::new(self.environment, file).map_err(refused)?;
+        session::OrtSession::new(native, place, file, kinds)
+            .map(|session| Box::new(session) as Box<dyn Session>)
+            .map_err(refused)
+    }
+}
+
+/// A pool of the session's own, whose threads stop looking for work when no run is going on.
+fn own_threads(builder: SessionBuilder, threads: usize) -> Result<SessionBuilder, String> {
+    // It waits for ever for one that does not start.
+    if startable(threads) < threads {
+        return Err(format!("the system lets this process start no {threads} threads"));
+    }
+    let builder = builder.with_independent_thread_pool().map_err(text)?.with_intra_threads(threads).map_err(text)?;
+    builder.with_config_entry("session.force_spinning_stop", "1").map_err(text)
+}
+
+/// Writes weights beside the graph, also in the order in which kernels read them: whoever loads it
+/// maps them, and all sessions of all processes that do share the memory.
+fn beside(builder: SessionBuilder) -> Result<SessionBuilder, String> {
+    let builder = builder.with_config_entry("session.optimized_model_external_initializers_file_name", WEIGHTS);
+    builder.map_err(text)?.with_config_entry("session.save_external_prepacked_constant_initializers", "1").map_err(text)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "what a builder's methods fail with")]
+fn text(error: ort::Error<SessionBuilder>) -> String {
+    error.to_string()
+}
+
+/// A session in the making, on the provider and with the threads that are asked for.
+fn builder(environment: &Environment, options: &SessionOptions) -> Result<SessionBuilder, String> {
+    let mut builder = Native::builder(environment)
+        .map_err(|error| error.to_string())?
+        .with_log_level(LogLevel::Fatal)
+        .map_err(text)?
+        .with_execution_providers(providers::registrations(options.provider, &options.provider_options))
+        .map_err(text)?;
+    if let ExecutionProvider::Plugin(name) = options.provider {
+        let told: Vec<_> = options.provider_options.of(options.provider).collect();
+        builder = plugins::choose(builder, environment, name, &told)?;
+    }
+    if let Some(threads) = options.threads {
+        builder = own_threads(builder, threads)?;
+    }
+    Ok(builder)
+}
+
+fn native(environment: &Environment, file: &ModelFile, options: &SessionOptions) -> Result<Native, String> {
+    let mut builder = builder(environment, options)?;
+    let changed = kinds::changed(file)?;
+    match &options.optimized {
+        Some(Optimized::Read(kept)) if changed.is_none() => {
+            let mut plain = builder.with_optimization_level(GraphOptimizationLevel::Disable).map_err(text)?;
+            return plain.commit_from_file(kept).map_err(|error| error.to_string());
+        }
+        Some(Optimized::Write(kept)) if changed.is_none() => {
+            builder = beside(builder.with_optimized_model_path(kept).map_err(text)?)?;
+        }
+        Some(Optimized::Write(_)) => return Err("its graph is changed at each load".to_owned()),
+        _ => {}
+    }
+    let whole = if changed.is_some() { None } else { file.whole()? };
+    let native = match changed.as_deref().or(whole.as_deref()) {
+        Some(bytes) => builder.commit_from_memory(bytes),
+        None => builder.commit_from_file(file.path()),
+    };
+    native.map_err(|error| error.to_string())
+}

@@ -1,0 +1,98 @@
+//! Execution providers from libraries that the operator names: registered with ONNX Runtime, and
+//! chosen by the devices that they find.
+
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use ort::AsPointer as _;
+use ort::device::Device;
+use ort::environment::Environment;
+use ort::session::builder::SessionBuilder;
+
+use super::device::Place;
+use super::providers::Offer;
+use crate::library::LibraryError;
+use crate::providers::{ExecutionProvider, PluginName, ProviderLibrary};
+use gpux_core::guard::{guard, shorten};
+
+/// The devices that each registered library has found, by the addresses of ONNX Runtime's accounts
+/// of them, which it keeps as long as it is loaded.
+static REGISTERED: LazyLock<Mutex<HashMap<PluginName, Vec<usize>>>> = LazyLock::new(Mutex::default);
+
+/// Registers each library, unless it is registered already.
+pub(super) fn register(
+    environment: &Environment,
+    libraries: &[ProviderLibrary],
+) -> Result<Vec<(ExecutionProvider, Offer)>, LibraryError> {
+    let mut registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut offers = Vec::new();
+    for library in libraries {
+        let found = match registered.get(&library.name) {
+            Some(found) => found.clone(),
+            None => register_one(environment, library)?,
+        };
+        let offer = if found.is_empty() {
+            Offer::Lacking(format!("its library `{}` found no device on this machine", library.path.display()))
+        } else {
+            Offer::Offered
+        };
+        registered.insert(library.name, found);
+        offers.push((ExecutionProvider::Plugin(library.name), offer));
+    }
+    Ok(offers)
+}
+
+fn register_one(environment: &Environment, library: &ProviderLibrary) -> Result<Vec<usize>, LibraryError> {
+    let (name, path) = (library.name.as_str(), &library.path);
+    let fault =
+        |reason: String| LibraryError::Plugin { name: name.to_owned(), path: path.clone(), reason: shorten(&reason) };
+    let file = path.canonicalize().map_err(|error| fault(error.to_string()))?;
+    let before: Vec<_> = environment.devices().map(|device| address(&device)).collect();
+    guard(|| environment.register_ep_library(name, &file)).map_err(fault)?.map_err(|error| fault(error.to_string()))?;
+    Ok(environment.devices().map(|device| address(&device)).filter(|device| !before.contains(device)).collect())
+}
+
+fn address(device: &Device<'_>) -> usize {
+    device.ptr().addr()
+}
+
+/// `builder` for the devices of the plug-in called `name`, with these options.
+pub(super) fn choose(
+    builder: SessionBuilder,
+    environment: &Environment,
+    name: PluginName,
+    options: &[(&str, &str)],
+) -> Result<SessionBuilder, String> {
+    let registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
+    let own = registered.get(&name).map(Vec::as_slice).unwrap_or_default();
+    let devices: Vec<_> = environment.devices().filter(|device| own.contains(&address(device))).collect();
+    // One session, one device: the library names its best first.
+    let Some(device) = devices.into_iter().next() else { return Err("its library found no device".to_owned()) };
+    // ONNX Runtime tells providers apart by the names in front of the options.
+    let provider = device.ep().map_err(|error| error.to_string())?;
+    if provider.len() > 100 {
+        return Err("the name that it gives itself is too long".to_owned());
+    }
+    let told: Vec<_> =
+        options.iter().map(|(option, value)| (format!("{provider}.{option}"), (*value).to_owned())).collect();
+    builder.with_devices([device], Some(&told)).map_err(|error| error.to_string())
+}
+
+/// Where the sessions of the plug-in called `name` keep tensors.
+pub(super) fn place(environment: &Environment, name: PluginName) -> Place {
+    let registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
+    let own = registered.get(&name).map(Vec::as_slice).unwrap_or_default();
+    let Some(device) = environment.devices().find(|device| own.contains(&address(device))) else {
+        return Place::default();
+    };
+    // A device without memory of its own is told by a panic.
+    let memory = guard(|| device.memory_info(false)).ok();
+    Place::of_plugin(device.ep().unwrap_or_default(), memory.as_ref())
+}
+
+/// What tells this library from another when results of trials are remembered.
+pub(super) fn identity(library: &ProviderLibrary) -> String {
+    let meta = library.path.metadata().ok();
+    let modified = meta.as_ref().and_then(|meta| meta.modified().ok());
+    format!(" {library} {} {modified:?}", meta.as_ref().map_or(0, std::fs::Metadata::len))
+}

@@ -1,0 +1,109 @@
+//! The libraries of CUDA, cuDNN and TensorRT, loaded before the providers that need them: the
+//! system then finds them by name, wherever they lie.
+
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+
+use crate::hardware::Hardware;
+use crate::providers::ExecutionProvider;
+
+/// Each after what it needs itself.
+#[cfg(not(windows))]
+const CUDA: &[&str] = &[
+    "libcudart.so.13",
+    "libcublasLt.so.13",
+    "libcublas.so.13",
+    "libnvrtc.so.13",
+    "libnvJitLink.so.13",
+    "libcurand.so.10",
+    "libcufft.so.12",
+    "libcudnn.so.9",
+];
+#[cfg(windows)]
+const CUDA: &[&str] = &[
+    "cudart64_13.dll",
+    "cublasLt64_13.dll",
+    "cublas64_13.dll",
+    "nvrtc64_130_0.dll",
+    "nvJitLink_130_0.dll",
+    "curand64_10.dll",
+    "cufft64_12.dll",
+    "cudnn64_9.dll",
+];
+#[cfg(not(windows))]
+const TENSORRT: &[&str] = &["libnvinfer.so.10", "libnvinfer_plugin.so.10", "libnvonnxparser.so.10"];
+#[cfg(windows)]
+const TENSORRT: &[&str] = &["nvinfer_10.dll", "nvinfer_plugin_10.dll", "nvonnxparser_10.dll"];
+
+static FOR_CUDA: Once = Once::new();
+static FOR_TENSORRT: Once = Once::new();
+
+/// Loads what `provider` needs and lies beside `library`, or where the packages of Python put it.
+/// What is not there, or does not load, is left to the system: the provider names it if it needs it.
+pub(super) fn preload(library: &Path, provider: ExecutionProvider) {
+    if matches!(provider, ExecutionProvider::TensorRt | ExecutionProvider::Cuda) {
+        FOR_CUDA.call_once(|| load(&found(&folders(library), CUDA)));
+    }
+    if provider == ExecutionProvider::TensorRt {
+        FOR_TENSORRT.call_once(|| load(&found(&folders(library), TENSORRT)));
+    }
+}
+
+/// Whether TensorRT's library is where [`preload`] or the system would find it.
+pub(super) fn has_tensorrt(library: &Path) -> bool {
+    let wanted = &TENSORRT[..1];
+    let system = Hardware::library_folders();
+    !found(&folders(library), wanted).is_empty() || !found(&system, wanted).is_empty() || is_in_cache(wanted[0])
+}
+
+/// Whether the dynamic linker's cache, which names the libraries of all its folders, has this one.
+fn is_in_cache(name: &str) -> bool {
+    let cache = std::fs::read("/etc/ld.so.cache").unwrap_or_default();
+    cache.windows(name.len()).any(|window| window == name.as_bytes())
+}
+
+fn load(files: &[PathBuf]) {
+    for file in files {
+        let _ = ort::util::preload_dylib(file);
+    }
+}
+
+/// The library's own folder, then those of NVIDIA's packages beside the package that it is in.
+fn folders(library: &Path) -> Vec<PathBuf> {
+    let own = library.parent().map(Path::to_owned);
+    let site = library.ancestors().nth(3).filter(|site| site.ends_with("site-packages"));
+    let within = ["nvidia/cu13/lib", "nvidia/cudnn/lib", "nvidia/cu13/bin/x86_64", "nvidia/cudnn/bin", "tensorrt_libs"];
+    own.into_iter().chain(site.into_iter().flat_map(|site| within.map(|folder| site.join(folder)))).collect()
+}
+
+fn found(folders: &[PathBuf], names: &[&str]) -> Vec<PathBuf> {
+    let place = |name: &&str| folders.iter().map(|folder| folder.join(name)).find(|file| file.is_file());
+    names.iter().filter_map(place).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_are_found_beside_the_engine_and_in_its_site_packages() {
+        let root = tempfile::tempdir().unwrap();
+        let place = |path: &str| {
+            let file = root.path().join(path);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(&file, "").unwrap();
+            file
+        };
+        let library = place("site-packages/onnxruntime/capi/libonnxruntime.so");
+        let (runtime, cudnn) = (
+            place(&format!("site-packages/nvidia/cu13/lib/{}", CUDA[0])),
+            place(&format!("site-packages/nvidia/cudnn/lib/{}", CUDA[7])),
+        );
+        assert_eq!(found(&folders(&library), CUDA), [runtime.clone(), cudnn]);
+        let beside = place(&format!("engines/cuda/{}", CUDA[1]));
+        assert_eq!(found(&folders(&beside), CUDA), std::slice::from_ref(&beside));
+        let nearer = place(&format!("site-packages/onnxruntime/capi/{}", CUDA[0]));
+        assert_eq!(found(&folders(&library), CUDA)[0], nearer);
+    }
+}

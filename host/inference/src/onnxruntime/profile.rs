@@ -1,0 +1,66 @@
+//! One run of a model about which ONNX Runtime writes down what each node did.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use ort::session::builder::GraphOptimizationLevel;
+use ort::session::{SessionInputValue, SessionInputs};
+
+use super::{OnnxRuntime, builder, preload, reason, text, values};
+use crate::engine::SessionOptions;
+use crate::error::ModelLoadError;
+use crate::model_file::ModelFile;
+use gpux_core::Tensor;
+use gpux_core::guard::{guard, shorten};
+
+impl OnnxRuntime {
+    /// Runs the model once, its graph as the file has it: nothing is fused or folded away before its
+    /// nodes are given to providers. What each node did is written to a file whose name begins with
+    /// `prefix`.
+    pub fn profile(
+        &self,
+        file: &ModelFile,
+        options: &SessionOptions,
+        inputs: &[(usize, &Tensor)],
+        prefix: &Path,
+    ) -> Result<(), ModelLoadError> {
+        preload::preload(&self.library, options.provider);
+        guard(|| self.profiled(file, options, inputs, prefix)).unwrap_or_else(Err).map_err(|fault| {
+            ModelLoadError::Engine {
+                path: file.path().to_owned(),
+                engine: self.name.clone(),
+                reason: shorten(&reason::plain(&fault)),
+            }
+        })
+    }
+
+    fn profiled(
+        &self,
+        file: &ModelFile,
+        options: &SessionOptions,
+        inputs: &[(usize, &Tensor)],
+        prefix: &Path,
+    ) -> Result<(), String> {
+        let plain = |error: ort::Error| error.to_string();
+        let mut builder = builder(self.environment, options)?
+            .with_optimization_level(GraphOptimizationLevel::Disable)
+            .map_err(text)?
+            // Weights that are packed beforehand are left out of what a node is said to be given.
+            .with_prepacking(false)
+            .map_err(text)?
+            .with_profiling(prefix)
+            .map_err(text)?;
+        let native = match file.whole()?.as_deref() {
+            Some(bytes) => builder.commit_from_memory(bytes),
+            None => builder.commit_from_file(file.path()),
+        };
+        let mut native = native.map_err(plain)?;
+        let named = inputs.iter().map(|(index, tensor)| {
+            let name = file.info().inputs.get(*index).map(|input| Cow::Borrowed(input.name.as_str()));
+            Ok((name.unwrap_or_default(), values::view(tensor)?))
+        });
+        let named: Vec<(Cow<'_, str>, SessionInputValue<'_>)> = named.collect::<ort::Result<_>>().map_err(plain)?;
+        native.run(SessionInputs::<0>::ValueMap(named)).map_err(plain)?;
+        native.end_profiling().map(drop).map_err(plain)
+    }
+}

@@ -1,0 +1,304 @@
+//! A model as a step of a pipeline.
+
+mod inputs;
+mod load;
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::batch::Batcher;
+use super::engine::{Engine, RunFailure};
+use super::graph::OnnxType;
+use super::model_file::ModelFile;
+use super::providers::{ExecutionProvider, Fallback};
+use super::sessions::{ModelInputs, SessionSet, Unavailable};
+use super::value::OnnxValue;
+use gpux_core::{
+    Changes, Context, DeviceStep, Dim, ElementType, Kind, Memory, Mismatch, Placed, Signature, Step, StepFailure,
+    TensorKind, Value, Watch,
+};
+
+pub use load::ModelOptions;
+
+/// The shape of each input of a model, where it is known.
+pub type Shapes = Vec<Option<Vec<usize>>>;
+
+/// A loaded model.
+pub struct ModelStep {
+    file: Arc<ModelFile>,
+    engine: Arc<dyn Engine>,
+    signature: Signature,
+    /// the tensor that each input takes; of no element type for one that takes none
+    wanted: Vec<TensorKind>,
+    /// whether all that the model takes and gives is plain tensors
+    plain: bool,
+    sessions: Arc<SessionSet>,
+    /// the memory that its tensors can stay in; none where requests are put together, on the host
+    memory: Option<Memory>,
+    /// puts requests together; or why nothing does, where that was asked for
+    batcher: Option<Result<Batcher, String>>,
+    fallbacks: Vec<Fallback>,
+}
+
+impl ModelStep {
+    /// The model's file.
+    pub fn file(&self) -> &ModelFile {
+        &self.file
+    }
+
+    /// The engine that runs it.
+    pub fn engine(&self) -> &dyn Engine {
+        &*self.engine
+    }
+
+    /// Where it runs.
+    pub fn provider(&self) -> ExecutionProvider {
+        self.sessions.options().provider
+    }
+
+    /// What the provider was told: option and value, as JSON.
+    pub fn provider_options(&self) -> serde_json::Value {
+        let options = &self.sessions.options().provider_options;
+        options.of(self.provider()).map(|(name, value)| (name.to_owned(), json!(value))).collect()
+    }
+
+    /// What was tried before, and why it is not used.
+    pub fn fallbacks(&self) -> &[Fallback] {
+        &self.fallbacks
+    }
+
+    /// Its sessions.
+    pub fn sessions(&self) -> &SessionSet {
+        &self.sessions
+    }
+
+    /// Threads that one run may use, the one that calls counted.
+    pub fn threads(&self) -> usize {
+        self.engine.threads(self.sessions.options().threads)
+    }
+
+    /// Whether these, but for the one that calls, are those of all models that have none of their
+    /// own.
+    pub fn shares_threads(&self) -> bool {
+        self.sessions.options().threads.is_none()
+    }
+
+    /// Whether its graph and its weights are those that are kept in the cache.
+    pub fn is_optimized(&self) -> bool {
+        self.sessions.options().optimized.is_some()
+    }
+
+    /// The shape of each input as the model takes it; `None` for one that is left out, that is no
+    /// tensor, or that the model does not take.
+    pub fn shapes(&self, inputs: &[Option<Value>]) -> Shapes {
+        let shape = |(index, value): (usize, &Option<Value>)| {
+            let value = value.clone().filter(|_| index < self.wanted.len())?;
+            Some(self.adapted(index, value, &Watch::default()).ok()?.shape().to_vec())
+        };
+        inputs.iter().enumerate().map(shape).collect()
+    }
+
+    /// What puts requests together, if anything does; the reason why not, where it was asked for.
+    pub fn batcher(&self) -> Option<Result<&Batcher, &str>> {
+        self.batcher.as_ref().map(|batcher| batcher.as_ref().map_err(String::as_str))
+    }
+
+    /// Runs a model of other values than plain tensors.
+    fn run_values(&self, values: Vec<(usize, OnnxValue)>, context: &Context) -> Result<Vec<Value>, StepFailure> {
+        let outputs = self.sessions.run_values(values, context.deadline).map_err(unavailable)?;
+        let types = self.file.info().outputs.iter().map(|output| output.value.as_ref());
+        let value = |(value, kind): (OnnxValue, Option<&OnnxType>)| kind.map(|kind| value.into_value(kind));
+        Ok(outputs.into_iter().zip(types).filter_map(value).collect())
+    }
+}
+
+/// Why there is no result, as the step's failure.
+fn unavailable(why: Unavailable) -> StepFailure {
+    match why {
+        Unavailable::Timeout | Unavailable::Run(RunFailure::Timeout) => StepFailure::Timeout,
+        Unavailable::Run(RunFailure::Failed(reason)) => StepFailure::Failed(format!("the model failed: {reason}")),
+        other => StepFailure::Failed(other.to_string()),
+    }
+}
+
+impl ModelStep {
+    fn batching(&self) -> serde_json::Value {
+        match self.batcher() {
+            None => json!(null),
+            Some(Err(reason)) => json!({ "off": reason }),
+            Some(Ok(batcher)) => json!({
+                "max_size": batcher.options().max_size,
+                "max_delay_ms": batcher.options().max_delay.as_secs_f64() * 1e3,
+                "pads": batcher.pads(),
+            }),
+        }
+    }
+}
+
+impl Step for ModelStep {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
+        // Sizes of named dimensions, as far as the inputs tell.
+        let mut sizes: Vec<(&str, usize)> = Vec::new();
+        for (index, given) in inputs.iter().enumerate().take(self.wanted.len()) {
+            let wanted = &self.wanted[index];
+            let port = &self.signature.inputs[index];
+            match given {
+                Some(Kind::Json) if port.kind == Kind::Json => {}
+                Some(Kind::Tensor(given)) if port.kind != Kind::Json || !wanted.elements.is_empty() => {
+                    let adapts = self.adapts(index, given)?;
+                    bind(&mut sizes, wanted, given, &adapts);
+                }
+                Some(Kind::Any) => {}
+                None if port.optional => {}
+                None => {
+                    let because = Some(self.missing(index));
+                    return Err(Mismatch { expected: port.kind.clone(), given: Kind::Any, because });
+                }
+                Some(other) => {
+                    let expected = port.kind.clone();
+                    let because = (expected == Kind::Json).then(|| self.takes(index));
+                    return Err(self.named(index, Mismatch { expected, given: other.clone(), because }));
+                }
+            }
+        }
+        let known = |dim: &Dim| match dim {
+            Dim::Named(name) => {
+                sizes.iter().find(|(bound, _)| bound == name).map_or(dim.clone(), |(_, size)| Dim::Fixed(*size))
+            }
+            _ => dim.clone(),
+        };
+        let output = |kind: &Kind| match kind {
+            Kind::Tensor(tensor) => {
+                let shape = tensor.shape.as_ref().map(|dims| dims.iter().map(known).collect());
+                Kind::Tensor(TensorKind { shape, ..tensor.clone() })
+            }
+            other => other.clone(),
+        };
+        Ok(self.signature.outputs.iter().map(|port| output(&port.kind)).collect())
+    }
+
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
+        self.complete(&inputs)?;
+        let mut tensors = ModelInputs::new();
+        let mut values = Vec::new();
+        let watch = &Watch::of(context);
+        for (index, value) in inputs.into_iter().enumerate() {
+            match value {
+                Some(value) if self.plain => tensors.push((index, self.adapted(index, value, watch)?)),
+                Some(value) => values.push((index, self.as_onnx(index, value, watch)?)),
+                None => {}
+            }
+        }
+        if !self.plain {
+            return self.run_values(values, context);
+        }
+        let outputs = match &self.batcher {
+            Some(Ok(batcher)) => batcher.run(tensors, context.deadline, context.priority, context.waits.as_deref()),
+            _ if context.at_once => self.sessions.run_at_once(tensors, context.deadline),
+            _ => self.sessions.run(tensors, context.deadline),
+        };
+        let outputs = outputs.map_err(unavailable)?;
+        Ok(outputs.into_iter().map(Value::Tensor).collect())
+    }
+
+    fn changes(&self, inputs: &[Option<Kind>]) -> Changes {
+        let change = |(index, given): (usize, &Option<Kind>)| {
+            let Some(Kind::Tensor(given)) = given else { return None };
+            let adapts = self.adapts(index, given).ok().filter(|adapts| !adapts.is_empty())?;
+            Some((self.signature.inputs[index].name.clone(), adapts.iter().map(ToString::to_string).collect()))
+        };
+        inputs.iter().enumerate().take(self.wanted.len()).filter_map(change).collect()
+    }
+
+    fn device(&self) -> Option<&dyn DeviceStep> {
+        self.memory.is_some().then_some(self)
+    }
+
+    fn details(&self) -> serde_json::Value {
+        json!({
+            "model": self.file.path().display().to_string(),
+            "digest": self.file.digest(),
+            "engine": self.engine.name(),
+            "provider": self.provider().name(),
+            "provider_options": self.provider_options(),
+            "fallbacks": self.fallbacks,
+            "instances": self.sessions.instances(),
+            "batching": self.batching(),
+            "threads": self.threads(),
+            "shares_threads": self.shares_threads(),
+            "optimized": self.is_optimized(),
+        })
+    }
+}
+
+impl DeviceStep for ModelStep {
+    fn leaves(&self, output: usize) -> Option<&Memory> {
+        let Kind::Tensor(tensor) = &self.signature.outputs.get(output)?.kind else { return None };
+        // Strings are the host's.
+        let element = tensor.element().filter(|element| *element != ElementType::String);
+        element.and(self.memory.as_ref())
+    }
+
+    fn takes(&self, input: usize, given: &Kind) -> Option<&Memory> {
+        let Kind::Tensor(given) = given else { return None };
+        let unchanged =
+            given.shape.is_some() && given.element().is_some() && self.adapts(input, given).ok()?.is_empty();
+        self.memory.as_ref().filter(|_| unchanged)
+    }
+
+    fn run_placed(
+        &self,
+        inputs: Vec<Option<Placed<Value>>>,
+        stay: &[bool],
+        context: &mut Context,
+    ) -> Result<Vec<Placed<Value>>, StepFailure> {
+        self.complete(&inputs)?;
+        let watch = &Watch::of(context);
+        let given = inputs.into_iter().enumerate().filter_map(|(index, value)| Some((index, value?)));
+        let tensor = |(index, value): (usize, Placed<Value>)| {
+            let tensor = match value {
+                Placed::Host(value) => Placed::Host(self.adapted(index, value, watch)?),
+                Placed::Device(tensor) => {
+                    self.fits_as_it_is(index, &tensor.kind())?;
+                    Placed::Device(tensor)
+                }
+            };
+            Ok::<_, StepFailure>((index, tensor))
+        };
+        let tensors = given.map(tensor).collect::<Result<Vec<_>, _>>()?;
+        let outputs = self.sessions.run_placed(tensors, stay, context.deadline).map_err(unavailable)?;
+        let value = |output| match output {
+            Placed::Host(tensor) => Placed::Host(Value::Tensor(tensor)),
+            Placed::Device(tensor) => Placed::Device(tensor),
+        };
+        Ok(outputs.into_iter().map(value).collect())
+    }
+}
+
+/// Notes the sizes that `given`, once changed, lends to the names in `wanted`.
+fn bind<'a>(sizes: &mut Vec<(&'a str, usize)>, wanted: &'a TensorKind, given: &TensorKind, adapts: &[super::Adapt]) {
+    let (Some(wanted), Some(given)) = (&wanted.shape, &given.shape) else { return };
+    let mut given = given.clone();
+    for adapt in adapts {
+        match adapt {
+            super::Adapt::Layout(layout) => super::adapt::move_channels(&mut given, *layout),
+            super::Adapt::Batch => given.insert(0, Dim::Fixed(1)),
+            super::Adapt::Cast(_) => {}
+        }
+    }
+    for dims in wanted.iter().zip(given) {
+        if let (Dim::Named(name), Dim::Fixed(size)) = dims
+            && !sizes.iter().any(|(bound, _)| bound == name)
+        {
+            sizes.push((name, size));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

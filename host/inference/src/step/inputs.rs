@@ -1,0 +1,160 @@
+//! What a model is given, checked and as it takes it.
+
+use std::sync::Arc;
+
+use super::super::adapt::{Adapts, adapt, apply};
+use super::super::graph::OnnxType;
+use super::super::value::OnnxValue;
+use super::ModelStep;
+use gpux_core::{Dim, Kind, Mismatch, StepFailure, Tensor, TensorKind, Value, Watch};
+
+impl ModelStep {
+    /// What is done to input number `index` when it is given as `given`.
+    pub fn adapts(&self, index: usize, given: &TensorKind) -> Result<Adapts, Mismatch> {
+        adapt(given, &self.wanted[index]).map_err(|fault| self.named(index, fault))
+    }
+
+    /// Whether a tensor that lies in a device's memory can be taken from there. The plan has chosen
+    /// that by what the model before declares, which need not be what it gives.
+    pub(super) fn fits_as_it_is(&self, index: usize, given: &TensorKind) -> Result<(), StepFailure> {
+        let adapts = self.adapts(index, given)?;
+        if adapts.is_empty() {
+            return Ok(());
+        }
+        let changes: Vec<_> = adapts.iter().map(ToString::to_string).collect();
+        let (name, kind) = (&self.signature.inputs[index].name, Kind::Tensor(given.clone()));
+        Err(StepFailure::Failed(format!(
+            "input `{name}` lies on the device as {kind}, which is not what the model before declares: it cannot be \
+             changed there ({})",
+            changes.join(", ")
+        )))
+    }
+
+    /// The fault with the input's name in front.
+    pub(super) fn named(&self, index: usize, fault: Mismatch) -> Mismatch {
+        let name = &self.signature.inputs[index].name;
+        let because = match fault.because {
+            Some(because) => format!("input `{name}`: {because}"),
+            None => format!("input `{name}`"),
+        };
+        Mismatch { because: Some(because), ..fault }
+    }
+
+    pub(super) fn missing(&self, index: usize) -> String {
+        let port = &self.signature.inputs[index];
+        format!("the model's input `{}` is missing; it takes {}", port.name, self.takes(index))
+    }
+
+    /// The kind of an input, with its ONNX type where the kind does not tell.
+    pub(super) fn takes(&self, index: usize) -> String {
+        let input = &self.file.info().inputs[index];
+        match &self.signature.inputs[index].kind {
+            Kind::Json => format!("JSON for {}", input.kind),
+            kind => kind.to_string(),
+        }
+    }
+
+    /// The ONNX type of an input that takes JSON, and an optional tensor that it may be given as.
+    pub(super) fn json_input(&self, index: usize) -> Option<&OnnxType> {
+        let kind = self.file.info().inputs.get(index)?.value.as_ref()?;
+        matches!(kind.kind(), Kind::Json).then_some(kind)
+    }
+
+    /// The value as the model takes it.
+    pub(super) fn as_onnx(&self, index: usize, value: Value, watch: &Watch) -> Result<OnnxValue, StepFailure> {
+        match (self.json_input(index), value) {
+            (Some(kind), Value::Json(json)) => {
+                if json.is_null() && !self.signature.inputs[index].optional {
+                    let because = "it must have a value here: the model's loop begins with it";
+                    return Err(StepFailure::InvalidInput(format!(
+                        "input `{}`, which takes {}: {because}",
+                        self.signature.inputs[index].name,
+                        self.takes(index)
+                    )));
+                }
+                let json = Arc::try_unwrap(json).unwrap_or_else(|shared| (*shared).clone());
+                let value = OnnxValue::from_json(json, kind).map_err(|error| {
+                    let name = &self.signature.inputs[index].name;
+                    StepFailure::InvalidInput(format!("input `{name}`, which takes {}: {error}", self.takes(index)))
+                })?;
+                self.end_somewhere(index, &value, watch)?;
+                Ok(value)
+            }
+            (Some(kind), value) if kind.tensor().is_none() || value.as_tensor().is_none() => {
+                let because = Some(self.takes(index));
+                Err(self.named(index, Mismatch { expected: Kind::Json, given: value.kind(), because }).into())
+            }
+            (_, value) => self.adapted(index, value, watch).map(OnnxValue::Tensor),
+        }
+    }
+
+    /// Whether all is given that must be.
+    pub(super) fn complete<T>(&self, inputs: &[Option<T>]) -> Result<(), StepFailure> {
+        if inputs.len() > self.wanted.len() {
+            let message = format!("the model takes {} inputs, but gets {}", self.wanted.len(), inputs.len());
+            return Err(StepFailure::InvalidInput(message));
+        }
+        let is_missing =
+            |index: &usize| !self.signature.inputs[*index].optional && inputs.get(*index).is_none_or(Option::is_none);
+        match (0..self.wanted.len()).find(is_missing) {
+            Some(index) => Err(StepFailure::InvalidInput(self.missing(index))),
+            None => Ok(()),
+        }
+    }
+
+    /// The same of every tensor in a value.
+    fn end_somewhere(&self, index: usize, value: &OnnxValue, watch: &Watch) -> Result<(), StepFailure> {
+        let all = |value: &OnnxValue, item| {
+            value.tensors().try_for_each(|tensor| self.ends_nowhere(index, tensor, item, watch))
+        };
+        match value {
+            OnnxValue::Sequence(items) => items.iter().enumerate().try_for_each(|(item, value)| all(value, Some(item))),
+            other => all(other, None),
+        }
+    }
+
+    /// Refuses texts that an engine could not be given whole: they end at the character NUL there.
+    fn ends_nowhere(
+        &self,
+        index: usize,
+        tensor: &Tensor,
+        item: Option<usize>,
+        watch: &Watch,
+    ) -> Result<(), StepFailure> {
+        for (place, text) in tensor.as_slice::<String>().unwrap_or_default().iter().enumerate() {
+            watch.worked(text.len().saturating_add(size_of::<String>()))?;
+            if text.contains('\0') {
+                let name = &self.signature.inputs[index].name;
+                let because = "holds the character NUL, which models cannot be given";
+                let item = item.map_or_else(String::new, |item| format!("item {item}, "));
+                return Err(StepFailure::InvalidInput(format!("input `{name}`: {item}element {place} {because}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The tensor as the model takes it, made in the request's time.
+    pub(crate) fn adapted(&self, index: usize, value: Value, watch: &Watch) -> Result<Tensor, StepFailure> {
+        let Value::Tensor(tensor) = value else {
+            let expected = Kind::Tensor(self.wanted[index].clone());
+            return Err(self.named(index, Mismatch { expected, given: value.kind(), because: None }).into());
+        };
+        self.ends_nowhere(index, &tensor, None, watch)?;
+        if fits(&tensor, &self.wanted[index]) {
+            return Ok(tensor);
+        }
+        let adapts = self.adapts(index, &TensorKind::of(&tensor))?;
+        Ok(apply(tensor, &adapts, watch)?)
+    }
+}
+
+/// Whether the tensor needs no change and cannot be refused. Images are left to [`adapt`].
+fn fits(tensor: &Tensor, wanted: &TensorKind) -> bool {
+    let shape_fits = |shape: &Vec<Dim>| {
+        shape.len() == tensor.rank()
+            && shape.iter().zip(tensor.shape()).all(|(dim, size)| !matches!(dim, Dim::Fixed(fixed) if fixed != size))
+    };
+    tensor.metadata.layout.is_none()
+        && wanted.elements.contains(tensor.element())
+        && wanted.shape.as_ref().is_none_or(shape_fits)
+}

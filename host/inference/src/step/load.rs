@@ -1,0 +1,123 @@
+//! From a model's file to a step: on which provider, with how many sessions.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::super::batch::{BatchOptions, Batcher};
+use super::super::engine::{Engine, Optimized, Session, SessionOptions};
+use super::super::error::ModelLoadError;
+use super::super::graph::OnnxType;
+use super::super::model_file::ModelFile;
+use super::super::providers::{ExecutionProvider, Fallback, ProviderChoice, ProviderError, ProviderOptions};
+use super::super::sessions::SessionSet;
+use super::ModelStep;
+use gpux_core::{ElementSet, Signature, TensorKind};
+
+/// How a model is run.
+#[derive(Clone, Debug)]
+pub struct ModelOptions {
+    /// the execution providers to try
+    pub providers: ProviderChoice,
+    /// whether anything but the first choice is an error
+    pub strict: bool,
+    /// what each provider is told
+    pub provider_options: ProviderOptions,
+    /// how many runs may go on at once; each takes memory of its own. `None`: one for a few callers,
+    /// and, on the CPU without `threads`, one a core for more
+    pub instances: Option<usize>,
+    /// threads of its own that one operator of each instance may use; `None`: a single instance
+    /// uses the threads that models share, of several each has its part of the cores
+    pub threads: Option<usize>,
+    /// how requests of several threads are put together
+    pub batch: BatchOptions,
+    /// where `gpux build` keeps the model's optimized graph for the CPU
+    pub optimized: Option<PathBuf>,
+}
+
+impl Default for ModelOptions {
+    /// The best provider, as many instances as there are callers for.
+    fn default() -> Self {
+        Self {
+            providers: ProviderChoice::Auto,
+            strict: false,
+            provider_options: ProviderOptions::default(),
+            instances: None,
+            threads: None,
+            batch: BatchOptions::default(),
+            optimized: None,
+        }
+    }
+}
+
+impl ModelStep {
+    /// Loads the model on the first provider that takes it.
+    pub fn load(engine: Arc<dyn Engine>, file: Arc<ModelFile>, options: &ModelOptions) -> Result<Self, ModelLoadError> {
+        let signature = file.info().signature()?;
+        let chain = options.providers.chain(engine.providers(), &|provider| engine.lacks(provider), options.strict)?;
+        let threads = options.threads.or_else(|| share_of_cores(engine.threads(None), options.instances.unwrap_or(1)));
+        let mut fallbacks = chain.passed_over;
+        let mut left = chain.tried.into_iter().peekable();
+        while let Some(provider) = left.next() {
+            let kept = options.optimized.clone().filter(|_| provider == ExecutionProvider::Cpu);
+            let session_options = SessionOptions {
+                provider,
+                threads,
+                provider_options: options.provider_options.clone(),
+                optimized: kept.map(Optimized::Read),
+            };
+            let reason = match engine.load(&file, &session_options) {
+                Ok(first) => return Self::with(engine, file, signature, options, session_options, first, fallbacks),
+                // The CPU takes every sound model, so its refusal is about the model.
+                Err(error) if provider == ExecutionProvider::Cpu => return Err(error),
+                Err(ModelLoadError::Engine { reason, .. }) => reason,
+                Err(other) => other.to_string(),
+            };
+            let reason = with_options(reason, &options.provider_options, provider);
+            if left.peek().is_none() {
+                return Err(ProviderError::Unusable { provider, reason }.into());
+            }
+            fallbacks.push(Fallback { provider, reason });
+        }
+        Err(ProviderError::Unusable { provider: ExecutionProvider::Cpu, reason: "nothing is left to try".into() }
+            .into())
+    }
+
+    /// The step around a first session.
+    fn with(
+        engine: Arc<dyn Engine>,
+        file: Arc<ModelFile>,
+        signature: Signature,
+        options: &ModelOptions,
+        session_options: SessionOptions,
+        first: Box<dyn Session>,
+        fallbacks: Vec<Fallback>,
+    ) -> Result<Self, ModelLoadError> {
+        let inputs = file.info().inputs.iter().map(|input| input.value.as_ref());
+        let none = || TensorKind::of_elements(ElementSet::of(&[]));
+        let wanted = inputs.clone().map(|kind| kind.and_then(OnnxType::tensor).cloned().unwrap_or_else(none)).collect();
+        let outputs = file.info().outputs.iter().map(|output| output.value.as_ref());
+        let plain = inputs.chain(outputs).all(|kind| kind.is_some_and(|kind| kind.plain().is_some()));
+        let batching = options.batch.max_size > 1;
+        let memory = first.memory().filter(|_| plain && !batching).cloned();
+        let sessions = SessionSet::new(engine.clone(), file.clone(), session_options, first, options.instances)?;
+        let sessions = Arc::new(sessions);
+        let batcher = batching.then(|| {
+            if !plain {
+                return Err("it takes or gives other values than plain tensors".to_owned());
+            }
+            Batcher::new(sessions.clone(), &signature, options.batch)
+        });
+        Ok(Self { file, engine, signature, wanted, plain, sessions, memory, batcher, fallbacks })
+    }
+}
+
+/// The part of each of several instances; `None` for a single one, which may have all.
+fn share_of_cores(cores: usize, instances: usize) -> Option<usize> {
+    (instances > 1).then(|| (cores / instances).max(1))
+}
+
+/// Why a provider does not work, with what it was told: the cause may lie there.
+fn with_options(reason: String, options: &ProviderOptions, provider: ExecutionProvider) -> String {
+    let told: Vec<_> = options.chosen(provider).map(|(name, value)| format!("{name}={value}")).collect();
+    if told.is_empty() { reason } else { format!("{reason} (with {})", told.join(", ")) }
+}

@@ -1,0 +1,153 @@
+//! The one error of the library, and what a caller needs to know about it.
+
+use serde_json::{Map, Value as Json, json};
+
+use gpux_config::{ConfigurationError, LoadError};
+use gpux_core::{RunError, StepError, StepFailure, ValidationError};
+use gpux_inference::{LibraryError, ModelLoadError, OptionFault, ProviderError};
+use gpux_sandbox::SandboxError;
+
+/// Everything that can go wrong in gpux. The kinds carry the names of the HTTP API.
+#[derive(Debug, thiserror::Error)]
+pub enum GpuxError {
+    /// gpux.yml is not there, is wrong, or names something that is
+    #[error(transparent)]
+    Configuration(#[from] LoadError),
+    /// a model cannot be read, is not ONNX, or its engine refuses it
+    #[error(transparent)]
+    ModelLoad(#[from] ModelLoadError),
+    /// no engine or execution provider can do what was asked
+    #[error(transparent)]
+    Provider(#[from] ProviderError),
+    /// an option of an execution provider that cannot be set
+    #[error("provider option: {0}")]
+    ProviderOption(#[from] OptionFault),
+    /// the engine library cannot be used
+    #[error(transparent)]
+    Library(#[from] LibraryError),
+    /// ONNX Runtime was asked for, and there is none
+    #[error("no ONNX Runtime library was found; run `gpux engine install`, or name one with `--engine-library`")]
+    NoEngine,
+    /// this machine cannot run components
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    /// the request does not fit the pipeline's inputs
+    #[error(transparent)]
+    Validation(#[from] ValidationError),
+    /// a step failed on a request
+    #[error(transparent)]
+    Step(#[from] Box<StepError>),
+    /// a request that the pipeline is to be warmed with has failed
+    #[error("request {number} of `serving.warmup`: {error}")]
+    WarmUp {
+        /// its place in the list, from 1
+        number: usize,
+        /// why it failed
+        error: Box<GpuxError>,
+    },
+}
+
+/// Whose fault an error is; decides exit code and HTTP status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// the request's
+    Request,
+    /// the pipeline's files'
+    Configuration,
+    /// the machine's: no engine, no provider
+    Environment,
+    /// the run's: a step failed or ran out of a limit
+    Run,
+}
+
+impl GpuxError {
+    /// The kind's name: `ConfigurationError`, `ModelLoadError`, `ProviderError`,
+    /// `ValidationError` or `StepError`.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Configuration(_) | Self::ProviderOption(_) => "ConfigurationError",
+            Self::ModelLoad(_) => "ModelLoadError",
+            Self::Provider(_) | Self::Library(_) | Self::NoEngine | Self::Sandbox(_) => "ProviderError",
+            Self::Validation(_) => "ValidationError",
+            Self::Step(_) => "StepError",
+            Self::WarmUp { error, .. } => error.kind(),
+        }
+    }
+
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Configuration(_) | Self::ProviderOption(_) => Fault::Configuration,
+            Self::Sandbox(_) => Fault::Environment,
+            Self::ModelLoad(error) if error.is_environment() => Fault::Environment,
+            Self::ModelLoad(_) => Fault::Configuration,
+            Self::Provider(ProviderError::Unknown(_)) => Fault::Configuration,
+            Self::Provider(_) | Self::Library(_) | Self::NoEngine => Fault::Environment,
+            Self::Validation(_) => Fault::Request,
+            Self::Step(error) if matches!(error.failure, StepFailure::InvalidInput(_)) => Fault::Request,
+            Self::Step(_) => Fault::Run,
+            Self::WarmUp { .. } => Fault::Configuration,
+        }
+    }
+
+    /// The error as the HTTP API and `--json` show it: `{error, message, details}`.
+    pub fn to_json(&self) -> Json {
+        let mut details = Map::new();
+        match self {
+            Self::Configuration(LoadError::Invalid(error)) => {
+                details.insert("diagnostics".to_owned(), error.to_json());
+            }
+            Self::Validation(error) => {
+                if let Some(input) = &error.input {
+                    details.insert("field".to_owned(), json!(input));
+                }
+            }
+            Self::Step(error) => {
+                details.insert("step".to_owned(), json!(error.number));
+                details.insert("name".to_owned(), json!(error.name));
+                if let StepFailure::Limit(limit) = &error.failure {
+                    details.insert("limit".to_owned(), json!(limit.limit));
+                    details.insert("value".to_owned(), json!(limit.value));
+                }
+                if !error.log.is_empty() {
+                    details.insert("log".to_owned(), json!(error.log));
+                }
+            }
+            Self::WarmUp { number, error } => {
+                let mut json = error.to_json();
+                json["message"] = json!(self.to_string());
+                json["details"]["warmup"] = json!(number);
+                return json;
+            }
+            Self::Configuration(_)
+            | Self::ModelLoad(_)
+            | Self::Provider(_)
+            | Self::ProviderOption(_)
+            | Self::Library(_)
+            | Self::NoEngine
+            | Self::Sandbox(_) => {}
+        }
+        json!({ "error": self.kind(), "message": self.to_string(), "details": details })
+    }
+}
+
+impl From<ConfigurationError> for GpuxError {
+    fn from(error: ConfigurationError) -> Self {
+        Self::Configuration(LoadError::Invalid(Box::new(error)))
+    }
+}
+
+impl From<Box<ConfigurationError>> for GpuxError {
+    fn from(error: Box<ConfigurationError>) -> Self {
+        Self::Configuration(LoadError::Invalid(error))
+    }
+}
+
+impl From<RunError> for GpuxError {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Validation(error) => Self::Validation(error),
+            RunError::Step(error) => Self::Step(error),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! What the built-in steps of a plan have done to a value before it is read, as their names tell.
+
+use gpux_config::{Action, Spec};
+use gpux_core::{ElementSet, Kind, Plan, PlannedStep, TensorKind};
+
+/// Steps that move elements or leave some out, and change none.
+const MOVING: [&str; 9] =
+    ["concat", "expand", "pad-tensor", "reshape", "slice", "split", "squeeze", "stack", "transpose"];
+
+/// The origins of a plan's values.
+pub(super) struct Lineage<'p> {
+    spec: &'p Spec,
+    plan: &'p Plan,
+}
+
+impl<'p> Lineage<'p> {
+    /// The `plan` was built from `spec`, step by step.
+    pub(super) const fn new(spec: &'p Spec, plan: &'p Plan) -> Self {
+        Self { spec, plan }
+    }
+
+    /// The outputs whose scores are probabilities, because they come from `softmax` or `sigmoid`.
+    pub(super) fn probabilities(&self) -> impl Iterator<Item = &'p str> {
+        let outputs = self.plan.outputs().iter().filter(|output| {
+            let listed = match self.giver(output.number()) {
+                Some((step, "top-k" | "threshold")) => step.reads().next().flatten(),
+                _ => Some(output.number()),
+            };
+            listed.is_some_and(|number| self.is_probability(number))
+        });
+        outputs.map(|output| output.name.as_str())
+    }
+
+    /// A warning for each image of whole numbers that a model of floats is given as it was decoded.
+    pub(super) fn unscaled_images(&self) -> Vec<String> {
+        let steps = self.plan.steps().iter().zip(&self.spec.pipeline);
+        let models = steps.filter(|(_, spec)| matches!(spec.action, Action::Model(_))).map(|(step, _)| step);
+        models.flat_map(|model| self.unscaled_inputs(model)).collect()
+    }
+
+    fn unscaled_inputs(&self, model: &PlannedStep) -> Vec<String> {
+        let ports = model.step.signature().inputs.iter().zip(model.reads());
+        let warning = |(port, number): (&gpux_core::Port, Option<usize>)| {
+            let number = number.filter(|number| self.is_unscaled_image(*number))?;
+            let (_, changes) = model.changes.iter().find(|(name, _)| *name == port.name)?;
+            let to = changes.iter().find_map(|change| change.strip_prefix("cast to "))?;
+            let elements = self.tensor(number)?.elements;
+            to.contains("float").then(|| {
+                format!(
+                    "the {} takes {to}, but `{}` is an image of {elements} whose values no step has scaled: add what \
+                     the model was trained with before it, such as `- normalize: {{ method: imagenet }}`, or \
+                     `- normalize: {{ scale: 0.00392157 }}` for 0 to 1; where the model takes such values, say so with \
+                     `- cast: {{ to: {to} }}`",
+                    model.name, port.name
+                )
+            })
+        };
+        ports.filter_map(warning).collect()
+    }
+
+    /// The built-in step that gave the value, with its tag.
+    fn giver(&self, number: usize) -> Option<(&'p PlannedStep, &'p str)> {
+        let mut steps = self.plan.steps().iter().zip(&self.spec.pipeline);
+        let (step, spec) = steps.find(|(step, _)| step.gives().any(|given| given == number))?;
+        matches!(spec.action, Action::BuiltIn(_)).then_some((step, spec.tag.value.as_str()))
+    }
+
+    fn tensor(&self, number: usize) -> Option<&'p TensorKind> {
+        let inputs = self.plan.inputs();
+        let kind = match inputs.get(number) {
+            Some(input) => &input.port.kind,
+            None => self.plan.steps().iter().find_map(|step| {
+                let mut values = step.gives().zip(&step.kinds);
+                values.find(|(given, _)| *given == number).map(|(_, kind)| kind)
+            })?,
+        };
+        if let Kind::Tensor(kind) = kind { Some(kind) } else { None }
+    }
+
+    fn is_probability(&self, number: usize) -> bool {
+        match self.giver(number) {
+            Some((_, "softmax" | "sigmoid")) => true,
+            // The mean, or the largest, of probabilities is one.
+            Some((step, "cast" | "join")) => {
+                step.reads().next().flatten().is_some_and(|read| self.is_probability(read))
+            }
+            Some((step, tag)) if MOVING.contains(&tag) => step.reads().flatten().all(|read| self.is_probability(read)),
+            _ => false,
+        }
+    }
+
+    fn is_unscaled_image(&self, number: usize) -> bool {
+        let Some(kind) = self.tensor(number) else { return false };
+        if kind.elements.intersection(ElementSet::integers()) != kind.elements {
+            return false;
+        }
+        match self.giver(number) {
+            Some((_, "decode-image")) => true,
+            Some((_, "cast")) => false,
+            Some((step, tag)) if kind.layout.is_some() || MOVING.contains(&tag) => {
+                step.reads().next().flatten().is_some_and(|read| self.is_unscaled_image(read))
+            }
+            Some(_) => false,
+            // An input of the pipeline, or what a component gave.
+            None => kind.layout.is_some(),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::path::PathBuf;
+
+    use crate::{Operator, Pipeline};
+    use gpux_config::Variables;
+
+    fn open(text: &str) -> Pipeline {
+        let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/models/gpux.yml"));
+        let text = format!("name: t\nversion: 1.0.0\n{text}");
+        let (document, spec) =
+            gpux_config::parse("gpux.yml", text, &Variables::none(), &super::super::pipeline::check_step).unwrap();
+        Pipeline::of_spec(path, &document, spec, &Operator::default()).unwrap()
+    }
+
+    #[test]
+    fn scores_are_probabilities_only_after_softmax_or_sigmoid() {
+        for (steps, expected) in [
+            ("softmax, top-k", true),
+            ("sigmoid, threshold", true),
+            ("softmax, squeeze, cast: { to: float64 }, top-k", true),
+            ("softmax, { transpose: { axes: [1, 0] } }", true),
+            ("top-k", false),
+            ("softmax, { scale: { factor: 2 } }, top-k", false),
+            ("l2-normalize, { cosine: { vectors: [[1, 0, 0]] } }", false),
+            ("softmax, argmax", false),
+        ] {
+            let steps = steps.replace("cast: { to: float64 }", "{ cast: { to: float64 } }");
+            let pipeline = open(&format!("inputs: {{ x: {{ type: float32, shape: [1, 3] }} }}\npipeline: [{steps}]\n"));
+            let name = &pipeline.plan().outputs()[0].name;
+            assert_eq!(pipeline.is_probability(name), expected, "{steps}");
+        }
+    }
+
+    #[test]
+    fn an_integer_image_that_no_step_scales_is_warned_of() {
+        let warnings = |steps: &str| {
+            let pipeline = open(&format!("model: {{ source: ./colors.onnx }}\npipeline: [{steps}]\n"));
+            pipeline.warnings().iter().filter(|warning| warning.contains("no step has scaled")).count()
+        };
+        for (steps, expected) in [
+            ("decode-image, model", 1),
+            ("decode-image, { resize: { size: 4 } }, model", 1),
+            ("decode-image, { transpose: { axes: [2, 0, 1] } }, { expand: { axes: 0 } }, model", 1),
+            ("decode-image, { normalize: { scale: 0.5 } }, model", 0),
+            ("decode-image, to-tensor, model", 0),
+            ("decode-image, { cast: { to: float32 } }, model", 0),
+            ("decode-image, { cast: { to: int16 } }, model", 0),
+            ("decode-image, { scale: { factor: 0.5 } }, model", 0),
+        ] {
+            assert_eq!(warnings(steps), expected, "{steps}");
+        }
+    }
+}

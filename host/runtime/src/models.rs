@@ -1,0 +1,209 @@
+//! The models of a pipeline, loaded.
+
+use std::io;
+use std::num::NonZeroU32;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::engine::{self, SelectedEngine};
+use super::operator::Operator;
+use super::provider_options;
+use crate::GpuxError;
+use gpux_config::{BatchingSpec, Diagnostic, ModelSpec, Spanned, Spec};
+use gpux_core::{ProjectFiles, Registry};
+use gpux_inference::{
+    self, BatchOptions, ExecutionProvider, ModelFile, ModelLoadError, ModelOptions, ModelStep, Optimization,
+    ProviderChoice, ProviderError, Ranking, Trial, ensure_vetted, rank,
+};
+
+/// The most sessions of one model: each takes memory for its weights.
+const MAX_INSTANCES: u32 = 64;
+
+/// The most threads of one session: beyond any machine's cores they only cost.
+const MAX_THREADS: u32 = 256;
+
+/// The most threads that all sessions of a pipeline may have of their own for a core, and where there are few
+/// cores: waiting, each looks for work.
+const THREADS_OF_A_CORE: usize = 16;
+const FEWEST_THREADS: usize = 256;
+
+/// The most rows of one run: beyond this only memory grows.
+const MAX_ROWS: u32 = 4096;
+
+/// A model and its name in gpux.yml.
+pub(super) struct LoadedModel {
+    pub(super) name: String,
+    pub(super) step: Arc<ModelStep>,
+    /// what was measured, where the fastest provider was asked for
+    pub(super) ranking: Option<Ranking>,
+    /// what came of optimizing its graph, where that was asked for and not done before
+    pub(super) optimization: Option<Optimization>,
+}
+
+/// Everything that steps can call by name, and what runs it.
+pub(super) struct Loaded {
+    pub(super) registry: Registry,
+    pub(super) models: Vec<LoadedModel>,
+    /// the engine with its provider, for people
+    pub(super) engine: String,
+    pub(super) warnings: Vec<String>,
+}
+
+/// The models' files that are not there, or may not be used.
+pub(super) fn check_files(spec: &Spec, files: &ProjectFiles) -> Vec<Diagnostic> {
+    let check = |model: &ModelSpec| {
+        let error = files.resolve(Path::new(&model.source.value)).err()?;
+        Some(Diagnostic::new("file", model.source.span.clone(), format!("the model: {error}")))
+    };
+    let most = |model: &ModelSpec| {
+        let above = |name: &str, asked: &Option<Spanned<NonZeroU32>>, most: u32| {
+            let asked = asked.as_ref().filter(|asked| asked.value.get() > most)?;
+            let message = format!("`{name}: {}` is more than the {most} that a model may have", asked.value);
+            Some(Diagnostic::new("ceiling", asked.span.clone(), message))
+        };
+        let instances = above("instances", &model.instances, MAX_INSTANCES);
+        let threads = above("threads", &model.threads, MAX_THREADS);
+        let rows = model.batching.as_ref().map(|batching| batching.max_size.clone());
+        instances.into_iter().chain(threads).chain(above("max_size", &rows, MAX_ROWS)).collect::<Vec<_>>()
+    };
+    let each = spec.models.iter().flat_map(|model| check(model).into_iter().chain(most(model)));
+    each.chain(too_many_threads(spec)).collect()
+}
+
+/// The model with which the sessions have more threads together than they may.
+fn too_many_threads(spec: &Spec) -> Option<Diagnostic> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let most = (THREADS_OF_A_CORE * cores).max(FEWEST_THREADS);
+    let mut together = 0;
+    spec.models.iter().find_map(|model| {
+        let threads = model.threads.as_ref()?;
+        let instances = model.instances.as_ref().map_or(1, |instances| instances.value.get());
+        if threads.value.get() > MAX_THREADS || instances > MAX_INSTANCES {
+            // Said of the model alone.
+            return None;
+        }
+        together += threads.value.get() as usize * instances as usize;
+        let message = || {
+            format!("the sessions of all models have {together} threads of their own; on this machine at most {most}")
+        };
+        (together > most).then(|| Diagnostic::new("ceiling", threads.span.clone(), message()))
+    })
+}
+
+/// Loads the models of a pipeline, each tried in a process of its own the first time.
+pub(super) fn load(spec: &Spec, files: &ProjectFiles, operator: &Operator) -> Result<Loaded, GpuxError> {
+    let mut loaded =
+        Loaded { registry: super::builtins(), models: Vec::new(), engine: "no model".to_owned(), warnings: Vec::new() };
+    if spec.models.is_empty() {
+        return Ok(loaded);
+    }
+    let choices = spec.models.iter().map(|model| choice(model, operator)).collect::<Result<Vec<_>, _>>()?;
+    let wanted: Vec<_> = choices.iter().flat_map(|choice| choice.named().iter().copied()).collect();
+    let SelectedEngine { engine, library, warnings, .. } = engine::select(operator, &wanted)?;
+    loaded.warnings = warnings;
+    for (model, providers) in spec.models.iter().zip(choices) {
+        // The files have been checked; this is about one that changed since.
+        let changed =
+            |error| ModelLoadError::Io { path: model.source.value.clone().into(), source: io::Error::other(error) };
+        let instead = operator.instead.iter().find(|(name, _)| *name == model.name.value);
+        let file = if let Some((_, path)) = instead {
+            ModelFile::open(path)?
+        } else {
+            let (path, file) = files.open(Path::new(&model.source.value)).map_err(changed)?;
+            ModelFile::read(path, file)?
+        };
+        let mut options = options(model, spec, providers, file.digest(), operator)?;
+        let (program, cache) = (operator.program.as_deref(), operator.cache.as_ref());
+        let trial = Trial {
+            program,
+            cache,
+            file: &file,
+            engine: engine.as_ref(),
+            library: library.as_deref(),
+            plugins: &operator.provider_libraries,
+        };
+        let mut ranking = None;
+        if options.providers == ProviderChoice::Fastest {
+            let shapes = operator.shapes.iter().find(|(name, _)| *name == model.name.value);
+            let shapes = shapes.map(|(_, shapes)| shapes.as_slice()).unwrap_or_default();
+            let found = rank(&trial, &options, shapes, operator.measure);
+            loaded.warnings.extend(found.warning.clone());
+            options.providers = found.choice();
+            ranking = Some(found);
+        }
+        ensure_vetted(&trial, &options)?;
+        let mut optimization = None;
+        if operator.optimize || gpux_inference::is_called_for(&trial, &options, operator.serving) {
+            match gpux_inference::optimize(&trial, operator.optimize) {
+                Ok(made) => optimization = made,
+                Err(error) => loaded.warnings.push(error.to_string()),
+            }
+        }
+        options.optimized = gpux_inference::kept(&trial);
+        let step = Arc::new(ModelStep::load(engine.clone(), Arc::new(file), &options)?);
+        if step.provider() != ExecutionProvider::Cpu {
+            provider_options::used(step.file().digest(), operator);
+        }
+        loaded.warnings.extend(step.fallbacks().iter().map(ToString::to_string));
+        if let Some(Err(reason)) = step.batcher() {
+            let name = &model.name.value;
+            loaded.warnings.push(format!("requests of the model `{name}` run one at a time: {reason}"));
+        }
+        loaded.registry.add_model(&model.name.value, step.clone());
+        loaded.models.push(LoadedModel { name: model.name.value.clone(), step, ranking, optimization });
+    }
+    loaded.engine = on_providers(engine.name(), loaded.models.iter().map(|model| model.step.provider()));
+    Ok(loaded)
+}
+
+/// The engine with the providers that its models run on, each once, for people.
+fn on_providers(engine: &str, providers: impl Iterator<Item = ExecutionProvider>) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for provider in providers {
+        if !names.contains(&provider.name()) {
+            names.push(provider.name());
+        }
+    }
+    format!("{engine} on {}", names.join(", "))
+}
+
+/// The providers to try: as gpux.yml asks, unless the operator says otherwise.
+fn choice(model: &ModelSpec, operator: &Operator) -> Result<ProviderChoice, ProviderError> {
+    match &operator.provider {
+        _ if operator.measure => Ok(ProviderChoice::Fastest),
+        Some(provider) => provider.parse(),
+        None => model.provider.value.name().parse(),
+    }
+}
+
+/// How the model is run: as gpux.yml says, unless the operator says otherwise.
+fn options(
+    model: &ModelSpec,
+    spec: &Spec,
+    providers: ProviderChoice,
+    digest: &str,
+    operator: &Operator,
+) -> Result<ModelOptions, GpuxError> {
+    let count = |number: &Spanned<NonZeroU32>| number.value.get() as usize;
+    Ok(ModelOptions {
+        providers,
+        strict: operator.strict,
+        provider_options: provider_options::of_model(model, spec, digest, operator)?,
+        instances: model.instances.as_ref().map(count),
+        threads: model.threads.as_ref().map(count),
+        batch: batching(model, spec, operator),
+        optimized: None,
+    })
+}
+
+/// What the model says about running requests together, else `serving.batch_size` in a server and
+/// `runtime.batch_size` elsewhere.
+fn batching(model: &ModelSpec, spec: &Spec, operator: &Operator) -> BatchOptions {
+    let Some(BatchingSpec { max_size, max_delay, pad }) = &model.batching else {
+        let rows = if operator.serving { spec.serving.batch_size } else { spec.runtime.batch_size };
+        return BatchOptions { max_size: rows.get() as usize, ..BatchOptions::default() };
+    };
+    let max_delay = max_delay.map_or(Duration::ZERO, |delay| delay.0);
+    BatchOptions { max_size: max_size.value.get() as usize, max_delay, pad: *pad }
+}

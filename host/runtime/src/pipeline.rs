@@ -1,0 +1,335 @@
+//! A pipeline, ready to run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::labels;
+use super::lineage::Lineage;
+use super::models::{self, LoadedModel};
+use super::operator::Operator;
+use super::ports;
+use super::provider_options;
+use super::steps::{self, Unmade, Workshop};
+use super::warm_up;
+use crate::GpuxError;
+use gpux_config::{Action, ConfigurationError, Diagnostic, Document, Node, Spanned, Spec, StepSpec, Variables};
+use gpux_core::files::{Mark, Marks};
+use gpux_core::{Place, Plan, PlanBuilder, PlannedStep, ProjectFiles, Request, WiringError};
+use gpux_inference::{ModelFile, ModelStep};
+use gpux_sandbox::Sandbox;
+
+/// The most requests of a list that are run at once: each takes a thread and its values' memory.
+const MAX_AT_ONCE: usize = 256;
+
+/// A checked pipeline with everything it needs: what `gpux run` runs.
+pub struct Pipeline {
+    pub(super) path: PathBuf,
+    pub(super) spec: Spec,
+    pub(super) plan: Plan,
+    pub(super) models: Vec<LoadedModel>,
+    pub(super) engine: String,
+    pub(super) warnings: Vec<String>,
+    files: Marks,
+    /// by the names of outputs
+    labels: BTreeMap<String, Vec<String>>,
+    /// names of outputs
+    probabilities: BTreeSet<String>,
+    warm_up: Vec<Request>,
+}
+
+impl Pipeline {
+    /// Opens the pipeline of a folder, a file, or a name. Every mistake that can be found without
+    /// running it is found here.
+    pub fn open(wanted: &str, operator: &Operator) -> Result<Self, GpuxError> {
+        let path = gpux_config::find(wanted, Path::new("."))?;
+        let mark = Mark::of(&path);
+        let (document, spec) = read(&path, operator)?;
+        Self::of_marked(path, mark, &document, spec, operator)
+    }
+
+    /// What the pipeline's file says, before anything that it names is opened.
+    pub fn read_spec(wanted: &str, operator: &Operator) -> Result<Spec, GpuxError> {
+        read(&gpux_config::find(wanted, Path::new("."))?, operator).map(|(_, spec)| spec)
+    }
+
+    /// Opens what `wanted` names: the pipeline of a folder, a file, or a name; or a model (.onnx) alone.
+    pub fn open_any(wanted: &str, operator: &Operator) -> Result<Self, GpuxError> {
+        if is_model(wanted) { Self::of_model(Path::new(wanted), operator) } else { Self::open(wanted, operator) }
+    }
+
+    /// A pipeline that is nothing but the model at `path`.
+    pub fn of_model(path: &Path, operator: &Operator) -> Result<Self, GpuxError> {
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+        // JSON is YAML, and gives the model the one way that every pipeline comes in.
+        let text = json!({ "name": "model", "version": "0", "model": { "source": name.replace('$', "$$") } });
+        let (document, spec) =
+            gpux_config::parse(path.display().to_string(), text.to_string(), &Variables::none(), &check_step)?;
+        if !path.is_file() {
+            ModelFile::open(path)?;
+        }
+        // The operator named this very file, wherever a link leads.
+        let operator = Operator { allow_outside: true, ..operator.clone() };
+        Self::of_spec(path.to_owned(), &document, spec, &operator)
+    }
+
+    /// The pipeline that `spec` describes. `path` stands for its file: what it names is relative to
+    /// the folder of that. Mistakes are shown in `document`.
+    pub fn of_spec(path: PathBuf, document: &Document, spec: Spec, operator: &Operator) -> Result<Self, GpuxError> {
+        let mark = Mark::of(&path);
+        Self::of_marked(path, mark, document, spec, operator)
+    }
+
+    /// The same of a file that was so before it was read.
+    fn of_marked(
+        path: PathBuf,
+        mark: Mark,
+        document: &Document,
+        spec: Spec,
+        operator: &Operator,
+    ) -> Result<Self, GpuxError> {
+        let mut operator = operator.clone();
+        let mut warnings: Vec<_> = operator.drop_unusable_cache().into_iter().collect();
+        let operator = &operator;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let files = ProjectFiles::new(folder, operator.allow_outside);
+        let report_all =
+            |found: Vec<Diagnostic>| GpuxError::from(ConfigurationError::new(document.source.clone(), found));
+        let report = |found: Vec<Diagnostic>| if found.is_empty() { Ok(()) } else { Err(report_all(found)) };
+
+        let has_components = spec.pipeline.iter().any(|step| matches!(step.action, Action::Wasm(_)));
+        let sandbox = has_components.then(|| operator.sandbox()).transpose()?;
+        warnings.extend(sandbox.as_ref().and_then(Sandbox::warning).map(str::to_owned));
+        let mut missing = models::check_files(&spec, &files);
+        missing.extend(provider_options::check(&document.root, &spec));
+        if !missing.is_empty() {
+            // Without its models the pipeline cannot be connected, but its other steps can be made.
+            let mut workshop = Workshop::new(operator, &files, Arc::new(super::builtins()), sandbox.as_ref());
+            let steps = spec.pipeline.iter().filter(|step| !matches!(step.action, Action::Model(_)));
+            for unmade in steps.filter_map(|step| workshop.make(step).err()) {
+                match unmade {
+                    Unmade::Wrong(faults) => missing.extend(faults),
+                    Unmade::Machine(error) => return Err(error.into()),
+                }
+            }
+        }
+        report(missing)?;
+
+        let loaded = models::load(&spec, &files, operator)?;
+        let mut workshop = Workshop::new(operator, &files, Arc::new(loaded.registry.clone()), sandbox.as_ref());
+        let (labels, faults) = match labels::read(&spec, &files) {
+            Ok(labels) => (labels, Vec::new()),
+            Err(faults) => (BTreeMap::new(), faults),
+        };
+        let plan = build(&spec, faults, &mut workshop).map_err(|unmade| match unmade {
+            Unmade::Wrong(faults) => report_all(faults),
+            Unmade::Machine(error) => error.into(),
+        })?;
+        let warm_up = warm_up::requests(&spec, &plan, &files).map_err(report_all)?;
+        warnings.extend(workshop.warnings);
+        warnings.extend(loaded.warnings);
+        warnings.extend(files.warnings());
+        let lineage = Lineage::new(&spec, &plan);
+        warnings.extend(lineage.unscaled_images());
+        let probabilities = lineage.probabilities().map(str::to_owned).collect();
+        let mut files = files.named();
+        files.extend(loaded.models.iter().flat_map(|model| model.step.file().beside().to_owned()));
+        files.insert(path.clone(), mark);
+        let (engine, models) = (loaded.engine, loaded.models);
+        Ok(Self { path, spec, plan, models, engine, warnings, files, labels, probabilities, warm_up })
+    }
+
+    /// How many requests are best run at once: as many as a model's instances take together.
+    pub fn at_once(&self) -> usize {
+        let together = |model: &LoadedModel| {
+            let rows = model.step.batcher().and_then(Result::ok).map_or(1, |batcher| batcher.options().max_size);
+            rows.saturating_mul(model.step.sessions().most())
+        };
+        self.models.iter().map(together).max().unwrap_or(1).min(MAX_AT_ONCE)
+    }
+
+    /// Whether requests wait for each other, so that a model runs several together.
+    pub fn batches(&self) -> bool {
+        self.models.iter().any(|model| matches!(model.step.batcher(), Some(Ok(_))))
+    }
+
+    /// The file it was read from.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Every file that it was made from: gpux.yml, models with what lies beside them, components,
+    /// labels, tokenizers, and those that were looked for in vain; each as it was before it was read.
+    pub const fn files(&self) -> &Marks {
+        &self.files
+    }
+
+    /// What the file says.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// The labels that the file declares for an output; none where it declares none.
+    pub fn labels(&self, output: &str) -> &[String] {
+        self.labels.get(output).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether the scores of an output come from `softmax` or `sigmoid`.
+    pub fn is_probability(&self, output: &str) -> bool {
+        self.probabilities.contains(output)
+    }
+
+    /// The checked steps.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The requests of `serving.warmup`, which a server runs before it takes others.
+    pub fn warm_up(&self) -> &[Request] {
+        &self.warm_up
+    }
+
+    /// The engine that runs its models, with version and provider, for people.
+    pub fn engine(&self) -> &str {
+        &self.engine
+    }
+
+    /// What was measured to find the fastest provider of each model, for people.
+    pub fn measured(&self) -> impl Iterator<Item = String> {
+        self.models.iter().filter_map(|model| Some(format!("{}: {}", model.name, model.ranking.as_ref()?)))
+    }
+
+    /// The model that `step` is, with its name.
+    pub fn model_of(&self, step: &PlannedStep) -> Option<(&str, &ModelStep)> {
+        let is = |model: &&LoadedModel| std::ptr::addr_eq(Arc::as_ptr(&model.step), Arc::as_ptr(&step.step));
+        self.models.iter().find(is).map(|model| (model.name.as_str(), &*model.step))
+    }
+
+    /// What came of optimizing the graph of each model, for people.
+    pub fn optimized(&self) -> impl Iterator<Item = String> {
+        self.models.iter().filter_map(|model| Some(format!("{}: {}", model.name, model.optimization.as_ref()?)))
+    }
+
+    /// The file of each step that has a tokenizer, with the step's name.
+    pub fn tokenizers(&self) -> impl Iterator<Item = (&str, String)> {
+        self.plan.steps().iter().filter_map(|step| {
+            let details = step.step.details();
+            details["tokenizer"].as_str()?;
+            Some((step.name.as_str(), details["file"].as_str()?.to_owned()))
+        })
+    }
+
+    /// Its models, by their names in the file.
+    pub fn models(&self) -> impl Iterator<Item = (&str, &ModelStep)> {
+        self.models.iter().map(|model| (model.name.as_str(), model.step.as_ref()))
+    }
+
+    /// Size of its models' files.
+    pub fn model_bytes(&self) -> u64 {
+        self.models.iter().map(|model| model.step.file().info().size_bytes).sum()
+    }
+
+    /// What is not as asked, though it works: providers passed over, engines not loaded.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// How long one request may take: `runtime.timeout`.
+    pub fn timeout(&self) -> Option<Duration> {
+        Some(self.spec.runtime.timeout.0)
+    }
+}
+
+/// Whether this names a model, not a pipeline.
+pub fn is_model(wanted: &str) -> bool {
+    Path::new(wanted).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx"))
+}
+
+fn read(path: &Path, operator: &Operator) -> Result<(Document, Spec), GpuxError> {
+    let variables = Variables::from_environment(operator.env.iter().cloned());
+    Ok(gpux_config::load(path, operator.allow_outside, &variables, &check_step)?)
+}
+
+/// The tag and the options of a built-in step, against the registry.
+pub(super) fn check_step(tag: &Spanned<String>, options: &Node) -> Vec<Diagnostic> {
+    steps::check_builtin(&super::builtins(), tag, options)
+}
+
+/// Makes and connects the steps. Each that cannot be made is reported beside the `diagnostics` that
+/// there are; connecting stops at the first, since what follows depends on what it would have given.
+fn build(spec: &Spec, mut diagnostics: Vec<Diagnostic>, workshop: &mut Workshop<'_>) -> Result<Plan, Unmade> {
+    let mut made = Vec::new();
+    for step in &spec.pipeline {
+        match workshop.make(step) {
+            Ok(object) => made.push((step, object)),
+            Err(Unmade::Wrong(faults)) => diagnostics.extend(faults),
+            Err(machine @ Unmade::Machine(_)) => return Err(machine),
+        }
+    }
+    let inputs = match ports::inputs(spec, made.first().map(|(_, step)| step.signature())) {
+        Ok(inputs) => inputs,
+        Err(faults) => {
+            diagnostics.extend(faults);
+            None
+        }
+    };
+    if !diagnostics.is_empty() {
+        return Err(diagnostics.into());
+    }
+    let mut builder = PlanBuilder::new(inputs);
+    for (step, object) in made {
+        let (reads, gives) = (step.input.as_ref().map(steps::names), step.output.as_ref().map(steps::names));
+        if let Err(error) = builder.push(steps::label(step), object, reads.as_ref(), gives.as_ref()) {
+            diagnostics.push(wiring_diagnostic(error, step));
+        }
+    }
+    if !diagnostics.is_empty() {
+        return Err(diagnostics.into());
+    }
+    let names: Vec<_> = spec.outputs.iter().map(|output| output.name.value.clone()).collect();
+    let plan = builder.finish((!names.is_empty()).then_some(names.as_slice())).map_err(|faults| {
+        let diagnostic = |(index, error): (usize, WiringError)| {
+            let span = spec.outputs.get(index).map_or(0..0, |output| output.name.span.clone());
+            with_hint(Diagnostic::new("output", span, error.message), error.hint)
+        };
+        faults.into_iter().map(diagnostic).collect::<Vec<_>>()
+    })?;
+    let faults = check_outputs(spec, &plan);
+    if faults.is_empty() { Ok(plan) } else { Err(faults.into()) }
+}
+
+/// What is declared about the outputs, against what the steps will give.
+fn check_outputs(spec: &Spec, plan: &Plan) -> Vec<Diagnostic> {
+    spec.outputs
+        .iter()
+        .zip(plan.outputs())
+        .filter_map(|(declared, output)| {
+            let kind = ports::kind(declared.kind.value, declared.shape.as_ref().map(|shape| shape.value.as_slice()));
+            let mismatch = kind.accepts(&output.kind).err()?;
+            let because = mismatch.because.map(|because| format!(": {because}")).unwrap_or_default();
+            let message =
+                format!("the output `{}` is declared as {kind}, but will be {}{because}", output.name, output.kind);
+            Some(Diagnostic::new("output", declared.kind.span.clone(), message))
+        })
+        .collect()
+}
+
+fn wiring_diagnostic(error: WiringError, step: &StepSpec) -> Diagnostic {
+    let wiring = match error.at {
+        Place::Inputs => &step.input,
+        Place::Outputs => &step.output,
+    };
+    let named = wiring.as_ref().and_then(|wiring| wiring.values().first().map(|name| name.span.clone()));
+    let span = named.unwrap_or_else(|| step.tag.span.clone());
+    with_hint(Diagnostic::new("wiring", span, format!("{}: {}", steps::label(step), error.message)), error.hint)
+}
+
+fn with_hint(diagnostic: Diagnostic, hint: Option<String>) -> Diagnostic {
+    match hint {
+        Some(hint) => diagnostic.hint(hint),
+        None => diagnostic,
+    }
+}

@@ -1,0 +1,77 @@
+//! What gpux.yml says about inputs and outputs, as the plan's own types.
+
+use gpux_config::{Diagnostic, Dimension, InputSpec, PortType, Spec};
+use gpux_core::{Dim, ElementType, Kind, PlanInput, Port, Signature, TensorKind, from_json};
+
+/// The kind of value that a declared type and shape describe. Text without a shape is text, not a
+/// tensor of strings.
+pub(super) fn kind(port: PortType, shape: Option<&[Dimension]>) -> Kind {
+    let PortType::Tensor(element) = port else {
+        return match port {
+            PortType::Text => Kind::Text,
+            PortType::Json => Kind::Json,
+            _ => Kind::Bytes,
+        };
+    };
+    let element = element.parse().unwrap_or(ElementType::Float32);
+    let Some(shape) = shape else {
+        let text = element == ElementType::String;
+        return if text { Kind::Text } else { Kind::Tensor(TensorKind::of_elements(element)) };
+    };
+    let dim = |dimension: &Dimension| match dimension {
+        Dimension::Fixed(size) => Dim::Fixed(usize::try_from(*size).unwrap_or(usize::MAX)),
+        Dimension::Dynamic => Dim::Dynamic,
+        Dimension::Named(name) => Dim::Named(name.clone()),
+    };
+    Kind::Tensor(TensorKind::shaped(element, shape.iter().map(dim).collect::<Vec<_>>()))
+}
+
+/// The declared inputs; `None` when what the steps need decides. Under `preprocessing:` a declared
+/// tensor of numbers describes the model, and the request gives what the first step takes.
+pub(super) fn inputs(spec: &Spec, first: Option<&Signature>) -> Result<Option<Vec<PlanInput>>, Vec<Diagnostic>> {
+    let (mut inputs, mut faults) = (Vec::new(), Vec::new());
+    for declared in &spec.inputs {
+        match input(declared) {
+            Ok(input) => inputs.push(input),
+            Err(fault) => faults.push(fault),
+        }
+    }
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let numbers = |input: &PlanInput| match &input.port.kind {
+        Kind::Tensor(kind) => kind.element() != Some(ElementType::String),
+        _ => false,
+    };
+    if spec.preprocessed && inputs.iter().all(numbers) {
+        match (inputs.as_mut_slice(), first.and_then(|first| first.inputs.first())) {
+            ([only], Some(port)) => only.port.kind = port.kind.clone(),
+            _ => return Ok(None),
+        }
+    }
+    Ok((!inputs.is_empty()).then_some(inputs))
+}
+
+/// A declared input of the pipeline.
+fn input(spec: &InputSpec) -> Result<PlanInput, Diagnostic> {
+    let kind = kind(spec.kind.value, spec.shape.as_ref().map(|shape| shape.value.as_slice()));
+    let default = match &spec.default {
+        None => None,
+        Some(default) => {
+            let fault = |error: &dyn std::fmt::Display| {
+                let message = format!("the default of `{}` does not fit its type: {error}", spec.name.value);
+                Diagnostic::new("default", default.span.clone(), message)
+            };
+            let value = from_json(default.value.clone(), &kind).map_err(|error| fault(&error))?;
+            kind.accepts(&value.kind()).map_err(|mismatch| fault(&mismatch))?;
+            Some(value)
+        }
+    };
+    let port = Port {
+        name: spec.name.value.clone(),
+        kind,
+        optional: !spec.required,
+        description: spec.description.clone().unwrap_or_default(),
+    };
+    Ok(PlanInput { port, default })
+}

@@ -1,0 +1,127 @@
+//! What gpux.yml and the operator tell the execution providers.
+
+use serde_json::{Value as Json, json};
+
+use super::operator::Operator;
+use gpux_config::{Backend, Diagnostic, ModelSpec, Node, ONLY_MODEL, Spec};
+use gpux_inference::{ExecutionProvider, Giver, OptionFault, OptionKind, ProviderOptions, options_of};
+
+/// The folder of the cache for what providers keep.
+const FOLDER: &str = "providers";
+/// Bytes of all that they keep: TensorRT's engines take as much as their models.
+const LIMIT: u64 = 16 << 30;
+
+/// The wrong options in the file whose root is `root`.
+pub(super) fn check(root: &Node, spec: &Spec) -> Vec<Diagnostic> {
+    let gpu = root.get("runtime").and_then(|runtime| runtime.get("gpu"));
+    let shared = gpu.and_then(|gpu| gpu.get("options"));
+    let mut faults = shared.map(|options| faults(options, spec.runtime.gpu.backend.value)).unwrap_or_default();
+    for model in &spec.models {
+        let name = model.name.value.as_str();
+        let only = root.get("model").filter(|_| name == ONLY_MODEL);
+        let written = only.or_else(|| root.get("models").and_then(|models| models.get(name)));
+        let own = written.and_then(|written| written.get("options"));
+        faults.extend(own.map(|options| self::faults(options, model.provider.value)).unwrap_or_default());
+    }
+    faults
+}
+
+fn faults(options: &Node, backend: Backend) -> Vec<Diagnostic> {
+    let of = meant(backend);
+    let fault = |(name, value): &gpux_config::Entry| {
+        let mut set = ProviderOptions::default();
+        let fault = set.set(of, &name.value, &value.to_json(), Giver::File).err()?;
+        let (code, span) =
+            if fault.in_name { ("provider-option", &name.span) } else { ("provider-option-value", &value.span) };
+        let diagnostic = Diagnostic::new(code, span.clone(), fault.message);
+        Some(match fault.hint {
+            Some(hint) => diagnostic.hint(hint),
+            None => diagnostic,
+        })
+    };
+    options.entries().unwrap_or_default().iter().filter_map(fault).collect()
+}
+
+/// The providers that options beside `backend` may be for: any, where none is named, and beside the
+/// CPU, which has none, so that another can be tried with `--provider`.
+const fn meant(backend: Backend) -> &'static [ExecutionProvider] {
+    match backend {
+        Backend::Auto | Backend::Fastest | Backend::Cpu => &[],
+        Backend::Cuda => &[ExecutionProvider::Cuda],
+        // CUDA runs what TensorRT does not take.
+        Backend::Tensorrt => &[ExecutionProvider::TensorRt, ExecutionProvider::Cuda],
+        Backend::Rocm | Backend::Migraphx => &[ExecutionProvider::Rocm],
+        Backend::Coreml => &[ExecutionProvider::CoreMl],
+        Backend::Directml => &[ExecutionProvider::DirectMl],
+        Backend::Webgpu => &[ExecutionProvider::WebGpu],
+        Backend::Openvino => &[ExecutionProvider::OpenVino],
+    }
+}
+
+/// What the providers of `model`, whose digest is `digest`, are told. The operator's word wins.
+pub(super) fn of_model(
+    model: &ModelSpec,
+    spec: &Spec,
+    digest: &str,
+    operator: &Operator,
+) -> Result<ProviderOptions, OptionFault> {
+    let mut options = ProviderOptions::default();
+    for (name, value) in &model.options {
+        options.set(&[], name, value, Giver::File)?;
+    }
+    for (name, value) in &operator.provider_options {
+        options.set(&[], name, value, Giver::Operator)?;
+    }
+    if let Some(memory) = spec.runtime.gpu.memory {
+        options.limit_memory(memory.0);
+    }
+    let folder = operator.cache.as_ref().map(|cache| cache.root().join(FOLDER).join(of_digest(digest)));
+    options.keep_in(folder.as_deref());
+    Ok(options)
+}
+
+/// Notes that the model's provider has used what it keeps in the cache, which makes room there.
+pub(super) fn used(digest: &str, operator: &Operator) {
+    if let Some(cache) = &operator.cache {
+        cache.used(FOLDER, of_digest(digest), LIMIT);
+    }
+}
+
+/// A folder for each model: none finds what another left.
+fn of_digest(digest: &str) -> &str {
+    &digest[..16.min(digest.len())]
+}
+
+/// The schema of gpux.yml with every option of every provider, for editors.
+pub(super) fn describe(schema: schemars::Schema) -> schemars::Schema {
+    let mut schema = schema.to_value();
+    let mut properties = serde_json::Map::new();
+    for provider in ExecutionProvider::ALL {
+        for option in options_of(provider) {
+            let told = format!("{provider}: {} (default: {})", option.about, option.default);
+            let property = properties.entry(option.name).or_insert_with(|| property(option.kind));
+            let before = property["description"].as_str().map(|before| format!("{before}; ")).unwrap_or_default();
+            property["description"] = json!(before + &told);
+        }
+    }
+    for place in ["/$defs/GpuSpec/properties/options", "/$defs/Model/properties/options"] {
+        if let Some(options) = schema.pointer_mut(place) {
+            options["properties"] = Json::Object(properties.clone());
+        }
+    }
+    schemars::Schema::try_from(schema).unwrap_or_default()
+}
+
+fn property(kind: OptionKind) -> Json {
+    match kind {
+        OptionKind::Switch => json!({ "type": "boolean" }),
+        OptionKind::Whole { least, most } => json!({ "type": "integer", "minimum": least, "maximum": most }),
+        OptionKind::Flags => json!({ "type": "integer", "minimum": 0, "maximum": 63 }),
+        OptionKind::Size => json!({ "type": ["string", "integer"] }),
+        OptionKind::Choice(names) => json!({ "type": "string", "examples": names }),
+        OptionKind::Text(_) => json!({ "type": "string" }),
+        OptionKind::Shapes => json!({ "type": ["string", "object"] }),
+        OptionKind::Folder => json!({ "type": "boolean" }),
+        OptionKind::File | OptionKind::Refused(_) => json!({ "not": {} }),
+    }
+}

@@ -1,0 +1,215 @@
+//! gpux from Rust: one object that runs a model, or a whole pipeline.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::operator::Operator;
+use super::pipeline::Pipeline;
+use crate::GpuxError;
+use gpux_core::{BenchmarkOptions, Metrics, Outputs, Plan, RunOptions, Value, deadline_after};
+use gpux_inference::{ExecutionProvider, ModelInfo, ProviderInfo, ProviderManager};
+
+/// Runs a model, or a pipeline around one.
+///
+/// ```
+/// use gpux::Runtime;
+/// use gpux_core::Tensor;
+///
+/// # let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/digits.onnx");
+/// let runtime = Runtime::new(model)?;
+/// let image = Tensor::new([1, 1, 8, 8], vec![0_f32; 64])?;
+/// let results = runtime.infer([("image", image)])?;
+/// assert_eq!(results[0].0, "logits");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// A whole pipeline takes what its first step takes:
+///
+/// ```
+/// use gpux::Runtime;
+/// use gpux_core::to_json;
+///
+/// # let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+/// # let photo = format!("{root}/models/samples/seven.png");
+/// let runtime = Runtime::from_config(root)?;
+/// let results = runtime.infer([("image", std::fs::read(photo)?)])?;
+/// let (name, top) = &results[0];
+/// assert_eq!((name.as_str(), &to_json(top)[0]["label"]), ("top", &"seven".into()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Runtime {
+    pipeline: Pipeline,
+    timeout: Option<Duration>,
+}
+
+/// How a [`Runtime`] is made: [`Runtime::builder`].
+#[derive(Clone, Debug, Default)]
+pub struct RuntimeBuilder {
+    operator: Operator,
+    timeout: Option<Duration>,
+}
+
+impl RuntimeBuilder {
+    /// The execution provider: `auto`, `cuda`, `cpu` …, or several with commas, tried in order.
+    /// Default: what the pipeline says, else the best that works.
+    #[must_use]
+    pub fn provider(mut self, provider: impl Into<String>) -> Self {
+        self.operator.provider = Some(provider.into());
+        self
+    }
+
+    /// Whether a provider that cannot be used is an error, instead of being replaced by the next.
+    #[must_use]
+    pub const fn strict(mut self, strict: bool) -> Self {
+        self.operator.strict = strict;
+        self
+    }
+
+    /// How long one request may take. Default: the pipeline's `runtime.timeout`, 30 s.
+    #[must_use]
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Everything else that only the operator may decide.
+    #[must_use]
+    pub fn operator(mut self, change: impl FnOnce(&mut Operator)) -> Self {
+        change(&mut self.operator);
+        self
+    }
+
+    /// A runtime for the ONNX model at `path`, and nothing around it.
+    pub fn model(self, path: impl AsRef<Path>) -> Result<Runtime, GpuxError> {
+        Ok(Runtime { pipeline: Pipeline::of_model(path.as_ref(), &self.operator)?, timeout: self.timeout })
+    }
+
+    /// A runtime for the pipeline of a folder, a gpux.yml, or a name.
+    pub fn config(self, path: impl AsRef<Path>) -> Result<Runtime, GpuxError> {
+        let pipeline = Pipeline::open(&path.as_ref().to_string_lossy(), &self.operator)?;
+        Ok(Runtime { pipeline, timeout: self.timeout })
+    }
+}
+
+impl Runtime {
+    /// A runtime for the ONNX model at `path`, on the best provider.
+    pub fn new(path: impl AsRef<Path>) -> Result<Self, GpuxError> {
+        Self::builder().model(path)
+    }
+
+    /// A runtime for the pipeline of a folder, a gpux.yml, or a name.
+    pub fn from_config(path: impl AsRef<Path>) -> Result<Self, GpuxError> {
+        Self::builder().config(path)
+    }
+
+    /// A runtime with options:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use gpux::Runtime;
+    ///
+    /// # let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/digits.onnx");
+    /// let runtime = Runtime::builder().provider("cpu").timeout(Duration::from_secs(5)).model(model)?;
+    /// assert_eq!(runtime.provider_info().unwrap().provider, "CPUExecutionProvider");
+    /// # Ok::<(), gpux::GpuxError>(())
+    /// ```
+    pub fn builder() -> RuntimeBuilder {
+        RuntimeBuilder::default()
+    }
+
+    /// Runs one request on the calling thread. Any number of threads may do so at once.
+    pub fn infer<N, V>(&self, inputs: impl IntoIterator<Item = (N, V)>) -> Result<Outputs, GpuxError>
+    where
+        N: Into<String>,
+        V: Into<Value>,
+    {
+        self.run(named(inputs))
+    }
+
+    /// Runs requests one after the other; each has its own result.
+    pub fn batch_infer<N, V, R>(&self, requests: impl IntoIterator<Item = R>) -> Vec<Result<Outputs, GpuxError>>
+    where
+        N: Into<String>,
+        V: Into<Value>,
+        R: IntoIterator<Item = (N, V)>,
+    {
+        requests.into_iter().map(|request| self.infer(request)).collect()
+    }
+
+    fn run(&self, values: Vec<(String, Value)>) -> Result<Outputs, GpuxError> {
+        let deadline = deadline_after(self.timeout());
+        Ok(self.plan().run(values, RunOptions { deadline, ..RunOptions::default() })?)
+    }
+
+    /// Times `num_runs` runs of one request, after `warmup_runs` that are not timed.
+    ///
+    /// ```
+    /// # use gpux::{Runtime, pipeline::Tensor};
+    /// # let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/digits.onnx");
+    /// let runtime = Runtime::new(model)?;
+    /// let image = Tensor::new([1, 1, 8, 8], vec![0_f32; 64])?;
+    /// let metrics = runtime.benchmark([("image", image)], 20, 5)?;
+    /// println!("{:.3} ms, {:.0} a second", metrics.avg_inference_time, metrics.fps);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn benchmark<N, V>(
+        &self,
+        inputs: impl IntoIterator<Item = (N, V)>,
+        num_runs: usize,
+        warmup_runs: usize,
+    ) -> Result<Metrics, GpuxError>
+    where
+        N: Into<String>,
+        V: Into<Value>,
+    {
+        let options =
+            BenchmarkOptions { runs: num_runs, warmup: warmup_runs, timeout: self.timeout(), cancelled: None };
+        Ok(self.plan().benchmark(&named(inputs), options)?.total)
+    }
+
+    /// What the (first) model is; `None` for a pipeline without one.
+    pub fn model_info(&self) -> Option<&ModelInfo> {
+        self.pipeline.models.first().map(|model| model.step.file().info())
+    }
+
+    /// The execution provider that the (first) model runs on.
+    pub fn provider_info(&self) -> Option<ProviderInfo> {
+        let model = self.pipeline.models.first()?;
+        Some(self.providers()?.provider_info(model.step.provider()))
+    }
+
+    /// Full names of the execution providers that the engine offers, best first.
+    pub fn available_providers(&self) -> Vec<&'static str> {
+        self.providers().map(|providers| providers.available_providers()).unwrap_or_default()
+    }
+
+    fn providers(&self) -> Option<ProviderManager> {
+        Some(ProviderManager::new(self.pipeline.models.first()?.step.engine()))
+    }
+
+    /// The provider as an enum, for callers that branch on it.
+    pub fn provider(&self) -> Option<ExecutionProvider> {
+        self.pipeline.models.first().map(|model| model.step.provider())
+    }
+
+    /// The checked steps.
+    pub fn plan(&self) -> &Plan {
+        self.pipeline.plan()
+    }
+
+    /// The pipeline with everything that is known about it.
+    pub const fn pipeline(&self) -> &Pipeline {
+        &self.pipeline
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        self.timeout.or(self.pipeline.timeout())
+    }
+
+    /// Ends the sessions and frees what they hold. Dropping the runtime does the same.
+    pub fn cleanup(self) {}
+}
+
+fn named<N: Into<String>, V: Into<Value>>(inputs: impl IntoIterator<Item = (N, V)>) -> Vec<(String, Value)> {
+    inputs.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
+}

@@ -1,0 +1,299 @@
+//! Steps as written → steps that run.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+
+use super::operator::Operator;
+use super::{grants, limits};
+use gpux_config::{Action, Diagnostic, Instances, Node, Spanned, StepSpec, WasmSpec, Wiring};
+use gpux_core::{BuildError, FileError, Names, ProjectFiles, Registry, Site, Step};
+use gpux_sandbox::{Limits, LoadRequest, Refusal, Sandbox, SandboxError};
+
+/// Makes the steps of one pipeline.
+pub(super) struct Workshop<'a> {
+    pub(super) operator: &'a Operator,
+    pub(super) files: &'a ProjectFiles,
+    /// built-in steps and models
+    pub(super) registry: Arc<Registry>,
+    /// there if the pipeline has components
+    sandbox: Option<&'a Sandbox>,
+    /// components that are used more than once are read once
+    components: HashMap<String, Vec<u8>>,
+    /// what is not as it should be, though it works
+    pub(super) warnings: Vec<String>,
+}
+
+/// Why there is no step.
+pub(super) enum Unmade {
+    /// what is wrong in gpux.yml, or in what it names
+    Wrong(Vec<Diagnostic>),
+    /// the machine runs no components
+    Machine(SandboxError),
+}
+
+impl From<Vec<Diagnostic>> for Unmade {
+    fn from(wrong: Vec<Diagnostic>) -> Self {
+        Self::Wrong(wrong)
+    }
+}
+
+impl<'a> Workshop<'a> {
+    pub(super) fn new(
+        operator: &'a Operator,
+        files: &'a ProjectFiles,
+        registry: Arc<Registry>,
+        sandbox: Option<&'a Sandbox>,
+    ) -> Self {
+        Self { operator, files, registry, sandbox, components: HashMap::new(), warnings: Vec::new() }
+    }
+
+    /// The step, or every reason why there is none.
+    pub(super) fn make(&mut self, spec: &StepSpec) -> Result<Arc<dyn Step>, Unmade> {
+        match &spec.action {
+            Action::Model(call) => {
+                let name = call.name.as_ref();
+                model(&self.registry, name, spec).map_err(|diagnostic| vec![diagnostic].into())
+            }
+            Action::BuiltIn(options) => Ok(Arc::from(builtin(&self.registry, self.files, &spec.tag, options)?)),
+            Action::Wasm(wasm) => self.component(wasm),
+        }
+    }
+
+    fn component(&mut self, wasm: &WasmSpec) -> Result<Arc<dyn Step>, Unmade> {
+        let mut faults = Vec::new();
+        let limits = limits::below(&wasm.limits, &self.operator.ceiling).unwrap_or_else(|above| {
+            faults.extend(above);
+            Limits::default()
+        });
+        let (grants, denied) = grants::resolve(&wasm.grant, self.operator, self.files);
+        faults.extend(denied);
+        let path = &wasm.component;
+        if !self.components.contains_key(&path.value) {
+            match self.files.read(Path::new(&path.value), self.operator.ceiling.component_size as u64) {
+                Ok(bytes) => {
+                    self.components.insert(path.value.clone(), bytes);
+                }
+                Err(error) => {
+                    let fault = Diagnostic::new("file", path.span.clone(), error.to_string());
+                    faults.push(match error {
+                        FileError::TooLarge { .. } => {
+                            fault.hint("raise the operator's ceiling with `--limit component_size=…`")
+                        }
+                        _ => fault,
+                    });
+                    return Err(faults.into());
+                }
+            }
+        }
+        let Some(sandbox) = self.sandbox else { return Err(faults.into()) };
+        let bytes = self.components.get(&path.value).map(Vec::as_slice).unwrap_or_default();
+        if !faults.is_empty() {
+            if let Ok(refusals) = sandbox.refusals(bytes, &grants) {
+                faults.extend(self.refused(&refusals, wasm));
+            }
+            return Err(faults.into());
+        }
+        let request = LoadRequest {
+            options: wasm.options.to_json(),
+            limits,
+            grants,
+            registry: self.registry.clone(),
+            reuse: wasm.instances == Instances::Reuse,
+        };
+        let step = sandbox.load(bytes, &request).map_err(|error| match error {
+            machine if machine.is_environment() => Unmade::Machine(machine),
+            SandboxError::Imports(refusals) => self.refused(&refusals, wasm).into(),
+            other => component_diagnostics(&other, wasm).into(),
+        })?;
+        self.warnings.extend(grants::unused(&step.unused_grants(), wasm));
+        Ok(Arc::new(step))
+    }
+
+    fn refused(&self, refusals: &[Refusal], wasm: &WasmSpec) -> Vec<Diagnostic> {
+        let models: Vec<_> = self.registry.model_names().collect();
+        grants::refused(refusals, wasm, self.operator, &models)
+    }
+}
+
+/// The name of a step in errors and traces.
+pub(super) fn label(spec: &StepSpec) -> String {
+    match &spec.action {
+        Action::Wasm(wasm) => {
+            let path = Path::new(&wasm.component.value);
+            path.file_name().map_or_else(|| wasm.component.value.clone(), |name| name.to_string_lossy().into_owned())
+        }
+        Action::Model(call) => match &call.name {
+            Some(name) if name.value != gpux_config::ONLY_MODEL => format!("model {}", name.value),
+            _ => "model".to_owned(),
+        },
+        Action::BuiltIn(_) => spec.tag.value.clone(),
+    }
+}
+
+/// `in:` or `out:` as the plan takes it.
+pub(super) fn names(wiring: &Wiring) -> Names {
+    match wiring {
+        Wiring::Name(name) => Names::Ordered(vec![name.value.clone()]),
+        Wiring::List(names) => Names::Ordered(names.iter().map(|name| name.value.clone()).collect()),
+        Wiring::Map(pairs) => {
+            Names::ByPort(pairs.iter().map(|(port, name)| (port.value.clone(), name.value.clone())).collect())
+        }
+    }
+}
+
+/// Checks the tag and the options of a built-in step without making it.
+pub(super) fn check_builtin(registry: &Registry, tag: &Spanned<String>, options: &Node) -> Vec<Diagnostic> {
+    let Some(builtin) = registry.builtin(&tag.value) else {
+        let known = registry.builtins().map(|builtin| builtin.name).chain(["model", "wasm"]);
+        let hint = match gpux_core::closest(&tag.value, known) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "`gpux steps` lists them; a component is `wasm: PATH`".to_owned(),
+        };
+        let message = format!("there is no step `{}`", tag.value);
+        return vec![Diagnostic::new("unknown-step", tag.span.clone(), message).hint(hint)];
+    };
+    gpux_config::check(options, &tag.value, &(builtin.schema)())
+}
+
+fn builtin(
+    registry: &Registry,
+    files: &ProjectFiles,
+    tag: &Spanned<String>,
+    options: &Node,
+) -> Result<Box<dyn Step>, Vec<Diagnostic>> {
+    let faults = check_builtin(registry, tag, options);
+    let Some(builtin) = registry.builtin(&tag.value).filter(|_| faults.is_empty()) else { return Err(faults) };
+    let json = match options.to_json() {
+        Json::Null => Json::Object(serde_json::Map::new()),
+        json => json,
+    };
+    (builtin.build)(json, &Site::Pipeline(files)).map_err(|error| vec![build_diagnostic(error, tag, options)])
+}
+
+fn build_diagnostic(error: BuildError, tag: &Spanned<String>, options: &Node) -> Diagnostic {
+    let place = at(options, &error.option).unwrap_or_else(|| tag.span.clone());
+    let diagnostic = Diagnostic::new("option", place, format!("{}: {}", tag.value, error.message));
+    match error.hint {
+        Some(hint) => diagnostic.hint(hint),
+        None => diagnostic,
+    }
+}
+
+/// The place of the option at this path of keys; as deep as the file goes.
+fn at(options: &Node, path: &[String]) -> Option<gpux_config::Span> {
+    let mut node = options;
+    let mut found = None;
+    for key in path {
+        let next = match key.parse::<usize>() {
+            Ok(index) => node.items().and_then(|items| items.get(index)),
+            Err(_) => node.get(key),
+        };
+        let Some(next) = next else { break };
+        node = next;
+        found = Some(node.span.clone());
+    }
+    found
+}
+
+fn model(registry: &Registry, name: Option<&Spanned<String>>, spec: &StepSpec) -> Result<Arc<dyn Step>, Diagnostic> {
+    let known: Vec<_> = registry.model_names().collect();
+    let list = known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let here = spec.tag.span.clone();
+    let found = match (name, known.as_slice()) {
+        (_, []) => {
+            return Err(Diagnostic::new("model", here, "the pipeline has no model")
+                .hint("add `model: { source: PATH.onnx }`, or `models:` with several"));
+        }
+        (Some(name), _) => registry.model(&name.value),
+        (None, [only]) => registry.model(only),
+        (None, _) => None,
+    };
+    found.cloned().ok_or_else(|| match name {
+        Some(name) => Diagnostic::new("model", name.span.clone(), format!("there is no model `{}`", name.value))
+            .hint(format!("there is {list}")),
+        None => Diagnostic::new("model", here, "the pipeline has several models; say which one runs here")
+            .hint(format!("write `- model: NAME` with one of {list}")),
+    })
+}
+
+fn component_diagnostics(error: &SandboxError, wasm: &WasmSpec) -> Vec<Diagnostic> {
+    let here = &wasm.component;
+    // The same words as for the options of built-in steps, wherever they find the fault as well.
+    let described = |schema: &Json| {
+        let schema = schemars::Schema::try_from(schema.clone()).unwrap_or_default();
+        gpux_config::check(&wasm.options, &here.value, &schema)
+    };
+    match error {
+        SandboxError::Options { schema, .. } if !described(schema).is_empty() => described(schema),
+        SandboxError::Options { faults, .. } => faults
+            .iter()
+            .map(|fault| {
+                let span = at(&wasm.options, &fault.path).unwrap_or_else(|| {
+                    if wasm.options.is_null() { here.span.clone() } else { wasm.options.span.clone() }
+                });
+                Diagnostic::new("option", span, format!("{}: {}", here.value, fault.message))
+                    .hint(format!("`gpux inspect {}` shows its options", here.value))
+            })
+            .collect(),
+        SandboxError::UnknownModel { name, .. } => {
+            let granted = wasm.grant.models.iter().find(|granted| granted.value == *name);
+            let span = granted.map_or(here.span.clone(), |granted| granted.span.clone());
+            vec![Diagnostic::new("grant", span, format!("{}: {error}", here.value))]
+        }
+        other => vec![Diagnostic::new("component", here.span.clone(), format!("{}: {other}", here.value))],
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use gpux_config::Variables;
+    use gpux_core::RunOptions;
+
+    /// Steps that put what they read into one another, so that a small file builds JSON of thousands of levels.
+    #[test]
+    fn json_that_grows_too_deep_is_refused_when_the_plan_is_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gpux.yml");
+        let open = |steps: usize, levels: usize, placeholder: &str| {
+            let (open, close) = ("[".repeat(levels), "]".repeat(levels));
+            let step =
+                format!("  - json-template: {{ template: {{ json: {open}\"{{{{{placeholder}}}}}\"{close} }} }}\n");
+            let text = format!(
+                "name: t\nversion: 1.0.0\ninputs: {{ json: {{ type: text }} }}\npipeline:\n{}",
+                step.repeat(steps)
+            );
+            std::fs::write(&path, text).unwrap();
+            crate::Pipeline::open(path.to_str().unwrap(), &Operator::default())
+        };
+        for (steps, levels) in [(180, 52), (200, 1), (6, 50)] {
+            let error = open(steps, levels, "json").err().unwrap().to_json().to_string();
+            assert!(error.contains("levels deep; a pipeline builds 256 at most"), "{steps} steps: {error}");
+        }
+        // As deep as may be, it is run, written and dropped on a small stack.
+        let pipeline = open(5, 50, "json").unwrap();
+        let run = move || {
+            let outputs = pipeline.plan().run(vec![("json".to_owned(), "x".into())], RunOptions::default()).unwrap();
+            gpux_core::to_json(&outputs[0].1).to_string().len()
+        };
+        let written = std::thread::Builder::new().stack_size(1 << 20).spawn(run).unwrap().join().unwrap();
+        assert_eq!(written, 3 + 5 * (2 * 50 + "{\"json\":}".len()));
+        // What reads a part goes no deeper.
+        assert!(open(250, 0, "json.json").is_ok());
+    }
+
+    #[test]
+    fn every_builtin_has_an_example_that_is_right() {
+        let registry = crate::builtins();
+        for builtin in registry.builtins() {
+            let text = format!("name: example\nversion: 1.0.0\npipeline:\n  - {}\n", builtin.example);
+            let check = |tag: &Spanned<String>, options: &Node| check_builtin(&registry, tag, options);
+            let (_, spec) = gpux_config::parse(builtin.name, text, &Variables::none(), &check).unwrap();
+            assert_eq!(spec.pipeline.iter().map(|step| step.tag.value.as_str()).collect::<Vec<_>>(), [builtin.name]);
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The host's side of the interfaces `builtins` and `models`: native steps, called by a guest.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
+
+use super::bindings::{builtins, models, types};
+use super::checked;
+use super::failure::Stop;
+use super::log::plain;
+use super::schema;
+use super::state::{Phase, State};
+use gpux_core::closest;
+use gpux_core::guard::guard;
+use gpux_core::{Context, Dim, Kind, Registry, Signature, Site, Step, StepFailure, Value};
+
+type Answer = wasmtime::Result<Result<Vec<types::NamedValue>, types::Error>>;
+
+/// Built-in steps that a component has used, ready to run: checking and reading options costs
+/// more than many a step.
+#[derive(Default)]
+pub(super) struct BuiltinCache(RwLock<HashMap<&'static str, Ready>>);
+
+type Ready = HashMap<Box<str>, Arc<dyn Step>>;
+
+/// Bytes of an unknown name that are shown.
+const NAME: usize = 200;
+/// Options kept for each built-in step; a component that varies them endlessly gains nothing.
+const KEPT: usize = 16;
+/// Bytes of options that are kept.
+const KEPT_OPTIONS: usize = 4 << 10;
+
+impl BuiltinCache {
+    /// The step `name` with `options`, or why there is none.
+    fn get(&self, registry: &Registry, name: &str, options: &str, depth: usize) -> Result<Arc<dyn Step>, String> {
+        let ready = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(step) = ready.get(name).and_then(|ready| ready.get(options)) {
+            return Ok(step.clone());
+        }
+        drop(ready);
+        let Some(builtin) = registry.builtin(name) else {
+            let near = closest(name, registry.builtins().map(|builtin| builtin.name));
+            let hint = near.map_or("`gpux steps` lists them".to_owned(), |near| format!("did you mean `{near}`?"));
+            return Err(format!("there is no built-in step `{}`; {hint}", plain(name, NAME)));
+        };
+        let empty = || Ok(serde_json::Value::Object(serde_json::Map::new()));
+        let parsed = if options.is_empty() { empty() } else { super::json::parse(options, depth, 1 << 20) };
+        let parsed = parsed.map_err(|why| format!("the options of `{name}` are {why}"))?;
+        let validator = schema::validator((builtin.schema)().as_value())?;
+        if let Some(fault) = schema::faults(&validator, &parsed).first() {
+            return Err(format!("the options of `{name}` do not fit: {}", fault.message));
+        }
+        let step: Arc<dyn Step> = (builtin.build)(parsed, &Site::Component)
+            .map_err(|error| format!("the options of `{name}` cannot work: {error}"))?
+            .into();
+        if options.len() <= KEPT_OPTIONS {
+            let mut ready = self.0.write().unwrap_or_else(PoisonError::into_inner);
+            let ready = ready.entry(builtin.name).or_default();
+            if ready.len() < KEPT {
+                ready.insert(options.into(), step.clone());
+            }
+        }
+        Ok(step)
+    }
+}
+
+impl builtins::Host for State {
+    fn run(&mut self, name: String, options: String, inputs: Vec<types::NamedLentValue>) -> Answer {
+        self.count_call()?;
+        let reach = self.reach.clone();
+        // Reading options and checking them takes time in proportion to their text.
+        self.clock.admit(options.len())?;
+        let step = match reach.builtins.get(&reach.registry, &name, &options, reach.limits.json_depth) {
+            Ok(step) => step,
+            Err(why) => return Ok(Err(types::Error::InvalidInput(why))),
+        };
+        let call = match self.prepare(step.as_ref(), inputs)? {
+            Ok(call) => call,
+            Err(why) => return Ok(Err(types::Error::InvalidInput(format!("`{name}`: {why}")))),
+        };
+        self.clock.admit(call.bytes)?;
+        let deadline = Some(self.clock.end());
+        // A stranger's arguments must not bring the process down, whatever they find.
+        let outcome = guard(|| step.run(call.inputs, &mut Context { deadline, ..Context::default() }));
+        let outcome = outcome.unwrap_or_else(|why| Err(StepFailure::Failed(format!("`{name}` broke down: {why}"))));
+        self.clock.check()?;
+        self.give(step.signature(), outcome)
+    }
+}
+
+impl models::Host for State {
+    fn run(&mut self, model: String, inputs: Vec<types::NamedLentValue>) -> Answer {
+        self.count_call()?;
+        if self.phase == Phase::Setup {
+            return Ok(Err(types::Error::Failed("models can be run in `process` only".to_owned())));
+        }
+        let reach = self.reach.clone();
+        let granted = &reach.grants.models;
+        let step = granted.contains(&model).then(|| reach.registry.model(&model)).flatten();
+        let Some(step) = step else {
+            let why =
+                format!("the model `{}` is not granted; granted are: {}", plain(&model, NAME), granted.join(", "));
+            return Ok(Err(types::Error::InvalidInput(why)));
+        };
+        let call = match self.prepare(step.as_ref(), inputs)? {
+            Ok(call) => call,
+            Err(why) => return Ok(Err(types::Error::InvalidInput(format!("`{model}`: {why}")))),
+        };
+        let begin = Instant::now();
+        let deadline = self.clock.request();
+        let outcome = step.run(call.inputs, &mut Context { deadline, ..self.caller.context() });
+        self.clock.uncount(begin);
+        self.clock.check()?;
+        self.give(step.signature(), outcome)
+    }
+}
+
+/// A native call that may be made.
+struct Call {
+    inputs: Vec<Option<Value>>,
+    /// of all inputs, of the outputs as far as their size is known before, and of what lies between
+    bytes: usize,
+}
+
+impl State {
+    /// Checks the values of a call and what is known about its result; the inner error is the
+    /// guest's to handle.
+    fn prepare(&self, step: &dyn Step, lent: Vec<types::NamedLentValue>) -> Result<Result<Call, String>, Stop> {
+        let values = match checked::lent(self, lent)? {
+            Ok(values) => values,
+            Err(why) => return Ok(Err(why)),
+        };
+        let inputs = match arrange(step.signature(), values) {
+            Ok(inputs) => inputs,
+            Err(why) => return Ok(Err(why)),
+        };
+        let kinds: Vec<_> = inputs.iter().map(|input| input.as_ref().map(Value::kind)).collect();
+        let outputs = match step.infer(&kinds) {
+            Ok(outputs) => outputs,
+            Err(mismatch) => return Ok(Err(mismatch.to_string())),
+        };
+        let given: usize = inputs.iter().flatten().map(Value::byte_len).sum();
+        let made = outputs.iter().map(least_size).fold(step.buffers(&inputs), usize::saturating_add);
+        self.meter.fits(made)?;
+        Ok(Ok(Call { inputs, bytes: given.saturating_add(made) }))
+    }
+
+    /// Counts what one call copies into the guest.
+    fn may_cross_with(&self, copied: &mut usize, size: usize) -> Result<(), Stop> {
+        *copied = copied.saturating_add(size);
+        self.may_cross(*copied)
+    }
+
+    fn give(&mut self, signature: &Signature, outcome: Result<Vec<Value>, StepFailure>) -> Answer {
+        let values = match outcome {
+            Ok(values) => values,
+            Err(StepFailure::InvalidInput(why)) => return Ok(Err(types::Error::InvalidInput(why))),
+            Err(StepFailure::Failed(why)) => return Ok(Err(types::Error::Failed(why))),
+            Err(other) => return Err(Stop(other).into()),
+        };
+        let mut copied = 0_usize;
+        let mut given = Vec::with_capacity(values.len());
+        for (port, value) in signature.outputs.iter().zip(values) {
+            let value = match value {
+                Value::Tensor(tensor) => types::Value::Tensor(self.hold(tensor)?),
+                Value::Text(text) => {
+                    self.may_cross_with(&mut copied, text.len())?;
+                    types::Value::Text(text.as_ref().to_owned())
+                }
+                Value::Bytes(bytes) => {
+                    self.may_cross_with(&mut copied, bytes.len())?;
+                    types::Value::Bytes(bytes.to_vec())
+                }
+                Value::Json(json) => {
+                    // Only the text itself says how long it is.
+                    let text = json.to_string();
+                    self.may_cross_with(&mut copied, text.len())?;
+                    types::Value::Json(text)
+                }
+            };
+            given.push(types::NamedValue { name: port.name.clone(), value });
+        }
+        Ok(Ok(given))
+    }
+}
+
+/// Values by name, or in order where no value has a name, to the ports of `signature`.
+fn arrange(signature: &Signature, values: Vec<(String, Value)>) -> Result<Vec<Option<Value>>, String> {
+    let ports = &signature.inputs;
+    let mut inputs: Vec<Option<Value>> = vec![None; ports.len()];
+    let in_order = values.iter().all(|(name, _)| name.is_empty());
+    for (index, (name, value)) in values.into_iter().enumerate() {
+        let place = if in_order { Some(index) } else { ports.iter().position(|port| port.name == name) };
+        let Some(input) = place.and_then(|place| inputs.get_mut(place)) else {
+            let names: Vec<_> = ports.iter().map(|port| port.name.as_str()).collect();
+            return Err(format!("it has no input `{name}` (number {}); it has: {}", index + 1, names.join(", ")));
+        };
+        if input.replace(value).is_some() {
+            return Err(format!("two values for the input `{name}`"));
+        }
+    }
+    match ports.iter().zip(&inputs).find(|(port, input)| !port.optional && input.is_none()) {
+        Some((port, _)) => Err(format!("its input `{}` is missing", port.name)),
+        None => Ok(inputs),
+    }
+}
+
+/// The size in bytes of what is fully known; 0 for what is open.
+fn least_size(kind: &Kind) -> usize {
+    let Kind::Tensor(tensor) = kind else { return 0 };
+    let Some(shape) = &tensor.shape else { return 0 };
+    let fixed = |dim: &Dim| if let Dim::Fixed(size) = dim { Some(*size) } else { None };
+    let element = tensor.elements.iter().filter_map(gpux_core::ElementType::size).min().unwrap_or(1);
+    shape.iter().try_fold(element, |size, dim| Some(size.saturating_mul(fixed(dim)?))).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpux_core::{ElementType, Port, TensorKind};
+
+    #[test]
+    fn values_find_their_ports() {
+        let signature = Signature {
+            inputs: vec![Port::new("a", Kind::Text), Port::optional("b", Kind::Text)],
+            outputs: Vec::new(),
+        };
+        let named = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), Value::from(*name))).collect();
+        let arrange = |names: &[&str]| arrange(&signature, named(names));
+        assert_eq!(arrange(&["b", "a"]).unwrap(), [Some(Value::from("a")), Some(Value::from("b"))]);
+        assert_eq!(arrange(&[""]).unwrap(), [Some(Value::from("")), None]);
+        assert!(arrange(&["b"]).unwrap_err().contains("`a` is missing"));
+        assert!(arrange(&["a", "a"]).unwrap_err().contains("two values"));
+        assert!(arrange(&["", "", ""]).unwrap_err().contains("number 3"));
+        assert!(arrange(&["c"]).unwrap_err().contains("no input `c`"));
+    }
+
+    #[test]
+    fn sizes_saturate() {
+        let kind = |shape: Vec<Dim>| Kind::Tensor(TensorKind::shaped(ElementType::Float32, shape));
+        assert_eq!(least_size(&kind(vec![Dim::Fixed(2), Dim::Fixed(3)])), 24);
+        assert_eq!(least_size(&kind(vec![Dim::Fixed(2), Dim::Dynamic])), 0);
+        assert_eq!(least_size(&kind(vec![Dim::Fixed(usize::MAX), Dim::Fixed(3)])), usize::MAX);
+    }
+}

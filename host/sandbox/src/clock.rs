@@ -1,0 +1,204 @@
+//! Deadlines: a thread that ticks, and the time that each sandbox has left.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use wasmtime::Engine;
+
+use super::failure::Stop;
+use super::limits::exceeded;
+use gpux_core::StepFailure;
+
+/// Time between two ticks: how long past its deadline a guest can run, give or take the scheduler.
+const TICK: Duration = Duration::from_millis(1);
+/// Ticks without any guest after which the ticking pauses: an idle server uses no CPU, a busy one
+/// never pays for waking the thread.
+const PATIENCE: u32 = 500;
+
+/// Moves an engine's epoch on while guests run.
+pub(super) struct Ticker {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    running: AtomicUsize,
+    asleep: AtomicBool,
+    stop: AtomicBool,
+}
+
+impl Ticker {
+    pub(super) fn start(engine: Engine) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let thread = std::thread::Builder::new().name("gpux-ticker".to_owned()).stack_size(64 << 10).spawn({
+            let shared = shared.clone();
+            move || tick(&engine, &shared)
+        })?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_asleep(&self) -> bool {
+        self.shared.asleep.load(Ordering::SeqCst)
+    }
+
+    /// Keeps the ticks coming until the guard is dropped.
+    pub(super) fn guard(&self) -> Running<'_> {
+        self.shared.running.fetch_add(1, Ordering::SeqCst);
+        if self.shared.asleep.load(Ordering::SeqCst)
+            && let Some(thread) = &self.thread
+        {
+            thread.thread().unpark();
+        }
+        Running(&self.shared)
+    }
+}
+
+fn tick(engine: &Engine, shared: &Shared) {
+    let mut idle = 0;
+    while !shared.stop.load(Ordering::SeqCst) {
+        if shared.running.load(Ordering::SeqCst) > 0 {
+            idle = 0;
+        } else {
+            idle += 1;
+        }
+        if idle < PATIENCE {
+            std::thread::park_timeout(TICK);
+            engine.increment_epoch();
+            continue;
+        }
+        // Whoever starts a guest either sees `asleep` and wakes this thread, or was seen here.
+        shared.asleep.store(true, Ordering::SeqCst);
+        if shared.running.load(Ordering::SeqCst) == 0 && !shared.stop.load(Ordering::SeqCst) {
+            std::thread::park();
+        }
+        shared.asleep.store(false, Ordering::SeqCst);
+        idle = 0;
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // The thread cannot panic, and nothing could be done about it here.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A guest is running.
+pub(super) struct Running<'a>(&'a Shared);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// What a native call is taken to cost for each byte it reads or writes, as far as their sizes are
+/// known beforehand. How much a picture decodes to is not: decode-image itself bounds that for
+/// components.
+const NANOSECONDS_PER_BYTE: u64 = 2;
+
+/// The time that one sandbox has.
+///
+/// Ticks only say "look at the clock": counted alone they drift on a loaded machine.
+pub(super) struct Clock {
+    name: &'static str,
+    limit: Duration,
+    end: Instant,
+    request: Option<Instant>,
+}
+
+impl Clock {
+    /// `limit` from now on, called `name` in gpux.yml; never past `request`, the deadline of the
+    /// whole request.
+    pub(super) fn start(name: &'static str, limit: Duration, request: Option<Instant>) -> Self {
+        let now = Instant::now();
+        // A limit beyond what the clock can count is none.
+        let end = now.checked_add(limit).unwrap_or_else(|| now + Duration::from_hours(24 * 365));
+        Self { name, limit, end, request }
+    }
+
+    /// Stops the guest if its time is over.
+    pub(super) fn check(&self) -> Result<(), Stop> {
+        self.check_at(Instant::now())
+    }
+
+    fn check_at(&self, now: Instant) -> Result<(), Stop> {
+        if self.request.is_some_and(|request| now >= request) {
+            return Err(Stop(StepFailure::Timeout));
+        }
+        if now >= self.end {
+            return Err(Stop::limit(exceeded(self.name, format!("{:?}", self.limit))));
+        }
+        Ok(())
+    }
+
+    /// Stops the guest if a native call over `bytes` would probably not be done in time: no tick
+    /// can interrupt it once it runs.
+    pub(super) fn admit(&self, bytes: usize) -> Result<(), Stop> {
+        let cost = Duration::from_nanos((bytes as u64).saturating_mul(NANOSECONDS_PER_BYTE));
+        let done = Instant::now().checked_add(cost);
+        done.map_or_else(
+            || Err(Stop::limit(exceeded(self.name, format!("{:?}", self.limit)))),
+            |done| self.check_at(done),
+        )
+    }
+
+    /// Gives back the time since `begin`, which a model took; the request's own deadline stays.
+    pub(super) fn uncount(&mut self, begin: Instant) {
+        self.end = self.end.checked_add(begin.elapsed()).unwrap_or(self.end);
+    }
+
+    /// When the guest and the native steps it calls must be done.
+    pub(super) fn end(&self) -> Instant {
+        self.request.map_or(self.end, |request| request.min(self.end))
+    }
+
+    /// When the whole request must be done.
+    pub(super) fn request(&self) -> Option<Instant> {
+        self.request
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit(stop: Result<(), Stop>) -> Option<String> {
+        match stop {
+            Err(Stop(StepFailure::Limit(limit))) => Some(limit.limit.into_owned()),
+            Err(Stop(StepFailure::Timeout)) => Some("request".to_owned()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn models_do_not_count_but_the_request_does() {
+        let begin = Instant::now();
+        let mut clock = Clock::start("time", Duration::ZERO, None);
+        assert_eq!(limit(clock.check()).as_deref(), Some("time"));
+        clock.uncount(begin.checked_sub(Duration::from_mins(1)).unwrap_or(begin));
+        clock.request = Some(Instant::now());
+        assert_eq!(limit(clock.check()).as_deref(), Some("request"));
+    }
+
+    #[test]
+    fn a_native_call_that_cannot_end_in_time_is_not_begun() {
+        let clock = Clock::start("time", Duration::from_secs(1), None);
+        assert_eq!(limit(clock.admit(1 << 20)), None);
+        assert_eq!(limit(clock.admit(1 << 40)).as_deref(), Some("time"));
+        assert_eq!(limit(clock.admit(usize::MAX)).as_deref(), Some("time"));
+    }
+
+    #[test]
+    fn an_endless_limit_is_no_overflow() {
+        assert_eq!(limit(Clock::start("time", Duration::MAX, None).check()), None);
+    }
+}

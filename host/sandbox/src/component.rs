@@ -1,0 +1,123 @@
+//! Bytes → a compiled component that may be linked.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use wasmtime::Engine;
+use wasmtime::component::types::ComponentItem;
+use wasmtime::component::{Component, ComponentExportIndex, Linker};
+
+use super::bindings::STEP;
+use super::error::SandboxError;
+use super::grants::Grants;
+use super::imports::{self, Import};
+use super::log::plain;
+use super::state::State;
+use gpux_core::guard::guard;
+
+/// What the bytes of a step are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ComponentKind {
+    /// a WebAssembly component
+    Component,
+    /// a core module with its contract in a custom section, made a component at load
+    CoreModule,
+}
+
+impl ComponentKind {
+    /// What `bytes` begin as.
+    pub(super) fn of(bytes: &[u8]) -> Result<Self, SandboxError> {
+        match bytes {
+            [b'\0', b'a', b's', b'm', 0x0d, 0, 1, 0, ..] => Ok(Self::Component),
+            [b'\0', b'a', b's', b'm', 1, 0, 0, 0, ..] => Ok(Self::CoreModule),
+            [b'\0', b'a', b's', b'm', ..] => {
+                Err(SandboxError::NotWasm("its version is unknown or its header cut off".into()))
+            }
+            [] => Err(SandboxError::NotWasm("the file is empty".into())),
+            _ => Err(SandboxError::NotWasm("a component begins with `\\0asm`".into())),
+        }
+    }
+}
+
+/// Makes a core module that carries its contract (as wit-bindgen leaves it) a component; a
+/// component stays as it is.
+pub fn componentize(bytes: &[u8]) -> Result<Cow<'_, [u8]>, SandboxError> {
+    if ComponentKind::of(bytes)? == ComponentKind::Component {
+        return Ok(Cow::Borrowed(bytes));
+    }
+    // The encoder trusts a module to be whole, and panics where a hostile one is not.
+    if let Some(damage) = wasmparser::Parser::new(0).parse_all(bytes).find_map(Result::err) {
+        return Err(SandboxError::Compile(plain(&damage.to_string(), 2000)));
+    }
+    let encode = || wit_component::ComponentEncoder::default().validate(true).module(bytes)?.encode();
+    let encoded = guard(encode).map_err(|why| SandboxError::Componentize(plain(&why, 2000)))?;
+    encoded.map(Cow::Owned).map_err(|error| {
+        // The whole chain: the outer error only says which stage it was.
+        let why = format!("{error:#}");
+        SandboxError::Componentize(if why.contains("wasi_snapshot_preview1") {
+            "it is built for WASI 0.1 (wasm32-wasip1), which gpux does not speak; build it without WASI, or for WASI 0.2 \
+             (wasm32-wasip2)"
+                .to_owned()
+        } else {
+            plain(&why, 2000)
+        })
+    })
+}
+
+/// A component, compiled.
+pub(super) struct Compiled {
+    pub(super) component: Component,
+    /// names of the interfaces it exports
+    pub(super) exports: Vec<String>,
+}
+
+impl Compiled {
+    /// Compiles a component (no core module), or finds it in the engine's cache.
+    pub(super) fn new(engine: &Engine, component: &[u8]) -> Result<Self, SandboxError> {
+        let component = Component::from_binary(engine, component)
+            .map_err(|error| SandboxError::Compile(plain(&format!("{error:#}"), 2000)))?;
+        let shape = component.component_type();
+        let name = |name: &str| plain(name, 200);
+        Ok(Self { exports: shape.exports(engine).map(|(export, _)| name(export)).collect(), component })
+    }
+
+    /// The places of the three calls of a step.
+    pub(super) fn calls(&self) -> Result<Calls, SandboxError> {
+        let other = || SandboxError::OtherWorld { expected: STEP.into(), exports: self.exports.clone() };
+        let step = self.component.get_export_index(None, STEP).ok_or_else(other)?;
+        let call = |name: &str| self.component.get_export_index(Some(&step), name).ok_or_else(other);
+        Ok(Calls { describe: call("describe")?, configure: call("configure")?, process: call("process")? })
+    }
+
+    /// The interfaces that it imports.
+    pub(super) fn needs(&self) -> Vec<Import> {
+        let engine = self.component.engine();
+        let called = |item: &ComponentItem| match item {
+            ComponentItem::ComponentInstance(instance) => {
+                instance.exports(engine).any(|(_, export)| matches!(export.ty, ComponentItem::ComponentFunc(_)))
+            }
+            _ => true,
+        };
+        let imports = self.component.component_type();
+        let imports = imports.imports(engine);
+        imports.map(|(name, item)| Import { name: plain(name, 200), called: called(&item.ty) }).collect()
+    }
+
+    /// A linker with the interfaces that it imports and may have.
+    pub(super) fn linker(&self, grants: &Grants) -> Result<Linker<State>, SandboxError> {
+        let mut linker = Linker::new(self.component.engine());
+        imports::link(&mut linker, &self.needs(), grants)?;
+        Ok(linker)
+    }
+}
+
+/// The bindings work on the state itself.
+pub(super) type Own = wasmtime::component::HasSelf<State>;
+
+/// Where a step's calls are; looked up once.
+pub(super) struct Calls {
+    pub(super) describe: ComponentExportIndex,
+    pub(super) configure: ComponentExportIndex,
+    pub(super) process: ComponentExportIndex,
+}

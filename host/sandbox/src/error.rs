@@ -1,0 +1,154 @@
+//! Why a component cannot be a step.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::imports::{Because, Refusal};
+use gpux_core::{LimitExceeded, StepFailure};
+
+/// Why the sandbox, or a component in it, cannot be had.
+#[derive(Debug, thiserror::Error, Serialize, Deserialize)]
+pub enum SandboxError {
+    /// wasmtime does not run on this machine
+    #[error("the sandbox cannot start on this machine: {0}")]
+    Engine(String),
+    /// the folder of compiled components cannot be used
+    #[error("cannot use the cache for compiled components: {0}")]
+    Cache(String),
+    /// neither a component nor a core module
+    #[error("this is not WebAssembly: {0}")]
+    NotWasm(Cow<'static, str>),
+    /// a limit was reached before the component ran
+    #[error("{0}")]
+    Limit(LimitExceeded),
+    /// a core module that does not say what it imports and exports, or says it wrongly
+    #[error(
+        "this is a core WebAssembly module that cannot be made a component: {0}; build it with wit-bindgen against \
+         wit/pipeline.wit, world `pipeline-step`, which adds the section that is needed"
+    )]
+    Componentize(String),
+    /// the bytes are damaged, or use features that the sandbox refuses
+    #[error("this component is damaged or uses what the sandbox does not allow: {0}")]
+    Compile(String),
+    /// a component, but not a step
+    #[error(
+        "this component is no pipeline step: it does not export `{expected}`; it exports {}",
+        Listed(.exports)
+    )]
+    OtherWorld {
+        /// the interface that a step exports
+        expected: Cow<'static, str>,
+        /// what this one exports
+        exports: Vec<String>,
+    },
+    /// it exports the right interface with other types
+    #[error("this component's `{call}` has another type than gpux:pipeline@0.1.0 says: {reason}")]
+    OtherTypes {
+        /// which export
+        call: Cow<'static, str>,
+        /// what differs
+        reason: String,
+    },
+    /// it needs what is not linked
+    #[error("{}", Refusals(.0))]
+    Imports(Vec<Refusal>),
+    /// a granted folder cannot be opened
+    #[error("the granted folder `{}` cannot be opened: {why}", .folder.display())]
+    Folder {
+        /// where it should be
+        folder: PathBuf,
+        /// the system's reason
+        why: String,
+    },
+    /// a grant names a model that the pipeline does not have
+    #[error("`grant: {{ models: [{name}] }}` names no model of this pipeline; it has {}", Listed(.models))]
+    UnknownModel {
+        /// the name granted
+        name: String,
+        /// the names there are
+        models: Vec<String>,
+    },
+    /// it stopped while it was described or configured
+    #[error("the component's `{call}` did not succeed: {failure}")]
+    Setup {
+        /// `describe` or `configure`
+        call: Cow<'static, str>,
+        /// why
+        failure: StepFailure,
+        /// what it logged, the newest last
+        log: Vec<String>,
+    },
+    /// what it says about itself breaks the contract
+    #[error("the component's `{call}` gives {what}")]
+    Contract {
+        /// `describe` or `configure`
+        call: Cow<'static, str>,
+        /// what is wrong with the answer
+        what: String,
+    },
+    /// the options do not fit the component's schema
+    #[error("{}", Faults(.faults))]
+    Options {
+        /// each option that does not fit
+        faults: Vec<OptionFault>,
+        /// the component's schema, checked to be harmless
+        schema: serde_json::Value,
+    },
+}
+
+impl SandboxError {
+    /// Whether the machine is at fault, whatever the component.
+    pub const fn is_environment(&self) -> bool {
+        matches!(self, Self::Engine(_) | Self::Cache(_))
+    }
+}
+
+/// One option that does not fit the component's schema.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OptionFault {
+    /// where, as a path of keys; empty for the options as a whole
+    pub path: Vec<String>,
+    /// what is wrong
+    pub message: String,
+}
+
+struct Faults<'a>(&'a [OptionFault]);
+
+impl fmt::Display for Faults<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the options do not fit the component's schema: ")?;
+        for (index, fault) in self.0.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "; " };
+            write!(f, "{separator}{}", fault.message)?;
+            if !fault.path.is_empty() {
+                write!(f, " (at `{}`)", fault.path.join("."))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Refusals<'a>(&'a [Refusal]);
+
+impl fmt::Display for Refusals<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, refusal) in self.0.iter().enumerate() {
+            write!(f, "{}{refusal}", if index == 0 { "" } else { "; " })?;
+            if let Because::NotGranted(capability) = &refusal.because {
+                write!(f, ": its step needs `grant: {{ {} }}`", capability.grant())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Listed<'a>(&'a [String]);
+
+impl fmt::Display for Listed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() { f.write_str("none") } else { write!(f, "`{}`", self.0.join("`, `")) }
+    }
+}

@@ -1,0 +1,50 @@
+//! Component steps: strangers' WebAssembly, in a fresh sandbox for each request.
+//!
+//! The only room that names wasmtime. bytes → `prepare` (described, configured, a snapshot taken,
+//! in a child process) → `component` (compiled, cached) → `linked` → `step` (one `guest` for each
+//! request). What a component may use is [`Limits`] and [`Grants`]; what it can reach is `host`,
+//! `builtins` and `wasi`; what comes out of it passes `checked` and nothing else.
+
+#![forbid(unsafe_code)]
+
+mod bindings;
+mod builtins;
+mod caller;
+mod checked;
+mod clock;
+mod component;
+mod direct;
+mod engine;
+mod error;
+mod failure;
+mod grants;
+mod guest;
+mod handles;
+mod host;
+mod imports;
+mod inspect;
+mod json;
+mod limits;
+mod linked;
+mod load;
+mod log;
+mod meter;
+mod native_code;
+mod prepare;
+mod schema;
+mod slots;
+mod state;
+mod step;
+#[cfg(test)]
+mod tests;
+mod wasi;
+
+pub use component::{ComponentKind, componentize};
+pub use error::{OptionFault, SandboxError};
+pub use grants::{Capability, EnvGrant, FolderGrant, Grants, OpenFolder};
+pub use imports::{Because, Refusal};
+pub use inspect::{ComponentInfo, Need, PortInfo, SignatureInfo};
+pub use limits::Limits;
+pub use load::{LoadRequest, Sandbox, SandboxOptions};
+pub use prepare::{Start, prepare_answer};
+pub use step::ComponentStep;

@@ -1,0 +1,246 @@
+//! The sandbox, and how a component becomes a step in it.
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use serde_json::Value;
+
+use super::component::{ComponentKind, componentize};
+use super::engine::Machine;
+use super::error::SandboxError;
+use super::grants::Grants;
+use super::guest::Guest;
+use super::imports::{self, Refusal};
+use super::inspect::ComponentInfo;
+use super::limits::{Limits, bytes as size_text, exceeded};
+use super::linked::Linked;
+use super::native_code::CodeFolder;
+use super::prepare::{self, Kept, Order, Prepared, Ready, Start, Watch};
+use super::state::Reach;
+use super::step::ComponentStep;
+use gpux_core::CacheDir;
+use gpux_core::Registry;
+use gpux_core::end::Scratch;
+use gpux_core::files;
+
+/// How a process runs components: the operator's word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SandboxOptions {
+    /// where compiled components are kept; `None` compiles each time
+    pub cache: Option<CacheDir>,
+    /// the most that any component may use
+    pub ceiling: Limits,
+    /// how many sandboxes there may be at a time: whoever needs one more waits for it. One for each
+    /// core is enough, and those above are for instances that wait, for a model or, where steps are
+    /// reused, for their next request
+    pub slots: u32,
+    /// the `gpux` program, which compiles and sets up unknown components in a process of its own,
+    /// within `compile_time` and `compile_memory`; without it that happens here, within
+    /// `component_size` and `setup_time` alone
+    pub program: Option<PathBuf>,
+}
+
+impl Default for SandboxOptions {
+    /// No cache, the default limits, room for four sandboxes on each core, no program.
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(4, usize::from);
+        Self { cache: None, ceiling: Limits::default(), slots: (4 * cores).clamp(16, 256) as u32, program: None }
+    }
+}
+
+/// What one step of a pipeline says about the component behind it.
+#[derive(Clone, Default)]
+pub struct LoadRequest {
+    /// the component's options, an object; `null` for none
+    pub options: Value,
+    /// what it may use; capped by the operator's ceiling
+    pub limits: Limits,
+    /// what it may reach
+    pub grants: Grants,
+    /// the built-in steps that it may call, and the models that a grant may name
+    pub registry: Arc<Registry>,
+    /// whether an instance serves further requests, until its first error: faster where it is
+    /// large, but what one request leaves in it the next can see
+    pub reuse: bool,
+}
+
+/// Runs any number of components: it holds an engine, a pool of sandboxes, the thread that ticks
+/// for their deadlines, and what is compiled. A handle: a copy is the same sandbox.
+#[derive(Clone)]
+pub struct Sandbox(Arc<Home>);
+
+/// What the copies of a handle share, and the steps that were loaded through them.
+pub(super) struct Home {
+    machine: Arc<Machine>,
+    ceiling: Limits,
+    cache: Option<CacheDir>,
+    program: Option<PathBuf>,
+    /// by way of which native code goes, and where components are set up for want of a cache
+    _scratch: Option<Scratch>,
+}
+
+/// The sandboxes that are in use in this process, with the operator's word for each.
+static SHARED: Mutex<Vec<(SandboxOptions, Weak<Home>)>> = Mutex::new(Vec::new());
+
+impl Sandbox {
+    /// The sandbox of this process under these options, which lives as long as a handle or a step
+    /// of it does: pipelines beside each other share one pool, one ticker, and what is compiled.
+    pub fn shared(options: SandboxOptions) -> Result<Self, SandboxError> {
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.retain(|(_, home)| home.strong_count() > 0);
+        let living = shared.iter().find(|(said, _)| *said == options).and_then(|(_, home)| home.upgrade());
+        if let Some(home) = living {
+            return Ok(Self(home));
+        }
+        let sandbox = Self::new(options.clone())?;
+        shared.push((options, Arc::downgrade(&sandbox.0)));
+        Ok(sandbox)
+    }
+
+    /// A sandbox of its own: sets up the engine, with a pool of sandboxes where the machine has the
+    /// address space for it.
+    pub fn new(options: SandboxOptions) -> Result<Self, SandboxError> {
+        let SandboxOptions { mut cache, ceiling, slots, program } = options;
+        let in_cache = |error: std::io::Error, cache: &CacheDir| {
+            SandboxError::Cache(format!("{}: {error}", cache.root().display()))
+        };
+        let scratch = match &cache {
+            // Not in the cache: who comes to write there must not find code on its way to be run.
+            Some(cache) => {
+                let work = cache.folder("work").map_err(|error| in_cache(error, cache));
+                let scratch =
+                    Scratch::new().or_else(|_| Scratch::new_in(&work?).map_err(|error| in_cache(error, cache)));
+                cache.folder("steps").map_err(|error| in_cache(error, cache))?;
+                Some(scratch?)
+            }
+            None if program.is_some() => Some(Scratch::new().map_err(|error| no_folder(&error))?),
+            None => None,
+        };
+        if let (None, Some(scratch)) = (&cache, &scratch) {
+            cache = Some(CacheDir::at(scratch.path().join("cache")));
+        }
+        let code = scratch.as_ref().map(|scratch| CodeFolder::at(&scratch.path().join("code"))).transpose()?;
+        let machine = Arc::new(Machine::new(code, &ceiling, slots)?);
+        Ok(Self(Arc::new(Home { machine, ceiling, cache, program, _scratch: scratch })))
+    }
+
+    /// What is not as it should be, though components run.
+    pub fn warning(&self) -> Option<&'static str> {
+        (!self.0.machine.pooled).then_some(
+            "this machine refuses the address space for a pool of sandboxes (is there a limit on virtual memory?): each \
+             request to a component reserves its own, which takes longer",
+        )
+    }
+
+    #[cfg(test)]
+    pub(super) fn machine(&self) -> &Arc<Machine> {
+        &self.0.machine
+    }
+
+    /// What of a component's imports `grants` leave out.
+    pub fn refusals(&self, bytes: &[u8], grants: &Grants) -> Result<Vec<Refusal>, SandboxError> {
+        let (options, registry) = (or_empty(&Value::Null), Arc::default());
+        // Meanwhile it gets nothing: what `grants` ask for may not be allowed.
+        let nothing = Grants::default();
+        let order = Order { bytes, options: &options, limits: &self.0.ceiling, grants: &nothing, registry: &registry };
+        Ok(imports::refusals(&self.prepare(&order)?.facts.imports, grants))
+    }
+
+    /// Makes a step of a component (or of a core module that carries its contract): asks it for its
+    /// schema, checks the options against that, configures it, checks its signature, and keeps it
+    /// as it is then for every request. What came of that is remembered in the cache.
+    pub fn load(&self, bytes: &[u8], request: &LoadRequest) -> Result<ComponentStep, SandboxError> {
+        let LoadRequest { options, limits, grants, registry, reuse } = request;
+        if let Some(name) = grants.models.iter().find(|name| registry.model(name).is_none()) {
+            let models = registry.model_names().map(str::to_owned).collect();
+            return Err(SandboxError::UnknownModel { name: name.clone(), models });
+        }
+        let (limits, options) = (limits.capped(&self.0.ceiling), or_empty(options));
+        let order = Order { bytes, options: &options, limits: &limits, grants, registry };
+        let Prepared { facts, described, ready } = self.prepare(&order)?;
+        let Ready { signature, start, snapshot, code } = ready?;
+        let component = match &snapshot {
+            Some(snapshot) => Cow::Borrowed(snapshot.as_slice()),
+            None => componentize(bytes)?,
+        };
+        let compiled = self.0.machine.compiled(&component, code.as_ref())?;
+        let reach = Reach::new(limits, grants.clone(), registry.clone())?;
+        let linked = Linked::new(self.0.machine.clone(), compiled, reach)?;
+        let text = (start != Start::Snapshot).then(|| options.to_string());
+        let signature = match &text {
+            Some(options) if grants.any_wasi() => prepare::signature(&linked, options)?,
+            _ => signature,
+        };
+        // One for each worker at most.
+        let reused = if *reuse { self.0.machine.cores } else { 0 };
+        let guest = Guest::new(linked, signature, text, reused);
+        Ok(ComponentStep {
+            _home: self.0.clone(),
+            guest,
+            facts,
+            summary: described.map(|described| described.summary).unwrap_or_default(),
+            options,
+            start,
+            reuse: *reuse,
+        })
+    }
+
+    /// Everything about a component that can be known without a pipeline. Without `options`, its
+    /// signature is known only if it needs none.
+    pub fn inspect(&self, bytes: &[u8], options: Option<&Value>) -> Result<ComponentInfo, SandboxError> {
+        let given = or_empty(options.unwrap_or(&Value::Null));
+        // To be described it may import everything that can be granted. It finds no model, no
+        // folder and no variable; a clock and random numbers show it nothing of this machine.
+        let grants =
+            Grants { models: vec![String::new()], clock: true, random: true, stdio: true, ..Grants::default() };
+        let registry = Arc::default();
+        let order = Order { bytes, options: &given, limits: &self.0.ceiling, grants: &grants, registry: &registry };
+        Ok(ComponentInfo::of(self.prepare(&order)?, options.is_some()))
+    }
+
+    /// What is remembered of this order, or what a child, or without a program this process,
+    /// makes of it.
+    fn prepare(&self, order: &Order<'_>) -> Result<Prepared, SandboxError> {
+        let limit = order.limits.component_size;
+        if order.bytes.len() > limit {
+            return Err(SandboxError::Limit(exceeded("component_size", size_text(limit))));
+        }
+        ComponentKind::of(order.bytes)?;
+        let kept = Kept::at(self.0.cache.as_ref(), &self.0.machine.engine, order);
+        if let Some(prepared) = kept.as_ref().and_then(Kept::read) {
+            return Ok(prepared);
+        }
+        let mut prepared = match (&self.0.program, &self.0.cache) {
+            (Some(program), Some(cache)) => prepare::ask(program, cache, &self.0.ceiling, order)?,
+            _ => prepare::prepare(order, &Watch::default())?,
+        };
+        if let Some(kept) = kept {
+            if let Ok(ready @ Ready { code: None, .. }) = &mut prepared.ready {
+                let component = match &ready.snapshot {
+                    Some(snapshot) => Cow::Borrowed(snapshot.as_slice()),
+                    None => componentize(order.bytes)?,
+                };
+                ready.code = self.0.machine.load(&component, None)?.1;
+            }
+            kept.write(&prepared);
+        }
+        Ok(prepared)
+    }
+}
+
+/// Why there is no folder for what is compiled, with the names of both where it could lie.
+fn no_folder(error: &std::io::Error) -> SandboxError {
+    let error = files::without_path(error);
+    let cache = CacheDir::from_environment().map(|cache| format!("`{}`", cache.root().display()));
+    SandboxError::Cache(format!(
+        "neither {} (${}) nor `{}` ($TMPDIR) takes them: {error}",
+        cache.as_deref().unwrap_or("a folder of the user's"),
+        CacheDir::VARIABLE,
+        std::env::temp_dir().display()
+    ))
+}
+
+fn or_empty(options: &Value) -> Value {
+    if options.is_null() { Value::Object(serde_json::Map::new()) } else { options.clone() }
+}

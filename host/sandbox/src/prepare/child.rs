@@ -1,0 +1,277 @@
+//! Preparing a component in a process of its own: compiling it may take more time and memory than
+//! it is worth, and whatever goes wrong ends there.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use tempfile::TempDir;
+
+use super::super::component::{Compiled, componentize};
+use super::super::engine::Machine;
+use super::super::error::SandboxError;
+use super::super::grants::Grants;
+use super::super::limits::{Limits, bytes, exceeded};
+use super::super::native_code::{CodeFolder, NativeCode};
+use super::{Order, Prepared, Start, prepare};
+use gpux_core::CacheDir;
+use gpux_core::Registry;
+use gpux_core::child::{self, ChildFault};
+
+const COMPONENT: &str = "component.wasm";
+const SNAPSHOT: &str = "snapshot.wasm";
+/// A folder of wasmtime's.
+const CODE: &str = "code";
+/// For starting a process and reading files, beside the limits.
+const SLACK: Duration = Duration::from_secs(5);
+/// How many times as long as its processor time a compilation may take on a busy machine.
+const BUSY: u32 = 8;
+/// How often a compilation's processor time is looked at.
+const GLANCE: Duration = Duration::from_millis(20);
+/// Stack of the thread that does the work: what a process's first has.
+const STACK: usize = 8 << 20;
+
+/// What a folder of work is left alone for: far longer than any work takes.
+const STALE: Duration = Duration::from_hours(24);
+
+/// What the child is told through a pipe, for it may hold secrets (granted variables).
+#[derive(Serialize, Deserialize)]
+pub struct Request {
+    options: Json,
+    limits: Limits,
+    grants: Grants,
+    /// what tells each granted folder from others
+    folders: Vec<Option<(u64, u64)>>,
+    /// under which the parent will run the compiled component
+    ceiling: Limits,
+}
+
+/// Has `program`, which is gpux, prepare a component and compile it, in the cache. Where that has no
+/// room for it, the system's folder for such things may have.
+pub(crate) fn ask(
+    program: &Path,
+    cache: &CacheDir,
+    ceiling: &Limits,
+    order: &Order<'_>,
+) -> Result<Prepared, SandboxError> {
+    let here = |error: std::io::Error| SandboxError::Cache(format!("{}: {error}", cache.root().display()));
+    let in_cache = || {
+        let work = cache.folder("work").map_err(here)?;
+        sweep(&work);
+        tempfile::tempdir_in(work).map_err(here)
+    };
+    let elsewhere = || {
+        let folder = std::env::temp_dir();
+        tempfile::tempdir_in(&folder).map_err(|error| SandboxError::Cache(format!("{}: {error}", folder.display())))
+    };
+    let ask = |folder: Result<TempDir, SandboxError>| ask_in(&folder?, program, ceiling, order);
+    match ask(in_cache()) {
+        Err(SandboxError::Cache(first)) => match ask(elsewhere()) {
+            Err(SandboxError::Cache(second)) => {
+                let hint = "components are set up in $GPUX_CACHE_DIR, or else in $TMPDIR";
+                Err(SandboxError::Cache(format!("{first}, nor {second}; {hint}")))
+            }
+            other => other,
+        },
+        other => other,
+    }
+}
+
+/// The same, by way of files in `folder`.
+fn ask_in(folder: &TempDir, program: &Path, ceiling: &Limits, order: &Order<'_>) -> Result<Prepared, SandboxError> {
+    let here = |error: std::io::Error| SandboxError::Cache(format!("{}: {error}", folder.path().display()));
+    let path = |name: &str| folder.path().join(name);
+    let request = Request {
+        options: order.options.clone(),
+        limits: order.limits.clone(),
+        grants: order.grants.clone(),
+        folders: order.grants.dirs.iter().map(|dir| dir.opened.as_ref()?.identity()).collect(),
+        ceiling: ceiling.clone(),
+    };
+    let mut request = serde_json::to_vec(&request).map_err(|error| SandboxError::Engine(error.to_string()))?;
+    request.push(b'\n');
+    std::fs::write(path(COMPONENT), order.bytes).map_err(here)?;
+    let arguments = ["__prepare-component".as_ref(), folder.path().as_os_str()];
+    let answer: Result<Prepared, SandboxError> = child::ask_about(program, &arguments, request, patience(order.limits))
+        .map_err(|fault| ended(&fault, order.limits))?;
+    let mut prepared = answer?;
+    if let Ok(ready) = &mut prepared.ready {
+        let has_one = ready.start == Start::Snapshot;
+        ready.snapshot = has_one.then(|| std::fs::read(path(SNAPSHOT))).transpose().map_err(here)?;
+        ready.code = NativeCode::take(&path(CODE));
+    }
+    Ok(prepared)
+}
+
+/// Removes what processes that were killed have left.
+fn sweep(work: &Path) {
+    let Ok(folders) = std::fs::read_dir(work) else { return };
+    for folder in folders.flatten() {
+        let age = folder.metadata().and_then(|facts| facts.modified()).ok().and_then(|made| made.elapsed().ok());
+        if age.is_some_and(|age| age > STALE) {
+            // Another process may be at it, too.
+            let _ = std::fs::remove_dir_all(folder.path());
+        }
+    }
+}
+
+/// What the machinery around a component may take of the processor: compiling it, taking it apart,
+/// and its snapshot. The guest's own work has clocks of its own, and does not count.
+#[derive(Default)]
+pub(crate) struct Watch(Mutex<Spent>);
+
+#[derive(Default)]
+struct Spent {
+    before: Duration,
+    /// the processor's time when the work that goes on began
+    since: Option<Duration>,
+}
+
+impl Watch {
+    /// Does work that counts. What counts is not nested.
+    pub(super) fn during<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.spent().since = Some(child::processor_time());
+        let done = work();
+        let mut spent = self.spent();
+        let now = child::processor_time();
+        if let Some(since) = spent.since.take() {
+            spent.before += now.saturating_sub(since);
+        }
+        done
+    }
+
+    fn taken(&self) -> Duration {
+        let spent = self.spent();
+        spent.before + spent.since.map_or(Duration::ZERO, |since| child::processor_time().saturating_sub(since))
+    }
+
+    fn spent(&self) -> MutexGuard<'_, Spent> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Does `work` on a thread of its own, as long as what counts of it stays within `limit`. Nothing
+/// interrupts a compiler: out of time, the thread is left to end with the process.
+fn within<T: Send + 'static>(
+    limit: Duration,
+    work: impl FnOnce(&Watch) -> Result<T, SandboxError> + Send + 'static,
+) -> Result<T, SandboxError> {
+    let watch = Arc::new(Watch::default());
+    let (sender, receiver) = mpsc::channel();
+    let watched = watch.clone();
+    let work = move || {
+        // Nobody waits for it any more if this fails.
+        let _ = sender.send(work(&watched));
+    };
+    let thread = std::thread::Builder::new().name("gpux-prepare".to_owned()).stack_size(STACK).spawn(work);
+    thread.map_err(|error| SandboxError::Engine(format!("the compiler has no thread: {error}")))?;
+    loop {
+        let left = limit.saturating_sub(watch.taken());
+        match receiver.recv_timeout(left.clamp(Duration::from_millis(1), GLANCE)) {
+            Ok(done) => return done,
+            Err(RecvTimeoutError::Timeout) if watch.taken() < limit => {}
+            Err(RecvTimeoutError::Timeout) => return Err(out_of_time(limit)),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(SandboxError::Compile("the compiler panicked".to_owned()));
+            }
+        }
+    }
+}
+
+fn out_of_time(limit: Duration) -> SandboxError {
+    SandboxError::Limit(exceeded("compile_time", format!("{limit:?}")))
+}
+
+/// Times that `setup_time` may pass: a setup describes and configures, and is made twice if the
+/// first shows that there can be no snapshot.
+const SETUPS: u32 = 4;
+
+/// How long the child may take: all compiling and all setups.
+fn patience(limits: &Limits) -> Duration {
+    let setups = limits.setup_time.saturating_mul(SETUPS);
+    limits.compile_time.saturating_mul(BUSY).saturating_add(setups).saturating_add(SLACK)
+}
+
+/// A child that gave no answer ran into one of its bounds, or broke.
+fn ended(fault: &ChildFault, limits: &Limits) -> SandboxError {
+    match fault {
+        ChildFault::Timeout(_) => out_of_time(limits.compile_time),
+        ChildFault::Start(_) => SandboxError::Engine(fault.to_string()),
+        ChildFault::Temporary { .. } => SandboxError::Cache(fault.to_string()),
+        // The allocator's own last words.
+        ChildFault::Ended { stderr, .. } if stderr.contains("memory allocation of") => {
+            SandboxError::Limit(exceeded("compile_memory", bytes(limits.compile_memory)))
+        }
+        // What it says of itself: the schema of its options, its signature.
+        ChildFault::TooLong => SandboxError::Compile(format!("what it says of itself is too much: {fault}")),
+        ChildFault::Ended { .. } => SandboxError::Compile(format!("the process that compiled it broke: {fault}")),
+    }
+}
+
+/// What `gpux __prepare-component FOLDER` does with what it was told, and prints on one line. Bounds
+/// the memory of the whole process, so nothing else may be done in it.
+pub fn answer(folder: &Path, request: std::io::Result<Request>, registry: Registry) -> String {
+    let told = request.map_err(|error| SandboxError::Engine(error.to_string()));
+    serde_json::to_string(&told.and_then(|request| work(folder.to_owned(), request, registry))).unwrap_or_default()
+}
+
+fn work(folder: PathBuf, request: Request, registry: Registry) -> Result<Prepared, SandboxError> {
+    child::give_way();
+    child::bound_processor_time(patience(&request.limits));
+    child::bound_memory(Some(request.limits.compile_memory as u64));
+    within(request.limits.compile_time, move |watch| set_up(&folder, request, registry, watch))
+}
+
+fn set_up(folder: &Path, request: Request, registry: Registry, watch: &Watch) -> Result<Prepared, SandboxError> {
+    let here = |error: std::io::Error| SandboxError::Cache(format!("{}: {error}", folder.display()));
+    let Request { options, limits, mut grants, folders, ceiling } = request;
+    for (dir, known) in grants.dirs.iter_mut().zip(folders) {
+        let opened = dir.open(known).map(drop);
+        opened.map_err(|error| SandboxError::Folder { folder: dir.folder.clone(), why: error.to_string() })?;
+    }
+    let bytes = std::fs::read(folder.join(COMPONENT)).map_err(here)?;
+    let order =
+        Order { bytes: &bytes, options: &options, limits: &limits, grants: &grants, registry: &Arc::new(registry) };
+    let prepared = prepare(&order, watch)?;
+    if let Ok(ready) = &prepared.ready {
+        // The same settings as the process that will run it; but one slot is enough.
+        let code = folder.join(CODE);
+        std::fs::create_dir(&code).map_err(here)?;
+        let machine = Machine::new(Some(CodeFolder::at(&code)?), &ceiling, 1)?;
+        let component = match &ready.snapshot {
+            Some(snapshot) => {
+                std::fs::write(folder.join(SNAPSHOT), snapshot).map_err(here)?;
+                Cow::Borrowed(snapshot.as_slice())
+            }
+            None => watch.during(|| componentize(&bytes))?,
+        };
+        watch.during(|| Compiled::new(&machine.engine, &component))?;
+    }
+    Ok(prepared)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[test]
+    fn what_is_older_than_a_day_is_swept() {
+        let work = tempfile::tempdir().unwrap();
+        for (name, hours) in [("now", 0), ("today", 20), ("yesterday", 30)] {
+            let folder = work.path().join(name);
+            std::fs::create_dir(&folder).unwrap();
+            std::fs::write(folder.join(COMPONENT), "").unwrap();
+            let made = SystemTime::now() - Duration::from_hours(hours);
+            std::fs::File::open(folder).unwrap().set_modified(made).unwrap();
+        }
+        sweep(work.path());
+        let left = ["now", "today", "yesterday"].map(|name| work.path().join(name).exists());
+        assert_eq!(left, [true, true, false]);
+    }
+}

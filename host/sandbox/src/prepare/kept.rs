@@ -1,0 +1,128 @@
+//! What came of preparing, remembered: a second start asks no child.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::Path;
+use std::time::SystemTime;
+
+use serde_json::json;
+use wasmtime::Engine;
+
+use super::super::native_code::NativeCode;
+use super::{Order, Prepared, Start};
+use gpux_core::CacheDir;
+use gpux_core::files::digest;
+use gpux_core::seal;
+
+/// Bytes of all that is remembered; the oldest goes first.
+const LIMIT: u64 = 1 << 30;
+/// Of what is written here; another is not read.
+const FORMAT: u32 = 2;
+/// The folder of the cache.
+const FOLDER: &str = "steps";
+/// What one entry may consist of: what came of it, the snapshot, its native code.
+const ENDINGS: [&str; 3] = ["json", "wasm", "code"];
+
+/// The place of one prepared component in the cache.
+pub(crate) struct Kept {
+    cache: CacheDir,
+    /// SHA-256 of everything that decides what comes of preparing
+    key: String,
+}
+
+impl Kept {
+    /// Where this order's result is kept, if there is a cache; `engine` is what would run it.
+    pub(crate) fn at(cache: Option<&CacheDir>, engine: &Engine, order: &Order<'_>) -> Option<Self> {
+        let cache = cache?.clone();
+        // wasmtime's version and settings; with the same, this hasher gives the same.
+        let mut hasher = DefaultHasher::new();
+        engine.precompile_compatibility_hash().hash(&mut hasher);
+        let decides = json!([
+            FORMAT,
+            env!("CARGO_PKG_VERSION"),
+            hasher.finish(),
+            digest(order.bytes),
+            order.options,
+            order.limits,
+            order.grants
+        ]);
+        Some(Self { cache, key: digest(decides.to_string().as_bytes()) })
+    }
+
+    fn name(&self, ending: &str) -> String {
+        format!("{}.{ending}", self.key)
+    }
+
+    /// What was remembered, if all of it is there as it was written: what is cut off, changed or not gpux's is
+    /// made anew.
+    pub(crate) fn read(&self) -> Option<Prepared> {
+        let read = |ending| seal::read(&self.cache, FOLDER, &self.name(ending));
+        let mut prepared: Prepared = serde_json::from_slice(&read("json")?).ok()?;
+        if let Ok(ready) = &mut prepared.ready {
+            if ready.start == Start::Snapshot {
+                ready.snapshot = Some(read("wasm")?);
+            }
+            ready.code = Some(NativeCode::from_bytes(read("code")?));
+        }
+        // What is used is not the oldest.
+        let folder = self.cache.folder(FOLDER).ok()?;
+        for ending in ENDINGS {
+            if let Ok(file) = std::fs::File::options().append(true).open(folder.join(self.name(ending))) {
+                let _ = file.set_modified(SystemTime::now());
+            }
+        }
+        Some(prepared)
+    }
+
+    /// Remembers a success. Not remembering costs the next start some time, no more.
+    pub(crate) fn write(&self, prepared: &Prepared) {
+        let Ok(ready) = &prepared.ready else { return };
+        let (Ok(text), Some(code)) = (serde_json::to_vec(prepared), &ready.code) else { return };
+        let write = |ending, bytes: &[u8]| seal::write(&self.cache, FOLDER, &self.name(ending), bytes).is_ok();
+        let is_written = ready.snapshot.as_ref().is_none_or(|snapshot| write("wasm", snapshot))
+            && write("code", code.as_bytes())
+            && write("json", &text);
+        if is_written && let Ok(folder) = self.cache.folder(FOLDER) {
+            prune(&folder, LIMIT);
+        }
+    }
+}
+
+/// Removes the oldest files until those left have `limit` bytes at most.
+fn prune(folder: &Path, limit: u64) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let facts = |entry: std::fs::DirEntry| {
+        let metadata = entry.metadata().ok()?;
+        Some((metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH), metadata.len(), entry.path()))
+    };
+    let mut files: Vec<_> = entries.flatten().filter_map(facts).collect();
+    files.sort();
+    let mut total: u64 = files.iter().map(|(_, size, _)| size).sum();
+    for (_, size, path) in files {
+        if total <= limit {
+            break;
+        }
+        if std::fs::remove_file(path).is_ok() {
+            total -= size;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_goes_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let now = SystemTime::now();
+        for (name, age) in [("old", 3), ("older", 7), ("new", 1)] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, [0; 100]).unwrap();
+            let file = std::fs::File::options().write(true).open(path).unwrap();
+            file.set_modified(now - std::time::Duration::from_secs(age)).unwrap();
+        }
+        prune(folder.path(), 200);
+        let there = |name: &str| folder.path().join(name).exists();
+        assert_eq!((there("older"), there("old"), there("new")), (false, true, true));
+    }
+}

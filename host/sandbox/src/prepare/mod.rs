@@ -1,0 +1,104 @@
+//! What happens to a component once, when it is loaded: described, its options checked,
+//! configured, and, where that is possible, kept as it is then: a snapshot, from which every
+//! request starts.
+//!
+//! All of this is a stranger's work, compiling included, so it happens in a child process within
+//! bounds (`child`), and what came of it is remembered (`kept`).
+
+mod child;
+mod kept;
+mod setup;
+mod snapshot;
+mod tree;
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+pub use self::child::answer as prepare_answer;
+pub(super) use self::child::{Watch, ask};
+pub(super) use self::kept::Kept;
+pub(super) use self::setup::{prepare, signature};
+use super::component::ComponentKind;
+use super::error::SandboxError;
+use super::grants::Grants;
+use super::imports::Import;
+use super::limits::Limits;
+use super::native_code::NativeCode;
+use gpux_core::{Registry, Signature};
+
+/// A component that is to be prepared, and for what.
+pub(super) struct Order<'a> {
+    pub(super) bytes: &'a [u8],
+    /// an object
+    pub(super) options: &'a Json,
+    pub(super) limits: &'a Limits,
+    pub(super) grants: &'a Grants,
+    pub(super) registry: &'a Arc<Registry>,
+}
+
+/// A component as far as it could be prepared.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Prepared {
+    pub(super) facts: Facts,
+    pub(super) described: Option<Described>,
+    pub(super) ready: Result<Ready, SandboxError>,
+}
+
+/// What a component is, whatever it does.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Facts {
+    /// SHA-256 of its bytes as given, in hexadecimal
+    pub(super) digest: String,
+    /// bytes as given
+    pub(super) size: usize,
+    pub(super) kind: ComponentKind,
+    /// the interfaces it imports
+    pub(super) imports: Vec<Import>,
+    /// names of the interfaces it exports
+    pub(super) exports: Vec<String>,
+}
+
+/// What a component says about itself.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Described {
+    pub(super) summary: String,
+    pub(super) options_schema: Json,
+}
+
+/// A configured component.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Ready {
+    pub(super) signature: Signature,
+    pub(super) start: Start,
+    /// the snapshot: a component's bytes
+    #[serde(skip)]
+    pub(super) snapshot: Option<Vec<u8>>,
+    /// the native code of the snapshot, or of the component where there is none
+    #[serde(skip)]
+    pub(super) code: Option<NativeCode>,
+}
+
+/// How an instance becomes ready for requests.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Start {
+    /// as a copy of the memory that `configure` left, shared until it is written to
+    Snapshot,
+    /// by calling `configure` again
+    Configure {
+        /// why there is no snapshot
+        why: String,
+    },
+}
+
+impl fmt::Display for Start {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Snapshot => f.write_str("each request from a snapshot taken after `configure`"),
+            Self::Configure { why } => write!(f, "each request calls `configure` again: {why}"),
+        }
+    }
+}

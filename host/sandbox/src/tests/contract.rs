@@ -1,0 +1,154 @@
+//! Bytes that are no step: each its own clear error.
+
+use super::*;
+
+fn refuse(bytes: &[u8]) -> String {
+    SANDBOX.load(bytes, &LoadRequest::default()).err().unwrap().to_string()
+}
+
+/// An empty component, with `tail` behind its header.
+fn component(tail: &[u8]) -> Vec<u8> {
+    [b"\0asm\x0d\0\x01\0", tail].concat()
+}
+
+/// A component that imports an instance named `import`, with nothing in it.
+fn importing(import: &str) -> Vec<u8> {
+    // type section: one instance type without items; import section: one instance of it.
+    let name = import.as_bytes();
+    let mut section = vec![1, 0, name.len() as u8];
+    section.extend(name);
+    section.extend([5, 0]);
+    let mut tail = vec![7, 3, 1, 0x42, 0, 10, section.len() as u8];
+    tail.extend(section);
+    component(&tail)
+}
+
+#[test]
+fn what_is_not_webassembly() {
+    assert_eq!(refuse(b""), "this is not WebAssembly: the file is empty");
+    assert_eq!(refuse(b"\x7fELF\x02\x01\x01\0"), "this is not WebAssembly: a component begins with `\\0asm`");
+    assert!(refuse(b"\0asm").contains("header cut off"));
+}
+
+#[test]
+fn what_is_damaged() {
+    let mut bytes = guest("rust/center-ink.wasm");
+    bytes.truncate(bytes.len() / 2);
+    assert!(refuse(&bytes).starts_with("this component is damaged"), "{}", refuse(&bytes));
+    let module = &HOSTILE[..HOSTILE.len() / 2];
+    assert!(refuse(module).starts_with("this component is damaged"), "{}", refuse(module));
+}
+
+#[test]
+fn what_is_too_large() {
+    let request =
+        LoadRequest { limits: Limits { component_size: 10 << 10, ..Limits::default() }, ..LoadRequest::default() };
+    let error = SANDBOX.load(&HOSTILE, &request).err().unwrap().to_string();
+    assert!(error.starts_with("it reached its limit of 10 KiB (component_size)"), "{error}");
+}
+
+#[test]
+fn a_component_of_another_world() {
+    let error = refuse(&component(&[]));
+    assert!(error.contains("it does not export `gpux:pipeline/step@0.1.0`; it exports none"), "{error}");
+}
+
+#[test]
+fn a_core_module_without_its_contract() {
+    let error = refuse(b"\0asm\x01\0\0\0");
+    assert!(error.contains("step"), "{error}");
+}
+
+#[test]
+fn a_core_module_for_the_first_wasi() {
+    let mut module = b"\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x02\x23\x01\x16".to_vec();
+    module.extend(b"wasi_snapshot_preview1\x08fd_write\0\0");
+    let error = refuse(&module);
+    assert!(error.contains("it is built for WASI 0.1 (wasm32-wasip1)"), "{error}");
+}
+
+#[test]
+fn a_core_module_with_its_contract_is_a_step() {
+    let load = |bytes: &[u8]| SANDBOX.load(bytes, &LoadRequest::default()).unwrap();
+    let (module, component) = (load(&HOSTILE), load(&componentize(&HOSTILE).unwrap()));
+    for (step, kind) in [(&module, "core-module"), (&component, "component")] {
+        assert_eq!(run(step, "x"), Ok("visit 1".into()));
+        assert_eq!(step.details()["kind"], json!(kind));
+    }
+    assert_ne!(module.digest(), component.digest());
+}
+
+#[test]
+fn imports_that_are_not_offered_are_named() {
+    let problem = |import: &str| {
+        let info = SANDBOX.inspect(&importing(import), None).unwrap();
+        assert_eq!(info.imports, [import]);
+        info.problem.unwrap()
+    };
+    // Without the export, the world is wrong before the imports are.
+    assert!(problem("wasi:sockets/tcp@0.2.0").contains("no pipeline step"));
+    let compiled = |import: &str| Compiled::new(&SANDBOX.machine().engine, &importing(import)).unwrap();
+    let error = |import: &str| compiled(import).linker(&Grants::default()).err().unwrap().to_string();
+    assert_eq!(
+        error("wasi:sockets/tcp@0.2.0"),
+        "this component imports `wasi:sockets/tcp@0.2.0`, which a step never gets: no grant opens the network"
+    );
+    assert!(error("wasi:http/outgoing-handler@0.2.0").contains("no grant opens the network"));
+    assert!(error("wasi:clocks/wall-clock@0.3.0").contains("another version of WASI"));
+    assert!(error("wasi:nn/graph@0.2.0").contains("a step never gets"));
+    assert!(error("gpux:pipeline/log@0.2.0").contains("another version"));
+    assert!(error("gpux:pipeline/telepathy@0.1.0").contains("newer"));
+    assert_eq!(
+        error("gpux:pipeline/models@0.1.0"),
+        "this component imports `gpux:pipeline/models@0.1.0` to run models, which is not granted: its step needs \
+         `grant: { models: [NAME] }`"
+    );
+    assert!(compiled("gpux:pipeline/models@0.1.0").linker(&granted(&["rec"])).is_ok());
+}
+
+#[test]
+fn a_grant_for_a_model_that_is_not_there() {
+    let request = LoadRequest { grants: granted(&["rec"]), ..LoadRequest::default() };
+    let error = SANDBOX.load(&HOSTILE, &request).err().unwrap().to_string();
+    assert_eq!(error, "`grant: { models: [rec] }` names no model of this pipeline; it has none");
+}
+
+fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    assert_eq!(from.len(), to.len());
+    let mut bytes = bytes.to_vec();
+    let mut at = 0;
+    while let Some(found) = bytes[at..].windows(from.len()).position(|window| window == from) {
+        bytes[at + found..][..to.len()].copy_from_slice(to);
+        at += found + to.len();
+    }
+    assert!(at > 0, "{} is not there", String::from_utf8_lossy(from));
+    bytes
+}
+
+#[test]
+fn a_component_of_a_compatible_version_loads_and_of_another_does_not() {
+    let of_version = |version: &str| replaced(&guest("rust/center-ink.wasm"), b"@0.1.0", version.as_bytes());
+    let later = SANDBOX.load(&of_version("@0.1.9"), &LoadRequest::default()).unwrap();
+    let ours = SANDBOX.load(&guest("rust/center-ink.wasm"), &LoadRequest::default()).unwrap();
+    assert_eq!(later.signature(), ours.signature());
+    let error = refuse(&of_version("@0.2.0"));
+    assert!(error.contains("it does not export `gpux:pipeline/step@0.1.0`"), "{error}");
+}
+
+#[test]
+fn the_contract_changes_with_its_version_only() {
+    let read = |name: &str| {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../wit").join(name);
+        std::fs::read_to_string(path).unwrap()
+    };
+    let (wit, versions) = (read("pipeline.wit"), read("versions.txt"));
+    let version = wit.lines().find_map(|line| line.strip_prefix("package gpux:pipeline@")?.strip_suffix(';')).unwrap();
+    let recorded = versions.lines().filter_map(|line| line.split_once(' ')).find(|(name, _)| *name == version);
+    let digest = gpux_core::files::digest(wit.as_bytes());
+    assert_eq!(
+        recorded.map(|(_, digest)| digest),
+        Some(digest.as_str()),
+        "wit/pipeline.wit is not what version {version} was: give it the next version, and a line in wit/versions.txt"
+    );
+    assert!(super::super::bindings::STEP.ends_with(&format!("@{version}")));
+}

@@ -1,0 +1,160 @@
+//! Native steps, called from inside.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::*;
+use gpux_core::Waits;
+
+#[test]
+fn a_builtin_runs_on_lent_tensors() {
+    let step = load("builtin", Limits::default()).unwrap();
+    for _ in 0..2 {
+        let output = run(&step, "x").unwrap();
+        assert_eq!(output.as_tensor().unwrap().as_slice::<u8>().unwrap(), [1, 2, 3, 1, 2, 3]);
+    }
+}
+
+#[test]
+fn a_builtins_options_are_checked() {
+    let step = load("builtin-wrong-options", Limits::default()).unwrap();
+    let Err(StepFailure::InvalidInput(why)) = run(&step, "x") else { panic!() };
+    assert!(why.starts_with("the options of `copy` do not fit"), "{why}");
+}
+
+#[test]
+fn a_builtin_whose_result_cannot_fit_is_not_run() {
+    let step = load("builtin-too-large", Limits::default()).unwrap();
+    let Err(StepFailure::Limit(limit)) = run(&step, "x") else { panic!() };
+    assert_eq!((limit.limit.as_ref(), limit.value.as_str()), ("memory", "64 MiB"));
+}
+
+#[test]
+fn native_calls_count_against_the_deadline() {
+    let limits = Limits { time: Duration::from_millis(30), ..Limits::default() };
+    let step = load("slow-builtin", limits).unwrap();
+    let Err(StepFailure::Limit(limit)) = run(&step, "x") else { panic!() };
+    assert_eq!((limit.limit.as_ref(), limit.value.as_str()), ("time", "30ms"));
+}
+
+/// A real native step in the place of a model: gives its text back once `time` is over.
+struct Slow {
+    time: Duration,
+    signature: Signature,
+}
+
+impl Step for Slow {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn run(&self, mut inputs: Vec<Option<Value>>, _: &mut Context) -> Result<Vec<Value>, StepFailure> {
+        let end = Instant::now() + self.time;
+        while Instant::now() < end {
+            std::hint::spin_loop();
+        }
+        Ok(inputs.pop().flatten().into_iter().collect())
+    }
+}
+
+/// What a model takes and gives here.
+fn texts() -> Signature {
+    Signature::unary(Port::new("text", Kind::Text), Port::new("text", Kind::Text))
+}
+
+/// A step that runs this model.
+fn driving(model: impl Step + 'static, attack: &str, grants: Grants, limits: Limits) -> LoadRequest {
+    let mut registry = Registry::new([COPY]);
+    registry.add_model("rec", Arc::new(model));
+    LoadRequest { options: json!({"attack": attack}), limits, grants, registry: Arc::new(registry), reuse: false }
+}
+
+fn driver(attack: &str, grants: Grants) -> Result<ComponentStep, SandboxError> {
+    let limits = Limits { time: Duration::from_millis(30), ..Limits::default() };
+    let model = Slow { time: Duration::from_millis(60), signature: texts() };
+    SANDBOX.load(&guest("hostile/drive-model.wasm"), &driving(model, attack, grants, limits))
+}
+
+/// In the place of a model that others wait for: notes how urgent its requests are.
+struct Noting {
+    signature: Signature,
+    noted: Arc<Mutex<Vec<i32>>>,
+}
+
+impl Step for Noting {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn run(&self, mut inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
+        self.noted.lock().unwrap().push(context.priority);
+        if let Some(waits) = &context.waits {
+            waits.begin();
+            waits.end(Duration::ZERO);
+        }
+        Ok(inputs.pop().flatten().into_iter().collect())
+    }
+}
+
+/// Counts who waits, and who has waited.
+#[derive(Default)]
+struct Told {
+    begun: AtomicUsize,
+    ended: AtomicUsize,
+}
+
+impl Waits for Told {
+    fn begin(&self) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn end(&self, _: Duration) {
+        self.ended.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn models_hear_of_the_request_that_they_are_run_for() {
+    let noted = Arc::<Mutex<Vec<_>>>::default();
+    let model = Noting { signature: texts(), noted: noted.clone() };
+    let request = LoadRequest { reuse: true, ..driving(model, "model", granted(&["rec"]), Limits::default()) };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
+    // Without a slot to spare, nobody else could run meanwhile.
+    for (slots, waits) in [(cores + 2, 1), (cores, 0)] {
+        let sandbox = Sandbox::new(SandboxOptions { slots, ..SandboxOptions::default() }).unwrap();
+        let step = sandbox.load(&guest("hostile/drive-model.wasm"), &request).unwrap();
+        let told = Arc::<Told>::default();
+        let mut urgent = Context { priority: 7, waits: Some(told.clone()), ..Context::default() };
+        assert_eq!(run_in(&step, "x", &mut urgent), Ok("seen".into()));
+        assert_eq!(std::mem::take(&mut *noted.lock().unwrap()), [7]);
+        let told_so_far = [&told.begun, &told.ended].map(|count| count.load(Ordering::Relaxed));
+        assert_eq!(told_so_far, [waits, waits], "{slots} slots");
+        drop(urgent);
+        assert_eq!(Arc::strong_count(&told), 1, "an instance that waits for its next request holds nobody");
+    }
+}
+
+#[test]
+fn models_take_time_that_is_not_the_steps() {
+    let step = driver("model", granted(&["rec"])).unwrap();
+    assert_eq!(run(&step, "x"), Ok("seen".into()));
+    let mut context = Context { deadline: Some(Instant::now() + Duration::from_millis(40)), ..Context::default() };
+    assert_eq!(run_in(&step, "x", &mut context), Err(StepFailure::Timeout));
+}
+
+#[test]
+fn models_are_there_only_when_granted() {
+    let error = driver("model", Grants::default()).err().unwrap().to_string();
+    assert_eq!(
+        error,
+        "this component imports `gpux:pipeline/models@0.1.0` to run models, which is not granted: its step needs \
+         `grant: { models: [NAME] }`"
+    );
+    let step = driver("model-not-granted", granted(&["rec"])).unwrap();
+    let Err(StepFailure::InvalidInput(why)) = run(&step, "x") else { panic!() };
+    assert_eq!(why, "the model `other` is not granted; granted are: rec");
+    let info = SANDBOX.inspect(&guest("hostile/drive-model.wasm"), None).unwrap();
+    assert!(info.capabilities().contains("If granted, it can: run models"), "{}", info.capabilities());
+    assert_eq!(info.problem, None);
+}

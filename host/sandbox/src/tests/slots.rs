@@ -1,0 +1,119 @@
+//! More requests than there are sandboxes.
+
+use std::sync::{Barrier, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use super::super::engine::Machine;
+use super::*;
+use gpux_core::Waits;
+
+/// In the place of a model: does what a test wants meanwhile.
+struct Model<F> {
+    signature: Signature,
+    meanwhile: F,
+}
+
+impl<F: Fn(&Context) + Send + Sync> Step for Model<F> {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn run(&self, mut inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
+        (self.meanwhile)(context);
+        Ok(inputs.pop().flatten().into_iter().collect())
+    }
+}
+
+/// A step that runs a model, in a sandbox of its own.
+fn step(sandbox: &Sandbox, meanwhile: impl Fn(&Context) + Send + Sync + 'static) -> ComponentStep {
+    let mut registry = Registry::new([COPY]);
+    let text = |name| Port::new(name, Kind::Text);
+    registry.add_model("rec", Arc::new(Model { signature: Signature::unary(text("text"), text("text")), meanwhile }));
+    let limits = Limits { time: Duration::from_mins(1), ..Limits::default() };
+    let options = json!({"attack": "model"});
+    let request =
+        LoadRequest { options, limits, grants: granted(&["rec"]), registry: Arc::new(registry), reuse: false };
+    sandbox.load(&guest("hostile/drive-model.wasm"), &request).unwrap()
+}
+
+fn sandbox(slots: u32) -> Sandbox {
+    let ceiling = Limits { time: Duration::from_mins(1), ..Limits::default() };
+    Sandbox::new(SandboxOptions { ceiling, slots, ..SandboxOptions::default() }).unwrap()
+}
+
+#[test]
+fn more_requests_than_slots_wait_for_each_other() {
+    const THREADS: usize = 12;
+    let step = step(&sandbox(2), |_| std::thread::sleep(Duration::from_millis(5)));
+    let barrier = Barrier::new(THREADS);
+    std::thread::scope(|scope| {
+        let one = || {
+            barrier.wait();
+            (0..3).map(|_| run(&step, "x")).collect::<Vec<_>>()
+        };
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(one)).collect();
+        for thread in threads {
+            assert_eq!(thread.join().unwrap(), vec![Ok("seen".into()); 3]);
+        }
+    });
+}
+
+#[test]
+fn a_wait_for_a_slot_ends_at_the_deadline() {
+    let (inside, held) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let meanwhile = {
+        let (inside, held) = (inside.clone(), held.clone());
+        move |context: &Context| {
+            if context.priority == 1 {
+                inside.wait();
+                held.wait();
+            }
+        }
+    };
+    let step = step(&sandbox(1), meanwhile);
+    std::thread::scope(|scope| {
+        let mut first = Context { priority: 1, ..Context::default() };
+        let first = scope.spawn({
+            let step = &step;
+            move || run_in(step, "x", &mut first)
+        });
+        inside.wait();
+        let begun = Instant::now();
+        let mut late = Context { deadline: Some(begun + Duration::from_millis(20)), ..Context::default() };
+        let (outcome, waited) = (run_in(&step, "x", &mut late), begun.elapsed());
+        held.wait();
+        assert_eq!(outcome, Err(StepFailure::Timeout));
+        assert!(waited >= Duration::from_millis(20));
+        assert_eq!(first.join().unwrap(), Ok("seen".into()));
+    });
+    assert_eq!(run(&step, "x"), Ok("seen".into()));
+}
+
+/// Nobody else's business here.
+struct Anybody;
+
+impl Waits for Anybody {
+    fn begin(&self) {}
+    fn end(&self, _: Duration) {}
+}
+
+#[test]
+fn whoever_goes_on_after_a_wait_leaves_a_slot_for_each_core() {
+    let machine: Arc<OnceLock<Weak<Machine>>> = Arc::default();
+    let seen = machine.clone();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
+    let sandbox = sandbox(cores + 1);
+    let step = step(&sandbox, move |context| {
+        let (waits, machine) = (context.waits.as_ref().unwrap(), seen.get().unwrap().upgrade().unwrap());
+        // A second wait needs no second place.
+        for _ in 0..2 {
+            waits.begin();
+            waits.end(Duration::ZERO);
+            assert!(machine.place().is_none(), "its instance is still there");
+        }
+    });
+    machine.set(Arc::downgrade(sandbox.machine())).unwrap();
+    let mut context = Context { waits: Some(Arc::new(Anybody)), ..Context::default() };
+    assert_eq!(run_in(&step, "x", &mut context), Ok("seen".into()));
+    assert!(sandbox.machine().place().is_some());
+}

@@ -1,0 +1,260 @@
+//! WASI 0.2, as much of it as a grant opens.
+//!
+//! Each interface is linked only if the component imports it. What a guest can wait for, hold or
+//! fill is bounded here: a wait ends at the guest's deadline, everything it holds counts against
+//! `handles`, what it reads fits in `memory`, what it writes to files in `result`. No call leaves
+//! the thread that it came on, and no runtime is started.
+
+mod clocks;
+mod files;
+mod listing;
+#[cfg(unix)]
+mod open;
+mod random;
+mod stdio;
+mod streams;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use wasmtime::component::{Linker, Resource, ResourceTable, ResourceTableError};
+use wasmtime_wasi::filesystem::{Dir, OpenMode, WasiFilesystemCtx, WasiFilesystemCtxView};
+use wasmtime_wasi::p2::bindings::{cli, clocks as wasi_clocks, filesystem, random as wasi_random, sync};
+use wasmtime_wasi::random::WasiRandomCtx;
+use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
+
+use super::component::Own;
+use super::error::SandboxError;
+use super::failure::Stop;
+use super::grants::{Capability, FolderGrant, Grants};
+use super::limits::{bytes, exceeded};
+use super::state::State;
+use gpux_core::StepFailure;
+
+/// Files and folders that one sandbox may hold open beside those it was granted: a process has
+/// few of them (often 1024), and every worker may run a guest.
+const OPEN_FILES: usize = 32;
+
+/// Bytes that a new file or folder is taken to cost the disk.
+const ENTRY: usize = 4 << 10;
+
+/// An interface that can be linked.
+pub(super) struct Interface {
+    /// its name after `wasi:`
+    pub(super) name: &'static str,
+    /// what importing it asks for
+    pub(super) capability: Capability,
+    add: Add,
+}
+
+/// Adds an interface that the bindings cover.
+macro_rules! bound {
+    ($($module:ident)::+) => {
+        |linker| $($module)::+::add_to_linker::<State, Own>(linker, |state| state)
+    };
+}
+
+/// All of them. What asks for files or the environment gives nothing as long as no folder and no
+/// variable is granted.
+const INTERFACES: [Interface; 20] = [
+    Interface::new("clocks/monotonic-clock", Capability::Clock, bound!(wasi_clocks::monotonic_clock)),
+    Interface::new("clocks/wall-clock", Capability::Clock, bound!(wasi_clocks::wall_clock)),
+    Interface::new("random/random", Capability::Random, bound!(wasi_random::random)),
+    Interface::new("random/insecure", Capability::Random, bound!(wasi_random::insecure)),
+    Interface::new("random/insecure-seed", Capability::Random, bound!(wasi_random::insecure_seed)),
+    Interface::new("filesystem/types", Capability::Files, bound!(sync::filesystem::types)),
+    Interface::new("filesystem/preopens", Capability::Files, bound!(filesystem::preopens)),
+    Interface::new("cli/environment", Capability::Environment, bound!(cli::environment)),
+    Interface::new("cli/exit", Capability::Stdio, bound!(cli::exit)),
+    Interface::new("cli/stdin", Capability::Stdio, bound!(cli::stdin)),
+    Interface::new("cli/stdout", Capability::Stdio, bound!(cli::stdout)),
+    Interface::new("cli/stderr", Capability::Stdio, bound!(cli::stderr)),
+    Interface::new("cli/terminal-input", Capability::Stdio, bound!(cli::terminal_input)),
+    Interface::new("cli/terminal-output", Capability::Stdio, bound!(cli::terminal_output)),
+    Interface::new("cli/terminal-stdin", Capability::Stdio, bound!(cli::terminal_stdin)),
+    Interface::new("cli/terminal-stdout", Capability::Stdio, bound!(cli::terminal_stdout)),
+    Interface::new("cli/terminal-stderr", Capability::Stdio, bound!(cli::terminal_stderr)),
+    Interface::new("io/error", Capability::Stdio, streams::add_error),
+    Interface::new("io/poll", Capability::Stdio, bound!(sync::io::poll)),
+    Interface::new("io/streams", Capability::Stdio, bound!(sync::io::streams)),
+];
+
+type Add = fn(&mut Linker<State>) -> wasmtime::Result<()>;
+
+impl Interface {
+    const fn new(name: &'static str, capability: Capability, add: Add) -> Self {
+        Self { name, capability, add }
+    }
+
+    /// The interface `wasi:NAME`.
+    pub(super) fn named(name: &str) -> Option<&'static Self> {
+        INTERFACES.iter().find(|interface| interface.name == name)
+    }
+
+    pub(super) fn link(&self, linker: &mut Linker<State>) -> wasmtime::Result<()> {
+        (self.add)(linker)
+    }
+}
+
+/// The granted folders of a step, open since they were checked.
+#[derive(Clone, Default)]
+pub(super) struct Folders {
+    context: WasiFilesystemCtx,
+    /// each with the path that the component knows it by
+    dirs: Arc<[(Dir, String)]>,
+}
+
+impl Folders {
+    pub(super) fn open(grants: &mut Grants) -> Result<Self, SandboxError> {
+        if grants.dirs.is_empty() {
+            return Ok(Self::default());
+        }
+        let mut builder = WasiCtxBuilder::new();
+        // Files are read and written on the guest's own thread: calls are small, and the thread is
+        // the guest's until its deadline anyway.
+        builder.allow_blocking_current_thread(true);
+        let open = |dir: &mut FolderGrant| {
+            let (perms, mode) = if dir.writable {
+                (FsPerms::ReadWrite, OpenMode::READ | OpenMode::WRITE)
+            } else {
+                (FsPerms::ReadOnly, OpenMode::READ)
+            };
+            let opened = dir.open(None).and_then(|folder| folder.file().try_clone());
+            let opened =
+                opened.map_err(|error| SandboxError::Folder { folder: dir.folder.clone(), why: error.to_string() })?;
+            Ok((Dir::new(opened, perms, mode, true), dir.name.clone()))
+        };
+        let dirs = grants.dirs.iter_mut().map(open).collect::<Result<_, SandboxError>>()?;
+        Ok(Self { context: builder.build().filesystem().clone(), dirs })
+    }
+}
+
+/// What one sandbox holds of WASI.
+pub(super) struct Wasi {
+    folders: Folders,
+    table: ResourceTable,
+    /// entries of `table`
+    held: usize,
+    /// how many of them keep a file or a folder open
+    open: usize,
+    /// bytes written to files in this request
+    written: usize,
+    random: Option<WasiRandomCtx>,
+    /// what the monotonic clock counts from
+    begin: Instant,
+}
+
+impl Wasi {
+    pub(super) fn new(folders: &Folders) -> Self {
+        Self {
+            folders: folders.clone(),
+            table: ResourceTable::new(),
+            held: 0,
+            open: 0,
+            written: 0,
+            random: None,
+            begin: Instant::now(),
+        }
+    }
+
+    /// For the next request of the same instance.
+    pub(super) const fn renew(&mut self) {
+        self.written = 0;
+    }
+
+    /// How many pollables, streams, descriptors and listings the guest holds.
+    pub(super) const fn held(&self) -> usize {
+        self.held
+    }
+
+    fn random(&mut self) -> &mut WasiRandomCtx {
+        self.random.get_or_insert_default()
+    }
+
+    fn files(&mut self) -> WasiFilesystemCtxView<'_> {
+        WasiFilesystemCtxView { ctx: &mut self.folders.context, table: &mut self.table }
+    }
+}
+
+impl State {
+    /// WASI's part of the sandbox, which exists if any of it is linked.
+    fn wasi(&mut self) -> &mut Wasi {
+        self.wasi.get_or_insert_with(|| Box::new(Wasi::new(&Folders::default())))
+    }
+
+    /// Puts `entry` into the table. Its handle goes by the type that the bindings call it.
+    fn keep<T: Send + 'static, Handle: 'static>(&mut self, entry: T) -> Result<Resource<Handle>, Stop> {
+        self.room_for_handle()?;
+        let wasi = self.wasi();
+        let key = wasi.table.push(entry).map_err(dead)?;
+        wasi.held += 1;
+        Ok(Resource::new_own(key.rep()))
+    }
+
+    fn kept<T: 'static, Handle: 'static>(&mut self, handle: &Resource<Handle>) -> Result<&mut T, Stop> {
+        self.wasi().table.get_mut(&key(handle)).map_err(dead)
+    }
+
+    fn forget<T: 'static, Handle: 'static>(&mut self, handle: &Resource<Handle>) -> Result<T, Stop> {
+        let wasi = self.wasi();
+        let entry = wasi.table.delete(key(handle)).map_err(dead)?;
+        wasi.held -= 1;
+        Ok(entry)
+    }
+
+    /// Counts a file or a folder that is about to be held open, and its entry in the table.
+    fn count_open(&mut self) -> Result<(), Stop> {
+        self.room_for_handle()?;
+        let most = OPEN_FILES + self.reach.grants.dirs.len();
+        let wasi = self.wasi();
+        if wasi.open >= most {
+            let why = format!("it holds {most} files and streams of files open, the most a sandbox may");
+            return Err(Stop(StepFailure::Failed(why)));
+        }
+        wasi.open += 1;
+        wasi.held += 1;
+        Ok(())
+    }
+
+    /// Takes what [`State::count_open`] counted out of the table.
+    fn close<T: 'static>(&mut self, handle: &Resource<T>) -> Result<(), Stop> {
+        self.forget::<T, T>(handle)?;
+        self.wasi().open -= 1;
+        Ok(())
+    }
+
+    /// Counts bytes that are about to be written to a file.
+    fn write_to_disk(&mut self, size: usize) -> Result<(), Stop> {
+        let limit = self.reach.limits.result;
+        let wasi = self.wasi();
+        let written = wasi.written.saturating_add(size);
+        if written > limit {
+            return Err(Stop::limit(exceeded("result", bytes(limit))));
+        }
+        wasi.written = written;
+        Ok(())
+    }
+
+    /// Sleeps until `wake`, or stops the guest at its deadline if that is earlier.
+    fn sleep_until(&self, wake: Option<Instant>) -> Result<(), Stop> {
+        let end = self.clock.end();
+        loop {
+            self.clock.check()?;
+            let now = Instant::now();
+            if wake.is_some_and(|wake| now >= wake) {
+                return Ok(());
+            }
+            let until = wake.map_or(end, |wake| wake.min(end));
+            std::thread::sleep(until.saturating_duration_since(now));
+        }
+    }
+}
+
+/// The key in the table behind a handle: the table checks what kind of entry it is.
+fn key<T: 'static, Handle: 'static>(handle: &Resource<Handle>) -> Resource<T> {
+    Resource::new_own(handle.rep())
+}
+
+fn dead(_: ResourceTableError) -> Stop {
+    Stop(StepFailure::Failed("it used a WASI handle that it no longer holds".to_owned()))
+}

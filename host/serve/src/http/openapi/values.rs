@@ -1,0 +1,235 @@
+//! Inputs and outputs of a pipeline as JSON Schemas: what `pipeline::from_json` reads and
+//! `pipeline::write_json` writes.
+
+use serde_json::{Value as Json, json};
+
+use gpux_core::{Dim, ElementType, Kind, TensorKind, element_count};
+
+/// What a request may give for a value of this kind.
+pub(super) fn given(kind: &Kind) -> Json {
+    match kind {
+        Kind::Any | Kind::Json => json!({}),
+        Kind::Text => json!({ "type": "string" }),
+        Kind::Bytes => json!({ "anyOf": [
+            base64_object(),
+            { "type": "string", "contentEncoding": "base64", "description": "base64, or a `data:` URL of it" },
+        ] }),
+        Kind::Tensor(tensor) => {
+            let mut forms = vec![lists(tensor, Way::In)];
+            forms.extend(flat(tensor));
+            forms.push(explicit(tensor));
+            json!({ "anyOf": forms })
+        }
+    }
+}
+
+/// What a result says of a value of this kind.
+pub(super) fn written(kind: &Kind) -> Json {
+    match kind {
+        Kind::Any | Kind::Json => json!({}),
+        Kind::Text => json!({ "type": "string" }),
+        Kind::Bytes => base64_object(),
+        Kind::Tensor(tensor) => lists(tensor, Way::Out),
+    }
+}
+
+/// The same of a tensor in one list, or of its element where it has one.
+pub(super) fn flat_written(kind: &Kind) -> Json {
+    let Kind::Tensor(tensor) = kind else { return written(kind) };
+    let element = elements(tensor, Way::Out);
+    let sizes = tensor.shape.iter().flat_map(|shape| shape.iter());
+    let sizes: Option<Vec<_>> = sizes.map(|dim| if let Dim::Fixed(size) = dim { Some(*size) } else { None }).collect();
+    let list = json!({ "type": "array", "items": element });
+    match sizes.filter(|_| tensor.shape.is_some()).and_then(|sizes| element_count(&sizes)) {
+        Some(1) => element,
+        Some(_) => list,
+        None => json!({ "anyOf": [element, list] }),
+    }
+}
+
+/// Where a schema is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// what is read
+    In,
+    /// what is written
+    Out,
+}
+
+fn base64_object() -> Json {
+    json!({
+        "type": "object",
+        "properties": { "base64": { "type": "string", "contentEncoding": "base64" } },
+        "required": ["base64"],
+        "additionalProperties": false,
+    })
+}
+
+/// Nested lists, a level an axis.
+fn lists(tensor: &TensorKind, way: Way) -> Json {
+    let number = elements(tensor, way);
+    let Some(shape) = &tensor.shape else {
+        // Without a known rank: a number, or lists of whatever depth.
+        return json!({ "anyOf": [number, { "type": "array" }] });
+    };
+    let mut schema = shape.iter().rev().fold(number, |inner, dim| {
+        let mut list = json!({ "type": "array", "items": inner });
+        match dim {
+            Dim::Fixed(size) => {
+                list["minItems"] = json!(size);
+                list["maxItems"] = json!(size);
+            }
+            // A list of no lists says no size of the axes within.
+            Dim::Dynamic | Dim::Named(_) if way == Way::In => list["minItems"] = json!(1),
+            Dim::Dynamic | Dim::Named(_) => {}
+        }
+        list
+    });
+    schema["description"] = json!(format!("tensor {tensor}, row by row"));
+    schema
+}
+
+/// All elements in one list, where they fill the shape in only one way.
+fn flat(tensor: &TensorKind) -> Option<Json> {
+    let shape = tensor.shape.as_ref().filter(|shape| shape.len() > 1)?;
+    let fixed: Vec<_> = shape.iter().map(|dim| if let Dim::Fixed(size) = dim { *size } else { 1 }).collect();
+    let count = element_count(&fixed)?;
+    let mut list = json!({ "type": "array", "items": elements(tensor, Way::In), "minItems": count });
+    list["description"] = json!("the elements in one list, in row-major order");
+    // With one open axis, any multiple fills it; no schema says so.
+    if shape.iter().filter(|dim| !matches!(dim, Dim::Fixed(_))).count() != 1 {
+        list["maxItems"] = json!(count);
+    }
+    Some(list)
+}
+
+/// The tensor with its type and its shape, as numbers or as bytes.
+fn explicit(tensor: &TensorKind) -> Json {
+    let names: Vec<_> = tensor.elements.iter().map(ElementType::name).collect();
+    let mut shape = json!({ "type": "array", "items": { "type": "integer", "minimum": 0 } });
+    if let Some(dims) = &tensor.shape {
+        (shape["minItems"], shape["maxItems"]) = (json!(dims.len()), json!(dims.len()));
+    }
+    json!({
+        "type": "object",
+        "properties": {
+            "type": { "enum": names },
+            "shape": shape,
+            "data": {
+                "type": ["array", "string"],
+                "description": "the elements in row-major order, or their little-endian bytes in base64",
+            },
+        },
+        "required": ["type", "shape", "data"],
+        "additionalProperties": false,
+    })
+}
+
+/// One element of the tensor.
+fn elements(tensor: &TensorKind, way: Way) -> Json {
+    let mut schemas: Vec<Json> = Vec::new();
+    for element in tensor.elements.iter() {
+        let schema = element_schema(element, way);
+        if !schemas.contains(&schema) {
+            schemas.push(schema);
+        }
+    }
+    if schemas.len() == 1 { schemas.remove(0) } else { json!({ "anyOf": schemas }) }
+}
+
+pub(super) fn element_schema(element: ElementType, way: Way) -> Json {
+    let integer = |min: i128, max: i128| {
+        let bound = |bound: i128| u64::try_from(bound).map_or_else(|_| json!(bound as i64), |bound| json!(bound));
+        json!({ "type": "integer", "minimum": bound(min), "maximum": bound(max) })
+    };
+    // `step` is that between the greatest number and the one before it. What is nearer to the greatest
+    // than to what would follow it is rounded, not refused.
+    let float = |max: f64, step: f64| {
+        let max = if step > 0.0 { (max + step / 2.0).next_down() } else { max };
+        let mut number = json!({ "type": "number" });
+        if way == Way::In {
+            (number["minimum"], number["maximum"]) = (json!(-max), json!(max));
+        }
+        json!({ "anyOf": [number, { "enum": ["NaN", "Infinity", "-Infinity"] }] })
+    };
+    match element {
+        ElementType::Bool => json!({ "type": "boolean" }),
+        ElementType::String => json!({ "type": "string" }),
+        ElementType::Uint8 => integer(0, u8::MAX.into()),
+        ElementType::Int8 => integer(i8::MIN.into(), i8::MAX.into()),
+        ElementType::Uint16 => integer(0, u16::MAX.into()),
+        ElementType::Int16 => integer(i16::MIN.into(), i16::MAX.into()),
+        ElementType::Uint32 => integer(0, u32::MAX.into()),
+        ElementType::Int32 => integer(i32::MIN.into(), i32::MAX.into()),
+        ElementType::Uint64 => integer(0, u64::MAX.into()),
+        ElementType::Int64 => integer(i64::MIN.into(), i64::MAX.into()),
+        ElementType::Float16 => float(half::f16::MAX.to_f64(), 2_f64.powi(5)),
+        ElementType::Bfloat16 => float(half::bf16::MAX.to_f64(), 2_f64.powi(120)),
+        ElementType::Float32 => float(f32::MAX.into(), 2_f64.powi(104)),
+        ElementType::Float64 => float(f64::MAX, 0.0),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use gpux_core::{Tensor, TensorElement, Value, from_json, to_json};
+
+    fn fits(schema: &Json, json: &Json) -> bool {
+        jsonschema::validator_for(schema).unwrap().is_valid(json)
+    }
+
+    /// What is written fits what is said to be written, and what may be given.
+    fn both_ways<T: TensorElement>(shape: &[usize], data: Vec<T>, dims: Vec<Dim>) {
+        let kind = Kind::Tensor(TensorKind::shaped(T::TYPE, dims));
+        let json = to_json(&Value::from(Tensor::new(shape, data).unwrap()));
+        assert!(fits(&written(&kind), &json), "{json}");
+        assert!(fits(&given(&kind), &json), "{json}");
+    }
+
+    #[test]
+    fn extremes_of_every_type_fit_their_schema() {
+        both_ways(&[2], vec![u64::MAX, 0], vec![Dim::Fixed(2)]);
+        both_ways(&[2], vec![i64::MIN, i64::MAX], vec![Dim::Dynamic]);
+        both_ways(&[1, 3], vec![f32::MAX, f32::NAN, f32::NEG_INFINITY], vec![Dim::Dynamic, Dim::Fixed(3)]);
+        both_ways(&[], vec![true], vec![]);
+        both_ways(&[1], vec!["x".to_owned()], vec![Dim::Named("N".into())]);
+    }
+
+    #[test]
+    fn one_element_stands_alone() {
+        for (dims, json, right) in [
+            (vec![Dim::Fixed(1), Dim::Fixed(1)], json!(1), true),
+            (vec![Dim::Fixed(1), Dim::Fixed(1)], json!([1]), false),
+            (vec![Dim::Fixed(2)], json!([1, 2]), true),
+            (vec![Dim::Fixed(2)], json!(1), false),
+            (vec![Dim::Dynamic, Dim::Fixed(2)], json!([1, 2, 3, 4]), true),
+            (vec![Dim::Dynamic], json!(1), true),
+            (vec![Dim::Dynamic, Dim::Fixed(2)], json!([[1, 2]]), false),
+        ] {
+            let kind = Kind::Tensor(TensorKind::shaped(ElementType::Int8, dims.clone()));
+            assert_eq!(fits(&flat_written(&kind), &json), right, "{dims:?} {json}");
+        }
+    }
+
+    #[test]
+    fn what_the_schema_refuses_is_refused() {
+        let kind = Kind::Tensor(TensorKind::shaped(ElementType::Int8, vec![Dim::Dynamic, Dim::Fixed(2)]));
+        for (json, right) in [
+            (json!([[1, 2], [3, 4]]), true),
+            (json!([1, 2]), true),
+            (json!({ "type": "int8", "shape": [1, 2], "data": [1, 2] }), true),
+            (json!([[1, 200]]), false),
+            (json!([1]), false),
+            (json!("x"), false),
+            (json!({ "type": "float32", "shape": [1, 2], "data": [1, 2] }), false),
+        ] {
+            let read = from_json(json.clone(), &kind).is_ok_and(|value| kind.accepts(&value.kind()).is_ok());
+            assert_eq!((fits(&given(&kind), &json), read), (right, right), "{json}");
+        }
+        let bytes = json!({ "base64": "AAE=" });
+        assert!(fits(&given(&Kind::Bytes), &bytes) && fits(&written(&Kind::Bytes), &bytes));
+        assert!(!fits(&given(&Kind::Text), &bytes));
+    }
+}

@@ -1,0 +1,59 @@
+//! The steps of a run, timed.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::pipeline::StepMetrics;
+use gpux_core::{Context, Observer, PlannedStep, StepFailure, Value};
+
+/// One step of one run, for a trace.
+#[derive(Clone, Debug)]
+pub(crate) struct StepTime {
+    /// its name
+    pub(crate) name: String,
+    /// when it ended
+    pub(crate) end: Instant,
+    /// how long it took
+    pub(crate) time: Duration,
+    /// why it failed
+    pub(crate) failure: Option<String>,
+}
+
+/// Times the steps of one run.
+pub(crate) struct StepClock<'a> {
+    steps: &'a [Arc<StepMetrics>],
+    next: usize,
+    /// where they are wanted one by one
+    pub(crate) traced: Option<Vec<StepTime>>,
+}
+
+impl<'a> StepClock<'a> {
+    pub(crate) fn new(steps: &'a [Arc<StepMetrics>], traced: bool) -> Self {
+        Self { steps, next: 0, traced: traced.then(Vec::new) }
+    }
+
+    fn note(&mut self, step: &PlannedStep, time: Duration, failure: Option<&StepFailure>) {
+        if let Some(step) = self.steps.get(self.next) {
+            step.time.observe(time);
+        }
+        self.next += 1;
+        if let Some(traced) = &mut self.traced {
+            let failure = failure.map(ToString::to_string);
+            traced.push(StepTime { name: step.name.clone(), end: Instant::now(), time, failure });
+        }
+    }
+}
+
+impl Observer for StepClock<'_> {
+    fn looks(&self) -> bool {
+        false
+    }
+
+    fn failed(&mut self, step: &PlannedStep, failure: &StepFailure, time: Duration, _: &Context) {
+        self.note(step, time, Some(failure));
+    }
+
+    fn after(&mut self, step: &PlannedStep, time: Duration, _: &[Value], _: &Context) {
+        self.note(step, time, None);
+    }
+}

@@ -1,0 +1,93 @@
+//! Where the models of a pipeline run, in the words of Triton's configuration.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::grpc::proto;
+use super::lookup::Model;
+use gpux_inference::{ExecutionProvider, ModelStep};
+
+/// The sessions of one model of the pipeline.
+#[derive(Debug, PartialEq, Serialize, JsonSchema)]
+pub(super) struct InstanceGroup {
+    /// the model's, as the pipeline calls it
+    name: String,
+    /// `KIND_CPU`, `KIND_GPU`, or `KIND_MODEL` where the provider decides
+    kind: &'static str,
+    /// sessions that are there for a single caller
+    count: usize,
+    /// which GPUs they are on, the provider decides
+    gpus: [u32; 0],
+    secondary_devices: [u32; 0],
+    profile: [String; 0],
+    passive: bool,
+    host_policy: &'static str,
+}
+
+/// Where one model runs.
+struct Place<'a> {
+    /// the model's name
+    name: &'a str,
+    /// its name, and its number in gRPC's messages
+    kind: (&'static str, i32),
+    /// sessions
+    count: usize,
+}
+
+fn places(model: &Model) -> impl Iterator<Item = Place<'_>> {
+    let place =
+        |(name, step): (_, &ModelStep)| Place { name, kind: kind(step.provider()), count: step.sessions().instances() };
+    model.served.pipeline().models().map(place)
+}
+
+/// One for each model.
+pub(super) fn instance_groups(model: &Model) -> Vec<InstanceGroup> {
+    places(model).map(InstanceGroup::from).collect()
+}
+
+/// The same in gRPC's messages.
+pub(super) fn instance_group_messages(model: &Model) -> Vec<proto::ModelInstanceGroup> {
+    places(model).map(proto::ModelInstanceGroup::from).collect()
+}
+
+/// The name of the model's file, where the pipeline has one model.
+pub(super) fn file_name(model: &Model) -> String {
+    let mut models = model.served.pipeline().models();
+    let (Some((_, only)), None) = (models.next(), models.next()) else { return String::new() };
+    only.file().path().file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The name of a kind, and its number in gRPC's messages.
+const fn kind(provider: ExecutionProvider) -> (&'static str, i32) {
+    match provider {
+        ExecutionProvider::Cpu => ("KIND_CPU", 2),
+        ExecutionProvider::TensorRt
+        | ExecutionProvider::Cuda
+        | ExecutionProvider::Rocm
+        | ExecutionProvider::DirectMl
+        | ExecutionProvider::WebGpu => ("KIND_GPU", 1),
+        ExecutionProvider::CoreMl | ExecutionProvider::OpenVino | ExecutionProvider::Plugin(_) => ("KIND_MODEL", 3),
+    }
+}
+
+impl From<Place<'_>> for InstanceGroup {
+    fn from(place: Place<'_>) -> Self {
+        Self {
+            name: place.name.to_owned(),
+            kind: place.kind.0,
+            count: place.count,
+            gpus: [],
+            secondary_devices: [],
+            profile: [],
+            passive: false,
+            host_policy: "",
+        }
+    }
+}
+
+impl From<Place<'_>> for proto::ModelInstanceGroup {
+    fn from(place: Place<'_>) -> Self {
+        let count = i32::try_from(place.count).unwrap_or(i32::MAX);
+        Self { name: place.name.to_owned(), kind: place.kind.1, count }
+    }
+}

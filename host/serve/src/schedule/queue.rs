@@ -1,0 +1,223 @@
+//! The requests of a lane that wait: by priority, then in fair shares of the clients, then by age.
+//!
+//! Shares are those of start-time fair queueing: of the clients that wait, the one that has had the least time is
+//! served next, and one that comes or comes back has no claim on time that it did not use.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::Waiting;
+use super::client::Client;
+
+/// Clients without requests whose time is remembered; beyond so many, all of those are forgotten.
+const REMEMBERED: usize = 1024;
+
+/// A request's place in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(super) priority: i32,
+    pub(super) client: Client,
+    /// the greater, the later it came
+    pub(super) number: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Queue {
+    levels: BTreeMap<Reverse<i32>, Level>,
+    len: usize,
+}
+
+/// The requests of one priority.
+#[derive(Default)]
+struct Level {
+    clients: BTreeMap<Client, Backlog>,
+    /// time that the client had had which was served last
+    clock: Duration,
+    len: usize,
+}
+
+/// The requests of one client.
+struct Backlog {
+    waiting: BTreeMap<u64, Waiting>,
+    /// time that it has had
+    used: Duration,
+}
+
+impl Queue {
+    pub(super) const fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn push(&mut self, place: Place, request: Waiting) {
+        let level = self.levels.entry(Reverse(place.priority)).or_default();
+        if level.clients.len() > REMEMBERED {
+            level.clients.retain(|_, backlog| !backlog.waiting.is_empty());
+        }
+        let backlog = level.clients.entry(place.client);
+        let backlog = backlog.or_insert(Backlog { waiting: BTreeMap::new(), used: level.clock });
+        if backlog.waiting.is_empty() {
+            backlog.used = backlog.used.max(level.clock);
+        }
+        backlog.waiting.insert(place.number, request);
+        level.len += 1;
+        self.len += 1;
+    }
+
+    /// Takes out the next request, for which its client is charged `cost` until it is known how long it took.
+    pub(super) fn pop(&mut self, cost: Duration) -> Option<(Place, Waiting)> {
+        let (Reverse(priority), level) = self.levels.iter_mut().find(|(_, level)| level.len > 0)?;
+        let first = |(client, backlog): (&Client, &Backlog)| {
+            let (number, _) = backlog.waiting.first_key_value()?;
+            Some((backlog.used, *number, *client))
+        };
+        let (used, number, client) = level.clients.iter().filter_map(first).min()?;
+        level.clock = used;
+        if let Some(backlog) = level.clients.get_mut(&client) {
+            backlog.used += cost;
+        }
+        let place = Place { priority: *priority, client, number };
+        self.remove(place).map(|request| (place, request))
+    }
+
+    /// Takes a request out, if it is still there.
+    pub(super) fn remove(&mut self, place: Place) -> Option<Waiting> {
+        let level = self.levels.get_mut(&Reverse(place.priority))?;
+        let request = level.clients.get_mut(&place.client)?.waiting.remove(&place.number)?;
+        level.len -= 1;
+        self.len -= 1;
+        Some(request)
+    }
+
+    /// A request that was charged `cost` took `time`.
+    pub(super) fn settle(&mut self, place: Place, cost: Duration, time: Duration) {
+        let level = self.levels.get_mut(&Reverse(place.priority));
+        if let Some(backlog) = level.and_then(|level| level.clients.get_mut(&place.client)) {
+            backlog.used = (backlog.used + time).saturating_sub(cost);
+        }
+    }
+
+    /// How many requests run before one more of the client: those of higher priority, its own, and its neighbours'
+    /// as far as their shares go.
+    pub(super) fn ahead(&self, priority: i32, client: Client) -> usize {
+        let higher: usize = self.levels.range(..Reverse(priority)).map(|(_, level)| level.len).sum();
+        let Some(level) = self.levels.get(&Reverse(priority)) else { return higher };
+        let own = level.waits(client);
+        let others = level.clients.iter().filter(|(other, _)| **other != client);
+        higher + own + others.map(|(_, backlog)| backlog.waiting.len().min(own + 1)).sum::<usize>()
+    }
+
+    /// The request that gives way to one more of the client where there is no room: the latest of the lowest priority,
+    /// or of the same priority if another client has more there; of the client that has the most.
+    pub(super) fn victim(&self, priority: i32, client: Client) -> Option<Place> {
+        let (Reverse(lowest), level) = self.levels.iter().rev().find(|(_, level)| level.len > 0)?;
+        let (longest, backlog) = level.clients.iter().max_by_key(|(_, backlog)| backlog.waiting.len())?;
+        let gives_way = *lowest < priority || *lowest == priority && backlog.waiting.len() > level.waits(client) + 1;
+        let (number, _) = backlog.waiting.last_key_value().filter(|_| gives_way)?;
+        Some(Place { priority: *lowest, client: *longest, number: *number })
+    }
+}
+
+impl Level {
+    /// How many requests of the client wait.
+    fn waits(&self, client: Client) -> usize {
+        self.clients.get(&client).map_or(0, |backlog| backlog.waiting.len())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::collections::HashMap;
+    use std::sync::Arc;
+
+    use super::*;
+
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    fn request() -> Waiting {
+        Waiting { job: Box::new(|_| {}), deadline: None, cancelled: Arc::default() }
+    }
+
+    /// A queue with requests of these clients, by priority, in this order.
+    fn queue(requests: impl IntoIterator<Item = (i32, usize)>) -> Queue {
+        let mut queue = Queue::default();
+        for (number, (priority, client)) in requests.into_iter().enumerate() {
+            queue.push(Place { priority, client: Client::Key(client), number: number as u64 }, request());
+        }
+        queue
+    }
+
+    fn clients(queue: &mut Queue) -> Vec<usize> {
+        let popped = std::iter::from_fn(|| queue.pop(MILLISECOND));
+        let client = |(place, _): (Place, Waiting)| match place.client {
+            Client::Key(client) => client,
+            _ => unreachable!("all have keys"),
+        };
+        popped.map(client).collect()
+    }
+
+    #[test]
+    fn clients_take_turns_within_a_priority() {
+        let mut queue = queue([(0, 1), (0, 1), (0, 1), (0, 2), (0, 3), (0, 3), (1, 1), (1, 1), (-1, 4)]);
+        assert_eq!(clients(&mut queue), [1, 1, 1, 2, 3, 1, 3, 1, 4]);
+        assert_eq!(queue.len(), 0);
+    }
+
+    #[test]
+    fn shares_are_of_time_not_of_requests() {
+        let mut queue = queue((0..1000).map(|number| (0, number % 2)));
+        let mut times = HashMap::new();
+        // Requests of client 0 take ten times as long as it is charged for at first.
+        for _ in 0..220 {
+            let (place, _) = queue.pop(MILLISECOND).unwrap();
+            let time = MILLISECOND * if place.client == Client::Key(0) { 10 } else { 1 };
+            queue.settle(place, MILLISECOND, time);
+            *times.entry(place.number % 2).or_insert(Duration::ZERO) += time;
+        }
+        assert!(times[&0].abs_diff(times[&1]) <= 10 * MILLISECOND, "{times:?}");
+    }
+
+    #[test]
+    fn who_comes_back_has_no_claim_on_time_it_did_not_use() {
+        let mut queue = queue((0..100).map(|_| (0, 1)));
+        queue.push(Place { priority: 0, client: Client::Key(2), number: 100 }, request());
+        for _ in 0..50 {
+            queue.pop(MILLISECOND).unwrap();
+        }
+        for number in 200..210 {
+            queue.push(Place { priority: 0, client: Client::Key(2), number }, request());
+        }
+        let next: Vec<_> = clients(&mut queue).into_iter().take(8).collect();
+        assert_eq!(next.iter().filter(|client| **client == 2).count(), 4, "{next:?}");
+    }
+
+    #[test]
+    fn only_requests_that_run_before_are_ahead() {
+        let queue = queue([(1, 1), (0, 1), (0, 1), (0, 1), (0, 2), (-1, 1)]);
+        let ahead = |priority, client| queue.ahead(priority, Client::Key(client));
+        assert_eq!((ahead(2, 1), ahead(1, 1), ahead(1, 3)), (0, 1, 1));
+        // One of higher priority, then one of each of the others for each of its own.
+        assert_eq!((ahead(0, 3), ahead(0, 2), ahead(0, 1)), (3, 4, 5));
+        assert_eq!((ahead(-1, 3), ahead(-2, 1)), (6, 6));
+    }
+
+    #[test]
+    fn the_longest_backlog_of_the_lowest_priority_gives_way() {
+        let queue = queue([(1, 9), (1, 9), (1, 9), (0, 1), (0, 2), (0, 2), (0, 2)]);
+        let victim = |priority, client| queue.victim(priority, Client::Key(client)).map(|place| place.number);
+        assert_eq!((victim(1, 9), victim(0, 1), victim(0, 3)), (Some(6), Some(6), Some(6)));
+        assert_eq!((victim(0, 2), victim(-1, 3)), (None, None));
+        assert_eq!(Queue::default().victim(0, Client::Unknown), None);
+    }
+
+    #[test]
+    fn idle_clients_are_forgotten_at_last() {
+        let mut queue = Queue::default();
+        for number in 0..4 * REMEMBERED {
+            queue.push(Place { priority: 0, client: Client::Key(number), number: number as u64 }, request());
+            queue.pop(MILLISECOND).unwrap();
+        }
+        assert!(queue.levels[&Reverse(0)].clients.len() <= REMEMBERED + 1);
+    }
+}

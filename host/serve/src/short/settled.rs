@@ -1,0 +1,197 @@
+//! Which work the shapes of its inputs settle, and the shapes of its outputs with it, whatever the numbers are.
+
+use gpux_config::{Action, StepSpec};
+use gpux_inference::{ExecutionProvider, ModelStep};
+
+/// Whether they settle that of a step of the pipeline; that of a model is another question.
+pub(super) fn is_step_settled(step: &StepSpec) -> bool {
+    match step.action {
+        Action::Model(_) => true,
+        Action::Wasm(_) => false,
+        Action::BuiltIn(_) => STEPS.binary_search(&step.tag.value.as_str()).is_ok(),
+    }
+}
+
+/// Whether they settle that of a model. Other processors than the host's have their own queues.
+pub(super) fn is_model_settled(model: &ModelStep) -> bool {
+    let mut operators = model.file().info().operators.keys();
+    model.provider() == ExecutionProvider::Cpu
+        && operators.all(|operator| OPERATORS.binary_search(&operator.as_str()).is_ok())
+}
+
+/// Built-in steps. Sorted. None that looks for something (`nms`, `threshold`, `qa-span`), or reads or writes texts.
+const STEPS: [&str; 20] = [
+    "argmax",
+    "cast",
+    "clip",
+    "concat",
+    "expand",
+    "l2-normalize",
+    "labels",
+    "normalize",
+    "one-hot",
+    "pad-tensor",
+    "reshape",
+    "scale",
+    "sigmoid",
+    "slice",
+    "softmax",
+    "split",
+    "squeeze",
+    "stack",
+    "top-k",
+    "transpose",
+];
+
+/// Operators of ONNX's sets (`ai.onnx` and `ai.onnx.ml`). Sorted. None that counts to an input (`Range`, `Loop`, the
+/// lengths of an `LSTM`), makes what an input says (`Expand`, `Resize`, `Tile`, and `Reshape`, `Split` and the
+/// `Reduce` family, whose shapes and axes are inputs too), or goes where the numbers lead it (`TreeEnsemble`, and
+/// `Mod`, whose remainder of a large number by a small one takes a hundred times as long).
+const OPERATORS: [&str; 116] = [
+    "Abs",
+    "Acos",
+    "Acosh",
+    "Add",
+    "And",
+    "ArgMax",
+    "ArgMin",
+    "Asin",
+    "Asinh",
+    "Atan",
+    "Atanh",
+    "AveragePool",
+    "BatchNormalization",
+    "BitShift",
+    "BitwiseAnd",
+    "BitwiseNot",
+    "BitwiseOr",
+    "BitwiseXor",
+    "Cast",
+    "Ceil",
+    "Celu",
+    "Clip",
+    "Concat",
+    "Constant",
+    "Conv",
+    "Cos",
+    "Cosh",
+    "CumSum",
+    "DepthToSpace",
+    "DequantizeLinear",
+    "Div",
+    "DynamicQuantizeLinear",
+    "Elu",
+    "Equal",
+    "Erf",
+    "Exp",
+    "Flatten",
+    "Floor",
+    "Gather",
+    "GatherElements",
+    "GatherND",
+    "Gelu",
+    "Gemm",
+    "GlobalAveragePool",
+    "GlobalMaxPool",
+    "Greater",
+    "GreaterOrEqual",
+    "GroupNormalization",
+    "HardSigmoid",
+    "HardSwish",
+    "Hardmax",
+    "Identity",
+    "InstanceNormalization",
+    "IsInf",
+    "IsNaN",
+    "LRN",
+    "LayerNormalization",
+    "LeakyRelu",
+    "Less",
+    "LessOrEqual",
+    "Log",
+    "LogSoftmax",
+    "LpNormalization",
+    "MatMul",
+    "MatMulInteger",
+    "Max",
+    "MaxPool",
+    "Mean",
+    "MeanVarianceNormalization",
+    "Min",
+    "Mish",
+    "Mul",
+    "Neg",
+    "Not",
+    "Or",
+    "PRelu",
+    "Pow",
+    "QLinearConv",
+    "QLinearMatMul",
+    "QuantizeLinear",
+    "RMSNormalization",
+    "Reciprocal",
+    "Relu",
+    "Round",
+    "Selu",
+    "Shape",
+    "Sigmoid",
+    "Sign",
+    "Sin",
+    "Sinh",
+    "Size",
+    "Softmax",
+    "Softplus",
+    "Softsign",
+    "SpaceToDepth",
+    "Sqrt",
+    "Sub",
+    "Sum",
+    "Tan",
+    "Tanh",
+    "ThresholdedRelu",
+    "Transpose",
+    "Where",
+    "Xor",
+    "ai.onnx.ml.ArrayFeatureExtractor",
+    "ai.onnx.ml.Binarizer",
+    "ai.onnx.ml.FeatureVectorizer",
+    "ai.onnx.ml.Imputer",
+    "ai.onnx.ml.LabelEncoder",
+    "ai.onnx.ml.LinearClassifier",
+    "ai.onnx.ml.LinearRegressor",
+    "ai.onnx.ml.Normalizer",
+    "ai.onnx.ml.OneHotEncoder",
+    "ai.onnx.ml.SVMClassifier",
+    "ai.onnx.ml.SVMRegressor",
+    "ai.onnx.ml.Scaler",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_does_as_a_number_says_is_settled() {
+        assert!(STEPS.is_sorted() && OPERATORS.is_sorted());
+        let by_numbers = [
+            "ConstantOfShape",
+            "Expand",
+            "If",
+            "LSTM",
+            "Loop",
+            "NonZero",
+            "Pad",
+            "Range",
+            "ReduceSum",
+            "Reshape",
+            "Resize",
+            "Scan",
+            "Split",
+            "Tile",
+            "TopK",
+            "ai.onnx.ml.TreeEnsembleRegressor",
+        ];
+        assert!(by_numbers.iter().all(|operator| OPERATORS.binary_search(operator).is_err()));
+        assert!(["nms", "threshold", "tokenize"].iter().all(|step| STEPS.binary_search(step).is_err()));
+    }
+}

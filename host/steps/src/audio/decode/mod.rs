@@ -1,0 +1,98 @@
+//! The decoders behind `decode-audio`: one file a format.
+
+mod coded;
+mod ogg;
+mod sink;
+mod vorbis;
+mod wav;
+
+use sink::{Shape, no_sound};
+
+use gpux_core::{StepFailure, Tensor};
+
+pub(super) use sink::{Bounds, EXPECTED, MAX_RATE, MAX_VALUES};
+
+/// A file that was recognized.
+enum File<'b> {
+    Wav(wav::Wav<'b>),
+    Flac(coded::Flac<'b>),
+    Vorbis(Box<ogg::Vorbis<'b>>),
+    Mp3(&'b [u8], Shape),
+}
+
+impl<'b> File<'b> {
+    fn open(bytes: &'b [u8]) -> Result<Self, StepFailure> {
+        let sound = without_tags(bytes);
+        match sound {
+            _ if wav::is_wav(sound) => Ok(Self::Wav(wav::parse(sound)?)),
+            [b'f', b'L', b'a', b'C', ..] => Ok(Self::Flac(coded::flac(sound)?)),
+            [b'O', b'g', b'g', b'S', ..] => Ok(Self::Vorbis(Box::new(ogg::parse(sound)?))),
+            // Eleven bits of sync, then layer III.
+            [0xff, second, ..] if second & 0xe6 == 0xe2 => Ok(Self::Mp3(sound, coded::mp3(sound)?)),
+            _ => Err(no_sound(&unknown(sound))),
+        }
+    }
+
+    fn shape(&self) -> Shape {
+        match self {
+            Self::Wav(wav) => wav.shape,
+            Self::Flac(flac) => flac.shape,
+            Self::Vorbis(vorbis) => vorbis.shape,
+            Self::Mp3(_, shape) => *shape,
+        }
+    }
+}
+
+/// Decodes a WAV, FLAC, MP3 or Ogg Vorbis file.
+pub(super) fn decode(bytes: &[u8], mono: bool, bounds: Bounds) -> Result<Tensor, StepFailure> {
+    let sink = match File::open(bytes)? {
+        File::Wav(wav) => wav.decode(mono, bounds),
+        File::Flac(flac) => flac.decode(mono, bounds),
+        File::Vorbis(vorbis) => vorbis.decode(mono, bounds),
+        File::Mp3(sound, shape) => coded::decode_mp3(sound, shape, mono, bounds),
+    };
+    sink?.tensor()
+}
+
+/// What decoding a file takes.
+pub(super) struct Size {
+    /// values that it holds, as far as it says: `None` for as many as are allowed
+    pub(super) values: Option<usize>,
+    /// bytes of the decoder's tables
+    pub(super) tables: usize,
+}
+
+/// What decoding these bytes takes; nothing where they are no sound.
+pub(super) fn size(bytes: &[u8], mono: bool) -> Size {
+    let Ok(file) = File::open(bytes) else { return Size { values: Some(0), tables: 0 } };
+    let shape = file.shape();
+    let channels = if mono { 1 } else { shape.channels as u64 };
+    let values = shape.frames.and_then(|frames| usize::try_from(frames.checked_mul(channels)?).ok());
+    let tables = if let File::Vorbis(vorbis) = &file { vorbis.books } else { 0 };
+    Size { values, tables }
+}
+
+/// The bytes after any ID3v2 tags.
+fn without_tags(mut bytes: &[u8]) -> &[u8] {
+    while let [b'I', b'D', b'3', _, _, flags, a, b, c, d, ..] = bytes {
+        let size = [a, b, c, d].iter().fold(0_usize, |size, byte| size << 7 | usize::from(**byte & 0x7f));
+        let footer = if flags & 0x10 != 0 { 10 } else { 0 };
+        bytes = bytes.get(10 + size + footer..).unwrap_or_default();
+    }
+    bytes
+}
+
+/// Describes bytes that are no sound, so that who sent them sees what they sent.
+fn unknown(bytes: &[u8]) -> String {
+    const DECODED: &str = "WAV, FLAC, MP3 and Ogg Vorbis are decoded";
+    let start = &bytes[..bytes.len().min(16)];
+    if bytes.is_empty() {
+        "there are no bytes".to_owned()
+    } else if bytes.get(4..8) == Some(b"ftyp") {
+        format!("it is an MP4 file (M4A); {DECODED}")
+    } else if start.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace()) {
+        format!("it starts with the text {:?}; {DECODED}", String::from_utf8_lossy(start))
+    } else {
+        format!("it starts with the bytes {start:02x?}; {DECODED}")
+    }
+}

@@ -1,0 +1,76 @@
+//! What becomes of energies: decibels, or what Whisper takes.
+
+use super::logarithm::log10;
+use super::options::{Max, Reference};
+use crate::wide::{each, vectorized};
+
+/// What Whisper adds to 0, so that there is a logarithm.
+const WHISPER_FLOOR: f32 = 1e-10;
+
+/// How energies become decibels.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::audio) struct Decibels {
+    pub(in crate::audio) reference: Reference,
+    pub(in crate::audio) amin: f32,
+    pub(in crate::audio) top_db: Option<f32>,
+}
+
+/// `librosa.power_to_db`, in place.
+pub(in crate::audio) fn to_decibels(bands: &mut [f32], how: Decibels) {
+    let Decibels { reference, amin, top_db } = how;
+    let reference = match reference {
+        Reference::Number(number) => number,
+        Reference::Strongest(Max::Max) => largest(bands),
+    };
+    let zero = 10.0 * reference.max(amin).log10();
+    each(
+        bands,
+        #[inline(always)]
+        move |band| 10.0 * log10(band.max(amin)) - zero,
+    );
+    if let Some(top_db) = top_db {
+        raise(bands, top_db);
+    }
+}
+
+/// The largest number, in lanes that a processor compares at once.
+fn largest(numbers: &[f32]) -> f32 {
+    let mut lanes = [f32::NEG_INFINITY; 32];
+    let (parts, rest) = numbers.as_chunks::<32>();
+    vectorized(
+        #[inline(always)]
+        || {
+            for part in parts {
+                for (lane, number) in lanes.iter_mut().zip(part) {
+                    *lane = if number > lane { *number } else { *lane };
+                }
+            }
+        },
+    );
+    lanes.iter().chain(rest).fold(f32::NEG_INFINITY, |most, number| most.max(*number))
+}
+
+/// Raises numbers to the largest less `below`.
+fn raise(numbers: &mut [f32], below: f32) {
+    let floor = largest(numbers) - below;
+    each(
+        numbers,
+        #[inline(always)]
+        move |number| number.max(floor),
+    );
+}
+
+/// What Whisper's feature extractor makes of the bands, in place.
+pub(in crate::audio) fn to_whisper(bands: &mut [f32]) {
+    each(
+        bands,
+        #[inline(always)]
+        |band| log10(band.max(WHISPER_FLOOR)),
+    );
+    let floor = largest(bands) - 8.0;
+    each(
+        bands,
+        #[inline(always)]
+        move |band| (band.max(floor) + 4.0) / 4.0,
+    );
+}

@@ -1,0 +1,266 @@
+//! `mfcc`: mel bands in decibels → their cepstral coefficients.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::ports;
+use crate::watch::{Late, Watch};
+use crate::wide::vectorized;
+use gpux_core::{
+    BuildError, Builtin, Context, Dim, ElementType, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor,
+    TensorKind, Value,
+};
+
+/// Frames that are weighed at a time.
+const LANES: usize = 16;
+
+/// Most bands and most coefficients.
+const MAX: usize = 1024;
+
+/// Options of `mfcc`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Options {
+    /// Coefficients, at most as many as there are mel bands. Default: 20.
+    #[schemars(range(min = 1, max = 1024))]
+    n_mfcc: usize,
+    /// `ortho` (default): the cosine transform keeps lengths; `none`: it is not scaled.
+    norm: Norm,
+    /// Strength of the lifter, which raises the higher coefficients: 0 (default) for none, 22 is usual.
+    lifter: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { n_mfcc: 20, norm: Norm::Ortho, lifter: 0.0 }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+enum Norm {
+    Ortho,
+    None,
+}
+
+/// Turns mel bands in decibels, `[n_mels, frames]` or `[channels, n_mels, frames]`, into mel-frequency cepstral
+/// coefficients, `[n_mfcc, frames]`: the cosine transform of type 2 along the bands.
+///
+/// Follows `librosa.feature.mfcc(S=…)`; with the steps `mel-spectrogram: { db: true }` and `mfcc` after each other
+/// it is `librosa.feature.mfcc(y=…)`.
+struct Mfcc {
+    options: Options,
+    signature: Signature,
+}
+
+pub(super) fn builtin() -> Builtin {
+    Builtin {
+        name: "mfcc",
+        summary: "Turns mel bands in decibels into cepstral coefficients",
+        group: Group::Audio,
+        follows: "librosa: feature.mfcc(S=…)",
+        example: "mfcc: { n_mfcc: 13 }",
+        schema: || schemars::schema_for!(Options),
+        build: |options, _| Ok(Box::new(Mfcc::new(ports::options(options)?)?)),
+    }
+}
+
+impl Mfcc {
+    fn new(options: Options) -> Result<Self, BuildError> {
+        if !(1..=MAX).contains(&options.n_mfcc) {
+            return Err(BuildError::option("n_mfcc", format!("`n_mfcc` is {}, not 1 to {MAX}", options.n_mfcc)));
+        }
+        if !(options.lifter >= 0.0 && options.lifter.is_finite()) {
+            return Err(BuildError::option("lifter", format!("`lifter` is {}, not 0 or more", options.lifter)));
+        }
+        let port = |name: &str, description: &str| Port {
+            description: description.into(),
+            ..Port::new(name, Kind::Tensor(TensorKind::of_elements(ElementType::Float32)))
+        };
+        let signature = Signature::unary(
+            port("mel", "mel bands in decibels, [n_mels, frames]"),
+            port("mfcc", "the coefficients, [n_mfcc, frames]"),
+        );
+        Ok(Self { options, signature })
+    }
+
+    /// Why bands of this shape cannot be taken, as far as the shape is known.
+    fn fault(&self, shape: &[Option<usize>]) -> Option<String> {
+        if !matches!(shape.len(), 2 | 3) {
+            return Some(format!(
+                "bands are [n_mels, frames] or [channels, n_mels, frames], not of {} axes",
+                shape.len()
+            ));
+        }
+        let bands = shape[shape.len() - 2]?;
+        let wanted = self.options.n_mfcc;
+        (!(wanted..=MAX).contains(&bands))
+            .then(|| format!("{wanted} coefficients need {wanted} to {MAX} bands, not {bands}"))
+    }
+
+    /// The weight of each band in each coefficient, coefficient after coefficient.
+    fn weights(&self, bands: usize) -> Vec<f32> {
+        let count = bands as f64;
+        let weight = |coefficient: usize, band: usize| {
+            let angle = std::f64::consts::PI * coefficient as f64 * (2 * band + 1) as f64 / (2.0 * count);
+            let scale = match (self.options.norm, coefficient) {
+                (Norm::None, _) => 2.0,
+                (Norm::Ortho, 0) => (1.0 / count).sqrt(),
+                (Norm::Ortho, _) => (2.0 / count).sqrt(),
+            };
+            let lifter = self.options.lifter;
+            let turn = std::f64::consts::PI * (coefficient + 1) as f64;
+            let lifted = if lifter > 0.0 { 1.0 + lifter / 2.0 * (turn / lifter).sin() } else { 1.0 };
+            (angle.cos() * scale * lifted) as f32
+        };
+        let coefficients = 0..self.options.n_mfcc;
+        coefficients
+            .flat_map(|coefficient| (0..bands).map(move |band| (coefficient, band)))
+            .map(|(c, b)| weight(c, b))
+            .collect()
+    }
+
+    /// The coefficients of every channel, which each have a row for a band.
+    fn weighed(&self, given: &[f32], bands: usize, frames: usize, watch: &Watch) -> Result<Vec<f32>, Late> {
+        let (weights, rows) = (self.weights(bands), self.options.n_mfcc);
+        // An empty one has no channel or no frame.
+        let channels = given.chunks_exact((bands * frames).max(1));
+        let mut output = vec![0.0; channels.len() * rows * frames];
+        for (given, output) in channels.zip(output.chunks_exact_mut((rows * frames).max(1))) {
+            for from in (0..frames).step_by(LANES) {
+                // A few products are as fast as one sample.
+                watch.worked(bands * rows * LANES / 4)?;
+                weigh(given, frames, from, &weights, output);
+            }
+        }
+        Ok(output)
+    }
+}
+
+impl Step for Mfcc {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
+        ports::check(&self.signature, inputs)?;
+        let known = ports::known_tensor(inputs).and_then(|given| Some((given, given.shape.clone()?)));
+        let Some((given, mut shape)) = known else { return Ok(vec![self.signature.outputs[0].kind.clone()]) };
+        let sizes: Vec<_> = shape.iter().map(ports::fixed).collect();
+        if let Some(why) = self.fault(&sizes) {
+            return Err(ports::refuse(&self.signature, given, why));
+        }
+        let bands = shape.len() - 2;
+        shape[bands] = Dim::Fixed(self.options.n_mfcc);
+        Ok(vec![Kind::Tensor(TensorKind::shaped(ElementType::Float32, shape))])
+    }
+
+    fn buffers(&self, _: &[Option<Value>]) -> usize {
+        self.options.n_mfcc * MAX * size_of::<f32>()
+    }
+
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
+        let tensor = ports::first_tensor(inputs, "mel")?;
+        let Some(given) = tensor.as_slice::<f32>() else {
+            let message = format!("mfcc takes float32, but gets {}; cast it first", tensor.element());
+            return Err(StepFailure::InvalidInput(message));
+        };
+        let sizes: Vec<_> = tensor.shape().iter().copied().map(Some).collect();
+        if let Some(why) = self.fault(&sizes) {
+            return Err(StepFailure::InvalidInput(format!("mfcc: {why}")));
+        }
+        let watch = &Watch::of(context);
+        watch.ask()?;
+        let mut shape = tensor.shape().to_vec();
+        let (bands, frames) = (shape[shape.len() - 2], shape[shape.len() - 1]);
+        let place = shape.len() - 2;
+        shape[place] = self.options.n_mfcc;
+        let output = self.weighed(given, bands, frames, watch)?;
+        Ok(vec![Tensor::new(shape, output)?.with_metadata(tensor.metadata).into()])
+    }
+
+    fn details(&self) -> serde_json::Value {
+        serde_json::to_value(&self.options).unwrap_or_default()
+    }
+}
+
+/// The coefficients of up to [`LANES`] frames, from `from` on: four at a time, so that they stay in the processor.
+fn weigh(given: &[f32], frames: usize, from: usize, weights: &[f32], output: &mut [f32]) {
+    let count = LANES.min(frames - from);
+    let bands = given.len() / frames;
+    vectorized(
+        #[inline(always)]
+        || {
+            for (weights, rows) in weights.chunks(4 * bands).zip(output.chunks_mut(4 * frames)) {
+                // Where less than four are left, the first of them stands in for the others.
+                let row = |row: usize| weights.get(row * bands..(row + 1) * bands).unwrap_or(&weights[..bands]);
+                let weights = [row(0), row(1), row(2), row(3)];
+                let mut sums = [[0.0; LANES]; 4];
+                for (band, strengths) in given.chunks_exact(frames).enumerate() {
+                    let lanes = strengths[from..].first_chunk().copied().unwrap_or_else(|| {
+                        let mut lanes = [0.0; LANES];
+                        lanes[..count].copy_from_slice(&strengths[from..]);
+                        lanes
+                    });
+                    for (sums, weights) in sums.iter_mut().zip(weights) {
+                        for (sum, strength) in sums.iter_mut().zip(lanes) {
+                            *sum += strength * weights[band];
+                        }
+                    }
+                }
+                for (row, sums) in rows.chunks_exact_mut(frames).zip(sums) {
+                    row[from..from + count].copy_from_slice(&sums[..count]);
+                }
+            }
+        },
+    );
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::reference::step;
+    use gpux_core::Site;
+
+    #[test]
+    fn odd_input_does_no_harm() {
+        let run = |shape: &[usize]| {
+            let tensor = Tensor::zeros(ElementType::Float32, shape).unwrap();
+            let outcome = step("mfcc", json!({})).run(vec![Some(tensor.into())], &mut Context::default());
+            outcome.map(|values| values[0].as_tensor().unwrap().shape().to_vec())
+        };
+        assert_eq!(run(&[40, 0]).unwrap(), [20, 0]);
+        assert_eq!(run(&[0, 40, 3]).unwrap(), [0, 20, 3]);
+        assert_eq!(run(&[2, 40, 3]).unwrap(), [2, 20, 3]);
+        assert!(run(&[19, 3]).unwrap_err().to_string().contains("20 coefficients need 20 to 1024 bands, not 19"));
+        assert!(run(&[5000, 1]).is_err());
+        assert!(run(&[40]).unwrap_err().to_string().contains("not of 1 axes"));
+        for options in [json!({"n_mfcc": 0}), json!({"n_mfcc": 5000}), json!({"lifter": -1}), json!({"norm": "l2"})] {
+            assert!((builtin().build)(options, &Site::Component).is_err());
+        }
+    }
+
+    #[test]
+    fn many_products_end_with_the_time() {
+        let step = Mfcc::new(ports::options(json!({"n_mfcc": 32})).unwrap()).unwrap();
+        let (bands, frames) = (32, LANES << 10);
+        let mel = vec![0.0; bands * frames];
+        assert_eq!(step.weighed(&mel, bands, frames, &Watch::after(0)), Err(Late));
+        assert_eq!(step.weighed(&mel, bands, frames, &Watch::after(9)).unwrap().len(), 32 * frames);
+    }
+
+    #[test]
+    fn the_plan_knows_the_shape() {
+        let infer = |shape: &[Dim]| {
+            let kind = Kind::Tensor(TensorKind::shaped(ElementType::Float32, shape));
+            step("mfcc", json!({"n_mfcc": 13})).infer(&[Some(kind)]).map(|kinds| kinds[0].to_string())
+        };
+        assert_eq!(infer(&[Dim::Fixed(40), Dim::Dynamic]).unwrap(), "tensor float32[13, ?]");
+        assert!(infer(&[Dim::Fixed(12), Dim::Dynamic]).is_err());
+        assert!(infer(&[Dim::Dynamic]).is_err());
+    }
+}

@@ -1,0 +1,103 @@
+//! `mono`: the channels of a sound → their mean.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::sound::{self, Sound};
+use crate::ports;
+use crate::watch::{BLOCK, Late, Watch};
+use gpux_core::{
+    Builtin, Context, ElementType, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor, TensorKind, Value,
+};
+
+/// `mono` takes no options.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Options {}
+
+/// Mixes the channels of a float32 sound, `[channels, samples]`, into their mean, `[samples]`. A sound
+/// without an axis of channels passes as it is.
+///
+/// Follows `librosa.to_mono`.
+struct Mono {
+    signature: Signature,
+}
+
+pub(super) fn builtin() -> Builtin {
+    Builtin {
+        name: "mono",
+        summary: "Mixes the channels of a sound into one",
+        group: Group::Audio,
+        follows: "librosa: to_mono",
+        example: "mono",
+        schema: || schemars::schema_for!(Options),
+        build: |options, _| {
+            let Options {} = ports::options(options)?;
+            Ok(Box::new(Mono { signature: Signature::unary(sound::port("a sound"), sound::port("[samples]")) }))
+        },
+    }
+}
+
+impl Step for Mono {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
+        let shape = sound::known(&self.signature, inputs)?.and_then(<[_]>::last).cloned();
+        let shape = shape.unwrap_or(gpux_core::Dim::Dynamic);
+        Ok(vec![Kind::Tensor(TensorKind::shaped(ElementType::Float32, vec![shape]))])
+    }
+
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
+        let tensor = ports::first_tensor(inputs, "audio")?;
+        let sound = Sound::of(&tensor, "mono")?;
+        let count = match sound.channels {
+            None => return Ok(vec![tensor.into()]),
+            Some(0) => return Err(StepFailure::InvalidInput("mono takes a sound, but it has no channel".to_owned())),
+            Some(1) => return Ok(vec![tensor.clone().reshape([sound.frames])?.into()]),
+            Some(count) => count,
+        };
+        let mean = mean(sound, count, &Watch::of(context))?;
+        Ok(vec![Tensor::new([sound.frames], mean)?.with_metadata(tensor.metadata).into()])
+    }
+}
+
+/// The mean of the channels, of which there are so many.
+fn mean(sound: Sound<'_>, channels: usize, watch: &Watch) -> Result<Vec<f32>, Late> {
+    let mut mean = Vec::with_capacity(sound.frames);
+    for start in (0..sound.frames).step_by(BLOCK) {
+        let end = sound.frames.min(start + BLOCK);
+        for (number, channel) in sound.channels().enumerate() {
+            watch.worked(end - start)?;
+            let samples = &channel[start..end];
+            if number == 0 {
+                mean.extend_from_slice(samples);
+                continue;
+            }
+            for (mean, sample) in mean[start..].iter_mut().zip(samples) {
+                *mean += sample;
+            }
+        }
+        for mean in &mut mean[start..] {
+            *mean /= channels as f32;
+        }
+    }
+    Ok(mean)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_ends_with_the_requests_time() {
+        let samples: Vec<_> = (0..2_500_000).map(|sample| sample as f32).collect();
+        let sound = Sound { samples: &samples, channels: Some(2), frames: samples.len() / 2 };
+        let whole = mean(sound, 2, &Watch::default()).unwrap();
+        assert_eq!((whole.len(), whole[0], whole[999_999]), (1_250_000, 625_000.0, 1_624_999.0));
+        assert_eq!(mean(sound, 2, &Watch::after(1)), Err(Late));
+        assert_eq!(mean(sound, 2, &Watch::after(9)).unwrap(), whole);
+    }
+}

@@ -1,0 +1,106 @@
+//! `center-crop`: the middle of an image.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::dims::{ImageDims, Size, fits};
+use super::geometry::{Change, changed};
+use super::remake::{ImageStep, Remake};
+use super::window::{Fill, Outside, Window, cut};
+use crate::ports;
+use crate::watch::Watch;
+use gpux_core::{BuildError, Builtin, Group, StepFailure, Tensor};
+
+/// Options of `center-crop`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct CenterCrop {
+    /// `[height, width]` in pixels, or one number for both. Required.
+    size: Size,
+    /// What fills up an image that is smaller: one number, or one for each channel. Default: 0.
+    #[serde(default)]
+    fill: Fill,
+}
+
+pub(super) fn builtin() -> Builtin {
+    Builtin {
+        name: "center-crop",
+        summary: "Cuts the middle out of an image",
+        group: Group::Image,
+        follows: "torchvision: transforms.v2.functional.center_crop",
+        example: "center-crop: { size: 224 }",
+        schema: || schemars::schema_for!(CenterCrop),
+        build: |options, _| Ok(Box::new(step(ports::options(options)?)?)),
+    }
+}
+
+fn step(options: CenterCrop) -> Result<ImageStep<CenterCrop>, BuildError> {
+    let [height, width] = options.size.height_width();
+    fits(height, width).map_err(|message| BuildError::option("size", message))?;
+    ImageStep::new(options)
+}
+
+/// The first row or column of the middle. torchvision fills up before it cuts, which rounds down;
+/// where it cuts, it rounds to the even.
+fn start(wanted: usize, side: usize) -> i64 {
+    if wanted > side {
+        -(((wanted - side) / 2) as i64)
+    } else {
+        ((side - wanted) as f64 / 2.0).round_ties_even() as i64
+    }
+}
+
+impl Remake for CenterCrop {
+    const NAME: &'static str = "center-crop";
+    const GIVES: &'static str = "the middle of the image";
+
+    fn target(&self, _: [Option<usize>; 2]) -> Result<[Option<usize>; 2], String> {
+        Ok(self.size.height_width().map(Some))
+    }
+
+    fn channels(&self, channels: usize) -> Result<usize, String> {
+        self.fill.check(channels).map(|()| channels)
+    }
+
+    fn make(&self, tensor: Tensor, dims: ImageDims, target: ImageDims, watch: &Watch) -> Result<Tensor, StepFailure> {
+        let (top, left) = (start(target.height, dims.height), start(target.width, dims.width));
+        let metadata = changed(tensor.metadata, dims, Change::moved([-(left as f32), -(top as f32)]));
+        let window = Window { top, left, height: target.height, width: target.width };
+        Ok(cut(tensor, dims, window, Outside::Constant, &self.fill, watch)?.with_metadata(metadata))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::reference;
+    use gpux_core::{Dim, ElementType, Kind, Site, TensorKind};
+
+    #[test]
+    fn the_plan_knows_type_and_shape() {
+        let step = reference::step("center-crop", json!({"size": [8, 9]}));
+        let infer = |shape: &[Dim]| {
+            let kind = Kind::Tensor(TensorKind::shaped(ElementType::Float16, shape));
+            step.infer(&[Some(kind)]).map(|kinds| kinds[0].to_string())
+        };
+        let open = [Dim::Dynamic, Dim::Dynamic, Dim::Fixed(3)];
+        assert_eq!(infer(&open).unwrap(), "tensor float16[8, 9, 3] HWC");
+        assert!(infer(&open[..2]).is_err());
+        assert!(infer(&[Dim::Fixed(3), Dim::Fixed(9), Dim::Fixed(9)]).unwrap_err().to_string().contains("9 channels"));
+        assert!(step.infer(&[Some(Kind::Text)]).is_err());
+        for size in [json!(0), json!([1]), json!("8"), json!(4_000_000_000_u32)] {
+            assert!((builtin().build)(json!({ "size": size }), &Site::Component).is_err(), "{size}");
+        }
+    }
+
+    #[test]
+    fn a_picture_of_that_size_is_not_copied() {
+        let image = Tensor::new([2, 2, 1], vec![1_f32; 4]).unwrap();
+        let before = image.as_slice::<f32>().unwrap().as_ptr();
+        let cropped = reference::run_tensor(&*reference::step("center-crop", json!({"size": 2})), image);
+        assert_eq!(cropped.as_slice::<f32>().unwrap().as_ptr(), before);
+    }
+}

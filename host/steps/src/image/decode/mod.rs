@@ -1,0 +1,170 @@
+//! The picture formats that `decode-image` reads, each behind the same three questions: can the
+//! file hold what it claims, what does its head say, and what are its samples.
+
+mod bmp;
+mod gif;
+#[cfg(test)]
+mod hostile;
+mod jpeg;
+mod png;
+mod samples;
+mod tiff;
+mod turn;
+mod webp;
+
+use std::fmt;
+
+use image::metadata::Orientation;
+use image::{DynamicImage, ExtendedColorType, ImageDecoder, ImageFormat};
+
+use crate::watch::{Paced, Watch};
+
+pub(super) use self::samples::{Level, Samples, convert, stopping};
+pub(super) use self::turn::turned;
+
+/// The formats, as an error lists them.
+pub(super) const FORMATS: &str = "JPEG, PNG, WebP, GIF, BMP and TIFF";
+
+/// Memory that a decoder may take beside the pixels: for rows, profiles and text, in bytes.
+const BUFFERS: u64 = 16 << 20;
+
+/// Memory that unpacking a PNG file takes beside the pixels.
+const INFLATING: u64 = 1 << 19;
+
+/// Bytes of a file that are decoded between two looks at the clock.
+const PIECE: usize = 256;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    Jpeg,
+    Png,
+    Webp,
+    Gif,
+    Bmp,
+    Tiff,
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Jpeg => "JPEG",
+            Self::Png => "PNG",
+            Self::Webp => "WebP",
+            Self::Gif => "GIF",
+            Self::Bmp => "BMP",
+            Self::Tiff => "TIFF",
+        })
+    }
+}
+
+impl Format {
+    /// The format of a file, by its first bytes; the error names what it is instead.
+    pub(super) fn of(bytes: &[u8]) -> Result<Self, String> {
+        match image::guess_format(bytes) {
+            Ok(ImageFormat::Jpeg) => Ok(Self::Jpeg),
+            Ok(ImageFormat::Png) => Ok(Self::Png),
+            Ok(ImageFormat::WebP) => Ok(Self::Webp),
+            Ok(ImageFormat::Gif) => Ok(Self::Gif),
+            Ok(ImageFormat::Bmp) => Ok(Self::Bmp),
+            Ok(ImageFormat::Tiff) => Ok(Self::Tiff),
+            Ok(other) => {
+                let name = format!("{other:?}").to_uppercase();
+                Err(format!("it is a {name} file; {FORMATS} are decoded"))
+            }
+            Err(_) => Err(unknown(bytes)),
+        }
+    }
+
+    /// Says what of a file is not decoded although it may be whole.
+    pub(super) fn unsupported(self, bytes: &[u8]) -> Option<String> {
+        if self == Self::Tiff { tiff::unsupported(bytes) } else { None }
+    }
+
+    /// Reads the head of a file; takes no memory for its pixels. Reading ends where `watch` says so.
+    pub(super) fn head<'a>(self, bytes: &'a [u8], watch: &'a Watch) -> Result<Head<'a>, String> {
+        let paced = Paced::new(bytes, PIECE, watch);
+        let decoder: Box<dyn ImageDecoder + 'a> = match self {
+            Self::Jpeg => Box::new(jpeg::open(bytes, watch)?),
+            Self::Png => Box::new(png::open(bytes, watch)?),
+            Self::Webp => Box::new(webp::open(paced)?),
+            Self::Gif => Box::new(gif::open(paced)?),
+            Self::Bmp => Box::new(bmp::open(paced)?),
+            Self::Tiff => Box::new(tiff::open(paced)?),
+        };
+        Ok(Head { format: self, bytes, decoder, watch })
+    }
+}
+
+/// A file whose head was read.
+pub(super) struct Head<'a> {
+    pub(super) format: Format,
+    bytes: &'a [u8],
+    decoder: Box<dyn ImageDecoder + 'a>,
+    watch: &'a Watch,
+}
+
+impl Head<'_> {
+    /// Width and height in pixels.
+    pub(super) fn size(&self) -> (u32, u32) {
+        self.decoder.dimensions()
+    }
+
+    /// Bytes that decoding takes: the samples as they lie in the file, and what lies between.
+    pub(super) fn memory(&self) -> u64 {
+        let samples = self.decoder.total_bytes();
+        // Samples of 16 bits are copied to 8.
+        let pixel = self.decoder.color_type();
+        let wide = pixel.bytes_per_pixel() > pixel.channel_count();
+        let copied = if wide { samples.saturating_add(samples / 2) } else { samples };
+        copied.max(match self.format {
+            Format::Jpeg => samples.saturating_add(jpeg::memory(self.bytes)),
+            Format::Png => samples.saturating_add(INFLATING),
+            Format::Bmp => samples,
+            Format::Webp => samples.saturating_mul(2).saturating_add(webp::tables(self.bytes)),
+            // Of inks there is one more than colours.
+            Format::Tiff if self.decoder.original_color_type() == ExtendedColorType::Cmyk8 => samples.saturating_mul(3),
+            // A canvas, or a strip before it is unpacked.
+            Format::Gif | Format::Tiff => samples.saturating_mul(2),
+        })
+    }
+
+    /// How the picture is to be turned, as its file says.
+    pub(super) fn turn(&mut self) -> Orientation {
+        self.decoder.orientation().unwrap_or(Orientation::NoTransforms)
+    }
+
+    /// The samples, as they lie in the file. Call it only where [`size`](Self::size) is within bounds.
+    pub(super) fn read(mut self) -> Result<DynamicImage, String> {
+        match self.format {
+            Format::Jpeg => {}
+            Format::Png => png::check(self.bytes, &*self.decoder)?,
+            Format::Bmp => bmp::check(self.bytes, &*self.decoder)?,
+            Format::Tiff => tiff::check(self.bytes, &mut *self.decoder)?,
+            Format::Webp => webp::check(self.bytes, &*self.decoder, self.watch)?,
+            Format::Gif => gif::check(&mut *self.decoder)?,
+        }
+        if self.format == Format::Tiff && self.decoder.original_color_type() == ExtendedColorType::Cmyk8 {
+            return tiff::cmyk(Paced::new(self.bytes, PIECE, self.watch), &*self.decoder, self.watch);
+        }
+        DynamicImage::from_decoder(self.decoder).map_err(|error| error.to_string())
+    }
+}
+
+/// The file cannot hold as many pixels as it claims.
+fn too_short(decoder: &dyn ImageDecoder) -> String {
+    let (width, height) = decoder.dimensions();
+    format!("the file is too short for its {width} × {height} pixels")
+}
+
+/// Describes bytes that are no image, so that who sent them sees what they sent.
+fn unknown(bytes: &[u8]) -> String {
+    let start = &bytes[..bytes.len().min(16)];
+    if bytes.is_empty() {
+        "there are no bytes".to_owned()
+    } else if start.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace()) {
+        let text = String::from_utf8_lossy(start);
+        format!("it starts with the text {text:?}; {FORMATS} are decoded")
+    } else {
+        format!("it starts with the bytes {start:02x?}; {FORMATS} are decoded")
+    }
+}

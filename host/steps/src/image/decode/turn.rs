@@ -1,0 +1,74 @@
+//! A picture turned upright, as its file says it lies.
+
+use image::metadata::Orientation;
+
+use crate::watch::{Late, Watch};
+
+/// Rows and columns that are moved together, so that what is read along columns stays at hand.
+const TILE: usize = 32;
+
+/// Height, width and pixels of C samples, turned.
+pub(in crate::image) fn turned<T: Copy + Default, const C: usize>(
+    samples: Vec<T>,
+    [height, width]: [usize; 2],
+    turn: Orientation,
+    watch: &Watch,
+) -> Result<(Vec<T>, [usize; 2]), Late> {
+    let Some((lies, back, up)) = moves(turn) else { return Ok((samples, [height, width])) };
+    let sides = if lies { [width, height] } else { [height, width] };
+    let (from, _) = samples.as_chunks::<C>();
+    let mut pixels = vec![[T::default(); C]; from.len()];
+    for (band, rows) in pixels.chunks_mut((TILE * sides[1]).max(1)).enumerate() {
+        watch.ask()?;
+        for left in (0..sides[1]).step_by(TILE) {
+            for (y, row) in (band * TILE..).zip(rows.chunks_exact_mut(sides[1])) {
+                for (x, pixel) in row.iter_mut().enumerate().skip(left).take(TILE) {
+                    let (row, column) = if lies { (x, y) } else { (y, x) };
+                    let row = if up { height - 1 - row } else { row };
+                    let column = if back { width - 1 - column } else { column };
+                    *pixel = from[row * width + column];
+                }
+            }
+        }
+    }
+    Ok((pixels.into_flattened(), sides))
+}
+
+/// Whether rows become columns, and whether columns and rows of the file are read backwards. Nothing
+/// where all stays as it is.
+const fn moves(turn: Orientation) -> Option<(bool, bool, bool)> {
+    match turn {
+        Orientation::NoTransforms => None,
+        Orientation::FlipHorizontal => Some((false, true, false)),
+        Orientation::Rotate180 => Some((false, true, true)),
+        Orientation::FlipVertical => Some((false, false, true)),
+        Orientation::Rotate90FlipH => Some((true, false, false)),
+        Orientation::Rotate90 => Some((true, false, true)),
+        Orientation::Rotate270FlipH => Some((true, true, true)),
+        Orientation::Rotate270 => Some((true, true, false)),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use image::DynamicImage;
+
+    use super::*;
+
+    #[test]
+    fn every_turn_is_that_of_image() {
+        for (height, width) in [(1, 1), (2, 3), (40, 70), (33, 1)] {
+            let samples: Vec<u8> = (0..height * width * 3).map(|at| (at * 7 % 251) as u8).collect();
+            for number in 1..=8 {
+                let turn = Orientation::from_exif(number).unwrap();
+                let picture = image::RgbImage::from_raw(width as u32, height as u32, samples.clone()).unwrap();
+                let mut theirs = DynamicImage::from(picture);
+                theirs.apply_orientation(turn);
+                let (ours, sides) = turned::<_, 3>(samples.clone(), [height, width], turn, &Watch::default()).unwrap();
+                assert_eq!(sides, [theirs.height() as usize, theirs.width() as usize], "{turn:?}");
+                assert_eq!(ours, theirs.into_bytes(), "{turn:?} of {height} × {width}");
+            }
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Steps that work on images: height × width × channels.
+
+mod affine;
+mod canvas;
+mod center_crop;
+mod color;
+mod crop;
+mod decode;
+mod decode_image;
+mod detections;
+mod dims;
+mod draw_boxes;
+mod flip;
+mod geometry;
+mod letterbox;
+mod min_max;
+mod normalize;
+mod opacity;
+mod pad;
+mod preview;
+mod remake;
+mod resample;
+mod resize;
+mod rotate;
+mod to_tensor;
+mod window;
+
+pub use preview::preview;
+
+use gpux_core::Builtin;
+
+/// The steps of this group, in the order in which a pipeline usually uses them.
+pub(super) fn all() -> Vec<Builtin> {
+    vec![
+        decode_image::builtin(),
+        resize::builtin(),
+        letterbox::builtin(),
+        center_crop::builtin(),
+        crop::builtin(),
+        pad::builtin(),
+        flip::builtin(),
+        rotate::builtin(),
+        color::builtin(),
+        normalize::builtin(),
+        to_tensor::builtin(),
+        draw_boxes::builtin(),
+    ]
+}
+
+#[cfg(test)]
+mod reference;

@@ -1,0 +1,195 @@
+//! `pad`: an image → the same image with a border.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::dims::{ImageDims, MAX_SIDE, Size};
+use super::geometry::{Change, changed};
+use super::remake::{ImageStep, Remake};
+use super::window::{Fill, Outside, Window, cut};
+use crate::ports;
+use crate::watch::Watch;
+use gpux_core::{BuildError, Builtin, Group, StepFailure, Tensor};
+
+/// Options of `pad`: one of `padding`, `size` and `multiple_of`, and how.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Pad {
+    /// Pixels added: one number for every side, `[left and right, top and bottom]`, or `[left, top,
+    /// right, bottom]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    padding: Option<Padding>,
+    /// `[height, width]` that the image is filled up to, or one number for both. A larger image is
+    /// refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size: Option<Size>,
+    /// Fills each side up to a multiple of this number of pixels, such as the stride of a model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_048_576))]
+    multiple_of: Option<usize>,
+    /// Where the image lies when it is filled up to `size` or `multiple_of`: `top-left` (default) or
+    /// `center`.
+    position: Position,
+    /// What the border holds: `constant` (default; see `fill`), `edge` (the nearest pixel), `reflect`
+    /// (mirrored, without the edge itself) or `symmetric` (mirrored, with it), as NumPy names them.
+    mode: Outside,
+    /// What a constant border holds: one number, or one for each channel. Default: 0.
+    fill: Fill,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+enum Padding {
+    All(u32),
+    Pair([u32; 2]),
+    Each([u32; 4]),
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+enum Position {
+    #[default]
+    TopLeft,
+    Center,
+}
+
+impl Padding {
+    /// Left, top, right and bottom.
+    fn sides(&self) -> [usize; 4] {
+        match *self {
+            Self::All(side) => [side; 4],
+            Self::Pair([across, down]) => [across, down, across, down],
+            Self::Each(sides) => sides,
+        }
+        .map(|side| side as usize)
+    }
+}
+
+pub(super) fn builtin() -> Builtin {
+    Builtin {
+        name: "pad",
+        summary: "Adds a border to an image",
+        group: Group::Image,
+        follows: "torchvision: transforms.v2.functional.pad (NumPy: numpy.pad)",
+        example: "pad: { multiple_of: 32, fill: 114 }",
+        schema: || schemars::schema_for!(Pad),
+        build: |options, _| Ok(Box::new(step(ports::options(options)?)?)),
+    }
+}
+
+fn step(options: Pad) -> Result<ImageStep<Pad>, BuildError> {
+    let ways = [options.padding.is_some(), options.size.is_some(), options.multiple_of.is_some()];
+    if ways.iter().filter(|way| **way).count() != 1 {
+        let message = "pad needs one of `padding`, `size` and `multiple_of`".into();
+        let error = BuildError { option: Vec::new(), message, hint: None };
+        return Err(error.with_hint("for example `pad: { size: [640, 640] }` or `pad: { multiple_of: 32 }`"));
+    }
+    if options.padding.as_ref().is_some_and(|padding| padding.sides().iter().any(|side| *side > MAX_SIDE)) {
+        return Err(BuildError::option("padding", format!("`padding` is more than {MAX_SIDE}")));
+    }
+    if options.multiple_of.is_some_and(|number| !(1..=MAX_SIDE).contains(&number)) {
+        return Err(BuildError::option("multiple_of", format!("`multiple_of` is not 1 to {MAX_SIDE}")));
+    }
+    if options.mode != Outside::Constant && options.fill != Fill::default() {
+        return Err(BuildError::option("fill", "`fill` is for `mode: constant` only"));
+    }
+    ImageStep::new(options)
+}
+
+impl Pad {
+    /// The length of an axis, 0 for height and 1 for width, that was of length `side`.
+    fn length(&self, axis: usize, side: Option<usize>) -> Result<Option<usize>, String> {
+        if let Some(padding) = &self.padding {
+            let sides = padding.sides();
+            return Ok(side.map(|side| side + sides[1 - axis] + sides[3 - axis]));
+        }
+        if let Some(multiple) = self.multiple_of {
+            return Ok(side.and_then(|side| side.checked_next_multiple_of(multiple)));
+        }
+        let wanted = self.size.map_or(0, |size| size.height_width()[axis]);
+        match side.filter(|side| *side > wanted) {
+            Some(side) => {
+                let name = ["high", "wide"][axis];
+                Err(format!("the image is {side} pixels {name}, more than the {wanted} it shall be filled up to"))
+            }
+            None => Ok(Some(wanted)),
+        }
+    }
+}
+
+impl Remake for Pad {
+    const NAME: &'static str = "pad";
+    const GIVES: &'static str = "the image with its border";
+
+    fn target(&self, [height, width]: [Option<usize>; 2]) -> Result<[Option<usize>; 2], String> {
+        Ok([self.length(0, height)?, self.length(1, width)?])
+    }
+
+    fn channels(&self, channels: usize) -> Result<usize, String> {
+        self.fill.check(channels).map(|()| channels)
+    }
+
+    fn make(&self, tensor: Tensor, dims: ImageDims, target: ImageDims, watch: &Watch) -> Result<Tensor, StepFailure> {
+        let [left, top] = match (&self.padding, self.position) {
+            (Some(padding), _) => [padding.sides()[0], padding.sides()[1]],
+            (None, Position::TopLeft) => [0, 0],
+            (None, Position::Center) => [(target.width - dims.width) / 2, (target.height - dims.height) / 2],
+        };
+        let metadata = changed(tensor.metadata, dims, Change::moved([left as f32, top as f32]));
+        let window = Window { top: -(top as i64), left: -(left as i64), height: target.height, width: target.width };
+        Ok(cut(tensor, dims, window, self.mode, &self.fill, watch)?.with_metadata(metadata))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::reference;
+    use gpux_core::{Context, Site};
+
+    fn run(options: serde_json::Value, tensor: Tensor) -> Result<Tensor, StepFailure> {
+        let mut values = reference::step("pad", options).run(vec![Some(tensor.into())], &mut Context::default())?;
+        Ok(values.remove(0).as_tensor().unwrap().clone())
+    }
+
+    #[test]
+    fn sizes_are_filled_up() {
+        let image = || Tensor::new([2, 3, 1], vec![1_u8; 6]).unwrap();
+        assert_eq!(run(json!({"multiple_of": 4}), image()).unwrap().shape(), [4, 4, 1]);
+        let centred = run(json!({"size": [4, 8], "position": "center", "fill": 5}), image()).unwrap();
+        assert_eq!(centred.shape(), [4, 8, 1]);
+        let geometry = centred.metadata.geometry.unwrap();
+        assert_eq!((geometry.offset_x, geometry.offset_y), (2.0, 1.0));
+        assert_eq!(centred.as_slice::<u8>().unwrap()[8..16], [5, 5, 1, 1, 1, 5, 5, 5]);
+        let error = run(json!({"size": 2}), image()).unwrap_err();
+        assert!(error.to_string().contains("3 pixels wide, more than the 2"), "{error}");
+        for mode in ["edge", "reflect", "symmetric"] {
+            assert_eq!(run(json!({"padding": 50, "mode": mode}), image()).unwrap().shape(), [102, 103, 1]);
+            let dot = Tensor::new([1, 1, 1], vec![7_u8]).unwrap();
+            assert_eq!(run(json!({"padding": 1, "mode": mode}), dot).unwrap().as_slice::<u8>().unwrap(), [7; 9]);
+        }
+        let error = run(json!({"padding": 1 << 20}), image()).unwrap_err();
+        assert!(error.to_string().contains("is too much"), "{error}");
+    }
+
+    #[test]
+    fn options_that_cannot_work_are_refused() {
+        for options in [
+            json!({}),
+            json!({"padding": 1, "size": 4}),
+            json!({"padding": -1}),
+            json!({"padding": [1, 2, 3]}),
+            json!({"padding": 4_000_000_000_u32}),
+            json!({"multiple_of": 0}),
+            json!({"size": [100_000, 100_000]}),
+            json!({"padding": 1, "mode": "edge", "fill": 3}),
+        ] {
+            assert!((builtin().build)(options.clone(), &Site::Component).is_err(), "{options}");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What the steps share that make one image of another.
+
+use serde::Serialize;
+
+use super::dims::{ImageDims, fits, takes_channels};
+use crate::ports;
+use crate::watch::Watch;
+use gpux_core::{
+    BuildError, Context, ElementSet, Kind, Layout, Mismatch, Port, Signature, Step, StepFailure, Tensor, TensorKind,
+    Value,
+};
+
+/// The options of a step that makes an image, height × width × channels, of another.
+pub(super) trait Remake: Serialize + Send + Sync {
+    /// The step's name, for errors.
+    const NAME: &'static str;
+    /// One line about what comes out.
+    const GIVES: &'static str;
+
+    /// The element types that it takes and keeps.
+    fn elements(&self) -> ElementSet {
+        ElementSet::numeric()
+    }
+
+    /// Height and width of what becomes of an image of these sides, as far as they are known.
+    fn target(&self, sides: [Option<usize>; 2]) -> Result<[Option<usize>; 2], String>;
+
+    /// How many channels the result has, if the image has so many; an error if they do not fit.
+    fn channels(&self, channels: usize) -> Result<usize, String> {
+        Ok(channels)
+    }
+
+    /// How many channels the result has whatever comes in.
+    fn known_channels(&self) -> Option<usize> {
+        None
+    }
+
+    /// Bytes taken for a while, beside the result.
+    fn buffers(&self, tensor: &Tensor, dims: ImageDims) -> usize {
+        let _ = (tensor, dims);
+        0
+    }
+
+    /// The result, with its metadata. `target` has been checked. Long work asks `watch` now and then.
+    fn make(&self, tensor: Tensor, dims: ImageDims, target: ImageDims, watch: &Watch) -> Result<Tensor, StepFailure>;
+}
+
+/// A step with these options.
+pub(super) struct ImageStep<T> {
+    options: T,
+    signature: Signature,
+}
+
+impl<T: Remake> ImageStep<T> {
+    /// The step; an error where the options cannot work on any image.
+    pub(super) fn new(options: T) -> Result<Self, BuildError> {
+        let error = |message| BuildError { option: Vec::new(), message, hint: None };
+        let [height, width] = options.target([None, None]).map_err(error)?;
+        if let (Some(height), Some(width)) = (height, width) {
+            fits(height, width).map_err(error)?;
+        }
+        let image =
+            |height, width, channels| Kind::Tensor(TensorKind::image(options.elements(), height, width, channels));
+        let signature = Signature::unary(
+            Port {
+                description: "height × width × channels, 1, 3 or 4 channels".into(),
+                ..Port::new("image", image(None, None, None))
+            },
+            Port { description: T::GIVES.into(), ..Port::new("image", image(height, width, options.known_channels())) },
+        );
+        Ok(Self { options, signature })
+    }
+}
+
+impl<T: Remake> Step for ImageStep<T> {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
+        ports::check(&self.signature, inputs)?;
+        let Some(given) = ports::known_tensor(inputs) else {
+            return Ok(vec![self.signature.outputs[0].kind.clone()]);
+        };
+        let refuse = |why| ports::refuse(&self.signature, given, why);
+        let known = |axis: usize| given.shape.as_ref().and_then(|shape| shape.get(axis)).and_then(ports::fixed);
+        let channels = match known(2) {
+            Some(channels) if !takes_channels(channels) => {
+                return Err(refuse(format!("there are {channels} channels on the last axis, not 1, 3 or 4")));
+            }
+            Some(channels) => Some(self.options.channels(channels).map_err(refuse)?),
+            None => self.options.known_channels(),
+        };
+        let [height, width] = self.options.target([known(0), known(1)]).map_err(refuse)?;
+        if let (Some(height), Some(width)) = (height, width) {
+            fits(height, width).map_err(refuse)?;
+        }
+        let elements = given.elements.intersection(self.options.elements());
+        Ok(vec![Kind::Tensor(TensorKind::image(elements, height, width, channels))])
+    }
+
+    fn buffers(&self, inputs: &[Option<Value>]) -> usize {
+        let given = ports::given_tensor(inputs).and_then(|tensor| Some((tensor, ImageDims::of(tensor).ok()?)));
+        given.map_or(0, |(tensor, dims)| self.options.buffers(tensor, dims))
+    }
+
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
+        let mut tensor = ports::first_tensor(inputs, "image")?;
+        let dims = ImageDims::of(&tensor)?;
+        if !self.options.elements().contains(tensor.element()) {
+            let message = format!("{} takes {}, but gets {}", T::NAME, self.options.elements(), tensor.element());
+            return Err(StepFailure::InvalidInput(message));
+        }
+        let target = self.target(dims).map_err(StepFailure::InvalidInput)?;
+        tensor.metadata.layout = Some(Layout::Hwc);
+        let watch = Watch::of(context);
+        watch.ask()?;
+        Ok(vec![self.options.make(tensor, dims, target, &watch)?.into()])
+    }
+
+    fn details(&self) -> serde_json::Value {
+        serde_json::to_value(&self.options).unwrap_or_default()
+    }
+}
+
+impl<T: Remake> ImageStep<T> {
+    fn target(&self, dims: ImageDims) -> Result<ImageDims, String> {
+        let channels = self.options.channels(dims.channels)?;
+        let [height, width] = self.options.target([Some(dims.height), Some(dims.width)])?;
+        let target = ImageDims { height: height.unwrap_or(dims.height), width: width.unwrap_or(dims.width), channels };
+        fits(target.height, target.width)?;
+        Ok(target)
+    }
+}

@@ -1,0 +1,150 @@
+//! How the samples of an image of another size are found, by the rules of each library that models
+//! are trained with.
+
+mod area;
+mod opencv;
+mod pillow;
+mod taps;
+mod torch;
+mod weighted;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::dims::{ImageDims, fits};
+use crate::watch::{Late, Watch};
+use gpux_core::{BuildError, ElementSet, ElementType, StepFailure, Tensor, TensorElement};
+
+/// Whose rules of sampling are followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(super) enum Library {
+    #[default]
+    Pillow,
+    Opencv,
+    Torch,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(super) enum Filter {
+    Nearest,
+    #[default]
+    Bilinear,
+    Bicubic,
+    Lanczos,
+    Area,
+}
+
+/// A library, its filter, and whether that averages over all that a smaller pixel covers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sampling {
+    pub(super) library: Library,
+    pub(super) filter: Filter,
+    pub(super) antialias: bool,
+}
+
+impl Sampling {
+    /// The sampling of these options; an error where the library has none like it.
+    pub(super) fn new(library: Library, filter: Filter, antialias: Option<bool>) -> Result<Self, BuildError> {
+        let lacks = |what: &str, hint: &str| Err(BuildError::option("filter", what).with_hint(hint));
+        match (library, filter) {
+            (Library::Opencv, Filter::Lanczos) => {
+                return lacks(
+                    "`lanczos` with `library: opencv` is not supported",
+                    "use `library: pillow`, or another filter: nearest, bilinear, bicubic, area",
+                );
+            }
+            (Library::Torch, Filter::Lanczos | Filter::Area) => {
+                return lacks(
+                    "torchvision resizes tensors by `nearest`, `bilinear` and `bicubic` only",
+                    "use `library: pillow`, which has all filters",
+                );
+            }
+            _ => {}
+        }
+        let usual = match library {
+            Library::Pillow | Library::Torch => filter != Filter::Nearest,
+            Library::Opencv => false,
+        };
+        if library != Library::Torch && antialias.is_some_and(|wanted| wanted != usual) {
+            let message = match library {
+                Library::Opencv => "OpenCV has no antialiasing",
+                _ => "Pillow always antialiases, but for `nearest`",
+            };
+            return Err(BuildError::option("antialias", message)
+                .with_hint("`antialias` is a choice of `library: torch`; leave it out otherwise"));
+        }
+        Ok(Self { library, filter, antialias: antialias.unwrap_or(usual) })
+    }
+
+    /// The element types that can be resampled.
+    pub(super) const fn elements() -> ElementSet {
+        ElementSet::of(&[ElementType::Uint8, ElementType::Float32])
+    }
+
+    /// Bytes that lie between the passes.
+    pub(super) fn buffers(self, tensor: &Tensor, dims: ImageDims, target: ImageDims) -> usize {
+        // Means are not rounded between the passes.
+        let unrounded = self.library == Library::Opencv;
+        let sample = if unrounded { 4 } else { tensor.element().size().unwrap_or(1) };
+        let pillow = self.library == Library::Pillow;
+        let between = if pillow { pillow::between(dims, target) } else { ImageDims { width: target.width, ..dims } };
+        let between = between.height.saturating_mul(between.width.saturating_mul(dims.channels * sample));
+        // Pillow's passes turn some rows at a time; their weights are as many as the sides are long, times the
+        // reach of a filter.
+        let between = if pillow {
+            let rows = weighted::ROWS.min(dims.height) * dims.channels;
+            let wide = dims.width.saturating_add(target.width);
+            let sides = wide.saturating_add(dims.height).saturating_add(target.height);
+            between.saturating_add(wide.saturating_mul(rows)).saturating_add(sides.saturating_mul(32))
+        } else {
+            between
+        };
+        // Colours weighed by their opacity are a copy.
+        if dims.channels == 4 { between.saturating_add(tensor.byte_len()) } else { between }
+    }
+
+    /// The image at the size of `target`, which fits. The metadata is that of a new tensor.
+    pub(super) fn resize(
+        self,
+        tensor: &Tensor,
+        dims: ImageDims,
+        target: ImageDims,
+        watch: &Watch,
+    ) -> Result<Tensor, StepFailure> {
+        // Between two passes lies an image as wide as one and as high as the other.
+        fits(dims.height, target.width).map_err(StepFailure::InvalidInput)?;
+        match self.library {
+            Library::Pillow => pillow::resize(tensor, dims, target, self.filter, watch),
+            Library::Opencv => opencv::resize(tensor, dims, target, self.filter, watch),
+            Library::Torch => torch::resize(tensor, dims, target, self, watch),
+        }
+    }
+}
+
+fn to_tensor<T: TensorElement>(dims: ImageDims, samples: Vec<T>) -> Result<Tensor, StepFailure> {
+    Ok(Tensor::new([dims.height, dims.width, dims.channels], samples)?)
+}
+
+/// The pixels at these rows and columns.
+fn nearest<T: Copy>(
+    from: &[T],
+    dims: ImageDims,
+    rows: &[usize],
+    columns: &[usize],
+    watch: &Watch,
+) -> Result<Vec<T>, Late> {
+    let channels = dims.channels;
+    let mut result = Vec::with_capacity(rows.len() * columns.len() * channels);
+    for row in rows {
+        watch.worked(columns.len() * channels)?;
+        let from = &from[row * dims.width * channels..][..dims.width * channels];
+        for column in columns {
+            result.extend_from_slice(&from[column * channels..][..channels]);
+        }
+    }
+    Ok(result)
+}

@@ -1,0 +1,143 @@
+//! Pillow's `Image.resize`, to the bit for bytes.
+
+use fast_image_resize::images::{Image, ImageRef};
+use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
+
+use super::super::dims::ImageDims;
+use super::super::opacity;
+use super::weighted::{self, Kernel};
+use super::{Filter, area, nearest, to_tensor};
+use crate::watch::{Late, Watch};
+use gpux_core::{Color, StepFailure, Tensor, TensorData};
+
+/// Resizes uint8 or float32; where the tensor is known to be RGBA, colours are weighed by their
+/// opacity.
+pub(super) fn resize(
+    tensor: &Tensor,
+    dims: ImageDims,
+    target: ImageDims,
+    filter: Filter,
+    watch: &Watch,
+) -> Result<Tensor, StepFailure> {
+    let weigh_by_opacity = tensor.metadata.color == Some(Color::Rgba) && dims.channels == 4;
+    match (tensor.data(), kernel(filter)) {
+        (TensorData::Uint8(data), None) => to_tensor(target, nearest_of(data, dims, target, watch)?),
+        (TensorData::Float32(data), None) => to_tensor(target, nearest_of(data, dims, target, watch)?),
+        (TensorData::Uint8(data), Some(kernel)) if weigh_by_opacity => {
+            let mut result = resize_levels(&opacity::weighed(data), dims, target, kernel, watch)?;
+            opacity::undo(&mut result);
+            to_tensor(target, result)
+        }
+        (TensorData::Uint8(data), Some(kernel)) => to_tensor(target, resize_levels(data, dims, target, kernel, watch)?),
+        // Floats weighed by opacity go the general way.
+        (TensorData::Float32(data), Some(Kernel::Box)) if !weigh_by_opacity => {
+            let between = between(dims, target);
+            let half = area::resize(data, dims, between, watch)?;
+            to_tensor(target, area::resize(&half, between, target, watch)?)
+        }
+        (TensorData::Float32(data), Some(_)) => {
+            to_tensor(target, resize_floats(data, dims, target, filter, weigh_by_opacity, watch)?)
+        }
+        (other, _) => Err(StepFailure::Failed(format!("cannot resize {}", other.element()))),
+    }
+}
+
+/// How far a filter reaches and what it weighs; `None` for the nearest neighbour.
+fn kernel(filter: Filter) -> Option<Kernel> {
+    match filter {
+        Filter::Nearest => None,
+        Filter::Bilinear => Some(Kernel::Triangle),
+        Filter::Bicubic => Some(Kernel::Cubic),
+        Filter::Lanczos => Some(Kernel::Lanczos),
+        Filter::Area => Some(Kernel::Box),
+    }
+}
+
+/// The image between the two passes. Bytes are rounded there, so the order matters: across goes first, but where
+/// the height shrinks by more than twice as many pixels as the width (Pillow 13; before, across always did).
+pub(super) fn between(dims: ImageDims, target: ImageDims) -> ImageDims {
+    let lost = |old: usize, new: usize| old as i128 - new as i128;
+    let (height, width) = (lost(dims.height, target.height), lost(dims.width, target.width));
+    if height > 0 && height > 2 * width {
+        ImageDims { height: target.height, ..dims }
+    } else {
+        ImageDims { width: target.width, ..dims }
+    }
+}
+
+fn nearest_of<T: Copy>(data: &[T], dims: ImageDims, target: ImageDims, watch: &Watch) -> Result<Vec<T>, Late> {
+    nearest(data, dims, &places(dims.height, target.height), &places(dims.width, target.width), watch)
+}
+
+/// Pillow's nearest neighbour: the source pixel under the middle of each new one, found by adding up
+/// steps, so that rounding falls where Pillow's does.
+fn places(old: usize, new: usize) -> Vec<usize> {
+    let step = old as f64 / new as f64;
+    let mut at = step * 0.5;
+    (0..new)
+        .map(|_| {
+            let place = (at as usize).min(old - 1);
+            at += step;
+            place
+        })
+        .collect()
+}
+
+/// Resizes uint8 samples in two passes, each rounded to 8 bits.
+fn resize_levels(
+    from: &[u8],
+    dims: ImageDims,
+    target: ImageDims,
+    kernel: Kernel,
+    watch: &Watch,
+) -> Result<Vec<u8>, Late> {
+    let between = between(dims, target);
+    let pass = |from: &[u8], dims, target| match kernel {
+        Kernel::Box => area::resize(from, dims, target, watch),
+        _ => weighted::pass(from, dims, target, kernel, watch),
+    };
+    let half = if between == dims { None } else { Some(pass(from, dims, between)?) };
+    let half = half.as_deref().unwrap_or(from);
+    if between == target { Ok(half.to_vec()) } else { pass(half, between, target) }
+}
+
+/// Resizes float32 samples, close to Pillow's.
+pub(super) fn resize_floats(
+    from: &[f32],
+    dims: ImageDims,
+    target: ImageDims,
+    filter: Filter,
+    weigh_by_opacity: bool,
+    watch: &Watch,
+) -> Result<Vec<f32>, StepFailure> {
+    let of = match dims.channels {
+        1 => PixelType::F32,
+        3 => PixelType::F32x3,
+        _ => PixelType::F32x4,
+    };
+    let mut result = vec![0_f32; target.height * target.width * target.channels];
+    let source =
+        ImageRef::new(dims.width as u32, dims.height as u32, bytemuck::cast_slice(from), of).map_err(cannot)?;
+    let (width, height) = (target.width as u32, target.height as u32);
+    let mut to = Image::from_slice_u8(width, height, bytemuck::cast_slice_mut(&mut result), of).map_err(cannot)?;
+    // Between its passes floats are not rounded, so this cannot be done in parts.
+    watch.ask()?;
+    let options = ResizeOptions::new().resize_alg(algorithm(filter)).use_alpha(weigh_by_opacity);
+    Resizer::new().resize(&source, &mut to, &options).map_err(cannot)?;
+    Ok(result)
+}
+
+/// The filter by the name that `fast_image_resize` has for it.
+pub(super) fn algorithm(filter: Filter) -> ResizeAlg {
+    match filter {
+        Filter::Nearest => ResizeAlg::Nearest,
+        Filter::Bilinear => ResizeAlg::Convolution(FilterType::Bilinear),
+        Filter::Bicubic => ResizeAlg::Convolution(FilterType::CatmullRom),
+        Filter::Lanczos => ResizeAlg::Convolution(FilterType::Lanczos3),
+        Filter::Area => ResizeAlg::Convolution(FilterType::Box),
+    }
+}
+
+pub(super) fn cannot(error: impl std::fmt::Display) -> StepFailure {
+    StepFailure::Failed(format!("cannot resize: {error}"))
+}

@@ -1,0 +1,131 @@
+//! torchvision's `resize` of tensors (`torch.nn.functional.interpolate`).
+
+use fast_image_resize::images::{CroppedImage, CroppedImageMut, Image, ImageRef};
+use fast_image_resize::{PixelType, ResizeOptions, Resizer};
+
+use super::super::dims::ImageDims;
+use super::pillow::{algorithm, cannot, resize_floats};
+use super::taps::{Mixed, Precision, Taps, mix};
+use super::{Filter, Sampling, nearest, to_tensor};
+use crate::watch::{Late, Watch};
+use gpux_core::{StepFailure, Tensor, TensorData};
+
+pub(super) fn resize(
+    tensor: &Tensor,
+    dims: ImageDims,
+    target: ImageDims,
+    how: Sampling,
+    watch: &Watch,
+) -> Result<Tensor, StepFailure> {
+    if how.antialias && how.filter != Filter::Nearest {
+        // The filters are Pillow's, but nothing is weighed by opacity, and weights of bytes have 16 bits.
+        return match tensor.data() {
+            TensorData::Uint8(data) => to_tensor(target, averaged(data, dims, target, how.filter, watch)?),
+            TensorData::Float32(data) => {
+                to_tensor(target, resize_floats(data, dims, target, how.filter, false, watch)?)
+            }
+            other => Err(StepFailure::Failed(format!("cannot resize {}", other.element()))),
+        };
+    }
+    let (rows, columns) = (places(dims.height, target.height), places(dims.width, target.width));
+    match (tensor.data(), how.filter) {
+        (TensorData::Uint8(data), Filter::Nearest) => to_tensor(target, nearest(data, dims, &rows, &columns, watch)?),
+        (TensorData::Float32(data), Filter::Nearest) => to_tensor(target, nearest(data, dims, &rows, &columns, watch)?),
+        (TensorData::Uint8(data), Filter::Bicubic) => {
+            to_tensor(target, levels(data, dims, target, Taps::cubic, watch)?)
+        }
+        (TensorData::Uint8(data), _) => to_tensor(target, levels(data, dims, target, Taps::linear, watch)?),
+        (TensorData::Float32(data), Filter::Bicubic) => {
+            to_tensor(target, floats(data, dims, target, Taps::cubic, watch)?)
+        }
+        (TensorData::Float32(data), _) => to_tensor(target, floats(data, dims, target, Taps::linear, watch)?),
+        (other, _) => Err(StepFailure::Failed(format!("cannot resize {}", other.element()))),
+    }
+}
+
+/// Bytes with antialiasing: across, rounded to 8 bits, then down. The resizer alone would go down first, which
+/// puts a third of the samples of a noisy image elsewhere, some by 40.
+fn averaged(
+    from: &[u8],
+    dims: ImageDims,
+    target: ImageDims,
+    filter: Filter,
+    watch: &Watch,
+) -> Result<Vec<u8>, StepFailure> {
+    let across = ImageDims { width: target.width, ..dims };
+    let wide = if across == dims { None } else { Some(pass(from, dims, across, filter, watch)?) };
+    let from = wide.as_deref().unwrap_or(from);
+    if across == target { Ok(from.to_vec()) } else { pass(from, across, target, filter, watch) }
+}
+
+/// Samples of a part of a pass: some milliseconds.
+const PART: usize = 4 << 20;
+
+/// One pass of [`averaged`]: only the width or only the height changes. In parts, of rows or of
+/// columns, of which each is found for itself; between them, `watch` is asked.
+fn pass(
+    from: &[u8],
+    dims: ImageDims,
+    target: ImageDims,
+    filter: Filter,
+    watch: &Watch,
+) -> Result<Vec<u8>, StepFailure> {
+    let of = match dims.channels {
+        1 => PixelType::U8,
+        3 => PixelType::U8x3,
+        _ => PixelType::U8x4,
+    };
+    let mut result = vec![0; target.height * target.width * target.channels];
+    let samples = from.len().max(result.len());
+    let source = ImageRef::new(dims.width as u32, dims.height as u32, from, of).map_err(cannot)?;
+    let (width, height) = (target.width as u32, target.height as u32);
+    let mut to = Image::from_slice_u8(width, height, &mut result, of).map_err(cannot)?;
+    let across = dims.height == target.height;
+    let side = if across { target.height } else { target.width };
+    let length = (side * PART / samples.max(1)).clamp(1, side);
+    let options = ResizeOptions::new().resize_alg(algorithm(filter)).use_alpha(false);
+    for start in (0..side).step_by(length) {
+        watch.ask()?;
+        let (start, length) = (start as u32, length.min(side - start) as u32);
+        let part =
+            |width: u32, height: u32| if across { [0, start, width, length] } else { [start, 0, length, height] };
+        let [left, top, wide, high] = part(dims.width as u32, dims.height as u32);
+        let source = CroppedImage::new(&source, left, top, wide, high).map_err(cannot)?;
+        let [left, top, wide, high] = part(width, height);
+        let mut to = CroppedImageMut::new(&mut to, left, top, wide, high).map_err(cannot)?;
+        Resizer::new().resize(&source, &mut to, &options).map_err(cannot)?;
+    }
+    Ok(result)
+}
+
+fn floats<const N: usize>(
+    data: &[f32],
+    dims: ImageDims,
+    target: ImageDims,
+    taps: fn(usize, usize, Precision) -> Taps<N>,
+    watch: &Watch,
+) -> Result<Vec<f32>, Late>
+where
+    f32: Mixed<N>,
+{
+    let taps = |old, new| taps(old, new, Precision::Single);
+    mix(data, dims, &taps(dims.width, target.width), &taps(dims.height, target.height), watch)
+}
+
+/// torch's own kernel for bytes: across, rounded to 8 bits, then down.
+fn levels<const N: usize>(
+    data: &[u8],
+    dims: ImageDims,
+    target: ImageDims,
+    taps: fn(usize, usize, Precision) -> Taps<N>,
+    watch: &Watch,
+) -> Result<Vec<u8>, Late> {
+    let taps = |old, new| taps(old, new, Precision::Rounded);
+    let wide = taps(dims.width, target.width).along(data, dims.width, dims.channels, watch)?;
+    taps(dims.height, target.height).along(&wide, dims.height, target.width * dims.channels, watch)
+}
+
+fn places(old: usize, new: usize) -> Vec<usize> {
+    let scale = old as f32 / new as f32;
+    (0..new).map(|index| ((index as f32 * scale) as usize).min(old - 1)).collect()
+}

@@ -1,0 +1,287 @@
+//! `argmax`: numbers → where the largest of them stands.
+
+use half::{bf16, f16};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::ports;
+use crate::watch::{Late, Watch};
+use crate::wide::vectorized;
+use gpux_core::{
+    Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor,
+    TensorData, TensorKind, Value,
+};
+
+/// Options of `argmax`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Options {
+    /// The axis along which the largest number is searched; negative ones count from the last. Default: -1.
+    axis: i64,
+    /// Whether the axis stays, with size 1. Default: false.
+    keepdims: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { axis: -1, keepdims: false }
+    }
+}
+
+/// Gives the index of the largest number along an axis, as int64.
+///
+/// Follows `numpy.argmax`: the first of equal numbers, and the first NaN before every number.
+struct Argmax {
+    options: Options,
+    signature: Signature,
+}
+
+pub(super) fn builtin() -> Builtin {
+    Builtin {
+        name: "argmax",
+        summary: "Gives the index of the largest number along an axis",
+        group: Group::Output,
+        follows: "NumPy: numpy.argmax",
+        example: "argmax: { axis: -1 }",
+        schema: || schemars::schema_for!(Options),
+        build: |options, _| Ok(Box::new(Argmax::new(ports::options(options)?))),
+    }
+}
+
+impl Argmax {
+    fn new(options: Options) -> Self {
+        let takes = ElementSet::numeric().with(ElementType::Bool);
+        let signature = Signature::unary(
+            Port {
+                description: "numbers or bools of any shape".into(),
+                ..Port::new("scores", Kind::Tensor(TensorKind::of_elements(takes)))
+            },
+            Port {
+                description: "an index for each place of the other axes".into(),
+                ..Port::new("indices", Kind::Tensor(TensorKind::of_elements(ElementType::Int64)))
+            },
+        );
+        Self { options, signature }
+    }
+
+    fn without_axis<T: Clone>(&self, shape: &[T], one: T) -> Result<Vec<T>, String> {
+        let rank = shape.len();
+        let no_axis = || format!("argmax works along axis {}, but there are {rank} axes", self.options.axis);
+        let axis = ports::axis(self.options.axis, rank).ok_or_else(no_axis)?;
+        let mut rest = shape.to_vec();
+        if self.options.keepdims {
+            rest[axis] = one;
+        } else {
+            rest.remove(axis);
+        }
+        Ok(rest)
+    }
+}
+
+impl Step for Argmax {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
+        ports::check(&self.signature, inputs)?;
+        let any = || vec![self.signature.outputs[0].kind.clone()];
+        let Some(given) = ports::known_tensor(inputs) else { return Ok(any()) };
+        let Some(shape) = &given.shape else { return Ok(any()) };
+        let rest = self.without_axis(shape, Dim::Fixed(1));
+        let rest = rest.map_err(|why| ports::refuse(&self.signature, given, why))?;
+        Ok(vec![Kind::Tensor(TensorKind::shaped(ElementType::Int64, rest))])
+    }
+
+    fn buffers(&self, inputs: &[Option<Value>]) -> usize {
+        // The best of each column so far.
+        ports::given_tensor(inputs).map_or(0, Tensor::byte_len)
+    }
+
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
+        let tensor = ports::first_tensor(inputs, "scores")?;
+        let invalid = StepFailure::InvalidInput;
+        let rest = self.without_axis(tensor.shape(), 1).map_err(invalid)?;
+        let axis = ports::axis(self.options.axis, tensor.rank()).unwrap_or(0);
+        let along = (tensor.shape()[axis], tensor.shape()[axis + 1..].iter().product());
+        if along.0 == 0 {
+            return Err(invalid(format!("argmax works along axis {axis}, which is empty")));
+        }
+        let watch = &Watch::of(context);
+        watch.ask()?;
+        let indices = match tensor.data() {
+            TensorData::Bool(data) => largest(data, along, watch, |a, b| a && !b),
+            TensorData::Uint8(data) => largest(data, along, watch, |a, b| a > b),
+            TensorData::Int8(data) => largest(data, along, watch, |a, b| a > b),
+            TensorData::Uint16(data) => largest(data, along, watch, |a, b| a > b),
+            TensorData::Int16(data) => largest(data, along, watch, |a, b| a > b),
+            TensorData::Uint32(data) => largest(data, along, watch, |a, b| a > b),
+            TensorData::Int32(data) => largest(data, along, watch, |a, b| a > b),
+            TensorData::Uint64(data) => largest(data, along, watch, |a, b| a > b),
+            TensorData::Int64(data) => largest(data, along, watch, |a, b| a > b),
+            TensorData::Float16(data) => {
+                largest(data, along, watch, |a: f16, b: f16| a > b || a.is_nan() && !b.is_nan())
+            }
+            TensorData::Bfloat16(data) => {
+                largest(data, along, watch, |a: bf16, b: bf16| a > b || a.is_nan() && !b.is_nan())
+            }
+            TensorData::Float32(data) => largest(data, along, watch, |a, b| (a > b) | (a.is_nan() & !b.is_nan())),
+            TensorData::Float64(data) => largest(data, along, watch, |a, b| (a > b) | (a.is_nan() & !b.is_nan())),
+            TensorData::String(_) => return Err(invalid("argmax takes numbers, but gets string".into())),
+        }?;
+        Ok(vec![Tensor::new(rest, indices)?.into()])
+    }
+
+    fn details(&self) -> serde_json::Value {
+        serde_json::to_value(&self.options).unwrap_or_default()
+    }
+}
+
+/// Elements between two looks at the clock, about.
+const PART: usize = 1 << 20;
+
+/// The index of the first element that no other of its `length` elements, which lie `stride` apart, beats.
+fn largest<T: Copy>(
+    data: &[T],
+    (length, stride): (usize, usize),
+    watch: &Watch,
+    beats: impl Fn(T, T) -> bool + Copy,
+) -> Result<Vec<i64>, Late> {
+    if data.is_empty() {
+        return Ok(Vec::new());
+    }
+    if stride == 1 {
+        let mut indices = vec![0; data.len() / length];
+        let rows = (PART / length).max(1);
+        for (indices, data) in indices.chunks_mut(rows).zip(data.chunks(rows * length)) {
+            watch.worked(data.len())?;
+            vectorized(
+                #[inline(always)]
+                || {
+                    for (index, row) in indices.iter_mut().zip(data.chunks_exact(length)) {
+                        *index = first_of_row(row, beats) as i64;
+                    }
+                },
+            );
+        }
+        return Ok(indices);
+    }
+    // Place by place, all columns at a time: memory is read in its order.
+    let mut indices = Vec::with_capacity(data.len() / length);
+    for block in data.chunks_exact(length * stride) {
+        watch.worked(stride)?;
+        let (first, rest) = block.split_at(stride);
+        let (mut best, mut winners) = (first.to_vec(), vec![0_i64; stride]);
+        for (index, row) in (1_i64..).zip(rest.chunks_exact(stride)) {
+            watch.worked(stride)?;
+            for ((value, best), winner) in row.iter().zip(&mut best).zip(&mut winners) {
+                let wins = beats(*value, *best);
+                *best = if wins { *value } else { *best };
+                *winner = if wins { index } else { *winner };
+            }
+        }
+        indices.append(&mut winners);
+    }
+    Ok(indices)
+}
+
+/// The index of the first element of a row that no other beats: in eight lanes, then of these and the rest.
+#[inline(always)]
+fn first_of_row<T: Copy>(row: &[T], beats: impl Fn(T, T) -> bool) -> usize {
+    let (parts, _) = row.as_chunks::<8>();
+    let (mut best, mut index) = (row[0], 0);
+    if let Some((first, parts)) = parts.split_first() {
+        let (mut lanes, mut winners) = (*first, [0_u32; 8]);
+        for (number, part) in (1..).zip(parts) {
+            for lane in 0..8 {
+                let wins = beats(part[lane], lanes[lane]);
+                lanes[lane] = if wins { part[lane] } else { lanes[lane] };
+                winners[lane] = if wins { number } else { winners[lane] };
+            }
+        }
+        for (lane, (value, winner)) in lanes.into_iter().zip(winners).enumerate() {
+            let place = winner as usize * 8 + lane;
+            if beats(value, best) || place < index && !beats(best, value) {
+                (best, index) = (value, place);
+            }
+        }
+    }
+    for (place, value) in row.iter().enumerate().skip(parts.len() * 8) {
+        if beats(*value, best) {
+            (best, index) = (*value, place);
+        }
+    }
+    index
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn run(axis: i64, tensor: Tensor) -> Result<Tensor, StepFailure> {
+        let step = Argmax::new(Options { axis, keepdims: false });
+        let mut values = step.run(vec![Some(tensor.into())], &mut Context::default())?;
+        Ok(values.remove(0).as_tensor().unwrap().clone())
+    }
+
+    #[test]
+    fn much_ends_with_the_time() {
+        let data = vec![0_u8; 3 << 20];
+        for along in [(1 << 20, 1), (2, 1), (3, 1 << 20), (1, 2)] {
+            let run = |looks| largest(&data, along, &Watch::after(looks), |a, b| a > b);
+            assert_eq!(run(0), Err(Late), "{along:?}");
+            assert_eq!(run(9).unwrap().len(), data.len() / along.0, "{along:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_of_the_largest() {
+        let table = || Tensor::new([2, 3], vec![1, 3, 3, 9, 0, 3_u8]).unwrap();
+        assert_eq!(run(-1, table()).unwrap().as_slice::<i64>().unwrap(), [1, 0]);
+        assert_eq!(run(0, table()).unwrap().as_slice::<i64>().unwrap(), [1, 0, 0]);
+        let nan = Tensor::new([4], vec![1.0, f32::NAN, f32::INFINITY, f32::NAN]).unwrap();
+        assert_eq!(run(0, nan).unwrap(), Tensor::scalar(1_i64));
+        assert_eq!(run(0, Tensor::new([3], vec![false, true, true]).unwrap()).unwrap(), Tensor::scalar(1_i64));
+    }
+
+    #[test]
+    fn long_rows_have_the_first_of_the_largest_too() {
+        for length in 1..70 {
+            for places in [[0, 0], [length / 3, length / 2], [length / 2, length - 1], [length - 1, length - 1]] {
+                let mut row = vec![-1.0_f32; length];
+                row[places[1]] = 5.0;
+                row[places[0]] = 5.0;
+                let of = |row: &[f32]| run(-1, Tensor::new([1, length], row.to_vec()).unwrap()).unwrap();
+                assert_eq!(of(&row).as_slice::<i64>().unwrap(), [places[0] as i64], "{row:?}");
+                row[places[1]] = f32::NAN;
+                assert_eq!(of(&row).as_slice::<i64>().unwrap(), [places[1] as i64], "{row:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn odd_input_does_no_harm() {
+        assert_eq!(run(-1, Tensor::new([0, 3], Vec::<f32>::new()).unwrap()).unwrap().shape(), [0]);
+        for (axis, tensor) in [
+            (-1, Tensor::new([3, 0], Vec::<f32>::new()).unwrap()),
+            (0, Tensor::scalar(1_f32)),
+            (2, Tensor::new([1, 1], vec![1_f32]).unwrap()),
+            (i64::MIN, Tensor::new([1], vec![1_f32]).unwrap()),
+            (0, Tensor::new([1], vec![String::new()]).unwrap()),
+        ] {
+            assert!(matches!(run(axis, tensor), Err(StepFailure::InvalidInput(_))));
+        }
+    }
+
+    #[test]
+    fn the_plan_knows_type_and_shape() {
+        let infer = |axis, keepdims| {
+            let kind = TensorKind::shaped(ElementType::Float32, vec![Dim::Dynamic, Dim::Fixed(3)]);
+            Argmax::new(Options { axis, keepdims }).infer(&[Some(Kind::Tensor(kind))]).map(|kinds| kinds[0].to_string())
+        };
+        assert_eq!(infer(-1, false).unwrap(), "tensor int64[?]");
+        assert_eq!(infer(0, true).unwrap(), "tensor int64[1, 3]");
+        assert!(infer(2, false).is_err());
+    }
+}

@@ -1,0 +1,145 @@
+//! `cls-pool`: a vector for each token → that of one token.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::tokens::{Hidden, hidden_ports, infer};
+use crate::ports;
+use crate::watch::Watch;
+use gpux_core::with_elements;
+use gpux_core::{Builtin, Context, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor, TensorElement, Value};
+
+/// Options of `cls-pool`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Options {
+    /// Whose vector is taken: that of the `first` token (default, such as `[CLS]`) or of the `last`, as
+    /// decoders are pooled. What the attention mask leaves out does not count.
+    token: Which,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+enum Which {
+    #[default]
+    First,
+    Last,
+}
+
+/// Takes one token's vector for the whole text: batch × length × width becomes batch × width.
+///
+/// Follows sentence-transformers' `Pooling` (6.2) with the modes `cls` and `lasttoken`: of a text of which
+/// the mask leaves nothing, the first token is taken, or as the last one zeros.
+struct ClsPool {
+    options: Options,
+    signature: Signature,
+}
+
+pub(super) fn builtin() -> Builtin {
+    Builtin {
+        name: "cls-pool",
+        summary: "Takes the vector of the first token, or of the last",
+        group: Group::Output,
+        follows: "sentence-transformers: Pooling(pooling_mode=\"cls\")",
+        example: "cls-pool",
+        schema: || schemars::schema_for!(Options),
+        build: |options, _| Ok(Box::new(ClsPool { options: ports::options(options)?, signature: hidden_ports() })),
+    }
+}
+
+impl ClsPool {
+    /// Which token's vector is taken; `None` for zeros.
+    fn token(&self, hidden: &Hidden, row: usize) -> Option<usize> {
+        let mut tokens = 0..hidden.shape[1];
+        let counts = |token: &usize| hidden.weight(row, *token) != 0.0;
+        match self.options.token {
+            Which::First => Some(tokens.find(counts).unwrap_or(0)),
+            Which::Last => tokens.rev().find(counts),
+        }
+    }
+
+    fn take<T: TensorElement>(&self, hidden: &Hidden, data: &[T], watch: &Watch) -> Result<Tensor, StepFailure> {
+        let [batch, length, width] = hidden.shape;
+        let mut taken = Vec::with_capacity(batch * width);
+        for row in 0..batch {
+            watch.worked(length + width)?;
+            match self.token(hidden, row) {
+                Some(token) => taken.extend_from_slice(&data[(row * length + token) * width..][..width]),
+                None => taken.extend(std::iter::repeat_n(T::default(), width)),
+            }
+        }
+        Ok(Tensor::new([batch, width], taken)?)
+    }
+}
+
+impl Step for ClsPool {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
+        infer(&self.signature, inputs)
+    }
+
+    fn buffers(&self, inputs: &[Option<Value>]) -> usize {
+        inputs.get(1).and_then(Option::as_ref).and_then(Value::as_tensor).map_or(0, |mask| mask.len().saturating_mul(4))
+    }
+
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
+        let watch = &Watch::of(context);
+        watch.ask()?;
+        let hidden = Hidden::read(inputs, watch)?;
+        if !hidden.tensor.element().is_float() {
+            let message = format!("vectors of tokens are floats, not {}; cast them first", hidden.tensor.element());
+            return Err(StepFailure::InvalidInput(message));
+        }
+        if hidden.shape[1] == 0 {
+            return Err(StepFailure::InvalidInput("there are no tokens to take one of".into()));
+        }
+        Ok(vec![with_elements!(hidden.tensor.data(), data => self.take(&hidden, data, watch))?.into()])
+    }
+
+    fn details(&self) -> serde_json::Value {
+        serde_json::to_value(&self.options).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::reference;
+    use gpux_core::{ElementType, Site};
+
+    fn step(options: serde_json::Value) -> Box<dyn Step> {
+        (builtin().build)(options, &Site::Component).unwrap()
+    }
+
+    #[test]
+    fn the_first_or_the_last_that_counts() {
+        let hidden = || Value::from(Tensor::new([2, 3, 1], vec![1_f32, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap());
+        let mask = || Value::from(Tensor::new([2, 3], vec![1_i32, 1, 0, 0, 0, 0]).unwrap());
+        let pool = |options, inputs| {
+            let pooled = reference::run(&*step(options), inputs).remove(0);
+            pooled.as_tensor().unwrap().as_slice::<f32>().unwrap().to_vec()
+        };
+        assert_eq!(pool(json!({}), vec![hidden()]), [1.0, 4.0]);
+        assert_eq!(pool(json!({}), vec![hidden(), mask()]), [1.0, 4.0]);
+        assert_eq!(pool(json!({"token": "last"}), vec![hidden()]), [3.0, 6.0]);
+        assert_eq!(pool(json!({"token": "last"}), vec![hidden(), mask()]), [2.0, 0.0]);
+    }
+
+    #[test]
+    fn odd_input_does_no_harm() {
+        for shape in [&[2, 0, 3][..], &[2, 3], &[]] {
+            let hidden = Tensor::zeros(ElementType::Float32, shape).unwrap();
+            let result = step(json!({})).run(vec![Some(hidden.into()), None], &mut Context::default());
+            assert!(matches!(result, Err(StepFailure::InvalidInput(_))));
+        }
+        let whole = Tensor::zeros(ElementType::Int8, [1, 1, 1]).unwrap();
+        assert!(step(json!({})).run(vec![Some(whole.into())], &mut Context::default()).is_err());
+    }
+}

@@ -1,0 +1,308 @@
+//! `cosine`: a vector → the most similar of a file of vectors.
+
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::l2_normalize::{dot, normalize};
+use super::label_names::Labels;
+use super::ranking::{MAX_ANSWER, Names, best};
+use crate::ports;
+use crate::watch::{Late, Watch, rows_of_block};
+use gpux_core::{
+    BuildError, Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, Site, Step,
+    StepFailure, Tensor, TensorKind, Value, from_npy,
+};
+
+/// Largest file of vectors that is read, in bytes.
+const MAX_VECTORS_FILE: u64 = 1 << 30;
+
+/// Options of `cosine`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    /// What is compared with: the path of a `.npy` file of floats, one vector a row, or a list of lists.
+    /// Required.
+    vectors: Vectors,
+    /// The name of each vector: a list, or the path of a text file with one label a line. Default: none,
+    /// entries then have no `label`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    labels: Option<Labels>,
+    /// How many entries to keep, at least 1; all of them where there are fewer. Default: 5.
+    #[serde(default = "five")]
+    #[schemars(range(min = 1))]
+    k: usize,
+}
+
+const fn five() -> usize {
+    5
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+enum Vectors {
+    File(String),
+    List(Vec<Vec<f32>>),
+}
+
+/// Lists the vectors that are most similar by the cosine of the angle between them, best first, as
+/// JSON: `[{"label": "refund", "index": 3, "score": 0.83}, …]`.
+///
+/// A tensor with more than one row gives a list of such lists. Follows sentence-transformers'
+/// `util.cos_sim`, in float32. The vectors of the file are brought to length 1 once, at load.
+struct Cosine {
+    /// of length 1, one after the other
+    vectors: Vec<f32>,
+    count: usize,
+    width: usize,
+    names: Names,
+    k: usize,
+    signature: Signature,
+}
+
+pub(super) fn builtin() -> Builtin {
+    Builtin {
+        name: "cosine",
+        summary: "Lists the most similar vectors of a file",
+        group: Group::Output,
+        follows: "sentence-transformers: util.cos_sim",
+        example: "cosine: { vectors: ./faq.npy, labels: ./faq.txt, k: 3 }",
+        schema: || schemars::schema_for!(Options),
+        build: |options, site| Ok(Box::new(Cosine::new(&ports::options(options)?, site)?)),
+    }
+}
+
+impl Cosine {
+    fn new(options: &Options, site: &Site<'_>) -> Result<Self, BuildError> {
+        if options.k == 0 {
+            return Err(BuildError::option("k", "`k` is 0, but at least 1 entry must be kept"));
+        }
+        let (mut vectors, count, width) = options.vectors.read(site)?;
+        vectors.chunks_exact_mut(width).for_each(normalize);
+        let names = Names::read(options.labels.as_ref(), site)?;
+        if let Some(labels) = names.count().filter(|labels| *labels != count) {
+            let message = format!("there are {labels} labels, but {count} vectors");
+            return Err(BuildError::option("labels", message));
+        }
+        let signature = Signature::unary(
+            Port {
+                description: format!("vectors of {width} numbers"),
+                ..Port::new("embeddings", Kind::Tensor(TensorKind::of_elements(ElementSet::floats())))
+            },
+            Port {
+                description: "the most similar, as {label, index, score}".into(),
+                ..Port::new("similar", Kind::Json)
+            },
+        );
+        Ok(Self { vectors, count, width, names, k: options.k, signature })
+    }
+
+    fn entries(&self, query: &[f32], watch: &Watch) -> Result<serde_json::Value, Late> {
+        let mut query = query.to_vec();
+        normalize(&mut query);
+        let mut scores = Vec::with_capacity(self.count);
+        for block in self.vectors.chunks(rows_of_block(self.width) * self.width) {
+            watch.worked(block.len())?;
+            scores.extend(block.chunks_exact(self.width).map(|vector| dot(vector, &query)));
+        }
+        self.names.list(best(&scores, self.k, watch)?, watch, |index| (index, &scores[index]))
+    }
+
+    /// Bytes that the answer for `rows` vectors takes.
+    fn answer(&self, rows: usize) -> usize {
+        self.names.answer(rows.saturating_mul(self.k.min(self.count)))
+    }
+
+    fn wrong_width(&self, width: usize) -> String {
+        format!("the vectors of the file have {} numbers, but these have {width}", self.width)
+    }
+}
+
+impl Vectors {
+    /// The numbers, how many vectors there are, and how long they are.
+    fn read(&self, site: &Site<'_>) -> Result<(Vec<f32>, usize, usize), BuildError> {
+        let refuse = |message: String| Err(BuildError::option("vectors", message));
+        let (vectors, count, width) = match self {
+            Self::List(rows) => {
+                let width = rows.first().map_or(0, Vec::len);
+                if rows.iter().any(|row| row.len() != width) {
+                    return refuse("the vectors have different lengths".into());
+                }
+                (rows.concat(), rows.len(), width)
+            }
+            Self::File(path) => {
+                let unusable = |why: String| BuildError::option("vectors", format!("`{path}`: {why}"));
+                let bytes = site
+                    .read(Path::new(path), MAX_VECTORS_FILE)
+                    .map_err(|error| BuildError::option("vectors", error))?;
+                let tensor = from_npy(&bytes).map_err(|error| unusable(error.to_string()))?;
+                drop(bytes);
+                let [count, width] = *tensor.shape() else {
+                    return Err(unusable(format!("vectors are rows × width, but the shape is {:?}", tensor.shape())));
+                };
+                if !tensor.element().is_float() {
+                    return Err(unusable(format!("vectors are floats, not {}", tensor.element())));
+                }
+                let floats = tensor.cast(ElementType::Float32).map_err(|error| unusable(error.to_string()))?;
+                drop(tensor);
+                (floats.as_slice().unwrap_or_default().to_vec(), count, width)
+            }
+        };
+        if count == 0 || width == 0 {
+            return refuse("there are no vectors".into());
+        }
+        Ok((vectors, count, width))
+    }
+}
+
+impl Step for Cosine {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
+        ports::check(&self.signature, inputs)?;
+        if let Some(given) = ports::known_tensor(inputs)
+            && let Some(shape) = &given.shape
+        {
+            match shape.last() {
+                None => return Err(ports::refuse(&self.signature, given, "it has no axis")),
+                Some(Dim::Fixed(width)) if *width != self.width => {
+                    return Err(ports::refuse(&self.signature, given, self.wrong_width(*width)));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(vec![Kind::Json])
+    }
+
+    fn buffers(&self, inputs: &[Option<Value>]) -> usize {
+        let Some(tensor) = ports::given_tensor(inputs) else { return 0 };
+        // The rows in float32, the scores of one and their order, and the answer.
+        let rows = tensor.len() / self.width;
+        let scores = self.count.saturating_mul(size_of::<f32>() + size_of::<usize>());
+        tensor.len().saturating_mul(4).saturating_add(scores).saturating_add(self.answer(rows))
+    }
+
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
+        let tensor = ports::first_tensor(inputs, "embeddings")?;
+        let invalid = |message: String| Err(StepFailure::InvalidInput(message));
+        let Some(&width) = tensor.shape().last() else {
+            return invalid("cosine takes vectors along an axis, but gets a single number".into());
+        };
+        if width != self.width {
+            return invalid(self.wrong_width(width));
+        }
+        if !tensor.element().is_float() {
+            return invalid(format!("cosine takes floats, but gets {}; cast them first", tensor.element()));
+        }
+        if tensor.is_empty() {
+            return invalid("there are no vectors to compare".into());
+        }
+        let rows = tensor.len() / width;
+        if self.answer(rows) > MAX_ANSWER {
+            return invalid(format!(
+                "the answer for {rows} vectors would be too large; send less, or ask for a smaller `k`"
+            ));
+        }
+        let watch = &Watch::of(context);
+        watch.ask()?;
+        let tensor: Tensor = tensor.cast_while(ElementType::Float32, watch)?;
+        let queries = tensor.as_slice::<f32>().unwrap_or_default();
+        let similar = if rows == 1 {
+            self.entries(queries, watch)?
+        } else {
+            queries.chunks_exact(width).map(|query| self.entries(query, watch)).collect::<Result<_, _>>()?
+        };
+        Ok(vec![similar.into()])
+    }
+
+    fn details(&self) -> serde_json::Value {
+        json!({"vectors": self.count, "width": self.width, "k": self.k, "labels": self.names.count()})
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+mod tests {
+    use super::*;
+    use gpux_core::{ProjectFiles, to_npy};
+
+    fn step(options: serde_json::Value) -> Result<Box<dyn Step>, BuildError> {
+        (builtin().build)(options, &Site::Component)
+    }
+
+    #[test]
+    fn the_most_similar_comes_first() {
+        let step = step(json!({"vectors": [[1, 0], [0, 2], [3, 3]], "labels": ["x", "y", "xy"], "k": 2})).unwrap();
+        let run = |shape: &[usize], data: Vec<f32>| {
+            let query = Tensor::new(shape, data).unwrap().into();
+            step.run(vec![Some(query)], &mut Context::default()).unwrap().remove(0)
+        };
+        let Value::Json(similar) = run(&[2], vec![0.0, 9.0]) else { panic!("not JSON") };
+        assert_eq!(similar[0], json!({"label": "y", "index": 1, "score": 1.0}));
+        assert_eq!(similar[1]["label"], "xy");
+        let Value::Json(batch) = run(&[2, 2], vec![0.0, 9.0, 0.0, 0.0]) else { panic!("not JSON") };
+        assert_eq!(batch[1][0], json!({"label": "x", "index": 0, "score": 0.0}), "zeros are like nothing");
+    }
+
+    #[test]
+    fn vectors_come_from_a_file_of_the_project() {
+        let folder = tempfile::tempdir().unwrap();
+        let write =
+            |name: &str, tensor: &Tensor| std::fs::write(folder.path().join(name), to_npy(tensor).unwrap()).unwrap();
+        write("good.npy", &Tensor::new([2, 2], vec![1_f64, 0.0, 0.0, 1.0]).unwrap());
+        write("flat.npy", &Tensor::new([2], vec![1_f32, 0.0]).unwrap());
+        write("whole.npy", &Tensor::new([1, 2], vec![1_u8, 0]).unwrap());
+        write("none.npy", &Tensor::zeros(ElementType::Float32, [0, 2]).unwrap());
+        std::fs::write(folder.path().join("damaged.npy"), b"\x93NUMPY").unwrap();
+        let files = ProjectFiles::new(folder.path(), false);
+        let build = |name: &str| (builtin().build)(json!({"vectors": name}), &Site::Pipeline(&files));
+        let step = build("good.npy").unwrap();
+        let kind =
+            |width| Some(Kind::Tensor(TensorKind::shaped(ElementType::Float32, [Dim::Dynamic, Dim::Fixed(width)])));
+        assert!(step.infer(&[kind(2)]).is_ok());
+        assert!(step.infer(&[kind(3)]).unwrap_err().to_string().contains("have 2 numbers, but these have 3"));
+        for name in ["flat.npy", "whole.npy", "none.npy", "damaged.npy", "missing.npy", "../good.npy"] {
+            assert_eq!(build(name).err().unwrap().option, ["vectors"], "{name}");
+        }
+    }
+
+    #[test]
+    fn many_vectors_end_with_the_time() {
+        let vectors = Vectors::List(vec![vec![1.0; 1 << 10]; 1 << 11]);
+        let step = Cosine::new(&Options { vectors, labels: None, k: 1 }, &Site::Component).unwrap();
+        let query = vec![1.0; 1 << 10];
+        assert_eq!(step.entries(&query, &Watch::after(1)), Err(Late));
+        assert_eq!(step.entries(&query, &Watch::after(9)).unwrap()[0]["index"], 0);
+    }
+
+    #[test]
+    fn absurd_input_is_refused() {
+        for options in [
+            json!({"vectors": []}),
+            json!({"vectors": [[]]}),
+            json!({"vectors": [[1], [1, 2]]}),
+            json!({"vectors": [[1]], "k": 0}),
+            json!({"vectors": [[1]], "labels": ["a", "b"]}),
+            json!({"vectors": "x.npy"}),
+            json!({}),
+        ] {
+            assert!(step(options.clone()).is_err(), "{options}");
+        }
+        let step = step(json!({"vectors": [[1, 0]]})).unwrap();
+        for tensor in [
+            Tensor::scalar(1_f32),
+            Tensor::new([1], vec![1_f32]).unwrap(),
+            Tensor::zeros(ElementType::Float32, [0, 2]).unwrap(),
+            Tensor::new([2], vec![1_i64, 2]).unwrap(),
+            Tensor::zeros(ElementType::Float32, [2_000_000, 2]).unwrap(),
+        ] {
+            let result = step.run(vec![Some(tensor.into())], &mut Context::default());
+            assert!(matches!(result, Err(StepFailure::InvalidInput(_))));
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! `l2-normalize`: vectors → the same of length 1.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::axis;
+use crate::ports;
+use crate::watch::Watch;
+use gpux_core::{Builtin, Context, Group, Kind, Mismatch, Signature, Step, StepFailure, Value};
+
+/// What a length is taken for at least, so that a vector of zeros stays one.
+const LEAST: f32 = 1e-12;
+
+/// Options of `l2-normalize`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Options {
+    /// The axis along which a vector lies; negative ones count from the last. Default: -1.
+    axis: i64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { axis: -1 }
+    }
+}
+
+/// Divides each vector by its length: `x / max(‖x‖₂, 1e-12)`.
+///
+/// Follows `torch.nn.functional.normalize`, as sentence-transformers' `Normalize` does. The element
+/// type stays; float16 and bfloat16 are computed in float32.
+struct L2Normalize {
+    options: Options,
+    signature: Signature,
+}
+
+pub(super) fn builtin() -> Builtin {
+    Builtin {
+        name: "l2-normalize",
+        summary: "Brings vectors to length 1",
+        group: Group::Output,
+        follows: "PyTorch: torch.nn.functional.normalize",
+        example: "l2-normalize",
+        schema: || schemars::schema_for!(Options),
+        build: |options, _| Ok(Box::new(L2Normalize::new(ports::options(options)?))),
+    }
+}
+
+impl L2Normalize {
+    fn new(options: Options) -> Self {
+        let signature = axis::signature("embeddings", "vectors along an axis", "the same of length 1");
+        Self { options, signature }
+    }
+}
+
+impl Step for L2Normalize {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
+        axis::infer(&self.signature, inputs, self.options.axis)
+    }
+
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
+        let mut tensor = ports::first_tensor(inputs, "embeddings")?;
+        let single = |row: &mut [f32], watch: &Watch| {
+            normalize(row);
+            watch.worked(row.len())
+        };
+        let double = |row: &mut [f64], watch: &Watch| {
+            normalize_f64(row);
+            watch.worked(row.len())
+        };
+        axis::change(&mut tensor, self.options.axis, "l2-normalize", context, single, double)?;
+        Ok(vec![tensor.into()])
+    }
+
+    fn details(&self) -> serde_json::Value {
+        serde_json::to_value(&self.options).unwrap_or_default()
+    }
+}
+
+/// The sum of the products, in sixteen parts that the processor adds side by side.
+pub(super) fn dot(left: &[f32], right: &[f32]) -> f32 {
+    const LANES: usize = 16;
+    let mut sums = [0_f32; LANES];
+    let (left_parts, right_parts) = (left.chunks_exact(LANES), right.chunks_exact(LANES));
+    let rest: f32 = left_parts.remainder().iter().zip(right_parts.remainder()).map(|(a, b)| a * b).sum();
+    for (left, right) in left_parts.zip(right_parts) {
+        for (sum, (a, b)) in sums.iter_mut().zip(left.iter().zip(right)) {
+            *sum += a * b;
+        }
+    }
+    sums.iter().sum::<f32>() + rest
+}
+
+/// Brings one vector to length 1; NaN stays NaN.
+pub(super) fn normalize(row: &mut [f32]) {
+    let norm = dot(row, row).sqrt();
+    let norm = if norm < LEAST { LEAST } else { norm };
+    for value in row {
+        *value /= norm;
+    }
+}
+
+fn normalize_f64(row: &mut [f64]) {
+    let norm = row.iter().map(|value| value * value).sum::<f64>().sqrt();
+    let norm = if norm < f64::from(LEAST) { f64::from(LEAST) } else { norm };
+    for value in row {
+        *value /= norm;
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+mod tests {
+    use super::*;
+    use gpux_core::{Dim, ElementType, Tensor, TensorKind};
+
+    fn run(axis: i64, tensor: Tensor) -> Result<Tensor, StepFailure> {
+        let mut values = L2Normalize::new(Options { axis }).run(vec![Some(tensor.into())], &mut Context::default())?;
+        Ok(values.remove(0).as_tensor().unwrap().clone())
+    }
+
+    #[test]
+    fn odd_input_does_no_harm() {
+        let zeros = Tensor::zeros(ElementType::Float32, [2, 3]).unwrap();
+        assert_eq!(run(-1, zeros.clone()).unwrap(), zeros);
+        let nan = run(0, Tensor::new([2], vec![f32::NAN, 1.0]).unwrap()).unwrap();
+        assert!(nan.as_slice::<f32>().unwrap().iter().all(|value| value.is_nan()), "as PyTorch");
+        assert_eq!(run(1, Tensor::zeros(ElementType::Float64, [3, 0]).unwrap()).unwrap().shape(), [3, 0]);
+        for (axis, tensor) in [
+            (2, Tensor::new([1, 1], vec![1_f32]).unwrap()),
+            (i64::MIN, Tensor::new([1], vec![1_f32]).unwrap()),
+            (-1, Tensor::scalar(1_f32)),
+            (0, Tensor::new([1], vec![1_i64]).unwrap()),
+        ] {
+            assert!(matches!(run(axis, tensor), Err(StepFailure::InvalidInput(_))));
+        }
+    }
+
+    #[test]
+    fn the_plan_knows_type_and_shape() {
+        let step = L2Normalize::new(Options::default());
+        let kind = Kind::Tensor(TensorKind::shaped(ElementType::Float16, [Dim::Dynamic, Dim::Fixed(8)]));
+        assert_eq!(step.infer(&[Some(kind.clone())]).unwrap(), [kind]);
+        assert!(step.infer(&[Some(Kind::Tensor(TensorKind::shaped(ElementType::Float32, [])))]).is_err());
+    }
+}

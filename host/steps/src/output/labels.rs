@@ -1,0 +1,189 @@
+//! `labels`: the numbers of classes → their names.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::label_names::Labels;
+use super::ranking::MAX_ANSWER;
+use crate::ports;
+use crate::watch::{BLOCK, Late, Watch};
+use gpux_core::{
+    BuildError, Builtin, Context, ElementSet, Group, Kind, Mismatch, Port, Signature, Site, Step, StepFailure, Tensor,
+    TensorKind, Value, json_values, to_json_while,
+};
+
+/// What a name takes in memory, beside its text.
+const ENTRY: usize = 64;
+
+/// Options of `labels`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    /// The name of each number, from 0: a list, or the path of a text file with one label a line. Required.
+    labels: Labels,
+    /// The name of a number that has none. Default: none, such a number is an error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unknown: Option<String>,
+}
+
+/// Names the classes that a model gives as whole numbers, of any shape, as JSON: a string, a list, or
+/// lists in a list.
+struct NameClasses {
+    labels: Vec<String>,
+    unknown: Option<String>,
+    signature: Signature,
+}
+
+pub(super) fn builtin() -> Builtin {
+    Builtin {
+        name: "labels",
+        summary: "Turns class numbers into their names",
+        group: Group::Output,
+        follows: "transformers: config.id2label",
+        example: "labels: { labels: ./labels.txt }",
+        schema: || schemars::schema_for!(Options),
+        build: |options, site| Ok(Box::new(NameClasses::new(ports::options(options)?, site)?)),
+    }
+}
+
+impl NameClasses {
+    fn new(options: Options, site: &Site<'_>) -> Result<Self, BuildError> {
+        let indices = Kind::Tensor(TensorKind::of_elements(ElementSet::integers()));
+        let signature = Signature::unary(
+            Port { description: "numbers of classes".into(), ..Port::new("indices", indices) },
+            Port { description: "their names, in the same shape".into(), ..Port::new("labels", Kind::Json) },
+        );
+        Ok(Self { labels: options.labels.read(site)?, unknown: options.unknown, signature })
+    }
+
+    /// The name of each number of a tensor, in lists of its shape.
+    fn name_all(&self, tensor: &Tensor, watch: &Watch) -> Result<serde_json::Value, StepFailure> {
+        if tensor.len() <= BLOCK {
+            return self.name(to_json_while(&tensor.clone().into(), watch).ok_or(Late)?, watch);
+        }
+        let mut level = Vec::with_capacity(tensor.len());
+        for start in (0..tensor.len()).step_by(BLOCK) {
+            let block = tensor.pick(start, &[(BLOCK.min(tensor.len() - start), 1)])?;
+            if let serde_json::Value::Array(names) =
+                self.name(to_json_while(&block.into(), watch).ok_or(Late)?, watch)?
+            {
+                level.extend(names);
+            }
+        }
+        for size in tensor.shape().iter().skip(1).rev() {
+            let mut items = level.into_iter().peekable();
+            level = Vec::new();
+            while items.peek().is_some() {
+                watch.worked(ENTRY)?;
+                level.push(items.by_ref().take(*size).collect());
+            }
+        }
+        Ok(level.into())
+    }
+
+    /// The name of each number in nested lists.
+    fn name(&self, indices: serde_json::Value, watch: &Watch) -> Result<serde_json::Value, StepFailure> {
+        watch.worked(ENTRY)?;
+        if let serde_json::Value::Array(items) = indices {
+            return items.into_iter().map(|item| self.name(item, watch)).collect();
+        }
+        let label = indices.as_u64().and_then(|index| self.labels.get(usize::try_from(index).ok()?));
+        match label.or(self.unknown.as_ref()) {
+            Some(label) => Ok(label.as_str().into()),
+            None => Err(StepFailure::InvalidInput(format!(
+                "there are {} labels, from 0, but the class is {indices}",
+                self.labels.len()
+            ))),
+        }
+    }
+
+    /// Bytes that the names of such a tensor take, with the lists that they lie in.
+    fn answer(&self, tensor: &Tensor) -> usize {
+        let longest = self.labels.iter().chain(&self.unknown).map(String::len).max().unwrap_or(0);
+        json_values(tensor.shape()).saturating_mul(ENTRY).saturating_add(tensor.len().saturating_mul(longest))
+    }
+}
+
+impl Step for NameClasses {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
+        ports::check(&self.signature, inputs)?;
+        Ok(vec![Kind::Json])
+    }
+
+    fn buffers(&self, inputs: &[Option<Value>]) -> usize {
+        ports::given_tensor(inputs).map_or(0, |tensor| self.answer(tensor).saturating_mul(2))
+    }
+
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
+        let tensor = ports::first_tensor(inputs, "indices")?;
+        if !ElementSet::integers().contains(tensor.element()) {
+            let message = format!("labels takes whole numbers, but gets {}", tensor.element());
+            return Err(StepFailure::InvalidInput(message));
+        }
+        if self.answer(&tensor) > MAX_ANSWER {
+            let message = format!("the answer would have {} names, which is too much at once", tensor.len());
+            return Err(StepFailure::InvalidInput(message));
+        }
+        Ok(vec![self.name_all(&tensor, &Watch::of(context))?.into()])
+    }
+
+    fn details(&self) -> serde_json::Value {
+        json!({"labels": self.labels.len(), "unknown": self.unknown})
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+mod tests {
+    use super::*;
+    use gpux_core::{ElementType, Tensor};
+
+    fn run(options: serde_json::Value, tensor: Tensor) -> Result<Value, StepFailure> {
+        let step = (builtin().build)(options, &Site::Component).unwrap();
+        Ok(step.run(vec![Some(tensor.into())], &mut Context::default())?.remove(0))
+    }
+
+    #[test]
+    fn names_stand_where_the_numbers_stood() {
+        let labels = || json!({"labels": ["cat", "dog"]});
+        assert_eq!(run(labels(), Tensor::scalar(1_i64)).unwrap(), json!("dog").into());
+        assert_eq!(run(labels(), Tensor::new([2], vec![1_u8, 0]).unwrap()).unwrap(), json!(["dog", "cat"]).into());
+        let nested = Tensor::new([2, 1], vec![0_i32, 1]).unwrap();
+        assert_eq!(run(labels(), nested).unwrap(), json!([["cat"], ["dog"]]).into());
+        assert_eq!(run(labels(), Tensor::zeros(ElementType::Int8, [0]).unwrap()).unwrap(), json!([]).into());
+    }
+
+    #[test]
+    fn it_ends_with_the_requests_time() {
+        let options = serde_json::from_value(json!({"labels": ["cat"]})).unwrap();
+        let step = NameClasses::new(options, &Site::Component).unwrap();
+        let many = Tensor::zeros(ElementType::Uint8, [2, 50_000, 1]).unwrap();
+        assert_eq!(step.name_all(&many, &Watch::after(1)), Err(StepFailure::Timeout));
+        assert_eq!(step.name_all(&many, &Watch::after(99)).unwrap(), json!(vec![vec![["cat"]; 50_000]; 2]));
+    }
+
+    #[test]
+    fn numbers_without_a_name_are_refused_or_named() {
+        for tensor in [
+            Tensor::scalar(2_i64),
+            Tensor::scalar(-1_i64),
+            Tensor::scalar(u64::MAX),
+            Tensor::scalar(1_f32),
+            Tensor::scalar(true),
+            Tensor::new([1], vec!["cat".to_owned()]).unwrap(),
+        ] {
+            assert!(matches!(run(json!({"labels": ["cat", "dog"]}), tensor), Err(StepFailure::InvalidInput(_))));
+        }
+        let named = run(json!({"labels": ["cat"], "unknown": "?"}), Tensor::scalar(-1_i64)).unwrap();
+        assert_eq!(named, json!("?").into());
+        let long = json!({"labels": ["x".repeat(1 << 20)]});
+        assert!(run(long, Tensor::zeros(ElementType::Uint8, [1000]).unwrap()).is_err());
+        assert!((builtin().build)(json!({"labels": []}), &Site::Component).is_err());
+        assert!((builtin().build)(json!({}), &Site::Component).is_err());
+    }
+}

@@ -1,0 +1,190 @@
+//! `mean-pool`: a vector for each token → one for each text.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::tokens::{Floats, Hidden, hidden_ports};
+use crate::ports;
+use crate::watch::{Watch, rows_of_block};
+use gpux_core::{Builtin, Context, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor, TensorElement, Value};
+
+/// Options of `mean-pool`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Options {}
+
+/// Averages the vectors of a text's tokens: batch × length × width becomes batch × width.
+///
+/// `attention_mask` (batch × length, optional) says how much each token counts; what it leaves out is
+/// not looked at. Without it, all count. Follows sentence-transformers' `Pooling` (6.2) with the mode
+/// `mean`: `sum(token × mask) / max(sum(mask), 1e-9)`. The element type stays;
+/// float16 and bfloat16 are added up in float32.
+struct MeanPool {
+    signature: Signature,
+}
+
+pub(super) fn builtin() -> Builtin {
+    Builtin {
+        name: "mean-pool",
+        summary: "Averages the tokens' vectors, as the attention mask says",
+        group: Group::Output,
+        follows: "sentence-transformers: Pooling(pooling_mode=\"mean\")",
+        example: "mean-pool",
+        schema: || schemars::schema_for!(Options),
+        build: |options, _| {
+            let _: Options = ports::options(options)?;
+            Ok(Box::new(MeanPool { signature: hidden_ports() }))
+        },
+    }
+}
+
+impl Step for MeanPool {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
+        super::tokens::infer(&self.signature, inputs)
+    }
+
+    fn buffers(&self, inputs: &[Option<Value>]) -> usize {
+        super::tokens::buffers(inputs)
+    }
+
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
+        let watch = &Watch::of(context);
+        watch.ask()?;
+        let hidden = Hidden::read(inputs, watch)?;
+        let pooled = match hidden.floats(watch)? {
+            Floats::Float32(tensor) => mean::<f32>(&hidden, &tensor, watch)?,
+            Floats::Float64(tensor) => mean::<f64>(&hidden, &tensor, watch)?,
+        };
+        Ok(vec![pooled.cast_while(hidden.tensor.element(), watch)?.into()])
+    }
+}
+
+/// A float that weights are applied in.
+trait Number:
+    TensorElement + Copy + std::ops::AddAssign + std::ops::DivAssign + std::ops::Mul<Output = Self> + PartialOrd
+{
+    fn of(weight: f32) -> Self;
+}
+
+impl Number for f32 {
+    fn of(weight: f32) -> Self {
+        weight
+    }
+}
+
+impl Number for f64 {
+    fn of(weight: f32) -> Self {
+        Self::from(weight)
+    }
+}
+
+fn mean<T: Number>(hidden: &Hidden, tensor: &Tensor, watch: &Watch) -> Result<Tensor, StepFailure> {
+    let [batch, length, width] = hidden.shape;
+    let mut means = vec![T::default(); batch * width];
+    let data = tensor.as_slice::<T>().unwrap_or_default();
+    if width > 0 {
+        for (row, mean) in means.chunks_exact_mut(width).enumerate() {
+            let tokens = &data[row * length * width..(row + 1) * length * width];
+            let (mut total, at_once) = (T::default(), rows_of_block(width));
+            watch.worked(width)?;
+            for (first, block) in (0..).step_by(at_once).zip(tokens.chunks(at_once * width)) {
+                watch.worked(block.len())?;
+                for (token, index) in block.chunks_exact(width).zip(first..) {
+                    let weight = hidden.weight(row, index);
+                    if weight == 0.0 {
+                        continue;
+                    }
+                    total += T::of(weight);
+                    add(mean, token, weight);
+                }
+            }
+            let least = T::of(1e-9);
+            let total = if total < least { least } else { total };
+            for sum in mean {
+                *sum /= total;
+            }
+        }
+    }
+    Ok(Tensor::new([batch, width], means)?)
+}
+
+#[expect(clippy::float_cmp, reason = "a mask holds ones")]
+fn add<T: Number>(sums: &mut [T], token: &[T], weight: f32) {
+    let pairs = sums.iter_mut().zip(token);
+    if weight == 1.0 {
+        pairs.for_each(|(sum, value)| *sum += *value);
+    } else {
+        pairs.for_each(|(sum, value)| *sum += *value * T::of(weight));
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::reference;
+    use gpux_core::{Dim, ElementType, Site, TensorKind};
+
+    fn step() -> Box<dyn Step> {
+        (builtin().build)(json!({}), &Site::Component).unwrap()
+    }
+
+    #[test]
+    fn what_the_mask_leaves_out_is_not_looked_at() {
+        let hidden = Tensor::new([2, 2, 1], vec![1_f32, f32::NAN, 5.0, 7.0]).unwrap();
+        let mask = Tensor::new([2, 2], vec![1_i64, 0, 1, 1]).unwrap();
+        let pooled = reference::run(&*step(), vec![hidden.into(), mask.into()]).remove(0);
+        assert_eq!(pooled.as_tensor().unwrap().as_slice::<f32>().unwrap(), [1.0, 6.0]);
+        let none = Tensor::zeros(ElementType::Float16, [1, 3, 2]).unwrap();
+        let mask = Tensor::zeros(ElementType::Bool, [1, 3]).unwrap();
+        let pooled = reference::run(&*step(), vec![none.into(), mask.into()]).remove(0);
+        assert_eq!(pooled, Tensor::zeros(ElementType::Float16, [1, 2]).unwrap().into());
+    }
+
+    #[test]
+    fn much_ends_with_the_time() {
+        // One text of many tokens, and many texts of one.
+        for shape in [[1, 1 << 19, 4], [1 << 20, 1, 2]] {
+            let hidden =
+                Hidden::read(vec![Some(Tensor::zeros(ElementType::Float32, shape).unwrap().into())], &Watch::default());
+            let hidden = hidden.unwrap();
+            let run = |looks| mean::<f32>(&hidden, &hidden.tensor, &Watch::after(looks));
+            assert_eq!(run(1), Err(StepFailure::Timeout), "{shape:?}");
+            assert_eq!(run(9).unwrap().shape(), [shape[0], shape[2]]);
+        }
+    }
+
+    #[test]
+    fn the_plan_knows_type_and_shape() {
+        let shape = [Dim::Named("N".into()), Dim::Dynamic, Dim::Fixed(384)];
+        let hidden = |shape: &[Dim]| Some(Kind::Tensor(TensorKind::shaped(ElementType::Float32, shape)));
+        assert_eq!(step().infer(&[hidden(&shape), None]).unwrap()[0].to_string(), "tensor float32[N, 384]");
+        assert!(step().infer(&[hidden(&shape[..2]), None]).unwrap_err().to_string().contains("batch × length × width"));
+        assert!(step().infer(&[Some(Kind::Text), None]).is_err());
+    }
+
+    #[test]
+    fn odd_input_does_no_harm() {
+        let run = |inputs: Vec<Value>| step().run(inputs.into_iter().map(Some).collect(), &mut Context::default());
+        let zeros = |shape: &[usize]| Value::from(Tensor::zeros(ElementType::Float32, shape).unwrap());
+        for inputs in [
+            vec![zeros(&[2, 3])],
+            vec![zeros(&[2, 3, 4]), zeros(&[2, 4])],
+            vec![zeros(&[2, 3, 4]), "mask".into()],
+            vec![Tensor::zeros(ElementType::Int64, [1, 1, 1]).unwrap().into()],
+            vec!["text".into()],
+            vec![],
+        ] {
+            assert!(matches!(run(inputs), Err(StepFailure::InvalidInput(_))));
+        }
+        for shape in [[0, 3, 4], [2, 0, 4], [2, 3, 0]] {
+            assert!(run(vec![zeros(&shape), zeros(&shape[..2])]).is_ok());
+        }
+    }
+}

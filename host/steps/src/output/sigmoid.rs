@@ -1,0 +1,137 @@
+//! `sigmoid`: scores → independent probabilities.
+
+use half::{bf16, f16};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::exponential::exp_of_negative;
+use crate::ports;
+use crate::watch::Watch;
+use crate::wide::each_element;
+use gpux_core::{
+    Builtin, Context, ElementSet, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, TensorData, TensorKind,
+    Value,
+};
+
+/// Options of `sigmoid`: it has none.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Options {}
+
+/// Turns each score into a probability of its own: `1 / (1 + exp(-x))`.
+///
+/// Follows `scipy.special.expit`, NaN and infinities included. The element type stays; float16 and
+/// bfloat16 are computed in float32.
+struct Sigmoid {
+    signature: Signature,
+}
+
+pub(super) fn builtin() -> Builtin {
+    Builtin {
+        name: "sigmoid",
+        summary: "Turns each score into a probability of its own",
+        group: Group::Output,
+        follows: "SciPy: scipy.special.expit",
+        example: "sigmoid",
+        schema: || schemars::schema_for!(Options),
+        build: |options, _| {
+            let Options {} = ports::options(options)?;
+            let floats = Kind::Tensor(TensorKind::of_elements(ElementSet::floats()));
+            let signature = Signature::unary(
+                Port { description: "scores of any shape".into(), ..Port::new("scores", floats.clone()) },
+                Port { description: "probabilities, of the same shape and type".into(), ..Port::new("scores", floats) },
+            );
+            Ok(Box::new(Sigmoid { signature }))
+        },
+    }
+}
+
+impl Step for Sigmoid {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
+        ports::check(&self.signature, inputs)?;
+        let Some(given) = ports::known_tensor(inputs) else {
+            return Ok(vec![self.signature.outputs[0].kind.clone()]);
+        };
+        let elements = given.elements.intersection(ElementSet::floats());
+        Ok(vec![Kind::Tensor(TensorKind { elements, ..given.clone() })])
+    }
+
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
+        let mut tensor = ports::first_tensor(inputs, "scores")?;
+        let watch = &Watch::of(context);
+        watch.ask()?;
+        #[expect(clippy::redundant_closure, reason = "a function that is passed as it is would not be inlined")]
+        match tensor.data() {
+            TensorData::Float32(_) => each_element(
+                &mut tensor,
+                watch,
+                #[inline(always)]
+                |x| sigmoid(x),
+            )?,
+            TensorData::Float64(_) => each_element(&mut tensor, watch, |x: f64| 1.0 / (1.0 + (-x).exp()))?,
+            TensorData::Float16(_) => each_element(&mut tensor, watch, |x: f16| f16::from_f32(sigmoid(x.to_f32())))?,
+            TensorData::Bfloat16(_) => each_element(&mut tensor, watch, |x: bf16| bf16::from_f32(sigmoid(x.to_f32())))?,
+            other => {
+                let message = format!("sigmoid takes floats, but gets {}; cast them first", other.element());
+                return Err(StepFailure::InvalidInput(message));
+            }
+        }
+        Ok(vec![tensor.into()])
+    }
+}
+
+/// 1 / (1 + e^-x), with a power that is never more than 1.
+#[inline(always)]
+fn sigmoid(x: f32) -> f32 {
+    let power = exp_of_negative(-x.abs());
+    (if x >= 0.0 { 1.0 } else { power }) / (1.0 + power)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+mod tests {
+    use super::*;
+    use gpux_core::{Dim, ElementType, Site, Tensor};
+
+    fn run(tensor: Tensor) -> Result<Tensor, StepFailure> {
+        let step = (builtin().build)(serde_json::json!({}), &Site::Component).unwrap();
+        let mut values = step.run(vec![Some(tensor.into())], &mut Context::default())?;
+        Ok(values.remove(0).as_tensor().unwrap().clone())
+    }
+
+    #[test]
+    fn odd_input_does_no_harm() {
+        let given = Tensor::new([4], vec![f32::NEG_INFINITY, 0.0, f32::INFINITY, f32::NAN]).unwrap();
+        let probabilities = run(given.clone()).unwrap();
+        assert_eq!(probabilities.as_slice::<f32>().unwrap()[..3], [0.0, 0.5, 1.0]);
+        assert!(probabilities.as_slice::<f32>().unwrap()[3].is_nan());
+        assert_eq!(given.as_slice::<f32>().unwrap()[..2], [f32::NEG_INFINITY, 0.0], "what is shared stays as it was");
+        assert_eq!(run(Tensor::new([0, 3], Vec::<f64>::new()).unwrap()).unwrap().shape(), [0, 3]);
+        assert_eq!(run(Tensor::scalar(0_f32)).unwrap(), Tensor::scalar(0.5_f32));
+        assert!(matches!(run(Tensor::scalar(0_i32)), Err(StepFailure::InvalidInput(_))));
+    }
+
+    #[test]
+    fn it_is_exact_to_the_last_places() {
+        for step in -110_000..110_000 {
+            let x = step as f32 * 1e-3;
+            let wanted = 1.0 / (1.0 + (-f64::from(x)).exp());
+            let nearest = wanted as f32;
+            let place = f64::from(f32::from_bits(nearest.to_bits() + 1)) - f64::from(nearest);
+            let difference = (f64::from(sigmoid(x)) - wanted).abs();
+            assert!(difference <= 2.1 * place, "{x}: {difference:e} is {} places", difference / place);
+        }
+    }
+
+    #[test]
+    fn the_plan_knows_type_and_shape() {
+        let step = (builtin().build)(serde_json::json!({}), &Site::Component).unwrap();
+        let kind = |element| Some(Kind::Tensor(TensorKind::shaped(element, vec![Dim::Dynamic, Dim::Fixed(3)])));
+        assert_eq!(step.infer(&[kind(ElementType::Float16)]).unwrap()[0].to_string(), "tensor float16[?, 3]");
+        assert!(step.infer(&[kind(ElementType::Int64)]).is_err());
+    }
+}

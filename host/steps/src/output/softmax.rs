@@ -1,0 +1,167 @@
+//! `softmax`: scores → probabilities.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::axis;
+use crate::ports;
+use crate::watch::{Late, Watch};
+use gpux_core::{Builtin, Context, Group, Kind, Mismatch, Signature, Step, StepFailure, Value};
+
+/// Options of `softmax`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Options {
+    /// The axis whose values shall sum to 1; negative ones count from the last. Default: -1.
+    axis: i64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { axis: -1 }
+    }
+}
+
+/// Turns scores into probabilities that sum to 1 along an axis: `exp(x - max) / sum(exp(x - max))`.
+///
+/// Follows `scipy.special.softmax`, NaN and infinities included. The element type stays; float16 and
+/// bfloat16 are computed in float32.
+struct Softmax {
+    options: Options,
+    signature: Signature,
+}
+
+pub(super) fn builtin() -> Builtin {
+    Builtin {
+        name: "softmax",
+        summary: "Turns scores into probabilities that sum to 1",
+        group: Group::Output,
+        follows: "SciPy: scipy.special.softmax",
+        example: "softmax",
+        schema: || schemars::schema_for!(Options),
+        build: |options, _| Ok(Box::new(Softmax::new(ports::options(options)?))),
+    }
+}
+
+impl Softmax {
+    fn new(options: Options) -> Self {
+        let signature = axis::signature("scores", "scores of any shape", "probabilities, of the same shape and type");
+        Self { options, signature }
+    }
+}
+
+impl Step for Softmax {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
+        axis::infer(&self.signature, inputs, self.options.axis)
+    }
+
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
+        let mut tensor = ports::first_tensor(inputs, "scores")?;
+        axis::change(&mut tensor, self.options.axis, "softmax", context, softmax_f32, softmax_f64)?;
+        Ok(vec![tensor.into()])
+    }
+
+    fn details(&self) -> serde_json::Value {
+        serde_json::to_value(&self.options).unwrap_or_default()
+    }
+}
+
+/// Elements of a row that are worked on at a stretch.
+const PART: usize = 1 << 18;
+
+macro_rules! softmax {
+    ($name:ident, $type:ty) => {
+        fn $name(row: &mut [$type], watch: &Watch) -> Result<(), Late> {
+            let max = row.iter().copied().fold(<$type>::NEG_INFINITY, <$type>::max);
+            for part in row.chunks_mut(PART) {
+                watch.worked(part.len())?;
+                for value in part {
+                    *value = (*value - max).exp();
+                }
+            }
+            // In parts, so that a long row loses no more precision than NumPy's pairwise sum does.
+            let sum: $type = row.chunks(128).map(|part| part.iter().sum::<$type>()).sum();
+            for part in row.chunks_mut(PART) {
+                watch.worked(part.len())?;
+                for value in part {
+                    *value /= sum;
+                }
+            }
+            Ok(())
+        }
+    };
+}
+softmax!(softmax_f32, f32);
+softmax!(softmax_f64, f64);
+
+/// Of a row that is known to be short: without a clock.
+pub(super) fn softmax_of_few(row: &mut [f32]) {
+    let _ = softmax_f32(row, &Watch::default());
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+mod tests {
+    use super::*;
+    use gpux_core::{Dim, ElementType, Tensor, TensorKind};
+
+    fn run(axis: i64, tensor: Tensor) -> Result<Tensor, StepFailure> {
+        let mut values = Softmax::new(Options { axis }).run(vec![Some(tensor.into())], &mut Context::default())?;
+        Ok(values.remove(0).as_tensor().unwrap().clone())
+    }
+
+    #[test]
+    fn a_long_row_ends_with_the_time() {
+        let mut row = vec![1.0; 2 << 20];
+        // Both passes look at the clock.
+        for looks in 0..2 {
+            assert!(softmax_f32(&mut row, &Watch::after(looks)).is_err());
+        }
+        assert!(softmax_f32(&mut row, &Watch::after(9)).is_ok());
+    }
+
+    #[test]
+    fn odd_input_does_no_harm() {
+        for axis in [0, 1, -1, -2] {
+            assert_eq!(run(axis, Tensor::new([0, 3], Vec::<f32>::new()).unwrap()).unwrap().shape(), [0, 3]);
+            assert_eq!(run(axis, Tensor::new([3, 0], Vec::<f32>::new()).unwrap()).unwrap().shape(), [3, 0]);
+        }
+        let infinite = run(0, Tensor::new([2], vec![f32::NEG_INFINITY, 1.0]).unwrap()).unwrap();
+        assert_eq!(infinite.as_slice::<f32>().unwrap(), [0.0, 1.0]);
+        let nan = run(0, Tensor::new([2], vec![f32::NAN, 1.0]).unwrap()).unwrap();
+        assert!(nan.as_slice::<f32>().unwrap().iter().all(|value| value.is_nan()), "as SciPy");
+        for (axis, tensor) in [
+            (2, Tensor::new([1, 1], vec![1_f32]).unwrap()),
+            (i64::MIN, Tensor::new([1, 1], vec![1_f32]).unwrap()),
+            (-1, Tensor::scalar(1_f32)),
+            (0, Tensor::new([1], vec![1_i64]).unwrap()),
+        ] {
+            assert!(matches!(run(axis, tensor), Err(StepFailure::InvalidInput(_))));
+        }
+    }
+
+    #[test]
+    fn a_shared_tensor_stays_as_it_was() {
+        let scores = Tensor::new([2], vec![0_f32, 0.0]).unwrap();
+        assert_eq!(run(0, scores.clone()).unwrap().as_slice::<f32>().unwrap(), [0.5, 0.5]);
+        assert_eq!(scores.as_slice::<f32>().unwrap(), [0.0, 0.0]);
+    }
+
+    #[test]
+    fn the_plan_knows_type_and_shape() {
+        let infer = |axis, element: ElementType, shape: &[Dim]| {
+            let kind = Kind::Tensor(TensorKind::shaped(element, shape));
+            Softmax::new(Options { axis }).infer(&[Some(kind)]).map(|kinds| kinds[0].to_string())
+        };
+        let shape = [Dim::Dynamic, Dim::Fixed(10)];
+        assert_eq!(infer(-1, ElementType::Float16, &shape).unwrap(), "tensor float16[?, 10]");
+        assert!(
+            infer(2, ElementType::Float32, &shape).unwrap_err().to_string().contains("axis 2, but there are 2 axes")
+        );
+        assert!(infer(-1, ElementType::Int64, &shape).is_err());
+    }
+}

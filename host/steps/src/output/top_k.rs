@@ -1,0 +1,253 @@
+//! `top-k`: scores → the best of them, with their labels.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::label_names::Labels;
+use super::ranking::{MAX_ANSWER, Names, Score, best};
+use crate::ports;
+use crate::watch::{Late, Watch};
+use gpux_core::{
+    BuildError, Builtin, Context, Dim, ElementSet, Group, Kind, Mismatch, Port, Signature, Site, Step, StepFailure,
+    TensorData, TensorKind, Value,
+};
+
+/// Options of `top-k`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Options {
+    /// How many entries to keep, at least 1; all of them where there are fewer. Default: 5.
+    #[schemars(range(min = 1))]
+    k: usize,
+    /// The name of each index: a list, or the path of a text file with one label a line. There must
+    /// be as many as scores. Default: none, entries then have no `label`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    labels: Option<Labels>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { k: 5, labels: None }
+    }
+}
+
+/// Lists the highest scores of the last axis, best first, as JSON:
+/// `[{"label": "seven", "index": 7, "score": 0.98}, …]`.
+///
+/// A tensor with more than one row gives a list of such lists. Follows a stable descending sort
+/// (`np.argsort(-scores, kind="stable")`): equal scores stay in the order of their indices, NaN
+/// comes last. NaN and infinities are written as text, as everywhere.
+struct TopK {
+    options: Options,
+    names: Names,
+    signature: Signature,
+}
+
+pub(super) fn builtin() -> Builtin {
+    Builtin {
+        name: "top-k",
+        summary: "Lists the highest scores with their labels",
+        group: Group::Output,
+        follows: "NumPy: numpy.argsort",
+        example: "top-k: { k: 5, labels: ./labels.txt }",
+        schema: || schemars::schema_for!(Options),
+        build: |options, site| Ok(Box::new(TopK::new(ports::options(options)?, site)?)),
+    }
+}
+
+impl TopK {
+    fn new(options: Options, site: &Site<'_>) -> Result<Self, BuildError> {
+        if options.k == 0 {
+            return Err(BuildError::option("k", "`k` is 0, but at least 1 entry must be kept"));
+        }
+        let names = Names::read(options.labels.as_ref(), site)?;
+        let count = names.count().map_or_else(String::new, |count| format!(", {count} on the last axis"));
+        let signature = Signature::unary(
+            Port {
+                description: format!("a score for each index of the last axis{count}"),
+                ..Port::new("scores", Kind::Tensor(TensorKind::of_elements(ElementSet::numeric())))
+            },
+            Port { description: "the best, as {label, index, score}".into(), ..Port::new("top", Kind::Json) },
+        );
+        Ok(Self { options, names, signature })
+    }
+
+    fn check_labels(&self, scores: usize) -> Result<(), String> {
+        match self.names.count() {
+            Some(labels) if labels != scores => {
+                Err(format!("there are {labels} labels, but {scores} scores on the last axis"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Bytes that the answer for `rows` rows of `width` scores takes.
+    fn answer(&self, rows: usize, width: usize) -> usize {
+        self.names.answer(rows.saturating_mul(self.options.k.min(width)))
+    }
+
+    fn rows<T: Score>(&self, scores: &[T], width: usize, watch: &Watch) -> Result<serde_json::Value, Late> {
+        let list = |row: &[T]| self.names.list(best(row, self.options.k, watch)?, watch, |index| (index, &row[index]));
+        if scores.len() == width { list(scores) } else { scores.chunks_exact(width).map(list).collect() }
+    }
+}
+
+impl Step for TopK {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
+        ports::check(&self.signature, inputs)?;
+        if let Some(given) = ports::known_tensor(inputs)
+            && let Some(shape) = &given.shape
+        {
+            let refuse = |why: String| ports::refuse(&self.signature, given, why);
+            let last = shape.last().ok_or_else(|| refuse("it has no axis".into()))?;
+            if let Dim::Fixed(scores) = last {
+                self.check_labels(*scores).map_err(refuse)?;
+            }
+        }
+        Ok(vec![Kind::Json])
+    }
+
+    fn buffers(&self, inputs: &[Option<Value>]) -> usize {
+        let Some(tensor) = ports::given_tensor(inputs) else { return 0 };
+        let width = tensor.shape().last().map_or(1, |width| (*width).max(1));
+        // The order of one row, and the answer.
+        width.saturating_mul(size_of::<usize>()).saturating_add(self.answer(tensor.len() / width, width))
+    }
+
+    fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
+        let tensor = ports::first_tensor(inputs, "scores")?;
+        let invalid = |message: String| Err(StepFailure::InvalidInput(message));
+        let Some(&width) = tensor.shape().last() else {
+            return invalid("top-k takes scores along an axis, but gets a single number".into());
+        };
+        if tensor.is_empty() {
+            return invalid(format!("there are no scores in a tensor of shape {:?}", tensor.shape()));
+        }
+        self.check_labels(width).map_err(StepFailure::InvalidInput)?;
+        let rows = tensor.len() / width;
+        if self.answer(rows, width) > MAX_ANSWER {
+            let entries = rows.saturating_mul(self.options.k.min(width));
+            let most = MAX_ANSWER / self.names.answer(1);
+            return invalid(format!("the answer would have {entries} entries, but at most {most} are given"));
+        }
+        let watch = &Watch::of(context);
+        watch.ask()?;
+        let top = match tensor.data() {
+            TensorData::Uint8(scores) => self.rows(scores, width, watch),
+            TensorData::Int8(scores) => self.rows(scores, width, watch),
+            TensorData::Uint16(scores) => self.rows(scores, width, watch),
+            TensorData::Int16(scores) => self.rows(scores, width, watch),
+            TensorData::Uint32(scores) => self.rows(scores, width, watch),
+            TensorData::Int32(scores) => self.rows(scores, width, watch),
+            TensorData::Uint64(scores) => self.rows(scores, width, watch),
+            TensorData::Int64(scores) => self.rows(scores, width, watch),
+            TensorData::Float16(scores) => self.rows(scores, width, watch),
+            TensorData::Bfloat16(scores) => self.rows(scores, width, watch),
+            TensorData::Float32(scores) => self.rows(scores, width, watch),
+            TensorData::Float64(scores) => self.rows(scores, width, watch),
+            TensorData::Bool(_) | TensorData::String(_) => {
+                return invalid(format!("top-k takes numbers, but gets {}", tensor.element()));
+            }
+        };
+        Ok(vec![top?.into()])
+    }
+
+    fn details(&self) -> serde_json::Value {
+        json!({"k": self.options.k, "labels": self.names.count()})
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+mod tests {
+    use half::f16;
+
+    use super::*;
+    use gpux_core::{ElementType, Tensor, TensorElement};
+
+    fn step(options: serde_json::Value) -> Result<Box<dyn Step>, BuildError> {
+        (builtin().build)(options, &Site::Component)
+    }
+
+    fn top<T: TensorElement>(options: serde_json::Value, shape: &[usize], scores: Vec<T>) -> serde_json::Value {
+        let scores = Tensor::new(shape, scores).unwrap().into();
+        let Value::Json(json) =
+            step(options).unwrap().run(vec![Some(scores)], &mut Context::default()).unwrap().remove(0)
+        else {
+            panic!("not JSON")
+        };
+        json.as_ref().clone()
+    }
+
+    #[test]
+    fn best_first_with_labels() {
+        assert_eq!(
+            top(json!({"k": 2, "labels": ["a", "b", "c"]}), &[1, 3], vec![0.1_f32, 0.7, 0.2]),
+            json!([{"label": "b", "index": 1, "score": 0.7}, {"label": "c", "index": 2, "score": 0.2}])
+        );
+        assert_eq!(top(json!({}), &[3], vec![1_u8, 3, 2]).as_array().unwrap().len(), 3);
+        assert_eq!(
+            top(json!({"k": 1}), &[2, 2], vec![1_i64, i64::MAX, i64::MAX, i64::MAX - 1]),
+            json!([
+                [{"index": 1, "score": i64::MAX}],
+                [{"index": 0, "score": i64::MAX}]
+            ])
+        );
+    }
+
+    #[test]
+    fn ties_keep_their_order_and_nan_comes_last() {
+        let scores = vec![f32::NAN, 1.0, f32::INFINITY, 1.0, f32::NAN, f32::NEG_INFINITY];
+        let order = |k: usize| -> Vec<u64> {
+            let top = top(json!({"k": k}), &[6], scores.clone());
+            top.as_array().unwrap().iter().map(|entry| entry["index"].as_u64().unwrap()).collect()
+        };
+        assert_eq!(order(6), [2, 1, 3, 5, 0, 4]);
+        for k in 1..6 {
+            assert_eq!(order(k), order(6)[..k], "k = {k}");
+        }
+        let all = top(json!({"k": 9}), &[6], scores.clone());
+        assert_eq!(all[4], json!({"index": 0, "score": "NaN"}));
+        assert_eq!(all[0]["score"], json!("Infinity"));
+        let half = top(json!({"k": 1}), &[2], vec![f16::from_f32(0.5), f16::from_f32(2.0)]);
+        assert_eq!(half, json!([{"index": 1, "score": 2.0}]));
+    }
+
+    #[test]
+    fn labels_that_do_not_match_are_refused() {
+        let step = step(json!({"labels": ["a", "b"]})).unwrap();
+        let kind = |dims: &[Dim]| Some(Kind::Tensor(TensorKind::shaped(ElementType::Float32, dims)));
+        assert!(step.infer(&[kind(&[Dim::Dynamic, Dim::Dynamic])]).is_ok());
+        let error = step.infer(&[kind(&[Dim::Dynamic, Dim::Fixed(3)])]).unwrap_err().to_string();
+        assert!(error.contains("2 labels, but 3 scores"), "{error}");
+        let scores = Tensor::new([3], vec![1_f32; 3]).unwrap().into();
+        let error = step.run(vec![Some(scores)], &mut Context::default()).unwrap_err();
+        assert!(matches!(error, StepFailure::InvalidInput(_)), "{error}");
+    }
+
+    #[test]
+    fn absurd_input_is_refused() {
+        assert!(step(json!({"k": 0})).is_err());
+        assert!(step(json!({"k": -1})).is_err());
+        assert!(step(json!({"labels": []})).is_err());
+        let step = step(json!({"k": u64::MAX})).unwrap();
+        let run = |tensor: Tensor| step.run(vec![Some(tensor.into())], &mut Context::default());
+        assert!(run(Tensor::new([1 << 21], vec![0_u8; 1 << 21]).unwrap()).unwrap_err().to_string().contains("entries"));
+        for tensor in [
+            Tensor::scalar(1_f32),
+            Tensor::new([0], Vec::<f32>::new()).unwrap(),
+            Tensor::new([2, 0], Vec::<f32>::new()).unwrap(),
+            Tensor::new([1], vec![true]).unwrap(),
+            Tensor::new([1], vec!["x".to_owned()]).unwrap(),
+        ] {
+            assert!(matches!(run(tensor), Err(StepFailure::InvalidInput(_))));
+        }
+        assert!(step.run(vec![Some("text".into())], &mut Context::default()).is_err());
+        assert!(step.run(vec![], &mut Context::default()).is_err());
+    }
+}

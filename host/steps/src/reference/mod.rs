@@ -1,0 +1,119 @@
+//! What the groups' tests against the libraries they follow share. The numbers of those libraries lie in
+//! `tests/reference/builtin/`, whose `make.py` wrote them.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
+
+mod random;
+
+use serde_json::Value as Json;
+
+use gpux_core::{Context, ElementType, ProjectFiles, Site, Step, Tensor, Value};
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/reference/builtin/");
+
+pub(crate) fn read(path: &str) -> Vec<u8> {
+    std::fs::read(format!("{FOLDER}{path}")).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Numbers below what is asked for, the same in every run.
+pub(crate) fn random() -> impl FnMut(usize) -> usize {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    move |below| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below as u64) as usize
+    }
+}
+
+pub(crate) fn read_json(path: &str) -> Json {
+    serde_json::from_slice(&read(path)).unwrap()
+}
+
+/// Bytes that were packed as the pixels of a gray PNG.
+pub(crate) fn unpack(path: &str) -> Vec<u8> {
+    image::load_from_memory(&read(path)).unwrap().into_luma8().into_raw()
+}
+
+pub(crate) fn step(name: &str, options: Json) -> Box<dyn Step> {
+    let files = ProjectFiles::new(FOLDER, false);
+    let builtin = crate::all().into_iter().find(|builtin| builtin.name == name).unwrap();
+    (builtin.build)(options, &Site::Pipeline(&files)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Runs a step and checks that it gave what it had promised.
+pub(crate) fn run(step: &dyn Step, inputs: Vec<Value>) -> Vec<Value> {
+    let kinds: Vec<_> = inputs.iter().map(|value| Some(value.kind())).collect();
+    let promised = step.infer(&kinds).unwrap();
+    let given = step.run(inputs.into_iter().map(Some).collect(), &mut Context::default()).unwrap();
+    assert_eq!(promised.len(), given.len());
+    for (promised, given) in promised.iter().zip(&given) {
+        promised.accepts(&given.kind()).unwrap();
+    }
+    given
+}
+
+pub(crate) fn run_tensor(step: &dyn Step, input: impl Into<Value>) -> Tensor {
+    run(step, vec![input.into()]).remove(0).as_tensor().unwrap().clone()
+}
+
+pub(crate) fn numbers(value: &Json) -> (Vec<usize>, Vec<f64>) {
+    let shape = value["shape"].as_array().unwrap().iter().map(|size| size.as_u64().unwrap() as usize).collect();
+    (shape, value["data"].as_array().unwrap().iter().map(|number| number.as_f64().unwrap_or(f64::NAN)).collect())
+}
+
+pub(crate) fn tensor(value: &Json, element: &Json) -> Tensor {
+    let (shape, data) = numbers(value);
+    Tensor::new(shape, data).unwrap().cast(element.as_str().unwrap().parse().unwrap()).unwrap()
+}
+
+/// A tensor of any type: `{"element", "shape", "data"}`, where the data are strings, or bytes in hexadecimal.
+pub(crate) fn exact(value: &Json) -> Tensor {
+    let shape: Vec<usize> = serde_json::from_value(value["shape"].clone()).unwrap();
+    let element: ElementType = value["element"].as_str().unwrap().parse().unwrap();
+    if element == ElementType::String {
+        return Tensor::new(shape, serde_json::from_value::<Vec<String>>(value["data"].clone()).unwrap()).unwrap();
+    }
+    let digits = value["data"].as_str().unwrap().as_bytes();
+    let digit = |byte: u8| char::from(byte).to_digit(16).unwrap() as u8;
+    let bytes: Vec<u8> = digits.chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect();
+    Tensor::from_bytes(element, shape, &bytes).unwrap()
+}
+
+/// Cases that were packed with [`unpack`]'s counterpart.
+pub(crate) fn packed(path: &str) -> Vec<Json> {
+    let text = unpack(path);
+    let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+    serde_json::from_slice(&text[..end]).unwrap()
+}
+
+/// The largest difference, relative where numbers are larger than 1; anything but a float must be the same.
+pub(crate) fn difference(ours: &Tensor, theirs: &Tensor) -> f64 {
+    assert_eq!((ours.element(), ours.shape()), (theirs.element(), theirs.shape()));
+    if !ours.element().is_float() {
+        assert_eq!(ours.data(), theirs.data());
+        return 0.0;
+    }
+    let floats = |tensor: &Tensor| tensor.cast(ElementType::Float64).unwrap().as_slice::<f64>().unwrap().to_vec();
+    let one = |(ours, theirs): (f64, f64)| {
+        let same = ours.is_nan() && theirs.is_nan() || ours.to_bits() == theirs.to_bits();
+        if same { 0.0 } else { (ours - theirs).abs() / theirs.abs().max(1.0) }
+    };
+    floats(ours).into_iter().zip(floats(theirs)).map(one).fold(0.0, f64::max)
+}
+
+/// Checks that the tensor is the expected one, and tells the largest difference (in parts of numbers above 1).
+pub(crate) fn assert_close(tensor: &Tensor, expected: &Json, tolerance: f64, what: &Json) -> f64 {
+    let (shape, expected) = numbers(expected);
+    assert_eq!(tensor.shape(), shape);
+    // Numbers are written shortest, so they are read back in their own type.
+    let exact = |tensor: &Tensor| tensor.cast(ElementType::Float64).unwrap().as_slice::<f64>().unwrap().to_vec();
+    let expected = exact(&Tensor::new(shape, expected).unwrap().cast(tensor.element()).unwrap());
+    let mut largest = 0_f64;
+    for (ours, theirs) in exact(tensor).into_iter().zip(expected) {
+        let difference = (ours - theirs).abs() / theirs.abs().max(1.0);
+        let same = ours.is_nan() && theirs.is_nan() || difference <= tolerance;
+        assert!(same, "{ours} is not {theirs}: {what}");
+        largest = largest.max(difference);
+    }
+    largest
+}

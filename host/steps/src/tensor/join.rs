@@ -1,0 +1,182 @@
+//! What the steps share that make one tensor of several.
+
+use crate::ports;
+use crate::watch::Watch;
+use gpux_core::with_elements;
+use gpux_core::{
+    Context, ElementSet, ElementType, Kind, Mismatch, Port, Signature, StepFailure, Tensor, TensorData, TensorElement,
+    TensorKind, Value, element_count,
+};
+
+use super::shape::{MAX_BYTES, fits};
+
+/// Elements that are copied at a stretch, at most.
+const PART: usize = 1 << 20;
+
+/// Most tensors that are put together.
+const MOST: usize = 16;
+
+/// The ports `tensor-1` to `tensor-16`, of which two must be filled, and `tensor`. Few values of a pipeline
+/// have such names, so that an optional port is filled when somebody names it and not by chance.
+pub(super) fn signature(gives: &str) -> Signature {
+    let any = || Kind::Tensor(TensorKind::of_elements(ElementSet::ANY));
+    let port = |number: usize| {
+        let name = format!("tensor-{number}");
+        let port = if number > 2 { Port::optional(name, any()) } else { Port::new(name, any()) };
+        Port { description: format!("number {number}"), ..port }
+    };
+    Signature {
+        inputs: (1..=MOST).map(port).collect(),
+        outputs: vec![Port { description: gives.into(), ..Port::new("tensor", any()) }],
+    }
+}
+
+/// What comes of these inputs: what `joined` says of the tensors and the element types they share, or why
+/// they do not go together.
+pub(super) fn infer(
+    signature: &Signature,
+    inputs: &[Option<Kind>],
+    joined: impl FnOnce(&[&TensorKind], ElementSet) -> Result<TensorKind, String>,
+) -> Result<Vec<Kind>, Mismatch> {
+    ports::check(signature, inputs)?;
+    let known = kinds(inputs)?.unwrap_or_default();
+    let (Some(first), Some(last)) = (known.first(), known.last()) else {
+        return Ok(signature.outputs.iter().map(|output| output.kind.clone()).collect());
+    };
+    let elements = known.iter().fold(ElementSet::ANY, |elements, kind| elements.intersection(kind.elements));
+    let kind = joined(&known, elements).map_err(|why| refuse(first, last, why))?;
+    Ok(vec![Kind::Tensor(kind)])
+}
+
+/// What the plan knows of each tensor, if it knows that each is one; an error is two element types.
+fn kinds(inputs: &[Option<Kind>]) -> Result<Option<Vec<&TensorKind>>, Mismatch> {
+    let mut kinds = Vec::with_capacity(inputs.len());
+    for kind in inputs.iter().flatten() {
+        let Kind::Tensor(tensor) = kind else { return Ok(None) };
+        kinds.push(tensor);
+    }
+    let mut elements = kinds.first().map_or(ElementSet::ANY, |first| first.elements);
+    for kind in &kinds {
+        elements = elements.intersection(kind.elements);
+        if elements.is_empty() {
+            return Err(refuse(kinds[0], kind, "all tensors must have one element type; cast them first"));
+        }
+    }
+    Ok(Some(kinds))
+}
+
+fn refuse(first: &TensorKind, other: &TensorKind, because: impl Into<String>) -> Mismatch {
+    Mismatch {
+        expected: Kind::Tensor(TensorKind::of_elements(first.elements)),
+        given: Kind::Tensor(other.clone()),
+        because: Some(because.into()),
+    }
+}
+
+/// Bytes that joining takes for a while: strings, whose size a kind does not tell.
+pub(super) fn buffers(inputs: &[Option<Value>]) -> usize {
+    let bytes = |value: &Value| if value.kind() == Kind::Text { 0 } else { value.byte_len() };
+    inputs.iter().flatten().map(bytes).fold(0, usize::saturating_add)
+}
+
+/// The tensors of a request, at least one, all of one element type.
+fn tensors(inputs: Vec<Option<Value>>) -> Result<Vec<Tensor>, StepFailure> {
+    let invalid = StepFailure::InvalidInput;
+    let tensor = |(index, value): (usize, Value)| match value {
+        Value::Tensor(tensor) => Ok(tensor),
+        other => Err(invalid(format!("`tensor-{}` takes a tensor, but gets {}", index + 1, other.kind()))),
+    };
+    let tensors = inputs.into_iter().flatten().enumerate().map(tensor).collect::<Result<Vec<_>, _>>()?;
+    let Some(first) = tensors.first() else { return Err(invalid("there are no tensors".into())) };
+    let element = first.element();
+    match tensors.iter().find(|tensor| tensor.element() != element) {
+        Some(other) => Err(invalid(format!(
+            "all tensors must have one element type, but there are {element} and {}; cast them first",
+            other.element()
+        ))),
+        None => Ok(tensors),
+    }
+}
+
+/// What the tensors become, side by side: of each in turn, the `sizes[i]` elements that follow. They are of one type.
+pub(super) struct Joined {
+    pub(super) sizes: Vec<usize>,
+    pub(super) shape: Vec<usize>,
+}
+
+/// Puts the tensors of a request together as `joined` says of their shapes; one alone only gets its shape.
+pub(super) fn run(
+    step: &str,
+    inputs: Vec<Option<Value>>,
+    context: &Context,
+    joined: impl FnOnce(&[&[usize]]) -> Result<Joined, String>,
+) -> Result<Vec<Value>, StepFailure> {
+    let watch = Watch::of(context);
+    watch.ask()?;
+    let tensors = tensors(inputs)?;
+    let shapes: Vec<_> = tensors.iter().map(Tensor::shape).collect();
+    let invalid = |why: String| StepFailure::InvalidInput(format!("{step}: {why}"));
+    let joined = joined(&shapes).map_err(invalid)?;
+    if tensors.len() == 1 {
+        let only = tensors.into_iter().map(|tensor| tensor.reshape(joined.shape.clone()).map(Value::from));
+        return Ok(only.collect::<Result<_, _>>()?);
+    }
+    let made = interleave(&tensors, joined, &watch);
+    watch.ask_again()?;
+    Ok(vec![made.map_err(invalid)?.into()])
+}
+
+fn interleave(tensors: &[Tensor], Joined { sizes, shape }: Joined, watch: &Watch) -> Result<Tensor, String> {
+    let Some(first) = tensors.first() else { return Err("there are no tensors".into()) };
+    check(first.element(), tensors, &shape)?;
+    with_elements!(first.data(), data => side_by_side(data, tensors, &sizes, shape, watch))
+}
+
+fn side_by_side<T: TensorElement>(
+    _: &[T],
+    tensors: &[Tensor],
+    sizes: &[usize],
+    shape: Vec<usize>,
+    watch: &Watch,
+) -> Result<Tensor, String> {
+    let count = element_count(&shape).unwrap_or(0);
+    let mut result = Vec::<T>::with_capacity(count);
+    let mut rests: Vec<&[T]> = tensors.iter().map(|tensor| tensor.as_slice::<T>().unwrap_or_default()).collect();
+    while result.len() < count {
+        for (rest, size) in rests.iter_mut().zip(sizes) {
+            let Some((taken, after)) = rest.split_at_checked(*size) else {
+                return Err("the tensors do not fill the result".into());
+            };
+            for part in taken.chunks(PART) {
+                watch.worked(part.len())?;
+                result.extend_from_slice(part);
+            }
+            *rest = after;
+        }
+    }
+    Tensor::new(shape, result).map_err(|error| error.to_string())
+}
+
+/// Refuses a result that would be too large; its text is no more than that of what was given.
+fn check(element: ElementType, tensors: &[Tensor], shape: &[usize]) -> Result<(), String> {
+    fits(element, shape, 0)?;
+    let text = tensors.iter().fold(0_usize, |sum, tensor| match tensor.data() {
+        TensorData::String(_) => sum.saturating_add(tensor.byte_len()),
+        _ => sum,
+    });
+    if text > MAX_BYTES { Err("the strings take more than 1 GiB".into()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn much_ends_with_the_time() {
+        let tensors = vec![Tensor::zeros(ElementType::Uint8, [2 << 20]).unwrap(); 2];
+        let joined = || Joined { sizes: vec![2 << 20; 2], shape: vec![4 << 20] };
+        assert!(interleave(&tensors, joined(), &Watch::after(2)).is_err());
+        assert_eq!(interleave(&tensors, joined(), &Watch::after(9)).unwrap().len(), 4 << 20);
+    }
+}

@@ -1,0 +1,49 @@
+//! Steps that reshape and combine tensors.
+
+mod axes;
+mod cast;
+mod clip;
+mod concat;
+mod element;
+mod expand;
+mod join;
+mod notation;
+mod numerals;
+mod one_hot;
+mod pad_tensor;
+mod reshape;
+mod scale;
+mod shape;
+mod slice;
+mod split;
+mod squeeze;
+mod stack;
+mod text;
+mod transpose;
+mod unary;
+
+use gpux_core::Builtin;
+
+/// The steps of this group, in the order in which a pipeline usually uses them.
+pub(super) fn all() -> Vec<Builtin> {
+    vec![
+        cast::builtin(),
+        scale::builtin(),
+        clip::builtin(),
+        reshape::builtin(),
+        transpose::builtin(),
+        squeeze::builtin(),
+        expand::builtin(),
+        slice::builtin(),
+        pad_tensor::builtin(),
+        split::builtin(),
+        concat::builtin(),
+        stack::builtin(),
+        one_hot::builtin(),
+    ]
+}
+
+#[cfg(test)]
+mod fuzz;
+#[cfg(test)]
+mod reference;

@@ -1,0 +1,317 @@
+//! Tokens of several texts → tensors of batch × length, filled up.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokenizers::{Encoding, PaddingDirection, Tokenizer};
+
+use super::texts;
+use crate::watch::Watch;
+use gpux_core::{BuildError, Dim, ElementType, Kind, Mismatch, Port, StepFailure, Tensor, TensorKind, Value};
+
+/// Most tokens of one answer, over the whole batch, padding included.
+pub(super) const MAX_TOKENS: usize = 4 << 20;
+
+/// Special tokens that are added to a text or a pair, in usual tokenizers.
+const SPECIAL: usize = 16;
+
+/// What tokenizers call their padding, where their file does not say how to pad.
+const PAD_TOKENS: [&str; 4] = ["[PAD]", "<pad>", "<|padding|>", "<|endoftext|>"];
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(super) enum Padding {
+    None,
+    #[default]
+    Longest,
+    MaxLength,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(super) enum Side {
+    Left,
+    Right,
+}
+
+/// What is given beside `input_ids`, `attention_mask` and `token_type_ids`.
+#[derive(Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
+pub(super) struct Extras {
+    pub(super) offsets: bool,
+    pub(super) special_tokens_mask: bool,
+    pub(super) sequence_ids: bool,
+    pub(super) word_ids: bool,
+}
+
+impl Extras {
+    /// Whether the tokenizer has to keep track of where in the text each token lies.
+    pub(super) const fn need_places(self) -> bool {
+        self.offsets || self.word_ids
+    }
+}
+
+/// How short texts are filled up.
+pub(super) struct Fill {
+    padding: Padding,
+    /// the length of `padding: max_length`
+    max_length: usize,
+    multiple: usize,
+    /// the token's number; `None` if the tokenizer has none
+    id: Option<u32>,
+    type_id: u32,
+    left: bool,
+    file: String,
+}
+
+/// What of a step's options says how to fill up.
+pub(super) struct FillOptions<'o> {
+    pub(super) padding: Padding,
+    pub(super) max_length: Option<usize>,
+    pub(super) multiple: Option<usize>,
+    pub(super) token: Option<&'o str>,
+    pub(super) side: Option<Side>,
+}
+
+impl Fill {
+    pub(super) fn new(options: &FillOptions<'_>, tokenizer: &Tokenizer, path: String) -> Result<Self, BuildError> {
+        let file = tokenizer.get_padding();
+        let id = match options.token {
+            Some(token) => {
+                let id = tokenizer.token_to_id(token);
+                let unknown = || BuildError::option("pad_token", format!("the tokenizer has no token `{token}`"));
+                Some(id.ok_or_else(unknown)?)
+            }
+            None => file
+                .map(|file| file.pad_id)
+                .or_else(|| PAD_TOKENS.iter().find_map(|token| tokenizer.token_to_id(token))),
+        };
+        if id.is_none() && options.padding == Padding::MaxLength {
+            let error = BuildError::option("padding", "the tokenizer names no padding token");
+            return Err(error.with_hint("set `pad_token`"));
+        }
+        let file_left = file.is_some_and(|file| matches!(file.direction, PaddingDirection::Left));
+        Ok(Self {
+            padding: options.padding,
+            max_length: options.max_length.filter(|_| options.padding == Padding::MaxLength).unwrap_or(0),
+            multiple: options.multiple.unwrap_or(1),
+            id,
+            type_id: file.map_or(0, |file| file.pad_type_id),
+            left: options.side.map_or(file_left, |side| side == Side::Left),
+            file: path,
+        })
+    }
+
+    /// The length of every row, where it is the same for any texts.
+    pub(super) fn fixed_length(&self, truncates: bool) -> Dim {
+        match self.padding {
+            Padding::MaxLength if truncates => Dim::Fixed(self.max_length.next_multiple_of(self.multiple)),
+            _ => Dim::Dynamic,
+        }
+    }
+
+    /// Bytes of the answer to these inputs at most, in so many tensors: texts of at most `most` tokens where they are
+    /// cut, in rows that are all as long as the longest.
+    pub(super) fn answer(&self, inputs: &[Option<Value>], most: Option<usize>, tensors: usize) -> usize {
+        let extents = inputs.iter().flatten().map(texts::extent);
+        let (rows, longest) =
+            extents.fold((0, SPECIAL), |(rows, sum), (texts, longest)| (texts.max(rows), sum + longest));
+        let length = longest.min(most.unwrap_or(longest)).max(self.max_length).next_multiple_of(self.multiple);
+        rows.saturating_mul(length).min(MAX_TOKENS).saturating_mul(tensors * size_of::<i64>())
+    }
+
+    /// The length that every row of the answer gets.
+    fn length(&self, rows: &[&Encoding]) -> Result<usize, StepFailure> {
+        let lengths = || rows.iter().map(|row| row.len());
+        let longest = lengths().max().unwrap_or(0);
+        let wanted = match self.padding {
+            Padding::None => {
+                if lengths().min() != lengths().max() {
+                    let message = "the texts of the batch have different numbers of tokens; set `padding: longest`";
+                    return Err(StepFailure::InvalidInput(message.into()));
+                }
+                return Ok(longest);
+            }
+            Padding::Longest => longest,
+            Padding::MaxLength => longest.max(self.max_length),
+        };
+        Ok(wanted.next_multiple_of(self.multiple))
+    }
+
+    /// The tensors of these rows, in the order of [`outputs`].
+    pub(super) fn tensors(&self, rows: &[&Encoding], extras: Extras, watch: &Watch) -> Result<Vec<Value>, StepFailure> {
+        let length = self.length(rows)?;
+        let pads = rows.iter().any(|row| row.len() < length);
+        let pad_id = match self.id {
+            Some(id) => id,
+            None if pads => {
+                let message =
+                    format!("texts must be filled up, but `{}` names no padding token; set `pad_token`", self.file);
+                return Err(StepFailure::Failed(message));
+            }
+            None => 0,
+        };
+        if rows.len().saturating_mul(length) > MAX_TOKENS {
+            return Err(too_many());
+        }
+        let grid = Grid { rows, length, left: self.left, watch };
+        let mut tensors = vec![
+            grid.tensor(Encoding::get_ids, |id| i64::from(*id), i64::from(pad_id))?,
+            grid.tensor(Encoding::get_attention_mask, |mask| i64::from(*mask), 0)?,
+            grid.tensor(Encoding::get_type_ids, |id| i64::from(*id), i64::from(self.type_id))?,
+        ];
+        if extras.offsets {
+            tensors.push(grid.offsets()?);
+        }
+        if extras.special_tokens_mask {
+            tensors.push(grid.tensor(Encoding::get_special_tokens_mask, |mask| i64::from(*mask), 1)?);
+        }
+        if extras.sequence_ids {
+            let number = |id: &Option<usize>| id.map_or(-1, |id| id as i64);
+            let data = rows.iter().map(|row| row.get_sequence_ids());
+            tensors.push(grid.collect(data, |data, ids| data.extend(ids.iter().map(number)), -1, 1)?);
+        }
+        if extras.word_ids {
+            tensors.push(grid.tensor(Encoding::get_word_ids, |id| id.map_or(-1, i64::from), -1)?);
+        }
+        Ok(tensors)
+    }
+}
+
+/// The rows of one answer, brought to one length.
+struct Grid<'e> {
+    rows: &'e [&'e Encoding],
+    length: usize,
+    left: bool,
+    watch: &'e Watch,
+}
+
+impl<'e> Grid<'e> {
+    fn tensor<T>(
+        &self,
+        values: fn(&'e Encoding) -> &'e [T],
+        number: fn(&T) -> i64,
+        pad: i64,
+    ) -> Result<Value, StepFailure> {
+        let rows = self.rows.iter().map(|row| values(row));
+        self.collect(rows, |data, row| data.extend(row.iter().map(number)), pad, 1)
+    }
+
+    fn offsets(&self) -> Result<Value, StepFailure> {
+        let rows = self.rows.iter().map(|row| row.get_offsets());
+        let pair = |(start, end): &(usize, usize)| [*start as i64, *end as i64];
+        self.collect(rows, |data, row| data.extend(row.iter().flat_map(pair)), 0, 2)
+    }
+
+    /// One tensor of `width` numbers for each token.
+    fn collect<R>(
+        &self,
+        rows: impl Iterator<Item = R>,
+        put: impl Fn(&mut Vec<i64>, R),
+        pad: i64,
+        width: usize,
+    ) -> Result<Value, StepFailure> {
+        let mut data = Vec::with_capacity(self.rows.len() * self.length * width);
+        for (encoding, row) in self.rows.iter().zip(rows) {
+            self.watch.worked(self.length * width + 1)?;
+            let missing = std::iter::repeat_n(pad, (self.length - encoding.len()) * width);
+            if self.left {
+                data.extend(missing);
+                put(&mut data, row);
+            } else {
+                put(&mut data, row);
+                data.extend(missing);
+            }
+        }
+        let mut shape = vec![self.rows.len(), self.length];
+        shape.extend((width > 1).then_some(width));
+        Ok(Tensor::new(shape, data)?.into())
+    }
+}
+
+pub(super) fn too_many() -> StepFailure {
+    StepFailure::InvalidInput(format!("the text has over {MAX_TOKENS} tokens; set `max_length` or send less at once"))
+}
+
+/// The ports of a step that gives tokens, whose rows have this length.
+pub(super) fn outputs(length: &Dim, extras: Extras) -> Vec<Port> {
+    let output = |name: &str, description: &str, more: &[Dim]| {
+        let kind = TensorKind::shaped(ElementType::Int64, [&[Dim::Dynamic, length.clone()], more].concat());
+        Port { description: description.into(), ..Port::new(name, Kind::Tensor(kind)) }
+    };
+    let mut ports = vec![
+        output("input_ids", "the number of each token", &[]),
+        output("attention_mask", "1 for a token, 0 for padding", &[]),
+        output("token_type_ids", "0 for the first text, 1 for its pair", &[]),
+    ];
+    if extras.offsets {
+        ports.push(output(
+            "offsets",
+            "first character of each token in its text, and one past its last",
+            &[Dim::Fixed(2)],
+        ));
+    }
+    if extras.special_tokens_mask {
+        ports.push(output("special_tokens_mask", "1 for a special token and for padding, 0 for text", &[]));
+    }
+    if extras.sequence_ids {
+        ports.push(output("sequence_ids", "0 for the first text, 1 for its pair, -1 for what is neither", &[]));
+    }
+    if extras.word_ids {
+        ports.push(output("word_ids", "which word of its text each token belongs to, -1 for none", &[]));
+    }
+    ports
+}
+
+/// How many texts the plan knows will arrive at these ports.
+pub(super) fn known_batch(ports: &[Port], inputs: &[Option<Kind>]) -> Result<Dim, Mismatch> {
+    let mut batch = Dim::Dynamic;
+    for (port, given) in ports.iter().zip(inputs) {
+        if let Some(given) = given {
+            batch = match texts::known(port, given)? {
+                Dim::Dynamic => batch,
+                known => known,
+            };
+        }
+    }
+    Ok(batch)
+}
+
+/// The kinds of `ports` whose first axis is `batch`.
+pub(super) fn with_batch(ports: &[Port], batch: &Dim) -> Vec<Kind> {
+    let kind = |port: &Port| match &port.kind {
+        Kind::Tensor(TensorKind { elements, shape: Some(shape), .. }) => {
+            Kind::Tensor(TensorKind::shaped(*elements, [std::slice::from_ref(batch), &shape[1..]].concat()))
+        }
+        other => other.clone(),
+    };
+    ports.iter().map(kind).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_filled_up_from_either_side() {
+        let tokenizer = Tokenizer::new(tokenizers::models::bpe::BPE::default());
+        let row = |ids: &[u32]| {
+            let tokens = ids.iter().map(|id| tokenizers::Token::new(*id, String::new(), (0, 1))).collect();
+            Encoding::from_tokens(tokens, 0)
+        };
+        let (short, long) = (row(&[5]), row(&[6, 7]));
+        for (left, ids, offsets) in
+            [(true, [9, 5, 6, 7], [0, 0, 0, 1, 0, 1, 0, 1]), (false, [5, 9, 6, 7], [0, 1, 0, 0, 0, 1, 0, 1])]
+        {
+            let options =
+                FillOptions { padding: Padding::Longest, max_length: None, multiple: None, token: None, side: None };
+            let fill = Fill { id: Some(9), left, ..Fill::new(&options, &tokenizer, String::new()).unwrap() };
+            let extras = Extras { offsets: true, ..Extras::default() };
+            let values = fill.tensors(&[&short, &long], extras, &Watch::default()).unwrap();
+            assert_eq!(values[0].as_tensor().unwrap().as_slice::<i64>().unwrap(), ids);
+            assert_eq!(values[3].as_tensor().unwrap().as_slice::<i64>().unwrap(), offsets);
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! What a tokenizer can cost: how much it makes of a text, and whether its time is in proportion to that.
+//!
+//! Judged by what the tokenizers crate has read, not by the file, of which it may read another part.
+
+use serde_json::Value;
+use tokenizers::{ModelWrapper, Tokenizer};
+
+use super::charsmap;
+use super::parts::parts;
+
+/// What work on a text can cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cost {
+    /// how many times longer a text can get
+    pub(crate) growth: usize,
+    /// what of that hangs on more than the letters of the text, so that it cannot be measured in pieces of it
+    pub(crate) anywhere: usize,
+    /// whether its time is known to be in proportion to the text. Where it is not, a pattern may go back and forth, and
+    /// seconds become hours
+    pub(crate) linear: bool,
+}
+
+/// Bytes of a token of a Unigram model, characters of a word of a WordPiece model: both are tried at each
+/// character. Usual are 50, and 100.
+const LONGEST: usize = 128;
+
+impl Cost {
+    /// Of making tokens.
+    pub(crate) fn of_encoding(tokenizer: &Tokenizer) -> Self {
+        let (normalizer, cuts) = (parts(tokenizer.get_normalizer()), parts(tokenizer.get_pre_tokenizer()));
+        let linear = normalizer.iter().chain(&cuts).all(is_linear);
+        let growth = |part: &Value| growth(part, tokenizer);
+        // One that writes bytes as letters, or spaces, makes no more tokens than there were bytes; the next one does.
+        let most = cuts.iter().map(growth).max().unwrap_or(1);
+        let cuts = product(cuts.iter().map(growth)) / most;
+        let model = match tokenizer.get_model() {
+            ModelWrapper::WordPiece(model) => model.max_input_chars_per_word <= LONGEST,
+            ModelWrapper::Unigram(model) => model.iter().all(|(token, _)| token.len() <= LONGEST),
+            // What is dropped is tried again.
+            ModelWrapper::BPE(model) => model.dropout.is_none_or(|dropout| dropout == 0.0),
+            ModelWrapper::WordLevel(_) => true,
+        };
+        Self {
+            growth: product(normalizer.iter().map(growth)).saturating_mul(cuts),
+            anywhere: product(normalizer.iter().filter(|part| !is_by_letter(part)).map(growth)).saturating_mul(cuts),
+            linear: linear && model,
+        }
+    }
+
+    /// Of making text; a space before each token aside.
+    pub(crate) fn of_decoding(tokenizer: &Tokenizer) -> Self {
+        let parts = parts(tokenizer.get_decoder());
+        let growth = product(parts.iter().map(|part| match part["type"].as_str() {
+            // The way back from letters to bytes; what is none is U+FFFD.
+            Some("ByteLevel") => 2,
+            Some("Metaspace") => 1,
+            _ => growth(part, tokenizer),
+        }));
+        Self { growth, anywhere: growth, linear: parts.iter().all(is_linear) }
+    }
+}
+
+fn product(factors: impl Iterator<Item = usize>) -> usize {
+    factors.fold(1, usize::saturating_mul)
+}
+
+/// How many times longer a part can make a text. For the Unicode forms see UAX #15, expansion factors in UTF-8.
+fn growth(part: &Value, tokenizer: &Tokenizer) -> usize {
+    let text = |name: &str| part[name].as_str().unwrap_or_default();
+    match text("type") {
+        "Replace" => match replaced(part) {
+            Some(pattern) => text("content").len().div_ceil(pattern.len()).max(1),
+            // A pattern may match nothing, before each byte.
+            None => text("content").len().saturating_add(1),
+        },
+        "Prepend" => 1 + text("prepend").len().div_ceil(between_added_tokens(tokenizer)),
+        "Precompiled" => charsmap::longest(text("precompiled_charsmap")),
+        "NFKC" | "NFKD" => 11,
+        // The last: of a byte two, and a space in front.
+        "NFC" | "NFD" | "BertNormalizer" | "Lowercase" | "ByteLevel" => 3,
+        // Of a space a letter, and another in front.
+        "Metaspace" => 8,
+        "BPEDecoder" if !text("suffix").is_empty() => 1,
+        // Spaces are put between letters where there is nothing to look for.
+        "BPEDecoder" | "CTC" => 3,
+        // A space in front.
+        "WordPiece" => 2,
+        _ => 1,
+    }
+}
+
+/// Bytes from one place where something is put in front to the next, at least: texts begin there, and what follows an
+/// added token.
+fn between_added_tokens(tokenizer: &Tokenizer) -> usize {
+    let shortest = tokenizer.get_added_tokens_decoder().values().map(|token| token.content.len()).min();
+    // What is put in front of all of a text counts for as much of it as it is long.
+    shortest.map_or(usize::MAX, |shortest| shortest + 1)
+}
+
+/// The text that a `Replace` or a `Split` looks for; `None` for a pattern that may go back and forth, or match nothing.
+fn replaced(part: &Value) -> Option<&str> {
+    part["pattern"]["String"].as_str().filter(|pattern| !pattern.is_empty())
+}
+
+/// Whether what it makes of a text is what it makes of its letters, wherever they are.
+fn is_by_letter(part: &Value) -> bool {
+    match part["type"].as_str() {
+        Some("Replace") => replaced(part).is_some_and(|pattern| pattern.chars().count() == 1),
+        kind => kind != Some("Prepend"),
+    }
+}
+
+fn is_linear(part: &Value) -> bool {
+    match part["type"].as_str() {
+        Some("Replace" | "Split") => replaced(part).is_some(),
+        Some(
+            // normalizers
+            "BertNormalizer" | "Lowercase" | "NFC" | "NFD" | "NFKC" | "NFKD" | "Nmt" | "Precompiled" | "Prepend"
+            | "Strip" | "StripAccents"
+            // what cuts into words; the pattern of ByteLevel is its own, and looks one letter ahead
+            | "BertPreTokenizer" | "ByteLevel" | "CharDelimiterSplit" | "Digits" | "Metaspace" | "Punctuation"
+            | "UnicodeScripts" | "Whitespace" | "WhitespaceSplit"
+            // decoders
+            | "BPEDecoder" | "ByteFallback" | "CTC" | "Fuse" | "WordPiece",
+        ) => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::reference;
+
+    fn tokenizer(parts: &Value) -> Tokenizer {
+        let mut file = json!({
+            "version": "1.0",
+            "added_tokens": [],
+            "model": { "type": "WordLevel", "vocab": { "a": 0 }, "unk_token": "a" },
+        });
+        file.as_object_mut().unwrap().extend(parts.as_object().unwrap().clone());
+        Tokenizer::from_bytes(file.to_string()).unwrap()
+    }
+
+    fn normalizing(normalizer: Value) -> Cost {
+        Cost::of_encoding(&tokenizer(&json!({ "normalizer": normalizer })))
+    }
+
+    fn replace(content: &str) -> Value {
+        json!({ "type": "Replace", "pattern": { "String": "a" }, "content": content })
+    }
+
+    #[test]
+    fn sequences_multiply() {
+        assert_eq!(normalizing(Value::Null).growth, 1);
+        assert_eq!(normalizing(replace("b")).growth, 1);
+        // The crate takes parts that do not say what they are.
+        assert_eq!(normalizing(json!({ "pattern": { "String": "a" }, "content": "bbbb" })).growth, 4);
+        let bomb: Vec<_> = (0..6).map(|_| replace(&"a".repeat(100))).collect();
+        assert_eq!(normalizing(json!({ "type": "Sequence", "normalizers": bomb })).growth, 1_000_000_000_000);
+        let mixed = json!({ "type": "Sequence", "normalizers": [{ "type": "NFKC" }, { "type": "Lowercase" }] });
+        assert_eq!(normalizing(mixed), Cost { growth: 33, anywhere: 1, linear: true });
+        let several = json!({ "type": "Replace", "pattern": { "String": "ab" }, "content": "cccc" });
+        assert_eq!(normalizing(several), Cost { growth: 2, anywhere: 2, linear: true });
+        let llama = json!([{ "type": "Prepend", "prepend": "▁" },
+            { "type": "Replace", "pattern": { "String": " " }, "content": "▁" }]);
+        let llama = normalizing(json!({ "type": "Sequence", "normalizers": llama }));
+        assert_eq!(llama, Cost { growth: 6, anywhere: 2, linear: true });
+        let cuts = json!({ "pre_tokenizer": { "type": "Sequence", "pretokenizers":
+            vec![json!({ "type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true }); 3] } });
+        assert_eq!(Cost::of_encoding(&tokenizer(&cuts)), Cost { growth: 9, anywhere: 9, linear: true });
+        let decoder = json!({ "decoder": { "type": "Sequence", "decoders": [replace("aaaa")] } });
+        assert_eq!(Cost::of_decoding(&tokenizer(&decoder)).growth, 4);
+        let decoders = json!([{ "type": "ByteFallback" }, { "type": "Fuse" },
+            { "type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true }]);
+        let decoder = json!({ "decoder": { "type": "Sequence", "decoders": decoders } });
+        assert_eq!(Cost::of_decoding(&tokenizer(&decoder)), Cost { growth: 1, anywhere: 1, linear: true });
+        for (suffix, growth) in [("", 3), ("</w>", 1)] {
+            let decoder = json!({ "decoder": { "type": "BPEDecoder", "suffix": suffix } });
+            assert_eq!(Cost::of_decoding(&tokenizer(&decoder)).growth, growth);
+        }
+    }
+
+    #[test]
+    fn the_last_of_two_parts_counts() {
+        let twice = r#"{"version":"1.0","added_tokens":[],"normalizer":null,
+            "normalizer":{"type":"Prepend","prepend":"xyz"},"model":{"type":"WordLevel","vocab":{},"unk_token":"a"}}"#;
+        assert_eq!(Cost::of_encoding(&Tokenizer::from_bytes(twice).unwrap()).growth, 2);
+    }
+
+    #[test]
+    fn usual_tokenizers_take_their_time_in_proportion() {
+        for name in ["wordpiece", "bpe", "unigram"] {
+            let read = Tokenizer::from_bytes(reference::read(&format!("tokenize/{name}.json"))).unwrap();
+            assert!(Cost::of_encoding(&read).linear, "{name}");
+            assert!(Cost::of_decoding(&read).linear, "{name}");
+        }
+    }
+
+    #[test]
+    fn others_may_take_longer() {
+        let pattern = json!({ "type": "Split", "pattern": { "Regex": "a+" }, "behavior": "Isolated", "invert": false });
+        let words = |longest: usize| {
+            let vocab = json!({ "[UNK]": 0 });
+            json!({ "model": { "type": "WordPiece", "vocab": vocab, "unk_token": "[UNK]",
+                "continuing_subword_prefix": "##", "max_input_chars_per_word": longest } })
+        };
+        let long = json!([["a".repeat(1000), -1.0], ["b", -2.0]]);
+        for parts in [
+            json!({ "pre_tokenizer": pattern }),
+            json!({ "pre_tokenizer": { "type": "Sequence", "pretokenizers": [{ "type": "Sequence", "pretokenizers": [pattern] }] } }),
+            json!({ "normalizer": { "type": "Replace", "pattern": { "Regex": "a+" }, "content": "" } }),
+            json!({ "normalizer": { "type": "Replace", "pattern": { "String": "" }, "content": "" } }),
+            json!({ "model": { "type": "BPE", "vocab": { "a": 0 }, "merges": [], "dropout": 0.5 } }),
+            words(100_000),
+            json!({ "model": { "type": "Unigram", "vocab": long, "unk_id": 1 } }),
+        ] {
+            assert!(!Cost::of_encoding(&tokenizer(&parts)).linear, "{parts}");
+        }
+        assert!(Cost::of_encoding(&tokenizer(&words(100))).linear);
+        let decoder = json!({ "decoder": { "type": "Replace", "pattern": { "Regex": "a+" }, "content": "" } });
+        assert!(!Cost::of_decoding(&tokenizer(&decoder)).linear);
+    }
+}

@@ -1,0 +1,448 @@
+//! A tokenizer with what it cuts and adds: what `tokenize` and `chunk` share.
+
+use std::sync::{Arc, OnceLock};
+
+use serde::Serialize;
+use serde_json::json;
+use tokenizers::{
+    Encoding, NormalizedString, Normalizer as _, NormalizerWrapper, PostProcessor, PostProcessorWrapper, Tokenizer,
+    TruncationDirection, TruncationParams, TruncationStrategy, truncate_encodings,
+};
+
+use super::aside::{Aside, guarded};
+use super::batch::{self, MAX_TOKENS};
+use super::cost::Cost;
+use super::parts::{check_outline, check_vocabulary};
+use super::scores::as_in_python;
+use super::survey::{outline, survey};
+use super::texts;
+use super::tokenizer_file::TokenizerFile;
+use crate::ports;
+use crate::watch::{Pace, Watch};
+use gpux_core::{BuildError, StepFailure, Value};
+
+/// Most tokens that `max_length` may ask for.
+pub(super) const MAX_LENGTH: usize = 1 << 20;
+
+/// The longest text, as the tokenizer's normalizer makes it, in bytes. On each core that there is, a step may be at as
+/// much at a time.
+const MAX_TEXT: usize = 4 << 20;
+
+/// Bytes that a normalizer is asked about at a time, and those that it may make of them.
+const PIECE: usize = 16 << 10;
+const PIECE_MADE: usize = 64 << 20;
+
+/// What the tokenizers crate holds for a byte of text at most, in bytes: each may be a word, and a token.
+const PER_BYTE: usize = 512;
+
+/// Nanoseconds for 1024 bytes of text, at the fastest: 100 MB a second.
+const FASTEST: u64 = 10_000;
+
+/// Where a text that is too long is cut.
+#[derive(Clone, Copy)]
+pub(super) struct Cut {
+    /// most tokens of a text or pair, special ones included
+    pub(super) max_length: usize,
+    /// the end that goes; `None`: as the tokenizer's file says
+    pub(super) side: Option<TruncationDirection>,
+    pub(super) strategy: TruncationStrategy,
+    /// how many tokens a window shares with the one before; `None` where only the first is kept
+    pub(super) stride: Option<usize>,
+}
+
+/// Text → tokens.
+pub(super) struct Encoder {
+    core: Arc<Core>,
+    pub(super) file: String,
+    aside: Aside,
+}
+
+/// What encodes, on whichever thread.
+struct Core {
+    /// without its post-processor; where a single text is just cut, it stops at that many tokens
+    tokenizer: Tokenizer,
+    processor: Option<PostProcessorWrapper>,
+    /// the tokenizer that never stops early, made when the first pair has to be cut
+    endless: OnceLock<Tokenizer>,
+    stops_early: bool,
+    cost: Cost,
+    pace: Pace,
+    special: bool,
+    cut: Option<Cut>,
+    /// whether each token's place in the text is wanted
+    places: bool,
+}
+
+/// Reads a `tokenizer.json`. Before its vocabulary is read, what it does to texts is looked at: the crate has its
+/// normalizer go through the added tokens as it reads.
+pub(crate) fn read(file: &TokenizerFile) -> Result<Tokenizer, BuildError> {
+    let unusable = |why: String| {
+        let message = format!("`{}` is no usable tokenizer: {why}", file.path.display());
+        BuildError::option("tokenizer", message)
+    };
+    let survey = survey(&file.bytes).map_err(unusable)?;
+    let outline = outline(&file.bytes).map_err(unusable)?.to_string();
+    let outline = guarded(|| Tokenizer::from_bytes(outline)).map_err(unusable)?;
+    check_outline(&outline, survey.added.get()).map_err(unusable)?;
+    let tokenizer = guarded(|| Tokenizer::from_bytes(as_in_python(&file.bytes))).map_err(unusable)?;
+    check_vocabulary(&tokenizer, survey.longest.get()).map_err(unusable)?;
+    Ok(tokenizer)
+}
+
+/// The texts of a request; where there are pairs, the second text of each.
+pub(super) struct Given {
+    pub(super) texts: Vec<String>,
+    pub(super) pairs: Option<Vec<String>>,
+}
+
+impl Given {
+    fn lengths(&self) -> impl Iterator<Item = usize> {
+        self.texts.iter().chain(self.pairs.iter().flatten()).map(String::len)
+    }
+
+    fn bytes(&self) -> usize {
+        self.lengths().sum()
+    }
+
+    fn longest(&self) -> usize {
+        self.lengths().max().unwrap_or(0)
+    }
+}
+
+impl Encoder {
+    pub(super) fn new(
+        mut tokenizer: Tokenizer,
+        file: &TokenizerFile,
+        special: bool,
+        cut: Option<Cut>,
+        places: bool,
+    ) -> Result<Self, BuildError> {
+        let side = tokenizer.get_truncation().map_or(TruncationDirection::Right, |truncation| truncation.direction);
+        let cut = cut.map(|cut| Cut { side: Some(cut.side.unwrap_or(side)), ..cut });
+        let processor = tokenizer.get_post_processor().cloned();
+        // The options decide what the file switches on. Taking truncation away cannot fail.
+        let _ = tokenizer.with_truncation(None);
+        tokenizer.with_padding(None);
+        tokenizer.with_post_processor(None::<PostProcessorWrapper>);
+        let cost = Cost::of_encoding(&tokenizer);
+        let mut core = Core {
+            tokenizer,
+            processor,
+            endless: OnceLock::new(),
+            stops_early: false,
+            cost,
+            pace: Pace::of(FASTEST),
+            special,
+            cut,
+            places,
+        };
+        core.check_room(false).map_err(|message| BuildError::option("max_length", message))?;
+        core.stop_early().map_err(|why| BuildError::option("tokenizer", why))?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let (core, aside) = (Arc::new(core), Aside::new(cost, MAX_TEXT.saturating_mul(cores)));
+        Ok(Self { core, file: file.path.display().to_string(), aside })
+    }
+
+    /// Memory that `bytes` of text take for a while.
+    pub(super) const fn buffers(&self, bytes: usize) -> usize {
+        bytes.saturating_mul(self.aside.cost().growth).saturating_mul(PER_BYTE)
+    }
+
+    /// The tokens of each text or pair; what was cut off is its `overflowing`. Ends early where `size` of all of them
+    /// is more than [`MAX_TOKENS`].
+    pub(super) fn encode(
+        &self,
+        given: Given,
+        watch: &Watch,
+        size: impl Fn(&Encoding) -> usize + Send + 'static,
+    ) -> Result<Vec<Encoding>, StepFailure> {
+        let core = self.core.clone();
+        let longest = given.longest().saturating_mul(self.aside.cost().growth);
+        self.aside.run(given.bytes(), longest, watch, move |watch| core.encode(given, watch, size))
+    }
+
+    /// What a request gives a step whose inputs are texts, and a second one for each, or none.
+    pub(super) fn given(&self, inputs: Vec<Option<Value>>) -> Result<Given, StepFailure> {
+        let mut inputs = inputs.into_iter();
+        let texts = texts::texts(ports::first(inputs.by_ref().take(1).collect(), "text")?, "text")?;
+        let pairs = inputs.next().flatten().map(|pairs| texts::texts(pairs, "pair")).transpose()?;
+        if let Some(pairs) = &pairs {
+            if pairs.len() != texts.len() {
+                let message = format!("`text` holds {} texts, but `pair` {}", texts.len(), pairs.len());
+                return Err(StepFailure::InvalidInput(message));
+            }
+            self.core.check_room(true).map_err(StepFailure::InvalidInput)?;
+        }
+        texts::size(texts.iter().chain(pairs.iter().flatten()))?;
+        Ok(Given { texts, pairs })
+    }
+
+    /// A step's options, with what the tokenizer is.
+    pub(super) fn details(&self, options: &impl Serialize) -> serde_json::Value {
+        let mut details = serde_json::to_value(options).unwrap_or_default();
+        let own = json!({ "file": self.file, "vocabulary": self.core.tokenizer.get_vocab_size(true) });
+        if let (Some(details), serde_json::Value::Object(own)) = (details.as_object_mut(), own) {
+            details.extend(own);
+        }
+        details
+    }
+}
+
+impl Core {
+    /// Lets the tokenizer skip what of a single text would be cut anyway.
+    fn stop_early(&mut self) -> Result<(), String> {
+        let room = self.cut.map_or(0, |cut| cut.max_length - self.special_tokens(false));
+        let Some(Cut { side: Some(direction), strategy, stride: None, .. }) = self.cut else { return Ok(()) };
+        // From the left it would count words from where it stopped.
+        let miscounts = self.places && direction == TruncationDirection::Left;
+        if room == 0 || miscounts || strategy == TruncationStrategy::OnlySecond {
+            return Ok(());
+        }
+        let params =
+            TruncationParams { direction, max_length: room, strategy: TruncationStrategy::LongestFirst, stride: 0 };
+        self.stops_early = true;
+        guarded(|| self.tokenizer.with_truncation(Some(params)).map(|_| ()))
+    }
+
+    /// How many special tokens are added to a text or a pair.
+    fn special_tokens(&self, pair: bool) -> usize {
+        let added = || self.processor.as_ref().map_or(0, |processor| processor.added_tokens(pair));
+        if self.special { added() } else { 0 }
+    }
+
+    /// Whether something is left for text where the special tokens are added.
+    fn check_room(&self, pair: bool) -> Result<(), String> {
+        let special = self.special_tokens(pair);
+        match self.cut {
+            Some(Cut { max_length, .. }) if max_length < special => {
+                Err(format!("`max_length` is {max_length}, but the special tokens alone are {special}"))
+            }
+            Some(Cut { max_length, stride: Some(stride), .. }) if max_length - special <= stride => Err(format!(
+                "`stride` is {stride}, but a window of {max_length} has room for only {} tokens beside {special} \
+                 special ones",
+                max_length - special
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn encode(
+        &self,
+        Given { texts, pairs }: Given,
+        watch: &Watch,
+        size: impl Fn(&Encoding) -> usize,
+    ) -> Result<Vec<Encoding>, StepFailure> {
+        let mut pairs = pairs.map(Vec::into_iter);
+        let mut tokens = 0_usize;
+        let encode = |text: String| {
+            let encoding = self.encode_one(text, pairs.as_mut().and_then(Iterator::next), watch)?;
+            tokens = tokens.saturating_add(size(&encoding));
+            if tokens > MAX_TOKENS { Err(batch::too_many()) } else { Ok(encoding) }
+        };
+        texts.into_iter().map(encode).collect()
+    }
+
+    /// The tokens of a text or a pair. What would end after the request's time is not begun.
+    fn encode_one(&self, text: String, pair: Option<String>, watch: &Watch) -> Result<Encoding, StepFailure> {
+        for text in std::iter::once(&text).chain(&pair) {
+            self.check_size(text, watch)?;
+        }
+        let bytes = text.len() + pair.as_ref().map_or(0, String::len);
+        let encode = || guarded(|| self.encoding(text, pair));
+        let encoding = self.pace.run(bytes, watch, encode)?;
+        watch.ask()?;
+        encoding.map_err(|why| StepFailure::InvalidInput(format!("the text cannot be tokenized: {why}")))
+    }
+
+    /// Refuses a text that is too long, as it is or as the normalizer makes it. Where that is not known beforehand, the
+    /// normalizer is asked, piece by piece.
+    fn check_size(&self, text: &str, watch: &Watch) -> Result<(), StepFailure> {
+        let Cost { growth, anywhere, .. } = self.cost;
+        if text.len().saturating_mul(growth) <= MAX_TEXT {
+            return Ok(());
+        }
+        let piece = PIECE.min(PIECE_MADE / growth).max(char::MAX_LEN_UTF8);
+        let (mut size, mut rest) = (text.len(), text);
+        while size <= MAX_TEXT && !rest.is_empty() {
+            let (some, more) = rest.split_at(rest.floor_char_boundary(piece));
+            watch.ask()?;
+            let longest = guarded(|| self.longest(some)).unwrap_or(usize::MAX).saturating_mul(anywhere);
+            size = size.saturating_add(longest.saturating_sub(some.len()));
+            rest = more;
+        }
+        if size <= MAX_TEXT {
+            return Ok(());
+        }
+        let why = match text.len() {
+            bytes if bytes > MAX_TEXT => "",
+            _ => ", counted as its normalizer makes it",
+        };
+        Err(StepFailure::InvalidInput(format!(
+            "a text of {} bytes is too long for the tokenizer, which takes {MAX_TEXT} at once{why}; cut it",
+            text.len()
+        )))
+    }
+
+    /// Bytes of a text at its longest, from one part of the normalizer to the next.
+    fn longest(&self, text: &str) -> tokenizers::Result<usize> {
+        fn through(normalizer: &NormalizerWrapper, text: &mut NormalizedString) -> tokenizers::Result<usize> {
+            if let NormalizerWrapper::Sequence(parts) = normalizer {
+                return parts.as_ref().iter().try_fold(0, |longest, part| Ok(through(part, text)?.max(longest)));
+            }
+            normalizer.normalize(text)?;
+            Ok(text.get().len())
+        }
+        let longest = self.tokenizer.get_normalizer().map(|normalizer| through(normalizer, &mut text.into()));
+        Ok(longest.transpose()?.unwrap_or(0).max(text.len()))
+    }
+
+    fn encoding(&self, text: String, pair: Option<String>) -> tokenizers::Result<Encoding> {
+        let first = self.tokens(if pair.is_some() { self.endless() } else { &self.tokenizer }, text)?;
+        let second = pair.map(|pair| self.tokens(self.endless(), pair)).transpose()?.map(|mut second| {
+            second.set_type_ids(vec![1; second.len()]);
+            second
+        });
+        let (first, second) = self.cut(first, second)?;
+        if let Some(processor) = &self.processor {
+            return processor.process(first, second, self.special);
+        }
+        let both = [Some(first), second].into_iter().flatten().collect();
+        let mut both = <dyn PostProcessor>::default_process(both, self.special)?;
+        both.pop().ok_or_else(|| "there are no tokens".into())
+    }
+
+    fn tokens(&self, tokenizer: &Tokenizer, text: String) -> tokenizers::Result<Encoding> {
+        if self.places { tokenizer.encode_char_offsets(text, false) } else { tokenizer.encode_fast(text, false) }
+    }
+
+    /// The crate (0.23.2) stops at `max_length` tokens of each text of a pair before it decides how much
+    /// of each to keep, which then comes out differently than in Python.
+    fn endless(&self) -> &Tokenizer {
+        if !self.stops_early {
+            return &self.tokenizer;
+        }
+        self.endless.get_or_init(|| {
+            let mut endless = self.tokenizer.clone();
+            // Taking truncation away cannot fail.
+            let _ = endless.with_truncation(None);
+            endless
+        })
+    }
+
+    fn cut(&self, first: Encoding, second: Option<Encoding>) -> tokenizers::Result<(Encoding, Option<Encoding>)> {
+        let Some(cut) = self.cut else { return Ok((first, second)) };
+        let room = cut.max_length - self.special_tokens(second.is_some());
+        let lengths = (first.len(), second.as_ref().map_or(0, Encoding::len));
+        if lengths.0 + lengths.1 <= room {
+            return Ok((first, second));
+        }
+        let stride = cut.stride.unwrap_or(0);
+        let strategy = match (&second, cut.stride) {
+            (None, Some(_)) => TruncationStrategy::OnlyFirst,
+            _ => cut.strategy,
+        };
+        if cut.stride.is_some() {
+            let (whole, kept) = match strategy {
+                TruncationStrategy::OnlySecond => (lengths.1, room.saturating_sub(lengths.0)),
+                _ => (lengths.0, room.saturating_sub(lengths.1)),
+            };
+            if kept == 0 {
+                let other = if strategy == TruncationStrategy::OnlySecond { lengths.0 } else { lengths.1 };
+                return Err(format!(
+                    "the text of the pair that is not cut has {other} tokens, which leaves nothing of {} for the one \
+                     that is; shorten it or raise `max_length` (transformers refuses this too)",
+                    cut.max_length
+                )
+                .into());
+            }
+            if kept <= stride {
+                return Err(format!(
+                    "beside the other text there is room for {kept} tokens in a window of {}, but windows share {stride}",
+                    cut.max_length
+                )
+                .into());
+            }
+            let windows = 1 + (whole - kept).div_ceil(kept - stride);
+            if windows.saturating_mul(cut.max_length) > MAX_TOKENS {
+                return Err(format!("that makes {windows} windows of {} tokens", cut.max_length).into());
+            }
+        }
+        let direction = cut.side.unwrap_or_default();
+        let params = TruncationParams { direction, max_length: room, strategy, stride };
+        truncate_encodings(first, second, &params)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn encoder(parts: &serde_json::Value) -> Encoder {
+        let mut file = json!({
+            "version": "1.0",
+            "added_tokens": [],
+            "model": { "type": "WordLevel", "vocab": { "a": 0 }, "unk_token": "a" },
+        });
+        file.as_object_mut().unwrap().extend(parts.as_object().unwrap().clone());
+        let file = TokenizerFile { path: "t.json".into(), bytes: file.to_string().into_bytes() };
+        Encoder::new(read(&file).unwrap(), &file, true, None, false).unwrap()
+    }
+
+    #[test]
+    fn texts_that_would_take_too_much_are_refused() {
+        let replace = |content: String| json!({ "normalizer": { "type": "Replace", "pattern": { "String": "a" }, "content": content } });
+        let plain = json!({ "normalizer": { "type": "NFKC" } });
+        let shorten = json!({ "type": "Replace", "pattern": { "String": "b" }, "content": "" });
+        let prepend = json!({ "normalizer": { "type": "Prepend", "prepend": "▁" } });
+        let several = json!({ "normalizer":
+            { "type": "Replace", "pattern": { "String": "ab" }, "content": "c".repeat(1 << 13) } });
+        let between = json!({ "normalizer": { "type": "Sequence", "normalizers": [
+            replace("b".repeat(1 << 10))["normalizer"], shorten] } });
+        let long = "counted as its normalizer makes it";
+        for (parts, text, why) in [
+            // What a letter may become does not count where it does not.
+            (&plain, "b".repeat(2 << 20), None),
+            (&plain, "\u{fdfa}".repeat(1 << 18), Some(long)),
+            (&json!({}), "b".repeat(4 << 20), None),
+            (&json!({}), "b".repeat((4 << 20) + 1), Some("takes 4194304 at once; cut it")),
+            (&replace("b".repeat(1 << 10)), "a".repeat(1 << 12), None),
+            (&replace("b".repeat(1 << 10)), "abb".repeat(4_000), None),
+            (&replace("b".repeat(1 << 10)), "abb".repeat(4_200), Some(long)),
+            (&several, "ab".repeat(2_000), Some(long)),
+            (&between, "a".repeat(10_000), Some(long)),
+            (&prepend, "b".repeat(1 << 20), None),
+        ] {
+            let encoder = encoder(parts);
+            let bytes = text.len();
+            let given = encoder.given(vec![Some(text.into()), None]).unwrap();
+            let done = encoder.encode(given, &Watch::default(), Encoding::len).map(drop);
+            match (done, why) {
+                (Ok(()), None) => {}
+                (Err(StepFailure::InvalidInput(message)), Some(why)) => assert!(message.contains(why), "{message}"),
+                (done, why) => panic!("{bytes} bytes: {done:?} instead of {why:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn no_tokenizer_holds_a_request_beyond_its_time() {
+        // What it takes for a word grows with the cube of its characters.
+        let words = json!({
+            "model": { "type": "WordPiece", "vocab": { "[UNK]": 0, "a": 1, "##a": 2 }, "unk_token": "[UNK]",
+                "continuing_subword_prefix": "##", "max_input_chars_per_word": 1_000_000 },
+        });
+        let encoder = encoder(&words);
+        let encode = |characters: usize, watch: &Watch| {
+            let given = encoder.given(vec![Some("a".repeat(characters).into()), None]).unwrap();
+            encoder.encode(given, watch, Encoding::len).map(|encodings| encodings[0].get_ids().to_vec())
+        };
+        let soon = Watch::until(Instant::now().checked_add(Duration::from_millis(20)));
+        assert_eq!(encode(1500, &soon), Err(StepFailure::Timeout));
+        assert_eq!(Arc::strong_count(&encoder.core), 2, "it goes on elsewhere");
+        let later = Watch::until(Instant::now().checked_add(Duration::from_mins(10)));
+        assert_eq!(encode(3, &later).unwrap(), [1, 2, 2]);
+    }
+}

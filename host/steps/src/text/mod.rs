@@ -1,0 +1,28 @@
+//! Steps that work on text.
+
+pub(crate) mod aside;
+mod batch;
+mod charsmap;
+mod chunk;
+pub(crate) mod cost;
+mod detokenize;
+pub(crate) mod encoder;
+mod join;
+mod normalize_text;
+mod parts;
+mod scores;
+mod survey;
+pub(crate) mod texts;
+mod tokenize;
+pub(crate) mod tokenizer_file;
+mod windows;
+
+use gpux_core::Builtin;
+
+/// The steps of this group, in the order in which a pipeline usually uses them.
+pub(super) fn all() -> Vec<Builtin> {
+    vec![normalize_text::builtin(), tokenize::builtin(), chunk::builtin(), join::builtin(), detokenize::builtin()]
+}
+
+#[cfg(test)]
+mod reference;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use gpux_core::end::end;
+use gpux_core::process_exit::exit;
 
 /// How long an item may still take once somebody asked to stop.
 const GRACE: Duration = Duration::from_secs(2);
@@ -18,15 +18,15 @@ pub(super) fn watch() -> &'static AtomicBool {
     // A second call finds the handler in place; a system without signals goes without.
     let _ = ctrlc::set_handler(|| {
         if STOPPED.swap(true, Ordering::SeqCst) || BUSY.load(Ordering::SeqCst) == 0 {
-            end(130);
+            exit(130);
         }
         // Without a thread there is no grace.
         let grace = std::thread::Builder::new().spawn(|| {
             std::thread::sleep(GRACE);
-            end(130);
+            exit(130);
         });
         if grace.is_err() {
-            end(130);
+            exit(130);
         }
     });
     &STOPPED

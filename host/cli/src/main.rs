@@ -25,7 +25,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use gpux_core::end::end;
+use gpux_core::process_exit::exit;
 
 use exit::Exit;
 use printer::Printer;
@@ -78,9 +78,9 @@ fn run() -> ! {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help and version are results; everything else is a usage error.
-            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
+            let status = if error.use_stderr() { Exit::Usage } else { Exit::Done };
             let _ = error.print();
-            end(exit.code());
+            exit(status.code());
         }
     };
     keep_freed_memory();
@@ -88,7 +88,7 @@ fn run() -> ! {
     let code = catch_unwind(command).map_or(PANICKED, Exit::code);
     // Whatever was printed of a line. There is nobody left to tell of a failure.
     let _ = std::io::stdout().flush();
-    end(code)
+    exit(code)
 }
 
 fn run_command(command: Command) -> Exit {

@@ -15,7 +15,7 @@ use super::printer::Printer;
 use super::run::{InputArguments, Item, UsageError, spare};
 use gpux::GpuxError;
 use gpux::Pipeline;
-use gpux_core::child::{self, ChildFault};
+use gpux_core::child_process::{self, ChildError};
 use gpux_core::{
     BenchmarkOptions, ElementType, Kind, Metrics, Plan, Request, RunOptions, Value, deadline_after, from_npy, to_json,
     to_npy,
@@ -182,7 +182,7 @@ impl Asked<'_> {
         words.extend(self.input.words());
         words.extend(self.pipeline.words());
         let words: Vec<&OsStr> = words.iter().map(OsString::as_os_str).collect();
-        let answer: Result<Result<Measured, Refused>, ChildFault> = child::ask(&program, &words, PATIENCE);
+        let answer: Result<Result<Measured, Refused>, ChildError> = child_process::ask(&program, &words, PATIENCE);
         answer.map_err(|fault| Refused {
             message: fault.to_string(),
             exit: if fault.is_environment() { Exit::Environment } else { Exit::Failed },

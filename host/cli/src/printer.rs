@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use super::exit::Exit;
 use gpux::GpuxError;
 use gpux_config::LoadError;
-use gpux_core::plain::harmless;
+use gpux_core::sanitize::sanitize_for_terminal;
 
 /// What the user asked to see, and how. Everything that writes is a method of it, whether or not
 /// the flags matter there: whoever holds no printer prints nothing.
@@ -66,10 +66,10 @@ impl Printer {
         std::io::stdout().is_terminal()
     }
 
-    /// Writes a result and a line end to stdout; to a terminal without what steers it, as models and labels are
+    /// Writes a result and a line end to stdout; to a terminal without what is_unsafe_for_terminal it, as models and labels are
     /// strangers'.
     pub(super) fn result(self, text: &str) -> Result<(), Unwritten> {
-        let shown = self.is_terminal().then(|| harmless(text));
+        let shown = self.is_terminal().then(|| sanitize_for_terminal(text));
         let mut out = std::io::stdout().lock();
         Ok(writeln!(out, "{}", shown.as_deref().unwrap_or(text)).and_then(|()| out.flush())?)
     }
@@ -95,7 +95,11 @@ impl Printer {
 
     /// Writes a part of a text to stdout.
     pub(super) fn part(self, text: &str) -> Result<(), Unwritten> {
-        if self.is_terminal() { self.bytes(harmless(text).as_bytes()) } else { self.bytes(text.as_bytes()) }
+        if self.is_terminal() {
+            self.bytes(sanitize_for_terminal(text).as_bytes())
+        } else {
+            self.bytes(text.as_bytes())
+        }
     }
 
     /// Writes raw bytes to stdout.
@@ -107,7 +111,7 @@ impl Printer {
     /// A line for people, on stderr; never in the way of a result.
     pub(super) fn note(self, text: &str) {
         if !self.json {
-            self.stderr(&harmless(text));
+            self.stderr(&sanitize_for_terminal(text));
         }
     }
 
@@ -128,7 +132,7 @@ impl Printer {
         if self.json {
             serde_json::json!({ "warning": text }).to_string()
         } else {
-            format!("{YELLOW}warning{RESET}: {}", harmless(text))
+            format!("{YELLOW}warning{RESET}: {}", sanitize_for_terminal(text))
         }
     }
 
@@ -139,10 +143,10 @@ impl Printer {
         } else if let GpuxError::Configuration(LoadError::Invalid(error)) = error {
             self.stderr(error.render().trim_end());
         } else {
-            self.stderr(&format!("{RED}error{RESET}: {}", harmless(&error.to_string())));
+            self.stderr(&format!("{RED}error{RESET}: {}", sanitize_for_terminal(&error.to_string())));
             if let GpuxError::Step(error) = error {
                 for line in &error.log {
-                    self.stderr(&format!("  log: {}", harmless(line)));
+                    self.stderr(&format!("  log: {}", sanitize_for_terminal(line)));
                 }
             }
         }
@@ -165,13 +169,13 @@ impl Printer {
         if self.json {
             pretty(&serde_json::json!({ "error": kind, "message": message, "details": {} }))
         } else {
-            format!("{RED}error{RESET}: {}", harmless(message))
+            format!("{RED}error{RESET}: {}", sanitize_for_terminal(message))
         }
     }
 
     fn stderr(self, text: &str) {
-        // JSON has no colours of ours, and leaves some of what steers a terminal as it is.
-        let shown = (self.json && std::io::stderr().is_terminal()).then(|| harmless(text));
+        // JSON has no colours of ours, and leaves some of what is_unsafe_for_terminal a terminal as it is.
+        let shown = (self.json && std::io::stderr().is_terminal()).then(|| sanitize_for_terminal(text));
         // With stderr closed there is nowhere left to complain.
         let _ = writeln!(anstream::stderr().lock(), "{}", shown.as_deref().unwrap_or(text));
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::source::{Source, Span};
-use gpux_core::plain::{harmless, steers};
+use gpux_core::sanitize::{is_unsafe_for_terminal, sanitize_for_terminal};
 
 /// At most this many mistakes are kept: the rest are consequences or mischief.
 const MAX_DIAGNOSTICS: usize = 50;
@@ -136,22 +136,22 @@ fn render_one(out: &mut String, source: &Source, diagnostic: &Diagnostic) {
     let width = source.text.get(diagnostic.span.start..in_line).map_or(1, |covered| covered.chars().count()).max(1);
     let (shown, caret, width) = crop(line, place.column - 1, width);
 
-    let _ = writeln!(out, "error: {}", harmless(&diagnostic.message));
-    let _ = writeln!(out, "{margin} --> {}:{}:{}", harmless(&source.name), place.line, place.column);
+    let _ = writeln!(out, "error: {}", sanitize_for_terminal(&diagnostic.message));
+    let _ = writeln!(out, "{margin} --> {}:{}:{}", sanitize_for_terminal(&source.name), place.line, place.column);
     let _ = writeln!(out, "{margin} |");
     let _ = writeln!(out, "{number} | {shown}");
-    let label = harmless(&diagnostic.label);
+    let label = sanitize_for_terminal(&diagnostic.label);
     let marks = format!("{margin} | {}{} {label}", " ".repeat(caret), "^".repeat(width));
     let _ = writeln!(out, "{}", marks.trim_end());
     if let Some(hint) = &diagnostic.hint {
-        let _ = writeln!(out, "{margin} = hint: {}", harmless(hint));
+        let _ = writeln!(out, "{margin} = hint: {}", sanitize_for_terminal(hint));
     }
 }
 
 /// At most [`MAX_LINE`] characters of `line` around the `width` characters at `column`, with the
 /// column and the width in what is left. Tabs become one space, so that the caret stays in place.
 fn crop(line: &str, column: usize, width: usize) -> (String, usize, usize) {
-    let shown = |c: char| if steers(c) { ' ' } else { c };
+    let shown = |c: char| if is_unsafe_for_terminal(c) { ' ' } else { c };
     let length = line.chars().count();
     if length <= MAX_LINE {
         return (line.chars().map(shown).collect::<String>().trim_end().to_owned(), column, width);

@@ -2,8 +2,8 @@
 
 use half::{bf16, f16};
 
+use super::cancellation::CancelCheck;
 use super::element::ElementType;
-use super::goes_on::GoesOn;
 use super::tensor::{TensorData, TensorElement};
 
 /// A number that converts to every other element type: integers to integers keep their lowest bits,
@@ -90,12 +90,12 @@ numbers! {
 const STRETCH: usize = 1 << 16;
 
 /// `None` where the work was stopped.
-fn convert<T: Number>(data: &[T], to: ElementType, who: &dyn GoesOn) -> Option<TensorData> {
+fn convert<T: Number>(data: &[T], to: ElementType, who: &dyn CancelCheck) -> Option<TensorData> {
     macro_rules! map {
         ($convert:expr) => {{
             let mut converted = Vec::with_capacity(data.len());
             for stretch in data.chunks(STRETCH) {
-                if !who.goes_on(stretch.len()) {
+                if !who.can_continue(stretch.len()) {
                     return None;
                 }
                 converted.extend(stretch.iter().copied().map($convert));
@@ -123,7 +123,7 @@ fn convert<T: Number>(data: &[T], to: ElementType, who: &dyn GoesOn) -> Option<T
 
 /// Converts `data` to numbers of type `to`; neither may be strings (the caller has checked). `None` where the work
 /// was stopped.
-pub(super) fn cast(data: &TensorData, to: ElementType, who: &dyn GoesOn) -> Option<TensorData> {
+pub(super) fn cast(data: &TensorData, to: ElementType, who: &dyn CancelCheck) -> Option<TensorData> {
     match data {
         TensorData::Bool(data) => convert(data, to, who),
         TensorData::Uint8(data) => convert(data, to, who),

@@ -18,9 +18,9 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Deserialize as _;
 use serde_json::Value as Json;
 
+use super::cancellation::CancelCheck;
 use super::cast::{bf16_from_f64, f16_from_f64};
 use super::element::ElementType;
-use super::goes_on::GoesOn;
 use super::signature::{Dim, Kind, TensorKind};
 use super::tensor::{MAX_AXES, Tensor, TensorData, TensorElement, TensorError, element_count, few_axes};
 use super::value::Value;
@@ -321,7 +321,7 @@ pub fn to_json(value: &Value) -> Json {
 }
 
 /// As [`to_json`]; `None` where a tensor was being written when `who` stopped it.
-pub fn to_json_while(value: &Value, who: &dyn GoesOn) -> Option<Json> {
+pub fn to_json_while(value: &Value, who: &dyn CancelCheck) -> Option<Json> {
     Some(match value {
         Value::Tensor(tensor) => return tensor_to_json(tensor, who),
         Value::Text(text) => Json::String(text.to_string()),
@@ -371,7 +371,7 @@ pub fn float32_to_json(number: f32) -> Json {
 const STRETCH: usize = 1 << 14;
 const TIMES: usize = 64;
 
-fn tensor_to_json(tensor: &Tensor, who: &dyn GoesOn) -> Option<Json> {
+fn tensor_to_json(tensor: &Tensor, who: &dyn CancelCheck) -> Option<Json> {
     let leaves = Leaves(who);
     let mut level = match tensor.data() {
         TensorData::Bool(data) => leaves.write(data, |item| Json::Bool(*item)),
@@ -399,13 +399,13 @@ fn tensor_to_json(tensor: &Tensor, who: &dyn GoesOn) -> Option<Json> {
 }
 
 /// Writes elements, as long as somebody wants them.
-struct Leaves<'w>(&'w dyn GoesOn);
+struct Leaves<'w>(&'w dyn CancelCheck);
 
 impl Leaves<'_> {
     fn write<T>(&self, data: &[T], leaf: impl Fn(&T) -> Json) -> Option<Vec<Json>> {
         let mut leaves = Vec::with_capacity(data.len());
         for stretch in data.chunks(STRETCH) {
-            if !self.0.goes_on(TIMES * stretch.len()) {
+            if !self.0.can_continue(TIMES * stretch.len()) {
                 return None;
             }
             leaves.extend(stretch.iter().map(&leaf));
@@ -425,11 +425,11 @@ pub fn tensor_to_exact_json(tensor: &Tensor) -> Json {
     }
 }
 
-fn group(items: Vec<Json>, size: usize, who: &dyn GoesOn) -> Option<Vec<Json>> {
+fn group(items: Vec<Json>, size: usize, who: &dyn CancelCheck) -> Option<Vec<Json>> {
     let mut items = items.into_iter();
     let mut groups = Vec::with_capacity(items.len() / size);
     while items.len() > 0 {
-        if !who.goes_on(TIMES) {
+        if !who.can_continue(TIMES) {
             return None;
         }
         groups.push(Json::Array(items.by_ref().take(size).collect()));
@@ -438,9 +438,9 @@ fn group(items: Vec<Json>, size: usize, who: &dyn GoesOn) -> Option<Vec<Json>> {
 }
 
 /// Nested empty lists, down to the first axis of size zero.
-fn empty(shape: &[usize], who: &dyn GoesOn) -> Option<Json> {
+fn empty(shape: &[usize], who: &dyn CancelCheck) -> Option<Json> {
     let [size, rest @ ..] = shape else { return Some(Json::Array(Vec::new())) };
-    if !who.goes_on(TIMES) {
+    if !who.can_continue(TIMES) {
         return None;
     }
     (0..*size).map(|_| empty(rest, who)).collect::<Option<_>>().map(Json::Array)

@@ -4,15 +4,15 @@
 
 mod benchmark;
 mod cache;
+mod cancellation;
 mod cast;
-pub mod child;
+pub mod catch_panic;
+pub mod child_process;
+mod deadline;
 mod device;
 mod element;
-pub mod end;
 mod failures;
 pub mod files;
-mod goes_on;
-pub mod guard;
 mod json;
 mod json_elements;
 mod json_request;
@@ -21,12 +21,13 @@ mod json_tree;
 mod labels;
 mod metadata;
 mod npy;
-pub mod plain;
 mod plan;
+pub mod process_exit;
 mod project_files;
 mod registry;
 mod request;
 mod run;
+pub mod sanitize;
 mod schema_bounds;
 pub mod seal;
 mod signature;
@@ -38,16 +39,16 @@ pub mod threads;
 mod trace;
 mod units;
 mod value;
-mod watch;
 mod wiring;
 
 pub use benchmark::{Benchmark, BenchmarkOptions, Metrics};
 pub use cache::CacheDir;
+pub use cancellation::CancelCheck;
 pub use cast::{bf16_from_f64, f16_from_f64};
+pub use deadline::{Deadline, DeadlineExceeded};
 pub use device::{DeviceStep, DeviceTensor, Memory, Placed};
 pub use element::{Element, ElementSet, ElementType, UnknownElementType};
 pub use failures::Failures;
-pub use goes_on::GoesOn;
 pub use json::{JsonError, float32_to_json, from_json, json_values, tensor_to_exact_json, to_json, to_json_while};
 pub use json_elements::{MAX_STRINGS, TensorSeed};
 pub use json_text::{write_json, write_json_text};
@@ -68,7 +69,6 @@ pub use tensor::{MAX_AXES, Tensor, TensorData, TensorElement, TensorError, eleme
 pub use trace::{StepTrace, Trace};
 pub use units::{Size, TimeSpan, UnitError, shorten};
 pub use value::Value;
-pub use watch::{Late, Watch};
 pub use wiring::{Names, Place, PlanBuilder, WiringError};
 
 #[cfg(test)]

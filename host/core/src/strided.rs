@@ -1,6 +1,6 @@
 //! Copies the elements that lie at regular steps through a row-major tensor: transposed, cut out, repeated.
 
-use super::goes_on::GoesOn;
+use super::cancellation::CancelCheck;
 
 /// One axis of what is copied: how many elements, and how far apart they lie in the source.
 /// A step of 0 repeats one element, a negative one goes backwards.
@@ -29,7 +29,12 @@ pub(super) fn lies_within(start: usize, axes: &[Axis], len: usize) -> bool {
 
 /// The elements that `axes` name, the last axis fastest. They must lie within `data`. `None` where the work was
 /// stopped.
-pub(super) fn gather<T: Clone + Default>(data: &[T], start: usize, axes: &[Axis], who: &dyn GoesOn) -> Option<Vec<T>> {
+pub(super) fn gather<T: Clone + Default>(
+    data: &[T],
+    start: usize,
+    axes: &[Axis],
+    who: &dyn CancelCheck,
+) -> Option<Vec<T>> {
     if axes.iter().any(|(size, _)| *size == 0) {
         return Some(Vec::new());
     }
@@ -47,7 +52,7 @@ pub(super) fn gather<T: Clone + Default>(data: &[T], start: usize, axes: &[Axis]
             let part = (size - done).min(PART);
             unasked += part;
             // Rows may be as short as an element.
-            if unasked >= STRETCH && !who.goes_on(std::mem::take(&mut unasked)) {
+            if unasked >= STRETCH && !who.can_continue(std::mem::take(&mut unasked)) {
                 return false;
             }
             let from = from.wrapping_add_signed(done as isize * step);
@@ -109,7 +114,7 @@ fn swapped<T: Clone + Default>(
     start: usize,
     axes: &[Axis],
     fast: usize,
-    who: &dyn GoesOn,
+    who: &dyn CancelCheck,
 ) -> Option<Vec<T>> {
     let (width, step) = axes[axes.len() - 1];
     let (height, step) = (axes[fast].0, step as usize);
@@ -127,7 +132,7 @@ fn swapped<T: Clone + Default>(
     each_start(start, &others, |number, from| {
         let to = number / inner * (height * stride) + number % inner * width;
         for top in (0..height).step_by(TILE) {
-            if !who.goes_on(TILE.min(height - top) * width) {
+            if !who.can_continue(TILE.min(height - top) * width) {
                 return false;
             }
             let rows = top..height.min(top + TILE);
@@ -146,11 +151,11 @@ fn swapped<T: Clone + Default>(
 }
 
 /// Takes `count` groups of `N` elements apart: pixels into planes.
-fn apart<T: Clone + Default, const N: usize>(data: &[T], count: usize, who: &dyn GoesOn) -> Option<Vec<T>> {
+fn apart<T: Clone + Default, const N: usize>(data: &[T], count: usize, who: &dyn CancelCheck) -> Option<Vec<T>> {
     let mut result = vec![T::default(); N * count];
     let (groups, _) = data[..N * count].as_chunks::<N>();
     for (number, groups) in groups.chunks(STRETCH).enumerate() {
-        if !who.goes_on(N * groups.len()) {
+        if !who.can_continue(N * groups.len()) {
             return None;
         }
         for (place, plane) in result.chunks_exact_mut(count).enumerate() {
@@ -208,8 +213,8 @@ mod tests {
     /// Says no after so many elements.
     struct Few(Cell<usize>);
 
-    impl GoesOn for Few {
-        fn goes_on(&self, elements: usize) -> bool {
+    impl CancelCheck for Few {
+        fn can_continue(&self, elements: usize) -> bool {
             let left = self.0.get().checked_sub(elements);
             self.0.set(left.unwrap_or(0));
             left.is_some()

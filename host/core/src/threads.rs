@@ -1,6 +1,6 @@
 //! Threads for work that its caller may leave behind.
 
-mod unstoppable;
+mod abandonable;
 
 use std::io;
 use std::ops::ControlFlow;
@@ -8,9 +8,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::guard::guard;
+use crate::catch_panic::catch_panic;
 
-pub use unstoppable::{NotDone, Unstoppable};
+pub use abandonable::{AbandonableTasks, TaskError};
 
 /// What a thread is given to do, and whether it may have more to do after that.
 pub(crate) type Job = Box<dyn FnOnce() -> ControlFlow<()> + Send>;
@@ -97,7 +97,7 @@ fn work(sender: &Sender<Job>, jobs: &Receiver<Job>) {
     let mut job = jobs.recv().ok();
     while let Some(work) = job {
         // Jobs tell their caller themselves that they failed.
-        if guard(work) == Ok(ControlFlow::Break(())) {
+        if catch_panic(work) == Ok(ControlFlow::Break(())) {
             return;
         }
         waiting().push(Waiting { number, jobs: sender.clone() });

@@ -4,7 +4,7 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
-use gpux_core::{Dim, ElementType, GoesOn, Kind, Layout, Mismatch, Tensor, TensorError, TensorKind};
+use gpux_core::{CancelCheck, Dim, ElementType, Kind, Layout, Mismatch, Tensor, TensorError, TensorKind};
 
 /// One change to a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +154,7 @@ pub(super) fn move_channels<T>(dims: &mut [T], to: Layout) {
 }
 
 /// Makes the changes, unless that is stopped.
-pub(super) fn apply(mut tensor: Tensor, adapts: &[Adapt], who: &dyn GoesOn) -> Result<Tensor, TensorError> {
+pub(super) fn apply(mut tensor: Tensor, adapts: &[Adapt], who: &dyn CancelCheck) -> Result<Tensor, TensorError> {
     for adapt in adapts {
         tensor = match adapt {
             Adapt::Layout(layout) => change_layout(tensor, *layout, who)?,
@@ -170,7 +170,7 @@ pub(super) fn apply(mut tensor: Tensor, adapts: &[Adapt], who: &dyn GoesOn) -> R
     Ok(tensor)
 }
 
-fn change_layout(tensor: Tensor, to: Layout, who: &dyn GoesOn) -> Result<Tensor, TensorError> {
+fn change_layout(tensor: Tensor, to: Layout, who: &dyn CancelCheck) -> Result<Tensor, TensorError> {
     let mut metadata = tensor.metadata;
     metadata.layout = Some(to);
     let mut shape = tensor.shape().to_vec();

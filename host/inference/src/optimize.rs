@@ -21,7 +21,7 @@ use super::onnxruntime::{OnnxRuntime, WEIGHTS};
 use super::providers::{ExecutionProvider, ProviderChoice};
 use super::step::{ModelOptions, ModelStep};
 use super::vet;
-use gpux_core::child;
+use gpux_core::child_process;
 use gpux_core::files::{Readers, check_room, digest, write_whole};
 use gpux_core::{Context, Step as _, Value};
 
@@ -162,7 +162,7 @@ pub fn optimize(trial: &Trial<'_>, asked: bool) -> Result<Option<Optimization>, 
     };
     let text = serde_json::to_string(&request).map_err(|error| fault(error.to_string()))?;
     let answer: Result<Result<Optimization, String>, _> =
-        child::ask(program, &["__optimize-model".as_ref(), text.as_ref()], TIMEOUT);
+        child_process::ask(program, &["__optimize-model".as_ref(), text.as_ref()], TIMEOUT);
     let made = match answer {
         // Nothing was tried, so nothing is known of the model.
         Err(error) if error.is_environment() => return Err(machine(error.to_string())),
@@ -188,8 +188,8 @@ pub fn optimize(trial: &Trial<'_>, asked: bool) -> Result<Option<Optimization>, 
 /// What `gpux __optimize-model REQUEST` does and prints, on one line.
 pub fn optimize_answer(request: &str) -> String {
     let answer = serde_json::from_str(request).map_err(|error| error.to_string()).and_then(|request: Request| {
-        child::bound_processor_time(TIMEOUT);
-        child::bound_memory(request.memory);
+        child_process::bound_processor_time(TIMEOUT);
+        child_process::bound_memory(request.memory);
         work(&request)
     });
     serde_json::to_string(&answer).unwrap_or_default()

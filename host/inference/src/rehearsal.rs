@@ -6,7 +6,7 @@ use super::error::ModelLoadError;
 use super::made_up::made_up_inputs_of;
 use super::sessions::ModelInputs;
 use super::step::ModelStep;
-use gpux_core::{Context, Step as _, Value, Watch};
+use gpux_core::{Context, Deadline, Step as _, Value};
 
 /// Items, and sizes of other open dimensions: one, a few, and what images, texts and sounds have.
 const CLASSES: [(usize, usize); 7] = [(1, 8), (1, 1), (2, 32), (1, 128), (1, 224), (1, 512), (1, 16_000)];
@@ -36,7 +36,7 @@ impl ModelStep {
         let Some(Ok(batcher)) = self.batcher() else { return Ok(()) };
         let inputs = |sample: &Vec<Option<Value>>| -> Option<ModelInputs> {
             let given = sample.iter().enumerate().filter_map(|(index, value)| Some((index, value.clone()?)));
-            given.map(|(index, value)| Some((index, self.adapted(index, value, &Watch::default()).ok()?))).collect()
+            given.map(|(index, value)| Some((index, self.adapted(index, value, &Deadline::default()).ok()?))).collect()
         };
         batcher.prove(&samples.iter().filter_map(inputs).collect::<Vec<_>>())
     }

@@ -15,8 +15,8 @@ use super::providers::{ExecutionProvider, Fallback};
 use super::sessions::{ModelInputs, SessionSet, Unavailable};
 use super::value::OnnxValue;
 use gpux_core::{
-    Changes, Context, DeviceStep, Dim, ElementType, Kind, Memory, Mismatch, Placed, Signature, Step, StepFailure,
-    TensorKind, Value, Watch,
+    Changes, Context, Deadline, DeviceStep, Dim, ElementType, Kind, Memory, Mismatch, Placed, Signature, Step,
+    StepFailure, TensorKind, Value,
 };
 
 pub use load::ModelOptions;
@@ -94,7 +94,7 @@ impl ModelStep {
     pub fn shapes(&self, inputs: &[Option<Value>]) -> Shapes {
         let shape = |(index, value): (usize, &Option<Value>)| {
             let value = value.clone().filter(|_| index < self.wanted.len())?;
-            Some(self.adapted(index, value, &Watch::default()).ok()?.shape().to_vec())
+            Some(self.adapted(index, value, &Deadline::default()).ok()?.shape().to_vec())
         };
         inputs.iter().enumerate().map(shape).collect()
     }
@@ -186,7 +186,7 @@ impl Step for ModelStep {
         self.complete(&inputs)?;
         let mut tensors = ModelInputs::new();
         let mut values = Vec::new();
-        let watch = &Watch::of(context);
+        let watch = &Deadline::from_context(context);
         for (index, value) in inputs.into_iter().enumerate() {
             match value {
                 Some(value) if self.plain => tensors.push((index, self.adapted(index, value, watch)?)),
@@ -258,7 +258,7 @@ impl DeviceStep for ModelStep {
         context: &mut Context,
     ) -> Result<Vec<Placed<Value>>, StepFailure> {
         self.complete(&inputs)?;
-        let watch = &Watch::of(context);
+        let watch = &Deadline::from_context(context);
         let given = inputs.into_iter().enumerate().filter_map(|(index, value)| Some((index, value?)));
         let tensor = |(index, value): (usize, Placed<Value>)| {
             let tensor = match value {

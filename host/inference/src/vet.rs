@@ -18,7 +18,7 @@ use super::model_file::ModelFile;
 use super::onnxruntime::OnnxRuntime;
 use super::providers::{ExecutionProvider, ProviderChoice, ProviderLibrary, ProviderOptions};
 use super::step::{ModelOptions, ModelStep, Shapes};
-use gpux_core::child;
+use gpux_core::child_process;
 use gpux_core::files::digest;
 use gpux_core::seal;
 use gpux_core::{Context, Dim, ElementType, Step as _, Tensor, TensorKind, Value};
@@ -203,8 +203,8 @@ pub fn vet_answer(request: &str) -> String {
     let verdict = match serde_json::from_str::<VetRequest>(request) {
         Err(error) => Verdict::Refused { reason: error.to_string() },
         Ok(request) => {
-            child::bound_processor_time(request.patience);
-            child::bound_memory(request.memory);
+            child_process::bound_processor_time(request.patience);
+            child_process::bound_memory(request.memory);
             verdict(&request)
         }
     };
@@ -292,7 +292,7 @@ fn ask(
     };
     let fault = |reason: String| ModelLoadError::Vetting { path: file.path().to_owned(), reason };
     let text = serde_json::to_string(&request).map_err(|error| fault(error.to_string()))?;
-    match child::ask(gpux, &["__vet-model".as_ref(), text.as_ref()], request.patience) {
+    match child_process::ask(gpux, &["__vet-model".as_ref(), text.as_ref()], request.patience) {
         Ok(Verdict::Sound) => Ok(None),
         Ok(Verdict::Timed { seconds }) => Ok(Duration::try_from_secs_f64(seconds).ok()),
         Ok(Verdict::NeedsOnnxRuntime { feature }) => {

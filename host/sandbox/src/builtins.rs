@@ -10,8 +10,8 @@ use super::failure::Stop;
 use super::log::plain;
 use super::schema;
 use super::state::{Phase, State};
+use gpux_core::catch_panic::catch_panic;
 use gpux_core::closest;
-use gpux_core::guard::guard;
 use gpux_core::{Context, Dim, Kind, Registry, Signature, Site, Step, StepFailure, Value};
 
 type Answer = wasmtime::Result<Result<Vec<types::NamedValue>, types::Error>>;
@@ -81,7 +81,7 @@ impl builtins::Host for State {
         self.clock.admit(call.bytes)?;
         let deadline = Some(self.clock.end());
         // A stranger's arguments must not bring the process down, whatever they find.
-        let outcome = guard(|| step.run(call.inputs, &mut Context { deadline, ..Context::default() }));
+        let outcome = catch_panic(|| step.run(call.inputs, &mut Context { deadline, ..Context::default() }));
         let outcome = outcome.unwrap_or_else(|why| Err(StepFailure::Failed(format!("`{name}` broke down: {why}"))));
         self.clock.check()?;
         self.give(step.signature(), outcome)

@@ -9,7 +9,7 @@ use super::json;
 use super::limits::{Limits, bytes, exceeded};
 use super::log::plain;
 use super::state::State;
-use gpux_core::plain::steers;
+use gpux_core::sanitize::is_unsafe_for_terminal;
 use gpux_core::{Dim, ElementSet, ElementType, Kind, Port, Signature, StepFailure, Tensor, TensorKind, Value};
 
 /// Bytes of a description or an error's text.
@@ -196,7 +196,7 @@ fn tensor_kind(given: step::TensorKind, limits: &Limits) -> Result<TensorKind, S
 }
 
 fn checked_name(name: &str, limits: &Limits) -> Result<String, String> {
-    if name.is_empty() || name.chars().any(steers) {
+    if name.is_empty() || name.chars().any(is_unsafe_for_terminal) {
         return Err(format!("`{}`, which is no name", plain(name, limits.name_length)));
     }
     if name.len() > limits.name_length {

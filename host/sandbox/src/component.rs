@@ -13,7 +13,7 @@ use super::grants::Grants;
 use super::imports::{self, Import};
 use super::log::plain;
 use super::state::State;
-use gpux_core::guard::guard;
+use gpux_core::catch_panic::catch_panic;
 
 /// What the bytes of a step are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,7 +51,7 @@ pub fn componentize(bytes: &[u8]) -> Result<Cow<'_, [u8]>, SandboxError> {
         return Err(SandboxError::Compile(plain(&damage.to_string(), 2000)));
     }
     let encode = || wit_component::ComponentEncoder::default().validate(true).module(bytes)?.encode();
-    let encoded = guard(encode).map_err(|why| SandboxError::Componentize(plain(&why, 2000)))?;
+    let encoded = catch_panic(encode).map_err(|why| SandboxError::Componentize(plain(&why, 2000)))?;
     encoded.map(Cow::Owned).map_err(|error| {
         // The whole chain: the outer error only says which stage it was.
         let why = format!("{error:#}");

@@ -21,8 +21,8 @@ use super::state::Reach;
 use super::step::ComponentStep;
 use gpux_core::CacheDir;
 use gpux_core::Registry;
-use gpux_core::end::Scratch;
 use gpux_core::files;
+use gpux_core::process_exit::Scratch;
 
 /// How a process runs components: the operator's word.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use gpux_core::plain::steers;
+use gpux_core::sanitize::is_unsafe_for_terminal;
 
 /// Bytes of a line that are kept.
 const LINE: usize = 4 << 10;
@@ -80,11 +80,11 @@ fn cost(line: &str) -> usize {
     line.len() + size_of::<String>()
 }
 
-/// A stranger's text for people: at most `limit` bytes, and nothing that steers a terminal or makes
+/// A stranger's text for people: at most `limit` bytes, and nothing that is_unsafe_for_terminal a terminal or makes
 /// what is written look like something else.
 pub(super) fn plain(text: &str, limit: usize) -> String {
     let kept = &text[..text.floor_char_boundary(limit)];
-    let mut plain: String = kept.chars().map(|c| if steers(c) { ' ' } else { c }).collect();
+    let mut plain: String = kept.chars().map(|c| if is_unsafe_for_terminal(c) { ' ' } else { c }).collect();
     if kept.len() < text.len() {
         plain.push_str(" …");
     }

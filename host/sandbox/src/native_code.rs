@@ -12,7 +12,7 @@ use wasmtime::{Cache, CacheConfig, Engine};
 
 use super::component::Compiled;
 use super::error::SandboxError;
-use gpux_core::guard::guard;
+use gpux_core::catch_panic::catch_panic;
 
 /// Where wasmtime keeps code in its folder, a folder for each compiler.
 const MODULES: &str = "modules";
@@ -87,7 +87,7 @@ impl CodeFolder {
         let mut config = CacheConfig::new();
         config.with_directory(path);
         // It starts a thread, and panics where there can be none.
-        let cache = guard(|| Cache::new(config)).map_err(SandboxError::Engine)?;
+        let cache = catch_panic(|| Cache::new(config)).map_err(SandboxError::Engine)?;
         let cache = cache.map_err(|error| SandboxError::Cache(format!("{error:#}")))?;
         Ok(Self { path: cache.directory().clone(), cache, turn: Mutex::default() })
     }

@@ -20,7 +20,7 @@ use super::schedule::{Client, Lane, Place, Refusal, Slot};
 use super::served::Served;
 use super::short::{Shapes, is_soon_written};
 use super::tenants::Slots;
-use gpux_core::guard::guard;
+use gpux_core::catch_panic::catch_panic;
 use gpux_core::{Observer, Observers, Outputs, Request, RunError, RunOptions, StepError, StepFailure, Value, Waits};
 
 /// Values of so many bytes make a small answer.
@@ -428,7 +428,7 @@ fn left_behind() -> ServeError {
 }
 
 fn guarded<T>(work: impl FnOnce() -> Result<T, ServeError>) -> Result<T, ServeError> {
-    guard(work).unwrap_or_else(|panic| {
+    catch_panic(work).unwrap_or_else(|panic| {
         let failure = StepFailure::Failed(format!("a fault within gpux: {panic}"));
         let error = StepError { number: 0, name: "pipeline".to_owned(), failure, log: Vec::new() };
         Err(ServeError::Gpux(Box::new(error).into()))

@@ -23,7 +23,7 @@ use super::signals::{Signal, Signals};
 use super::telemetry::Telemetry;
 use super::tls::{Tls, TlsError};
 use gpux_config::LoadError;
-use gpux_core::guard::guard;
+use gpux_core::catch_panic::catch_panic;
 use gpux_core::threads;
 
 /// How long a thread for blocking work waits for more: longer than any server lives.
@@ -189,7 +189,7 @@ fn runtime(workers: usize) -> std::io::Result<Runtime> {
         runtime.spawn_blocking(|| ());
         Ok(runtime)
     };
-    guard(start).map_err(std::io::Error::other)?
+    catch_panic(start).map_err(std::io::Error::other)?
 }
 
 fn warn(tell: &dyn Fn(Event), warnings: Vec<String>) {
@@ -220,7 +220,7 @@ impl Life<'_> {
         self.tell(Event::Listening(self.local));
         if let Some(Otlp { endpoint, must }) = &self.server.settings().otlp {
             // It starts a thread, and panics where there can be none.
-            match guard(|| Telemetry::new(endpoint, self.server.metrics())).unwrap_or_else(Err) {
+            match catch_panic(|| Telemetry::new(endpoint, self.server.metrics())).unwrap_or_else(Err) {
                 Ok(telemetry) => self.server.trace_to(telemetry),
                 Err(why) if *must => return Err(ListenError::Telemetry(why)),
                 Err(why) => self.tell(Event::Warning(why)),

@@ -18,7 +18,7 @@ use super::settings::Settings;
 use gpux::GpuxError;
 use gpux::{Operator, Pipeline};
 use gpux_config::LoadError;
-use gpux_core::guard::guard;
+use gpux_core::catch_panic::catch_panic;
 use gpux_inference::Closing;
 
 /// Where a pipeline comes from.
@@ -197,7 +197,7 @@ impl Repository {
         change.loading();
         let reloads = self.metrics.pipeline(change.entry().name());
         // Whoever loads, for a client or on SIGHUP, is there for the next one as well.
-        let opened = guard(|| self.open_again(change.entry()));
+        let opened = catch_panic(|| self.open_again(change.entry()));
         match opened.unwrap_or_else(|panic| Err(ServeError::NotReady(format!("loading was broken off: {panic}")))) {
             Ok(served) => {
                 change.loaded(served);

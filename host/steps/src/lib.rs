@@ -10,10 +10,10 @@
 mod audio;
 mod image;
 mod output;
+mod pacing;
 mod ports;
 mod tensor;
 mod text;
-mod watch;
 mod wide;
 
 pub use image::preview;

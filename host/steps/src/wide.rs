@@ -5,7 +5,7 @@
 
 use fearless_simd::{Level, Simd};
 
-use super::watch::{Late, Watch};
+use super::pacing::{Deadline, DeadlineExceeded};
 use gpux_core::{Tensor, TensorElement};
 
 /// Elements between two looks at the clock, at most.
@@ -71,21 +71,21 @@ pub(super) fn each<T: Copy>(numbers: &mut [T], change: impl Fn(T) -> T) {
 #[inline(always)]
 pub(super) fn each_element<T: TensorElement + Copy>(
     tensor: &mut Tensor,
-    watch: &Watch,
+    watch: &Deadline,
     change: impl Fn(T) -> T + Copy,
-) -> Result<(), Late> {
+) -> Result<(), DeadlineExceeded> {
     tensor.change(
         #[inline(always)]
         move |elements| {
             for part in elements.chunks_mut(PART) {
-                // Late, nobody sees what becomes of the rest.
-                if watch.worked(part.len()).is_ok() {
+                // DeadlineExceeded, nobody sees what becomes of the rest.
+                if watch.check_after(part.len()).is_ok() {
                     each(part, change);
                 }
             }
         },
     );
-    watch.ask_again()
+    watch.check_cached()
 }
 
 #[cfg(test)]
@@ -96,11 +96,12 @@ mod tests {
     #[test]
     fn many_elements_end_with_the_time() {
         let mut tensor = Tensor::new([3 << 20], vec![1_u8; 3 << 20]).unwrap();
-        let add = |tensor: &mut Tensor, looks| each_element(tensor, &Watch::after(looks), |value: u8| value + 1);
+        let add =
+            |tensor: &mut Tensor, looks| each_element(tensor, &Deadline::exceeded_after(looks), |value: u8| value + 1);
         // Of its own, and shared with another.
-        assert_eq!(add(&mut tensor, 1), Err(Late));
+        assert_eq!(add(&mut tensor, 1), Err(DeadlineExceeded));
         let other = tensor.clone();
-        assert_eq!(add(&mut tensor, 1), Err(Late));
+        assert_eq!(add(&mut tensor, 1), Err(DeadlineExceeded));
         assert_eq!(add(&mut tensor, 9), Ok(()));
         drop(other);
     }

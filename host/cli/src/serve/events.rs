@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use crate::log::{Log, LogFormat};
 use crate::printer::Printer;
-use gpux_core::plain::harmless;
+use gpux_core::sanitize::sanitize_for_terminal;
 use gpux_serve::{Event, Server};
 
 /// Who tells it.
@@ -62,7 +62,7 @@ impl Teller {
     fn note(&self, text: &str) {
         match self.format {
             LogFormat::Text if self.printer.json => {}
-            LogFormat::Text => self.log.say(&harmless(text)),
+            LogFormat::Text => self.log.say(&sanitize_for_terminal(text)),
             LogFormat::Json => tracing::info!(target: "gpux", "{text}"),
         }
     }

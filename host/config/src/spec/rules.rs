@@ -7,7 +7,7 @@ use super::super::node::{Node, Spanned};
 use super::model::ONLY_MODEL;
 use super::steps::{Action, StepSpec};
 use super::{part, ports, preprocessing};
-use gpux_core::plain::steers;
+use gpux_core::sanitize::is_unsafe_for_terminal;
 use gpux_core::{closest, list};
 
 /// Everything that is wrong between the parts of the file.
@@ -42,13 +42,14 @@ pub(super) fn check(root: &Node, steps: &[StepSpec], diagnostics: &mut Vec<Diagn
         report("models", "models", "several models need a `pipeline`", &hint);
     }
     for key in ["name", "version"] {
-        let steering = part(root, key).and_then(Node::as_str).is_some_and(|text| text.chars().any(steers));
+        let steering =
+            part(root, key).and_then(Node::as_str).is_some_and(|text| text.chars().any(is_unsafe_for_terminal));
         if steering {
             let hint = "write it with letters that are seen";
             report(
                 key,
                 "plain-text",
-                &format!("`{key}` has a line break, or a character that steers what shows it"),
+                &format!("`{key}` has a line break, or a character that is_unsafe_for_terminal what shows it"),
                 hint,
             );
         }

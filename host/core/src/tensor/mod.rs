@@ -12,8 +12,8 @@ pub use data::{TensorData, TensorElement};
 pub use error::TensorError;
 pub use shape::{MAX_AXES, element_count, few_axes};
 
+use super::cancellation::CancelCheck;
 use super::element::ElementType;
-use super::goes_on::GoesOn;
 use super::metadata::Metadata;
 use super::{cast, strided};
 use crate::with_elements;
@@ -209,7 +209,7 @@ impl Tensor {
     }
 
     /// As [`permute`](Self::permute), unless it is stopped.
-    pub fn permute_while(&self, axes: &[usize], who: &dyn GoesOn) -> Result<Self, TensorError> {
+    pub fn permute_while(&self, axes: &[usize], who: &dyn CancelCheck) -> Result<Self, TensorError> {
         let rank = self.rank();
         let mut seen = vec![false; rank];
         let valid = axes.len() == rank
@@ -243,7 +243,12 @@ impl Tensor {
     }
 
     /// As [`pick`](Self::pick), unless it is stopped.
-    pub fn pick_while(&self, start: usize, axes: &[(usize, isize)], who: &dyn GoesOn) -> Result<Self, TensorError> {
+    pub fn pick_while(
+        &self,
+        start: usize,
+        axes: &[(usize, isize)],
+        who: &dyn CancelCheck,
+    ) -> Result<Self, TensorError> {
         let shape: Vec<_> = axes.iter().map(|(size, _)| *size).collect();
         sizes(self.element(), &shape)?;
         if !strided::lies_within(start, axes, self.len()) {
@@ -263,7 +268,7 @@ impl Tensor {
     }
 
     /// As [`cast`](Self::cast), unless it is stopped.
-    pub fn cast_while(&self, to: ElementType, who: &dyn GoesOn) -> Result<Self, TensorError> {
+    pub fn cast_while(&self, to: ElementType, who: &dyn CancelCheck) -> Result<Self, TensorError> {
         let from = self.element();
         if from == to {
             return Ok(self.clone());

@@ -99,8 +99,8 @@ fn casts_follow_numpy() {
 /// Nobody wants anything.
 struct Nobody;
 
-impl GoesOn for Nobody {
-    fn goes_on(&self, _: usize) -> bool {
+impl CancelCheck for Nobody {
+    fn can_continue(&self, _: usize) -> bool {
         false
     }
 }

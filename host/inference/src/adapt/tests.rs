@@ -3,7 +3,7 @@
 use super::*;
 use Dim::{Dynamic, Fixed};
 use ElementType::{Bool, Float16, Float32, Float64, Int32, Int64, String, Uint8};
-use gpux_core::Watch;
+use gpux_core::Deadline;
 
 fn named() -> Dim {
     Dim::Named("N".into())
@@ -91,7 +91,7 @@ fn changes_follow_numpy() {
 fn changes_end_with_the_time() {
     let photo = Tensor::new([1 << 10, 1 << 10, 3], vec![0_u8; 3 << 20]).unwrap();
     for adapts in [[Adapt::Layout(Layout::Chw)], [Adapt::Cast(Float32)]] {
-        let run = |looks| apply(photo.clone(), &adapts, &Watch::after(looks));
+        let run = |looks| apply(photo.clone(), &adapts, &Deadline::exceeded_after(looks));
         assert_eq!(run(1), Err(TensorError::Stopped), "{adapts:?}");
         assert!(run(9).is_ok(), "{adapts:?}");
     }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use super::engine::RunFailure;
 use super::sessions::{Elsewhere, GRACE, ModelInputs, SessionSet, Unavailable, Worked};
-use gpux_core::guard::guard;
+use gpux_core::catch_panic::catch_panic;
 use gpux_core::{Signature, Tensor, Waits};
 
 use queue::{Asked, Queue, Request, Turn};
@@ -184,7 +184,7 @@ impl Shared {
         self.sizes.count(rows);
         let inputs: Vec<_> = requests.iter().map(|request| &request.inputs).collect();
         // Those that were taken must hear of it, whatever happens.
-        let joined = guard(|| self.rules.join(&inputs));
+        let joined = catch_panic(|| self.rules.join(&inputs));
         let batch = Batch::of(requests);
         for request in &batch.requests {
             request.joins(&batch);
@@ -201,7 +201,7 @@ impl Shared {
         let (shared, together) = (self.clone(), batch.clone());
         let then = move |result: Result<Vec<Tensor>, Unavailable>| match result {
             Ok(outputs) => {
-                if let Ok(Ok(parts)) = guard(|| joined.split(&shared.rules, &outputs)) {
+                if let Ok(Ok(parts)) = catch_panic(|| joined.split(&shared.rules, &outputs)) {
                     let mut parts = parts.into_iter();
                     shared.deliver(&together, |_| Ok(parts.next().unwrap_or_default()));
                 } else {

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use super::model_file::ModelFile;
 use super::vet::absolute;
-use gpux_core::child::{self, ChildFault};
+use gpux_core::catch_panic::shorten;
+use gpux_core::child_process::{self, ChildError};
 use gpux_core::files::check_room;
-use gpux_core::guard::shorten;
 
 const SCRIPT: &str = include_str!("convert.py");
 /// A model of some gigabytes is converted within it on a slow machine.
@@ -189,8 +189,8 @@ pub fn convert(conversion: &Conversion<'_>) -> Result<String, ConvertError> {
     };
     let candidates = python::candidates(conversion.python);
     for python in &candidates {
-        match child::ask(python, &["-c".as_ref(), SCRIPT.as_ref(), request.as_ref()], TIMEOUT) {
-            Err(ChildFault::Start(error)) if python::is_not_there(&error) => {}
+        match child_process::ask(python, &["-c".as_ref(), SCRIPT.as_ref(), request.as_ref()], TIMEOUT) {
+            Err(ChildError::Start(error)) if python::is_not_there(&error) => {}
             Err(fault) if fault.is_environment() => return Err(ConvertError::NoProcess(fault.to_string())),
             Err(fault) => return Err(no_room().unwrap_or_else(|| failed(format!("{}: {fault}", python.display())))),
             Ok(Answer::Made { tools }) => return Ok(tools),

@@ -19,7 +19,7 @@ use super::error::ModelLoadError;
 use super::graph::OnnxType;
 use super::model_file::ModelFile;
 use super::providers::ExecutionProvider;
-use gpux_core::guard::guard;
+use gpux_core::catch_panic::catch_panic;
 use gpux_core::{ElementType, TensorKind};
 
 use refusal::Refusal;
@@ -59,7 +59,7 @@ impl Engine for Embedded {
         }
         let beyond = |reason: String| ModelLoadError::BeyondEmbedded { path: path(), reason };
         let mut nodes = Nodes::new();
-        let made = guard(|| {
+        let made = catch_panic(|| {
             let parsed = read(file)?;
             nodes = parsed.nodes;
             Ok(session::TractSession::new(parsed.model, parsed.any_shape, file.info())?)

@@ -275,7 +275,7 @@ fn fault(row: &Operator, attribute: &AttributeProto) -> Option<String> {
         }
         _ => "…".to_owned(),
     };
-    (!heeded).then(|| gpux_core::guard::shorten(&shown))
+    (!heeded).then(|| gpux_core::catch_panic::shorten(&shown))
 }
 
 #[cfg(test)]

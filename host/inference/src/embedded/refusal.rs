@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tract_onnx::prelude::TractError;
 
-use gpux_core::guard::shorten;
+use gpux_core::catch_panic::shorten;
 
 /// Why a model is not taken.
 #[derive(Debug)]

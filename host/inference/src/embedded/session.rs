@@ -10,7 +10,7 @@ use super::plan::{self, Shapes, State};
 use super::values;
 use crate::engine::{RunFailure, Session};
 use crate::graph::ModelInfo;
-use gpux_core::guard::{guard, shorten};
+use gpux_core::catch_panic::{catch_panic, shorten};
 use gpux_core::{ElementType, Tensor};
 
 /// Shapes whose plans, and whose runs, are kept at once, the latest used last.
@@ -44,7 +44,7 @@ impl TractSession {
     pub(super) fn new(model: InferenceModel, any_shape: bool, info: &ModelInfo) -> TractResult<Self> {
         let fixed = plan::is_fixed(&model)?;
         // Some operators need shapes that are known, and some of tract's say so by a panic.
-        let symbolic = match guard(|| plan::symbolic(model.clone())) {
+        let symbolic = match catch_panic(|| plan::symbolic(model.clone())) {
             Ok(planned) if fixed => Some(planned?),
             Err(panic) if fixed => return Err(anyhow_panic(panic)),
             planned => planned.ok().and_then(Result::ok).filter(|_| any_shape),
@@ -111,7 +111,7 @@ impl TractSession {
             return false;
         }
         let model = self.model.clone();
-        if let Ok(Ok(state)) = guard(|| plan::concrete(model, shapes)) {
+        if let Ok(Ok(state)) = catch_panic(|| plan::concrete(model, shapes)) {
             // Should this plan have to go for others, it must earn its place again.
             *runs = Some(0);
             keep(&mut self.concrete, (shapes.clone(), state));
@@ -135,7 +135,7 @@ impl TractSession {
         }
         let Some(state) = &mut self.symbolic else { return self.run_concrete(inputs, values) };
         let plan = state.plan().clone();
-        let outcome = guard(|| concrete_sizes(state.run(values.clone())?));
+        let outcome = catch_panic(|| concrete_sizes(state.run(values.clone())?));
         if let Ok(Ok(outputs)) = outcome {
             if self.open {
                 self.rent(inputs);

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
 use super::proto;
-use gpux_core::guard::shorten;
-use gpux_core::plain::steers;
+use gpux_core::catch_panic::shorten;
+use gpux_core::sanitize::is_unsafe_for_terminal;
 
 /// Dimensions that are named in a message.
 const SHOWN: usize = 8;
@@ -83,7 +83,7 @@ fn shown(place: &Path) -> String {
 
 /// What a file says, as it may stand in a message.
 pub(super) fn plain(text: &str) -> String {
-    shorten(text).chars().map(|c| if steers(c) { ' ' } else { c }).collect()
+    shorten(text).chars().map(|c| if is_unsafe_for_terminal(c) { ' ' } else { c }).collect()
 }
 
 /// Whether weights may lie in their file in the order of ONNX Runtime's kernels as well

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::Progress;
 use super::pinned::Package;
-use gpux_core::guard::shorten;
+use gpux_core::catch_panic::shorten;
 
 /// A package client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use super::{Found, LibraryError, Origin};
 use crate::engine::Engine as _;
 use crate::onnxruntime::OnnxRuntime;
 use crate::providers::ExecutionProvider;
-use gpux_core::child;
+use gpux_core::child_process;
 
 /// Loading a library with a GPU behind it can take seconds.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -50,7 +50,7 @@ pub fn probe(library: &Path) -> Result<ProbeReport, LibraryError> {
 
 /// What `gpux __engine-probe LIBRARY` prints, on one line.
 pub fn probe_answer(library: &Path) -> String {
-    child::bound_processor_time(TIMEOUT);
+    child_process::bound_processor_time(TIMEOUT);
     let answer: Result<ProbeReport, String> = probe(library).map_err(|error| error.to_string());
     serde_json::to_string(&answer).unwrap_or_default()
 }
@@ -60,6 +60,6 @@ pub fn probe_in_child(gpux: &Path, library: &Path) -> Result<ProbeReport, Librar
     let fault = |reason: String| LibraryError::Probe { path: library.to_owned(), reason };
     let arguments = ["__engine-probe".as_ref(), library.as_os_str()];
     let answer: Result<ProbeReport, String> =
-        child::ask(gpux, &arguments, TIMEOUT).map_err(|error| fault(error.to_string()))?;
+        child_process::ask(gpux, &arguments, TIMEOUT).map_err(|error| fault(error.to_string()))?;
     answer.map_err(fault)
 }

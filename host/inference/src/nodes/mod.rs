@@ -20,7 +20,7 @@ use super::model_file::ModelFile;
 use super::onnxruntime::OnnxRuntime;
 use super::providers::{ExecutionProvider, ProviderLibrary, ProviderOptions};
 use super::vet;
-use gpux_core::child;
+use gpux_core::child_process;
 use gpux_core::files::check_room;
 use gpux_core::{ElementType, Tensor, Value};
 pub use report::{NodeReport, OperatorNodes, Placement};
@@ -122,7 +122,7 @@ impl Asked<'_> {
         };
         let text = serde_json::to_string(&request).map_err(|error| error.to_string())?;
         let answer: Result<Result<(), String>, _> =
-            child::ask(program, &["__run-nodes".as_ref(), text.as_ref()], TIMEOUT);
+            child_process::ask(program, &["__run-nodes".as_ref(), text.as_ref()], TIMEOUT);
         let ran = match answer {
             Ok(answer) => answer.and_then(|()| events::read(folder.path())),
             Err(fault) if fault.is_environment() => Err(fault.to_string()),
@@ -140,8 +140,8 @@ impl Asked<'_> {
 /// What `gpux __run-nodes REQUEST` does and prints, on one line; what it saw is in the folder.
 pub fn nodes_answer(request: &str) -> String {
     let answer = serde_json::from_str(request).map_err(|error| error.to_string()).and_then(|request: Request| {
-        child::bound_processor_time(TIMEOUT);
-        child::bound_memory(request.memory);
+        child_process::bound_processor_time(TIMEOUT);
+        child_process::bound_memory(request.memory);
         run(&request)
     });
     serde_json::to_string(&answer).unwrap_or_default()

@@ -7,7 +7,7 @@ use ort::environment::{Environment, GlobalThreadPoolOptions};
 
 use crate::hardware::Cpu;
 use crate::library::LibraryError;
-use gpux_core::guard::{guard, shorten};
+use gpux_core::catch_panic::{catch_panic, shorten};
 use gpux_core::threads::startable;
 
 struct Loaded {
@@ -34,7 +34,7 @@ pub(super) fn environment(path: &Path) -> Result<&'static Environment, LibraryEr
     }
     // The library waits for ever for a thread that does not start. That which calls is one of them.
     let pool = 1 + startable(Cpu::here().kernel_threads().saturating_sub(1));
-    let environment = guard(|| load(&path, pool)).map_err(broken)??;
+    let environment = catch_panic(|| load(&path, pool)).map_err(broken)??;
     Ok(&LOADED.get_or_init(|| Loaded { path, pool, environment }).environment)
 }
 

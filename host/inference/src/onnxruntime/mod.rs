@@ -28,7 +28,7 @@ use super::model_file::ModelFile;
 use super::providers::{ExecutionProvider, ProviderLibrary};
 use super::turns::{self, InTurn};
 use device::Place;
-use gpux_core::guard::{guard, shorten};
+use gpux_core::catch_panic::{catch_panic, shorten};
 use gpux_core::threads::startable;
 use providers::Offer;
 
@@ -169,7 +169,7 @@ impl Engine for OnnxRuntime {
         let place = self.place(options);
         let load = |options: &SessionOptions| {
             let _turn = turns::take(place.alone, None);
-            guard(|| native(self.environment, file, options)).unwrap_or_else(Err)
+            catch_panic(|| native(self.environment, file, options)).unwrap_or_else(Err)
         };
         let native = match load(options) {
             // What was kept can be made again.

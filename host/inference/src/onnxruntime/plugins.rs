@@ -13,7 +13,7 @@ use super::device::Place;
 use super::providers::Offer;
 use crate::library::LibraryError;
 use crate::providers::{ExecutionProvider, PluginName, ProviderLibrary};
-use gpux_core::guard::{guard, shorten};
+use gpux_core::catch_panic::{catch_panic, shorten};
 
 /// The devices that each registered library has found, by the addresses of ONNX Runtime's accounts
 /// of them, which it keeps as long as it is loaded.
@@ -48,7 +48,9 @@ fn register_one(environment: &Environment, library: &ProviderLibrary) -> Result<
         |reason: String| LibraryError::Plugin { name: name.to_owned(), path: path.clone(), reason: shorten(&reason) };
     let file = path.canonicalize().map_err(|error| fault(error.to_string()))?;
     let before: Vec<_> = environment.devices().map(|device| address(&device)).collect();
-    guard(|| environment.register_ep_library(name, &file)).map_err(fault)?.map_err(|error| fault(error.to_string()))?;
+    catch_panic(|| environment.register_ep_library(name, &file))
+        .map_err(fault)?
+        .map_err(|error| fault(error.to_string()))?;
     Ok(environment.devices().map(|device| address(&device)).filter(|device| !before.contains(device)).collect())
 }
 
@@ -86,7 +88,7 @@ pub(super) fn place(environment: &Environment, name: PluginName) -> Place {
         return Place::default();
     };
     // A device without memory of its own is told by a panic.
-    let memory = guard(|| device.memory_info(false)).ok();
+    let memory = catch_panic(|| device.memory_info(false)).ok();
     Place::of_plugin(device.ep().unwrap_or_default(), memory.as_ref())
 }
 

@@ -11,7 +11,7 @@ use crate::engine::SessionOptions;
 use crate::error::ModelLoadError;
 use crate::model_file::ModelFile;
 use gpux_core::Tensor;
-use gpux_core::guard::{guard, shorten};
+use gpux_core::catch_panic::{catch_panic, shorten};
 
 impl OnnxRuntime {
     /// Runs the model once, its graph as the file has it: nothing is fused or folded away before its
@@ -25,7 +25,7 @@ impl OnnxRuntime {
         prefix: &Path,
     ) -> Result<(), ModelLoadError> {
         preload::preload(&self.library, options.provider);
-        guard(|| self.profiled(file, options, inputs, prefix)).unwrap_or_else(Err).map_err(|fault| {
+        catch_panic(|| self.profiled(file, options, inputs, prefix)).unwrap_or_else(Err).map_err(|fault| {
             ModelLoadError::Engine {
                 path: file.path().to_owned(),
                 engine: self.name.clone(),

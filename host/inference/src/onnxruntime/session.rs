@@ -10,7 +10,7 @@ use crate::engine::{RunFailure, Session};
 use crate::model_file::ModelFile;
 use crate::turns::{self, InTurn};
 use crate::value::OnnxValue;
-use gpux_core::guard::shorten;
+use gpux_core::catch_panic::shorten;
 use gpux_core::{Memory, Placed, Tensor};
 
 use super::device::Place;

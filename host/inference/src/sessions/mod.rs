@@ -24,7 +24,7 @@ use super::model_file::ModelFile;
 use super::providers::ExecutionProvider;
 use super::turns;
 use super::value::OnnxValue;
-use gpux_core::guard::guard;
+use gpux_core::catch_panic::catch_panic;
 use gpux_core::threads;
 use gpux_core::{Placed, Tensor};
 
@@ -303,11 +303,11 @@ impl Shared {
         begins();
         let mut session = match slot.session.take() {
             Some(session) => session,
-            None => guard(|| self.load(slot.width)).map_err(|panic| failed_within(&panic))??,
+            None => catch_panic(|| self.load(slot.width)).map_err(|panic| failed_within(&panic))??,
         };
         let core = self.is_for_one_core(slot.width, bytes).then(Begun::on_a_free_core);
         let start = Instant::now();
-        let result = guard(|| work(session.as_mut()));
+        let result = catch_panic(|| work(session.as_mut()));
         let took = start.elapsed();
         drop(core);
         self.pace.note(bytes, took);
@@ -365,7 +365,7 @@ impl Shared {
         let maker = Maker::begin();
         let shared = self.clone();
         let job = move || {
-            shared.places.made(guard(|| shared.load(Width::Narrow).ok()).ok().flatten());
+            shared.places.made(catch_panic(|| shared.load(Width::Narrow).ok()).ok().flatten());
             drop(maker);
             ControlFlow::Continue(())
         };

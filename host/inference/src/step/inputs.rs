@@ -6,7 +6,7 @@ use super::super::adapt::{Adapts, adapt, apply};
 use super::super::graph::OnnxType;
 use super::super::value::OnnxValue;
 use super::ModelStep;
-use gpux_core::{Dim, Kind, Mismatch, StepFailure, Tensor, TensorKind, Value, Watch};
+use gpux_core::{Deadline, Dim, Kind, Mismatch, StepFailure, Tensor, TensorKind, Value};
 
 impl ModelStep {
     /// What is done to input number `index` when it is given as `given`.
@@ -61,7 +61,7 @@ impl ModelStep {
     }
 
     /// The value as the model takes it.
-    pub(super) fn as_onnx(&self, index: usize, value: Value, watch: &Watch) -> Result<OnnxValue, StepFailure> {
+    pub(super) fn as_onnx(&self, index: usize, value: Value, watch: &Deadline) -> Result<OnnxValue, StepFailure> {
         match (self.json_input(index), value) {
             (Some(kind), Value::Json(json)) => {
                 if json.is_null() && !self.signature.inputs[index].optional {
@@ -103,7 +103,7 @@ impl ModelStep {
     }
 
     /// The same of every tensor in a value.
-    fn end_somewhere(&self, index: usize, value: &OnnxValue, watch: &Watch) -> Result<(), StepFailure> {
+    fn end_somewhere(&self, index: usize, value: &OnnxValue, watch: &Deadline) -> Result<(), StepFailure> {
         let all = |value: &OnnxValue, item| {
             value.tensors().try_for_each(|tensor| self.ends_nowhere(index, tensor, item, watch))
         };
@@ -119,10 +119,10 @@ impl ModelStep {
         index: usize,
         tensor: &Tensor,
         item: Option<usize>,
-        watch: &Watch,
+        watch: &Deadline,
     ) -> Result<(), StepFailure> {
         for (place, text) in tensor.as_slice::<String>().unwrap_or_default().iter().enumerate() {
-            watch.worked(text.len().saturating_add(size_of::<String>()))?;
+            watch.check_after(text.len().saturating_add(size_of::<String>()))?;
             if text.contains('\0') {
                 let name = &self.signature.inputs[index].name;
                 let because = "holds the character NUL, which models cannot be given";
@@ -134,7 +134,7 @@ impl ModelStep {
     }
 
     /// The tensor as the model takes it, made in the request's time.
-    pub(crate) fn adapted(&self, index: usize, value: Value, watch: &Watch) -> Result<Tensor, StepFailure> {
+    pub(crate) fn adapted(&self, index: usize, value: Value, watch: &Deadline) -> Result<Tensor, StepFailure> {
         let Value::Tensor(tensor) = value else {
             let expected = Kind::Tensor(self.wanted[index].clone());
             return Err(self.named(index, Mismatch { expected, given: value.kind(), because: None }).into());

@@ -20,7 +20,7 @@ use super::super::native_code::{CodeFolder, NativeCode};
 use super::{Order, Prepared, Start, prepare};
 use gpux_core::CacheDir;
 use gpux_core::Registry;
-use gpux_core::child::{self, ChildFault};
+use gpux_core::child_process::{self, ChildError};
 
 const COMPONENT: &str = "component.wasm";
 const SNAPSHOT: &str = "snapshot.wasm";
@@ -96,8 +96,9 @@ fn ask_in(folder: &TempDir, program: &Path, ceiling: &Limits, order: &Order<'_>)
     request.push(b'\n');
     std::fs::write(path(COMPONENT), order.bytes).map_err(here)?;
     let arguments = ["__prepare-component".as_ref(), folder.path().as_os_str()];
-    let answer: Result<Prepared, SandboxError> = child::ask_about(program, &arguments, request, patience(order.limits))
-        .map_err(|fault| ended(&fault, order.limits))?;
+    let answer: Result<Prepared, SandboxError> =
+        child_process::ask_about(program, &arguments, request, patience(order.limits))
+            .map_err(|fault| ended(&fault, order.limits))?;
     let mut prepared = answer?;
     if let Ok(ready) = &mut prepared.ready {
         let has_one = ready.start == Start::Snapshot;
@@ -134,10 +135,10 @@ struct Spent {
 impl Watch {
     /// Does work that counts. What counts is not nested.
     pub(super) fn during<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.spent().since = Some(child::processor_time());
+        self.spent().since = Some(child_process::processor_time());
         let done = work();
         let mut spent = self.spent();
-        let now = child::processor_time();
+        let now = child_process::processor_time();
         if let Some(since) = spent.since.take() {
             spent.before += now.saturating_sub(since);
         }
@@ -146,7 +147,7 @@ impl Watch {
 
     fn taken(&self) -> Duration {
         let spent = self.spent();
-        spent.before + spent.since.map_or(Duration::ZERO, |since| child::processor_time().saturating_sub(since))
+        spent.before + spent.since.map_or(Duration::ZERO, |since| child_process::processor_time().saturating_sub(since))
     }
 
     fn spent(&self) -> MutexGuard<'_, Spent> {
@@ -197,18 +198,18 @@ fn patience(limits: &Limits) -> Duration {
 }
 
 /// A child that gave no answer ran into one of its bounds, or broke.
-fn ended(fault: &ChildFault, limits: &Limits) -> SandboxError {
+fn ended(fault: &ChildError, limits: &Limits) -> SandboxError {
     match fault {
-        ChildFault::Timeout(_) => out_of_time(limits.compile_time),
-        ChildFault::Start(_) => SandboxError::Engine(fault.to_string()),
-        ChildFault::Temporary { .. } => SandboxError::Cache(fault.to_string()),
+        ChildError::Timeout(_) => out_of_time(limits.compile_time),
+        ChildError::Start(_) => SandboxError::Engine(fault.to_string()),
+        ChildError::Temporary { .. } => SandboxError::Cache(fault.to_string()),
         // The allocator's own last words.
-        ChildFault::Ended { stderr, .. } if stderr.contains("memory allocation of") => {
+        ChildError::Ended { stderr, .. } if stderr.contains("memory allocation of") => {
             SandboxError::Limit(exceeded("compile_memory", bytes(limits.compile_memory)))
         }
         // What it says of itself: the schema of its options, its signature.
-        ChildFault::TooLong => SandboxError::Compile(format!("what it says of itself is too much: {fault}")),
-        ChildFault::Ended { .. } => SandboxError::Compile(format!("the process that compiled it broke: {fault}")),
+        ChildError::TooLong => SandboxError::Compile(format!("what it says of itself is too much: {fault}")),
+        ChildError::Ended { .. } => SandboxError::Compile(format!("the process that compiled it broke: {fault}")),
     }
 }
 
@@ -220,9 +221,9 @@ pub fn answer(folder: &Path, request: std::io::Result<Request>, registry: Regist
 }
 
 fn work(folder: PathBuf, request: Request, registry: Registry) -> Result<Prepared, SandboxError> {
-    child::give_way();
-    child::bound_processor_time(patience(&request.limits));
-    child::bound_memory(Some(request.limits.compile_memory as u64));
+    child_process::give_way();
+    child_process::bound_processor_time(patience(&request.limits));
+    child_process::bound_memory(Some(request.limits.compile_memory as u64));
     within(request.limits.compile_time, move |watch| set_up(&folder, request, registry, watch))
 }
 

@@ -11,7 +11,7 @@ use super::super::grants::Grants;
 use super::super::log::plain;
 use super::super::state::State;
 use super::tree::{Leaf, Tree};
-use gpux_core::guard::guard;
+use gpux_core::catch_panic::catch_panic;
 
 /// The snapshotter adds a page to each memory each time it reads it, and it reads them twice.
 const SPARE: usize = 2 << 16;
@@ -38,7 +38,7 @@ impl<'a> Instrumented<'a> {
         let mut traps_handles = false;
         let (mut leaves, mut instrumented) = (Vec::new(), Vec::new());
         for leaf in tree.leaves() {
-            let ready = guard(|| Wizer::new().instrument_component(leaf.component));
+            let ready = catch_panic(|| Wizer::new().instrument_component(leaf.component));
             let (context, mut component) = ready?.map_err(|error| plain(&format!("{error:#}"), REASON))?;
             traps_handles |= trap_new_handles(&mut component);
             leaves.push((leaf, context));
@@ -56,7 +56,7 @@ impl<'a> Instrumented<'a> {
         let mut taken = Vec::with_capacity(self.leaves.len());
         for (leaf, context) in &self.leaves {
             let mut reader = Reader { store, instance, access: &leaf.access, fault: None };
-            let snapshot = guard(|| ready(Wizer::new().snapshot_component(context, &mut reader)));
+            let snapshot = catch_panic(|| ready(Wizer::new().snapshot_component(context, &mut reader)));
             if let Some(fault) = reader.fault {
                 return Err(plain(&fault, REASON));
             }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::grpc::proto;
 use crate::{ServeError, Server, State};
-use gpux_core::plain::harmless;
+use gpux_core::sanitize::sanitize_for_terminal;
 
 /// A pipeline in the index.
 #[derive(Serialize, JsonSchema)]
@@ -58,7 +58,7 @@ pub(super) async fn load(server: &Arc<Server>, name: String) -> Result<(), Serve
     let loaded = tokio::task::spawn_blocking(move || {
         server.repository().load(&change).inspect_err(|_| {
             // The client does not hear why.
-            let reason = harmless(&change.entry().failure().unwrap_or_default());
+            let reason = sanitize_for_terminal(&change.entry().failure().unwrap_or_default());
             tracing::warn!(target: "gpux", "{name} could not be loaded: {reason}");
         })
     });

@@ -16,7 +16,7 @@ use super::{AtOnce, Keys, Tenant, Use};
 use crate::access::readable_by_all;
 use crate::call::Priority;
 use gpux_config::{ConfigurationError, Diagnostic, Form, LoadError, Spanned, Variables, load_with};
-use gpux_core::plain::steers;
+use gpux_core::sanitize::is_unsafe_for_terminal;
 
 /// The file as it is written.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -82,7 +82,7 @@ pub(super) fn load(path: &Path, variables: &Variables<'_>, before: Option<&Keys>
             Ok(digest) if keys.tenants.iter().any(|(known, _)| *known == digest) => {
                 faults.push(Diagnostic::new("key", spec.name.span.clone(), "this key is there already"));
             }
-            Ok(_) if spec.name.value.chars().any(steers) => {
+            Ok(_) if spec.name.value.chars().any(is_unsafe_for_terminal) => {
                 let message = "a name for logs is on one line and has no control characters";
                 faults.push(Diagnostic::new("key", spec.name.span.clone(), message));
             }

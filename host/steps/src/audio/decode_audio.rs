@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::decode::{self, Bounds, EXPECTED, MAX_VALUES};
 use crate::ports;
-use gpux_core::guard::guard;
+use gpux_core::catch_panic::catch_panic;
 use gpux_core::{
     BuildError, Builtin, Context, Dim, ElementType, Group, Kind, Port, Signature, Site, Step, StepFailure, TensorKind,
     Value,
@@ -89,7 +89,7 @@ impl Step for DecodeAudio {
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
         let Some(Some(Value::Bytes(bytes))) = inputs.first() else { return 0 };
         // As in `run`: the reader may give up.
-        let size = guard(|| decode::size(bytes, self.options.mono));
+        let size = catch_panic(|| decode::size(bytes, self.options.mono));
         let decode::Size { values, tables } = size.unwrap_or(decode::Size { values: Some(0), tables: 0 });
         // A larger one is refused before anything is taken for it.
         let values = values.map_or(self.max_values, |values| if values > self.max_values { 0 } else { values });
@@ -108,7 +108,7 @@ impl Step for DecodeAudio {
         let bounds =
             Bounds { max_duration: self.options.max_duration, max_values: self.max_values, deadline: context.deadline };
         // The decoders hold asserts about their input that a hostile file may find.
-        let decoded = guard(|| decode::decode(&bytes, self.options.mono, bounds));
+        let decoded = catch_panic(|| decode::decode(&bytes, self.options.mono, bounds));
         let tensor = decoded.unwrap_or_else(|_| {
             let message = "not a sound: a damaged file: the decoder gave up on it";
             Err(StepFailure::InvalidInput(message.to_owned()))

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::decode::MAX_VALUES;
 use super::sound::{self, Sound};
+use crate::pacing::Deadline;
 use crate::ports;
-use crate::watch::Watch;
 use gpux_core::{
     Builtin, Context, Dim, ElementType, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor, TensorKind, Value,
 };
@@ -110,20 +110,20 @@ impl Step for Frame {
             let message = format!("frame gives at most {MAX_VALUES} values, but {frames} frames of {length} are more");
             return Err(StepFailure::InvalidInput(message));
         };
-        let watch = Watch::of(context);
-        watch.ask()?;
+        let watch = Deadline::from_context(context);
+        watch.check()?;
         let mut output = Vec::with_capacity(values);
         for channel in sound.channels() {
             match self.options.frames {
                 Axis::First => {
                     for frame in channel.windows(length).step_by(hop) {
-                        watch.worked(length)?;
+                        watch.check_after(length)?;
                         output.extend_from_slice(frame);
                     }
                 }
                 Axis::Last => {
                     for place in 0..length {
-                        watch.worked(frames)?;
+                        watch.check_after(frames)?;
                         output.extend(channel[place..].iter().step_by(hop).take(frames));
                     }
                 }

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::pacing::{Deadline, DeadlineExceeded};
 use crate::ports;
-use crate::watch::{Late, Watch};
 use crate::wide::vectorized;
 use gpux_core::{
     BuildError, Builtin, Context, Dim, ElementType, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor,
@@ -122,7 +122,13 @@ impl Mfcc {
     }
 
     /// The coefficients of every channel, which each have a row for a band.
-    fn weighed(&self, given: &[f32], bands: usize, frames: usize, watch: &Watch) -> Result<Vec<f32>, Late> {
+    fn weighed(
+        &self,
+        given: &[f32],
+        bands: usize,
+        frames: usize,
+        watch: &Deadline,
+    ) -> Result<Vec<f32>, DeadlineExceeded> {
         let (weights, rows) = (self.weights(bands), self.options.n_mfcc);
         // An empty one has no channel or no frame.
         let channels = given.chunks_exact((bands * frames).max(1));
@@ -130,7 +136,7 @@ impl Mfcc {
         for (given, output) in channels.zip(output.chunks_exact_mut((rows * frames).max(1))) {
             for from in (0..frames).step_by(LANES) {
                 // A few products are as fast as one sample.
-                watch.worked(bands * rows * LANES / 4)?;
+                watch.check_after(bands * rows * LANES / 4)?;
                 weigh(given, frames, from, &weights, output);
             }
         }
@@ -170,8 +176,8 @@ impl Step for Mfcc {
         if let Some(why) = self.fault(&sizes) {
             return Err(StepFailure::InvalidInput(format!("mfcc: {why}")));
         }
-        let watch = &Watch::of(context);
-        watch.ask()?;
+        let watch = &Deadline::from_context(context);
+        watch.check()?;
         let mut shape = tensor.shape().to_vec();
         let (bands, frames) = (shape[shape.len() - 2], shape[shape.len() - 1]);
         let place = shape.len() - 2;
@@ -249,8 +255,8 @@ mod tests {
         let step = Mfcc::new(ports::options(json!({"n_mfcc": 32})).unwrap()).unwrap();
         let (bands, frames) = (32, LANES << 10);
         let mel = vec![0.0; bands * frames];
-        assert_eq!(step.weighed(&mel, bands, frames, &Watch::after(0)), Err(Late));
-        assert_eq!(step.weighed(&mel, bands, frames, &Watch::after(9)).unwrap().len(), 32 * frames);
+        assert_eq!(step.weighed(&mel, bands, frames, &Deadline::exceeded_after(0)), Err(DeadlineExceeded));
+        assert_eq!(step.weighed(&mel, bands, frames, &Deadline::exceeded_after(9)).unwrap().len(), 32 * frames);
     }
 
     #[test]

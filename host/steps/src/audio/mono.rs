@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::sound::{self, Sound};
+use crate::pacing::{BLOCK, Deadline, DeadlineExceeded};
 use crate::ports;
-use crate::watch::{BLOCK, Late, Watch};
 use gpux_core::{
     Builtin, Context, ElementType, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor, TensorKind, Value,
 };
@@ -58,18 +58,18 @@ impl Step for Mono {
             Some(1) => return Ok(vec![tensor.clone().reshape([sound.frames])?.into()]),
             Some(count) => count,
         };
-        let mean = mean(sound, count, &Watch::of(context))?;
+        let mean = mean(sound, count, &Deadline::from_context(context))?;
         Ok(vec![Tensor::new([sound.frames], mean)?.with_metadata(tensor.metadata).into()])
     }
 }
 
 /// The mean of the channels, of which there are so many.
-fn mean(sound: Sound<'_>, channels: usize, watch: &Watch) -> Result<Vec<f32>, Late> {
+fn mean(sound: Sound<'_>, channels: usize, watch: &Deadline) -> Result<Vec<f32>, DeadlineExceeded> {
     let mut mean = Vec::with_capacity(sound.frames);
     for start in (0..sound.frames).step_by(BLOCK) {
         let end = sound.frames.min(start + BLOCK);
         for (number, channel) in sound.channels().enumerate() {
-            watch.worked(end - start)?;
+            watch.check_after(end - start)?;
             let samples = &channel[start..end];
             if number == 0 {
                 mean.extend_from_slice(samples);
@@ -95,9 +95,9 @@ mod tests {
     fn it_ends_with_the_requests_time() {
         let samples: Vec<_> = (0..2_500_000).map(|sample| sample as f32).collect();
         let sound = Sound { samples: &samples, channels: Some(2), frames: samples.len() / 2 };
-        let whole = mean(sound, 2, &Watch::default()).unwrap();
+        let whole = mean(sound, 2, &Deadline::default()).unwrap();
         assert_eq!((whole.len(), whole[0], whole[999_999]), (1_250_000, 625_000.0, 1_624_999.0));
-        assert_eq!(mean(sound, 2, &Watch::after(1)), Err(Late));
-        assert_eq!(mean(sound, 2, &Watch::after(9)).unwrap(), whole);
+        assert_eq!(mean(sound, 2, &Deadline::exceeded_after(1)), Err(DeadlineExceeded));
+        assert_eq!(mean(sound, 2, &Deadline::exceeded_after(9)).unwrap(), whole);
     }
 }

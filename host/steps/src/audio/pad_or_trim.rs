@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::decode::MAX_VALUES;
 use super::sound::{self, Sound};
+use crate::pacing::{BLOCK, Deadline, DeadlineExceeded};
 use crate::ports;
-use crate::watch::{BLOCK, Late, Watch};
 use gpux_core::{
     BuildError, Builtin, Context, Dim, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor, Value,
 };
@@ -73,7 +73,7 @@ impl Step for PadOrTrim {
             let message = format!("pad-or-trim gives at most {MAX_VALUES} values; there are too many channels");
             return Err(StepFailure::InvalidInput(message));
         };
-        let output = of_length(sound, self.length, values, &Watch::of(context))?;
+        let output = of_length(sound, self.length, values, &Deadline::from_context(context))?;
         let shape = sound.shape_with(&[self.length]);
         Ok(vec![Tensor::new(shape, output)?.with_metadata(tensor.metadata).into()])
     }
@@ -84,17 +84,17 @@ impl Step for PadOrTrim {
 }
 
 /// Each channel cut or filled up to `length` samples: `values` in all.
-fn of_length(sound: Sound<'_>, length: usize, values: usize, watch: &Watch) -> Result<Vec<f32>, Late> {
+fn of_length(sound: Sound<'_>, length: usize, values: usize, watch: &Deadline) -> Result<Vec<f32>, DeadlineExceeded> {
     let mut output = Vec::with_capacity(values);
     for (place, channel) in sound.channels().enumerate() {
         for block in channel[..channel.len().min(length)].chunks(BLOCK) {
-            watch.worked(block.len())?;
+            watch.check_after(block.len())?;
             output.extend_from_slice(block);
         }
         let end = (place + 1) * length;
         while output.len() < end {
             let block = BLOCK.min(end - output.len());
-            watch.worked(block)?;
+            watch.check_after(block)?;
             output.resize(output.len() + block, 0.0);
         }
     }
@@ -112,10 +112,10 @@ mod tests {
         let (short, long) = ([1.0, 2.0], vec![0.5; MANY]);
         for (samples, length) in [(&short[..], MANY), (&long, MANY - 1)] {
             let sound = Sound { samples, channels: None, frames: samples.len() };
-            let whole = of_length(sound, length, length, &Watch::default()).unwrap();
+            let whole = of_length(sound, length, length, &Deadline::default()).unwrap();
             assert_eq!((whole.len(), whole[0]), (length, samples[0]));
-            assert_eq!(of_length(sound, length, length, &Watch::after(1)), Err(Late));
-            assert_eq!(of_length(sound, length, length, &Watch::after(9)).unwrap(), whole);
+            assert_eq!(of_length(sound, length, length, &Deadline::exceeded_after(1)), Err(DeadlineExceeded));
+            assert_eq!(of_length(sound, length, length, &Deadline::exceeded_after(9)).unwrap(), whole);
         }
     }
 }

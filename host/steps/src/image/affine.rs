@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::dims::ImageDims;
 use super::opacity;
 use super::window::Fill;
-use crate::watch::Watch;
+use crate::pacing::Deadline;
 use gpux_core::{Color, StepFailure, Tensor, TensorData, TensorElement};
 
 /// How much longer than a copy a sample takes that lies between others.
@@ -63,7 +63,7 @@ impl Affine {
         target: ImageDims,
         how: Interpolation,
         fill: &Fill,
-        watch: &Watch,
+        watch: &Deadline,
     ) -> Result<Tensor, StepFailure> {
         let shape = [target.height, target.width, dims.channels];
         // Colours are mixed by their opacity.
@@ -87,7 +87,7 @@ impl Affine {
         target: ImageDims,
         how: Interpolation,
         fill: &Fill,
-        watch: &Watch,
+        watch: &Deadline,
     ) -> Result<Vec<T>, StepFailure> {
         let fill = fill.pixel::<T>(dims.channels)?;
         let source = Source { data, dims };
@@ -96,7 +96,7 @@ impl Affine {
         let (x, y) = self.at(0.5, 0.5);
         let start = [x, y].map(|number| (number * 65536.0 + 0.5).floor() as i64);
         for row in 0..target.height {
-            watch.worked(target.width * dims.channels * INTERPOLATION)?;
+            watch.check_after(target.width * dims.channels * INTERPOLATION)?;
             for column in 0..target.width {
                 if how == Interpolation::Nearest {
                     // In Pillow's fixed point, which decides where a place lies between two pixels.

@@ -7,8 +7,8 @@ use super::dims::{ImageDims, Size, fits};
 use super::geometry::{Change, changed};
 use super::remake::{ImageStep, Remake};
 use super::window::{Fill, Outside, Window, cut};
+use crate::pacing::Deadline;
 use crate::ports;
-use crate::watch::Watch;
 use gpux_core::{BuildError, Builtin, Group, StepFailure, Tensor};
 
 /// Options of `center-crop`.
@@ -62,7 +62,13 @@ impl Remake for CenterCrop {
         self.fill.check(channels).map(|()| channels)
     }
 
-    fn make(&self, tensor: Tensor, dims: ImageDims, target: ImageDims, watch: &Watch) -> Result<Tensor, StepFailure> {
+    fn make(
+        &self,
+        tensor: Tensor,
+        dims: ImageDims,
+        target: ImageDims,
+        watch: &Deadline,
+    ) -> Result<Tensor, StepFailure> {
         let (top, left) = (start(target.height, dims.height), start(target.width, dims.width));
         let metadata = changed(tensor.metadata, dims, Change::moved([-(left as f32), -(top as f32)]));
         let window = Window { top, left, height: target.height, width: target.width };

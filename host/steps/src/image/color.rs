@@ -7,8 +7,8 @@ use super::decode::{Level, stopping};
 use super::dims::ImageDims;
 use super::remake::{ImageStep, Remake};
 use super::window::Fill;
+use crate::pacing::{Deadline, DeadlineExceeded};
 use crate::ports;
-use crate::watch::{Late, Watch};
 use gpux_core::{
     BuildError, Builtin, Color, ElementSet, ElementType, Group, Metadata, StepFailure, Tensor, TensorData,
 };
@@ -99,7 +99,13 @@ impl Remake for Convert {
         }
     }
 
-    fn make(&self, tensor: Tensor, dims: ImageDims, target: ImageDims, watch: &Watch) -> Result<Tensor, StepFailure> {
+    fn make(
+        &self,
+        tensor: Tensor,
+        dims: ImageDims,
+        target: ImageDims,
+        watch: &Deadline,
+    ) -> Result<Tensor, StepFailure> {
         let told = self.from.map(Channels::color).or(tensor.metadata.color);
         let from = told.filter(|color| color.channels() == dims.channels).unwrap_or(match dims.channels {
             1 => Color::Gray,
@@ -128,7 +134,7 @@ impl Convert {
 }
 
 /// An image of uint8 as RGB.
-pub(super) fn to_rgb(tensor: Tensor, dims: ImageDims, watch: &Watch) -> Result<Tensor, StepFailure> {
+pub(super) fn to_rgb(tensor: Tensor, dims: ImageDims, watch: &Deadline) -> Result<Tensor, StepFailure> {
     let rgb = Convert { to: Channels::Rgb, from: None, background: None };
     rgb.make(tensor, dims, ImageDims { channels: 3, ..dims }, watch)
 }
@@ -138,8 +144,8 @@ fn converted<T: Level>(
     from: Color,
     to: Color,
     behind: Option<[T; 3]>,
-    watch: &Watch,
-) -> Result<Vec<T>, Late> {
+    watch: &Deadline,
+) -> Result<Vec<T>, DeadlineExceeded> {
     match (from, behind) {
         (Color::Gray, _) => written(data, to, watch, |[gray]| [gray, gray, gray, T::MOST]),
         (Color::Rgb, _) => written(data, to, watch, |[red, green, blue]| [red, green, blue, T::MOST]),
@@ -153,9 +159,9 @@ fn converted<T: Level>(
 fn written<T: Level, const C: usize>(
     data: &[T],
     to: Color,
-    watch: &Watch,
+    watch: &Deadline,
     rgba: impl Fn([T; C]) -> [T; 4],
-) -> Result<Vec<T>, Late> {
+) -> Result<Vec<T>, DeadlineExceeded> {
     match to {
         Color::Gray => stopping(data, watch, |pixel| {
             let [red, green, blue, _] = rgba(pixel);

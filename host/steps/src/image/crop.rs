@@ -7,8 +7,8 @@ use super::dims::{ImageDims, MAX_SIDE};
 use super::geometry::{Change, changed};
 use super::remake::{ImageStep, Remake};
 use super::window::{Fill, Outside, Window, cut};
+use crate::pacing::Deadline;
 use crate::ports;
-use crate::watch::Watch;
 use gpux_core::{BuildError, Builtin, Group, StepFailure, Tensor};
 
 /// Options of `crop`.
@@ -72,7 +72,13 @@ impl Remake for Crop {
         self.fill.check(channels).map(|()| channels)
     }
 
-    fn make(&self, tensor: Tensor, dims: ImageDims, target: ImageDims, watch: &Watch) -> Result<Tensor, StepFailure> {
+    fn make(
+        &self,
+        tensor: Tensor,
+        dims: ImageDims,
+        target: ImageDims,
+        watch: &Deadline,
+    ) -> Result<Tensor, StepFailure> {
         let metadata = changed(tensor.metadata, dims, Change::moved([-(self.left as f32), -(self.top as f32)]));
         let window = Window { top: self.top, left: self.left, height: target.height, width: target.width };
         Ok(cut(tensor, dims, window, Outside::Constant, &self.fill, watch)?.with_metadata(metadata))

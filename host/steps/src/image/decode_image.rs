@@ -7,9 +7,9 @@ use image::metadata::Orientation;
 
 use super::decode::{FORMATS, Format, Level, Samples, convert, turned};
 use super::dims::MAX_PIXELS;
+use crate::pacing::Deadline;
 use crate::ports;
-use crate::watch::Watch;
-use gpux_core::guard::guard;
+use gpux_core::catch_panic::catch_panic;
 use gpux_core::{
     BuildError, Builtin, Color, Context, ElementType, Group, Kind, Layout, Metadata, Port, Signature, Site, Step,
     StepFailure, Tensor, TensorElement, TensorKind, Value,
@@ -123,8 +123,8 @@ impl DecodeImage {
         Ok(Self { options, signature })
     }
 
-    fn decode(&self, bytes: &[u8], watch: &Watch) -> Result<Tensor, StepFailure> {
-        watch.ask()?;
+    fn decode(&self, bytes: &[u8], watch: &Deadline) -> Result<Tensor, StepFailure> {
+        watch.check()?;
         let format = Format::of(bytes).map_err(|why| not_an_image(&why))?;
         if let Some(why) = format.unsupported(bytes) {
             return Err(not_an_image(&format!("a {format} file, but {why}")));
@@ -159,7 +159,7 @@ impl DecodeImage {
         found: usize,
         sides: [usize; 2],
         turn: Orientation,
-        watch: &Watch,
+        watch: &Deadline,
     ) -> Result<Tensor, StepFailure> {
         let color = self.options.channels.color();
         let samples = convert(samples, found, color, watch)?;
@@ -173,10 +173,10 @@ impl DecodeImage {
 
     /// The pixels. The decoders hold asserts about their input that a hostile file may find.
     pub(super) fn decoded(&self, bytes: &[u8], context: &Context) -> Result<Tensor, StepFailure> {
-        let watch = Watch::of(context);
-        let decoded = guard(|| self.decode(bytes, &watch));
+        let watch = Deadline::from_context(context);
+        let decoded = catch_panic(|| self.decode(bytes, &watch));
         // Whatever a decoder says that was stopped.
-        if watch.ask_again().is_err() {
+        if watch.check_cached().is_err() {
             return Err(StepFailure::Timeout);
         }
         decoded.unwrap_or_else(|_| Err(not_an_image("the decoder gave up on it")))
@@ -185,12 +185,12 @@ impl DecodeImage {
     /// Bytes that decoding takes.
     pub(super) fn memory(&self, bytes: &[u8]) -> usize {
         // As in `decoded`: the decoder may give up.
-        guard(|| self.size(bytes)).ok().flatten().unwrap_or(0)
+        catch_panic(|| self.size(bytes)).ok().flatten().unwrap_or(0)
     }
 
     /// Bytes of the pixels as they lie in the file, and again as they are wanted.
     fn size(&self, bytes: &[u8]) -> Option<usize> {
-        let watch = Watch::default();
+        let watch = Deadline::default();
         let mut head = Format::of(bytes).ok()?.head(bytes, &watch).ok()?;
         let (width, height) = head.size();
         let pixels = u64::from(width) * u64::from(height);

@@ -10,8 +10,8 @@ use super::color::to_rgb;
 use super::decode_image::DecodeImage;
 use super::detections::{self, Detection};
 use super::dims::{ImageDims, takes_channels};
+use crate::pacing::Deadline;
 use crate::ports;
-use crate::watch::Watch;
 use gpux_core::{
     BuildError, Builtin, Context, Dim, ElementSet, ElementType, Geometry, Group, Kind, Mismatch, Port, Signature, Site,
     Step, StepFailure, Tensor, TensorKind, Value,
@@ -118,7 +118,7 @@ impl DrawBoxes {
                     return Err(StepFailure::InvalidInput(message));
                 }
                 let geometry = tensor.metadata.geometry;
-                Ok((to_rgb(tensor, dims, &Watch::of(context))?, geometry))
+                Ok((to_rgb(tensor, dims, &Deadline::from_context(context))?, geometry))
             }
             other => Err(StepFailure::InvalidInput(format!(
                 "`image` takes a picture file or a tensor, but gets {}",
@@ -202,7 +202,7 @@ impl Step for DrawBoxes {
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let watch = Watch::of(context);
+        let watch = Deadline::from_context(context);
         let mut inputs = inputs.into_iter();
         let missing = |name: &str| StepFailure::InvalidInput(format!("the input `{name}` is missing"));
         let image = inputs.next().flatten().ok_or_else(|| missing("image"))?;
@@ -212,7 +212,7 @@ impl Step for DrawBoxes {
         let pixels = picture.as_mut_slice::<u8>().unwrap_or_default();
         let mut labels: Vec<Option<String>> = Vec::new();
         for mut detection in found {
-            watch.ask()?;
+            watch.check()?;
             let known = labels.iter().position(|label| *label == detection.label);
             let index = known.unwrap_or_else(|| {
                 labels.push(detection.label.clone());
@@ -225,7 +225,7 @@ impl Step for DrawBoxes {
             self.draw(&mut Canvas::new(pixels, dims), dims, &detection, color);
         }
         // The encoder writes the whole file at once.
-        watch.ask_for(PNG_PER_PIXEL * (dims.height * dims.width) as f64)?;
+        watch.check_time_for(PNG_PER_PIXEL * (dims.height * dims.width) as f64)?;
         Ok(vec![png(pixels, dims)?.into()])
     }
 

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::dims::ImageDims;
 use super::geometry::{Change, changed};
 use super::remake::{ImageStep, Remake};
+use crate::pacing::{Deadline, DeadlineExceeded};
 use crate::ports;
-use crate::watch::{Late, Watch};
 use gpux_core::with_elements;
 use gpux_core::{Builtin, Group, StepFailure, Tensor, TensorElement};
 
@@ -49,7 +49,7 @@ impl Remake for Flip {
         Ok(sides)
     }
 
-    fn make(&self, mut tensor: Tensor, dims: ImageDims, _: ImageDims, watch: &Watch) -> Result<Tensor, StepFailure> {
+    fn make(&self, mut tensor: Tensor, dims: ImageDims, _: ImageDims, watch: &Deadline) -> Result<Tensor, StepFailure> {
         let mirrored = |by: bool, side: usize| if by { (-1.0, side as f32) } else { (1.0, 0.0) };
         let (across, left) = mirrored(self.direction != Direction::Vertical, dims.width);
         let (down, top) = mirrored(self.direction != Direction::Horizontal, dims.height);
@@ -60,7 +60,7 @@ impl Remake for Flip {
     }
 }
 
-fn flip(tensor: &mut Tensor, dims: ImageDims, direction: Direction, watch: &Watch) -> Result<(), Late> {
+fn flip(tensor: &mut Tensor, dims: ImageDims, direction: Direction, watch: &Deadline) -> Result<(), DeadlineExceeded> {
     // The clone shares the elements only as long as it tells their type.
     let of = tensor.data().clone();
     with_elements!(of, data => in_place(tensor, data, dims, direction, watch))
@@ -71,25 +71,29 @@ fn in_place<T: TensorElement>(
     of: std::sync::Arc<Vec<T>>,
     dims: ImageDims,
     direction: Direction,
-    watch: &Watch,
-) -> Result<(), Late> {
+    watch: &Deadline,
+) -> Result<(), DeadlineExceeded> {
     drop(of);
     let Some(data) = tensor.as_mut_slice::<T>() else { return Ok(()) };
     let row = dims.width * dims.channels;
     if direction != Direction::Vertical {
         for row in data.chunks_exact_mut(row) {
-            watch.worked(row.len())?;
+            watch.check_after(row.len())?;
             reverse(row, dims.channels, || Ok(()))?;
         }
     }
     if direction != Direction::Horizontal {
-        reverse(data, row, || watch.worked(2 * row))?;
+        reverse(data, row, || watch.check_after(2 * row))?;
     }
     Ok(())
 }
 
 /// Reverses the order of runs of `length`, each pair of them after `in_time`.
-fn reverse<T>(data: &mut [T], length: usize, in_time: impl Fn() -> Result<(), Late>) -> Result<(), Late> {
+fn reverse<T>(
+    data: &mut [T],
+    length: usize,
+    in_time: impl Fn() -> Result<(), DeadlineExceeded>,
+) -> Result<(), DeadlineExceeded> {
     let count = data.len() / length;
     let (first, second) = data.split_at_mut(count / 2 * length);
     for (one, other) in first.chunks_exact_mut(length).zip(second.rchunks_exact_mut(length)) {

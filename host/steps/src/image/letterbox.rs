@@ -8,8 +8,8 @@ use super::geometry::{Change, changed};
 use super::remake::{ImageStep, Remake};
 use super::resample::{Filter, Library, Sampling};
 use super::window::{Fill, Outside, Window, cut};
+use crate::pacing::Deadline;
 use crate::ports;
-use crate::watch::Watch;
 use gpux_core::{BuildError, Builtin, ElementSet, Group, StepFailure, Tensor};
 
 /// Options of `letterbox`.
@@ -150,7 +150,7 @@ impl Remake for Letterbox {
         self.sampling.buffers(tensor, dims, inner).saturating_add(height * width * dims.channels * sample)
     }
 
-    fn make(&self, tensor: Tensor, dims: ImageDims, _: ImageDims, watch: &Watch) -> Result<Tensor, StepFailure> {
+    fn make(&self, tensor: Tensor, dims: ImageDims, _: ImageDims, watch: &Deadline) -> Result<Tensor, StepFailure> {
         let Placed { scale, inner: [height, width], before, outer } = self.placed([dims.height, dims.width]);
         let inner = ImageDims { height, width, ..dims };
         let scale = scale as f32;

@@ -1,6 +1,6 @@
 //! Numbers stretched to 0..1 by what an image itself holds.
 
-use crate::watch::{BLOCK, Late, Watch};
+use crate::pacing::{BLOCK, Deadline, DeadlineExceeded};
 
 /// How the elements of a tensor are grouped: which lie together, and how.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +14,7 @@ pub(super) struct Groups {
 }
 
 /// `(x - min) / (max - min)` in each group; 0 where all are equal, NaN where one is.
-pub(super) fn stretch(data: &mut [f32], groups: Groups, watch: &Watch) -> Result<(), Late> {
+pub(super) fn stretch(data: &mut [f32], groups: Groups, watch: &Deadline) -> Result<(), DeadlineExceeded> {
     let Groups { image, channels, run } = groups;
     // As a whole, an image has no runs, and needs no more than a look at the clock now and then.
     let run = if channels == 1 { BLOCK } else { run };
@@ -40,13 +40,13 @@ pub(super) fn stretch(data: &mut [f32], groups: Groups, watch: &Watch) -> Result
 }
 
 /// Runs as short as one element, of which a block is told at once.
-struct Block<'w>(&'w Watch, usize);
+struct Block<'w>(&'w Deadline, usize);
 
 impl Block<'_> {
     #[inline(always)]
-    fn add(&mut self, elements: usize) -> Result<(), Late> {
+    fn add(&mut self, elements: usize) -> Result<(), DeadlineExceeded> {
         self.1 += elements;
-        if self.1 >= BLOCK { self.0.worked(std::mem::take(&mut self.1)) } else { Ok(()) }
+        if self.1 >= BLOCK { self.0.check_after(std::mem::take(&mut self.1)) } else { Ok(()) }
     }
 }
 

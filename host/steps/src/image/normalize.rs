@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::min_max::{Groups, stretch};
+use crate::pacing::{BLOCK, Deadline, DeadlineExceeded, rows_of_block};
 use crate::ports;
-use crate::watch::{BLOCK, Late, Watch, rows_of_block};
 use gpux_core::{
     BuildError, Builtin, Context, ElementSet, ElementType, Group, Kind, Layout, Mismatch, Port, Signature, Step,
     StepFailure, Tensor, TensorData, TensorElement, TensorKind, Value,
@@ -216,8 +216,8 @@ impl Step for Normalize {
         if tensor.is_empty() {
             return Ok(vec![tensor.cast(ElementType::Float32)?.into()]);
         }
-        let watch = &Watch::of(context);
-        watch.ask()?;
+        let watch = &Deadline::from_context(context);
+        watch.check()?;
         if self.factors.is_empty() {
             let groups = self.groups(tensor.shape(), tensor.metadata.layout).map_err(StepFailure::InvalidInput)?;
             let mut tensor = tensor.cast_while(ElementType::Float32, watch)?;
@@ -340,12 +340,17 @@ fn stretched(factors: &[Factor]) -> Vec<Factor> {
     factors.iter().copied().cycle().take(repeats * factors.len()).collect()
 }
 
-fn normalized<T: ToF32>(data: &[T], run: usize, factors: &[Factor], watch: &Watch) -> Result<Vec<f32>, Late> {
+fn normalized<T: ToF32>(
+    data: &[T],
+    run: usize,
+    factors: &[Factor],
+    watch: &Deadline,
+) -> Result<Vec<f32>, DeadlineExceeded> {
     let mut result = Vec::with_capacity(data.len());
     if run == 1 {
         let factors = stretched(factors);
         for block in data.chunks(rows_of_block(factors.len()) * factors.len()) {
-            watch.worked(block.len())?;
+            watch.check_after(block.len())?;
             for part in block.chunks(factors.len()) {
                 result.extend(part.iter().zip(&factors).map(|(x, by)| x.to_f32() * by.multiply + by.add));
             }
@@ -353,7 +358,7 @@ fn normalized<T: ToF32>(data: &[T], run: usize, factors: &[Factor], watch: &Watc
     } else {
         for (part, by) in data.chunks(run).zip(factors.iter().cycle()) {
             for block in part.chunks(BLOCK) {
-                watch.worked(block.len())?;
+                watch.check_after(block.len())?;
                 result.extend(block.iter().map(|x| x.to_f32() * by.multiply + by.add));
             }
         }
@@ -361,11 +366,11 @@ fn normalized<T: ToF32>(data: &[T], run: usize, factors: &[Factor], watch: &Watc
     Ok(result)
 }
 
-fn normalize(data: &mut [f32], run: usize, factors: &[Factor], watch: &Watch) -> Result<(), Late> {
+fn normalize(data: &mut [f32], run: usize, factors: &[Factor], watch: &Deadline) -> Result<(), DeadlineExceeded> {
     if run == 1 {
         let factors = stretched(factors);
         for block in data.chunks_mut(rows_of_block(factors.len()) * factors.len()) {
-            watch.worked(block.len())?;
+            watch.check_after(block.len())?;
             for part in block.chunks_mut(factors.len()) {
                 for (x, by) in part.iter_mut().zip(&factors) {
                     *x = *x * by.multiply + by.add;
@@ -375,7 +380,7 @@ fn normalize(data: &mut [f32], run: usize, factors: &[Factor], watch: &Watch) ->
     } else {
         for (part, by) in data.chunks_mut(run).zip(factors.iter().cycle()) {
             for block in part.chunks_mut(BLOCK) {
-                watch.worked(block.len())?;
+                watch.check_after(block.len())?;
                 for x in block {
                     *x = *x * by.multiply + by.add;
                 }
@@ -418,15 +423,22 @@ mod tests {
         let factors = [Factor { multiply: 2.0, add: 1.0 }; 3];
         let mut data = vec![1_f32; 3 << 20];
         for run in [1, 1 << 20] {
-            let whole = normalized(&data, run, &factors, &Watch::after(9)).unwrap();
+            let whole = normalized(&data, run, &factors, &Deadline::exceeded_after(9)).unwrap();
             assert_eq!((whole.len(), whole[0], whole.last()), (3 << 20, 3.0, Some(&3.0)));
-            assert_eq!(normalized(&data, run, &factors, &Watch::after(1)), Err(Late));
-            assert_eq!(normalize(&mut data.clone(), run, &factors, &Watch::after(1)), Err(Late));
+            assert_eq!(normalized(&data, run, &factors, &Deadline::exceeded_after(1)), Err(DeadlineExceeded));
+            assert_eq!(
+                normalize(&mut data.clone(), run, &factors, &Deadline::exceeded_after(1)),
+                Err(DeadlineExceeded)
+            );
         }
         for (channels, run) in [(1, 3 << 20), (3, 1), (3, 1 << 20)] {
             let groups = Groups { image: 3 << 20, channels, run };
-            assert_eq!(stretch(&mut data.clone(), groups, &Watch::after(1)), Err(Late), "{groups:?}");
-            assert_eq!(stretch(&mut data, groups, &Watch::after(99)), Ok(()));
+            assert_eq!(
+                stretch(&mut data.clone(), groups, &Deadline::exceeded_after(1)),
+                Err(DeadlineExceeded),
+                "{groups:?}"
+            );
+            assert_eq!(stretch(&mut data, groups, &Deadline::exceeded_after(99)), Ok(()));
         }
     }
 

@@ -7,8 +7,8 @@ use super::dims::{ImageDims, MAX_SIDE, Size};
 use super::geometry::{Change, changed};
 use super::remake::{ImageStep, Remake};
 use super::window::{Fill, Outside, Window, cut};
+use crate::pacing::Deadline;
 use crate::ports;
-use crate::watch::Watch;
 use gpux_core::{BuildError, Builtin, Group, StepFailure, Tensor};
 
 /// Options of `pad`: one of `padding`, `size` and `multiple_of`, and how.
@@ -131,7 +131,13 @@ impl Remake for Pad {
         self.fill.check(channels).map(|()| channels)
     }
 
-    fn make(&self, tensor: Tensor, dims: ImageDims, target: ImageDims, watch: &Watch) -> Result<Tensor, StepFailure> {
+    fn make(
+        &self,
+        tensor: Tensor,
+        dims: ImageDims,
+        target: ImageDims,
+        watch: &Deadline,
+    ) -> Result<Tensor, StepFailure> {
         let [left, top] = match (&self.padding, self.position) {
             (Some(padding), _) => [padding.sides()[0], padding.sides()[1]],
             (None, Position::TopLeft) => [0, 0],

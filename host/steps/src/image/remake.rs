@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::dims::{ImageDims, fits, takes_channels};
+use crate::pacing::Deadline;
 use crate::ports;
-use crate::watch::Watch;
 use gpux_core::{
     BuildError, Context, ElementSet, Kind, Layout, Mismatch, Port, Signature, Step, StepFailure, Tensor, TensorKind,
     Value,
@@ -42,7 +42,8 @@ pub(super) trait Remake: Serialize + Send + Sync {
     }
 
     /// The result, with its metadata. `target` has been checked. Long work asks `watch` now and then.
-    fn make(&self, tensor: Tensor, dims: ImageDims, target: ImageDims, watch: &Watch) -> Result<Tensor, StepFailure>;
+    fn make(&self, tensor: Tensor, dims: ImageDims, target: ImageDims, watch: &Deadline)
+    -> Result<Tensor, StepFailure>;
 }
 
 /// A step with these options.
@@ -113,8 +114,8 @@ impl<T: Remake> Step for ImageStep<T> {
         }
         let target = self.target(dims).map_err(StepFailure::InvalidInput)?;
         tensor.metadata.layout = Some(Layout::Hwc);
-        let watch = Watch::of(context);
-        watch.ask()?;
+        let watch = Deadline::from_context(context);
+        watch.check()?;
         Ok(vec![self.options.make(tensor, dims, target, &watch)?.into()])
     }
 

@@ -7,8 +7,8 @@ use super::dims::{ImageDims, Size, fits};
 use super::geometry::{Change, changed};
 use super::remake::{ImageStep, Remake};
 use super::resample::{Filter, Library, Sampling};
+use crate::pacing::Deadline;
 use crate::ports;
-use crate::watch::Watch;
 use gpux_core::{BuildError, Builtin, ElementSet, Group, StepFailure, Tensor};
 
 /// Options of `resize`.
@@ -127,7 +127,13 @@ impl Remake for Resize {
         self.sampling.buffers(tensor, dims, ImageDims { height, width, ..dims })
     }
 
-    fn make(&self, tensor: Tensor, dims: ImageDims, target: ImageDims, watch: &Watch) -> Result<Tensor, StepFailure> {
+    fn make(
+        &self,
+        tensor: Tensor,
+        dims: ImageDims,
+        target: ImageDims,
+        watch: &Deadline,
+    ) -> Result<Tensor, StepFailure> {
         let metadata = changed(tensor.metadata, dims, Change::between(dims, target));
         let tensor = if dims == target { tensor } else { self.sampling.resize(&tensor, dims, target, watch)? };
         Ok(tensor.with_metadata(metadata))

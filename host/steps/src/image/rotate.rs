@@ -8,8 +8,8 @@ use super::dims::ImageDims;
 use super::geometry::{Change, changed};
 use super::remake::{ImageStep, Remake};
 use super::window::Fill;
+use crate::pacing::Deadline;
 use crate::ports;
-use crate::watch::Watch;
 use gpux_core::with_elements;
 use gpux_core::{BuildError, Builtin, ElementSet, ElementType, Group, Metadata, StepFailure, Tensor, TensorElement};
 
@@ -101,7 +101,13 @@ impl Remake for Rotate {
         tensor.byte_len()
     }
 
-    fn make(&self, tensor: Tensor, dims: ImageDims, target: ImageDims, watch: &Watch) -> Result<Tensor, StepFailure> {
+    fn make(
+        &self,
+        tensor: Tensor,
+        dims: ImageDims,
+        target: ImageDims,
+        watch: &Deadline,
+    ) -> Result<Tensor, StepFailure> {
         let metadata = match self.quarters(dims.height, dims.width) {
             Some(0) => return Ok(tensor),
             Some(2) => {
@@ -126,12 +132,12 @@ fn turned<T: TensorElement>(
     dims: ImageDims,
     target: ImageDims,
     quarters: usize,
-    watch: &Watch,
+    watch: &Deadline,
 ) -> Result<Tensor, StepFailure> {
     let ImageDims { height, width, channels } = dims;
     let mut result = Vec::with_capacity(data.len());
     for y in 0..target.height {
-        watch.worked(target.width * channels * 4)?;
+        watch.check_after(target.width * channels * 4)?;
         for x in 0..target.width {
             let (row, column) = match quarters {
                 1 => (x, width - 1 - y),

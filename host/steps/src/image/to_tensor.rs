@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::pacing::{BLOCK, Deadline, DeadlineExceeded};
 use crate::ports;
-use crate::watch::{BLOCK, Late, Watch};
 use gpux_core::with_elements;
 use gpux_core::{
     BuildError, Builtin, Color, Context, Dim, ElementSet, ElementType, Group, Kind, Layout, Metadata, Mismatch, Port,
@@ -193,8 +193,8 @@ impl Step for ToTensor {
         let (order, color) = self.channels(&metadata, channels)?;
         metadata.layout = Some(self.layout());
         metadata.color = color;
-        let watch = &Watch::of(context);
-        watch.ask()?;
+        let watch = &Deadline::from_context(context);
+        watch.check()?;
         if let (TensorData::Uint8(data), Layout::Hwc, 1 | 3 | 4) = (tensor.data(), from, channels)
             && self.options.layout == Order::Chw
             && self.options.element == Element::Float32
@@ -222,7 +222,7 @@ impl Step for ToTensor {
 }
 
 impl ToTensor {
-    fn cast(&self, tensor: Tensor, watch: &Watch) -> Result<Tensor, StepFailure> {
+    fn cast(&self, tensor: Tensor, watch: &Deadline) -> Result<Tensor, StepFailure> {
         let most = match tensor.element() {
             ElementType::Uint8 if self.options.scale => 255.0,
             ElementType::Uint16 if self.options.scale => 65535.0,
@@ -231,7 +231,7 @@ impl ToTensor {
         let mut floats = tensor.cast_while(ElementType::Float32, watch)?;
         if let Some(data) = floats.as_mut_slice::<f32>() {
             for block in data.chunks_mut(BLOCK) {
-                watch.worked(block.len())?;
+                watch.check_after(block.len())?;
                 for value in block {
                     *value /= most;
                 }
@@ -242,14 +242,19 @@ impl ToTensor {
 }
 
 /// What is asked for most, in one pass: the channels of a picture, one after the other, as floats.
-fn planes<const C: usize>(data: &[u8], order: &[usize], most: f32, watch: &Watch) -> Result<Vec<f32>, Late> {
+fn planes<const C: usize>(
+    data: &[u8],
+    order: &[usize],
+    most: f32,
+    watch: &Deadline,
+) -> Result<Vec<f32>, DeadlineExceeded> {
     let (pixels, _) = data.as_chunks::<C>();
     let mut result = Vec::with_capacity(data.len());
     for channel in order {
         // Below C as it is; said so that the loop checks nothing.
         let channel = channel % C;
         for block in pixels.chunks(BLOCK) {
-            watch.worked(block.len())?;
+            watch.check_after(block.len())?;
             result.extend(block.iter().map(|pixel| f32::from(pixel[channel]) / most));
         }
     }
@@ -262,7 +267,7 @@ fn arranged<T: TensorElement>(
     order: &[usize],
     from: Layout,
     to: Layout,
-    watch: &Watch,
+    watch: &Deadline,
 ) -> Result<Tensor, StepFailure> {
     let channels = order.len();
     let pixels = data.len() / channels;
@@ -273,14 +278,14 @@ fn arranged<T: TensorElement>(
             for channel in order {
                 for pixel in (0..pixels).step_by(BLOCK) {
                     let count = BLOCK.min(pixels - pixel);
-                    watch.worked(count)?;
+                    watch.check_after(count)?;
                     result.extend(data[channel * plane + pixel * step..].iter().step_by(step).take(count).cloned());
                 }
             }
         }
         Layout::Hwc => {
             for pixel in 0..pixels {
-                watch.worked(channels)?;
+                watch.check_after(channels)?;
                 result.extend(order.iter().map(|channel| data[pixel * step + channel * plane].clone()));
             }
         }

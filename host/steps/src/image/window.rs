@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::dims::ImageDims;
-use crate::watch::{Late, Watch};
+use crate::pacing::{Deadline, DeadlineExceeded};
 use gpux_core::with_elements;
 use gpux_core::{StepFailure, Tensor, TensorElement};
 
@@ -123,7 +123,7 @@ pub(super) fn cut(
     window: Window,
     outside: Outside,
     fill: &Fill,
-    watch: &Watch,
+    watch: &Deadline,
 ) -> Result<Tensor, StepFailure> {
     let whole = Window { top: 0, left: 0, height: dims.height, width: dims.width };
     if window == whole {
@@ -142,15 +142,15 @@ fn seen<T: Clone>(
     window: Window,
     outside: Outside,
     fill: &[T],
-    watch: &Watch,
-) -> Result<Vec<T>, Late> {
+    watch: &Deadline,
+) -> Result<Vec<T>, DeadlineExceeded> {
     let channels = dims.channels;
     let rows = Seen::of(window.top, window.height, dims.height, outside);
     let columns = Seen::of(window.left, window.width, dims.width, outside);
     let inside = columns.inside.start * channels..columns.inside.end * channels;
     let mut result = Vec::with_capacity(window.height * window.width * channels);
     for row in rows.rows() {
-        watch.worked(window.width * channels)?;
+        watch.check_after(window.width * channels)?;
         let Some(row) = row else {
             (0..window.width).for_each(|_| result.extend_from_slice(fill));
             continue;

@@ -4,8 +4,8 @@ use half::{bf16, f16};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::pacing::{Deadline, DeadlineExceeded};
 use crate::ports;
-use crate::watch::{Late, Watch};
 use crate::wide::vectorized;
 use gpux_core::{
     Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor,
@@ -107,8 +107,8 @@ impl Step for Argmax {
         if along.0 == 0 {
             return Err(invalid(format!("argmax works along axis {axis}, which is empty")));
         }
-        let watch = &Watch::of(context);
-        watch.ask()?;
+        let watch = &Deadline::from_context(context);
+        watch.check()?;
         let indices = match tensor.data() {
             TensorData::Bool(data) => largest(data, along, watch, |a, b| a && !b),
             TensorData::Uint8(data) => largest(data, along, watch, |a, b| a > b),
@@ -144,9 +144,9 @@ const PART: usize = 1 << 20;
 fn largest<T: Copy>(
     data: &[T],
     (length, stride): (usize, usize),
-    watch: &Watch,
+    watch: &Deadline,
     beats: impl Fn(T, T) -> bool + Copy,
-) -> Result<Vec<i64>, Late> {
+) -> Result<Vec<i64>, DeadlineExceeded> {
     if data.is_empty() {
         return Ok(Vec::new());
     }
@@ -154,7 +154,7 @@ fn largest<T: Copy>(
         let mut indices = vec![0; data.len() / length];
         let rows = (PART / length).max(1);
         for (indices, data) in indices.chunks_mut(rows).zip(data.chunks(rows * length)) {
-            watch.worked(data.len())?;
+            watch.check_after(data.len())?;
             vectorized(
                 #[inline(always)]
                 || {
@@ -169,11 +169,11 @@ fn largest<T: Copy>(
     // Place by place, all columns at a time: memory is read in its order.
     let mut indices = Vec::with_capacity(data.len() / length);
     for block in data.chunks_exact(length * stride) {
-        watch.worked(stride)?;
+        watch.check_after(stride)?;
         let (first, rest) = block.split_at(stride);
         let (mut best, mut winners) = (first.to_vec(), vec![0_i64; stride]);
         for (index, row) in (1_i64..).zip(rest.chunks_exact(stride)) {
-            watch.worked(stride)?;
+            watch.check_after(stride)?;
             for ((value, best), winner) in row.iter().zip(&mut best).zip(&mut winners) {
                 let wins = beats(*value, *best);
                 *best = if wins { *value } else { *best };
@@ -229,8 +229,8 @@ mod tests {
     fn much_ends_with_the_time() {
         let data = vec![0_u8; 3 << 20];
         for along in [(1 << 20, 1), (2, 1), (3, 1 << 20), (1, 2)] {
-            let run = |looks| largest(&data, along, &Watch::after(looks), |a, b| a > b);
-            assert_eq!(run(0), Err(Late), "{along:?}");
+            let run = |looks| largest(&data, along, &Deadline::exceeded_after(looks), |a, b| a > b);
+            assert_eq!(run(0), Err(DeadlineExceeded), "{along:?}");
             assert_eq!(run(9).unwrap().len(), data.len() / along.0, "{along:?}");
         }
     }

@@ -2,8 +2,8 @@
 
 use half::{bf16, f16};
 
+use crate::pacing::{Deadline, DeadlineExceeded};
 use crate::ports;
-use crate::watch::{Late, Watch};
 use gpux_core::{
     Context, ElementSet, Kind, Mismatch, Port, Signature, StepFailure, Tensor, TensorData, TensorElement, TensorKind,
 };
@@ -34,11 +34,11 @@ pub(super) fn change(
     axis: i64,
     step: &str,
     context: &Context,
-    single: impl Fn(&mut [f32], &Watch) -> Result<(), Late>,
-    double: impl Fn(&mut [f64], &Watch) -> Result<(), Late>,
+    single: impl Fn(&mut [f32], &Deadline) -> Result<(), DeadlineExceeded>,
+    double: impl Fn(&mut [f64], &Deadline) -> Result<(), DeadlineExceeded>,
 ) -> Result<(), StepFailure> {
-    let watch = &Watch::of(context);
-    watch.ask()?;
+    let watch = &Deadline::from_context(context);
+    watch.check()?;
     let invalid = |why: String| StepFailure::InvalidInput(format!("{step}: {why}"));
     let axis = ports::axis(axis, tensor.rank()).ok_or_else(|| invalid(no_axis(axis, tensor.rank())))?;
     let (length, stride) = (tensor.shape()[axis], tensor.shape()[axis + 1..].iter().product());
@@ -69,8 +69,8 @@ fn along<T: TensorElement + Copy>(
     tensor: &mut Tensor,
     length: usize,
     stride: usize,
-    change: impl Fn(&mut [T]) -> Result<(), Late>,
-) -> Result<(), Late> {
+    change: impl Fn(&mut [T]) -> Result<(), DeadlineExceeded>,
+) -> Result<(), DeadlineExceeded> {
     let data = tensor.as_mut_slice::<T>().unwrap_or_default();
     if data.is_empty() {
         return Ok(());
@@ -97,8 +97,8 @@ fn through_f32<T: Copy>(
     row: &mut [T],
     to: fn(T) -> f32,
     from: fn(f32) -> T,
-    change: impl Fn(&mut [f32]) -> Result<(), Late>,
-) -> Result<(), Late> {
+    change: impl Fn(&mut [f32]) -> Result<(), DeadlineExceeded>,
+) -> Result<(), DeadlineExceeded> {
     let mut wide: Vec<f32> = row.iter().map(|value| to(*value)).collect();
     change(&mut wide)?;
     for (value, wide) in row.iter_mut().zip(wide) {

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::tokens::{Hidden, hidden_ports, infer};
+use crate::pacing::Deadline;
 use crate::ports;
-use crate::watch::Watch;
 use gpux_core::with_elements;
 use gpux_core::{Builtin, Context, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor, TensorElement, Value};
 
@@ -59,11 +59,11 @@ impl ClsPool {
         }
     }
 
-    fn take<T: TensorElement>(&self, hidden: &Hidden, data: &[T], watch: &Watch) -> Result<Tensor, StepFailure> {
+    fn take<T: TensorElement>(&self, hidden: &Hidden, data: &[T], watch: &Deadline) -> Result<Tensor, StepFailure> {
         let [batch, length, width] = hidden.shape;
         let mut taken = Vec::with_capacity(batch * width);
         for row in 0..batch {
-            watch.worked(length + width)?;
+            watch.check_after(length + width)?;
             match self.token(hidden, row) {
                 Some(token) => taken.extend_from_slice(&data[(row * length + token) * width..][..width]),
                 None => taken.extend(std::iter::repeat_n(T::default(), width)),
@@ -87,8 +87,8 @@ impl Step for ClsPool {
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let watch = &Watch::of(context);
-        watch.ask()?;
+        let watch = &Deadline::from_context(context);
+        watch.check()?;
         let hidden = Hidden::read(inputs, watch)?;
         if !hidden.tensor.element().is_float() {
             let message = format!("vectors of tokens are floats, not {}; cast them first", hidden.tensor.element());

@@ -9,8 +9,8 @@ use serde_json::json;
 use super::l2_normalize::{dot, normalize};
 use super::label_names::Labels;
 use super::ranking::{MAX_ANSWER, Names, best};
+use crate::pacing::{Deadline, DeadlineExceeded, rows_of_block};
 use crate::ports;
-use crate::watch::{Late, Watch, rows_of_block};
 use gpux_core::{
     BuildError, Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, Site, Step,
     StepFailure, Tensor, TensorKind, Value, from_npy,
@@ -100,12 +100,12 @@ impl Cosine {
         Ok(Self { vectors, count, width, names, k: options.k, signature })
     }
 
-    fn entries(&self, query: &[f32], watch: &Watch) -> Result<serde_json::Value, Late> {
+    fn entries(&self, query: &[f32], watch: &Deadline) -> Result<serde_json::Value, DeadlineExceeded> {
         let mut query = query.to_vec();
         normalize(&mut query);
         let mut scores = Vec::with_capacity(self.count);
         for block in self.vectors.chunks(rows_of_block(self.width) * self.width) {
-            watch.worked(block.len())?;
+            watch.check_after(block.len())?;
             scores.extend(block.chunks_exact(self.width).map(|vector| dot(vector, &query)));
         }
         self.names.list(best(&scores, self.k, watch)?, watch, |index| (index, &scores[index]))
@@ -208,8 +208,8 @@ impl Step for Cosine {
                 "the answer for {rows} vectors would be too large; send less, or ask for a smaller `k`"
             ));
         }
-        let watch = &Watch::of(context);
-        watch.ask()?;
+        let watch = &Deadline::from_context(context);
+        watch.check()?;
         let tensor: Tensor = tensor.cast_while(ElementType::Float32, watch)?;
         let queries = tensor.as_slice::<f32>().unwrap_or_default();
         let similar = if rows == 1 {
@@ -276,8 +276,8 @@ mod tests {
         let vectors = Vectors::List(vec![vec![1.0; 1 << 10]; 1 << 11]);
         let step = Cosine::new(&Options { vectors, labels: None, k: 1 }, &Site::Component).unwrap();
         let query = vec![1.0; 1 << 10];
-        assert_eq!(step.entries(&query, &Watch::after(1)), Err(Late));
-        assert_eq!(step.entries(&query, &Watch::after(9)).unwrap()[0]["index"], 0);
+        assert_eq!(step.entries(&query, &Deadline::exceeded_after(1)), Err(DeadlineExceeded));
+        assert_eq!(step.entries(&query, &Deadline::exceeded_after(9)).unwrap()[0]["index"], 0);
     }
 
     #[test]

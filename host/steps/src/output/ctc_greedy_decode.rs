@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::pacing::{Deadline, DeadlineExceeded, rows_of_block};
 use crate::ports;
-use crate::watch::{Late, Watch, rows_of_block};
 use gpux_core::{
     BuildError, Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, Site, Step,
     StepFailure, TensorKind, Value,
@@ -131,12 +131,12 @@ impl Decode {
     }
 
     /// The text of one recording.
-    fn text(&self, scores: &[f32], watch: &Watch) -> Result<String, Late> {
+    fn text(&self, scores: &[f32], watch: &Deadline) -> Result<String, DeadlineExceeded> {
         let mut text = String::new();
         let mut last = None;
         let count = self.tokens.len();
         for block in scores.chunks(rows_of_block(count) * count) {
-            watch.worked(block.len())?;
+            watch.check_after(block.len())?;
             for frame in block.chunks_exact(count) {
                 let best = first_largest(frame);
                 if last.replace(best) != Some(best) && best != self.blank {
@@ -227,8 +227,8 @@ impl Step for Decode {
         }
         let batch = if tensor.rank() == 3 { tensor.shape()[0] } else { 1 };
         let size = tensor.len() / batch.max(1);
-        let watch = &Watch::of(context);
-        watch.ask()?;
+        let watch = &Deadline::from_context(context);
+        watch.check()?;
         let tensor = tensor.cast_while(ElementType::Float32, watch)?;
         let scores = tensor.as_slice::<f32>().unwrap_or_default();
         let text = |number| self.text(&scores[number * size..][..size], watch);
@@ -281,8 +281,8 @@ mod tests {
     fn many_frames_end_with_the_time() {
         let decode = Decode::new(ports::options(json!({ "vocabulary": TOKENS })).unwrap(), &Site::Component).unwrap();
         let scores = vec![0.0; 2 << 20];
-        assert_eq!(decode.text(&scores, &Watch::after(1)), Err(Late));
-        assert_eq!(decode.text(&scores, &Watch::after(9)).unwrap(), "");
+        assert_eq!(decode.text(&scores, &Deadline::exceeded_after(1)), Err(DeadlineExceeded));
+        assert_eq!(decode.text(&scores, &Deadline::exceeded_after(9)).unwrap(), "");
     }
 
     #[test]

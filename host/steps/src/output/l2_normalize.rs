@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::axis;
+use crate::pacing::Deadline;
 use crate::ports;
-use crate::watch::Watch;
 use gpux_core::{Builtin, Context, Group, Kind, Mismatch, Signature, Step, StepFailure, Value};
 
 /// What a length is taken for at least, so that a vector of zeros stays one.
@@ -64,13 +64,13 @@ impl Step for L2Normalize {
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let mut tensor = ports::first_tensor(inputs, "embeddings")?;
-        let single = |row: &mut [f32], watch: &Watch| {
+        let single = |row: &mut [f32], watch: &Deadline| {
             normalize(row);
-            watch.worked(row.len())
+            watch.check_after(row.len())
         };
-        let double = |row: &mut [f64], watch: &Watch| {
+        let double = |row: &mut [f64], watch: &Deadline| {
             normalize_f64(row);
-            watch.worked(row.len())
+            watch.check_after(row.len())
         };
         axis::change(&mut tensor, self.options.axis, "l2-normalize", context, single, double)?;
         Ok(vec![tensor.into()])

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::label_names::Labels;
 use super::ranking::MAX_ANSWER;
+use crate::pacing::{BLOCK, Deadline, DeadlineExceeded};
 use crate::ports;
-use crate::watch::{BLOCK, Late, Watch};
 use gpux_core::{
     BuildError, Builtin, Context, ElementSet, Group, Kind, Mismatch, Port, Signature, Site, Step, StepFailure, Tensor,
     TensorKind, Value, json_values, to_json_while,
@@ -58,15 +58,15 @@ impl NameClasses {
     }
 
     /// The name of each number of a tensor, in lists of its shape.
-    fn name_all(&self, tensor: &Tensor, watch: &Watch) -> Result<serde_json::Value, StepFailure> {
+    fn name_all(&self, tensor: &Tensor, watch: &Deadline) -> Result<serde_json::Value, StepFailure> {
         if tensor.len() <= BLOCK {
-            return self.name(to_json_while(&tensor.clone().into(), watch).ok_or(Late)?, watch);
+            return self.name(to_json_while(&tensor.clone().into(), watch).ok_or(DeadlineExceeded)?, watch);
         }
         let mut level = Vec::with_capacity(tensor.len());
         for start in (0..tensor.len()).step_by(BLOCK) {
             let block = tensor.pick(start, &[(BLOCK.min(tensor.len() - start), 1)])?;
             if let serde_json::Value::Array(names) =
-                self.name(to_json_while(&block.into(), watch).ok_or(Late)?, watch)?
+                self.name(to_json_while(&block.into(), watch).ok_or(DeadlineExceeded)?, watch)?
             {
                 level.extend(names);
             }
@@ -75,7 +75,7 @@ impl NameClasses {
             let mut items = level.into_iter().peekable();
             level = Vec::new();
             while items.peek().is_some() {
-                watch.worked(ENTRY)?;
+                watch.check_after(ENTRY)?;
                 level.push(items.by_ref().take(*size).collect());
             }
         }
@@ -83,8 +83,8 @@ impl NameClasses {
     }
 
     /// The name of each number in nested lists.
-    fn name(&self, indices: serde_json::Value, watch: &Watch) -> Result<serde_json::Value, StepFailure> {
-        watch.worked(ENTRY)?;
+    fn name(&self, indices: serde_json::Value, watch: &Deadline) -> Result<serde_json::Value, StepFailure> {
+        watch.check_after(ENTRY)?;
         if let serde_json::Value::Array(items) = indices {
             return items.into_iter().map(|item| self.name(item, watch)).collect();
         }
@@ -129,7 +129,7 @@ impl Step for NameClasses {
             let message = format!("the answer would have {} names, which is too much at once", tensor.len());
             return Err(StepFailure::InvalidInput(message));
         }
-        Ok(vec![self.name_all(&tensor, &Watch::of(context))?.into()])
+        Ok(vec![self.name_all(&tensor, &Deadline::from_context(context))?.into()])
     }
 
     fn details(&self) -> serde_json::Value {
@@ -163,8 +163,8 @@ mod tests {
         let options = serde_json::from_value(json!({"labels": ["cat"]})).unwrap();
         let step = NameClasses::new(options, &Site::Component).unwrap();
         let many = Tensor::zeros(ElementType::Uint8, [2, 50_000, 1]).unwrap();
-        assert_eq!(step.name_all(&many, &Watch::after(1)), Err(StepFailure::Timeout));
-        assert_eq!(step.name_all(&many, &Watch::after(99)).unwrap(), json!(vec![vec![["cat"]; 50_000]; 2]));
+        assert_eq!(step.name_all(&many, &Deadline::exceeded_after(1)), Err(StepFailure::Timeout));
+        assert_eq!(step.name_all(&many, &Deadline::exceeded_after(99)).unwrap(), json!(vec![vec![["cat"]; 50_000]; 2]));
     }
 
     #[test]

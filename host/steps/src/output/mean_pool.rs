@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::tokens::{Floats, Hidden, hidden_ports};
+use crate::pacing::{Deadline, rows_of_block};
 use crate::ports;
-use crate::watch::{Watch, rows_of_block};
 use gpux_core::{Builtin, Context, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor, TensorElement, Value};
 
 /// Options of `mean-pool`.
@@ -52,8 +52,8 @@ impl Step for MeanPool {
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let watch = &Watch::of(context);
-        watch.ask()?;
+        let watch = &Deadline::from_context(context);
+        watch.check()?;
         let hidden = Hidden::read(inputs, watch)?;
         let pooled = match hidden.floats(watch)? {
             Floats::Float32(tensor) => mean::<f32>(&hidden, &tensor, watch)?,
@@ -82,7 +82,7 @@ impl Number for f64 {
     }
 }
 
-fn mean<T: Number>(hidden: &Hidden, tensor: &Tensor, watch: &Watch) -> Result<Tensor, StepFailure> {
+fn mean<T: Number>(hidden: &Hidden, tensor: &Tensor, watch: &Deadline) -> Result<Tensor, StepFailure> {
     let [batch, length, width] = hidden.shape;
     let mut means = vec![T::default(); batch * width];
     let data = tensor.as_slice::<T>().unwrap_or_default();
@@ -90,9 +90,9 @@ fn mean<T: Number>(hidden: &Hidden, tensor: &Tensor, watch: &Watch) -> Result<Te
         for (row, mean) in means.chunks_exact_mut(width).enumerate() {
             let tokens = &data[row * length * width..(row + 1) * length * width];
             let (mut total, at_once) = (T::default(), rows_of_block(width));
-            watch.worked(width)?;
+            watch.check_after(width)?;
             for (first, block) in (0..).step_by(at_once).zip(tokens.chunks(at_once * width)) {
-                watch.worked(block.len())?;
+                watch.check_after(block.len())?;
                 for (token, index) in block.chunks_exact(width).zip(first..) {
                     let weight = hidden.weight(row, index);
                     if weight == 0.0 {
@@ -151,10 +151,12 @@ mod tests {
     fn much_ends_with_the_time() {
         // One text of many tokens, and many texts of one.
         for shape in [[1, 1 << 19, 4], [1 << 20, 1, 2]] {
-            let hidden =
-                Hidden::read(vec![Some(Tensor::zeros(ElementType::Float32, shape).unwrap().into())], &Watch::default());
+            let hidden = Hidden::read(
+                vec![Some(Tensor::zeros(ElementType::Float32, shape).unwrap().into())],
+                &Deadline::default(),
+            );
             let hidden = hidden.unwrap();
-            let run = |looks| mean::<f32>(&hidden, &hidden.tensor, &Watch::after(looks));
+            let run = |looks| mean::<f32>(&hidden, &hidden.tensor, &Deadline::exceeded_after(looks));
             assert_eq!(run(1), Err(StepFailure::Timeout), "{shape:?}");
             assert_eq!(run(9).unwrap().shape(), [shape[0], shape[2]]);
         }

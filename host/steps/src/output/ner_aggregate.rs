@@ -10,12 +10,12 @@ use tokenizers::{Decoder as _, Tokenizer};
 use super::label_names::Labels;
 use super::ranking::{MAX_ANSWER, Score as _};
 use super::spans::{Characters, Inputs, Quoted, numbers, rows_of, scores};
+use crate::pacing::Deadline;
 use crate::ports;
 use crate::text::aside::{Aside, guarded};
 use crate::text::cost::Cost;
 use crate::text::encoder::read;
 use crate::text::{texts, tokenizer_file};
-use crate::watch::Watch;
 use gpux_core::{
     BuildError, Builtin, Context, Dim, Group, Kind, Mismatch, Port, Signature, Site, Step, StepFailure, Value,
 };
@@ -188,12 +188,12 @@ impl NerAggregate {
         window: &Window<'_>,
         text: &Characters<'_>,
         quoted: &mut Quoted,
-        watch: &Watch,
+        watch: &Deadline,
     ) -> Result<Vec<Piece>, StepFailure> {
         let width = self.labels.len();
         let mut pieces = Vec::new();
         for (index, logits) in window.logits.chunks_exact(width).enumerate() {
-            watch.worked(TOKEN + width)?;
+            watch.check_after(TOKEN + width)?;
             if window.special[index] != 0 {
                 continue;
             }
@@ -216,8 +216,8 @@ impl NerAggregate {
     }
 
     /// Tokens as text, as `convert_tokens_to_string` does.
-    fn text_of(&self, tokens: Vec<String>, watch: &Watch) -> Result<String, StepFailure> {
-        watch.worked(TOKEN.saturating_mul(tokens.len() + 1))?;
+    fn text_of(&self, tokens: Vec<String>, watch: &Deadline) -> Result<String, StepFailure> {
+        watch.check_after(TOKEN.saturating_mul(tokens.len() + 1))?;
         if self.tokenizer.get_decoder().is_none() {
             return Ok(tokens.join(" "));
         }
@@ -236,7 +236,7 @@ impl NerAggregate {
     }
 
     /// A word of these tokens, with the label that the strategy gives it.
-    fn word(&self, tokens: &[Piece], watch: &Watch) -> Result<Labelled, StepFailure> {
+    fn word(&self, tokens: &[Piece], watch: &Deadline) -> Result<Labelled, StepFailure> {
         let (first, last) = (&tokens[0], &tokens[tokens.len() - 1]);
         let (label, score) = match self.options.strategy {
             Strategy::Average => highest(&average(tokens)),
@@ -250,10 +250,10 @@ impl NerAggregate {
         Ok(Labelled { label, score, word, start: first.start, end: last.end, index: first.index })
     }
 
-    fn labelled(&self, pieces: Vec<Piece>, watch: &Watch) -> Result<Vec<Labelled>, StepFailure> {
+    fn labelled(&self, pieces: Vec<Piece>, watch: &Deadline) -> Result<Vec<Labelled>, StepFailure> {
         if matches!(self.options.strategy, Strategy::None | Strategy::Simple) {
             let each = |piece: Piece| {
-                watch.worked(TOKEN + piece.scores.len())?;
+                watch.check_after(TOKEN + piece.scores.len())?;
                 let (label, score) = highest(&piece.scores);
                 let Piece { word, start, end, index, .. } = piece;
                 Ok(Labelled { label, score, word, start, end, index })
@@ -272,7 +272,7 @@ impl NerAggregate {
     }
 
     /// Neighbours of one label, as one.
-    fn group(&self, labelled: Vec<Labelled>, watch: &Watch) -> Result<Vec<Entity>, StepFailure> {
+    fn group(&self, labelled: Vec<Labelled>, watch: &Deadline) -> Result<Vec<Entity>, StepFailure> {
         let mut groups: Vec<Vec<Labelled>> = Vec::new();
         for next in labelled {
             let (begins, tag) = tag(&self.labels[next.label]);
@@ -288,7 +288,7 @@ impl NerAggregate {
         groups.into_iter().map(|group| self.entity(group, watch)).collect()
     }
 
-    fn entity(&self, group: Vec<Labelled>, watch: &Watch) -> Result<Entity, StepFailure> {
+    fn entity(&self, group: Vec<Labelled>, watch: &Deadline) -> Result<Entity, StepFailure> {
         let label = &self.labels[group[0].label];
         let (start, end, index) = (group[0].start, group[group.len() - 1].end, group[0].index);
         let scores: Vec<f32> = group.iter().map(|part| part.score).filter(|score| !score.is_nan()).collect();
@@ -303,7 +303,7 @@ impl NerAggregate {
         window: &Window<'_>,
         text: &Characters<'_>,
         quoted: &mut Quoted,
-        watch: &Watch,
+        watch: &Deadline,
     ) -> Result<Vec<Entity>, StepFailure> {
         let labelled = self.labelled(self.pieces(window, text, quoted, watch)?, watch)?;
         let mut entities = if self.options.strategy == Strategy::None {
@@ -416,7 +416,7 @@ impl Step for NerAggregate {
         let texts = inputs.texts("text")?;
         let window_of = inputs.optional("window_of", &[rows])?;
         let logits = logits.as_slice::<f32>().unwrap_or_default();
-        let watch = &Watch::of(context);
+        let watch = &Deadline::from_context(context);
         let mut quoted = Quoted::default();
         let mut answers = Vec::with_capacity(texts.len());
         let mut found = 0;
@@ -424,7 +424,7 @@ impl Step for NerAggregate {
             let characters = Characters::new(text);
             let mut entities = Vec::new();
             for row in &windows {
-                watch.ask()?;
+                watch.check()?;
                 let tokens = row * length..(row + 1) * length;
                 let window = Window {
                     logits: &logits[tokens.start * width..tokens.end * width],

@@ -9,9 +9,9 @@ use serde_json::{Value as Json, json};
 
 use super::ranking::Score as _;
 use super::spans::{Characters, Inputs, Quoted, numbers, rows_of, scores};
+use crate::pacing::{Deadline, DeadlineExceeded};
 use crate::ports;
 use crate::text::texts;
-use crate::watch::{Late, Watch};
 use gpux_core::{BuildError, Builtin, Context, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Value};
 
 /// Most answers, and most tokens of one, that may be asked for.
@@ -99,8 +99,8 @@ impl QaSpan {
     }
 
     /// The best spans of one window, and the score of no answer.
-    fn spans(&self, window: &Window<'_>, count: usize, watch: &Watch) -> Result<(Vec<Span>, f32), Late> {
-        watch.worked(TIMES * window.start.len())?;
+    fn spans(&self, window: &Window<'_>, count: usize, watch: &Deadline) -> Result<(Vec<Span>, f32), DeadlineExceeded> {
+        watch.check_after(TIMES * window.start.len())?;
         let sequence = i64::from(self.options.sequence);
         let allowed: Vec<bool> = (0..window.start.len())
             .map(|token| {
@@ -113,7 +113,7 @@ impl QaSpan {
         (start[0], end[0]) = (0.0, 0.0);
         let mut best = Best { spans: Vec::new(), count, least: 0.0 };
         for (first, start) in start.iter().enumerate().filter(|(first, _)| allowed[*first]) {
-            watch.worked(self.options.max_answer_length)?;
+            watch.check_after(self.options.max_answer_length)?;
             let last = end.len().min(first + self.options.max_answer_length);
             for (last, end) in end[..last].iter().enumerate().skip(first).filter(|(last, _)| allowed[*last]) {
                 best.add((start * end, first, last));
@@ -127,9 +127,9 @@ impl QaSpan {
         text: &str,
         windows: &[Window<'_>],
         quoted: &mut Quoted,
-        watch: &Watch,
+        watch: &Deadline,
     ) -> Result<Json, StepFailure> {
-        watch.worked(text.len())?;
+        watch.check_after(text.len())?;
         let characters = Characters::new(text);
         let mut answers: Vec<Answer> = Vec::new();
         // Windows overlap, so that a place is often found again; and other places read the same.
@@ -141,14 +141,14 @@ impl QaSpan {
             let (spans, none) = self.spans(window, count, watch)?;
             least_none = least_none.min(none);
             for (score, first, last) in spans {
-                watch.worked(TIMES)?;
+                watch.check_after(TIMES)?;
                 let (start, end) = window.place(first, last);
                 let known = if let Some(known) = places.get(&(start, end)) {
                     *known
                 } else {
                     let quote = characters.slice(start, end);
                     quoted.add(quote)?;
-                    watch.worked(quote.len())?;
+                    watch.check_after(quote.len())?;
                     let known = *texts.entry(quote.to_lowercase()).or_insert(answers.len());
                     if known == answers.len() {
                         answers.push(Answer { score: 0.0, start, end, text: quote.to_owned() });
@@ -316,15 +316,15 @@ impl Step for QaSpan {
                 words: word_ids.as_ref().map(|words| Words::new(&words[tokens.clone()], &sequence_ids[tokens.clone()])),
             }
         };
-        let watch = &Watch::of(context);
+        let watch = &Deadline::from_context(context);
         let mut quoted = Quoted::default();
         let rows_of = rows_of(contexts.len(), rows, window_of.as_deref())?;
         let mut answers = contexts
             .iter()
             .zip(&rows_of)
             .map(|(text, rows)| {
-                let looked = |row: &usize| watch.worked(TIMES * length).map(|()| window(*row));
-                let windows = rows.iter().map(looked).collect::<Result<Vec<_>, Late>>()?;
+                let looked = |row: &usize| watch.check_after(TIMES * length).map(|()| window(*row));
+                let windows = rows.iter().map(looked).collect::<Result<Vec<_>, DeadlineExceeded>>()?;
                 self.answer(text, &windows, &mut quoted, watch)
             })
             .collect::<Result<Vec<_>, StepFailure>>()?;

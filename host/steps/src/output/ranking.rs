@@ -6,7 +6,7 @@ use half::{bf16, f16};
 use serde_json::{Value as Json, json};
 
 use super::label_names::Labels;
-use crate::watch::{BLOCK, Late, Watch};
+use crate::pacing::{BLOCK, Deadline, DeadlineExceeded};
 use gpux_core::{BuildError, Site, Tensor, TensorElement, to_json};
 
 /// Most bytes that one answer may take in memory, over all rows.
@@ -46,12 +46,12 @@ impl Names {
     pub(super) fn list<'s, S: Score + 's>(
         &self,
         places: Vec<usize>,
-        watch: &Watch,
+        watch: &Deadline,
         of: impl Fn(usize) -> (usize, &'s S),
-    ) -> Result<Json, Late> {
+    ) -> Result<Json, DeadlineExceeded> {
         let mut list = Vec::with_capacity(places.len());
         for place in places {
-            watch.worked(ENTRY)?;
+            watch.check_after(ENTRY)?;
             let (index, score) = of(place);
             list.push(self.entry(index, score));
         }
@@ -65,7 +65,7 @@ impl Names {
 }
 
 /// The indices of the `k` highest scores, best first: of block after block, the best so far.
-pub(super) fn best<T: Score>(row: &[T], k: usize, watch: &Watch) -> Result<Vec<usize>, Late> {
+pub(super) fn best<T: Score>(row: &[T], k: usize, watch: &Deadline) -> Result<Vec<usize>, DeadlineExceeded> {
     let better = |a: &usize, b: &usize| {
         let (left, right) = (&row[*a], &row[*b]);
         // Only NaN does not compare.
@@ -76,7 +76,7 @@ pub(super) fn best<T: Score>(row: &[T], k: usize, watch: &Watch) -> Result<Vec<u
     let (mut order, mut worst) = (Vec::new(), None);
     for start in (0..row.len()).step_by(at_once) {
         let block = start..row.len().min(start + at_once);
-        watch.worked(block.len())?;
+        watch.check_after(block.len())?;
         match worst {
             None if k == 1 => {
                 let first = block.reduce(|a, b| if better(&b, &a) == Ordering::Less { b } else { a });
@@ -130,20 +130,20 @@ mod tests {
             sorted.sort_by(|a, b| row[*b].partial_cmp(&row[*a]).unwrap_or(row[*a].is_nan().cmp(&row[*b].is_nan())));
             for k in [1, 2, 1000, BLOCK, BLOCK + 1, length - 1, length, 2 * length] {
                 assert_eq!(
-                    best(&row, k, &Watch::default()).unwrap(),
+                    best(&row, k, &Deadline::default()).unwrap(),
                     sorted[..k.min(length)],
                     "{k} of {:?}",
                     &row[..3]
                 );
             }
         }
-        assert_eq!(best::<f32>(&[], 0, &Watch::default()), Ok(Vec::new()));
+        assert_eq!(best::<f32>(&[], 0, &Deadline::default()), Ok(Vec::new()));
     }
 
     #[test]
     fn many_scores_end_with_the_time() {
         for k in [1, 5] {
-            assert_eq!(best(&vec![0_u8; 2 << 20], k, &Watch::after(1)), Err(Late));
+            assert_eq!(best(&vec![0_u8; 2 << 20], k, &Deadline::exceeded_after(1)), Err(DeadlineExceeded));
         }
     }
 }

@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::exponential::exp_of_negative;
+use crate::pacing::Deadline;
 use crate::ports;
-use crate::watch::Watch;
 use crate::wide::each_element;
 use gpux_core::{
     Builtin, Context, ElementSet, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, TensorData, TensorKind,
@@ -62,8 +62,8 @@ impl Step for Sigmoid {
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let mut tensor = ports::first_tensor(inputs, "scores")?;
-        let watch = &Watch::of(context);
-        watch.ask()?;
+        let watch = &Deadline::from_context(context);
+        watch.check()?;
         #[expect(clippy::redundant_closure, reason = "a function that is passed as it is would not be inlined")]
         match tensor.data() {
             TensorData::Float32(_) => each_element(

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::axis;
+use crate::pacing::{Deadline, DeadlineExceeded};
 use crate::ports;
-use crate::watch::{Late, Watch};
 use gpux_core::{Builtin, Context, Group, Kind, Mismatch, Signature, Step, StepFailure, Value};
 
 /// Options of `softmax`.
@@ -75,10 +75,10 @@ const PART: usize = 1 << 18;
 
 macro_rules! softmax {
     ($name:ident, $type:ty) => {
-        fn $name(row: &mut [$type], watch: &Watch) -> Result<(), Late> {
+        fn $name(row: &mut [$type], watch: &Deadline) -> Result<(), DeadlineExceeded> {
             let max = row.iter().copied().fold(<$type>::NEG_INFINITY, <$type>::max);
             for part in row.chunks_mut(PART) {
-                watch.worked(part.len())?;
+                watch.check_after(part.len())?;
                 for value in part {
                     *value = (*value - max).exp();
                 }
@@ -86,7 +86,7 @@ macro_rules! softmax {
             // In parts, so that a long row loses no more precision than NumPy's pairwise sum does.
             let sum: $type = row.chunks(128).map(|part| part.iter().sum::<$type>()).sum();
             for part in row.chunks_mut(PART) {
-                watch.worked(part.len())?;
+                watch.check_after(part.len())?;
                 for value in part {
                     *value /= sum;
                 }
@@ -100,7 +100,7 @@ softmax!(softmax_f64, f64);
 
 /// Of a row that is known to be short: without a clock.
 pub(super) fn softmax_of_few(row: &mut [f32]) {
-    let _ = softmax_f32(row, &Watch::default());
+    let _ = softmax_f32(row, &Deadline::default());
 }
 
 #[cfg(test)]
@@ -119,9 +119,9 @@ mod tests {
         let mut row = vec![1.0; 2 << 20];
         // Both passes look at the clock.
         for looks in 0..2 {
-            assert!(softmax_f32(&mut row, &Watch::after(looks)).is_err());
+            assert!(softmax_f32(&mut row, &Deadline::exceeded_after(looks)).is_err());
         }
-        assert!(softmax_f32(&mut row, &Watch::after(9)).is_ok());
+        assert!(softmax_f32(&mut row, &Deadline::exceeded_after(9)).is_ok());
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Stretches of text that a model marks by its tokens: what `qa-span` and `ner-aggregate` share.
 
+use crate::pacing::Deadline;
 use crate::ports;
 use crate::text::texts;
-use crate::watch::Watch;
 use gpux_core::{Context, ElementSet, ElementType, Kind, Port, StepFailure, Tensor, TensorKind, Value};
 
 /// Most text that one answer may quote, in bytes.
@@ -74,13 +74,13 @@ pub(super) fn scores(name: &str, rank: usize, description: &str) -> Port {
 /// The inputs of a step, taken one after the other in the request's time.
 pub(super) struct Inputs {
     values: std::vec::IntoIter<Option<Value>>,
-    watch: Watch,
+    watch: Deadline,
 }
 
 impl Inputs {
     pub(super) fn new(values: Vec<Option<Value>>, context: &Context) -> Result<Self, StepFailure> {
-        let watch = Watch::of(context);
-        watch.ask()?;
+        let watch = Deadline::from_context(context);
+        watch.check()?;
         Ok(Self { values: values.into_iter(), watch })
     }
 

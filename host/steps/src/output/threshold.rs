@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::label_names::Labels;
 use super::ranking::{MAX_ANSWER, Names, Score, best};
+use crate::pacing::{BLOCK, Deadline, DeadlineExceeded};
 use crate::ports;
-use crate::watch::{BLOCK, Late, Watch};
 use gpux_core::{
     BuildError, Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, Site, Step,
     StepFailure, Tensor, TensorData, TensorKind, Value, bf16_from_f64, f16_from_f64,
@@ -124,7 +124,7 @@ impl Threshold {
         &self,
         scores: &[T],
         shape: &[usize],
-        watch: &Watch,
+        watch: &Deadline,
         of: impl Fn(f64) -> T,
     ) -> Result<Value, StepFailure> {
         let width = shape.last().copied().unwrap_or(1);
@@ -154,7 +154,12 @@ impl Threshold {
         Ok(list.unwrap_or_else(|| lists.collect())?.into())
     }
 
-    fn entries<T: Score + Copy>(&self, row: &[T], bounds: &[T], watch: &Watch) -> Result<serde_json::Value, Late> {
+    fn entries<T: Score + Copy>(
+        &self,
+        row: &[T],
+        bounds: &[T],
+        watch: &Deadline,
+    ) -> Result<serde_json::Value, DeadlineExceeded> {
         let (mut above, mut index) = (Vec::new(), 0);
         compared(row, bounds, watch, |kept| {
             if kept {
@@ -168,9 +173,14 @@ impl Threshold {
 }
 
 /// Whether each score is above its bound.
-fn compared<T: PartialOrd>(row: &[T], bounds: &[T], watch: &Watch, mut each: impl FnMut(bool)) -> Result<(), Late> {
+fn compared<T: PartialOrd>(
+    row: &[T],
+    bounds: &[T],
+    watch: &Deadline,
+    mut each: impl FnMut(bool),
+) -> Result<(), DeadlineExceeded> {
     for (row, bounds) in row.chunks(BLOCK).zip(bounds.chunks(BLOCK)) {
-        watch.worked(row.len())?;
+        watch.check_after(row.len())?;
         row.iter().zip(bounds).for_each(|(score, bound)| each(score > bound));
     }
     Ok(())
@@ -212,8 +222,8 @@ impl Step for Threshold {
         };
         self.check_width(width).map_err(StepFailure::InvalidInput)?;
         let shape = tensor.shape();
-        let watch = &Watch::of(context);
-        watch.ask()?;
+        let watch = &Deadline::from_context(context);
+        watch.check()?;
         let kept = match tensor.data() {
             TensorData::Float16(scores) => self.work(scores, shape, watch, f16_from_f64)?,
             TensorData::Bfloat16(scores) => self.work(scores, shape, watch, bf16_from_f64)?,

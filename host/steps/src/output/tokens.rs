@@ -1,7 +1,7 @@
 //! What a language model gives for each token, and what belongs to it: shared by the steps that pool.
 
+use crate::pacing::Deadline;
 use crate::ports;
-use crate::watch::Watch;
 use gpux_core::{
     Dim, ElementSet, ElementType, Kind, Mismatch, Port, Signature, StepFailure, Tensor, TensorKind, Value,
 };
@@ -62,7 +62,7 @@ fn wrong_rank(rank: usize) -> String {
 }
 
 impl Hidden {
-    pub(super) fn read(inputs: Vec<Option<Value>>, watch: &Watch) -> Result<Self, StepFailure> {
+    pub(super) fn read(inputs: Vec<Option<Value>>, watch: &Deadline) -> Result<Self, StepFailure> {
         let mut inputs = inputs.into_iter();
         let tensor = ports::first_tensor(inputs.by_ref().take(1).collect(), "last_hidden_state")?;
         let [batch, length, width] = *tensor.shape() else {
@@ -78,7 +78,7 @@ impl Hidden {
         weights.map_or(1.0, |weights| weights[row * self.shape[1] + token])
     }
 
-    pub(super) fn floats(&self, watch: &Watch) -> Result<Floats, StepFailure> {
+    pub(super) fn floats(&self, watch: &Deadline) -> Result<Floats, StepFailure> {
         match self.tensor.element() {
             ElementType::Float64 => Ok(Floats::Float64(self.tensor.clone())),
             element if element.is_float() => Ok(Floats::Float32(self.tensor.cast_while(ElementType::Float32, watch)?)),
@@ -90,7 +90,7 @@ impl Hidden {
     }
 }
 
-fn mask_of(mask: Value, shape: &[usize], watch: &Watch) -> Result<Tensor, StepFailure> {
+fn mask_of(mask: Value, shape: &[usize], watch: &Deadline) -> Result<Tensor, StepFailure> {
     match &mask {
         Value::Tensor(tensor) if tensor.shape() == shape && tensor.element() != ElementType::String => {
             Ok(tensor.cast_while(ElementType::Float32, watch)?)

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::label_names::Labels;
 use super::ranking::{MAX_ANSWER, Names, Score, best};
+use crate::pacing::{Deadline, DeadlineExceeded};
 use crate::ports;
-use crate::watch::{Late, Watch};
 use gpux_core::{
     BuildError, Builtin, Context, Dim, ElementSet, Group, Kind, Mismatch, Port, Signature, Site, Step, StepFailure,
     TensorData, TensorKind, Value,
@@ -87,7 +87,12 @@ impl TopK {
         self.names.answer(rows.saturating_mul(self.options.k.min(width)))
     }
 
-    fn rows<T: Score>(&self, scores: &[T], width: usize, watch: &Watch) -> Result<serde_json::Value, Late> {
+    fn rows<T: Score>(
+        &self,
+        scores: &[T],
+        width: usize,
+        watch: &Deadline,
+    ) -> Result<serde_json::Value, DeadlineExceeded> {
         let list = |row: &[T]| self.names.list(best(row, self.options.k, watch)?, watch, |index| (index, &row[index]));
         if scores.len() == width { list(scores) } else { scores.chunks_exact(width).map(list).collect() }
     }
@@ -135,8 +140,8 @@ impl Step for TopK {
             let most = MAX_ANSWER / self.names.answer(1);
             return invalid(format!("the answer would have {entries} entries, but at most {most} are given"));
         }
-        let watch = &Watch::of(context);
-        watch.ask()?;
+        let watch = &Deadline::from_context(context);
+        watch.check()?;
         let top = match tensor.data() {
             TensorData::Uint8(scores) => self.rows(scores, width, watch),
             TensorData::Int8(scores) => self.rows(scores, width, watch),

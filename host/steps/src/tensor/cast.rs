@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::element::Named;
 use super::text;
 use super::unary::{Change, Unary};
+use crate::pacing::Deadline;
 use crate::ports;
-use crate::watch::Watch;
 use gpux_core::{Builtin, ElementType, Group, Tensor, TensorKind};
 
 /// Options of `cast`.
@@ -54,7 +54,7 @@ impl Change for Cast {
         if self.to.0 == ElementType::String { given.len().saturating_mul(text::LONGEST) } else { 0 }
     }
 
-    fn apply(&self, given: Tensor, watch: &Watch) -> Result<Tensor, String> {
+    fn apply(&self, given: Tensor, watch: &Deadline) -> Result<Tensor, String> {
         match (given.element(), self.to.0) {
             (from, to) if from == to => Ok(given),
             (ElementType::String, to) => text::read(&given, to, watch),

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Number;
 
 use super::unary::{Change, Unary};
+use crate::pacing::{Deadline, DeadlineExceeded};
 use crate::ports;
-use crate::watch::{Late, Watch};
 use crate::wide::each_element;
 use gpux_core::{
     BuildError, Builtin, ElementSet, ElementType, Group, Tensor, TensorElement, TensorKind, bf16_from_f64, f16_from_f64,
@@ -70,7 +70,7 @@ impl Clip {
         Ok((bound(&self.min, i128::MIN)?, bound(&self.max, i128::MAX)?))
     }
 
-    fn integers<T>(&self, given: &mut Tensor, watch: &Watch, (low, high): (T, T)) -> Result<(), String>
+    fn integers<T>(&self, given: &mut Tensor, watch: &Deadline, (low, high): (T, T)) -> Result<(), String>
     where
         T: TensorElement + Copy + Ord + Into<i128> + TryFrom<i128>,
     {
@@ -93,9 +93,9 @@ impl Clip {
     fn floats<T: TensorElement + Copy + PartialOrd>(
         &self,
         given: &mut Tensor,
-        watch: &Watch,
+        watch: &Deadline,
         of: impl Fn(f64) -> T,
-    ) -> Result<(), Late> {
+    ) -> Result<(), DeadlineExceeded> {
         let bound = |bound: &Option<Number>, none: f64| of(bound.as_ref().and_then(Number::as_f64).unwrap_or(none));
         let (min, max) = (bound(&self.min, f64::NEG_INFINITY), bound(&self.max, f64::INFINITY));
         each_element(
@@ -125,7 +125,7 @@ impl Change for Clip {
         Ok(given.clone())
     }
 
-    fn apply(&self, mut given: Tensor, watch: &Watch) -> Result<Tensor, String> {
+    fn apply(&self, mut given: Tensor, watch: &Deadline) -> Result<Tensor, String> {
         match given.element() {
             ElementType::Uint8 => self.integers(&mut given, watch, (u8::MIN, u8::MAX))?,
             ElementType::Int8 => self.integers(&mut given, watch, (i8::MIN, i8::MAX))?,

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::axes::Axes;
 use super::shape::{self, MAX_RANK, fits, longest_text};
 use super::unary::{Change, Unary};
+use crate::pacing::Deadline;
 use crate::ports;
-use crate::watch::Watch;
 use gpux_core::{BuildError, Builtin, Dim, Group, Metadata, Tensor, TensorKind, element_count};
 
 /// Options of `expand`: at least one of them.
@@ -116,7 +116,7 @@ impl Change for Expand {
         made().unwrap_or(0).saturating_mul(longest_text(given))
     }
 
-    fn apply(&self, given: Tensor, watch: &Watch) -> Result<Tensor, String> {
+    fn apply(&self, given: Tensor, watch: &Deadline) -> Result<Tensor, String> {
         let metadata = Metadata { layout: None, ..given.metadata };
         let shape = self.with_axes(given.shape(), &1)?;
         let sizes: Vec<_> = shape.iter().copied().map(Some).collect();

@@ -1,7 +1,7 @@
 //! What the steps share that make one tensor of several.
 
+use crate::pacing::Deadline;
 use crate::ports;
-use crate::watch::Watch;
 use gpux_core::with_elements;
 use gpux_core::{
     Context, ElementSet, ElementType, Kind, Mismatch, Port, Signature, StepFailure, Tensor, TensorData, TensorElement,
@@ -111,8 +111,8 @@ pub(super) fn run(
     context: &Context,
     joined: impl FnOnce(&[&[usize]]) -> Result<Joined, String>,
 ) -> Result<Vec<Value>, StepFailure> {
-    let watch = Watch::of(context);
-    watch.ask()?;
+    let watch = Deadline::from_context(context);
+    watch.check()?;
     let tensors = tensors(inputs)?;
     let shapes: Vec<_> = tensors.iter().map(Tensor::shape).collect();
     let invalid = |why: String| StepFailure::InvalidInput(format!("{step}: {why}"));
@@ -122,11 +122,11 @@ pub(super) fn run(
         return Ok(only.collect::<Result<_, _>>()?);
     }
     let made = interleave(&tensors, joined, &watch);
-    watch.ask_again()?;
+    watch.check_cached()?;
     Ok(vec![made.map_err(invalid)?.into()])
 }
 
-fn interleave(tensors: &[Tensor], Joined { sizes, shape }: Joined, watch: &Watch) -> Result<Tensor, String> {
+fn interleave(tensors: &[Tensor], Joined { sizes, shape }: Joined, watch: &Deadline) -> Result<Tensor, String> {
     let Some(first) = tensors.first() else { return Err("there are no tensors".into()) };
     check(first.element(), tensors, &shape)?;
     with_elements!(first.data(), data => side_by_side(data, tensors, &sizes, shape, watch))
@@ -137,7 +137,7 @@ fn side_by_side<T: TensorElement>(
     tensors: &[Tensor],
     sizes: &[usize],
     shape: Vec<usize>,
-    watch: &Watch,
+    watch: &Deadline,
 ) -> Result<Tensor, String> {
     let count = element_count(&shape).unwrap_or(0);
     let mut result = Vec::<T>::with_capacity(count);
@@ -148,7 +148,7 @@ fn side_by_side<T: TensorElement>(
                 return Err("the tensors do not fill the result".into());
             };
             for part in taken.chunks(PART) {
-                watch.worked(part.len())?;
+                watch.check_after(part.len())?;
                 result.extend_from_slice(part);
             }
             *rest = after;
@@ -176,7 +176,7 @@ mod tests {
     fn much_ends_with_the_time() {
         let tensors = vec![Tensor::zeros(ElementType::Uint8, [2 << 20]).unwrap(); 2];
         let joined = || Joined { sizes: vec![2 << 20; 2], shape: vec![4 << 20] };
-        assert!(interleave(&tensors, joined(), &Watch::after(2)).is_err());
-        assert_eq!(interleave(&tensors, joined(), &Watch::after(9)).unwrap().len(), 4 << 20);
+        assert!(interleave(&tensors, joined(), &Deadline::exceeded_after(2)).is_err());
+        assert_eq!(interleave(&tensors, joined(), &Deadline::exceeded_after(9)).unwrap().len(), 4 << 20);
     }
 }

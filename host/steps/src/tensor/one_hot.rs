@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::element::Named;
 use super::shape::{self, MAX_RANK, fits};
 use super::unary::{Change, Unary};
+use crate::pacing::Deadline;
 use crate::ports;
-use crate::watch::Watch;
 use gpux_core::{
     BuildError, Builtin, Dim, ElementSet, ElementType, Group, Tensor, TensorData, TensorElement, TensorKind,
 };
@@ -75,9 +75,9 @@ impl OneHot {
         Err(format!("index {index} is no class: there are {classes}"))
     }
 
-    fn classes<T: Copy + Into<i128>>(&self, indices: &[T], watch: &Watch) -> Result<Vec<usize>, String> {
+    fn classes<T: Copy + Into<i128>>(&self, indices: &[T], watch: &Deadline) -> Result<Vec<usize>, String> {
         let class = |index: &T| {
-            watch.worked(1)?;
+            watch.check_after(1)?;
             self.class((*index).into())
         };
         indices.iter().map(class).collect()
@@ -88,13 +88,13 @@ impl OneHot {
         classes: &[usize],
         inner: usize,
         shape: &[usize],
-        watch: &Watch,
+        watch: &Deadline,
         one: T,
     ) -> Result<Tensor, String> {
         let mut tensor = Tensor::zeros(T::TYPE, shape).map_err(|error| error.to_string())?;
         let data = tensor.as_mut_slice::<T>().unwrap_or_default();
         for (number, class) in classes.iter().enumerate() {
-            watch.worked(self.classes)?;
+            watch.check_after(self.classes)?;
             // `inner` elements lie between one class and the next.
             let (outer, inside) = (number / inner, number % inner);
             data[(outer * self.classes + class) * inner + inside] = one.clone();
@@ -122,7 +122,7 @@ impl Change for OneHot {
         given.len().saturating_mul(size_of::<usize>())
     }
 
-    fn apply(&self, given: Tensor, watch: &Watch) -> Result<Tensor, String> {
+    fn apply(&self, given: Tensor, watch: &Deadline) -> Result<Tensor, String> {
         let axis = self.axis(given.rank())?;
         let mut shape = given.shape().to_vec();
         let inner = shape[axis..].iter().product();

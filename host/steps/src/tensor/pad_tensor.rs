@@ -6,8 +6,8 @@ use serde_json::Value as Json;
 
 use super::shape::{fits, longest_text};
 use super::unary::{Change, Unary};
+use crate::pacing::Deadline;
 use crate::ports;
-use crate::watch::Watch;
 use gpux_core::with_elements;
 use gpux_core::{
     BuildError, Builtin, Dim, ElementType, Group, Kind, Metadata, Tensor, TensorElement, TensorKind, element_count,
@@ -116,7 +116,7 @@ impl Pad {
         data: &[T],
         given: &Tensor,
         shape: Vec<usize>,
-        watch: &Watch,
+        watch: &Deadline,
     ) -> Result<Tensor, String> {
         let value = self.value::<T>()?;
         let pads = self.pads(given.rank())?;
@@ -128,8 +128,8 @@ impl Pad {
         let (before, size) = (pads[last][0], given.shape()[last]);
         let mut result = Vec::with_capacity(element_count(&shape).unwrap_or(0));
         let mut fill = |from: Option<usize>| {
-            // Late, nobody sees what is missing.
-            if watch.worked(row.len() * piece).is_err() {
+            // DeadlineExceeded, nobody sees what is missing.
+            if watch.check_after(row.len() * piece).is_err() {
                 return;
             }
             let Some(from) = from else {
@@ -149,7 +149,7 @@ impl Pad {
             ends(&row[before + size..], &mut result);
         };
         rows(outer, &given.strides(), Some(0), &mut fill);
-        watch.ask_again()?;
+        watch.check_cached()?;
         Tensor::new(shape, result).map_err(|error| error.to_string())
     }
 }
@@ -195,7 +195,7 @@ impl Change for Pad {
         places.saturating_mul(size_of::<Option<usize>>()).saturating_add(text)
     }
 
-    fn apply(&self, given: Tensor, watch: &Watch) -> Result<Tensor, String> {
+    fn apply(&self, given: Tensor, watch: &Deadline) -> Result<Tensor, String> {
         let shape = self.shape(given.shape())?;
         if shape == given.shape() {
             return Ok(given);

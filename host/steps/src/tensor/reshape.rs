@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::shape::{MAX_RANK, fixed};
 use super::unary::{Change, Unary};
+use crate::pacing::Deadline;
 use crate::ports;
-use crate::watch::Watch;
 use gpux_core::{BuildError, Builtin, Dim, Group, Metadata, Tensor, TensorKind, element_count};
 
 /// Options of `reshape`.
@@ -106,7 +106,7 @@ impl Change for Reshape {
         Ok(TensorKind::shaped(given.elements, dims))
     }
 
-    fn apply(&self, given: Tensor, _: &Watch) -> Result<Tensor, String> {
+    fn apply(&self, given: Tensor, _: &Deadline) -> Result<Tensor, String> {
         let shape = self.shape(given.shape())?;
         let metadata = Metadata { layout: None, ..given.metadata };
         given.reshape(shape).map(|tensor| tensor.with_metadata(metadata)).map_err(|error| error.to_string())

@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::unary::{Change, Unary};
+use crate::pacing::{Deadline, DeadlineExceeded};
 use crate::ports;
-use crate::watch::{Late, Watch};
 use crate::wide::each_element;
 use gpux_core::{
     BuildError, Builtin, ElementSet, ElementType, Group, Tensor, TensorData, TensorElement, TensorKind, bf16_from_f64,
@@ -50,9 +50,9 @@ impl Scale {
     fn floats<T: TensorElement + Copy>(
         &self,
         given: &mut Tensor,
-        watch: &Watch,
+        watch: &Deadline,
         change: impl Fn(T, f64, f64) -> T + Copy,
-    ) -> Result<(), Late> {
+    ) -> Result<(), DeadlineExceeded> {
         let (factor, offset) = (self.factor.unwrap_or(1.0), self.offset.unwrap_or(0.0));
         each_element(
             given,
@@ -75,7 +75,7 @@ impl Change for Scale {
         Ok(TensorKind { elements: ElementSet::of(&made), ..given.clone() })
     }
 
-    fn apply(&self, mut given: Tensor, watch: &Watch) -> Result<Tensor, String> {
+    fn apply(&self, mut given: Tensor, watch: &Deadline) -> Result<Tensor, String> {
         if !given.element().is_float() {
             given = given.cast_while(ElementType::Float32, watch).map_err(|error| error.to_string())?;
         }

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::notation::{self, Part};
 use super::unary::{Change, Unary};
+use crate::pacing::Deadline;
 use crate::ports;
-use crate::watch::Watch;
 use gpux_core::{BuildError, Builtin, Dim, Group, Metadata, Tensor, TensorKind};
 
 /// Options of `slice`.
@@ -104,7 +104,7 @@ impl Change for Slice {
         Ok(TensorKind::shaped(given.elements, shape))
     }
 
-    fn apply(&self, given: Tensor, watch: &Watch) -> Result<Tensor, String> {
+    fn apply(&self, given: Tensor, watch: &Deadline) -> Result<Tensor, String> {
         let strides = given.strides();
         let (mut start, mut axes) = (0, Vec::with_capacity(given.rank()));
         let parts = self.parts(given.rank())?;

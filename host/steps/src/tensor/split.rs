@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::shape;
+use crate::pacing::Deadline;
 use crate::ports;
-use crate::watch::Watch;
 use gpux_core::{
     BuildError, Builtin, Context, Dim, ElementSet, Group, Kind, Metadata, Mismatch, Port, Signature, Step, StepFailure,
     Tensor, TensorKind, Value,
@@ -119,7 +119,7 @@ impl Split {
         Ok(sizes.into_iter().map(part).collect())
     }
 
-    fn cut(&self, given: &Tensor, watch: &Watch) -> Result<Vec<Value>, String> {
+    fn cut(&self, given: &Tensor, watch: &Deadline) -> Result<Vec<Value>, String> {
         let axis = shape::axis(self.options.axis, given.rank())?;
         let strides = given.strides();
         let whole: Vec<_> = given.shape().iter().copied().zip(strides.iter().copied()).collect();
@@ -155,10 +155,10 @@ impl Step for Split {
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let tensor = ports::first_tensor(inputs, "tensor")?;
-        let watch = Watch::of(context);
-        watch.ask()?;
+        let watch = Deadline::from_context(context);
+        watch.check()?;
         let parts = self.cut(&tensor, &watch);
-        watch.ask_again()?;
+        watch.check_cached()?;
         parts.map_err(|why| StepFailure::InvalidInput(format!("split: {why}")))
     }
 

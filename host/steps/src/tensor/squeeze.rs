@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::axes::Axes;
 use super::shape;
 use super::unary::{Change, Unary};
+use crate::pacing::Deadline;
 use crate::ports;
-use crate::watch::Watch;
 use gpux_core::{Builtin, Dim, Group, Metadata, Tensor, TensorKind};
 
 /// Options of `squeeze`.
@@ -70,7 +70,7 @@ impl Change for Squeeze {
         Ok(TensorKind { elements: given.elements, shape, layout: None })
     }
 
-    fn apply(&self, given: Tensor, _: &Watch) -> Result<Tensor, String> {
+    fn apply(&self, given: Tensor, _: &Deadline) -> Result<Tensor, String> {
         let sizes: Vec<_> = given.shape().iter().copied().map(Some).collect();
         let gone = self.gone(&sizes)?.unwrap_or_default();
         let shape = rest(given.shape(), &gone);

@@ -1,7 +1,7 @@
 //! Numbers in tensors of strings, read and written as Python does.
 
 use super::numerals::{float, integer};
-use crate::watch::{Late, Watch};
+use crate::pacing::{Deadline, DeadlineExceeded};
 use gpux_core::{ElementType, Tensor, TensorData, TensorElement, bf16_from_f64, f16_from_f64};
 
 /// Why texts do not become bools.
@@ -17,7 +17,7 @@ const TIMES: usize = 64;
 const MAX_NUMBER: usize = 1024;
 
 /// The strings of `given` as numbers of type `to`.
-pub(super) fn read(given: &Tensor, to: ElementType, watch: &Watch) -> Result<Tensor, String> {
+pub(super) fn read(given: &Tensor, to: ElementType, watch: &Deadline) -> Result<Tensor, String> {
     match to {
         ElementType::Bool => Err(NO_BOOL.into()),
         ElementType::String => Ok(given.clone()),
@@ -37,10 +37,14 @@ pub(super) fn read(given: &Tensor, to: ElementType, watch: &Watch) -> Result<Ten
     }
 }
 
-fn each<T: TensorElement>(given: &Tensor, watch: &Watch, read: impl Fn(&str) -> Option<T>) -> Result<Tensor, String> {
+fn each<T: TensorElement>(
+    given: &Tensor,
+    watch: &Deadline,
+    read: impl Fn(&str) -> Option<T>,
+) -> Result<Tensor, String> {
     let texts = given.as_slice::<String>().unwrap_or_default();
     let number = |(index, text): (usize, &String)| {
-        watch.worked(TIMES)?;
+        watch.check_after(TIMES)?;
         Some(text.as_str()).filter(|text| text.len() <= MAX_NUMBER).and_then(&read).ok_or_else(|| {
             let shown: String = text.chars().take(40).collect();
             format!("`{shown}` (element {index}) is not a number that {} holds", T::TYPE)
@@ -53,16 +57,16 @@ fn each<T: TensorElement>(given: &Tensor, watch: &Watch, read: impl Fn(&str) -> 
 }
 
 /// Writes numbers, in the request's time.
-struct Writer<'w>(&'w Watch);
+struct Writer<'w>(&'w Deadline);
 
 impl Writer<'_> {
-    fn of<T>(&self, data: &[T], write: impl Fn(&T) -> String) -> Result<Vec<String>, Late> {
-        data.iter().map(|number| self.0.worked(TIMES).map(|()| write(number))).collect()
+    fn of<T>(&self, data: &[T], write: impl Fn(&T) -> String) -> Result<Vec<String>, DeadlineExceeded> {
+        data.iter().map(|number| self.0.check_after(TIMES).map(|()| write(number))).collect()
     }
 }
 
 /// The numbers of `given` as strings.
-pub(super) fn write(given: &Tensor, watch: &Watch) -> Result<Tensor, String> {
+pub(super) fn write(given: &Tensor, watch: &Deadline) -> Result<Tensor, String> {
     let all = Writer(watch);
     let texts = match given.data() {
         TensorData::Bool(data) => all.of(data, |value| if *value { "True".into() } else { "False".into() }),
@@ -127,10 +131,10 @@ mod tests {
     #[test]
     fn much_ends_with_the_time() {
         let numbers = Tensor::zeros(ElementType::Int8, [1 << 15]).unwrap();
-        assert!(write(&numbers, &Watch::after(0)).is_err());
-        let texts = write(&numbers, &Watch::default()).unwrap();
-        assert!(read(&texts, ElementType::Int8, &Watch::after(0)).unwrap_err().contains("timeout"));
-        assert!(read(&texts, ElementType::Float32, &Watch::default()).is_ok());
+        assert!(write(&numbers, &Deadline::exceeded_after(0)).is_err());
+        let texts = write(&numbers, &Deadline::default()).unwrap();
+        assert!(read(&texts, ElementType::Int8, &Deadline::exceeded_after(0)).unwrap_err().contains("timeout"));
+        assert!(read(&texts, ElementType::Float32, &Deadline::default()).is_ok());
     }
 
     #[test]

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::unary::{Change, Unary};
+use crate::pacing::Deadline;
 use crate::ports;
-use crate::watch::Watch;
 use gpux_core::{BuildError, Builtin, Dim, Group, Layout, Metadata, Tensor, TensorKind};
 
 /// Options of `transpose`.
@@ -73,7 +73,7 @@ impl Change for Transpose {
         Ok(TensorKind { elements: given.elements, shape: Some(shape), layout: layout(given.layout, &order) })
     }
 
-    fn apply(&self, given: Tensor, watch: &Watch) -> Result<Tensor, String> {
+    fn apply(&self, given: Tensor, watch: &Deadline) -> Result<Tensor, String> {
         let order = self.order(given.rank())?;
         let metadata = Metadata { layout: layout(given.metadata.layout, &order), ..given.metadata };
         if moves_nothing(&order, given.shape()) {

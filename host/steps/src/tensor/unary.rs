@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
+use crate::pacing::Deadline;
 use crate::ports;
-use crate::watch::Watch;
 use gpux_core::{Context, ElementSet, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor, TensorKind, Value};
 
 /// What becomes of a tensor. Implemented by the options of a step, which `gpux inspect` shows.
@@ -26,7 +26,7 @@ pub(super) trait Change: Serialize + Send + Sync + 'static {
     }
 
     /// The result, or what is wrong with the tensor. Long work asks `watch` now and then.
-    fn apply(&self, given: Tensor, watch: &Watch) -> Result<Tensor, String>;
+    fn apply(&self, given: Tensor, watch: &Deadline) -> Result<Tensor, String>;
 }
 
 pub(super) struct Unary<C> {
@@ -72,10 +72,10 @@ impl<C: Change> Step for Unary<C> {
             let why = format!("it takes {} elements, but gets {}", self.change.takes(), tensor.element());
             return Err(refuse(why));
         }
-        let watch = Watch::of(context);
-        watch.ask()?;
+        let watch = Deadline::from_context(context);
+        watch.check()?;
         let made = self.change.apply(tensor, &watch);
-        watch.ask_again()?;
+        watch.check_cached()?;
         Ok(vec![made.map_err(refuse)?.into()])
     }
 

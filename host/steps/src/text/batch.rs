@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use tokenizers::{Encoding, PaddingDirection, Tokenizer};
 
 use super::texts;
-use crate::watch::Watch;
+use crate::pacing::Deadline;
 use gpux_core::{BuildError, Dim, ElementType, Kind, Mismatch, Port, StepFailure, Tensor, TensorKind, Value};
 
 /// Most tokens of one answer, over the whole batch, padding included.
@@ -140,7 +140,12 @@ impl Fill {
     }
 
     /// The tensors of these rows, in the order of [`outputs`].
-    pub(super) fn tensors(&self, rows: &[&Encoding], extras: Extras, watch: &Watch) -> Result<Vec<Value>, StepFailure> {
+    pub(super) fn tensors(
+        &self,
+        rows: &[&Encoding],
+        extras: Extras,
+        watch: &Deadline,
+    ) -> Result<Vec<Value>, StepFailure> {
         let length = self.length(rows)?;
         let pads = rows.iter().any(|row| row.len() < length);
         let pad_id = match self.id {
@@ -184,7 +189,7 @@ struct Grid<'e> {
     rows: &'e [&'e Encoding],
     length: usize,
     left: bool,
-    watch: &'e Watch,
+    watch: &'e Deadline,
 }
 
 impl<'e> Grid<'e> {
@@ -214,7 +219,7 @@ impl<'e> Grid<'e> {
     ) -> Result<Value, StepFailure> {
         let mut data = Vec::with_capacity(self.rows.len() * self.length * width);
         for (encoding, row) in self.rows.iter().zip(rows) {
-            self.watch.worked(self.length * width + 1)?;
+            self.watch.check_after(self.length * width + 1)?;
             let missing = std::iter::repeat_n(pad, (self.length - encoding.len()) * width);
             if self.left {
                 data.extend(missing);
@@ -309,7 +314,7 @@ mod tests {
                 FillOptions { padding: Padding::Longest, max_length: None, multiple: None, token: None, side: None };
             let fill = Fill { id: Some(9), left, ..Fill::new(&options, &tokenizer, String::new()).unwrap() };
             let extras = Extras { offsets: true, ..Extras::default() };
-            let values = fill.tensors(&[&short, &long], extras, &Watch::default()).unwrap();
+            let values = fill.tensors(&[&short, &long], extras, &Deadline::default()).unwrap();
             assert_eq!(values[0].as_tensor().unwrap().as_slice::<i64>().unwrap(), ids);
             assert_eq!(values[3].as_tensor().unwrap().as_slice::<i64>().unwrap(), offsets);
         }

@@ -9,8 +9,8 @@ use super::encoder::{self, Cut, Encoder, MAX_LENGTH};
 use super::texts;
 use super::tokenizer_file::{self, TokenizerFile};
 use super::windows::Windows;
+use crate::pacing::Deadline;
 use crate::ports;
-use crate::watch::Watch;
 use gpux_core::{
     BuildError, Builtin, Context, Dim, ElementType, Group, Kind, Mismatch, Port, Signature, Site, Step, StepFailure,
     Tensor, TensorKind, Value,
@@ -226,7 +226,7 @@ impl Step for Chunk {
         let windows = |encoding: &Encoding| 1 + encoding.get_overflowing().len();
         let max_length = self.options.max_length;
         let size = move |encoding: &Encoding| windows(encoding).saturating_mul(max_length);
-        let watch = &Watch::of(context);
+        let watch = &Deadline::from_context(context);
         let encodings = self.encoder.encode(given, watch, size)?;
         let window_of: Vec<i64> = (0_i64..)
             .zip(&encodings)

@@ -12,8 +12,8 @@ use super::cost::Cost;
 use super::encoder::read;
 use super::texts::MAX_TEXT;
 use super::tokenizer_file::{self, TokenizerFile};
+use crate::pacing::{Deadline, DeadlineExceeded};
 use crate::ports;
-use crate::watch::{Late, Watch};
 use gpux_core::{
     BuildError, Builtin, Context, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, Step, StepFailure,
     Tensor, TensorKind, Value,
@@ -104,14 +104,14 @@ impl Detokenize {
     }
 
     /// Bytes that these tokens become at most.
-    fn size(&self, ids: &[u32], watch: &Watch) -> Result<usize, Late> {
+    fn size(&self, ids: &[u32], watch: &Deadline) -> Result<usize, DeadlineExceeded> {
         let bound = ids.len().saturating_mul(self.longest).saturating_mul(self.aside.cost().growth);
         if bound <= MAX_TEXT {
             return Ok(bound);
         }
         // Long tokens are rare: what these are decides.
         let each = |size: usize, id: &u32| {
-            watch.worked(LOOK_UP)?;
+            watch.check_after(LOOK_UP)?;
             let length = self.tokenizer.id_to_token(*id).map_or(0, |token| token.len() + 1);
             Ok(size.saturating_add(length))
         };
@@ -149,8 +149,8 @@ impl Step for Detokenize {
             let message = format!("detokenize takes whole numbers, but gets {}", tensor.element());
             return Err(StepFailure::InvalidInput(message));
         }
-        let watch = &Watch::of(context);
-        watch.ask()?;
+        let watch = &Deadline::from_context(context);
+        watch.check()?;
         let ids = ids(&tensor, watch)?;
         let size = self.size(&ids, watch)?;
         if size > MAX_TEXT {
@@ -167,7 +167,7 @@ impl Step for Detokenize {
             (self.tokenizer.clone(), self.options.skip_special_tokens, self.options.clean_up);
         let text = self.aside.run(size, size, watch, move |watch| {
             let text = |row: &[u32]| {
-                watch.worked(row.len().saturating_mul(LOOK_UP))?;
+                watch.check_after(row.len().saturating_mul(LOOK_UP))?;
                 let decoded = guarded(|| tokenizer.decode(row, skip));
                 let text =
                     decoded.map_err(|why| StepFailure::InvalidInput(format!("the tokens make no text: {why}")))?;
@@ -200,7 +200,7 @@ fn wrong_rank(rank: usize) -> String {
     format!("tokens have one axis, or two for a batch, not {rank}")
 }
 
-fn ids(tensor: &Tensor, watch: &Watch) -> Result<Vec<u32>, StepFailure> {
+fn ids(tensor: &Tensor, watch: &Deadline) -> Result<Vec<u32>, StepFailure> {
     let wide = tensor.cast_while(ElementType::Int64, watch)?;
     let id = |id: &i64| {
         u32::try_from(*id).map_err(|_| StepFailure::InvalidInput(format!("{id} is not the number of a token")))

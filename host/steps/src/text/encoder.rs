@@ -17,8 +17,8 @@ use super::scores::as_in_python;
 use super::survey::{outline, survey};
 use super::texts;
 use super::tokenizer_file::TokenizerFile;
+use crate::pacing::{Deadline, Pace};
 use crate::ports;
-use crate::watch::{Pace, Watch};
 use gpux_core::{BuildError, StepFailure, Value};
 
 /// Most tokens that `max_length` may ask for.
@@ -153,7 +153,7 @@ impl Encoder {
     pub(super) fn encode(
         &self,
         given: Given,
-        watch: &Watch,
+        watch: &Deadline,
         size: impl Fn(&Encoding) -> usize + Send + 'static,
     ) -> Result<Vec<Encoding>, StepFailure> {
         let core = self.core.clone();
@@ -229,7 +229,7 @@ impl Core {
     fn encode(
         &self,
         Given { texts, pairs }: Given,
-        watch: &Watch,
+        watch: &Deadline,
         size: impl Fn(&Encoding) -> usize,
     ) -> Result<Vec<Encoding>, StepFailure> {
         let mut pairs = pairs.map(Vec::into_iter);
@@ -243,20 +243,20 @@ impl Core {
     }
 
     /// The tokens of a text or a pair. What would end after the request's time is not begun.
-    fn encode_one(&self, text: String, pair: Option<String>, watch: &Watch) -> Result<Encoding, StepFailure> {
+    fn encode_one(&self, text: String, pair: Option<String>, watch: &Deadline) -> Result<Encoding, StepFailure> {
         for text in std::iter::once(&text).chain(&pair) {
             self.check_size(text, watch)?;
         }
         let bytes = text.len() + pair.as_ref().map_or(0, String::len);
         let encode = || guarded(|| self.encoding(text, pair));
         let encoding = self.pace.run(bytes, watch, encode)?;
-        watch.ask()?;
+        watch.check()?;
         encoding.map_err(|why| StepFailure::InvalidInput(format!("the text cannot be tokenized: {why}")))
     }
 
     /// Refuses a text that is too long, as it is or as the normalizer makes it. Where that is not known beforehand, the
     /// normalizer is asked, piece by piece.
-    fn check_size(&self, text: &str, watch: &Watch) -> Result<(), StepFailure> {
+    fn check_size(&self, text: &str, watch: &Deadline) -> Result<(), StepFailure> {
         let Cost { growth, anywhere, .. } = self.cost;
         if text.len().saturating_mul(growth) <= MAX_TEXT {
             return Ok(());
@@ -265,7 +265,7 @@ impl Core {
         let (mut size, mut rest) = (text.len(), text);
         while size <= MAX_TEXT && !rest.is_empty() {
             let (some, more) = rest.split_at(rest.floor_char_boundary(piece));
-            watch.ask()?;
+            watch.check()?;
             let longest = guarded(|| self.longest(some)).unwrap_or(usize::MAX).saturating_mul(anywhere);
             size = size.saturating_add(longest.saturating_sub(some.len()));
             rest = more;
@@ -418,7 +418,7 @@ mod tests {
             let encoder = encoder(parts);
             let bytes = text.len();
             let given = encoder.given(vec![Some(text.into()), None]).unwrap();
-            let done = encoder.encode(given, &Watch::default(), Encoding::len).map(drop);
+            let done = encoder.encode(given, &Deadline::default(), Encoding::len).map(drop);
             match (done, why) {
                 (Ok(()), None) => {}
                 (Err(StepFailure::InvalidInput(message)), Some(why)) => assert!(message.contains(why), "{message}"),
@@ -435,14 +435,14 @@ mod tests {
                 "continuing_subword_prefix": "##", "max_input_chars_per_word": 1_000_000 },
         });
         let encoder = encoder(&words);
-        let encode = |characters: usize, watch: &Watch| {
+        let encode = |characters: usize, watch: &Deadline| {
             let given = encoder.given(vec![Some("a".repeat(characters).into()), None]).unwrap();
             encoder.encode(given, watch, Encoding::len).map(|encodings| encodings[0].get_ids().to_vec())
         };
-        let soon = Watch::until(Instant::now().checked_add(Duration::from_millis(20)));
+        let soon = Deadline::at(Instant::now().checked_add(Duration::from_millis(20)));
         assert_eq!(encode(1500, &soon), Err(StepFailure::Timeout));
         assert_eq!(Arc::strong_count(&encoder.core), 2, "it goes on elsewhere");
-        let later = Watch::until(Instant::now().checked_add(Duration::from_mins(10)));
+        let later = Deadline::at(Instant::now().checked_add(Duration::from_mins(10)));
         assert_eq!(encode(3, &later).unwrap(), [1, 2, 2]);
     }
 }

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::pacing::{BLOCK, Deadline, DeadlineExceeded, rows_of_block};
 use crate::ports;
-use crate::watch::{BLOCK, Late, Watch, rows_of_block};
 use gpux_core::{
     Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor,
     TensorElement, TensorKind, Value,
@@ -84,19 +84,25 @@ impl Join {
     }
 
     /// Every row of `width` numbers, put together by text.
-    fn fold<T: Number>(&self, rows: &[T], width: usize, windows: &[usize], watch: &Watch) -> Result<Vec<T>, Late> {
+    fn fold<T: Number>(
+        &self,
+        rows: &[T],
+        width: usize,
+        windows: &[usize],
+        watch: &Deadline,
+    ) -> Result<Vec<T>, DeadlineExceeded> {
         let mut joined = Vec::with_capacity(windows.len() * width);
         let mut from = 0;
         for count in windows {
             let text = &rows[from * width..(from + count) * width];
             from += count;
-            watch.worked(width + 1)?;
+            watch.check_after(width + 1)?;
             let (first, rest) = text.split_at(width);
             let start = joined.len();
             joined.extend_from_slice(first);
             let sum = &mut joined[start..];
             for block in rest.chunks(rows_of_block(width) * width.max(1)) {
-                watch.worked(block.len())?;
+                watch.check_after(block.len())?;
                 for row in block.chunks_exact(width.max(1)) {
                     for (sum, value) in sum.iter_mut().zip(row) {
                         *sum = if self.options.how == How::Max { sum.larger(*value) } else { *sum + *value };
@@ -113,13 +119,19 @@ impl Join {
     }
 
     /// The positions of each window that are kept.
-    fn kept(&self, windows: &[usize], length: usize, masks: &Masks, watch: &Watch) -> Result<Vec<Vec<usize>>, Late> {
+    fn kept(
+        &self,
+        windows: &[usize],
+        length: usize,
+        masks: &Masks,
+        watch: &Deadline,
+    ) -> Result<Vec<Vec<usize>>, DeadlineExceeded> {
         let mut row = 0;
         let mut texts = Vec::with_capacity(windows.len());
         for count in windows {
             let mut kept = Vec::new();
             for window in 0..*count {
-                watch.worked(length + 1)?;
+                watch.check_after(length + 1)?;
                 let at = row * length;
                 let left_out = if window == 0 { 0 } else { self.options.stride };
                 kept.extend((at..at + length).filter(|position| masks.keep(*position)).skip(left_out));
@@ -136,7 +148,7 @@ impl Join {
         data: &[T],
         windows: &[usize],
         masks: &Masks,
-        watch: &Watch,
+        watch: &Deadline,
     ) -> Result<Tensor, StepFailure> {
         let (length, width) = (tensor.shape()[1], tensor.shape()[2..].iter().product::<usize>());
         let texts = self.kept(windows, length, masks, watch)?;
@@ -150,7 +162,7 @@ impl Join {
         }
         let mut joined = Vec::with_capacity(texts.len() * kept * width);
         for block in texts.iter().flat_map(|text| text.chunks(rows_of_block(width))) {
-            watch.worked(block.len() * (width + 1))?;
+            watch.check_after(block.len() * (width + 1))?;
             for position in block {
                 joined.extend_from_slice(&data[position * width..(position + 1) * width]);
             }
@@ -239,8 +251,8 @@ impl Step for Join {
         if !element.is_float() {
             return invalid(format!("join takes floats, but gets {element}; cast them first"));
         }
-        let watch = &Watch::of(context);
-        watch.ask()?;
+        let watch = &Deadline::from_context(context);
+        watch.check()?;
         let rows = tensor.shape()[0];
         if rows == 0 {
             return invalid("there are no windows".into());
@@ -276,7 +288,7 @@ impl Join {
         data: &[T],
         windows: &[usize],
         masks: &Masks,
-        watch: &Watch,
+        watch: &Deadline,
     ) -> Result<Tensor, StepFailure> {
         if self.options.how == How::Concat {
             return self.concat(tensor, data, windows, masks, watch);
@@ -293,7 +305,7 @@ fn no_axis(least: usize, rank: usize) -> String {
 }
 
 /// Whole numbers of this shape.
-fn whole(value: Value, name: &str, shape: &[usize], watch: &Watch) -> Result<Vec<i64>, StepFailure> {
+fn whole(value: Value, name: &str, shape: &[usize], watch: &Deadline) -> Result<Vec<i64>, StepFailure> {
     match &value {
         Value::Tensor(tensor) if tensor.shape() == shape && tensor.element() != ElementType::String => {
             Ok(tensor.cast_while(ElementType::Int64, watch)?.as_slice::<i64>().unwrap_or_default().to_vec())
@@ -305,12 +317,12 @@ fn whole(value: Value, name: &str, shape: &[usize], watch: &Watch) -> Result<Vec
 }
 
 /// How many windows each text has.
-fn windows(rows: usize, window_of: Option<&[i64]>, watch: &Watch) -> Result<Vec<usize>, StepFailure> {
+fn windows(rows: usize, window_of: Option<&[i64]>, watch: &Deadline) -> Result<Vec<usize>, StepFailure> {
     let Some(window_of) = window_of else { return Ok(vec![rows]) };
     let mut counts: Vec<usize> = Vec::new();
     for (place, text) in window_of.iter().enumerate() {
         if place.is_multiple_of(BLOCK) {
-            watch.worked(BLOCK)?;
+            watch.check_after(BLOCK)?;
         }
         let known = counts.len();
         match usize::try_from(*text) {
@@ -362,11 +374,11 @@ mod tests {
         ] {
             let (step, tensor) = (step(json!({"how": how})), values(shape));
             let data = tensor.as_slice::<f32>().unwrap();
-            let run = |looks| step.join(&tensor, data, &windows, &Masks::default(), &Watch::after(looks));
+            let run = |looks| step.join(&tensor, data, &windows, &Masks::default(), &Deadline::exceeded_after(looks));
             assert_eq!(run(0), Err(StepFailure::Timeout), "{how} {shape:?}");
             assert!(run(99).is_ok(), "{how} {shape:?}");
         }
-        assert_eq!(windows(2 << 20, Some(&vec![0; 2 << 20]), &Watch::after(1)), Err(StepFailure::Timeout));
+        assert_eq!(windows(2 << 20, Some(&vec![0; 2 << 20]), &Deadline::exceeded_after(1)), Err(StepFailure::Timeout));
     }
 
     #[test]

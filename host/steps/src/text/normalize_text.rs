@@ -11,8 +11,8 @@ use unicode_normalization::{
 };
 
 use super::texts::{self, MAX_TEXT, texts};
+use crate::pacing::Deadline;
 use crate::ports;
-use crate::watch::Watch;
 use gpux_core::{Builtin, Context, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor, Value};
 
 /// Bytes or characters of text between two looks at the clock.
@@ -126,7 +126,7 @@ impl NormalizeText {
         }
     }
 
-    fn normalize(&self, text: &str, watch: &Watch) -> Result<String, StepFailure> {
+    fn normalize(&self, text: &str, watch: &Deadline) -> Result<String, StepFailure> {
         let options = &self.options;
         let mut text = Cow::Borrowed(text);
         if options.clean {
@@ -168,10 +168,10 @@ impl NormalizeText {
 }
 
 /// Refuses a letter with more marks than any text has: all of them are held and sorted at once.
-fn check_marks(text: &str, watch: &Watch) -> Result<(), StepFailure> {
+fn check_marks(text: &str, watch: &Deadline) -> Result<(), StepFailure> {
     let mut marks = 0;
     for letter in text.chars() {
-        watch.worked(1)?;
+        watch.check_after(1)?;
         // What is no mark itself, but becomes some, beside those of class 0.
         let becomes = matches!(letter, '\u{f73}' | '\u{f75}' | '\u{f81}' | '\u{ff9e}' | '\u{ff9f}');
         marks = if becomes || !letter.is_ascii() && canonical_combining_class(letter) > 0 { marks + 1 } else { 0 };
@@ -184,11 +184,11 @@ fn check_marks(text: &str, watch: &Watch) -> Result<(), StepFailure> {
 }
 
 /// The characters as text. A single one can become eighteen (U+FDFA), so the sum is held in bounds.
-fn bounded<'t>(chars: impl Iterator<Item = char>, watch: &Watch) -> Result<Cow<'t, str>, StepFailure> {
+fn bounded<'t>(chars: impl Iterator<Item = char>, watch: &Deadline) -> Result<Cow<'t, str>, StepFailure> {
     let mut text = String::new();
     let mut chars = chars.peekable();
     while chars.peek().is_some() {
-        watch.ask()?;
+        watch.check()?;
         text.extend(chars.by_ref().take(PIECE));
         if text.len() > MAX_TEXT {
             let message = format!("the normalized text is over {MAX_TEXT} bytes; send less at once");
@@ -222,10 +222,10 @@ fn cut(text: &str, from: usize) -> usize {
 }
 
 /// In lower case, as Python's `str.lower`, in pieces.
-fn lower(mut text: &str, watch: &Watch) -> Result<String, StepFailure> {
+fn lower(mut text: &str, watch: &Deadline) -> Result<String, StepFailure> {
     let mut lower = String::with_capacity(text.len());
     while !text.is_empty() {
-        watch.ask()?;
+        watch.check()?;
         let (piece, rest) = text.split_at(cut(text, text.floor_char_boundary(PIECE)));
         lower.push_str(&piece.to_lowercase());
         text = rest;
@@ -248,10 +248,10 @@ fn is_space(char: char) -> bool {
     char.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&char)
 }
 
-fn collapsed(text: &str, watch: &Watch) -> Result<String, StepFailure> {
+fn collapsed(text: &str, watch: &Deadline) -> Result<String, StepFailure> {
     let mut collapsed = String::with_capacity(text.len());
     for word in text.split(is_space).filter(|word| !word.is_empty()) {
-        watch.worked(word.len() + 1)?;
+        watch.check_after(word.len() + 1)?;
         if !collapsed.is_empty() {
             collapsed.push(' ');
         }
@@ -293,7 +293,7 @@ impl Step for NormalizeText {
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let watch = Watch::of(context);
+        let watch = Deadline::from_context(context);
         let given = ports::first(inputs, "text")?;
         let one = matches!(&given, Value::Json(json) if json.is_string());
         let shape = given.as_tensor().map(|tensor| tensor.shape().to_vec());
@@ -302,7 +302,7 @@ impl Step for NormalizeText {
         texts::size(texts.iter())?;
         let mut left = MAX_TEXT;
         let normalize = |text: &String| {
-            watch.ask()?;
+            watch.check()?;
             let text = self.normalize(text, &watch)?;
             left = left.checked_sub(text.len()).ok_or_else(|| {
                 StepFailure::InvalidInput(format!("the normalized texts are over {MAX_TEXT} bytes; send less at once"))
@@ -388,16 +388,16 @@ mod tests {
     fn pieces_are_as_the_whole() {
         let text = "ΟΔΟΣ ΑΣ\u{301}Α ΣΑΣ.Σ\u{a0}İSTANBUL Σ ".repeat(20_000);
         assert!(text.len() > 3 * PIECE);
-        assert_eq!(lower(&text, &Watch::default()).unwrap(), text.to_lowercase());
+        assert_eq!(lower(&text, &Deadline::default()).unwrap(), text.to_lowercase());
         for letters in ["Σab", "aΣ'bΣ", "ab\u{345}Σ", "ʰΣa", "ДΣД"] {
             let word = letters.repeat(PIECE / 2);
-            assert_eq!(lower(&word, &Watch::default()).unwrap(), word.to_lowercase(), "{letters}");
+            assert_eq!(lower(&word, &Deadline::default()).unwrap(), word.to_lowercase(), "{letters}");
         }
-        assert_eq!(lower(&"ab".repeat(PIECE), &Watch::after(1)), Err(StepFailure::Timeout), "one word");
+        assert_eq!(lower(&"ab".repeat(PIECE), &Deadline::exceeded_after(1)), Err(StepFailure::Timeout), "one word");
         let word = "Σ".repeat(PIECE);
-        assert_eq!(lower(&word, &Watch::default()).unwrap(), word.to_lowercase());
-        assert_eq!(lower(&text, &Watch::after(2)), Err(StepFailure::Timeout));
-        assert_eq!(bounded(text.chars(), &Watch::after(2)), Err(StepFailure::Timeout));
+        assert_eq!(lower(&word, &Deadline::default()).unwrap(), word.to_lowercase());
+        assert_eq!(lower(&text, &Deadline::exceeded_after(2)), Err(StepFailure::Timeout));
+        assert_eq!(bounded(text.chars(), &Deadline::exceeded_after(2)), Err(StepFailure::Timeout));
     }
 
     #[test]

@@ -8,8 +8,8 @@ use super::batch::{Extras, Fill, FillOptions, Padding, Side, known_batch, output
 use super::encoder::{self, Cut, Encoder, MAX_LENGTH};
 use super::texts;
 use super::tokenizer_file::{self, TokenizerFile};
+use crate::pacing::Deadline;
 use crate::ports;
-use crate::watch::Watch;
 use gpux_core::{BuildError, Builtin, Context, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Value};
 
 /// Options of `tokenize`.
@@ -220,7 +220,7 @@ impl Step for Tokenize {
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let given = self.encoder.given(inputs)?;
-        let watch = &Watch::of(context);
+        let watch = &Deadline::from_context(context);
         let encodings = self.encoder.encode(given, watch, Encoding::len)?;
         self.fill.tensors(&encodings.iter().collect::<Vec<_>>(), self.options.extras(), watch)
     }

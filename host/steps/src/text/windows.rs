@@ -2,8 +2,8 @@
 
 use super::batch::{MAX_TOKENS, Padding, too_many};
 use super::chunk::{Options, window_of};
+use crate::pacing::Deadline;
 use crate::ports;
-use crate::watch::Watch;
 use gpux_core::with_elements;
 use gpux_core::{
     Context, Dim, ElementSet, ElementType, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor, TensorData,
@@ -51,7 +51,7 @@ impl Windows {
         if length <= most { 1 } else { 1 + (length - most).div_ceil(self.step()) }
     }
 
-    fn cut<T: TensorElement>(&self, data: &[T], pad: &T, watch: &Watch) -> Result<Vec<Value>, StepFailure> {
+    fn cut<T: TensorElement>(&self, data: &[T], pad: &T, watch: &Deadline) -> Result<Vec<Value>, StepFailure> {
         let most = self.options.max_length;
         let count = self.count(data.len());
         let width = match self.options.padding {
@@ -63,7 +63,7 @@ impl Windows {
         }
         let (mut windows, mut mask) = (Vec::with_capacity(count * width), Vec::with_capacity(count * width));
         for start in (0..count).map(|index| index * self.step()) {
-            watch.worked(width + 1)?;
+            watch.check_after(width + 1)?;
             let window = &data[start..data.len().min(start + most)];
             if self.options.padding == Padding::None && window.len() < width {
                 let message = "the last window is shorter than the others; set `padding: longest`";
@@ -129,7 +129,7 @@ impl Step for Windows {
         let pad = Tensor::scalar(i64::from(self.options.pad_id.unwrap_or(0))).cast(tensor.element())?;
         with_elements!(tensor.data(), data => {
             match TensorElement::slice(pad.data()).and_then(|pad| pad.first()) {
-                Some(pad) => self.cut(data, pad, &Watch::of(context)),
+                Some(pad) => self.cut(data, pad, &Deadline::from_context(context)),
                 None => Err(StepFailure::Failed("the padding has another type".into())),
             }
         })

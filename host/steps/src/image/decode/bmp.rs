@@ -3,7 +3,7 @@
 use image::ImageDecoder;
 use image::codecs::bmp::BmpDecoder;
 
-use crate::watch::Paced;
+use crate::pacing::Paced;
 
 pub(super) fn open(bytes: Paced<'_>) -> Result<BmpDecoder<Paced<'_>>, String> {
     BmpDecoder::new(bytes).map_err(|error| error.to_string())

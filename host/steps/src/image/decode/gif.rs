@@ -3,7 +3,7 @@
 use image::codecs::gif::GifDecoder;
 use image::{ImageDecoder, Limits};
 
-use crate::watch::Paced;
+use crate::pacing::Paced;
 
 pub(super) fn open(bytes: Paced<'_>) -> Result<GifDecoder<Paced<'_>>, String> {
     GifDecoder::new(bytes).map_err(|error| error.to_string())

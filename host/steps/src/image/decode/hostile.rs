@@ -4,8 +4,8 @@
 use serde_json::json;
 
 use super::Format;
+use crate::pacing::Deadline;
 use crate::reference::{random, read, step};
-use crate::watch::Watch;
 use gpux_core::{Context, StepFailure, Tensor};
 
 fn decode(bytes: &[u8], max_pixels: u64) -> Result<Tensor, StepFailure> {
@@ -199,15 +199,15 @@ fn a_bomb_ends_with_the_time() {
     use image::ImageFormat::{Bmp, Gif, Jpeg, Png, Tiff};
     for format in [Png, Gif, Bmp, Jpeg, Tiff] {
         let bomb = bomb(format);
-        let decode = |watch: &Watch| Format::of(&bomb).unwrap().head(&bomb, watch)?.read();
-        let whole = decode(&Watch::default()).unwrap();
+        let decode = |watch: &Deadline| Format::of(&bomb).unwrap().head(&bomb, watch)?.read();
+        let whole = decode(&Deadline::default()).unwrap();
         assert_eq!((whole.width(), whole.height()), (1500, 1500), "{format:?}");
         // Each time it is asked lies before some more of the picture, so fewer than all do not do.
         for times in [0, 1, 3, 6] {
-            let watch = Watch::after(times);
+            let watch = Deadline::exceeded_after(times);
             let error = decode(&watch).unwrap_err();
             assert!(
-                watch.ask_again().is_err() && error.contains("the request's timeout passed"),
+                watch.check_cached().is_err() && error.contains("the request's timeout passed"),
                 "{format:?}: {error}"
             );
         }
@@ -223,10 +223,10 @@ fn tables_upon_tables_end_with_the_time() {
     let length = 2 + usize::from(u16::from_be_bytes([file[at + 2], file[at + 3]]));
     let tables = file[at..at + length].repeat(50);
     file.splice(at..at, tables);
-    let decode = |watch: &Watch| Format::Jpeg.head(&file, watch)?.read();
-    assert!(decode(&Watch::default()).is_ok());
-    let watch = Watch::after(20);
-    assert!(decode(&watch).is_err() && watch.ask_again().is_err());
+    let decode = |watch: &Deadline| Format::Jpeg.head(&file, watch)?.read();
+    assert!(decode(&Deadline::default()).is_ok());
+    let watch = Deadline::exceeded_after(20);
+    assert!(decode(&watch).is_err() && watch.check_cached().is_err());
 }
 
 /// The decoder of WebP cannot be stopped, so what cannot end in time is not begun.

@@ -17,7 +17,7 @@ use std::fmt;
 use image::metadata::Orientation;
 use image::{DynamicImage, ExtendedColorType, ImageDecoder, ImageFormat};
 
-use crate::watch::{Paced, Watch};
+use crate::pacing::{Deadline, Paced};
 
 pub(super) use self::samples::{Level, Samples, convert, stopping};
 pub(super) use self::turn::turned;
@@ -81,7 +81,7 @@ impl Format {
     }
 
     /// Reads the head of a file; takes no memory for its pixels. Reading ends where `watch` says so.
-    pub(super) fn head<'a>(self, bytes: &'a [u8], watch: &'a Watch) -> Result<Head<'a>, String> {
+    pub(super) fn head<'a>(self, bytes: &'a [u8], watch: &'a Deadline) -> Result<Head<'a>, String> {
         let paced = Paced::new(bytes, PIECE, watch);
         let decoder: Box<dyn ImageDecoder + 'a> = match self {
             Self::Jpeg => Box::new(jpeg::open(bytes, watch)?),
@@ -100,7 +100,7 @@ pub(super) struct Head<'a> {
     pub(super) format: Format,
     bytes: &'a [u8],
     decoder: Box<dyn ImageDecoder + 'a>,
-    watch: &'a Watch,
+    watch: &'a Deadline,
 }
 
 impl Head<'_> {

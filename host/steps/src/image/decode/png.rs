@@ -3,7 +3,7 @@
 use image::codecs::png::PngDecoder;
 use image::{ImageDecoder, Limits};
 
-use crate::watch::{Paced, Watch};
+use crate::pacing::{Deadline, Paced};
 
 /// Most bytes that zlib packs into one.
 const MAX_PACKED: u64 = 1032;
@@ -12,7 +12,7 @@ const MAX_WIDENING: u64 = 32;
 /// Bytes of pixels that are made between two looks at the clock.
 const PIXELS: u64 = 8 << 20;
 
-pub(super) fn open<'a>(bytes: &'a [u8], watch: &'a Watch) -> Result<PngDecoder<Paced<'a>>, String> {
+pub(super) fn open<'a>(bytes: &'a [u8], watch: &'a Deadline) -> Result<PngDecoder<Paced<'a>>, String> {
     let mut limits = Limits::no_limits();
     limits.max_alloc = Some(super::BUFFERS);
     let piece = PIXELS / (MAX_PACKED * widening(bytes));

@@ -2,7 +2,7 @@
 
 use image::DynamicImage;
 
-use crate::watch::{Late, Watch};
+use crate::pacing::{Deadline, DeadlineExceeded};
 use crate::wide::vectorized;
 use gpux_core::Color;
 
@@ -29,7 +29,7 @@ impl Samples {
     }
 
     /// 8-bit samples: of 16-bit ones the high byte.
-    pub(in crate::image) fn eight(self, watch: &Watch) -> Result<(Vec<u8>, usize), Late> {
+    pub(in crate::image) fn eight(self, watch: &Deadline) -> Result<(Vec<u8>, usize), DeadlineExceeded> {
         Ok(match self {
             Self::Eight(samples, found) => (samples, found),
             Self::Sixteen(samples, found) => (stopping(&samples, watch, |[sample]| [(sample >> 8) as u8])?, found),
@@ -37,7 +37,7 @@ impl Samples {
     }
 
     /// 16-bit samples: 8-bit ones times 257, so that white is white.
-    pub(in crate::image) fn sixteen(self, watch: &Watch) -> Result<(Vec<u16>, usize), Late> {
+    pub(in crate::image) fn sixteen(self, watch: &Deadline) -> Result<(Vec<u16>, usize), DeadlineExceeded> {
         Ok(match self {
             Self::Eight(samples, found) => (stopping(&samples, watch, |[sample]| [u16::from(sample) * 257])?, found),
             Self::Sixteen(samples, found) => (samples, found),
@@ -79,8 +79,8 @@ pub(in crate::image) fn convert<T: Level>(
     samples: Vec<T>,
     found: usize,
     wanted: Color,
-    watch: &Watch,
-) -> Result<Vec<T>, Late> {
+    watch: &Deadline,
+) -> Result<Vec<T>, DeadlineExceeded> {
     match (found, wanted.channels()) {
         (1, 1) | (3, 3) | (4, 4) => Ok(samples),
         (1, 3) => stopping(&samples, watch, |[gray]| [gray; 3]),
@@ -99,14 +99,14 @@ pub(in crate::image) fn convert<T: Level>(
 /// channels known, the loop is vectorized.
 pub(in crate::image) fn stopping<S: Copy, T: Copy + Default, const C: usize, const D: usize>(
     samples: &[S],
-    watch: &Watch,
+    watch: &Deadline,
     make: impl Fn([S; C]) -> [T; D],
-) -> Result<Vec<T>, Late> {
+) -> Result<Vec<T>, DeadlineExceeded> {
     const PART: usize = 1 << 20;
     let (pixels, _) = samples.as_chunks::<C>();
     let mut made = vec![[T::default(); D]; pixels.len()];
     for (made, pixels) in made.chunks_mut(PART).zip(pixels.chunks(PART)) {
-        watch.ask()?;
+        watch.check()?;
         vectorized(
             #[inline(always)]
             || {

@@ -6,7 +6,7 @@ use tiff::decoder::{Decoder, DecodingResult};
 
 use super::samples::stopping;
 use crate::image::opacity::product;
-use crate::watch::{Paced, Watch};
+use crate::pacing::{Deadline, Paced};
 
 /// Most bytes of samples that a byte of a TIFF file can stand for: a code of LZW, at least 9 bits,
 /// holds at most 4096 bytes; deflate packs less.
@@ -78,7 +78,7 @@ fn most(decoder: &dyn ImageDecoder) -> u64 {
 }
 
 /// A picture in CMYK of 8 bits, which was checked, as RGB by Pillow's rounding; `image` cuts off.
-pub(super) fn cmyk(paced: Paced<'_>, head: &dyn ImageDecoder, watch: &Watch) -> Result<DynamicImage, String> {
+pub(super) fn cmyk(paced: Paced<'_>, head: &dyn ImageDecoder, watch: &Deadline) -> Result<DynamicImage, String> {
     let mut limits = tiff::decoder::Limits::default();
     let most = usize::try_from(most(head)).unwrap_or(usize::MAX);
     (limits.decoding_buffer_size, limits.intermediate_buffer_size, limits.ifd_value_size) = (most, most, most);

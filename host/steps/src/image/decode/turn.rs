@@ -2,7 +2,7 @@
 
 use image::metadata::Orientation;
 
-use crate::watch::{Late, Watch};
+use crate::pacing::{Deadline, DeadlineExceeded};
 
 /// Rows and columns that are moved together, so that what is read along columns stays at hand.
 const TILE: usize = 32;
@@ -12,14 +12,14 @@ pub(in crate::image) fn turned<T: Copy + Default, const C: usize>(
     samples: Vec<T>,
     [height, width]: [usize; 2],
     turn: Orientation,
-    watch: &Watch,
-) -> Result<(Vec<T>, [usize; 2]), Late> {
+    watch: &Deadline,
+) -> Result<(Vec<T>, [usize; 2]), DeadlineExceeded> {
     let Some((lies, back, up)) = moves(turn) else { return Ok((samples, [height, width])) };
     let sides = if lies { [width, height] } else { [height, width] };
     let (from, _) = samples.as_chunks::<C>();
     let mut pixels = vec![[T::default(); C]; from.len()];
     for (band, rows) in pixels.chunks_mut((TILE * sides[1]).max(1)).enumerate() {
-        watch.ask()?;
+        watch.check()?;
         for left in (0..sides[1]).step_by(TILE) {
             for (y, row) in (band * TILE..).zip(rows.chunks_exact_mut(sides[1])) {
                 for (x, pixel) in row.iter_mut().enumerate().skip(left).take(TILE) {
@@ -65,7 +65,8 @@ mod tests {
                 let picture = image::RgbImage::from_raw(width as u32, height as u32, samples.clone()).unwrap();
                 let mut theirs = DynamicImage::from(picture);
                 theirs.apply_orientation(turn);
-                let (ours, sides) = turned::<_, 3>(samples.clone(), [height, width], turn, &Watch::default()).unwrap();
+                let (ours, sides) =
+                    turned::<_, 3>(samples.clone(), [height, width], turn, &Deadline::default()).unwrap();
                 assert_eq!(sides, [theirs.height() as usize, theirs.width() as usize], "{turn:?}");
                 assert_eq!(ours, theirs.into_bytes(), "{turn:?} of {height} × {width}");
             }

@@ -6,14 +6,20 @@
 use std::ops::{AddAssign, Range};
 
 use super::super::dims::ImageDims;
-use crate::watch::{Late, Watch};
+use crate::pacing::{Deadline, DeadlineExceeded};
 
 /// A sample that can be averaged.
 pub(super) trait Sample: Copy {
     /// A weight as it is multiplied with.
     fn weight(weight: f64) -> f64;
     /// Resizes the axis of length `old` whose entries are runs of `inner` samples.
-    fn along(from: &[Self], old: usize, areas: &[Area], inner: usize, watch: &Watch) -> Result<Vec<Self>, Late>;
+    fn along(
+        from: &[Self],
+        old: usize,
+        areas: &[Area],
+        inner: usize,
+        watch: &Deadline,
+    ) -> Result<Vec<Self>, DeadlineExceeded>;
 }
 
 /// The first old sample that a new one covers, and the weights from there on.
@@ -29,7 +35,13 @@ impl Sample for u8 {
         (0.5 + weight * f64::from(1 << BITS)).trunc()
     }
 
-    fn along(from: &[Self], old: usize, areas: &[Area], inner: usize, watch: &Watch) -> Result<Vec<Self>, Late> {
+    fn along(
+        from: &[Self],
+        old: usize,
+        areas: &[Area],
+        inner: usize,
+        watch: &Deadline,
+    ) -> Result<Vec<Self>, DeadlineExceeded> {
         let covered: Vec<_> = areas.iter().map(covered).collect();
         if covered.iter().all(|(range, _)| range.len() <= FIT) {
             means::<u32>(from, old, &covered, inner, watch)
@@ -52,13 +64,13 @@ fn means<S: Copy + Default + AddAssign + From<u8> + From<u16> + Into<u64>>(
     old: usize,
     areas: &[(Range<usize>, u64)],
     inner: usize,
-    watch: &Watch,
-) -> Result<Vec<u8>, Late> {
+    watch: &Deadline,
+) -> Result<Vec<u8>, DeadlineExceeded> {
     let mut result = Vec::with_capacity(from.len() / old * areas.len());
     let mut sums = vec![S::default(); inner];
     for block in from.chunks_exact(old * inner) {
         for (range, weight) in areas {
-            watch.worked(inner * range.len())?;
+            watch.check_after(inner * range.len())?;
             sums.fill(S::default());
             let samples = &block[range.start * inner..range.end * inner];
             match inner {
@@ -116,12 +128,18 @@ impl Sample for f32 {
         weight
     }
 
-    fn along(from: &[Self], old: usize, areas: &[Area], inner: usize, watch: &Watch) -> Result<Vec<Self>, Late> {
+    fn along(
+        from: &[Self],
+        old: usize,
+        areas: &[Area],
+        inner: usize,
+        watch: &Deadline,
+    ) -> Result<Vec<Self>, DeadlineExceeded> {
         let mut result = Vec::with_capacity(from.len() / old * areas.len());
         let mut sums = vec![0.0; inner];
         for block in from.chunks_exact(old * inner) {
             for (start, weights) in areas {
-                watch.worked(inner * weights.len())?;
+                watch.check_after(inner * weights.len())?;
                 sums.fill(0.0);
                 for (samples, weight) in block[start * inner..].chunks_exact(inner).zip(weights) {
                     for (sum, sample) in sums.iter_mut().zip(samples) {
@@ -136,7 +154,12 @@ impl Sample for f32 {
 }
 
 /// Resizes across, then down; a side that stays is left alone.
-pub(super) fn resize<T: Sample>(from: &[T], dims: ImageDims, target: ImageDims, watch: &Watch) -> Result<Vec<T>, Late> {
+pub(super) fn resize<T: Sample>(
+    from: &[T],
+    dims: ImageDims,
+    target: ImageDims,
+    watch: &Deadline,
+) -> Result<Vec<T>, DeadlineExceeded> {
     let channels = dims.channels;
     let areas = |old, new| -> Vec<Area> { (0..new).map(|index| area::<T>(index, old, new)).collect() };
     let wide = if dims.width == target.width {
@@ -186,7 +209,7 @@ mod tests {
 
     #[test]
     fn one_product_of_a_sum_is_the_sum_of_products() {
-        let watch = Watch::default();
+        let watch = Deadline::default();
         for (old, new) in [(480, 8), (641, 7), (100, 33), (8, 8), (5, 13), (1, 4), (300, 299)] {
             for inner in [1, 3, 16] {
                 let from: Vec<_> = (0..old * inner).map(|at| (at * 7919 % 256) as u8).collect();

@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::dims::{ImageDims, fits};
-use crate::watch::{Late, Watch};
+use crate::pacing::{Deadline, DeadlineExceeded};
 use gpux_core::{BuildError, ElementSet, ElementType, StepFailure, Tensor, TensorElement};
 
 /// Whose rules of sampling are followed.
@@ -113,7 +113,7 @@ impl Sampling {
         tensor: &Tensor,
         dims: ImageDims,
         target: ImageDims,
-        watch: &Watch,
+        watch: &Deadline,
     ) -> Result<Tensor, StepFailure> {
         // Between two passes lies an image as wide as one and as high as the other.
         fits(dims.height, target.width).map_err(StepFailure::InvalidInput)?;
@@ -135,12 +135,12 @@ fn nearest<T: Copy>(
     dims: ImageDims,
     rows: &[usize],
     columns: &[usize],
-    watch: &Watch,
-) -> Result<Vec<T>, Late> {
+    watch: &Deadline,
+) -> Result<Vec<T>, DeadlineExceeded> {
     let channels = dims.channels;
     let mut result = Vec::with_capacity(rows.len() * columns.len() * channels);
     for row in rows {
-        watch.worked(columns.len() * channels)?;
+        watch.check_after(columns.len() * channels)?;
         let from = &from[row * dims.width * channels..][..dims.width * channels];
         for column in columns {
             result.extend_from_slice(&from[column * channels..][..channels]);

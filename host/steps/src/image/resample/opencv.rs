@@ -3,7 +3,7 @@
 use super::super::dims::ImageDims;
 use super::taps::{Mixed, Precision, Taps, mix};
 use super::{Filter, nearest, to_tensor};
-use crate::watch::{Late, Watch};
+use crate::pacing::{Deadline, DeadlineExceeded};
 use crate::wide::vectorized;
 use gpux_core::{StepFailure, Tensor, TensorData, TensorElement};
 
@@ -12,7 +12,7 @@ pub(super) fn resize(
     dims: ImageDims,
     target: ImageDims,
     filter: Filter,
-    watch: &Watch,
+    watch: &Deadline,
 ) -> Result<Tensor, StepFailure> {
     match tensor.data() {
         TensorData::Uint8(data) => to_tensor(target, resized(data, dims, target, filter, watch)?),
@@ -77,8 +77,8 @@ fn resized<T: Mean>(
     dims: ImageDims,
     target: ImageDims,
     filter: Filter,
-    watch: &Watch,
-) -> Result<Vec<T>, Late> {
+    watch: &Deadline,
+) -> Result<Vec<T>, DeadlineExceeded> {
     let halved = dims.width == 2 * target.width && dims.height == 2 * target.height;
     match filter {
         Filter::Nearest => {
@@ -129,15 +129,15 @@ fn blocks<T: Mean>(
     dims: ImageDims,
     target: ImageDims,
     [high, wide]: [usize; 2],
-    watch: &Watch,
-) -> Result<Vec<T>, Late> {
+    watch: &Deadline,
+) -> Result<Vec<T>, DeadlineExceeded> {
     let channels = dims.channels;
     let part = 1.0 / (high * wide) as f32;
     let (row, new_row) = (dims.width * channels, target.width * channels);
     let mut sums = vec![0.0_f64; new_row];
     let mut result = Vec::with_capacity(target.height * new_row);
     for rows in data.chunks_exact(high * row) {
-        watch.worked(rows.len())?;
+        watch.check_after(rows.len())?;
         sums.fill(0.0);
         for row in rows.chunks_exact(row) {
             for (sums, block) in sums.chunks_exact_mut(channels).zip(row.chunks_exact(wide * channels)) {
@@ -154,7 +154,7 @@ fn blocks<T: Mean>(
 }
 
 /// The mean over the area that each new pixel covers, rounded once.
-fn mean<T: Mean>(data: &[T], dims: ImageDims, target: ImageDims, watch: &Watch) -> Result<Vec<T>, Late> {
+fn mean<T: Mean>(data: &[T], dims: ImageDims, target: ImageDims, watch: &Deadline) -> Result<Vec<T>, DeadlineExceeded> {
     let columns = areas(dims.width, target.width);
     let wide = match dims.channels {
         1 => across::<T, 1>(data, dims.width, &columns, watch)?,
@@ -165,7 +165,7 @@ fn mean<T: Mean>(data: &[T], dims: ImageDims, target: ImageDims, watch: &Watch) 
     let mut sums = vec![0.0; row];
     let mut result = Vec::with_capacity(target.height * row);
     for (start, weights) in areas(dims.height, target.height) {
-        watch.worked(row * weights.len())?;
+        watch.check_after(row * weights.len())?;
         sums.fill(0.0);
         for (samples, weight) in wide[start * row..].chunks_exact(row).zip(&weights) {
             for (sum, sample) in sums.iter_mut().zip(samples) {
@@ -178,12 +178,12 @@ fn mean<T: Mean>(data: &[T], dims: ImageDims, target: ImageDims, watch: &Watch) 
 }
 
 /// Half the size: each new pixel is the mean of four.
-fn half<T: Mean, const C: usize>(data: &[T], width: usize, watch: &Watch) -> Result<Vec<T>, Late> {
+fn half<T: Mean, const C: usize>(data: &[T], width: usize, watch: &Deadline) -> Result<Vec<T>, DeadlineExceeded> {
     let row = width * C;
     let mut result = vec![T::default(); data.len() / 4];
     let mut sums = vec![T::Sum::default(); row];
     for (rows, to) in data.chunks_exact(2 * row).zip(result.chunks_exact_mut(row / 2)) {
-        watch.worked(2 * row)?;
+        watch.check_after(2 * row)?;
         let (above, below) = rows.split_at(row);
         vectorized(
             #[inline(always)]
@@ -208,12 +208,12 @@ fn across<T: Mean, const C: usize>(
     data: &[T],
     width: usize,
     columns: &[Area],
-    watch: &Watch,
-) -> Result<Vec<f32>, Late> {
+    watch: &Deadline,
+) -> Result<Vec<f32>, DeadlineExceeded> {
     let (pixels, _) = data.as_chunks::<C>();
     let mut result = Vec::with_capacity(pixels.len() / width * columns.len() * C);
     for row in pixels.chunks_exact(width) {
-        watch.worked(width * C)?;
+        watch.check_after(width * C)?;
         for (start, weights) in columns {
             let mut sums = [0.0; C];
             for (pixel, weight) in row[*start..].iter().zip(weights) {

@@ -7,7 +7,7 @@ use super::super::dims::ImageDims;
 use super::super::opacity;
 use super::weighted::{self, Kernel};
 use super::{Filter, area, nearest, to_tensor};
-use crate::watch::{Late, Watch};
+use crate::pacing::{Deadline, DeadlineExceeded};
 use gpux_core::{Color, StepFailure, Tensor, TensorData};
 
 /// Resizes uint8 or float32; where the tensor is known to be RGBA, colours are weighed by their
@@ -17,7 +17,7 @@ pub(super) fn resize(
     dims: ImageDims,
     target: ImageDims,
     filter: Filter,
-    watch: &Watch,
+    watch: &Deadline,
 ) -> Result<Tensor, StepFailure> {
     let weigh_by_opacity = tensor.metadata.color == Some(Color::Rgba) && dims.channels == 4;
     match (tensor.data(), kernel(filter)) {
@@ -65,7 +65,12 @@ pub(super) fn between(dims: ImageDims, target: ImageDims) -> ImageDims {
     }
 }
 
-fn nearest_of<T: Copy>(data: &[T], dims: ImageDims, target: ImageDims, watch: &Watch) -> Result<Vec<T>, Late> {
+fn nearest_of<T: Copy>(
+    data: &[T],
+    dims: ImageDims,
+    target: ImageDims,
+    watch: &Deadline,
+) -> Result<Vec<T>, DeadlineExceeded> {
     nearest(data, dims, &places(dims.height, target.height), &places(dims.width, target.width), watch)
 }
 
@@ -89,8 +94,8 @@ fn resize_levels(
     dims: ImageDims,
     target: ImageDims,
     kernel: Kernel,
-    watch: &Watch,
-) -> Result<Vec<u8>, Late> {
+    watch: &Deadline,
+) -> Result<Vec<u8>, DeadlineExceeded> {
     let between = between(dims, target);
     let pass = |from: &[u8], dims, target| match kernel {
         Kernel::Box => area::resize(from, dims, target, watch),
@@ -108,7 +113,7 @@ pub(super) fn resize_floats(
     target: ImageDims,
     filter: Filter,
     weigh_by_opacity: bool,
-    watch: &Watch,
+    watch: &Deadline,
 ) -> Result<Vec<f32>, StepFailure> {
     let of = match dims.channels {
         1 => PixelType::F32,
@@ -121,7 +126,7 @@ pub(super) fn resize_floats(
     let (width, height) = (target.width as u32, target.height as u32);
     let mut to = Image::from_slice_u8(width, height, bytemuck::cast_slice_mut(&mut result), of).map_err(cannot)?;
     // Between its passes floats are not rounded, so this cannot be done in parts.
-    watch.ask()?;
+    watch.check()?;
     let options = ResizeOptions::new().resize_alg(algorithm(filter)).use_alpha(weigh_by_opacity);
     Resizer::new().resize(&source, &mut to, &options).map_err(cannot)?;
     Ok(result)

@@ -2,7 +2,7 @@
 //! antialiasing.
 
 use super::super::dims::ImageDims;
-use crate::watch::{Late, Watch};
+use crate::pacing::{Deadline, DeadlineExceeded};
 use crate::wide::vectorized;
 
 /// For each new sample along an axis, the N old ones that it is made of, and their weights.
@@ -87,14 +87,20 @@ impl Taps<4> {
 
 impl<const N: usize> Taps<N> {
     /// Resizes the axis of length `old` whose entries are runs of `inner` bytes, rounded to bytes.
-    pub(super) fn along(&self, from: &[u8], old: usize, inner: usize, watch: &Watch) -> Result<Vec<u8>, Late> {
+    pub(super) fn along(
+        &self,
+        from: &[u8],
+        old: usize,
+        inner: usize,
+        watch: &Deadline,
+    ) -> Result<Vec<u8>, DeadlineExceeded> {
         let bits = self.precision();
         let fixed = |weight: f32| (weight * f32::from(1_u16 << bits)).round() as i32;
         let taps: Vec<_> = self.places.iter().zip(&self.weights).map(|(at, by)| (at, by.map(fixed))).collect();
         let mut result = Vec::with_capacity(from.len() / old * taps.len());
         for block in from.chunks_exact(old * inner) {
             for (places, weights) in &taps {
-                watch.worked(inner * N)?;
+                watch.check_after(inner * N)?;
                 let runs = places.map(|place| &block[place * inner..][..inner]);
                 result.extend((0..inner).map(|index| {
                     let sum: i32 = runs.iter().zip(weights).map(|(run, weight)| i32::from(run[index]) * weight).sum();
@@ -188,8 +194,8 @@ pub(super) fn mix<T: Mixed<N>, const N: usize>(
     dims: ImageDims,
     across: &Taps<N>,
     down: &Taps<N>,
-    watch: &Watch,
-) -> Result<Vec<T>, Late> {
+    watch: &Deadline,
+) -> Result<Vec<T>, DeadlineExceeded> {
     match dims.channels {
         1 => mix_channels::<T, N, 1>(from, dims.width, across, down, watch),
         3 => mix_channels::<T, N, 3>(from, dims.width, across, down, watch),
@@ -202,8 +208,8 @@ fn mix_channels<T: Mixed<N>, const N: usize, const C: usize>(
     old_width: usize,
     across: &Taps<N>,
     down: &Taps<N>,
-    watch: &Watch,
-) -> Result<Vec<T>, Late> {
+    watch: &Deadline,
+) -> Result<Vec<T>, DeadlineExceeded> {
     let (pixels, _) = from.as_chunks::<C>();
     let weights: Vec<[T::Weight; N]> = across.weights.iter().map(|weights| weights.map(T::weight)).collect();
     let width = across.places.len() * C;
@@ -211,7 +217,7 @@ fn mix_channels<T: Mixed<N>, const N: usize, const C: usize>(
     let mut held = [usize::MAX; N];
     let mut result = Vec::with_capacity(width * down.places.len());
     for (places, weight) in down.places.iter().zip(&down.weights) {
-        watch.worked(width * 2 * N)?;
+        watch.check_after(width * 2 * N)?;
         for (slot, place) in places.iter().enumerate() {
             // Rows come in order, so what is needed again lies in a later slot.
             if let Some(other) = (slot..N).find(|other| held[*other] == *place) {

@@ -7,7 +7,7 @@ use super::super::dims::ImageDims;
 use super::pillow::{algorithm, cannot, resize_floats};
 use super::taps::{Mixed, Precision, Taps, mix};
 use super::{Filter, Sampling, nearest, to_tensor};
-use crate::watch::{Late, Watch};
+use crate::pacing::{Deadline, DeadlineExceeded};
 use gpux_core::{StepFailure, Tensor, TensorData};
 
 pub(super) fn resize(
@@ -15,7 +15,7 @@ pub(super) fn resize(
     dims: ImageDims,
     target: ImageDims,
     how: Sampling,
-    watch: &Watch,
+    watch: &Deadline,
 ) -> Result<Tensor, StepFailure> {
     if how.antialias && how.filter != Filter::Nearest {
         // The filters are Pillow's, but nothing is weighed by opacity, and weights of bytes have 16 bits.
@@ -50,7 +50,7 @@ fn averaged(
     dims: ImageDims,
     target: ImageDims,
     filter: Filter,
-    watch: &Watch,
+    watch: &Deadline,
 ) -> Result<Vec<u8>, StepFailure> {
     let across = ImageDims { width: target.width, ..dims };
     let wide = if across == dims { None } else { Some(pass(from, dims, across, filter, watch)?) };
@@ -68,7 +68,7 @@ fn pass(
     dims: ImageDims,
     target: ImageDims,
     filter: Filter,
-    watch: &Watch,
+    watch: &Deadline,
 ) -> Result<Vec<u8>, StepFailure> {
     let of = match dims.channels {
         1 => PixelType::U8,
@@ -85,7 +85,7 @@ fn pass(
     let length = (side * PART / samples.max(1)).clamp(1, side);
     let options = ResizeOptions::new().resize_alg(algorithm(filter)).use_alpha(false);
     for start in (0..side).step_by(length) {
-        watch.ask()?;
+        watch.check()?;
         let (start, length) = (start as u32, length.min(side - start) as u32);
         let part =
             |width: u32, height: u32| if across { [0, start, width, length] } else { [start, 0, length, height] };
@@ -103,8 +103,8 @@ fn floats<const N: usize>(
     dims: ImageDims,
     target: ImageDims,
     taps: fn(usize, usize, Precision) -> Taps<N>,
-    watch: &Watch,
-) -> Result<Vec<f32>, Late>
+    watch: &Deadline,
+) -> Result<Vec<f32>, DeadlineExceeded>
 where
     f32: Mixed<N>,
 {
@@ -118,8 +118,8 @@ fn levels<const N: usize>(
     dims: ImageDims,
     target: ImageDims,
     taps: fn(usize, usize, Precision) -> Taps<N>,
-    watch: &Watch,
-) -> Result<Vec<u8>, Late> {
+    watch: &Deadline,
+) -> Result<Vec<u8>, DeadlineExceeded> {
     let taps = |old, new| taps(old, new, Precision::Rounded);
     let wide = taps(dims.width, target.width).along(data, dims.width, dims.channels, watch)?;
     taps(dims.height, target.height).along(&wide, dims.height, target.width * dims.channels, watch)

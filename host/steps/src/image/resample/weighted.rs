@@ -3,7 +3,7 @@
 use std::f64::consts::PI;
 
 use super::super::dims::ImageDims;
-use crate::watch::{Late, Watch};
+use crate::pacing::{Deadline, DeadlineExceeded};
 use crate::wide::vectorized;
 
 /// What a sample weighs by its distance from the middle of a new one, in old samples or, where the image shrinks,
@@ -100,8 +100,8 @@ pub(super) fn pass(
     dims: ImageDims,
     target: ImageDims,
     kernel: Kernel,
-    watch: &Watch,
-) -> Result<Vec<u8>, Late> {
+    watch: &Deadline,
+) -> Result<Vec<u8>, DeadlineExceeded> {
     let channels = dims.channels;
     let mut result = vec![0; target.height * target.width * channels];
     if dims.width == target.width {
@@ -155,9 +155,9 @@ fn separate(from: &[u8], row: &mut [u8], start: usize, inner: usize, channels: u
 }
 
 /// Resizes an axis whose entries are runs of `inner` samples.
-fn along(from: &[u8], taps: &Taps, inner: usize, to: &mut [u8], watch: &Watch) -> Result<(), Late> {
+fn along(from: &[u8], taps: &Taps, inner: usize, to: &mut [u8], watch: &Deadline) -> Result<(), DeadlineExceeded> {
     for ((start, weights), to) in taps.iter().zip(to.chunks_exact_mut(inner)) {
-        watch.worked(inner * weights.len())?;
+        watch.check_after(inner * weights.len())?;
         let from = &from[start * inner..][..weights.len() * inner];
         vectorized(
             #[inline(always)]

@@ -8,8 +8,8 @@ use serde_json::{Value as Json, json};
 
 use self::template::{Template, Unfilled};
 use super::ranking::MAX_ANSWER;
+use crate::pacing::{Deadline, DeadlineExceeded};
 use crate::ports;
-use crate::watch::{Late, Watch};
 use gpux_core::{
     BuildError, Builtin, Context, Group, Kind, Port, Signature, Step, StepFailure, Value, json_values, to_json_while,
 };
@@ -81,7 +81,7 @@ impl JsonTemplate {
     }
 
     /// Bytes that the answer takes beside the template itself, or more than it may take.
-    fn weight(&self, inputs: &[Arc<Json>], watch: &Watch) -> Result<usize, Late> {
+    fn weight(&self, inputs: &[Arc<Json>], watch: &Deadline) -> Result<usize, DeadlineExceeded> {
         let mut weights: Vec<Option<[usize; 2]>> = vec![None; inputs.len()];
         let mut sum = 0_usize;
         self.template.places(&mut |place, in_text| {
@@ -112,38 +112,38 @@ impl JsonTemplate {
 }
 
 /// Bytes that a JSON value takes in memory.
-fn weight(json: &Json, watch: &Watch) -> Result<usize, Late> {
-    watch.worked(1)?;
+fn weight(json: &Json, watch: &Deadline) -> Result<usize, DeadlineExceeded> {
+    watch.check_after(1)?;
     Ok(match json {
         Json::String(text) => NODE + text.len(),
-        Json::Array(items) => {
-            items.iter().try_fold(NODE, |sum, item| Ok::<_, Late>(sum.saturating_add(weight(item, watch)?)))?
-        }
+        Json::Array(items) => items
+            .iter()
+            .try_fold(NODE, |sum, item| Ok::<_, DeadlineExceeded>(sum.saturating_add(weight(item, watch)?)))?,
         Json::Object(fields) => fields.iter().try_fold(NODE, |sum, (name, value)| {
-            Ok::<_, Late>(sum.saturating_add(weight(value, watch)?).saturating_add(name.len() + 2 * NODE))
+            Ok::<_, DeadlineExceeded>(sum.saturating_add(weight(value, watch)?).saturating_add(name.len() + 2 * NODE))
         })?,
         _ => NODE,
     })
 }
 
 /// Bytes that a JSON value takes within a text, where control characters become six.
-fn length(json: &Json, watch: &Watch) -> Result<usize, Late> {
+fn length(json: &Json, watch: &Deadline) -> Result<usize, DeadlineExceeded> {
     Ok(match json {
         Json::String(text) => text.len(),
-        Json::Array(items) => items
-            .iter()
-            .try_fold(2, |sum: usize, item| Ok::<_, Late>(sum.saturating_add(length_within(item, watch)? + 1)))?,
+        Json::Array(items) => items.iter().try_fold(2, |sum: usize, item| {
+            Ok::<_, DeadlineExceeded>(sum.saturating_add(length_within(item, watch)? + 1))
+        })?,
         Json::Object(fields) => fields.iter().try_fold(2, |sum: usize, (name, value)| {
-            Ok::<_, Late>(sum.saturating_add(quoted(name)).saturating_add(length_within(value, watch)? + 2))
+            Ok::<_, DeadlineExceeded>(sum.saturating_add(quoted(name)).saturating_add(length_within(value, watch)? + 2))
         })?,
         Json::Null | Json::Bool(_) => 5,
         Json::Number(number) => number.to_string().len(),
     })
 }
 
-fn length_within(json: &Json, watch: &Watch) -> Result<usize, Late> {
+fn length_within(json: &Json, watch: &Deadline) -> Result<usize, DeadlineExceeded> {
     let length = json.as_str().map_or_else(|| length(json, watch), |text| Ok(quoted(text)))?;
-    watch.worked(TIMES + length).map(|()| length)
+    watch.check_after(TIMES + length).map(|()| length)
 }
 
 /// Bytes of a text as a JSON string.
@@ -157,7 +157,7 @@ fn quoted(text: &str) -> usize {
 }
 
 /// Bytes that a value takes as JSON, before it is one.
-fn weight_as_json(value: &Value, watch: &Watch) -> Result<usize, Late> {
+fn weight_as_json(value: &Value, watch: &Deadline) -> Result<usize, DeadlineExceeded> {
     Ok(match value {
         Value::Tensor(tensor) => json_values(tensor.shape()).saturating_mul(2 * NODE).saturating_add(tensor.byte_len()),
         Value::Text(text) => text.len(),
@@ -173,10 +173,10 @@ impl Step for JsonTemplate {
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
         // Nobody is late who has no deadline.
-        let weight = |value: &Value| weight_as_json(value, &Watch::default()).unwrap_or(usize::MAX);
+        let weight = |value: &Value| weight_as_json(value, &Deadline::default()).unwrap_or(usize::MAX);
         let weights: Vec<_> = inputs.iter().map(|input| input.as_ref().map_or(0, weight)).collect();
         let mut sum = weights.iter().copied().fold(0, usize::saturating_add);
-        let counted: Result<(), Late> = self.template.places(&mut |place, in_text| {
+        let counted: Result<(), DeadlineExceeded> = self.template.places(&mut |place, in_text| {
             let weight = weights.get(place.input).copied().unwrap_or(0);
             // What is inserted into a text is copied, written with escapes, and the text grows by doubling.
             sum = sum.saturating_add(if in_text { weight.saturating_mul(8) } else { weight });
@@ -190,7 +190,7 @@ impl Step for JsonTemplate {
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let watch = &Watch::of(context);
+        let watch = &Deadline::from_context(context);
         let invalid = |why: String| StepFailure::InvalidInput(format!("json-template: {why}"));
         let mut values = Vec::with_capacity(inputs.len());
         let mut inputs = inputs.into_iter();
@@ -202,7 +202,7 @@ impl Step for JsonTemplate {
             }
             values.push(match value {
                 Value::Json(json) => json,
-                other => Arc::new(to_json_while(&other, watch).ok_or(Late)?),
+                other => Arc::new(to_json_while(&other, watch).ok_or(DeadlineExceeded)?),
             });
         }
         if self.weight(&values, watch)? > MAX_ANSWER {
@@ -211,7 +211,7 @@ impl Step for JsonTemplate {
         let filled = self.template.fill(&values, self.options.missing == Missing::Error, watch);
         let filled = filled.map_err(|why| match why {
             Unfilled::Missing(part) => invalid(format!("there is no `{part}`")),
-            Unfilled::Late(late) => late.into(),
+            Unfilled::DeadlineExceeded(late) => late.into(),
         })?;
         Ok(vec![filled.into()])
     }
@@ -293,7 +293,7 @@ mod tests {
             json!({}),
             json!(["a\"\\\n\u{1}\u{7f}ž", 1, {"\t\u{b}": [null, true]}]),
         ] {
-            let (written, length) = (json.to_string().len(), length(&json, &Watch::default()).unwrap());
+            let (written, length) = (json.to_string().len(), length(&json, &Deadline::default()).unwrap());
             assert!((written..=written + 8).contains(&length), "{json}: {length}");
         }
     }

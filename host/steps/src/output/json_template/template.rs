@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value as Json};
 
 use super::TIMES;
-use crate::watch::{Late, Watch};
+use crate::pacing::{Deadline, DeadlineExceeded};
 
 /// Most names of values that a template may mention.
 const MAX_NAMES: usize = 64;
@@ -49,12 +49,12 @@ enum Key {
 pub(super) enum Unfilled {
     /// this part is not there
     Missing(String),
-    Late(Late),
+    DeadlineExceeded(DeadlineExceeded),
 }
 
-impl From<Late> for Unfilled {
-    fn from(late: Late) -> Self {
-        Self::Late(late)
+impl From<DeadlineExceeded> for Unfilled {
+    fn from(late: DeadlineExceeded) -> Self {
+        Self::DeadlineExceeded(late)
     }
 }
 
@@ -170,8 +170,8 @@ impl Template {
     /// Calls `visit` with each placeholder, and whether it stands within a text.
     pub(super) fn places<'t>(
         &'t self,
-        visit: &mut impl FnMut(&'t Place, bool) -> Result<(), Late>,
-    ) -> Result<(), Late> {
+        visit: &mut impl FnMut(&'t Place, bool) -> Result<(), DeadlineExceeded>,
+    ) -> Result<(), DeadlineExceeded> {
         match self {
             Self::Fixed(_) => Ok(()),
             Self::Whole(place) => visit(place, false),
@@ -197,7 +197,7 @@ impl Template {
     }
 
     /// The template with what stands in `inputs`; what is missing is `null`, or an error if `strict`.
-    pub(super) fn fill(&self, inputs: &[Arc<Json>], strict: bool, watch: &Watch) -> Result<Json, Unfilled> {
+    pub(super) fn fill(&self, inputs: &[Arc<Json>], strict: bool, watch: &Deadline) -> Result<Json, Unfilled> {
         let found = |place: &Place| match place.find(inputs) {
             None if strict => Err(place.missing()),
             found => Ok(found.unwrap_or(&Json::Null)),
@@ -214,11 +214,12 @@ impl Template {
                             Json::String(inserted) => text.extend_from_slice(inserted.as_bytes()),
                             // Only the clock makes writing to memory fail.
                             other => {
-                                serde_json::to_writer(Writer { text: &mut text, watch }, other).map_err(|_| Late)?;
+                                serde_json::to_writer(Writer { text: &mut text, watch }, other)
+                                    .map_err(|_| DeadlineExceeded)?;
                             }
                         },
                     }
-                    watch.worked(text.len())?;
+                    watch.check_after(text.len())?;
                 }
                 Json::String(String::from_utf8(text).unwrap_or_default())
             }
@@ -234,13 +235,13 @@ impl Template {
 }
 
 /// A copy, in the request's time.
-fn copy(json: &Json, watch: &Watch) -> Result<Json, Late> {
-    watch.worked(TIMES)?;
+fn copy(json: &Json, watch: &Deadline) -> Result<Json, DeadlineExceeded> {
+    watch.check_after(TIMES)?;
     Ok(match json {
         Json::Array(items) => items.iter().map(|item| copy(item, watch)).collect::<Result<_, _>>()?,
         Json::Object(fields) => {
             let copied = fields.iter().map(|(name, value)| Ok((name.clone(), copy(value, watch)?)));
-            Json::Object(copied.collect::<Result<Map<_, _>, Late>>()?)
+            Json::Object(copied.collect::<Result<Map<_, _>, DeadlineExceeded>>()?)
         }
         leaf => leaf.clone(),
     })
@@ -249,13 +250,13 @@ fn copy(json: &Json, watch: &Watch) -> Result<Json, Late> {
 /// Writes to memory until the request's time is over.
 struct Writer<'w> {
     text: &'w mut Vec<u8>,
-    watch: &'w Watch,
+    watch: &'w Deadline,
 }
 
 impl io::Write for Writer<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         // serde_json writes a value in few pieces.
-        self.watch.worked(TIMES / 4 + bytes.len())?;
+        self.watch.check_after(TIMES / 4 + bytes.len())?;
         self.text.extend_from_slice(bytes);
         Ok(bytes.len())
     }
@@ -307,7 +308,7 @@ mod tests {
             let mut names = vec!["a".to_owned(), "c".to_owned()];
             let template = read(template, &mut names).unwrap();
             let claimed = template.depth(&inputs.each_ref().map(depth));
-            let filled = depth(&template.fill(&inputs.clone().map(Arc::new), false, &Watch::default()).unwrap());
+            let filled = depth(&template.fill(&inputs.clone().map(Arc::new), false, &Deadline::default()).unwrap());
             assert!(filled <= claimed, "{template:?} {inputs:?}: {filled} levels, not {claimed}");
             tight += usize::from(filled == claimed);
         }
@@ -316,7 +317,7 @@ mod tests {
 
     fn fill(template: Json, inputs: &[Json]) -> Json {
         let inputs: Vec<_> = inputs.iter().cloned().map(Arc::new).collect();
-        read(template, &mut Vec::new()).unwrap().fill(&inputs, false, &Watch::default()).unwrap()
+        read(template, &mut Vec::new()).unwrap().fill(&inputs, false, &Deadline::default()).unwrap()
     }
 
     #[test]
@@ -338,7 +339,7 @@ mod tests {
     #[test]
     fn what_is_missing_is_named() {
         let template = read(json!("{{a.b[0]}}"), &mut Vec::new()).unwrap();
-        let missing = template.fill(&[Arc::new(json!({"b": []}))], true, &Watch::default()).unwrap_err();
+        let missing = template.fill(&[Arc::new(json!({"b": []}))], true, &Deadline::default()).unwrap_err();
         assert!(matches!(missing, Unfilled::Missing(part) if part == "a.b[0]"));
     }
 
@@ -378,7 +379,7 @@ mod tests {
             let text: String = (0..random(12)).map(|_| pieces[random(pieces.len())]).collect();
             if let Ok(template) = read(json!(text), &mut Vec::new()) {
                 let inputs = [json!({"a": [1]}), json!("x")].map(Arc::new);
-                template.fill(&inputs, false, &Watch::default()).unwrap();
+                template.fill(&inputs, false, &Deadline::default()).unwrap();
             }
         }
     }

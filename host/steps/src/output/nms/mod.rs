@@ -8,8 +8,8 @@ use self::read::{Format, Reading};
 use self::suppress::{Candidate, Rule};
 use super::label_names::Labels;
 use super::ranking::MAX_ANSWER;
+use crate::pacing::Deadline;
 use crate::ports;
-use crate::watch::Watch;
 use gpux_core::{
     BuildError, Builtin, Context, Dim, ElementSet, ElementType, Geometry, Group, Kind, Layout, Mismatch, Port,
     Signature, Site, Step, StepFailure, Tensor, TensorKind, Value, float32_to_json,
@@ -216,7 +216,7 @@ impl Nms {
         Ok(json!({"box": corners, "score": score, "class": class, "label": label}))
     }
 
-    fn detect(&self, inputs: &Inputs, watch: &Watch) -> Result<serde_json::Value, StepFailure> {
+    fn detect(&self, inputs: &Inputs, watch: &Deadline) -> Result<serde_json::Value, StepFailure> {
         let invalid = |why: String| StepFailure::InvalidInput(format!("nms: {why}"));
         let given = self.given(&inputs.first, inputs.scores.as_ref()).map_err(invalid)?;
         if self.answer(&given) > MAX_ANSWER {
@@ -233,14 +233,14 @@ impl Nms {
         };
         let mut pictures = Vec::with_capacity(given.batch);
         for number in 0..given.batch {
-            watch.worked(CANDIDATE * given.anchors.saturating_mul(given.classes))?;
+            watch.check_after(CANDIDATE * given.anchors.saturating_mul(given.classes))?;
             let mut candidates = self.candidates(inputs, &given, number).map_err(invalid)?;
             for candidate in &mut candidates {
                 candidate.corners = place.pixels(candidate.corners);
             }
             let kept = suppress::keep(&candidates, rule, watch)?;
             let entry = |index: usize| {
-                watch.worked(ENTRY)?;
+                watch.check_after(ENTRY)?;
                 self.entry(&candidates[index], &place).map_err(invalid)
             };
             pictures.push(kept.into_iter().map(entry).collect::<Result<serde_json::Value, StepFailure>>()?);
@@ -439,7 +439,7 @@ impl Step for Nms {
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let inputs = Inputs::take(&self.signature, inputs)?;
-        Ok(vec![self.detect(&inputs, &Watch::of(context))?.into()])
+        Ok(vec![self.detect(&inputs, &Deadline::from_context(context))?.into()])
     }
 
     fn details(&self) -> serde_json::Value {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::watch::{Late, Watch};
+use crate::pacing::{Deadline, DeadlineExceeded};
 
 /// A box that a model proposes: corners, score, class.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,8 +29,8 @@ const OVERLAP: usize = 16;
 const ORDER: usize = 64;
 
 /// The numbers of the candidates that stay, best first; equal scores in their order.
-pub(super) fn keep(candidates: &[Candidate], rule: Rule, watch: &Watch) -> Result<Vec<usize>, Late> {
-    watch.worked(ORDER * candidates.len())?;
+pub(super) fn keep(candidates: &[Candidate], rule: Rule, watch: &Deadline) -> Result<Vec<usize>, DeadlineExceeded> {
+    watch.check_after(ORDER * candidates.len())?;
     let mut order: Vec<usize> = (0..candidates.len()).collect();
     // None is NaN: those pass no threshold.
     let better = |a: &usize, b: &usize| candidates[*b].score.total_cmp(&candidates[*a].score).then(a.cmp(b));
@@ -44,7 +44,7 @@ pub(super) fn keep(candidates: &[Candidate], rule: Rule, watch: &Watch) -> Resul
     for index in order {
         let Candidate { corners, class, .. } = candidates[index];
         let rivals = of_class.entry(if rule.class_agnostic { 0 } else { class }).or_default();
-        watch.worked(ORDER + OVERLAP * rivals.len())?;
+        watch.check_after(ORDER + OVERLAP * rivals.len())?;
         let area = Area::of(corners);
         if rivals.iter().any(|rival| f64::from(rival.overlap(&area)) > rule.iou_threshold) {
             continue;
@@ -110,18 +110,18 @@ mod tests {
             candidate([0.0, 0.0, 10.0, 10.0], 0.7, 1),
             candidate([20.0, 0.0, 30.0, 10.0], 0.5, 0),
         ];
-        assert_eq!(keep(&heap, RULE, &Watch::default()).unwrap(), [1, 2, 3]);
-        assert_eq!(keep(&heap, Rule { class_agnostic: true, ..RULE }, &Watch::default()).unwrap(), [1, 3]);
-        assert_eq!(keep(&heap, Rule { most: 1, ..RULE }, &Watch::default()).unwrap(), [1]);
-        assert_eq!(keep(&heap, Rule { most_candidates: 2, ..RULE }, &Watch::default()).unwrap(), [1, 2]);
-        assert_eq!(keep(&[], RULE, &Watch::default()).unwrap(), [0_usize; 0]);
+        assert_eq!(keep(&heap, RULE, &Deadline::default()).unwrap(), [1, 2, 3]);
+        assert_eq!(keep(&heap, Rule { class_agnostic: true, ..RULE }, &Deadline::default()).unwrap(), [1, 3]);
+        assert_eq!(keep(&heap, Rule { most: 1, ..RULE }, &Deadline::default()).unwrap(), [1]);
+        assert_eq!(keep(&heap, Rule { most_candidates: 2, ..RULE }, &Deadline::default()).unwrap(), [1, 2]);
+        assert_eq!(keep(&[], RULE, &Deadline::default()).unwrap(), [0_usize; 0]);
     }
 
     #[test]
     fn the_clock_is_looked_at() {
         let apart: Vec<_> = (0..2000_u16).map(|at| candidate([f32::from(at); 4], 0.5, 0)).collect();
         let rule = Rule { most_candidates: 2000, most: 2000, ..RULE };
-        assert_eq!(keep(&apart, rule, &Watch::after(20)), Err(Late));
-        assert_eq!(keep(&apart, rule, &Watch::default()).unwrap().len(), 2000);
+        assert_eq!(keep(&apart, rule, &Deadline::exceeded_after(20)), Err(DeadlineExceeded));
+        assert_eq!(keep(&apart, rule, &Deadline::default()).unwrap().len(), 2000);
     }
 }

@@ -8,7 +8,7 @@ use super::idct;
 use super::planes::Plane;
 use super::scan::{self, Band, Coded};
 use super::tables::Tables;
-use crate::watch::Watch;
+use crate::pacing::Deadline;
 use crate::wide::with_vectors;
 
 /// A progressive file has about ten scans; each costs a pass over the whole picture, so a small file
@@ -52,14 +52,14 @@ struct State {
 pub(super) struct Decoder<'a> {
     bytes: &'a [u8],
     head: &'a Head<'a>,
-    watch: &'a Watch,
+    watch: &'a Deadline,
     /// units of blocks across and down
     units: [usize; 2],
     channels: Vec<Channel>,
 }
 
 impl<'a> Decoder<'a> {
-    pub(super) fn new(bytes: &'a [u8], head: &'a Head<'a>, watch: &'a Watch) -> Self {
+    pub(super) fn new(bytes: &'a [u8], head: &'a Head<'a>, watch: &'a Deadline) -> Self {
         let (h, v) = head.unit();
         let units = [head.width.div_ceil(8 * h), head.height.div_ceil(8 * v)];
         let channels = head.components.iter().map(|component| {
@@ -81,7 +81,7 @@ impl<'a> Decoder<'a> {
         let mut scans = 0;
         loop {
             // A segment may hold thousands of tables.
-            self.watch.ask()?;
+            self.watch.check()?;
             match segments.next()? {
                 (0xd9, _) => break,
                 (0xda, body) => {
@@ -208,7 +208,7 @@ impl<'a> Decoder<'a> {
         let [across, down] = if alone { self.channels[scan.parts[0].0].blocks } else { self.units };
         let (mut bits, mut state) = (scan.coded.part(0)?, State::default());
         for y in 0..down {
-            self.watch.ask()?;
+            self.watch.check()?;
             for x in 0..across {
                 let done = y * across + x;
                 if scan.restart > 0 && done > 0 && done.is_multiple_of(scan.restart) {
@@ -232,7 +232,7 @@ impl<'a> Decoder<'a> {
 
 impl Channel {
     /// The samples of a component whose coefficients were collected.
-    fn transform(&mut self, watch: &Watch) -> Result<(), Stop> {
+    fn transform(&mut self, watch: &Deadline) -> Result<(), Stop> {
         let Some(steps) = self.steps else { return Err(Stop::damaged("a component has no scan")) };
         let coefficients = std::mem::take(&mut self.coefficients);
         if coefficients.is_empty() {
@@ -241,7 +241,7 @@ impl Channel {
         self.samples = vec![0; coefficients.len() * 64];
         let stride = self.padded[0] * 8;
         for (y, row) in coefficients.chunks_exact(self.padded[0]).enumerate() {
-            watch.ask()?;
+            watch.check()?;
             with_vectors(
                 #[inline(always)]
                 |wide| {

@@ -24,7 +24,7 @@ use self::colors::convert;
 use self::decoder::Decoder;
 use self::head::{Colors, Head};
 use self::planes::{Plane, Upsampler};
-use crate::watch::{Late, Watch};
+use crate::pacing::{Deadline, DeadlineExceeded};
 use crate::wide::with_vectors;
 
 /// Rows between two looks at the clock: of the widest picture, a megapixel.
@@ -36,7 +36,7 @@ pub(super) enum Stop {
     /// the file's fault
     Damaged(String),
     /// the request's time is over
-    Late,
+    DeadlineExceeded,
 }
 
 impl Stop {
@@ -49,9 +49,9 @@ impl Stop {
     }
 }
 
-impl From<Late> for Stop {
-    fn from(_: Late) -> Self {
-        Self::Late
+impl From<DeadlineExceeded> for Stop {
+    fn from(_: DeadlineExceeded) -> Self {
+        Self::DeadlineExceeded
     }
 }
 
@@ -60,7 +60,7 @@ impl From<Stop> for ImageError {
     fn from(stop: Stop) -> Self {
         Self::IoError(match stop {
             Stop::Damaged(why) => std::io::Error::other(why),
-            Stop::Late => Late.into(),
+            Stop::DeadlineExceeded => DeadlineExceeded.into(),
         })
     }
 }
@@ -69,14 +69,14 @@ impl From<Stop> for ImageError {
 pub(super) struct Jpeg<'a> {
     bytes: &'a [u8],
     head: Head<'a>,
-    watch: &'a Watch,
+    watch: &'a Deadline,
 }
 
-pub(super) fn open<'a>(bytes: &'a [u8], watch: &'a Watch) -> Result<Jpeg<'a>, String> {
+pub(super) fn open<'a>(bytes: &'a [u8], watch: &'a Deadline) -> Result<Jpeg<'a>, String> {
     match Head::read(bytes) {
         Ok(head) => Ok(Jpeg { bytes, head, watch }),
         Err(Stop::Damaged(why)) => Err(why),
-        Err(Stop::Late) => Err(Late.to_string()),
+        Err(Stop::DeadlineExceeded) => Err(DeadlineExceeded.to_string()),
     }
 }
 
@@ -87,12 +87,12 @@ pub(super) fn memory(bytes: &[u8]) -> u64 {
 
 impl Jpeg<'_> {
     /// Writes the pixels that the planes stand for.
-    fn write(&self, planes: &[Plane], pixels: &mut [u8]) -> Result<(), Late> {
+    fn write(&self, planes: &[Plane], pixels: &mut [u8]) -> Result<(), DeadlineExceeded> {
         let row = self.head.width * usize::from(self.color_type().channel_count());
         let mut upsamplers: Vec<_> = planes.iter().map(|_| Upsampler::new(self.head.width)).collect();
         for (y, out) in pixels.chunks_exact_mut(row).enumerate() {
             if y.is_multiple_of(ROWS) {
-                self.watch.ask()?;
+                self.watch.check()?;
             }
             with_vectors(
                 #[inline(always)]

@@ -292,7 +292,7 @@ mod tests {
                     match sequential(&mut bits, [&dc, &ac], pairs, &mut mean, &mut room) {
                         Ok(held) => blocks.push((room[0], held)),
                         Err(Stop::Damaged(why)) => return (blocks, why),
-                        Err(Stop::Late) => unreachable!("nothing looks at the clock"),
+                        Err(Stop::DeadlineExceeded) => unreachable!("nothing looks at the clock"),
                     }
                 }
             };

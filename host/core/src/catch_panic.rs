@@ -12,7 +12,7 @@ static HOOK: Once = Once::new();
 
 /// Runs `work`; a panic in it is given back as its message. What `work` was changing must be
 /// thrown away then.
-pub fn guard<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+pub fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     HOOK.call_once(|| {
         let usual = take_hook();
         set_hook(Box::new(move |info| {
@@ -44,11 +44,11 @@ pub fn shorten(message: &str) -> String {
 #[cfg(test)]
 #[allow(clippy::panic, reason = "tests")]
 mod tests {
-    use super::guard;
+    use super::catch_panic;
 
     #[test]
     fn a_panic_is_an_error_with_its_message() {
-        assert_eq!(guard(|| 1), Ok(1));
-        assert_eq!(guard(|| panic!("axis {}", 3)), Err::<(), _>("axis 3".to_owned()));
+        assert_eq!(catch_panic(|| 1), Ok(1));
+        assert_eq!(catch_panic(|| panic!("axis {}", 3)), Err::<(), _>("axis 3".to_owned()));
     }
 }

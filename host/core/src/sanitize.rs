@@ -2,14 +2,14 @@
 
 /// Whether a character does something to those around it: controls, line and paragraph separators,
 /// and what turns the direction of writing.
-pub fn steers(c: char) -> bool {
+pub fn is_unsafe_for_terminal(c: char) -> bool {
     let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
-/// A text that steers no terminal, nor makes what is written look like something else; its lines stay.
-pub fn harmless(text: &str) -> String {
-    text.chars().map(|c| if steers(c) && c != '\n' { ' ' } else { c }).collect()
+/// A text that is_unsafe_for_terminal no terminal, nor makes what is written look like something else; its lines stay.
+pub fn sanitize_for_terminal(text: &str) -> String {
+    text.chars().map(|c| if is_unsafe_for_terminal(c) && c != '\n' { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -18,6 +18,6 @@ mod tests {
 
     #[test]
     fn what_is_harmless_has_its_lines_and_nothing_that_steers() {
-        assert_eq!(harmless("a\u{1b}[31m\nb\u{202e}c\u{9b}\u{2028}é"), "a [31m\nb c  é");
+        assert_eq!(sanitize_for_terminal("a\u{1b}[31m\nb\u{202e}c\u{9b}\u{2028}é"), "a [31m\nb c  é");
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::start;
-use crate::guard::guard;
+use crate::catch_panic::catch_panic;
 
 /// How long after its deadline such work may still end, before its caller is sent away without it.
 const GRACE: Duration = Duration::from_millis(15);
@@ -23,22 +23,22 @@ const MOST_SMALL: usize = 32;
 /// Work of one kind that its callers leave behind at their deadlines. What was left goes on with the least of the
 /// processor's time that a thread can have, and there are bounds to how much of it there is.
 #[derive(Debug)]
-pub struct Unstoppable {
+pub struct AbandonableTasks {
     room: Arc<Room>,
 }
 
 /// Why there is no result.
 #[derive(Debug, PartialEq, Eq)]
-pub enum NotDone {
+pub enum TaskError {
     /// it is left behind, or had no room in time
-    Late,
+    DeadlineExceeded,
     /// it was not begun: too much that was left behind goes on
-    Crowded,
+    Overloaded,
     /// it panicked
-    Broken(String),
+    Panicked(String),
 }
 
-impl Unstoppable {
+impl AbandonableTasks {
     /// Work that may be on so many bytes at once, however many do it.
     pub fn new(room: usize) -> Self {
         Self { room: Arc::new(Room { bytes: room, held: Mutex::default(), freed: Condvar::new() }) }
@@ -46,7 +46,7 @@ impl Unstoppable {
 
     /// Whether something that was left behind goes on.
     #[cfg(any(test, feature = "testing"))]
-    pub fn goes_on(&self) -> bool {
+    pub fn has_abandoned(&self) -> bool {
         self.room.held().left > 0
     }
 
@@ -56,14 +56,14 @@ impl Unstoppable {
         deadline: Instant,
         bytes: usize,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, NotDone> {
+    ) -> Result<T, TaskError> {
         let place = self.room.take(bytes, deadline)?;
         let bytes = place.bytes;
         let stay = Arc::<Stay>::default();
         let (answer, answered) = sync_channel(1);
         let stays = stay.clone();
         let job = move || {
-            let done = stays.begin().then(|| guard(work));
+            let done = stays.begin().then(|| catch_panic(work));
             if stays.end() {
                 drop(place);
                 // Whoever waits for it has not left.
@@ -75,7 +75,7 @@ impl Unstoppable {
             ControlFlow::Break(())
         };
         if let Err(job) = start(Box::new(job)) {
-            // Late is better than never.
+            // DeadlineExceeded is better than never.
             let _ = job();
         }
         let left = deadline.saturating_duration_since(Instant::now()) + GRACE;
@@ -88,7 +88,7 @@ impl Unstoppable {
             self.room.leave(bytes, false);
             answered.recv().ok()
         });
-        done.ok_or(NotDone::Late)?.map_err(NotDone::Broken)
+        done.ok_or(TaskError::DeadlineExceeded)?.map_err(TaskError::Panicked)
     }
 }
 
@@ -117,14 +117,14 @@ impl Room {
     }
 
     /// Room for so many bytes, or all that there is, once there is some.
-    fn take(self: &Arc<Self>, bytes: usize, deadline: Instant) -> Result<Place, NotDone> {
+    fn take(self: &Arc<Self>, bytes: usize, deadline: Instant) -> Result<Place, TaskError> {
         let bytes = bytes.min(self.bytes);
         let mut held = self.held();
         loop {
             let small = bytes <= SMALL;
             let most = if small { MOST_SMALL } else { MOST };
             if held.left >= most || !small && held.left_bytes + bytes > self.bytes {
-                return Err(NotDone::Crowded);
+                return Err(TaskError::Overloaded);
             }
             if small || held.bytes + bytes <= self.bytes {
                 held.bytes += bytes;
@@ -132,7 +132,7 @@ impl Room {
             }
             let time = deadline.saturating_duration_since(Instant::now());
             if time.is_zero() {
-                return Err(NotDone::Late);
+                return Err(TaskError::DeadlineExceeded);
             }
             held = self.freed.wait_timeout(held, time).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -260,41 +260,41 @@ mod tests {
     }
 
     /// Leaves work behind, which ends when it hears of it.
-    fn leave(work: &Unstoppable, bytes: usize) -> Sender<()> {
+    fn leave(work: &AbandonableTasks, bytes: usize) -> Sender<()> {
         let (end, ended) = channel();
-        assert_eq!(work.run(soon(), bytes, move || ended.recv()), Err(NotDone::Late));
+        assert_eq!(work.run(soon(), bytes, move || ended.recv()), Err(TaskError::DeadlineExceeded));
         end
     }
 
-    fn until_nothing_goes_on(work: &Unstoppable) {
-        while work.goes_on() {
+    fn until_nothing_goes_on(work: &AbandonableTasks) {
+        while work.has_abandoned() {
             std::thread::yield_now();
         }
     }
 
     #[test]
     fn work_that_ends_in_time_has_a_result() {
-        let work = Unstoppable::new(1);
+        let work = AbandonableTasks::new(1);
         assert_eq!(work.run(later(), 1000, || 7), Ok(7));
         let asked = work.run::<()>(later(), 1000, || std::panic::panic_any("asked to"));
-        assert_eq!(asked, Err(NotDone::Broken("asked to".to_owned())));
-        assert!(!work.goes_on());
+        assert_eq!(asked, Err(TaskError::Panicked("asked to".to_owned())));
+        assert!(!work.has_abandoned());
         assert_eq!(work.run(later(), 1, || 7), Ok(7));
     }
 
     #[test]
     fn only_so_much_is_left_behind() {
-        let work = Unstoppable::new(100 * SMALL);
+        let work = AbandonableTasks::new(100 * SMALL);
         let ends: Vec<_> = (0..MOST).map(|_| leave(&work, SMALL + 1)).collect();
-        assert_eq!(work.run(later(), SMALL + 1, || 7), Err(NotDone::Crowded));
+        assert_eq!(work.run(later(), SMALL + 1, || 7), Err(TaskError::Overloaded));
         assert_eq!(work.run(later(), SMALL, || 7), Ok(7));
         let more: Vec<_> = (MOST..MOST_SMALL).map(|_| leave(&work, 1)).collect();
-        assert_eq!(work.run(later(), 1, || 7), Err(NotDone::Crowded));
+        assert_eq!(work.run(later(), 1, || 7), Err(TaskError::Overloaded));
         drop((ends, more));
         until_nothing_goes_on(&work);
         let end = leave(&work, 51 * SMALL);
         assert_eq!(work.run(later(), 49 * SMALL, || 7), Ok(7));
-        assert_eq!(work.run(later(), 50 * SMALL, || 7), Err(NotDone::Crowded));
+        assert_eq!(work.run(later(), 50 * SMALL, || 7), Err(TaskError::Overloaded));
         drop(end);
         until_nothing_goes_on(&work);
         assert_eq!(work.run(later(), 500 * SMALL, || 7), Ok(7));
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn only_so_much_is_worked_on_at_once() {
-        let (work, (begin, begun)) = (Unstoppable::new(10 * SMALL), channel());
+        let (work, (begin, begun)) = (AbandonableTasks::new(10 * SMALL), channel());
         let (end, ended) = channel::<()>();
         std::thread::scope(|scope| {
             let first = scope.spawn(|| {
@@ -314,7 +314,7 @@ mod tests {
             });
             begun.recv().unwrap();
             assert_eq!(work.run(later(), SMALL, || 7), Ok(7));
-            assert_eq!(work.run(soon(), SMALL + 1, || 7), Err(NotDone::Late));
+            assert_eq!(work.run(soon(), SMALL + 1, || 7), Err(TaskError::DeadlineExceeded));
             let second = scope.spawn(|| work.run(later(), SMALL + 1, || 7));
             drop(end);
             assert!(first.join().unwrap().unwrap().is_err());
@@ -327,7 +327,7 @@ mod tests {
     fn what_is_left_behind_gets_the_least() {
         use rustix::process::getpriority_process;
 
-        let (work, (tell, told)) = (Unstoppable::new(1), channel());
+        let (work, (tell, told)) = (AbandonableTasks::new(1), channel());
         let own = || getpriority_process(Some(rustix::thread::gettid())).unwrap();
         // One that has not begun when it is left never does.
         let mut began = false;
@@ -338,7 +338,7 @@ mod tests {
                 let _ = ended.recv();
                 let _ = tell.send(own());
             };
-            assert_eq!(work.run(soon(), 0, asked), Err(NotDone::Late));
+            assert_eq!(work.run(soon(), 0, asked), Err(TaskError::DeadlineExceeded));
             began = begun.recv().is_ok();
             drop(end);
         }

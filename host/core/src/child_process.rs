@@ -9,8 +9,8 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::end::end;
-use crate::guard::shorten;
+use crate::catch_panic::shorten;
+use crate::process_exit::exit;
 
 /// The most that is read of what a child wrote: its end, where its answer and its last words are.
 const OUTPUT_LIMIT: u64 = 1 << 20;
@@ -20,7 +20,7 @@ const ROOM: usize = 64 << 10;
 
 /// A child that gave no answer.
 #[derive(Debug, thiserror::Error)]
-pub enum ChildFault {
+pub enum ChildError {
     /// the system starts no process
     #[error("no process could be started: {0}")]
     Start(std::io::Error),
@@ -48,7 +48,7 @@ pub enum ChildFault {
     },
 }
 
-impl ChildFault {
+impl ChildError {
     /// Whether the machine let there be no child.
     pub const fn is_environment(&self) -> bool {
         matches!(self, Self::Start(_) | Self::Temporary { .. })
@@ -68,7 +68,7 @@ pub fn given<T: serde::de::DeserializeOwned>() -> std::io::Result<T> {
 pub fn end_with_parent() -> std::io::Result<()> {
     let wait = || {
         let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
-        end(1);
+        exit(1);
     };
     std::thread::Builder::new().name("gpux-parent".to_owned()).spawn(wait)?;
     Ok(())
@@ -133,7 +133,7 @@ pub fn ask<T: serde::de::DeserializeOwned>(
     program: &Path,
     arguments: &[&OsStr],
     timeout: Duration,
-) -> Result<T, ChildFault> {
+) -> Result<T, ChildError> {
     ask_about(program, arguments, Vec::new(), timeout)
 }
 
@@ -144,28 +144,28 @@ pub fn ask_about<T: serde::de::DeserializeOwned>(
     arguments: &[&OsStr],
     line: Vec<u8>,
     timeout: Duration,
-) -> Result<T, ChildFault> {
+) -> Result<T, ChildError> {
     // Files, not pipes: a child that writes more than anyone reads must not hang.
     let (mut stdout, mut stderr) = (temporary()?, temporary()?);
     let status = run(program, arguments, line, timeout, &stdout, &stderr)?;
-    let output = read_end(&mut stdout).map_err(ChildFault::Start)?;
+    let output = read_end(&mut stdout).map_err(ChildError::Start)?;
     let answer = output.text.lines().last().and_then(|line| serde_json::from_str(line).ok());
     match answer {
         Some(answer) if status.success() => Ok(answer),
-        None if status.success() && output.is_part_of_a_line() => Err(ChildFault::TooLong),
+        None if status.success() && output.is_part_of_a_line() => Err(ChildError::TooLong),
         _ => {
             // An answer that there was no room for is not the child's fault.
             stdout.write_all(&vec![0; ROOM]).map_err(no_room)?;
-            let stderr = read_end(&mut stderr).map_err(ChildFault::Start)?.text;
+            let stderr = read_end(&mut stderr).map_err(ChildError::Start)?.text;
             let tail: Vec<_> = stderr.lines().rev().filter(|line| !line.trim().is_empty()).take(3).collect();
             let tail: Vec<_> = tail.into_iter().rev().collect();
-            Err(ChildFault::Ended { how: describe(status), stderr: shorten(&tail.join("; ")) })
+            Err(ChildError::Ended { how: describe(status), stderr: shorten(&tail.join("; ")) })
         }
     }
 }
 
 /// A file without a name; where the system has them, in memory: what a child says needs no disk.
-fn temporary() -> Result<File, ChildFault> {
+fn temporary() -> Result<File, ChildError> {
     #[cfg(target_os = "linux")]
     if let Ok(file) = rustix::fs::memfd_create("gpux-child", rustix::fs::MemfdFlags::CLOEXEC) {
         return Ok(file.into());
@@ -173,8 +173,8 @@ fn temporary() -> Result<File, ChildFault> {
     tempfile::tempfile().map_err(no_room)
 }
 
-fn no_room(error: std::io::Error) -> ChildFault {
-    ChildFault::Temporary { folder: std::env::temp_dir(), error }
+fn no_room(error: std::io::Error) -> ChildError {
+    ChildError::Temporary { folder: std::env::temp_dir(), error }
 }
 
 fn run(
@@ -184,24 +184,24 @@ fn run(
     timeout: Duration,
     stdout: &File,
     stderr: &File,
-) -> Result<ExitStatus, ChildFault> {
-    let copy = |file: &File| file.try_clone().map(Stdio::from).map_err(ChildFault::Start);
+) -> Result<ExitStatus, ChildError> {
+    let copy = |file: &File| file.try_clone().map(Stdio::from).map_err(ChildError::Start);
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped()).stdout(copy(stdout)?).stderr(copy(stderr)?);
     // Its last words say what happened; a trace of the stack would bury them.
     command.env("RUST_BACKTRACE", "0");
-    let mut child = command.spawn().map_err(ChildFault::Start)?;
+    let mut child = command.spawn().map_err(ChildError::Start)?;
     let stdin = child.stdin.take().map(|stdin| tell(stdin, line)).transpose();
-    let mut child = Started { child, _stdin: stdin.map_err(ChildFault::Start)? };
+    let mut child = Started { child, _stdin: stdin.map_err(ChildError::Start)? };
     // A timeout beyond what the clock can count is none.
     let deadline = Instant::now().checked_add(timeout);
     let mut pause = Duration::from_micros(200);
     loop {
-        if let Some(status) = child.child.try_wait().map_err(ChildFault::Start)? {
+        if let Some(status) = child.child.try_wait().map_err(ChildError::Start)? {
             return Ok(status);
         }
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            return Err(ChildFault::Timeout(timeout));
+            return Err(ChildError::Timeout(timeout));
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(10));
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(told("read line; echo $line", b"[1,2]\n".to_vec(), long).ok(), Some(vec![1, 2]));
         // More than a pipe holds, read by nobody.
         let unread = told("sleep 600", vec![b'x'; 1 << 20], Duration::from_millis(1));
-        assert!(matches!(unread, Err(ChildFault::Timeout(_))));
+        assert!(matches!(unread, Err(ChildError::Timeout(_))));
         // More than a pipe holds.
         assert_eq!(shell("head -c 900000 /dev/zero | tr '\\0' x; echo; echo '[3]'", long), Ok(vec![3]));
     }

@@ -5,9 +5,9 @@ use std::io::{self, BufRead, Read, Seek, SeekFrom};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-pub(crate) use gpux_core::{Late, Watch};
+pub(crate) use gpux_core::{Deadline, DeadlineExceeded};
 
-/// Elements between two calls of [`Watch::worked`], where a call for each few would cost as much as the work.
+/// Elements between two calls of [`Deadline::check_after`], where a call for each few would cost as much as the work.
 pub(crate) const BLOCK: usize = 1 << 16;
 
 /// Rows of so many elements that make a block: at least one.
@@ -32,19 +32,24 @@ impl Pace {
     }
 
     /// Does the work on so many bytes, unless it would end too late.
-    pub(crate) fn run<T>(&self, bytes: usize, watch: &Watch, work: impl FnOnce() -> T) -> Result<T, Late> {
+    pub(crate) fn run<T>(
+        &self,
+        bytes: usize,
+        watch: &Deadline,
+        work: impl FnOnce() -> T,
+    ) -> Result<T, DeadlineExceeded> {
         const WORTH_TIMING: usize = 1 << 14;
-        if !watch.ends() || bytes < WORTH_TIMING {
-            watch.ask()?;
+        if !watch.is_set() || bytes < WORTH_TIMING {
+            watch.check()?;
             return Ok(work());
         }
         let kib = bytes as f64 / 1024.0;
         let best = self.best.load(Ordering::Relaxed);
-        watch.ask_for(kib * best.max(self.floor) as f64 * 1e-9)?;
+        watch.check_time_for(kib * best.max(self.floor) as f64 * 1e-9)?;
         let start = Instant::now();
         let done = work();
         // Who is late may have been held back since.
-        watch.ask()?;
+        watch.check()?;
         let taken = ((start.elapsed().as_nanos() as f64 / kib) as u64).max(1);
         if best == 0 || taken < best {
             self.best.store(taken, Ordering::Relaxed);
@@ -61,11 +66,11 @@ pub(crate) struct Paced<'a> {
     /// up to where the clock was asked
     asked: usize,
     piece: usize,
-    watch: &'a Watch,
+    watch: &'a Deadline,
 }
 
 impl<'a> Paced<'a> {
-    pub(crate) fn new(bytes: &'a [u8], piece: usize, watch: &'a Watch) -> Self {
+    pub(crate) fn new(bytes: &'a [u8], piece: usize, watch: &'a Deadline) -> Self {
         Self { bytes, at: 0, asked: 0, piece: piece.max(1), watch }
     }
 }
@@ -73,7 +78,7 @@ impl<'a> Paced<'a> {
 impl BufRead for Paced<'_> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if self.at >= self.asked {
-            self.watch.ask()?;
+            self.watch.check()?;
             self.asked = self.at.saturating_add(self.piece);
         }
         Ok(self.bytes.get(self.at..self.asked.min(self.bytes.len())).unwrap_or_default())
@@ -118,7 +123,7 @@ mod tests {
     #[test]
     fn pieces_end_with_the_time() {
         let bytes: Vec<u8> = (0..=255).collect();
-        let watch = Watch::default();
+        let watch = Deadline::default();
         let mut reader = Paced::new(&bytes, 100, &watch);
         assert_eq!(reader.fill_buf().unwrap().len(), 100);
         reader.seek(SeekFrom::End(-6)).unwrap();
@@ -130,26 +135,26 @@ mod tests {
         assert!(reader.seek(SeekFrom::Current(-1001)).is_err());
 
         // What was handed out before stays readable; the next piece does not come.
-        let watch = Watch::after(1);
+        let watch = Deadline::exceeded_after(1);
         let mut reader = Paced::new(&bytes, 100, &watch);
         assert_eq!(reader.read(&mut [0; 10]).unwrap(), 10);
         assert_eq!(reader.read(&mut [0; 200]).unwrap(), 90);
         assert_eq!(reader.read(&mut [0; 200]).unwrap_err().kind(), io::ErrorKind::TimedOut);
-        assert!(watch.ask_again().is_err());
+        assert!(watch.check_cached().is_err());
     }
 
     #[test]
     fn a_pace_is_learnt() {
         let (pace, hour) = (Pace::of(1), Duration::from_hours(1));
-        let left = |left: Duration| Watch::until(Instant::now().checked_add(left));
+        let left = |left: Duration| Deadline::at(Instant::now().checked_add(left));
         assert_eq!(pace.run(1 << 20, &left(hour), || 7), Ok(7));
         let learnt = pace.best.load(Ordering::Relaxed);
         assert!(learnt > 0);
         // Slower work changes nothing, and an hour is too little for so much of it.
         pace.best.store(1_000_000_000, Ordering::Relaxed);
-        assert_eq!(pace.run(4000 << 10, &left(hour), || 7), Err(Late));
-        assert_eq!(pace.run(4000 << 10, &Watch::default(), || 7), Ok(7));
+        assert_eq!(pace.run(4000 << 10, &left(hour), || 7), Err(DeadlineExceeded));
+        assert_eq!(pace.run(4000 << 10, &Deadline::default(), || 7), Ok(7));
         assert_eq!(pace.run(1000, &left(hour), || 7), Ok(7));
-        assert_eq!(Pace::of(u64::MAX).run(1 << 20, &left(hour), || 7), Err(Late));
+        assert_eq!(Pace::of(u64::MAX).run(1 << 20, &left(hour), || 7), Err(DeadlineExceeded));
     }
 }

@@ -46,7 +46,7 @@ fn scratch(change: impl FnOnce(&mut Vec<PathBuf>)) {
 /// Ends the process without the exit handlers of native libraries: they take down what a driver's
 /// threads may still be at, and the process would end with a crash. Any thread may call it, at any
 /// time: it waits for nobody, not even for whoever is writing to standard output.
-pub fn end(code: u8) -> ! {
+pub fn exit(code: u8) -> ! {
     remove_scratch();
     signal_hook::low_level::exit(code.into())
 }

@@ -137,6 +137,10 @@ gpu-check *ARGUMENTS:
     cargo build --release
     benches/gpu-check.py {{ARGUMENTS}}
 
+# docs/performance.md from benches/results/*.json
+performance:
+    python3 benches/results/write.py
+
 # known vulnerabilities in dependencies; needs the network
 advisories:
     cargo deny check advisories

@@ -3,7 +3,7 @@ ONNX Runtime in one run.
 
     python benches/compare/precision.py     (needs onnx, onnxruntime, a gpux build, and benches/models.py's models)
 
-GPUX names another program than target/release/gpux. Prints Markdown, as docs/models.md has it.
+GPUX names another program than target/release/gpux. Prints Markdown; the result is benches/results/precision.json.
 """
 
 import json

@@ -16,6 +16,7 @@ mod child;
 mod client;
 mod decoder;
 mod digits;
+mod documents;
 mod engines;
 mod examples;
 mod guests;

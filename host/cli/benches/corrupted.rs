@@ -1,5 +1,5 @@
 //! A thousand damaged models with each engine: what they come to, and whether memory stays what it
-//! was. Markdown, as docs/measurements.md has it.
+//! was. As Markdown.
 //!
 //! Bars: the process lives after all of them; what is resident after the last is what it was after
 //! the first tenth, give or take 10 %. `GPUX_FUZZ_ITERATIONS` makes another number, `GPUX_FUZZ_SEED`

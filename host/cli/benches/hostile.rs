@@ -1,5 +1,5 @@
 //! The hostile table: what each attack comes to, how fast, what it takes, and what a neighbour
-//! notices. Markdown, as docs/measurements.md has it.
+//! notices. As Markdown.
 //!
 //! Bars: stopped within its deadline + 10 ms (a native call, once begun, ends first; the longest
 //! is printed), no more memory than the limit + 16 MiB, the neighbour's latency at most doubled,

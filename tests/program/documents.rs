@@ -9,7 +9,7 @@ use crate::digits::root;
 fn documents() -> Vec<PathBuf> {
     let root = root();
     let mut folders = vec![root.clone(), root.join("docs")];
-    folders.extend(["decisions", "providers", "steps"].map(|name| root.join("docs").join(name)));
+    folders.extend(["decisions", "steps"].map(|name| root.join("docs").join(name)));
     let mut found: Vec<_> = folders
         .iter()
         .flat_map(|folder| std::fs::read_dir(folder).unwrap())

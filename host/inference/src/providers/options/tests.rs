@@ -171,33 +171,3 @@ fn each_name_means_one_option_of_a_provider() {
         assert!(options.iter().all(|option| !option.about.is_empty()), "{provider}");
     }
 }
-
-/// The table of `provider` for its page.
-fn page_table(provider: ExecutionProvider) -> String {
-    let row = |option: &ProviderOption| {
-        let names: Vec<_> =
-            [option.name].into_iter().chain(option.aliases.iter().copied()).map(|name| format!("`{name}`")).collect();
-        let default = if option.default.is_empty() { "" } else { option.default };
-        format!("| {} | {} | {default} | {} |\n", names.join(", "), option.kind.expected(), option.about)
-    };
-    let rows: String = options_of(provider).iter().map(row).collect();
-    format!("| option | takes | default | |\n| --- | --- | --- | --- |\n{rows}")
-}
-
-/// `GPUX_BLESS=1` writes them.
-#[test]
-fn the_pages_list_the_options() {
-    const START: &str = "<!-- from the program -->\n";
-    for provider in ExecutionProvider::ALL.into_iter().filter(|provider| !options_of(*provider).is_empty()) {
-        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/providers/{provider}.md"));
-        let text = std::fs::read_to_string(&page).unwrap();
-        let start = text.find(START).unwrap() + START.len();
-        let end = text[start..].find("\n\n").map_or(text.len(), |end| start + end + 1);
-        let table = page_table(provider);
-        if std::env::var_os("GPUX_BLESS").is_some_and(|value| value == "1") {
-            std::fs::write(&page, format!("{}{table}{}", &text[..start], &text[end..])).unwrap();
-        } else {
-            assert_eq!(text[start..end], table, "{}: bless it", page.display());
-        }
-    }
-}

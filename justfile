@@ -89,6 +89,11 @@ snippets: _serve-tools
 guide: _serve-tools
     target/serve-tools/bin/python tests/serve/guide.py
 
+# the tutorial's commands, in an empty folder; needs curl
+tutorial:
+    cargo build
+    python3 tests/tutorial.py
+
 # the server's pages in a real browser, without a window; needs npm and Debian's chromium. With
 # --write, the picture in docs/images is made anew.
 browser *ARGUMENTS:

@@ -70,7 +70,7 @@ enum Command {
 
 /// Parses the command line, does what it says, and ends the process.
 fn run() -> ! {
-    // The seeds give `-p` and `-h` of `serve` to port and host.
+    // `-p` and `-h` of `serve` are port and host.
     let command =
         Arguments::command().mut_subcommand("serve", |serve| serve.mut_arg("provider", |arg| arg.short(None)));
     let parsed = command.try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));

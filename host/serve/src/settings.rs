@@ -120,11 +120,11 @@ fn max_connections(memory: usize) -> usize {
 }
 
 impl Settings {
-    /// The seeds' port.
+    /// The default port.
     pub const PORT: u16 = 8080;
     /// A tensor of 64 MiB, which Triton takes, with what is said of it; and room for its kin.
     pub const MAX_BODY: usize = 128 << 20;
-    /// The seeds' address: every network of the machine.
+    /// The default address: every network of the machine.
     pub const HOST: &'static str = "0.0.0.0";
 
     /// The defaults of a process that may have so much memory, in bytes.

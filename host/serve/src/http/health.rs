@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 use super::answer;
 use crate::Server;
 
-/// The seeds' health check: 200 once every pipeline is warm, 503 before and while the server ends.
+/// The health check: 200 once every pipeline is warm, 503 before and while the server ends.
 pub(super) async fn health(State(server): State<Arc<Server>>) -> Response {
     let entries = server.repository().visible();
     let names: Vec<_> = entries.iter().map(|entry| entry.name().to_owned()).collect();

@@ -1,4 +1,4 @@
-//! The metrics as JSON: the seeds' fields, and what people look for first.
+//! The metrics as JSON: what people look for first.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

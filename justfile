@@ -146,6 +146,11 @@ gpu-check *ARGUMENTS:
 performance:
     python3 benches/results/write.py
 
+# the picture of README.md, from a run
+picture:
+    cargo build --release
+    python3 docs/images/pipeline.py
+
 # known vulnerabilities in dependencies; needs the network
 advisories:
     cargo deny check advisories

@@ -26,6 +26,7 @@ mod models;
 mod monsters;
 mod mutants;
 mod neighbour;
+mod snapshots;
 
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

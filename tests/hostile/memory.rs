@@ -21,7 +21,8 @@ pub(crate) fn peak() -> Option<usize> {
     field("VmHWM:")
 }
 
-fn field(name: &str) -> Option<usize> {
+/// A line of `/proc/self/status`, in bytes; proc(5).
+pub(crate) fn field(name: &str) -> Option<usize> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kibibytes: usize = line.trim().strip_suffix(" kB")?.parse().ok()?;

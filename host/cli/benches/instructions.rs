@@ -98,7 +98,7 @@ fn run((_, of, input): &Case, requests: u64, folder: &Path) {
             let request = LoadRequest { options: options(), limits, registry, ..LoadRequest::default() };
             Box::new(sandbox.load(&guest(name), &request).unwrap())
         }
-        Of::Bare(name) => return bare(&guest(name), requests, folder),
+        Of::Bare(name) => return bare(&guest(name), requests, &folder.join(name)),
     };
     let input = input();
     for _ in 0..requests {
@@ -110,10 +110,8 @@ fn guest(name: &str) -> Vec<u8> {
     std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../guest-examples/rust/{name}.wasm"))).unwrap()
 }
 
-fn bare(component: &[u8], requests: u64, folder: &Path) {
-    let mut cache = wasmtime::CacheConfig::new();
-    cache.with_directory(folder.join("bare"));
-    let bare = Bare::new(component, Some(wasmtime::Cache::new(cache).unwrap()));
+fn bare(component: &[u8], requests: u64, kept: &Path) {
+    let bare = Bare::new(component, Some(kept));
     for _ in 0..requests {
         bare.instantiate();
     }

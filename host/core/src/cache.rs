@@ -40,7 +40,7 @@ impl CacheDir {
 
     /// Whether files can be written in it; makes the folder if it is not there.
     pub fn check(&self) -> std::io::Result<()> {
-        // wasmtime takes no other.
+        // The embedded engine takes no other.
         if std::path::absolute(&self.root)?.to_str().is_none() {
             return Err(std::io::Error::new(std::io::ErrorKind::InvalidFilename, "its path is not UTF-8"));
         }

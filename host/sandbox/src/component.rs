@@ -73,13 +73,11 @@ pub(super) struct Compiled {
 }
 
 impl Compiled {
-    /// Compiles a component (no core module), or finds it in the engine's cache.
+    /// Compiles a component (no core module) in memory.
     pub(super) fn new(engine: &Engine, component: &[u8]) -> Result<Self, SandboxError> {
         let component = Component::from_binary(engine, component)
             .map_err(|error| SandboxError::Compile(plain(&format!("{error:#}"), 2000)))?;
-        let shape = component.component_type();
-        let name = |name: &str| plain(name, 200);
-        Ok(Self { exports: shape.exports(engine).map(|(export, _)| name(export)).collect(), component })
+        Ok(component.into())
     }
 
     /// The places of the three calls of a step.
@@ -109,6 +107,14 @@ impl Compiled {
         let mut linker = Linker::new(self.component.engine());
         imports::link(&mut linker, &self.needs(), grants)?;
         Ok(linker)
+    }
+}
+
+impl From<Component> for Compiled {
+    fn from(component: Component) -> Self {
+        let exports = component.component_type();
+        let exports = exports.exports(component.engine()).map(|(name, _)| plain(name, 200));
+        Self { exports: exports.collect(), component }
     }
 }
 

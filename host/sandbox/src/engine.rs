@@ -1,18 +1,18 @@
 //! The engine of a sandbox: how wasmtime is set up, and why.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
-use sha2::{Digest as _, Sha256};
-use wasmtime::{Cache, Config, Enabled, Engine, OptLevel, PoolingAllocationConfig};
+use wasmtime::{Config, Enabled, Engine, OptLevel, PoolingAllocationConfig};
 
 use super::clock::Ticker;
 use super::component::Compiled;
 use super::error::SandboxError;
 use super::limits::Limits;
-use super::native_code::{CodeFolder, NativeCode};
+use super::native_code::NativeCode;
 use super::slots::Slots;
 use gpux_core::threads;
 
@@ -38,9 +38,9 @@ pub(super) struct Machine {
     /// places left for instances that wait for a next request, or for a model
     places: AtomicUsize,
     /// the components that are loaded, by SHA-256
-    loaded: Mutex<HashMap<[u8; 32], Weak<Compiled>>>,
-    /// by way of which native code comes from elsewhere; without it, each component is compiled here
-    code: Option<CodeFolder>,
+    loaded: Mutex<HashMap<String, Weak<Compiled>>>,
+    /// where the files may lie that native code is loaded from
+    folders: Vec<PathBuf>,
 }
 
 /// A slot for one sandbox, until this is dropped: after the sandbox.
@@ -62,8 +62,8 @@ impl Drop for Place {
 }
 
 impl Machine {
-    pub(super) fn new(code: Option<CodeFolder>, ceiling: &Limits, slots: u32) -> Result<Self, SandboxError> {
-        let mut config = config(code.as_ref().map(CodeFolder::cache));
+    pub(super) fn new(folders: Vec<PathBuf>, ceiling: &Limits, slots: u32) -> Result<Self, SandboxError> {
+        let mut config = config();
         // The pool reserves address space (4 GiB for each memory, none of it real memory), which a
         // machine or a container may refuse.
         config.allocation_strategy(pool(ceiling, slots));
@@ -73,12 +73,12 @@ impl Machine {
             config.allocation_strategy(wasmtime::InstanceAllocationStrategy::OnDemand);
             engine = Engine::new(&config);
         }
-        Ok(Self { pooled, code, ..Self::around(engine, slots as usize)? })
+        Ok(Self { pooled, folders, ..Self::around(engine, slots as usize)? })
     }
 
     /// For describing and configuring a component once: compiled quickly rather than well.
     pub(super) fn for_setup() -> Result<Self, SandboxError> {
-        let mut config = config(None);
+        let mut config = config();
         config.cranelift_opt_level(OptLevel::None);
         Self::around(Engine::new(&config), usize::MAX)
     }
@@ -95,33 +95,22 @@ impl Machine {
         self.places.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok().map(|_| Place(self.clone()))
     }
 
-    /// A component (no core module), made of its native code or compiled, or as it was loaded before: code and the
-    /// memories that instances begin with are there once, however many steps use them.
-    pub(super) fn compiled(&self, component: &[u8], code: Option<&NativeCode>) -> Result<Arc<Compiled>, SandboxError> {
-        let digest: [u8; 32] = Sha256::digest(component).into();
-        if let Some(compiled) = self.loaded().get(&digest).and_then(Weak::upgrade) {
-            return Ok(compiled);
-        }
-        let compiled = Arc::new(self.load(component, code)?.0);
+    /// The component with this SHA-256, if it is loaded: code and the memories that instances begin with are there
+    /// once, however many steps use them.
+    pub(super) fn find(&self, digest: &str) -> Option<Arc<Compiled>> {
+        self.loaded().get(digest).and_then(Weak::upgrade)
+    }
+
+    /// Loads the component with this SHA-256 from its native code.
+    pub(super) fn load(&self, digest: &str, code: &NativeCode) -> Result<Arc<Compiled>, SandboxError> {
+        let compiled = Arc::new(Compiled::from(code.load(&self.engine, &self.folders)?));
         let mut loaded = self.loaded();
         loaded.retain(|_, compiled| compiled.strong_count() > 0);
-        loaded.insert(digest, Arc::downgrade(&compiled));
+        loaded.insert(digest.to_owned(), Arc::downgrade(&compiled));
         Ok(compiled)
     }
 
-    /// A component, made of its native code; or compiled, and then its code where that can be kept.
-    pub(super) fn load(
-        &self,
-        component: &[u8],
-        code: Option<&NativeCode>,
-    ) -> Result<(Compiled, Option<NativeCode>), SandboxError> {
-        match &self.code {
-            Some(folder) => folder.load(&self.engine, component, code),
-            None => Ok((Compiled::new(&self.engine, component)?, None)),
-        }
-    }
-
-    fn loaded(&self) -> MutexGuard<'_, HashMap<[u8; 32], Weak<Compiled>>> {
+    fn loaded(&self) -> MutexGuard<'_, HashMap<String, Weak<Compiled>>> {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -132,7 +121,7 @@ impl Machine {
         let cores = cores();
         let places = slots.saturating_sub(cores).into();
         let slots = Slots::new(slots.max(1));
-        Ok(Self { engine, ticker, cores, pooled: false, slots, places, loaded: Mutex::default(), code: None })
+        Ok(Self { engine, ticker, cores, pooled: false, slots, places, loaded: Mutex::default(), folders: Vec::new() })
     }
 }
 
@@ -140,10 +129,14 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-fn config(cache: Option<Cache>) -> Config {
+/// An engine that compiles for every [`Machine`]: a pool makes no difference to the code.
+pub(super) fn compiler() -> Result<Engine, SandboxError> {
+    Engine::new(&config()).map_err(|error| SandboxError::Engine(format!("{error:#}")))
+}
+
+fn config() -> Config {
     let mut config = Config::new();
     config
-        .cache(cache)
         // Calls are plain calls on the worker's thread: a third of the cost of async ones.
         .concurrency_support(false)
         .epoch_interruption(true)
@@ -192,10 +185,10 @@ mod tests {
 
     #[test]
     fn whatever_waits_each_thread_finds_a_slot() {
-        let machine = Arc::new(Machine::new(None, &Limits::default(), 1).unwrap());
+        let machine = Arc::new(Machine::new(Vec::new(), &Limits::default(), 1).unwrap());
         assert!(machine.place().is_none());
         let slots = machine.cores as u32 + 1;
-        let machine = Arc::new(Machine::new(None, &Limits::default(), slots).unwrap());
+        let machine = Arc::new(Machine::new(Vec::new(), &Limits::default(), slots).unwrap());
         let place = machine.place();
         assert!(place.is_some() && machine.place().is_none());
         drop(place);
@@ -204,20 +197,31 @@ mod tests {
 
     #[test]
     fn what_is_loaded_twice_is_there_once() {
-        let machine = Machine::new(None, &Limits::default(), 1).unwrap();
-        let component = b"\0asm\x0d\0\x01\0";
-        let first = machine.compiled(component, None).unwrap();
-        assert!(Arc::ptr_eq(&first, &machine.compiled(component, None).unwrap()));
+        let machine = Machine::new(Vec::new(), &Limits::default(), 1).unwrap();
+        let code = NativeCode::compile(&machine.engine, b"\0asm\x0d\0\x01\0").unwrap();
+        assert!(machine.find("digest").is_none());
+        let first = machine.load("digest", &code).unwrap();
+        assert!(Arc::ptr_eq(&first, &machine.find("digest").unwrap()));
         drop(first);
         assert_eq!(machine.loaded().values().filter(|compiled| compiled.strong_count() > 0).count(), 0);
     }
 
     #[test]
+    fn code_fits_machines_with_a_pool_and_without() {
+        let code = NativeCode::compile(&compiler().unwrap(), b"\0asm\x0d\0\x01\0").unwrap();
+        for (slots, pooled) in [(4, true), (1 << 20, false)] {
+            let machine = Machine::new(Vec::new(), &Limits::default(), slots).unwrap();
+            assert_eq!(machine.pooled, pooled);
+            machine.load("digest", &code).unwrap();
+        }
+    }
+
+    #[test]
     fn a_machine_without_address_space_falls_back() {
-        let machine = Machine::new(None, &Limits::default(), 1 << 20).unwrap();
+        let machine = Machine::new(Vec::new(), &Limits::default(), 1 << 20).unwrap();
         assert!(machine.engine.pooling_allocator_metrics().is_none(), "a million slots of four memories fit nowhere");
         assert!(!machine.pooled);
-        let machine = Machine::new(None, &Limits::default(), 4).unwrap();
+        let machine = Machine::new(Vec::new(), &Limits::default(), 4).unwrap();
         assert!(machine.engine.pooling_allocator_metrics().is_some() && machine.pooled);
     }
 }

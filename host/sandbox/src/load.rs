@@ -1,12 +1,11 @@
 //! The sandbox, and how a component becomes a step in it.
 
-use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use serde_json::Value;
 
-use super::component::{ComponentKind, componentize};
+use super::component::{Compiled, ComponentKind};
 use super::engine::Machine;
 use super::error::SandboxError;
 use super::grants::Grants;
@@ -15,7 +14,6 @@ use super::imports::{self, Refusal};
 use super::inspect::ComponentInfo;
 use super::limits::{Limits, bytes as size_text, exceeded};
 use super::linked::Linked;
-use super::native_code::CodeFolder;
 use super::prepare::{self, Kept, Order, Prepared, Ready, Start, Watch};
 use super::state::Reach;
 use super::step::ComponentStep;
@@ -76,7 +74,7 @@ pub(super) struct Home {
     ceiling: Limits,
     cache: Option<CacheDir>,
     program: Option<PathBuf>,
-    /// by way of which native code goes, and where components are set up for want of a cache
+    /// where components are set up for want of a cache
     _scratch: Option<Scratch>,
 }
 
@@ -105,23 +103,20 @@ impl Sandbox {
         let in_cache = |error: std::io::Error, cache: &CacheDir| {
             SandboxError::Cache(format!("{}: {error}", cache.root().display()))
         };
-        let scratch = match &cache {
-            // Not in the cache: who comes to write there must not find code on its way to be run.
-            Some(cache) => {
-                let work = cache.folder("work").map_err(|error| in_cache(error, cache));
-                let scratch =
-                    Scratch::new().or_else(|_| Scratch::new_in(&work?).map_err(|error| in_cache(error, cache)));
-                cache.folder("steps").map_err(|error| in_cache(error, cache))?;
-                Some(scratch?)
-            }
-            None if program.is_some() => Some(Scratch::new().map_err(|error| no_folder(&error))?),
-            None => None,
-        };
-        if let (None, Some(scratch)) = (&cache, &scratch) {
-            cache = Some(CacheDir::at(scratch.path().join("cache")));
+        let mut scratch = None;
+        if cache.is_none() && program.is_some() {
+            let folder = scratch.insert(Scratch::new().map_err(|error| no_folder(&error))?);
+            cache = Some(CacheDir::at(folder.path().join("cache")));
         }
-        let code = scratch.as_ref().map(|scratch| CodeFolder::at(&scratch.path().join("code"))).transpose()?;
-        let machine = Arc::new(Machine::new(code, &ceiling, slots)?);
+        let mut folders = Vec::new();
+        if let Some(cache) = &cache {
+            folders.push(cache.folder("steps").map_err(|error| in_cache(error, cache))?);
+        }
+        // Elsewhere, files there have names, and the folder may be granted to a component.
+        if cfg!(target_os = "linux") {
+            folders.push(std::env::temp_dir());
+        }
+        let machine = Arc::new(Machine::new(folders, &ceiling, slots)?);
         Ok(Self(Arc::new(Home { machine, ceiling, cache, program, _scratch: scratch })))
     }
 
@@ -158,13 +153,8 @@ impl Sandbox {
         }
         let (limits, options) = (limits.capped(&self.0.ceiling), or_empty(options));
         let order = Order { bytes, options: &options, limits: &limits, grants, registry };
-        let Prepared { facts, described, ready } = self.prepare(&order)?;
-        let Ready { signature, start, snapshot, code } = ready?;
-        let component = match &snapshot {
-            Some(snapshot) => Cow::Borrowed(snapshot.as_slice()),
-            None => componentize(bytes)?,
-        };
-        let compiled = self.0.machine.compiled(&component, code.as_ref())?;
+        let (Prepared { facts, described, ready }, compiled) = self.prepare_and_load(&order)?;
+        let Ready { signature, start, .. } = ready?;
         let reach = Reach::new(limits, grants.clone(), registry.clone())?;
         let linked = Linked::new(self.0.machine.clone(), compiled, reach)?;
         let text = (start != Start::Snapshot).then(|| options.to_string());
@@ -199,30 +189,58 @@ impl Sandbox {
         Ok(ComponentInfo::of(self.prepare(&order)?, options.is_some()))
     }
 
-    /// What is remembered of this order, or what a child, or without a program this process,
-    /// makes of it.
+    /// What is remembered of this order, or what comes of it now.
     fn prepare(&self, order: &Order<'_>) -> Result<Prepared, SandboxError> {
+        let kept = self.kept(order)?;
+        kept.as_ref().and_then(Kept::read).map_or_else(|| self.make(order, kept.as_ref()), Ok)
+    }
+
+    /// The same, with the component loaded.
+    fn prepare_and_load(&self, order: &Order<'_>) -> Result<(Prepared, Arc<Compiled>), SandboxError> {
+        let machine = &self.0.machine;
+        let kept = self.kept(order)?;
+        // Without its code, or with code that does not fit, it is made anew.
+        let remembered = kept.as_ref().and_then(|kept| {
+            let prepared = kept.read()?;
+            let digest = &prepared.ready.as_ref().ok()?.digest;
+            let compiled = machine.find(digest).or_else(|| machine.load(digest, &kept.code()?).ok())?;
+            Some((prepared, compiled))
+        });
+        if let Some(remembered) = remembered {
+            return Ok(remembered);
+        }
+        let Prepared { facts, described, ready } = self.make(order, kept.as_ref())?;
+        let mut ready = ready?;
+        let uncompiled = || SandboxError::Compile("there is no code".to_owned());
+        let code = ready.code.take().ok_or_else(uncompiled)?;
+        let compiled = machine.find(&ready.digest).map_or_else(|| machine.load(&ready.digest, &code), Ok)?;
+        Ok((Prepared { facts, described, ready: Ok(ready) }, compiled))
+    }
+
+    /// Where the result of this order is kept, if there is a cache.
+    fn kept(&self, order: &Order<'_>) -> Result<Option<Kept>, SandboxError> {
         let limit = order.limits.component_size;
         if order.bytes.len() > limit {
             return Err(SandboxError::Limit(exceeded("component_size", size_text(limit))));
         }
         ComponentKind::of(order.bytes)?;
-        let kept = Kept::at(self.0.cache.as_ref(), &self.0.machine.engine, order);
-        if let Some(prepared) = kept.as_ref().and_then(Kept::read) {
-            return Ok(prepared);
-        }
-        let mut prepared = match (&self.0.program, &self.0.cache) {
-            (Some(program), Some(cache)) => prepare::ask(program, cache, &self.0.ceiling, order)?,
-            _ => prepare::prepare(order, &Watch::default())?,
+        Ok(Kept::at(self.0.cache.as_ref(), &self.0.machine.engine, order))
+    }
+
+    /// What a child, or without a program this process, makes of an order.
+    fn make(&self, order: &Order<'_>, kept: Option<&Kept>) -> Result<Prepared, SandboxError> {
+        let machine = &self.0.machine;
+        let prepared = if let (Some(program), Some(cache)) = (&self.0.program, &self.0.cache) {
+            prepare::ask(program, cache, order)?
+        } else {
+            let watch = Watch::default();
+            let mut prepared = prepare::prepare(order, &watch)?;
+            if let Ok(ready) = &mut prepared.ready {
+                ready.compile(&machine.engine, order.bytes, &watch)?;
+            }
+            prepared
         };
         if let Some(kept) = kept {
-            if let Ok(ready @ Ready { code: None, .. }) = &mut prepared.ready {
-                let component = match &ready.snapshot {
-                    Some(snapshot) => Cow::Borrowed(snapshot.as_slice()),
-                    None => componentize(order.bytes)?,
-                };
-                ready.code = self.0.machine.load(&component, None)?.1;
-            }
             kept.write(&prepared);
         }
         Ok(prepared)

@@ -1,6 +1,8 @@
 //! Bare wasmtime, set up as gpux sets it up: what the price of a sandbox stands beside.
 
-use wasmtime::component::{Component, InstancePre, Linker};
+use std::path::Path;
+
+use wasmtime::component::{InstancePre, Linker};
 use wasmtime::{Engine, Store};
 
 /// A component that can be instantiated.
@@ -10,9 +12,18 @@ pub(crate) struct Bare {
 }
 
 impl Bare {
-    pub(crate) fn new(component: &[u8], cache: Option<wasmtime::Cache>) -> Self {
-        let engine = Engine::new(config().cache(cache)).unwrap();
-        let component = Component::new(&engine, component).unwrap();
+    /// Compiles a component, or loads its native code from the file `kept`, where it then lies.
+    pub(crate) fn new(component: &[u8], kept: Option<&Path>) -> Self {
+        let engine = Engine::new(&config()).unwrap();
+        let code = kept.and_then(|file| std::fs::read(file).ok()).unwrap_or_else(|| {
+            let code = engine.precompile_component(component).unwrap();
+            if let Some(file) = kept {
+                std::fs::write(file, &code).unwrap();
+            }
+            code
+        });
+        let folders = [std::env::temp_dir()];
+        let component = gpux_native_code::load(&engine, &folders, |file| file.write_all(&code)).unwrap();
         let mut linker = Linker::<()>::new(&engine);
         linker.define_unknown_imports_as_traps(&component).unwrap();
         let pre = linker.instantiate_pre(&component).unwrap();

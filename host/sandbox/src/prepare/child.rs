@@ -1,7 +1,6 @@
 //! Preparing a component in a process of its own: compiling it may take more time and memory than
 //! it is worth, and whatever goes wrong ends there.
 
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,20 +10,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use tempfile::TempDir;
 
-use super::super::component::{Compiled, componentize};
-use super::super::engine::Machine;
+use super::super::engine;
 use super::super::error::SandboxError;
 use super::super::grants::Grants;
 use super::super::limits::{Limits, bytes, exceeded};
-use super::super::native_code::{CodeFolder, NativeCode};
-use super::{Order, Prepared, Start, prepare};
+use super::super::native_code::NativeCode;
+use super::{Order, Prepared, prepare};
 use gpux_core::CacheDir;
 use gpux_core::Registry;
 use gpux_core::child_process::{self, ChildError};
 
 const COMPONENT: &str = "component.wasm";
-const SNAPSHOT: &str = "snapshot.wasm";
-/// A folder of wasmtime's.
 const CODE: &str = "code";
 /// For starting a process and reading files, beside the limits.
 const SLACK: Duration = Duration::from_secs(5);
@@ -46,18 +42,11 @@ pub struct Request {
     grants: Grants,
     /// what tells each granted folder from others
     folders: Vec<Option<(u64, u64)>>,
-    /// under which the parent will run the compiled component
-    ceiling: Limits,
 }
 
 /// Has `program`, which is gpux, prepare a component and compile it, in the cache. Where that has no
 /// room for it, the system's folder for such things may have.
-pub(crate) fn ask(
-    program: &Path,
-    cache: &CacheDir,
-    ceiling: &Limits,
-    order: &Order<'_>,
-) -> Result<Prepared, SandboxError> {
+pub(crate) fn ask(program: &Path, cache: &CacheDir, order: &Order<'_>) -> Result<Prepared, SandboxError> {
     let here = |error: std::io::Error| SandboxError::Cache(format!("{}: {error}", cache.root().display()));
     let in_cache = || {
         let work = cache.folder("work").map_err(here)?;
@@ -68,7 +57,7 @@ pub(crate) fn ask(
         let folder = std::env::temp_dir();
         tempfile::tempdir_in(&folder).map_err(|error| SandboxError::Cache(format!("{}: {error}", folder.display())))
     };
-    let ask = |folder: Result<TempDir, SandboxError>| ask_in(&folder?, program, ceiling, order);
+    let ask = |folder: Result<TempDir, SandboxError>| ask_in(&folder?, program, order);
     match ask(in_cache()) {
         Err(SandboxError::Cache(first)) => match ask(elsewhere()) {
             Err(SandboxError::Cache(second)) => {
@@ -82,7 +71,7 @@ pub(crate) fn ask(
 }
 
 /// The same, by way of files in `folder`.
-fn ask_in(folder: &TempDir, program: &Path, ceiling: &Limits, order: &Order<'_>) -> Result<Prepared, SandboxError> {
+fn ask_in(folder: &TempDir, program: &Path, order: &Order<'_>) -> Result<Prepared, SandboxError> {
     let here = |error: std::io::Error| SandboxError::Cache(format!("{}: {error}", folder.path().display()));
     let path = |name: &str| folder.path().join(name);
     let request = Request {
@@ -90,7 +79,6 @@ fn ask_in(folder: &TempDir, program: &Path, ceiling: &Limits, order: &Order<'_>)
         limits: order.limits.clone(),
         grants: order.grants.clone(),
         folders: order.grants.dirs.iter().map(|dir| dir.opened.as_ref()?.identity()).collect(),
-        ceiling: ceiling.clone(),
     };
     let mut request = serde_json::to_vec(&request).map_err(|error| SandboxError::Engine(error.to_string()))?;
     request.push(b'\n');
@@ -101,9 +89,7 @@ fn ask_in(folder: &TempDir, program: &Path, ceiling: &Limits, order: &Order<'_>)
             .map_err(|fault| ended(&fault, order.limits))?;
     let mut prepared = answer?;
     if let Ok(ready) = &mut prepared.ready {
-        let has_one = ready.start == Start::Snapshot;
-        ready.snapshot = has_one.then(|| std::fs::read(path(SNAPSHOT))).transpose().map_err(here)?;
-        ready.code = NativeCode::take(&path(CODE));
+        ready.code = Some(NativeCode::from_bytes(std::fs::read(path(CODE)).map_err(here)?));
     }
     Ok(prepared)
 }
@@ -229,7 +215,7 @@ fn work(folder: PathBuf, request: Request, registry: Registry) -> Result<Prepare
 
 fn set_up(folder: &Path, request: Request, registry: Registry, watch: &Watch) -> Result<Prepared, SandboxError> {
     let here = |error: std::io::Error| SandboxError::Cache(format!("{}: {error}", folder.display()));
-    let Request { options, limits, mut grants, folders, ceiling } = request;
+    let Request { options, limits, mut grants, folders } = request;
     for (dir, known) in grants.dirs.iter_mut().zip(folders) {
         let opened = dir.open(known).map(drop);
         opened.map_err(|error| SandboxError::Folder { folder: dir.folder.clone(), why: error.to_string() })?;
@@ -237,20 +223,11 @@ fn set_up(folder: &Path, request: Request, registry: Registry, watch: &Watch) ->
     let bytes = std::fs::read(folder.join(COMPONENT)).map_err(here)?;
     let order =
         Order { bytes: &bytes, options: &options, limits: &limits, grants: &grants, registry: &Arc::new(registry) };
-    let prepared = prepare(&order, watch)?;
-    if let Ok(ready) = &prepared.ready {
-        // The same settings as the process that will run it; but one slot is enough.
-        let code = folder.join(CODE);
-        std::fs::create_dir(&code).map_err(here)?;
-        let machine = Machine::new(Some(CodeFolder::at(&code)?), &ceiling, 1)?;
-        let component = match &ready.snapshot {
-            Some(snapshot) => {
-                std::fs::write(folder.join(SNAPSHOT), snapshot).map_err(here)?;
-                Cow::Borrowed(snapshot.as_slice())
-            }
-            None => watch.during(|| componentize(&bytes))?,
-        };
-        watch.during(|| Compiled::new(&machine.engine, &component))?;
+    let mut prepared = prepare(&order, watch)?;
+    if let Ok(ready) = &mut prepared.ready {
+        ready.compile(&engine::compiler()?, &bytes, watch)?;
+        let code = ready.code.as_ref().map_or(&[][..], NativeCode::as_bytes);
+        std::fs::write(folder.join(CODE), code).map_err(here)?;
     }
     Ok(prepared)
 }

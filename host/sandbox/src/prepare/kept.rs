@@ -8,7 +8,7 @@ use serde_json::json;
 use wasmtime::Engine;
 
 use super::super::native_code::NativeCode;
-use super::{Order, Prepared, Start};
+use super::{Order, Prepared};
 use gpux_core::CacheDir;
 use gpux_core::files::digest;
 use gpux_core::seal;
@@ -16,11 +16,12 @@ use gpux_core::seal;
 /// Bytes of all that is remembered; the oldest goes first.
 const LIMIT: u64 = 1 << 30;
 /// Of what is written here; another is not read.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// The folder of the cache.
 const FOLDER: &str = "steps";
-/// What one entry may consist of: what came of it, the snapshot, its native code.
-const ENDINGS: [&str; 3] = ["json", "wasm", "code"];
+/// The files of an entry: what came of preparing, and the native code of the component or of its snapshot.
+const ANSWER: &str = "json";
+const CODE: &str = "code";
 
 /// The place of one prepared component in the cache.
 pub(crate) struct Kept {
@@ -52,20 +53,13 @@ impl Kept {
         format!("{}.{ending}", self.key)
     }
 
-    /// What was remembered, if all of it is there as it was written: what is cut off, changed or not gpux's is
-    /// made anew.
+    /// What was remembered, but for its native code, if it is there as it was written: what is cut off, changed or
+    /// not gpux's is made anew.
     pub(crate) fn read(&self) -> Option<Prepared> {
-        let read = |ending| seal::read(&self.cache, FOLDER, &self.name(ending));
-        let mut prepared: Prepared = serde_json::from_slice(&read("json")?).ok()?;
-        if let Ok(ready) = &mut prepared.ready {
-            if ready.start == Start::Snapshot {
-                ready.snapshot = Some(read("wasm")?);
-            }
-            ready.code = Some(NativeCode::from_bytes(read("code")?));
-        }
+        let prepared = serde_json::from_slice(&self.read_file(ANSWER)?).ok()?;
         // What is used is not the oldest.
         let folder = self.cache.folder(FOLDER).ok()?;
-        for ending in ENDINGS {
+        for ending in [ANSWER, CODE] {
             if let Ok(file) = std::fs::File::options().append(true).open(folder.join(self.name(ending))) {
                 let _ = file.set_modified(SystemTime::now());
             }
@@ -73,15 +67,24 @@ impl Kept {
         Some(prepared)
     }
 
+    /// The native code of what [`read`](Self::read) gave.
+    pub(crate) fn code(&self) -> Option<NativeCode> {
+        self.read_file(CODE).map(NativeCode::from_bytes)
+    }
+
+    fn read_file(&self, ending: &str) -> Option<Vec<u8>> {
+        seal::read(&self.cache, FOLDER, &self.name(ending))
+    }
+
     /// Remembers a success. Not remembering costs the next start some time, no more.
     pub(crate) fn write(&self, prepared: &Prepared) {
         let Ok(ready) = &prepared.ready else { return };
         let (Ok(text), Some(code)) = (serde_json::to_vec(prepared), &ready.code) else { return };
         let write = |ending, bytes: &[u8]| seal::write(&self.cache, FOLDER, &self.name(ending), bytes).is_ok();
-        let is_written = ready.snapshot.as_ref().is_none_or(|snapshot| write("wasm", snapshot))
-            && write("code", code.as_bytes())
-            && write("json", &text);
-        if is_written && let Ok(folder) = self.cache.folder(FOLDER) {
+        if write(CODE, code.as_bytes())
+            && write(ANSWER, &text)
+            && let Ok(folder) = self.cache.folder(FOLDER)
+        {
             prune(&folder, LIMIT);
         }
     }

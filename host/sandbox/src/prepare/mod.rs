@@ -73,10 +73,12 @@ pub(super) struct Described {
 pub(super) struct Ready {
     pub(super) signature: Signature,
     pub(super) start: Start,
-    /// the snapshot: a component's bytes
+    /// the snapshot, a component's bytes, until it is compiled
     #[serde(skip)]
     pub(super) snapshot: Option<Vec<u8>>,
-    /// the native code of the snapshot, or of the component where there is none
+    /// SHA-256 of the component that is run: the snapshot, or the component itself where there is none
+    pub(super) digest: String,
+    /// its native code, where it was just compiled
     #[serde(skip)]
     pub(super) code: Option<NativeCode>,
 }

@@ -1,5 +1,6 @@
 //! The setup itself, in this process.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use wasmtime::component::Instance;
@@ -13,6 +14,7 @@ use super::super::error::SandboxError;
 use super::super::failure::failure;
 use super::super::limits::exceeded;
 use super::super::linked::Linked;
+use super::super::native_code::NativeCode;
 use super::super::schema;
 use super::super::state::{Phase, Reach, State};
 use super::child::Watch;
@@ -47,6 +49,23 @@ pub(crate) fn prepare(order: &Order<'_>, watch: &Watch) -> Result<Prepared, Sand
         ready = setup(&machine, &compiled, &Err(why), order, &mut described, watch);
     }
     Ok(Prepared { facts, described, ready })
+}
+
+impl Ready {
+    const fn new(signature: Signature, start: Start, snapshot: Option<Vec<u8>>) -> Self {
+        Self { signature, start, snapshot, digest: String::new(), code: None }
+    }
+
+    /// Compiles what requests will run: the snapshot, or the component in `bytes` where there is none.
+    pub(crate) fn compile(&mut self, engine: &Engine, bytes: &[u8], watch: &Watch) -> Result<(), SandboxError> {
+        let component = match self.snapshot.take() {
+            Some(snapshot) => Cow::Owned(snapshot),
+            None => watch.during(|| componentize(bytes))?,
+        };
+        self.digest = digest(&component);
+        self.code = Some(watch.during(|| NativeCode::compile(engine, &component))?);
+        Ok(())
+    }
 }
 
 /// The component with what a snapshot needs, or else as it is and why.
@@ -153,8 +172,8 @@ fn configure(linked: &Linked, options: &str, instrumented: &Chosen<'_>, watch: &
     let signature = checked::signature(given, &linked.reach.limits)
         .map_err(|what| SandboxError::Contract { call: "configure".into(), what })?;
     Ok(match watch.during(|| take(instrumented, store, instance)) {
-        Ok(snapshot) => Ready { signature, start: Start::Snapshot, snapshot: Some(snapshot), code: None },
-        Err(why) => Ready { signature, start: Start::Configure { why }, snapshot: None, code: None },
+        Ok(snapshot) => Ready::new(signature, Start::Snapshot, Some(snapshot)),
+        Err(why) => Ready::new(signature, Start::Configure { why }, None),
     })
 }
 

@@ -101,7 +101,7 @@ def outcome(program, engine, case):
         try:
             ours = Gpux(program, Path(folder) / "run", engine).run(path, feeds, model)
         except Refused as error:
-            named = re.search(rf"[`.]{model.graph.node[0].op_type}`.*gpux engine install", str(error))
+            named = re.search(rf"([`.]{model.graph.node[0].op_type}`|string tensors).*gpux engine install", str(error))
             return "refused" if named else "unnamed", str(error)
         except Exception as error:  # noqa: BLE001
             # A debug build stops where whole numbers wrap around.

@@ -65,6 +65,8 @@ class Draw:
         array = self.rng.normal(0, scale, shape)
         if self.chance(0.2):
             array = np.round(array * 2) / 2
+        if self.chance(0.04):
+            array = np.full(shape, self.one(0.0, 1.0, -1.0))
         if self.chance(special):
             array = np.where(self.rng.random(shape) < 0.3, self.rng.choice(SPECIAL, shape), array)
         with np.errstate(over="ignore"):
@@ -137,16 +139,18 @@ def variadic(d):
     return {"inputs": arrays, "constants": d.constants(0, chance=0.1)}
 
 
-def reduction(special=0.3, positive=False, nan=True, empty=False):
-    """Without NaN and empty axes where ONNX Runtime's own result depends on the shape."""
+def reduction(special=0.3, positive=False, nan=True):
+    """Without NaN where ONNX Runtime's own result depends on the shape."""
     def recipe(d):
         element, shape = d.element(), d.shape(0, 4)
-        shape = shape if empty else tuple(size or 1 for size in shape)
         data = d.positive(shape, element) if positive and element in FLOATS else d.values(shape, element, special)
         data = data if nan or data.dtype.kind != "f" else np.where(np.isnan(data), 1, data).astype(data.dtype)
         attributes = {} if d.chance(0.3) else {"keepdims": d.number(0, 1)}
         moved = d.opset >= (13 if d.schema.name == "ReduceSum" else 18)
         axes = d.axes(len(shape)) if d.chance(0.8) else None
+        if axes and 0 in shape:
+            # Of empty tensors ONNX Runtime passes over axes that count from the end, before they were an input.
+            axes = [axis % len(shape) for axis in axes]
         if not moved:
             if axes:
                 attributes["axes"] = axes
@@ -252,7 +256,10 @@ def pool(*extra):
                 attributes["storage_order"] = d.number(0, 1)
         element = d.element()
         x = d.values((d.number(1, 2), d.number(1, 3), *[d.number(4, 8) for _ in range(spatial)]), element, 0.1)
-        return {"inputs": [np.where(np.isnan(x), 0, x).astype(x.dtype)], "attributes": attributes, "outputs": outputs}
+        if d.schema.name == "MaxPool":
+            # ONNX Runtime's own maximum of NaN depends on the shape.
+            x = np.where(np.isnan(x), 0, x).astype(x.dtype)
+        return {"inputs": [x], "attributes": attributes, "outputs": outputs}
     return recipe
 
 
@@ -264,7 +271,9 @@ def spatial(d):
 def global_pool(d):
     attributes = {"p": d.number(1, 3)} if d.schema.name == "GlobalLpPool" and d.chance(0.6) else {}
     data = d.values(spatial(d), d.element(), 0.1)
-    return {"inputs": [np.where(np.isnan(data), 1, data).astype(data.dtype)], "attributes": attributes}
+    if d.schema.name == "GlobalMaxPool":
+        data = np.where(np.isnan(data), 1, data).astype(data.dtype)
+    return {"inputs": [data], "attributes": attributes}
 
 
 def batch_norm(d):
@@ -296,8 +305,7 @@ def group_norm(d):
     if d.opset >= 21 and d.chance(0.3):
         attributes["stash_type"] = 1
     element = d.element()
-    # Of infinities, what is NaN depends on how ONNX Runtime cuts a group.
-    inputs = [d.values(shape, element, 0), d.values(count, element, 0), d.values(count, element, 0)]
+    inputs = [d.values(shape, element, 0.1), d.values(count, element, 0), d.values(count, element, 0)]
     return {"inputs": inputs, "attributes": attributes, "constants": d.constants(1, 2)}
 
 
@@ -407,7 +415,7 @@ def gemm(d):
             attributes[name] = d.number(0, 1)
     a = (k, m) if attributes.get("transA") else (m, k)
     b = (n, k) if attributes.get("transB") else (k, n)
-    inputs = [d.values(a, element, 0), d.values(b, element, 0)]
+    inputs = [d.values(a, element, 0.1), d.values(b, element, 0.1)]
     if d.opset < 11 or d.chance(0.7):
         inputs.append(d.values(d.one((m, n), (n,), (1, n), (m, 1), (1,), ()), element, 0))
     return {"inputs": inputs, "attributes": attributes, "constants": d.constants(1, 2, chance=0.6)}
@@ -1148,7 +1156,7 @@ RECIPES = {
     "Div": binary(second=nonzero), "Mod": mod, "Pow": power, "BitShift": shift, "PRelu": prelu, "Clip": clip, "Where": where,
     **{name: variadic for name in ("Sum", "Max", "Min", "Mean")},
     **{name: reduction() for name in ("ReduceMean", "ReduceL1", "ReduceL2", "ReduceLogSumExp", "ReduceSumSquare")},
-    "ReduceSum": reduction(empty=True), **{name: reduction(nan=False) for name in ("ReduceMax", "ReduceMin")},
+    "ReduceSum": reduction(), **{name: reduction(nan=False) for name in ("ReduceMax", "ReduceMin")},
     "ReduceProd": reduction(0), "ReduceLogSum": reduction(0, True), "ArgMax": arg, "ArgMin": arg, "CumSum": cumsum,
     **{name: along() for name in ("Softmax", "LogSoftmax", "Hardmax")}, "IsInf": is_inf,
     "Conv": convolution, "ConvTranspose": transposed, "ConvInteger": conv_integer, "QLinearConv": qlinear_conv,

@@ -42,8 +42,9 @@ pub(super) fn decluttered(model: InferenceModel) -> TractResult<TypedModel> {
 
 /// Puts other operators in place of those that give wrong results, in the graphs of operators as well.
 fn mend(model: &mut TypedModel, is_simplified: bool) {
-    for node in model.nodes_mut() {
-        if let Some(patch) = Patch::of(node.op.as_ref(), is_simplified) {
+    let patches: Vec<_> = model.nodes().iter().map(|node| Patch::of(model, node, is_simplified)).collect();
+    for (node, patch) in model.nodes_mut().iter_mut().zip(patches) {
+        if let Some(patch) = patch {
             node.op = Box::new(Patched::new(node.op.clone(), patch));
         } else if let Some(branches) = node.op_as_mut::<IfThenElse>() {
             mend(&mut branches.then_body, is_simplified);

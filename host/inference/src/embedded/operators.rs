@@ -5,7 +5,7 @@
 
 mod table;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, type_proto};
 
@@ -19,12 +19,16 @@ type Elements = u32;
 struct Scope<'a> {
     elements: HashMap<&'a str, i32>,
     constants: HashMap<&'a str, &'a TensorProto>,
+    /// values that are known when the model is planned
+    known: HashSet<&'a str>,
+    /// values that a node takes or that a graph gives
+    used: HashSet<&'a str>,
 }
 
 /// A node that a row of the table is to look at.
 struct NodeView<'a> {
     node: &'a NodeProto,
-    constants: &'a HashMap<&'a str, &'a TensorProto>,
+    scope: &'a Scope<'a>,
 }
 
 const FLOAT: i32 = 1;
@@ -32,6 +36,7 @@ const UINT8: i32 = 2;
 const INT32: i32 = 6;
 const INT64: i32 = 7;
 const BOOL: i32 = 9;
+const DOUBLE: i32 = 11;
 
 /// The names of ONNX's element types, by number.
 const NAMES: [&str; 17] = [
@@ -71,7 +76,9 @@ pub(super) fn check(model: &ModelProto) -> Result<bool, String> {
     let opsets = [("", opset("")), ("ai.onnx.ml", opset("ai.onnx.ml"))];
     let mut any_shape = true;
     if let Some(graph) = &model.graph {
-        check_graph(graph, &Scope::default(), &opsets, &mut any_shape)?;
+        let mut scope = Scope::default();
+        note_used(graph, &mut scope.used);
+        check_graph(graph, &scope, &opsets, &mut any_shape)?;
     }
     Ok(any_shape)
 }
@@ -79,6 +86,15 @@ pub(super) fn check(model: &ModelProto) -> Result<bool, String> {
 /// ONNX's own domain has two names.
 fn plain(domain: &str) -> &str {
     if domain == "ai.onnx" { "" } else { domain }
+}
+
+/// Adds what the nodes of a graph take and what it gives, those of the graphs in it included.
+fn note_used<'a>(graph: &'a GraphProto, used: &mut HashSet<&'a str>) {
+    used.extend(graph.output.iter().map(|output| output.name.as_str()));
+    for node in &graph.node {
+        used.extend(node.input.iter().map(String::as_str));
+        node.attribute.iter().filter_map(|attribute| attribute.g.as_ref()).for_each(|graph| note_used(graph, used));
+    }
 }
 
 /// The element types of the graph's outputs.
@@ -102,6 +118,7 @@ fn check_graph<'a>(
         check_weight(weight)?;
         scope.elements.insert(&weight.name, weight.data_type);
         scope.constants.insert(&weight.name, weight);
+        scope.known.insert(&weight.name);
     }
     for node in &graph.node {
         check_node(node, &mut scope, opsets, any_shape)?;
@@ -109,10 +126,13 @@ fn check_graph<'a>(
     Ok(graph.output.iter().map(|output| scope.elements.get(output.name.as_str()).copied()).collect())
 }
 
-/// tract reads `uint32` and `uint64` from other fields than ONNX puts them into.
+/// tract reads `uint32` and `uint64` from other fields than ONNX puts them into, and as signed numbers.
 fn check_weight(weight: &TensorProto) -> Result<(), String> {
-    let named = weight.uint64_data.is_empty();
-    if named { Ok(()) } else { Err(format!("weights of {} written as numbers", NAMES[12])) }
+    let bytes = !weight.raw_data.is_empty() || !weight.external_data.is_empty();
+    match weight.data_type {
+        12 | 13 if !bytes => Err(format!("weights of {} written as numbers", NAMES[weight.data_type as usize])),
+        _ => Ok(()),
+    }
 }
 
 fn check_node<'a>(
@@ -148,6 +168,13 @@ fn check_node<'a>(
     if let Some(index) = node.output.iter().skip(row.outputs).position(|output| !output.is_empty()) {
         return refuse(format!(" with output {}", row.outputs + index));
     }
+    let is_known = |name: &String| name.is_empty() || scope.known.contains(name.as_str());
+    let variable = row.constants.iter().find(|index| node.input.get(**index).is_some_and(|name| !is_known(name)));
+    if let Some(index) = variable {
+        return refuse(format!(" with input {index} (`{}`) that is not constant", node.input[*index]));
+    }
+    let is_computed =
+        matches!(row.name, "Shape" | "Size") || !matches!(row.name, "If" | "Scan") && node.input.iter().all(is_known);
     let element = |index: usize| node.input.get(index).and_then(|name| scope.elements.get(name.as_str()).copied());
     for (index, name) in node.input.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
         let allowed = row.elements.get(index).or(row.elements.last()).copied().unwrap_or(ALL);
@@ -161,7 +188,7 @@ fn check_node<'a>(
         }
     }
     if let Some(check) = row.check {
-        match check(&NodeView { node, constants: &scope.constants }) {
+        match check(&NodeView { node, scope }) {
             Ok(right) => *any_shape &= right,
             Err(reason) => return refuse(format!(" with {reason}")),
         }
@@ -192,6 +219,9 @@ fn check_node<'a>(
     for (name, element) in node.output.iter().zip(results) {
         // An unknown type is one that no operator takes.
         scope.elements.insert(name, element.unwrap_or(0));
+        if is_computed {
+            scope.known.insert(name);
+        }
     }
     if let ("Constant", Some(value)) =
         (node.op_type.as_str(), node.attribute.first().and_then(|given| given.t.as_ref()))
@@ -203,8 +233,29 @@ fn check_node<'a>(
 }
 
 impl NodeView<'_> {
+    fn input(&self, index: usize) -> Option<&str> {
+        self.node.input.get(index).map(String::as_str).filter(|name| !name.is_empty())
+    }
+
     fn has(&self, input: usize) -> bool {
-        self.node.input.get(input).is_some_and(|name| !name.is_empty())
+        self.input(input).is_some()
+    }
+
+    fn element(&self, input: usize) -> Option<i32> {
+        self.scope.elements.get(self.input(input)?).copied()
+    }
+
+    fn constant(&self, input: usize) -> Option<&TensorProto> {
+        self.scope.constants.get(self.input(input)?).copied()
+    }
+
+    /// Whether an input is missing, or known when the model is planned.
+    fn is_known(&self, input: usize) -> bool {
+        self.input(input).is_none_or(|name| self.scope.known.contains(name))
+    }
+
+    fn is_used(&self, output: usize) -> bool {
+        self.node.output.get(output).is_some_and(|name| !name.is_empty() && self.scope.used.contains(name.as_str()))
     }
 
     fn attribute(&self, name: &str) -> Option<&AttributeProto> {
@@ -217,7 +268,7 @@ impl NodeView<'_> {
 
     /// The whole numbers of an input, if they are part of the model.
     fn ints(&self, input: usize) -> Option<Vec<i64>> {
-        let tensor = self.constants.get(self.node.input.get(input)?.as_str())?;
+        let tensor = self.constant(input)?;
         let raw = &tensor.raw_data;
         match tensor.data_type {
             INT64 if raw.is_empty() => Some(tensor.int64_data.clone()),
@@ -281,6 +332,8 @@ fn fault(row: &Operator, attribute: &AttributeProto) -> Option<String> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use tract_onnx::pb::OperatorSetIdProto;
+
     use super::*;
 
     #[test]
@@ -294,6 +347,26 @@ mod tests {
         assert_eq!(documented, known);
         let parsers = tract_onnx::onnx().op_register.0;
         assert!(known.iter().all(|name| parsers.contains_key(*name)));
+    }
+
+    #[test]
+    fn shapes_may_be_computed_from_sizes_but_not_from_inputs() {
+        let node = |op_type: &str, input: &[&str], output: &str| NodeProto {
+            op_type: op_type.to_owned(),
+            input: input.iter().map(|name| (*name).to_owned()).collect(),
+            output: vec![output.to_owned()],
+            ..NodeProto::default()
+        };
+        let told = |nodes: Vec<NodeProto>| {
+            let opset_import = vec![OperatorSetIdProto { domain: String::new(), version: 18 }];
+            let graph = Some(GraphProto { node: nodes, ..GraphProto::default() });
+            check(&ModelProto { graph, opset_import, ..ModelProto::default() })
+        };
+        let computed =
+            vec![node("Shape", &["x"], "s"), node("Identity", &["s"], "t"), node("Reshape", &["x", "t"], "y")];
+        assert!(told(computed).is_ok());
+        let given = vec![node("Identity", &["s"], "t"), node("Reshape", &["x", "t"], "y")];
+        assert_eq!(told(given).unwrap_err(), "operator `Reshape` with input 1 (`t`) that is not constant");
     }
 
     #[test]

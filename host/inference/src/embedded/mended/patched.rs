@@ -1,9 +1,9 @@
 //! Operators of tract whose results are put right afterwards, or whose inputs are before.
 
-use tract_onnx::tract_core::ops::array::GatherNd;
+use tract_onnx::tract_core::ops::array::{GatherNd, MultiBroadcastTo};
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
 use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
-use tract_onnx::tract_core::ops::math::{Max, Min, Tanh};
+use tract_onnx::tract_core::ops::math::{Div, Max, Min, Mul, Pow, Sqrt, Tanh};
 use tract_onnx::tract_core::ops::nn::gelu_approximate::GeluApproximate;
 use tract_onnx::tract_core::ops::nn::silu::Silu;
 use tract_onnx::tract_core::ops::nn::{Reduce, Reducer, Sigmoid};
@@ -28,6 +28,8 @@ pub(super) enum Patch {
     Indices { batch: usize },
     /// where all numbers are 0, the scale is to be 1
     Scale,
+    /// it is simplified to what loses NaN
+    Simplified,
 }
 
 /// An S-shaped function, or one that is made of it.
@@ -42,13 +44,20 @@ pub(super) enum Tail {
 }
 
 impl Patch {
-    /// What is wrong with `op`. Some are put right only after tract's simplifications, which look for operators that they know.
-    pub(super) fn of(op: &dyn TypedOp, is_simplified: bool) -> Option<Self> {
+    /// What is wrong with `node`. Some are put right only after tract's simplifications, which look for operators that they know.
+    pub(super) fn of(model: &TypedModel, node: &TypedNode, is_simplified: bool) -> Option<Self> {
+        let op: &dyn TypedOp = node.op.as_ref();
         if op.name() == "DynamicQuantizeLinearU8" {
             return Some(Self::Scale);
         }
-        if !is_simplified {
-            return None;
+        if let Some(gather) = op.downcast_ref::<GatherNd>() {
+            return Some(Self::Indices { batch: gather.batch_dims });
+        }
+        // What takes an empty tensor is computed while the model is simplified.
+        let is_empty =
+            |outlet| model.outlet_fact(outlet).is_ok_and(|fact| fact.shape.iter().any(|size| size.is_zero()));
+        if !is_simplified && !node.inputs.first().is_some_and(|outlet| is_empty(*outlet)) {
+            return loses_nan(model, node).then_some(Self::Simplified);
         }
         if let Some(reduce) = op.downcast_ref::<Reduce>() {
             let axes = reduce.axes.clone();
@@ -59,9 +68,6 @@ impl Patch {
                 _ => None,
             };
         }
-        if let Some(gather) = op.downcast_ref::<GatherNd>() {
-            return Some(Self::Indices { batch: gather.batch_dims });
-        }
         let binary = op.downcast_ref::<TypedBinOp>().is_some_and(|op| op.0.is::<Max>() || op.0.is::<Min>());
         let unary = op.downcast_ref::<ElementWiseOp>().and_then(|op| match &op.0 {
             op if op.is::<Sigmoid>() => Some(Tail::Sigmoid),
@@ -71,6 +77,32 @@ impl Patch {
             _ => None,
         });
         if binary { Some(Self::Nan) } else { unary.map(Self::Tails) }
+    }
+}
+
+/// Whether tract's simplifications lose NaN and infinities: of a product with 0 they make 0, of a power of 1/2 a root, of
+/// the square of a root nothing.
+fn loses_nan(model: &TypedModel, node: &TypedNode) -> bool {
+    let (Some(op), &[left, right]) = (node.op_as::<TypedBinOp>(), node.inputs.as_slice()) else { return false };
+    let (is_mul, is_pow) = (op.0.is::<Mul>(), op.0.is::<Pow>());
+    let all = |outlet, number: f32| uniform(model, outlet).is_some_and(|uniform| uniform == number);
+    let is_root =
+        |outlet: OutletId| model.node(outlet.node).op_as::<ElementWiseOp>().is_some_and(|op| op.0.is::<Sqrt>());
+    is_mul && (all(left, 0.0) || all(right, 0.0) || left == right && is_root(left))
+        || is_pow && (all(right, 0.5) || all(right, 2.0) && is_root(left))
+        || op.0.is::<Div>() && uniform(model, right).is_some_and(f32::is_infinite)
+}
+
+/// The number that all elements of a value are known to be.
+fn uniform(model: &TypedModel, mut outlet: OutletId) -> Option<f32> {
+    loop {
+        let fact = model.outlet_fact(outlet).ok()?;
+        if let Some(uniform) = fact.uniform.as_ref().filter(|_| fact.datum_type.is_float()) {
+            return uniform.cast_to_scalar::<f32>().ok();
+        }
+        let node = model.node(outlet.node);
+        let keeps = node.op_is::<AxisOp>() || node.op_is::<MultiBroadcastTo>();
+        outlet = node.inputs.first().copied().filter(|_| keeps)?;
     }
 }
 
@@ -111,6 +143,10 @@ impl EvalOp for Patched {
             let indices = from_start(&inputs[1], inputs[0].shape(), batch)?;
             inputs[1] = indices.into_tvalue();
         }
+        if let (Patch::Sum { axes } | Patch::Extreme { axes, .. }, true) = (&self.patch, inputs[0].shape().contains(&0))
+        {
+            return Ok(tvec!(of_nothing(&self.patch, &inputs[0], axes.as_slice())?.into_tvalue()));
+        }
         let mut outputs = self.op.eval(context, inputs.clone())?;
         match (&self.patch, inputs[0].datum_type()) {
             (Patch::Scale, _) if outputs[1].cast_to_scalar::<f32>()? == 0.0 => {
@@ -118,7 +154,7 @@ impl EvalOp for Patched {
             }
             (Patch::Sum { axes }, DatumType::I32) => outputs[0] = sum::<i32>(&inputs[0], axes)?.into_tvalue(),
             (Patch::Sum { axes }, DatumType::I64) => outputs[0] = sum::<i64>(&inputs[0], axes)?.into_tvalue(),
-            (Patch::Scale | Patch::Indices { .. } | Patch::Sum { .. }, _) => {}
+            (Patch::Scale | Patch::Indices { .. } | Patch::Sum { .. } | Patch::Simplified, _) => {}
             (patch, DatumType::F16) => mend::<f16>(patch, &inputs, &mut outputs)?,
             (patch, DatumType::F32) => mend::<f32>(patch, &inputs, &mut outputs)?,
             (patch, DatumType::F64) => mend::<f64>(patch, &inputs, &mut outputs)?,
@@ -145,8 +181,7 @@ fn mend<T: Datum + Float>(patch: &Patch, inputs: &[TValue], outputs: &mut TVec<T
         Patch::Tails(_) => number.is_nan() || number.abs() > far,
         _ => number.is_nan() || number.is_infinite(),
     };
-    let is_empty = matches!(patch, Patch::Extreme { .. }) && views[0].is_empty();
-    if !is_empty && !views.iter().any(|view| view.iter().any(odd)) {
+    if !views.iter().any(|view| view.iter().any(odd)) {
         return Ok(());
     }
     let mended = match patch {
@@ -156,6 +191,21 @@ fn mend<T: Datum + Float>(patch: &Patch, inputs: &[TValue], outputs: &mut TVec<T
     };
     outputs[0] = mended.into_tensor().into_tvalue();
     Ok(())
+}
+
+/// A sum or an extreme of an empty tensor.
+fn of_nothing(patch: &Patch, input: &Tensor, axes: &[usize]) -> TractResult<Tensor> {
+    let Patch::Extreme { greatest, .. } = patch else {
+        let sizes: TVec<usize> =
+            input.shape().iter().enumerate().map(|(axis, size)| if axes.contains(&axis) { 1 } else { *size }).collect();
+        return Tensor::zero_dt(input.datum_type(), &sizes);
+    };
+    Ok(match input.datum_type() {
+        DatumType::F16 => extreme(&input.to_plain_array_view::<f16>()?, axes, *greatest).into_tensor(),
+        DatumType::F32 => extreme(&input.to_plain_array_view::<f32>()?, axes, *greatest).into_tensor(),
+        DatumType::F64 => extreme(&input.to_plain_array_view::<f64>()?, axes, *greatest).into_tensor(),
+        other => bail!("no extreme of an empty tensor of {other:?}"),
+    })
 }
 
 fn extreme<T: Datum + Float>(input: &ArrayViewD<'_, T>, axes: &[usize], greatest: bool) -> ArrayD<T> {

@@ -1,6 +1,6 @@
 //! The table: for each operator, what has been compared with ONNX Runtime and came out right.
 
-use super::{BOOL, Elements, FLOAT, INT32, INT64, NodeView, UINT8};
+use super::{BOOL, DOUBLE, Elements, FLOAT, INT32, INT64, NodeView, UINT8};
 
 /// What is known of one operator.
 pub(super) struct Operator {
@@ -17,6 +17,8 @@ pub(super) struct Operator {
     pub(super) inputs: usize,
     /// inputs among these that may not be given
     pub(super) without: &'static [usize],
+    /// inputs that are known when the model is planned: constants, or computed from constants and sizes
+    pub(super) constants: &'static [usize],
     /// how many outputs may be asked for
     pub(super) outputs: usize,
     /// the element type of each output; the last of these is that of all further outputs
@@ -81,6 +83,7 @@ const fn op(name: &'static str, elements: &'static [Elements]) -> Operator {
         elements,
         inputs: 1,
         without: &[],
+        constants: &[],
         outputs: 1,
         gives: &[Gives::Input(0)],
         check: None,
@@ -100,6 +103,11 @@ impl Operator {
 
     const fn without(mut self, without: &'static [usize]) -> Self {
         self.without = without;
+        self
+    }
+
+    const fn constants(mut self, constants: &'static [usize]) -> Self {
+        self.constants = constants;
         self
     }
 
@@ -156,17 +164,17 @@ pub(super) const TABLE: &[Operator] = &[
     op("Celu", &[F32]).with(&[("alpha", Any)]),
     op("Cos", &[FLOATS]),
     op("Cosh", &[FLOATS]),
-    op("Elu", &[FLOATS]).with(&[("alpha", Any)]),
+    op("Elu", &[F32 | F64]).with(&[("alpha", Any)]),
     op("Erf", &[FLOATS]),
     op("Exp", &[FLOATS]),
     op("Floor", &[FLOATS]),
     op("Gelu", &[F16 | F32]).with(&[("approximate", Text(&["none", "tanh"]))]),
     op("HardSigmoid", &[FLOATS]).with(&[("alpha", Any), ("beta", Any)]),
-    op("HardSwish", &[FLOATS]),
+    op("HardSwish", &[F16 | F32]),
     op("Identity", &[ALL]),
     op("IsInf", &[F16 | F32]).with(&[("detect_negative", Any), ("detect_positive", Any)]).gives(GIVES_BOOL),
     op("IsNaN", &[F16 | F32]).gives(GIVES_BOOL),
-    op("LeakyRelu", &[FLOATS]).with(&[("alpha", Any)]),
+    op("LeakyRelu", &[F16 | F32]).with(&[("alpha", Any)]),
     op("Log", &[FLOATS]),
     op("Mish", &[FLOATS]),
     op("Neg", &[FLOATS | SIGNED]),
@@ -174,7 +182,7 @@ pub(super) const TABLE: &[Operator] = &[
     op("Reciprocal", &[FLOATS]),
     op("Relu", &[FLOATS | SIGNED]),
     op("Round", &[F16 | F32]),
-    op("Selu", &[FLOATS]).with(&[("alpha", Any), ("gamma", Any)]),
+    op("Selu", &[F32 | F64]).with(&[("alpha", Any), ("gamma", Any)]),
     op("Shrink", &[FLOATS]).with(&[("bias", Any), ("lambd", Any)]),
     op("Sigmoid", &[F16 | F32]),
     op("Sign", &[F32 | F64 | INTS]),
@@ -200,7 +208,7 @@ pub(super) const TABLE: &[Operator] = &[
     op("BitwiseOr", &[INTS]).inputs(2),
     op("BitwiseXor", &[INTS]).inputs(2),
     op("Div", &[NUMBERS]).inputs(2),
-    op("Equal", &[ALL]).inputs(2).gives(GIVES_BOOL),
+    op("Equal", &[NUMBERS]).inputs(2).gives(GIVES_BOOL),
     op("Greater", &[NUMBERS]).inputs(2).gives(GIVES_BOOL),
     op("GreaterOrEqual", &[NUMBERS]).inputs(2).gives(GIVES_BOOL),
     op("Less", &[NUMBERS]).inputs(2).gives(GIVES_BOOL),
@@ -211,7 +219,7 @@ pub(super) const TABLE: &[Operator] = &[
     op("Mod", &[NUMBERS]).with(&[("fmod", Any)]).inputs(2),
     op("Mul", &[NUMBERS]).inputs(2),
     op("Or", &[BOOLS]).inputs(2),
-    op("Pow", &[F32 | F64, NUMBERS]).inputs(2),
+    op("Pow", &[F32 | F64, NUMBERS]).inputs(2).check(pow),
     op("PRelu", &[NUMBERS]).inputs(2),
     op("Sub", &[NUMBERS]).inputs(2),
     op("Sum", &[NUMBERS]).inputs(MANY),
@@ -221,18 +229,18 @@ pub(super) const TABLE: &[Operator] = &[
     // Along axes.
     op("ArgMax", &[NUMBERS]).with(ARG).gives(GIVES_INT64),
     op("ArgMin", &[NUMBERS]).with(ARG).gives(GIVES_INT64),
-    op("CumSum", &[NUMBERS]).with(&[("exclusive", Any), ("reverse", Any)]).inputs(2),
+    op("CumSum", &[NUMBERS]).with(&[("exclusive", Any), ("reverse", Any)]).inputs(2).constants(&[1]),
     op("LogSoftmax", &[F16 | F32]).with(AXIS),
     op("LpNormalization", &[FLOATS]).with(&[("axis", Any), ("p", Any)]),
-    op("ReduceL1", &[NUMBERS, I64]).with(REDUCE).inputs(2),
-    op("ReduceL2", &[FLOATS, I64]).with(REDUCE).inputs(2),
-    op("ReduceLogSum", &[FLOATS, I64]).with(REDUCE).inputs(2),
-    op("ReduceMax", &[NUMBERS, I64]).with(REDUCE).inputs(2),
-    op("ReduceMean", &[NUMBERS, I64]).with(REDUCE).inputs(2),
-    op("ReduceMin", &[NUMBERS, I64]).with(REDUCE).inputs(2),
-    op("ReduceProd", &[NUMBERS, I64]).with(REDUCE).inputs(2),
-    op("ReduceSum", &[NUMBERS, I64]).with(REDUCE).inputs(2),
-    op("ReduceSumSquare", &[FLOATS, I64]).with(REDUCE).inputs(2),
+    op("ReduceL1", &[NUMBERS, I64]).with(REDUCE).inputs(2).constants(&[1]),
+    op("ReduceL2", &[FLOATS, I64]).with(REDUCE).inputs(2).constants(&[1]),
+    op("ReduceLogSum", &[FLOATS, I64]).with(REDUCE).inputs(2).constants(&[1]),
+    op("ReduceMax", &[NUMBERS, I64]).with(REDUCE).inputs(2).constants(&[1]),
+    op("ReduceMean", &[FLOATS, I64]).with(REDUCE).inputs(2).constants(&[1]),
+    op("ReduceMin", &[NUMBERS, I64]).with(REDUCE).inputs(2).constants(&[1]),
+    op("ReduceProd", &[NUMBERS, I64]).with(REDUCE).inputs(2).constants(&[1]),
+    op("ReduceSum", &[NUMBERS, I64]).with(REDUCE).inputs(2).constants(&[1]),
+    op("ReduceSumSquare", &[FLOATS, I64]).with(REDUCE).inputs(2).constants(&[1]),
     op("Softmax", &[FLOATS]).with(AXIS),
     op("TopK", &[NUMBERS, I64]).with(&[("axis", Any), ("largest", Any), ("sorted", Int(&[1]))]).inputs(2).outputs(2).since(10)
         .gives(&[Gives::Input(0), Gives::Element(INT64)]),
@@ -241,13 +249,13 @@ pub(super) const TABLE: &[Operator] = &[
     op("AveragePool", &[FLOATS]).with(&[("auto_pad", Any), ("ceil_mode", Any), ("count_include_pad", Any), ("dilations", Ones),
         ("kernel_shape", Any), ("pads", Any), ("strides", Any)]).check(pool),
     op("BatchNormalization", &[FLOATS]).with(&[("epsilon", Any), ("momentum", Any), ("spatial", Int(&[1])),
-        ("training_mode", Int(&[0]))]).inputs(5),
+        ("training_mode", Int(&[0]))]).inputs(5).constants(&[1, 2, 3, 4]),
     op("Conv", &[FLOATS]).with(CONV).inputs(3),
     op("ConvInteger", &[U8 | I8]).with(CONV).inputs(4).gives(&[Gives::Element(INT32)]),
-    op("ConvTranspose", &[FLOATS]).with(&[("auto_pad", Any), ("dilations", Any), ("group", Any), ("kernel_shape", Any),
+    op("ConvTranspose", &[FLOATS]).with(&[("auto_pad", Text(&["NOTSET", "VALID"])), ("dilations", Any), ("group", Any), ("kernel_shape", Any),
         ("output_padding", Any), ("pads", Any), ("strides", Any)]).inputs(3),
-    op("Einsum", &[NUMBERS]).with(&[("equation", Any)]).inputs(MANY).check(einsum),
-    op("Gemm", &[NUMBERS]).with(&[("alpha", Any), ("beta", Any), ("transA", Any), ("transB", Any)]).inputs(3),
+    op("Einsum", &[FLOATS | I32]).with(&[("equation", Any)]).inputs(MANY).check(einsum),
+    op("Gemm", &[F32]).with(&[("alpha", Any), ("beta", Any), ("transA", Any), ("transB", Any)]).inputs(3),
     op("GlobalAveragePool", &[FLOATS]),
     op("GlobalMaxPool", &[FLOATS]),
     op("GridSample", &[F32]).with(&[("align_corners", Any), ("mode", Text(&["bilinear", "linear", "nearest"])),
@@ -255,12 +263,12 @@ pub(super) const TABLE: &[Operator] = &[
     op("GroupNormalization", &[F16 | F32]).with(&[("epsilon", Any), ("num_groups", Any), ("stash_type", Int(&[1]))]).inputs(3)
         .since(21),
     op("GRU", &[F32, F32, F32, F32, I32, F32]).with(&[("direction", Text(&["forward", "bidirectional"])), ("hidden_size", Any),
-        ("linear_before_reset", Any), ("layout", Any), ("activations", Texts(&["Sigmoid", "Tanh"]))]).inputs(6).outputs(2),
+        ("linear_before_reset", Any), ("layout", Any), ("activations", Texts(&["Sigmoid", "Tanh"]))]).inputs(6).outputs(2).without(&[4]).check(gru),
     op("InstanceNormalization", &[FLOATS]).with(&[("epsilon", Any)]).inputs(3),
     op("LayerNormalization", &[F16 | F32]).with(&[("axis", Any), ("epsilon", Any), ("stash_type", Int(&[1]))]).inputs(3).since(17),
     op("LRN", &[FLOATS]).with(&[("alpha", Any), ("beta", Any), ("bias", Any), ("size", Any)]),
     op("LSTM", &[F32, F32, F32, F32, I32, F32]).with(&[("direction", Text(&["forward", "bidirectional"])), ("hidden_size", Any),
-        ("input_forget", Int(&[0])), ("layout", Any), ("activations", Texts(&["Sigmoid", "Tanh", "Tanh"]))]).inputs(8).outputs(3),
+        ("input_forget", Int(&[0])), ("layout", Any), ("activations", Texts(&["Sigmoid", "Tanh", "Tanh"]))]).inputs(8).outputs(3).without(&[4]).check(lstm),
     op("MatMul", &[FLOATS]).inputs(2),
     op("MatMulInteger", &[U8 | I8]).inputs(4).gives(&[Gives::Element(INT32)]),
     // Others keep -inf, where tract gives the least finite number.
@@ -270,13 +278,13 @@ pub(super) const TABLE: &[Operator] = &[
         .gives(&[Gives::Input(7)]),
     op("QLinearMatMul", &[U8 | I8, F32, U8 | I8, U8 | I8, F32, U8 | I8, F32, U8 | I8]).inputs(8).gives(&[Gives::Input(7)]),
     op("QuantizeLinear", &[F32, F32, U8 | I8]).with(&[("axis", Any), ("saturate", Any), ("block_size", Int(&[0]))]).inputs(3)
-        .gives(&[Gives::InputOr(2, UINT8)]),
+        .gives(&[Gives::InputOr(2, UINT8)]).constants(&[1, 2]).check(scales),
     op("DequantizeLinear", &[U8 | I8 | I32, F32, U8 | I8 | I32]).with(&[("axis", Any), ("block_size", Int(&[0]))]).inputs(3)
-        .gives(&[Gives::Input(1)]),
+        .gives(&[Gives::Input(1)]).constants(&[1, 2]).check(scales),
     op("DynamicQuantizeLinear", &[F32]).outputs(3).gives(&[Gives::Element(UINT8), Gives::Element(FLOAT), Gives::Element(UINT8)]),
     op("RMSNormalization", &[F16 | F32]).with(&[("axis", Any), ("epsilon", Any), ("stash_type", Int(&[1]))]).inputs(2).since(23),
     op("RNN", &[F32, F32, F32, F32, I32, F32]).with(&[("direction", Text(&["forward", "bidirectional"])), ("hidden_size", Any),
-        ("layout", Any), ("activations", Texts(&["Tanh"]))]).inputs(6).outputs(2),
+        ("layout", Any), ("activations", Texts(&["Tanh"]))]).inputs(6).outputs(2).without(&[4]),
     op("RotaryEmbedding", &[FLOATS, FLOATS, FLOATS, I64]).with(&[("interleaved", Any), ("num_heads", Any),
         ("rotary_embedding_dim", Any)]).inputs(4).since(23),
     op("DFT", &[FLOATS, I32 | I64]).with(&[("axis", Any), ("inverse", Int(&[0])), ("onesided", Any)]).inputs(3).without(&[1])
@@ -287,9 +295,9 @@ pub(super) const TABLE: &[Operator] = &[
     op("Concat", &[ALL]).with(AXIS).inputs(MANY),
     op("Constant", &[]).with(&[("value", Any), ("value_float", Any), ("value_floats", Any), ("value_int", Any),
         ("value_ints", Any)]).inputs(0).gives(&[Gives::Value]),
-    op("ConstantOfShape", &[I64]).with(&[("value", Any)]).since(9).gives(&[Gives::Value]),
+    op("ConstantOfShape", &[I64]).with(&[("value", Any)]).since(9).gives(&[Gives::Value]).constants(&[0]),
     op("DepthToSpace", &[ALL]).with(&[("blocksize", Any), ("mode", Any)]),
-    op("Expand", &[ALL, I64]).inputs(2).since(8),
+    op("Expand", &[ALL, I64]).inputs(2).since(8).constants(&[1]),
     op("EyeLike", &[ALL]).with(&[("dtype", Any), ("k", Any)]).since(9).gives(&[Gives::AttributeOrInput("dtype")]),
     op("Flatten", &[ALL]).with(AXIS),
     op("Gather", &[ALL, I32 | I64]).with(AXIS).inputs(2),
@@ -298,26 +306,26 @@ pub(super) const TABLE: &[Operator] = &[
     op("NonMaxSuppression", &[F32, F32, I64, F32]).with(&[("center_point_box", Any)]).inputs(5).since(10).gives(GIVES_INT64)
         .check(non_max_suppression),
     op("NonZero", &[ALL]).since(9).gives(GIVES_INT64),
-    op("Pad", &[ALL, I64, ALL, I32 | I64]).with(&[("mode", Text(&["constant", "edge", "reflect"])), ("pads", Any), ("value", Any)])
-        .inputs(4).check(pad),
+    op("Pad", &[NUMBERS, I64, NUMBERS, I32 | I64]).with(&[("mode", Text(&["constant", "edge", "reflect"])), ("pads", Any), ("value", Any)])
+        .inputs(4).constants(&[1, 2, 3]).check(pad),
     op("Range", &[NUMBERS]).inputs(3).since(11),
-    op("Reshape", &[ALL, I64]).with(&[("allowzero", Any)]).inputs(2),
+    op("Reshape", &[ALL, I64]).with(&[("allowzero", Any)]).inputs(2).constants(&[1]),
     op("Resize", &[F32 | U8 | I8, F32, F32, I64]).with(&[("antialias", Int(&[0])), ("axes", Any),
         ("coordinate_transformation_mode", Text(RESIZE_MODES)), ("cubic_coeff_a", Any), ("exclude_outside", Any), ("extrapolation_value", Any),
         ("keep_aspect_ratio_policy", Text(&["stretch"])), ("mode", Any), ("nearest_mode", Any)]).inputs(4).since(11).check(resize),
     op("Scatter", &[ALL, I32 | I64, ALL]).with(AXIS).inputs(3).since(9).until(10),
-    op("ScatterElements", &[ALL, I32 | I64, ALL]).with(&[("axis", Any), ("reduction", Text(REDUCTIONS))]).inputs(3).since(11),
-    op("ScatterND", &[ALL, I64, ALL]).with(&[("reduction", Text(REDUCTIONS))]).inputs(3).since(11),
+    op("ScatterElements", &[ALL, I32 | I64, ALL]).with(&[("axis", Any), ("reduction", Text(REDUCTIONS))]).inputs(3).since(11).check(scatter),
+    op("ScatterND", &[ALL, I64, ALL]).with(&[("reduction", Text(REDUCTIONS))]).inputs(3).since(11).check(scatter),
     op("Shape", &[ALL]).with(&[("end", Any), ("start", Any)]).gives(GIVES_INT64),
     op("Size", &[ALL]).gives(GIVES_INT64),
-    op("Slice", &[ALL, I32 | I64]).with(&[("axes", Any), ("ends", Any), ("starts", Any)]).inputs(5).check(slice),
+    op("Slice", &[ALL, I32 | I64]).with(&[("axes", Any), ("ends", Any), ("starts", Any)]).inputs(5).constants(&[1, 2, 3, 4]).check(slice),
     op("SpaceToDepth", &[ALL]).with(&[("blocksize", Any)]),
-    op("Split", &[ALL, I64]).with(&[("axis", Any), ("num_outputs", Any), ("split", Any)]).inputs(2).outputs(MANY),
-    op("Squeeze", &[ALL, I64]).with(&[("axes", Any)]).inputs(2).check(squeeze),
-    op("Tile", &[ALL, I64]).inputs(2),
+    op("Split", &[ALL, I64]).with(&[("axis", Any), ("num_outputs", Any), ("split", Any)]).inputs(2).outputs(MANY).constants(&[1]),
+    op("Squeeze", &[ALL, I64]).with(&[("axes", Any)]).inputs(2).constants(&[1]).check(squeeze),
+    op("Tile", &[ALL, I64]).inputs(2).constants(&[1]),
     op("Transpose", &[ALL]).with(&[("perm", Any)]),
     op("Trilu", &[ALL, I64]).with(&[("upper", Any)]).inputs(2).since(14),
-    op("Unsqueeze", &[ALL, I64]).with(&[("axes", Any)]).inputs(2),
+    op("Unsqueeze", &[ALL, I64]).with(&[("axes", Any)]).inputs(2).constants(&[1]),
 
     // Operators with graphs of their own.
     op("If", &[BOOLS]).with(&[("else_branch", Any), ("then_branch", Any)]).outputs(MANY).gives(&[Gives::Graph]),
@@ -330,6 +338,41 @@ fn einsum(node: &NodeView<'_>) -> Result<bool, String> {
     let equation = node.text("equation", "");
     let is_plain = equation.split_once("->").is_some_and(|(_, result)| !result.trim().is_empty());
     if is_plain && !equation.contains("...") { Ok(true) } else { Err(format!("`equation: {equation}`")) }
+}
+
+/// tract's loop over a whole sequence fails on numbers that come one at a time.
+fn gru(node: &NodeView<'_>) -> Result<bool, String> {
+    let one = node.constant(1).is_some_and(|weights| weights.dims.last() == Some(&1));
+    let before = node.attribute("linear_before_reset").is_some_and(|before| before.i == 1);
+    if one && before { Err("`linear_before_reset: 1` and inputs of size 1".to_owned()) } else { Ok(true) }
+}
+
+/// tract takes the first scale, where there is none too.
+fn scales(node: &NodeView<'_>) -> Result<bool, String> {
+    let is_empty = node.constant(1).is_some_and(|scales| scales.dims.contains(&0));
+    if is_empty { Err("no scale".to_owned()) } else { Ok(true) }
+}
+
+/// tract takes two states for one that begin with the same constant.
+fn lstm(node: &NodeView<'_>) -> Result<bool, String> {
+    let is_one_way = node.text("direction", "forward") != "bidirectional";
+    if is_one_way && node.is_used(0) && node.is_used(2) && node.is_known(5) && node.is_known(6) {
+        return Err("outputs 0 and 2, and constant states at the beginning".to_owned());
+    }
+    Ok(true)
+}
+
+/// tract computes in the wider of two types, where the result is to be of the first.
+fn pow(node: &NodeView<'_>) -> Result<bool, String> {
+    let widens = node.element(0) == Some(FLOAT) && node.element(1) == Some(DOUBLE);
+    if widens { Err("an exponent of float64".to_owned()) } else { Ok(true) }
+}
+
+/// tract adds and multiplies numbers only.
+fn scatter(node: &NodeView<'_>) -> Result<bool, String> {
+    let reduction = node.text("reduction", "none");
+    let is_bool = node.element(0) == Some(BOOL);
+    if is_bool && reduction != "none" { Err(format!("`reduction: {reduction}` on bool")) } else { Ok(true) }
 }
 
 /// tract rounds the number of windows up without heed to pads.
@@ -350,16 +393,23 @@ fn resize(node: &NodeView<'_>) -> Result<bool, String> {
     }
 }
 
-/// tract takes no limit, or one of 0, as none at all.
+/// tract takes no limit, or one of 0, as none at all, and limits as lists of one.
 fn non_max_suppression(node: &NodeView<'_>) -> Result<bool, String> {
+    if (2..5).any(|input| node.constant(input).is_some_and(|limit| limit.dims.len() != 1)) {
+        return Err("a limit without an axis".to_owned());
+    }
     match node.ints(2) {
         Some(limit) if limit.iter().all(|limit| *limit > 0) => Ok(true),
         _ => Err("a `max_output_boxes_per_class` that is not a constant above 0".to_owned()),
     }
 }
 
-/// tract pads with the constant, whatever the mode.
+/// tract pads with the constant, whatever the mode, and cuts nothing off.
 fn pad(node: &NodeView<'_>) -> Result<bool, String> {
+    let given = node.attribute("pads").map(|pads| pads.ints.clone()).or_else(|| node.ints(1));
+    if given.iter().flatten().any(|pad| *pad < 0) {
+        return Err("pads below 0".to_owned());
+    }
     let mode = node.text("mode", "constant");
     if node.has(2) && mode != "constant" { Err(format!("`mode: {mode}` and a constant")) } else { Ok(true) }
 }
@@ -368,6 +418,9 @@ fn pad(node: &NodeView<'_>) -> Result<bool, String> {
 fn slice(node: &NodeView<'_>) -> Result<bool, String> {
     const MOST: i64 = i32::MAX as i64;
     let (starts, ends) = (node.ints(1), node.ints(2));
+    if !node.has(1) && node.attribute("axes").is_none() {
+        return Err("no `axes`".to_owned());
+    }
     if starts.iter().flatten().any(|start| *start > MOST || *start < -MOST) {
         return Err("a start that is out of range".to_owned());
     }

@@ -31,8 +31,23 @@ pub(super) fn onnx() -> tract_onnx::Onnx {
     onnx
 }
 
+/// What tract calls operators that reduce axes.
+const REDUCTIONS: [&str; 3] = ["Reduce", "LpNorm", "LogSoftmax"];
+
 /// The model ready to be optimized further.
-pub(super) fn decluttered(model: InferenceModel) -> TractResult<TypedModel> {
+pub(super) fn decluttered(mut model: InferenceModel) -> TractResult<TypedModel> {
+    model.analyse(false)?;
+    for node in model.nodes() {
+        // Where sizes of 0 are known, tract computes at once, before this can be mended.
+        let reduces = REDUCTIONS.iter().any(|name| node.op.name().starts_with(name));
+        let input = node.inputs.first().filter(|_| reduces).map(|input| model.outlet_fact(*input)).transpose()?;
+        if input.is_some_and(|fact| {
+            fact.shape.dims().any(|size| size.concretize().is_some_and(|size| size == TDim::from(0)))
+        }) {
+            let place = format!("node #{} \"{}\" {}", node.id, node.name, node.op.name());
+            return Err(anyhow!("it takes no empty tensor").context(place));
+        }
+    }
     let mut typed = model.into_typed()?;
     mend(&mut typed, false);
     let mut simplified = typed.into_decluttered()?;

@@ -53,10 +53,7 @@ impl Patch {
         if let Some(gather) = op.downcast_ref::<GatherNd>() {
             return Some(Self::Indices { batch: gather.batch_dims });
         }
-        // What takes an empty tensor is computed while the model is simplified.
-        let is_empty =
-            |outlet| model.outlet_fact(outlet).is_ok_and(|fact| fact.shape.iter().any(|size| size.is_zero()));
-        if !is_simplified && !node.inputs.first().is_some_and(|outlet| is_empty(*outlet)) {
+        if !is_simplified {
             return loses_nan(model, node).then_some(Self::Simplified);
         }
         if let Some(reduce) = op.downcast_ref::<Reduce>() {
@@ -82,6 +79,7 @@ impl Patch {
 
 /// Whether tract's simplifications lose NaN and infinities: of a product with 0 they make 0, of a power of 1/2 a root, of
 /// the square of a root nothing.
+#[expect(clippy::float_cmp, reason = "these numbers and no others")]
 fn loses_nan(model: &TypedModel, node: &TypedNode) -> bool {
     let (Some(op), &[left, right]) = (node.op_as::<TypedBinOp>(), node.inputs.as_slice()) else { return false };
     let (is_mul, is_pow) = (op.0.is::<Mul>(), op.0.is::<Pow>());
@@ -145,7 +143,7 @@ impl EvalOp for Patched {
         }
         if let (Patch::Sum { axes } | Patch::Extreme { axes, .. }, true) = (&self.patch, inputs[0].shape().contains(&0))
         {
-            return Ok(tvec!(of_nothing(&self.patch, &inputs[0], axes.as_slice())?.into_tvalue()));
+            return Ok(tvec!(of_nothing(&inputs[0], axes.as_slice())?.into_tvalue()));
         }
         let mut outputs = self.op.eval(context, inputs.clone())?;
         match (&self.patch, inputs[0].datum_type()) {
@@ -193,19 +191,14 @@ fn mend<T: Datum + Float>(patch: &Patch, inputs: &[TValue], outputs: &mut TVec<T
     Ok(())
 }
 
-/// A sum or an extreme of an empty tensor.
-fn of_nothing(patch: &Patch, input: &Tensor, axes: &[usize]) -> TractResult<Tensor> {
-    let Patch::Extreme { greatest, .. } = patch else {
-        let sizes: TVec<usize> =
-            input.shape().iter().enumerate().map(|(axis, size)| if axes.contains(&axis) { 1 } else { *size }).collect();
-        return Tensor::zero_dt(input.datum_type(), &sizes);
-    };
-    Ok(match input.datum_type() {
-        DatumType::F16 => extreme(&input.to_plain_array_view::<f16>()?, axes, *greatest).into_tensor(),
-        DatumType::F32 => extreme(&input.to_plain_array_view::<f32>()?, axes, *greatest).into_tensor(),
-        DatumType::F64 => extreme(&input.to_plain_array_view::<f64>()?, axes, *greatest).into_tensor(),
-        other => bail!("no extreme of an empty tensor of {other:?}"),
-    })
+/// A sum or an extreme of an empty tensor that is empty itself.
+fn of_nothing(input: &Tensor, axes: &[usize]) -> TractResult<Tensor> {
+    ensure!(axes.iter().all(|axis| input.shape()[*axis] != 0), "it takes no empty axis");
+    let mut sizes: TVec<usize> = input.shape().into();
+    for axis in axes {
+        sizes[*axis] = 1;
+    }
+    Tensor::zero_dt(input.datum_type(), &sizes)
 }
 
 fn extreme<T: Datum + Float>(input: &ArrayViewD<'_, T>, axes: &[usize], greatest: bool) -> ArrayD<T> {

@@ -198,7 +198,7 @@ pub(super) const TABLE: &[Operator] = &[
     op("Cast", &[ALL]).with(&[("to", Any), ("saturate", Any)]).gives(&[Gives::Attribute("to", FLOAT)]),
     op("CastLike", &[ALL]).with(&[("saturate", Any)]).inputs(2).gives(&[Gives::Input(1)]),
     op("Clip", &[NUMBERS]).with(&[("max", Any), ("min", Any)]).inputs(3),
-    op("Dropout", &[FLOATS, FLOATS, BOOLS]).with(&[("ratio", Any), ("seed", Any)]).inputs(3),
+    op("Dropout", &[FLOATS, FLOATS, BOOLS]).with(&[("ratio", Any), ("seed", Any)]).inputs(3).constants(&[2]).check(dropout),
 
     // Several tensors, one number of each at a time.
     op("Add", &[NUMBERS]).inputs(2),
@@ -353,11 +353,19 @@ fn scales(node: &NodeView<'_>) -> Result<bool, String> {
     if is_empty { Err("no scale".to_owned()) } else { Ok(true) }
 }
 
+/// tract does not train.
+fn dropout(node: &NodeView<'_>) -> Result<bool, String> {
+    let trains =
+        node.constant(2).is_some_and(|mode| mode.raw_data.first() == Some(&1) || mode.int32_data.first() == Some(&1));
+    if trains { Err("training".to_owned()) } else { Ok(true) }
+}
+
 /// tract takes two states for one that begin with the same constant.
 fn lstm(node: &NodeView<'_>) -> Result<bool, String> {
     let is_one_way = node.text("direction", "forward") != "bidirectional";
-    if is_one_way && node.is_used(0) && node.is_used(2) && node.is_known(5) && node.is_known(6) {
-        return Err("outputs 0 and 2, and constant states at the beginning".to_owned());
+    let gives_both = node.is_used(2) && (node.is_used(0) || node.is_used(1));
+    if is_one_way && gives_both && node.is_known(5) && node.is_known(6) {
+        return Err("output 2 beside others, and constant states at the beginning".to_owned());
     }
     Ok(true)
 }

@@ -66,7 +66,7 @@ impl Printer {
         std::io::stdout().is_terminal()
     }
 
-    /// Writes a result and a line end to stdout; to a terminal without what is_unsafe_for_terminal it, as models and labels are
+    /// Writes a result and a line end to stdout; to a terminal without control characters, as models and labels are
     /// strangers'.
     pub(super) fn result(self, text: &str) -> Result<(), Unwritten> {
         let shown = self.is_terminal().then(|| sanitize_for_terminal(text));
@@ -174,7 +174,7 @@ impl Printer {
     }
 
     fn stderr(self, text: &str) {
-        // JSON has no colours of ours, and leaves some of what is_unsafe_for_terminal a terminal as it is.
+        // JSON has no colours of ours, and leaves some control characters as they are.
         let shown = (self.json && std::io::stderr().is_terminal()).then(|| sanitize_for_terminal(text));
         // With stderr closed there is nowhere left to complain.
         let _ = writeln!(anstream::stderr().lock(), "{}", shown.as_deref().unwrap_or(text));

@@ -1,13 +1,12 @@
-//! Strangers' texts for people.
+//! Untrusted text for terminals and logs.
 
-/// Whether a character does something to those around it: controls, line and paragraph separators,
-/// and what turns the direction of writing.
+/// Whether a character is a control, a line or paragraph separator, or changes the direction of writing.
 pub fn is_unsafe_for_terminal(c: char) -> bool {
     let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
-/// A text that is_unsafe_for_terminal no terminal, nor makes what is written look like something else; its lines stay.
+/// Replaces characters that control a terminal or reorder text by spaces; line ends stay.
 pub fn sanitize_for_terminal(text: &str) -> String {
     text.chars().map(|c| if is_unsafe_for_terminal(c) && c != '\n' { ' ' } else { c }).collect()
 }

@@ -140,7 +140,7 @@ fn what_the_embedded_engine_lacks_is_named() {
     assert!(error.to_string().contains("no operator `Det`; run `gpux engine install`"), "{error}");
     assert!(error.is_environment());
     let error = step(embedded(), "fill").err().unwrap();
-    let reason = "(operator `ConstantOfShape` of node `filled`: shape input is variable); run `gpux engine install`";
+    let reason = "no operator `ConstantOfShape` with input 0 (`shape`) that is not constant (node `filled`); run `gpux engine install`";
     assert!(error.to_string().ends_with(reason), "{error}");
     assert!(error.is_environment());
     // The model's own fault is not the machine's.

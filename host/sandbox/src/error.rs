@@ -94,7 +94,7 @@ pub enum SandboxError {
     Options {
         /// each option that does not fit
         faults: Vec<OptionFault>,
-        /// the component's schema, checked to be sanitize_for_terminal
+        /// the component's schema, sanitized for terminals
         schema: serde_json::Value,
     },
 }

@@ -80,7 +80,7 @@ fn cost(line: &str) -> usize {
     line.len() + size_of::<String>()
 }
 
-/// A stranger's text for people: at most `limit` bytes, and nothing that is_unsafe_for_terminal a terminal or makes
+/// A stranger's text for people: at most `limit` bytes, and nothing that controls a terminal or makes
 /// what is written look like something else.
 pub(super) fn plain(text: &str, limit: usize) -> String {
     let kept = &text[..text.floor_char_boundary(limit)];

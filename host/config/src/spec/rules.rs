@@ -49,7 +49,7 @@ pub(super) fn check(root: &Node, steps: &[StepSpec], diagnostics: &mut Vec<Diagn
             report(
                 key,
                 "plain-text",
-                &format!("`{key}` has a line break, or a character that is_unsafe_for_terminal what shows it"),
+                &format!("`{key}` has a line break, or a character that steers what shows it"),
                 hint,
             );
         }

@@ -30,7 +30,7 @@ fn the_childs_verdicts() {
     assert!(matches!(verdict(&request("gather")), Verdict::Sound));
     assert!(matches!(verdict(&request("det")), Verdict::NeedsOnnxRuntime { feature } if feature == "operator `Det`"));
     assert!(matches!(verdict(&request("external-outside")), Verdict::Refused { .. }));
-    assert!(matches!(verdict(&request("fill")), Verdict::BeyondEmbedded { reason } if reason.contains("`filled`")));
+    assert!(matches!(verdict(&request("fill")), Verdict::NeedsOnnxRuntime { feature } if feature.contains("`filled`")));
     assert!(matches!(verdict(&request("dangling")), Verdict::Invalid { reason } if reason.contains("`missing`")));
     assert!(vet_answer("{").contains("EOF while parsing"));
 }

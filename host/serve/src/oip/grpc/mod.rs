@@ -28,7 +28,7 @@ use crate::front::{is_grpc, route, shown};
 use crate::http::answer;
 use crate::{ServeError, Server};
 
-/// The messages, made from `proto/open_inference.proto`.
+/// The messages, made from `proto/open_inference.proto` (`tests/protobuf.rs` checks that they are current).
 pub(super) mod proto {
     #![allow(
         clippy::all,
@@ -38,7 +38,7 @@ pub(super) mod proto {
         unused_qualifications,
         reason = "made by a generator"
     )]
-    tonic::include_proto!("inference");
+    include!("../../../proto/inference.rs");
 }
 
 /// Every call. Messages are bounded and decompressed before tonic sees them.

@@ -4,6 +4,7 @@ mod build;
 mod child;
 mod engine;
 mod exit;
+mod input;
 mod inspect;
 mod interrupt;
 mod log;

@@ -10,9 +10,9 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::exit::Exit;
+use super::input::{InputArguments, RequestItem, UsageError, reject_overwrites};
 use super::operator::{OperatorArguments, PipelineArguments};
 use super::printer::Printer;
-use super::run::{InputArguments, Item, UsageError, spare};
 use gpux::GpuxError;
 use gpux::Pipeline;
 use gpux_core::child_process::{self, ChildError};
@@ -179,7 +179,7 @@ impl Asked<'_> {
         }
         words.extend(self.operator.words());
         words.extend(place.flags());
-        words.extend(self.input.words());
+        words.extend(self.input.to_flags());
         words.extend(self.pipeline.words());
         let words: Vec<&OsStr> = words.iter().map(OsString::as_os_str).collect();
         let answer: Result<Result<Measured, Refused>, ChildError> = child_process::ask(&program, &words, PATIENCE);
@@ -206,11 +206,11 @@ fn measure(arguments: &Arguments, printer: Printer) -> Result<Measured, Refused>
     let outputs = arguments.output.as_slice();
     let requests: Vec<(String, Result<Request, String>)> = if arguments.input.is_given() {
         let requests = arguments.input.requests(pipeline.plan()).map_err(wrong)?;
-        spare(&pipeline, requests.read(), outputs).map_err(wrong)?;
-        let item = |item: Item| (item.source, item.request.map_err(|error| error.to_string()));
+        reject_overwrites(&pipeline, requests.source_paths(), outputs).map_err(wrong)?;
+        let item = |item: RequestItem| (item.source, item.request.map_err(|error| error.to_string()));
         requests.take(arguments.samples.max(1)).map(item).collect()
     } else {
-        spare(&pipeline, std::iter::empty(), outputs).map_err(wrong)?;
+        reject_overwrites(&pipeline, std::iter::empty(), outputs).map_err(wrong)?;
         vec![("made up".to_owned(), Ok(made_up(pipeline.plan()).map_err(usage)?))]
     };
     let mut times = None;

@@ -4,10 +4,10 @@ use clap::Args;
 use serde_json::json;
 
 use super::exit::Exit;
+use super::input::InputArguments;
 use super::measure::{self, Asked, Measured, Place, Refused};
 use super::operator::{OperatorArguments, PipelineArguments};
 use super::printer::{Printer, counted, pretty, table};
-use super::run::InputArguments;
 use super::schema::save_or_print;
 use gpux_author::Spread;
 use gpux_inference::ExecutionProvider;

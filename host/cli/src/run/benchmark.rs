@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use super::Arguments;
+use super::arguments::Arguments;
 use crate::exit::Exit;
 use crate::interrupt;
 use crate::printer::{self, Printer};

@@ -1,110 +1,31 @@
 //! `gpux run`: requests in, results out.
 
+mod arguments;
 mod benchmark;
-mod folder;
-mod input;
-mod providers;
+mod compare_providers;
+mod item_result;
+mod output_folder;
+mod parallel;
 mod record;
-mod requests;
 mod results;
-mod side_by_side;
-mod sources;
+mod trace;
 
 use std::mem::ManuallyDrop;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub(super) use self::input::InputArguments;
-use self::requests::Requests;
-pub(super) use self::requests::{Item, sample_requests};
-use self::results::{Finished, Format, Results, WriteError};
-pub(super) use self::sources::UsageError;
+pub(super) use self::arguments::Arguments;
+use self::item_result::{ItemResult, WriteError};
+use self::results::{Format, Results};
 use super::exit::Exit;
+use super::input::{RequestItem, Requests, UsageError, reject_overwrites};
 use super::interrupt;
-use super::operator::{OperatorArguments, PipelineArguments};
 use super::printer::{Printer, Unwritten};
-use clap::Args;
 use gpux::GpuxError;
 use gpux::Pipeline;
 use gpux_author::{RecordError, Recorder};
-use gpux_core::files::is_same;
-use gpux_core::{BenchmarkOptions, Observer, Observers, Outputs, Request, RunOptions, Trace, deadline_after};
-
-/// Examples:
-///   gpux run --file photo.jpg
-///   gpux run my-model --input '{"data": [1, 2, 3]}'
-///   gpux run . --input text='a sentence' --input top=3
-///   gpux run . --file 'photos/*.jpg' --output results.csv
-///   gpux run model.onnx --input image=@image.npy --format npy --output results
-///   gpux run . --file photo.jpg --benchmark --runs 1000
-///   gpux run . --file photo.jpg --benchmark --provider cuda,openvino,cpu
-///   gpux run . --file 'photos/*.jpg' --record recorded
-///   gpux run . --replay recorded --step center-ink.wasm
-#[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
-pub(super) struct Arguments {
-    #[command(flatten)]
-    pipeline: PipelineArguments,
-
-    #[command(flatten)]
-    input: InputArguments,
-
-    /// Write results to this file (with `--format npy`, folder) instead of standard output
-    #[arg(short, long, value_name = "PATH")]
-    output: Option<PathBuf>,
-
-    /// How to write results [default: by the ending of --output; text on a terminal; else JSON]
-    #[arg(long)]
-    format: Option<Format>,
-
-    /// Results, errors and traces as JSON
-    #[arg(long)]
-    json: bool,
-
-    /// Seconds that one request may take [default: the pipeline's `runtime.timeout`]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    timeout: Option<Duration>,
-
-    /// Show what each step did: time, bytes in and out, memory of its sandbox
-    #[arg(long)]
-    trace: bool,
-
-    /// Time the pipeline on the first request instead of printing its result
-    #[arg(long, conflicts_with_all = ["trace", "format", "record"])]
-    benchmark: bool,
-
-    /// How many runs to time
-    #[arg(long, value_name = "N", default_value_t = 100, requires = "benchmark", value_parser = at_least_one)]
-    runs: usize,
-
-    /// How many runs to make before timing
-    #[arg(long, value_name = "N", default_value_t = 10, requires = "benchmark")]
-    warmup: usize,
-
-    #[command(flatten)]
-    records: record::RecordArguments,
-
-    #[command(flatten)]
-    operator: OperatorArguments,
-
-    /// Say more: engine, provider, where files were found
-    #[arg(long)]
-    verbose: bool,
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
-    if seconds <= 0.0 {
-        return Err("must be more than 0".to_owned());
-    }
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
-}
-
-fn at_least_one(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "must be a whole number from 1".to_owned())
-}
+use gpux_core::{BenchmarkOptions, Observer, Observers, Request, RunOptions, Trace, deadline_after};
 
 /// Why a run ended before its items.
 enum Failure {
@@ -145,7 +66,7 @@ pub(super) fn main(arguments: Arguments) -> Exit {
 
 fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
     if arguments.benchmark && arguments.operator.providers().len() > 1 {
-        return Ok(providers::compare(arguments, printer));
+        return Ok(compare_providers::compare(arguments, printer));
     }
     interrupt::watch();
     // Taking sessions and sandboxes down piece by piece takes longer than many a run, and the
@@ -174,29 +95,16 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Failure> {
 /// Refuses to write over what is read: that would destroy it, or be read again without end.
 fn check_outputs(arguments: &Arguments, pipeline: &Pipeline, requests: &mut Requests<'_>) -> Result<(), UsageError> {
     // Asking whether they are a batch takes the first out.
-    let read: Vec<_> = requests.read().map(Path::to_owned).collect();
+    let read: Vec<_> = requests.source_paths().map(Path::to_owned).collect();
     let outputs = match &arguments.output {
         None => vec![PathBuf::from("/dev/stdout")],
         Some(folder) if arguments.format == Some(Format::Npy) => {
             let names: Vec<_> = pipeline.plan().outputs().iter().map(|output| output.name.as_str()).collect();
-            folder::in_the_way(folder, &names, requests.is_batch())
+            output_folder::existing_files(folder, &names, requests.is_batch())
         }
         Some(file) => vec![file.clone()],
     };
-    spare(pipeline, read.iter().map(PathBuf::as_path), &outputs)
-}
-
-/// Refuses outputs that are read, by the pipeline or for its requests.
-pub(super) fn spare<'a>(
-    pipeline: &'a Pipeline,
-    requests: impl Iterator<Item = &'a Path>,
-    outputs: &[PathBuf],
-) -> Result<(), UsageError> {
-    let own = pipeline.files().keys().map(PathBuf::as_path).filter(|path| path.is_file());
-    match own.chain(requests).find(|path| outputs.iter().any(|output| is_same(path, output))) {
-        Some(path) => Err(UsageError::Overwrites(path.display().to_string())),
-        None => Ok(()),
-    }
+    reject_overwrites(pipeline, read.iter().map(PathBuf::as_path), &outputs)
 }
 
 /// Times the pipeline on the first request.
@@ -207,7 +115,7 @@ fn time_first(
     timeout: Option<Duration>,
     mut requests: Requests<'_>,
 ) -> Result<Exit, Failure> {
-    let Some(Item { request, .. }) = requests.next() else { return Ok(Exit::Done) };
+    let Some(RequestItem { request, .. }) = requests.next() else { return Ok(Exit::Done) };
     let request = request.map_err(GpuxError::from)?;
     let cancelled = Some(interrupt::watch());
     let options = BenchmarkOptions { runs: arguments.runs, warmup: arguments.warmup, timeout, cancelled };
@@ -252,12 +160,12 @@ fn run_all(
     };
     let at_once = if batch && run.recorder.is_none() { pipeline.at_once() } else { 1 };
     if at_once > 1 {
-        let work = |item: Item| interrupt::finishing(|| attempt(pipeline, arguments, timeout, None, item));
-        side_by_side::run(requests, at_once, work, |attempt| Ok::<_, WriteError>(end(run.write(attempt)?)))?;
+        let work = |item: RequestItem| interrupt::finishing(|| run_item(pipeline, arguments, timeout, None, item));
+        parallel::run(requests, at_once, work, |result| Ok::<_, WriteError>(end(run.write(result)?)))?;
     } else {
         for item in requests {
-            let attempt = interrupt::finishing(|| attempt(pipeline, arguments, timeout, run.recorder.as_mut(), item));
-            if end(run.write(attempt)?).is_break() {
+            let result = interrupt::finishing(|| run_item(pipeline, arguments, timeout, run.recorder.as_mut(), item));
+            if end(run.write(result)?).is_break() {
                 break;
             }
         }
@@ -276,21 +184,14 @@ fn run_all(
     Ok(exit)
 }
 
-/// One item, run.
-struct Attempt {
-    source: String,
-    result: Result<Outputs, GpuxError>,
-    trace: Option<Trace>,
-}
-
 /// Runs one item.
-fn attempt(
+fn run_item(
     pipeline: &Pipeline,
     arguments: &Arguments,
     timeout: Option<Duration>,
     recorder: Option<&mut Recorder<'_>>,
-    Item { source, request }: Item,
-) -> Attempt {
+    RequestItem { source, request }: RequestItem,
+) -> ItemResult {
     let mut trace = (arguments.trace || arguments.verbose).then(Trace::default);
     let run = |request: Request| {
         let trace = trace.as_mut().map(|trace| trace as &mut dyn Observer);
@@ -308,7 +209,7 @@ fn attempt(
         pipeline.plan().run(request, options).map_err(GpuxError::from)
     };
     let result = request.map_err(GpuxError::from).and_then(run);
-    Attempt { source, result, trace }
+    ItemResult { source, result, trace }
 }
 
 /// What comes of a run over one or many items.
@@ -324,7 +225,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// Writes the result of an item; an error of a batch's item is a result in its place.
-    fn write(&mut self, Attempt { source, result, trace }: Attempt) -> Result<Exit, WriteError> {
+    fn write(&mut self, ItemResult { source, result, trace }: ItemResult) -> Result<Exit, WriteError> {
         let (arguments, printer) = (self.arguments, self.printer);
         if interrupt::stopped() {
             return Ok(Exit::Interrupted);
@@ -336,10 +237,9 @@ impl Run<'_> {
             Err(_) => Exit::Failed,
         };
         let trace = trace.filter(|_| arguments.trace && printer.json);
-        let trace = trace.map(|trace| (trace, self.pipeline.engine().to_owned()));
-        let finished = Finished { source, result, trace };
+        let item = ItemResult { source, result, trace };
         let results = &mut self.results;
-        self.bar.suspend(|| results.write(&finished))?;
+        self.bar.suspend(|| results.write(&item))?;
         self.bar.inc(1);
         Ok(exit)
     }
@@ -360,7 +260,7 @@ fn show_failures(pipeline: &Pipeline, printer: Printer) {
 fn show_trace(arguments: &Arguments, printer: Printer, pipeline: &Pipeline, trace: Option<&Trace>) {
     let Some(trace) = trace else { return };
     if arguments.trace {
-        printer.note(&results::trace_table(trace, pipeline.engine()));
+        printer.note(&trace::to_table(trace, pipeline.engine()));
     }
     for step in &trace.steps {
         for line in &step.log {

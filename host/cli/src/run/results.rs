@@ -3,17 +3,17 @@
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::ValueEnum;
 use serde_json::{Map, Value as Json, json};
 
-use super::folder;
-use super::sources::{UsageError, extension};
-use crate::printer::{self, Printer, Unwritten};
-use gpux::GpuxError;
+use super::item_result::{ItemResult, WriteError};
+use super::output_folder;
+use super::trace::to_json as trace_json;
+use crate::input::{UsageError, extension};
+use crate::printer::{self, Printer};
 use gpux::Pipeline;
-use gpux_core::{Kind, Plan, Trace, Value, to_json, write_json, write_json_text};
+use gpux_core::{Kind, Plan, Value, to_json, write_json, write_json_text};
 
 /// How results are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -29,14 +29,6 @@ pub(super) enum Format {
     /// a folder with a file for each output: .npy for tensors of numbers, else .json, .txt or .bin;
     /// for a batch, a folder in it for each item, by number
     Npy,
-}
-
-/// The end of one item of a run.
-pub(super) struct Finished {
-    pub(super) source: String,
-    pub(super) result: Result<Vec<(String, Value)>, GpuxError>,
-    /// with the engine and the providers that ran it
-    pub(super) trace: Option<(Trace, String)>,
 }
 
 /// Where results go.
@@ -55,6 +47,8 @@ enum Sink {
 pub(super) struct Results {
     printer: Printer,
     sink: Sink,
+    /// with its providers, for traces
+    engine: String,
     format: Format,
     batch: bool,
     /// outputs whose scores are shown in percent
@@ -64,17 +58,6 @@ pub(super) struct Results {
     columns: Option<Vec<String>>,
     waiting: Vec<(String, Vec<(String, String)>)>,
     written: usize,
-}
-
-/// The results cannot be written.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum WriteError {
-    /// the file cannot be made or written to
-    #[error("cannot write `{path}`: {source}", path = path.display())]
-    File { path: PathBuf, source: std::io::Error },
-    /// standard output does not take it
-    #[error(transparent)]
-    Stdout(#[from] Unwritten),
 }
 
 impl Results {
@@ -111,15 +94,27 @@ impl Results {
         let format = format.or_else(by_ending).unwrap_or(usual);
         let names = pipeline.plan().outputs().iter().map(|output| output.name.clone());
         let probabilities = names.filter(|name| pipeline.is_probability(name)).collect();
-        Ok(Self { printer, sink, format, batch, probabilities, raw, columns: None, waiting: Vec::new(), written: 0 })
+        let engine = pipeline.engine().to_owned();
+        Ok(Self {
+            printer,
+            sink,
+            engine,
+            format,
+            batch,
+            probabilities,
+            raw,
+            columns: None,
+            waiting: Vec::new(),
+            written: 0,
+        })
     }
 
     /// Writes one result; an error of a batch's item stands in its place.
-    pub(super) fn write(&mut self, item: &Finished) -> Result<(), WriteError> {
+    pub(super) fn write(&mut self, item: &ItemResult) -> Result<(), WriteError> {
         if let Sink::Folder(folder) = &self.sink {
             let number = if self.batch { folder.join(format!("{:06}", self.written)) } else { folder.clone() };
             self.written += 1;
-            return folder::write(&number, item);
+            return output_folder::write(&number, item);
         }
         if let (Ok(outputs), false, Sink::File { .. }) = (&item.result, self.batch, &self.sink)
             && let ([(_, Value::Bytes(bytes))], false) = (outputs.as_slice(), !self.raw)
@@ -185,7 +180,7 @@ impl Results {
 
     /// One result is the outputs themselves; in a batch it carries its source. It is indented where that is asked
     /// for and its tensors are small: a tree of a large one takes some forty times its memory.
-    fn object(&self, item: &Finished, indented: bool) -> String {
+    fn object(&self, item: &ItemResult, indented: bool) -> String {
         let outputs = match &item.result {
             Ok(outputs) if outputs.iter().any(|(_, value)| is_large(value)) => return self.line_of(outputs, item),
             Ok(outputs) => {
@@ -200,15 +195,15 @@ impl Results {
             if self.batch {
                 fields.shift_insert(0, "source".to_owned(), json!(item.source));
             }
-            if let Some((trace, engine)) = &item.trace {
-                fields.insert("trace".to_owned(), trace_json(trace, engine));
+            if let Some(trace) = &item.trace {
+                fields.insert("trace".to_owned(), trace_json(trace, &self.engine));
             }
         }
         if indented { printer::pretty(&object) } else { object.to_string() }
     }
 
     /// The same on one line, written as it is read.
-    fn line_of(&self, outputs: &[(String, Value)], item: &Finished) -> String {
+    fn line_of(&self, outputs: &[(String, Value)], item: &ItemResult) -> String {
         let bare = !self.batch && item.trace.is_none();
         let mut text = Vec::from(&b"{"[..]);
         if self.batch {
@@ -223,9 +218,9 @@ impl Results {
             text.push(b':');
             write_json(value, &mut text);
         }
-        if let Some((trace, engine)) = &item.trace {
+        if let Some(trace) = &item.trace {
             text.extend_from_slice(b"},\"trace\":");
-            text.extend_from_slice(trace_json(trace, engine).to_string().as_bytes());
+            text.extend_from_slice(trace_json(trace, &self.engine).to_string().as_bytes());
         } else if !bare {
             text.push(b'}');
         }
@@ -236,7 +231,7 @@ impl Results {
     /// A heading with the first result's columns, then a row a result. Structured cells are JSON;
     /// the best entry of a top-k list is spread over columns of its own. Items that fail before
     /// there is a result wait for the heading.
-    fn csv(&mut self, item: &Finished) -> String {
+    fn csv(&mut self, item: &ItemResult) -> String {
         let cells = match &item.result {
             Ok(outputs) => outputs.iter().flat_map(|(name, value)| csv_cells(name, value)).collect(),
             Err(error) => vec![("error".to_owned(), error.to_string())],
@@ -271,7 +266,7 @@ impl Results {
         csv_line(&self.columns.iter().flatten().map(cell).collect::<Vec<_>>())
     }
 
-    fn text(&self, item: &Finished) -> String {
+    fn text(&self, item: &ItemResult) -> String {
         let body = match &item.result {
             Ok(outputs) => {
                 let alone = outputs.len() == 1;
@@ -385,40 +380,4 @@ fn ranking(json: &Json, in_percent: bool) -> Option<String> {
     let width = lines.iter().map(|(label, _)| label.chars().count()).max()?;
     let lines: Vec<_> = lines.into_iter().map(|(label, score)| format!("{label:width$}  {score}")).collect();
     Some(lines.join("\n"))
-}
-
-/// The trace as a table.
-pub(super) fn trace_table(trace: &Trace, engine: &str) -> String {
-    let share = |time: Duration| 100.0 * time.as_secs_f64() / trace.total().as_secs_f64().max(f64::MIN_POSITIVE);
-    let rows = trace.steps.iter().enumerate().map(|(index, step)| {
-        vec![
-            (index + 1).to_string(),
-            step.name.clone(),
-            printer::duration(step.time),
-            format!("{:.0} %", share(step.time)),
-            printer::size(step.bytes_in),
-            printer::size(step.bytes_out),
-            step.memory_peak.map(printer::size).unwrap_or_default(),
-            step.gave.join(", "),
-        ]
-    });
-    let heading = ["#", "step", "time", "share", "in", "out", "sandbox", "gave"];
-    let table = printer::table(&heading, &[0, 2, 3, 4, 5, 6], rows);
-    format!("{table}\ntotal {}; {engine}", printer::duration(trace.total()))
-}
-
-fn trace_json(trace: &Trace, engine: &str) -> Json {
-    let step = |step: &gpux_core::StepTrace| {
-        json!({
-            "name": step.name,
-            "time_ms": step.time.as_secs_f64() * 1e3,
-            "bytes_in": step.bytes_in,
-            "bytes_out": step.bytes_out,
-            "sandbox_memory_bytes": step.memory_peak,
-            "gave": step.gave,
-            "log": step.log,
-        })
-    };
-    let steps: Vec<_> = trace.steps.iter().map(step).collect();
-    json!({ "total_ms": trace.total().as_secs_f64() * 1e3, "engine": engine, "steps": steps })
 }

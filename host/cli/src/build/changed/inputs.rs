@@ -3,8 +3,8 @@
 use super::ChangeArguments;
 use super::make::Refused;
 use crate::exit::Exit;
+use crate::input::{RequestItem, Requests};
 use crate::printer::{Printer, counted};
-use crate::run::{Item, sample_requests};
 use gpux::Pipeline;
 use gpux_author::{Beside, ModelSample, Sampler};
 use gpux_inference::{ModelStep, made_up_inputs};
@@ -49,8 +49,8 @@ pub(super) fn samples<'a>(
         }
         "golden case"
     } else {
-        let requests = sample_requests(pipeline.plan(), &asked.sample);
-        for Item { source, request } in requests.map_err(|error| printer.usage(&error))?.take(MOST) {
+        let requests = Requests::new(pipeline.plan(), &[], &asked.sample);
+        for RequestItem { source, request } in requests.map_err(|error| printer.usage(&error))?.take(MOST) {
             let failed = |error: String| printer.fail("SampleError", &format!("{source}: {error}"), Exit::Failed);
             let request = request.map_err(|error| failed(error.to_string()))?;
             sampler.run(request).map_err(|error| failed(error.to_string()))?;

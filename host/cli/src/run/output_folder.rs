@@ -3,13 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::results::{Finished, WriteError};
+use super::item_result::{ItemResult, WriteError};
 use crate::printer;
 use gpux_core::{Value, tensor_to_exact_json, to_json, to_npy};
 
 /// Writes the outputs of one run into `folder`: tensors of numbers as `NAME.npy`, other tensors
 /// and JSON as `NAME.json`, text as `NAME.txt`, bytes as `NAME.bin`; for a run that failed, `error.json`.
-pub(super) fn write(folder: &Path, item: &Finished) -> Result<(), WriteError> {
+pub(super) fn write(folder: &Path, item: &ItemResult) -> Result<(), WriteError> {
     let fail = |path: &Path| {
         let path = path.to_owned();
         move |source| WriteError::File { path, source }
@@ -22,9 +22,8 @@ pub(super) fn write(folder: &Path, item: &Finished) -> Result<(), WriteError> {
     files.into_iter().try_for_each(|(path, bytes)| fs::write(&path, bytes).map_err(fail(&path)))
 }
 
-/// The files that are there, and that outputs of these names would be written over; for a batch those of all its
-/// items.
-pub(super) fn in_the_way(folder: &Path, names: &[&str], batch: bool) -> Vec<PathBuf> {
+/// The existing files that outputs of these names would overwrite; for a batch, those of all its items.
+pub(super) fn existing_files(folder: &Path, names: &[&str], batch: bool) -> Vec<PathBuf> {
     let is_item = |path: &PathBuf| {
         path.file_name().is_some_and(|name| name.len() >= 6 && name.as_encoded_bytes().iter().all(u8::is_ascii_digit))
     };
@@ -38,7 +37,7 @@ pub(super) fn in_the_way(folder: &Path, names: &[&str], batch: bool) -> Vec<Path
     folders.iter().flat_map(files).collect()
 }
 
-/// What the files are called, behind the names of the outputs.
+/// Extensions of the files that [`write`] makes.
 const ENDINGS: [&str; 4] = ["npy", "json", "txt", "bin"];
 
 fn file(folder: &Path, name: &str, value: &Value) -> (PathBuf, Vec<u8>) {
@@ -77,7 +76,7 @@ mod tests {
     use super::file_name;
 
     #[test]
-    fn names_stay_within_the_folder() {
+    fn escapes_path_separators_in_output_names() {
         assert_eq!(file_name("scores.0"), "scores.0");
         assert_eq!(file_name("../up"), "%2e.%2fup");
         assert_eq!(file_name("block/add:0 ü"), "block%2fadd%3a0%20%c3%bc");

@@ -1,4 +1,4 @@
-//! What `--input` and `--file` say, as requests.
+//! Requests from `--input` and `--file`, read one at a time.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -15,11 +15,11 @@ use gpux_inference::{TensorFileError, from_pb};
 /// Longest line of a stream, in bytes.
 const MAX_LINE: u64 = 256 << 20;
 
-/// What Windows programs put before UTF-8 text.
+/// The byte order mark that Windows programs write before UTF-8 text.
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// One request with the place it came from.
-pub(crate) struct Item {
+pub(crate) struct RequestItem {
     /// a path, `--input`, or a path with the number of a line or list entry
     pub(crate) source: String,
     /// the request, or why it is none
@@ -33,12 +33,12 @@ pub(crate) struct Requests<'a> {
     files: VecDeque<PathBuf>,
     /// files that `--input` named
     named: Vec<PathBuf>,
-    ready: VecDeque<Item>,
+    ready: VecDeque<RequestItem>,
     lines: Option<Lines>,
     /// whether there may be several: a list, a stream, a pattern, several files
     batch: bool,
     /// how many there will be, where that is known before reading
-    pub(super) total: Option<u64>,
+    pub(crate) total: Option<u64>,
 }
 
 /// A stream of JSON requests, one a line.
@@ -49,7 +49,7 @@ struct Lines {
 }
 
 impl<'a> Requests<'a> {
-    pub(super) fn new(plan: &'a Plan, inputs: &[String], files: &[String]) -> Result<Self, UsageError> {
+    pub(crate) fn new(plan: &'a Plan, inputs: &[String], files: &[String]) -> Result<Self, UsageError> {
         let (files, pattern) = expand(files)?;
         let mut requests = Self {
             plan,
@@ -69,7 +69,7 @@ impl<'a> Requests<'a> {
             }
         }
         if let Some(error) = fault {
-            requests.ready.push_back(Item { source: "--input".to_owned(), request: Err(error) });
+            requests.ready.push_back(RequestItem { source: "--input".to_owned(), request: Err(error) });
             requests.total = Some(1);
             return Ok(requests);
         }
@@ -83,7 +83,7 @@ impl<'a> Requests<'a> {
                 return Err(UsageError::Nothing(plan.describe_inputs()));
             }
             let request = Ok(std::mem::take(&mut requests.shared));
-            requests.ready.push_back(Item { source: "--input".to_owned(), request });
+            requests.ready.push_back(RequestItem { source: "--input".to_owned(), request });
         }
         let uncounted =
             |path: &PathBuf| path.as_os_str() == "-" || matches!(&*extension(path), "json" | "jsonl" | "ndjson");
@@ -95,7 +95,7 @@ impl<'a> Requests<'a> {
 
     /// Whether results are those of a batch, each with its source: decided by what was asked for,
     /// not by how many items there turn out to be.
-    pub(super) fn is_batch(&mut self) -> bool {
+    pub(crate) fn is_batch(&mut self) -> bool {
         if self.ready.is_empty()
             && self.lines.is_none()
             && let Some(path) = self.files.pop_front()
@@ -105,10 +105,9 @@ impl<'a> Requests<'a> {
         self.batch || self.lines.is_some()
     }
 
-    /// The files that are read, those that are redirected as well.
-    pub(crate) fn read(&self) -> impl Iterator<Item = &Path> {
+    /// The files that are read; a redirected standard input is among them.
+    pub(crate) fn source_paths(&self) -> impl Iterator<Item = &Path> {
         let read = self.files.iter().chain(&self.named).map(|path| match path.to_str() {
-            // What is redirected has a name here, too.
             Some("-") => Path::new("/dev/stdin"),
             _ => path,
         });
@@ -153,7 +152,7 @@ impl<'a> Requests<'a> {
         self.batch = true;
         for (index, json) in items.into_iter().enumerate() {
             let request = self.reader().json(json).map(|request| self.with_shared(request));
-            self.ready.push_back(Item { source: format!("{source}[{index}]"), request });
+            self.ready.push_back(RequestItem { source: format!("{source}[{index}]"), request });
         }
     }
 
@@ -167,7 +166,8 @@ impl<'a> Requests<'a> {
     /// Reads one file of `--file` into requests.
     fn open(&mut self, path: &Path) {
         let source = path.display().to_string();
-        let fail = |message: String| Item { source: source.clone(), request: Err(ValidationError::request(message)) };
+        let fail =
+            |message: String| RequestItem { source: source.clone(), request: Err(ValidationError::request(message)) };
         if path.as_os_str() == "-" {
             return match read_stdin() {
                 Ok(bytes) => self.open_bytes("stdin", bytes),
@@ -188,7 +188,7 @@ impl<'a> Requests<'a> {
                         _ => self.reader().payload(bytes),
                     };
                     let request = request.map(|request| self.with_shared(request));
-                    self.ready.push_back(Item { source, request });
+                    self.ready.push_back(RequestItem { source, request });
                 }
                 Err(error) => self.ready.push_back(fail(error.to_string())),
             },
@@ -218,7 +218,7 @@ impl<'a> Requests<'a> {
         let looks_like_json = matches!(bytes.trim_ascii_start().first(), Some(b'{' | b'['));
         if !looks_like_json {
             let request = self.reader().payload(bytes).map(|request| self.with_shared(request));
-            self.ready.push_back(Item { source: source.to_owned(), request });
+            self.ready.push_back(RequestItem { source: source.to_owned(), request });
         } else if serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).is_ok() {
             self.open_json(source, &bytes);
         } else {
@@ -234,28 +234,32 @@ impl<'a> Requests<'a> {
             }
             Ok(json) => {
                 let request = self.reader().json(json).map(|request| self.with_shared(request));
-                self.ready.push_back(Item { source: source.to_owned(), request });
+                self.ready.push_back(RequestItem { source: source.to_owned(), request });
             }
             Err(error) => {
                 let what =
                     if bytes.is_empty() { "there is nothing in it".to_owned() } else { format!("not JSON: {error}") };
                 // Each result of a batch has its source beside it.
                 let message = if self.batch { what } else { format!("`{source}`: {what}") };
-                self.ready
-                    .push_back(Item { source: source.to_owned(), request: Err(ValidationError::request(message)) });
+                self.ready.push_back(RequestItem {
+                    source: source.to_owned(),
+                    request: Err(ValidationError::request(message)),
+                });
             }
         }
     }
 
-    fn next_line(&mut self) -> Option<Item> {
+    fn next_line(&mut self) -> Option<RequestItem> {
         let lines = self.lines.as_mut()?;
         let mut bytes = Vec::new();
         loop {
             bytes.clear();
             lines.number += 1;
             let source = format!("{}:{}", lines.source, lines.number);
-            let fail =
-                |message: String| Item { source: source.clone(), request: Err(ValidationError::request(message)) };
+            let fail = |message: String| RequestItem {
+                source: source.clone(),
+                request: Err(ValidationError::request(message)),
+            };
             let read = lines.reader.by_ref().take(MAX_LINE + 1).read_until(b'\n', &mut bytes);
             let fault = match read {
                 Ok(0) => {
@@ -271,7 +275,7 @@ impl<'a> Requests<'a> {
                     return Some(match serde_json::from_slice(line) {
                         Ok(json) => {
                             let request = self.reader().json(json).map(|request| self.with_shared(request));
-                            Item { source, request }
+                            RequestItem { source, request }
                         }
                         Err(error) => fail(format!("not JSON: {error}")),
                     });
@@ -287,9 +291,9 @@ impl<'a> Requests<'a> {
 }
 
 impl Iterator for Requests<'_> {
-    type Item = Item;
+    type Item = RequestItem;
 
-    fn next(&mut self) -> Option<Item> {
+    fn next(&mut self) -> Option<RequestItem> {
         loop {
             if let Some(item) = self.ready.pop_front() {
                 return Some(item);
@@ -301,14 +305,6 @@ impl Iterator for Requests<'_> {
             self.open(&path);
         }
     }
-}
-
-/// The requests that these files hold.
-pub(crate) fn sample_requests<'a>(
-    plan: &'a Plan,
-    files: &[String],
-) -> Result<impl Iterator<Item = Item> + use<'a>, UsageError> {
-    Requests::new(plan, &[], files)
 }
 
 /// `name=value`, where the value is `@path`, or JSON, or plain text for an input of text.

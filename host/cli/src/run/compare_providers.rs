@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::Arguments;
+use super::arguments::Arguments;
 use crate::exit::Exit;
 use crate::measure::{Asked, Measured, Place, Refused};
 use crate::printer::{Printer, duration, pretty, table};

@@ -42,7 +42,7 @@ pub(crate) enum UsageError {
     Nothing(String),
 }
 
-pub(super) fn extension(path: &Path) -> String {
+pub(crate) fn extension(path: &Path) -> String {
     path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase()).unwrap_or_default()
 }
 

@@ -1,0 +1,66 @@
+//! The requests of a command: `--input` and `--file`.
+
+mod requests;
+mod sources;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use gpux::Pipeline;
+use gpux_core::Plan;
+use gpux_core::files::is_same;
+
+pub(super) use requests::{RequestItem, Requests};
+pub(super) use sources::{UsageError, extension};
+
+/// The flags that name requests.
+#[derive(Debug, Args)]
+pub(super) struct InputArguments {
+    /// Input: JSON, `@file.json`, `name=value` or `name=@path` (a tensor as .npy, .pb or .json); may be
+    /// repeated
+    #[arg(short, long, value_name = "INPUT")]
+    input: Vec<String>,
+
+    /// File to run on: JSON (a list is a batch), JSON lines, an image, a sound, a text, a tensor
+    /// (.npy, .pb), `-` for standard input; several files or a pattern in quotes are a batch
+    #[arg(short, long, value_name = "PATH", num_args = 1..)]
+    file: Vec<String>,
+}
+
+impl InputArguments {
+    /// Whether the command line names a request.
+    pub(super) const fn is_given(&self) -> bool {
+        !self.input.is_empty() || !self.file.is_empty()
+    }
+
+    /// Whether a request comes from standard input, which can be read only once.
+    pub(super) fn is_streamed(&self) -> bool {
+        self.file.iter().any(|file| file == "-") || self.input.iter().any(|input| input.ends_with("@-"))
+    }
+
+    /// The requests for this plan.
+    pub(super) fn requests<'a>(&self, plan: &'a Plan) -> Result<Requests<'a>, UsageError> {
+        Requests::new(plan, &self.input, &self.file)
+    }
+
+    /// These flags for the command line of a child process.
+    pub(super) fn to_flags(&self) -> Vec<OsString> {
+        let flag = |flag: &'static str| move |value: &String| OsString::from(format!("{flag}={value}"));
+        self.input.iter().map(flag("--input")).chain(self.file.iter().map(flag("--file"))).collect()
+    }
+}
+
+/// Rejects outputs that the pipeline or its requests are read from.
+pub(super) fn reject_overwrites<'a>(
+    pipeline: &'a Pipeline,
+    sources: impl Iterator<Item = &'a Path>,
+    outputs: &[PathBuf],
+) -> Result<(), UsageError> {
+    let own = pipeline.files().keys().map(PathBuf::as_path).filter(|path| path.is_file());
+    match own.chain(sources).find(|path| outputs.iter().any(|output| is_same(path, output))) {
+        Some(path) => Err(UsageError::Overwrites(path.display().to_string())),
+        None => Ok(()),
+    }
+}

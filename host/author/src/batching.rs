@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use super::samples::{Sampler, case_requests};
-use super::test::CASES_FOLDER;
+use super::case::CASES_FOLDER;
+use super::sampler::{Sampler, case_requests};
 use gpux::Pipeline;
 
 /// Runs what each model is given in the golden cases alone and together. Fails with the model and what is
 /// different.
-pub fn prove_batching(pipeline: &Pipeline) -> Result<(), String> {
+pub fn verify_batching(pipeline: &Pipeline) -> Result<(), String> {
     let batches: Vec<_> = pipeline.models().filter(|(_, model)| matches!(model.batcher(), Some(Ok(_)))).collect();
     if batches.is_empty() {
         return Ok(());
@@ -20,7 +20,7 @@ pub fn prove_batching(pipeline: &Pipeline) -> Result<(), String> {
         let _ = sampler.run(request);
     }
     for (name, model) in batches {
-        model.prove_batching(&sampler.of(name)).map_err(|reason| {
+        model.prove_batching(&sampler.samples_of(name)).map_err(|reason| {
             format!("the model `{name}` must not run requests together: of the golden cases, {reason}; remove its `batching`")
         })?;
     }

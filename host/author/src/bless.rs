@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use super::build::save;
 use super::case::{CASE_FILE, Case, Draft, error_text};
-use super::subject::Stopped;
+use super::files::write_file;
+use super::target::RunFailure;
 use gpux::GpuxError;
 use gpux_config::{Content, Diagnostic, LoadError, Node};
 use gpux_core::{Kind, Port, Value};
@@ -14,11 +14,11 @@ use gpux_core::{Kind, Port, Value};
 pub(super) fn bless(
     case: &Case,
     ports: &[Port],
-    result: &Result<Vec<(String, Value)>, Stopped>,
+    result: &Result<Vec<(String, Value)>, RunFailure>,
 ) -> Result<String, GpuxError> {
     let mut draft = Draft::default();
     match result {
-        Err(stopped) => draft.text = error_text(stopped.kind, &stopped.message),
+        Err(failure) => draft.text = error_text(failure.kind, &failure.message),
         Ok(outputs) => {
             let kind = |name: &str| ports.iter().find(|port| port.name == name).map_or(&Kind::Any, |port| &port.kind);
             let values = outputs.iter().map(|(name, value)| (name.as_str(), value, kind(name)));
@@ -35,7 +35,7 @@ pub(super) fn bless(
 
 fn write(case: &Case, name: &str, content: &[u8]) -> Result<(), GpuxError> {
     let path = case.folder.join(name);
-    save(&path, content).map_err(|error| {
+    write_file(&path, content).map_err(|error| {
         let source = std::io::Error::other(error.to_string());
         GpuxError::Configuration(LoadError::Io { path, source })
     })

@@ -10,14 +10,14 @@ const MAX_NAME: usize = 64;
 
 /// What a new folder is to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum New {
+pub enum ScaffoldKind {
     /// a pipeline of built-in steps, ready for a model
     Pipeline,
     /// a component step in this language
     Step(Language),
 }
 
-impl New {
+impl ScaffoldKind {
     const fn files(self) -> &'static [TemplateFile] {
         match self {
             Self::Pipeline => embedded::PIPELINE,
@@ -28,7 +28,7 @@ impl New {
 
 /// A folder that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scaffolded {
+pub struct ScaffoldReport {
     /// the name in it
     pub name: String,
     /// the folder
@@ -103,7 +103,7 @@ pub(super) fn name_fault(name: &str) -> Option<&'static str> {
 
 /// Makes the folder at `path`, whose last part is the name. Everything is written beside it first
 /// and moved there as a whole, so a failure leaves nothing.
-pub fn scaffold(new: New, path: &Path) -> Result<Scaffolded, ScaffoldError> {
+pub fn scaffold(kind: ScaffoldKind, path: &Path) -> Result<ScaffoldReport, ScaffoldError> {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     if let Some(why) = name_fault(&name) {
         return Err(ScaffoldError::Name { name, why });
@@ -115,7 +115,7 @@ pub fn scaffold(new: New, path: &Path) -> Result<Scaffolded, ScaffoldError> {
     free(path)?;
     let io = |source| ScaffoldError::Io { path: path.to_owned(), source };
     let draft = tempfile::Builder::new().prefix(".gpux-new-").tempdir_in(parent).map_err(io)?;
-    let files = new.files();
+    let files = kind.files();
     for file in files {
         write(draft.path(), file, &name).map_err(io)?;
     }
@@ -128,7 +128,7 @@ pub fn scaffold(new: New, path: &Path) -> Result<Scaffolded, ScaffoldError> {
     // It is no longer where the guard would remove it.
     let _ = draft.keep();
     let files = files.iter().map(|file| file.path().to_owned()).collect();
-    Ok(Scaffolded { name, folder: path.to_owned(), files })
+    Ok(ScaffoldReport { name, folder: path.to_owned(), files })
 }
 
 fn free(path: &Path) -> Result<(), ScaffoldError> {
@@ -192,10 +192,10 @@ mod tests {
         let at = |name: &str| parent.path().join(name);
         std::fs::create_dir(at("taken")).unwrap();
         std::fs::write(at("taken").join("precious"), "x").unwrap();
-        assert!(matches!(scaffold(New::Pipeline, &at("taken")), Err(ScaffoldError::Occupied { .. })));
+        assert!(matches!(scaffold(ScaffoldKind::Pipeline, &at("taken")), Err(ScaffoldError::Occupied { .. })));
         std::fs::write(at("file"), "x").unwrap();
-        assert!(matches!(scaffold(New::Pipeline, &at("file")), Err(ScaffoldError::Occupied { .. })));
-        assert!(matches!(scaffold(New::Pipeline, &at("none/new")), Err(ScaffoldError::NoParent(_))));
+        assert!(matches!(scaffold(ScaffoldKind::Pipeline, &at("file")), Err(ScaffoldError::Occupied { .. })));
+        assert!(matches!(scaffold(ScaffoldKind::Pipeline, &at("none/new")), Err(ScaffoldError::NoParent(_))));
         let left: Vec<_> = parent.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left.len(), 2, "{left:?}");
     }
@@ -205,7 +205,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("fresh");
         std::fs::create_dir(&folder).unwrap();
-        let made = scaffold(New::Pipeline, &folder).unwrap();
+        let made = scaffold(ScaffoldKind::Pipeline, &folder).unwrap();
         assert!(made.files.iter().all(|file| folder.join(file).is_file()));
         let text = std::fs::read_to_string(folder.join("gpux.yml")).unwrap();
         assert!(text.contains("name: fresh") && !text.contains("{{"), "{text}");

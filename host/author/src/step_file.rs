@@ -130,7 +130,7 @@ impl StepFile {
 
 /// Names in a step's folder that no build reads: cases, and what builds leave.
 const NOT_BUILT_FROM: [&str; 7] =
-    [super::test::CASES_FOLDER, "target", "node_modules", "__pycache__", "venv", "dist", "Cargo.lock"];
+    [super::case::CASES_FOLDER, "target", "node_modules", "__pycache__", "venv", "dist", "Cargo.lock"];
 /// The most entries of a step's folder that are looked at; one with more is not told to be stale.
 const MAX_ENTRIES: usize = 20_000;
 

@@ -61,7 +61,7 @@ pub(super) struct Arguments {
 
 /// Where a pipeline is to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Target {
     /// a provider of the engine that is used anyway
     Provider(String),
     /// the embedded engine
@@ -70,7 +70,7 @@ pub(super) enum Place {
     Library(PathBuf, Option<String>),
 }
 
-impl FromStr for Place {
+impl FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -91,7 +91,7 @@ impl FromStr for Place {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Provider(provider) => f.pad(provider),
@@ -102,7 +102,7 @@ impl std::fmt::Display for Place {
     }
 }
 
-impl Place {
+impl Target {
     /// The flags that say so. Nothing else will do: a comparison with a stand-in is none.
     fn flags(&self) -> Vec<OsString> {
         let strings = |flags: &[&str]| flags.iter().map(Into::into).collect::<Vec<OsString>>();
@@ -120,31 +120,31 @@ impl Place {
 
 /// What the child answers.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Measured {
+pub(super) struct Measurement {
     /// engine and provider
     pub(super) engine: String,
-    pub(super) items: Vec<Ran>,
+    pub(super) items: Vec<MeasuredItem>,
     /// milliseconds
     pub(super) times: Option<Metrics>,
 }
 
 /// What one request gave: its outputs by name, in files of the folder; or why not.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Ran {
+pub(super) struct MeasuredItem {
     pub(super) source: String,
     pub(super) result: Result<Vec<(String, PathBuf)>, String>,
 }
 
 /// What the child says instead.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Refused {
+pub(super) struct MeasureError {
     pub(super) message: String,
     /// what the program ends with
     pub(super) exit: Exit,
 }
 
 /// What a comparison asks of each of its children.
-pub(super) struct Asked<'a> {
+pub(super) struct MeasureRequest<'a> {
     pub(super) pipeline: &'a PipelineArguments,
     pub(super) input: &'a InputArguments,
     pub(super) operator: &'a OperatorArguments,
@@ -157,13 +157,13 @@ pub(super) struct Asked<'a> {
 }
 
 /// The longest that a child may take.
-const PATIENCE: Duration = Duration::from_hours(1);
+const CHILD_TIMEOUT: Duration = Duration::from_hours(1);
 
-impl Asked<'_> {
+impl MeasureRequest<'_> {
     /// Runs the pipeline in a child at `place`, with what comes out in `folder`.
-    pub(super) fn run(&self, place: &Place, folder: &Path) -> Result<Measured, Refused> {
-        let refused = |message: String| Refused { message, exit: Exit::Environment };
-        let program = std::env::current_exe().map_err(|error| refused(error.to_string()))?;
+    pub(super) fn run(&self, place: &Target, folder: &Path) -> Result<Measurement, MeasureError> {
+        let failed = |message: String| MeasureError { message, exit: Exit::Environment };
+        let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
         let mut words: Vec<OsString> = vec!["__measure".into(), "--folder".into(), folder.into()];
         for (flag, number) in [("--samples", self.samples), ("--runs", self.runs), ("--warmup", self.warmup)] {
             words.extend([flag.into(), number.to_string().into()]);
@@ -174,16 +174,17 @@ impl Asked<'_> {
         if let Some(output) = self.output {
             words.extend(["--output".into(), output.into()]);
         }
-        if matches!(place, Place::Provider(_)) {
-            words.extend(self.operator.engine_words());
+        if matches!(place, Target::Provider(_)) {
+            words.extend(self.operator.engine_flags());
         }
-        words.extend(self.operator.words());
+        words.extend(self.operator.to_flags());
         words.extend(place.flags());
         words.extend(self.input.to_flags());
-        words.extend(self.pipeline.words());
+        words.extend(self.pipeline.to_flags());
         let words: Vec<&OsStr> = words.iter().map(OsString::as_os_str).collect();
-        let answer: Result<Result<Measured, Refused>, ChildError> = child_process::ask(&program, &words, PATIENCE);
-        answer.map_err(|fault| Refused {
+        let answer: Result<Result<Measurement, MeasureError>, ChildError> =
+            child_process::ask(&program, &words, CHILD_TIMEOUT);
+        answer.map_err(|fault| MeasureError {
             message: fault.to_string(),
             exit: if fault.is_environment() { Exit::Environment } else { Exit::Failed },
         })?
@@ -197,10 +198,10 @@ pub(super) fn answer(arguments: &Arguments) -> String {
     serde_json::to_string(&answer).unwrap_or_default()
 }
 
-fn measure(arguments: &Arguments, printer: Printer) -> Result<Measured, Refused> {
-    let refused = |error: GpuxError| Refused { exit: error.fault().into(), message: error.to_string() };
-    let usage = |message: String| Refused { message, exit: Exit::Usage };
-    let pipeline = arguments.pipeline.open(&arguments.operator, printer).map_err(refused)?;
+fn measure(arguments: &Arguments, printer: Printer) -> Result<Measurement, MeasureError> {
+    let failed = |error: GpuxError| MeasureError { exit: error.fault().into(), message: error.to_string() };
+    let usage = |message: String| MeasureError { message, exit: Exit::Usage };
+    let pipeline = arguments.pipeline.open(&arguments.operator, printer).map_err(failed)?;
     let timeout = arguments.timeout.map(Duration::from_secs_f64).or(pipeline.timeout());
     let wrong = |error: UsageError| usage(error.to_string());
     let outputs = arguments.output.as_slice();
@@ -211,21 +212,21 @@ fn measure(arguments: &Arguments, printer: Printer) -> Result<Measured, Refused>
         requests.take(arguments.samples.max(1)).map(item).collect()
     } else {
         reject_overwrites(&pipeline, std::iter::empty(), outputs).map_err(wrong)?;
-        vec![("made up".to_owned(), Ok(made_up(pipeline.plan()).map_err(usage)?))]
+        vec![("made up".to_owned(), Ok(synthetic_request(pipeline.plan()).map_err(usage)?))]
     };
     let mut times = None;
     if arguments.runs > 0
         && let Some((_, Ok(request))) = requests.first()
     {
         let options = BenchmarkOptions { runs: arguments.runs, warmup: arguments.warmup, timeout, cancelled: None };
-        times = Some(pipeline.plan().benchmark(request, options).map_err(|error| refused(error.into()))?.total);
+        times = Some(pipeline.plan().benchmark(request, options).map_err(|error| failed(error.into()))?.total);
     }
     let run = |(number, (source, request)): (usize, (String, Result<Request, String>))| {
         let result = request.and_then(|request| run_one(&pipeline, request, timeout, &arguments.folder, number));
-        Ran { source, result }
+        MeasuredItem { source, result }
     };
     let items = requests.into_iter().enumerate().map(run).collect();
-    Ok(Measured { engine: pipeline.engine().to_owned(), items, times })
+    Ok(Measurement { engine: pipeline.engine().to_owned(), items, times })
 }
 
 fn run_one(
@@ -250,7 +251,7 @@ fn run_one(
 }
 
 /// What a child has written.
-pub(super) fn read(path: &Path) -> Result<Value, String> {
+pub(super) fn read_output(path: &Path) -> Result<Value, String> {
     let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
     if path.extension().is_some_and(|ending| ending == "npy") {
         return from_npy(&bytes).map(Value::Tensor).map_err(|error| error.to_string());
@@ -260,7 +261,7 @@ pub(super) fn read(path: &Path) -> Result<Value, String> {
 
 /// A request without anybody's data: the same numbers every time, open dimensions of 8 (of 1 on the
 /// first axis). Pictures and sounds cannot be made up.
-fn made_up(plan: &Plan) -> Result<Request, String> {
+fn synthetic_request(plan: &Plan) -> Result<Request, String> {
     let mut request = Request::new();
     for input in plan.inputs().iter().filter(|input| input.default.is_none() && !input.port.optional) {
         let value = match &input.port.kind {

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::exit::Exit;
 use super::printer::{Printer, pretty};
-use gpux_author::{Language, New, ScaffoldError, Scaffolded};
+use gpux_author::{Language, ScaffoldError, ScaffoldKind, ScaffoldReport};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -52,27 +52,27 @@ fn language_parser() -> impl TypedValueParser<Value = Language> {
 }
 
 pub(super) fn main(arguments: &Arguments) -> Exit {
-    let (new, place) = match &arguments.command {
-        Command::Pipeline { place } => (New::Pipeline, place),
-        Command::Step { lang, place } => (New::Step(*lang), place),
+    let (kind, place) = match &arguments.command {
+        Command::Pipeline { place } => (ScaffoldKind::Pipeline, place),
+        Command::Step { lang, place } => (ScaffoldKind::Step(*lang), place),
     };
     let printer = super::printer(place.json, false);
-    match gpux_author::scaffold(new, &place.path) {
-        Ok(made) => report(new, &made, printer),
+    match gpux_author::scaffold(kind, &place.path) {
+        Ok(made) => report(kind, &made, printer),
         Err(error @ ScaffoldError::Io { .. }) => printer.fail("OutputError", &error.to_string(), Exit::Failed),
         Err(error) => printer.usage(&error),
     }
 }
 
-fn report(new: New, made: &Scaffolded, printer: Printer) -> Exit {
+fn report(kind: ScaffoldKind, made: &ScaffoldReport, printer: Printer) -> Exit {
     let folder = made.folder.display();
     let text = if printer.json {
         pretty(&json!({ "name": made.name, "folder": folder.to_string(), "files": made.files }))
     } else {
         let files: Vec<_> = shown(&made.files).iter().map(|file| format!("  {folder}/{file}")).collect();
-        let next = match new {
-            New::Pipeline => next_for_pipeline(&made.folder),
-            New::Step(language) => next_for_step(made, language),
+        let next = match kind {
+            ScaffoldKind::Pipeline => next_for_pipeline(&made.folder),
+            ScaffoldKind::Step(language) => next_for_step(made, language),
         };
         format!("{folder} is made:\n{}\n\nNext:\n{next}", files.join("\n"))
     };
@@ -107,7 +107,7 @@ fn next_for_pipeline(folder: &Path) -> String {
     )
 }
 
-fn next_for_step(made: &Scaffolded, language: Language) -> String {
+fn next_for_step(made: &ScaffoldReport, language: Language) -> String {
     let (folder, name) = (made.folder.display(), &made.name);
     let tools: Vec<_> = language.tools().iter().map(|tool| tool.name).collect();
     format!(

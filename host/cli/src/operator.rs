@@ -51,7 +51,7 @@ pub(super) struct PipelineArguments {
 
 impl PipelineArguments {
     /// The same on another command line.
-    pub(super) fn words(&self) -> Vec<OsString> {
+    pub(super) fn to_flags(&self) -> Vec<OsString> {
         let config = self.config.iter().map(|config| format!("--config={config}").into());
         config.chain(self.pipeline.iter().map(Into::into)).collect()
     }
@@ -221,7 +221,7 @@ impl OperatorArguments {
     }
 
     /// The engine on another command line.
-    pub(super) fn engine_words(&self) -> Vec<OsString> {
+    pub(super) fn engine_flags(&self) -> Vec<OsString> {
         let name = self.engine.to_possible_value().map(|engine| format!("--engine={}", engine.get_name()).into());
         let library = self.engine_library.iter().flat_map(|library| ["--engine-library".into(), library.into()]);
         let plugin = |plugin: &ProviderLibrary| format!("--provider-library={plugin}").into();
@@ -231,7 +231,7 @@ impl OperatorArguments {
     }
 
     /// The same on another command line, but for engine and provider, which differ there.
-    pub(super) fn words(&self) -> Vec<OsString> {
+    pub(super) fn to_flags(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = Vec::new();
         if self.allow_outside {
             words.push("--allow-outside".into());

@@ -23,7 +23,7 @@ pub(super) struct Printer {
 
 /// A result that did not get to standard output.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unwritten {
+pub(super) enum OutputError {
     /// nobody reads it any more, and so nobody misses it
     #[error("the output was closed")]
     Closed,
@@ -32,7 +32,7 @@ pub(super) enum Unwritten {
     Failed(std::io::Error),
 }
 
-impl From<std::io::Error> for Unwritten {
+impl From<std::io::Error> for OutputError {
     fn from(error: std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::BrokenPipe { Self::Closed } else { Self::Failed(error) }
     }
@@ -42,7 +42,7 @@ impl From<std::io::Error> for Unwritten {
 /// has failed.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
-    lost: Option<Unwritten>,
+    lost: Option<OutputError>,
 }
 
 impl Texts {
@@ -68,7 +68,7 @@ impl Printer {
 
     /// Writes a result and a line end to stdout; to a terminal without control characters, as models and labels are
     /// strangers'.
-    pub(super) fn result(self, text: &str) -> Result<(), Unwritten> {
+    pub(super) fn result(self, text: &str) -> Result<(), OutputError> {
         let shown = self.is_terminal().then(|| sanitize_for_terminal(text));
         let mut out = std::io::stdout().lock();
         Ok(writeln!(out, "{}", shown.as_deref().unwrap_or(text)).and_then(|()| out.flush())?)
@@ -80,10 +80,10 @@ impl Printer {
     }
 
     /// How the command ends of which this came when it wrote what it gives.
-    fn told(self, written: Result<(), Unwritten>) -> Exit {
+    fn told(self, written: Result<(), OutputError>) -> Exit {
         match written {
             // A reader that has gone needs no more.
-            Ok(()) | Err(Unwritten::Closed) => Exit::Done,
+            Ok(()) | Err(OutputError::Closed) => Exit::Done,
             Err(error) => self.unwritten(&error),
         }
     }
@@ -94,7 +94,7 @@ impl Printer {
     }
 
     /// Writes a part of a text to stdout.
-    pub(super) fn part(self, text: &str) -> Result<(), Unwritten> {
+    pub(super) fn part(self, text: &str) -> Result<(), OutputError> {
         if self.is_terminal() {
             self.bytes(sanitize_for_terminal(text).as_bytes())
         } else {
@@ -103,7 +103,7 @@ impl Printer {
     }
 
     /// Writes raw bytes to stdout.
-    pub(super) fn bytes(self, bytes: &[u8]) -> Result<(), Unwritten> {
+    pub(super) fn bytes(self, bytes: &[u8]) -> Result<(), OutputError> {
         let mut out = std::io::stdout().lock();
         Ok(out.write_all(bytes).and_then(|()| out.flush())?)
     }
@@ -329,7 +329,7 @@ mod tests {
             texts.end(printer)
         };
         assert_eq!(ended(None), Exit::Done);
-        assert_eq!(ended(Some(Unwritten::Closed)), Exit::Done);
+        assert_eq!(ended(Some(OutputError::Closed)), Exit::Done);
         assert_eq!(ended(Some(std::io::Error::from(std::io::ErrorKind::StorageFull).into())), Exit::Failed);
     }
 

@@ -10,7 +10,7 @@ use super::exit::Exit;
 use super::operator::{OperatorArguments, PipelineArguments};
 use super::printer::{Printer, Texts, duration, pretty};
 use gpux::Operator;
-use gpux_author::{CASES_FOLDER, CaseReport, Outcome, StepFile, Tester};
+use gpux_author::{CASES_FOLDER, CaseReport, CaseRunner, Outcome, StepFile};
 
 /// Run the cases of a step or a pipeline and compare what comes out with what they expect.
 ///
@@ -67,7 +67,7 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
 }
 
 fn run(arguments: &Arguments, operator: &Operator, printer: Printer) -> Result<Exit, Exit> {
-    let (mut tester, folder) = subject(arguments, operator, printer)?;
+    let (mut runner, folder) = subject(arguments, operator, printer)?;
     let cases = gpux_author::cases_in(&folder).map_err(|error| printer.usage(&error))?;
     let wanted = |path: &PathBuf| {
         arguments.case.is_empty() || arguments.case.iter().any(|name| path.file_name().is_some_and(|n| n == &**name))
@@ -79,17 +79,21 @@ fn run(arguments: &Arguments, operator: &Operator, printer: Printer) -> Result<E
     }
     let mut summary = Summary::default();
     for case in cases {
-        let report = tester.run(&case, arguments.bless).map_err(|error| printer.error(&error))?;
+        let report = runner.run(&case, arguments.bless).map_err(|error| printer.error(&error))?;
         summary.add(&report, printer);
     }
     Ok(summary.finish(printer))
 }
 
 /// What is tested, and the folder of its cases.
-fn subject<'a>(arguments: &Arguments, operator: &'a Operator, printer: Printer) -> Result<(Tester<'a>, PathBuf), Exit> {
+fn subject<'a>(
+    arguments: &Arguments,
+    operator: &'a Operator,
+    printer: Printer,
+) -> Result<(CaseRunner<'a>, PathBuf), Exit> {
     if let Some(component) = &arguments.component {
         is_there(component, printer)?;
-        return Ok((Tester::of_component(component, operator), arguments.pipeline.folder()));
+        return Ok((CaseRunner::for_component(component, operator), arguments.pipeline.folder()));
     }
     if let Some(folder) = arguments.pipeline.step_folder() {
         let step = StepFile::load(&folder).map_err(|error| printer.error(&error.into()))?;
@@ -108,11 +112,11 @@ fn subject<'a>(arguments: &Arguments, operator: &'a Operator, printer: Printer) 
                 newer.display()
             ));
         }
-        return Ok((Tester::of_component(&step.component(), operator), folder.join(CASES_FOLDER)));
+        return Ok((CaseRunner::for_component(&step.component(), operator), folder.join(CASES_FOLDER)));
     }
     let pipeline = arguments.pipeline.open(&arguments.operator, printer).map_err(|error| printer.error(&error))?;
     let folder = pipeline.path().parent().unwrap_or(Path::new(".")).join(CASES_FOLDER);
-    Ok((Tester::of_pipeline(pipeline, operator), folder))
+    Ok((CaseRunner::for_pipeline(pipeline, operator), folder))
 }
 
 fn is_there(component: &Path, printer: Printer) -> Result<(), Exit> {

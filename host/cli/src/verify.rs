@@ -5,11 +5,11 @@ use serde_json::json;
 
 use super::exit::Exit;
 use super::input::InputArguments;
-use super::measure::{self, Asked, Measured, Place, Refused};
+use super::measure::{self, MeasureError, MeasureRequest, Measurement, Target};
 use super::operator::{OperatorArguments, PipelineArguments};
 use super::printer::{Printer, counted, pretty, table};
 use super::schema::save_or_print;
-use gpux_author::Spread;
+use gpux_author::DiffStatistics;
 use gpux_inference::ExecutionProvider;
 
 /// Runs the same input on two or more providers or engines, each in a process of its own, and says
@@ -31,7 +31,7 @@ pub(super) struct Arguments {
     /// A provider, `embedded`, or an engine library (with `=PROVIDER`); the first is what others
     /// are compared with [default: cpu, and the best other provider, else the embedded engine]
     #[arg(long, value_name = "PLACE")]
-    on: Vec<Place>,
+    on: Vec<Target>,
 
     /// By how much a number may differ
     #[arg(long, value_name = "NUMBER", default_value_t = 1e-5)]
@@ -57,7 +57,7 @@ pub(super) struct Arguments {
 struct Row {
     place: String,
     output: String,
-    spread: Spread,
+    statistics: DiffStatistics,
 }
 
 pub(super) fn main(arguments: &Arguments) -> Exit {
@@ -74,7 +74,7 @@ fn verify(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
     }
     let places = places(arguments, printer)?;
     let failed = |message: String| printer.fail("VerifyError", &message, Exit::Failed);
-    let asked = Asked {
+    let asked = MeasureRequest {
         pipeline: &arguments.pipeline,
         input: &arguments.input,
         operator: &arguments.operator,
@@ -89,7 +89,7 @@ fn verify(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
     let mut folders = Vec::new();
     for place in &places {
         let folder = tempfile::tempdir().map_err(|error| failed(error.to_string()))?;
-        let result = asked.run(place, folder.path()).map_err(|refused| refuse(place, &refused, printer))?;
+        let result = asked.run(place, folder.path()).map_err(|failed| refuse(place, &failed, printer))?;
         printer.note(&format!("{place}: {}", result.engine));
         measured.push(result);
         folders.push(folder);
@@ -103,12 +103,12 @@ fn verify(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
     Ok(report(arguments, &places, &measured, &rows, printer))
 }
 
-fn refuse(place: &Place, refused: &Refused, printer: Printer) -> Exit {
-    printer.fail("VerifyError", &format!("{place}: {}", refused.message), refused.exit)
+fn refuse(place: &Target, failed: &MeasureError, printer: Printer) -> Exit {
+    printer.fail("VerifyError", &format!("{place}: {}", failed.message), failed.exit)
 }
 
 /// Where to run: as asked, else what this machine has.
-fn places(arguments: &Arguments, printer: Printer) -> Result<Vec<Place>, Exit> {
+fn places(arguments: &Arguments, printer: Printer) -> Result<Vec<Target>, Exit> {
     if arguments.on.len() == 1 {
         let message = "one place has nothing to be compared with: give --on twice or more";
         return Err(printer.fail("UsageError", message, Exit::Usage));
@@ -124,15 +124,15 @@ fn places(arguments: &Arguments, printer: Printer) -> Result<Vec<Place>, Exit> {
         return Err(printer.fail("UsageError", message, Exit::Environment));
     }
     let best = selected.engine.providers().first().copied().filter(|best| *best != ExecutionProvider::Cpu);
-    let other = best.map_or(Place::Embedded, |best| Place::Provider(best.short_name().to_owned()));
-    Ok(vec![Place::Provider("cpu".to_owned()), other])
+    let other = best.map_or(Target::Embedded, |best| Target::Provider(best.short_name().to_owned()));
+    Ok(vec![Target::Provider("cpu".to_owned()), other])
 }
 
 fn compare(
     arguments: &Arguments,
-    place: &Place,
-    reference: &Measured,
-    other: &Measured,
+    place: &Target,
+    reference: &Measurement,
+    other: &Measurement,
     rows: &mut Vec<Row>,
 ) -> Result<(), String> {
     let first = rows.len();
@@ -146,11 +146,11 @@ fn compare(
             (Ok(_), Err(error)) => return Err(format!("{source}: {error}")),
         };
         for ((name, reference), (_, other)) in reference.iter().zip(other) {
-            let (reference, other) = (measure::read(reference)?, measure::read(other)?);
-            let spread = Spread::between(&reference, &other, arguments.absolute, arguments.relative);
+            let (reference, other) = (measure::read_output(reference)?, measure::read_output(other)?);
+            let statistics = DiffStatistics::compare(&reference, &other, arguments.absolute, arguments.relative);
             match rows[first..].iter_mut().find(|row| row.output == *name) {
-                Some(row) => row.spread = std::mem::take(&mut row.spread).with(spread),
-                None => rows.push(Row { place: place.to_string(), output: name.clone(), spread }),
+                Some(row) => row.statistics = std::mem::take(&mut row.statistics).merge(statistics),
+                None => rows.push(Row { place: place.to_string(), output: name.clone(), statistics }),
             }
         }
     }
@@ -161,8 +161,8 @@ fn compare(
     Ok(())
 }
 
-fn report(arguments: &Arguments, places: &[Place], measured: &[Measured], rows: &[Row], printer: Printer) -> Exit {
-    let same = rows.iter().all(|row| row.spread.is_accepted());
+fn report(arguments: &Arguments, places: &[Target], measured: &[Measurement], rows: &[Row], printer: Printer) -> Exit {
+    let same = rows.iter().all(|row| row.statistics.is_accepted());
     let requests = measured.first().map_or(0, |measured| measured.items.len());
     let text = if printer.json {
         let engines = places
@@ -170,7 +170,7 @@ fn report(arguments: &Arguments, places: &[Place], measured: &[Measured], rows: 
             .zip(measured)
             .map(|(place, measured)| json!({ "on": place.to_string(), "engine": measured.engine }));
         let outputs = rows.iter().map(|row| {
-            json!({ "on": row.place, "output": row.output, "accepted": row.spread.is_accepted(), "difference": row.spread })
+            json!({ "on": row.place, "output": row.output, "accepted": row.statistics.is_accepted(), "difference": row.statistics })
         });
         pretty(&json!({
             "same": same,
@@ -182,8 +182,8 @@ fn report(arguments: &Arguments, places: &[Place], measured: &[Measured], rows: 
         }))
     } else {
         let line = |row: &Row| {
-            let Spread { compared, different, absolute, relative, beyond, otherwise } = &row.spread;
-            let verdict = match otherwise {
+            let DiffStatistics { compared, different, absolute, relative, beyond, mismatch } = &row.statistics;
+            let verdict = match mismatch {
                 Some(why) => why.clone(),
                 None if *different == 0 => "identical".to_owned(),
                 None if *beyond == 0 => "accepted".to_owned(),

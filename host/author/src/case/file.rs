@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use crate::compare::Tolerance;
+use crate::value_difference::Tolerance;
 use gpux_config::{ConfigurationError, Diagnostic, Document, Form, LoadError, Node, Span};
 
 /// The file that makes a folder a case.
@@ -116,7 +116,7 @@ pub(crate) struct Recorded {
     pub memory_peak: Option<u64>,
     /// Why there is no result, if it is nothing that a test can expect: the request's timeout
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stopped: Option<String>,
+    pub failure: Option<String>,
     /// What it logged
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub log: Vec<String>,
@@ -205,7 +205,7 @@ impl Case {
     }
 
     /// Refuses what a case of a pipeline cannot say.
-    pub(crate) fn of_a_pipeline(&self) -> Result<(), Box<ConfigurationError>> {
+    pub(crate) fn require_pipeline_case(&self) -> Result<(), Box<ConfigurationError>> {
         let fault = |key: &&str| {
             let message = format!("`{key}` is about a component step, but this is a case of a pipeline");
             Diagnostic::new("not-of-a-pipeline", self.place(key), message).hint("say it in the gpux.yml")

@@ -3,9 +3,12 @@
 //! `case.yml` → [`Case`] (its shape checked) → values, once the ports are known that they fill.
 
 mod file;
+mod folder;
 mod metadata;
 mod value;
 mod write;
+
+pub use folder::{CASES_FOLDER, NoCasesError, cases_in};
 
 pub(crate) use file::{CASE_FILE, Case, ErrorKind, Expectation, ExpectedError, Recorded};
 pub(crate) use value::Expected;

@@ -3,8 +3,8 @@
 
 use std::path::PathBuf;
 
-use super::Tool;
-use crate::build::{BuildError, Workspace};
+use crate::build_error::BuildError;
+use crate::workspace::{Tool, Workspace};
 
 /// `python -m ziglang`, but for a module of that name in the step's folder, which may be a
 /// stranger's. Python has a switch for that (`-P`) since 3.11.

@@ -1,7 +1,7 @@
 //! JavaScript: the folder's own `build.mjs`, which makes a component with componentize-qjs.
 
-use super::Tool;
-use crate::build::{BuildError, OUTPUT, Workspace};
+use crate::build_error::BuildError;
+use crate::workspace::{OUTPUT, Tool, Workspace};
 
 const NODE: &str = "install Node.js 20 or newer as https://nodejs.org says";
 

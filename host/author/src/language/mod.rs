@@ -13,8 +13,9 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::build::{BuildError, Workspace};
+use super::build_error::BuildError;
 use super::template::{TemplateFile, embedded};
+use super::workspace::{Tool, Workspace};
 
 /// A language that a step can be written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -82,15 +83,4 @@ impl fmt::Display for Language {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
-}
-
-/// A program, or a part of one, that a build needs.
-#[derive(Clone, Copy, Debug)]
-pub struct Tool {
-    /// what it is called
-    pub name: &'static str,
-    /// commands, one of which succeeds if it is there
-    pub checks: &'static [&'static [&'static str]],
-    /// how to get it: a command, or a sentence with an address
-    pub install: &'static str,
 }

@@ -1,7 +1,7 @@
 //! Python: componentize-py, which puts the interpreter and the step's modules into a component.
 
-use super::Tool;
-use crate::build::{BuildError, Workspace};
+use crate::build_error::BuildError;
+use crate::workspace::{Tool, Workspace};
 
 const COMPONENTIZE: &str = "componentize-py";
 

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::Tool;
-use crate::build::{BuildError, Workspace};
+use crate::build_error::BuildError;
+use crate::workspace::{Tool, Workspace};
 
 const TARGET: &str = "wasm32-unknown-unknown";
 

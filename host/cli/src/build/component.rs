@@ -37,7 +37,7 @@ fn build(path: &Path, arguments: &Arguments, printer: Printer) -> Result<String,
         if component != bytes {
             inspect(&component)?;
         }
-        let saved = gpux_author::save(output, &component);
+        let saved = gpux_author::write_file(output, &component);
         saved.map_err(|error| printer.fail("OutputError", &error.to_string(), Exit::Failed))?;
     }
     let written = arguments.output.as_ref().map(|output| output.display().to_string());

@@ -1,7 +1,7 @@
 //! `gpux build`: everything that can be done before the first request.
 
-mod changed;
 mod component;
+mod model_change;
 mod step;
 
 use std::path::PathBuf;
@@ -61,7 +61,7 @@ pub(super) struct Arguments {
     json: bool,
 
     #[command(flatten)]
-    change: changed::ChangeArguments,
+    change: model_change::ChangeArguments,
 
     #[command(flatten)]
     operator: OperatorArguments,
@@ -81,7 +81,7 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
         return printer.fail("UsageError", &message, Exit::Usage);
     }
     if arguments.change.is_given() {
-        return changed::main(arguments, printer);
+        return model_change::main(arguments, printer);
     }
     if arguments.output.is_some() {
         let message = "--output goes with a .wasm file, --precision or --shape; a pipeline is built into the cache, \
@@ -109,7 +109,7 @@ fn pipeline(arguments: &Arguments, printer: Printer) -> Exit {
     if let Err(error) = rehearse(&pipeline) {
         return printer.error(&error);
     }
-    if let Err(reason) = gpux_author::prove_batching(&pipeline) {
+    if let Err(reason) = gpux_author::verify_batching(&pipeline) {
         return printer.fail("ConfigurationError", &reason, Exit::Usage);
     }
     for (step, file) in pipeline.tokenizers() {
@@ -139,7 +139,7 @@ fn pipeline(arguments: &Arguments, printer: Printer) -> Exit {
 fn rehearse(pipeline: &Pipeline) -> Result<(), GpuxError> {
     for (name, model) in pipeline.models() {
         if let Err(error) = model.rehearse()
-            && !gpux_author::shapes(pipeline).iter().any(|(ran, _)| ran == name)
+            && !gpux_author::observed_shapes(pipeline).iter().any(|(ran, _)| ran == name)
         {
             return Err(error.into());
         }
@@ -167,5 +167,5 @@ fn nodes_of(arguments: &Arguments, pipeline: &Pipeline, report: &mut serde_json:
 /// what is wrong with the pipeline is told when it is opened to be built.
 fn shapes(arguments: &Arguments, operator: &Operator) -> Vec<(String, Shapes)> {
     let on_cpu = Operator { provider: Some("cpu".to_owned()), ..operator.clone() };
-    arguments.pipeline.open_quietly(&on_cpu).map(|pipeline| gpux_author::shapes(&pipeline)).unwrap_or_default()
+    arguments.pipeline.open_quietly(&on_cpu).map(|pipeline| gpux_author::observed_shapes(&pipeline)).unwrap_or_default()
 }

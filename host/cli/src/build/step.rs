@@ -8,7 +8,7 @@ use serde_json::json;
 use super::Arguments;
 use crate::exit::Exit;
 use crate::printer::{Printer, duration, pretty, size};
-use gpux_author::{BuildRequest, Built, Progress, StepFile};
+use gpux_author::{BuildOutput, BuildRequest, Progress, StepFile};
 use gpux_sandbox::Sandbox;
 
 /// The lines of a build: shown as they come with `--verbose`, else kept for an error.
@@ -47,14 +47,19 @@ pub(super) fn main(folder: &Path, arguments: &Arguments, printer: Printer) -> Ex
 }
 
 /// Builds a step; an error is printed.
-pub(crate) fn build_step(step: &StepFile, strip: bool, sandbox: &Sandbox, printer: Printer) -> Result<Built, Exit> {
+pub(crate) fn build_step(
+    step: &StepFile,
+    strip: bool,
+    sandbox: &Sandbox,
+    printer: Printer,
+) -> Result<BuildOutput, Exit> {
     gpux_author::build(BuildRequest { step, strip }, sandbox, &mut Lines(printer)).map_err(|error| {
         let exit = if error.is_environment() { Exit::Environment } else { Exit::Failed };
         printer.fail("BuildError", &format!("{}: {error}", step.folder.display()), exit)
     })
 }
 
-fn words(step: &StepFile, built: &Built, start: Instant) -> String {
+fn words(step: &StepFile, built: &BuildOutput, start: Instant) -> String {
     let info = &built.info;
     let before = if built.size_before == info.size {
         String::new()
@@ -72,7 +77,7 @@ fn words(step: &StepFile, built: &Built, start: Instant) -> String {
     )
 }
 
-fn to_json(step: &StepFile, built: &Built) -> serde_json::Value {
+fn to_json(step: &StepFile, built: &BuildOutput) -> serde_json::Value {
     json!({
         "name": step.name,
         "written": built.path.display().to_string(),

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::arguments::Arguments;
 use crate::exit::Exit;
-use crate::measure::{Asked, Measured, Place, Refused};
+use crate::measure::{MeasureError, MeasureRequest, Measurement, Target};
 use crate::printer::{Printer, duration, pretty, table};
 use crate::schema::save_or_print;
 
@@ -17,7 +17,7 @@ pub(super) fn compare(arguments: &Arguments, printer: Printer) -> Exit {
         let message = "several providers cannot share standard input: give a file";
         return printer.fail("UsageError", message, Exit::Usage);
     }
-    let asked = Asked {
+    let asked = MeasureRequest {
         pipeline: &arguments.pipeline,
         input: &arguments.input,
         operator: &arguments.operator,
@@ -29,7 +29,7 @@ pub(super) fn compare(arguments: &Arguments, printer: Printer) -> Exit {
     };
     let mut rows = Vec::new();
     for provider in arguments.operator.providers() {
-        let place: Place = match provider.parse() {
+        let place: Target = match provider.parse() {
             Ok(place) => place,
             Err(error) => return printer.fail("UsageError", &error, Exit::Usage),
         };
@@ -39,9 +39,9 @@ pub(super) fn compare(arguments: &Arguments, printer: Printer) -> Exit {
         };
         rows.push((provider, asked.run(&place, folder.path())));
     }
-    let wrong = |(_, measured): &Row| measured.as_ref().is_err_and(|refused| refused.exit == Exit::Usage);
-    if let Some((_, Err(refused))) = rows.first().filter(|_| rows.iter().all(wrong)) {
-        return printer.fail("UsageError", &refused.message, Exit::Usage);
+    let wrong = |(_, measured): &Row| measured.as_ref().is_err_and(|failed| failed.exit == Exit::Usage);
+    if let Some((_, Err(failed))) = rows.first().filter(|_| rows.iter().all(wrong)) {
+        return printer.fail("UsageError", &failed.message, Exit::Usage);
     }
     let text = if printer.json { pretty(&to_json(&rows)) } else { to_table(&rows) };
     match save_or_print(printer, arguments.output.as_deref(), &text) {
@@ -50,10 +50,10 @@ pub(super) fn compare(arguments: &Arguments, printer: Printer) -> Exit {
     }
 }
 
-type Row = (String, Result<Measured, Refused>);
+type Row = (String, Result<Measurement, MeasureError>);
 
 /// The mean time of a run, in milliseconds.
-fn time(measured: &Result<Measured, Refused>) -> Option<f64> {
+fn time(measured: &Result<Measurement, MeasureError>) -> Option<f64> {
     measured.as_ref().ok()?.times.as_ref().map(|times| times.avg_inference_time)
 }
 
@@ -62,9 +62,9 @@ fn baseline(rows: &[Row]) -> Option<f64> {
     cpu.or_else(|| rows.iter().find_map(|(_, measured)| time(measured)))
 }
 
-fn why_not(measured: &Result<Measured, Refused>) -> String {
+fn why_not(measured: &Result<Measurement, MeasureError>) -> String {
     match measured {
-        Err(refused) => refused.message.clone(),
+        Err(failed) => failed.message.clone(),
         Ok(measured) => measured.items.iter().find_map(|item| item.result.as_ref().err().cloned()).unwrap_or_default(),
     }
 }

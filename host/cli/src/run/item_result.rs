@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::printer::Unwritten;
+use crate::printer::OutputError;
 use gpux::GpuxError;
 use gpux_core::{Outputs, Trace};
 
@@ -21,5 +21,5 @@ pub(super) enum WriteError {
     File { path: PathBuf, source: std::io::Error },
     /// standard output does not take it
     #[error(transparent)]
-    Stdout(#[from] Unwritten),
+    Stdout(#[from] OutputError),
 }

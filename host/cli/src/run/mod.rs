@@ -21,7 +21,7 @@ use self::results::{Format, Results};
 use super::exit::Exit;
 use super::input::{RequestItem, Requests, UsageError, reject_overwrites};
 use super::interrupt;
-use super::printer::{Printer, Unwritten};
+use super::printer::{OutputError, Printer};
 use gpux::GpuxError;
 use gpux::Pipeline;
 use gpux_author::{RecordError, Recorder};
@@ -59,7 +59,7 @@ pub(super) fn main(arguments: Arguments) -> Exit {
         Err(Failure::Gpux(error)) => printer.error(&error),
         Err(Failure::Usage(error)) => printer.usage(&error),
         // Whoever reads a pipe may leave early; that is no error of ours.
-        Err(Failure::Write(WriteError::Stdout(Unwritten::Closed))) => Exit::Done,
+        Err(Failure::Write(WriteError::Stdout(OutputError::Closed))) => Exit::Done,
         Err(Failure::Write(error)) => printer.unwritten(&error),
     }
 }

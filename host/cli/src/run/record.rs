@@ -9,7 +9,7 @@ use crate::exit::Exit;
 use crate::printer::{Printer, counted};
 use crate::test::Summary;
 use gpux::Pipeline;
-use gpux_author::{RecordError, Recorder, Replay};
+use gpux_author::{RecordError, Recorder, Replayer};
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Recording")]
@@ -56,7 +56,7 @@ impl RecordArguments {
     /// Replays what was recorded, if that was asked for.
     pub(super) fn replay(&self, pipeline: &Pipeline, timeout: Option<Duration>, printer: Printer) -> Option<Exit> {
         let folder = self.replay.as_deref()?;
-        let replay = match Replay::new(pipeline, self.step.as_deref(), timeout) {
+        let replay = match Replayer::new(pipeline, self.step.as_deref(), timeout) {
             Ok(replay) => replay,
             Err(error) => return Some(printer.usage(&error)),
         };

@@ -8,7 +8,7 @@ use gpux_core::sanitize::sanitize_for_terminal;
 use gpux_serve::{Event, Server};
 
 /// Who tells it.
-pub(super) struct Teller {
+pub(super) struct EventLogger {
     pub(super) printer: Printer,
     /// where lines go: whoever reads stderr slowly must not hold up the server
     pub(super) log: Log,
@@ -17,7 +17,7 @@ pub(super) struct Teller {
     pub(super) scheme: &'static str,
 }
 
-impl Teller {
+impl EventLogger {
     /// Where the server at this address is found: one that listens on every address has none to open.
     fn url(&self, address: SocketAddr) -> String {
         if address.ip().is_unspecified() {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use clap::{ArgAction, Args};
 
-use events::Teller;
+use events::EventLogger;
 use options::ServerArguments;
 
 use super::exit::Exit;
@@ -131,7 +131,7 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
     // Letting go of models may take long, and the process is about to end: the system frees them.
     let server = ManuallyDrop::new(Arc::new(Server::new(settings, operator)));
     let told = Arc::clone(&server);
-    let teller = Teller { printer, log: log.clone(), format, scheme };
+    let teller = EventLogger { printer, log: log.clone(), format, scheme };
     if let Err(warning) = traces {
         teller.warning(&warning);
     }

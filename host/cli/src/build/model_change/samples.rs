@@ -1,12 +1,12 @@
 //! On what a changed model is judged: the user's samples, golden cases, or numbers made up.
 
 use super::ChangeArguments;
-use super::make::Refused;
+use super::changed_model::ChangeError;
 use crate::exit::Exit;
 use crate::input::{RequestItem, Requests};
 use crate::printer::{Printer, counted};
 use gpux::Pipeline;
-use gpux_author::{Beside, ModelSample, Sampler};
+use gpux_author::{ModelComparison, ModelSample, Sampler};
 use gpux_inference::{ModelStep, made_up_inputs};
 
 /// The most requests that are run: their tensors are all held.
@@ -22,8 +22,8 @@ pub(super) struct Samples<'a> {
 }
 
 /// A changed model, judged.
-pub(super) struct Judged {
-    pub(super) beside: Beside,
+pub(super) struct Evaluation {
+    pub(super) comparison: ModelComparison,
     /// over what
     pub(super) over: String,
 }
@@ -38,7 +38,7 @@ pub(super) fn samples<'a>(
     let mut count = 0;
     let from = if asked.sample.is_empty() {
         let folder = pipeline.path().with_file_name(gpux_author::CASES_FOLDER);
-        // A model alone has no cases: what lies beside it belongs to others.
+        // A model alone has no cases: files beside it belong to others.
         let alone = pipeline.path().extension().is_some_and(|ending| ending.eq_ignore_ascii_case("onnx"));
         let cases = if alone { Ok(Vec::new()) } else { gpux_author::case_requests(pipeline, &folder) };
         for (name, request) in cases.map_err(|error| printer.error(&error))?.into_iter().take(MOST) {
@@ -63,20 +63,28 @@ pub(super) fn samples<'a>(
 
 impl Samples<'_> {
     /// Runs both models on what the original was given.
-    pub(super) fn judge(&self, name: &str, original: &ModelStep, changed: &ModelStep) -> Result<Judged, Refused> {
-        let mut samples = self.sampler.of(name);
+    pub(super) fn evaluate(
+        &self,
+        name: &str,
+        original: &ModelStep,
+        changed: &ModelStep,
+    ) -> Result<Evaluation, ChangeError> {
+        let mut samples = self.sampler.samples_of(name);
         let mut over = self.from.clone().unwrap_or_default();
         if samples.is_empty() {
-            samples = made_up(changed)
-                .ok_or_else(|| Refused::Samples("no inputs can be made up for this model: give --sample".to_owned()))?;
+            samples = made_up(changed).ok_or_else(|| {
+                ChangeError::Samples("no inputs can be made up for this model: give --sample".to_owned())
+            })?;
             let why = match &self.from {
                 Some(from) => format!("; it gets none that can be seen of the {from}"),
                 None => "; --sample gives others".to_owned(),
             };
             over = format!("{} inputs made up{why}", samples.len());
         }
-        let beside = gpux_author::beside(original, changed, &samples);
-        beside.map(|beside| Judged { beside, over }).map_err(|unequal| Refused::Samples(unequal.to_string()))
+        let comparison = gpux_author::compare_models(original, changed, &samples);
+        comparison
+            .map(|comparison| Evaluation { comparison, over })
+            .map_err(|unequal| ChangeError::Samples(unequal.to_string()))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The commands of a build, and what they print.
+//! The folder in which a step is built: tools, commands, and their output.
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, ErrorKind, Read};
@@ -7,8 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use super::BuildError;
-use crate::language::Tool;
+use super::build_error::BuildError;
 use gpux_core::files::check_room;
 use gpux_core::threads;
 
@@ -18,15 +17,15 @@ pub(crate) const OUTPUT: &str = "GPUX_OUTPUT";
 /// Lines of a failed command that are shown.
 const LAST_LINES: usize = 200;
 
-/// How long the pipes of a command that has ended must be silent before nobody listens any more.
-const QUIET: Duration = Duration::from_millis(500);
-/// How long after its end nobody listens any more, silent or not.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the pipes of a command that has ended are read without a further line.
+const IDLE_LIMIT: Duration = Duration::from_millis(500);
+/// How long the pipes of a command are read after its end, at most.
+const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 
 /// The largest module that is read, in bytes; the sandbox has a limit of its own below this.
 const MAX_MODULE: u64 = 1 << 30;
 
-/// Who follows a build.
+/// Receives the commands and the output of a build.
 pub trait Progress {
     /// A command begins.
     fn command(&mut self, command: &str);
@@ -34,6 +33,17 @@ pub trait Progress {
     fn line(&mut self, line: &str);
     /// Whether the lines are shown as they come: a failure then need not repeat them.
     fn shows_lines(&self) -> bool;
+}
+
+/// A program, or a part of one, that a build needs.
+#[derive(Clone, Copy, Debug)]
+pub struct Tool {
+    /// what it is called
+    pub name: &'static str,
+    /// commands, one of which succeeds if it is there
+    pub checks: &'static [&'static [&'static str]],
+    /// how to get it: a command, or a sentence with an address
+    pub install: &'static str,
 }
 
 /// A step's folder while it is being built.
@@ -48,7 +58,7 @@ enum Line {
 }
 
 impl<'a> Workspace<'a> {
-    pub(super) fn new(folder: &'a Path, progress: &'a mut dyn Progress) -> Self {
+    pub(crate) fn new(folder: &'a Path, progress: &'a mut dyn Progress) -> Self {
         Self { folder, progress }
     }
 
@@ -84,7 +94,7 @@ impl<'a> Workspace<'a> {
     }
 
     /// Fails with the way to install it if a tool is missing.
-    pub(super) fn require(&self, tools: &[Tool]) -> Result<(), BuildError> {
+    pub(crate) fn require(&self, tools: &[Tool]) -> Result<(), BuildError> {
         for tool in tools {
             self.check(tool)?;
         }
@@ -159,7 +169,7 @@ impl<'a> Workspace<'a> {
 
     /// Runs a step's own commands, one after the other, and gives the module that they wrote to
     /// `$GPUX_OUTPUT`.
-    pub(super) fn shell(&mut self, commands: &[String]) -> Result<Vec<u8>, BuildError> {
+    pub(crate) fn shell(&mut self, commands: &[String]) -> Result<Vec<u8>, BuildError> {
         let draft = Self::draft()?;
         let module = draft.path().join("module.wasm");
         for line in commands {
@@ -200,12 +210,12 @@ fn names_what_exists(printed: &[u8]) -> bool {
 fn next(lines: &mpsc::Receiver<Line>, child: &mut Child, end: &mut Option<Instant>) -> Option<Line> {
     loop {
         if end.is_none() && !matches!(child.try_wait(), Ok(None)) {
-            *end = Some(Instant::now() + PATIENCE);
+            *end = Some(Instant::now() + DRAIN_LIMIT);
         }
         if end.is_some_and(|end| Instant::now() >= end) {
             return None;
         }
-        match lines.recv_timeout(QUIET) {
+        match lines.recv_timeout(IDLE_LIMIT) {
             Ok(line) => return Some(line),
             Err(RecvTimeoutError::Timeout) if end.is_none() => {}
             Err(_) => return None,

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::samples::ModelSample;
-use super::spread::Spread;
+use super::diff_statistics::DiffStatistics;
+use super::sampler::ModelSample;
 use gpux_core::{Context, ElementType, Step, StepFailure, Tensor, Value, to_json};
 
 /// How long both models together are timed.
@@ -18,7 +18,7 @@ const WARM: usize = 2;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Accuracy {
     /// number by number
-    pub spread: Spread,
+    pub statistics: DiffStatistics,
     /// the largest absolute number of the original's
     pub largest: f64,
     /// whether it holds floats; whole numbers and texts are the same or not
@@ -32,8 +32,8 @@ impl Accuracy {
     /// What is held against the tolerance: of floats, the largest difference as a part of the
     /// largest number; of anything else, the part that is not the same.
     pub fn error(&self) -> f64 {
-        let Spread { compared, different, absolute, otherwise, .. } = &self.spread;
-        match otherwise {
+        let DiffStatistics { compared, different, absolute, mismatch, .. } = &self.statistics;
+        match mismatch {
             Some(_) => f64::INFINITY,
             None if *different == 0 => 0.0,
             None if self.floats => absolute / self.largest,
@@ -43,7 +43,8 @@ impl Accuracy {
 
     /// Takes in one result of both.
     pub fn add(&mut self, original: &Value, changed: &Value) {
-        self.spread = std::mem::take(&mut self.spread).with(Spread::between(original, changed, 0.0, 0.0));
+        self.statistics =
+            std::mem::take(&mut self.statistics).merge(DiffStatistics::compare(original, changed, 0.0, 0.0));
         match (original, changed) {
             (Value::Tensor(original), Value::Tensor(changed)) => {
                 self.floats |= original.element().is_float();
@@ -94,14 +95,14 @@ fn numbers(json: &serde_json::Value) -> Vec<f64> {
 
 /// A changed model beside the original.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Beside {
+pub struct ModelComparison {
     /// each output by name
     pub outputs: Vec<(String, Accuracy)>,
     /// the middle of the times of a run on the first sample, of the original and of the changed one
     pub times: (Duration, Duration),
 }
 
-impl Beside {
+impl ModelComparison {
     /// The output that is off the most.
     pub fn worst(&self) -> Option<(&str, f64)> {
         let errors = self.outputs.iter().map(|(name, accuracy)| (name.as_str(), accuracy.error()));
@@ -112,7 +113,7 @@ impl Beside {
 /// Which of the two models could not be run, on which sample, and why.
 #[derive(Debug, thiserror::Error)]
 #[error("{} fails on sample {number}: {failure}", if *.changed { "the changed model" } else { "the model itself" })]
-pub struct Unequal {
+pub struct ComparisonError {
     /// whether it is the changed one
     pub changed: bool,
     /// from 1
@@ -122,12 +123,16 @@ pub struct Unequal {
 }
 
 /// Runs both on every sample, then times them on the first, in turns.
-pub fn beside(original: &dyn Step, changed: &dyn Step, samples: &[ModelSample]) -> Result<Beside, Unequal> {
+pub fn compare_models(
+    original: &dyn Step,
+    changed: &dyn Step,
+    samples: &[ModelSample],
+) -> Result<ModelComparison, ComparisonError> {
     let names = original.signature().outputs.iter().map(|output| output.name.clone());
     let mut outputs: Vec<_> = names.map(|name| (name, Accuracy::default())).collect();
     for (at, sample) in samples.iter().enumerate() {
         let run = |step: &dyn Step, changed| {
-            let unequal = |failure| Unequal { changed, number: at + 1, failure };
+            let unequal = |failure| ComparisonError { changed, number: at + 1, failure };
             step.run(sample.clone(), &mut Context::default()).map_err(unequal)
         };
         let (one, other) = (run(original, false)?, run(changed, true)?);
@@ -136,7 +141,7 @@ pub fn beside(original: &dyn Step, changed: &dyn Step, samples: &[ModelSample]) 
         }
     }
     let times = samples.first().map(|sample| time([original, changed], sample)).unwrap_or_default();
-    Ok(Beside { outputs, times })
+    Ok(ModelComparison { outputs, times })
 }
 
 fn time(steps: [&dyn Step; 2], sample: &ModelSample) -> (Duration, Duration) {

@@ -1,4 +1,4 @@
-//! How far two results lie apart, in numbers.
+//! The differences between two results, as numbers.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use gpux_core::{ElementType, Tensor, Value, to_json};
 
 /// The differences between two results of one computation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Spread {
+pub struct DiffStatistics {
     /// numbers that were compared
     pub compared: usize,
     /// those that are not the same
@@ -18,49 +18,52 @@ pub struct Spread {
     /// those that differ by more than is accepted
     pub beyond: usize,
     /// what cannot be put into numbers: another shape, another text
-    pub otherwise: Option<String>,
+    #[serde(rename = "otherwise")]
+    pub mismatch: Option<String>,
 }
 
-impl Spread {
+impl DiffStatistics {
     /// Compares `given` with `reference`. A number is accepted if it differs by no more than
     /// `absolute` + `relative` × |reference|, as NumPy's `allclose` has it.
-    pub fn between(reference: &Value, given: &Value, absolute: f64, relative: f64) -> Self {
-        let mut spread = Self::default();
+    pub fn compare(reference: &Value, given: &Value, absolute: f64, relative: f64) -> Self {
+        let mut statistics = Self::default();
         match (reference, given) {
-            (Value::Tensor(reference), Value::Tensor(given)) => spread.tensors(reference, given, absolute, relative),
-            (reference, given) => spread.json(&to_json(reference), &to_json(given), absolute, relative),
+            (Value::Tensor(reference), Value::Tensor(given)) => {
+                statistics.tensors(reference, given, absolute, relative)
+            }
+            (reference, given) => statistics.json(&to_json(reference), &to_json(given), absolute, relative),
         }
-        spread
+        statistics
     }
 
     /// Whether everything that was compared is accepted.
     pub const fn is_accepted(&self) -> bool {
-        self.beyond == 0 && self.otherwise.is_none()
+        self.beyond == 0 && self.mismatch.is_none()
     }
 
     /// This and another together.
     #[must_use]
-    pub fn with(mut self, other: Self) -> Self {
+    pub fn merge(mut self, other: Self) -> Self {
         self.compared += other.compared;
         self.different += other.different;
         self.absolute = self.absolute.max(other.absolute);
         self.relative = self.relative.max(other.relative);
         self.beyond += other.beyond;
-        self.otherwise = self.otherwise.or(other.otherwise);
+        self.mismatch = self.mismatch.or(other.mismatch);
         self
     }
 
     fn tensors(&mut self, reference: &Tensor, given: &Tensor, absolute: f64, relative: f64) {
         if reference.shape() != given.shape() || reference.element() != given.element() {
             let shown = |tensor: &Tensor| format!("{}{:?}", tensor.element(), tensor.shape());
-            self.otherwise = Some(format!("{} instead of {}", shown(given), shown(reference)));
+            self.mismatch = Some(format!("{} instead of {}", shown(given), shown(reference)));
             return;
         }
         let wide = |tensor: &Tensor| tensor.cast(ElementType::Float64).ok();
         let (Some(a), Some(b)) = (wide(reference), wide(given)) else {
             self.compared += reference.len();
             if reference.data() != given.data() {
-                self.otherwise = Some("other texts".to_owned());
+                self.mismatch = Some("other texts".to_owned());
             }
             return;
         };
@@ -68,7 +71,7 @@ impl Spread {
         a.iter().zip(b).for_each(|(a, b)| self.number(*a, *b, absolute, relative));
         // Large integers that are the same as float64 may still not be the same.
         if self.different == 0 && reference.bytes() != given.bytes() && !reference.element().is_float() {
-            self.otherwise = Some("integers that float64 cannot tell apart differ".to_owned());
+            self.mismatch = Some("integers that float64 cannot tell apart differ".to_owned());
         }
     }
 
@@ -106,7 +109,7 @@ impl Spread {
             (a, b) if a == b => {}
             (a, b) => {
                 let shown = |json: &Json| json.to_string().chars().take(60).collect::<String>();
-                self.otherwise.get_or_insert(format!("{} instead of {}", shown(b), shown(a)));
+                self.mismatch.get_or_insert(format!("{} instead of {}", shown(b), shown(a)));
             }
         }
     }
@@ -125,27 +128,28 @@ mod tests {
 
     #[test]
     fn numbers_lie_as_far_apart_as_they_do() {
-        let spread = Spread::between(&tensor([1.0, 2.0, f32::NAN]), &tensor([1.0, 2.5, f32::NAN]), 0.1, 0.1);
-        assert_eq!((spread.compared, spread.different, spread.beyond), (3, 1, 1));
-        assert_eq!((spread.absolute, spread.relative), (0.5, 0.2));
-        assert!(!spread.is_accepted());
-        assert!(Spread::between(&tensor([1.0, 2.0, 3.0]), &tensor([1.0, 2.5, 3.0]), 0.1, 0.2).is_accepted());
-        let infinite = Spread::between(&tensor([1.0; 3]), &tensor([f32::INFINITY, 1.0, f32::NAN]), 9.0, 9.0);
+        let statistics =
+            DiffStatistics::compare(&tensor([1.0, 2.0, f32::NAN]), &tensor([1.0, 2.5, f32::NAN]), 0.1, 0.1);
+        assert_eq!((statistics.compared, statistics.different, statistics.beyond), (3, 1, 1));
+        assert_eq!((statistics.absolute, statistics.relative), (0.5, 0.2));
+        assert!(!statistics.is_accepted());
+        assert!(DiffStatistics::compare(&tensor([1.0, 2.0, 3.0]), &tensor([1.0, 2.5, 3.0]), 0.1, 0.2).is_accepted());
+        let infinite = DiffStatistics::compare(&tensor([1.0; 3]), &tensor([f32::INFINITY, 1.0, f32::NAN]), 9.0, 9.0);
         assert_eq!((infinite.beyond, infinite.absolute), (2, f64::INFINITY));
         let other = Value::Tensor(Tensor::new([1], vec![1_i64]).unwrap());
-        let spread = Spread::between(&tensor([1.0; 3]), &other, 9.0, 9.0);
-        assert_eq!(spread.otherwise.unwrap(), "int64[1] instead of float32[3]");
+        let statistics = DiffStatistics::compare(&tensor([1.0; 3]), &other, 9.0, 9.0);
+        assert_eq!(statistics.mismatch.unwrap(), "int64[1] instead of float32[3]");
         let large = |value: i64| Value::Tensor(Tensor::scalar(value));
-        assert!(!Spread::between(&large(i64::MAX), &large(i64::MAX - 1), 0.0, 0.0).is_accepted());
+        assert!(!DiffStatistics::compare(&large(i64::MAX), &large(i64::MAX - 1), 0.0, 0.0).is_accepted());
     }
 
     #[test]
     fn json_is_compared_by_its_numbers() {
         let top = |label: &str, score: f64| Value::from(json!([{ "label": label, "score": score }]));
-        let spread = Spread::between(&top("a", 0.5), &top("a", 0.25), 0.0, 0.5);
-        assert_eq!((spread.compared, spread.absolute), (1, 0.25));
-        assert!(spread.is_accepted());
-        let spread = Spread::between(&top("a", 0.5), &top("b", 0.5), 1.0, 1.0);
-        assert_eq!(spread.otherwise.unwrap(), "\"b\" instead of \"a\"");
+        let statistics = DiffStatistics::compare(&top("a", 0.5), &top("a", 0.25), 0.0, 0.5);
+        assert_eq!((statistics.compared, statistics.absolute), (1, 0.25));
+        assert!(statistics.is_accepted());
+        let statistics = DiffStatistics::compare(&top("a", 0.5), &top("b", 0.5), 1.0, 1.0);
+        assert_eq!(statistics.mismatch.unwrap(), "\"b\" instead of \"a\"");
     }
 }

@@ -1,9 +1,9 @@
 //! `gpux build --precision … --shape …`: another model made of a pipeline's, beside it, if its
 //! results stay close enough.
 
-mod inputs;
-mod make;
+mod changed_model;
 mod report;
+mod samples;
 
 use std::path::{Path, PathBuf};
 
@@ -13,11 +13,11 @@ use super::Arguments;
 use crate::exit::Exit;
 use crate::printer::{Printer, Texts, pretty};
 use crate::shapes::ShapeArguments;
+use changed_model::{ChangeError, ChangedModel};
 use gpux::{Operator, Pipeline};
 use gpux_inference::{ModelStep, Precision};
-use inputs::Judged;
-use make::{Made, Refused};
 use report::Report;
+use samples::Evaluation;
 
 /// What to make of the models, and how it is judged.
 #[derive(Debug, Args)]
@@ -128,10 +128,10 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
         return Err(usage("the pipeline has several models: say with --model which is to have these shapes"));
     }
     let places = places(arguments, &pipeline, &models).map_err(|message| usage(&message))?;
-    let samples = inputs::samples(asked, &pipeline, printer)?;
+    let samples = samples::samples(asked, &pipeline, printer)?;
     let (mut reports, mut texts) = (Vec::new(), Texts::default());
     for ((name, original), place) in models.into_iter().zip(places) {
-        let change = Change { asked, pipeline: &pipeline, operator: &operator, name, original, place };
+        let change = ModelChange { asked, pipeline: &pipeline, operator: &operator, name, original, place };
         let report = change.make(arguments, &samples).map_err(|refused| refused.print(printer))?;
         if !printer.json {
             texts.write(printer, &report.text());
@@ -196,7 +196,7 @@ fn source_of(pipeline: &Pipeline, name: &str) -> PathBuf {
 }
 
 /// One model that is to be changed.
-struct Change<'a> {
+struct ModelChange<'a> {
     asked: &'a ChangeArguments,
     pipeline: &'a Pipeline,
     operator: &'a Operator,
@@ -205,24 +205,24 @@ struct Change<'a> {
     place: PathBuf,
 }
 
-impl Change<'_> {
-    fn make(self, arguments: &Arguments, samples: &inputs::Samples) -> Result<Report, Refused> {
+impl ModelChange<'_> {
+    fn make(self, arguments: &Arguments, samples: &samples::Samples) -> Result<Report, ChangeError> {
         let folder = folder_of(&self.place);
-        std::fs::create_dir_all(folder).map_err(|error| Refused::output(&self.place, &error))?;
+        std::fs::create_dir_all(folder).map_err(|error| ChangeError::output(&self.place, &error))?;
         // In the folder where it will lie: it moves there in one step, or is gone.
         let staged = tempfile::Builder::new().prefix(".gpux-").tempdir_in(folder);
-        let staged = staged.map_err(|error| Refused::output(&self.place, &error))?;
-        let made = Made::of(&self, staged.path())?;
+        let staged = staged.map_err(|error| ChangeError::output(&self.place, &error))?;
+        let made = ChangedModel::of(&self, staged.path())?;
         // The whole pipeline is checked again, with this model in it.
         let instead = vec![(self.name.to_owned(), made.path.clone())];
         let operator = Operator { instead, ..self.operator.clone() };
-        let changed = arguments.pipeline.open_quietly(&operator).map_err(Refused::Pipeline)?;
+        let changed = arguments.pipeline.open_quietly(&operator).map_err(ChangeError::Pipeline)?;
         let Some((_, step)) = changed.models().find(|(name, _)| *name == self.name) else {
-            return Err(Refused::Nothing);
+            return Err(ChangeError::Nothing);
         };
-        let Judged { beside, over } = samples.judge(self.name, self.original, step)?;
+        let Evaluation { comparison, over } = samples.evaluate(self.name, self.original, step)?;
         let tolerance = self.asked.tolerance();
-        let off = beside.worst().filter(|(_, error)| *error > tolerance);
+        let off = comparison.worst().filter(|(_, error)| *error > tolerance);
         let refused = off.map(|(output, error)| {
             format!("the output `{output}` is off by {error:.2e} of its largest number, and {tolerance} is accepted")
         });
@@ -239,7 +239,7 @@ impl Change<'_> {
             line: if arguments.pipeline.file_ending("onnx").is_some() { None } else { self.line() },
             place: self.place,
             tools: made.tools,
-            beside,
+            comparison,
             over,
             tolerance,
             refused,

@@ -1,23 +1,20 @@
 //! Golden cases, run and compared, or blessed.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::bless;
 use super::case::{Case, ErrorKind, Expectation, ExpectedError, expected_values, input_values};
-use super::compare::difference;
-use super::subject::{Component, Ran, Ready, Stopped, Subject};
+use super::target::{Component, PreparedTarget, RunFailure, RunOutcome, Target};
+use super::value_difference::difference;
 use gpux::{Fault, GpuxError};
 use gpux::{Operator, Pipeline};
 use gpux_config::LoadError;
 use gpux_core::Value;
 
-/// The folder of the cases, in the folder of a step or a pipeline.
-pub const CASES_FOLDER: &str = "tests";
-
 /// Runs cases against a component or a pipeline.
-pub struct Tester<'a> {
-    subject: Subject,
+pub struct CaseRunner<'a> {
+    target: Target,
     operator: &'a Operator,
 }
 
@@ -41,7 +38,7 @@ pub struct CaseReport {
 pub enum Outcome {
     /// as expected
     Passed,
-    /// otherwise: a line for each difference
+    /// not as expected: a line for each difference
     Differs(Vec<String>),
     /// the case itself, or what it configures, is wrong
     Wrong(GpuxError),
@@ -49,31 +46,15 @@ pub enum Outcome {
     Blessed(Vec<String>),
 }
 
-/// There are no cases.
-#[derive(Debug, thiserror::Error)]
-#[error("there are no cases in `{}`; make a folder there with a `case.yml` that says `inputs:`, and let `gpux test --bless` write what it expects", .0.display())]
-pub struct NoCases(PathBuf);
-
-/// The folders of the cases in `folder`, by name; `folder` alone if it is a case itself.
-pub fn cases_in(folder: &Path) -> Result<Vec<PathBuf>, NoCases> {
-    if Case::is_in(folder) {
-        return Ok(vec![folder.to_owned()]);
-    }
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut cases: Vec<_> = entries.map(|entry| entry.path()).filter(|path| Case::is_in(path)).collect();
-    cases.sort();
-    if cases.is_empty() { Err(NoCases(folder.to_owned())) } else { Ok(cases) }
-}
-
-impl<'a> Tester<'a> {
+impl<'a> CaseRunner<'a> {
     /// Cases of the component at `path`.
-    pub fn of_component(path: &Path, operator: &'a Operator) -> Self {
-        Self { subject: Subject::Component(Component::new(path)), operator }
+    pub fn for_component(path: &Path, operator: &'a Operator) -> Self {
+        Self { target: Target::Component(Component::new(path)), operator }
     }
 
     /// Cases of a pipeline.
-    pub fn of_pipeline(pipeline: Pipeline, operator: &'a Operator) -> Self {
-        Self { subject: Subject::Pipeline(Box::new(pipeline)), operator }
+    pub fn for_pipeline(pipeline: Pipeline, operator: &'a Operator) -> Self {
+        Self { target: Target::Pipeline(Box::new(pipeline)), operator }
     }
 
     /// Runs the case of a folder; with `bless`, makes what comes out what it expects. An error is
@@ -94,7 +75,7 @@ impl<'a> Tester<'a> {
     fn outcome(&mut self, folder: &Path, bless: bool, report: &mut CaseReport) -> Result<Outcome, GpuxError> {
         let case = Case::load(folder)?;
         report.description.clone_from(&case.description);
-        let ready = match self.subject.ready(&case, self.operator) {
+        let ready = match self.target.prepare(&case, self.operator) {
             Ok(ready) => ready,
             Err(error) => return not_configured(&case, error),
         };
@@ -116,12 +97,12 @@ impl<'a> Tester<'a> {
             return Ok(Outcome::Differs(lines));
         }
         let is_error_expected = matches!(case.expectation, Expectation::Error(_));
-        if let (Err(stopped), false) = (&ran.result, is_error_expected) {
+        if let (Err(failure), false) = (&ran.result, is_error_expected) {
             let line = format!(
                 "error ({kind}): {}; an error is blessed only in a case that expects one: where it is right, write \
                  `error: {{ kind: {kind} }}`",
-                stopped.message,
-                kind = stopped.kind
+                failure.message,
+                kind = failure.kind
             );
             return Ok(Outcome::Differs(vec![line]));
         }
@@ -140,8 +121,8 @@ fn not_configured(case: &Case, error: GpuxError) -> Result<Outcome, GpuxError> {
         return Err(error);
     };
     let messages: Vec<_> = wrong.diagnostics().iter().map(|found| found.message.clone()).collect();
-    let stopped = Stopped { kind: ErrorKind::Configuration, message: messages.join("; ") };
-    match error_difference(expected, &stopped) {
+    let failure = RunFailure { kind: ErrorKind::Configuration, message: messages.join("; ") };
+    match error_difference(expected, &failure) {
         None => Ok(Outcome::Passed),
         Some(line) if expected.kind == ErrorKind::Configuration => Ok(Outcome::Differs(vec![line])),
         Some(_) => Err(error),
@@ -149,20 +130,20 @@ fn not_configured(case: &Case, error: GpuxError) -> Result<Outcome, GpuxError> {
 }
 
 /// A line for everything that is not as the case expects.
-pub(super) fn differences(case: &Case, ready: &Ready<'_>, ran: &Ran) -> Result<Vec<String>, GpuxError> {
+pub(super) fn differences(case: &Case, ready: &PreparedTarget<'_>, ran: &RunOutcome) -> Result<Vec<String>, GpuxError> {
     let lines = match (&case.expectation, &ran.result) {
         (Expectation::Unknown, Ok(_)) => {
             vec!["it expects nothing yet; `--bless` makes what came out what it expects".to_owned()]
         }
-        (Expectation::Unknown, Err(stopped)) => {
-            vec![format!("it expects nothing yet, and there is an error ({}): {}", stopped.kind, stopped.message)]
+        (Expectation::Unknown, Err(failure)) => {
+            vec![format!("it expects nothing yet, and there is an error ({}): {}", failure.kind, failure.message)]
         }
-        (Expectation::Error(expected), Err(stopped)) => error_difference(expected, stopped).into_iter().collect(),
+        (Expectation::Error(expected), Err(failure)) => error_difference(expected, failure).into_iter().collect(),
         (Expectation::Error(expected), Ok(outputs)) => {
             let names: Vec<_> = outputs.iter().map(|(name, _)| format!("`{name}`")).collect();
             vec![format!("expected an error ({}), but it gave {}", expected.kind, names.join(", "))]
         }
-        (Expectation::Outputs, Err(stopped)) => vec![format!("error ({}): {}", stopped.kind, stopped.message)],
+        (Expectation::Outputs, Err(failure)) => vec![format!("error ({}): {}", failure.kind, failure.message)],
         (Expectation::Outputs, Ok(outputs)) => {
             let expected = expected_values(case, &ready.outputs())?;
             output_differences(case, &expected, outputs)
@@ -171,8 +152,8 @@ pub(super) fn differences(case: &Case, ready: &Ready<'_>, ran: &Ran) -> Result<V
     Ok(lines)
 }
 
-fn error_difference(expected: &ExpectedError, stopped: &Stopped) -> Option<String> {
-    let Stopped { kind, message } = stopped;
+fn error_difference(expected: &ExpectedError, failure: &RunFailure) -> Option<String> {
+    let RunFailure { kind, message } = failure;
     if expected.kind != *kind {
         return Some(format!("expected an error of kind {}, but it is {kind}: {message}", expected.kind));
     }

@@ -2,21 +2,21 @@
 
 use std::path::Path;
 
-use super::samples::{Sampler, case_request};
-use super::test::{CASES_FOLDER, cases_in};
+use super::case::{CASES_FOLDER, cases_in};
+use super::sampler::{Sampler, case_request};
 use gpux::Pipeline;
 use gpux_inference::Shapes;
 
 /// The shapes of what each model of the pipeline is given, by its name; nothing for a pipeline
 /// without cases. A model that runs several times counts with its first.
-pub fn shapes(pipeline: &Pipeline) -> Vec<(String, Shapes)> {
+pub fn observed_shapes(pipeline: &Pipeline) -> Vec<(String, Shapes)> {
     let folder = pipeline.path().parent().unwrap_or(Path::new("."));
     let of_case = |case: &std::path::PathBuf| {
         let (_, request) = case_request(pipeline, case).ok()??;
         let mut sampler = Sampler::new(pipeline);
         sampler.run(request).ok()?;
         let shapes = pipeline.models().filter_map(|(name, model)| {
-            let sample = sampler.of(name).into_iter().next()?;
+            let sample = sampler.samples_of(name).into_iter().next()?;
             Some((name.to_owned(), model.shapes(&sample)))
         });
         Some(shapes.collect())

@@ -12,20 +12,20 @@ use gpux_core::{Context, Kind, Port, RunError, RunOptions, Signature, Step, Step
 
 /// What a case gave.
 #[derive(Debug)]
-pub(super) struct Ran {
-    pub(super) result: Result<Vec<(String, Value)>, Stopped>,
+pub(super) struct RunOutcome {
+    pub(super) result: Result<Vec<(String, Value)>, RunFailure>,
     /// what was logged
     pub(super) log: Vec<String>,
 }
 
 /// Why nothing came out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stopped {
+pub(super) struct RunFailure {
     pub(super) kind: ErrorKind,
     pub(super) message: String,
 }
 
-impl From<&StepFailure> for Stopped {
+impl From<&StepFailure> for RunFailure {
     fn from(failure: &StepFailure) -> Self {
         let kind = match failure {
             StepFailure::InvalidInput(_) => ErrorKind::InvalidInput,
@@ -37,7 +37,7 @@ impl From<&StepFailure> for Stopped {
 }
 
 /// What cases are run against.
-pub(super) enum Subject {
+pub(super) enum Target {
     Component(Component),
     Pipeline(Box<Pipeline>),
 }
@@ -49,12 +49,12 @@ pub(super) struct Component {
     /// its file there
     pub(super) file: String,
     /// the last configuration and its step: cases often share one
-    loaded: Option<(String, Configured)>,
+    loaded: Option<(String, ConfiguredStep)>,
 }
 
 /// A step, and how long one request may take in it.
 #[derive(Clone)]
-pub(super) struct Configured {
+pub(super) struct ConfiguredStep {
     pub(super) step: Arc<dyn Step>,
     pub(super) timeout: Option<Duration>,
 }
@@ -67,7 +67,7 @@ impl Component {
     }
 
     /// The component as a case configures it, made as a gpux.yml with this one step would make it.
-    fn step(&mut self, case: &Case, operator: &Operator) -> Result<Configured, GpuxError> {
+    fn step(&mut self, case: &Case, operator: &Operator) -> Result<ConfiguredStep, GpuxError> {
         let parts = ["options", "limits", "grant"].map(|key| (key, case.part(key).cloned()));
         let models = case.part("models").cloned();
         let texts = parts.iter().map(|(_, part)| part).chain([&models]);
@@ -90,36 +90,36 @@ impl Component {
         let pipeline = Pipeline::of_spec(self.folder.join(gpux_config::FILE_NAMES[0]), &document, spec, operator)?;
         let step = pipeline.plan().steps().first().map(|planned| planned.step.clone());
         let Some(step) = step else { return Err(case.fault(Vec::new()).into()) };
-        let configured = Configured { step, timeout: pipeline.timeout() };
+        let configured = ConfiguredStep { step, timeout: pipeline.timeout() };
         self.loaded = Some((key, configured.clone()));
         Ok(configured)
     }
 }
 
-/// A subject that is ready for a case.
-pub(super) enum Ready<'a> {
-    Step(Configured),
+/// A target that is ready for a case.
+pub(super) enum PreparedTarget<'a> {
+    Step(ConfiguredStep),
     Pipeline(&'a Pipeline),
 }
 
-impl Subject {
-    /// The subject as the case configures it.
-    pub(super) fn ready(&mut self, case: &Case, operator: &Operator) -> Result<Ready<'_>, GpuxError> {
+impl Target {
+    /// The target as the case configures it.
+    pub(super) fn prepare(&mut self, case: &Case, operator: &Operator) -> Result<PreparedTarget<'_>, GpuxError> {
         match self {
-            Self::Component(component) => Ok(Ready::Step(component.step(case, operator)?)),
+            Self::Component(component) => Ok(PreparedTarget::Step(component.step(case, operator)?)),
             Self::Pipeline(pipeline) => {
-                case.of_a_pipeline()?;
-                Ok(Ready::Pipeline(pipeline))
+                case.require_pipeline_case()?;
+                Ok(PreparedTarget::Pipeline(pipeline))
             }
         }
     }
 }
 
-impl Ready<'_> {
+impl PreparedTarget<'_> {
     /// What goes in.
     pub(super) fn inputs(&self) -> Vec<Port> {
         match self {
-            Self::Step(Configured { step, .. }) => step.signature().inputs.clone(),
+            Self::Step(ConfiguredStep { step, .. }) => step.signature().inputs.clone(),
             Self::Pipeline(pipeline) => pipeline.plan().inputs().iter().map(|input| input.port.clone()).collect(),
         }
     }
@@ -127,7 +127,7 @@ impl Ready<'_> {
     /// What comes out.
     pub(super) fn outputs(&self) -> Vec<Port> {
         match self {
-            Self::Step(Configured { step, .. }) => step.signature().outputs.clone(),
+            Self::Step(ConfiguredStep { step, .. }) => step.signature().outputs.clone(),
             Self::Pipeline(pipeline) => {
                 let outputs = pipeline.plan().outputs().iter();
                 outputs.map(|output| Port::new(output.name.clone(), output.kind.clone())).collect()
@@ -136,9 +136,9 @@ impl Ready<'_> {
     }
 
     /// Runs it on these inputs.
-    pub(super) fn run(&self, case: &Case, inputs: Vec<(String, Value)>) -> Result<Ran, Box<ConfigurationError>> {
+    pub(super) fn run(&self, case: &Case, inputs: Vec<(String, Value)>) -> Result<RunOutcome, Box<ConfigurationError>> {
         match self {
-            Self::Step(Configured { step, timeout }) => {
+            Self::Step(ConfiguredStep { step, timeout }) => {
                 missing(case, step.signature(), &inputs)?;
                 Ok(run_step(step.as_ref(), inputs, *timeout))
             }
@@ -146,14 +146,14 @@ impl Ready<'_> {
                 let deadline = deadline_after(pipeline.timeout());
                 let options = RunOptions { deadline, ..RunOptions::default() };
                 Ok(match pipeline.plan().run(inputs, options) {
-                    Ok(outputs) => Ran { result: Ok(outputs), log: Vec::new() },
+                    Ok(outputs) => RunOutcome { result: Ok(outputs), log: Vec::new() },
                     Err(RunError::Validation(error)) => {
-                        let stopped = Stopped { kind: ErrorKind::InvalidInput, message: error.to_string() };
-                        Ran { result: Err(stopped), log: Vec::new() }
+                        let failure = RunFailure { kind: ErrorKind::InvalidInput, message: error.to_string() };
+                        RunOutcome { result: Err(failure), log: Vec::new() }
                     }
                     Err(RunError::Step(error)) => {
-                        let stopped = Stopped { message: error.to_string(), ..Stopped::from(&error.failure) };
-                        Ran { result: Err(stopped), log: error.log }
+                        let failure = RunFailure { message: error.to_string(), ..RunFailure::from(&error.failure) };
+                        RunOutcome { result: Err(failure), log: error.log }
                     }
                 })
             }
@@ -177,7 +177,7 @@ fn missing(case: &Case, signature: &Signature, inputs: &[(String, Value)]) -> Re
 }
 
 /// Runs one step on inputs by name, each held against its port as a plan would.
-fn run_step(step: &dyn Step, mut inputs: Vec<(String, Value)>, timeout: Option<Duration>) -> Ran {
+fn run_step(step: &dyn Step, mut inputs: Vec<(String, Value)>, timeout: Option<Duration>) -> RunOutcome {
     let signature = step.signature();
     let mut values = Vec::with_capacity(signature.inputs.len());
     for port in &signature.inputs {
@@ -185,15 +185,15 @@ fn run_step(step: &dyn Step, mut inputs: Vec<(String, Value)>, timeout: Option<D
         let value = place.map(|place| inputs.swap_remove(place).1);
         if let Some(Err(mismatch)) = value.as_ref().map(|value| port.kind.accepts(&value.kind())) {
             let message = format!("input `{}`: {mismatch}", port.name);
-            return Ran { result: Err(Stopped { kind: ErrorKind::InvalidInput, message }), log: Vec::new() };
+            return RunOutcome { result: Err(RunFailure { kind: ErrorKind::InvalidInput, message }), log: Vec::new() };
         }
         values.push(value);
     }
     let mut context = Context { deadline: deadline_after(timeout), ..Context::default() };
     let result = step.run(values, &mut context);
     let names = signature.outputs.iter().map(|port| port.name.clone());
-    Ran {
-        result: result.map(|outputs| names.zip(outputs).collect()).map_err(|failure| Stopped::from(&failure)),
+    RunOutcome {
+        result: result.map(|outputs| names.zip(outputs).collect()).map_err(|failure| RunFailure::from(&failure)),
         log: context.log,
     }
 }

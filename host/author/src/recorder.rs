@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value as Json;
 
 use super::case::{CASE_FILE, Draft, Recorded, error_text, flow};
-use super::subject::Stopped;
+use super::target::RunFailure;
 use gpux::Pipeline;
 use gpux_config::{Action, WasmSpec};
 use gpux_core::{Context, Observer, PlannedStep, StepFailure, Value};
@@ -229,7 +229,7 @@ fn draft(
     context: &Context,
 ) -> Draft {
     let digest = step.step.details().get("digest").and_then(Json::as_str).map(str::to_owned);
-    let stopped = match result {
+    let failure = match result {
         Err(failure @ (StepFailure::Timeout | StepFailure::Cancelled)) => Some(failure.to_string()),
         _ => None,
     };
@@ -240,7 +240,7 @@ fn draft(
         // Microseconds are enough, and easier to read.
         time_ms: (time.as_secs_f64() * 1e6).round() / 1e3,
         memory_peak: context.memory_peak,
-        stopped,
+        failure,
         log: context.log.clone(),
     };
     let mut draft = Draft::default();
@@ -267,7 +267,7 @@ fn draft(
         }
         Err(StepFailure::Timeout | StepFailure::Cancelled) => {}
         Err(failure) => {
-            let Stopped { kind, message } = Stopped::from(failure);
+            let RunFailure { kind, message } = RunFailure::from(failure);
             draft.text += &error_text(kind, &message);
         }
     }

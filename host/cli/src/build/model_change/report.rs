@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 
 use crate::printer::{duration, size, table};
-use gpux_author::{Accuracy, Beside};
+use gpux_author::{Accuracy, ModelComparison};
 use gpux_inference::{ExecutionProvider, Hardware, InputSpec, Precision};
 
 /// A changed model.
@@ -20,7 +20,7 @@ pub(super) struct Report {
     /// of the original and the changed one
     pub(super) bytes: (u64, u64),
     pub(super) providers: (ExecutionProvider, ExecutionProvider),
-    pub(super) beside: Beside,
+    pub(super) comparison: ModelComparison,
     pub(super) over: String,
     pub(super) tolerance: f64,
     /// why nothing is written
@@ -35,7 +35,7 @@ const INTEGER_INSTRUCTIONS: [&str; 6] = ["avx512_vnni", "avx_vnni", "amx_int8", 
 impl Report {
     /// How many times as fast the changed one is.
     fn speedup(&self) -> f64 {
-        let (before, after) = self.beside.times;
+        let (before, after) = self.comparison.times;
         before.as_secs_f64() / after.max(Duration::from_nanos(1)).as_secs_f64()
     }
 
@@ -63,19 +63,21 @@ impl Report {
         let part = after as f64 / before.max(1) as f64;
         let made = self.tools.as_ref().map(|tools| format!("\nmade with {tools}")).unwrap_or_default();
         let slower = self.why_slower().map(|why| format!(": {why}")).unwrap_or_default();
-        let (one, other) = self.beside.times;
+        let (one, other) = self.comparison.times;
         let row = |(name, accuracy): &(String, Accuracy)| {
-            let Accuracy { spread, top, .. } = accuracy;
+            let Accuracy { statistics, top, .. } = accuracy;
             let top = top.map(|(same, all)| format!("{same} of {all}")).unwrap_or_default();
-            let mut row = vec![name.clone(), spread.compared.to_string()];
-            row.extend([spread.absolute, spread.relative, accuracy.error()].map(|number| format!("{number:.2e}")));
+            let mut row = vec![name.clone(), statistics.compared.to_string()];
+            row.extend(
+                [statistics.absolute, statistics.relative, accuracy.error()].map(|number| format!("{number:.2e}")),
+            );
             row.push(top);
-            row.extend(spread.otherwise.clone());
+            row.extend(statistics.mismatch.clone());
             row
         };
         let heading =
             ["output", "numbers", "largest difference", "relative", "of the largest number", "same top-1", ""];
-        let outputs = table(&heading, &[1, 2, 3, 4, 5], self.beside.outputs.iter().map(row));
+        let outputs = table(&heading, &[1, 2, 3, 4, 5], self.comparison.outputs.iter().map(row));
         let shapes = self.inputs.iter().map(|input| {
             let shape: Vec<_> = input.shape.iter().flatten().map(ToString::to_string).collect();
             format!("{} [{}]", input.name, shape.join(", "))
@@ -113,7 +115,7 @@ impl Report {
         let output = |(name, accuracy): &(String, Accuracy)| {
             json!({
                 "name": name,
-                "difference": accuracy.spread,
+                "difference": accuracy.statistics,
                 "largest": accuracy.largest,
                 "error": accuracy.error(),
                 "top1": accuracy.top.map(|(same, all)| json!({ "same": same, "rows": all })),
@@ -132,12 +134,12 @@ impl Report {
             })).collect::<Vec<_>>(),
             "tools": self.tools,
             "bytes": { "before": self.bytes.0, "after": self.bytes.1 },
-            "time_ms": { "before": milliseconds(self.beside.times.0), "after": milliseconds(self.beside.times.1) },
+            "time_ms": { "before": milliseconds(self.comparison.times.0), "after": milliseconds(self.comparison.times.1) },
             "speedup": self.speedup(),
             "slower": self.why_slower(),
             "provider": { "before": self.providers.0.name(), "after": self.providers.1.name() },
             "over": self.over,
-            "outputs": self.beside.outputs.iter().map(output).collect::<Vec<_>>(),
+            "outputs": self.comparison.outputs.iter().map(output).collect::<Vec<_>>(),
             "tolerance": self.tolerance,
             "accepted": self.refused.is_none(),
             "refused": self.refused,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use wasm_encoder::{Component, ComponentSectionId, Module, RawSection};
 use wasmparser::{Encoding, Parser, Payload};
 
-use super::BuildError;
+use super::build_error::BuildError;
 
 /// A component or a module that is being written.
 enum Open {
@@ -92,9 +92,9 @@ mod tests {
     use super::*;
     use gpux_sandbox::{Sandbox, SandboxOptions};
 
-    const HOSTILE: &[u8] = include_bytes!("../../../../guest-examples/hostile/hostile.wasm");
-    const HOSTILE_WASI: &[u8] = include_bytes!("../../../../guest-examples/hostile-wasi/all.wasm");
-    const CENTER_INK: &[u8] = include_bytes!("../../../../guest-examples/rust/center-ink.wasm");
+    const HOSTILE: &[u8] = include_bytes!("../../../guest-examples/hostile/hostile.wasm");
+    const HOSTILE_WASI: &[u8] = include_bytes!("../../../guest-examples/hostile-wasi/all.wasm");
+    const CENTER_INK: &[u8] = include_bytes!("../../../guest-examples/rust/center-ink.wasm");
 
     fn custom_sections(bytes: &[u8]) -> Vec<String> {
         let named = |payload| match payload {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::case::{Case, Expectation, input_values};
+use super::case::{Case, Expectation, cases_in, input_values};
 use gpux::GpuxError;
 use gpux::Pipeline;
 use gpux_core::{Context, Observer, PlannedStep, Port, Request, RunError, RunOptions, Value, deadline_after};
@@ -32,7 +32,7 @@ impl<'a> Sampler<'a> {
     }
 
     /// What the model of this name was given, in the order of the runs.
-    pub fn of(&self, model: &str) -> Vec<ModelSample> {
+    pub fn samples_of(&self, model: &str) -> Vec<ModelSample> {
         self.taken.iter().filter(|(name, _)| *name == model).map(|(_, sample)| sample.clone()).collect()
     }
 }
@@ -50,7 +50,7 @@ impl Observer for Sampler<'_> {
 /// The requests of a pipeline's golden cases in `folder`, with their names; without those that
 /// expect an error.
 pub fn case_requests(pipeline: &Pipeline, folder: &Path) -> Result<Vec<(String, Request)>, GpuxError> {
-    let cases = super::cases_in(folder).unwrap_or_default();
+    let cases = cases_in(folder).unwrap_or_default();
     cases.iter().filter_map(|case| case_request(pipeline, case).transpose()).collect()
 }
 
@@ -60,7 +60,7 @@ pub(super) fn case_request(pipeline: &Pipeline, path: &Path) -> Result<Option<(S
     if matches!(case.expectation, Expectation::Error(_)) {
         return Ok(None);
     }
-    case.of_a_pipeline()?;
+    case.require_pipeline_case()?;
     let ports: Vec<Port> = pipeline.plan().inputs().iter().map(|input| input.port.clone()).collect();
     let values = input_values(&case, &ports)?;
     Ok(Some((case.name, values)))

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Change, folder_of};
+use super::{ModelChange, folder_of};
 use crate::exit::Exit;
 use crate::printer::Printer;
 use gpux::GpuxError;
@@ -10,14 +10,14 @@ use gpux_core::files;
 use gpux_inference::{Conversion, ConvertError, ModelFile, ModelLoadError, ShapeError, convert};
 
 /// A changed model in a folder of its own, with what belongs to it.
-pub(super) struct Made {
+pub(super) struct ChangedModel {
     pub(super) path: PathBuf,
     /// what made it
     pub(super) tools: Option<String>,
 }
 
 /// Why there is no changed model.
-pub(super) enum Refused {
+pub(super) enum ChangeError {
     Convert(ConvertError),
     Shape(ShapeError),
     Load(ModelLoadError),
@@ -29,7 +29,7 @@ pub(super) enum Refused {
     Nothing,
 }
 
-impl Refused {
+impl ChangeError {
     pub(super) fn output(path: &Path, error: &std::io::Error) -> Self {
         Self::Output(format!("`{}` cannot be written: {}", path.display(), files::without_path(error)))
     }
@@ -53,45 +53,45 @@ impl Refused {
     }
 }
 
-impl From<ModelLoadError> for Refused {
+impl From<ModelLoadError> for ChangeError {
     fn from(error: ModelLoadError) -> Self {
         Self::Load(error)
     }
 }
 
-impl From<ShapeError> for Refused {
+impl From<ShapeError> for ChangeError {
     fn from(error: ShapeError) -> Self {
         Self::Shape(error)
     }
 }
 
-impl Made {
+impl ChangedModel {
     /// First the shapes, then the precision.
-    pub(super) fn of(change: &Change<'_>, folder: &Path) -> Result<Self, Refused> {
+    pub(super) fn of(change: &ModelChange<'_>, folder: &Path) -> Result<Self, ChangeError> {
         let name = change.place.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let file = change.original.file();
         let mut made = None;
         if change.asked.fixes_shapes() {
             let shapes = change.asked.shapes.of(file.info())?;
             let path = folder.join(&name);
-            let model = std::fs::read(file.path()).map_err(|error| Refused::output(file.path(), &error))?;
-            std::fs::write(&path, shapes.apply(&model)?).map_err(|error| Refused::output(&path, &error))?;
+            let model = std::fs::read(file.path()).map_err(|error| ChangeError::output(file.path(), &error))?;
+            std::fs::write(&path, shapes.apply(&model)?).map_err(|error| ChangeError::output(&path, &error))?;
             let linked = change.asked.precision.is_none();
-            weights_beside(file, folder, linked).map_err(|error| Refused::output(&path, &error))?;
+            weights_beside(file, folder, linked).map_err(|error| ChangeError::output(&path, &error))?;
             made = Some(Self { path, tools: None });
         }
         let Some(precision) = change.asked.precision else {
             let external = !file.info().external_files.is_empty();
             if external && folder_of(&change.place).canonicalize().ok() != folder_of(file.path()).canonicalize().ok() {
                 let message = "its weights lie in other files, beside which it must stay: leave out --output";
-                return Err(Refused::Output(message.to_owned()));
+                return Err(ChangeError::Output(message.to_owned()));
             }
-            return made.ok_or(Refused::Nothing);
+            return made.ok_or(ChangeError::Nothing);
         };
         let fixed = made.map(|made| ModelFile::open(made.path)).transpose()?;
         // The tools leave other files, too, when they fail.
         let folder = folder.join("made");
-        std::fs::create_dir(&folder).map_err(|error| Refused::output(&folder, &error))?;
+        std::fs::create_dir(&folder).map_err(|error| ChangeError::output(&folder, &error))?;
         let conversion = Conversion {
             file: fixed.as_ref().unwrap_or(file),
             precision,
@@ -99,13 +99,13 @@ impl Made {
             folder: &folder,
             name: &name,
         };
-        let tools = convert(&conversion).map_err(Refused::Convert)?;
+        let tools = convert(&conversion).map_err(ChangeError::Convert)?;
         Ok(Self { path: folder.join(&name), tools: Some(tools) })
     }
 
     /// Moves it where it is to lie, its weights first.
-    pub(super) fn persist(&self, place: &Path) -> Result<(), Refused> {
-        let failed = |error: std::io::Error| Refused::output(place, &error);
+    pub(super) fn persist(&self, place: &Path) -> Result<(), ChangeError> {
+        let failed = |error: std::io::Error| ChangeError::output(place, &error);
         let weights = |path: &Path| {
             let mut name = path.file_name().unwrap_or_default().to_owned();
             name.push(".data");
@@ -124,12 +124,12 @@ fn weights_beside(file: &ModelFile, folder: &Path, linked: bool) -> std::io::Res
     let root = folder_of(file.path()).canonicalize()?;
     for path in &file.info().external_files {
         let inside = path.strip_prefix(&root).map_err(std::io::Error::other)?;
-        let beside = folder.join(inside);
-        if let Some(parent) = beside.parent() {
+        let target = folder.join(inside);
+        if let Some(parent) = target.parent() {
             std::fs::create_dir_all(parent)?;
         }
-        if !linked || std::fs::hard_link(path, &beside).is_err() {
-            std::fs::copy(path, &beside)?;
+        if !linked || std::fs::hard_link(path, &target).is_err() {
+            std::fs::copy(path, &target)?;
         }
     }
     Ok(())

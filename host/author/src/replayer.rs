@@ -4,22 +4,22 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::case::{Case, Recorded, input_values};
-use super::record::{RecordError, component_step, component_step_called};
-use super::subject::{Configured, Ready};
-use super::test::{CaseReport, Outcome, differences};
+use super::case_runner::{CaseReport, Outcome, differences};
+use super::recorder::{RecordError, component_step, component_step_called};
+use super::target::{ConfiguredStep, PreparedTarget};
 use gpux::GpuxError;
 use gpux::Pipeline;
 use gpux_config::Diagnostic;
 
 /// Runs recorded cases against the steps of a pipeline, with the options of the pipeline as it is
 /// now.
-pub struct Replay<'a> {
+pub struct Replayer<'a> {
     pipeline: &'a Pipeline,
     only: Option<usize>,
     timeout: Option<Duration>,
 }
 
-impl<'a> Replay<'a> {
+impl<'a> Replayer<'a> {
     /// With `only`, just the cases of the step of that name or number.
     pub fn new(pipeline: &'a Pipeline, only: Option<&str>, timeout: Option<Duration>) -> Result<Self, RecordError> {
         let only = only.map(|name| component_step(pipeline, name)).transpose()?;
@@ -49,7 +49,7 @@ impl<'a> Replay<'a> {
             return Ok(None);
         }
         let step = self.pipeline.plan().steps()[index].step.clone();
-        let ready = Ready::Step(Configured { step, timeout: self.timeout });
+        let ready = PreparedTarget::Step(ConfiguredStep { step, timeout: self.timeout });
         let inputs = input_values(&case, &ready.inputs())?;
         let start = Instant::now();
         let ran = ready.run(&case, inputs)?;

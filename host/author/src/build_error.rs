@@ -1,0 +1,69 @@
+//! The errors of building a step.
+
+use std::path::PathBuf;
+
+use gpux_sandbox::SandboxError;
+
+/// Why a step could not be built.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// a tool is not installed
+    #[error("{name} is needed to build this step, and is not there; {install}")]
+    Tool {
+        /// what it is called
+        name: String,
+        /// how to get it
+        install: String,
+    },
+    /// a command of the build did not succeed
+    #[error("`{command}` did not succeed ({status}){}", shown(.output))]
+    Command {
+        /// the command
+        command: String,
+        /// how it ended
+        status: String,
+        /// the end of what it printed; empty if the user has seen it
+        output: String,
+    },
+    /// the disk takes no files
+    #[error("the step cannot be built: `{}` cannot be written to: {source}", folder.display())]
+    Disk {
+        /// where files are to be written
+        folder: PathBuf,
+        /// the system's reason
+        source: std::io::Error,
+    },
+    /// the build succeeded, but there is nothing to take
+    #[error("{0}")]
+    NoModule(String),
+    /// a file of the build cannot be read or written
+    #[error("cannot {what} `{}`: {source}", path.display())]
+    Io {
+        /// `read` or `write`
+        what: &'static str,
+        /// the file
+        path: PathBuf,
+        /// the system's reason
+        source: std::io::Error,
+    },
+    /// what was built is no step
+    #[error("what was built is no step: {0}")]
+    NoStep(String),
+    /// what was built cannot be taken apart
+    #[error("what was built is damaged: {0}")]
+    Damaged(String),
+    /// this machine runs no components
+    #[error(transparent)]
+    Sandbox(SandboxError),
+}
+
+fn shown(output: &str) -> String {
+    if output.is_empty() { String::new() } else { format!("; it said:\n{}", output.trim_end()) }
+}
+
+impl BuildError {
+    /// Whether the machine is at fault: something must be installed.
+    pub const fn is_environment(&self) -> bool {
+        matches!(self, Self::Tool { .. } | Self::Disk { .. } | Self::Sandbox(_))
+    }
+}

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use gpux::GpuxError;
-use gpux::{EngineChoice, Operator, Pipeline, search};
+use gpux::{EngineChoice, EngineOptions, LoadOptions, Pipeline, engine_search};
 use gpux_core::{Context, Step as _};
 use gpux_inference::{ModelLoadError, made_up_inputs};
 
@@ -49,14 +49,14 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) struct Corrupted {
     models: Vec<Vec<u8>>,
     folder: tempfile::TempDir,
-    operator: Operator,
+    operator: LoadOptions,
 }
 
 impl Corrupted {
     /// `None` where the engine is ONNX Runtime, and none is there.
     pub(crate) fn new(engine: EngineChoice, program: &Path) -> Option<Self> {
         let library = if engine == EngineChoice::OnnxRuntime {
-            Some(search(&Operator::default(), &[]).choose().unwrap().found?.path)
+            Some(engine_search(&LoadOptions::default(), &[]).choose().unwrap().found?.path)
         } else {
             None
         };
@@ -84,12 +84,11 @@ impl Corrupted {
         let folder = tempfile::tempdir().unwrap();
         std::fs::copy(root.join("tests/models/weights.bin"), folder.path().join("weights.bin")).unwrap();
         // Without a cache: nobody loads these again.
-        let operator = Operator {
-            engine,
-            engine_library: library,
+        let operator = LoadOptions {
+            engine: EngineOptions { choice: engine, library, ..EngineOptions::default() },
             program: Some(program.to_owned()),
             cache: None,
-            ..Operator::default()
+            ..LoadOptions::default()
         };
         Some(Self { models, folder, operator })
     }
@@ -100,7 +99,7 @@ impl Corrupted {
         let bytes = ALL[damage].1(dice, model, &self.models);
         let path = self.folder.path().join("damaged.onnx");
         std::fs::write(&path, bytes).unwrap();
-        let pipeline = match Pipeline::of_model(&path, &self.operator) {
+        let pipeline = match Pipeline::from_model(&path, &self.operator) {
             Ok(pipeline) => pipeline,
             Err(GpuxError::ModelLoad(ModelLoadError::Vetting { .. })) => return Outcome::EndedTrial,
             Err(GpuxError::ModelLoad(

@@ -8,14 +8,14 @@ use super::case::{Case, ErrorKind, Expectation, ExpectedError, expected_values, 
 use super::target::{Component, PreparedTarget, RunFailure, RunOutcome, Target};
 use super::value_difference::difference;
 use gpux::{Fault, GpuxError};
-use gpux::{Operator, Pipeline};
+use gpux::{LoadOptions, Pipeline};
 use gpux_config::LoadError;
 use gpux_core::Value;
 
 /// Runs cases against a component or a pipeline.
 pub struct CaseRunner<'a> {
     target: Target,
-    operator: &'a Operator,
+    operator: &'a LoadOptions,
 }
 
 /// How a case ended.
@@ -48,12 +48,12 @@ pub enum Outcome {
 
 impl<'a> CaseRunner<'a> {
     /// Cases of the component at `path`.
-    pub fn for_component(path: &Path, operator: &'a Operator) -> Self {
+    pub fn for_component(path: &Path, operator: &'a LoadOptions) -> Self {
         Self { target: Target::Component(Component::new(path)), operator }
     }
 
     /// Cases of a pipeline.
-    pub fn for_pipeline(pipeline: Pipeline, operator: &'a Operator) -> Self {
+    pub fn for_pipeline(pipeline: Pipeline, operator: &'a LoadOptions) -> Self {
         Self { target: Target::Pipeline(Box::new(pipeline)), operator }
     }
 

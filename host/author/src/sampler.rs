@@ -39,7 +39,7 @@ impl<'a> Sampler<'a> {
 
 impl Observer for Sampler<'_> {
     fn before(&mut self, step: &PlannedStep, inputs: &[Option<Value>]) {
-        if let Some((model, _)) = self.pipeline.model_of(step) {
+        if let Some((model, _)) = self.pipeline.model_of_step(step) {
             self.taken.push((model, inputs.to_vec()));
         }
     }

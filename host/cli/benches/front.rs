@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use gpux::Operator;
+use gpux::LoadOptions;
 use gpux_core::{Context, Observer, PlannedStep, RunOptions, Tensor, Value};
 use gpux_serve::{Server, Settings, Source, Unconnected};
 use http::Request;
@@ -18,7 +18,7 @@ const REQUESTS: usize = 5_000;
 const BODY: &str = "{\"x\": [1, 2, 3, 4]}";
 
 fn server(settings: Settings) -> Arc<Server> {
-    let server = Arc::new(Server::new(settings, Operator::default()));
+    let server = Arc::new(Server::new(settings, LoadOptions::default()));
     let pipeline = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases/pipelines/scores.yml");
     server.add(&[Source(pipeline.to_owned())]).unwrap();
     server

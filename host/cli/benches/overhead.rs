@@ -118,7 +118,7 @@ fn layers(
     let options = SessionOptions::cpu();
     let mut session = engine.load(&file, &options).unwrap();
     let step = ModelStep::load(engine.clone(), file, &ModelOptions::default()).unwrap();
-    let runtime = Runtime::builder().operator(|operator| operator.engine = choice).model(path).unwrap();
+    let runtime = Runtime::builder().options(|options| options.engine.choice = choice).model(path).unwrap();
     let value = || Value::Tensor(tensor.clone());
     compare(
         &format!("{model} on {}", engine.name()),

@@ -31,7 +31,7 @@ fn sample(name: &str) -> Value {
 fn pipeline() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     for choice in [EngineChoice::OnnxRuntime, EngineChoice::Embedded] {
-        let opened = Runtime::builder().operator(|operator| operator.engine = choice).config(&root);
+        let opened = Runtime::builder().options(|options| options.engine.choice = choice).config(&root);
         let Ok(runtime) = opened else {
             println!("no ONNX Runtime here (`gpux engine install` brings one)");
             continue;

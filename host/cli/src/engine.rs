@@ -8,7 +8,7 @@ use super::exit::Exit;
 use super::operator::OperatorArguments;
 use super::printer::{Printer, pretty, table};
 use gpux::GpuxError;
-use gpux::Operator;
+use gpux::LoadOptions;
 use gpux_core::CacheDir;
 use gpux_inference::{
     self, Build, Embedded, ExecutionProvider, Found, InstallRequest, Origin, ProbeReport, Progress, ProviderChoice,
@@ -86,18 +86,18 @@ impl Entry {
     }
 }
 
-fn list(operator: &Operator, printer: Printer) -> Exit {
+fn list(operator: &LoadOptions, printer: Printer) -> Exit {
     // Choosing must not load anything here: a library is examined in a process of its own.
-    let wanted: ProviderChoice = match operator.provider.as_deref().unwrap_or("auto").parse() {
+    let wanted: ProviderChoice = match operator.providers.names.as_deref().unwrap_or("auto").parse() {
         Ok(choice) => choice,
         Err(error) => return printer.error(&GpuxError::from(error)),
     };
-    let search = gpux::search(operator, wanted.named());
+    let search = gpux::engine_search(operator, wanted.named());
     let (found, fault) = match search.choose() {
         Ok(choice) => (choice.found, None),
         Err(error) => (None, Some(error)),
     };
-    let used = found.filter(|_| operator.engine != gpux::EngineChoice::Embedded);
+    let used = found.filter(|_| operator.engine.choice != gpux::EngineChoice::Embedded);
     let mut entries: Vec<_> = search.all().into_iter().map(|found| entry(&found, used.as_ref(), operator)).collect();
     entries.push(Entry {
         engine: Embedded::NAME.to_owned(),
@@ -107,7 +107,7 @@ fn list(operator: &Operator, printer: Printer) -> Exit {
         used: fault.is_none() && !entries.iter().any(|entry| entry.used),
     });
     let why = match entries.iter().find(|entry| entry.used) {
-        Some(_) if operator.engine == gpux::EngineChoice::Embedded => "it was asked for",
+        Some(_) if operator.engine.choice == gpux::EngineChoice::Embedded => "it was asked for",
         Some(entry) if entry.path.is_empty() => "no ONNX Runtime library was found that can be used",
         Some(entry) if entry.is_one_of_several(&entries) && !wanted.named().is_empty() => {
             "of what is installed, it has what is asked for, or else suits this machine best"
@@ -140,7 +140,7 @@ fn list(operator: &Operator, printer: Printer) -> Exit {
     fault.map_or(written, |error| printer.error(&error.into()))
 }
 
-fn entry(found: &Found, used: Option<&Found>, operator: &Operator) -> Entry {
+fn entry(found: &Found, used: Option<&Found>, operator: &LoadOptions) -> Entry {
     let report: Result<ProbeReport, String> = match &operator.program {
         Some(program) => gpux_inference::probe_in_child(program, &found.path).map_err(|error| error.to_string()),
         None => Err("not examined".to_owned()),

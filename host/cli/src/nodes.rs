@@ -4,25 +4,25 @@ use std::collections::BTreeMap;
 
 use super::printer::table;
 use gpux::GpuxError;
-use gpux::Operator;
+use gpux::LoadOptions;
 use gpux_inference::{ExecutionProvider, ModelFile, ModelInfo, NodeReport, Placement, ProviderOptions, Trial, nodes};
 
 /// Runs a model once on each of `providers`; without any, on those that the engine offers.
 pub(super) fn report(
-    operator: &Operator,
+    operator: &LoadOptions,
     file: &ModelFile,
     info: &ModelInfo,
     providers: &[ExecutionProvider],
     options: &ProviderOptions,
 ) -> Result<NodeReport, GpuxError> {
-    let selected = gpux::select(operator, providers)?;
+    let selected = gpux::select_engine(operator, providers)?;
     let trial = Trial {
         program: operator.program.as_deref(),
         cache: None,
         file,
         engine: selected.engine.as_ref(),
         library: selected.library.as_deref(),
-        plugins: &operator.provider_libraries,
+        plugins: &operator.engine.provider_libraries,
     };
     // The embedded engine does not tell, but says what it lacks in any case.
     let offered = if selected.library.is_some() { selected.engine.providers() } else { &[] };

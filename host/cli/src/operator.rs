@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use super::exit::Exit;
 use super::printer::Printer;
 use gpux::GpuxError;
-use gpux::{Allow, EngineChoice, Operator, Pipeline};
+use gpux::{AllowedGrants, EngineChoice, EngineOptions, LoadOptions, Pipeline, Policy, ProviderSelection};
 use gpux_author::StepFile;
 use gpux_config::{FILE_NAMES, LoadError, WasmLimits};
 use gpux_core::files::open_file;
@@ -18,8 +18,8 @@ use gpux_sandbox::SandboxError;
 
 /// The bytes of a component at `path`. Of one that is larger than the operator allows, as many as
 /// show that.
-pub(super) fn read_component(path: &Path, operator: &Operator, printer: Printer) -> Result<Vec<u8>, Exit> {
-    let most = (operator.ceiling.component_size as u64).saturating_add(1);
+pub(super) fn read_component(path: &Path, operator: &LoadOptions, printer: Printer) -> Result<Vec<u8>, Exit> {
+    let most = (operator.policy.ceiling.component_size as u64).saturating_add(1);
     let mut bytes = Vec::new();
     match open_file(path, "a component").and_then(|file| file.take(most).read_to_end(&mut bytes)) {
         Ok(_) => Ok(bytes),
@@ -62,7 +62,7 @@ impl PipelineArguments {
     }
 
     /// [`Self::open`] with the operator's word given.
-    pub(super) fn open_as(&self, operator: Operator, printer: Printer) -> Result<Pipeline, GpuxError> {
+    pub(super) fn open_as(&self, operator: LoadOptions, printer: Printer) -> Result<Pipeline, GpuxError> {
         if let Some(folder) = self.step_folder() {
             return Err(step_folder_is_no_pipeline(&folder).into());
         }
@@ -70,10 +70,10 @@ impl PipelineArguments {
         for warning in pipeline.warnings() {
             printer.warning(warning);
         }
-        for optimized in pipeline.optimized() {
+        for optimized in pipeline.optimization_notes() {
             printer.note(&optimized);
         }
-        for measured in pipeline.measured() {
+        for measured in pipeline.ranking_notes() {
             printer.note(&format!("fastest provider of {measured}"));
         }
         printer.detail(&format!("engine: {}", pipeline.engine()));
@@ -81,11 +81,8 @@ impl PipelineArguments {
     }
 
     /// The pipeline, with nothing said about it.
-    pub(super) fn open_quietly(&self, operator: &Operator) -> Result<Pipeline, GpuxError> {
-        match self.file_ending("onnx") {
-            Some(model) => Pipeline::of_model(&model, operator),
-            None => Pipeline::open(&self.path(), operator),
-        }
+    pub(super) fn open_quietly(&self, operator: &LoadOptions) -> Result<Pipeline, GpuxError> {
+        Pipeline::open(&self.path(), operator)
     }
 
     /// Whether the user named a pipeline.
@@ -205,7 +202,7 @@ pub(super) struct OperatorArguments {
     /// Let gpux.yml grant this to components: clock, random, env=NAME, dir=PATH (dir=PATH:rw to
     /// write), several with commas; may be repeated [default: nothing but their own models]
     #[arg(long, value_name = "WHAT")]
-    allow: Vec<Allow>,
+    allow: Vec<AllowedGrants>,
 
     /// The most that a component may ask for, for example `memory=1GiB`, `time=30s`; may be
     /// repeated [default: memory=256MiB, time=10s, others as each limit's own default]
@@ -243,30 +240,35 @@ impl OperatorArguments {
     }
 
     /// The operator's settings: flags, then environment, then defaults.
-    pub(super) fn operator(&self) -> Result<Operator, GpuxError> {
-        let mut operator = Operator {
-            engine: match self.engine {
-                EngineName::Auto => EngineChoice::Auto,
-                EngineName::Onnxruntime => EngineChoice::OnnxRuntime,
-                EngineName::Embedded => EngineChoice::Embedded,
-            },
-            engine_library: self.engine_library.clone(),
-            provider: self.provider.clone(),
-            provider_libraries: self.provider_library.clone(),
-            provider_options: self.provider_option.clone(),
-            strict: self.strict,
-            allow_outside: self.allow_outside,
-            env: self.env.clone(),
-            program: std::env::current_exe().ok(),
-            ..Operator::default()
+    pub(super) fn operator(&self) -> Result<LoadOptions, GpuxError> {
+        let choice = match self.engine {
+            EngineName::Auto => EngineChoice::Auto,
+            EngineName::Onnxruntime => EngineChoice::OnnxRuntime,
+            EngineName::Embedded => EngineChoice::Embedded,
         };
-        for allow in &self.allow {
-            operator.allow.extend(allow.clone());
+        let mut policy = Policy { outside_files: self.allow_outside, env: self.env.clone(), ..Policy::default() };
+        for grants in &self.allow {
+            policy.grants.extend(grants.clone());
         }
         if !self.limit.is_empty() {
             let lines: Vec<_> = self.limit.iter().map(|limit| limit.replacen('=', ": ", 1)).collect();
-            operator.set_ceiling(&WasmLimits::parse("--limit", &lines.join("\n"))?);
+            policy.set_ceiling(&WasmLimits::parse("--limit", &lines.join("\n"))?);
         }
-        Ok(operator)
+        Ok(LoadOptions {
+            policy,
+            engine: EngineOptions {
+                choice,
+                library: self.engine_library.clone(),
+                provider_libraries: self.provider_library.clone(),
+            },
+            providers: ProviderSelection {
+                names: self.provider.clone(),
+                options: self.provider_option.clone(),
+                strict: self.strict,
+                ..ProviderSelection::default()
+            },
+            program: std::env::current_exe().ok(),
+            ..LoadOptions::default()
+        })
     }
 }

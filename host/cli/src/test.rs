@@ -9,7 +9,7 @@ use super::build::build_step;
 use super::exit::Exit;
 use super::operator::{OperatorArguments, PipelineArguments};
 use super::printer::{Printer, Texts, duration, pretty};
-use gpux::Operator;
+use gpux::LoadOptions;
 use gpux_author::{CASES_FOLDER, CaseReport, CaseRunner, Outcome, StepFile};
 
 /// Run the cases of a step or a pipeline and compare what comes out with what they expect.
@@ -66,7 +66,7 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
     run(arguments, &operator, printer).unwrap_or_else(|exit| exit)
 }
 
-fn run(arguments: &Arguments, operator: &Operator, printer: Printer) -> Result<Exit, Exit> {
+fn run(arguments: &Arguments, operator: &LoadOptions, printer: Printer) -> Result<Exit, Exit> {
     let (mut runner, folder) = subject(arguments, operator, printer)?;
     let cases = gpux_author::cases_in(&folder).map_err(|error| printer.usage(&error))?;
     let wanted = |path: &PathBuf| {
@@ -88,7 +88,7 @@ fn run(arguments: &Arguments, operator: &Operator, printer: Printer) -> Result<E
 /// What is tested, and the folder of its cases.
 fn subject<'a>(
     arguments: &Arguments,
-    operator: &'a Operator,
+    operator: &'a LoadOptions,
     printer: Printer,
 ) -> Result<(CaseRunner<'a>, PathBuf), Exit> {
     if let Some(component) = &arguments.component {

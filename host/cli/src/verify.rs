@@ -118,7 +118,7 @@ fn places(arguments: &Arguments, printer: Printer) -> Result<Vec<Target>, Exit> 
     }
     let fail = |error| printer.error(&error);
     let operator = arguments.operator.operator().map_err(fail)?;
-    let selected = gpux::select(&operator, &[]).map_err(fail)?;
+    let selected = gpux::select_engine(&operator, &[]).map_err(fail)?;
     if selected.library.is_none() {
         let message = "there is only the embedded engine here: `gpux engine install` brings another to compare it with";
         return Err(printer.fail("UsageError", message, Exit::Environment));

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::operator::{EngineChoice, Operator};
+use super::load_options::{EngineChoice, LoadOptions};
 use crate::GpuxError;
 use gpux_inference::{Embedded, Engine, ExecutionProvider, Found, LibraryError, OnnxRuntime, Origin, Search};
 
-/// An engine, and why it is this one.
+/// An engine and the reason for its selection.
 #[derive(Clone)]
 pub struct SelectedEngine {
     /// the engine
@@ -28,8 +28,8 @@ impl SelectedEngine {
 
 /// The places where an engine library is looked for, for this operator; `wanted` are the providers
 /// that are asked for by name.
-pub fn search(operator: &Operator, wanted: &[ExecutionProvider]) -> Search {
-    let mut search = Search::from_environment(operator.engine_library.clone());
+pub fn engine_search(operator: &LoadOptions, wanted: &[ExecutionProvider]) -> Search {
+    let mut search = Search::from_environment(operator.engine.library.clone());
     search.wanted = wanted.to_vec();
     search.cache.clone_from(&operator.cache);
     search
@@ -38,14 +38,14 @@ pub fn search(operator: &Operator, wanted: &[ExecutionProvider]) -> Search {
 /// The engine that the operator asks for. A library that the operator names must work; one that is
 /// merely found gives way to the embedded engine if it does not. Of several that are installed, the
 /// one is taken that has what is `wanted`, else what suits this machine.
-pub fn select(operator: &Operator, wanted: &[ExecutionProvider]) -> Result<SelectedEngine, GpuxError> {
-    if operator.engine == EngineChoice::Embedded {
+pub fn select_engine(operator: &LoadOptions, wanted: &[ExecutionProvider]) -> Result<SelectedEngine, GpuxError> {
+    if operator.engine.choice == EngineChoice::Embedded {
         return Ok(SelectedEngine::embedded("asked for", Vec::new()));
     }
-    let choice = search(operator, wanted).choose()?;
+    let choice = engine_search(operator, wanted).choose()?;
     let mut warnings: Vec<_> = choice.passed_over.into_iter().map(|library| library.reason).collect();
     let Some(found) = choice.found else {
-        return if operator.engine == EngineChoice::OnnxRuntime {
+        return if operator.engine.choice == EngineChoice::OnnxRuntime {
             Err(GpuxError::NoEngine)
         } else {
             Ok(SelectedEngine::embedded("no ONNX Runtime library was found", warnings))
@@ -57,13 +57,13 @@ pub fn select(operator: &Operator, wanted: &[ExecutionProvider]) -> Result<Selec
         Some(loaded) if !named => Found::at(loaded, found.origin),
         _ => found,
     };
-    match OnnxRuntime::load_with(&found, &operator.provider_libraries) {
+    match OnnxRuntime::load_with(&found, &operator.engine.provider_libraries) {
         Ok(engine) => {
             let reason = format!("{}, from {}", found.path.display(), found.origin);
             Ok(SelectedEngine { engine: Arc::new(engine), library: Some(found.path), reason, warnings })
         }
         Err(error @ (LibraryError::Another { .. } | LibraryError::Plugin { .. })) => Err(error.into()),
-        Err(error) if named || operator.engine == EngineChoice::OnnxRuntime => Err(error.into()),
+        Err(error) if named || operator.engine.choice == EngineChoice::OnnxRuntime => Err(error.into()),
         Err(error) => {
             warnings.push(format!("{error}; the embedded engine is used"));
             Ok(SelectedEngine::embedded("the ONNX Runtime library that was found cannot be used", warnings))

@@ -1,31 +1,31 @@
-//! What gpux.yml asks for, and what the operator agrees to.
+//! The grants of component steps, checked against the policy.
 
 use std::path::Path;
 
-use super::allow::Allow;
-use super::operator::Operator;
+use super::load_options::LoadOptions;
+use super::policy::AllowedGrants;
 use gpux_config::{Diagnostic, Spanned, Wasi, WasmGrant, WasmSpec};
 use gpux_core::ProjectFiles;
 use gpux_sandbox::{Because, Capability, EnvGrant, FolderGrant, Grants, Refusal};
 
-/// The grants of a step as they will hold, with every reason why they do not.
-pub(super) fn resolve(asked: &WasmGrant, operator: &Operator, files: &ProjectFiles) -> (Grants, Vec<Diagnostic>) {
+/// The grants of a step, and a diagnostic for each that the policy denies.
+pub(super) fn resolve(asked: &WasmGrant, operator: &LoadOptions, files: &ProjectFiles) -> (Grants, Vec<Diagnostic>) {
     let mut faults = Vec::new();
     let mut grants =
         Grants { models: asked.models.iter().map(|name| name.value.clone()).collect(), ..Grants::default() };
     for part in &asked.wasi {
         let (granted, allowed) = match part.value {
-            Wasi::Clock => (&mut grants.clock, operator.allow.clock),
-            Wasi::Random => (&mut grants.random, operator.allow.random),
+            Wasi::Clock => (&mut grants.clock, operator.policy.grants.clock),
+            Wasi::Random => (&mut grants.random, operator.policy.grants.random),
             Wasi::Stdio => (&mut grants.stdio, true),
         };
         *granted = true;
         if !allowed {
-            faults.push(not_allowed(part, "wasi", word(part.value)));
+            faults.push(not_allowed(part, "wasi", keyword(part.value)));
         }
     }
     for name in &asked.env {
-        match variable(name, &operator.allow) {
+        match variable(name, &operator.policy.grants) {
             Ok(variable) => grants.env.push(variable),
             Err(fault) => faults.push(fault),
         }
@@ -39,7 +39,7 @@ pub(super) fn resolve(asked: &WasmGrant, operator: &Operator, files: &ProjectFil
     (grants, faults)
 }
 
-const fn word(part: Wasi) -> &'static str {
+const fn keyword(part: Wasi) -> &'static str {
     match part {
         Wasi::Clock => "clock",
         Wasi::Random => "random",
@@ -53,7 +53,7 @@ fn not_allowed<T>(asked: &Spanned<T>, key: &str, flag: impl std::fmt::Display) -
         .hint(format!("whoever runs the pipeline can pass `--allow {flag}`"))
 }
 
-fn variable(name: &Spanned<String>, allow: &Allow) -> Result<EnvGrant, Diagnostic> {
+fn variable(name: &Spanned<String>, allow: &AllowedGrants) -> Result<EnvGrant, Diagnostic> {
     let fault = |message: String| Diagnostic::new("grant", name.span.clone(), message);
     if name.value.is_empty() || name.value.contains(['=', '\0']) {
         return Err(fault(format!("`{}` cannot be the name of a variable", name.value)));
@@ -72,14 +72,14 @@ fn variable(name: &Spanned<String>, allow: &Allow) -> Result<EnvGrant, Diagnosti
 
 fn folder(
     dir: &Spanned<gpux_config::DirGrant>,
-    operator: &Operator,
+    operator: &LoadOptions,
     files: &ProjectFiles,
 ) -> Result<FolderGrant, Diagnostic> {
     let fault = |message: String| Diagnostic::new("grant", dir.span.clone(), message);
     let gpux_config::DirGrant { path, writable } = &dir.value;
     let (found, opened) = files.open_folder(Path::new(path)).map_err(|error| fault(error.to_string()))?;
     let canonical = |path: &Path| path.canonicalize().ok();
-    let allowed = operator.allow.dirs.iter().any(|allowed| {
+    let allowed = operator.policy.grants.dirs.iter().any(|allowed| {
         let holds = canonical(&files.root().join(&allowed.path)).is_some_and(|allowed| found.starts_with(allowed));
         holds && (allowed.writable || !writable)
     });
@@ -97,7 +97,7 @@ fn folder(
         return Err(fault(format!("a component may not {what}")));
     }
     if *writable {
-        // Whoever may write there could give itself more than this.
+        // Write access there would let the component change its own grants.
         let project = canonical(files.root());
         if project.is_some_and(|project| project.starts_with(&found)) {
             return Err(fault("a component may not write to the folder of its own gpux.yml".to_owned())
@@ -113,7 +113,12 @@ fn folder(
 }
 
 /// The imports of a component that it is not granted, each with the line to add and the flag.
-pub(super) fn refused(refusals: &[Refusal], wasm: &WasmSpec, operator: &Operator, models: &[&str]) -> Vec<Diagnostic> {
+pub(super) fn import_diagnostics(
+    refusals: &[Refusal],
+    wasm: &WasmSpec,
+    operator: &LoadOptions,
+    models: &[&str],
+) -> Vec<Diagnostic> {
     let missing: Vec<_> = refusals
         .iter()
         .filter_map(|refusal| match refusal.because {
@@ -133,8 +138,8 @@ pub(super) fn refused(refusals: &[Refusal], wasm: &WasmSpec, operator: &Operator
 }
 
 /// "add `grant: { … }` to this step, and …": everything that is missing, in one line.
-fn remedy(granted: &WasmGrant, missing: &[Capability], operator: &Operator, models: &[&str]) -> String {
-    let mut wasi: Vec<_> = granted.wasi.iter().map(|part| word(part.value)).collect();
+fn remedy(granted: &WasmGrant, missing: &[Capability], operator: &LoadOptions, models: &[&str]) -> String {
+    let mut wasi: Vec<_> = granted.wasi.iter().map(|part| keyword(part.value)).collect();
     let mut names: Vec<_> = granted.models.iter().map(|name| name.value.as_str()).collect();
     let mut flags = Vec::new();
     for capability in missing {
@@ -148,8 +153,8 @@ fn remedy(granted: &WasmGrant, missing: &[Capability], operator: &Operator, mode
             Capability::Files | Capability::Environment => {}
         }
         flags.extend(match capability {
-            Capability::Clock if !operator.allow.clock => Some("clock"),
-            Capability::Random if !operator.allow.random => Some("random"),
+            Capability::Clock if !operator.policy.grants.clock => Some("clock"),
+            Capability::Random if !operator.policy.grants.random => Some("random"),
             _ => None,
         });
     }
@@ -172,8 +177,8 @@ fn remedy(granted: &WasmGrant, missing: &[Capability], operator: &Operator, mode
     hint
 }
 
-/// What to tell the user about grants that the component does not import.
-pub(super) fn unused(capabilities: &[Capability], wasm: &WasmSpec) -> Vec<String> {
+/// A warning for each grant that the component does not import.
+pub(super) fn unused_warnings(capabilities: &[Capability], wasm: &WasmSpec) -> Vec<String> {
     let text = |capability: &Capability| {
         let key = match capability {
             Capability::Models => "models",
@@ -195,6 +200,7 @@ pub(super) fn unused(capabilities: &[Capability], wasm: &WasmSpec) -> Vec<String
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Policy;
 
     fn spanned<T>(value: T) -> Spanned<T> {
         Spanned::new(value, 0..1)
@@ -205,9 +211,9 @@ mod tests {
         WasmGrant { dirs, ..WasmGrant::default() }
     }
 
-    fn operator(allow: &str) -> Operator {
-        let allow = if allow.is_empty() { Allow::default() } else { allow.parse().unwrap() };
-        Operator { allow, cache: None, ..Operator::default() }
+    fn operator(allow: &str) -> LoadOptions {
+        let allow = if allow.is_empty() { AllowedGrants::default() } else { allow.parse().unwrap() };
+        LoadOptions { policy: Policy { grants: allow, ..Policy::default() }, cache: None, ..LoadOptions::default() }
     }
 
     fn faults(grant: &WasmGrant, allow: &str, root: &Path) -> Vec<String> {
@@ -216,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_must_be_allowed_and_inside() {
+    fn rejects_folders_outside_or_not_allowed() {
         let root = tempfile::tempdir().unwrap();
         for folder in ["assets/deep", "out"] {
             std::fs::create_dir_all(root.path().join(folder)).unwrap();
@@ -237,13 +243,13 @@ mod tests {
     }
 
     #[test]
-    fn nobody_writes_where_its_own_rights_are_written() {
+    fn denies_writing_to_the_project_and_the_cache() {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join("cache")).unwrap();
         let own = faults(&dirs(&[".:rw"]), "dir=.:rw", root.path());
         assert_eq!(own, ["grant a folder inside it"]);
         let cache = Some(gpux_core::CacheDir::at(root.path().join("cache")));
-        let operator = Operator { cache, ..operator("dir=cache:rw") };
+        let operator = LoadOptions { cache, ..operator("dir=cache:rw") };
         for (asked, says) in [("./cache:rw", "write to gpux's cache"), ("./cache", "read gpux's cache")] {
             let (_, faults) = resolve(&dirs(&[asked]), &operator, &ProjectFiles::new(root.path(), false));
             assert!(faults[0].message.contains(says), "{faults:?}");
@@ -251,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_must_be_allowed() {
+    fn rejects_variables_not_allowed() {
         let grant =
             WasmGrant { env: vec![spanned("PATH".to_owned()), spanned("A=B".to_owned())], ..WasmGrant::default() };
         let root = Path::new(".");
@@ -265,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_to_add_is_complete() {
+    fn hint_lists_every_missing_grant() {
         let grant = WasmGrant { wasi: vec![spanned(Wasi::Random)], ..dirs(&["./assets"]) };
         let missing = [Capability::Models, Capability::Clock];
         assert_eq!(

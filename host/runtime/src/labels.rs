@@ -1,4 +1,4 @@
-//! The labels that outputs declare, read once, when the pipeline is loaded.
+//! Reads the labels of a pipeline's outputs.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ pub(super) fn read(spec: &Spec, files: &ProjectFiles) -> Result<BTreeMap<String,
     let mut labels = BTreeMap::new();
     let mut faults = Vec::new();
     for output in &spec.outputs {
-        match of(output, files) {
+        match output_labels(output, files) {
             Ok(Some(read)) => drop(labels.insert(output.name.value.clone(), read)),
             Ok(None) => {}
             Err(fault) => faults.push(fault),
@@ -19,7 +19,7 @@ pub(super) fn read(spec: &Spec, files: &ProjectFiles) -> Result<BTreeMap<String,
     if faults.is_empty() { Ok(labels) } else { Err(faults) }
 }
 
-fn of(output: &OutputSpec, files: &ProjectFiles) -> Result<Option<Vec<String>>, Diagnostic> {
+fn output_labels(output: &OutputSpec, files: &ProjectFiles) -> Result<Option<Vec<String>>, Diagnostic> {
     match &output.labels {
         None => Ok(None),
         Some(Labels::List(labels)) => Ok(Some(labels.clone())),
@@ -33,7 +33,7 @@ fn of(output: &OutputSpec, files: &ProjectFiles) -> Result<Option<Vec<String>>, 
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use crate::GpuxError;
-    use crate::{Operator, Pipeline};
+    use crate::{LoadOptions, Pipeline};
 
     const TEXT: &str = "name: t\nversion: 1.0.0\ninputs: { x: { type: float32, shape: [3] } }\n\
         pipeline: [softmax]\noutputs: { scores: { type: float32, labels: ./labels.txt } }\n";
@@ -43,7 +43,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (path, labels) = (folder.path().join("gpux.yml"), folder.path().join("labels.txt"));
         std::fs::write(&path, TEXT).unwrap();
-        let open = || Pipeline::open(path.to_str().unwrap(), &Operator::default());
+        let open = || Pipeline::open(path.to_str().unwrap(), &LoadOptions::default());
         let fault = || match open() {
             Err(error @ GpuxError::Configuration(_)) => error.to_json()["details"]["diagnostics"].to_string(),
             _ => String::new(),

@@ -1,39 +1,79 @@
-//! gpux runs, serves and ships an ONNX model together with the code around it.
+//! Runs ONNX models and the pipelines around them inside a Rust program.
 //!
-//! A pipeline is described by a `gpux.yml`: native steps, sandboxed WebAssembly components, and
-//! models. [`Runtime`] runs one from Rust; the program `gpux` runs it from the command line.
+//! A gpux.yml describes a pipeline: built-in steps, sandboxed WebAssembly components, and models.
+//! [`Runtime`] loads one and runs requests; any number of threads may share it:
 //!
-//! A program that loads ONNX Runtime through this library and does not want it to report to its
-//! makers sets `ORT_DISABLE_TELEMETRY=1` before it starts, as `gpux` does for itself.
+//! ```
+//! use std::time::Duration;
+//!
+//! use gpux::{Fault, GpuxError, Runtime, Value, to_json};
+//!
+//! # let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+//! # let photo = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/samples/seven.png");
+//! let runtime = Runtime::builder()
+//!     .provider("cpu")
+//!     .timeout(Duration::from_secs(5))
+//!     .options(|options| options.policy.ceiling.memory = 64 << 20)
+//!     .config(folder)?;
+//! let outputs = runtime.infer([("image", Value::from(std::fs::read(photo)?))])?;
+//! for (name, value) in &outputs {
+//!     println!("{name}: {}", to_json(value));
+//! }
+//!
+//! let error: GpuxError = runtime.infer([("text", "not an image")]).unwrap_err();
+//! assert_eq!(error.fault(), Fault::Request);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | to | use |
+//! | --- | --- |
+//! | run a model or a pipeline | [`Runtime`], [`RuntimeBuilder`] |
+//! | choose engine, provider and cache | [`LoadOptions`]: [`EngineOptions`], [`ProviderSelection`] |
+//! | bound what a gpux.yml may do | [`Policy`], [`AllowedGrants`] |
+//! | make inputs and read outputs | [`Value`], [`Tensor`], [`ElementType`], [`to_json`], [`from_json`] |
+//! | find out who must act on an error | [`GpuxError::fault`] |
+//! | explain a file without running it | [`ConfigParser`], [`ModelInspector`] |
+//! | list execution providers | [`ProviderManager`] |
+//! | run a plan with a deadline, an observer or cancellation | [`Pipeline::plan`], [`RunOptions`] |
+//!
+//! # Telemetry
+//!
+//! ONNX Runtime reports usage to Microsoft unless `ORT_DISABLE_TELEMETRY=1` is set before its
+//! library is loaded. The program `gpux` sets it; a program that embeds this crate sets it itself.
 
 #![forbid(unsafe_code)]
 
-mod allow;
 mod engine;
 mod error;
 mod grants;
 mod labels;
 mod limits;
 mod lineage;
+mod load_options;
 mod models;
-mod operator;
 mod pipeline;
+mod policy;
 mod ports;
 mod provider_options;
 mod report;
 mod runtime;
-mod steps;
+mod step_factory;
 mod warm_up;
 
-pub use allow::{Allow, AllowedDir, NotAllowable};
-pub use engine::{SelectedEngine, search, select};
+pub use engine::{SelectedEngine, engine_search, select_engine};
 pub use error::{Fault, GpuxError};
-pub use gpux_config::ConfigParser;
-pub use gpux_core::files::{Mark, Marks};
-pub use gpux_inference::{ModelInfo, ModelInspector, ProviderManager};
-pub use operator::{EngineChoice, Operator};
+pub use load_options::{EngineChoice, EngineOptions, LoadOptions, ProviderSelection};
 pub use pipeline::{Pipeline, is_model};
+pub use policy::{AllowedDir, AllowedGrants, ParseGrantsError, Policy};
 pub use runtime::{Runtime, RuntimeBuilder};
+
+pub use gpux_config::{ConfigParser, ConfigurationError};
+pub use gpux_core::files::{Mark, Marks};
+pub use gpux_core::{
+    CacheDir, ElementType, Kind, Metrics, Outputs, Plan, Port, RunOptions, Tensor, Value, from_json, to_json,
+};
+pub use gpux_inference::{ExecutionProvider, ModelInfo, ModelInspector, ProviderInfo, ProviderManager};
+pub use gpux_sandbox::Limits;
 
 use gpux_config::StepSchema;
 use gpux_core::Registry;
@@ -49,5 +89,5 @@ pub fn json_schema() -> schemars::Schema {
     let schemas: Vec<_> = registry.builtins().map(|step| (step, (step.schema)())).collect();
     let steps: Vec<_> =
         schemas.iter().map(|(step, schema)| StepSchema { name: step.name, summary: step.summary, schema }).collect();
-    provider_options::describe(gpux_config::json_schema(&steps))
+    provider_options::add_to_schema(gpux_config::json_schema(&steps))
 }

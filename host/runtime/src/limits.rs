@@ -1,4 +1,4 @@
-//! The limits of component steps: what gpux.yml asks for, and what the operator allows.
+//! The limits of component steps, checked against the policy's ceiling.
 
 use std::fmt::Display;
 use std::num::NonZeroU32;
@@ -8,10 +8,10 @@ use gpux_config::{Diagnostic, Spanned, WasmLimits};
 use gpux_core::{Size, TimeSpan};
 use gpux_sandbox::Limits;
 
-/// A limit as written, with its name and its place among the limits in force.
-type Written<'a, T, L> = (&'static str, &'a Option<Spanned<T>>, &'a mut L);
+/// A limit's name, its value in gpux.yml, and its field in [`Limits`].
+type LimitRow<'a, T, L> = (&'static str, &'a Option<Spanned<T>>, &'a mut L);
 
-fn sizes<'a>(asked: &'a WasmLimits, limits: &'a mut Limits) -> [Written<'a, Size, usize>; 7] {
+fn sizes<'a>(asked: &'a WasmLimits, limits: &'a mut Limits) -> [LimitRow<'a, Size, usize>; 7] {
     [
         ("memory", &asked.memory, &mut limits.memory),
         ("input", &asked.input, &mut limits.input),
@@ -23,7 +23,7 @@ fn sizes<'a>(asked: &'a WasmLimits, limits: &'a mut Limits) -> [Written<'a, Size
     ]
 }
 
-fn times<'a>(asked: &'a WasmLimits, limits: &'a mut Limits) -> [Written<'a, TimeSpan, Duration>; 3] {
+fn times<'a>(asked: &'a WasmLimits, limits: &'a mut Limits) -> [LimitRow<'a, TimeSpan, Duration>; 3] {
     [
         ("time", &asked.time, &mut limits.time),
         ("setup_time", &asked.setup_time, &mut limits.setup_time),
@@ -31,7 +31,7 @@ fn times<'a>(asked: &'a WasmLimits, limits: &'a mut Limits) -> [Written<'a, Time
     ]
 }
 
-fn counts<'a>(asked: &'a WasmLimits, limits: &'a mut Limits) -> [Written<'a, NonZeroU32, usize>; 9] {
+fn counts<'a>(asked: &'a WasmLimits, limits: &'a mut Limits) -> [LimitRow<'a, NonZeroU32, usize>; 9] {
     [
         ("table_elements", &asked.table_elements, &mut limits.table_elements),
         ("memories", &asked.memories, &mut limits.memories),
@@ -49,9 +49,8 @@ fn bytes(size: Size) -> usize {
     usize::try_from(size.0).unwrap_or(usize::MAX)
 }
 
-/// The operator's ceiling: the usual one, changed where the operator says so.
-pub(super) fn ceiling(usual: Limits, asked: &WasmLimits) -> Limits {
-    let mut limits = usual;
+/// `limits` with the values that `asked` sets.
+pub(super) fn apply(mut limits: Limits, asked: &WasmLimits) -> Limits {
     for (_, written, limit) in sizes(asked, &mut limits) {
         *limit = written.as_ref().map_or(*limit, |size| bytes(size.value));
     }
@@ -65,7 +64,7 @@ pub(super) fn ceiling(usual: Limits, asked: &WasmLimits) -> Limits {
 }
 
 /// The limits that a step asks for; one above the operator's ceiling is a mistake.
-pub(super) fn below(asked: &WasmLimits, ceiling: &Limits) -> Result<Limits, Vec<Diagnostic>> {
+pub(super) fn resolve(asked: &WasmLimits, ceiling: &Limits) -> Result<Limits, Vec<Diagnostic>> {
     let (mut limits, mut most) = (Limits::default().capped(ceiling), ceiling.clone());
     let mut faults = Vec::new();
     for ((name, written, limit), (.., most)) in sizes(asked, &mut limits).into_iter().zip(sizes(asked, &mut most)) {
@@ -103,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_limit_of_the_sandbox_has_a_name_in_gpux_yml() {
+    fn names_every_limit_of_the_sandbox() {
         let sandbox = serde_json::to_value(Limits::default()).unwrap();
         let sandbox: Vec<_> = sandbox.as_object().unwrap().keys().map(String::as_str).collect();
         let (asked, mut limits) = (WasmLimits::default(), Limits::default());
@@ -120,10 +119,10 @@ mod tests {
     }
 
     #[test]
-    fn a_step_may_go_up_to_the_ceiling_and_no_further() {
+    fn rejects_limits_above_the_ceiling() {
         let asked = WasmLimits::parse("test", "memory: 200MiB\nhandles: 5000\ntime: 2s").unwrap();
-        let ceiling = ceiling(Limits::default(), &WasmLimits::parse("test", "memory: 1GiB").unwrap());
-        let faults = below(&asked, &ceiling).unwrap_err();
+        let ceiling = apply(Limits::default(), &WasmLimits::parse("test", "memory: 1GiB").unwrap());
+        let faults = resolve(&asked, &ceiling).unwrap_err();
         let messages: Vec<_> = faults.iter().map(|fault| fault.message.as_str()).collect();
         assert_eq!(
             messages,
@@ -133,7 +132,7 @@ mod tests {
             ]
         );
         let asked = WasmLimits::parse("test", "memory: 200MiB\ntime: 5ms").unwrap();
-        let limits = below(&asked, &ceiling).unwrap();
+        let limits = resolve(&asked, &ceiling).unwrap();
         assert_eq!((limits.memory, limits.time), (200 << 20, Duration::from_millis(5)));
     }
 }

@@ -1,10 +1,10 @@
-//! What the built-in steps of a plan have done to a value before it is read, as their names tell.
+//! Traces values back through the built-in steps that produced them.
 
 use gpux_config::{Action, Spec};
 use gpux_core::{ElementSet, Kind, Plan, PlannedStep, TensorKind};
 
-/// Steps that move elements or leave some out, and change none.
-const MOVING: [&str; 9] =
+/// Steps that move or drop elements without changing them.
+const REARRANGING_STEPS: [&str; 9] =
     ["concat", "expand", "pad-tensor", "reshape", "slice", "split", "squeeze", "stack", "transpose"];
 
 /// The origins of a plan's values.
@@ -22,7 +22,7 @@ impl<'p> Lineage<'p> {
     /// The outputs whose scores are probabilities, because they come from `softmax` or `sigmoid`.
     pub(super) fn probabilities(&self) -> impl Iterator<Item = &'p str> {
         let outputs = self.plan.outputs().iter().filter(|output| {
-            let listed = match self.giver(output.number()) {
+            let listed = match self.producer(output.number()) {
                 Some((step, "top-k" | "threshold")) => step.reads().next().flatten(),
                 _ => Some(output.number()),
             };
@@ -59,7 +59,7 @@ impl<'p> Lineage<'p> {
     }
 
     /// The built-in step that gave the value, with its tag.
-    fn giver(&self, number: usize) -> Option<(&'p PlannedStep, &'p str)> {
+    fn producer(&self, number: usize) -> Option<(&'p PlannedStep, &'p str)> {
         let mut steps = self.plan.steps().iter().zip(&self.spec.pipeline);
         let (step, spec) = steps.find(|(step, _)| step.gives().any(|given| given == number))?;
         matches!(spec.action, Action::BuiltIn(_)).then_some((step, spec.tag.value.as_str()))
@@ -78,13 +78,15 @@ impl<'p> Lineage<'p> {
     }
 
     fn is_probability(&self, number: usize) -> bool {
-        match self.giver(number) {
+        match self.producer(number) {
             Some((_, "softmax" | "sigmoid")) => true,
             // The mean, or the largest, of probabilities is one.
             Some((step, "cast" | "join")) => {
                 step.reads().next().flatten().is_some_and(|read| self.is_probability(read))
             }
-            Some((step, tag)) if MOVING.contains(&tag) => step.reads().flatten().all(|read| self.is_probability(read)),
+            Some((step, tag)) if REARRANGING_STEPS.contains(&tag) => {
+                step.reads().flatten().all(|read| self.is_probability(read))
+            }
             _ => false,
         }
     }
@@ -94,14 +96,14 @@ impl<'p> Lineage<'p> {
         if kind.elements.intersection(ElementSet::integers()) != kind.elements {
             return false;
         }
-        match self.giver(number) {
+        match self.producer(number) {
             Some((_, "decode-image")) => true,
             Some((_, "cast")) => false,
-            Some((step, tag)) if kind.layout.is_some() || MOVING.contains(&tag) => {
+            Some((step, tag)) if kind.layout.is_some() || REARRANGING_STEPS.contains(&tag) => {
                 step.reads().next().flatten().is_some_and(|read| self.is_unscaled_image(read))
             }
             Some(_) => false,
-            // An input of the pipeline, or what a component gave.
+            // An input of the pipeline, or an output of a component.
             None => kind.layout.is_some(),
         }
     }
@@ -112,15 +114,15 @@ impl<'p> Lineage<'p> {
 mod tests {
     use std::path::PathBuf;
 
-    use crate::{Operator, Pipeline};
+    use crate::{LoadOptions, Pipeline};
     use gpux_config::Variables;
 
     fn open(text: &str) -> Pipeline {
         let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/models/gpux.yml"));
         let text = format!("name: t\nversion: 1.0.0\n{text}");
         let (document, spec) =
-            gpux_config::parse("gpux.yml", text, &Variables::none(), &super::super::pipeline::check_step).unwrap();
-        Pipeline::of_spec(path, &document, spec, &Operator::default()).unwrap()
+            gpux_config::parse("gpux.yml", text, &Variables::none(), &crate::pipeline::check_step).unwrap();
+        Pipeline::from_spec(path, &document, spec, &LoadOptions::default()).unwrap()
     }
 
     #[test]
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn an_integer_image_that_no_step_scales_is_warned_of() {
+    fn warns_of_unscaled_integer_images() {
         let warnings = |steps: &str| {
             let pipeline = open(&format!("model: {{ source: ./colors.onnx }}\npipeline: [{steps}]\n"));
             pipeline.warnings().iter().filter(|warning| warning.contains("no step has scaled")).count()

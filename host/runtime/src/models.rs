@@ -1,4 +1,4 @@
-//! The models of a pipeline, loaded.
+//! Loads the models of a pipeline.
 
 use std::io;
 use std::num::NonZeroU32;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::engine::{self, SelectedEngine};
-use super::operator::Operator;
+use super::load_options::LoadOptions;
 use super::provider_options;
 use crate::GpuxError;
 use gpux_config::{BatchingSpec, Diagnostic, ModelSpec, Spanned, Spec};
@@ -25,8 +25,8 @@ const MAX_THREADS: u32 = 256;
 
 /// The most threads that all sessions of a pipeline may have of their own for a core, and where there are few
 /// cores: waiting, each looks for work.
-const THREADS_OF_A_CORE: usize = 16;
-const FEWEST_THREADS: usize = 256;
+const MAX_THREADS_PER_CORE: usize = 16;
+const MIN_THREAD_LIMIT: usize = 256;
 
 /// The most rows of one run: beyond this only memory grows.
 const MAX_ROWS: u32 = 4096;
@@ -35,14 +35,14 @@ const MAX_ROWS: u32 = 4096;
 pub(super) struct LoadedModel {
     pub(super) name: String,
     pub(super) step: Arc<ModelStep>,
-    /// what was measured, where the fastest provider was asked for
+    /// the measurements, where the fastest provider was asked for
     pub(super) ranking: Option<Ranking>,
-    /// what came of optimizing its graph, where that was asked for and not done before
+    /// the result of optimizing its graph, unless that is off or cached
     pub(super) optimization: Option<Optimization>,
 }
 
-/// Everything that steps can call by name, and what runs it.
-pub(super) struct Loaded {
+/// The models of a pipeline and their engine.
+pub(super) struct LoadedModels {
     pub(super) registry: Registry,
     pub(super) models: Vec<LoadedModel>,
     /// the engine with its provider, for people
@@ -50,8 +50,8 @@ pub(super) struct Loaded {
     pub(super) warnings: Vec<String>,
 }
 
-/// The models' files that are not there, or may not be used.
-pub(super) fn check_files(spec: &Spec, files: &ProjectFiles) -> Vec<Diagnostic> {
+/// Diagnostics for models whose file is missing or outside the folder, and for numbers above their maximum.
+pub(super) fn check(spec: &Spec, files: &ProjectFiles) -> Vec<Diagnostic> {
     let check = |model: &ModelSpec| {
         let error = files.resolve(Path::new(&model.source.value)).err()?;
         Some(Diagnostic::new("file", model.source.span.clone(), format!("the model: {error}")))
@@ -74,13 +74,13 @@ pub(super) fn check_files(spec: &Spec, files: &ProjectFiles) -> Vec<Diagnostic> 
 /// The model with which the sessions have more threads together than they may.
 fn too_many_threads(spec: &Spec) -> Option<Diagnostic> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let most = (THREADS_OF_A_CORE * cores).max(FEWEST_THREADS);
+    let most = (MAX_THREADS_PER_CORE * cores).max(MIN_THREAD_LIMIT);
     let mut together = 0;
     spec.models.iter().find_map(|model| {
         let threads = model.threads.as_ref()?;
         let instances = model.instances.as_ref().map_or(1, |instances| instances.value.get());
         if threads.value.get() > MAX_THREADS || instances > MAX_INSTANCES {
-            // Said of the model alone.
+            // `check` reports these for the model itself.
             return None;
         }
         together += threads.value.get() as usize * instances as usize;
@@ -92,28 +92,32 @@ fn too_many_threads(spec: &Spec) -> Option<Diagnostic> {
 }
 
 /// Loads the models of a pipeline, each tried in a process of its own the first time.
-pub(super) fn load(spec: &Spec, files: &ProjectFiles, operator: &Operator) -> Result<Loaded, GpuxError> {
-    let mut loaded =
-        Loaded { registry: super::builtins(), models: Vec::new(), engine: "no model".to_owned(), warnings: Vec::new() };
+pub(super) fn load(spec: &Spec, files: &ProjectFiles, operator: &LoadOptions) -> Result<LoadedModels, GpuxError> {
+    let mut loaded = LoadedModels {
+        registry: super::builtins(),
+        models: Vec::new(),
+        engine: "no model".to_owned(),
+        warnings: Vec::new(),
+    };
     if spec.models.is_empty() {
         return Ok(loaded);
     }
-    let choices = spec.models.iter().map(|model| choice(model, operator)).collect::<Result<Vec<_>, _>>()?;
+    let choices = spec.models.iter().map(|model| provider_choice(model, operator)).collect::<Result<Vec<_>, _>>()?;
     let wanted: Vec<_> = choices.iter().flat_map(|choice| choice.named().iter().copied()).collect();
-    let SelectedEngine { engine, library, warnings, .. } = engine::select(operator, &wanted)?;
+    let SelectedEngine { engine, library, warnings, .. } = engine::select_engine(operator, &wanted)?;
     loaded.warnings = warnings;
     for (model, providers) in spec.models.iter().zip(choices) {
         // The files have been checked; this is about one that changed since.
         let changed =
             |error| ModelLoadError::Io { path: model.source.value.clone().into(), source: io::Error::other(error) };
-        let instead = operator.instead.iter().find(|(name, _)| *name == model.name.value);
-        let file = if let Some((_, path)) = instead {
+        let replacement = operator.model_files.iter().find(|(name, _)| *name == model.name.value);
+        let file = if let Some((_, path)) = replacement {
             ModelFile::open(path)?
         } else {
             let (path, file) = files.open(Path::new(&model.source.value)).map_err(changed)?;
             ModelFile::read(path, file)?
         };
-        let mut options = options(model, spec, providers, file.digest(), operator)?;
+        let mut options = model_options(model, spec, providers, file.digest(), operator)?;
         let (program, cache) = (operator.program.as_deref(), operator.cache.as_ref());
         let trial = Trial {
             program,
@@ -121,13 +125,13 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, operator: &Operator) -> Re
             file: &file,
             engine: engine.as_ref(),
             library: library.as_deref(),
-            plugins: &operator.provider_libraries,
+            plugins: &operator.engine.provider_libraries,
         };
         let mut ranking = None;
         if options.providers == ProviderChoice::Fastest {
-            let shapes = operator.shapes.iter().find(|(name, _)| *name == model.name.value);
+            let shapes = operator.providers.shapes.iter().find(|(name, _)| *name == model.name.value);
             let shapes = shapes.map(|(_, shapes)| shapes.as_slice()).unwrap_or_default();
-            let found = rank(&trial, &options, shapes, operator.measure);
+            let found = rank(&trial, &options, shapes, operator.providers.measure);
             loaded.warnings.extend(found.warning.clone());
             options.providers = found.choice();
             ranking = Some(found);
@@ -143,7 +147,7 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, operator: &Operator) -> Re
         options.optimized = gpux_inference::kept(&trial);
         let step = Arc::new(ModelStep::load(engine.clone(), Arc::new(file), &options)?);
         if step.provider() != ExecutionProvider::Cpu {
-            provider_options::used(step.file().digest(), operator);
+            provider_options::mark_used(step.file().digest(), operator);
         }
         loaded.warnings.extend(step.fallbacks().iter().map(ToString::to_string));
         if let Some(Err(reason)) = step.batcher() {
@@ -169,37 +173,37 @@ fn on_providers(engine: &str, providers: impl Iterator<Item = ExecutionProvider>
 }
 
 /// The providers to try: as gpux.yml asks, unless the operator says otherwise.
-fn choice(model: &ModelSpec, operator: &Operator) -> Result<ProviderChoice, ProviderError> {
-    match &operator.provider {
-        _ if operator.measure => Ok(ProviderChoice::Fastest),
+fn provider_choice(model: &ModelSpec, operator: &LoadOptions) -> Result<ProviderChoice, ProviderError> {
+    match &operator.providers.names {
+        _ if operator.providers.measure => Ok(ProviderChoice::Fastest),
         Some(provider) => provider.parse(),
         None => model.provider.value.name().parse(),
     }
 }
 
 /// How the model is run: as gpux.yml says, unless the operator says otherwise.
-fn options(
+fn model_options(
     model: &ModelSpec,
     spec: &Spec,
     providers: ProviderChoice,
     digest: &str,
-    operator: &Operator,
+    operator: &LoadOptions,
 ) -> Result<ModelOptions, GpuxError> {
     let count = |number: &Spanned<NonZeroU32>| number.value.get() as usize;
     Ok(ModelOptions {
         providers,
-        strict: operator.strict,
-        provider_options: provider_options::of_model(model, spec, digest, operator)?,
+        strict: operator.providers.strict,
+        provider_options: provider_options::for_model(model, spec, digest, operator)?,
         instances: model.instances.as_ref().map(count),
         threads: model.threads.as_ref().map(count),
-        batch: batching(model, spec, operator),
+        batch: batch_options(model, spec, operator),
         optimized: None,
     })
 }
 
 /// What the model says about running requests together, else `serving.batch_size` in a server and
 /// `runtime.batch_size` elsewhere.
-fn batching(model: &ModelSpec, spec: &Spec, operator: &Operator) -> BatchOptions {
+fn batch_options(model: &ModelSpec, spec: &Spec, operator: &LoadOptions) -> BatchOptions {
     let Some(BatchingSpec { max_size, max_delay, pad }) = &model.batching else {
         let rows = if operator.serving { spec.serving.batch_size } else { spec.runtime.batch_size };
         return BatchOptions { max_size: rows.get() as usize, ..BatchOptions::default() };

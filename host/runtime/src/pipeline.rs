@@ -5,27 +5,25 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
-
 use super::labels;
 use super::lineage::Lineage;
+use super::load_options::LoadOptions;
 use super::models::{self, LoadedModel};
-use super::operator::Operator;
 use super::ports;
 use super::provider_options;
-use super::steps::{self, Unmade, Workshop};
+use super::step_factory::{self, StepBuildError, StepFactory};
 use super::warm_up;
 use crate::GpuxError;
-use gpux_config::{Action, ConfigurationError, Diagnostic, Document, Node, Spanned, Spec, StepSpec, Variables};
+use gpux_config::{Action, ConfigurationError, Diagnostic, Document, Node, Source, Spanned, Spec, StepSpec, Variables};
 use gpux_core::files::{Mark, Marks};
 use gpux_core::{Place, Plan, PlanBuilder, PlannedStep, ProjectFiles, Request, WiringError};
 use gpux_inference::{ModelFile, ModelStep};
 use gpux_sandbox::Sandbox;
 
 /// The most requests of a list that are run at once: each takes a thread and its values' memory.
-const MAX_AT_ONCE: usize = 256;
+const MAX_CONCURRENCY: usize = 256;
 
-/// A checked pipeline with everything it needs: what `gpux run` runs.
+/// A checked pipeline with its models and components, ready to run.
 pub struct Pipeline {
     pub(super) path: PathBuf,
     pub(super) spec: Spec,
@@ -42,60 +40,62 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Opens the pipeline of a folder, a file, or a name. Every mistake that can be found without
-    /// running it is found here.
-    pub fn open(wanted: &str, operator: &Operator) -> Result<Self, GpuxError> {
+    /// Opens the pipeline of a folder, a gpux.yml or a name; or a model (.onnx) alone. Every mistake
+    /// that can be found without running the pipeline is found here.
+    pub fn open(wanted: &str, operator: &LoadOptions) -> Result<Self, GpuxError> {
+        if is_model(wanted) {
+            return Self::from_model(Path::new(wanted), operator);
+        }
         let path = gpux_config::find(wanted, Path::new("."))?;
         let mark = Mark::of(&path);
         let (document, spec) = read(&path, operator)?;
-        Self::of_marked(path, mark, &document, spec, operator)
+        Self::load(path, mark, &document, spec, operator)
     }
 
-    /// What the pipeline's file says, before anything that it names is opened.
-    pub fn read_spec(wanted: &str, operator: &Operator) -> Result<Spec, GpuxError> {
+    /// Reads the pipeline's file without opening the files that it names.
+    pub fn read_spec(wanted: &str, operator: &LoadOptions) -> Result<Spec, GpuxError> {
         read(&gpux_config::find(wanted, Path::new("."))?, operator).map(|(_, spec)| spec)
     }
 
-    /// Opens what `wanted` names: the pipeline of a folder, a file, or a name; or a model (.onnx) alone.
-    pub fn open_any(wanted: &str, operator: &Operator) -> Result<Self, GpuxError> {
-        if is_model(wanted) { Self::of_model(Path::new(wanted), operator) } else { Self::open(wanted, operator) }
-    }
-
-    /// A pipeline that is nothing but the model at `path`.
-    pub fn of_model(path: &Path, operator: &Operator) -> Result<Self, GpuxError> {
-        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-        // JSON is YAML, and gives the model the one way that every pipeline comes in.
-        let text = json!({ "name": "model", "version": "0", "model": { "source": name.replace('$', "$$") } });
-        let (document, spec) =
-            gpux_config::parse(path.display().to_string(), text.to_string(), &Variables::none(), &check_step)?;
+    /// A pipeline whose only step is the model at `path`.
+    pub fn from_model(path: &Path, operator: &LoadOptions) -> Result<Self, GpuxError> {
         if !path.is_file() {
             ModelFile::open(path)?;
         }
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+        let document =
+            Document { source: Source::new(path.display().to_string(), String::new()), root: Node::default() };
         // The operator named this very file, wherever a link leads.
-        let operator = Operator { allow_outside: true, ..operator.clone() };
-        Self::of_spec(path.to_owned(), &document, spec, &operator)
+        let mut operator = operator.clone();
+        operator.policy.outside_files = true;
+        Self::from_spec(path.to_owned(), &document, Spec::for_model(name.into_owned()), &operator)
     }
 
-    /// The pipeline that `spec` describes. `path` stands for its file: what it names is relative to
-    /// the folder of that. Mistakes are shown in `document`.
-    pub fn of_spec(path: PathBuf, document: &Document, spec: Spec, operator: &Operator) -> Result<Self, GpuxError> {
+    /// The pipeline that `spec` describes. Paths in it are relative to the folder of `path`;
+    /// diagnostics point into `document`.
+    pub fn from_spec(
+        path: PathBuf,
+        document: &Document,
+        spec: Spec,
+        operator: &LoadOptions,
+    ) -> Result<Self, GpuxError> {
         let mark = Mark::of(&path);
-        Self::of_marked(path, mark, document, spec, operator)
+        Self::load(path, mark, document, spec, operator)
     }
 
-    /// The same of a file that was so before it was read.
-    fn of_marked(
+    /// `mark` is that of `path` before it was read.
+    fn load(
         path: PathBuf,
         mark: Mark,
         document: &Document,
         spec: Spec,
-        operator: &Operator,
+        operator: &LoadOptions,
     ) -> Result<Self, GpuxError> {
         let mut operator = operator.clone();
         let mut warnings: Vec<_> = operator.drop_unusable_cache().into_iter().collect();
         let operator = &operator;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let files = ProjectFiles::new(folder, operator.allow_outside);
+        let files = ProjectFiles::new(folder, operator.policy.outside_files);
         let report_all =
             |found: Vec<Diagnostic>| GpuxError::from(ConfigurationError::new(document.source.clone(), found));
         let report = |found: Vec<Diagnostic>| if found.is_empty() { Ok(()) } else { Err(report_all(found)) };
@@ -103,33 +103,33 @@ impl Pipeline {
         let has_components = spec.pipeline.iter().any(|step| matches!(step.action, Action::Wasm(_)));
         let sandbox = has_components.then(|| operator.sandbox()).transpose()?;
         warnings.extend(sandbox.as_ref().and_then(Sandbox::warning).map(str::to_owned));
-        let mut missing = models::check_files(&spec, &files);
+        let mut missing = models::check(&spec, &files);
         missing.extend(provider_options::check(&document.root, &spec));
         if !missing.is_empty() {
             // Without its models the pipeline cannot be connected, but its other steps can be made.
-            let mut workshop = Workshop::new(operator, &files, Arc::new(super::builtins()), sandbox.as_ref());
+            let mut factory = StepFactory::new(operator, &files, Arc::new(super::builtins()), sandbox.as_ref());
             let steps = spec.pipeline.iter().filter(|step| !matches!(step.action, Action::Model(_)));
-            for unmade in steps.filter_map(|step| workshop.make(step).err()) {
-                match unmade {
-                    Unmade::Wrong(faults) => missing.extend(faults),
-                    Unmade::Machine(error) => return Err(error.into()),
+            for error in steps.filter_map(|step| factory.build(step).err()) {
+                match error {
+                    StepBuildError::Invalid(faults) => missing.extend(faults),
+                    StepBuildError::Environment(error) => return Err(error.into()),
                 }
             }
         }
         report(missing)?;
 
         let loaded = models::load(&spec, &files, operator)?;
-        let mut workshop = Workshop::new(operator, &files, Arc::new(loaded.registry.clone()), sandbox.as_ref());
+        let mut factory = StepFactory::new(operator, &files, Arc::new(loaded.registry.clone()), sandbox.as_ref());
         let (labels, faults) = match labels::read(&spec, &files) {
             Ok(labels) => (labels, Vec::new()),
             Err(faults) => (BTreeMap::new(), faults),
         };
-        let plan = build(&spec, faults, &mut workshop).map_err(|unmade| match unmade {
-            Unmade::Wrong(faults) => report_all(faults),
-            Unmade::Machine(error) => error.into(),
+        let plan = build_plan(&spec, faults, &mut factory).map_err(|error| match error {
+            StepBuildError::Invalid(faults) => report_all(faults),
+            StepBuildError::Environment(error) => error.into(),
         })?;
         let warm_up = warm_up::requests(&spec, &plan, &files).map_err(report_all)?;
-        warnings.extend(workshop.warnings);
+        warnings.extend(factory.warnings);
         warnings.extend(loaded.warnings);
         warnings.extend(files.warnings());
         let lineage = Lineage::new(&spec, &plan);
@@ -142,13 +142,13 @@ impl Pipeline {
         Ok(Self { path, spec, plan, models, engine, warnings, files, labels, probabilities, warm_up })
     }
 
-    /// How many requests are best run at once: as many as a model's instances take together.
+    /// The number of requests to run at once: as many as a model's instances take together.
     pub fn at_once(&self) -> usize {
         let together = |model: &LoadedModel| {
             let rows = model.step.batcher().and_then(Result::ok).map_or(1, |batcher| batcher.options().max_size);
             rows.saturating_mul(model.step.sessions().most())
         };
-        self.models.iter().map(together).max().unwrap_or(1).min(MAX_AT_ONCE)
+        self.models.iter().map(together).max().unwrap_or(1).min(MAX_CONCURRENCY)
     }
 
     /// Whether requests wait for each other, so that a model runs several together.
@@ -167,7 +167,7 @@ impl Pipeline {
         &self.files
     }
 
-    /// What the file says.
+    /// The contents of gpux.yml.
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
@@ -197,19 +197,19 @@ impl Pipeline {
         &self.engine
     }
 
-    /// What was measured to find the fastest provider of each model, for people.
-    pub fn measured(&self) -> impl Iterator<Item = String> {
+    /// For each model whose providers were measured, the measurements, for people.
+    pub fn ranking_notes(&self) -> impl Iterator<Item = String> {
         self.models.iter().filter_map(|model| Some(format!("{}: {}", model.name, model.ranking.as_ref()?)))
     }
 
     /// The model that `step` is, with its name.
-    pub fn model_of(&self, step: &PlannedStep) -> Option<(&str, &ModelStep)> {
+    pub fn model_of_step(&self, step: &PlannedStep) -> Option<(&str, &ModelStep)> {
         let is = |model: &&LoadedModel| std::ptr::addr_eq(Arc::as_ptr(&model.step), Arc::as_ptr(&step.step));
         self.models.iter().find(is).map(|model| (model.name.as_str(), &*model.step))
     }
 
-    /// What came of optimizing the graph of each model, for people.
-    pub fn optimized(&self) -> impl Iterator<Item = String> {
+    /// For each model whose graph was optimized, the result, for people.
+    pub fn optimization_notes(&self) -> impl Iterator<Item = String> {
         self.models.iter().filter_map(|model| Some(format!("{}: {}", model.name, model.optimization.as_ref()?)))
     }
 
@@ -232,7 +232,7 @@ impl Pipeline {
         self.models.iter().map(|model| model.step.file().info().size_bytes).sum()
     }
 
-    /// What is not as asked, though it works: providers passed over, engines not loaded.
+    /// Warnings: providers passed over, engines not loaded.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -248,25 +248,29 @@ pub fn is_model(wanted: &str) -> bool {
     Path::new(wanted).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx"))
 }
 
-fn read(path: &Path, operator: &Operator) -> Result<(Document, Spec), GpuxError> {
-    let variables = Variables::from_environment(operator.env.iter().cloned());
-    Ok(gpux_config::load(path, operator.allow_outside, &variables, &check_step)?)
+fn read(path: &Path, operator: &LoadOptions) -> Result<(Document, Spec), GpuxError> {
+    let variables = Variables::from_environment(operator.policy.env.iter().cloned());
+    Ok(gpux_config::load(path, operator.policy.outside_files, &variables, &check_step)?)
 }
 
 /// The tag and the options of a built-in step, against the registry.
 pub(super) fn check_step(tag: &Spanned<String>, options: &Node) -> Vec<Diagnostic> {
-    steps::check_builtin(&super::builtins(), tag, options)
+    step_factory::check_builtin(&super::builtins(), tag, options)
 }
 
 /// Makes and connects the steps. Each that cannot be made is reported beside the `diagnostics` that
 /// there are; connecting stops at the first, since what follows depends on what it would have given.
-fn build(spec: &Spec, mut diagnostics: Vec<Diagnostic>, workshop: &mut Workshop<'_>) -> Result<Plan, Unmade> {
+fn build_plan(
+    spec: &Spec,
+    mut diagnostics: Vec<Diagnostic>,
+    factory: &mut StepFactory<'_>,
+) -> Result<Plan, StepBuildError> {
     let mut made = Vec::new();
     for step in &spec.pipeline {
-        match workshop.make(step) {
+        match factory.build(step) {
             Ok(object) => made.push((step, object)),
-            Err(Unmade::Wrong(faults)) => diagnostics.extend(faults),
-            Err(machine @ Unmade::Machine(_)) => return Err(machine),
+            Err(StepBuildError::Invalid(faults)) => diagnostics.extend(faults),
+            Err(machine @ StepBuildError::Environment(_)) => return Err(machine),
         }
     }
     let inputs = match ports::inputs(spec, made.first().map(|(_, step)| step.signature())) {
@@ -281,8 +285,9 @@ fn build(spec: &Spec, mut diagnostics: Vec<Diagnostic>, workshop: &mut Workshop<
     }
     let mut builder = PlanBuilder::new(inputs);
     for (step, object) in made {
-        let (reads, gives) = (step.input.as_ref().map(steps::names), step.output.as_ref().map(steps::names));
-        if let Err(error) = builder.push(steps::label(step), object, reads.as_ref(), gives.as_ref()) {
+        let (reads, gives) =
+            (step.input.as_ref().map(step_factory::names), step.output.as_ref().map(step_factory::names));
+        if let Err(error) = builder.push(step_factory::label(step), object, reads.as_ref(), gives.as_ref()) {
             diagnostics.push(wiring_diagnostic(error, step));
         }
     }
@@ -324,7 +329,7 @@ fn wiring_diagnostic(error: WiringError, step: &StepSpec) -> Diagnostic {
     };
     let named = wiring.as_ref().and_then(|wiring| wiring.values().first().map(|name| name.span.clone()));
     let span = named.unwrap_or_else(|| step.tag.span.clone());
-    with_hint(Diagnostic::new("wiring", span, format!("{}: {}", steps::label(step), error.message)), error.hint)
+    with_hint(Diagnostic::new("wiring", span, format!("{}: {}", step_factory::label(step), error.message)), error.hint)
 }
 
 fn with_hint(diagnostic: Diagnostic, hint: Option<String>) -> Diagnostic {

@@ -1,4 +1,4 @@
-//! What gpux.yml says about inputs and outputs, as the plan's own types.
+//! Declared inputs and outputs, converted to the plan's types.
 
 use gpux_config::{Diagnostic, Dimension, InputSpec, PortType, Spec};
 use gpux_core::{Dim, ElementType, Kind, PlanInput, Port, Signature, TensorKind, from_json};

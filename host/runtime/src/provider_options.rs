@@ -1,14 +1,14 @@
-//! What gpux.yml and the operator tell the execution providers.
+//! Options of execution providers, from gpux.yml and the operator.
 
 use serde_json::{Value as Json, json};
 
-use super::operator::Operator;
+use super::load_options::LoadOptions;
 use gpux_config::{Backend, Diagnostic, ModelSpec, Node, ONLY_MODEL, Spec};
 use gpux_inference::{ExecutionProvider, Giver, OptionFault, OptionKind, ProviderOptions, options_of};
 
-/// The folder of the cache for what providers keep.
+/// The folder of the cache for providers' files.
 const FOLDER: &str = "providers";
-/// Bytes of all that they keep: TensorRT's engines take as much as their models.
+/// Bytes of all providers' files: TensorRT's engines take as much as their models.
 const LIMIT: u64 = 16 << 30;
 
 /// The wrong options in the file whose root is `root`.
@@ -27,10 +27,10 @@ pub(super) fn check(root: &Node, spec: &Spec) -> Vec<Diagnostic> {
 }
 
 fn faults(options: &Node, backend: Backend) -> Vec<Diagnostic> {
-    let of = meant(backend);
+    let providers = providers_of(backend);
     let fault = |(name, value): &gpux_config::Entry| {
         let mut set = ProviderOptions::default();
-        let fault = set.set(of, &name.value, &value.to_json(), Giver::File).err()?;
+        let fault = set.set(providers, &name.value, &value.to_json(), Giver::File).err()?;
         let (code, span) =
             if fault.in_name { ("provider-option", &name.span) } else { ("provider-option-value", &value.span) };
         let diagnostic = Diagnostic::new(code, span.clone(), fault.message);
@@ -44,7 +44,7 @@ fn faults(options: &Node, backend: Backend) -> Vec<Diagnostic> {
 
 /// The providers that options beside `backend` may be for: any, where none is named, and beside the
 /// CPU, which has none, so that another can be tried with `--provider`.
-const fn meant(backend: Backend) -> &'static [ExecutionProvider] {
+const fn providers_of(backend: Backend) -> &'static [ExecutionProvider] {
     match backend {
         Backend::Auto | Backend::Fastest | Backend::Cpu => &[],
         Backend::Cuda => &[ExecutionProvider::Cuda],
@@ -58,50 +58,50 @@ const fn meant(backend: Backend) -> &'static [ExecutionProvider] {
     }
 }
 
-/// What the providers of `model`, whose digest is `digest`, are told. The operator's word wins.
-pub(super) fn of_model(
+/// The options of `model`, whose digest is `digest`. The operator's replace those of gpux.yml.
+pub(super) fn for_model(
     model: &ModelSpec,
     spec: &Spec,
     digest: &str,
-    operator: &Operator,
+    operator: &LoadOptions,
 ) -> Result<ProviderOptions, OptionFault> {
     let mut options = ProviderOptions::default();
     for (name, value) in &model.options {
         options.set(&[], name, value, Giver::File)?;
     }
-    for (name, value) in &operator.provider_options {
+    for (name, value) in &operator.providers.options {
         options.set(&[], name, value, Giver::Operator)?;
     }
     if let Some(memory) = spec.runtime.gpu.memory {
         options.limit_memory(memory.0);
     }
-    let folder = operator.cache.as_ref().map(|cache| cache.root().join(FOLDER).join(of_digest(digest)));
+    let folder = operator.cache.as_ref().map(|cache| cache.root().join(FOLDER).join(folder_name(digest)));
     options.keep_in(folder.as_deref());
     Ok(options)
 }
 
-/// Notes that the model's provider has used what it keeps in the cache, which makes room there.
-pub(super) fn used(digest: &str, operator: &Operator) {
+/// Marks the provider's files of this model as used, and evicts the least recently used beyond the limit.
+pub(super) fn mark_used(digest: &str, operator: &LoadOptions) {
     if let Some(cache) = &operator.cache {
-        cache.used(FOLDER, of_digest(digest), LIMIT);
+        cache.used(FOLDER, folder_name(digest), LIMIT);
     }
 }
 
-/// A folder for each model: none finds what another left.
-fn of_digest(digest: &str) -> &str {
+/// The name of the folder of one model.
+fn folder_name(digest: &str) -> &str {
     &digest[..16.min(digest.len())]
 }
 
 /// The schema of gpux.yml with every option of every provider, for editors.
-pub(super) fn describe(schema: schemars::Schema) -> schemars::Schema {
+pub(super) fn add_to_schema(schema: schemars::Schema) -> schemars::Schema {
     let mut schema = schema.to_value();
     let mut properties = serde_json::Map::new();
     for provider in ExecutionProvider::ALL {
         for option in options_of(provider) {
-            let told = format!("{provider}: {} (default: {})", option.about, option.default);
+            let text = format!("{provider}: {} (default: {})", option.about, option.default);
             let property = properties.entry(option.name).or_insert_with(|| property(option.kind));
             let before = property["description"].as_str().map(|before| format!("{before}; ")).unwrap_or_default();
-            property["description"] = json!(before + &told);
+            property["description"] = json!(before + &text);
         }
     }
     for place in ["/$defs/GpuSpec/properties/options", "/$defs/Model/properties/options"] {

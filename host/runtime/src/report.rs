@@ -1,4 +1,4 @@
-//! A pipeline explained: what `gpux inspect` shows and an HTTP `/info` can give.
+//! The description of a pipeline as JSON, for `gpux inspect` and HTTP.
 
 use serde_json::{Value as Json, json};
 

@@ -1,9 +1,9 @@
-//! gpux from Rust: one object that runs a model, or a whole pipeline.
+//! Runs a model or a pipeline from Rust.
 
 use std::path::Path;
 use std::time::Duration;
 
-use super::operator::Operator;
+use super::load_options::LoadOptions;
 use super::pipeline::Pipeline;
 use crate::GpuxError;
 use gpux_core::{BenchmarkOptions, Metrics, Outputs, Plan, RunOptions, Value, deadline_after};
@@ -12,8 +12,7 @@ use gpux_inference::{ExecutionProvider, ModelInfo, ProviderInfo, ProviderManager
 /// Runs a model, or a pipeline around one.
 ///
 /// ```
-/// use gpux::Runtime;
-/// use gpux_core::Tensor;
+/// use gpux::{Runtime, Tensor};
 ///
 /// # let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/digits.onnx");
 /// let runtime = Runtime::new(model)?;
@@ -23,11 +22,10 @@ use gpux_inference::{ExecutionProvider, ModelInfo, ProviderInfo, ProviderManager
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A whole pipeline takes what its first step takes:
+/// A pipeline takes the inputs of its first step:
 ///
 /// ```
-/// use gpux::Runtime;
-/// use gpux_core::to_json;
+/// use gpux::{Runtime, to_json};
 ///
 /// # let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// # let photo = format!("{root}/models/samples/seven.png");
@@ -42,10 +40,10 @@ pub struct Runtime {
     timeout: Option<Duration>,
 }
 
-/// How a [`Runtime`] is made: [`Runtime::builder`].
+/// Builds a [`Runtime`]: [`Runtime::builder`].
 #[derive(Clone, Debug, Default)]
 pub struct RuntimeBuilder {
-    operator: Operator,
+    options: LoadOptions,
     timeout: Option<Duration>,
 }
 
@@ -54,14 +52,14 @@ impl RuntimeBuilder {
     /// Default: what the pipeline says, else the best that works.
     #[must_use]
     pub fn provider(mut self, provider: impl Into<String>) -> Self {
-        self.operator.provider = Some(provider.into());
+        self.options.providers.names = Some(provider.into());
         self
     }
 
     /// Whether a provider that cannot be used is an error, instead of being replaced by the next.
     #[must_use]
     pub const fn strict(mut self, strict: bool) -> Self {
-        self.operator.strict = strict;
+        self.options.providers.strict = strict;
         self
     }
 
@@ -72,21 +70,21 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Everything else that only the operator may decide.
+    /// Changes any of the other options.
     #[must_use]
-    pub fn operator(mut self, change: impl FnOnce(&mut Operator)) -> Self {
-        change(&mut self.operator);
+    pub fn options(mut self, change: impl FnOnce(&mut LoadOptions)) -> Self {
+        change(&mut self.options);
         self
     }
 
     /// A runtime for the ONNX model at `path`, and nothing around it.
     pub fn model(self, path: impl AsRef<Path>) -> Result<Runtime, GpuxError> {
-        Ok(Runtime { pipeline: Pipeline::of_model(path.as_ref(), &self.operator)?, timeout: self.timeout })
+        Ok(Runtime { pipeline: Pipeline::from_model(path.as_ref(), &self.options)?, timeout: self.timeout })
     }
 
     /// A runtime for the pipeline of a folder, a gpux.yml, or a name.
     pub fn config(self, path: impl AsRef<Path>) -> Result<Runtime, GpuxError> {
-        let pipeline = Pipeline::open(&path.as_ref().to_string_lossy(), &self.operator)?;
+        let pipeline = Pipeline::open(&path.as_ref().to_string_lossy(), &self.options)?;
         Ok(Runtime { pipeline, timeout: self.timeout })
     }
 }
@@ -144,7 +142,7 @@ impl Runtime {
     /// Times `num_runs` runs of one request, after `warmup_runs` that are not timed.
     ///
     /// ```
-    /// # use gpux::{Runtime, pipeline::Tensor};
+    /// # use gpux::{Runtime, Tensor};
     /// # let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/digits.onnx");
     /// let runtime = Runtime::new(model)?;
     /// let image = Tensor::new([1, 1, 8, 8], vec![0_f32; 64])?;
@@ -167,7 +165,7 @@ impl Runtime {
         Ok(self.plan().benchmark(&named(inputs), options)?.total)
     }
 
-    /// What the (first) model is; `None` for a pipeline without one.
+    /// The metadata of the (first) model; `None` for a pipeline without one.
     pub fn model_info(&self) -> Option<&ModelInfo> {
         self.pipeline.models.first().map(|model| model.step.file().info())
     }

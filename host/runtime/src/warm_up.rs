@@ -1,4 +1,4 @@
-//! The requests of `serving.warmup`, held against the pipeline that is to run them.
+//! Reads the requests of `serving.warmup` and checks them against the plan.
 
 use std::path::Path;
 

@@ -155,7 +155,7 @@ impl Watching {
 mod tests {
     use super::*;
     use crate::{Settings, Source};
-    use gpux::Operator;
+    use gpux::LoadOptions;
 
     #[test]
     fn what_changed_is_loaded_once_whoever_loads_it() {
@@ -166,7 +166,7 @@ mod tests {
             std::fs::write(&file, format!("name: one\nversion: 1.0.0\n{inputs}\npipeline: [{steps}]\n")).unwrap();
         };
         write("softmax");
-        let server = Arc::new(Server::new(Settings::default(), Operator::default()));
+        let server = Arc::new(Server::new(Settings::default(), LoadOptions::default()));
         server.add(&[Source(file.display().to_string())]).unwrap();
         let entry = server.repository().entries().remove(0);
         let told = Arc::new(std::sync::Mutex::new(0));

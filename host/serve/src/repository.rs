@@ -16,7 +16,7 @@ use super::schedule::Scheduler;
 use super::served::Served;
 use super::settings::Settings;
 use gpux::GpuxError;
-use gpux::{Operator, Pipeline};
+use gpux::{LoadOptions, Pipeline};
 use gpux_config::LoadError;
 use gpux_core::catch_panic::catch_panic;
 use gpux_inference::Closing;
@@ -49,7 +49,7 @@ pub enum RepositoryError {
 /// The pipelines that are served.
 pub struct Repository {
     entries: ArcSwap<BTreeMap<String, Arc<Entry>>>,
-    operator: Operator,
+    operator: LoadOptions,
     scheduler: Scheduler,
     settings: Settings,
     metrics: Arc<Metrics>,
@@ -59,7 +59,7 @@ pub struct Repository {
 
 impl Repository {
     /// An empty repository, whose pipelines will be opened under the operator's word.
-    pub(super) fn new(operator: Operator, scheduler: Scheduler, settings: Settings, metrics: Arc<Metrics>) -> Self {
+    pub(super) fn new(operator: LoadOptions, scheduler: Scheduler, settings: Settings, metrics: Arc<Metrics>) -> Self {
         let answers = Bodies::new(&settings, &metrics);
         Self { entries: ArcSwap::default(), operator, scheduler, settings, metrics, answers }
     }
@@ -118,7 +118,7 @@ impl Repository {
     }
 
     fn read(&self, source: &Source) -> Result<Pipeline, GpuxError> {
-        Pipeline::open_any(&source.0, &self.operator)
+        Pipeline::open(&source.0, &self.operator)
     }
 
     fn warm(&self, pipeline: Pipeline) -> Result<Served, GpuxError> {

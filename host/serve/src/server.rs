@@ -16,7 +16,7 @@ use super::schedule::Scheduler;
 use super::served::Served;
 use super::settings::Settings;
 use super::telemetry::Telemetry;
-use gpux::Operator;
+use gpux::LoadOptions;
 
 /// The server behind its protocols.
 pub struct Server {
@@ -40,9 +40,9 @@ impl Server {
     }
 
     /// A server without pipelines.
-    pub fn new(settings: Settings, operator: Operator) -> Self {
-        let operator = Operator { serving: true, ..operator };
-        let env = operator.env.clone();
+    pub fn new(settings: Settings, operator: LoadOptions) -> Self {
+        let operator = LoadOptions { serving: true, ..operator };
+        let env = operator.policy.env.clone();
         let metrics = Arc::new(Metrics::new());
         let repository = Repository::new(operator, Scheduler::new(settings.workers), settings.clone(), metrics.clone());
         let access = Access::new(settings.keys.clone(), env);

@@ -16,7 +16,7 @@ use super::nodes;
 use super::operator::{OperatorArguments, PipelineArguments};
 use super::printer::{Printer, counted, duration, pretty};
 use gpux::GpuxError;
-use gpux::{Operator, Pipeline};
+use gpux::{LoadOptions, Pipeline};
 use gpux_inference::Shapes;
 
 /// Check a pipeline: the file, its models, its components, and that every step fits the next.
@@ -96,11 +96,13 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
 
 fn pipeline(arguments: &Arguments, printer: Printer) -> Exit {
     let start = Instant::now();
-    let operator = arguments.operator.operator().map(|operator| Operator {
-        measure: arguments.measure,
-        optimize: !arguments.no_optimize,
-        shapes: if arguments.measure { shapes(arguments, &operator) } else { Vec::new() },
-        ..operator
+    let operator = arguments.operator.operator().map(|mut operator| {
+        operator.optimize = !arguments.no_optimize;
+        if arguments.measure {
+            operator.providers.shapes = shapes(arguments, &operator);
+            operator.providers.measure = true;
+        }
+        operator
     });
     let pipeline = match operator.and_then(|operator| arguments.pipeline.open_as(operator, printer)) {
         Ok(pipeline) => pipeline,
@@ -165,7 +167,8 @@ fn nodes_of(arguments: &Arguments, pipeline: &Pipeline, report: &mut serde_json:
 
 /// What the models are given in the pipeline's golden cases, run on the CPU. Without cases, nothing;
 /// what is wrong with the pipeline is told when it is opened to be built.
-fn shapes(arguments: &Arguments, operator: &Operator) -> Vec<(String, Shapes)> {
-    let on_cpu = Operator { provider: Some("cpu".to_owned()), ..operator.clone() };
+fn shapes(arguments: &Arguments, operator: &LoadOptions) -> Vec<(String, Shapes)> {
+    let mut on_cpu = operator.clone();
+    on_cpu.providers.names = Some("cpu".to_owned());
     arguments.pipeline.open_quietly(&on_cpu).map(|pipeline| gpux_author::observed_shapes(&pipeline)).unwrap_or_default()
 }

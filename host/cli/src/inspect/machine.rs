@@ -5,21 +5,21 @@ use serde_json::{Value as Json, json};
 use super::{Shown, plain};
 use crate::printer::{size, table};
 use gpux::GpuxError;
-use gpux::Operator;
+use gpux::LoadOptions;
 use gpux_inference::{
     self, Build, ExecutionProvider, Found, Hardware, ProbeReport, ProviderInfo, ProviderManager, Search,
 };
 
 /// What this machine has.
-pub(super) fn show(operator: &Operator) -> Result<Shown, GpuxError> {
-    let mut selected = gpux::select(operator, &[])?;
+pub(super) fn show(operator: &LoadOptions) -> Result<Shown, GpuxError> {
+    let mut selected = gpux::select_engine(operator, &[])?;
     match operator.sandbox() {
         Ok(sandbox) => selected.warnings.extend(sandbox.warning().map(str::to_owned)),
         Err(error) => selected.warnings.push(error.to_string()),
     }
     let hardware = Hardware::here();
     let manager = ProviderManager::new(selected.engine.as_ref());
-    let libraries = libraries(&gpux::search(operator, &[]), operator);
+    let libraries = libraries(&gpux::engine_search(operator, &[]), operator);
     let providers: Vec<_> = ExecutionProvider::ALL
         .into_iter()
         .map(|provider| Row::of(provider, &manager.provider_info(provider), hardware, &libraries))
@@ -107,7 +107,7 @@ struct Library {
     report: Result<ProbeReport, String>,
 }
 
-fn libraries(search: &Search, operator: &Operator) -> Vec<Library> {
+fn libraries(search: &Search, operator: &LoadOptions) -> Vec<Library> {
     let ask = |found: Found| {
         let report = match &operator.program {
             Some(program) => gpux_inference::probe_in_child(program, &found.path).map_err(|error| error.to_string()),

@@ -14,7 +14,7 @@ use super::printer::{Printer, cell, pretty, size, table};
 use super::schema::save_or_print;
 use super::shapes::ShapeArguments;
 use gpux::GpuxError;
-use gpux::Operator;
+use gpux::LoadOptions;
 use gpux_core::files::is_same;
 use gpux_inference::{ExecutionProvider, ModelFile, ModelInspector, ModelLoadError, ProviderOptions};
 use gpux_sandbox::{ComponentInfo, SignatureInfo};
@@ -155,7 +155,7 @@ fn model(path: &Path, nodes: &Nodes<'_>) -> Result<Shown, Exit> {
 /// What `--nodes` asks.
 struct Nodes<'a> {
     arguments: &'a Arguments,
-    operator: &'a Operator,
+    operator: &'a LoadOptions,
     printer: Printer,
 }
 
@@ -188,7 +188,7 @@ impl Nodes<'_> {
     }
 }
 
-fn component(path: &Path, options: Option<&str>, operator: &Operator, printer: Printer) -> Result<Shown, Exit> {
+fn component(path: &Path, options: Option<&str>, operator: &LoadOptions, printer: Printer) -> Result<Shown, Exit> {
     let usage = |message: String| printer.fail("UsageError", &message, Exit::Usage);
     let options: Option<Json> = match options {
         None => None,

@@ -16,7 +16,7 @@ use super::exit::Exit;
 use super::log::Log;
 use super::operator::OperatorArguments;
 use gpux::GpuxError;
-use gpux::{Operator, Pipeline, is_model};
+use gpux::{LoadOptions, Pipeline, is_model};
 use gpux_config::FILE_NAMES;
 use gpux_core::Size;
 use gpux_serve::{Ended, ListenError, RepositoryError, Server, Settings, Source, serve};
@@ -158,7 +158,7 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
 }
 
 /// Flags, then what the only pipeline says in `serving`, then defaults.
-fn settings(arguments: &Arguments, sources: &[Source], operator: &Operator) -> Result<Settings, GpuxError> {
+fn settings(arguments: &Arguments, sources: &[Source], operator: &LoadOptions) -> Result<Settings, GpuxError> {
     let bytes = |size: Size| usize::try_from(size.0).unwrap_or(usize::MAX);
     let mut settings = arguments.memory.map_or_else(Settings::default, |memory| Settings::within(bytes(memory)));
     if let [Source(only)] = sources

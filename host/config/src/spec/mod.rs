@@ -80,6 +80,36 @@ fn put<T: serde::Serialize>(object: &mut serde_json::Value, key: &str, value: Op
 }
 
 impl Spec {
+    /// A pipeline whose only step is the model at `source`.
+    pub fn for_model(source: String) -> Self {
+        let unplaced = |text: &str| Spanned::new(text.to_owned(), 0..0);
+        let runtime = RuntimeSpec::default();
+        let model = ModelSpec {
+            name: unplaced(ONLY_MODEL),
+            source: Spanned::new(source, 0..0),
+            format: ModelFormat::default(),
+            version: "0".to_owned(),
+            instances: None,
+            threads: None,
+            batching: None,
+            provider: runtime.gpu.backend.clone(),
+            options: runtime.gpu.options.clone(),
+        };
+        Self {
+            name: unplaced("model"),
+            version: unplaced("0"),
+            description: None,
+            metadata: serde_json::Map::new(),
+            models: vec![model],
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            runtime,
+            serving: ServingSpec::default(),
+            pipeline: vec![implicit_model(&Node::default())],
+            preprocessed: false,
+        }
+    }
+
     /// What the root of a file says, or every mistake in it.
     pub(super) fn from_node(root: &Node, check_step: StepCheck<'_>) -> Result<Self, Vec<Diagnostic>> {
         let mut diagnostics = check(root, "", &FILE);

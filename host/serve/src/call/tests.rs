@@ -14,7 +14,7 @@ use crate::front::{Front, Peer};
 use crate::metrics::{Exposition, to_text};
 use crate::tenants::{Keys, Tenant};
 use crate::{Server, Settings, Source};
-use gpux::{EngineChoice, Operator};
+use gpux::{EngineChoice, EngineOptions, LoadOptions};
 
 /// A server of one worker, which is at work for somebody until it is dropped.
 struct Busy {
@@ -25,7 +25,10 @@ struct Busy {
 
 impl Busy {
     async fn new(settings: Settings) -> Self {
-        let operator = Operator { engine: EngineChoice::Embedded, ..Operator::default() };
+        let operator = LoadOptions {
+            engine: EngineOptions { choice: EngineChoice::Embedded, ..EngineOptions::default() },
+            ..LoadOptions::default()
+        };
         let server = Arc::new(Server::new(Settings { workers: 1, ..settings }, operator));
         let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/oip/models");
         server.add(&["matrix", "identity_fp16", "text"].map(|name| Source(format!("{models}/{name}")))).unwrap();
@@ -391,7 +394,7 @@ async fn only_shapes_that_were_short_have_their_turn_here() {
     };
     let numbers = pipeline("numbers", "{ type: float32, shape: [n] }", "softmax");
     let texts = pipeline("texts", "{ type: text }", "json-template: { template: '{{ x }}' }");
-    let server = Arc::new(Server::new(Settings::default(), Operator::default()));
+    let server = Arc::new(Server::new(Settings::default(), LoadOptions::default()));
     server.add(&[numbers, texts]).unwrap();
     assert!(server.repository().get("texts").unwrap().short().is_none(), "a text may be anything");
 
@@ -514,7 +517,7 @@ async fn what_a_list_gives_must_find_room_as_it_is_gathered() {
                 pipeline: [expand: { broadcast: [100000] }]\n";
     std::fs::write(&path, text).unwrap();
     let settings = Settings { max_body: 64 << 10, body_memory: 16 << 20, ..Settings::default() };
-    let server = Arc::new(Server::new(settings, Operator::default()));
+    let server = Arc::new(Server::new(settings, LoadOptions::default()));
     server.add(&[Source(path.display().to_string())]).unwrap();
     let front = Arc::new(Front::new(&server));
     // Each of the results has half a megabyte.

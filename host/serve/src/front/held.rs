@@ -171,12 +171,12 @@ mod tests {
 
     use super::*;
     use crate::settings::Settings;
-    use gpux::Operator;
+    use gpux::LoadOptions;
 
     const MOST: usize = 128 << 10;
 
     fn server() -> Server {
-        Server::new(Settings { max_body: MOST, body_memory: MOST, ..Settings::default() }, Operator::default())
+        Server::new(Settings { max_body: MOST, body_memory: MOST, ..Settings::default() }, LoadOptions::default())
     }
 
     fn sent(server: &Server, body: Body, protocol: Protocol) -> Response {

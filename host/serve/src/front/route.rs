@@ -113,7 +113,7 @@ mod tests {
     use super::*;
     use crate::http::{Routes, router};
     use crate::{Server, Settings};
-    use gpux::Operator;
+    use gpux::LoadOptions;
 
     #[test]
     fn a_path_is_one_of_few() {
@@ -140,7 +140,7 @@ mod tests {
 
     #[tokio::test]
     async fn each_that_is_described_is_known() {
-        let server = Arc::new(Server::new(Settings::default(), Operator::default()));
+        let server = Arc::new(Server::new(Settings::default(), LoadOptions::default()));
         let routes = Routes::new(&server);
         let document = routes.answer(Request::builder().uri("/openapi.json").body(Body::empty()).unwrap()).await;
         let document = document.into_body().collect().await.unwrap().to_bytes();
@@ -152,7 +152,7 @@ mod tests {
 
     #[tokio::test]
     async fn there_is_something_at_each_call() {
-        let server = Arc::new(Server::new(Settings::default(), Operator::default()));
+        let server = Arc::new(Server::new(Settings::default(), LoadOptions::default()));
         let routes = Routes::new(&server);
         for call in CALLS {
             let request = Request::builder().method("PATCH").uri(call).body(Body::empty());
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn each_that_is_routed_is_known_and_no_other() {
-        let server = Arc::new(Server::new(Settings::default(), Operator::default()));
+        let server = Arc::new(Server::new(Settings::default(), LoadOptions::default()));
         // What a router is told of itself is the only list of its paths.
         let told = format!("{:?}", router(&server));
         let paths = told.split('"').filter(|text| text.starts_with('/') && !text.contains("__private"));

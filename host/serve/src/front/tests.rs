@@ -6,7 +6,7 @@ use http_body_util::BodyExt as _;
 use super::*;
 use crate::metrics::{Exposition, to_text};
 use crate::{Settings, Source};
-use gpux::Operator;
+use gpux::LoadOptions;
 
 /// A server of the pipelines `one` and `two`; alice's key is for `one`, root's for everything.
 fn guarded(folder: &std::path::Path) -> (Arc<Server>, Arc<Front>) {
@@ -23,7 +23,7 @@ fn guarded(folder: &std::path::Path) -> (Arc<Server>, Arc<Front>) {
         Source(path.display().to_string())
     });
     let settings = Settings { keys: Some(path), model_control: true, ..Settings::default() };
-    let server = Arc::new(Server::new(settings, Operator::default()));
+    let server = Arc::new(Server::new(settings, LoadOptions::default()));
     server.access().load().unwrap();
     server.add(&pipelines).unwrap();
     let front = Arc::new(Front::new(&server));
@@ -135,7 +135,7 @@ async fn the_path_says_which_protocol_it_is() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_of_another_is_refused_before_any_protocol() {
-    let server = Arc::new(Server::new(Settings::default(), Operator::default()));
+    let server = Arc::new(Server::new(Settings::default(), LoadOptions::default()));
     let front = Arc::new(Front::new(&server));
     let local = ([127, 0, 0, 1], 8080).into();
     let peer = Peer::new(([127, 0, 0, 1], 40_000).into(), Some(local));
@@ -169,7 +169,7 @@ async fn a_name_of_another_is_refused_before_any_protocol() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_that_are_not_of_grpc_or_not_there_are_told_apart() {
-    let server = Arc::new(Server::new(Settings::default(), Operator::default()));
+    let server = Arc::new(Server::new(Settings::default(), LoadOptions::default()));
     let front = Arc::new(Front::new(&server));
     let call = "/inference.GRPCInferenceService/ServerLive";
     let ask = async |path: &str, content_type: Option<&str>, body: Vec<u8>| {

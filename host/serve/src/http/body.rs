@@ -224,11 +224,11 @@ mod tests {
 
     use super::*;
     use crate::{Refusal, Settings};
-    use gpux::Operator;
+    use gpux::LoadOptions;
 
     fn server() -> Server {
         let settings = Settings { max_body: 8 << 10, body_memory: 10 << 10, ..Settings::default() };
-        Server::new(settings, Operator::default())
+        Server::new(settings, LoadOptions::default())
     }
 
     fn parts(sizes: &[usize]) -> Body {
@@ -263,7 +263,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_that_is_always_there_lets_others_go_first() {
-        let server = Server::new(Settings::default(), Operator::default());
+        let server = Server::new(Settings::default(), LoadOptions::default());
         assert!(read_parts(&[1 << 10; 100], &server).now_or_never().is_some());
         assert!(read_parts(&[1 << 10; 300], &server).now_or_never().is_none());
         assert_eq!(read_parts(&[1 << 10; 300], &server).await.unwrap().len(), 300 << 10);

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
     use crate::http::Routes;
     use crate::{Settings, Source};
-    use gpux::Operator;
+    use gpux::LoadOptions;
 
     fn to(path: &str) -> Request<Body> {
         Request::post(path).body(Body::from("{}")).unwrap()
@@ -110,7 +110,7 @@ mod tests {
         let path = folder.path().join("gpux.yml");
         let pipeline = "name: m\nversion: 3.0.0\ninputs:\n  x: { type: float32, shape: [2] }\npipeline: [softmax]\n";
         std::fs::write(&path, pipeline).unwrap();
-        let server = Arc::new(Server::new(Settings::default(), Operator::default()));
+        let server = Arc::new(Server::new(Settings::default(), LoadOptions::default()));
         server.add(&[Source(path.display().to_string())]).unwrap();
         let routes = Routes::new(&server);
         let (plain, tensor) = (r#"{"x":[1,2]}"#, r#"{"name":"x","datatype":"FP32","shape":[2],"data":[1,2]}"#);

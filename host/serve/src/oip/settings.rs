@@ -66,7 +66,7 @@ pub(super) fn updated(settings: Named, asked: &Named) -> Result<Named, ServeErro
 mod tests {
     use super::*;
     use crate::Otlp;
-    use gpux::Operator;
+    use gpux::LoadOptions;
 
     #[test]
     fn settings_tell_what_is_so_and_stay() {
@@ -82,7 +82,7 @@ mod tests {
         let traced = |otlp: Option<&str>| {
             let otlp = otlp.map(|endpoint| Otlp { endpoint: endpoint.to_owned(), must: true });
             let settings = Settings { otlp, ..Settings::default() };
-            tracing(&Server::new(settings, Operator::default()), "").unwrap()["trace_level"].clone()
+            tracing(&Server::new(settings, LoadOptions::default()), "").unwrap()["trace_level"].clone()
         };
         assert_eq!((traced(None), traced(Some("http://there"))), (json!(["OFF"]), json!(["TIMESTAMPS"])));
     }

@@ -21,7 +21,7 @@ fn server(folder: &Path) -> Server {
         write(&file, name, "softmax");
         Source(file.display().to_string())
     });
-    let server = Server::new(Settings::default(), Operator::default());
+    let server = Server::new(Settings::default(), LoadOptions::default());
     server.add(&sources).unwrap();
     server
 }

@@ -14,7 +14,7 @@ use crate::exit::Exit;
 use crate::printer::{Printer, Texts, pretty};
 use crate::shapes::ShapeArguments;
 use changed_model::{ChangeError, ChangedModel};
-use gpux::{Operator, Pipeline};
+use gpux::{LoadOptions, Pipeline};
 use gpux_inference::{ModelStep, Precision};
 use report::Report;
 use samples::Evaluation;
@@ -199,7 +199,7 @@ fn source_of(pipeline: &Pipeline, name: &str) -> PathBuf {
 struct ModelChange<'a> {
     asked: &'a ChangeArguments,
     pipeline: &'a Pipeline,
-    operator: &'a Operator,
+    operator: &'a LoadOptions,
     name: &'a str,
     original: &'a ModelStep,
     place: PathBuf,
@@ -214,8 +214,8 @@ impl ModelChange<'_> {
         let staged = staged.map_err(|error| ChangeError::output(&self.place, &error))?;
         let made = ChangedModel::of(&self, staged.path())?;
         // The whole pipeline is checked again, with this model in it.
-        let instead = vec![(self.name.to_owned(), made.path.clone())];
-        let operator = Operator { instead, ..self.operator.clone() };
+        let model_files = vec![(self.name.to_owned(), made.path.clone())];
+        let operator = LoadOptions { model_files, ..self.operator.clone() };
         let changed = arguments.pipeline.open_quietly(&operator).map_err(ChangeError::Pipeline)?;
         let Some((_, step)) = changed.models().find(|(name, _)| *name == self.name) else {
             return Err(ChangeError::Nothing);

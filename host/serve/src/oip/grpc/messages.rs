@@ -229,13 +229,13 @@ mod tests {
 
     use super::*;
     use crate::Settings;
-    use gpux::Operator;
+    use gpux::LoadOptions;
 
     const MOST: usize = 2 << 20;
 
     fn server(body_memory: usize) -> Server {
         let body_timeout = Duration::from_millis(50);
-        Server::new(Settings { body_memory, body_timeout, ..Settings::default() }, Operator::default())
+        Server::new(Settings { body_memory, body_timeout, ..Settings::default() }, LoadOptions::default())
     }
 
     /// Messages of a body that brings these parts, and then nothing, but does not end.
@@ -309,7 +309,7 @@ mod tests {
         let blocks = [[0, 0, 0, 0xff, 0xff].repeat(200_000), vec![1, 0, 0, 0xff, 0xff]].concat();
         let gzip = [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff][..], &blocks, &[0; 8]].concat();
         let zlib = [&[0x78, 0x9c][..], &blocks, &[0, 0, 0, 1]].concat();
-        let patient = Server::new(Settings { body_memory: 2 << 20, ..Settings::default() }, Operator::default());
+        let patient = Server::new(Settings { body_memory: 2 << 20, ..Settings::default() }, LoadOptions::default());
         for (encoding, sent) in [(Encoding::Gzip, gzip), (Encoding::Deflate, zlib)] {
             let sent_bytes = sent.len();
             let mut messages = messages(vec![of(&sent, 1)], encoding, &patient);
@@ -327,7 +327,7 @@ mod tests {
 
     #[tokio::test]
     async fn bounds_the_members_of_a_message() {
-        let patient = Server::new(Settings { body_memory: 2 << 20, ..Settings::default() }, Operator::default());
+        let patient = Server::new(Settings { body_memory: 2 << 20, ..Settings::default() }, LoadOptions::default());
         let member = gzip(b"x").split_off(HEAD);
         let most = members::MOST as usize + 1;
         let mut messages =

@@ -16,10 +16,13 @@ use super::proto::{
     ModelStatisticsRequest,
 };
 use crate::{Server, Settings, Source};
-use gpux::{EngineChoice, Operator};
+use gpux::{EngineChoice, EngineOptions, LoadOptions};
 
 fn server() -> Arc<Server> {
-    let operator = Operator { engine: EngineChoice::Embedded, ..Operator::default() };
+    let operator = LoadOptions {
+        engine: EngineOptions { choice: EngineChoice::Embedded, ..EngineOptions::default() },
+        ..LoadOptions::default()
+    };
     let server = Arc::new(Server::new(Settings { workers: 2, max_body: 64 << 10, ..Settings::default() }, operator));
     let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/oip/models");
     server.add(&["matrix", "text"].map(|name| Source(format!("{models}/{name}")))).unwrap();
@@ -215,7 +218,13 @@ async fn strings_are_counted_in_all_inputs_of_whatever_form() {
 #[tokio::test]
 async fn there_must_be_room_for_what_contents_become() {
     let settings = Settings { workers: 1, body_memory: 400 << 10, ..Settings::default() };
-    let server = Arc::new(Server::new(settings, Operator { engine: EngineChoice::Embedded, ..Operator::default() }));
+    let server = Arc::new(Server::new(
+        settings,
+        LoadOptions {
+            engine: EngineOptions { choice: EngineChoice::Embedded, ..EngineOptions::default() },
+            ..LoadOptions::default()
+        },
+    ));
     let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/oip/models/matrix");
     server.add(&[Source(model.to_owned())]).unwrap();
     let mut client = Client::new(super::router(&server));
@@ -283,7 +292,8 @@ async fn calls_that_are_no_inference_are_small_compressed_or_not() {
     let value = trace_setting_request::SettingValue { value: vec![String::new(); 64 << 10] };
     let many = TraceSettingRequest { settings: [("trace_level".to_owned(), value)].into(), ..Default::default() };
     for compressed in [false, true] {
-        let mut client = Client::new(super::router(&Arc::new(Server::new(Settings::default(), Operator::default()))));
+        let mut client =
+            Client::new(super::router(&Arc::new(Server::new(Settings::default(), LoadOptions::default()))));
         if compressed {
             client = client.send_compressed(tonic::codec::CompressionEncoding::Gzip);
         }

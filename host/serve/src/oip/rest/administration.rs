@@ -83,12 +83,12 @@ mod tests {
     use super::*;
     use crate::Settings;
     use crate::http::body::SMALL;
-    use gpux::Operator;
+    use gpux::LoadOptions;
 
     #[tokio::test]
     async fn what_is_no_inference_has_a_small_body() {
         let settings = Settings { model_control: true, ..Settings::default() };
-        let router = super::super::router(Arc::new(Server::new(settings, Operator::default())));
+        let router = super::super::router(Arc::new(Server::new(settings, LoadOptions::default())));
         for path in [
             "/v2/logging",
             "/v2/trace/setting",

@@ -1,16 +1,53 @@
-//! What the operator lets pipelines grant to components.
+//! The operator's policy: what a gpux.yml may ask for.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
-use gpux_config::DirGrant;
+use super::limits;
+use gpux_config::{DirGrant, WasmLimits};
+use gpux_sandbox::Limits;
 
-/// The operator's allowance: a gpux.yml may grant this, and models of its own, and nothing else.
+/// What a gpux.yml may ask for.
+///
+/// Default: nothing outside the pipeline's folder, variables named `GPUX_*`, no grants,
+/// components of at most 256 MiB and 10 s.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// whether gpux.yml may name files outside its folder
+    pub outside_files: bool,
+    /// environment variables that gpux.yml may read beside those named `GPUX_*`
+    pub env: Vec<String>,
+    /// what gpux.yml may grant to components beside its own models
+    pub grants: AllowedGrants,
+    /// the upper bounds of components' limits
+    pub ceiling: Limits,
+}
+
+impl Policy {
+    /// Replaces the bounds that `limits` sets.
+    pub fn set_ceiling(&mut self, limits: &WasmLimits) {
+        self.ceiling = limits::apply(self.ceiling.clone(), limits);
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            outside_files: false,
+            env: Vec::new(),
+            grants: AllowedGrants::default(),
+            ceiling: Limits { memory: 256 << 20, time: Duration::from_secs(10), ..Limits::default() },
+        }
+    }
+}
+
+/// The grants that a gpux.yml may give to components. It may always grant its own models.
 ///
 /// As a flag: `--allow clock,random,env=LANG,dir=./assets`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Allow {
+pub struct AllowedGrants {
     /// read the clock and wait
     pub clock: bool,
     /// draw random numbers
@@ -30,15 +67,15 @@ pub struct AllowedDir {
     pub writable: bool,
 }
 
-/// A word after `--allow` that means nothing.
+/// A part of `--allow` that names no grant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is nothing that can be allowed; write clock, random, env=NAME, dir=PATH or dir=PATH:rw, several with commas \
      (models and stdio always are; no grant opens the network)"
 )]
-pub struct NotAllowable(String);
+pub struct ParseGrantsError(String);
 
-impl Allow {
+impl AllowedGrants {
     /// Allows what `other` allows, too.
     pub fn extend(&mut self, other: Self) {
         self.clock |= other.clock;
@@ -48,7 +85,7 @@ impl Allow {
     }
 }
 
-impl fmt::Display for Allow {
+impl fmt::Display for AllowedGrants {
     /// As [`FromStr`] reads it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let flags = [(self.clock, "clock"), (self.random, "random")];
@@ -60,8 +97,8 @@ impl fmt::Display for Allow {
     }
 }
 
-impl FromStr for Allow {
-    type Err = NotAllowable;
+impl FromStr for AllowedGrants {
+    type Err = ParseGrantsError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut allow = Self::default();
@@ -75,7 +112,7 @@ impl FromStr for Allow {
                     let Ok(DirGrant { path, writable }) = path.parse();
                     allow.dirs.push(AllowedDir { path: path.into(), writable });
                 }
-                _ => return Err(NotAllowable(word.to_owned())),
+                _ => return Err(ParseGrantsError(word.to_owned())),
             }
         }
         Ok(allow)
@@ -87,15 +124,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flag_is_a_list() {
-        let allow: Allow = "clock, env=LANG,dir=./out:rw,dir=/data:ro,models".parse().unwrap();
+    fn parses_comma_separated_grants() {
+        let allow: AllowedGrants = "clock, env=LANG,dir=./out:rw,dir=/data:ro,models".parse().unwrap();
         assert!(allow.clock && !allow.random);
         assert_eq!(allow.env, ["LANG"]);
         assert_eq!(allow.to_string().parse(), Ok(allow.clone()));
         let dir = |path: &str, writable| AllowedDir { path: path.into(), writable };
         assert_eq!(allow.dirs, [dir("./out", true), dir("/data", false)]);
         for wrong in ["network", "", "env=", "dir", "clock;random"] {
-            assert_eq!(wrong.parse::<Allow>(), Err(NotAllowable(wrong.to_owned())));
+            assert_eq!(wrong.parse::<AllowedGrants>(), Err(ParseGrantsError(wrong.to_owned())));
         }
     }
 }

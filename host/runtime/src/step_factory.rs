@@ -1,4 +1,4 @@
-//! Steps as written → steps that run.
+//! Builds steps from their specs.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -6,43 +6,43 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use super::operator::Operator;
+use super::load_options::LoadOptions;
 use super::{grants, limits};
 use gpux_config::{Action, Diagnostic, Instances, Node, Spanned, StepSpec, WasmSpec, Wiring};
 use gpux_core::{BuildError, FileError, Names, ProjectFiles, Registry, Site, Step};
 use gpux_sandbox::{Limits, LoadRequest, Refusal, Sandbox, SandboxError};
 
-/// Makes the steps of one pipeline.
-pub(super) struct Workshop<'a> {
-    pub(super) operator: &'a Operator,
+/// Builds the steps of one pipeline.
+pub(super) struct StepFactory<'a> {
+    pub(super) operator: &'a LoadOptions,
     pub(super) files: &'a ProjectFiles,
     /// built-in steps and models
     pub(super) registry: Arc<Registry>,
-    /// there if the pipeline has components
+    /// `None` for a pipeline without components
     sandbox: Option<&'a Sandbox>,
-    /// components that are used more than once are read once
+    /// bytes of the components, by path
     components: HashMap<String, Vec<u8>>,
-    /// what is not as it should be, though it works
+    /// for the user
     pub(super) warnings: Vec<String>,
 }
 
-/// Why there is no step.
-pub(super) enum Unmade {
-    /// what is wrong in gpux.yml, or in what it names
-    Wrong(Vec<Diagnostic>),
-    /// the machine runs no components
-    Machine(SandboxError),
+/// A step cannot be built.
+pub(super) enum StepBuildError {
+    /// mistakes in gpux.yml, or in a file that it names
+    Invalid(Vec<Diagnostic>),
+    /// this machine cannot run components
+    Environment(SandboxError),
 }
 
-impl From<Vec<Diagnostic>> for Unmade {
-    fn from(wrong: Vec<Diagnostic>) -> Self {
-        Self::Wrong(wrong)
+impl From<Vec<Diagnostic>> for StepBuildError {
+    fn from(diagnostics: Vec<Diagnostic>) -> Self {
+        Self::Invalid(diagnostics)
     }
 }
 
-impl<'a> Workshop<'a> {
+impl<'a> StepFactory<'a> {
     pub(super) fn new(
-        operator: &'a Operator,
+        operator: &'a LoadOptions,
         files: &'a ProjectFiles,
         registry: Arc<Registry>,
         sandbox: Option<&'a Sandbox>,
@@ -50,8 +50,8 @@ impl<'a> Workshop<'a> {
         Self { operator, files, registry, sandbox, components: HashMap::new(), warnings: Vec::new() }
     }
 
-    /// The step, or every reason why there is none.
-    pub(super) fn make(&mut self, spec: &StepSpec) -> Result<Arc<dyn Step>, Unmade> {
+    /// Builds a step, or returns every mistake in it.
+    pub(super) fn build(&mut self, spec: &StepSpec) -> Result<Arc<dyn Step>, StepBuildError> {
         match &spec.action {
             Action::Model(call) => {
                 let name = call.name.as_ref();
@@ -62,9 +62,9 @@ impl<'a> Workshop<'a> {
         }
     }
 
-    fn component(&mut self, wasm: &WasmSpec) -> Result<Arc<dyn Step>, Unmade> {
+    fn component(&mut self, wasm: &WasmSpec) -> Result<Arc<dyn Step>, StepBuildError> {
         let mut faults = Vec::new();
-        let limits = limits::below(&wasm.limits, &self.operator.ceiling).unwrap_or_else(|above| {
+        let limits = limits::resolve(&wasm.limits, &self.operator.policy.ceiling).unwrap_or_else(|above| {
             faults.extend(above);
             Limits::default()
         });
@@ -72,7 +72,7 @@ impl<'a> Workshop<'a> {
         faults.extend(denied);
         let path = &wasm.component;
         if !self.components.contains_key(&path.value) {
-            match self.files.read(Path::new(&path.value), self.operator.ceiling.component_size as u64) {
+            match self.files.read(Path::new(&path.value), self.operator.policy.ceiling.component_size as u64) {
                 Ok(bytes) => {
                     self.components.insert(path.value.clone(), bytes);
                 }
@@ -92,7 +92,7 @@ impl<'a> Workshop<'a> {
         let bytes = self.components.get(&path.value).map(Vec::as_slice).unwrap_or_default();
         if !faults.is_empty() {
             if let Ok(refusals) = sandbox.refusals(bytes, &grants) {
-                faults.extend(self.refused(&refusals, wasm));
+                faults.extend(self.import_diagnostics(&refusals, wasm));
             }
             return Err(faults.into());
         }
@@ -104,17 +104,17 @@ impl<'a> Workshop<'a> {
             reuse: wasm.instances == Instances::Reuse,
         };
         let step = sandbox.load(bytes, &request).map_err(|error| match error {
-            machine if machine.is_environment() => Unmade::Machine(machine),
-            SandboxError::Imports(refusals) => self.refused(&refusals, wasm).into(),
+            machine if machine.is_environment() => StepBuildError::Environment(machine),
+            SandboxError::Imports(refusals) => self.import_diagnostics(&refusals, wasm).into(),
             other => component_diagnostics(&other, wasm).into(),
         })?;
-        self.warnings.extend(grants::unused(&step.unused_grants(), wasm));
+        self.warnings.extend(grants::unused_warnings(&step.unused_grants(), wasm));
         Ok(Arc::new(step))
     }
 
-    fn refused(&self, refusals: &[Refusal], wasm: &WasmSpec) -> Vec<Diagnostic> {
+    fn import_diagnostics(&self, refusals: &[Refusal], wasm: &WasmSpec) -> Vec<Diagnostic> {
         let models: Vec<_> = self.registry.model_names().collect();
-        grants::refused(refusals, wasm, self.operator, &models)
+        grants::import_diagnostics(refusals, wasm, self.operator, &models)
     }
 }
 
@@ -133,7 +133,7 @@ pub(super) fn label(spec: &StepSpec) -> String {
     }
 }
 
-/// `in:` or `out:` as the plan takes it.
+/// `in:` or `out:` as names of the plan.
 pub(super) fn names(wiring: &Wiring) -> Names {
     match wiring {
         Wiring::Name(name) => Names::Ordered(vec![name.value.clone()]),
@@ -256,7 +256,7 @@ mod tests {
 
     /// Steps that put what they read into one another, so that a small file builds JSON of thousands of levels.
     #[test]
-    fn json_that_grows_too_deep_is_refused_when_the_plan_is_made() {
+    fn rejects_plans_that_nest_json_too_deeply() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gpux.yml");
         let open = |steps: usize, levels: usize, placeholder: &str| {
@@ -268,7 +268,7 @@ mod tests {
                 step.repeat(steps)
             );
             std::fs::write(&path, text).unwrap();
-            crate::Pipeline::open(path.to_str().unwrap(), &Operator::default())
+            crate::Pipeline::open(path.to_str().unwrap(), &LoadOptions::default())
         };
         for (steps, levels) in [(180, 52), (200, 1), (6, 50)] {
             let error = open(steps, levels, "json").err().unwrap().to_json().to_string();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn every_builtin_has_an_example_that_is_right() {
+    fn accepts_the_example_of_every_builtin() {
         let registry = crate::builtins();
         for builtin in registry.builtins() {
             let text = format!("name: example\nversion: 1.0.0\npipeline:\n  - {}\n", builtin.example);

@@ -1,0 +1,111 @@
+//! How pipelines are loaded: flags and environment, never gpux.yml.
+
+use std::path::PathBuf;
+
+use super::policy::Policy;
+use gpux_core::CacheDir;
+use gpux_inference::{ProviderLibrary, Shapes};
+use gpux_sandbox::{Sandbox, SandboxError, SandboxOptions};
+
+/// How a pipeline is loaded. The operator sets these options; a gpux.yml cannot.
+///
+/// Default: the best engine and provider, the default [`Policy`], the user's cache, no program.
+#[derive(Clone, Debug)]
+pub struct LoadOptions {
+    /// what a gpux.yml may ask for
+    pub policy: Policy,
+    /// the inference engine
+    pub engine: EngineOptions,
+    /// the execution providers
+    pub providers: ProviderSelection,
+    /// the cache of compiled components and verified models
+    pub cache: Option<CacheDir>,
+    /// the `gpux` program, which tries unknown models in a child process; without it they are
+    /// loaded in this process, guarded against panics only
+    pub program: Option<PathBuf>,
+    /// whether optimized graphs of the models are written to the cache, for later starts
+    pub optimize: bool,
+    /// whether `serving.batch_size` applies, rather than `runtime.batch_size`
+    pub serving: bool,
+    /// files that replace those of gpux.yml, by the model's name
+    pub model_files: Vec<(String, PathBuf)>,
+}
+
+/// The inference engine and its libraries.
+#[derive(Clone, Debug, Default)]
+pub struct EngineOptions {
+    /// which engine
+    pub choice: EngineChoice,
+    /// the path of ONNX Runtime's library, in place of a search
+    pub library: Option<PathBuf>,
+    /// libraries of further execution providers
+    pub provider_libraries: Vec<ProviderLibrary>,
+}
+
+/// An inference engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EngineChoice {
+    /// ONNX Runtime where its library is found, else the embedded engine
+    #[default]
+    Auto,
+    /// ONNX Runtime, or an error
+    OnnxRuntime,
+    /// the embedded engine
+    Embedded,
+}
+
+/// The execution providers, in place of those in gpux.yml.
+#[derive(Clone, Debug, Default)]
+pub struct ProviderSelection {
+    /// a provider, or several with commas, tried in order
+    pub names: Option<String>,
+    /// options of the providers
+    pub options: Vec<(String, serde_json::Value)>,
+    /// whether a provider that cannot be used is an error, instead of being replaced by the next
+    pub strict: bool,
+    /// whether to measure which provider is the fastest, even where that is cached
+    pub measure: bool,
+    /// the shapes to measure with, by the model's name
+    pub shapes: Vec<(String, Shapes)>,
+}
+
+impl LoadOptions {
+    /// Stops using a cache that cannot be written to, and returns the warning for the user.
+    pub fn drop_unusable_cache(&mut self) -> Option<String> {
+        let cache = self.cache.as_ref()?;
+        let error = cache.check().err()?;
+        let warning = format!(
+            "the cache `{}` cannot be used ({error}): components are compiled and models tried again each time; \
+                 set {} to a folder of your own",
+            cache.root().display(),
+            CacheDir::VARIABLE
+        );
+        self.cache = None;
+        Some(warning)
+    }
+
+    /// The sandbox of this process, which all pipelines share.
+    pub fn sandbox(&self) -> Result<Sandbox, SandboxError> {
+        Sandbox::shared(SandboxOptions {
+            cache: self.cache.clone(),
+            program: self.program.clone(),
+            ceiling: self.policy.ceiling.clone(),
+            ..SandboxOptions::default()
+        })
+    }
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        Self {
+            policy: Policy::default(),
+            engine: EngineOptions::default(),
+            providers: ProviderSelection::default(),
+            cache: CacheDir::from_environment(),
+            program: None,
+            optimize: false,
+            serving: false,
+            model_files: Vec::new(),
+        }
+    }
+}

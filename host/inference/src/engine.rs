@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
+
 use gpux_core::{Memory, Placed, Tensor};
 
 use super::error::ModelLoadError;
-use super::install::Build;
-use super::library::Device;
+use super::install;
+use super::library::Build;
 use super::model_file::ModelFile;
 use super::providers::{ExecutionProvider, ProviderOptions};
 use super::value::OnnxValue;
@@ -45,6 +47,19 @@ impl SessionOptions {
             optimized: None,
         }
     }
+}
+
+/// A device that a provider of the library has found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Device {
+    /// the provider, under the library's own name
+    pub provider: String,
+    /// who made the device
+    pub vendor: String,
+    /// `CPU`, `GPU` or `NPU`
+    pub kind: String,
+    /// the device's number
+    pub id: u32,
 }
 
 /// Something that runs models.
@@ -91,7 +106,7 @@ pub(super) fn not_offered(engine: &str, provider: ExecutionProvider) -> String {
     }
     let build = Build::with(provider);
     let is_apples = provider == ExecutionProvider::CoreMl && !cfg!(target_os = "macos");
-    let help = if build.is_for_this_machine() && !is_apples {
+    let help = if install::has_build(build) && !is_apples {
         format!("`gpux engine install {build}` brings a library that does")
     } else {
         format!("there is no ready-made library that does for {} on {}", std::env::consts::OS, std::env::consts::ARCH)

@@ -6,31 +6,12 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::engine::Engine;
 use super::hardware::Hardware;
-use super::model_file::ModelFile;
-use super::providers::{ExecutionProvider, ProviderChoice, ProviderLibrary};
+use super::providers::{ExecutionProvider, ProviderChoice};
 use super::step::ModelOptions;
+use super::trial::Trial;
 use super::vet;
-use gpux_core::CacheDir;
 use gpux_core::files::digest;
-
-/// What is tried, and by what.
-#[derive(Clone, Copy)]
-pub struct Trial<'a> {
-    /// the `gpux` program; without it nothing can be tried safely
-    pub program: Option<&'a Path>,
-    /// where results are remembered
-    pub cache: Option<&'a CacheDir>,
-    /// the model
-    pub file: &'a ModelFile,
-    /// the engine
-    pub engine: &'a dyn Engine,
-    /// its library; `None` for the embedded engine
-    pub library: Option<&'a Path>,
-    /// libraries of plug-ins that are registered with it
-    pub plugins: &'a [ProviderLibrary],
-}
 
 /// How one provider did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -135,6 +116,7 @@ fn remembered(place: &Path) -> Option<Vec<Measured>> {
 mod tests {
     use super::*;
     use crate::testing::{embedded, model};
+    use gpux_core::CacheDir;
 
     fn measured(provider: ExecutionProvider, milliseconds: Option<f64>) -> Measured {
         Measured { provider, milliseconds, failure: None }

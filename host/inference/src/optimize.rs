@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use super::alike::alike;
 use super::engine::{Engine, Optimized, SessionOptions};
 use super::error::ModelLoadError;
-use super::fastest::Trial;
 use super::graph::own_operators;
 use super::hardware::Hardware;
 use super::library::{Found, Origin};
@@ -20,6 +19,7 @@ use super::model_file::ModelFile;
 use super::onnxruntime::{OnnxRuntime, WEIGHTS};
 use super::providers::{ExecutionProvider, ProviderChoice};
 use super::step::{ModelOptions, ModelStep};
+use super::trial::{self, Trial};
 use super::vet;
 use gpux_core::child_process;
 use gpux_core::files::{Readers, check_room, digest, write_whole};
@@ -112,7 +112,7 @@ pub fn is_called_for(trial: &Trial<'_>, options: &ModelOptions, many: bool) -> b
     let shared = options.instances.map_or(unasked, |instances| instances > 1) && info.size_bytes >= WORTH_MAPPING;
     let on_cpu = |provider: &ExecutionProvider| *provider == ExecutionProvider::Cpu;
     (shared || !info.external_files.is_empty())
-        && vet::tried(&options.providers, trial.engine.providers()).iter().all(on_cpu)
+        && trial::tried(&options.providers, trial.engine.providers()).iter().all(on_cpu)
 }
 
 /// The name under which the optimized graph of the model is kept; `None` for a model or engine that
@@ -153,12 +153,12 @@ pub fn optimize(trial: &Trial<'_>, asked: bool) -> Result<Option<Optimization>, 
     }
     let info = trial.file.info();
     let request = Request {
-        model: vet::absolute(trial.file.path()),
-        library: vet::absolute(library),
+        model: trial::absolute(trial.file.path()),
+        library: trial::absolute(library),
         place: place.clone(),
         mapped: info.size_bytes >= WORTH_MAPPING || !info.external_files.is_empty(),
         loads: if asked { LOADS } else { 1 },
-        memory: vet::memory(trial, &[ExecutionProvider::Cpu]),
+        memory: trial::memory(trial, &[ExecutionProvider::Cpu]),
     };
     let text = serde_json::to_string(&request).map_err(|error| fault(error.to_string()))?;
     let answer: Result<Result<Optimization, String>, _> =

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::sessions::Closing;
+use super::background_work::Closing;
 
 /// One for all that says that it must be alone.
 static TURNS: Turns = Turns::new();

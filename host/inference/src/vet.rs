@@ -11,13 +11,13 @@ use serde_json::json;
 use super::Embedded;
 use super::engine::Engine;
 use super::error::ModelLoadError;
-use super::fastest::Trial;
 use super::graph::{InputSpec, ModelInfo, OnnxType};
 use super::library::{Found, Origin};
 use super::model_file::ModelFile;
 use super::onnxruntime::OnnxRuntime;
 use super::providers::{ExecutionProvider, ProviderChoice, ProviderLibrary, ProviderOptions};
 use super::step::{ModelOptions, ModelStep, Shapes};
+use super::trial::{Trial, absolute, memory, tried};
 use gpux_core::child_process;
 use gpux_core::files::digest;
 use gpux_core::seal;
@@ -29,8 +29,6 @@ const TIMEOUT: Duration = Duration::from_mins(2);
 const BUILD_TIMEOUT: Duration = Duration::from_mins(30);
 /// How long runs are timed.
 const MEASURING: Duration = Duration::from_secs(1);
-/// Memory for an engine itself, in bytes; a model may take eight times its size on top.
-const MEMORY: u64 = 2 << 30;
 /// The most elements that a trial input may have.
 const INPUT_LIMIT: usize = 1 << 24;
 
@@ -260,14 +258,6 @@ pub(super) fn measure(
     ask(gpux, trial, &ProviderChoice::These(vec![provider]), options, Some(shapes))
 }
 
-/// The providers that a trial may come to.
-pub(super) fn tried<'a>(providers: &'a ProviderChoice, offered: &'a [ExecutionProvider]) -> &'a [ExecutionProvider] {
-    match providers {
-        ProviderChoice::These(providers) => providers,
-        ProviderChoice::First(_) | ProviderChoice::Auto | ProviderChoice::Fastest => offered,
-    }
-}
-
 fn ask(
     gpux: &Path,
     trial: &Trial<'_>,
@@ -311,18 +301,6 @@ fn ask(
         }
         Err(error) => Err(fault(format!("{error}; the model may be damaged or hostile"))),
     }
-}
-
-/// The most memory that trying a model on these providers may take; `None` where drivers of GPUs
-/// reserve far more than they use.
-pub(super) fn memory(trial: &Trial<'_>, tried: &[ExecutionProvider]) -> Option<u64> {
-    let all = [tried, trial.engine.providers()];
-    let on_cpu = all.iter().any(|all| all.iter().all(|one| *one == ExecutionProvider::Cpu));
-    on_cpu.then(|| MEMORY + 8 * trial.file.info().size_bytes)
-}
-
-pub(super) fn absolute(path: &Path) -> PathBuf {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 #[cfg(test)]

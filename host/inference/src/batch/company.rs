@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use super::queue::Request;
+use super::request::Request;
 
 /// Padding may cost half of what a request saves that need not begin a run of its own.
 const SAVED: usize = 2;
@@ -54,7 +54,7 @@ fn bucket(length: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::queue::testing::{text, urgent};
+    use super::super::request::testing::{text, urgent};
     use super::*;
 
     /// The lengths that run with the first of those that wait.

@@ -8,19 +8,21 @@
 mod company;
 mod join;
 mod queue;
+mod request;
 mod rules;
 mod trial;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::engine::RunFailure;
-use super::sessions::{Elsewhere, GRACE, ModelInputs, SessionSet, Unavailable, Worked};
+use super::sessions::{ModelInputs, SessionSet, Unavailable};
 use gpux_core::catch_panic::catch_panic;
 use gpux_core::{Signature, Tensor, Waits};
 
-use queue::{Asked, Queue, Request, Turn};
+use queue::{Asked, Queue};
+use request::{Batch, Request, Turn};
 use rules::Rules;
 
 /// How requests are put together.
@@ -78,17 +80,6 @@ impl BatchSizes {
     pub fn counts(&self) -> Vec<u64> {
         self.0.iter().map(|count| count.load(Ordering::Relaxed)).collect()
     }
-}
-
-/// Requests that run together.
-struct Batch {
-    requests: Vec<Arc<Request>>,
-    worked: Arc<Worked>,
-    /// those whose threads still wait
-    waiting: AtomicUsize,
-    /// whether the next in the queue has had its turn
-    passed_on: AtomicBool,
-    elsewhere: Mutex<Option<Elsewhere>>,
 }
 
 impl Batcher {
@@ -286,23 +277,6 @@ impl Shared {
     }
 }
 
-impl Batch {
-    fn of(requests: Vec<Arc<Request>>) -> Arc<Self> {
-        Arc::new(Self {
-            waiting: AtomicUsize::new(requests.len()),
-            requests,
-            worked: Arc::default(),
-            passed_on: AtomicBool::new(false),
-            elsewhere: Mutex::default(),
-        })
-    }
-
-    /// What each of its requests has had of its run so far.
-    fn share(&self) -> Duration {
-        self.worked.so_far() / u32::try_from(self.requests.len()).unwrap_or(u32::MAX).max(1)
-    }
-}
-
 /// The time that a request spends with the model.
 struct WithModel<'a> {
     waits: &'a dyn Waits,
@@ -325,11 +299,6 @@ impl Drop for WithModel<'_> {
 /// The later of two deadlines; none is later than any.
 fn later(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     one.zip(other).map(|(one, other)| one.max(other))
-}
-
-/// When a thread stops waiting for a run that began before its deadline.
-fn patience(deadline: Instant) -> Instant {
-    deadline + GRACE
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 mod faults;
 
-use std::sync::{Barrier, Condvar};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Barrier, Condvar, Mutex};
 use std::thread::ScopedJoinHandle;
 
 use super::super::engine::{Engine, Session, SessionOptions};

@@ -6,7 +6,7 @@ use std::io::{BufReader, Read, Write as _};
 use std::path::{Component, Path};
 
 use super::InstallError;
-use super::pinned::Package;
+use super::package::Package;
 
 /// The folder of the licences and notices of what was unpacked.
 const NOTICES: &str = "licenses";

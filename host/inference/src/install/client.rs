@@ -7,15 +7,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::Progress;
-use super::pinned::Package;
+use super::package::{Client, Package};
 use gpux_core::catch_panic::shorten;
-
-/// A package client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Client {
-    Pip,
-    Npm,
-}
 
 impl Client {
     /// Whether the package's archive is in `downloads`, from an earlier try or fetched now; not,

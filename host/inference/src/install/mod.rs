@@ -3,6 +3,7 @@
 
 mod archive;
 mod client;
+mod package;
 mod pinned;
 
 use std::fs;
@@ -10,12 +11,11 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use super::library::{Found, Origin};
+use super::library::{Build, Found, Origin};
 use gpux_core::CacheDir;
 use gpux_core::files::hex;
 
-pub use pinned::Build;
-use pinned::{Bundle, Package};
+use package::{Bundle, Package};
 
 /// What to install, and whether the network may be used.
 #[derive(Clone, Debug)]
@@ -113,6 +113,11 @@ pub enum InstallError {
         /// the system's reason
         source: std::io::Error,
     },
+}
+
+/// Whether a build can be installed on this machine.
+pub(super) fn has_build(build: Build) -> bool {
+    !pinned::bundles(build).is_empty()
 }
 
 /// Installs a build, unless it is there.

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use super::client::Client;
+use super::package::Client;
 use super::*;
 
 struct Silent;

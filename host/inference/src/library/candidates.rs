@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::install::Build;
+use super::build::Build;
 use gpux_core::CacheDir;
 
 /// The libraries directly in `folder`, the newest name first.

@@ -1,7 +1,7 @@
 //! Finding an ONNX Runtime library among what the operator has.
 
+mod build;
 mod candidates;
-mod probe;
 mod version;
 
 use std::ffi::OsString;
@@ -11,11 +11,10 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::hardware::Hardware;
-use super::install::Build;
 use super::providers::ExecutionProvider;
 use gpux_core::CacheDir;
 
-pub use probe::{Device, ProbeReport, probe, probe_answer, probe_in_child};
+pub use build::Build;
 
 /// The oldest library that can be loaded: its API is what gpux is built against.
 pub(super) const OLDEST: u32 = ort::MINOR_VERSION;

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use super::*;
+use crate::probe;
 
 fn place(root: &Path, path: &str) -> PathBuf {
     let file = root.join(path);

@@ -12,14 +12,13 @@ use serde::{Deserialize, Serialize};
 
 use super::engine::{Engine as _, SessionOptions};
 use super::error::ModelLoadError;
-use super::fastest::Trial;
 use super::graph::{InputSpec, ModelInfo, OnnxType};
 use super::library::{Found, Origin};
 use super::made_up::{made_up_shape, made_up_tensor};
 use super::model_file::ModelFile;
 use super::onnxruntime::OnnxRuntime;
 use super::providers::{ExecutionProvider, ProviderLibrary, ProviderOptions};
-use super::vet;
+use super::trial::{self, Trial};
 use gpux_core::child_process;
 use gpux_core::files::check_room;
 use gpux_core::{ElementType, Tensor, Value};
@@ -112,13 +111,13 @@ impl Asked<'_> {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let request = Request {
             plugins: plugins.to_vec(),
-            model: vet::absolute(file.path()),
-            library: vet::absolute(library),
+            model: trial::absolute(file.path()),
+            library: trial::absolute(library),
             provider: self.provider,
             options: self.options.clone(),
             inputs: inputs.to_vec(),
             folder: folder.path().to_owned(),
-            memory: vet::memory(self.trial, &[self.provider]),
+            memory: trial::memory(self.trial, &[self.provider]),
         };
         let text = serde_json::to_string(&request).map_err(|error| error.to_string())?;
         let answer: Result<Result<(), String>, _> =

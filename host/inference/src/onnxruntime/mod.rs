@@ -20,10 +20,9 @@ use ort::logging::LogLevel;
 use ort::session::Session as Native;
 use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
 
-use super::engine::{Engine, Optimized, Session, SessionOptions, not_offered};
+use super::engine::{Device, Engine, Optimized, Session, SessionOptions, not_offered};
 use super::error::ModelLoadError;
-use super::install::Build;
-use super::library::{Device, Found, LibraryError};
+use super::library::{Build, Found, LibraryError};
 use super::model_file::ModelFile;
 use super::providers::{ExecutionProvider, ProviderLibrary};
 use super::turns::{self, InTurn};

@@ -1,7 +1,6 @@
 //! Execution providers: the names, what is offered, which one to use, and what it is told.
 
 mod choice;
-mod manager;
 mod options;
 mod plugin;
 
@@ -11,7 +10,6 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 pub use choice::{Fallback, ProviderChoice};
-pub use manager::{ProviderInfo, ProviderManager};
 pub use options::{Giver, OptionFault, OptionKind, ProviderOption, ProviderOptions, options_of};
 pub use plugin::{PluginName, ProviderLibrary};
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::places::Width;
+use super::slot::Width;
 
 /// What counts of the past at each run: about the last hundred runs do.
 const KEPT: f64 = 0.99;

@@ -5,22 +5,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Instant;
 
-use super::places::{Slot, Width};
-use super::{SessionSet, Shared, Unavailable, Work};
+use super::shared::{Shared, Unavailable, Work};
+use super::slot::{Slot, Width};
 use gpux_core::threads;
 
-impl SessionSet {
+impl Shared {
     /// Works on the session on another thread, and hands what comes of it to `then` there.
     pub(super) fn run_elsewhere<T: 'static>(
-        &self,
+        self: &Arc<Self>,
         slot: Slot,
         bytes: usize,
         deadline: Option<Instant>,
         work: impl Work<T>,
         then: impl FnOnce(Result<T, Unavailable>) + Send + 'static,
     ) -> Elsewhere {
-        let (width, place, stay) = (slot.width, slot.place, Arc::new(Stay::new(self.shared.alone)));
-        let mut leave = Leave { shared: self.shared.clone(), stay: Arc::clone(&stay), slot };
+        let (width, place, stay) = (slot.width, slot.place, Arc::new(Stay::new(self.alone)));
+        let mut leave = Leave { shared: self.clone(), stay: Arc::clone(&stay), slot };
         let job = move || {
             let shared = leave.shared.clone();
             let stay = leave.stay.clone();
@@ -33,7 +33,7 @@ impl SessionSet {
             // Late is better than never.
             let _ = job();
         }
-        Elsewhere { shared: self.shared.clone(), stay, width, place }
+        Elsewhere { shared: self.clone(), stay, width, place }
     }
 }
 

@@ -3,14 +3,14 @@
 mod cores;
 mod costs;
 mod elsewhere;
-mod making;
 mod pace;
 mod places;
+mod shared;
 mod shelf;
+mod slot;
 mod trial;
 mod worked;
 
-use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, OnceLock};
@@ -18,26 +18,24 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
+use super::background_work;
 use super::engine::{Engine, RunFailure, Session, SessionOptions};
 use super::error::ModelLoadError;
 use super::model_file::ModelFile;
 use super::providers::ExecutionProvider;
-use super::turns;
 use super::value::OnnxValue;
-use gpux_core::catch_panic::catch_panic;
-use gpux_core::threads;
 use gpux_core::{Placed, Tensor};
 
-use cores::Begun;
 use costs::Costs;
-use making::Maker;
 use pace::Pace;
-use places::{Places, Slot, Width};
+use places::Places;
+use shared::{CheckedOut, Shared, Work};
+use slot::{Slot, Width};
 use trial::Trial;
 
 pub(super) use elsewhere::Elsewhere;
-pub use making::Closing;
 pub(super) use places::Inside;
+pub use shared::Unavailable;
 pub use shelf::in_turn;
 pub(super) use worked::Worked;
 
@@ -55,20 +53,6 @@ pub type ModelInputs = SmallVec<[(usize, Tensor); 4]>;
 /// The sessions of one model. Each run has one to itself.
 pub struct SessionSet {
     shared: Arc<Shared>,
-}
-
-/// Why a run did not happen, or gave no result.
-#[derive(Debug, thiserror::Error)]
-pub enum Unavailable {
-    /// no session was free, or the run had not ended, when the deadline came
-    #[error("the model gave no result in time")]
-    Timeout,
-    /// a broken session could not be replaced
-    #[error("a session broke and cannot be replaced: {0}")]
-    Lost(#[from] ModelLoadError),
-    /// the run itself failed
-    #[error(transparent)]
-    Run(#[from] RunFailure),
 }
 
 impl SessionSet {
@@ -214,7 +198,7 @@ impl SessionSet {
         };
         let (answer, answered) = sync_channel(1);
         // Nobody listens any more after the deadline.
-        let elsewhere = self.run_elsewhere(slot, bytes, deadline, work, move |result| drop(answer.send(result)));
+        let elsewhere = self.shared.run_elsewhere(slot, bytes, deadline, work, move |result| drop(answer.send(result)));
         let left = until.saturating_duration_since(Instant::now()) + GRACE;
         match answered.recv_timeout(left) {
             Ok(result) => result,
@@ -244,7 +228,7 @@ impl SessionSet {
         };
         let work = worked.clone().noting(run_tensors(inputs, deadline));
         if deadline.is_some() && !self.shared.stays_here(&slot, bytes) {
-            return Some(self.run_elsewhere(slot, bytes, deadline, work, then));
+            return Some(self.shared.run_elsewhere(slot, bytes, deadline, work, then));
         }
         // The session is free again before anybody hears of the result.
         let result = CheckedOut { shared: &self.shared, slot }.run(bytes, deadline, work);
@@ -257,121 +241,15 @@ impl Drop for SessionSet {
     /// Whoever has let go of all models may end the process.
     fn drop(&mut self) {
         if self.shared.places.is_making() {
-            making::wait();
+            background_work::wait();
         }
     }
 }
-
-/// What is done with a session.
-trait Work<T>: FnOnce(&mut dyn Session) -> Result<T, RunFailure> + Send + 'static {}
-
-impl<T, F: FnOnce(&mut dyn Session) -> Result<T, RunFailure> + Send + 'static> Work<T> for F {}
 
 fn run_tensors(inputs: ModelInputs, deadline: Option<Instant>) -> impl Work<Vec<Tensor>> {
     move |session: &mut dyn Session| {
         let views: SmallVec<[(usize, &Tensor); 4]> = inputs.iter().map(|(index, tensor)| (*index, tensor)).collect();
         session.run(&views, deadline)
-    }
-}
-
-struct Shared {
-    engine: Arc<dyn Engine>,
-    file: Arc<ModelFile>,
-    options: SessionOptions,
-    /// whether one thread of the process may be at such sessions at a time
-    alone: bool,
-    places: Places,
-    retired: AtomicUsize,
-    pace: Pace,
-    trial: Trial,
-    /// for models whose requests may be padded
-    costs: OnceLock<Costs>,
-}
-
-impl Shared {
-    /// Works on the session in `slot`, which is made if there is none and taken away if it breaks.
-    /// Where there are turns, `begins` is told that this is one: what it waits is no part of the run.
-    fn run<T>(
-        &self,
-        slot: &mut Slot,
-        bytes: usize,
-        deadline: Option<Instant>,
-        begins: impl FnOnce(),
-        work: impl Work<T>,
-    ) -> Result<T, Unavailable> {
-        let _turn = turns::take(self.alone, deadline).map_err(|turns::Late| Unavailable::Timeout)?;
-        begins();
-        let mut session = match slot.session.take() {
-            Some(session) => session,
-            None => catch_panic(|| self.load(slot.width)).map_err(|panic| failed_within(&panic))??,
-        };
-        let core = self.is_for_one_core(slot.width, bytes).then(Begun::on_a_free_core);
-        let start = Instant::now();
-        let result = catch_panic(|| work(session.as_mut()));
-        let took = start.elapsed();
-        drop(core);
-        self.pace.note(bytes, took);
-        let result = result.unwrap_or_else(|panic| Err(failed_within(&panic)));
-        if result.is_ok() {
-            self.trial.note(slot.width, bytes, took);
-            if let Some(costs) = self.costs.get() {
-                costs.note(slot.width, bytes, took);
-            }
-        }
-        if !matches!(result, Err(RunFailure::Broken(_))) {
-            slot.session = Some(session);
-        }
-        Ok(result?)
-    }
-
-    fn load(&self, width: Width) -> Result<Box<dyn Session>, ModelLoadError> {
-        match width {
-            Width::Wide => self.engine.load(&self.file, &self.options),
-            Width::Narrow => {
-                let options = SessionOptions { threads: Some(1), ..self.options.clone() };
-                self.engine.load(&self.file, &options)
-            }
-        }
-    }
-
-    /// Whether a run on so many bytes may keep the caller's thread, though it has a deadline.
-    fn stays_here(&self, slot: &Slot, bytes: usize) -> bool {
-        slot.session.is_some() && self.pace.is_short(bytes)
-    }
-
-    /// Whether a run computes on its own thread alone, and long enough that its core matters.
-    fn is_for_one_core(&self, width: Width, bytes: usize) -> bool {
-        let one = width == Width::Narrow || self.options.threads == Some(1);
-        one && self.options.provider == ExecutionProvider::Cpu && !self.pace.is_brief(bytes)
-    }
-
-    fn check_out(self: &Arc<Self>, bytes: usize, deadline: Option<Instant>) -> Option<Slot> {
-        self.free(bytes).or_else(|| self.places.wait(self.trial.takes(bytes), deadline))
-    }
-
-    /// A session that is free now.
-    fn free(self: &Arc<Self>, bytes: usize) -> Option<Slot> {
-        let short = self.trial.takes(bytes);
-        let slot = self.places.pop(short);
-        if slot.as_ref().is_none_or(|slot| slot.width == Width::Wide) && self.places.asks_for_narrow(short) {
-            self.make_narrow();
-        }
-        slot
-    }
-
-    /// Makes a narrow session on another thread; meanwhile requests make do with what there is.
-    #[cold]
-    fn make_narrow(self: &Arc<Self>) {
-        let maker = Maker::begin();
-        let shared = self.clone();
-        let job = move || {
-            shared.places.made(catch_panic(|| shared.load(Width::Narrow).ok()).ok().flatten());
-            drop(maker);
-            ControlFlow::Continue(())
-        };
-        if threads::start(Box::new(job)).is_err() {
-            self.places.made(None);
-        }
     }
 }
 
@@ -381,28 +259,6 @@ fn narrow(engine: &dyn Engine, file: &ModelFile, options: &SessionOptions) -> us
     let light = file.info().size_bytes <= LIGHT || options.optimized.is_some();
     let on_cpu = options.provider == ExecutionProvider::Cpu;
     if options.threads.is_none() && on_cpu && light && cores > 1 { cores } else { 0 }
-}
-
-fn failed_within(panic: &str) -> RunFailure {
-    RunFailure::Broken(format!("the engine failed within ({panic})"))
-}
-
-/// Gives its slot back however the run ends.
-struct CheckedOut<'a> {
-    shared: &'a Arc<Shared>,
-    slot: Slot,
-}
-
-impl Drop for CheckedOut<'_> {
-    fn drop(&mut self) {
-        self.shared.places.give_back(self.slot.take());
-    }
-}
-
-impl CheckedOut<'_> {
-    fn run<T>(mut self, bytes: usize, deadline: Option<Instant>, work: impl Work<T>) -> Result<T, Unavailable> {
-        self.shared.run(&mut self.slot, bytes, deadline, || (), work)
-    }
 }
 
 fn bytes(inputs: &ModelInputs) -> usize {

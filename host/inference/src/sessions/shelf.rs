@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_queue::ArrayQueue;
 
-use super::places::Slot;
+use super::slot::Slot;
 
 thread_local! {
     /// The place that the calling thread took from last, on any shelf that has a choice.
@@ -92,7 +92,7 @@ impl Shelf {
 mod tests {
     use std::sync::Barrier;
 
-    use super::super::places::Width;
+    use super::super::slot::Width;
     use super::*;
 
     /// A shelf with so many places, in each of which lies a slot.

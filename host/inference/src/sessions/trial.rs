@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::places::Width;
+use super::slot::Width;
 
 /// A run that takes longer is worth other threads.
 const SHORT: Duration = Duration::from_micros(100);

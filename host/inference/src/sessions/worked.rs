@@ -4,7 +4,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use super::Work;
+use super::shared::Work;
 use crate::engine::Session;
 
 /// The time of one run, for whoever asks meanwhile or afterwards.

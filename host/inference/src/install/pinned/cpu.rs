@@ -1,7 +1,7 @@
 //! The CPU build: from pip, else an older one from npm, whose newest trails.
 
-use super::super::client::Client;
-use super::{Build, Bundle, Package};
+use super::super::package::{Bundle, Client, Package};
+use crate::library::Build;
 
 pub(super) const BUNDLES: &[Bundle] = &[
     Bundle {

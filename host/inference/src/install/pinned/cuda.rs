@@ -1,8 +1,8 @@
 //! The build for NVIDIA, with the libraries of CUDA 13.0 and cuDNN that it loads: of what runs with
 //! CUDA 13, the version that asks least of the driver.
 
-use super::super::client::Client;
-use super::{Build, Bundle, Package};
+use super::super::package::{Bundle, Client, Package};
+use crate::library::Build;
 
 pub(super) const BUNDLES: &[Bundle] = &[
     Bundle {

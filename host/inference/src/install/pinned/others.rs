@@ -1,7 +1,7 @@
 //! The builds for AMD, Intel, and any GPU.
 
-use super::super::client::Client;
-use super::{Build, Bundle, Package};
+use super::super::package::{Bundle, Client, Package};
+use crate::library::Build;
 
 pub(super) const BUNDLES: &[Bundle] = &[
     Bundle {

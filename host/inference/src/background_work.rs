@@ -25,10 +25,10 @@ fn wait_while(holds: impl Fn(&AtWork) -> bool) {
 }
 
 /// A session that is being made.
-pub(super) struct Maker(());
+pub(crate) struct Maker(());
 
 impl Maker {
-    pub(super) fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
         at_work().making += 1;
         Self(())
     }
@@ -42,7 +42,7 @@ impl Drop for Maker {
 }
 
 /// Waits for those that are being made.
-pub(super) fn wait() {
+pub(crate) fn wait() {
     wait_while(|at_work| at_work.making > 0);
 }
 

@@ -5,27 +5,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Found, LibraryError, Origin};
-use crate::engine::Engine as _;
-use crate::onnxruntime::OnnxRuntime;
-use crate::providers::ExecutionProvider;
+use super::engine::{Device, Engine as _};
+use super::library::{Found, LibraryError, Origin};
+use super::onnxruntime::OnnxRuntime;
+use super::providers::ExecutionProvider;
 use gpux_core::child_process;
 
 /// Loading a library with a GPU behind it can take seconds.
 const TIMEOUT: Duration = Duration::from_secs(30);
-
-/// A device that a provider of the library has found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Device {
-    /// the provider, under the library's own name
-    pub provider: String,
-    /// who made the device
-    pub vendor: String,
-    /// `CPU`, `GPU` or `NPU`
-    pub kind: String,
-    /// the device's number
-    pub id: u32,
-}
 
 /// What a library says about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::{ExecutionProvider, ProviderChoice, ProviderError};
-use crate::engine::Engine;
+use super::engine::Engine;
+use super::providers::{ExecutionProvider, ProviderChoice, ProviderError};
 
 /// The facts about one provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use gpux::GpuxError;
 use gpux::{EngineChoice, EngineOptions, LoadOptions, Pipeline, engine_search};
 use gpux_core::{Context, Step as _};
-use gpux_inference::{ModelLoadError, made_up_inputs};
+use gpux_inference::{ModelLoadError, synthetic_inputs};
 
 use crate::damage::ALL;
 use crate::dice::Dice;
@@ -101,7 +101,7 @@ impl Corrupted {
         std::fs::write(&path, bytes).unwrap();
         let pipeline = match Pipeline::from_model(&path, &self.operator) {
             Ok(pipeline) => pipeline,
-            Err(GpuxError::ModelLoad(ModelLoadError::Vetting { .. })) => return Outcome::EndedTrial,
+            Err(GpuxError::ModelLoad(ModelLoadError::Validation { .. })) => return Outcome::EndedTrial,
             Err(GpuxError::ModelLoad(
                 ModelLoadError::Engine { .. }
                 | ModelLoadError::NeedsOnnxRuntime { .. }
@@ -110,7 +110,7 @@ impl Corrupted {
             Err(_) => return Outcome::Unread,
         };
         let (_, step) = pipeline.models().next().expect("it is a model");
-        let Some(inputs) = made_up_inputs(step.file().info(), dice.next() >> 32) else { return Outcome::RunFailed };
+        let Some(inputs) = synthetic_inputs(step.file().info(), dice.next() >> 32) else { return Outcome::RunFailed };
         let mut context = Context { deadline: Some(Instant::now() + PATIENCE), ..Context::default() };
         if step.run(inputs, &mut context).is_ok() { Outcome::Ran } else { Outcome::RunFailed }
     }

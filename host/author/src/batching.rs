@@ -20,7 +20,7 @@ pub fn verify_batching(pipeline: &Pipeline) -> Result<(), String> {
         let _ = sampler.run(request);
     }
     for (name, model) in batches {
-        model.prove_batching(&sampler.samples_of(name)).map_err(|reason| {
+        model.verify_batching(&sampler.samples_of(name)).map_err(|reason| {
             format!("the model `{name}` must not run requests together: of the golden cases, {reason}; remove its `batching`")
         })?;
     }

@@ -5,11 +5,11 @@ use std::path::Path;
 use super::case::{CASES_FOLDER, cases_in};
 use super::sampler::{Sampler, case_request};
 use gpux::Pipeline;
-use gpux_inference::Shapes;
+use gpux_inference::InputShapes;
 
 /// The shapes of what each model of the pipeline is given, by its name; nothing for a pipeline
 /// without cases. A model that runs several times counts with its first.
-pub fn observed_shapes(pipeline: &Pipeline) -> Vec<(String, Shapes)> {
+pub fn observed_shapes(pipeline: &Pipeline) -> Vec<(String, InputShapes)> {
     let folder = pipeline.path().parent().unwrap_or(Path::new("."));
     let of_case = |case: &std::path::PathBuf| {
         let (_, request) = case_request(pipeline, case).ok()??;

@@ -1,7 +1,5 @@
 //! A component without what only people and debuggers read.
 
-use std::ops::Range;
-
 use wasm_encoder::{Component, ComponentSectionId, Module, RawSection};
 use wasmparser::{Encoding, Parser, Payload};
 
@@ -60,16 +58,12 @@ pub fn strip(component: &[u8]) -> Result<Vec<u8>, BuildError> {
                 if let Some((id, range)) = other.as_section()
                     && let Some(open) = open.last_mut()
                 {
-                    open.section(id, bytes(component, range).ok_or_else(|| damaged(&"a section is cut off"))?);
+                    open.section(id, component.get(range).ok_or_else(|| damaged(&"a section is cut off"))?);
                 }
             }
         }
     }
     Err(damaged(&"it has no end"))
-}
-
-fn bytes(component: &[u8], range: Range<u64>) -> Option<&[u8]> {
-    component.get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)
 }
 
 fn is_for_people(section: &str) -> bool {

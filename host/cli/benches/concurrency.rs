@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use gpux_core::{Context, Step, Tensor, Value};
-use gpux_inference::{BatchOptions, Engine, ModelFile, ModelOptions, ModelStep, OnnxRuntime, Search};
+use gpux_inference::{BatchOptions, Engine, LibrarySearch, ModelFile, ModelOptions, ModelStep, OnnxRuntime};
 
 /// How long each figure is measured, in each of its turns.
 const TURN: Duration = Duration::from_millis(700);
 const TURNS: usize = 5;
 
 fn main() {
-    let Some(found) = Search::from_environment(None).choose().unwrap().found else {
+    let Some(found) = LibrarySearch::from_environment(None).choose().unwrap().found else {
         println!("no ONNX Runtime here (`gpux engine install` brings one)");
         return;
     };

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use gpux_core::{Context, Names, Observer, Plan, PlanBuilder, PlannedStep, RunOptions, Tensor, Value};
 use gpux_inference::{Engine as _, ExecutionProvider, ModelFile, ModelOptions, ModelStep, OnnxRuntime};
-use gpux_inference::{ProviderChoice, Search};
+use gpux_inference::{LibrarySearch, ProviderChoice};
 
 const MODELS: usize = 3;
 const ROWS: usize = 1 << 20;
@@ -28,7 +28,7 @@ impl Observer for Looks {
 }
 
 fn main() {
-    let found = Search::from_environment(None).choose().unwrap().found;
+    let found = LibrarySearch::from_environment(None).choose().unwrap().found;
     let engine = found.map(|found| Arc::new(OnnxRuntime::load(&found).unwrap()));
     let on_device = [ExecutionProvider::TensorRt, ExecutionProvider::Cuda, ExecutionProvider::WebGpu];
     let offered = |engine: &OnnxRuntime| on_device.into_iter().find(|one| engine.providers().contains(one));

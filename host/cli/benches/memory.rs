@@ -13,7 +13,9 @@ use std::time::Instant;
 
 use gpux_core::CacheDir;
 use gpux_core::{Context, Step, Tensor, Value};
-use gpux_inference::{Engine, Found, ModelFile, ModelOptions, ModelStep, OnnxRuntime, Origin, Search, Trial};
+use gpux_inference::{
+    Engine, LibraryFile, LibraryOrigin, LibrarySearch, ModelFile, ModelOptions, ModelStep, OnnxRuntime, Trial,
+};
 use networks::{bare_run, input};
 use ort::session::Session;
 
@@ -26,7 +28,7 @@ const BUILT: &str = "gpux, after `gpux build`";
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let Some(found) = Search::from_environment(None).choose().unwrap().found else {
+    let Some(found) = LibrarySearch::from_environment(None).choose().unwrap().found else {
         println!("no ONNX Runtime here (`gpux engine install` brings one)");
         return;
     };
@@ -41,7 +43,7 @@ fn path(model: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/bench-models").join(model).with_extension("onnx")
 }
 
-fn parent(found: &Found) {
+fn parent(found: &LibraryFile) {
     let child = |arguments: &[&str]| {
         let output = Command::new(std::env::current_exe().unwrap()).args(arguments).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -78,7 +80,7 @@ fn mib_of(file: &Path) -> f64 {
 }
 
 /// What `gpux build` does; the graph that it keeps.
-fn build(found: &Found, model: &str, cache: &Path) -> PathBuf {
+fn build(found: &LibraryFile, model: &str, cache: &Path) -> PathBuf {
     let cache = CacheDir::at(cache);
     let file = ModelFile::open(path(model)).unwrap();
     let engine = OnnxRuntime::load(found).unwrap();
@@ -92,12 +94,12 @@ fn build(found: &Found, model: &str, cache: &Path) -> PathBuf {
         plugins: &[],
     };
     gpux_inference::optimize(&trial, true).unwrap();
-    gpux_inference::kept(&trial).unwrap()
+    gpux_inference::cached_graph(&trial).unwrap()
 }
 
 /// One way to load a model, and runs on each of its sessions.
-fn weights(found: &Found, way: &str, model: &str, sessions: usize, kept: &str) {
-    let engine = Arc::new(OnnxRuntime::load(&Found::at(&found.path, Origin::Option)).unwrap());
+fn weights(found: &LibraryFile, way: &str, model: &str, sessions: usize, kept: &str) {
+    let engine = Arc::new(OnnxRuntime::load(&LibraryFile::at(&found.path, LibraryOrigin::Option)).unwrap());
     let shapes = MODELS.iter().find(|(name, _)| *name == model).unwrap().1;
     let inputs: Vec<Tensor> = shapes.iter().map(|shape| input(shape)).collect();
     let before = Memory::now();
@@ -118,7 +120,7 @@ fn weights(found: &Found, way: &str, model: &str, sessions: usize, kept: &str) {
 }
 
 /// A run of 16 pictures among runs of one.
-fn arena(found: &Found, way: &str) {
+fn arena(found: &LibraryFile, way: &str) {
     let engine = Arc::new(OnnxRuntime::load(found).unwrap());
     let (one, sixteen) = ([input(&[1, 3, 224, 224])], [input(&[16, 3, 224, 224])]);
     let before = Memory::now().resident;

@@ -13,7 +13,9 @@ use std::sync::Arc;
 use gpux::EngineChoice;
 use gpux::Runtime;
 use gpux_core::{Context, RunOptions, Step, Tensor, Value};
-use gpux_inference::{Embedded, Engine, ModelFile, ModelOptions, ModelStep, OnnxRuntime, Search, SessionOptions};
+use gpux_inference::{
+    Embedded, Engine, LibrarySearch, ModelFile, ModelOptions, ModelStep, OnnxRuntime, SessionOptions,
+};
 use networks::{bare_run, input};
 use ort::value::TensorRef;
 use side_by_side::{Way, compare, way};
@@ -33,7 +35,7 @@ const LARGE: [(&str, &[&[usize]]); 3] = [
 ];
 
 fn main() {
-    let library = Search::from_environment(None).choose().unwrap().found;
+    let library = LibrarySearch::from_environment(None).choose().unwrap().found;
     let onnxruntime = library.map(|found| Arc::new(OnnxRuntime::load(&found).unwrap()));
     for (model, input, shape) in MODELS {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(model);

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gpux_core::{Context, Step, Tensor, Value};
-use gpux_inference::{Engine as _, ModelFile, ModelOptions, ModelStep, OnnxRuntime, Search};
+use gpux_inference::{Engine as _, LibrarySearch, ModelFile, ModelOptions, ModelStep, OnnxRuntime};
 use networks::{bare_run, input};
 use ort::session::Session;
 
@@ -33,7 +33,7 @@ const MODELS: [(&str, &[&[usize]]); 4] = [
 ];
 
 fn main() {
-    let Some(found) = Search::from_environment(None).choose().unwrap().found else {
+    let Some(found) = LibrarySearch::from_environment(None).choose().unwrap().found else {
         println!("no ONNX Runtime here (`gpux engine install` brings one)");
         return;
     };

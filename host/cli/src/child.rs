@@ -36,14 +36,14 @@ pub(super) fn main(command: Command) -> Exit {
     // Without the watching thread the work is bounded by its limits, and by the parent's patience.
     let _ = gpux_core::child_process::end_with_parent();
     let answer = match command {
-        Command::VetModel { request } => gpux_inference::vet_answer(&request),
+        Command::VetModel { request } => gpux_inference::validation_child(&request),
         Command::PrepareComponent { folder } => {
             let told = told.unwrap_or_else(|| Err(std::io::ErrorKind::UnexpectedEof.into()));
             gpux_sandbox::prepare_answer(&folder, told, gpux::builtins())
         }
-        Command::EngineProbe { library } => gpux_inference::probe_answer(&library),
-        Command::OptimizeModel { request } => gpux_inference::optimize_answer(&request),
-        Command::RunNodes { request } => gpux_inference::nodes_answer(&request),
+        Command::EngineProbe { library } => gpux_inference::probe_child(&library),
+        Command::OptimizeModel { request } => gpux_inference::optimization_child(&request),
+        Command::RunNodes { request } => gpux_inference::node_profile_child(&request),
         Command::Measure(arguments) => measure::answer(&arguments),
     };
     // Without a reader there is nobody to tell.

@@ -11,8 +11,8 @@ use gpux::GpuxError;
 use gpux::LoadOptions;
 use gpux_core::CacheDir;
 use gpux_inference::{
-    self, Build, Embedded, ExecutionProvider, Found, InstallRequest, Origin, ProbeReport, Progress, ProviderChoice,
-    options_of,
+    self, Embedded, ExecutionProvider, InstallRequest, LibraryBuild, LibraryFile, LibraryOrigin, ProbeReport, Progress,
+    ProviderChoice, options_of,
 };
 
 #[derive(Debug, Args)]
@@ -44,8 +44,8 @@ enum Command {
     /// Install ONNX Runtime into gpux's cache, with your own package client (pip, else npm)
     Install {
         /// Which build: cpu, cuda (with TensorRT's provider), migraphx, directml, webgpu, openvino
-        #[arg(default_value_t = Build::Cpu)]
-        build: Build,
+        #[arg(default_value_t = LibraryBuild::Cpu)]
+        build: LibraryBuild,
 
         /// Use only what is downloaded already
         #[arg(long)]
@@ -81,7 +81,7 @@ struct Entry {
 impl Entry {
     /// Whether it was chosen among several that gpux installed.
     fn is_one_of_several(&self, all: &[Self]) -> bool {
-        let installed = Origin::Installed.to_string();
+        let installed = LibraryOrigin::Installed.to_string();
         self.origin == installed && all.iter().filter(|other| other.origin == installed).count() > 1
     }
 }
@@ -140,7 +140,7 @@ fn list(operator: &LoadOptions, printer: Printer) -> Exit {
     fault.map_or(written, |error| printer.error(&error.into()))
 }
 
-fn entry(found: &Found, used: Option<&Found>, operator: &LoadOptions) -> Entry {
+fn entry(found: &LibraryFile, used: Option<&LibraryFile>, operator: &LoadOptions) -> Entry {
     let report: Result<ProbeReport, String> = match &operator.program {
         Some(program) => gpux_inference::probe_in_child(program, &found.path).map_err(|error| error.to_string()),
         None => Err("not examined".to_owned()),
@@ -219,7 +219,7 @@ fn options(provider: Option<ExecutionProvider>, printer: Printer) -> Exit {
     printer.answer(&text)
 }
 
-fn install(build: Build, offline: bool, printer: Printer) -> Exit {
+fn install(build: LibraryBuild, offline: bool, printer: Printer) -> Exit {
     let Some(cache) = CacheDir::from_environment() else {
         let message = format!("there is no folder for the engine: set {}", CacheDir::VARIABLE);
         return printer.fail("ProviderError", &message, Exit::Environment);
@@ -238,7 +238,7 @@ fn install(build: Build, offline: bool, printer: Printer) -> Exit {
             } else {
                 let done = if installed.already { "is installed already" } else { "is installed" };
                 let needs = match build {
-                    Build::Cpu => String::new(),
+                    LibraryBuild::Cpu => String::new(),
                     build => format!("\nit needs {}", build.needs()),
                 };
                 format!("ONNX Runtime {} {done}: {path}{needs}", version.unwrap_or_default())

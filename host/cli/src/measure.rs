@@ -20,7 +20,7 @@ use gpux_core::{
     BenchmarkOptions, ElementType, Kind, Metrics, Plan, Request, RunOptions, Value, deadline_after, from_npy, to_json,
     to_npy,
 };
-use gpux_inference::{made_up_shape, made_up_tensor};
+use gpux_inference::{synthetic_shape, synthetic_tensor};
 
 /// What is measured; the same words as the command lines that ask for it.
 #[derive(Debug, Args)]
@@ -266,7 +266,7 @@ fn synthetic_request(plan: &Plan) -> Result<Request, String> {
     for input in plan.inputs().iter().filter(|input| input.default.is_none() && !input.port.optional) {
         let value = match &input.port.kind {
             Kind::Tensor(kind) => {
-                made_up_tensor(kind.element().unwrap_or(ElementType::Float32), made_up_shape(kind), 0)
+                synthetic_tensor(kind.element().unwrap_or(ElementType::Float32), synthetic_shape(kind), 0)
             }
             Kind::Text => Some(Value::from("The quick brown fox jumps over the lazy dog.")),
             _ => None,

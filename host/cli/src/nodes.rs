@@ -27,7 +27,7 @@ pub(super) fn report(
     // The embedded engine does not tell, but says what it lacks in any case.
     let offered = if selected.library.is_some() { selected.engine.providers() } else { &[] };
     let providers = if providers.is_empty() { offered } else { providers };
-    Ok(nodes(&trial, info, providers, options))
+    Ok(profile_nodes(&trial, info, providers, options))
 }
 
 /// The report as a table, a row for each operator.

@@ -13,7 +13,7 @@ use gpux::{AllowedGrants, EngineChoice, EngineOptions, LoadOptions, Pipeline, Po
 use gpux_author::StepFile;
 use gpux_config::{FILE_NAMES, LoadError, WasmLimits};
 use gpux_core::files::open_file;
-use gpux_inference::{Giver, ProviderLibrary, ProviderOptions};
+use gpux_inference::{OptionSource, ProviderLibrary, ProviderOptions};
 use gpux_sandbox::SandboxError;
 
 /// The bytes of a component at `path`. Of one that is larger than the operator allows, as many as
@@ -155,7 +155,7 @@ fn provider_option(text: &str) -> Result<(String, serde_json::Value), String> {
     // What belongs to a plug-in (`NAME.OPTION`) is known when its library is.
     if !name.contains('.') {
         let mut options = ProviderOptions::default();
-        options.set(&[], name, &value, Giver::Operator).map_err(|fault| fault.to_string())?;
+        options.set(&[], name, &value, OptionSource::Operator).map_err(|fault| fault.to_string())?;
     }
     Ok((name.to_owned(), value))
 }

@@ -1,10 +1,10 @@
-//! Sessions that are being made or let go of on other threads, and the end of a process that runs exit
-//! handlers: they take a native library down, and one that is at work then crashes.
+//! Counts sessions that other threads load or drop. Process exit waits for them: exit handlers unload
+//! native libraries, and a library in use then crashes.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The longest that anybody waits for them.
+/// The longest wait for them.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 static AT_WORK: Mutex<AtWork> = Mutex::new(AtWork { making: 0, closing: 0 });
@@ -24,33 +24,33 @@ fn wait_while(holds: impl Fn(&AtWork) -> bool) {
     drop(waited.unwrap_or_else(PoisonError::into_inner));
 }
 
-/// A session that is being made.
-pub(crate) struct Maker(());
+/// A session that is being loaded, until this is dropped.
+pub(crate) struct BackgroundLoad(());
 
-impl Maker {
+impl BackgroundLoad {
     pub(crate) fn begin() -> Self {
         at_work().making += 1;
         Self(())
     }
 }
 
-impl Drop for Maker {
+impl Drop for BackgroundLoad {
     fn drop(&mut self) {
         at_work().making -= 1;
         CHANGED.notify_all();
     }
 }
 
-/// Waits for those that are being made.
+/// Waits until no session is loading.
 pub(crate) fn wait() {
     wait_while(|at_work| at_work.making > 0);
 }
 
-/// Models that another thread lets go of, so that nobody else waits for it.
-pub struct Closing(());
+/// Models that a background thread drops, until this is dropped.
+pub struct BackgroundDrop(());
 
-impl Closing {
-    /// From here on until it is dropped.
+impl BackgroundDrop {
+    /// Begins counting.
     pub fn begin() -> Self {
         at_work().closing += 1;
         Self(())
@@ -62,7 +62,7 @@ impl Closing {
     }
 }
 
-impl Drop for Closing {
+impl Drop for BackgroundDrop {
     fn drop(&mut self) {
         at_work().closing -= 1;
         CHANGED.notify_all();

@@ -1,4 +1,4 @@
-//! What every inference engine does, however it does it.
+//! The interface of inference engines.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use gpux_core::{Memory, Placed, Tensor};
 
 use super::error::ModelLoadError;
 use super::install;
-use super::library::Build;
+use super::library::LibraryBuild;
 use super::model_file::ModelFile;
 use super::providers::{ExecutionProvider, ProviderOptions};
 use super::value::OnnxValue;
@@ -28,7 +28,7 @@ pub struct SessionOptions {
     pub optimized: Option<Optimized>,
 }
 
-/// What is done about a model's optimized graph.
+/// Whether a model's optimized graph is read or written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Optimized {
     /// it was kept in this file, and need not be made again
@@ -62,20 +62,20 @@ pub struct Device {
     pub id: u32,
 }
 
-/// Something that runs models.
+/// An inference engine.
 pub trait Engine: Send + Sync {
     /// Its name and version, for people: `ONNX Runtime 1.31.1`, `embedded (tract 0.23)`.
     fn name(&self) -> &str;
 
-    /// What tells this engine from another when results of trials are remembered: name, version,
+    /// The engine's part of the key of cached results: name, version,
     /// and for a library its path, size, date and providers.
     fn identity(&self) -> &str;
 
     /// The execution providers it offers, best first.
     fn providers(&self) -> &[ExecutionProvider];
 
-    /// Why it does not offer `provider`, and what would help.
-    fn lacks(&self, provider: ExecutionProvider) -> String {
+    /// Why it does not offer `provider`, and a remedy.
+    fn unavailable_reason(&self, provider: ExecutionProvider) -> String {
         not_offered(self.name(), provider)
     }
 
@@ -85,8 +85,8 @@ pub trait Engine: Send + Sync {
         1
     }
 
-    /// Whether one thread of the process may be at sessions made so at a time.
-    fn alone(&self, _options: &SessionOptions) -> bool {
+    /// Whether only one thread of the process may use sessions with these options at a time.
+    fn is_exclusive(&self, _options: &SessionOptions) -> bool {
         false
     }
 
@@ -104,7 +104,7 @@ pub(super) fn not_offered(engine: &str, provider: ExecutionProvider) -> String {
     if let ExecutionProvider::Plugin(_) = provider {
         return format!("{engine} has no plug-in of this name; `--provider-library {provider}=PATH` names its library");
     }
-    let build = Build::with(provider);
+    let build = LibraryBuild::with(provider);
     let is_apples = provider == ExecutionProvider::CoreMl && !cfg!(target_os = "macos");
     let help = if install::has_build(build) && !is_apples {
         format!("`gpux engine install {build}` brings a library that does")

@@ -79,7 +79,7 @@ pub enum ModelLoadError {
     },
     /// the trial in a child process did not end well
     #[error("the model `{shown}` was tried in a process of its own first, and {reason}", shown = path.display())]
-    Vetting {
+    Validation {
         /// the model's file
         path: PathBuf,
         /// how the child ended
@@ -87,7 +87,7 @@ pub enum ModelLoadError {
     },
     /// the machine lets no child process try it
     #[error("the model `{shown}` cannot be tried before it is loaded: {reason}", shown = path.display())]
-    Untried {
+    CannotValidate {
         /// the model's file
         path: PathBuf,
         /// what the machine lacks
@@ -103,7 +103,10 @@ impl ModelLoadError {
     pub fn is_environment(&self) -> bool {
         matches!(
             self,
-            Self::NeedsOnnxRuntime { .. } | Self::BeyondEmbedded { .. } | Self::Untried { .. } | Self::Provider(_)
+            Self::NeedsOnnxRuntime { .. }
+                | Self::BeyondEmbedded { .. }
+                | Self::CannotValidate { .. }
+                | Self::Provider(_)
         )
     }
 }

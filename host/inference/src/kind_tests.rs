@@ -24,7 +24,7 @@ fn run(step: &ModelStep, inputs: &[Json]) -> Result<Vec<Json>, String> {
 }
 
 #[test]
-fn sequences_come_and_go() {
+fn runs_models_with_sequences() {
     let Some(engine) = onnxruntime() else { return };
     let made = step(engine.clone(), "sequence").unwrap();
     assert_eq!(made.signature().outputs[0].kind, Kind::Json);
@@ -49,7 +49,7 @@ fn sequences_come_and_go() {
 }
 
 #[test]
-fn maps_come_and_go() {
+fn runs_models_with_maps() {
     let Some(engine) = onnxruntime() else { return };
     let zipmap = step(engine.clone(), "zipmap").unwrap();
     let scores = json!([[0.1, 0.7, 0.2], [1, 0, "Infinity"]]);
@@ -79,7 +79,7 @@ fn maps_come_and_go() {
 }
 
 #[test]
-fn optional_values_may_be_left_out_and_missing() {
+fn runs_models_with_optionals() {
     let Some(engine) = onnxruntime() else { return };
     let optional = step(engine.clone(), "optional").unwrap();
     assert!(optional.signature().inputs[0].optional);
@@ -103,7 +103,7 @@ fn optional_values_may_be_left_out_and_missing() {
 }
 
 #[test]
-fn narrow_elements_are_carried_as_wider_ones() {
+fn carries_narrow_types_as_wider_ones() {
     let Some(engine) = onnxruntime() else { return };
     let twice = |name: &str, input: Json| {
         let step = step(engine.clone(), &format!("twice-{name}")).map_err(|error| error.to_string())?;
@@ -138,7 +138,7 @@ fn narrow_elements_are_carried_as_wider_ones() {
 }
 
 #[test]
-fn such_models_are_not_batched() {
+fn does_not_batch_non_tensor_values() {
     let Some(engine) = onnxruntime() else { return };
     for name in ["zipmap", "twice-int4"] {
         let batch = BatchOptions { max_size: 4, ..BatchOptions::default() };
@@ -150,7 +150,7 @@ fn such_models_are_not_batched() {
 }
 
 #[test]
-fn the_embedded_engine_names_what_it_lacks() {
+fn embedded_engine_names_missing_features() {
     for (name, lacks) in [
         ("grow", "operator `SequenceInsert`"),
         ("zipmap", "operator `ai.onnx.ml.ZipMap`"),

@@ -2,67 +2,69 @@
 
 #![forbid(unsafe_code)]
 
-mod adapt;
-mod alike;
+mod adaptation;
 mod background_work;
 mod batch;
 mod convert;
 mod embedded;
 mod engine;
 mod error;
-mod fastest;
+mod exclusive_device;
 mod graph;
+mod graph_optimization;
 mod hardware;
 mod install;
 mod library;
 mod library_probe;
-mod made_up;
 mod model_file;
-mod nodes;
+mod node_profile;
 mod onnxruntime;
-mod optimize;
 mod provider_manager;
+mod provider_ranking;
 mod providers;
-mod rehearsal;
 mod sessions;
+mod smoke_test;
 mod step;
+mod synthetic_inputs;
+mod tensor_comparison;
 mod trial;
-mod turns;
+mod validation;
 mod value;
-mod vet;
 
-pub use adapt::{Adapt, Adapts, adapt};
-pub use background_work::Closing;
+pub use adaptation::{Adaptation, Adaptations, plan_adaptations};
+pub use background_work::BackgroundDrop;
 pub use batch::{BatchOptions, BatchSizes, Batcher};
 pub use convert::{Conversion, ConvertError, Precision, convert};
 pub use embedded::Embedded;
 pub use engine::{Device, Engine, Optimized, RunFailure, Session, SessionOptions};
 pub use error::ModelLoadError;
-pub use fastest::{Measured, Ranking, rank};
 pub use graph::{
-    FixedShapes, InputSpec, ModelInfo, ModelInspector, Narrow, OnnxType, OutputSpec, ShapeError, TensorFileError,
+    FixedShapes, InputSpec, ModelInfo, ModelInspector, NarrowType, OnnxType, OutputSpec, ShapeError, TensorFileError,
     from_pb,
 };
+pub use graph_optimization::{Optimization, cached_graph, optimization_child, optimize, should_optimize};
 pub use hardware::{Cpu, Drivers, Gpu, Hardware, Memory};
-pub use install::{InstallError, InstallRequest, Installed, Progress, install};
-pub use library::{Build, Choice, Found, LibraryError, Origin, PassedOver, Search};
-pub use library_probe::{ProbeReport, probe, probe_answer, probe_in_child};
-pub use made_up::{made_up_inputs, made_up_shape, made_up_tensor};
+pub use install::{InstallError, InstallRequest, InstalledLibrary, Progress, install};
+pub use library::{
+    LibraryBuild, LibraryError, LibraryFile, LibraryOrigin, LibrarySearch, LibrarySelection, SkippedLibrary,
+};
+pub use library_probe::{ProbeReport, probe, probe_child, probe_in_child};
 pub use model_file::ModelFile;
-pub use nodes::{NodeReport, OperatorNodes, Placement, nodes, nodes_answer};
+pub use node_profile::{NodeReport, OperatorNodes, Placement, node_profile_child, profile_nodes};
 pub use onnxruntime::OnnxRuntime;
-pub use optimize::{Optimization, is_called_for, kept, optimize, optimize_answer};
 pub use provider_manager::{ProviderInfo, ProviderManager};
+pub use provider_ranking::{ProviderRanking, ProviderTiming, rank_providers};
 pub use providers::{
-    ExecutionProvider, Fallback, Giver, OptionFault, OptionKind, PluginName, ProviderChoice, ProviderError,
+    ExecutionProvider, Fallback, OptionError, OptionKind, OptionSource, PluginName, ProviderChoice, ProviderError,
     ProviderLibrary, ProviderOption, ProviderOptions, options_of,
 };
-pub use sessions::in_turn;
-pub use sessions::{ModelInputs, SessionSet, Unavailable};
-pub use step::{ModelOptions, ModelStep, Shapes};
+pub use sessions::with_preferred_session;
+pub use sessions::{ModelInputs, SessionRunError, SessionSet};
+pub use step::{InputShapes, ModelOptions, ModelStep};
+pub use synthetic_inputs::{synthetic_inputs, synthetic_shape, synthetic_tensor};
 pub use trial::Trial;
+pub use validation::{ValidationRequest, ensure_validated, validate, validation_child};
 pub use value::{OnnxValue, ValueError};
-pub use vet::{VetRequest, ensure_vetted, vet, vet_answer};
 
 #[cfg(test)]
 mod kind_tests;

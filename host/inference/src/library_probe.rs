@@ -1,4 +1,4 @@
-//! What a library offers, asked in a process of its own: one process can load only one.
+//! Probes a library in a child process: one process can load only one.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::engine::{Device, Engine as _};
-use super::library::{Found, LibraryError, Origin};
+use super::library::{LibraryError, LibraryFile, LibraryOrigin};
 use super::onnxruntime::OnnxRuntime;
 use super::providers::ExecutionProvider;
 use gpux_core::child_process;
@@ -14,7 +14,7 @@ use gpux_core::child_process;
 /// Loading a library with a GPU behind it can take seconds.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a library says about itself.
+/// A library's version, providers and devices.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeReport {
     /// its version
@@ -27,7 +27,7 @@ pub struct ProbeReport {
 
 /// Loads the library into this process and asks it.
 pub fn probe(library: &Path) -> Result<ProbeReport, LibraryError> {
-    let engine = OnnxRuntime::load(&Found::at(library, Origin::Option))?;
+    let engine = OnnxRuntime::load(&LibraryFile::at(library, LibraryOrigin::Option))?;
     Ok(ProbeReport {
         version: engine.version().to_owned(),
         providers: engine.providers().to_vec(),
@@ -35,8 +35,8 @@ pub fn probe(library: &Path) -> Result<ProbeReport, LibraryError> {
     })
 }
 
-/// What `gpux __engine-probe LIBRARY` prints, on one line.
-pub fn probe_answer(library: &Path) -> String {
+/// Serves `gpux __engine-probe LIBRARY`: one line of JSON.
+pub fn probe_child(library: &Path) -> String {
     child_process::bound_processor_time(TIMEOUT);
     let answer: Result<ProbeReport, String> = probe(library).map_err(|error| error.to_string());
     serde_json::to_string(&answer).unwrap_or_default()

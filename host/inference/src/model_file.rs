@@ -9,7 +9,7 @@ use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
 use super::error::ModelLoadError;
-use super::graph::{self, Forward, ModelInfo};
+use super::graph::{self, ForwardRead, ModelInfo};
 use gpux_core::files::{Mark, digest, hex, open_file};
 
 /// Engines are given models up to this many bytes from memory, so that what they load is what was
@@ -23,8 +23,8 @@ const PASSING: u64 = 128 << 10;
 pub struct ModelFile {
     info: ModelInfo,
     digest: String,
-    beside: Vec<(PathBuf, Mark)>,
-    /// once an engine was given them: further sessions get the same, whatever becomes of the file
+    external_data: Vec<(PathBuf, Mark)>,
+    /// kept from the first session on, so that later sessions load the same model
     bytes: Arc<Mutex<Option<Bytes>>>,
 }
 
@@ -40,20 +40,20 @@ impl ModelFile {
     pub fn read(path: PathBuf, file: File) -> Result<Self, ModelLoadError> {
         let io = |source| ModelLoadError::Io { path: path.clone(), source };
         let length = file.metadata().map_err(io)?.len();
-        let mut file = Hashed { file, length, hash: Sha256::new() };
+        let mut file = HashingFile { file, length, hash: Sha256::new() };
         let info = graph::inspect(&path, &mut file)?;
         let mut hash = file.hash;
-        let beside = info.external_files.iter().map(|path| (path.clone(), Mark::of(path))).collect();
+        let external_data = info.external_files.iter().map(|path| (path.clone(), Mark::of(path))).collect();
         // Weights beside the model are told apart by size and date: hashing gigabytes at every
         // start would cost more than loading them.
-        for beside in &info.external_files {
-            let meta = beside.metadata().map_err(io)?;
-            hash.update(format!("{}\0{}\0{:?}\0", beside.display(), meta.len(), meta.modified().ok()));
+        for external_data in &info.external_files {
+            let meta = external_data.metadata().map_err(io)?;
+            hash.update(format!("{}\0{}\0{:?}\0", external_data.display(), meta.len(), meta.modified().ok()));
         }
-        Ok(Self { info, digest: hex(&hash.finalize()), beside, bytes: Arc::default() })
+        Ok(Self { info, digest: hex(&hash.finalize()), external_data, bytes: Arc::default() })
     }
 
-    /// What the model is.
+    /// The model's description.
     pub fn info(&self) -> &ModelInfo {
         &self.info
     }
@@ -69,14 +69,14 @@ impl ModelFile {
     }
 
     /// The files of weights beside it, as they were before an engine read them.
-    pub fn beside(&self) -> &[(PathBuf, Mark)] {
-        &self.beside
+    pub fn external_data(&self) -> &[(PathBuf, Mark)] {
+        &self.external_data
     }
 
     /// The file's bytes, if they are all that an engine needs; it reads a large model, or one with weights
     /// beside it, from [`Self::path`]. When they are asked for first, they must be those that were checked;
     /// from then on they are kept.
-    pub(super) fn whole(&self) -> Result<Option<Bytes>, String> {
+    pub(super) fn contents(&self) -> Result<Option<Bytes>, String> {
         if !self.info.external_files.is_empty() || self.info.size_bytes > IN_MEMORY {
             return Ok(None);
         }
@@ -96,13 +96,13 @@ impl ModelFile {
 
 /// A file that is hashed as it passes, so that what is checked and what is hashed are one: what is
 /// skipped is read, too.
-struct Hashed {
+struct HashingFile {
     file: File,
     length: u64,
     hash: Sha256,
 }
 
-impl Read for &mut Hashed {
+impl Read for &mut HashingFile {
     fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
         let count = self.file.read(bytes)?;
         self.hash.update(&bytes[..count]);
@@ -110,7 +110,7 @@ impl Read for &mut Hashed {
     }
 }
 
-impl Forward for &mut Hashed {
+impl ForwardRead for &mut HashingFile {
     fn length(&mut self) -> std::io::Result<u64> {
         Ok(self.length)
     }
@@ -133,17 +133,17 @@ mod tests {
     use crate::testing;
 
     #[test]
-    fn a_file_is_what_was_checked_or_it_is_refused() {
+    fn rejects_files_changed_after_the_check() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.onnx");
         std::fs::copy(testing::path("conv.onnx"), &path).unwrap();
         let file = ModelFile::open(&path).unwrap();
         let unread = ModelFile::open(&path).unwrap();
-        let bytes = file.whole().unwrap().unwrap();
+        let bytes = file.contents().unwrap().unwrap();
         assert_eq!(bytes, std::fs::read(&path).unwrap());
         assert_eq!(file.digest(), digest(&bytes));
         std::fs::copy(testing::path("adds.onnx"), &path).unwrap();
-        assert_eq!(file.whole().unwrap().unwrap(), bytes, "further sessions are of the same model");
-        assert!(unread.whole().unwrap_err().contains("changed"));
+        assert_eq!(file.contents().unwrap().unwrap(), bytes, "further sessions are of the same model");
+        assert!(unread.contents().unwrap_err().contains("changed"));
     }
 }

@@ -1,4 +1,4 @@
-//! What is known about the providers of an engine.
+//! Lists and describes the providers of an engine.
 
 use serde::Serialize;
 
@@ -32,7 +32,7 @@ impl ProviderManager {
     pub fn new(engine: &dyn Engine) -> Self {
         let offered = engine.providers().to_vec();
         let others = ExecutionProvider::ALL.into_iter().filter(|provider| !offered.contains(provider));
-        Self { missing: others.map(|provider| (provider, engine.lacks(provider))).collect(), offered }
+        Self { missing: others.map(|provider| (provider, engine.unavailable_reason(provider))).collect(), offered }
     }
 
     /// Full names of what is offered, best first.
@@ -43,23 +43,23 @@ impl ProviderManager {
     /// The preferred provider if it is offered, else the best that is.
     pub fn best_provider(&self, preferred: Option<&str>) -> Result<ExecutionProvider, ProviderError> {
         let choice = preferred.map_or(Ok(ProviderChoice::Auto), str::parse)?;
-        let lacks = |provider| self.lacks(provider).unwrap_or_default().to_owned();
+        let lacks = |provider| self.unavailable_reason(provider).unwrap_or_default().to_owned();
         let chain = choice.chain(&self.offered, &lacks, false)?;
         chain.tried.first().copied().ok_or_else(|| ProviderError::Unknown(preferred.unwrap_or("auto").to_owned()))
     }
 
-    /// What is known about a provider.
+    /// Describes a provider.
     pub fn provider_info(&self, provider: ExecutionProvider) -> ProviderInfo {
         ProviderInfo {
             provider: provider.name(),
             platform: provider.platform(),
             available: self.offered.contains(&provider),
-            missing: self.lacks(provider).map(str::to_owned),
+            missing: self.unavailable_reason(provider).map(str::to_owned),
             description: provider.description(),
         }
     }
 
-    fn lacks(&self, provider: ExecutionProvider) -> Option<&str> {
+    fn unavailable_reason(&self, provider: ExecutionProvider) -> Option<&str> {
         self.missing.iter().find(|(missing, _)| *missing == provider).map(|(_, why)| why.as_str())
     }
 }

@@ -12,7 +12,7 @@ use super::engine::{Engine, RunFailure};
 use super::graph::OnnxType;
 use super::model_file::ModelFile;
 use super::providers::{ExecutionProvider, Fallback};
-use super::sessions::{ModelInputs, SessionSet, Unavailable};
+use super::sessions::{ModelInputs, SessionRunError, SessionSet};
 use super::value::OnnxValue;
 use gpux_core::{
     Changes, Context, Deadline, DeviceStep, Dim, ElementType, Kind, Memory, Mismatch, Placed, Signature, Step,
@@ -22,7 +22,7 @@ use gpux_core::{
 pub use load::ModelOptions;
 
 /// The shape of each input of a model, where it is known.
-pub type Shapes = Vec<Option<Vec<usize>>>;
+pub type InputShapes = Vec<Option<Vec<usize>>>;
 
 /// A loaded model.
 pub struct ModelStep {
@@ -57,13 +57,13 @@ impl ModelStep {
         self.sessions.options().provider
     }
 
-    /// What the provider was told: option and value, as JSON.
+    /// The provider's options, as JSON.
     pub fn provider_options(&self) -> serde_json::Value {
         let options = &self.sessions.options().provider_options;
         options.of(self.provider()).map(|(name, value)| (name.to_owned(), json!(value))).collect()
     }
 
-    /// What was tried before, and why it is not used.
+    /// The providers that were tried before, and why they are not used.
     pub fn fallbacks(&self) -> &[Fallback] {
         &self.fallbacks
     }
@@ -84,22 +84,22 @@ impl ModelStep {
         self.sessions.options().threads.is_none()
     }
 
-    /// Whether its graph and its weights are those that are kept in the cache.
+    /// Whether it was loaded from the cached optimized graph.
     pub fn is_optimized(&self) -> bool {
         self.sessions.options().optimized.is_some()
     }
 
     /// The shape of each input as the model takes it; `None` for one that is left out, that is no
     /// tensor, or that the model does not take.
-    pub fn shapes(&self, inputs: &[Option<Value>]) -> Shapes {
+    pub fn shapes(&self, inputs: &[Option<Value>]) -> InputShapes {
         let shape = |(index, value): (usize, &Option<Value>)| {
             let value = value.clone().filter(|_| index < self.wanted.len())?;
-            Some(self.adapted(index, value, &Deadline::default()).ok()?.shape().to_vec())
+            Some(self.adapt_input(index, value, &Deadline::default()).ok()?.shape().to_vec())
         };
         inputs.iter().enumerate().map(shape).collect()
     }
 
-    /// What puts requests together, if anything does; the reason why not, where it was asked for.
+    /// The batcher, if batching was asked for; or the reason why it is off.
     pub fn batcher(&self) -> Option<Result<&Batcher, &str>> {
         self.batcher.as_ref().map(|batcher| batcher.as_ref().map_err(String::as_str))
     }
@@ -114,10 +114,10 @@ impl ModelStep {
 }
 
 /// Why there is no result, as the step's failure.
-fn unavailable(why: Unavailable) -> StepFailure {
+fn unavailable(why: SessionRunError) -> StepFailure {
     match why {
-        Unavailable::Timeout | Unavailable::Run(RunFailure::Timeout) => StepFailure::Timeout,
-        Unavailable::Run(RunFailure::Failed(reason)) => StepFailure::Failed(format!("the model failed: {reason}")),
+        SessionRunError::Timeout | SessionRunError::Run(RunFailure::Timeout) => StepFailure::Timeout,
+        SessionRunError::Run(RunFailure::Failed(reason)) => StepFailure::Failed(format!("the model failed: {reason}")),
         other => StepFailure::Failed(other.to_string()),
     }
 }
@@ -150,19 +150,19 @@ impl Step for ModelStep {
             match given {
                 Some(Kind::Json) if port.kind == Kind::Json => {}
                 Some(Kind::Tensor(given)) if port.kind != Kind::Json || !wanted.elements.is_empty() => {
-                    let adapts = self.adapts(index, given)?;
-                    bind(&mut sizes, wanted, given, &adapts);
+                    let adaptations = self.adaptations(index, given)?;
+                    bind(&mut sizes, wanted, given, &adaptations);
                 }
                 Some(Kind::Any) => {}
                 None if port.optional => {}
                 None => {
-                    let because = Some(self.missing(index));
+                    let because = Some(self.missing_input(index));
                     return Err(Mismatch { expected: port.kind.clone(), given: Kind::Any, because });
                 }
                 Some(other) => {
                     let expected = port.kind.clone();
-                    let because = (expected == Kind::Json).then(|| self.takes(index));
-                    return Err(self.named(index, Mismatch { expected, given: other.clone(), because }));
+                    let because = (expected == Kind::Json).then(|| self.describe_input(index));
+                    return Err(self.with_input_name(index, Mismatch { expected, given: other.clone(), because }));
                 }
             }
         }
@@ -183,14 +183,14 @@ impl Step for ModelStep {
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        self.complete(&inputs)?;
+        self.check_inputs(&inputs)?;
         let mut tensors = ModelInputs::new();
         let mut values = Vec::new();
-        let watch = &Deadline::from_context(context);
+        let deadline = &Deadline::from_context(context);
         for (index, value) in inputs.into_iter().enumerate() {
             match value {
-                Some(value) if self.plain => tensors.push((index, self.adapted(index, value, watch)?)),
-                Some(value) => values.push((index, self.as_onnx(index, value, watch)?)),
+                Some(value) if self.plain => tensors.push((index, self.adapt_input(index, value, deadline)?)),
+                Some(value) => values.push((index, self.to_onnx_value(index, value, deadline)?)),
                 None => {}
             }
         }
@@ -209,8 +209,8 @@ impl Step for ModelStep {
     fn changes(&self, inputs: &[Option<Kind>]) -> Changes {
         let change = |(index, given): (usize, &Option<Kind>)| {
             let Some(Kind::Tensor(given)) = given else { return None };
-            let adapts = self.adapts(index, given).ok().filter(|adapts| !adapts.is_empty())?;
-            Some((self.signature.inputs[index].name.clone(), adapts.iter().map(ToString::to_string).collect()))
+            let adaptations = self.adaptations(index, given).ok().filter(|adaptations| !adaptations.is_empty())?;
+            Some((self.signature.inputs[index].name.clone(), adaptations.iter().map(ToString::to_string).collect()))
         };
         inputs.iter().enumerate().take(self.wanted.len()).filter_map(change).collect()
     }
@@ -247,7 +247,7 @@ impl DeviceStep for ModelStep {
     fn takes(&self, input: usize, given: &Kind) -> Option<&Memory> {
         let Kind::Tensor(given) = given else { return None };
         let unchanged =
-            given.shape.is_some() && given.element().is_some() && self.adapts(input, given).ok()?.is_empty();
+            given.shape.is_some() && given.element().is_some() && self.adaptations(input, given).ok()?.is_empty();
         self.memory.as_ref().filter(|_| unchanged)
     }
 
@@ -257,14 +257,14 @@ impl DeviceStep for ModelStep {
         stay: &[bool],
         context: &mut Context,
     ) -> Result<Vec<Placed<Value>>, StepFailure> {
-        self.complete(&inputs)?;
-        let watch = &Deadline::from_context(context);
+        self.check_inputs(&inputs)?;
+        let deadline = &Deadline::from_context(context);
         let given = inputs.into_iter().enumerate().filter_map(|(index, value)| Some((index, value?)));
         let tensor = |(index, value): (usize, Placed<Value>)| {
             let tensor = match value {
-                Placed::Host(value) => Placed::Host(self.adapted(index, value, watch)?),
+                Placed::Host(value) => Placed::Host(self.adapt_input(index, value, deadline)?),
                 Placed::Device(tensor) => {
-                    self.fits_as_it_is(index, &tensor.kind())?;
+                    self.check_unchanged(index, &tensor.kind())?;
                     Placed::Device(tensor)
                 }
             };
@@ -281,14 +281,19 @@ impl DeviceStep for ModelStep {
 }
 
 /// Notes the sizes that `given`, once changed, lends to the names in `wanted`.
-fn bind<'a>(sizes: &mut Vec<(&'a str, usize)>, wanted: &'a TensorKind, given: &TensorKind, adapts: &[super::Adapt]) {
+fn bind<'a>(
+    sizes: &mut Vec<(&'a str, usize)>,
+    wanted: &'a TensorKind,
+    given: &TensorKind,
+    adaptations: &[super::Adaptation],
+) {
     let (Some(wanted), Some(given)) = (&wanted.shape, &given.shape) else { return };
     let mut given = given.clone();
-    for adapt in adapts {
-        match adapt {
-            super::Adapt::Layout(layout) => super::adapt::move_channels(&mut given, *layout),
-            super::Adapt::Batch => given.insert(0, Dim::Fixed(1)),
-            super::Adapt::Cast(_) => {}
+    for plan_adaptations in adaptations {
+        match plan_adaptations {
+            super::Adaptation::Layout(layout) => super::adaptation::move_channels(&mut given, *layout),
+            super::Adaptation::Batch => given.insert(0, Dim::Fixed(1)),
+            super::Adaptation::Cast(_) => {}
         }
     }
     for dims in wanted.iter().zip(given) {

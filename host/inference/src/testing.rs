@@ -1,10 +1,10 @@
-//! What the tests of this room share.
+//! Shared test helpers.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "tests")]
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{Embedded, Engine, ModelFile, ModelLoadError, ModelOptions, ModelStep, OnnxRuntime, Search};
+use super::{Embedded, Engine, LibrarySearch, ModelFile, ModelLoadError, ModelOptions, ModelStep, OnnxRuntime};
 use gpux_core::{Tensor, TensorElement};
 
 /// A file of `tests/models`.
@@ -27,7 +27,7 @@ pub(super) fn step(engine: Arc<dyn Engine>, name: &str) -> Result<ModelStep, Mod
 /// The machine's ONNX Runtime. All tests of this process share it, as a process must. Without
 /// one a test says that it is skipped; with `GPUX_REQUIRE_ORT=1` (as in CI) it fails instead.
 pub(super) fn onnxruntime() -> Option<Arc<dyn Engine>> {
-    let found = Search::from_environment(None).choose().unwrap().found;
+    let found = LibrarySearch::from_environment(None).choose().unwrap().found;
     if let Some(found) = found {
         return Some(Arc::new(OnnxRuntime::load(&found).unwrap()));
     }

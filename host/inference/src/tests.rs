@@ -15,7 +15,7 @@ fn run(step: &ModelStep, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, StepFailure
 }
 
 #[test]
-fn every_element_type_crosses_unchanged() {
+fn passes_every_element_type_unchanged() {
     for engine in engines() {
         for element in ElementType::ALL {
             let name = format!("flip-{element}");
@@ -38,7 +38,7 @@ fn every_element_type_crosses_unchanged() {
 }
 
 #[test]
-fn empty_tensors_and_any_number_of_rows() {
+fn runs_empty_tensors_and_any_number_of_rows() {
     for engine in engines() {
         let flip = step(engine.clone(), "flip-float32").unwrap();
         for rows in [1, 5, 2, 64] {
@@ -59,7 +59,7 @@ fn empty_tensors_and_any_number_of_rows() {
 }
 
 #[test]
-fn several_inputs_and_outputs() {
+fn runs_several_inputs_and_outputs() {
     for engine in engines() {
         let two = step(engine, "two").unwrap();
         let a = tensor(&[2, 4], vec![1_f32, 2.0, 3.0, 4.0, 0.0, 0.0, 0.0, 0.0]);
@@ -71,7 +71,7 @@ fn several_inputs_and_outputs() {
 }
 
 #[test]
-fn an_input_with_a_default_may_be_left_out() {
+fn accepts_missing_inputs_with_defaults() {
     for engine in engines() {
         let name = engine.name().to_owned();
         let default = step(engine, "default").unwrap();
@@ -103,7 +103,7 @@ fn engines_agree_on_a_network() {
 }
 
 #[test]
-fn a_failing_run_leaves_the_model_usable() {
+fn failed_runs_keep_the_model_usable() {
     for engine in engines() {
         let gather = step(engine, "gather").unwrap();
         assert_eq!(run(&gather, vec![tensor(&[2], vec![2_i64, 0])]).unwrap()[0], tensor(&[2], vec![30_f32, 10.0]));
@@ -114,7 +114,7 @@ fn a_failing_run_leaves_the_model_usable() {
 }
 
 #[test]
-fn a_run_past_its_deadline_is_stopped() {
+fn stops_runs_at_the_deadline() {
     let Some(engine) = onnxruntime() else { return };
     let step = step(engine, "loop").unwrap();
     let turn = |turns: i64, limit| {
@@ -135,7 +135,7 @@ fn a_run_past_its_deadline_is_stopped() {
 }
 
 #[test]
-fn what_the_embedded_engine_lacks_is_named() {
+fn names_operators_missing_in_the_embedded_engine() {
     let error = step(embedded(), "det").err().unwrap();
     assert!(error.to_string().contains("no operator `Det`; run `gpux engine install`"), "{error}");
     assert!(error.is_environment());
@@ -155,7 +155,7 @@ fn what_the_embedded_engine_lacks_is_named() {
 }
 
 #[test]
-fn weights_beside_the_model_are_loaded() {
+fn loads_external_weights() {
     for engine in engines() {
         let output = run(&step(engine, "external").unwrap(), vec![tensor(&[4], vec![0.5_f32; 4])]).unwrap();
         assert_eq!(output[0], tensor(&[4], vec![1.5_f32, 2.5, 3.5, 4.5]));
@@ -163,7 +163,7 @@ fn weights_beside_the_model_are_loaded() {
 }
 
 #[test]
-fn a_provider_that_is_not_there_falls_back_or_fails() {
+fn missing_providers_fall_back_or_fail() {
     let load = |strict| {
         let providers = "cuda".parse().unwrap();
         ModelStep::load(embedded(), model("conv"), &ModelOptions { providers, strict, ..ModelOptions::default() })
@@ -175,7 +175,7 @@ fn a_provider_that_is_not_there_falls_back_or_fails() {
 }
 
 #[test]
-fn mutated_models_are_errors() {
+fn rejects_mutated_models() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mutated.onnx");
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
@@ -206,7 +206,7 @@ fn mutated_models_are_errors() {
             if file.info().inputs.iter().any(|input| input.shape.as_ref().is_some_and(absurd)) {
                 continue;
             }
-            let request = VetRequest {
+            let request = ValidationRequest {
                 plugins: Vec::new(),
                 model: path.clone(),
                 library: None,
@@ -217,27 +217,27 @@ fn mutated_models_are_errors() {
                 shapes: Vec::new(),
                 patience: Duration::from_mins(2),
             };
-            loaded += usize::from(vet(&request).is_ok());
+            loaded += usize::from(validate(&request).is_ok());
         }
     }
     assert!(loaded > 20, "only {loaded} of 400 loaded: nothing was tested");
 }
 
 #[test]
-fn a_process_has_one_library() {
+fn rejects_a_second_library() {
     let Some(_engine) = onnxruntime() else { return };
-    let found = Search::from_environment(None).choose().unwrap().found.unwrap();
+    let found = LibrarySearch::from_environment(None).choose().unwrap().found.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join(found.path.file_name().unwrap());
     std::fs::copy(&found.path, &copy).unwrap();
-    let error = OnnxRuntime::load(&Found::at(&copy, Origin::Option)).unwrap_err();
+    let error = OnnxRuntime::load(&LibraryFile::at(&copy, LibraryOrigin::Option)).unwrap_err();
     assert!(matches!(error, LibraryError::Another { .. }), "{error}");
     let report = probe(&found.path).unwrap();
     assert!(report.providers.contains(&ExecutionProvider::Cpu) && report.version.starts_with("1."), "{report:?}");
 }
 
 #[test]
-fn sessions_serve_many_threads() {
+fn serves_many_threads() {
     for engine in engines() {
         let options = ModelOptions { instances: Some(2), ..ModelOptions::default() };
         let step = Arc::new(ModelStep::load(engine, model("gather"), &options).unwrap());
@@ -266,7 +266,7 @@ fn threads_of_this_name() -> usize {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn sessions_share_threads_unless_they_ask_for_their_own() {
+fn shares_threads_by_default() {
     let Some(engine) = onnxruntime() else { return };
     assert!(engine.threads(None) > 0 && engine.threads(None) <= std::thread::available_parallelism().unwrap().get());
     let load = move || {
@@ -281,7 +281,7 @@ fn sessions_share_threads_unless_they_ask_for_their_own() {
 }
 
 #[test]
-fn a_small_model_gives_the_same_on_one_thread() {
+fn single_threaded_runs_give_equal_results() {
     let Some(engine) = onnxruntime() else { return };
     let step = step(engine, "conv").unwrap();
     let image = |seed: usize| tensor(&[1, 1, 8, 8], (0..64).map(|at| (at * seed % 13) as f32).collect::<Vec<_>>());
@@ -294,15 +294,15 @@ fn a_small_model_gives_the_same_on_one_thread() {
 }
 
 #[test]
-fn a_model_that_runs_on_no_shape_is_found_out_before_the_first_request() {
-    let error = step(embedded(), "ranks").and_then(|step| step.rehearse()).unwrap_err();
+fn smoke_test_rejects_models_that_never_run() {
+    let error = step(embedded(), "ranks").and_then(|step| step.smoke_test()).unwrap_err();
     let ModelLoadError::BeyondEmbedded { reason, .. } = &error else { panic!("{error}") };
     assert!(reason.contains("\"choice\" If"), "{reason}");
     assert!(error.to_string().contains("gpux engine install"), "{error}");
     for name in ["conv", "two", "mean", "embedding", "gather"] {
-        step(embedded(), name).unwrap().rehearse().unwrap();
+        step(embedded(), name).unwrap().smoke_test().unwrap();
     }
     if let Some(engine) = onnxruntime() {
-        step(engine, "ranks").unwrap().rehearse().unwrap();
+        step(engine, "ranks").unwrap().smoke_test().unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! A model, and all that child processes need to try it.
+//! The context of trials of a model in child processes.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use gpux_core::CacheDir;
 /// Memory for an engine itself, in bytes; a model may take eight times its size on top.
 const MEMORY: u64 = 2 << 30;
 
-/// What is tried, and by what.
+/// A model under trial, and the program, engine and cache for it.
 #[derive(Clone, Copy)]
 pub struct Trial<'a> {
     /// the `gpux` program; without it nothing can be tried safely

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use super::load_options::{EngineChoice, LoadOptions};
 use crate::GpuxError;
-use gpux_inference::{Embedded, Engine, ExecutionProvider, Found, LibraryError, OnnxRuntime, Origin, Search};
+use gpux_inference::{
+    Embedded, Engine, ExecutionProvider, LibraryError, LibraryFile, LibraryOrigin, LibrarySearch, OnnxRuntime,
+};
 
 /// An engine and the reason for its selection.
 #[derive(Clone)]
@@ -28,8 +30,8 @@ impl SelectedEngine {
 
 /// The places where an engine library is looked for, for this operator; `wanted` are the providers
 /// that are asked for by name.
-pub fn engine_search(operator: &LoadOptions, wanted: &[ExecutionProvider]) -> Search {
-    let mut search = Search::from_environment(operator.engine.library.clone());
+pub fn engine_search(operator: &LoadOptions, wanted: &[ExecutionProvider]) -> LibrarySearch {
+    let mut search = LibrarySearch::from_environment(operator.engine.library.clone());
     search.wanted = wanted.to_vec();
     search.cache.clone_from(&operator.cache);
     search
@@ -51,10 +53,10 @@ pub fn select_engine(operator: &LoadOptions, wanted: &[ExecutionProvider]) -> Re
             Ok(SelectedEngine::embedded("no ONNX Runtime library was found", warnings))
         };
     };
-    let named = matches!(found.origin, Origin::Option | Origin::Variable);
+    let named = matches!(found.origin, LibraryOrigin::Option | LibraryOrigin::Variable);
     // A process holds one library: that of the first pipeline serves the others too.
     let found = match OnnxRuntime::loaded() {
-        Some(loaded) if !named => Found::at(loaded, found.origin),
+        Some(loaded) if !named => LibraryFile::at(loaded, found.origin),
         _ => found,
     };
     match OnnxRuntime::load_with(&found, &operator.engine.provider_libraries) {

@@ -4,7 +4,7 @@ use serde_json::{Map, Value as Json, json};
 
 use gpux_config::{ConfigurationError, LoadError};
 use gpux_core::{RunError, StepError, StepFailure, ValidationError};
-use gpux_inference::{LibraryError, ModelLoadError, OptionFault, ProviderError};
+use gpux_inference::{LibraryError, ModelLoadError, OptionError, ProviderError};
 use gpux_sandbox::SandboxError;
 
 /// Everything that can go wrong in gpux. The kinds carry the names of the HTTP API.
@@ -21,7 +21,7 @@ pub enum GpuxError {
     Provider(#[from] ProviderError),
     /// an option of an execution provider that cannot be set
     #[error("provider option: {0}")]
-    ProviderOption(#[from] OptionFault),
+    ProviderOption(#[from] OptionError),
     /// the engine library cannot be used
     #[error(transparent)]
     Library(#[from] LibraryError),

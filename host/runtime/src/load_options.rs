@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::policy::Policy;
 use gpux_core::CacheDir;
-use gpux_inference::{ProviderLibrary, Shapes};
+use gpux_inference::{InputShapes, ProviderLibrary};
 use gpux_sandbox::{Sandbox, SandboxError, SandboxOptions};
 
 /// How a pipeline is loaded. The operator sets these options; a gpux.yml cannot.
@@ -66,7 +66,7 @@ pub struct ProviderSelection {
     /// whether to measure which provider is the fastest, even where that is cached
     pub measure: bool,
     /// the shapes to measure with, by the model's name
-    pub shapes: Vec<(String, Shapes)>,
+    pub shapes: Vec<(String, InputShapes)>,
 }
 
 impl LoadOptions {

@@ -14,7 +14,7 @@ use gpux_config::{BatchingSpec, Diagnostic, ModelSpec, Spanned, Spec};
 use gpux_core::{ProjectFiles, Registry};
 use gpux_inference::{
     self, BatchOptions, ExecutionProvider, ModelFile, ModelLoadError, ModelOptions, ModelStep, Optimization,
-    ProviderChoice, ProviderError, Ranking, Trial, ensure_vetted, rank,
+    ProviderChoice, ProviderError, ProviderRanking, Trial, ensure_validated, rank_providers,
 };
 
 /// The most sessions of one model: each takes memory for its weights.
@@ -36,7 +36,7 @@ pub(super) struct LoadedModel {
     pub(super) name: String,
     pub(super) step: Arc<ModelStep>,
     /// the measurements, where the fastest provider was asked for
-    pub(super) ranking: Option<Ranking>,
+    pub(super) ranking: Option<ProviderRanking>,
     /// the result of optimizing its graph, unless that is off or cached
     pub(super) optimization: Option<Optimization>,
 }
@@ -131,20 +131,20 @@ pub(super) fn load(spec: &Spec, files: &ProjectFiles, operator: &LoadOptions) ->
         if options.providers == ProviderChoice::Fastest {
             let shapes = operator.providers.shapes.iter().find(|(name, _)| *name == model.name.value);
             let shapes = shapes.map(|(_, shapes)| shapes.as_slice()).unwrap_or_default();
-            let found = rank(&trial, &options, shapes, operator.providers.measure);
+            let found = rank_providers(&trial, &options, shapes, operator.providers.measure);
             loaded.warnings.extend(found.warning.clone());
             options.providers = found.choice();
             ranking = Some(found);
         }
-        ensure_vetted(&trial, &options)?;
+        ensure_validated(&trial, &options)?;
         let mut optimization = None;
-        if operator.optimize || gpux_inference::is_called_for(&trial, &options, operator.serving) {
+        if operator.optimize || gpux_inference::should_optimize(&trial, &options, operator.serving) {
             match gpux_inference::optimize(&trial, operator.optimize) {
                 Ok(made) => optimization = made,
                 Err(error) => loaded.warnings.push(error.to_string()),
             }
         }
-        options.optimized = gpux_inference::kept(&trial);
+        options.optimized = gpux_inference::cached_graph(&trial);
         let step = Arc::new(ModelStep::load(engine.clone(), Arc::new(file), &options)?);
         if step.provider() != ExecutionProvider::Cpu {
             provider_options::mark_used(step.file().digest(), operator);

@@ -136,7 +136,7 @@ impl Pipeline {
         warnings.extend(lineage.unscaled_images());
         let probabilities = lineage.probabilities().map(str::to_owned).collect();
         let mut files = files.named();
-        files.extend(loaded.models.iter().flat_map(|model| model.step.file().beside().to_owned()));
+        files.extend(loaded.models.iter().flat_map(|model| model.step.file().external_data().to_owned()));
         files.insert(path.clone(), mark);
         let (engine, models) = (loaded.engine, loaded.models);
         Ok(Self { path, spec, plan, models, engine, warnings, files, labels, probabilities, warm_up })
@@ -146,7 +146,7 @@ impl Pipeline {
     pub fn at_once(&self) -> usize {
         let together = |model: &LoadedModel| {
             let rows = model.step.batcher().and_then(Result::ok).map_or(1, |batcher| batcher.options().max_size);
-            rows.saturating_mul(model.step.sessions().most())
+            rows.saturating_mul(model.step.sessions().max_concurrency())
         };
         self.models.iter().map(together).max().unwrap_or(1).min(MAX_CONCURRENCY)
     }

@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 
 use super::load_options::LoadOptions;
 use gpux_config::{Backend, Diagnostic, ModelSpec, Node, ONLY_MODEL, Spec};
-use gpux_inference::{ExecutionProvider, Giver, OptionFault, OptionKind, ProviderOptions, options_of};
+use gpux_inference::{ExecutionProvider, OptionError, OptionKind, OptionSource, ProviderOptions, options_of};
 
 /// The folder of the cache for providers' files.
 const FOLDER: &str = "providers";
@@ -30,7 +30,7 @@ fn faults(options: &Node, backend: Backend) -> Vec<Diagnostic> {
     let providers = providers_of(backend);
     let fault = |(name, value): &gpux_config::Entry| {
         let mut set = ProviderOptions::default();
-        let fault = set.set(providers, &name.value, &value.to_json(), Giver::File).err()?;
+        let fault = set.set(providers, &name.value, &value.to_json(), OptionSource::File).err()?;
         let (code, span) =
             if fault.in_name { ("provider-option", &name.span) } else { ("provider-option-value", &value.span) };
         let diagnostic = Diagnostic::new(code, span.clone(), fault.message);
@@ -64,13 +64,13 @@ pub(super) fn for_model(
     spec: &Spec,
     digest: &str,
     operator: &LoadOptions,
-) -> Result<ProviderOptions, OptionFault> {
+) -> Result<ProviderOptions, OptionError> {
     let mut options = ProviderOptions::default();
     for (name, value) in &model.options {
-        options.set(&[], name, value, Giver::File)?;
+        options.set(&[], name, value, OptionSource::File)?;
     }
     for (name, value) in &operator.providers.options {
-        options.set(&[], name, value, Giver::Operator)?;
+        options.set(&[], name, value, OptionSource::Operator)?;
     }
     if let Some(memory) = spec.runtime.gpu.memory {
         options.limit_memory(memory.0);

@@ -29,8 +29,8 @@ impl Pipeline {
                 info["instances"] = json!(model.step.sessions().instances());
                 info["threads"] = json!(model.step.threads());
                 info["shares_threads"] = json!(model.step.shares_threads());
-                if model.step.sessions().most() > model.step.sessions().instances() {
-                    info["under_load"] = json!({ "instances": model.step.sessions().most(), "threads": 1 });
+                if model.step.sessions().max_concurrency() > model.step.sessions().instances() {
+                    info["under_load"] = json!({ "instances": model.step.sessions().max_concurrency(), "threads": 1 });
                 }
                 info["optimized"] = json!(model.step.is_optimized());
                 if let Some(ranking) = &model.ranking {

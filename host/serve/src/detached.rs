@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use gpux_core::threads;
-use gpux_inference::Closing;
+use gpux_inference::BackgroundDrop;
 
 /// A value that a thread of its own drops. Letting go of a model may wait for sessions that are being
 /// made, which no thread may that has requests or connections to see to: and any of them may turn out
@@ -35,7 +35,7 @@ struct Last<T: Send + Sync + 'static>(Option<Arc<T>>);
 impl<T: Send + Sync + 'static> Drop for Last<T> {
     fn drop(&mut self) {
         let Some(value) = self.0.take() else { return };
-        let closing = Closing::begin();
+        let closing = BackgroundDrop::begin();
         let let_go = move || {
             drop(value);
             drop(closing);
@@ -78,6 +78,6 @@ mod tests {
         assert!(gone.try_recv().is_err());
         go.send(()).unwrap();
         assert_ne!(gone.recv_timeout(PATIENCE).unwrap(), current().id());
-        Closing::wait();
+        BackgroundDrop::wait();
     }
 }

@@ -19,7 +19,7 @@ use gpux::GpuxError;
 use gpux::{LoadOptions, Pipeline};
 use gpux_config::LoadError;
 use gpux_core::catch_panic::catch_panic;
-use gpux_inference::Closing;
+use gpux_inference::BackgroundDrop;
 
 /// Where a pipeline comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -234,7 +234,7 @@ impl Drop for Repository {
     /// Whoever has let go of all pipelines may end the process.
     fn drop(&mut self) {
         self.entries.store(Arc::default());
-        Closing::wait();
+        BackgroundDrop::wait();
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use gpux::GpuxError;
 use gpux::Pipeline;
 use gpux_core::{Dim, Kind, Outputs, Plan, Request, RunError, RunOptions, Tensor, TensorKind, Value, deadline_after};
-use gpux_inference::in_turn;
+use gpux_inference::with_preferred_session;
 
 /// What warming up showed.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +33,7 @@ pub(super) fn warm_up(pipeline: &Pipeline) -> Result<Warmth, GpuxError> {
     let run = |request: &Request| {
         let options = RunOptions { deadline: deadline_after(pipeline.timeout()), ..RunOptions::default() };
         // Whichever session a request will get, its first run is behind it.
-        in_turn(turns.replace(turns.get() + 1), || plan.run(request.clone(), options))
+        with_preferred_session(turns.replace(turns.get() + 1), || plan.run(request.clone(), options))
     };
     let configured = pipeline.warm_up();
     if !configured.is_empty() {

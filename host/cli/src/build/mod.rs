@@ -140,7 +140,7 @@ fn pipeline(arguments: &Arguments, printer: Printer) -> Exit {
 /// Runs each model of the embedded engine once: on made-up inputs, or on those of a golden case.
 fn rehearse(pipeline: &Pipeline) -> Result<(), GpuxError> {
     for (name, model) in pipeline.models() {
-        if let Err(error) = model.rehearse()
+        if let Err(error) = model.smoke_test()
             && !gpux_author::observed_shapes(pipeline).iter().any(|(ran, _)| ran == name)
         {
             return Err(error.into());
@@ -167,7 +167,7 @@ fn nodes_of(arguments: &Arguments, pipeline: &Pipeline, report: &mut serde_json:
 
 /// What the models are given in the pipeline's golden cases, run on the CPU. Without cases, nothing;
 /// what is wrong with the pipeline is told when it is opened to be built.
-fn shapes(arguments: &Arguments, operator: &LoadOptions) -> Vec<(String, Shapes)> {
+fn shapes(arguments: &Arguments, operator: &LoadOptions) -> Vec<(String, InputShapes)> {
     let mut on_cpu = operator.clone();
     on_cpu.providers.names = Some("cpu".to_owned());
     arguments.pipeline.open_quietly(&on_cpu).map(|pipeline| gpux_author::observed_shapes(&pipeline)).unwrap_or_default()

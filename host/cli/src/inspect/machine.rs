@@ -7,7 +7,8 @@ use crate::printer::{size, table};
 use gpux::GpuxError;
 use gpux::LoadOptions;
 use gpux_inference::{
-    self, Build, ExecutionProvider, Found, Hardware, ProbeReport, ProviderInfo, ProviderManager, Search,
+    self, ExecutionProvider, Hardware, LibraryBuild, LibraryFile, LibrarySearch, ProbeReport, ProviderInfo,
+    ProviderManager,
 };
 
 /// What this machine has.
@@ -17,7 +18,7 @@ pub(super) fn show(operator: &LoadOptions) -> Result<Shown, GpuxError> {
         Ok(sandbox) => selected.warnings.extend(sandbox.warning().map(str::to_owned)),
         Err(error) => selected.warnings.push(error.to_string()),
     }
-    let hardware = Hardware::here();
+    let hardware = Hardware::detect();
     let manager = ProviderManager::new(selected.engine.as_ref());
     let libraries = libraries(&gpux::engine_search(operator, &[]), operator);
     let providers: Vec<_> = ExecutionProvider::ALL
@@ -103,12 +104,12 @@ fn machine(hardware: &Hardware) -> Vec<(&'static str, String)> {
 
 /// A library of ONNX Runtime on this machine, asked in a process of its own.
 struct Library {
-    found: Found,
+    found: LibraryFile,
     report: Result<ProbeReport, String>,
 }
 
-fn libraries(search: &Search, operator: &LoadOptions) -> Vec<Library> {
-    let ask = |found: Found| {
+fn libraries(search: &LibrarySearch, operator: &LoadOptions) -> Vec<Library> {
+    let ask = |found: LibraryFile| {
         let report = match &operator.program {
             Some(program) => gpux_inference::probe_in_child(program, &found.path).map_err(|error| error.to_string()),
             None => Err("not examined".to_owned()),
@@ -165,10 +166,10 @@ impl Row {
             let told = info.description.to_owned();
             return Self { provider, available: true, told, missing: None, command: None };
         }
-        let build = Build::with(provider);
+        let build = LibraryBuild::with(provider);
         let offers =
             |library: &&Library| library.report.as_ref().is_ok_and(|report| report.providers.contains(&provider));
-        let (missing, command) = if let Some(lacking) = hardware.lacks(provider) {
+        let (missing, command) = if let Some(lacking) = hardware.unavailable_reason(provider) {
             // A library would not help.
             (lacking, None)
         } else if let Some(library) = libraries.iter().find(offers) {
@@ -196,7 +197,7 @@ impl Row {
             "description": self.provider.description(),
             "missing": self.missing,
             "command": self.command,
-            "needs": Build::with(self.provider).needs(),
+            "needs": LibraryBuild::with(self.provider).needs(),
         })
     }
 }

@@ -1,36 +1,36 @@
-//! Requests of many threads, put together into one run of a model.
+//! Dynamic batching: requests of many threads share runs of a model.
 //!
-//! There is no thread for it. A request that finds a session free runs at once, alone. Others wait;
-//! when a session becomes free, one of them is woken, takes along those that wait and are like it,
-//! and runs for all. So batches grow with the load, and nobody waits for company that may not come,
-//! unless a delay is asked for.
+//! There is no batcher thread. A request that finds a session free runs at once, alone. Others wait in
+//! the queue; when a session becomes free, one of them becomes the leader and runs for all compatible
+//! requests. Batches grow with the load, and the batcher never delays a request while a session is
+//! idle, unless `max_delay` is set.
 
-mod company;
-mod join;
+mod batch_selection;
+mod concatenation;
 mod queue;
 mod request;
 mod rules;
-mod trial;
+mod verification;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::engine::RunFailure;
-use super::sessions::{ModelInputs, SessionSet, Unavailable};
+use super::sessions::{ModelInputs, SessionRunError, SessionSet};
 use gpux_core::catch_panic::catch_panic;
 use gpux_core::{Signature, Tensor, Waits};
 
-use queue::{Asked, Queue};
-use request::{Batch, Request, Turn};
-use rules::Rules;
+use queue::{Queue, QueueRole};
+use request::{Batch, NextAction, Request};
+use rules::BatchRules;
 
-/// How requests are put together.
+/// Batching options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchOptions {
     /// the most rows of one run; 1 is no batching
     pub max_size: usize,
-    /// how long a request that could run may wait for others, if the last that ran had company
+    /// how long a leader may wait for more requests, if the last batch had several
     pub max_delay: Duration,
     /// whether texts of different lengths may share a run, where the model has an attention mask
     pub pad: bool,
@@ -43,17 +43,17 @@ impl Default for BatchOptions {
     }
 }
 
-/// Runs requests together.
+/// Runs requests in batches.
 pub struct Batcher {
     shared: Arc<Shared>,
 }
 
 struct Shared {
     sessions: Arc<SessionSet>,
-    rules: Rules,
+    rules: BatchRules,
     options: BatchOptions,
     queue: Queue,
-    /// an output turned out not to have a row for each row: from then on, requests run alone
+    /// set once an output had another number of rows: requests then run alone
     off: AtomicBool,
     sizes: Arc<BatchSizes>,
 }
@@ -87,30 +87,31 @@ impl Batcher {
     /// model's requests must not be put together: its first axis is fixed, or a trial with made-up
     /// inputs shows that results depend on their neighbours.
     pub fn new(sessions: Arc<SessionSet>, signature: &Signature, options: BatchOptions) -> Result<Self, String> {
-        let rules = trial::prove(&sessions, signature, Rules::of(signature, options.pad)?)?;
+        let rules = verification::verify(&sessions, signature, BatchRules::of(signature, options.pad)?)?;
         let queue = Queue::default();
         let sizes = Arc::default();
         let off = AtomicBool::new(false);
         Ok(Self { shared: Arc::new(Shared { sessions, rules, options, queue, off, sizes }) })
     }
 
-    /// Runs requests that came in practice alone and together. Fails with what is different; those that
-    /// would never run together, or fail alone, are left out.
-    pub fn prove(&self, requests: &[ModelInputs]) -> Result<(), String> {
+    /// Runs sample requests individually and batched. Fails with the first difference; requests that are
+    /// never batched, or fail alone, are left out.
+    pub fn verify(&self, requests: &[ModelInputs]) -> Result<(), String> {
         let rules = &self.shared.rules;
-        let likes: Vec<_> = requests.iter().map(|request| rules.like(request)).collect();
-        for (at, like) in likes.iter().enumerate() {
-            let Some(like) = like else { continue };
-            let is_like = |other: &Option<rules::Like>| other.as_ref().is_some_and(|other| other.key == like.key);
+        let likes: Vec<_> = requests.iter().map(|request| rules.profile(request)).collect();
+        for (at, profile) in likes.iter().enumerate() {
+            let Some(profile) = profile else { continue };
+            let is_like =
+                |other: &Option<rules::RequestProfile>| other.as_ref().is_some_and(|other| other.key == profile.key);
             if likes[..at].iter().any(is_like) {
                 continue;
             }
-            let alike: Vec<_> =
+            let compatible: Vec<_> =
                 requests.iter().zip(&likes).filter(|(_, other)| is_like(other)).map(|(request, _)| request).collect();
             // A single one runs beside itself: as many rows as that are a batch as well.
-            let group = if alike.len() == 1 { vec![alike[0]; 2] } else { alike };
+            let group = if compatible.len() == 1 { vec![compatible[0]; 2] } else { compatible };
             for group in group.chunks(self.shared.options.max_size.clamp(2, 32)) {
-                if let Ok(Some(difference)) = trial::together(&self.shared.sessions, rules, group) {
+                if let Ok(Some(difference)) = verification::difference(&self.shared.sessions, rules, group) {
                     return Err(difference);
                 }
             }
@@ -138,47 +139,46 @@ impl Batcher {
         self.shared.queue.len()
     }
 
-    /// Runs the model on `inputs`, together with others where that may be. Of those that wait, the
-    /// greatest `priority` comes first, then who came first. `waits` is told that it is with
-    /// the model: meanwhile others prepare what may run together next.
+    /// Runs the model on `inputs`, batched where possible. The queue is ordered by `priority`, then by
+    /// arrival. `waits` brackets the time with the model: meanwhile others prepare the next batch.
     pub fn run(
         &self,
         inputs: ModelInputs,
         deadline: Option<Instant>,
         priority: i32,
         waits: Option<&dyn Waits>,
-    ) -> Result<Vec<Tensor>, Unavailable> {
+    ) -> Result<Vec<Tensor>, SessionRunError> {
         let shared = &self.shared;
-        let like = if shared.off.load(Ordering::Relaxed) { None } else { shared.rules.like(&inputs) };
-        let Some(like) = like.filter(|like| like.rows < shared.options.max_size) else {
+        let profile = if shared.off.load(Ordering::Relaxed) { None } else { shared.rules.profile(&inputs) };
+        let Some(profile) = profile.filter(|profile| profile.rows < shared.options.max_size) else {
             shared.sizes.count(inputs.first().map_or(1, |(_, tensor)| tensor.shape().first().copied().unwrap_or(1)));
             return shared.sessions.run(inputs, deadline);
         };
-        let request = Arc::new(Request::new(inputs, like, deadline, priority));
-        let _with_model = waits.map(|waits| WithModel::of(waits, &request));
-        let _inside = shared.sessions.enter();
-        if shared.queue.enter(&request, shared.sessions.open()) == Asked::Lead {
-            shared.lead(&request);
+        let request = Arc::new(Request::new(inputs, profile, deadline, priority));
+        let _with_model = waits.map(|waits| WaitGuard::of(waits, &request));
+        let _inside = shared.sessions.count_caller();
+        if shared.queue.enter(&request, shared.sessions.target_concurrency()) == QueueRole::Lead {
+            shared.run_as_leader(&request);
         }
         shared.wait(&request)
     }
 }
 
 impl Shared {
-    /// Runs for this request and for those that are like it.
-    fn lead(self: &Arc<Self>, leader: &Arc<Request>) {
+    /// Runs the batch of this request.
+    fn run_as_leader(self: &Arc<Self>, leader: &Arc<Request>) {
         let most = self.options.max_size;
-        let start = self.rules.pads().then(|| self.sessions.start_cost()).flatten();
+        let start = self.rules.pads().then(|| self.sessions.overhead_bytes()).flatten();
         let requests = self.queue.take(leader, most, self.options.max_delay, start);
         let deadline = requests.iter().map(|request| request.deadline).reduce(later).flatten();
         let rows: usize = requests.iter().map(|request| request.rows).sum();
         self.sizes.count(rows);
         let inputs: Vec<_> = requests.iter().map(|request| &request.inputs).collect();
-        // Those that were taken must hear of it, whatever happens.
+        // A panic here must not leave the selected requests waiting.
         let joined = catch_panic(|| self.rules.join(&inputs));
         let batch = Batch::of(requests);
         for request in &batch.requests {
-            request.joins(&batch);
+            request.set_running(&batch);
         }
         let mut joined = match joined {
             Ok(Ok(joined)) => joined,
@@ -186,111 +186,113 @@ impl Shared {
                 return self.deliver(&batch, |_| Err(RunFailure::Failed(error.to_string()).into()));
             }
             // One of them may be the cause, here as well.
-            Err(_) => return self.each_alone(&batch),
+            Err(_) => return self.run_individually(&batch),
         };
         let inputs = std::mem::take(&mut joined.inputs);
         let (shared, together) = (self.clone(), batch.clone());
-        let then = move |result: Result<Vec<Tensor>, Unavailable>| match result {
+        let then = move |result: Result<Vec<Tensor>, SessionRunError>| match result {
             Ok(outputs) => {
                 if let Ok(Ok(parts)) = catch_panic(|| joined.split(&shared.rules, &outputs)) {
                     let mut parts = parts.into_iter();
                     shared.deliver(&together, |_| Ok(parts.next().unwrap_or_default()));
                 } else {
                     shared.off.store(true, Ordering::Relaxed);
-                    shared.each_alone(&together);
+                    shared.run_individually(&together);
                 }
             }
             Err(error) if together.requests.len() == 1 => {
                 let mut error = Some(error);
-                shared.deliver(&together, |_| Err(error.take().unwrap_or(Unavailable::Timeout)));
+                shared.deliver(&together, |_| Err(error.take().unwrap_or(SessionRunError::Timeout)));
             }
-            Err(Unavailable::Timeout | Unavailable::Run(RunFailure::Timeout)) => {
-                shared.deliver(&together, |_| Err(Unavailable::Timeout));
+            Err(SessionRunError::Timeout | SessionRunError::Run(RunFailure::Timeout)) => {
+                shared.deliver(&together, |_| Err(SessionRunError::Timeout));
             }
             // One of them may be the cause, and the others must not suffer for it.
-            Err(_) => shared.each_alone(&together),
+            Err(_) => shared.run_individually(&together),
         };
-        if let Some(elsewhere) = self.sessions.start(inputs, deadline, &batch.worked, then) {
-            *batch.elsewhere.lock().unwrap_or_else(PoisonError::into_inner) = Some(elsewhere);
+        if let Some(offloaded) = self.sessions.start(inputs, deadline, &batch.add_time, then) {
+            *batch.offloaded.lock().unwrap_or_else(PoisonError::into_inner) = Some(offloaded);
         }
     }
 
     /// Gives each request its result, after the next in the queue has got its turn.
-    fn deliver(&self, batch: &Batch, mut result: impl FnMut(usize) -> Result<Vec<Tensor>, Unavailable>) {
-        self.pass_on(batch);
+    fn deliver(&self, batch: &Batch, mut result: impl FnMut(usize) -> Result<Vec<Tensor>, SessionRunError>) {
+        self.finish_run(batch);
         let share = batch.share();
         for (index, request) in batch.requests.iter().enumerate() {
-            request.worked(share);
+            request.add_time(share);
             request.answer(result(index));
         }
     }
 
-    fn each_alone(&self, batch: &Batch) {
-        self.pass_on(batch);
+    fn run_individually(&self, batch: &Batch) {
+        self.finish_run(batch);
         let share = batch.share();
         for request in &batch.requests {
-            request.worked(share);
-            request.run_alone();
+            request.add_time(share);
+            request.set_alone();
         }
     }
 
-    fn pass_on(&self, batch: &Batch) {
-        if !batch.passed_on.swap(true, Ordering::AcqRel) {
-            self.queue.pass_on(self.sessions.open());
+    fn finish_run(&self, batch: &Batch) {
+        if !batch.is_finished.swap(true, Ordering::AcqRel) {
+            self.queue.finish_run(self.sessions.target_concurrency());
         }
     }
 
     /// Waits until the request has its result, and leads when it is its turn.
-    fn wait(self: &Arc<Self>, request: &Arc<Request>) -> Result<Vec<Tensor>, Unavailable> {
+    fn wait(self: &Arc<Self>, request: &Arc<Request>) -> Result<Vec<Tensor>, SessionRunError> {
         loop {
-            match request.turn() {
-                Turn::Answered(result) => return result,
-                Turn::Alone => {
-                    let worked = Arc::default();
+            match request.next_action() {
+                NextAction::Answered(result) => return result,
+                NextAction::RunAlone => {
+                    let add_time = Arc::default();
                     self.sizes.count(request.rows);
-                    let result = self.sessions.run_timed(request.inputs.clone(), request.deadline, &worked);
-                    request.worked(worked.so_far());
+                    let result = self.sessions.run_timed(request.inputs.clone(), request.deadline, &add_time);
+                    request.add_time(add_time.elapsed());
                     return result;
                 }
-                Turn::Lead => self.lead(request),
-                Turn::Late if self.queue.leave(request, self.sessions.open()) => return Err(Unavailable::Timeout),
+                NextAction::Lead => self.run_as_leader(request),
+                NextAction::TimedOut if self.queue.remove(request, self.sessions.target_concurrency()) => {
+                    return Err(SessionRunError::Timeout);
+                }
                 // It was taken, or called to lead, just now.
-                Turn::Late => {}
-                Turn::LeftBehind(batch) => {
-                    request.worked(batch.share());
-                    self.leave_behind(&batch);
-                    return Err(Unavailable::Timeout);
+                NextAction::TimedOut => {}
+                NextAction::Abandoned(batch) => {
+                    request.add_time(batch.share());
+                    self.abandon(&batch);
+                    return Err(SessionRunError::Timeout);
                 }
             }
         }
     }
 
     /// One whose batch still runs after its deadline goes. The last of them retires the session.
-    fn leave_behind(&self, batch: &Batch) {
+    fn abandon(&self, batch: &Batch) {
         if batch.waiting.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
-        let elsewhere = batch.elsewhere.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if elsewhere.is_some_and(|elsewhere| elsewhere.retire()) {
-            self.pass_on(batch);
+        let offloaded = batch.offloaded.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if offloaded.is_some_and(|offloaded| offloaded.retire()) {
+            self.finish_run(batch);
         }
     }
 }
 
 /// The time that a request spends with the model.
-struct WithModel<'a> {
+struct WaitGuard<'a> {
     waits: &'a dyn Waits,
     request: &'a Request,
 }
 
-impl<'a> WithModel<'a> {
+impl<'a> WaitGuard<'a> {
     fn of(waits: &'a dyn Waits, request: &'a Request) -> Self {
         waits.begin();
         Self { waits, request }
     }
 }
 
-impl Drop for WithModel<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         self.waits.end(self.request.time());
     }

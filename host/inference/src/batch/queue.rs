@@ -3,37 +3,37 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::company::company;
+use super::batch_selection::select_batch;
 use super::request::{Request, State};
 
-/// What a request is told as it enters.
+/// The role of a new request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum QueueRole {
     Lead,
     Wait,
 }
 
-/// Those that wait, in the order in which they came.
+/// The waiting requests, in the order of arrival.
 pub(super) struct Queue {
     inner: Mutex<Inner>,
-    /// somebody came while a leader gathers
-    came: Condvar,
+    /// signals an arrival to waiting leaders
+    arrived: Condvar,
 }
 
 struct Inner {
     waiting: Vec<Arc<Request>>,
-    /// those that run, or are called to lead
+    /// running batches, and leaders that are called
     leading: usize,
-    /// leaders that wait for company
-    gathering: usize,
-    /// rows of the last run: whoever had no company does not make the next wait for any
-    company: usize,
+    /// leaders that wait for more requests
+    leaders_waiting: usize,
+    /// rows of the last run: after a run of one request, leaders do not wait
+    select_batch: usize,
 }
 
 impl Default for Queue {
     fn default() -> Self {
-        let inner = Inner { waiting: Vec::new(), leading: 0, gathering: 0, company: usize::MAX };
-        Self { inner: Mutex::new(inner), came: Condvar::new() }
+        let inner = Inner { waiting: Vec::new(), leading: 0, leaders_waiting: 0, select_batch: usize::MAX };
+        Self { inner: Mutex::new(inner), arrived: Condvar::new() }
     }
 }
 
@@ -48,22 +48,22 @@ impl Queue {
 
     /// Puts a request into the queue. Its thread leads if fewer than `open` do and nobody comes
     /// before it.
-    pub(super) fn enter(&self, request: &Arc<Request>, open: usize) -> Asked {
+    pub(super) fn enter(&self, request: &Arc<Request>, open: usize) -> QueueRole {
         let mut inner = self.lock();
         inner.waiting.push(request.clone());
-        if inner.gathering > 0 {
-            self.came.notify_all();
+        if inner.leaders_waiting > 0 {
+            self.arrived.notify_all();
         }
         inner.call(open);
         let mut state = request.state();
         if matches!(*state, State::Called) {
             *state = State::Leading;
-            return Asked::Lead;
+            return QueueRole::Lead;
         }
-        Asked::Wait
+        QueueRole::Wait
     }
 
-    /// Takes the leader and its [`company`]. Waits for more of them for `delay`, though not beyond the
+    /// Takes the leader and its [`select_batch`]. Waits for more of them for `delay`, though not beyond the
     /// leader's deadline, not after there are as many as ran last time, not while others wait that
     /// could have the session instead, and not at all if the last to run was alone.
     pub(super) fn take(
@@ -74,33 +74,33 @@ impl Queue {
         start: Option<usize>,
     ) -> Vec<Arc<Request>> {
         let mut inner = self.lock();
-        let mut taken = company(&inner.waiting, leader, most, start);
-        if !delay.is_zero() && inner.company > 1 {
-            let enough = most.min(inner.company);
+        let mut taken = select_batch(&inner.waiting, leader, most, start);
+        if !delay.is_zero() && inner.select_batch > 1 {
+            let enough = most.min(inner.select_batch);
             let until = Instant::now() + delay;
             let until = leader.deadline.map_or(until, |deadline| deadline.min(until));
-            inner.gathering += 1;
+            inner.leaders_waiting += 1;
             while rows(&taken) < enough && inner.idle().count() < taken.len() {
                 let left = until.saturating_duration_since(Instant::now());
                 if left.is_zero() {
                     break;
                 }
-                inner = self.came.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
-                taken = company(&inner.waiting, leader, most, start);
+                inner = self.arrived.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
+                taken = select_batch(&inner.waiting, leader, most, start);
             }
-            inner.gathering -= 1;
+            inner.leaders_waiting -= 1;
         }
         for request in taken.iter().filter(|request| !Arc::ptr_eq(request, leader)) {
             *request.state() = State::Taken;
         }
         inner.waiting.retain(|request| !taken.iter().any(|other| Arc::ptr_eq(other, request)));
-        inner.company = rows(&taken);
+        inner.select_batch = rows(&taken);
         taken
     }
 
     /// Takes back a request whose deadline has passed; `false` if it is not in the queue any more.
-    /// One that was just called to lead passes its turn on.
-    pub(super) fn leave(&self, request: &Arc<Request>, open: usize) -> bool {
+    /// A leader that was just called hands over to the next.
+    pub(super) fn remove(&self, request: &Arc<Request>, open: usize) -> bool {
         let mut inner = self.lock();
         let Some(place) = inner.waiting.iter().position(|other| Arc::ptr_eq(other, request)) else { return false };
         inner.waiting.remove(place);
@@ -112,7 +112,7 @@ impl Queue {
     }
 
     /// A run has ended: the most urgent are called to lead, as long as fewer than `open` do.
-    pub(super) fn pass_on(&self, open: usize) {
+    pub(super) fn finish_run(&self, open: usize) {
         let mut inner = self.lock();
         inner.leading -= 1;
         inner.call(open);
@@ -121,7 +121,7 @@ impl Queue {
 
 impl Inner {
     fn idle(&self) -> impl Iterator<Item = &Arc<Request>> {
-        self.waiting.iter().filter(|request| request.is_idle())
+        self.waiting.iter().filter(|request| request.is_waiting())
     }
 
     fn call(&mut self, open: usize) {
@@ -144,35 +144,35 @@ fn rows(requests: &[Arc<Request>]) -> usize {
 mod tests {
     use super::super::BatchOptions;
     use super::super::request::testing::{late, text};
-    use super::super::request::{Batch, Turn};
+    use super::super::request::{Batch, NextAction};
     use super::*;
 
     #[test]
-    fn whoever_is_taken_waits_for_its_batch_though_it_is_late() {
+    fn selected_requests_wait_for_their_batch_after_the_deadline() {
         let queue = Queue::default();
         let [first, second] = [text(10), late(10)];
-        assert_eq!((queue.enter(&first, 1), queue.enter(&second, 1)), (Asked::Lead, Asked::Wait));
+        assert_eq!((queue.enter(&first, 1), queue.enter(&second, 1)), (QueueRole::Lead, QueueRole::Wait));
         let taken = queue.take(&first, 8, BatchOptions::default().max_delay, None);
         let batch = Batch::of(taken);
         std::thread::scope(|scope| {
-            let turn = scope.spawn(|| second.turn());
+            let turn = scope.spawn(|| second.next_action());
             std::thread::sleep(Duration::from_millis(5));
             assert!(!turn.is_finished(), "the leader puts the batch together");
-            second.joins(&batch);
-            assert!(matches!(turn.join().unwrap(), Turn::LeftBehind(_)));
+            second.set_running(&batch);
+            assert!(matches!(turn.join().unwrap(), NextAction::Abandoned(_)));
         });
     }
 
     #[test]
-    fn nobody_waits_for_company_while_others_wait() {
+    fn does_not_delay_while_requests_wait() {
         let queue = Queue::default();
-        let [first, alike, second, other] = [text(10), text(10), text(100), text(10)];
-        assert_eq!((queue.enter(&first, 1), queue.enter(&alike, 1)), (Asked::Lead, Asked::Wait));
+        let [first, compatible, second, other] = [text(10), text(10), text(100), text(10)];
+        assert_eq!((queue.enter(&first, 1), queue.enter(&compatible, 1)), (QueueRole::Lead, QueueRole::Wait));
         let long = Duration::from_mins(10);
         assert_eq!(queue.take(&first, 8, Duration::ZERO, None).len(), 2, "company is to be expected");
-        assert_eq!((queue.enter(&second, 1), queue.enter(&other, 1)), (Asked::Wait, Asked::Wait));
-        queue.pass_on(1);
-        assert!(!second.is_idle(), "it is to lead");
+        assert_eq!((queue.enter(&second, 1), queue.enter(&other, 1)), (QueueRole::Wait, QueueRole::Wait));
+        queue.finish_run(1);
+        assert!(!second.is_waiting(), "it is to lead");
         assert_eq!(queue.take(&second, 8, long, None).len(), 1);
         assert_eq!(queue.len(), 1);
     }

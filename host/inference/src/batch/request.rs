@@ -4,20 +4,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::super::sessions::{Elsewhere, GRACE, ModelInputs, Unavailable, Worked};
-use super::rules::{Key, Like};
+use super::super::sessions::{GRACE, ModelInputs, OffloadedRun, RunTimer, SessionRunError};
+use super::rules::{BatchKey, RequestProfile};
 use gpux_core::Tensor;
 
-/// A request's thread learns here what became of it.
+/// A request, shared by its thread and its batch's leader.
 pub(super) struct Request {
     pub(super) inputs: ModelInputs,
     pub(super) rows: usize,
     pub(super) deadline: Option<Instant>,
-    pub(super) key: Key,
+    pub(super) key: BatchKey,
     /// of a text that may be padded
     pub(super) length: Option<usize>,
     /// how large one more of that length would make each row
-    pub(super) bytes_a_token: usize,
+    pub(super) bytes_per_token: usize,
     pub(super) priority: i32,
     /// its shares of the runs that were made for it, in nanoseconds
     time: AtomicU64,
@@ -37,32 +37,32 @@ pub(super) enum State {
     /// part of a batch that runs, or is about to
     Running(Arc<Batch>),
     /// its thread is to run it by itself
-    Alone,
-    Answered(Result<Vec<Tensor>, Unavailable>),
-    Over,
+    RunAlone,
+    Answered(Result<Vec<Tensor>, SessionRunError>),
+    Done,
 }
 
-/// What a request's thread is to do next.
-pub(super) enum Turn {
-    Answered(Result<Vec<Tensor>, Unavailable>),
-    Alone,
+/// The next action of a request's thread.
+pub(super) enum NextAction {
+    Answered(Result<Vec<Tensor>, SessionRunError>),
+    RunAlone,
     Lead,
     /// its deadline passed in the queue
-    Late,
+    TimedOut,
     /// its deadline passed while it ran
-    LeftBehind(Arc<Batch>),
+    Abandoned(Arc<Batch>),
 }
 
 impl Request {
-    pub(super) fn new(inputs: ModelInputs, like: Like, deadline: Option<Instant>, priority: i32) -> Self {
+    pub(super) fn new(inputs: ModelInputs, profile: RequestProfile, deadline: Option<Instant>, priority: i32) -> Self {
         let (state, changed) = (Mutex::new(State::Waiting), Condvar::new());
-        let Like { key, rows, length, bytes_a_token } = like;
+        let RequestProfile { key, rows, length, bytes_per_token } = profile;
         let time = AtomicU64::new(0);
-        Self { inputs, rows, deadline, key, length, bytes_a_token, priority, time, state, changed }
+        Self { inputs, rows, deadline, key, length, bytes_per_token, priority, time, state, changed }
     }
 
     /// Its share of a run was so long.
-    pub(super) fn worked(&self, share: Duration) {
+    pub(super) fn add_time(&self, share: Duration) {
         self.time.fetch_add(u64::try_from(share.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
@@ -71,8 +71,8 @@ impl Request {
         Duration::from_nanos(self.time.load(Ordering::Relaxed))
     }
 
-    /// Whether it waits, and leads nobody.
-    pub(super) fn is_idle(&self) -> bool {
+    /// Whether it waits and is no leader.
+    pub(super) fn is_waiting(&self) -> bool {
         matches!(*self.state(), State::Waiting)
     }
 
@@ -85,32 +85,32 @@ impl Request {
         self.changed.notify_one();
     }
 
-    pub(super) fn joins(&self, batch: &Arc<Batch>) {
+    pub(super) fn set_running(&self, batch: &Arc<Batch>) {
         self.set(State::Running(batch.clone()));
     }
 
-    pub(super) fn answer(&self, result: Result<Vec<Tensor>, Unavailable>) {
+    pub(super) fn answer(&self, result: Result<Vec<Tensor>, SessionRunError>) {
         self.set(State::Answered(result));
     }
 
-    pub(super) fn run_alone(&self) {
-        self.set(State::Alone);
+    pub(super) fn set_alone(&self) {
+        self.set(State::RunAlone);
     }
 
     /// Waits for something to do.
-    pub(super) fn turn(&self) -> Turn {
+    pub(super) fn next_action(&self) -> NextAction {
         let mut state = self.state();
         loop {
-            // Whoever began to run gets some time beyond the deadline, since most runs stop then.
+            // A running request gets a grace period, since most runs are terminated in it.
             let running = matches!(*state, State::Running(_));
-            match std::mem::replace(&mut *state, State::Over) {
-                State::Answered(result) => return Turn::Answered(result),
-                State::Alone => return Turn::Alone,
+            match std::mem::replace(&mut *state, State::Done) {
+                State::Answered(result) => return NextAction::Answered(result),
+                State::RunAlone => return NextAction::RunAlone,
                 State::Called => {
                     *state = State::Leading;
-                    return Turn::Lead;
+                    return NextAction::Lead;
                 }
-                State::Over => return Turn::Answered(Err(Unavailable::Timeout)),
+                State::Done => return NextAction::Answered(Err(SessionRunError::Timeout)),
                 State::Taken => {
                     *state = State::Taken;
                     state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -118,11 +118,11 @@ impl Request {
                 }
                 before => *state = before,
             }
-            let until = self.deadline.map(|deadline| if running { patience(deadline) } else { deadline });
+            let until = self.deadline.map(|deadline| if running { grace_end(deadline) } else { deadline });
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             state = match (left, &*state) {
-                (Some(Duration::ZERO), State::Running(batch)) => return Turn::LeftBehind(batch.clone()),
-                (Some(Duration::ZERO), _) => return Turn::Late,
+                (Some(Duration::ZERO), State::Running(batch)) => return NextAction::Abandoned(batch.clone()),
+                (Some(Duration::ZERO), _) => return NextAction::TimedOut,
                 (Some(left), _) => self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
                 (None, _) => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
             };
@@ -133,12 +133,12 @@ impl Request {
 /// Requests that run together.
 pub(super) struct Batch {
     pub(super) requests: Vec<Arc<Request>>,
-    pub(super) worked: Arc<Worked>,
+    pub(super) add_time: Arc<RunTimer>,
     /// those whose threads still wait
     pub(super) waiting: AtomicUsize,
     /// whether the next in the queue has had its turn
-    pub(super) passed_on: AtomicBool,
-    pub(super) elsewhere: Mutex<Option<Elsewhere>>,
+    pub(super) is_finished: AtomicBool,
+    pub(super) offloaded: Mutex<Option<OffloadedRun>>,
 }
 
 impl Batch {
@@ -146,20 +146,20 @@ impl Batch {
         Arc::new(Self {
             waiting: AtomicUsize::new(requests.len()),
             requests,
-            worked: Arc::default(),
-            passed_on: AtomicBool::new(false),
-            elsewhere: Mutex::default(),
+            add_time: Arc::default(),
+            is_finished: AtomicBool::new(false),
+            offloaded: Mutex::default(),
         })
     }
 
-    /// What each of its requests has had of its run so far.
+    /// Each request's share of the run's time so far.
     pub(super) fn share(&self) -> Duration {
-        self.worked.so_far() / u32::try_from(self.requests.len()).unwrap_or(u32::MAX).max(1)
+        self.add_time.elapsed() / u32::try_from(self.requests.len()).unwrap_or(u32::MAX).max(1)
     }
 }
 
 /// When a thread stops waiting for a run that began before its deadline.
-fn patience(deadline: Instant) -> Instant {
+fn grace_end(deadline: Instant) -> Instant {
     deadline + GRACE
 }
 
@@ -168,8 +168,8 @@ pub(super) mod testing {
     use super::*;
 
     fn request(length: usize, priority: i32, deadline: Option<Instant>) -> Arc<Request> {
-        let like = Like { key: Key::default(), rows: 1, length: Some(length), bytes_a_token: 16 };
-        Arc::new(Request::new(ModelInputs::new(), like, deadline, priority))
+        let profile = RequestProfile { key: BatchKey::default(), rows: 1, length: Some(length), bytes_per_token: 16 };
+        Arc::new(Request::new(ModelInputs::new(), profile, deadline, priority))
     }
 
     /// One whose deadline is over, and the time that a run may take beyond it.

@@ -6,38 +6,38 @@ use smallvec::SmallVec;
 use super::super::sessions::ModelInputs;
 use gpux_core::{Dim, Kind, Port, Signature, Tensor, TensorError};
 
-use super::join;
+use super::concatenation;
 
 /// Inputs of a text model that mean nothing where the attention mask is 0. They are padded with 0.
 const MASKED: [&str; 2] = ["input_ids", "token_type_ids"];
 /// The input that says which tokens count: 1, or 0 for padding.
 const MASK: &str = "attention_mask";
 
-/// What makes requests alike: element type and shape of each input, without the first axis and
+/// The key of compatible requests: element type and shape of each input, without the first axis and
 /// the lengths that may be padded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Key(SmallVec<[usize; 16]>);
+pub(super) struct BatchKey(SmallVec<[usize; 16]>);
 
-/// What a request is like.
+/// The properties of a request that batching depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Like {
-    pub(super) key: Key,
+pub(super) struct RequestProfile {
+    pub(super) key: BatchKey,
     pub(super) rows: usize,
     /// of a text that may be padded
     pub(super) length: Option<usize>,
     /// how large one more of that length would make each row
-    pub(super) bytes_a_token: usize,
+    pub(super) bytes_per_token: usize,
 }
 
 /// How requests of one model are put together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Rules {
+pub(super) struct BatchRules {
     /// axes that have the length of the text, for models whose texts may be padded
-    length: Option<Length>,
+    length: Option<SequenceAxes>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Length {
+struct SequenceAxes {
     /// the inputs whose axis 1 it is
     inputs: Vec<usize>,
     /// for each output, the axis that has it
@@ -45,13 +45,13 @@ struct Length {
 }
 
 /// Requests put together, and what is needed to take the results apart.
-pub(super) struct Joined {
+pub(super) struct JoinedBatch {
     pub(super) inputs: ModelInputs,
     /// rows and length of each request
     parts: Vec<(usize, Option<usize>)>,
 }
 
-impl Rules {
+impl BatchRules {
     /// The rules of a model; the reason why its requests must run one at a time otherwise.
     pub(super) fn of(signature: &Signature, pad: bool) -> Result<Self, String> {
         let mut batch: Option<&str> = None;
@@ -74,7 +74,7 @@ impl Rules {
         if signature.inputs.is_empty() {
             return Err("it has no inputs".to_owned());
         }
-        Ok(Self { length: pad.then(|| Length::of(signature)).flatten() })
+        Ok(Self { length: pad.then(|| SequenceAxes::of(signature)).flatten() })
     }
 
     /// Whether texts of different lengths may share a run.
@@ -87,10 +87,10 @@ impl Rules {
         Self { length: None }
     }
 
-    /// What a request is like; `None` for one that runs by itself.
-    pub(super) fn like(&self, inputs: &ModelInputs) -> Option<Like> {
+    /// The profile of a request; `None` for a request that is never batched.
+    pub(super) fn profile(&self, inputs: &ModelInputs) -> Option<RequestProfile> {
         let rows = *inputs.first()?.1.shape().first()?;
-        let (mut key, mut length, mut bytes_a_token) = (SmallVec::new(), None, 0);
+        let (mut key, mut length, mut bytes_per_token) = (SmallVec::new(), None, 0);
         for (index, tensor) in inputs {
             let (first, others) = tensor.shape().split_first()?;
             if *first != rows || rows == 0 {
@@ -105,9 +105,9 @@ impl Rules {
             if *length.get_or_insert(long) != long {
                 return None;
             }
-            bytes_a_token += tensor.byte_len().checked_div(rows * long).unwrap_or(0);
+            bytes_per_token += tensor.byte_len().checked_div(rows * long).unwrap_or(0);
         }
-        Some(Like { key: Key(key), rows, length, bytes_a_token })
+        Some(RequestProfile { key: BatchKey(key), rows, length, bytes_per_token })
     }
 
     fn is_long(&self, index: usize) -> bool {
@@ -120,7 +120,7 @@ impl Rules {
     }
 
     /// One run of several requests whose keys are equal.
-    pub(super) fn join(&self, requests: &[&ModelInputs]) -> Result<Joined, TensorError> {
+    pub(super) fn join(&self, requests: &[&ModelInputs]) -> Result<JoinedBatch, TensorError> {
         let parts: Vec<_> = requests
             .iter()
             .map(|inputs| (inputs.first().map_or(0, |(_, tensor)| tensor.shape()[0]), self.length(inputs)))
@@ -129,17 +129,17 @@ impl Rules {
         let input = |(place, (index, _)): (usize, &(usize, Tensor))| {
             let tensors: SmallVec<[&Tensor; 16]> = requests.iter().map(|inputs| &inputs[place].1).collect();
             let padded = longest.filter(|_| self.is_long(*index));
-            Ok((*index, join::rows(&tensors, padded)?))
+            Ok((*index, concatenation::concat_rows(&tensors, padded)?))
         };
         let inputs = requests[0].iter().enumerate().map(input).collect::<Result<_, TensorError>>()?;
-        Ok(Joined { inputs, parts })
+        Ok(JoinedBatch { inputs, parts })
     }
 }
 
-impl Joined {
+impl JoinedBatch {
     /// The results of each request, in their order. Fails when an output has not one row for each
     /// row that went in.
-    pub(super) fn split(&self, rules: &Rules, outputs: &[Tensor]) -> Result<Vec<Vec<Tensor>>, String> {
+    pub(super) fn split(&self, rules: &BatchRules, outputs: &[Tensor]) -> Result<Vec<Vec<Tensor>>, String> {
         let total: usize = self.parts.iter().map(|(rows, _)| rows).sum();
         let longest = self.parts.iter().filter_map(|(_, length)| *length).max();
         let long = |output: usize| rules.length.as_ref().and_then(|length| length.outputs.get(output).copied()?);
@@ -158,7 +158,7 @@ impl Joined {
         let part = |(rows, length): &(usize, Option<usize>)| {
             let cut = |(index, output): (usize, &Tensor)| {
                 let cut = long(index).zip(*length);
-                join::part(output, start, *rows, cut).map_err(|error| error.to_string())
+                concatenation::slice_rows(output, start, *rows, cut).map_err(|error| error.to_string())
             };
             let part = outputs.iter().enumerate().map(cut).collect();
             start += rows;
@@ -168,7 +168,7 @@ impl Joined {
     }
 }
 
-impl Length {
+impl SequenceAxes {
     /// Texts may be padded where a mask says so, every input of that length is known to heed it, and
     /// every output says which of its axes have it.
     fn of(signature: &Signature) -> Option<Self> {

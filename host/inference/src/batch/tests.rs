@@ -108,7 +108,7 @@ fn row(value: i64) -> ModelInputs {
     ModelInputs::from_iter([(0, tensor(&[1, 1], vec![value]))])
 }
 
-fn value(result: Result<Vec<Tensor>, Unavailable>) -> Result<i64, String> {
+fn value(result: Result<Vec<Tensor>, SessionRunError>) -> Result<i64, String> {
     result.map(|outputs| outputs[0].as_slice::<i64>().unwrap()[0]).map_err(|error| error.to_string())
 }
 
@@ -147,7 +147,7 @@ fn behind_a_long_run<T: Send>(
 }
 
 #[test]
-fn those_that_wait_run_together_and_get_their_own() {
+fn batches_waiting_requests() {
     let engine = Doubling::default();
     let batcher = engine.batcher(options(3));
     let requests: Vec<_> = (1..=7).map(|number| (number, 0)).collect();
@@ -177,7 +177,7 @@ impl Waits for Shares {
 }
 
 #[test]
-fn a_run_is_shared_out_among_those_that_it_is_for() {
+fn charges_each_request_its_share() {
     const HELD: Duration = Duration::from_millis(30);
     let engine = Doubling::default();
     let batcher = engine.batcher(options(2));
@@ -207,7 +207,7 @@ fn a_run_is_shared_out_among_those_that_it_is_for() {
 }
 
 #[test]
-fn one_that_fails_leaves_its_mates_unharmed() {
+fn isolates_failing_requests_of_a_batch() {
     let engine = Doubling::default();
     let batcher = engine.batcher(options(8));
     behind_a_long_run(&engine, &batcher, &[(1, 0), (-1, 0), (3, 0)], None, |results| {
@@ -217,7 +217,7 @@ fn one_that_fails_leaves_its_mates_unharmed() {
 }
 
 #[test]
-fn the_urgent_come_first_and_the_late_leave() {
+fn orders_by_priority_and_times_out() {
     let engine = Doubling::default();
     let batcher = engine.batcher(options(2));
     behind_a_long_run(&engine, &batcher, &[(1, 0), (2, 0), (3, 5), (4, 9)], None, drop);
@@ -230,7 +230,7 @@ fn the_urgent_come_first_and_the_late_leave() {
 }
 
 #[test]
-fn a_delay_gathers_company() {
+fn waits_max_delay_for_more_requests() {
     let engine = Doubling::default();
     let batcher = engine.batcher(BatchOptions { max_delay: Duration::from_mins(10), ..options(4) });
     let barrier = Barrier::new(4);
@@ -250,7 +250,7 @@ fn a_delay_gathers_company() {
 }
 
 #[test]
-fn who_was_alone_does_not_make_the_next_wait() {
+fn does_not_delay_after_a_single_request() {
     let engine = Doubling::default();
     let batcher = engine.batcher(BatchOptions { max_delay: Duration::from_mins(10), ..options(4) });
     // It waits for company until its deadline, and in vain.
@@ -260,7 +260,7 @@ fn who_was_alone_does_not_make_the_next_wait() {
 }
 
 #[test]
-fn a_batch_that_hangs_is_left_behind_and_the_queue_goes_on() {
+fn abandons_hanging_batches() {
     let engine = Doubling::default();
     let batcher = engine.batcher(options(4));
     engine.hold(true);
@@ -276,7 +276,7 @@ fn a_batch_that_hangs_is_left_behind_and_the_queue_goes_on() {
 }
 
 #[test]
-fn many_threads_get_what_they_asked_for() {
+fn returns_each_thread_its_own_results() {
     let engine = Doubling::default();
     let batcher = engine.batcher(options(5));
     std::thread::scope(|scope| {
@@ -307,7 +307,7 @@ fn over(engine: &Arc<dyn Engine>, name: &str) -> Result<(Batcher, Arc<SessionSet
 }
 
 #[test]
-fn only_models_whose_rows_keep_to_themselves_are_batched() {
+fn batches_only_models_with_independent_rows() {
     for engine in engines() {
         let engine_name = engine.name();
         assert!(!over(&engine, "conv").unwrap().0.pads());
@@ -324,16 +324,16 @@ fn only_models_whose_rows_keep_to_themselves_are_batched() {
 }
 
 #[test]
-fn requests_from_practice_are_proven_as_well() {
+fn verifies_sample_requests() {
     for engine in engines() {
         let (batcher, _) = over(&engine, "conv").unwrap();
         let image = |number: f32| ModelInputs::from_iter([(0, tensor(&[1, 1, 8, 8], vec![number; 64]))]);
-        assert_eq!(batcher.prove(&[image(1.0), image(-3.0), image(0.5)]), Ok(()));
+        assert_eq!(batcher.verify(&[image(1.0), image(-3.0), image(0.5)]), Ok(()));
     }
     // Its rows look at each other where one is 77, which no trial makes up.
     let batcher = over_numbers(Arc::new(Neighbours), options(8));
-    assert_eq!(batcher.prove(&[row(1), row(2)]), Ok(()));
-    assert!(batcher.prove(&[row(1), row(1077)]).unwrap_err().contains("changes with what runs beside it"));
+    assert_eq!(batcher.verify(&[row(1), row(2)]), Ok(()));
+    assert!(batcher.verify(&[row(1), row(1077)]).unwrap_err().contains("changes with what runs beside it"));
 }
 
 /// An engine that adds the number of rows where one is above 1000.
@@ -363,17 +363,17 @@ impl Session for Neighbours {
 }
 
 #[test]
-fn a_first_axis_of_another_name_is_named() {
+fn rejects_first_axes_of_different_names() {
     let port = |name: &str, axis: &str| {
         let shape = [Dim::Named(axis.into()), Dim::Fixed(1)];
         Port::new(name, Kind::Tensor(TensorKind::shaped(ElementType::Int64, shape)))
     };
-    let refused = Rules::of(&Signature::unary(port("x", "unk__214"), port("y", "unk__215")), true).unwrap_err();
+    let refused = BatchRules::of(&Signature::unary(port("x", "unk__214"), port("y", "unk__215")), true).unwrap_err();
     assert_eq!(refused, "the first axis of output `y` is `unk__215`, not `unk__214`");
 }
 
 #[test]
-fn texts_of_different_lengths_share_a_run_and_get_their_length_back() {
+fn pads_texts_and_trims_their_results() {
     for engine in engines() {
         let (batcher, sessions) = over(&engine, "embedding").unwrap();
         let text = |length: usize| {
@@ -383,9 +383,9 @@ fn texts_of_different_lengths_share_a_run_and_get_their_length_back() {
         };
         let texts = [text(5), text(8), text(6)];
         let rules = &batcher.shared.rules;
-        let like: Vec<_> = texts.iter().map(|text| rules.like(text).unwrap()).collect();
-        assert!(like.iter().all(|one| one.key == like[0].key && one.bytes_a_token == 16));
-        assert_eq!(like.iter().map(|like| like.length).collect::<Vec<_>>(), [Some(5), Some(8), Some(6)]);
+        let profile: Vec<_> = texts.iter().map(|text| rules.profile(text).unwrap()).collect();
+        assert!(profile.iter().all(|one| one.key == profile[0].key && one.bytes_per_token == 16));
+        assert_eq!(profile.iter().map(|profile| profile.length).collect::<Vec<_>>(), [Some(5), Some(8), Some(6)]);
         let mut joined = rules.join(&texts.iter().collect::<Vec<_>>()).unwrap();
         assert_eq!(joined.inputs[0].1.shape(), [3, 8]);
         let outputs = sessions.run(std::mem::take(&mut joined.inputs), None).unwrap();

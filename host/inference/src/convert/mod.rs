@@ -26,7 +26,7 @@ const TIMES: u64 = 16;
 /// Above this size, in bytes, weights are put beside the model: one message of protobuf holds
 /// 2 GB at most.
 const LARGEST: u64 = 3 << 29;
-/// What `pip install` is to bring; the versions that the tests run with.
+/// Packages for `pip install`, in the versions of the tests.
 const PACKAGES: [(&str, &str); 2] = [("onnx", "1.23.2"), ("onnxruntime", "1.31.1")];
 
 /// In what numbers a model computes.
@@ -68,7 +68,7 @@ impl FromStr for Precision {
     }
 }
 
-/// What is to be made.
+/// A requested conversion.
 #[derive(Debug)]
 pub struct Conversion<'a> {
     /// the model

@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_active_environment_comes_first_and_a_named_one_alone() {
+    fn prefers_the_active_environment() {
         assert_eq!(candidates(Some(Path::new("/opt/python"))), [Path::new("/opt/python")]);
         let variable = |name: &str| (name == "VIRTUAL_ENV").then(|| OsString::from("/venv"));
         let found = of_environment(variable);

@@ -103,7 +103,7 @@ struct Parsed {
 
 fn read(file: &ModelFile) -> Result<Parsed, Refusal> {
     let onnx = mended::onnx();
-    let proto: ModelProto = match file.whole().map_err(|reason| anyhow!(reason))? {
+    let proto: ModelProto = match file.contents().map_err(|reason| anyhow!(reason))? {
         Some(bytes) => onnx.proto_model_for_read(&mut &*bytes)?,
         None => onnx.proto_model_for_path(file.path())?,
     };

@@ -337,7 +337,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_operator_is_documented_and_one_that_tract_has() {
+    fn operators_are_documented_and_known_to_tract() {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/onnx.md");
         let page = std::fs::read_to_string(page).unwrap();
         let list = page.split("<!-- operators -->").nth(1).unwrap().split("<!-- /operators -->").next().unwrap();
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_are_known_by_domain() {
+    fn looks_up_operators_by_domain() {
         assert!(is_known("Conv") && !is_known("Det"));
         assert!(!is_known("com.microsoft.Conv") && !is_known("ai.onnx.ml.Conv"));
     }

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_node_and_the_cause_are_kept() {
+    fn keeps_node_and_cause() {
         let operators = BTreeMap::from([("Conv".to_owned(), 1), ("MatMul".to_owned(), 1)]);
         let nodes = BTreeMap::from([("mm".to_owned(), "MatMul".to_owned())]);
         let told = |context: &'static str| reason(&anyhow!("it is odd").context(context), &operators, &nodes);

@@ -202,7 +202,7 @@ mod tests {
     use crate::testing::model;
 
     #[test]
-    fn shapes_that_come_often_get_a_plan_of_their_own() {
+    fn frequent_shapes_get_a_plan() {
         let file = model("conv");
         let mut session = TractSession::new(read(&file).unwrap().model, true, file.info()).unwrap();
         let images = |count: usize| Tensor::new([count, 1, 8, 8], vec![0.5_f32; count * 64]).unwrap();

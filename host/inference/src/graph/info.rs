@@ -1,4 +1,4 @@
-//! What a model is: the facts that `gpux inspect` shows and the plan is checked against.
+//! The description of a model, which `gpux inspect` shows and the plan is checked against.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ pub struct OutputSpec {
     pub value: Option<OnnxType>,
 }
 
-/// What a model is, read from its file alone.
+/// The description of a model, read from its file alone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelInfo {
     /// the graph's name, else the file's
@@ -151,7 +151,7 @@ impl ModelInfo {
         std::fs::write(path, text)
     }
 
-    /// What the model takes and gives, as a step: tensors as tensors, sequences, maps and optionals
+    /// The inputs and outputs as a step's signature: tensors as tensors, sequences, maps and optionals
     /// as JSON. Fails on types that gpux does not carry.
     pub fn signature(&self) -> Result<Signature, ModelLoadError> {
         let unsupported = |what, port: &str, kind: &str| ModelLoadError::UnsupportedKind {
@@ -178,7 +178,7 @@ impl ModelInfo {
     }
 }
 
-/// What the model's author says, with the ONNX type where the port's kind does not tell it.
+/// The author's description, with the ONNX type if the port's kind does not show it.
 fn described(description: &str, value: &OnnxType, kind: &str) -> String {
     match (value.plain(), description) {
         (Some(_), description) => description.to_owned(),

@@ -1,14 +1,13 @@
-//! Reads ONNX files itself, before any engine does: what a model is, and whether it is safe to
-//! hand on.
+//! Parses and checks ONNX files before an engine loads them.
 
-mod external;
-mod fixed;
+mod external_data;
+mod fixed_shapes;
+mod forward_reader;
 mod info;
-mod narrow;
+mod narrow_type;
 mod proto;
 mod rewrite;
-mod source;
-mod survey;
+mod scan;
 mod tensor_file;
 mod types;
 mod wire;
@@ -17,26 +16,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::Path;
 
-pub use fixed::{FixedShapes, ShapeError};
+pub use fixed_shapes::{FixedShapes, ShapeError};
+pub(super) use forward_reader::ForwardRead;
 pub use info::{InputSpec, ModelInfo, OutputSpec};
-pub use narrow::Narrow;
-pub(super) use rewrite::{cast_model, empty_sequence_model, told_optionals};
-pub(super) use source::Forward;
+pub use narrow_type::NarrowType;
+pub(super) use rewrite::{cast_model, empty_sequence_model, expand_optional_outputs};
 pub use tensor_file::{TensorFileError, from_pb};
 pub use types::OnnxType;
 pub(super) use types::data_type;
 
 use super::error::ModelLoadError;
-use external::Packed;
+use external_data::PrepackedWeights;
 use gpux_core::files::open_file;
-use survey::{Facts, Fault};
+use scan::{ScanError, ScannedModel};
 
 /// Reads models without an engine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ModelInspector;
 
 impl ModelInspector {
-    /// What the model at `path` is. Weights are skipped, not read, so a large model costs little;
+    /// Describes the model at `path`. Weights are skipped, not read, so a large model costs little;
     /// weights in other files must lie in the model's folder and be complete.
     pub fn inspect(path: &Path) -> Result<ModelInfo, ModelLoadError> {
         inspect(path, open(path)?)
@@ -45,7 +44,7 @@ impl ModelInspector {
 
 /// How many operators a graph has that gpux itself has had ONNX Runtime write.
 pub(super) fn own_operators(path: &Path) -> Result<usize, ModelLoadError> {
-    let info = inspect_with(path, open(path)?, Packed::Allowed)?;
+    let info = inspect_with(path, open(path)?, PrepackedWeights::Allowed)?;
     Ok(info.operators.values().sum())
 }
 
@@ -57,36 +56,37 @@ pub(super) fn open(path: &Path) -> Result<File, ModelLoadError> {
 /// The longest name that is carried, in bytes.
 const NAME_LIMIT: usize = 1 << 16;
 
-/// What the model in `reader` is; `path` is where it lies.
-pub(super) fn inspect(path: &Path, reader: impl Forward) -> Result<ModelInfo, ModelLoadError> {
-    inspect_with(path, reader, Packed::Refused)
+/// Describes the model in `reader`, the file at `path`.
+pub(super) fn inspect(path: &Path, reader: impl ForwardRead) -> Result<ModelInfo, ModelLoadError> {
+    inspect_with(path, reader, PrepackedWeights::Refused)
 }
 
-fn inspect_with(path: &Path, reader: impl Forward, packed: Packed) -> Result<ModelInfo, ModelLoadError> {
+fn inspect_with(path: &Path, reader: impl ForwardRead, packed: PrepackedWeights) -> Result<ModelInfo, ModelLoadError> {
     let io = |source| ModelLoadError::Io { path: path.to_owned(), source };
     let invalid = |reason: &str| ModelLoadError::Invalid { path: path.to_owned(), reason: reason.to_owned() };
-    let mut source = source::Source::new(reader).map_err(io)?;
+    let mut source = forward_reader::ForwardReader::new(reader).map_err(io)?;
     let model_bytes = bytes::Buf::remaining(&source) as u64;
     if model_bytes == 0 {
         return Err(invalid("the file is empty"));
     }
     // A bare file name has an empty parent: the working folder.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let surveyed = survey::survey(&mut source, folder, packed);
+    let scanned = scan::scan(&mut source, folder, packed);
     match source.stopped() {
-        Some(source::Stopped::Io(error)) => return Err(io(error)),
-        Some(source::Stopped::TooMuch(reason)) => return Err(invalid(reason)),
+        Some(forward_reader::ReadFault::Io(error)) => return Err(io(error)),
+        Some(forward_reader::ReadFault::TooLarge(reason)) => return Err(invalid(reason)),
         None => {}
     }
-    let facts = surveyed.map_err(|fault| match fault {
-        Fault::Unreadable(error) => invalid(&format!("it cannot be read ({error}); is the file complete?")),
-        Fault::TooMuch(reason) => invalid(&reason),
-        Fault::External(tensor, reason) => ModelLoadError::ExternalData { path: path.to_owned(), tensor, reason },
+    let model = scanned.map_err(|fault| match fault {
+        ScanError::WireError(error) => invalid(&format!("it cannot be read ({error}); is the file complete?")),
+        ScanError::TooLarge(reason) => invalid(&reason),
+        ScanError::External(tensor, reason) => ModelLoadError::ExternalData { path: path.to_owned(), tensor, reason },
     })?;
-    let graph = facts.graph.as_ref().ok_or_else(|| invalid("it holds no graph; is it an ONNX file?"))?;
+    let graph = model.graph.as_ref().ok_or_else(|| invalid("it holds no graph; is it an ONNX file?"))?;
 
     // ONNX Runtime brings the process down when a loop begins with an optional without a value.
-    let input = |input| input_spec(input, graph.initializers.contains(&input.name), graph.looped.contains(&input.name));
+    let input =
+        |input| input_spec(input, graph.initializers.contains(&input.name), graph.loop_inputs.contains(&input.name));
     let inputs: Vec<_> = graph.inputs.iter().map(input).collect();
     let outputs: Vec<_> = graph.outputs.iter().map(output_spec).collect();
     check_names("input", inputs.iter().map(|input| input.name.as_str())).map_err(|reason| invalid(&reason))?;
@@ -95,34 +95,34 @@ fn inspect_with(path: &Path, reader: impl Forward, packed: Packed) -> Result<Mod
         return Err(invalid("it has no outputs"));
     }
 
-    let metadata = metadata(&facts);
+    let metadata = metadata(&model);
     let stem = || path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     Ok(ModelInfo {
         name: if graph.name.is_empty() { stem() } else { graph.name.clone() },
-        version: metadata.get("version").cloned().unwrap_or_else(|| facts.model_version.to_string()),
+        version: metadata.get("version").cloned().unwrap_or_else(|| model.model_version.to_string()),
         format: "onnx".to_owned(),
         // Sparse files may claim any size.
-        size_bytes: facts.files.iter().map(|file| file.size).fold(model_bytes, u64::saturating_add),
+        size_bytes: model.files.iter().map(|file| file.size).fold(model_bytes, u64::saturating_add),
         path: path.to_owned(),
         inputs,
         outputs,
         metadata,
-        ir_version: facts.ir_version,
-        opsets: facts.opsets.iter().map(|opset| (opset.domain.clone(), opset.version)).collect(),
-        operators: facts.operators,
-        parameters: facts.parameters,
-        external_files: facts.files.into_iter().map(|file| file.path).collect(),
+        ir_version: model.ir_version,
+        opsets: model.opsets.iter().map(|opset| (opset.domain.clone(), opset.version)).collect(),
+        operators: model.operators,
+        parameters: model.parameters,
+        external_files: model.files.into_iter().map(|file| file.path).collect(),
     })
 }
 
-fn input_spec(input: &proto::ValueInfo, has_default: bool, looped: bool) -> InputSpec {
+fn input_spec(input: &proto::ValueInfo, has_default: bool, loop_inputs: bool) -> InputSpec {
     let kind = input.kind.as_ref();
     let optional = matches!(kind.and_then(|kind| kind.value.as_ref()), Some(proto::TypeValue::Optional(_)));
     InputSpec {
         name: input.name.clone(),
         kind: types::name(kind),
         shape: types::shape(kind),
-        required: !has_default && (!optional || looped),
+        required: !has_default && (!optional || loop_inputs),
         description: input.doc_string.clone(),
         value: types::onnx_type(kind),
     }
@@ -154,15 +154,15 @@ fn check_names<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Result<(
     Ok(())
 }
 
-fn metadata(facts: &Facts) -> BTreeMap<String, String> {
+fn metadata(model: &ScannedModel) -> BTreeMap<String, String> {
     let own = [
-        ("producer_name", &facts.producer_name),
-        ("producer_version", &facts.producer_version),
-        ("domain", &facts.domain),
-        ("description", &facts.doc_string),
+        ("producer_name", &model.producer_name),
+        ("producer_version", &model.producer_version),
+        ("domain", &model.domain),
+        ("description", &model.doc_string),
     ];
     let own = own.into_iter().map(|(key, value)| (key.to_owned(), value.clone()));
-    let props = facts.metadata.iter().map(|entry| (entry.key.clone(), entry.value.clone()));
+    let props = model.metadata.iter().map(|entry| (entry.key.clone(), entry.value.clone()));
     own.chain(props).filter(|(_, value)| !value.is_empty()).collect()
 }
 

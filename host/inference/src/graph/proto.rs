@@ -1,4 +1,4 @@
-//! The small messages of `onnx.proto` that gpux reads whole; `survey` walks through the large ones.
+//! The small messages of `onnx.proto` that gpux reads whole; `scan` walks through the large ones.
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Opset {
@@ -52,18 +52,18 @@ pub(super) enum TypeValue {
     #[prost(message, tag = "1")]
     Tensor(TensorType),
     #[prost(message, tag = "4")]
-    Sequence(Box<Inner>),
+    Sequence(Box<ElementOf>),
     #[prost(message, tag = "5")]
     Map(Box<MapType>),
     #[prost(message, tag = "8")]
     SparseTensor(TensorType),
     #[prost(message, tag = "9")]
-    Optional(Box<Inner>),
+    Optional(Box<ElementOf>),
 }
 
 /// The element of a sequence or an optional.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct Inner {
+pub(super) struct ElementOf {
     #[prost(message, optional, boxed, tag = "1")]
     pub(super) element: Option<Box<Type>>,
 }

@@ -4,7 +4,7 @@
 use prost::Message;
 use prost::encoding::{self, DecodeContext, WireType};
 
-use super::narrow::Narrow;
+use super::narrow_type::NarrowType;
 use super::proto::{self, Opset, Shape, Tensor, Type, TypeValue, ValueInfo};
 
 /// `TensorProto.BOOL`.
@@ -90,7 +90,7 @@ fn model(opset: i64, graph: Graph) -> Vec<u8> {
 }
 
 /// The model that casts its input from one element type to another, both by ONNX's numbers.
-pub(crate) fn cast_model(from: i32, to: i32, narrow: Narrow) -> Vec<u8> {
+pub(crate) fn cast_model(from: i32, to: i32, narrow: NarrowType) -> Vec<u8> {
     let mut attributes = vec![int("to", to)];
     if (17..=20).contains(&to) {
         // One of the four floats of eight bits with a sign: what is infinite stays so.
@@ -109,7 +109,7 @@ pub(crate) fn cast_model(from: i32, to: i32, narrow: Narrow) -> Vec<u8> {
 
 /// The model that gives an empty sequence of tensors of an element type, by ONNX's number.
 pub(crate) fn empty_sequence_model(element: i32) -> Vec<u8> {
-    let inner = proto::Inner { element: Some(Box::new(Type { value: Some(tensor_of(element)) })) };
+    let inner = proto::ElementOf { element: Some(Box::new(Type { value: Some(tensor_of(element)) })) };
     model(
         11,
         Graph {
@@ -124,7 +124,7 @@ pub(crate) fn empty_sequence_model(element: i32) -> Vec<u8> {
 /// A model whose optional outputs are told in two outputs each, after all others: the value (an
 /// empty one where there is none), and whether there is one. `None` when the model has no such
 /// output, or cannot be changed.
-pub(crate) fn told_optionals(bytes: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn expand_optional_outputs(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut added = Graph::default();
     let mut dropped = Vec::new();
     for output in outputs(bytes) {

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn data_is_read_wherever_it_lies() {
+    fn reads_every_data_field() {
         let floats = TensorProto { dims: vec![2], data_type: 1, float_data: vec![1.5, -2.0], ..TensorProto::default() };
         assert_eq!(read(floats).unwrap(), Tensor::new([2], vec![1.5_f32, -2.0]).unwrap());
         let raw = TensorProto {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tensor_is_told() {
+    fn rejects_invalid_tensor_files() {
         assert!(matches!(from_pb(b"\xff\xff"), Err(TensorFileError::Invalid(_))));
         assert!(matches!(from_pb(b""), Err(TensorFileError::Invalid(_))));
         let short = TensorProto { dims: vec![1 << 40], data_type: 1, float_data: vec![1.0], ..TensorProto::default() };
@@ -140,7 +140,7 @@ mod tests {
         assert!(matches!(read(negative), Err(TensorFileError::Invalid(_))));
         let complex = TensorProto { data_type: 14, ..TensorProto::default() };
         assert_eq!(read(complex), Err(TensorFileError::Elements("complex64".to_owned())));
-        let elsewhere = TensorProto { data_type: 1, data_location: 1, ..TensorProto::default() };
-        assert_eq!(read(elsewhere), Err(TensorFileError::External));
+        let check_external_data = TensorProto { data_type: 1, data_location: 1, ..TensorProto::default() };
+        assert_eq!(read(check_external_data), Err(TensorFileError::External));
     }
 }

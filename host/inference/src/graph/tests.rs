@@ -22,7 +22,7 @@ fn field(tag: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn tells_what_a_model_is() {
+fn describes_models() {
     let info = ModelInspector::inspect(&path("conv.onnx")).unwrap();
     assert_eq!((info.name.as_str(), info.version.as_str(), info.format.as_str()), ("conv", "2.5.0", "onnx"));
     assert_eq!(info.inputs[0].shape.as_ref().unwrap()[0], Dim::Named("N".into()));
@@ -45,7 +45,7 @@ fn tells_what_a_model_is() {
 }
 
 #[test]
-fn broken_files_are_errors() {
+fn rejects_broken_files() {
     assert!(read(b"").unwrap_err().contains("the file is empty"));
     assert!(read(b"hello, this is no model").unwrap_err().contains("not a valid ONNX model"));
     let whole = std::fs::read(path("two.onnx")).unwrap();
@@ -60,7 +60,7 @@ fn broken_files_are_errors() {
 }
 
 #[test]
-fn deep_nesting_is_refused() {
+fn rejects_deep_nesting() {
     let mut graph = field(2, b"inner");
     for _ in 0..60 {
         let attribute = field(5, &field(6, &graph));
@@ -70,7 +70,7 @@ fn deep_nesting_is_refused() {
 }
 
 #[test]
-fn names_are_checked() {
+fn rejects_invalid_names() {
     let model = |outputs: &[&str]| {
         let outputs: Vec<_> = outputs.iter().map(|name| field(12, &field(1, name.as_bytes()))).collect();
         read(&field(7, &outputs.concat()))
@@ -84,7 +84,7 @@ fn names_are_checked() {
 }
 
 #[test]
-fn what_is_small_in_a_file_takes_no_room() {
+fn bounds_memory_of_small_fields() {
     const MANY: usize = 1_000_000;
     let output = field(12, &field(1, b"y"));
     // Empty nodes, attributes, weights of each kind, dimensions, and inputs of a node.
@@ -118,7 +118,7 @@ fn what_is_small_in_a_file_takes_no_room() {
 
 /// More nodes, weights and inputs than the largest real models have.
 #[test]
-fn large_models_are_read() {
+fn reads_large_models() {
     let name = |kind: &str, index: usize| format!("/model/layers.{index}/self_attn/{kind}.weight_quantized_{index}");
     let mut graph = field(12, &field(1, b"y"));
     for index in 0..100_000 {
@@ -139,7 +139,7 @@ fn large_models_are_read() {
 }
 
 #[test]
-fn a_tensor_in_parts_is_refused() {
+fn rejects_tensors_in_parts() {
     let tensor = field(5, &field(8, b"part"));
     for (parts, refused) in [(1, false), (2, true)] {
         let node = field(1, &field(5, &tensor.repeat(parts)));
@@ -150,7 +150,7 @@ fn a_tensor_in_parts_is_refused() {
 }
 
 /// A tensor that lies in another file.
-fn elsewhere(location: &str) -> Vec<u8> {
+fn check_external_data(location: &str) -> Vec<u8> {
     said("location", location)
 }
 
@@ -160,7 +160,7 @@ fn said(key: &str, value: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_engines_would_read_otherwise_is_refused() {
+fn rejects_files_that_parsers_read_differently() {
     let folder = tempfile::tempdir().unwrap();
     let address = folder.path().join("*/_ORT_MEM_ADDR_");
     std::fs::create_dir_all(&address).unwrap();
@@ -173,14 +173,14 @@ fn what_engines_would_read_otherwise_is_refused() {
         let info = inspect(&folder.path().join("model.onnx"), Cursor::new(field(7, &graph.concat())));
         info.map(|info| info.external_files.len()).map_err(|error| error.to_string())
     };
-    let (here, there) = (elsewhere("w"), elsewhere("v"));
+    let (here, there) = (check_external_data("w"), check_external_data("v"));
     assert_eq!(read(&[&here, &said("checksum", "")]), Ok(1));
     for (tensor, reason) in [
         (vec![&here, &there], "its `location` is given twice"),
         (vec![&here, &said("offset", "0"), &said("offset", "4")], "its `offset` is given twice"),
         (vec![&here, &said("prepacked_0", "MatMul|0;4;0")], "it has a `prepacked_0`, which cannot be checked"),
         (vec![&here, &said("basepath", "/")], "it has a `basepath`, which gpux does not know"),
-        (vec![&elsewhere("*/_ORT_MEM_ADDR_/*")], "is an address in memory, not a file"),
+        (vec![&check_external_data("*/_ORT_MEM_ADDR_/*")], "is an address in memory, not a file"),
     ] {
         let tensor: Vec<_> = tensor.into_iter().map(Vec::as_slice).collect();
         let error = read(&tensor).unwrap_err();
@@ -189,18 +189,18 @@ fn what_engines_would_read_otherwise_is_refused() {
 }
 
 #[test]
-fn what_a_function_gives_its_nodes_is_checked() {
+fn checks_attributes_of_functions() {
     let output = field(7, &field(12, &field(1, b"y")));
     let model = |tensors: &[u8]| [field(25, &field(11, tensors)), output.clone()].concat();
-    let outside = read(&model(&field(5, &elsewhere("../../secret")))).unwrap_err();
+    let outside = read(&model(&field(5, &check_external_data("../../secret")))).unwrap_err();
     assert!(outside.contains("`../../secret` does not lie in the model's folder"), "{outside}");
     assert!(read(&model(&field(5, &[]).repeat(2))).unwrap_err().contains("a tensor is given twice"));
 
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("w"), [0; 5]).unwrap();
     // In a graph that a node of the function runs, too.
-    let inner = field(6, &field(1, &field(5, &field(5, &elsewhere("w")))));
-    for tensors in [field(5, &elsewhere("w")), field(10, &elsewhere("w")), inner] {
+    let inner = field(6, &field(1, &field(5, &field(5, &check_external_data("w")))));
+    for tensors in [field(5, &check_external_data("w")), field(10, &check_external_data("w")), inner] {
         let bytes = model(&tensors);
         let info = inspect(&folder.path().join("model.onnx"), Cursor::new(&bytes)).unwrap();
         assert_eq!((info.size_bytes, info.external_files.len()), (bytes.len() as u64 + 5, 1));
@@ -208,21 +208,21 @@ fn what_a_function_gives_its_nodes_is_checked() {
 }
 
 #[test]
-fn files_with_weights_are_looked_for_within_the_memory() {
+fn bounds_external_files_by_memory() {
     let folder = tempfile::tempdir().unwrap();
     (0..20).for_each(|index| std::fs::write(folder.path().join(index.to_string()), []).unwrap());
-    let tensor = |location: &str| field(5, &elsewhere(location));
+    let tensor = |location: &str| field(5, &check_external_data(location));
     let one = (0..10_000).flat_map(|_| tensor("0"));
     let each = (0..20).flat_map(|index| tensor(&index.to_string()));
     for (graph, fits) in [(one.collect::<Vec<_>>(), true), (each.collect(), false)] {
-        let mut source = source::Source::new(Cursor::new(field(7, &graph))).unwrap();
-        let facts = survey::survey_within(16 << 10, &mut source, folder.path(), Packed::Refused);
-        assert_eq!(facts.map(|facts| facts.files.len()).ok(), fits.then_some(1));
+        let mut source = forward_reader::ForwardReader::new(Cursor::new(field(7, &graph))).unwrap();
+        let model = scan::scan_within(16 << 10, &mut source, folder.path(), PrepackedWeights::Refused);
+        assert_eq!(model.map(|model| model.files.len()).ok(), fits.then_some(1));
     }
 }
 
 #[test]
-fn weights_elsewhere_are_vetted() {
+fn checks_external_weights() {
     let fault = |name: &str| {
         let error = ModelInspector::inspect(&path(&format!("{name}.onnx"))).unwrap_err();
         assert!(matches!(error, ModelLoadError::ExternalData { .. }));
@@ -248,7 +248,7 @@ fn weights_elsewhere_are_vetted() {
 /// Where files may claim to be as large as numbers go: elsewhere the file system refuses them.
 #[cfg(target_os = "linux")]
 #[test]
-fn sparse_files_of_any_size_are_added_up() {
+fn sums_sizes_of_sparse_files_without_overflow() {
     let Ok(folder) = tempfile::tempdir_in("/dev/shm") else { return };
     for name in ["v", "w"] {
         let file = File::create(folder.path().join(name)).unwrap();
@@ -256,7 +256,7 @@ fn sparse_files_of_any_size_are_added_up() {
             return;
         }
     }
-    let weights = ["v", "w"].map(|name| field(5, &elsewhere(name))).concat();
+    let weights = ["v", "w"].map(|name| field(5, &check_external_data(name))).concat();
     let graph = field(7, &[weights, field(12, &field(1, b"y"))].concat());
     let info = inspect(&folder.path().join("model.onnx"), Cursor::new(graph)).unwrap();
     assert_eq!((info.size_bytes, info.external_files.len()), (u64::MAX, 2));

@@ -4,10 +4,10 @@ use std::fmt;
 
 use gpux_core::{Dim, ElementType, Kind, TensorKind};
 
-use super::narrow::Narrow;
+use super::narrow_type::NarrowType;
 use super::proto;
 
-/// What an input or output of a model is, of all that ONNX Runtime takes and gives.
+/// The type of a model's input or output.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OnnxType {
     /// a tensor; `narrow` where its elements are of a type that the pipeline carries as another
@@ -15,7 +15,7 @@ pub enum OnnxType {
         /// as what the pipeline carries it
         kind: TensorKind,
         /// its own element type, if that is another
-        narrow: Option<Narrow>,
+        narrow: Option<NarrowType>,
     },
     /// any number of values of one type
     Sequence(Box<Self>),
@@ -45,7 +45,7 @@ impl OnnxType {
         }
     }
 
-    /// What a pipeline sees of it: a tensor, or JSON.
+    /// Its kind in a pipeline: a tensor, or JSON.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Tensor { kind, .. } => Kind::Tensor(kind.clone()),
@@ -114,7 +114,7 @@ pub(super) fn element_name(data_type: i32) -> String {
 
 /// A type as ONNX writes it, for people.
 pub(super) fn name(kind: Option<&proto::Type>) -> String {
-    let inner = |kind: &proto::Inner| name(kind.element.as_deref());
+    let inner = |kind: &proto::ElementOf| name(kind.element.as_deref());
     match kind.and_then(|kind| kind.value.as_ref()) {
         None => "unknown".into(),
         Some(proto::TypeValue::Tensor(tensor)) => element_name(tensor.element),
@@ -162,7 +162,7 @@ pub(super) fn onnx_type(kind: Option<&proto::Type>) -> Option<OnnxType> {
 }
 
 fn tensor_type(tensor: &proto::TensorType, shape: Option<Vec<Dim>>) -> Option<OnnxType> {
-    let narrow = Narrow::of(tensor.element);
-    let element = narrow.map(Narrow::carried_as).or_else(|| element(tensor.element))?;
+    let narrow = NarrowType::of(tensor.element);
+    let element = narrow.map(NarrowType::carried_as).or_else(|| element(tensor.element))?;
     Some(OnnxType::Tensor { kind: TensorKind { elements: element.into(), shape, layout: None }, narrow })
 }

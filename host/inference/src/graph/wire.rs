@@ -1,17 +1,17 @@
-//! The fields of an encoded message, one at a time: what nobody keeps is never made.
+//! Decodes protobuf field by field, without allocating fields that are skipped.
 
 use prost::DecodeError;
 use prost::bytes::{Buf, BufMut as _};
 use prost::encoding::{self, DecodeContext, WireType, check_wire_type, decode_key, decode_varint};
 
-use super::source::{Forward, Source};
+use super::forward_reader::{ForwardRead, ForwardReader};
 
 /// Messages inside each other, as protobuf's own decoders take them.
 const DEPTH: u32 = 100;
 
 /// Why a model cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unreadable {
+pub(super) enum WireError {
     #[error("{0}")]
     Field(#[from] DecodeError),
     #[error("recursion limit reached")]
@@ -44,11 +44,11 @@ impl Message {
     pub(super) const WHOLE: Self = Self { end: 0, depth: 0 };
 }
 
-impl<R: Forward> Source<R> {
+impl<R: ForwardRead> ForwardReader<R> {
     /// The next field; none at the message's end. Its value must be read, or skipped.
-    pub(super) fn field(&mut self, message: Message) -> Result<Option<Field>, Unreadable> {
+    pub(super) fn field(&mut self, message: Message) -> Result<Option<Field>, WireError> {
         match self.remaining().checked_sub(message.end) {
-            None => Err(Unreadable::Length),
+            None => Err(WireError::Length),
             Some(0) => Ok(None),
             Some(_) => {
                 let (tag, wire) = decode_key(self)?;
@@ -57,38 +57,38 @@ impl<R: Forward> Source<R> {
         }
     }
 
-    pub(super) fn skip(&mut self, field: Field) -> Result<(), Unreadable> {
+    pub(super) fn skip(&mut self, field: Field) -> Result<(), WireError> {
         Ok(encoding::skip_field(field.wire, field.tag, self, DecodeContext::default())?)
     }
 
     /// Begins a message inside of `outer`.
-    pub(super) fn enter(&mut self, field: Field, outer: Message) -> Result<Message, Unreadable> {
+    pub(super) fn enter(&mut self, field: Field, outer: Message) -> Result<Message, WireError> {
         let end = self.end_of(field)?;
         let depth = outer.depth + 1;
-        if depth > DEPTH { Err(Unreadable::Depth) } else { Ok(Message { end, depth }) }
+        if depth > DEPTH { Err(WireError::Depth) } else { Ok(Message { end, depth }) }
     }
 
     /// Bytes that a field with a length takes.
-    pub(super) fn length(&mut self, field: Field) -> Result<usize, Unreadable> {
+    pub(super) fn length(&mut self, field: Field) -> Result<usize, WireError> {
         let end = self.end_of(field)?;
         Ok(self.remaining() - end)
     }
 
-    /// What is left of the source after a field with a length.
-    fn end_of(&mut self, field: Field) -> Result<usize, Unreadable> {
+    /// Bytes left in the reader after a length-delimited field.
+    fn end_of(&mut self, field: Field) -> Result<usize, WireError> {
         check_wire_type(WireType::LengthDelimited, field.wire)?;
-        let length = usize::try_from(decode_varint(self)?).map_err(|_| Unreadable::Length)?;
-        self.remaining().checked_sub(length).ok_or(Unreadable::Length)
+        let length = usize::try_from(decode_varint(self)?).map_err(|_| WireError::Length)?;
+        self.remaining().checked_sub(length).ok_or(WireError::Length)
     }
 
-    pub(super) fn integer(&mut self, field: Field) -> Result<i64, Unreadable> {
+    pub(super) fn integer(&mut self, field: Field) -> Result<i64, WireError> {
         let mut value = 0;
         encoding::int64::merge(field.wire, &mut value, self, DecodeContext::default())?;
         Ok(value)
     }
 
     /// Hands out every integer of a repeated field, which may be packed.
-    pub(super) fn integers<E: From<Unreadable>>(
+    pub(super) fn integers<E: From<WireError>>(
         &mut self,
         field: Field,
         mut each: impl FnMut(i64) -> Result<(), E>,
@@ -98,20 +98,20 @@ impl<R: Forward> Source<R> {
         }
         let end = self.end_of(field)?;
         while self.remaining() > end {
-            each(decode_varint(self).map_err(Unreadable::from)?.cast_signed())?;
+            each(decode_varint(self).map_err(WireError::from)?.cast_signed())?;
         }
-        if self.remaining() == end { Ok(()) } else { Err(Unreadable::Length.into()) }
+        if self.remaining() == end { Ok(()) } else { Err(WireError::Length.into()) }
     }
 
     /// A text of so many bytes.
-    pub(super) fn text(&mut self, length: usize) -> Result<String, Unreadable> {
+    pub(super) fn text(&mut self, length: usize) -> Result<String, WireError> {
         let mut bytes = Vec::with_capacity(length);
         bytes.put(self.take(length));
-        String::from_utf8(bytes).map_err(|_| Unreadable::Text)
+        String::from_utf8(bytes).map_err(|_| WireError::Text)
     }
 
     /// A small message of so many bytes, whole.
-    pub(super) fn message<M: prost::Message + Default>(&mut self, length: usize) -> Result<M, Unreadable> {
+    pub(super) fn message<M: prost::Message + Default>(&mut self, length: usize) -> Result<M, WireError> {
         Ok(M::decode(self.take(length))?)
     }
 }

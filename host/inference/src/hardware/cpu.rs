@@ -58,7 +58,7 @@ impl Cpu {
     }
 
     /// This machine's, read anew.
-    pub(crate) fn here() -> Self {
+    pub(crate) fn detect() -> Self {
         Self::read(Path::new("/"))
     }
 

@@ -17,7 +17,7 @@ pub struct Gpu {
     pub driver: Option<String>,
 }
 
-/// What lets programs use GPUs.
+/// GPU drivers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Drivers {
     /// the version of NVIDIA's driver

@@ -1,4 +1,4 @@
-//! What this machine is made of, as far as running models goes, read without loading anything.
+//! Detects processor, memory, GPUs and drivers without loading a library.
 
 mod cpu;
 mod gpu;
@@ -28,12 +28,12 @@ pub struct Hardware {
     pub drivers: Drivers,
 }
 
-static HERE: LazyLock<Hardware> = LazyLock::new(|| Hardware::read(Path::new("/"), &Hardware::library_folders()));
+static DETECTED: LazyLock<Hardware> = LazyLock::new(|| Hardware::read(Path::new("/"), &Hardware::library_folders()));
 
 impl Hardware {
     /// This machine, read once.
-    pub fn here() -> &'static Self {
-        &HERE
+    pub fn detect() -> &'static Self {
+        &DETECTED
     }
 
     /// Where shared libraries of drivers and what goes with them lie.
@@ -51,8 +51,8 @@ impl Hardware {
         }
     }
 
-    /// Why `provider` cannot run here, whatever the library; `None` if it may.
-    pub fn lacks(&self, provider: ExecutionProvider) -> Option<String> {
+    /// Why `provider` cannot run on this machine with any library; `None` if it may.
+    pub fn unavailable_reason(&self, provider: ExecutionProvider) -> Option<String> {
         let has_gpu_of = |vendor: &str| self.gpus.iter().any(|gpu| gpu.vendor == vendor);
         match provider {
             ExecutionProvider::TensorRt | ExecutionProvider::Cuda if !self.drivers.has_nvidia() => {
@@ -78,7 +78,7 @@ impl Hardware {
     pub fn suits(&self, provider: ExecutionProvider) -> bool {
         let intel = || self.cpu.vendor == "Intel" || self.gpus.iter().any(|gpu| gpu.vendor == "Intel");
         let any_gpu = || !cfg!(target_os = "linux") || self.gpus.iter().any(|gpu| gpu.driver.is_some());
-        self.lacks(provider).is_none()
+        self.unavailable_reason(provider).is_none()
             && match provider {
                 ExecutionProvider::OpenVino => intel(),
                 ExecutionProvider::WebGpu => any_gpu(),

@@ -19,23 +19,23 @@ const INTEL: &str = "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: In
                      flags\t\t: fpu sse4_2 avx avx2 fma amx_int8 avx512_vnni\n\nprocessor\t: 1\n";
 
 #[test]
-fn an_empty_machine_is_no_fault() {
+fn accepts_machines_without_files() {
     let (_root, hardware) = machine(&[]);
     assert_eq!(hardware.gpus, []);
     assert_eq!(hardware.memory, Memory::default());
     assert!(hardware.cpu.cores > 0 && hardware.cpu.features.is_empty());
-    assert!(hardware.lacks(Cuda).unwrap().contains("no NVIDIA driver"));
-    assert!(hardware.lacks(Rocm).unwrap().contains("/dev/kfd"));
-    assert_eq!((hardware.lacks(OnCpu), hardware.lacks(OpenVino)), (None, None));
+    assert!(hardware.unavailable_reason(Cuda).unwrap().contains("no NVIDIA driver"));
+    assert!(hardware.unavailable_reason(Rocm).unwrap().contains("/dev/kfd"));
+    assert_eq!((hardware.unavailable_reason(OnCpu), hardware.unavailable_reason(OpenVino)), (None, None));
     assert!(!hardware.suits(OpenVino), "not what it was made for");
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn webgpu_needs_vulkans_loader_and_suits_machines_with_a_gpu() {
-    assert!(machine(&[]).1.lacks(WebGpu).unwrap().contains("libvulkan.so.1"));
+fn webgpu_needs_vulkan_and_a_gpu() {
+    assert!(machine(&[]).1.unavailable_reason(WebGpu).unwrap().contains("libvulkan.so.1"));
     let (_root, software) = machine(&[("lib/libvulkan.so.1", "")]);
-    assert!(software.lacks(WebGpu).is_none() && !software.suits(WebGpu));
+    assert!(software.unavailable_reason(WebGpu).is_none() && !software.suits(WebGpu));
     let gpu = ["class", "vendor", "device"].map(|name| format!("sys/bus/pci/devices/0000:01:00.0/{name}"));
     let files = [(gpu[0].as_str(), "0x030000\n"), (&gpu[1], "0x1002\n"), (&gpu[2], "0x744c\n")];
     let (root, idle) = machine(&[&files[..], &[("lib/libvulkan.so.1", "")]].concat());
@@ -45,7 +45,7 @@ fn webgpu_needs_vulkans_loader_and_suits_machines_with_a_gpu() {
 }
 
 #[test]
-fn processor_and_memory_are_read_with_the_containers_bounds() {
+fn detects_processor_memory_and_container_limits() {
     let (_root, hardware) = machine(&[
         ("proc/cpuinfo", INTEL),
         ("proc/meminfo", "MemTotal:       24592520 kB\nMemFree: 1 kB\nMemAvailable:   20000000 kB\n"),
@@ -65,7 +65,7 @@ fn processor_and_memory_are_read_with_the_containers_bounds() {
 }
 
 #[test]
-fn two_threads_of_one_core_count_once() {
+fn counts_hyperthreads_once() {
     let thread = |socket: u8, core: u8| format!("processor\t: 0\nphysical id\t: {socket}\ncore id\t\t: {core}\n\n");
     let info: String = [(0, 0), (0, 1), (1, 0), (0, 0), (0, 1), (1, 0)].map(|(a, b)| thread(a, b)).concat();
     let mut cpu = machine(&[("proc/cpuinfo", &info)]).1.cpu;
@@ -77,7 +77,7 @@ fn two_threads_of_one_core_count_once() {
 }
 
 #[test]
-fn a_group_outside_the_mounted_ones_is_not_followed() {
+fn ignores_control_groups_outside_the_mount() {
     let files = [("proc/self/cgroup", "0::/../../etc\n"), ("sys/fs/cgroup/memory.max", "1048576\n")];
     assert_eq!(machine(&files).1.memory.limit, Some(1 << 20));
     let files = [("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n")];
@@ -85,7 +85,7 @@ fn a_group_outside_the_mounted_ones_is_not_followed() {
 }
 
 #[test]
-fn gpus_are_told_with_name_and_driver() {
+fn detects_gpus_with_name_and_driver() {
     let (_root, hardware) = machine(&[
         ("sys/bus/pci/devices/0000:00:02.0/class", "0x030000\n"),
         ("sys/bus/pci/devices/0000:00:02.0/vendor", "0x1234\n"),
@@ -106,26 +106,26 @@ fn gpus_are_told_with_name_and_driver() {
     assert_eq!(shown, ["NVIDIA NVIDIA H200 0000:01:00.0", "AMD 0x744c 0000:03:00.0"]);
     assert_eq!(hardware.drivers.nvidia.as_deref(), Some("580.82.07"));
     assert_eq!(hardware.drivers.devices.len(), 1);
-    assert_eq!((hardware.lacks(TensorRt), hardware.lacks(Cuda)), (None, None));
-    assert!(hardware.lacks(Rocm).is_some());
+    assert_eq!((hardware.unavailable_reason(TensorRt), hardware.unavailable_reason(Cuda)), (None, None));
+    assert!(hardware.unavailable_reason(Rocm).is_some());
 }
 
 #[test]
-fn a_gpu_without_its_driver_says_so() {
+fn reports_gpus_without_driver() {
     let gpu = [
         ("sys/bus/pci/devices/0000:01:00.0/class", "0x030200\n"),
         ("sys/bus/pci/devices/0000:01:00.0/vendor", "0x10de\n"),
         ("sys/bus/pci/devices/0000:01:00.0/device", "0x2335\n"),
     ];
     let (_root, hardware) = machine(&gpu);
-    assert!(hardware.lacks(Cuda).unwrap().contains("has an NVIDIA GPU, but no driver"));
+    assert!(hardware.unavailable_reason(Cuda).unwrap().contains("has an NVIDIA GPU, but no driver"));
     // Each of these is enough: containers, WSL and Jetson show the driver in different places.
     for shown in ["lib/libcuda.so.1", "dev/nvidiactl", "dev/dxg", "dev/nvhost-gpu"] {
         if cfg!(windows) && shown.starts_with("lib/") {
             continue;
         }
         let (_root, hardware) = machine(&[gpu[0], gpu[1], gpu[2], (shown, "")]);
-        assert_eq!(hardware.lacks(Cuda), None, "{shown}");
+        assert_eq!(hardware.unavailable_reason(Cuda), None, "{shown}");
     }
     assert!(machine(&[("dev/kfd", "")]).1.suits(Rocm));
 }

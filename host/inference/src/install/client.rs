@@ -7,10 +7,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::Progress;
-use super::package::{Client, Package};
+use super::package::{Package, PackageClient};
 use gpux_core::catch_panic::shorten;
 
-impl Client {
+impl PackageClient {
     /// Whether the package's archive is in `downloads`, from an earlier try or fetched now; not,
     /// when the client is not on this machine.
     pub(super) fn fetch(
@@ -28,8 +28,8 @@ impl Client {
         for (program, arguments) in self.commands(package, downloads) {
             progress.stage(&format!("fetching {} {} with {program}", package.name, package.version));
             let mut command = Command::new(program);
-            // The folder that gpux was called in may be a stranger's: Python would take modules from
-            // there, npm its settings.
+            // The working folder is not trusted: Python would import modules from it, npm read its
+            // settings.
             command.args(arguments).current_dir(downloads);
             // pip writes here while it downloads, which is what the progress is read from.
             command.env("TMPDIR", downloads).env("PIP_DISABLE_PIP_VERSION_CHECK", "1");
@@ -136,7 +136,7 @@ mod tests {
     use super::reason;
 
     #[test]
-    fn the_reason_is_the_error_and_no_warning() {
+    fn extracts_the_error_from_output() {
         let pip = "WARNING: Retrying (Retry(total=4)) after connection broken by 'NewConnectionError'\n\
                    ERROR: No matching distribution found for onnxruntime==1.31.1\n";
         assert_eq!(reason(pip), "ERROR: No matching distribution found for onnxruntime==1.31.1");

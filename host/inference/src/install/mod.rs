@@ -11,24 +11,24 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use super::library::{Build, Found, Origin};
+use super::library::{LibraryBuild, LibraryFile, LibraryOrigin};
 use gpux_core::CacheDir;
 use gpux_core::files::hex;
 
 use package::{Bundle, Package};
 
-/// What to install, and whether the network may be used.
+/// A requested installation.
 #[derive(Clone, Debug)]
 pub struct InstallRequest {
     /// where engines are kept
     pub cache: CacheDir,
     /// which build
-    pub build: Build,
+    pub build: LibraryBuild,
     /// whether to refuse anything that is not there already
     pub offline: bool,
 }
 
-/// What is told while an installation goes on.
+/// Receives the progress of an installation.
 pub trait Progress {
     /// A new part of the work begins, described in a few words.
     fn stage(&mut self, what: &str);
@@ -38,9 +38,9 @@ pub trait Progress {
 
 /// An installed library.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Installed {
+pub struct InstalledLibrary {
     /// the library
-    pub found: Found,
+    pub found: LibraryFile,
     /// whether it was there before
     pub already: bool,
 }
@@ -52,7 +52,7 @@ pub enum InstallError {
     #[error(
         "there is no ready-made ONNX Runtime of the kind `{build}` for {os} on {arch}; {instead}",
         os = std::env::consts::OS, arch = std::env::consts::ARCH,
-        instead = if *build == Build::Cpu {
+        instead = if *build == LibraryBuild::Cpu {
             "build one and name it with `--engine-library`"
         } else {
             "`gpux engine install cpu` installs the one for the CPU"
@@ -60,7 +60,7 @@ pub enum InstallError {
     )]
     Platform {
         /// the build
-        build: Build,
+        build: LibraryBuild,
     },
     /// `--offline`, and it is not there
     #[error("ONNX Runtime {version} ({build}) is not installed, and `--offline` forbids to fetch `{missing}`")]
@@ -68,7 +68,7 @@ pub enum InstallError {
         /// the pinned version
         version: &'static str,
         /// the build
-        build: Build,
+        build: LibraryBuild,
         /// the first archive that is not there
         missing: &'static str,
     },
@@ -116,12 +116,12 @@ pub enum InstallError {
 }
 
 /// Whether a build can be installed on this machine.
-pub(super) fn has_build(build: Build) -> bool {
+pub(super) fn has_build(build: LibraryBuild) -> bool {
     !pinned::bundles(build).is_empty()
 }
 
 /// Installs a build, unless it is there.
-pub fn install(request: &InstallRequest, progress: &mut dyn Progress) -> Result<Installed, InstallError> {
+pub fn install(request: &InstallRequest, progress: &mut dyn Progress) -> Result<InstalledLibrary, InstallError> {
     install_one_of(&pinned::bundles(request.build), request, progress)
 }
 
@@ -130,12 +130,12 @@ fn install_one_of(
     bundles: &[&Bundle],
     request: &InstallRequest,
     progress: &mut dyn Progress,
-) -> Result<Installed, InstallError> {
+) -> Result<InstalledLibrary, InstallError> {
     let engines = request.cache.root().join("engines");
     for bundle in bundles {
         let path = engines.join(bundle.folder()).join(bundle.library);
         if path.is_file() {
-            return Ok(Installed { found: Found::at(path, Origin::Installed), already: true });
+            return Ok(InstalledLibrary { found: LibraryFile::at(path, LibraryOrigin::Installed), already: true });
         }
     }
     let downloads = request.cache.folder("downloads").map_err(cache_error(&request.cache.root().join("downloads")))?;
@@ -163,7 +163,7 @@ fn offline(
     request: &InstallRequest,
     downloads: &Path,
     progress: &mut dyn Progress,
-) -> Result<Installed, InstallError> {
+) -> Result<InstalledLibrary, InstallError> {
     let missing = |bundle: &Bundle| bundle.packages.iter().find(|package| !downloads.join(package.archive).is_file());
     if let Some(bundle) = bundles.iter().find(|bundle| missing(bundle).is_none()) {
         return unpack(&request.cache, bundle, downloads, progress);
@@ -190,7 +190,7 @@ fn unpack(
     bundle: &Bundle,
     downloads: &Path,
     progress: &mut dyn Progress,
-) -> Result<Installed, InstallError> {
+) -> Result<InstalledLibrary, InstallError> {
     let target = cache.root().join("engines").join(bundle.folder());
     let engines = cache.folder("engines").map_err(cache_error(&target))?;
     let staging =
@@ -217,7 +217,7 @@ fn unpack(
     for package in bundle.packages {
         let _ = fs::remove_file(downloads.join(package.archive));
     }
-    Ok(Installed { found: Found::at(library, Origin::Installed), already: false })
+    Ok(InstalledLibrary { found: LibraryFile::at(library, LibraryOrigin::Installed), already: false })
 }
 
 /// The archive of `package`, if it is the pinned one.

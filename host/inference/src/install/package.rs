@@ -1,10 +1,10 @@
 //! How packages are described that hold builds of ONNX Runtime.
 
-use crate::library::Build;
+use crate::library::LibraryBuild;
 
 /// A package client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Client {
+pub(super) enum PackageClient {
     Pip,
     Npm,
 }
@@ -12,11 +12,11 @@ pub(super) enum Client {
 /// A build for one platform, from packages that one client fetches.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bundle {
-    pub(super) build: Build,
+    pub(super) build: LibraryBuild,
     /// `std::env::consts::OS` and `ARCH`
     pub(super) os: &'static str,
     pub(super) arch: &'static str,
-    pub(super) client: Client,
+    pub(super) client: PackageClient,
     /// the version of ONNX Runtime
     pub(super) version: &'static str,
     /// the file that is loaded

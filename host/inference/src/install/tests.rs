@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use super::package::Client;
+use super::package::PackageClient;
 use super::*;
 
 struct Silent;
@@ -40,10 +40,10 @@ fn tarball(files: &'static [&'static str]) -> Package {
 
 fn bundle(packages: Vec<Package>) -> Bundle {
     Bundle {
-        build: Build::Cuda,
+        build: LibraryBuild::Cuda,
         os: "any",
         arch: "any",
-        client: Client::Pip,
+        client: PackageClient::Pip,
         version: "1.31.1",
         library: "lib.so",
         packages: packages.leak(),
@@ -58,10 +58,10 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_build_of_several_packages_is_put_in_its_place_whole() {
+fn installs_several_packages_atomically() {
     let folder = tempfile::tempdir().unwrap();
     let cache = CacheDir::at(folder.path());
-    let request = InstallRequest { cache: cache.clone(), build: Build::Cuda, offline: true };
+    let request = InstallRequest { cache: cache.clone(), build: LibraryBuild::Cuda, offline: true };
     let first = wheel(&cache, "a.whl", &[("capi/lib.so", b"the library"), ("capi/other.py", b"x")]);
     let second = wheel(&cache, "b.whl", &[("capi/cudart.so", b"cuda"), ("capi/cudnn.so", b"cudnn")]);
     let bundle =
@@ -75,10 +75,10 @@ fn a_build_of_several_packages_is_put_in_its_place_whole() {
 }
 
 #[test]
-fn a_package_that_is_not_the_known_one_is_thrown_away() {
+fn rejects_packages_with_wrong_digest() {
     let folder = tempfile::tempdir().unwrap();
     let cache = CacheDir::at(folder.path());
-    let request = InstallRequest { cache: cache.clone(), build: Build::Cuda, offline: true };
+    let request = InstallRequest { cache: cache.clone(), build: LibraryBuild::Cuda, offline: true };
     let right = wheel(&cache, "a.whl", &[("capi/lib.so", b"the library")]);
     wheel(&cache, "b.whl", &[("capi/cudart.so", b"something else")]);
     let known = "6a1fbcd2f3a9a2cd69b1fd1a4a8d2bca5a46b6a0b8d2bf0b87a8ef1d0f9b7f1c";
@@ -93,10 +93,10 @@ fn a_package_that_is_not_the_known_one_is_thrown_away() {
 }
 
 #[test]
-fn a_package_without_its_file_installs_nothing() {
+fn rejects_packages_without_the_library() {
     let folder = tempfile::tempdir().unwrap();
     let cache = CacheDir::at(folder.path());
-    let request = InstallRequest { cache: cache.clone(), build: Build::Cuda, offline: true };
+    let request = InstallRequest { cache: cache.clone(), build: LibraryBuild::Cuda, offline: true };
     let sha256 = wheel(&cache, "a.whl", &[("capi/lib.so", b"the library")]);
     let bundle = bundle(vec![package("a.whl", sha256, &["lib.so", "none.so"])]);
     let error = install_one_of(&[&bundle], &request, &mut Silent).unwrap_err();
@@ -105,7 +105,7 @@ fn a_package_without_its_file_installs_nothing() {
 }
 
 #[test]
-fn npms_archive_is_read_too() {
+fn reads_npm_archives() {
     let folder = tempfile::tempdir().unwrap();
     let archive = folder.path().join("package.tgz");
     let gzip = flate2::write::GzEncoder::new(fs::File::create(&archive).unwrap(), flate2::Compression::fast());
@@ -126,10 +126,10 @@ fn npms_archive_is_read_too() {
 }
 
 #[test]
-fn licences_and_notices_come_with_the_libraries() {
+fn installs_licences_and_notices() {
     let folder = tempfile::tempdir().unwrap();
     let cache = CacheDir::at(folder.path());
-    let request = InstallRequest { cache: cache.clone(), build: Build::Cuda, offline: true };
+    let request = InstallRequest { cache: cache.clone(), build: LibraryBuild::Cuda, offline: true };
     let entries: [(&str, &[u8]); 8] = [
         ("pack/LICENSE", b"free"),
         ("pack/ThirdPartyNotices.txt", b"thanks"),
@@ -152,9 +152,9 @@ fn licences_and_notices_come_with_the_libraries() {
 }
 
 #[test]
-fn a_machine_without_a_build_says_so() {
+fn reports_platforms_without_build() {
     let folder = tempfile::tempdir().unwrap();
-    let request = InstallRequest { cache: CacheDir::at(folder.path()), build: Build::DirectMl, offline: false };
+    let request = InstallRequest { cache: CacheDir::at(folder.path()), build: LibraryBuild::DirectMl, offline: false };
     let error = install_one_of(&[], &request, &mut Silent).unwrap_err();
     assert!(error.to_string().contains("of the kind `directml` for "), "{error}");
     assert!(error.to_string().contains("gpux engine install cpu"), "{error}");

@@ -7,7 +7,7 @@ use crate::providers::ExecutionProvider;
 
 /// A build of ONNX Runtime that gpux can install.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Build {
+pub enum LibraryBuild {
     /// for every machine
     Cpu,
     /// NVIDIA, with the CUDA and cuDNN libraries
@@ -22,7 +22,7 @@ pub enum Build {
     OpenVino,
 }
 
-impl Build {
+impl LibraryBuild {
     /// Every build.
     pub const ALL: [Self; 6] = [Self::Cpu, Self::Cuda, Self::MiGraphX, Self::DirectMl, Self::WebGpu, Self::OpenVino];
 
@@ -51,7 +51,7 @@ impl Build {
         }
     }
 
-    /// What a machine needs beside the build.
+    /// The machine's requirements beside the build.
     pub const fn needs(self) -> &'static str {
         match self {
             Self::Cpu => "nothing",
@@ -77,13 +77,13 @@ impl Build {
     }
 }
 
-impl fmt::Display for Build {
+impl fmt::Display for LibraryBuild {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
 }
 
-impl FromStr for Build {
+impl FromStr for LibraryBuild {
     type Err = String;
 
     /// Reads its name, or that of a provider that it brings.

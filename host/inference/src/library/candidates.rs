@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::build::Build;
+use super::build::LibraryBuild;
 use gpux_core::CacheDir;
 
 /// The libraries directly in `folder`, the newest name first.
@@ -12,13 +12,13 @@ pub(super) fn in_folder(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// What `gpux engine install` brought, by `rank`, the newest first.
-pub(super) fn installed(cache: &CacheDir, rank: &dyn Fn(Option<Build>) -> (u8, usize)) -> Vec<PathBuf> {
+/// Libraries of `gpux engine install`, by `rank`, the newest first.
+pub(super) fn installed(cache: &CacheDir, rank: &dyn Fn(Option<LibraryBuild>) -> (u8, usize)) -> Vec<PathBuf> {
     let mut folders = files(&cache.root().join("engines"));
     // A name that begins with a dot is an installation under way.
     folders.retain(|path| path.file_name().is_some_and(|name| !name.to_string_lossy().starts_with('.')));
     let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let build = |name: &str| Build::ALL.into_iter().find(|build| name.ends_with(&format!("-{build}")));
+    let build = |name: &str| LibraryBuild::ALL.into_iter().find(|build| name.ends_with(&format!("-{build}")));
     folders.sort_by_key(|path| {
         let name = name(path);
         (rank(build(&name)), std::cmp::Reverse(super::version::numbers(&name)))

@@ -14,7 +14,7 @@ use super::hardware::Hardware;
 use super::providers::ExecutionProvider;
 use gpux_core::CacheDir;
 
-pub use build::Build;
+pub use build::LibraryBuild;
 
 /// The oldest library that can be loaded: its API is what gpux is built against.
 pub(super) const OLDEST: u32 = ort::MINOR_VERSION;
@@ -28,7 +28,7 @@ pub enum LibraryError {
         /// the path as given
         path: PathBuf,
         /// who named it
-        origin: Origin,
+        origin: LibraryOrigin,
     },
     /// it is no library, or cannot be loaded
     #[error("the engine library `{shown}` cannot be loaded: {reason}", shown = path.display())]
@@ -84,7 +84,7 @@ pub enum LibraryError {
 /// Where a library was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Origin {
+pub enum LibraryOrigin {
     /// `--engine-library`
     Option,
     /// `ORT_DYLIB_PATH`
@@ -97,7 +97,7 @@ pub enum Origin {
     System,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for LibraryOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Option => "--engine-library",
@@ -111,18 +111,18 @@ impl fmt::Display for Origin {
 
 /// An ONNX Runtime library.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
+pub struct LibraryFile {
     /// its file
     pub path: PathBuf,
     /// where it was found
-    pub origin: Origin,
+    pub origin: LibraryOrigin,
     /// its version, as far as it shows without loading it
     pub version: Option<String>,
 }
 
-impl Found {
+impl LibraryFile {
     /// The library at `path`, whose version is read from names and, failing that, from the file.
-    pub fn at(path: impl Into<PathBuf>, origin: Origin) -> Self {
+    pub fn at(path: impl Into<PathBuf>, origin: LibraryOrigin) -> Self {
         let path = path.into();
         let version = version::of(&path);
         Self { path, origin, version }
@@ -137,25 +137,25 @@ impl Found {
 
 /// A library that was found but is not used, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PassedOver {
+pub struct SkippedLibrary {
     /// the library
-    pub found: Found,
+    pub found: LibraryFile,
     /// why it is not used
     pub reason: String,
 }
 
-/// What to use, and what was passed over on the way.
+/// The selected library, and those that were skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct LibrarySelection {
     /// the library; `None` for the embedded engine
-    pub found: Option<Found>,
+    pub found: Option<LibraryFile>,
     /// found earlier in the order, but not usable
-    pub passed_over: Vec<PassedOver>,
+    pub passed_over: Vec<SkippedLibrary>,
 }
 
 /// Where to look, in this order. Never filled from gpux.yml: a library is native code.
 #[derive(Clone, Debug, Default)]
-pub struct Search {
+pub struct LibrarySearch {
     /// `--engine-library`
     pub option: Option<PathBuf>,
     /// `ORT_DYLIB_PATH`
@@ -170,7 +170,7 @@ pub struct Search {
     pub wanted: Vec<ExecutionProvider>,
 }
 
-impl Search {
+impl LibrarySearch {
     /// Everything that this process's environment names; `option` is `--engine-library`.
     pub fn from_environment(option: Option<PathBuf>) -> Self {
         let set = |name: &str| std::env::var_os(name).filter(|value: &OsString| !value.is_empty());
@@ -186,27 +186,27 @@ impl Search {
 
     /// The library to use. One that the operator names must be there and new enough; others that
     /// are too old are passed over.
-    pub fn choose(&self) -> Result<Choice, LibraryError> {
+    pub fn choose(&self) -> Result<LibrarySelection, LibraryError> {
         if let Some((path, origin)) = self.named().next() {
             let found = Self::named_library(path, origin)?;
-            return found.too_old().map_or(Ok(Choice { found: Some(found), passed_over: Vec::new() }), Err);
+            return found.too_old().map_or(Ok(LibrarySelection { found: Some(found), passed_over: Vec::new() }), Err);
         }
         let mut passed_over = Vec::new();
         for found in self.unnamed() {
             match found.too_old() {
-                None => return Ok(Choice { found: Some(found), passed_over }),
-                Some(error) => passed_over.push(PassedOver { found, reason: error.to_string() }),
+                None => return Ok(LibrarySelection { found: Some(found), passed_over }),
+                Some(error) => passed_over.push(SkippedLibrary { found, reason: error.to_string() }),
             }
         }
-        Ok(Choice { found: None, passed_over })
+        Ok(LibrarySelection { found: None, passed_over })
     }
 
     /// Every library that is found, in the order of the search: for `gpux engine list`.
-    pub fn all(&self) -> Vec<Found> {
+    pub fn all(&self) -> Vec<LibraryFile> {
         let named = self.named().filter_map(|(path, origin)| Self::named_library(path, origin).ok());
-        let mut all: Vec<Found> = Vec::new();
+        let mut all: Vec<LibraryFile> = Vec::new();
         for found in named.chain(self.unnamed()) {
-            let same = |other: &Found| other.path.canonicalize().ok() == found.path.canonicalize().ok();
+            let same = |other: &LibraryFile| other.path.canonicalize().ok() == found.path.canonicalize().ok();
             if !all.iter().any(same) {
                 all.push(found);
             }
@@ -214,27 +214,28 @@ impl Search {
         all
     }
 
-    fn named(&self) -> impl Iterator<Item = (&Path, Origin)> {
-        let option = self.option.as_deref().map(|path| (path, Origin::Option));
-        option.into_iter().chain(self.variable.as_deref().map(|path| (path, Origin::Variable)))
+    fn named(&self) -> impl Iterator<Item = (&Path, LibraryOrigin)> {
+        let option = self.option.as_deref().map(|path| (path, LibraryOrigin::Option));
+        option.into_iter().chain(self.variable.as_deref().map(|path| (path, LibraryOrigin::Variable)))
     }
 
-    fn unnamed(&self) -> impl Iterator<Item = Found> {
-        let found = |origin| move |path| Found::at(path, origin);
-        let rank = |build| rank(build, &self.wanted, Hardware::here());
+    fn unnamed(&self) -> impl Iterator<Item = LibraryFile> {
+        let found = |origin| move |path| LibraryFile::at(path, origin);
+        let rank = |build| rank(build, &self.wanted, Hardware::detect());
         let installed = self.cache.iter().flat_map(move |cache| candidates::installed(cache, &rank));
-        let installed = installed.map(found(Origin::Installed));
-        let python = self.python.iter().flat_map(|root| candidates::python(root)).map(found(Origin::Python));
-        let system = self.system.iter().flat_map(|folder| candidates::in_folder(folder)).map(found(Origin::System));
+        let installed = installed.map(found(LibraryOrigin::Installed));
+        let python = self.python.iter().flat_map(|root| candidates::python(root)).map(found(LibraryOrigin::Python));
+        let system =
+            self.system.iter().flat_map(|folder| candidates::in_folder(folder)).map(found(LibraryOrigin::System));
         installed.chain(python).chain(system)
     }
 
-    /// What the operator named: a library, or a folder that holds one.
-    fn named_library(path: &Path, origin: Origin) -> Result<Found, LibraryError> {
+    /// The library that the operator named, directly or by its folder.
+    fn named_library(path: &Path, origin: LibraryOrigin) -> Result<LibraryFile, LibraryError> {
         let inside = path.is_dir().then(|| candidates::in_folder(path).into_iter().next()).flatten();
         let file = inside.unwrap_or_else(|| path.to_owned());
         if file.is_file() {
-            Ok(Found::at(file, origin))
+            Ok(LibraryFile::at(file, origin))
         } else {
             Err(LibraryError::Missing { path: path.to_owned(), origin })
         }
@@ -243,10 +244,10 @@ impl Search {
 
 /// The place of an installed build among the others, the first being the best: it brings what is
 /// asked for; it brings what this machine has the hardware for; it is for the CPU.
-fn rank(build: Option<Build>, wanted: &[ExecutionProvider], hardware: &Hardware) -> (u8, usize) {
+fn rank(build: Option<LibraryBuild>, wanted: &[ExecutionProvider], hardware: &Hardware) -> (u8, usize) {
     let Some(build) = build else { return (3, 0) };
     let brings = |provider: &ExecutionProvider| {
-        build.providers().contains(provider) || (*provider == ExecutionProvider::Cpu && build == Build::Cpu)
+        build.providers().contains(provider) || (*provider == ExecutionProvider::Cpu && build == LibraryBuild::Cpu)
     };
     if let Some(place) = wanted.iter().position(brings) {
         return (0, place);
@@ -254,7 +255,7 @@ fn rank(build: Option<Build>, wanted: &[ExecutionProvider], hardware: &Hardware)
     let suits = |provider: &ExecutionProvider| build.providers().contains(provider) && hardware.suits(*provider);
     match (ExecutionProvider::ALL.iter().position(suits), build) {
         (Some(place), _) => (1, place),
-        (None, Build::Cpu) => (2, 0),
+        (None, LibraryBuild::Cpu) => (2, 0),
         (None, _) => (3, 0),
     }
 }

@@ -12,7 +12,7 @@ fn place(root: &Path, path: &str) -> PathBuf {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn the_order_is_the_operators_word_then_installed_python_system() {
+fn searches_option_installed_python_system() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     let system = place(root, "sys/libonnxruntime.so.1.30.2");
@@ -20,7 +20,7 @@ fn the_order_is_the_operators_word_then_installed_python_system() {
     let installed = place(root, "cache/engines/onnxruntime-1.31.1-cpu/libonnxruntime.so.1.31.1");
     place(root, "cache/engines/.installing-x/libonnxruntime.so.1.99.0");
     let named = place(root, "mine/libonnxruntime.so.1.28.0");
-    let mut search = Search {
+    let mut search = LibrarySearch {
         option: Some(named.clone()),
         variable: Some(root.join("gone.so")),
         cache: Some(CacheDir::at(root.join("cache"))),
@@ -28,7 +28,7 @@ fn the_order_is_the_operators_word_then_installed_python_system() {
         system: vec![root.join("sys")],
         wanted: Vec::new(),
     };
-    let chosen = |search: &Search| search.choose().map(|choice| choice.found.map(|found| found.path));
+    let chosen = |search: &LibrarySearch| search.choose().map(|choice| choice.found.map(|found| found.path));
     assert_eq!(chosen(&search).unwrap(), Some(named));
     search.option = Some(root.join("mine"));
     assert!(chosen(&search).unwrap().unwrap().ends_with("mine/libonnxruntime.so.1.28.0"));
@@ -38,25 +38,25 @@ fn the_order_is_the_operators_word_then_installed_python_system() {
     search.variable = None;
     assert_eq!(chosen(&search).unwrap(), Some(installed.clone()));
     assert_eq!(search.all().into_iter().map(|found| found.path).collect::<Vec<_>>(), [installed, python, system]);
-    assert_eq!(chosen(&Search::default()).unwrap(), None);
+    assert_eq!(chosen(&LibrarySearch::default()).unwrap(), None);
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn old_libraries_are_passed_over_or_refused() {
+fn skips_or_rejects_old_libraries() {
     let folder = tempfile::tempdir().unwrap();
     let old = place(folder.path(), "sys/libonnxruntime.so.1.17.3");
-    let search = Search { system: vec![folder.path().join("sys")], ..Search::default() };
+    let search = LibrarySearch { system: vec![folder.path().join("sys")], ..LibrarySearch::default() };
     let choice = search.choose().unwrap();
     assert_eq!(choice.found, None);
     assert!(choice.passed_over[0].reason.contains("is ONNX Runtime 1.17.3, but gpux needs 1.24 or newer"));
-    let search = Search { option: Some(old), ..Search::default() };
+    let search = LibrarySearch { option: Some(old), ..LibrarySearch::default() };
     assert!(matches!(search.choose(), Err(LibraryError::TooOld { .. })));
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn of_the_installed_builds_the_one_comes_first_that_is_asked_for_or_suits() {
+fn prefers_requested_then_suitable_builds() {
     let folder = tempfile::tempdir().unwrap();
     for build in ["1.31.1-cpu", "1.30.0-cpu", "1.24.1-openvino", "1.31.1-cuda"] {
         place(folder.path(), &format!("engines/onnxruntime-{build}/libonnxruntime.so"));
@@ -80,7 +80,7 @@ fn of_the_installed_builds_the_one_comes_first_that_is_asked_for_or_suits() {
 }
 
 #[test]
-fn versions_are_read_without_loading() {
+fn reads_versions_without_loading() {
     let folder = tempfile::tempdir().unwrap();
     let version = |path: &str, content: &[u8]| {
         let file = place(folder.path(), path);
@@ -98,7 +98,7 @@ fn versions_are_read_without_loading() {
 }
 
 #[test]
-fn a_file_that_is_no_library_says_so() {
+fn rejects_files_that_are_no_library() {
     let folder = tempfile::tempdir().unwrap();
     let file = place(folder.path(), "libonnxruntime.so");
     // Another test of this process may have loaded the real one; then that is the fault told.

@@ -33,7 +33,7 @@ pub(super) fn environment(path: &Path) -> Result<&'static Environment, LibraryEr
         return Err(LibraryError::Another { loaded: loaded.path.clone(), asked: path });
     }
     // The library waits for ever for a thread that does not start. That which calls is one of them.
-    let pool = 1 + startable(Cpu::here().kernel_threads().saturating_sub(1));
+    let pool = 1 + startable(Cpu::detect().kernel_threads().saturating_sub(1));
     let environment = catch_panic(|| load(&path, pool)).map_err(broken)??;
     Ok(&LOADED.get_or_init(|| Loaded { path, pool, environment }).environment)
 }

@@ -1,17 +1,17 @@
 //! ONNX Runtime: whichever build of its library the operator has.
 
-mod device;
+mod device_binding;
+mod device_placement;
 mod environment;
-mod kinds;
-mod placed;
+mod error_text;
+mod non_tensor_values;
 mod plugins;
 mod preload;
 mod profile;
 mod providers;
-mod reason;
 mod session;
 mod values;
-mod watch;
+mod watchdog;
 
 use std::path::PathBuf;
 
@@ -22,14 +22,14 @@ use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
 
 use super::engine::{Device, Engine, Optimized, Session, SessionOptions, not_offered};
 use super::error::ModelLoadError;
-use super::library::{Build, Found, LibraryError};
+use super::exclusive_device::{self, ExclusiveValue};
+use super::library::{LibraryBuild, LibraryError, LibraryFile};
 use super::model_file::ModelFile;
 use super::providers::{ExecutionProvider, ProviderLibrary};
-use super::turns::{self, InTurn};
-use device::Place;
+use device_placement::DevicePlacement;
 use gpux_core::catch_panic::{catch_panic, shorten};
 use gpux_core::threads::startable;
-use providers::Offer;
+use providers::Availability;
 
 /// The file of the weights of a kept graph, in its folder.
 pub(super) const WEIGHTS: &str = "weights.bin";
@@ -43,31 +43,34 @@ pub struct OnnxRuntime {
     version: String,
     /// as it was loaded: links to it may lie elsewhere than the providers' libraries
     library: PathBuf,
-    offers: Vec<(ExecutionProvider, Offer)>,
+    availability: Vec<(ExecutionProvider, Availability)>,
     providers: Vec<ExecutionProvider>,
 }
 
 impl OnnxRuntime {
     /// Loads the library. A process holds one: loading the same again is free, loading another
     /// is an error.
-    pub fn load(library: &Found) -> Result<Self, LibraryError> {
+    pub fn load(library: &LibraryFile) -> Result<Self, LibraryError> {
         Self::load_with(library, &[])
     }
 
     /// [`Self::load`], and registers these plug-ins with it.
-    pub fn load_with(library: &Found, libraries: &[ProviderLibrary]) -> Result<Self, LibraryError> {
+    pub fn load_with(library: &LibraryFile, libraries: &[ProviderLibrary]) -> Result<Self, LibraryError> {
         let environment = environment::environment(&library.path)?;
         let version =
             build_version().or_else(|| library.version.clone()).unwrap_or_else(|| "of unknown version".into());
         let meta = library.path.metadata().ok();
         let modified = meta.as_ref().and_then(|meta| meta.modified().ok());
         let loaded = library.path.canonicalize().unwrap_or_else(|_| library.path.clone());
-        let offers = ExecutionProvider::ALL.map(|provider| (provider, providers::offer(&loaded, provider)));
-        let offered = |(provider, offer): &(_, Offer)| (*offer == Offer::Offered).then_some(*provider);
+        let availability =
+            ExecutionProvider::ALL.map(|provider| (provider, providers::availability_of(&loaded, provider)));
+        let offered = |(provider, availability_of): &(_, Availability)| {
+            (*availability_of == Availability::Available).then_some(*provider)
+        };
         // Behind the CPU: no plug-in is taken unless it is asked for.
         let plugins = plugins::register(environment, libraries)?;
-        let offers: Vec<_> = offers.into_iter().chain(plugins).collect();
-        let providers: Vec<_> = offers.iter().filter_map(offered).collect();
+        let availability: Vec<_> = availability.into_iter().chain(plugins).collect();
+        let providers: Vec<_> = availability.iter().filter_map(offered).collect();
         let identity = format!(
             "onnxruntime {version} {} {} {modified:?} {providers:?} {}",
             library.path.display(),
@@ -75,7 +78,7 @@ impl OnnxRuntime {
             libraries.iter().map(plugins::identity).collect::<String>(),
         );
         let name = format!("ONNX Runtime {version}");
-        Ok(Self { environment, name, identity, version, library: loaded, offers, providers })
+        Ok(Self { environment, name, identity, version, library: loaded, availability, providers })
     }
 
     /// The library's version, for example `1.31.1`.
@@ -89,10 +92,10 @@ impl OnnxRuntime {
     }
 
     /// Where sessions made so keep tensors.
-    fn place(&self, options: &SessionOptions) -> Place {
+    fn place(&self, options: &SessionOptions) -> DevicePlacement {
         match options.provider {
             ExecutionProvider::Plugin(name) => plugins::place(self.environment, name),
-            provider => Place::of(provider, &options.provider_options),
+            provider => DevicePlacement::of(provider, &options.provider_options),
         }
     }
 
@@ -124,16 +127,20 @@ impl Engine for OnnxRuntime {
         &self.providers
     }
 
-    fn lacks(&self, provider: ExecutionProvider) -> String {
-        let offer = self.offers.iter().find(|(offered, _)| *offered == provider).map(|(_, offer)| offer);
-        let build = Build::with(provider);
-        match offer {
-            Some(Offer::Incomplete(file)) => format!(
+    fn unavailable_reason(&self, provider: ExecutionProvider) -> String {
+        let availability_of = self
+            .availability
+            .iter()
+            .find(|(offered, _)| *offered == provider)
+            .map(|(_, availability_of)| availability_of);
+        let build = LibraryBuild::with(provider);
+        match availability_of {
+            Some(Availability::Incomplete(file)) => format!(
                 "{} offers it, but `{file}` does not lie beside the library; `gpux engine install {build}` brings both",
                 self.name
             ),
-            Some(Offer::Lacking(why)) => why.clone(),
-            Some(Offer::NotBuilt | Offer::Offered) | None => not_offered(&self.name, provider),
+            Some(Availability::Unsupported(why)) => why.clone(),
+            Some(Availability::NotBuilt | Availability::Available) | None => not_offered(&self.name, provider),
         }
     }
 
@@ -141,8 +148,8 @@ impl Engine for OnnxRuntime {
         own.unwrap_or_else(environment::pool)
     }
 
-    fn alone(&self, options: &SessionOptions) -> bool {
-        self.place(options).alone
+    fn is_exclusive(&self, options: &SessionOptions) -> bool {
+        self.place(options).exclusive
     }
 
     fn devices(&self) -> Vec<Device> {
@@ -162,23 +169,23 @@ impl Engine for OnnxRuntime {
         let refused = |reason: String| ModelLoadError::Engine {
             path: file.path().to_owned(),
             engine: self.name.clone(),
-            reason: shorten(&reason::plain(&reason)),
+            reason: shorten(&error_text::simplify(&reason)),
         };
         preload::preload(&self.library, options.provider);
         let place = self.place(options);
         let load = |options: &SessionOptions| {
-            let _turn = turns::take(place.alone, None);
+            let _guard = exclusive_device::acquire(place.exclusive, None);
             catch_panic(|| native(self.environment, file, options)).unwrap_or_else(Err)
         };
         let native = match load(options) {
-            // What was kept can be made again.
+            // A damaged cached graph is optimized again.
             Err(_) if matches!(options.optimized, Some(Optimized::Read(_))) => {
                 load(&SessionOptions { optimized: None, ..options.clone() })
             }
             other => other,
         };
-        let native = InTurn::new(native.map_err(refused)?, place.alone);
-        let kinds = kinds::Kinds::new(self.environment, file).map_err(refused)?;
+        let native = ExclusiveValue::new(native.map_err(refused)?, place.exclusive);
+        let kinds = non_tensor_values::NonTensorValues::new(self.environment, file).map_err(refused)?;
         session::OrtSession::new(native, place, file, kinds)
             .map(|session| Box::new(session) as Box<dyn Session>)
             .map_err(refused)
@@ -195,9 +202,9 @@ fn own_threads(builder: SessionBuilder, threads: usize) -> Result<SessionBuilder
     builder.with_config_entry("session.force_spinning_stop", "1").map_err(text)
 }
 
-/// Writes weights beside the graph, also in the order in which kernels read them: whoever loads it
-/// maps them, and all sessions of all processes that do share the memory.
-fn beside(builder: SessionBuilder) -> Result<SessionBuilder, String> {
+/// Writes weights, prepacked ones included, to a file beside the graph. Sessions of all processes map
+/// that file and share its memory.
+fn with_external_weights(builder: SessionBuilder) -> Result<SessionBuilder, String> {
     let builder = builder.with_config_entry("session.optimized_model_external_initializers_file_name", WEIGHTS);
     builder.map_err(text)?.with_config_entry("session.save_external_prepacked_constant_initializers", "1").map_err(text)
 }
@@ -207,7 +214,7 @@ fn text(error: ort::Error<SessionBuilder>) -> String {
     error.to_string()
 }
 
-/// A session in the making, on the provider and with the threads that are asked for.
+/// A session builder with the provider and the threads of the options.
 fn builder(environment: &Environment, options: &SessionOptions) -> Result<SessionBuilder, String> {
     let mut builder = Native::builder(environment)
         .map_err(|error| error.to_string())?
@@ -227,20 +234,20 @@ fn builder(environment: &Environment, options: &SessionOptions) -> Result<Sessio
 
 fn native(environment: &Environment, file: &ModelFile, options: &SessionOptions) -> Result<Native, String> {
     let mut builder = builder(environment, options)?;
-    let changed = kinds::changed(file)?;
+    let rewritten_model = non_tensor_values::rewritten_model(file)?;
     match &options.optimized {
-        Some(Optimized::Read(kept)) if changed.is_none() => {
+        Some(Optimized::Read(kept)) if rewritten_model.is_none() => {
             let mut plain = builder.with_optimization_level(GraphOptimizationLevel::Disable).map_err(text)?;
             return plain.commit_from_file(kept).map_err(|error| error.to_string());
         }
-        Some(Optimized::Write(kept)) if changed.is_none() => {
-            builder = beside(builder.with_optimized_model_path(kept).map_err(text)?)?;
+        Some(Optimized::Write(kept)) if rewritten_model.is_none() => {
+            builder = with_external_weights(builder.with_optimized_model_path(kept).map_err(text)?)?;
         }
         Some(Optimized::Write(_)) => return Err("its graph is changed at each load".to_owned()),
         _ => {}
     }
-    let whole = if changed.is_some() { None } else { file.whole()? };
-    let native = match changed.as_deref().or(whole.as_deref()) {
+    let contents = if rewritten_model.is_some() { None } else { file.contents()? };
+    let native = match rewritten_model.as_deref().or(contents.as_deref()) {
         Some(bytes) => builder.commit_from_memory(bytes),
         None => builder.commit_from_file(file.path()),
     };

@@ -9,8 +9,8 @@ use ort::device::Device;
 use ort::environment::Environment;
 use ort::session::builder::SessionBuilder;
 
-use super::device::Place;
-use super::providers::Offer;
+use super::device_placement::DevicePlacement;
+use super::providers::Availability;
 use crate::library::LibraryError;
 use crate::providers::{ExecutionProvider, PluginName, ProviderLibrary};
 use gpux_core::catch_panic::{catch_panic, shorten};
@@ -23,23 +23,26 @@ static REGISTERED: LazyLock<Mutex<HashMap<PluginName, Vec<usize>>>> = LazyLock::
 pub(super) fn register(
     environment: &Environment,
     libraries: &[ProviderLibrary],
-) -> Result<Vec<(ExecutionProvider, Offer)>, LibraryError> {
+) -> Result<Vec<(ExecutionProvider, Availability)>, LibraryError> {
     let mut registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut offers = Vec::new();
+    let mut availability = Vec::new();
     for library in libraries {
         let found = match registered.get(&library.name) {
             Some(found) => found.clone(),
             None => register_one(environment, library)?,
         };
-        let offer = if found.is_empty() {
-            Offer::Lacking(format!("its library `{}` found no device on this machine", library.path.display()))
+        let availability_of = if found.is_empty() {
+            Availability::Unsupported(format!(
+                "its library `{}` found no device on this machine",
+                library.path.display()
+            ))
         } else {
-            Offer::Offered
+            Availability::Available
         };
         registered.insert(library.name, found);
-        offers.push((ExecutionProvider::Plugin(library.name), offer));
+        availability.push((ExecutionProvider::Plugin(library.name), availability_of));
     }
-    Ok(offers)
+    Ok(availability)
 }
 
 fn register_one(environment: &Environment, library: &ProviderLibrary) -> Result<Vec<usize>, LibraryError> {
@@ -81,18 +84,18 @@ pub(super) fn choose(
 }
 
 /// Where the sessions of the plug-in called `name` keep tensors.
-pub(super) fn place(environment: &Environment, name: PluginName) -> Place {
+pub(super) fn place(environment: &Environment, name: PluginName) -> DevicePlacement {
     let registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
     let own = registered.get(&name).map(Vec::as_slice).unwrap_or_default();
     let Some(device) = environment.devices().find(|device| own.contains(&address(device))) else {
-        return Place::default();
+        return DevicePlacement::default();
     };
     // A device without memory of its own is told by a panic.
     let memory = catch_panic(|| device.memory_info(false)).ok();
-    Place::of_plugin(device.ep().unwrap_or_default(), memory.as_ref())
+    DevicePlacement::for_plugin(device.ep().unwrap_or_default(), memory.as_ref())
 }
 
-/// What tells this library from another when results of trials are remembered.
+/// The library's part of the key of cached results.
 pub(super) fn identity(library: &ProviderLibrary) -> String {
     let meta = library.path.metadata().ok();
     let modified = meta.as_ref().and_then(|meta| meta.modified().ok());

@@ -39,7 +39,7 @@ static FOR_CUDA: Once = Once::new();
 static FOR_TENSORRT: Once = Once::new();
 
 /// Loads what `provider` needs and lies beside `library`, or where the packages of Python put it.
-/// What is not there, or does not load, is left to the system: the provider names it if it needs it.
+/// Missing libraries are left to the system's loader; the provider's error names them.
 pub(super) fn preload(library: &Path, provider: ExecutionProvider) {
     if matches!(provider, ExecutionProvider::TensorRt | ExecutionProvider::Cuda) {
         FOR_CUDA.call_once(|| load(&found(&folders(library), CUDA)));
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_are_found_beside_the_engine_and_in_its_site_packages() {
+    fn finds_libraries_beside_the_engine_and_in_site_packages() {
         let root = tempfile::tempdir().unwrap();
         let place = |path: &str| {
             let file = root.path().join(path);
@@ -101,8 +101,8 @@ mod tests {
             place(&format!("site-packages/nvidia/cudnn/lib/{}", CUDA[7])),
         );
         assert_eq!(found(&folders(&library), CUDA), [runtime.clone(), cudnn]);
-        let beside = place(&format!("engines/cuda/{}", CUDA[1]));
-        assert_eq!(found(&folders(&beside), CUDA), std::slice::from_ref(&beside));
+        let with_external_weights = place(&format!("engines/cuda/{}", CUDA[1]));
+        assert_eq!(found(&folders(&with_external_weights), CUDA), std::slice::from_ref(&with_external_weights));
         let nearer = place(&format!("site-packages/onnxruntime/capi/{}", CUDA[0]));
         assert_eq!(found(&folders(&library), CUDA)[0], nearer);
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use ort::session::builder::GraphOptimizationLevel;
 use ort::session::{SessionInputValue, SessionInputs};
 
-use super::{OnnxRuntime, builder, preload, reason, text, values};
+use super::{OnnxRuntime, builder, error_text, preload, text, values};
 use crate::engine::SessionOptions;
 use crate::error::ModelLoadError;
 use crate::model_file::ModelFile;
@@ -29,7 +29,7 @@ impl OnnxRuntime {
             ModelLoadError::Engine {
                 path: file.path().to_owned(),
                 engine: self.name.clone(),
-                reason: shorten(&reason::plain(&fault)),
+                reason: shorten(&error_text::simplify(&fault)),
             }
         })
     }
@@ -50,7 +50,7 @@ impl OnnxRuntime {
             .map_err(text)?
             .with_profiling(prefix)
             .map_err(text)?;
-        let native = match file.whole()?.as_deref() {
+        let native = match file.contents()?.as_deref() {
             Some(bytes) => builder.commit_from_memory(bytes),
             None => builder.commit_from_file(file.path()),
         };

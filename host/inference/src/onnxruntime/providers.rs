@@ -15,20 +15,20 @@ use crate::providers::{ExecutionProvider, ProviderOptions};
 
 /// A provider as this library and this machine have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Offer {
+pub(super) enum Availability {
     /// it can be tried
-    Offered,
+    Available,
     /// the library was built without it
     NotBuilt,
     /// the library was built with it, but this file is not beside it
     Incomplete(String),
     /// the machine lacks what it needs
-    Lacking(String),
+    Unsupported(String),
 }
 
-/// What the loaded library and this machine make of `provider`. Whether the hardware works shows
-/// when a session is made.
-pub(super) fn offer(library: &Path, provider: ExecutionProvider) -> Offer {
+/// Whether the loaded library and this machine offer `provider`. Creating a session shows whether
+/// the hardware works.
+pub(super) fn availability_of(library: &Path, provider: ExecutionProvider) -> Availability {
     let built = match provider {
         ExecutionProvider::TensorRt => ep::TensorRT::is_available(),
         ExecutionProvider::Cuda => ep::CUDA::is_available(),
@@ -42,19 +42,21 @@ pub(super) fn offer(library: &Path, provider: ExecutionProvider) -> Offer {
         ExecutionProvider::Plugin(_) => Ok(false),
     };
     if !built.unwrap_or(false) {
-        return Offer::NotBuilt;
+        return Availability::NotBuilt;
     }
     let folder = library.parent().unwrap_or(Path::new("."));
     if let Some(missing) = missing(folder, provider) {
-        return Offer::Incomplete(missing);
+        return Availability::Incomplete(missing);
     }
-    if let Some(lacking) = Hardware::here().lacks(provider) {
-        return Offer::Lacking(lacking);
+    if let Some(lacking) = Hardware::detect().unavailable_reason(provider) {
+        return Availability::Unsupported(lacking);
     }
     if provider == ExecutionProvider::TensorRt && !preload::has_tensorrt(library) {
-        return Offer::Lacking("TensorRT's own libraries (version 10) were not found on this machine".to_owned());
+        return Availability::Unsupported(
+            "TensorRT's own libraries (version 10) were not found on this machine".to_owned(),
+        );
     }
-    Offer::Offered
+    Availability::Available
 }
 
 /// The first library of those that ONNX Runtime would load for `provider` that is not in `folder`:
@@ -79,7 +81,7 @@ fn file_name(name: &str) -> String {
     format!("{DLL_PREFIX}onnxruntime_providers_{name}{DLL_SUFFIX}")
 }
 
-/// What a session on `provider` registers, in order; the CPU is always behind them. A failure to
+/// The providers that a session registers, in order; the CPU is always last. A failure to
 /// register is an error: falling back is decided, and reported, elsewhere.
 pub(super) fn registrations(provider: ExecutionProvider, options: &ProviderOptions) -> Vec<ExecutionProviderDispatch> {
     for folder in options.folders(provider) {
@@ -153,10 +155,10 @@ mod tests {
     use super::ExecutionProvider::{CoreMl, Cpu, Cuda, DirectMl, OpenVino, Rocm, TensorRt, WebGpu};
     use super::*;
     use crate::providers::OptionKind;
-    use crate::providers::{Giver, options_of};
+    use crate::providers::{OptionSource, options_of};
 
     #[test]
-    fn a_provider_needs_its_libraries() {
+    fn providers_need_their_libraries() {
         let folder = tempfile::tempdir().unwrap();
         let complete = || -> Vec<_> {
             ExecutionProvider::ALL.into_iter().filter(|provider| missing(folder.path(), *provider).is_none()).collect()
@@ -180,7 +182,7 @@ mod tests {
 
     /// A new option in a table must not be forgotten where names become a structure.
     #[test]
-    fn every_option_of_a_structure_reaches_it() {
+    fn passes_every_option_of_structured_providers() {
         let plain = format!("{:?} {:?}", migraphx(&ProviderOptions::default()), directml(&ProviderOptions::default()));
         for provider in [Rocm, DirectMl] {
             for option in options_of(provider) {
@@ -195,9 +197,11 @@ mod tests {
                     let mut options = ProviderOptions::default();
                     if option.name == "migraphx_int8_use_native_calibration_table" {
                         let table = serde_json::json!("table");
-                        options.set(&[Rocm], "migraphx_int8_calibration_table_name", &table, Giver::Operator).unwrap();
+                        options
+                            .set(&[Rocm], "migraphx_int8_calibration_table_name", &table, OptionSource::Operator)
+                            .unwrap();
                     }
-                    options.set(&[provider], option.name, &value, Giver::Operator).unwrap();
+                    options.set(&[provider], option.name, &value, OptionSource::Operator).unwrap();
                     let set = format!("{:?} {:?}", migraphx(&options), directml(&options));
                     assert_ne!(set, plain, "{} {value}", option.name);
                 }

@@ -7,71 +7,72 @@ use ort::session::{RunOptions, Session as Native, SessionInputValue, SessionInpu
 use smallvec::SmallVec;
 
 use crate::engine::{RunFailure, Session};
+use crate::exclusive_device::{self, ExclusiveValue};
 use crate::model_file::ModelFile;
-use crate::turns::{self, InTurn};
 use crate::value::OnnxValue;
+use gpux_core::DeadlineExceeded;
 use gpux_core::catch_panic::shorten;
 use gpux_core::{Memory, Placed, Tensor};
 
-use super::device::Place;
-use super::kinds::Kinds;
-use super::placed::Binding;
+use super::device_binding::Binding;
+use super::device_placement::DevicePlacement;
+use super::non_tensor_values::NonTensorValues;
 use super::values;
-use super::watch::{Late, Watch, shrinking};
+use super::watchdog::{Watchdog, shrinking};
 
 /// Inputs below this size, in bytes, are taken to leave no memory worth giving back.
-const SMALL: usize = 64 << 10;
+const SMALL_INPUT: usize = 64 << 10;
 
 pub(super) struct OrtSession {
-    native: InTurn<Native>,
-    place: Place,
+    native: ExclusiveValue<Native>,
+    place: DevicePlacement,
     /// the names of all of the model's inputs, those with a default included
     names: Vec<String>,
     /// whether the first inputs, in order, are just those that must be given
     positional: usize,
-    told: Told,
-    usual: Usual,
+    controls: RunControls,
+    typical_size: TypicalSize,
     /// for models that take or give other values than plain tensors
-    kinds: Option<Kinds>,
+    kinds: Option<NonTensorValues>,
 }
 
 /// Bytes that runs are usually given: an average over about eight.
 #[derive(Debug, Default)]
-struct Usual(usize);
+struct TypicalSize(usize);
 
-impl Usual {
+impl TypicalSize {
     /// Whether a run on so many bytes is far larger than others. The arena keeps what the largest
     /// run ever took, so after such a run it is told to give back what it does not use; after each
     /// run would cost the next one new pages.
     fn is_exceeded(&mut self, bytes: usize) -> bool {
-        let usual = self.0;
-        self.0 = if usual == 0 { bytes } else { usual - usual / 8 + bytes / 8 };
-        bytes > SMALL && bytes / 2 > usual && usual > 0
+        let typical_size = self.0;
+        self.0 = if typical_size == 0 { bytes } else { typical_size - typical_size / 8 + bytes / 8 };
+        bytes > SMALL_INPUT && bytes / 2 > typical_size && typical_size > 0
     }
 }
 
-/// What runs are told beside their inputs.
+/// Run options, created when they are first needed.
 #[derive(Default)]
-struct Told {
+struct RunControls {
     /// made for the first run under a deadline
-    watch: Option<Watch>,
+    watchdog: Option<Watchdog>,
     /// made for the first run that leaves much memory behind, without a deadline
     shrinking: Option<RunOptions>,
 }
 
 impl OrtSession {
     pub(super) fn new(
-        native: InTurn<Native>,
-        place: Place,
+        native: ExclusiveValue<Native>,
+        place: DevicePlacement,
         file: &ModelFile,
-        kinds: Option<Kinds>,
+        kinds: Option<NonTensorValues>,
     ) -> Result<Self, String> {
         let info = file.info();
         let ports = native.get().ok_or(GONE)?;
         let names: Vec<_> = info.inputs.iter().map(|input| input.name.clone()).collect();
         let same = |(native, ours): (&ort::value::Outlet, &String)| native.name() == ours;
         let positional = if ports.inputs().iter().zip(&names).all(same) { ports.inputs().len() } else { 0 };
-        // What the graph says and what the library sees must be the same ports.
+        // The graph and the library must agree on the ports.
         let theirs = ports.outputs().iter().map(ort::value::Outlet::name);
         let same = match &kinds {
             None => theirs.eq(info.outputs.iter().map(|output| output.name.as_str())),
@@ -80,7 +81,15 @@ impl OrtSession {
         if !same {
             return Err("its outputs are not those that the file declares".to_owned());
         }
-        Ok(Self { native, place, names, positional, told: Told::default(), usual: Usual::default(), kinds })
+        Ok(Self {
+            native,
+            place,
+            names,
+            positional,
+            controls: RunControls::default(),
+            typical_size: TypicalSize::default(),
+            kinds,
+        })
     }
 }
 
@@ -88,7 +97,7 @@ impl Session for OrtSession {
     fn run(&mut self, inputs: &[(usize, &Tensor)], deadline: Option<Instant>) -> Result<Vec<Tensor>, RunFailure> {
         let in_order =
             inputs.len() == self.positional && inputs.iter().enumerate().all(|(at, (index, _))| at == *index);
-        let shrink = self.usual.is_exceeded(inputs.iter().map(|(_, tensor)| tensor.byte_len()).sum());
+        let shrink = self.typical_size.is_exceeded(inputs.iter().map(|(_, tensor)| tensor.byte_len()).sum());
         let views = inputs.iter().map(|(_, tensor)| values::view(tensor));
         let slice: SmallVec<[SessionInputValue<'_>; 4]>;
         let inputs = if in_order {
@@ -99,9 +108,10 @@ impl Session for OrtSession {
             let named = names.zip(views).map(|(name, view)| Ok((name, view?)));
             SessionInputs::ValueMap(named.collect::<ort::Result<Vec<_>>>().map_err(failed)?)
         };
-        let _turn = turns::take(self.place.alone, deadline).map_err(|turns::Late| RunFailure::Timeout)?;
+        let _guard = exclusive_device::acquire(self.place.exclusive, deadline)
+            .map_err(|DeadlineExceeded| RunFailure::Timeout)?;
         let native = self.native.get_mut().ok_or_else(gone)?;
-        let outputs = timed(&mut self.told, deadline, shrink, |options| match options {
+        let outputs = timed(&mut self.controls, deadline, shrink, |options| match options {
             Some(options) => native.run_with_options(inputs, options),
             None => native.run(inputs),
         })?;
@@ -116,15 +126,16 @@ impl Session for OrtSession {
         let Some(kinds) = &mut self.kinds else {
             return Err(RunFailure::Failed("the model takes and gives tensors alone".to_owned()));
         };
-        // What comes out may share memory with these.
+        // Outputs may share memory with these.
         let held = kinds.inputs(inputs).map_err(RunFailure::Failed)?;
         let named = held
             .iter()
             .map(|(index, value)| (Cow::Borrowed(self.names[*index].as_str()), SessionInputValue::from(&**value)));
         let named = SessionInputs::<0>::ValueMap(named.collect());
-        let _turn = turns::take(self.place.alone, deadline).map_err(|turns::Late| RunFailure::Timeout)?;
+        let _guard = exclusive_device::acquire(self.place.exclusive, deadline)
+            .map_err(|DeadlineExceeded| RunFailure::Timeout)?;
         let native = self.native.get_mut().ok_or_else(gone)?;
-        let outputs = timed(&mut self.told, deadline, false, |options| match options {
+        let outputs = timed(&mut self.controls, deadline, false, |options| match options {
             Some(options) => native.run_with_options(named, options),
             None => native.run(named),
         })?;
@@ -142,15 +153,15 @@ impl Session for OrtSession {
         deadline: Option<Instant>,
     ) -> Result<Vec<Placed<Tensor>>, RunFailure> {
         let named = inputs.iter().map(|(index, value)| (self.names[*index].as_str(), *value));
-        let shrink = self.usual.is_exceeded(inputs.iter().map(|(_, value)| value.byte_len()).sum());
-        let _turn = turns::take(self.place.alone, deadline).map_err(|turns::Late| RunFailure::Timeout)?;
+        let shrink = self.typical_size.is_exceeded(inputs.iter().map(|(_, value)| value.byte_len()).sum());
+        let _guard = exclusive_device::acquire(self.place.exclusive, deadline)
+            .map_err(|DeadlineExceeded| RunFailure::Timeout)?;
         let native = self.native.get_mut().ok_or_else(gone)?;
         let binding = Binding::new(native, named, stay, &self.place).map_err(failed)?;
-        timed(&mut self.told, deadline, shrink, |options| binding.run(native, options))
+        timed(&mut self.controls, deadline, shrink, |options| binding.run(native, options))
     }
 }
 
-/// What is said of a session that is being let go of.
 const GONE: &str = "the session is gone";
 
 fn gone() -> RunFailure {
@@ -159,14 +170,14 @@ fn gone() -> RunFailure {
 
 /// One run, stopped when its deadline has passed.
 fn timed<'t, T>(
-    told: &'t mut Told,
+    controls: &'t mut RunControls,
     deadline: Option<Instant>,
     shrink: bool,
     run: impl FnOnce(Option<&'t RunOptions>) -> ort::Result<T>,
 ) -> Result<T, RunFailure> {
     let outputs = match deadline {
         None if shrink => {
-            let options = match &mut told.shrinking {
+            let options = match &mut controls.shrinking {
                 Some(options) => options,
                 none => none.insert(shrinking().map_err(RunFailure::Failed)?),
             };
@@ -174,13 +185,13 @@ fn timed<'t, T>(
         }
         None => run(None),
         Some(deadline) => {
-            let watch = match &mut told.watch {
-                Some(watch) => watch,
-                none => none.insert(Watch::new().map_err(RunFailure::Failed)?),
+            let watchdog = match &mut controls.watchdog {
+                Some(watchdog) => watchdog,
+                none => none.insert(Watchdog::new().map_err(RunFailure::Failed)?),
             };
-            watch.begin(deadline);
-            let outputs = run(Some(watch.options(shrink)));
-            watch.end().map_err(|Late| RunFailure::Timeout)?;
+            watchdog.begin(deadline);
+            let outputs = run(Some(watchdog.options(shrink)));
+            watchdog.end().map_err(|DeadlineExceeded| RunFailure::Timeout)?;
             outputs
         }
     };
@@ -196,15 +207,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_run_far_above_the_usual_gives_memory_back() {
-        let mut usual = Usual::default();
-        assert!(!usual.is_exceeded(10 * SMALL), "the first is all there is to go by");
-        assert!(!usual.is_exceeded(15 * SMALL));
-        assert!(usual.is_exceeded(100 * SMALL));
-        let mut small = Usual(8);
-        assert!(!small.is_exceeded(SMALL));
-        let mut growing = Usual(SMALL);
-        let exceeded = (0..100).filter(|_| growing.is_exceeded(100 * SMALL)).count();
+    fn shrinks_memory_only_after_exceptional_runs() {
+        let mut typical_size = TypicalSize::default();
+        assert!(!typical_size.is_exceeded(10 * SMALL_INPUT), "the first is all there is to go by");
+        assert!(!typical_size.is_exceeded(15 * SMALL_INPUT));
+        assert!(typical_size.is_exceeded(100 * SMALL_INPUT));
+        let mut small = TypicalSize(8);
+        assert!(!small.is_exceeded(SMALL_INPUT));
+        let mut growing = TypicalSize(SMALL_INPUT);
+        let exceeded = (0..100).filter(|_| growing.is_exceeded(100 * SMALL_INPUT)).count();
         assert!((1..20).contains(&exceeded), "large runs become usual");
     }
 }

@@ -1,4 +1,4 @@
-//! Which provider to use: what was asked for, against what the engine offers.
+//! Resolves the requested providers against those that the engine offers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -65,9 +65,9 @@ impl From<Fallback> for ProviderError {
     }
 }
 
-/// What to try, in order, and what was passed over already.
+/// The providers to try in order, and those that are not offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Chain {
+pub(crate) struct FallbackChain {
     pub(crate) tried: Vec<ExecutionProvider>,
     pub(crate) passed_over: Vec<Fallback>,
 }
@@ -88,7 +88,7 @@ impl ProviderChoice {
         offered: &[ExecutionProvider],
         lacks: &dyn Fn(ExecutionProvider) -> String,
         strict: bool,
-    ) -> Result<Chain, ProviderError> {
+    ) -> Result<FallbackChain, ProviderError> {
         let mut wanted = match self {
             Self::Auto | Self::Fastest => offered.to_vec(),
             Self::These(providers) => providers.clone(),
@@ -115,7 +115,7 @@ impl ProviderChoice {
             missing.into_iter().map(|provider| Fallback { provider, reason: lacks(provider) }).collect();
         match passed_over.first() {
             Some(first) if strict || tried.is_empty() => Err(first.clone().into()),
-            _ => Ok(Chain { tried, passed_over }),
+            _ => Ok(FallbackChain { tried, passed_over }),
         }
     }
 }
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chains_fall_back_to_the_cpu_unless_strict() {
+    fn falls_back_to_the_cpu_unless_strict() {
         let offered = [TensorRt, Cuda, Cpu];
         let lacks = |provider: ExecutionProvider| format!("no {provider} here");
         let chain = |text: &str, strict| text.parse::<ProviderChoice>().unwrap().chain(&offered, &lacks, strict);

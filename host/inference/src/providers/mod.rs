@@ -1,4 +1,4 @@
-//! Execution providers: the names, what is offered, which one to use, and what it is told.
+//! Execution providers: names, selection, options and plug-ins.
 
 mod choice;
 mod options;
@@ -10,7 +10,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 pub use choice::{Fallback, ProviderChoice};
-pub use options::{Giver, OptionFault, OptionKind, ProviderOption, ProviderOptions, options_of};
+pub use options::{OptionError, OptionKind, OptionSource, ProviderOption, ProviderOptions, options_of};
 pub use plugin::{PluginName, ProviderLibrary};
 
 /// Where a model can run, in the order in which gpux prefers them.
@@ -86,7 +86,7 @@ impl ExecutionProvider {
         }
     }
 
-    /// Whose hardware it is for.
+    /// The vendor of its hardware.
     pub const fn platform(self) -> &'static str {
         match self {
             Self::TensorRt | Self::Cuda => "NVIDIA",
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_is_read_back() {
+    fn parses_every_name() {
         for provider in ExecutionProvider::ALL {
             assert_eq!(provider.name().parse(), Ok(provider));
             assert_eq!(provider.short_name().parse(), Ok(provider));

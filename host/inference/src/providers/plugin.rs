@@ -24,7 +24,7 @@ impl PluginName {
     }
 
     /// A name for a plug-in: letters, digits and hyphens, and not that of a provider that there is.
-    fn give(name: &str) -> Result<Self, String> {
+    fn register(name: &str) -> Result<Self, String> {
         let sound = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if name.is_empty() || name.len() > 64 || !name.chars().all(sound) {
             return Err(format!("`{name}` cannot be the name of a provider; use letters, digits and hyphens"));
@@ -49,7 +49,7 @@ impl PluginName {
 
 /// A library that holds an execution provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Written", into = "Written")]
+#[serde(try_from = "LibraryRecord", into = "LibraryRecord")]
 pub struct ProviderLibrary {
     /// how the operator calls the provider
     pub name: PluginName,
@@ -59,20 +59,20 @@ pub struct ProviderLibrary {
 
 /// How a [`ProviderLibrary`] travels to a child process: reading it makes the name known there.
 #[derive(Serialize, Deserialize)]
-struct Written {
+struct LibraryRecord {
     name: String,
     path: PathBuf,
 }
 
-impl TryFrom<Written> for ProviderLibrary {
+impl TryFrom<LibraryRecord> for ProviderLibrary {
     type Error = String;
 
-    fn try_from(Written { name, path }: Written) -> Result<Self, String> {
-        Ok(Self { name: PluginName::give(&name)?, path })
+    fn try_from(LibraryRecord { name, path }: LibraryRecord) -> Result<Self, String> {
+        Ok(Self { name: PluginName::register(&name)?, path })
     }
 }
 
-impl From<ProviderLibrary> for Written {
+impl From<ProviderLibrary> for LibraryRecord {
     fn from(library: ProviderLibrary) -> Self {
         Self { name: library.name.0.to_owned(), path: library.path }
     }
@@ -93,7 +93,7 @@ impl FromStr for ProviderLibrary {
         if path.is_empty() {
             return Err(format!("`{name}` needs the path of its library"));
         }
-        Ok(Self { name: PluginName::give(name)?, path: path.into() })
+        Ok(Self { name: PluginName::register(name)?, path: path.into() })
     }
 }
 
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_named_library_is_a_provider_from_then_on() {
+    fn registers_named_libraries_as_providers() {
         assert!("test-plugin".parse::<ExecutionProvider>().is_err());
         let library: ProviderLibrary = "test-plugin=/opt/lib.so".parse().unwrap();
         let provider: ExecutionProvider = "Test-Plugin".parse().unwrap();

@@ -1,15 +1,15 @@
 //! A model as a set of sessions, checked out without a lock while one is free.
 
-mod cores;
-mod costs;
-mod elsewhere;
-mod pace;
-mod places;
-mod shared;
-mod shelf;
+mod checkout;
+mod core_selection;
+mod cost_model;
+mod offload;
+mod pool;
+mod run_duration;
+mod run_timer;
+mod session_affinity;
 mod slot;
-mod trial;
-mod worked;
+mod threading_trial;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -26,28 +26,28 @@ use super::providers::ExecutionProvider;
 use super::value::OnnxValue;
 use gpux_core::{Placed, Tensor};
 
-use costs::Costs;
-use pace::Pace;
-use places::Places;
-use shared::{CheckedOut, Shared, Work};
-use slot::{Slot, Width};
-use trial::Trial;
+use checkout::{CheckedOut, Shared, Work};
+use cost_model::CostModel;
+use pool::SessionPool;
+use run_duration::RunDurations;
+use slot::{Slot, ThreadMode};
+use threading_trial::ThreadingTrial;
 
-pub(super) use elsewhere::Elsewhere;
-pub(super) use places::Inside;
-pub use shared::Unavailable;
-pub use shelf::in_turn;
-pub(super) use worked::Worked;
+pub use checkout::SessionRunError;
+pub(super) use offload::OffloadedRun;
+pub(super) use pool::CallerGuard;
+pub(super) use run_timer::RunTimer;
+pub use session_affinity::with_preferred_session;
 
-/// How long after its deadline a run may still end, before its caller is sent away without it:
-/// ONNX Runtime stops most runs sooner, and then the session need not be replaced.
+/// How long a caller waits beyond its deadline for the run to end: ONNX Runtime terminates most runs
+/// sooner, and then the session need not be replaced.
 pub(super) const GRACE: Duration = Duration::from_millis(15);
 
 /// The largest model whose weights several sessions hold without being asked to, in bytes. Those of
 /// larger ones they only map.
-const LIGHT: u64 = 8 << 20;
+const SMALL_MODEL: u64 = 8 << 20;
 
-/// What a run is given: each input with its index among the model's inputs, in ascending order.
+/// The inputs of a run, each with its index among the model's inputs, in ascending order.
 pub type ModelInputs = SmallVec<[(usize, Tensor); 4]>;
 
 /// The sessions of one model. Each run has one to itself.
@@ -66,48 +66,61 @@ impl SessionSet {
         first: Box<dyn Session>,
         instances: Option<usize>,
     ) -> Result<Self, ModelLoadError> {
-        let wide = instances.unwrap_or(1).max(1);
-        let narrow = if instances.is_none() { narrow(&*engine, &file, &options) } else { 0 };
-        let places = Places::new(wide, narrow);
-        places.give_back(Slot { width: Width::Wide, place: 0, session: Some(first) });
-        for place in 1..wide {
+        let multi_threaded = instances.unwrap_or(1).max(1);
+        let single_threaded = if instances.is_none() { single_threaded(&*engine, &file, &options) } else { 0 };
+        let pool = SessionPool::new(multi_threaded, single_threaded);
+        pool.give_back(Slot { mode: ThreadMode::MultiThreaded, place: 0, session: Some(first) });
+        for place in 1..multi_threaded {
             let session = Some(engine.load(&file, &options)?);
-            places.give_back(Slot { width: Width::Wide, place, session });
+            pool.give_back(Slot { mode: ThreadMode::MultiThreaded, place, session });
         }
-        let (retired, pace, trial) = (AtomicUsize::new(0), Pace::new(), Trial::new(narrow > 0));
-        let (costs, alone) = (OnceLock::new(), engine.alone(&options));
-        Ok(Self { shared: Arc::new(Shared { engine, file, options, alone, places, retired, pace, trial, costs }) })
+        let (retired, durations, threading_trial) =
+            (AtomicUsize::new(0), RunDurations::new(), ThreadingTrial::new(single_threaded > 0));
+        let (cost_model, exclusive) = (OnceLock::new(), engine.is_exclusive(&options));
+        Ok(Self {
+            shared: Arc::new(Shared {
+                engine,
+                file,
+                options,
+                exclusive,
+                pool,
+                retired,
+                durations,
+                threading_trial,
+                cost_model,
+            }),
+        })
     }
 
     /// How many runs can go on at once, when there are callers for all.
-    pub fn most(&self) -> usize {
-        self.shared.places.most()
+    pub fn max_concurrency(&self) -> usize {
+        self.shared.pool.max_concurrency()
     }
 
-    /// Sessions that are there for a single caller. [`Self::most`] may be more.
+    /// Sessions that are there for a single caller. [`Self::max_concurrency`] may be more.
     pub fn instances(&self) -> usize {
-        self.shared.places.wide()
+        self.shared.pool.multi_threaded()
     }
 
-    /// How many there are now.
+    /// The number of sessions now.
     pub fn count(&self) -> usize {
-        self.shared.places.count()
+        self.shared.pool.count()
     }
 
     /// How many runs are best begun at once now, with so many callers as there are.
-    pub(super) fn open(&self) -> usize {
-        self.shared.places.open()
+    pub(super) fn target_concurrency(&self) -> usize {
+        self.shared.pool.target_concurrency()
     }
 
-    /// Counts a caller who will [`start`](Self::start) a run, or wait for one.
-    pub(super) fn enter(&self) -> Inside<'_> {
-        self.shared.places.enter()
+    /// Counts a caller that will [`start`](Self::start) a run, or wait for one.
+    pub(super) fn count_caller(&self) -> CallerGuard<'_> {
+        self.shared.pool.count_caller()
     }
 
     /// The bytes of input that cost as much as beginning a run, once enough runs of different sizes
     /// were seen. They are looked at from the first call on.
-    pub(super) fn start_cost(&self) -> Option<usize> {
-        self.shared.costs.get_or_init(Costs::new).start()
+    pub(super) fn overhead_bytes(&self) -> Option<usize> {
+        self.shared.cost_model.get_or_init(CostModel::new).start()
     }
 
     /// How each session was made.
@@ -115,35 +128,35 @@ impl SessionSet {
         &self.shared.options
     }
 
-    /// Sessions whose caller was sent away at its deadline while a kernel was at work. Each is gone,
-    /// or free again, when that kernel returns.
+    /// Sessions whose caller timed out while a kernel was running. Each is dropped, or free again,
+    /// when that kernel returns.
     pub fn retired(&self) -> usize {
         self.shared.retired.load(Ordering::Acquire)
     }
 
-    /// Runs the model on a free session. By `deadline`, or some milliseconds later, there is an
-    /// answer, whatever the engine is at: a run that is not known to be short goes to a thread that
-    /// can be left behind.
-    pub fn run(&self, inputs: ModelInputs, deadline: Option<Instant>) -> Result<Vec<Tensor>, Unavailable> {
+    /// Runs the model on a free session. Returns at `deadline`, or some milliseconds later, even if a
+    /// kernel is running: a run that is not known to be short is offloaded to a thread that can be
+    /// abandoned.
+    pub fn run(&self, inputs: ModelInputs, deadline: Option<Instant>) -> Result<Vec<Tensor>, SessionRunError> {
         self.on_session(bytes(&inputs), deadline, run_tensors(inputs, deadline))
     }
 
-    /// The same; `worked` tells how long a session was at it.
+    /// [`Self::run`]; `worked` measures the time on the session.
     pub(super) fn run_timed(
         &self,
         inputs: ModelInputs,
         deadline: Option<Instant>,
-        worked: &Arc<Worked>,
-    ) -> Result<Vec<Tensor>, Unavailable> {
-        self.on_session(bytes(&inputs), deadline, worked.clone().noting(run_tensors(inputs, deadline)))
+        worked: &Arc<RunTimer>,
+    ) -> Result<Vec<Tensor>, SessionRunError> {
+        self.on_session(bytes(&inputs), deadline, worked.clone().timing(run_tensors(inputs, deadline)))
     }
 
-    /// The same for models of other values than plain tensors.
+    /// [`Self::run`] for models of other values than plain tensors.
     pub fn run_values(
         &self,
         inputs: Vec<(usize, OnnxValue)>,
         deadline: Option<Instant>,
-    ) -> Result<Vec<OnnxValue>, Unavailable> {
+    ) -> Result<Vec<OnnxValue>, SessionRunError> {
         let bytes = inputs.iter().map(|(_, value)| value.byte_len()).sum();
         self.on_session(bytes, deadline, move |session: &mut dyn Session| {
             let views: Vec<_> = inputs.iter().map(|(index, value)| (*index, value)).collect();
@@ -151,14 +164,14 @@ impl SessionSet {
         })
     }
 
-    /// The same with tensors in the device's memory among the inputs; outputs whose number is true in
-    /// `stay` are left there.
+    /// [`Self::run`] with tensors in the device's memory among the inputs; outputs whose entry in
+    /// `stay` is true remain there.
     pub fn run_placed(
         &self,
         inputs: Vec<(usize, Placed<Tensor>)>,
         stay: &[bool],
         deadline: Option<Instant>,
-    ) -> Result<Vec<Placed<Tensor>>, Unavailable> {
+    ) -> Result<Vec<Placed<Tensor>>, SessionRunError> {
         let bytes = inputs.iter().map(|(_, tensor)| tensor.byte_len()).sum();
         let stay: SmallVec<[bool; 8]> = stay.into();
         self.on_session(bytes, deadline, move |session: &mut dyn Session| {
@@ -169,18 +182,18 @@ impl SessionSet {
 
     /// Whether a run would find a free session now.
     pub fn is_free(&self) -> bool {
-        self.shared.places.is_free()
+        self.shared.pool.is_free()
     }
 
-    /// Runs it on a session that is free now, and on the calling thread; [`Unavailable::Timeout`] where there is
+    /// Runs it on a session that is free now, on the calling thread; [`SessionRunError::Timeout`] where there is
     /// none, or the run is not known to be short.
-    pub fn run_at_once(&self, inputs: ModelInputs, deadline: Option<Instant>) -> Result<Vec<Tensor>, Unavailable> {
+    pub fn run_at_once(&self, inputs: ModelInputs, deadline: Option<Instant>) -> Result<Vec<Tensor>, SessionRunError> {
         let bytes = bytes(&inputs);
-        let _inside = self.enter();
-        let slot = self.shared.free(bytes).ok_or(Unavailable::Timeout)?;
+        let _inside = self.count_caller();
+        let slot = self.shared.free(bytes).ok_or(SessionRunError::Timeout)?;
         let checked_out = CheckedOut { shared: &self.shared, slot };
-        if self.shared.alone || !self.shared.stays_here(&checked_out.slot, bytes) {
-            return Err(Unavailable::Timeout);
+        if self.shared.exclusive || !self.shared.can_run_inline(&checked_out.slot, bytes) {
+            return Err(SessionRunError::Timeout);
         }
         checked_out.run(bytes, deadline, run_tensors(inputs, deadline))
     }
@@ -190,15 +203,15 @@ impl SessionSet {
         bytes: usize,
         deadline: Option<Instant>,
         work: impl Work<T>,
-    ) -> Result<T, Unavailable> {
-        let _inside = self.enter();
-        let slot = self.shared.check_out(bytes, deadline).ok_or(Unavailable::Timeout)?;
-        let Some(until) = deadline.filter(|_| !self.shared.stays_here(&slot, bytes)) else {
+    ) -> Result<T, SessionRunError> {
+        let _inside = self.count_caller();
+        let slot = self.shared.check_out(bytes, deadline).ok_or(SessionRunError::Timeout)?;
+        let Some(until) = deadline.filter(|_| !self.shared.can_run_inline(&slot, bytes)) else {
             return CheckedOut { shared: &self.shared, slot }.run(bytes, deadline, work);
         };
         let (answer, answered) = sync_channel(1);
-        // Nobody listens any more after the deadline.
-        let elsewhere = self.shared.run_elsewhere(slot, bytes, deadline, work, move |result| drop(answer.send(result)));
+        // The receiver is gone after the deadline.
+        let elsewhere = self.shared.offload(slot, bytes, deadline, work, move |result| drop(answer.send(result)));
         let left = until.saturating_duration_since(Instant::now()) + GRACE;
         match answered.recv_timeout(left) {
             Ok(result) => result,
@@ -207,30 +220,30 @@ impl SessionSet {
             }
             Err(RecvTimeoutError::Timeout) => {
                 elsewhere.retire();
-                Err(Unavailable::Timeout)
+                Err(SessionRunError::Timeout)
             }
         }
     }
 
-    /// Runs the model and hands what comes of it to `then`: before this returns, or on another
-    /// thread, for a run that is not known to be short. `worked` tells how long a session was at it.
+    /// Runs the model and passes the result to `then`: before this returns, or on another thread for a
+    /// run that is not known to be short. `worked` measures the time on the session.
     pub(super) fn start(
         &self,
         inputs: ModelInputs,
         deadline: Option<Instant>,
-        worked: &Arc<Worked>,
-        then: impl FnOnce(Result<Vec<Tensor>, Unavailable>) + Send + 'static,
-    ) -> Option<Elsewhere> {
+        worked: &Arc<RunTimer>,
+        then: impl FnOnce(Result<Vec<Tensor>, SessionRunError>) + Send + 'static,
+    ) -> Option<OffloadedRun> {
         let bytes = bytes(&inputs);
         let Some(slot) = self.shared.check_out(bytes, deadline) else {
-            then(Err(Unavailable::Timeout));
+            then(Err(SessionRunError::Timeout));
             return None;
         };
-        let work = worked.clone().noting(run_tensors(inputs, deadline));
-        if deadline.is_some() && !self.shared.stays_here(&slot, bytes) {
-            return Some(self.shared.run_elsewhere(slot, bytes, deadline, work, then));
+        let work = worked.clone().timing(run_tensors(inputs, deadline));
+        if deadline.is_some() && !self.shared.can_run_inline(&slot, bytes) {
+            return Some(self.shared.offload(slot, bytes, deadline, work, then));
         }
-        // The session is free again before anybody hears of the result.
+        // The session is free before the result is delivered.
         let result = CheckedOut { shared: &self.shared, slot }.run(bytes, deadline, work);
         then(result);
         None
@@ -238,9 +251,9 @@ impl SessionSet {
 }
 
 impl Drop for SessionSet {
-    /// Whoever has let go of all models may end the process.
+    /// Once all models are dropped the process may exit, so no session may be loading then.
     fn drop(&mut self) {
-        if self.shared.places.is_making() {
+        if self.shared.pool.is_loading_session() {
             background_work::wait();
         }
     }
@@ -253,12 +266,12 @@ fn run_tensors(inputs: ModelInputs, deadline: Option<Instant>) -> impl Work<Vec<
     }
 }
 
-/// How many narrow sessions the model may have.
-fn narrow(engine: &dyn Engine, file: &ModelFile, options: &SessionOptions) -> usize {
+/// The number of single-threaded sessions that the model may have.
+fn single_threaded(engine: &dyn Engine, file: &ModelFile, options: &SessionOptions) -> usize {
     let cores = engine.threads(None);
-    let light = file.info().size_bytes <= LIGHT || options.optimized.is_some();
+    let is_small = file.info().size_bytes <= SMALL_MODEL || options.optimized.is_some();
     let on_cpu = options.provider == ExecutionProvider::Cpu;
-    if options.threads.is_none() && on_cpu && light && cores > 1 { cores } else { 0 }
+    if options.threads.is_none() && on_cpu && is_small && cores > 1 { cores } else { 0 }
 }
 
 fn bytes(inputs: &ModelInputs) -> usize {

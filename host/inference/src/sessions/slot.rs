@@ -2,29 +2,29 @@
 
 use crate::engine::Session;
 
-/// A session, or the place of one that is to be made by whoever needs it next.
+/// A session, or an empty slot whose next user loads one.
 pub(super) struct Slot {
-    pub(super) width: Width,
-    /// its place among those of its width
+    pub(super) mode: ThreadMode,
+    /// its index among the slots of its mode
     pub(super) place: usize,
     pub(super) session: Option<Box<dyn Session>>,
 }
 
-/// Which threads a session's runs have.
+/// The threads of a session's runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Width {
-    /// those that the set was asked for
-    Wide,
-    /// the caller's alone
-    Narrow,
+pub(super) enum ThreadMode {
+    /// the shared thread pool, or the session's own
+    MultiThreaded,
+    /// the caller's thread only
+    SingleThreaded,
 }
 
 impl Slot {
-    pub(super) const fn empty(width: Width, place: usize) -> Self {
-        Self { width, place, session: None }
+    pub(super) const fn empty(mode: ThreadMode, place: usize) -> Self {
+        Self { mode, place, session: None }
     }
 
     pub(super) const fn take(&mut self) -> Self {
-        Self { width: self.width, place: self.place, session: self.session.take() }
+        Self { mode: self.mode, place: self.place, session: self.session.take() }
     }
 }

@@ -12,14 +12,14 @@ use gpux_core::DeviceTensor;
 /// An engine whose sessions do what the first number of their input says.
 #[derive(Default)]
 struct Obedient {
-    made: AtomicUsize,
-    inside: Arc<AtomicUsize>,
+    loaded: AtomicUsize,
+    callers: Arc<AtomicUsize>,
     barrier: Option<Arc<Barrier>>,
-    alone: bool,
+    exclusive: bool,
 }
 
 struct Obey {
-    inside: Arc<AtomicUsize>,
+    callers: Arc<AtomicUsize>,
     barrier: Option<Arc<Barrier>>,
 }
 
@@ -33,12 +33,12 @@ impl Engine for Obedient {
     fn providers(&self) -> &[ExecutionProvider] {
         &[ExecutionProvider::Cpu]
     }
-    fn alone(&self, _: &SessionOptions) -> bool {
-        self.alone
+    fn is_exclusive(&self, _: &SessionOptions) -> bool {
+        self.exclusive
     }
     fn load(&self, _: &ModelFile, _: &SessionOptions) -> Result<Box<dyn Session>, ModelLoadError> {
-        self.made.fetch_add(1, Ordering::SeqCst);
-        Ok(Box::new(Obey { inside: self.inside.clone(), barrier: self.barrier.clone() }))
+        self.loaded.fetch_add(1, Ordering::SeqCst);
+        Ok(Box::new(Obey { callers: self.callers.clone(), barrier: self.barrier.clone() }))
     }
 }
 
@@ -49,7 +49,7 @@ impl Session for Obey {
             1 => panic!("asked to"),
             2 => Err(RunFailure::Failed("bad value".into())),
             _ => {
-                self.inside.fetch_add(1, Ordering::SeqCst);
+                self.callers.fetch_add(1, Ordering::SeqCst);
                 self.barrier.as_ref().unwrap().wait();
                 Ok(Vec::new())
             }
@@ -83,90 +83,90 @@ fn order(what: i64) -> ModelInputs {
 }
 
 #[test]
-fn a_session_that_panicked_is_replaced() {
+fn replaces_sessions_that_panicked() {
     let engine = Arc::new(Obedient::default());
     let set = set(&engine, 1);
     let run = |what| set.run(order(what), None).map_err(|error| error.to_string());
     assert!(run(0).is_ok());
     assert_eq!(run(2).unwrap_err(), "bad value");
-    assert_eq!(engine.made.load(Ordering::SeqCst), 1);
+    assert_eq!(engine.loaded.load(Ordering::SeqCst), 1);
     assert!(run(1).unwrap_err().contains("asked to"));
-    assert!(matches!(set.run_at_once(order(0), None), Err(Unavailable::Timeout)), "to make one takes its time");
+    assert!(matches!(set.run_at_once(order(0), None), Err(SessionRunError::Timeout)), "to make one takes its time");
     assert!(run(0).is_ok());
-    assert_eq!(engine.made.load(Ordering::SeqCst), 2);
+    assert_eq!(engine.loaded.load(Ordering::SeqCst), 2);
 }
 
 #[test]
-fn waiting_ends_with_a_session_or_at_the_deadline() {
+fn waits_for_a_session_until_the_deadline() {
     let barrier = Arc::new(Barrier::new(2));
     let engine = Arc::new(Obedient { barrier: Some(barrier.clone()), ..Obedient::default() });
     let set = set(&engine, 1);
     let at_once = |what| set.run_at_once(order(what), None).map(|_| ());
-    assert!(set.is_free() && matches!(at_once(0), Err(Unavailable::Timeout)), "it is not known to be short");
+    assert!(set.is_free() && matches!(at_once(0), Err(SessionRunError::Timeout)), "it is not known to be short");
     set.run(order(0), None).unwrap();
     assert!(at_once(0).is_ok() && set.is_free());
     std::thread::scope(|scope| {
         let busy = scope.spawn(|| set.run(order(3), None).map(|_| ()));
-        while engine.inside.load(Ordering::SeqCst) == 0 {
+        while engine.callers.load(Ordering::SeqCst) == 0 {
             std::thread::yield_now();
         }
-        assert!(!set.is_free() && matches!(at_once(0), Err(Unavailable::Timeout)));
+        assert!(!set.is_free() && matches!(at_once(0), Err(SessionRunError::Timeout)));
         let late = set.run(order(0), Some(Instant::now() + Duration::from_millis(5)));
-        assert!(matches!(late, Err(Unavailable::Timeout)));
+        assert!(matches!(late, Err(SessionRunError::Timeout)));
         let waiting = scope.spawn(|| set.run(order(0), Some(Instant::now() + Duration::from_mins(1))));
-        while set.shared.places.waiting() == 0 {
+        while set.shared.pool.waiting() == 0 {
             std::thread::yield_now();
         }
         barrier.wait();
         assert!(waiting.join().unwrap().is_ok());
         assert!(busy.join().unwrap().is_ok());
     });
-    assert_eq!(engine.made.load(Ordering::SeqCst), 1);
+    assert_eq!(engine.loaded.load(Ordering::SeqCst), 1);
 }
 
 #[test]
-fn a_run_that_outlives_its_deadline_is_left_behind() {
+fn abandons_overdue_runs() {
     // Two kernels that do not return, and who lets them.
     let barrier = Arc::new(Barrier::new(3));
     let engine = Arc::new(Obedient { barrier: Some(barrier.clone()), ..Obedient::default() });
     let set = set(&engine, 1);
     let soon = || Some(Instant::now() + Duration::from_millis(1));
     let far = || Some(Instant::now() + Duration::from_mins(1));
-    assert!(matches!(set.run(order(3), soon()), Err(Unavailable::Timeout)));
-    assert_eq!((set.retired(), engine.made.load(Ordering::SeqCst)), (1, 1));
+    assert!(matches!(set.run(order(3), soon()), Err(SessionRunError::Timeout)));
+    assert_eq!((set.retired(), engine.loaded.load(Ordering::SeqCst)), (1, 1));
     // The next request makes a session of its own; a second runaway gets no replacement.
     assert!(set.run(order(0), far()).is_ok());
-    assert_eq!(engine.made.load(Ordering::SeqCst), 2);
+    assert_eq!(engine.loaded.load(Ordering::SeqCst), 2);
     // Larger than what has been short.
     let larger = ModelInputs::from_iter([(0, tensor(&[2], vec![3_i64; 2]))]);
-    assert!(matches!(set.run(larger, soon()), Err(Unavailable::Timeout)));
+    assert!(matches!(set.run(larger, soon()), Err(SessionRunError::Timeout)));
     assert_eq!(set.retired(), 1);
-    assert!(matches!(set.run(order(0), soon()), Err(Unavailable::Timeout)), "there is no session left");
+    assert!(matches!(set.run(order(0), soon()), Err(SessionRunError::Timeout)), "there is no session left");
     // Both kernels return: one session joins the set, the other goes.
     barrier.wait();
     assert!(set.run(order(0), far()).is_ok());
     while set.retired() > 0 {
         std::thread::yield_now();
     }
-    assert_eq!((set.shared.places.free(), engine.made.load(Ordering::SeqCst)), (1, 2));
+    assert_eq!((set.shared.pool.free(), engine.loaded.load(Ordering::SeqCst)), (1, 2));
 }
 
 #[test]
-fn after_a_run_that_was_left_behind_sessions_that_are_there_are_taken_first() {
+fn prefers_loaded_sessions_over_empty_slots() {
     let barrier = Arc::new(Barrier::new(2));
     let engine = Arc::new(Obedient { barrier: Some(barrier.clone()), ..Obedient::default() });
     let set = set(&engine, 2);
     let after = |time| Some(Instant::now() + Duration::from_millis(time));
-    assert!(matches!(set.run(order(3), after(1)), Err(Unavailable::Timeout)));
+    assert!(matches!(set.run(order(3), after(1)), Err(SessionRunError::Timeout)));
     for _ in 0..3 {
         assert!(set.run(order(0), after(60_000)).is_ok());
     }
-    assert_eq!((set.retired(), engine.made.load(Ordering::SeqCst)), (1, 2));
+    assert_eq!((set.retired(), engine.loaded.load(Ordering::SeqCst)), (1, 2));
     barrier.wait();
 }
 
 #[test]
-fn a_run_on_a_device_is_left_behind_too() {
+fn abandons_overdue_device_runs() {
     let barrier = Arc::new(Barrier::new(2));
     let engine = Arc::new(Obedient { barrier: Some(barrier.clone()), ..Obedient::default() });
     let set = set(&engine, 1);
@@ -175,12 +175,12 @@ fn a_run_on_a_device_is_left_behind_too() {
         set.run_placed(inputs, &[stay], Some(Instant::now() + left))
     };
     let (soon, long) = (Duration::from_millis(1), Duration::from_mins(1));
-    assert!(matches!(run(3, true, soon), Err(Unavailable::Timeout)));
+    assert!(matches!(run(3, true, soon), Err(SessionRunError::Timeout)));
     assert_eq!(set.retired(), 1);
     assert!(matches!(run(0, true, long).unwrap()[0], Placed::Device(_)));
     assert!(matches!(run(0, false, long).unwrap()[0], Placed::Host(_)));
     assert!(run(2, false, long).unwrap_err().to_string().contains("bad value"));
-    assert_eq!(engine.made.load(Ordering::SeqCst), 2);
+    assert_eq!(engine.loaded.load(Ordering::SeqCst), 2);
     barrier.wait();
     while set.retired() > 0 {
         std::thread::yield_now();
@@ -188,49 +188,49 @@ fn a_run_on_a_device_is_left_behind_too() {
 }
 
 #[test]
-fn a_run_that_waits_for_its_turn_ends_at_its_deadline_and_keeps_its_session() {
+fn keeps_the_session_when_the_device_lock_times_out() {
     let barrier = Arc::new(Barrier::new(2));
-    let engine = Arc::new(Obedient { barrier: Some(barrier.clone()), alone: true, ..Obedient::default() });
+    let engine = Arc::new(Obedient { barrier: Some(barrier.clone()), exclusive: true, ..Obedient::default() });
     let (busy, other) = (set(&engine, 1), set(&engine, 1));
     let far = || Some(Instant::now() + Duration::from_mins(1));
     // One of which nothing is known runs elsewhere, one that is known to be short on the caller's thread.
     for is_short in [false, true] {
-        assert_eq!(other.shared.pace.is_short(8), is_short);
+        assert_eq!(other.shared.durations.is_short(8), is_short);
         std::thread::scope(|scope| {
-            let before = engine.inside.load(Ordering::SeqCst);
+            let before = engine.callers.load(Ordering::SeqCst);
             let runs = scope.spawn(|| busy.run(order(3), None).map(|_| ()));
-            while engine.inside.load(Ordering::SeqCst) == before {
+            while engine.callers.load(Ordering::SeqCst) == before {
                 std::thread::yield_now();
             }
             let start = Instant::now();
             let late = other.run(order(0), Some(start + Duration::from_millis(20)));
-            assert!(matches!(late, Err(Unavailable::Timeout)));
+            assert!(matches!(late, Err(SessionRunError::Timeout)));
             assert!(start.elapsed() < Duration::from_secs(10));
-            assert_eq!((other.retired(), engine.made.load(Ordering::SeqCst)), (0, 2));
+            assert_eq!((other.retired(), engine.loaded.load(Ordering::SeqCst)), (0, 2));
             // The wait is no part of the run, however long it is.
             let waits = scope.spawn(|| other.run(order(0), far()).map(|_| ()));
             std::thread::sleep(Duration::from_millis(100));
             barrier.wait();
             assert!(runs.join().unwrap().is_ok() && waits.join().unwrap().is_ok());
-            assert!(other.shared.pace.is_short(8));
+            assert!(other.shared.durations.is_short(8));
         });
     }
-    assert_eq!((other.shared.places.free(), engine.made.load(Ordering::SeqCst)), (1, 2));
+    assert_eq!((other.shared.pool.free(), engine.loaded.load(Ordering::SeqCst)), (1, 2));
 }
 
 #[test]
-fn a_retired_session_takes_the_place_that_is_still_empty() {
+fn restores_retired_sessions_to_empty_slots() {
     let barrier = Arc::new(Barrier::new(2));
     let engine = Arc::new(Obedient { barrier: Some(barrier.clone()), ..Obedient::default() });
     let set = set(&engine, 1);
     let late = set.run(order(3), Some(Instant::now() + Duration::from_millis(1)));
-    assert!(matches!(late, Err(Unavailable::Timeout)));
+    assert!(matches!(late, Err(SessionRunError::Timeout)));
     barrier.wait();
     while set.retired() > 0 {
         std::thread::yield_now();
     }
     assert!(set.run(order(0), None).is_ok());
-    assert_eq!(engine.made.load(Ordering::SeqCst), 1, "nothing was loaded again");
+    assert_eq!(engine.loaded.load(Ordering::SeqCst), 1, "nothing was loaded again");
 }
 
 /// An engine of so many cores. Its runs note how many threads they were made for, and wait at the
@@ -238,22 +238,22 @@ fn a_retired_session_takes_the_place_that_is_still_empty() {
 #[derive(Clone)]
 struct Cores {
     count: usize,
-    narrow: Result<(), ()>,
-    gate: Arc<(Mutex<Gate>, Condvar)>,
+    single_threaded: Result<(), ()>,
+    lock: Arc<(Mutex<Gate>, Condvar)>,
     /// narrow sessions that are made; each takes a while
     narrow_made: Arc<AtomicUsize>,
 }
 
 #[derive(Default)]
 struct Gate {
-    open: bool,
-    inside: usize,
+    target_concurrency: bool,
+    callers: usize,
     runs: Vec<Option<usize>>,
 }
 
 struct OnCores {
     threads: Option<usize>,
-    gate: Arc<(Mutex<Gate>, Condvar)>,
+    lock: Arc<(Mutex<Gate>, Condvar)>,
 }
 
 impl Engine for Cores {
@@ -270,7 +270,7 @@ impl Engine for Cores {
         own.unwrap_or(self.count)
     }
     fn load(&self, file: &ModelFile, options: &SessionOptions) -> Result<Box<dyn Session>, ModelLoadError> {
-        if options.threads.is_some() && self.narrow.is_err() {
+        if options.threads.is_some() && self.single_threaded.is_err() {
             let (path, engine) = (file.path().to_owned(), "cores".to_owned());
             return Err(ModelLoadError::Engine { path, engine, reason: "asked to".to_owned() });
         }
@@ -278,28 +278,28 @@ impl Engine for Cores {
             std::thread::sleep(Duration::from_millis(20));
             self.narrow_made.fetch_add(1, Ordering::SeqCst);
         }
-        Ok(Box::new(OnCores { threads: options.threads, gate: self.gate.clone() }))
+        Ok(Box::new(OnCores { threads: options.threads, lock: self.lock.clone() }))
     }
 }
 
 impl Session for OnCores {
     fn run(&mut self, inputs: &[(usize, &Tensor)], _: Option<Instant>) -> Result<Vec<Tensor>, RunFailure> {
-        let (gate, changed) = &*self.gate;
-        let mut gate = gate.lock().unwrap();
-        gate.runs.push(self.threads);
-        gate.inside += 1;
+        let (lock, changed) = &*self.lock;
+        let mut lock = lock.lock().unwrap();
+        lock.runs.push(self.threads);
+        lock.callers += 1;
         changed.notify_all();
         if inputs[0].1.as_slice::<i64>().unwrap()[0] == 1 {
-            gate = changed.wait_while(gate, |gate| !gate.open).unwrap();
+            lock = changed.wait_while(lock, |lock| !lock.target_concurrency).unwrap();
         }
-        gate.inside -= 1;
+        lock.callers -= 1;
         Ok(Vec::new())
     }
 }
 
 impl Cores {
-    fn new(count: usize, narrow: Result<(), ()>) -> Self {
-        Self { count, narrow, gate: Arc::default(), narrow_made: Arc::default() }
+    fn new(count: usize, single_threaded: Result<(), ()>) -> Self {
+        Self { count, single_threaded, lock: Arc::default(), narrow_made: Arc::default() }
     }
 
     fn set(&self, options: SessionOptions, instances: Option<usize>) -> SessionSet {
@@ -307,28 +307,28 @@ impl Cores {
         SessionSet::new(Arc::new(self.clone()), model("gather"), options, first, instances).unwrap()
     }
 
-    /// Waits until `inside` runs are at the gate.
-    fn wait_inside(&self, inside: usize) {
-        let (gate, changed) = &*self.gate;
-        drop(changed.wait_while(gate.lock().unwrap(), |gate| gate.inside < inside).unwrap());
+    /// Waits until `callers` runs are at the gate.
+    fn wait_inside(&self, callers: usize) {
+        let (lock, changed) = &*self.lock;
+        drop(changed.wait_while(lock.lock().unwrap(), |lock| lock.callers < callers).unwrap());
     }
 
-    fn open(&self, open: bool) {
-        self.gate.0.lock().unwrap().open = open;
-        self.gate.1.notify_all();
+    fn target_concurrency(&self, target_concurrency: bool) {
+        self.lock.0.lock().unwrap().target_concurrency = target_concurrency;
+        self.lock.1.notify_all();
     }
 
     /// The threads of each run since the last time.
     fn runs(&self) -> Vec<Option<usize>> {
-        std::mem::take(&mut self.gate.0.lock().unwrap().runs)
+        std::mem::take(&mut self.lock.0.lock().unwrap().runs)
     }
 }
 
 #[test]
-fn a_crowd_gets_a_session_of_one_thread_for_each_core() {
+fn loads_single_threaded_sessions_under_load() {
     let engine = Cores::new(2, Ok(()));
     let set = engine.set(SessionOptions::cpu(), None);
-    assert_eq!((set.instances(), set.most(), set.count(), set.open()), (1, 2, 1, 1));
+    assert_eq!((set.instances(), set.max_concurrency(), set.count(), set.target_concurrency()), (1, 2, 1, 1));
     for _ in 0..3 {
         set.run(order(0), None).unwrap();
     }
@@ -340,17 +340,17 @@ fn a_crowd_gets_a_session_of_one_thread_for_each_core() {
         // The second finds no session, has one made, and waits for whichever is free first.
         let second = scope.spawn(|| set.run(order(1), None).map(drop));
         engine.wait_inside(2);
-        assert_eq!((set.count(), set.open()), (2, 2));
+        assert_eq!((set.count(), set.target_concurrency()), (2, 2));
         assert_eq!(engine.runs(), [None, Some(1)]);
         let third = scope.spawn(|| set.run(order(1), None).map(drop));
         engine.wait_inside(3);
         assert_eq!(set.count(), 3);
         // Now there is one a core, and nobody takes the wide one beside them.
         let fourth = scope.spawn(|| set.run(order(0), None).map(drop));
-        while set.shared.places.waiting() == 0 {
+        while set.shared.pool.waiting() == 0 {
             std::thread::yield_now();
         }
-        engine.open(true);
+        engine.target_concurrency(true);
         for caller in [first, second, third, fourth] {
             caller.join().unwrap().unwrap();
         }
@@ -360,15 +360,15 @@ fn a_crowd_gets_a_session_of_one_thread_for_each_core() {
         set.run(order(0), None).unwrap();
     }
     let runs = engine.runs();
-    assert_eq!((runs[0], runs[19], set.open()), (Some(1), None, 1), "the crowd lingers, and is gone");
-    assert_eq!((set.count(), set.shared.places.free()), (3, 3));
+    assert_eq!((runs[0], runs[19], set.target_concurrency()), (Some(1), None, 1), "the crowd lingers, and is gone");
+    assert_eq!((set.count(), set.shared.pool.free()), (3, 3));
 }
 
 #[test]
-fn what_was_asked_for_is_kept_to() {
+fn respects_instances_and_threads() {
     let cpu = SessionOptions::cpu;
     let on_gpu = SessionOptions { provider: ExecutionProvider::Cuda, ..cpu() };
-    for (cores, options, instances, most) in [
+    for (cores, options, instances, max_concurrency) in [
         (1, cpu(), None, 1),
         (8, cpu(), Some(1), 1),
         (8, cpu(), Some(3), 3),
@@ -376,50 +376,54 @@ fn what_was_asked_for_is_kept_to() {
         (8, on_gpu, None, 1),
         (8, cpu(), None, 8),
     ] {
-        assert_eq!(Cores::new(cores, Ok(())).set(options, instances).most(), most, "{cores} {instances:?}");
+        assert_eq!(
+            Cores::new(cores, Ok(())).set(options, instances).max_concurrency(),
+            max_concurrency,
+            "{cores} {instances:?}"
+        );
     }
 }
 
 #[test]
-fn few_callers_on_many_cores_are_no_crowd() {
+fn few_callers_use_multi_threaded_sessions() {
     let engine = Cores::new(8, Ok(()));
     let set = engine.set(SessionOptions::cpu(), None);
-    let callers: Vec<_> = (0..4).map(|_| set.enter()).collect();
-    assert_eq!(set.open(), 1);
-    let fifth = set.enter();
-    assert_eq!(set.open(), 8);
+    let callers: Vec<_> = (0..4).map(|_| set.count_caller()).collect();
+    assert_eq!(set.target_concurrency(), 1);
+    let fifth = set.count_caller();
+    assert_eq!(set.target_concurrency(), 8);
     drop((callers, fifth));
-    assert_eq!(set.open(), 8, "it lingers");
+    assert_eq!(set.target_concurrency(), 8, "it lingers");
     for _ in 0..20 {
-        drop(set.enter());
+        drop(set.count_caller());
     }
-    assert_eq!(set.open(), 1);
+    assert_eq!(set.target_concurrency(), 1);
 }
 
 #[test]
-fn a_crowd_makes_do_with_one_session_where_no_other_can_be_made() {
+fn survives_failed_loads_under_load() {
     let engine = Cores::new(2, Err(()));
     let set = engine.set(SessionOptions::cpu(), None);
     std::thread::scope(|scope| {
         let callers: Vec<_> = (0..4).map(|_| scope.spawn(|| set.run(order(1), None).map(drop))).collect();
         engine.wait_inside(1);
-        while set.most() > 1 {
+        while set.max_concurrency() > 1 {
             std::thread::yield_now();
         }
-        engine.open(true);
+        engine.target_concurrency(true);
         for caller in callers {
             caller.join().unwrap().unwrap();
         }
     });
     assert_eq!(engine.runs(), [None; 4]);
-    assert_eq!((set.most(), set.count(), set.open()), (1, 1, 1));
+    assert_eq!((set.max_concurrency(), set.count(), set.target_concurrency()), (1, 1, 1));
 }
 
 #[test]
-fn who_lets_go_of_a_model_leaves_none_of_its_sessions_half_made() {
+fn dropping_a_model_waits_for_loading_sessions() {
     let engine = Cores::new(2, Ok(()));
     let set = engine.set(SessionOptions::cpu(), None);
-    let others = [set.enter(), set.enter()];
+    let others = [set.count_caller(), set.count_caller()];
     set.run(order(0), None).unwrap();
     drop(others);
     drop(set);

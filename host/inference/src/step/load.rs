@@ -53,7 +53,11 @@ impl ModelStep {
     /// Loads the model on the first provider that takes it.
     pub fn load(engine: Arc<dyn Engine>, file: Arc<ModelFile>, options: &ModelOptions) -> Result<Self, ModelLoadError> {
         let signature = file.info().signature()?;
-        let chain = options.providers.chain(engine.providers(), &|provider| engine.lacks(provider), options.strict)?;
+        let chain = options.providers.chain(
+            engine.providers(),
+            &|provider| engine.unavailable_reason(provider),
+            options.strict,
+        )?;
         let threads = options.threads.or_else(|| share_of_cores(engine.threads(None), options.instances.unwrap_or(1)));
         let mut fallbacks = chain.passed_over;
         let mut left = chain.tried.into_iter().peekable();

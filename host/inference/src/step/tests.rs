@@ -5,7 +5,7 @@ use crate::testing::{embedded, engines, step, tensor};
 use gpux_core::{DeviceTensor, Layout, Metadata, Names, PlanBuilder, PlanInput, Port};
 
 #[test]
-fn a_gray_image_becomes_a_batch() {
+fn adapts_gray_images() {
     for engine in engines() {
         let conv = step(engine, "conv").unwrap();
         let metadata = Metadata { layout: Some(Layout::Hwc), ..Metadata::default() };
@@ -23,7 +23,7 @@ fn a_gray_image_becomes_a_batch() {
 }
 
 #[test]
-fn what_lies_on_a_device_is_not_taken_for_what_it_is_not() {
+fn rejects_device_tensors_that_do_not_fit() {
     for engine in engines() {
         let conv = step(engine, "conv").unwrap();
         let run = |shape: &[usize]| {
@@ -42,7 +42,7 @@ fn what_lies_on_a_device_is_not_taken_for_what_it_is_not() {
 }
 
 #[test]
-fn a_model_that_runs_twice_has_changes_of_its_own_each_time() {
+fn infers_adaptations_per_use() {
     let conv: Arc<dyn Step> = Arc::new(step(embedded(), "conv").unwrap());
     let image = |shape: &[usize], layout| {
         let shape = Some(shape.iter().copied().map(Dim::Fixed).collect());
@@ -60,7 +60,7 @@ fn a_model_that_runs_twice_has_changes_of_its_own_each_time() {
 }
 
 #[test]
-fn wrong_inputs_are_told_precisely() {
+fn describes_wrong_inputs() {
     let conv = step(embedded(), "conv").unwrap();
     let run = |inputs| conv.run(inputs, &mut Context::default()).unwrap_err();
     let fault = |value: Value| {

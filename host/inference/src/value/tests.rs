@@ -27,7 +27,7 @@ fn same(json: &Json, kind: &OnnxType) {
 }
 
 #[test]
-fn json_there_and_back() {
+fn round_trips_json() {
     let names = OnnxType::Map { key: ElementType::String, value: ElementType::Float32 };
     let numbers = OnnxType::Map { key: ElementType::Int64, value: ElementType::Int64 };
     let words = OnnxType::Map { key: ElementType::Int64, value: ElementType::String };
@@ -45,7 +45,7 @@ fn json_there_and_back() {
 }
 
 #[test]
-fn wrong_json_says_where() {
+fn locates_wrong_json() {
     let fault = |json: Json, kind: &OnnxType| OnnxValue::from_json(json, kind).unwrap_err().to_string();
     let maps = sequence(OnnxType::Map { key: ElementType::Int64, value: ElementType::Float32 });
     assert_eq!(fault(json!({}), &maps), "takes a list, but this is an object");
@@ -81,7 +81,7 @@ fn tensors() -> impl Strategy<Value = Tensor> {
 
 proptest! {
     #[test]
-    fn no_tensor_of_a_sequence_loses_anything(tensor in tensors()) {
+    fn round_trips_tensors_in_sequences(tensor in tensors()) {
         let kind = sequence(of(tensor.element()));
         let json = OnnxValue::Sequence(vec![OnnxValue::Tensor(tensor.clone())]).to_json();
         let text = json.to_string();

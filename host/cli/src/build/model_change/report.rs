@@ -48,7 +48,7 @@ impl Report {
         match self.precision? {
             Precision::Fp16 => Some("the CPU computes most operators in float32, and converts before and after"),
             Precision::Int8 => {
-                let known = Hardware::here().cpu.features.iter().any(|known| INTEGER_INSTRUCTIONS.contains(known));
+                let known = Hardware::detect().cpu.features.iter().any(|known| INTEGER_INSTRUCTIONS.contains(known));
                 Some(if known {
                     "what is multiplied is brought to 8 bits at each run, which takes longer than it saves here"
                 } else {

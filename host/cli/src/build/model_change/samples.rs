@@ -7,7 +7,7 @@ use crate::input::{RequestItem, Requests};
 use crate::printer::{Printer, counted};
 use gpux::Pipeline;
 use gpux_author::{ModelComparison, ModelSample, Sampler};
-use gpux_inference::{ModelStep, made_up_inputs};
+use gpux_inference::{ModelStep, synthetic_inputs};
 
 /// The most requests that are run: their tensors are all held.
 const MOST: usize = 64;
@@ -89,5 +89,5 @@ impl Samples<'_> {
 }
 
 fn made_up(model: &ModelStep) -> Option<Vec<ModelSample>> {
-    (0..MADE_UP).map(|seed| made_up_inputs(model.file().info(), seed)).collect()
+    (0..MADE_UP).map(|seed| synthetic_inputs(model.file().info(), seed)).collect()
 }

@@ -1,6 +1,6 @@
 //! What requests are charged for, and what becomes of them when something fails on their way.
 
-use super::super::queue::Asked;
+use super::super::queue::QueueRole;
 use super::*;
 
 const NAP: Duration = Duration::from_millis(15);
@@ -66,7 +66,7 @@ fn together(batcher: &Batcher, values: &[i64], waits: &Shares) -> Vec<Result<i64
 }
 
 #[test]
-fn those_that_run_alone_are_not_charged_for_each_other() {
+fn charges_individual_runs_separately() {
     let (engine, shares) = (Napping::default(), Shares::default());
     let results = together(&engine.batcher(), &[1, 2, -1, 4, 5, 6], &shares);
     assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 5, "{results:?}");
@@ -75,7 +75,7 @@ fn those_that_run_alone_are_not_charged_for_each_other() {
 }
 
 #[test]
-fn a_wait_for_the_session_is_no_work() {
+fn does_not_charge_for_waiting() {
     const HELD: Duration = Duration::from_millis(50);
     let (engine, shares) = (Doubling::default(), Shares::default());
     let batcher = engine.batcher(options(8));
@@ -96,7 +96,7 @@ fn a_wait_for_the_session_is_no_work() {
 }
 
 #[test]
-fn an_engine_that_panics_as_it_loads_stops_nobody() {
+fn survives_panics_while_loading() {
     let (engine, shares) = (Napping::default(), Shares::default());
     let batcher = engine.batcher();
     // The session breaks over the batch, and then cannot be made again once.
@@ -107,17 +107,17 @@ fn an_engine_that_panics_as_it_loads_stops_nobody() {
 }
 
 #[test]
-fn a_panic_over_a_batch_stops_nobody() {
+fn survives_panics_in_a_batch() {
     let engine = Doubling::default();
     let batcher = engine.batcher(options(8));
     let shared = &batcher.shared;
-    let like = || shared.rules.like(&row(1)).unwrap();
-    let one = |inputs| Arc::new(Request::new(inputs, like(), None, 0));
+    let profile = || shared.rules.profile(&row(1)).unwrap();
+    let one = |inputs| Arc::new(Request::new(inputs, profile(), None, 0));
     // The second has no axes, though it is said to be like the first.
     let scalar = ModelInputs::from_iter([(0, tensor(&[], vec![2_i64]))]);
     let [first, second] = [one(row(1)), one(scalar)];
-    assert_eq!((shared.queue.enter(&first, 1), shared.queue.enter(&second, 1)), (Asked::Lead, Asked::Wait));
-    shared.lead(&first);
+    assert_eq!((shared.queue.enter(&first, 1), shared.queue.enter(&second, 1)), (QueueRole::Lead, QueueRole::Wait));
+    shared.run_as_leader(&first);
     assert_eq!(value(shared.wait(&first)), Ok(2));
     assert!(shared.wait(&second).is_ok_and(|outputs| outputs[0].len() == 1));
     assert_eq!(value(batcher.run(row(3), None, 0, None)), Ok(6));

@@ -1,14 +1,14 @@
 //! The CPU build: from pip, else an older one from npm, whose newest trails.
 
-use super::super::package::{Bundle, Client, Package};
-use crate::library::Build;
+use super::super::package::{Bundle, Package, PackageClient};
+use crate::library::LibraryBuild;
 
 pub(super) const BUNDLES: &[Bundle] = &[
     Bundle {
-        build: Build::Cpu,
+        build: LibraryBuild::Cpu,
         os: "linux",
         arch: "x86_64",
-        client: Client::Pip,
+        client: PackageClient::Pip,
         version: "1.31.1",
         library: "libonnxruntime.so.1.31.1",
         packages: &[Package {
@@ -23,10 +23,10 @@ pub(super) const BUNDLES: &[Bundle] = &[
         }],
     },
     Bundle {
-        build: Build::Cpu,
+        build: LibraryBuild::Cpu,
         os: "linux",
         arch: "x86_64",
-        client: Client::Npm,
+        client: PackageClient::Npm,
         version: "1.30.0",
         library: "libonnxruntime.so.1",
         packages: &[Package {
@@ -41,10 +41,10 @@ pub(super) const BUNDLES: &[Bundle] = &[
         }],
     },
     Bundle {
-        build: Build::Cpu,
+        build: LibraryBuild::Cpu,
         os: "linux",
         arch: "aarch64",
-        client: Client::Pip,
+        client: PackageClient::Pip,
         version: "1.31.1",
         library: "libonnxruntime.so.1.31.1",
         packages: &[Package {
@@ -59,10 +59,10 @@ pub(super) const BUNDLES: &[Bundle] = &[
         }],
     },
     Bundle {
-        build: Build::Cpu,
+        build: LibraryBuild::Cpu,
         os: "linux",
         arch: "aarch64",
-        client: Client::Npm,
+        client: PackageClient::Npm,
         version: "1.30.0",
         library: "libonnxruntime.so.1",
         packages: &[Package {
@@ -77,10 +77,10 @@ pub(super) const BUNDLES: &[Bundle] = &[
         }],
     },
     Bundle {
-        build: Build::Cpu,
+        build: LibraryBuild::Cpu,
         os: "macos",
         arch: "aarch64",
-        client: Client::Pip,
+        client: PackageClient::Pip,
         version: "1.31.1",
         library: "libonnxruntime.1.31.1.dylib",
         packages: &[Package {
@@ -95,10 +95,10 @@ pub(super) const BUNDLES: &[Bundle] = &[
         }],
     },
     Bundle {
-        build: Build::Cpu,
+        build: LibraryBuild::Cpu,
         os: "macos",
         arch: "aarch64",
-        client: Client::Npm,
+        client: PackageClient::Npm,
         version: "1.30.0",
         library: "libonnxruntime.1.30.0.dylib",
         packages: &[Package {
@@ -113,10 +113,10 @@ pub(super) const BUNDLES: &[Bundle] = &[
         }],
     },
     Bundle {
-        build: Build::Cpu,
+        build: LibraryBuild::Cpu,
         os: "windows",
         arch: "x86_64",
-        client: Client::Pip,
+        client: PackageClient::Pip,
         version: "1.31.1",
         library: "onnxruntime.dll",
         packages: &[Package {
@@ -131,10 +131,10 @@ pub(super) const BUNDLES: &[Bundle] = &[
         }],
     },
     Bundle {
-        build: Build::Cpu,
+        build: LibraryBuild::Cpu,
         os: "windows",
         arch: "x86_64",
-        client: Client::Npm,
+        client: PackageClient::Npm,
         version: "1.30.0",
         library: "onnxruntime.dll",
         packages: &[Package {
@@ -149,10 +149,10 @@ pub(super) const BUNDLES: &[Bundle] = &[
         }],
     },
     Bundle {
-        build: Build::Cpu,
+        build: LibraryBuild::Cpu,
         os: "windows",
         arch: "aarch64",
-        client: Client::Pip,
+        client: PackageClient::Pip,
         version: "1.31.1",
         library: "onnxruntime.dll",
         packages: &[Package {
@@ -167,10 +167,10 @@ pub(super) const BUNDLES: &[Bundle] = &[
         }],
     },
     Bundle {
-        build: Build::Cpu,
+        build: LibraryBuild::Cpu,
         os: "windows",
         arch: "aarch64",
-        client: Client::Npm,
+        client: PackageClient::Npm,
         version: "1.30.0",
         library: "onnxruntime.dll",
         packages: &[Package {

@@ -1,15 +1,15 @@
 //! The build for NVIDIA, with the libraries of CUDA 13.0 and cuDNN that it loads: of what runs with
 //! CUDA 13, the version that asks least of the driver.
 
-use super::super::package::{Bundle, Client, Package};
-use crate::library::Build;
+use super::super::package::{Bundle, Package, PackageClient};
+use crate::library::LibraryBuild;
 
 pub(super) const BUNDLES: &[Bundle] = &[
     Bundle {
-        build: Build::Cuda,
+        build: LibraryBuild::Cuda,
         os: "linux",
         arch: "x86_64",
-        client: Client::Pip,
+        client: PackageClient::Pip,
         version: "1.31.1",
         library: "libonnxruntime.so.1.31.1",
         packages: &[
@@ -112,10 +112,10 @@ pub(super) const BUNDLES: &[Bundle] = &[
         ],
     },
     Bundle {
-        build: Build::Cuda,
+        build: LibraryBuild::Cuda,
         os: "linux",
         arch: "aarch64",
-        client: Client::Pip,
+        client: PackageClient::Pip,
         version: "1.31.1",
         library: "libonnxruntime.so.1.31.1",
         packages: &[
@@ -218,10 +218,10 @@ pub(super) const BUNDLES: &[Bundle] = &[
         ],
     },
     Bundle {
-        build: Build::Cuda,
+        build: LibraryBuild::Cuda,
         os: "windows",
         arch: "x86_64",
-        client: Client::Pip,
+        client: PackageClient::Pip,
         version: "1.31.1",
         library: "onnxruntime.dll",
         packages: &[

@@ -2,14 +2,14 @@
 
 mod cpu;
 mod cuda;
-mod others;
+mod other_providers;
 
 use super::package::Bundle;
-use crate::library::Build;
+use crate::library::LibraryBuild;
 
-/// What there is of `build` for this machine, in the order of trying.
-pub(super) fn bundles(build: Build) -> Vec<&'static Bundle> {
-    let all = cpu::BUNDLES.iter().chain(cuda::BUNDLES).chain(others::BUNDLES);
+/// The bundles of `build` for this machine, in the order of trying.
+pub(super) fn bundles(build: LibraryBuild) -> Vec<&'static Bundle> {
+    let all = cpu::BUNDLES.iter().chain(cuda::BUNDLES).chain(other_providers::BUNDLES);
     let fits = |bundle: &&Bundle| {
         bundle.build == build && bundle.os == std::env::consts::OS && bundle.arch == std::env::consts::ARCH
     };
@@ -18,12 +18,12 @@ pub(super) fn bundles(build: Build) -> Vec<&'static Bundle> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::package::Client;
+    use super::super::package::PackageClient;
     use super::*;
 
     #[test]
-    fn the_tables_are_sound() {
-        for bundle in cpu::BUNDLES.iter().chain(cuda::BUNDLES).chain(others::BUNDLES) {
+    fn tables_are_consistent() {
+        for bundle in cpu::BUNDLES.iter().chain(cuda::BUNDLES).chain(other_providers::BUNDLES) {
             let (folder, archives) = (bundle.folder(), bundle.packages.iter().map(|package| package.archive));
             assert!(archives.clone().all(|archive| archives.clone().filter(|other| *other == archive).count() == 1));
             assert!(bundle.packages.iter().any(|package| package.files.contains(&bundle.library)), "{folder}");
@@ -35,17 +35,17 @@ mod tests {
                     package.archive
                 );
                 assert!(package.archive.contains(package.version), "{}", package.archive);
-                assert!((bundle.client == Client::Pip) != package.platform.is_empty(), "{}", package.archive);
+                assert!((bundle.client == PackageClient::Pip) != package.platform.is_empty(), "{}", package.archive);
                 assert!(package.files.iter().all(|file| !file.contains(['/', '\\'])), "{}", package.archive);
             }
         }
     }
 
     #[test]
-    fn builds_are_read_by_their_names_and_by_what_they_bring() {
-        assert_eq!("OpenVINO".parse(), Ok(Build::OpenVino));
-        assert_eq!("tensorrt".parse(), Ok(Build::Cuda));
-        assert_eq!("rocm".parse(), Ok(Build::MiGraphX));
-        assert!("warp".parse::<Build>().unwrap_err().contains("cpu, cuda, migraphx"));
+    fn parses_builds_by_name_and_provider() {
+        assert_eq!("OpenVINO".parse(), Ok(LibraryBuild::OpenVino));
+        assert_eq!("tensorrt".parse(), Ok(LibraryBuild::Cuda));
+        assert_eq!("rocm".parse(), Ok(LibraryBuild::MiGraphX));
+        assert!("warp".parse::<LibraryBuild>().unwrap_err().contains("cpu, cuda, migraphx"));
     }
 }

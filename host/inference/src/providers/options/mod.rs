@@ -1,8 +1,7 @@
-//! Options of execution providers: what there is, what a value must be, and what the provider's
-//! library is told.
+//! Options of execution providers: their tables, the checks of values, and the values passed on.
 //!
-//! A gpux.yml is a stranger's: only what stands in the tables is passed on, and what names a file,
-//! a library or an address is not theirs to give.
+//! A gpux.yml is not trusted: only options in the tables are passed on, and only the operator may
+//! name a file, a library or an address.
 
 mod tables;
 mod value;
@@ -30,7 +29,7 @@ pub struct ProviderOption {
     pub about: &'static str,
 }
 
-/// What the value of an option must be.
+/// The type of an option's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionKind {
     /// `true` or `false`
@@ -62,7 +61,7 @@ pub enum OptionKind {
 }
 
 impl OptionKind {
-    /// What a value must be, in a few words.
+    /// The expected value, for messages.
     pub fn expected(self) -> String {
         match self {
             Self::Switch => "true or false".to_owned(),
@@ -93,9 +92,9 @@ pub const fn options_of(provider: ExecutionProvider) -> &'static [ProviderOption
     }
 }
 
-/// Who sets an option.
+/// The origin of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Giver {
+pub enum OptionSource {
     /// a gpux.yml
     File,
     /// the operator, who may name files
@@ -105,7 +104,7 @@ pub enum Giver {
 /// An option that cannot be set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}{}", .hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default())]
-pub struct OptionFault {
+pub struct OptionError {
     /// whether the name is wrong, rather than the value
     pub in_name: bool,
     /// what is wrong
@@ -114,18 +113,18 @@ pub struct OptionFault {
     pub hint: Option<String>,
 }
 
-impl OptionFault {
+impl OptionError {
     fn name(message: String, hint: String) -> Self {
         Self { in_name: true, message, hint: Some(hint) }
     }
 }
 
-/// What each provider is told, checked.
+/// The checked options of each provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProviderOptions(BTreeMap<ExecutionProvider, BTreeMap<String, Told>>);
+pub struct ProviderOptions(BTreeMap<ExecutionProvider, BTreeMap<String, OptionValue>>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Told {
+enum OptionValue {
     /// this
     Value(String),
     /// a folder in gpux's cache
@@ -135,10 +134,16 @@ enum Told {
 impl ProviderOptions {
     /// Sets an option, for every provider that has one of this name; `of` are the providers it may
     /// be meant for, empty for any.
-    pub fn set(&mut self, of: &[ExecutionProvider], name: &str, value: &Json, giver: Giver) -> Result<(), OptionFault> {
-        if let Some((plugin, option)) = of_plugin(name, giver) {
+    pub fn set(
+        &mut self,
+        of: &[ExecutionProvider],
+        name: &str,
+        value: &Json,
+        source: OptionSource,
+    ) -> Result<(), OptionError> {
+        if let Some((plugin, option)) = plugin_option(name, source) {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            self.0.entry(plugin).or_default().insert(option.to_owned(), Told::Value(text));
+            self.0.entry(plugin).or_default().insert(option.to_owned(), OptionValue::Value(text));
             return Ok(());
         }
         let of = if of.is_empty() { &ExecutionProvider::ALL } else { of };
@@ -148,8 +153,8 @@ impl ProviderOptions {
             return Err(unknown(of, name));
         }
         for (provider, option) in found {
-            for (name, told) in value::told(provider, option, name, value, giver)? {
-                self.0.entry(provider).or_default().insert(name.to_owned(), told);
+            for (name, values) in value::values(provider, option, name, value, source)? {
+                self.0.entry(provider).or_default().insert(name.to_owned(), values);
             }
         }
         Ok(())
@@ -159,8 +164,8 @@ impl ProviderOptions {
     pub fn limit_memory(&mut self, bytes: u64) {
         let limits = [(ExecutionProvider::Cuda, "gpu_mem_limit"), (ExecutionProvider::Rocm, "migraphx_mem_limit")];
         for (provider, name) in limits {
-            let told = self.0.entry(provider).or_default();
-            told.entry(name.to_owned()).or_insert_with(|| Told::Value(bytes.to_string()));
+            let values = self.0.entry(provider).or_default();
+            values.entry(name.to_owned()).or_insert_with(|| OptionValue::Value(bytes.to_string()));
         }
     }
 
@@ -170,38 +175,38 @@ impl ProviderOptions {
         // An engine of TensorRT takes minutes to build.
         let tensorrt = self.0.entry(ExecutionProvider::TensorRt).or_default();
         for (switch, path) in tables::TENSORRT_CACHES {
-            let on = tensorrt.entry((*switch).to_owned()).or_insert_with(|| Told::Value("1".to_owned()));
-            if *on == Told::Value("1".to_owned()) {
-                tensorrt.entry((*path).to_owned()).or_insert(Told::InCache);
+            let on = tensorrt.entry((*switch).to_owned()).or_insert_with(|| OptionValue::Value("1".to_owned()));
+            if *on == OptionValue::Value("1".to_owned()) {
+                tensorrt.entry((*path).to_owned()).or_insert(OptionValue::InCache);
             } else {
                 tensorrt.remove(*path);
             }
         }
-        for (provider, told) in &mut self.0 {
+        for (provider, values) in &mut self.0 {
             let place = folder.map(|folder| folder.join(provider.short_name()).display().to_string());
             match place {
                 Some(place) => {
-                    for value in told.values_mut().filter(|value| **value == Told::InCache) {
-                        *value = Told::Value(place.clone());
+                    for value in values.values_mut().filter(|value| **value == OptionValue::InCache) {
+                        *value = OptionValue::Value(place.clone());
                     }
                 }
-                None => told.retain(|_, value| *value != Told::InCache),
+                None => values.retain(|_, value| *value != OptionValue::InCache),
             }
             if *provider == ExecutionProvider::TensorRt {
                 for (switch, path) in tables::TENSORRT_CACHES {
-                    if !told.contains_key(*path) {
-                        told.insert((*switch).to_owned(), Told::Value("0".to_owned()));
+                    if !values.contains_key(*path) {
+                        values.insert((*switch).to_owned(), OptionValue::Value("0".to_owned()));
                     }
                 }
             }
         }
     }
 
-    /// What `provider` is told: names and values as its library takes them.
+    /// Names and values for the library of `provider`.
     pub fn of(&self, provider: ExecutionProvider) -> impl Iterator<Item = (&str, &str)> {
-        self.0.get(&provider).into_iter().flatten().filter_map(|(name, told)| match told {
-            Told::Value(value) => Some((name.as_str(), value.as_str())),
-            Told::InCache => None,
+        self.0.get(&provider).into_iter().flatten().filter_map(|(name, values)| match values {
+            OptionValue::Value(value) => Some((name.as_str(), value.as_str())),
+            OptionValue::InCache => None,
         })
     }
 
@@ -224,8 +229,8 @@ impl ProviderOptions {
 }
 
 /// `NAME.OPTION` of a plug-in, whose options only its maker knows and only the operator sets.
-fn of_plugin(name: &str, giver: Giver) -> Option<(ExecutionProvider, &str)> {
-    let (plugin, option) = name.split_once('.').filter(|_| giver == Giver::Operator)?;
+fn plugin_option(name: &str, source: OptionSource) -> Option<(ExecutionProvider, &str)> {
+    let (plugin, option) = name.split_once('.').filter(|_| source == OptionSource::Operator)?;
     match plugin.parse() {
         Ok(plugin @ ExecutionProvider::Plugin(_)) => Some((plugin, option)),
         _ => None,
@@ -238,7 +243,7 @@ fn find(provider: ExecutionProvider, name: &str) -> Option<&'static ProviderOpti
 }
 
 /// The fault of a name that none of these providers has.
-fn unknown(of: &[ExecutionProvider], name: &str) -> OptionFault {
+fn unknown(of: &[ExecutionProvider], name: &str) -> OptionError {
     let meant = of.first().filter(|_| of.len() < ExecutionProvider::ALL.len());
     let message = match meant {
         Some(provider) => format!("`{provider}` has no option `{name}`"),
@@ -246,7 +251,7 @@ fn unknown(of: &[ExecutionProvider], name: &str) -> OptionFault {
     };
     let names: Vec<_> = of.iter().flat_map(|provider| options_of(*provider)).map(|option| option.name).collect();
     if let Some(near) = gpux_core::closest(name, names.iter().copied()) {
-        return OptionFault::name(message, format!("did you mean `{near}`?"));
+        return OptionError::name(message, format!("did you mean `{near}`?"));
     }
     let elsewhere = ExecutionProvider::ALL.into_iter().find(|provider| find(*provider, name).is_some());
     let hint = match (elsewhere, meant) {
@@ -255,7 +260,7 @@ fn unknown(of: &[ExecutionProvider], name: &str) -> OptionFault {
         (None, Some(provider)) => format!("`gpux engine options {provider}` lists what it has"),
         (None, None) => "`gpux engine options` lists them".to_owned(),
     };
-    OptionFault::name(message, hint)
+    OptionError::name(message, hint)
 }
 
 #[cfg(test)]

@@ -73,7 +73,7 @@ pub(super) const CUDA: &[ProviderOption] = &[
     refused("gpu_external_empty_cache", ADDRESS),
 ];
 
-/// What TensorRT keeps: the switch, and the folder.
+/// TensorRT's caches: the switch and the folder of each.
 pub(super) const TENSORRT_CACHES: &[(&str, &str)] =
     &[("trt_engine_cache_enable", "trt_engine_cache_path"), ("trt_timing_cache_enable", "trt_timing_cache_path")];
 
@@ -289,7 +289,7 @@ pub(super) const OPENVINO: &[ProviderOption] = &[
     file("load_config", "a JSON file of OpenVINO's own properties"),
 ];
 
-/// What the bits of `coreml_flags` are called since ONNX Runtime 1.20.
+/// The names of the bits of `coreml_flags` since ONNX Runtime 1.20.
 pub(super) fn coreml_flags(flags: i64) -> Vec<(&'static str, &'static str)> {
     const BITS: [(i64, &str, &str); 6] = [
         (1, "MLComputeUnits", "CPUOnly"),

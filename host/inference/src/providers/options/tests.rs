@@ -5,24 +5,24 @@ use serde_json::json;
 use super::ExecutionProvider::{CoreMl, Cpu, Cuda, DirectMl, OpenVino, Rocm, TensorRt};
 use super::*;
 
-fn set(of: &[ExecutionProvider], options: Json, giver: Giver) -> Result<ProviderOptions, OptionFault> {
+fn set(of: &[ExecutionProvider], options: Json, source: OptionSource) -> Result<ProviderOptions, OptionError> {
     let mut set = ProviderOptions::default();
     for (name, value) in options.as_object().unwrap() {
-        set.set(of, name, value, giver)?;
+        set.set(of, name, value, source)?;
     }
     Ok(set)
 }
 
-fn told(options: &ProviderOptions, provider: ExecutionProvider) -> Vec<String> {
+fn values(options: &ProviderOptions, provider: ExecutionProvider) -> Vec<String> {
     options.of(provider).map(|(name, value)| format!("{name}={value}")).collect()
 }
 
 fn fault(of: &[ExecutionProvider], options: Json) -> String {
-    set(of, options, Giver::File).unwrap_err().to_string()
+    set(of, options, OptionSource::File).unwrap_err().to_string()
 }
 
 #[test]
-fn values_are_told_as_the_libraries_take_them() {
+fn formats_values_for_libraries() {
     let cuda = json!({
         "device_id": 1, "gpu_mem_limit": "2GB", "cudnn_conv_algo_search": "heuristic", "use_tf32": false,
         "arena_extend_strategy": "same_as_requested", "do_copy_in_default_stream": "True", "enable_cuda_graph": false,
@@ -35,29 +35,29 @@ fn values_are_told_as_the_libraries_take_them() {
         "gpu_mem_limit=2000000000",
         "use_tf32=0",
     ];
-    assert_eq!(told(&set(&[Cuda], cuda, Giver::File).unwrap(), Cuda), expected);
+    assert_eq!(values(&set(&[Cuda], cuda, OptionSource::File).unwrap(), Cuda), expected);
     let openvino =
         json!({ "device": "AUTO:GPU,CPU", "precision": "fp32", "num_threads": 2, "disable_dynamic_shapes": true });
     let expected = ["device_type=AUTO:GPU,CPU", "disable_dynamic_shapes=true", "num_of_threads=2", "precision=FP32"];
-    assert_eq!(told(&set(&[OpenVino], openvino, Giver::File).unwrap(), OpenVino), expected);
+    assert_eq!(values(&set(&[OpenVino], openvino, OptionSource::File).unwrap(), OpenVino), expected);
     let shapes = json!({ "trt_profile_min_shapes": { "x": [1, 3], "y": [2] }, "trt_profile_max_shapes": "x:8x3, y:4" });
     let expected = ["trt_profile_max_shapes=x:8x3,y:4", "trt_profile_min_shapes=x:1x3,y:2"];
-    assert_eq!(told(&set(&[TensorRt], shapes, Giver::File).unwrap(), TensorRt), expected);
-    let flags = set(&[CoreMl], json!({ "coreml_flags": 9 }), Giver::File).unwrap();
-    assert_eq!(told(&flags, CoreMl), ["MLComputeUnits=CPUOnly", "RequireStaticInputShapes=1"]);
+    assert_eq!(values(&set(&[TensorRt], shapes, OptionSource::File).unwrap(), TensorRt), expected);
+    let flags = set(&[CoreMl], json!({ "coreml_flags": 9 }), OptionSource::File).unwrap();
+    assert_eq!(values(&flags, CoreMl), ["MLComputeUnits=CPUOnly", "RequireStaticInputShapes=1"]);
 }
 
 #[test]
-fn options_for_any_provider_go_to_those_that_have_them() {
-    let options = set(&[], json!({ "device_id": 1, "trt_fp16_enable": true }), Giver::File).unwrap();
-    assert_eq!(told(&options, Cuda), ["device_id=1"]);
-    assert_eq!(told(&options, DirectMl), ["device_id=1"]);
-    assert_eq!(told(&options, TensorRt), ["device_id=1", "trt_fp16_enable=1"]);
+fn sets_options_on_every_provider_that_has_them() {
+    let options = set(&[], json!({ "device_id": 1, "trt_fp16_enable": true }), OptionSource::File).unwrap();
+    assert_eq!(values(&options, Cuda), ["device_id=1"]);
+    assert_eq!(values(&options, DirectMl), ["device_id=1"]);
+    assert_eq!(values(&options, TensorRt), ["device_id=1", "trt_fp16_enable=1"]);
     assert!(options.is_empty(OpenVino) && options.is_empty(Cpu));
 }
 
 #[test]
-fn wrong_names_and_values_say_what_is_right() {
+fn suggests_names_and_values() {
     for (of, options, expected) in [
         (&[Cuda][..], json!({ "device": 0 }), "`cuda` has no option `device`; did you mean `device_id`?"),
         (&[Cuda], json!({ "devise_id": 0 }), "`cuda` has no option `devise_id`; did you mean `device_id`?"),
@@ -98,13 +98,13 @@ fn wrong_names_and_values_say_what_is_right() {
         ),
         (&[TensorRt], json!({ "trt_profile_min_shapes": { "x": [0] } }), "takes shapes"),
     ] {
-        let told = fault(of, options);
-        assert!(told.contains(expected), "{told}");
+        let values = fault(of, options);
+        assert!(values.contains(expected), "{values}");
     }
 }
 
 #[test]
-fn a_file_names_no_files_libraries_or_addresses() {
+fn rejects_paths_and_addresses_from_gpux_yml() {
     for (of, name, value) in [
         (OpenVino, "load_config", json!("config.json")),
         (OpenVino, "cache_dir", json!("/tmp")),
@@ -114,53 +114,53 @@ fn a_file_names_no_files_libraries_or_addresses() {
         (Rocm, "migraphx_int8_calibration_table_name", json!("table")),
         (CoreMl, "ModelCacheDirectory", json!("/tmp")),
     ] {
-        let told = fault(&[of], json!({ name: value }));
-        assert!(told.contains("which a gpux.yml may not") && told.contains("--provider-option"), "{told}");
-        set(&[of], json!({ name: value }), Giver::Operator).unwrap();
+        let values = fault(&[of], json!({ name: value }));
+        assert!(values.contains("which a gpux.yml may not") && values.contains("--provider-option"), "{values}");
+        set(&[of], json!({ name: value }), OptionSource::Operator).unwrap();
     }
-    for giver in [Giver::File, Giver::Operator] {
-        let error = set(&[Cuda], json!({ "user_compute_stream": "94371840" }), giver).unwrap_err();
+    for source in [OptionSource::File, OptionSource::Operator] {
+        let error = set(&[Cuda], json!({ "user_compute_stream": "94371840" }), source).unwrap_err();
         assert!(error.message.contains("an address in the process"), "{error}");
     }
     for text in ["CPU/../../x", "../x", "a\"b", "a\0b"] {
-        assert!(set(&[OpenVino], json!({ "device_type": text }), Giver::File).is_err(), "{text}");
+        assert!(set(&[OpenVino], json!({ "device_type": text }), OptionSource::File).is_err(), "{text}");
     }
-    set(&[OpenVino], json!({ "reshape_input": "image[1,3,1..640,640]" }), Giver::File).unwrap();
+    set(&[OpenVino], json!({ "reshape_input": "image[1,3,1..640,640]" }), OptionSource::File).unwrap();
 }
 
 #[test]
-fn what_providers_keep_lies_in_the_cache() {
-    let mut options = set(&[], json!({ "cache_dir": true }), Giver::File).unwrap();
+fn places_provider_caches_in_the_cache() {
+    let mut options = set(&[], json!({ "cache_dir": true }), OptionSource::File).unwrap();
     options.keep_in(Some(Path::new("/cache/providers/d1")));
-    assert_eq!(told(&options, OpenVino), ["cache_dir=/cache/providers/d1/openvino"]);
+    assert_eq!(values(&options, OpenVino), ["cache_dir=/cache/providers/d1/openvino"]);
     let place = "/cache/providers/d1/tensorrt";
     let engines = format!("trt_engine_cache_path={place}");
     let expected =
         ["trt_engine_cache_enable=1", &engines, "trt_timing_cache_enable=1", &format!("trt_timing_cache_path={place}")];
-    assert_eq!(told(&options, TensorRt), expected);
+    assert_eq!(values(&options, TensorRt), expected);
     assert_eq!(options.folders(TensorRt).collect::<Vec<_>>(), [Path::new(place), Path::new(place)]);
-    let mut none = set(&[], json!({ "cache_dir": true }), Giver::File).unwrap();
+    let mut none = set(&[], json!({ "cache_dir": true }), OptionSource::File).unwrap();
     none.keep_in(None);
     assert!(none.is_empty(OpenVino));
-    assert_eq!(told(&none, TensorRt), ["trt_engine_cache_enable=0", "trt_timing_cache_enable=0"]);
-    let mut off = set(&[TensorRt], json!({ "trt_engine_cache_enable": false }), Giver::File).unwrap();
+    assert_eq!(values(&none, TensorRt), ["trt_engine_cache_enable=0", "trt_timing_cache_enable=0"]);
+    let mut off = set(&[TensorRt], json!({ "trt_engine_cache_enable": false }), OptionSource::File).unwrap();
     off.keep_in(Some(Path::new("/c")));
     assert_eq!(off.of(TensorRt).next(), Some(("trt_engine_cache_enable", "0")));
-    assert!(!told(&off, TensorRt).iter().any(|told| told.contains("engine_cache_path")));
+    assert!(!values(&off, TensorRt).iter().any(|values| values.contains("engine_cache_path")));
 }
 
 #[test]
-fn a_bound_on_memory_gives_way_to_the_option() {
-    let mut options = set(&[Cuda], json!({ "gpu_mem_limit": 100 }), Giver::File).unwrap();
+fn explicit_option_overrides_memory_limit() {
+    let mut options = set(&[Cuda], json!({ "gpu_mem_limit": 100 }), OptionSource::File).unwrap();
     options.limit_memory(7);
     assert_eq!(
-        (told(&options, Cuda), told(&options, Rocm)),
+        (values(&options, Cuda), values(&options, Rocm)),
         (vec!["gpu_mem_limit=100".to_owned()], vec!["migraphx_mem_limit=7".to_owned()])
     );
 }
 
 #[test]
-fn each_name_means_one_option_of_a_provider() {
+fn option_names_are_unique() {
     for provider in ExecutionProvider::ALL {
         let options = options_of(provider);
         let mut names: Vec<_> = options.iter().flat_map(|option| option.aliases.iter().chain([&option.name])).collect();

@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use super::{Giver, OptionFault, OptionKind, ProviderOption, Told, tables};
+use super::{OptionError, OptionKind, OptionSource, OptionValue, ProviderOption, tables};
 use crate::providers::ExecutionProvider;
 use gpux_core::Size;
 
@@ -11,19 +11,19 @@ const LONGEST_TEXT: usize = 4096;
 
 /// What the library is told for `option`, which was written as `name`: more than one value where
 /// ONNX Runtime has split it up since.
-pub(super) fn told(
+pub(super) fn values(
     provider: ExecutionProvider,
     option: &ProviderOption,
     name: &str,
     value: &Json,
-    giver: Giver,
-) -> Result<Vec<(&'static str, Told)>, OptionFault> {
-    let wrong = |hint: Option<String>| OptionFault {
+    source: OptionSource,
+) -> Result<Vec<(&'static str, OptionValue)>, OptionError> {
+    let wrong = |hint: Option<String>| OptionError {
         in_name: false,
         message: format!("`{name}` of `{provider}` takes {}, but this is {}", option.kind.expected(), shown(value)),
         hint,
     };
-    let one = |text: String| Ok(vec![(option.name, Told::Value(text))]);
+    let one = |text: String| Ok(vec![(option.name, OptionValue::Value(text))]);
     match option.kind {
         OptionKind::Switch => {
             let on = switch(value).ok_or_else(|| wrong(None))?;
@@ -47,26 +47,26 @@ pub(super) fn told(
             one(text)
         }
         OptionKind::Shapes => one(shapes(value).ok_or_else(|| wrong(None))?),
-        OptionKind::Folder => match (value, giver) {
-            (Json::Bool(true), _) => Ok(vec![(option.name, Told::InCache)]),
+        OptionKind::Folder => match (value, source) {
+            (Json::Bool(true), _) => Ok(vec![(option.name, OptionValue::InCache)]),
             (Json::Bool(false), _) => Ok(Vec::new()),
-            (Json::String(path), Giver::Operator) => one(path.clone()),
-            (Json::String(_), Giver::File) => Err(operators(provider, name, "a folder", Some("`true`"))),
+            (Json::String(path), OptionSource::Operator) => one(path.clone()),
+            (Json::String(_), OptionSource::File) => Err(operators(provider, name, "a folder", Some("`true`"))),
             _ => Err(wrong(None)),
         },
-        OptionKind::File => match (value, giver) {
-            (Json::String(path), Giver::Operator) => one(path.clone()),
-            (_, Giver::Operator) => Err(wrong(None)),
-            (_, Giver::File) => Err(operators(provider, name, "a file", None)),
+        OptionKind::File => match (value, source) {
+            (Json::String(path), OptionSource::Operator) => one(path.clone()),
+            (_, OptionSource::Operator) => Err(wrong(None)),
+            (_, OptionSource::File) => Err(operators(provider, name, "a file", None)),
         },
         OptionKind::Flags => {
             let flags = whole(value).filter(|flags| (0..64).contains(flags)).ok_or_else(|| wrong(None))?;
-            let told = tables::coreml_flags(flags);
-            Ok(told.into_iter().map(|(name, value)| (name, Told::Value(value.to_owned()))).collect())
+            let values = tables::coreml_flags(flags);
+            Ok(values.into_iter().map(|(name, value)| (name, OptionValue::Value(value.to_owned()))).collect())
         }
-        // What is off anyway may be said to be.
+        // Switching off an unsupported option is allowed.
         OptionKind::Refused(_) if switch(value) == Some(false) => Ok(Vec::new()),
-        OptionKind::Refused(reason) => Err(OptionFault {
+        OptionKind::Refused(reason) => Err(OptionError {
             in_name: true,
             message: format!("`{name}` of `{provider}` cannot be set: {reason}"),
             hint: None,
@@ -75,9 +75,9 @@ pub(super) fn told(
 }
 
 /// The fault of a file that sets what only the operator may.
-fn operators(provider: ExecutionProvider, name: &str, what: &str, instead: Option<&str>) -> OptionFault {
+fn operators(provider: ExecutionProvider, name: &str, what: &str, instead: Option<&str>) -> OptionError {
     let instead = instead.map(|value| format!("{value} keeps it in gpux's cache; ")).unwrap_or_default();
-    OptionFault {
+    OptionError {
         in_name: false,
         message: format!("`{name}` of `{provider}` names {what}, which a gpux.yml may not"),
         hint: Some(format!("{instead}whoever runs it can pass `--provider-option {name}=PATH`")),

@@ -1,0 +1,89 @@
+//! Selects the waiting requests that join the leader's batch.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use super::request::Request;
+
+/// Padding may cost at most one part in this many of the overhead that joining a batch saves.
+const PADDING_DIVISOR: usize = 2;
+
+/// Selects the leader and compatible requests, by priority, up to `most` rows. Texts nearest in length
+/// come first, as long as padding costs less than it saves: `start` is a run's overhead in bytes of
+/// input. While that is unknown, only lengths of the same bucket share a batch.
+pub(super) fn select_batch(
+    waiting: &[Arc<Request>],
+    leader: &Arc<Request>,
+    most: usize,
+    start: Option<usize>,
+) -> Vec<Arc<Request>> {
+    // Another leader has a session of its own.
+    let compatible =
+        |other: &&Arc<Request>| !Arc::ptr_eq(other, leader) && other.key == leader.key && other.is_waiting();
+    let mut others: Vec<_> = waiting.iter().filter(compatible).collect();
+    let length = |request: &Request| request.length.unwrap_or(0);
+    // A stable order: for the rest it is that of the queue.
+    others.sort_by_key(|other| (Reverse(other.priority), length(other).abs_diff(length(leader))));
+    let (mut rows, mut longest) = (leader.rows, length(leader));
+    let mut together = vec![leader.clone()];
+    for other in others {
+        if rows + other.rows > most {
+            continue;
+        }
+        let longer = longest.max(length(other));
+        let padding = (longer - longest) * rows + (longer - length(other)) * other.rows;
+        let pays = match start {
+            Some(start) => padding.saturating_mul(leader.bytes_per_token) <= start / PADDING_DIVISOR,
+            None => bucket(length(other)) == bucket(length(leader)),
+        };
+        if pays {
+            rows += other.rows;
+            longest = longer;
+            together.push(other.clone());
+        }
+    }
+    together
+}
+
+/// Buckets of lengths that share a batch while costs are unknown: the longest of a bucket is at most a quarter
+/// longer than the next bucket's end, so padding costs little.
+fn bucket(length: usize) -> usize {
+    let step = (length.next_power_of_two() / 8).max(8);
+    length.next_multiple_of(step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::request::testing::{text, urgent};
+    use super::*;
+
+    /// The lengths that are batched with the first request.
+    fn with_first(lengths: &[usize], most: usize, start: Option<usize>) -> Vec<usize> {
+        let waiting: Vec<_> = lengths.iter().map(|length| text(*length)).collect();
+        select_batch(&waiting, &waiting[0], most, start).iter().filter_map(|request| request.length).collect()
+    }
+
+    #[test]
+    fn batches_by_bucket_while_overhead_is_unknown() {
+        assert_eq!(with_first(&[5, 8, 9, 6, 100], 8, None), [5, 6, 8]);
+        assert_eq!(with_first(&[100, 97, 113, 128, 96], 8, None), [100, 97]);
+    }
+
+    #[test]
+    fn limits_padding_by_run_overhead() {
+        // A token of these texts is 16 bytes.
+        let tokens = |tokens: usize| Some(tokens * 16 * PADDING_DIVISOR);
+        assert_eq!(with_first(&[20, 60, 24, 17, 20], 8, tokens(4)), [20, 20, 17, 24][..3], "24 would pad three");
+        assert_eq!(with_first(&[20, 60, 24, 17, 20], 8, tokens(0)), [20, 20]);
+        assert_eq!(with_first(&[20, 60, 24, 17, 20], 8, tokens(1000)), [20, 20, 17, 24, 60], "as on a GPU");
+        assert_eq!(with_first(&[20, 60, 24, 17, 20], 3, tokens(1000)), [20, 20, 17]);
+        assert_eq!(with_first(&[20, 60], 8, Some(usize::MAX - 1)), [20, 60]);
+    }
+
+    #[test]
+    fn prefers_priority_over_similar_length() {
+        let waiting = [text(20), text(20), urgent(22)];
+        let together = select_batch(&waiting, &waiting[0], 2, Some(10_000));
+        assert!(Arc::ptr_eq(&together[1], &waiting[2]));
+    }
+}

@@ -1,0 +1,356 @@
+//! Scans every graph, function and constant of a model within a memory budget: two bytes of a file
+//! can become a node of a hundred bytes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use super::external_data::{self, ExternalFile, ExternalFiles, PrepackedWeights};
+use super::forward_reader::{ForwardRead, ForwardReader};
+use super::proto::{Entry, Opset, Tensor, ValueInfo};
+use super::wire::{Field, Message, WireError};
+
+/// Memory that all is kept in, in bytes: names and types of the largest real models fit many times.
+const MEMORY: usize = 64 << 20;
+/// The overhead of a name or a small message beside its text: the value, its table entry and its
+/// allocation.
+const ITEM: usize = 128;
+/// Bytes in memory for each byte of an input's or output's type: two are a dimension, which is kept
+/// as it was read, for the plan and for people.
+const TYPE: usize = 64;
+/// A dimension of a tensor, in a list that grows.
+const DIMENSION: usize = 24;
+/// A file with weights, beside its names: more than it takes, as looking for it takes the time that a
+/// thousand bytes of names take. One for each weight of the largest real models fits.
+const FILE: usize = 1 << 10;
+
+/// Why a scan failed.
+#[derive(Debug)]
+pub(super) enum ScanError {
+    WireError(WireError),
+    TooLarge(String),
+    /// weights in other files: which tensor, and what is wrong with it
+    External(String, String),
+}
+
+impl From<WireError> for ScanError {
+    fn from(error: WireError) -> Self {
+        Self::WireError(error)
+    }
+}
+
+/// The facts that a scan collects.
+#[derive(Debug, Default)]
+pub(super) struct ScannedModel {
+    pub(super) ir_version: i64,
+    pub(super) producer_name: String,
+    pub(super) producer_version: String,
+    pub(super) domain: String,
+    pub(super) model_version: i64,
+    pub(super) doc_string: String,
+    pub(super) opsets: Vec<Opset>,
+    pub(super) metadata: Vec<Entry>,
+    /// none where there is no graph
+    pub(super) graph: Option<Graph>,
+    /// how often each occurs
+    pub(super) operators: BTreeMap<String, usize>,
+    /// numbers in weights
+    pub(super) parameters: u64,
+    pub(super) files: BTreeSet<ExternalFile>,
+}
+
+/// The graph that is not inside another.
+#[derive(Debug, Default)]
+pub(super) struct Graph {
+    pub(super) name: String,
+    pub(super) inputs: Vec<ValueInfo>,
+    pub(super) outputs: Vec<ValueInfo>,
+    /// names of its weights
+    pub(super) initializers: BTreeSet<String>,
+    /// names that its loops take
+    pub(super) loop_inputs: BTreeSet<String>,
+}
+
+/// Reads a whole model; `folder` is where it lies.
+pub(super) fn scan<R: ForwardRead>(
+    source: &mut ForwardReader<R>,
+    folder: &Path,
+    packed: PrepackedWeights,
+) -> Result<ScannedModel, ScanError> {
+    scan_within(MEMORY, source, folder, packed)
+}
+
+/// The same, with so much memory.
+pub(super) fn scan_within<R: ForwardRead>(
+    memory: usize,
+    source: &mut ForwardReader<R>,
+    folder: &Path,
+    packed: PrepackedWeights,
+) -> Result<ScannedModel, ScanError> {
+    let mut scan =
+        Scanner { source, files: ExternalFiles::new(folder), packed, left: memory, result: ScannedModel::default() };
+    scan.model()?;
+    Ok(ScannedModel { files: scan.files.found(), ..scan.result })
+}
+
+struct Scanner<'a, R> {
+    source: &'a mut ForwardReader<R>,
+    files: ExternalFiles<'a>,
+    packed: PrepackedWeights,
+    /// of the memory, in bytes
+    left: usize,
+    result: ScannedModel,
+}
+
+impl<R: ForwardRead> Scanner<'_, R> {
+    fn model(&mut self) -> Result<(), ScanError> {
+        let model = Message::WHOLE;
+        while let Some(field) = self.source.field(model)? {
+            match field.tag {
+                1 => self.result.ir_version = self.source.integer(field)?,
+                2 => self.result.producer_name = self.text(field)?,
+                3 => self.result.producer_version = self.text(field)?,
+                4 => self.result.domain = self.text(field)?,
+                5 => self.result.model_version = self.source.integer(field)?,
+                6 => self.result.doc_string = self.text(field)?,
+                7 => self.main_graph(field, model)?,
+                8 => {
+                    let opset = self.message(field, 1)?;
+                    self.result.opsets.push(opset);
+                }
+                14 => {
+                    let entry = self.message(field, 1)?;
+                    self.result.metadata.push(entry);
+                }
+                25 => self.function(field, model)?,
+                // Engines ignore training information (20).
+                _ => self.source.skip(field)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// May come in parts.
+    fn main_graph(&mut self, field: Field, model: Message) -> Result<(), ScanError> {
+        let message = self.source.enter(field, model)?;
+        let mut graph = self.result.graph.take().unwrap_or_default();
+        while let Some(field) = self.source.field(message)? {
+            match field.tag {
+                1 => self.node(field, message, Some(&mut graph.loop_inputs))?,
+                2 => graph.name = self.text(field)?,
+                5 => {
+                    let name = self.tensor(field, message, true)?;
+                    self.keep(&mut graph.initializers, name)?;
+                }
+                11 => graph.inputs.push(self.message(field, TYPE)?),
+                12 => graph.outputs.push(self.message(field, TYPE)?),
+                15 => self.sparse(field, message, true)?,
+                _ => self.source.skip(field)?,
+            }
+        }
+        self.result.graph = Some(graph);
+        Ok(())
+    }
+
+    fn function(&mut self, field: Field, model: Message) -> Result<(), ScanError> {
+        let function = self.source.enter(field, model)?;
+        while let Some(field) = self.source.field(function)? {
+            match field.tag {
+                7 => self.node(field, function, None)?,
+                // Default attributes.
+                11 => self.attribute(field, function)?,
+                _ => self.source.skip(field)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A graph inside of a node.
+    fn inner_graph(&mut self, field: Field, attribute: Message) -> Result<(), ScanError> {
+        let graph = self.source.enter(field, attribute)?;
+        while let Some(field) = self.source.field(graph)? {
+            match field.tag {
+                1 => self.node(field, graph, None)?,
+                5 => drop(self.tensor(field, graph, true)?),
+                15 => self.sparse(field, graph, true)?,
+                _ => self.source.skip(field)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts it; what it takes goes into `loop_inputs` if it is a loop.
+    fn node(
+        &mut self,
+        field: Field,
+        graph: Message,
+        loop_inputs: Option<&mut BTreeSet<String>>,
+    ) -> Result<(), ScanError> {
+        let node = self.source.enter(field, graph)?;
+        let left = self.left;
+        let (mut operator, mut domain, mut inputs) = (String::new(), String::new(), Vec::new());
+        // All that it keeps of its attributes lies below.
+        let mut kept = 0;
+        while let Some(field) = self.source.field(node)? {
+            match field.tag {
+                1 if loop_inputs.is_some() => inputs.push(self.text(field)?),
+                4 => operator = self.text(field)?,
+                5 => {
+                    let before = self.left;
+                    self.attribute(field, node)?;
+                    kept += before - self.left;
+                }
+                7 => domain = self.text(field)?,
+                _ => self.source.skip(field)?,
+            }
+        }
+        self.left = left - kept;
+        if let Some(loop_inputs) = loop_inputs
+            && matches!(operator.as_str(), "Loop" | "Scan")
+        {
+            inputs.into_iter().try_for_each(|input| self.keep(loop_inputs, input))?;
+        }
+        let name = match domain.as_str() {
+            "" | "ai.onnx" => operator,
+            domain => format!("{domain}.{operator}"),
+        };
+        if !self.result.operators.contains_key(&name) {
+            self.take(ITEM + name.len())?;
+        }
+        *self.result.operators.entry(name).or_default() += 1;
+        Ok(())
+    }
+
+    fn attribute(&mut self, field: Field, outer: Message) -> Result<(), ScanError> {
+        let attribute = self.source.enter(field, outer)?;
+        let (mut tensor, mut sparse) = (false, false);
+        while let Some(field) = self.source.field(attribute)? {
+            match field.tag {
+                5 => {
+                    ensure_once(&mut tensor)?;
+                    self.tensor(field, attribute, false)?;
+                }
+                10 => drop(self.tensor(field, attribute, false)?),
+                6 | 11 => self.inner_graph(field, attribute)?,
+                22 => {
+                    ensure_once(&mut sparse)?;
+                    self.sparse(field, attribute, false)?;
+                }
+                23 => self.sparse(field, attribute, false)?,
+                _ => self.source.skip(field)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn sparse(&mut self, field: Field, outer: Message, weights: bool) -> Result<(), ScanError> {
+        let sparse = self.source.enter(field, outer)?;
+        let (mut values, mut indices) = (false, false);
+        while let Some(field) = self.source.field(sparse)? {
+            match field.tag {
+                1 => {
+                    ensure_once(&mut values)?;
+                    self.tensor(field, sparse, weights)?;
+                }
+                2 => {
+                    ensure_once(&mut indices)?;
+                    self.tensor(field, sparse, false)?;
+                }
+                _ => self.source.skip(field)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks where its data lies, and counts its numbers if they are weights; its name.
+    fn tensor(&mut self, field: Field, outer: Message, weights: bool) -> Result<String, ScanError> {
+        let message = self.source.enter(field, outer)?;
+        let left = self.left;
+        let mut tensor = Tensor::default();
+        while let Some(field) = self.source.field(message)? {
+            match field.tag {
+                1 => {
+                    let room = &mut self.left;
+                    self.source.integers(field, |dimension| {
+                        take(room, DIMENSION)?;
+                        tensor.dims.push(dimension);
+                        Ok::<_, ScanError>(())
+                    })?;
+                }
+                2 => tensor.data_type = low(self.source.integer(field)?),
+                8 => tensor.name = self.text(field)?,
+                13 => tensor.external_data.push(self.message(field, 1)?),
+                14 => tensor.data_location = low(self.source.integer(field)?),
+                _ => self.source.skip(field)?,
+            }
+        }
+        self.left = left;
+        if weights {
+            let count = (tensor.dims.iter())
+                .try_fold(1_u64, |product, dimension| product.checked_mul(u64::try_from(*dimension).ok()?));
+            self.result.parameters = self.result.parameters.saturating_add(count.unwrap_or(0));
+        }
+        // Engines look at either mark, so either counts.
+        if tensor.data_location == 1 || !tensor.external_data.is_empty() {
+            self.check_external_data(&tensor)?;
+        }
+        Ok(tensor.name)
+    }
+
+    /// Checks the file that holds a tensor's data.
+    fn check_external_data(&mut self, tensor: &Tensor) -> Result<(), ScanError> {
+        let wrong = |reason| ScanError::External(external_data::plain(&tensor.name), reason);
+        let said = external_data::ExternalData::of(tensor, self.packed).map_err(wrong)?;
+        let place = said.place().map_err(wrong)?;
+        if !self.files.knows(&place) {
+            self.take(FILE + 2 * place.as_os_str().len())?;
+        }
+        let file = self.files.find(&place).map_err(wrong)?;
+        said.check(tensor, &place, file).map_err(wrong)
+    }
+
+    fn text(&mut self, field: Field) -> Result<String, ScanError> {
+        let length = self.source.length(field)?;
+        self.take(ITEM.saturating_add(length))?;
+        Ok(self.source.text(length)?)
+    }
+
+    /// A small message whose bytes take up to `times` as many in memory.
+    fn message<M: prost::Message + Default>(&mut self, field: Field, times: usize) -> Result<M, ScanError> {
+        let length = self.source.length(field)?;
+        self.take(length.saturating_mul(times).saturating_add(2 * ITEM))?;
+        Ok(self.source.message(length)?)
+    }
+
+    fn keep(&mut self, names: &mut BTreeSet<String>, name: String) -> Result<(), ScanError> {
+        if !names.contains(&name) {
+            self.take(ITEM + name.len())?;
+            names.insert(name);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, bytes: usize) -> Result<(), ScanError> {
+        take(&mut self.left, bytes)
+    }
+}
+
+fn take(left: &mut usize, bytes: usize) -> Result<(), ScanError> {
+    let rest = left.checked_sub(bytes);
+    *left = rest.ok_or_else(|| {
+        ScanError::TooLarge(format!(
+            "its names, inputs and outputs would take more than {} MiB of memory",
+            MEMORY >> 20
+        ))
+    })?;
+    Ok(())
+}
+
+/// Parts of one tensor would be put together, and none of them is what was checked.
+fn ensure_once(seen: &mut bool) -> Result<(), WireError> {
+    if std::mem::replace(seen, true) { Err(WireError::Twice) } else { Ok(()) }
+}
+
+/// As protobuf reads an `int32`: the low bits of what is written.
+fn low(value: i64) -> i32 {
+    value as i32
+}

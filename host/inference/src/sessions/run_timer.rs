@@ -1,0 +1,46 @@
+//! Measures a run's time on a session, without waiting for a session or for the device's lock.
+
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use super::checkout::Work;
+use crate::engine::Session;
+
+/// The time of one run, readable meanwhile and afterwards.
+#[derive(Debug, Default)]
+pub(crate) struct RunTimer {
+    begun: OnceLock<Instant>,
+    duration: OnceLock<Duration>,
+}
+
+impl RunTimer {
+    /// The time so far, or in all; zero before it begins.
+    pub(crate) fn elapsed(&self) -> Duration {
+        let going_on = || self.begun.get().map_or(Duration::ZERO, Instant::elapsed);
+        self.duration.get().copied().unwrap_or_else(going_on)
+    }
+
+    /// Wraps `work` with this timer.
+    pub(super) fn timing<T>(self: Arc<Self>, work: impl Work<T>) -> impl Work<T> {
+        move |session: &mut dyn Session| {
+            let _timed = TimerGuard::begin(&self);
+            work(session)
+        }
+    }
+}
+
+/// Stops the timer when dropped.
+struct TimerGuard<'a>(&'a RunTimer);
+
+impl<'a> TimerGuard<'a> {
+    fn begin(worked: &'a RunTimer) -> Self {
+        let _ = worked.begun.set(Instant::now());
+        Self(worked)
+    }
+}
+
+impl Drop for TimerGuard<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.duration.set(self.0.elapsed());
+    }
+}

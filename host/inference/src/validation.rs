@@ -1,0 +1,308 @@
+//! Validates new models in a child process: a model that crashes an engine must not crash the
+//! server.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::Embedded;
+use super::engine::Engine;
+use super::error::ModelLoadError;
+use super::graph::{InputSpec, ModelInfo, OnnxType};
+use super::library::{LibraryFile, LibraryOrigin};
+use super::model_file::ModelFile;
+use super::onnxruntime::OnnxRuntime;
+use super::providers::{ExecutionProvider, ProviderChoice, ProviderLibrary, ProviderOptions};
+use super::step::{InputShapes, ModelOptions, ModelStep};
+use super::trial::{Trial, absolute, memory, tried};
+use gpux_core::child_process;
+use gpux_core::files::digest;
+use gpux_core::seal;
+use gpux_core::{Context, Dim, ElementType, Step as _, Tensor, TensorKind, Value};
+
+/// Loading and one run of a large model on a slow disk fit; a model that takes longer is refused.
+const TIMEOUT: Duration = Duration::from_mins(2);
+/// TensorRT builds its engines within this, once.
+const BUILD_TIMEOUT: Duration = Duration::from_mins(30);
+/// How long runs are timed.
+const MEASURING: Duration = Duration::from_secs(1);
+/// The most elements that a trial input may have.
+const INPUT_LIMIT: usize = 1 << 24;
+
+/// The child's request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ValidationRequest {
+    /// libraries of plug-ins; first, because reading them makes known the names that follow
+    #[serde(default)]
+    pub plugins: Vec<ProviderLibrary>,
+    /// the model's file
+    pub model: PathBuf,
+    /// ONNX Runtime's library; `None` for the embedded engine
+    pub library: Option<PathBuf>,
+    /// the execution providers to try
+    pub providers: ProviderChoice,
+    /// what they are told
+    #[serde(default)]
+    pub options: ProviderOptions,
+    /// the most memory that the child may take, in bytes; `None` where it cannot be bounded
+    pub memory: Option<u64>,
+    /// whether to time runs, too
+    #[serde(default)]
+    pub measure: bool,
+    /// the shapes of inputs, where they are known
+    #[serde(default)]
+    pub shapes: InputShapes,
+    /// how long it may take
+    #[serde(default = "usual_patience")]
+    pub patience: Duration,
+}
+
+const fn usual_patience() -> Duration {
+    TIMEOUT
+}
+
+/// The child's result.
+#[derive(Debug, Serialize, Deserialize)]
+enum Verdict {
+    Sound,
+    /// the middle of the times of its runs, in seconds
+    Timed {
+        seconds: f64,
+    },
+    NeedsOnnxRuntime {
+        feature: String,
+    },
+    BeyondEmbedded {
+        reason: String,
+    },
+    Invalid {
+        reason: String,
+    },
+    Refused {
+        reason: String,
+    },
+}
+
+/// Loads the model and runs it once on zeros. A failed run is no fault of the model: zeros may
+/// be values that it refuses. What counts is that the process lives, within its memory. Gives the
+/// time of a run if that was asked for and zeros can be run.
+pub fn validate(request: &ValidationRequest) -> Result<Option<Duration>, ModelLoadError> {
+    let file = Arc::new(ModelFile::open(&request.model)?);
+    let engine: Arc<dyn Engine> = match &request.library {
+        None => Arc::new(Embedded),
+        Some(path) => {
+            Arc::new(OnnxRuntime::load_with(&LibraryFile::at(path, LibraryOrigin::Option), &request.plugins).map_err(
+                |error| ModelLoadError::Validation { path: request.model.clone(), reason: error.to_string() },
+            )?)
+        }
+    };
+    let options = ModelOptions {
+        providers: request.providers.clone(),
+        strict: request.measure,
+        provider_options: request.options.clone(),
+        ..ModelOptions::default()
+    };
+    let step = ModelStep::load(engine, file, &options)?;
+    for left_out in [false, true] {
+        let Some(inputs) = trial_inputs_of(step.file().info(), &request.shapes, left_out) else { continue };
+        let outcome = step.run(inputs.clone(), &mut Context::default());
+        if request.measure && outcome.is_ok() {
+            return Ok(Some(time(&step, &inputs)));
+        }
+        if let (Err(failure), Some(limit)) = (outcome, request.memory)
+            && ran_out_of_memory(&failure.to_string(), limit)
+        {
+            let reason = format!("its trial run took more than the {} MiB of memory that it may take", limit >> 20);
+            return Err(ModelLoadError::Validation { path: request.model.clone(), reason });
+        }
+    }
+    Ok(None)
+}
+
+/// The middle of the times of some runs, after some that are not counted.
+fn time(step: &ModelStep, inputs: &[Option<Value>]) -> Duration {
+    let run = || {
+        let inputs = inputs.to_vec();
+        let start = Instant::now();
+        let _ = step.run(inputs, &mut Context::default());
+        start.elapsed()
+    };
+    let warm = Instant::now();
+    // Kernels are compiled, tuned and fetched in the first runs.
+    for _ in 0..3 {
+        run();
+    }
+    let each = warm.elapsed() / 3;
+    let fit = MEASURING.as_nanos() / each.as_nanos().max(1);
+    let mut times: Vec<_> = (0..fit.clamp(5, 200)).map(|_| run()).collect();
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+/// Whether a failed run came close to the bound of the process's memory, or asked for so much at
+/// once that it never came close: that shows only in the words of ONNX Runtime.
+fn ran_out_of_memory(failure: &str, limit: u64) -> bool {
+    let refused = ["bad_alloc", "Failed to allocate memory"].iter().any(|words| failure.contains(words));
+    refused || peak_memory().is_some_and(|peak| peak >= limit / 10 * 9)
+}
+
+/// The most memory that this process has had, in bytes, where the system says.
+fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes << 10)
+}
+
+/// Zeros for every input, open dimensions being 1; empty sequences and maps. `None` when that would
+/// be too much. Optional values are given too, or `left_out` where there are any.
+pub(super) fn trial_inputs(info: &ModelInfo, left_out: bool) -> Option<Vec<Option<Value>>> {
+    trial_inputs_of(info, &[], left_out)
+}
+
+/// The same with these `shapes`, for inputs that have one and can take it.
+fn trial_inputs_of(info: &ModelInfo, shapes: &[Option<Vec<usize>>], left_out: bool) -> Option<Vec<Option<Value>>> {
+    fn nothing(kind: &OnnxType, shape: Option<&[usize]>) -> Option<Value> {
+        match kind {
+            OnnxType::Tensor { kind, .. } => zeros(kind, shape),
+            OnnxType::Sequence(_) => Some(Value::from(json!([]))),
+            OnnxType::Map { .. } => Some(Value::from(json!({}))),
+            OnnxType::Optional(inner) => nothing(inner, shape),
+        }
+    }
+    let optional = |input: &InputSpec| !input.required && matches!(input.value, Some(OnnxType::Optional(_)));
+    if left_out && !info.inputs.iter().any(optional) {
+        return None;
+    }
+    let input = |(index, input): (usize, &InputSpec)| {
+        let shape = shapes.get(index).and_then(Option::as_deref);
+        // Inputs of a sample are given even if they are optional.
+        let given = input.required || optional(input) && !left_out || shape.is_some();
+        if given { nothing(input.value.as_ref()?, shape).map(Some) } else { Some(None) }
+    };
+    info.inputs.iter().enumerate().map(input).collect()
+}
+
+fn zeros(kind: &TensorKind, shape: Option<&[usize]>) -> Option<Value> {
+    let size = |dim: &Dim| if let Dim::Fixed(size) = dim { *size } else { 1 };
+    let usual = || kind.shape.as_ref().map(|dims| dims.iter().map(size).collect()).unwrap_or_default();
+    let shape: Vec<_> = shape.map_or_else(usual, <[usize]>::to_vec);
+    if gpux_core::element_count(&shape)? > INPUT_LIMIT {
+        return None;
+    }
+    Tensor::zeros(kind.element().unwrap_or(ElementType::Float32), shape).ok().map(Value::Tensor)
+}
+
+/// Serves `gpux __vet-model REQUEST`: one line of JSON. Bounds the memory of the whole
+/// process, so nothing else may be done in it.
+pub fn validation_child(request: &str) -> String {
+    let verdict = match serde_json::from_str::<ValidationRequest>(request) {
+        Err(error) => Verdict::Refused { reason: error.to_string() },
+        Ok(request) => {
+            child_process::bound_processor_time(request.patience);
+            child_process::bound_memory(request.memory);
+            verdict(&request)
+        }
+    };
+    serde_json::to_string(&verdict).unwrap_or_default()
+}
+
+fn verdict(request: &ValidationRequest) -> Verdict {
+    match validate(request) {
+        Ok(None) => Verdict::Sound,
+        Ok(Some(time)) => Verdict::Timed { seconds: time.as_secs_f64() },
+        Err(ModelLoadError::NeedsOnnxRuntime { feature, .. }) => Verdict::NeedsOnnxRuntime { feature },
+        Err(ModelLoadError::BeyondEmbedded { reason, .. }) => Verdict::BeyondEmbedded { reason },
+        Err(ModelLoadError::Invalid { reason, .. }) => Verdict::Invalid { reason },
+        Err(ModelLoadError::Engine { reason, .. } | ModelLoadError::Validation { reason, .. }) => {
+            Verdict::Refused { reason }
+        }
+        Err(other) => Verdict::Refused { reason: other.to_string() },
+    }
+}
+
+/// Makes sure that the model has been tried on this engine, by digest: from the cache's memory,
+/// else in a child. Without the `gpux` program, nothing is tried: the caller's own
+/// process loads the model with panics caught.
+pub fn ensure_validated(trial: &Trial<'_>, options: &ModelOptions) -> Result<(), ModelLoadError> {
+    let Some(gpux) = trial.program else { return Ok(()) };
+    let Trial { cache, file, engine, .. } = *trial;
+    file.info().signature()?;
+    let ModelOptions { providers, provider_options, .. } = options;
+    let key = format!(
+        "{}\0{}\0{providers:?}\0{provider_options:?}\0{}",
+        file.digest(),
+        engine.identity(),
+        env!("CARGO_PKG_VERSION")
+    );
+    let key = digest(key);
+    if cache.is_some_and(|cache| seal::read(cache, "verified", &key).is_some()) {
+        return Ok(());
+    }
+    ask(gpux, trial, providers, provider_options, None)?;
+    // Not remembering costs the next start a trial, no more.
+    let _ = cache.map(|cache| seal::write(cache, "verified", &key, b""));
+    Ok(())
+}
+
+/// Tries the model on one provider in a child; gives the time of a run, where zeros can be run.
+pub(super) fn measure(
+    gpux: &Path,
+    trial: &Trial<'_>,
+    provider: ExecutionProvider,
+    options: &ProviderOptions,
+    shapes: &[Option<Vec<usize>>],
+) -> Result<Option<Duration>, ModelLoadError> {
+    ask(gpux, trial, &ProviderChoice::These(vec![provider]), options, Some(shapes))
+}
+
+fn ask(
+    gpux: &Path,
+    trial: &Trial<'_>,
+    providers: &ProviderChoice,
+    options: &ProviderOptions,
+    measured: Option<&[Option<Vec<usize>>]>,
+) -> Result<Option<Duration>, ModelLoadError> {
+    let Trial { file, engine, library, plugins, .. } = *trial;
+    let tried = tried(providers, engine.providers());
+    // Where TensorRT may be tried, it builds an engine.
+    let patience = if tried.contains(&ExecutionProvider::TensorRt) { BUILD_TIMEOUT } else { TIMEOUT };
+    let request = ValidationRequest {
+        plugins: plugins.to_vec(),
+        model: absolute(file.path()),
+        library: library.map(absolute),
+        providers: providers.clone(),
+        options: options.clone(),
+        memory: memory(trial, tried),
+        measure: measured.is_some(),
+        shapes: measured.unwrap_or_default().to_vec(),
+        patience,
+    };
+    let fault = |reason: String| ModelLoadError::Validation { path: file.path().to_owned(), reason };
+    let text = serde_json::to_string(&request).map_err(|error| fault(error.to_string()))?;
+    match child_process::ask(gpux, &["__vet-model".as_ref(), text.as_ref()], request.patience) {
+        Ok(Verdict::Sound) => Ok(None),
+        Ok(Verdict::Timed { seconds }) => Ok(Duration::try_from_secs_f64(seconds).ok()),
+        Ok(Verdict::NeedsOnnxRuntime { feature }) => {
+            Err(ModelLoadError::NeedsOnnxRuntime { path: file.path().to_owned(), feature })
+        }
+        Ok(Verdict::BeyondEmbedded { reason }) => {
+            Err(ModelLoadError::BeyondEmbedded { path: file.path().to_owned(), reason })
+        }
+        Ok(Verdict::Invalid { reason }) => Err(ModelLoadError::Invalid { path: file.path().to_owned(), reason }),
+        Ok(Verdict::Refused { reason }) => {
+            let engine = engine.name().to_owned();
+            Err(ModelLoadError::Engine { path: file.path().to_owned(), engine, reason })
+        }
+        Err(error) if error.is_environment() => {
+            Err(ModelLoadError::CannotValidate { path: file.path().to_owned(), reason: error.to_string() })
+        }
+        Err(error) => Err(fault(format!("{error}; the model may be damaged or hostile"))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

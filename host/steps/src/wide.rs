@@ -42,18 +42,6 @@ pub(super) fn vectorized<R>(work: impl FnOnce() -> R) -> R {
     }
 }
 
-/// As [`vectorized`], for work that is written in vectors: it is given them, where this processor has them.
-#[inline(always)]
-pub(super) fn with_vectors<R>(work: impl FnOnce(Option<Wide>) -> R) -> R {
-    match wide() {
-        Some(wide) => wide.vectorize(
-            #[inline(always)]
-            || work(Some(wide)),
-        ),
-        None => work(None),
-    }
-}
-
 /// Changes every number. A closure that holds others must be `move`: what lies behind a reference could change.
 #[inline(always)]
 pub(super) fn each<T: Copy>(numbers: &mut [T], change: impl Fn(T) -> T) {

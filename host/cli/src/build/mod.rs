@@ -17,7 +17,7 @@ use super::operator::{OperatorArguments, PipelineArguments};
 use super::printer::{Printer, counted, duration, pretty};
 use gpux::GpuxError;
 use gpux::{LoadOptions, Pipeline};
-use gpux_inference::Shapes;
+use gpux_inference::InputShapes;
 
 /// Check a pipeline: the file, its models, its components, and that every step fits the next.
 /// Compiles the components, tries the models and keeps their graphs optimized, so that the first

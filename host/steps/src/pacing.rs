@@ -35,21 +35,21 @@ impl Pace {
     pub(crate) fn run<T>(
         &self,
         bytes: usize,
-        watch: &Deadline,
+        deadline: &Deadline,
         work: impl FnOnce() -> T,
     ) -> Result<T, DeadlineExceeded> {
         const WORTH_TIMING: usize = 1 << 14;
-        if !watch.is_set() || bytes < WORTH_TIMING {
-            watch.check()?;
+        if !deadline.is_set() || bytes < WORTH_TIMING {
+            deadline.check()?;
             return Ok(work());
         }
         let kib = bytes as f64 / 1024.0;
         let best = self.best.load(Ordering::Relaxed);
-        watch.check_time_for(kib * best.max(self.floor) as f64 * 1e-9)?;
+        deadline.check_time_for(kib * best.max(self.floor) as f64 * 1e-9)?;
         let start = Instant::now();
         let done = work();
         // Who is late may have been held back since.
-        watch.check()?;
+        deadline.check()?;
         let taken = ((start.elapsed().as_nanos() as f64 / kib) as u64).max(1);
         if best == 0 || taken < best {
             self.best.store(taken, Ordering::Relaxed);
@@ -66,19 +66,19 @@ pub(crate) struct Paced<'a> {
     /// up to where the clock was asked
     asked: usize,
     piece: usize,
-    watch: &'a Deadline,
+    deadline: &'a Deadline,
 }
 
 impl<'a> Paced<'a> {
-    pub(crate) fn new(bytes: &'a [u8], piece: usize, watch: &'a Deadline) -> Self {
-        Self { bytes, at: 0, asked: 0, piece: piece.max(1), watch }
+    pub(crate) fn new(bytes: &'a [u8], piece: usize, deadline: &'a Deadline) -> Self {
+        Self { bytes, at: 0, asked: 0, piece: piece.max(1), deadline }
     }
 }
 
 impl BufRead for Paced<'_> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if self.at >= self.asked {
-            self.watch.check()?;
+            self.deadline.check()?;
             self.asked = self.at.saturating_add(self.piece);
         }
         Ok(self.bytes.get(self.at..self.asked.min(self.bytes.len())).unwrap_or_default())
@@ -123,8 +123,8 @@ mod tests {
     #[test]
     fn pieces_end_with_the_time() {
         let bytes: Vec<u8> = (0..=255).collect();
-        let watch = Deadline::default();
-        let mut reader = Paced::new(&bytes, 100, &watch);
+        let deadline = Deadline::default();
+        let mut reader = Paced::new(&bytes, 100, &deadline);
         assert_eq!(reader.fill_buf().unwrap().len(), 100);
         reader.seek(SeekFrom::End(-6)).unwrap();
         let mut rest = Vec::new();
@@ -135,12 +135,12 @@ mod tests {
         assert!(reader.seek(SeekFrom::Current(-1001)).is_err());
 
         // What was handed out before stays readable; the next piece does not come.
-        let watch = Deadline::exceeded_after(1);
-        let mut reader = Paced::new(&bytes, 100, &watch);
+        let deadline = Deadline::exceeded_after(1);
+        let mut reader = Paced::new(&bytes, 100, &deadline);
         assert_eq!(reader.read(&mut [0; 10]).unwrap(), 10);
         assert_eq!(reader.read(&mut [0; 200]).unwrap(), 90);
         assert_eq!(reader.read(&mut [0; 200]).unwrap_err().kind(), io::ErrorKind::TimedOut);
-        assert!(watch.check_cached().is_err());
+        assert!(deadline.check_cached().is_err());
     }
 
     #[test]

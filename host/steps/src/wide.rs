@@ -59,7 +59,7 @@ pub(super) fn each<T: Copy>(numbers: &mut [T], change: impl Fn(T) -> T) {
 #[inline(always)]
 pub(super) fn each_element<T: TensorElement + Copy>(
     tensor: &mut Tensor,
-    watch: &Deadline,
+    deadline: &Deadline,
     change: impl Fn(T) -> T + Copy,
 ) -> Result<(), DeadlineExceeded> {
     tensor.change(
@@ -67,13 +67,13 @@ pub(super) fn each_element<T: TensorElement + Copy>(
         move |elements| {
             for part in elements.chunks_mut(PART) {
                 // DeadlineExceeded, nobody sees what becomes of the rest.
-                if watch.check_after(part.len()).is_ok() {
+                if deadline.check_after(part.len()).is_ok() {
                     each(part, change);
                 }
             }
         },
     );
-    watch.check_cached()
+    deadline.check_cached()
 }
 
 #[cfg(test)]

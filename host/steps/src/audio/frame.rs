@@ -110,20 +110,20 @@ impl Step for Frame {
             let message = format!("frame gives at most {MAX_VALUES} values, but {frames} frames of {length} are more");
             return Err(StepFailure::InvalidInput(message));
         };
-        let watch = Deadline::from_context(context);
-        watch.check()?;
+        let deadline = Deadline::from_context(context);
+        deadline.check()?;
         let mut output = Vec::with_capacity(values);
         for channel in sound.channels() {
             match self.options.frames {
                 Axis::First => {
                     for frame in channel.windows(length).step_by(hop) {
-                        watch.check_after(length)?;
+                        deadline.check_after(length)?;
                         output.extend_from_slice(frame);
                     }
                 }
                 Axis::Last => {
                     for place in 0..length {
-                        watch.check_after(frames)?;
+                        deadline.check_after(frames)?;
                         output.extend(channel[place..].iter().step_by(hop).take(frames));
                     }
                 }

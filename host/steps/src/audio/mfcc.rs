@@ -127,7 +127,7 @@ impl Mfcc {
         given: &[f32],
         bands: usize,
         frames: usize,
-        watch: &Deadline,
+        deadline: &Deadline,
     ) -> Result<Vec<f32>, DeadlineExceeded> {
         let (weights, rows) = (self.weights(bands), self.options.n_mfcc);
         // An empty one has no channel or no frame.
@@ -136,7 +136,7 @@ impl Mfcc {
         for (given, output) in channels.zip(output.chunks_exact_mut((rows * frames).max(1))) {
             for from in (0..frames).step_by(LANES) {
                 // A few products are as fast as one sample.
-                watch.check_after(bands * rows * LANES / 4)?;
+                deadline.check_after(bands * rows * LANES / 4)?;
                 weigh(given, frames, from, &weights, output);
             }
         }
@@ -176,13 +176,13 @@ impl Step for Mfcc {
         if let Some(why) = self.fault(&sizes) {
             return Err(StepFailure::InvalidInput(format!("mfcc: {why}")));
         }
-        let watch = &Deadline::from_context(context);
-        watch.check()?;
+        let deadline = &Deadline::from_context(context);
+        deadline.check()?;
         let mut shape = tensor.shape().to_vec();
         let (bands, frames) = (shape[shape.len() - 2], shape[shape.len() - 1]);
         let place = shape.len() - 2;
         shape[place] = self.options.n_mfcc;
-        let output = self.weighed(given, bands, frames, watch)?;
+        let output = self.weighed(given, bands, frames, deadline)?;
         Ok(vec![Tensor::new(shape, output)?.with_metadata(tensor.metadata).into()])
     }
 

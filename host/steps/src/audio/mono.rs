@@ -64,12 +64,12 @@ impl Step for Mono {
 }
 
 /// The mean of the channels, of which there are so many.
-fn mean(sound: Sound<'_>, channels: usize, watch: &Deadline) -> Result<Vec<f32>, DeadlineExceeded> {
+fn mean(sound: Sound<'_>, channels: usize, deadline: &Deadline) -> Result<Vec<f32>, DeadlineExceeded> {
     let mut mean = Vec::with_capacity(sound.frames);
     for start in (0..sound.frames).step_by(BLOCK) {
         let end = sound.frames.min(start + BLOCK);
         for (number, channel) in sound.channels().enumerate() {
-            watch.check_after(end - start)?;
+            deadline.check_after(end - start)?;
             let samples = &channel[start..end];
             if number == 0 {
                 mean.extend_from_slice(samples);

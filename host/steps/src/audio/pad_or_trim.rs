@@ -84,17 +84,22 @@ impl Step for PadOrTrim {
 }
 
 /// Each channel cut or filled up to `length` samples: `values` in all.
-fn of_length(sound: Sound<'_>, length: usize, values: usize, watch: &Deadline) -> Result<Vec<f32>, DeadlineExceeded> {
+fn of_length(
+    sound: Sound<'_>,
+    length: usize,
+    values: usize,
+    deadline: &Deadline,
+) -> Result<Vec<f32>, DeadlineExceeded> {
     let mut output = Vec::with_capacity(values);
     for (place, channel) in sound.channels().enumerate() {
         for block in channel[..channel.len().min(length)].chunks(BLOCK) {
-            watch.check_after(block.len())?;
+            deadline.check_after(block.len())?;
             output.extend_from_slice(block);
         }
         let end = (place + 1) * length;
         while output.len() < end {
             let block = BLOCK.min(end - output.len());
-            watch.check_after(block)?;
+            deadline.check_after(block)?;
             output.resize(output.len() + block, 0.0);
         }
     }

@@ -63,19 +63,23 @@ impl Affine {
         target: ImageDims,
         how: Interpolation,
         fill: &Fill,
-        watch: &Deadline,
+        deadline: &Deadline,
     ) -> Result<Tensor, StepFailure> {
         let shape = [target.height, target.width, dims.channels];
         // Colours are mixed by their opacity.
         let weigh = how != Interpolation::Nearest && tensor.metadata.color == Some(Color::Rgba) && dims.channels == 4;
         match tensor.data() {
             TensorData::Uint8(data) if weigh => {
-                let mut result = self.looked_up(&opacity::weighed(data), dims, target, how, fill, watch)?;
+                let mut result = self.looked_up(&opacity::weighed(data), dims, target, how, fill, deadline)?;
                 opacity::undo(&mut result);
                 Ok(Tensor::new(shape, result)?)
             }
-            TensorData::Uint8(data) => Ok(Tensor::new(shape, self.looked_up(data, dims, target, how, fill, watch)?)?),
-            TensorData::Float32(data) => Ok(Tensor::new(shape, self.looked_up(data, dims, target, how, fill, watch)?)?),
+            TensorData::Uint8(data) => {
+                Ok(Tensor::new(shape, self.looked_up(data, dims, target, how, fill, deadline)?)?)
+            }
+            TensorData::Float32(data) => {
+                Ok(Tensor::new(shape, self.looked_up(data, dims, target, how, fill, deadline)?)?)
+            }
             other => Err(StepFailure::Failed(format!("cannot interpolate {}", other.element()))),
         }
     }
@@ -87,7 +91,7 @@ impl Affine {
         target: ImageDims,
         how: Interpolation,
         fill: &Fill,
-        watch: &Deadline,
+        deadline: &Deadline,
     ) -> Result<Vec<T>, StepFailure> {
         let fill = fill.pixel::<T>(dims.channels)?;
         let source = Source { data, dims };
@@ -96,7 +100,7 @@ impl Affine {
         let (x, y) = self.at(0.5, 0.5);
         let start = [x, y].map(|number| (number * 65536.0 + 0.5).floor() as i64);
         for row in 0..target.height {
-            watch.check_after(target.width * dims.channels * INTERPOLATION)?;
+            deadline.check_after(target.width * dims.channels * INTERPOLATION)?;
             for column in 0..target.width {
                 if how == Interpolation::Nearest {
                     // In Pillow's fixed point, which decides where a place lies between two pixels.

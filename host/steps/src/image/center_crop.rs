@@ -67,12 +67,12 @@ impl Remake for CenterCrop {
         tensor: Tensor,
         dims: ImageDims,
         target: ImageDims,
-        watch: &Deadline,
+        deadline: &Deadline,
     ) -> Result<Tensor, StepFailure> {
         let (top, left) = (start(target.height, dims.height), start(target.width, dims.width));
         let metadata = changed(tensor.metadata, dims, Change::moved([-(left as f32), -(top as f32)]));
         let window = Window { top, left, height: target.height, width: target.width };
-        Ok(cut(tensor, dims, window, Outside::Constant, &self.fill, watch)?.with_metadata(metadata))
+        Ok(cut(tensor, dims, window, Outside::Constant, &self.fill, deadline)?.with_metadata(metadata))
     }
 }
 

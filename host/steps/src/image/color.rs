@@ -104,7 +104,7 @@ impl Remake for Convert {
         tensor: Tensor,
         dims: ImageDims,
         target: ImageDims,
-        watch: &Deadline,
+        deadline: &Deadline,
     ) -> Result<Tensor, StepFailure> {
         let told = self.from.map(Channels::color).or(tensor.metadata.color);
         let from = told.filter(|color| color.channels() == dims.channels).unwrap_or(match dims.channels {
@@ -117,8 +117,10 @@ impl Remake for Convert {
         let shape = [target.height, target.width, target.channels];
         let converted = match tensor.data() {
             _ if from == to => tensor,
-            TensorData::Uint8(data) => Tensor::new(shape, converted(data, from, to, self.behind::<u8>()?, watch)?)?,
-            TensorData::Uint16(data) => Tensor::new(shape, converted(data, from, to, self.behind::<u16>()?, watch)?)?,
+            TensorData::Uint8(data) => Tensor::new(shape, converted(data, from, to, self.behind::<u8>()?, deadline)?)?,
+            TensorData::Uint16(data) => {
+                Tensor::new(shape, converted(data, from, to, self.behind::<u16>()?, deadline)?)?
+            }
             other => return Err(StepFailure::Failed(format!("cannot convert {}", other.element()))),
         };
         Ok(converted.with_metadata(metadata))
@@ -134,9 +136,9 @@ impl Convert {
 }
 
 /// An image of uint8 as RGB.
-pub(super) fn to_rgb(tensor: Tensor, dims: ImageDims, watch: &Deadline) -> Result<Tensor, StepFailure> {
+pub(super) fn to_rgb(tensor: Tensor, dims: ImageDims, deadline: &Deadline) -> Result<Tensor, StepFailure> {
     let rgb = Convert { to: Channels::Rgb, from: None, background: None };
-    rgb.make(tensor, dims, ImageDims { channels: 3, ..dims }, watch)
+    rgb.make(tensor, dims, ImageDims { channels: 3, ..dims }, deadline)
 }
 
 fn converted<T: Level>(
@@ -144,14 +146,14 @@ fn converted<T: Level>(
     from: Color,
     to: Color,
     behind: Option<[T; 3]>,
-    watch: &Deadline,
+    deadline: &Deadline,
 ) -> Result<Vec<T>, DeadlineExceeded> {
     match (from, behind) {
-        (Color::Gray, _) => written(data, to, watch, |[gray]| [gray, gray, gray, T::MOST]),
-        (Color::Rgb, _) => written(data, to, watch, |[red, green, blue]| [red, green, blue, T::MOST]),
-        (Color::Bgr, _) => written(data, to, watch, |[blue, green, red]| [red, green, blue, T::MOST]),
-        (Color::Rgba, None) => written(data, to, watch, |pixel| pixel),
-        (Color::Rgba, Some(behind)) => written(data, to, watch, |pixel| blended(pixel, behind)),
+        (Color::Gray, _) => written(data, to, deadline, |[gray]| [gray, gray, gray, T::MOST]),
+        (Color::Rgb, _) => written(data, to, deadline, |[red, green, blue]| [red, green, blue, T::MOST]),
+        (Color::Bgr, _) => written(data, to, deadline, |[blue, green, red]| [red, green, blue, T::MOST]),
+        (Color::Rgba, None) => written(data, to, deadline, |pixel| pixel),
+        (Color::Rgba, Some(behind)) => written(data, to, deadline, |pixel| blended(pixel, behind)),
     }
 }
 
@@ -159,23 +161,23 @@ fn converted<T: Level>(
 fn written<T: Level, const C: usize>(
     data: &[T],
     to: Color,
-    watch: &Deadline,
+    deadline: &Deadline,
     rgba: impl Fn([T; C]) -> [T; 4],
 ) -> Result<Vec<T>, DeadlineExceeded> {
     match to {
-        Color::Gray => stopping(data, watch, |pixel| {
+        Color::Gray => stopping(data, deadline, |pixel| {
             let [red, green, blue, _] = rgba(pixel);
             [T::gray(red, green, blue)]
         }),
-        Color::Rgb => stopping(data, watch, |pixel| {
+        Color::Rgb => stopping(data, deadline, |pixel| {
             let [red, green, blue, _] = rgba(pixel);
             [red, green, blue]
         }),
-        Color::Bgr => stopping(data, watch, |pixel| {
+        Color::Bgr => stopping(data, deadline, |pixel| {
             let [red, green, blue, _] = rgba(pixel);
             [blue, green, red]
         }),
-        Color::Rgba => stopping(data, watch, rgba),
+        Color::Rgba => stopping(data, deadline, rgba),
     }
 }
 

@@ -77,11 +77,11 @@ impl Remake for Crop {
         tensor: Tensor,
         dims: ImageDims,
         target: ImageDims,
-        watch: &Deadline,
+        deadline: &Deadline,
     ) -> Result<Tensor, StepFailure> {
         let metadata = changed(tensor.metadata, dims, Change::moved([-(self.left as f32), -(self.top as f32)]));
         let window = Window { top: self.top, left: self.left, height: target.height, width: target.width };
-        Ok(cut(tensor, dims, window, Outside::Constant, &self.fill, watch)?.with_metadata(metadata))
+        Ok(cut(tensor, dims, window, Outside::Constant, &self.fill, deadline)?.with_metadata(metadata))
     }
 }
 

@@ -123,14 +123,14 @@ impl DecodeImage {
         Ok(Self { options, signature })
     }
 
-    fn decode(&self, bytes: &[u8], watch: &Deadline) -> Result<Tensor, StepFailure> {
-        watch.check()?;
+    fn decode(&self, bytes: &[u8], deadline: &Deadline) -> Result<Tensor, StepFailure> {
+        deadline.check()?;
         let format = Format::of(bytes).map_err(|why| not_an_image(&why))?;
         if let Some(why) = format.unsupported(bytes) {
             return Err(not_an_image(&format!("a {format} file, but {why}")));
         }
         let damaged = |why: String| not_an_image(&format!("a damaged {format} file: {why}"));
-        let mut head = format.head(bytes, watch).map_err(damaged)?;
+        let mut head = format.head(bytes, deadline).map_err(damaged)?;
         let (width, height) = head.size();
         let limit = self.options.max_pixels;
         if u64::from(width) * u64::from(height) > limit {
@@ -142,11 +142,11 @@ impl DecodeImage {
         let sides = [image.height() as usize, image.width() as usize];
         let samples = Samples::of(image).map_err(|why| not_an_image(&why))?;
         let tensor = if self.options.depth == 16 {
-            let (samples, found) = samples.sixteen(watch)?;
-            self.upright(samples, found, sides, turn, watch)?
+            let (samples, found) = samples.sixteen(deadline)?;
+            self.upright(samples, found, sides, turn, deadline)?
         } else {
-            let (samples, found) = samples.eight(watch)?;
-            self.upright(samples, found, sides, turn, watch)?
+            let (samples, found) = samples.eight(deadline)?;
+            self.upright(samples, found, sides, turn, deadline)?
         };
         let color = Some(self.options.channels.color());
         Ok(tensor.with_metadata(Metadata { layout: Some(Layout::Hwc), color, ..Metadata::default() }))
@@ -159,24 +159,24 @@ impl DecodeImage {
         found: usize,
         sides: [usize; 2],
         turn: Orientation,
-        watch: &Deadline,
+        deadline: &Deadline,
     ) -> Result<Tensor, StepFailure> {
         let color = self.options.channels.color();
-        let samples = convert(samples, found, color, watch)?;
+        let samples = convert(samples, found, color, deadline)?;
         let (samples, [height, width]) = match color.channels() {
-            1 => turned::<_, 1>(samples, sides, turn, watch)?,
-            3 => turned::<_, 3>(samples, sides, turn, watch)?,
-            _ => turned::<_, 4>(samples, sides, turn, watch)?,
+            1 => turned::<_, 1>(samples, sides, turn, deadline)?,
+            3 => turned::<_, 3>(samples, sides, turn, deadline)?,
+            _ => turned::<_, 4>(samples, sides, turn, deadline)?,
         };
         Ok(Tensor::new([height, width, color.channels()], samples)?)
     }
 
     /// The pixels. The decoders hold asserts about their input that a hostile file may find.
     pub(super) fn decoded(&self, bytes: &[u8], context: &Context) -> Result<Tensor, StepFailure> {
-        let watch = Deadline::from_context(context);
-        let decoded = catch_panic(|| self.decode(bytes, &watch));
+        let deadline = Deadline::from_context(context);
+        let decoded = catch_panic(|| self.decode(bytes, &deadline));
         // Whatever a decoder says that was stopped.
-        if watch.check_cached().is_err() {
+        if deadline.check_cached().is_err() {
             return Err(StepFailure::Timeout);
         }
         decoded.unwrap_or_else(|_| Err(not_an_image("the decoder gave up on it")))
@@ -190,8 +190,8 @@ impl DecodeImage {
 
     /// Bytes of the pixels as they lie in the file, and again as they are wanted.
     fn size(&self, bytes: &[u8]) -> Option<usize> {
-        let watch = Deadline::default();
-        let mut head = Format::of(bytes).ok()?.head(bytes, &watch).ok()?;
+        let deadline = Deadline::default();
+        let mut head = Format::of(bytes).ok()?.head(bytes, &deadline).ok()?;
         let (width, height) = head.size();
         let pixels = u64::from(width) * u64::from(height);
         // A larger one is refused before anything is taken for it.

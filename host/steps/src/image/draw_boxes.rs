@@ -202,7 +202,7 @@ impl Step for DrawBoxes {
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let watch = Deadline::from_context(context);
+        let deadline = Deadline::from_context(context);
         let mut inputs = inputs.into_iter();
         let missing = |name: &str| StepFailure::InvalidInput(format!("the input `{name}` is missing"));
         let image = inputs.next().flatten().ok_or_else(|| missing("image"))?;
@@ -212,7 +212,7 @@ impl Step for DrawBoxes {
         let pixels = picture.as_mut_slice::<u8>().unwrap_or_default();
         let mut labels: Vec<Option<String>> = Vec::new();
         for mut detection in found {
-            watch.check()?;
+            deadline.check()?;
             let known = labels.iter().position(|label| *label == detection.label);
             let index = known.unwrap_or_else(|| {
                 labels.push(detection.label.clone());
@@ -225,7 +225,7 @@ impl Step for DrawBoxes {
             self.draw(&mut Canvas::new(pixels, dims), dims, &detection, color);
         }
         // The encoder writes the whole file at once.
-        watch.check_time_for(PNG_PER_PIXEL * (dims.height * dims.width) as f64)?;
+        deadline.check_time_for(PNG_PER_PIXEL * (dims.height * dims.width) as f64)?;
         Ok(vec![png(pixels, dims)?.into()])
     }
 

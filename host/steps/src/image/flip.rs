@@ -49,21 +49,32 @@ impl Remake for Flip {
         Ok(sides)
     }
 
-    fn make(&self, mut tensor: Tensor, dims: ImageDims, _: ImageDims, watch: &Deadline) -> Result<Tensor, StepFailure> {
+    fn make(
+        &self,
+        mut tensor: Tensor,
+        dims: ImageDims,
+        _: ImageDims,
+        deadline: &Deadline,
+    ) -> Result<Tensor, StepFailure> {
         let mirrored = |by: bool, side: usize| if by { (-1.0, side as f32) } else { (1.0, 0.0) };
         let (across, left) = mirrored(self.direction != Direction::Vertical, dims.width);
         let (down, top) = mirrored(self.direction != Direction::Horizontal, dims.height);
         let change = Change { scale: [across, down], offset: [left, top] };
         tensor.metadata = changed(tensor.metadata, dims, change);
-        flip(&mut tensor, dims, self.direction, watch)?;
+        flip(&mut tensor, dims, self.direction, deadline)?;
         Ok(tensor)
     }
 }
 
-fn flip(tensor: &mut Tensor, dims: ImageDims, direction: Direction, watch: &Deadline) -> Result<(), DeadlineExceeded> {
+fn flip(
+    tensor: &mut Tensor,
+    dims: ImageDims,
+    direction: Direction,
+    deadline: &Deadline,
+) -> Result<(), DeadlineExceeded> {
     // The clone shares the elements only as long as it tells their type.
     let of = tensor.data().clone();
-    with_elements!(of, data => in_place(tensor, data, dims, direction, watch))
+    with_elements!(of, data => in_place(tensor, data, dims, direction, deadline))
 }
 
 fn in_place<T: TensorElement>(
@@ -71,19 +82,19 @@ fn in_place<T: TensorElement>(
     of: std::sync::Arc<Vec<T>>,
     dims: ImageDims,
     direction: Direction,
-    watch: &Deadline,
+    deadline: &Deadline,
 ) -> Result<(), DeadlineExceeded> {
     drop(of);
     let Some(data) = tensor.as_mut_slice::<T>() else { return Ok(()) };
     let row = dims.width * dims.channels;
     if direction != Direction::Vertical {
         for row in data.chunks_exact_mut(row) {
-            watch.check_after(row.len())?;
+            deadline.check_after(row.len())?;
             reverse(row, dims.channels, || Ok(()))?;
         }
     }
     if direction != Direction::Horizontal {
-        reverse(data, row, || watch.check_after(2 * row))?;
+        reverse(data, row, || deadline.check_after(2 * row))?;
     }
     Ok(())
 }

@@ -150,16 +150,16 @@ impl Remake for Letterbox {
         self.sampling.buffers(tensor, dims, inner).saturating_add(height * width * dims.channels * sample)
     }
 
-    fn make(&self, tensor: Tensor, dims: ImageDims, _: ImageDims, watch: &Deadline) -> Result<Tensor, StepFailure> {
+    fn make(&self, tensor: Tensor, dims: ImageDims, _: ImageDims, deadline: &Deadline) -> Result<Tensor, StepFailure> {
         let Placed { scale, inner: [height, width], before, outer } = self.placed([dims.height, dims.width]);
         let inner = ImageDims { height, width, ..dims };
         let scale = scale as f32;
         let change = Change { scale: [scale, scale], offset: [before[1] as f32, before[0] as f32] };
         let metadata = changed(tensor.metadata, dims, change);
-        let resized = if inner == dims { tensor } else { self.sampling.resize(&tensor, dims, inner, watch)? };
+        let resized = if inner == dims { tensor } else { self.sampling.resize(&tensor, dims, inner, deadline)? };
         let [top, left] = before.map(|before| -(before as i64));
         let window = Window { top, left, height: outer[0], width: outer[1] };
-        Ok(cut(resized, inner, window, Outside::Constant, &self.options.fill, watch)?.with_metadata(metadata))
+        Ok(cut(resized, inner, window, Outside::Constant, &self.options.fill, deadline)?.with_metadata(metadata))
     }
 }
 

@@ -14,11 +14,11 @@ pub(super) struct Groups {
 }
 
 /// `(x - min) / (max - min)` in each group; 0 where all are equal, NaN where one is.
-pub(super) fn stretch(data: &mut [f32], groups: Groups, watch: &Deadline) -> Result<(), DeadlineExceeded> {
+pub(super) fn stretch(data: &mut [f32], groups: Groups, deadline: &Deadline) -> Result<(), DeadlineExceeded> {
     let Groups { image, channels, run } = groups;
     // As a whole, an image has no runs, and needs no more than a look at the clock now and then.
     let run = if channels == 1 { BLOCK } else { run };
-    let mut block = Block(watch, 0);
+    let mut block = Block(deadline, 0);
     for image in data.chunks_exact_mut(image.max(1)) {
         for channel in 0..channels {
             let (mut low, mut high) = (f32::INFINITY, f32::NEG_INFINITY);

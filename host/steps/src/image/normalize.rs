@@ -216,31 +216,31 @@ impl Step for Normalize {
         if tensor.is_empty() {
             return Ok(vec![tensor.cast(ElementType::Float32)?.into()]);
         }
-        let watch = &Deadline::from_context(context);
-        watch.check()?;
+        let deadline = &Deadline::from_context(context);
+        deadline.check()?;
         if self.factors.is_empty() {
             let groups = self.groups(tensor.shape(), tensor.metadata.layout).map_err(StepFailure::InvalidInput)?;
-            let mut tensor = tensor.cast_while(ElementType::Float32, watch)?;
+            let mut tensor = tensor.cast_while(ElementType::Float32, deadline)?;
             if let Some(data) = tensor.as_mut_slice::<f32>() {
-                stretch(data, groups, watch)?;
+                stretch(data, groups, deadline)?;
             }
             return Ok(vec![tensor.into()]);
         }
         if let TensorData::Uint8(data) = tensor.data() {
-            let normalized = normalized(data, run, &self.factors, watch)?;
+            let normalized = normalized(data, run, &self.factors, deadline)?;
             return Ok(vec![Tensor::new(tensor.shape(), normalized)?.with_metadata(tensor.metadata).into()]);
         }
         if let TensorData::Float32(data) = tensor.data()
             && Arc::strong_count(data) > 1
         {
-            let normalized = normalized(data, run, &self.factors, watch)?;
+            let normalized = normalized(data, run, &self.factors, deadline)?;
             return Ok(vec![Tensor::new(tensor.shape(), normalized)?.with_metadata(tensor.metadata).into()]);
         }
         if tensor.element() != ElementType::Float32 {
-            tensor = tensor.cast_while(ElementType::Float32, watch)?;
+            tensor = tensor.cast_while(ElementType::Float32, deadline)?;
         }
         if let Some(data) = tensor.as_mut_slice::<f32>() {
-            normalize(data, run, &self.factors, watch)?;
+            normalize(data, run, &self.factors, deadline)?;
         }
         Ok(vec![tensor.into()])
     }
@@ -344,13 +344,13 @@ fn normalized<T: ToF32>(
     data: &[T],
     run: usize,
     factors: &[Factor],
-    watch: &Deadline,
+    deadline: &Deadline,
 ) -> Result<Vec<f32>, DeadlineExceeded> {
     let mut result = Vec::with_capacity(data.len());
     if run == 1 {
         let factors = stretched(factors);
         for block in data.chunks(rows_of_block(factors.len()) * factors.len()) {
-            watch.check_after(block.len())?;
+            deadline.check_after(block.len())?;
             for part in block.chunks(factors.len()) {
                 result.extend(part.iter().zip(&factors).map(|(x, by)| x.to_f32() * by.multiply + by.add));
             }
@@ -358,7 +358,7 @@ fn normalized<T: ToF32>(
     } else {
         for (part, by) in data.chunks(run).zip(factors.iter().cycle()) {
             for block in part.chunks(BLOCK) {
-                watch.check_after(block.len())?;
+                deadline.check_after(block.len())?;
                 result.extend(block.iter().map(|x| x.to_f32() * by.multiply + by.add));
             }
         }
@@ -366,11 +366,11 @@ fn normalized<T: ToF32>(
     Ok(result)
 }
 
-fn normalize(data: &mut [f32], run: usize, factors: &[Factor], watch: &Deadline) -> Result<(), DeadlineExceeded> {
+fn normalize(data: &mut [f32], run: usize, factors: &[Factor], deadline: &Deadline) -> Result<(), DeadlineExceeded> {
     if run == 1 {
         let factors = stretched(factors);
         for block in data.chunks_mut(rows_of_block(factors.len()) * factors.len()) {
-            watch.check_after(block.len())?;
+            deadline.check_after(block.len())?;
             for part in block.chunks_mut(factors.len()) {
                 for (x, by) in part.iter_mut().zip(&factors) {
                     *x = *x * by.multiply + by.add;
@@ -380,7 +380,7 @@ fn normalize(data: &mut [f32], run: usize, factors: &[Factor], watch: &Deadline)
     } else {
         for (part, by) in data.chunks_mut(run).zip(factors.iter().cycle()) {
             for block in part.chunks_mut(BLOCK) {
-                watch.check_after(block.len())?;
+                deadline.check_after(block.len())?;
                 for x in block {
                     *x = *x * by.multiply + by.add;
                 }

@@ -136,7 +136,7 @@ impl Remake for Pad {
         tensor: Tensor,
         dims: ImageDims,
         target: ImageDims,
-        watch: &Deadline,
+        deadline: &Deadline,
     ) -> Result<Tensor, StepFailure> {
         let [left, top] = match (&self.padding, self.position) {
             (Some(padding), _) => [padding.sides()[0], padding.sides()[1]],
@@ -145,7 +145,7 @@ impl Remake for Pad {
         };
         let metadata = changed(tensor.metadata, dims, Change::moved([left as f32, top as f32]));
         let window = Window { top: -(top as i64), left: -(left as i64), height: target.height, width: target.width };
-        Ok(cut(tensor, dims, window, self.mode, &self.fill, watch)?.with_metadata(metadata))
+        Ok(cut(tensor, dims, window, self.mode, &self.fill, deadline)?.with_metadata(metadata))
     }
 }
 

@@ -41,9 +41,14 @@ pub(super) trait Remake: Serialize + Send + Sync {
         0
     }
 
-    /// The result, with its metadata. `target` has been checked. Long work asks `watch` now and then.
-    fn make(&self, tensor: Tensor, dims: ImageDims, target: ImageDims, watch: &Deadline)
-    -> Result<Tensor, StepFailure>;
+    /// The result, with its metadata. `target` was checked. Long work checks `deadline`.
+    fn make(
+        &self,
+        tensor: Tensor,
+        dims: ImageDims,
+        target: ImageDims,
+        deadline: &Deadline,
+    ) -> Result<Tensor, StepFailure>;
 }
 
 /// A step with these options.
@@ -114,9 +119,9 @@ impl<T: Remake> Step for ImageStep<T> {
         }
         let target = self.target(dims).map_err(StepFailure::InvalidInput)?;
         tensor.metadata.layout = Some(Layout::Hwc);
-        let watch = Deadline::from_context(context);
-        watch.check()?;
-        Ok(vec![self.options.make(tensor, dims, target, &watch)?.into()])
+        let deadline = Deadline::from_context(context);
+        deadline.check()?;
+        Ok(vec![self.options.make(tensor, dims, target, &deadline)?.into()])
     }
 
     fn details(&self) -> serde_json::Value {

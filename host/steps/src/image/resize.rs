@@ -132,10 +132,10 @@ impl Remake for Resize {
         tensor: Tensor,
         dims: ImageDims,
         target: ImageDims,
-        watch: &Deadline,
+        deadline: &Deadline,
     ) -> Result<Tensor, StepFailure> {
         let metadata = changed(tensor.metadata, dims, Change::between(dims, target));
-        let tensor = if dims == target { tensor } else { self.sampling.resize(&tensor, dims, target, watch)? };
+        let tensor = if dims == target { tensor } else { self.sampling.resize(&tensor, dims, target, deadline)? };
         Ok(tensor.with_metadata(metadata))
     }
 }

@@ -106,7 +106,7 @@ impl Remake for Rotate {
         tensor: Tensor,
         dims: ImageDims,
         target: ImageDims,
-        watch: &Deadline,
+        deadline: &Deadline,
     ) -> Result<Tensor, StepFailure> {
         let metadata = match self.quarters(dims.height, dims.width) {
             Some(0) => return Ok(tensor),
@@ -118,10 +118,10 @@ impl Remake for Rotate {
             _ => Metadata { geometry: None, ..tensor.metadata },
         };
         let turned = if let Some(quarters) = self.quarters(dims.height, dims.width) {
-            with_elements!(tensor.data(), data => turned(data, dims, target, quarters, watch))?
+            with_elements!(tensor.data(), data => turned(data, dims, target, quarters, deadline))?
         } else {
             let (affine, _) = Affine::rotation(self.angle(), dims.height, dims.width, self.expand);
-            affine.apply(&tensor, dims, target, self.filter, &self.fill, watch)?
+            affine.apply(&tensor, dims, target, self.filter, &self.fill, deadline)?
         };
         Ok(turned.with_metadata(metadata))
     }
@@ -132,12 +132,12 @@ fn turned<T: TensorElement>(
     dims: ImageDims,
     target: ImageDims,
     quarters: usize,
-    watch: &Deadline,
+    deadline: &Deadline,
 ) -> Result<Tensor, StepFailure> {
     let ImageDims { height, width, channels } = dims;
     let mut result = Vec::with_capacity(data.len());
     for y in 0..target.height {
-        watch.check_after(target.width * channels * 4)?;
+        deadline.check_after(target.width * channels * 4)?;
         for x in 0..target.width {
             let (row, column) = match quarters {
                 1 => (x, width - 1 - y),

@@ -193,17 +193,17 @@ impl Step for ToTensor {
         let (order, color) = self.channels(&metadata, channels)?;
         metadata.layout = Some(self.layout());
         metadata.color = color;
-        let watch = &Deadline::from_context(context);
-        watch.check()?;
+        let deadline = &Deadline::from_context(context);
+        deadline.check()?;
         if let (TensorData::Uint8(data), Layout::Hwc, 1 | 3 | 4) = (tensor.data(), from, channels)
             && self.options.layout == Order::Chw
             && self.options.element == Element::Float32
         {
             let most = if self.options.scale { 255.0 } else { 1.0 };
             let floats = match channels {
-                1 => planes::<1>(data, &order, most, watch)?,
-                3 => planes::<3>(data, &order, most, watch)?,
-                _ => planes::<4>(data, &order, most, watch)?,
+                1 => planes::<1>(data, &order, most, deadline)?,
+                3 => planes::<3>(data, &order, most, deadline)?,
+                _ => planes::<4>(data, &order, most, deadline)?,
             };
             return Ok(vec![Tensor::new(shape, floats)?.with_metadata(metadata).into()]);
         }
@@ -211,9 +211,9 @@ impl Step for ToTensor {
         let moved = if same || tensor.is_empty() {
             tensor
         } else {
-            with_elements!(tensor.data(), data => arranged(data, &order, from, self.layout(), watch))?
+            with_elements!(tensor.data(), data => arranged(data, &order, from, self.layout(), deadline))?
         };
-        Ok(vec![self.cast(moved.reshape(shape)?, watch)?.with_metadata(metadata).into()])
+        Ok(vec![self.cast(moved.reshape(shape)?, deadline)?.with_metadata(metadata).into()])
     }
 
     fn details(&self) -> serde_json::Value {
@@ -222,22 +222,22 @@ impl Step for ToTensor {
 }
 
 impl ToTensor {
-    fn cast(&self, tensor: Tensor, watch: &Deadline) -> Result<Tensor, StepFailure> {
+    fn cast(&self, tensor: Tensor, deadline: &Deadline) -> Result<Tensor, StepFailure> {
         let most = match tensor.element() {
             ElementType::Uint8 if self.options.scale => 255.0,
             ElementType::Uint16 if self.options.scale => 65535.0,
-            _ => return Ok(tensor.cast_while(self.options.element.element(), watch)?),
+            _ => return Ok(tensor.cast_while(self.options.element.element(), deadline)?),
         };
-        let mut floats = tensor.cast_while(ElementType::Float32, watch)?;
+        let mut floats = tensor.cast_while(ElementType::Float32, deadline)?;
         if let Some(data) = floats.as_mut_slice::<f32>() {
             for block in data.chunks_mut(BLOCK) {
-                watch.check_after(block.len())?;
+                deadline.check_after(block.len())?;
                 for value in block {
                     *value /= most;
                 }
             }
         }
-        Ok(floats.cast_while(self.options.element.element(), watch)?)
+        Ok(floats.cast_while(self.options.element.element(), deadline)?)
     }
 }
 
@@ -246,7 +246,7 @@ fn planes<const C: usize>(
     data: &[u8],
     order: &[usize],
     most: f32,
-    watch: &Deadline,
+    deadline: &Deadline,
 ) -> Result<Vec<f32>, DeadlineExceeded> {
     let (pixels, _) = data.as_chunks::<C>();
     let mut result = Vec::with_capacity(data.len());
@@ -254,7 +254,7 @@ fn planes<const C: usize>(
         // Below C as it is; said so that the loop checks nothing.
         let channel = channel % C;
         for block in pixels.chunks(BLOCK) {
-            watch.check_after(block.len())?;
+            deadline.check_after(block.len())?;
             result.extend(block.iter().map(|pixel| f32::from(pixel[channel]) / most));
         }
     }
@@ -267,7 +267,7 @@ fn arranged<T: TensorElement>(
     order: &[usize],
     from: Layout,
     to: Layout,
-    watch: &Deadline,
+    deadline: &Deadline,
 ) -> Result<Tensor, StepFailure> {
     let channels = order.len();
     let pixels = data.len() / channels;
@@ -278,14 +278,14 @@ fn arranged<T: TensorElement>(
             for channel in order {
                 for pixel in (0..pixels).step_by(BLOCK) {
                     let count = BLOCK.min(pixels - pixel);
-                    watch.check_after(count)?;
+                    deadline.check_after(count)?;
                     result.extend(data[channel * plane + pixel * step..].iter().step_by(step).take(count).cloned());
                 }
             }
         }
         Layout::Hwc => {
             for pixel in 0..pixels {
-                watch.check_after(channels)?;
+                deadline.check_after(channels)?;
                 result.extend(order.iter().map(|channel| data[pixel * step + channel * plane].clone()));
             }
         }

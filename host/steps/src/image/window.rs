@@ -123,7 +123,7 @@ pub(super) fn cut(
     window: Window,
     outside: Outside,
     fill: &Fill,
-    watch: &Deadline,
+    deadline: &Deadline,
 ) -> Result<Tensor, StepFailure> {
     let whole = Window { top: 0, left: 0, height: dims.height, width: dims.width };
     if window == whole {
@@ -131,7 +131,7 @@ pub(super) fn cut(
     }
     let shape = [window.height, window.width, dims.channels];
     let cut = with_elements!(tensor.data(), data => {
-        Tensor::new(shape, seen(data, dims, window, outside, &fill.pixel(dims.channels)?, watch)?)
+        Tensor::new(shape, seen(data, dims, window, outside, &fill.pixel(dims.channels)?, deadline)?)
     })?;
     Ok(cut.with_metadata(tensor.metadata))
 }
@@ -142,7 +142,7 @@ fn seen<T: Clone>(
     window: Window,
     outside: Outside,
     fill: &[T],
-    watch: &Deadline,
+    deadline: &Deadline,
 ) -> Result<Vec<T>, DeadlineExceeded> {
     let channels = dims.channels;
     let rows = Seen::of(window.top, window.height, dims.height, outside);
@@ -150,7 +150,7 @@ fn seen<T: Clone>(
     let inside = columns.inside.start * channels..columns.inside.end * channels;
     let mut result = Vec::with_capacity(window.height * window.width * channels);
     for row in rows.rows() {
-        watch.check_after(window.width * channels)?;
+        deadline.check_after(window.width * channels)?;
         let Some(row) = row else {
             (0..window.width).for_each(|_| result.extend_from_slice(fill));
             continue;

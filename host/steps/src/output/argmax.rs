@@ -107,26 +107,26 @@ impl Step for Argmax {
         if along.0 == 0 {
             return Err(invalid(format!("argmax works along axis {axis}, which is empty")));
         }
-        let watch = &Deadline::from_context(context);
-        watch.check()?;
+        let deadline = &Deadline::from_context(context);
+        deadline.check()?;
         let indices = match tensor.data() {
-            TensorData::Bool(data) => largest(data, along, watch, |a, b| a && !b),
-            TensorData::Uint8(data) => largest(data, along, watch, |a, b| a > b),
-            TensorData::Int8(data) => largest(data, along, watch, |a, b| a > b),
-            TensorData::Uint16(data) => largest(data, along, watch, |a, b| a > b),
-            TensorData::Int16(data) => largest(data, along, watch, |a, b| a > b),
-            TensorData::Uint32(data) => largest(data, along, watch, |a, b| a > b),
-            TensorData::Int32(data) => largest(data, along, watch, |a, b| a > b),
-            TensorData::Uint64(data) => largest(data, along, watch, |a, b| a > b),
-            TensorData::Int64(data) => largest(data, along, watch, |a, b| a > b),
+            TensorData::Bool(data) => largest(data, along, deadline, |a, b| a && !b),
+            TensorData::Uint8(data) => largest(data, along, deadline, |a, b| a > b),
+            TensorData::Int8(data) => largest(data, along, deadline, |a, b| a > b),
+            TensorData::Uint16(data) => largest(data, along, deadline, |a, b| a > b),
+            TensorData::Int16(data) => largest(data, along, deadline, |a, b| a > b),
+            TensorData::Uint32(data) => largest(data, along, deadline, |a, b| a > b),
+            TensorData::Int32(data) => largest(data, along, deadline, |a, b| a > b),
+            TensorData::Uint64(data) => largest(data, along, deadline, |a, b| a > b),
+            TensorData::Int64(data) => largest(data, along, deadline, |a, b| a > b),
             TensorData::Float16(data) => {
-                largest(data, along, watch, |a: f16, b: f16| a > b || a.is_nan() && !b.is_nan())
+                largest(data, along, deadline, |a: f16, b: f16| a > b || a.is_nan() && !b.is_nan())
             }
             TensorData::Bfloat16(data) => {
-                largest(data, along, watch, |a: bf16, b: bf16| a > b || a.is_nan() && !b.is_nan())
+                largest(data, along, deadline, |a: bf16, b: bf16| a > b || a.is_nan() && !b.is_nan())
             }
-            TensorData::Float32(data) => largest(data, along, watch, |a, b| (a > b) | (a.is_nan() & !b.is_nan())),
-            TensorData::Float64(data) => largest(data, along, watch, |a, b| (a > b) | (a.is_nan() & !b.is_nan())),
+            TensorData::Float32(data) => largest(data, along, deadline, |a, b| (a > b) | (a.is_nan() & !b.is_nan())),
+            TensorData::Float64(data) => largest(data, along, deadline, |a, b| (a > b) | (a.is_nan() & !b.is_nan())),
             TensorData::String(_) => return Err(invalid("argmax takes numbers, but gets string".into())),
         }?;
         Ok(vec![Tensor::new(rest, indices)?.into()])
@@ -144,7 +144,7 @@ const PART: usize = 1 << 20;
 fn largest<T: Copy>(
     data: &[T],
     (length, stride): (usize, usize),
-    watch: &Deadline,
+    deadline: &Deadline,
     beats: impl Fn(T, T) -> bool + Copy,
 ) -> Result<Vec<i64>, DeadlineExceeded> {
     if data.is_empty() {
@@ -154,7 +154,7 @@ fn largest<T: Copy>(
         let mut indices = vec![0; data.len() / length];
         let rows = (PART / length).max(1);
         for (indices, data) in indices.chunks_mut(rows).zip(data.chunks(rows * length)) {
-            watch.check_after(data.len())?;
+            deadline.check_after(data.len())?;
             vectorized(
                 #[inline(always)]
                 || {
@@ -169,11 +169,11 @@ fn largest<T: Copy>(
     // Place by place, all columns at a time: memory is read in its order.
     let mut indices = Vec::with_capacity(data.len() / length);
     for block in data.chunks_exact(length * stride) {
-        watch.check_after(stride)?;
+        deadline.check_after(stride)?;
         let (first, rest) = block.split_at(stride);
         let (mut best, mut winners) = (first.to_vec(), vec![0_i64; stride]);
         for (index, row) in (1_i64..).zip(rest.chunks_exact(stride)) {
-            watch.check_after(stride)?;
+            deadline.check_after(stride)?;
             for ((value, best), winner) in row.iter().zip(&mut best).zip(&mut winners) {
                 let wins = beats(*value, *best);
                 *best = if wins { *value } else { *best };

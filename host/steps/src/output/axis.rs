@@ -37,22 +37,22 @@ pub(super) fn change(
     single: impl Fn(&mut [f32], &Deadline) -> Result<(), DeadlineExceeded>,
     double: impl Fn(&mut [f64], &Deadline) -> Result<(), DeadlineExceeded>,
 ) -> Result<(), StepFailure> {
-    let watch = &Deadline::from_context(context);
-    watch.check()?;
+    let deadline = &Deadline::from_context(context);
+    deadline.check()?;
     let invalid = |why: String| StepFailure::InvalidInput(format!("{step}: {why}"));
     let axis = ports::axis(axis, tensor.rank()).ok_or_else(|| invalid(no_axis(axis, tensor.rank())))?;
     let (length, stride) = (tensor.shape()[axis], tensor.shape()[axis + 1..].iter().product());
     match tensor.data() {
-        TensorData::Float32(_) => along(tensor, length, stride, |row| single(row, watch))?,
-        TensorData::Float64(_) => along(tensor, length, stride, |row| double(row, watch))?,
+        TensorData::Float32(_) => along(tensor, length, stride, |row| single(row, deadline))?,
+        TensorData::Float64(_) => along(tensor, length, stride, |row| double(row, deadline))?,
         TensorData::Float16(_) => {
             along(tensor, length, stride, |row| {
-                through_f32(row, f16::to_f32, f16::from_f32, |row| single(row, watch))
+                through_f32(row, f16::to_f32, f16::from_f32, |row| single(row, deadline))
             })?;
         }
         TensorData::Bfloat16(_) => {
             along(tensor, length, stride, |row| {
-                through_f32(row, bf16::to_f32, bf16::from_f32, |row| single(row, watch))
+                through_f32(row, bf16::to_f32, bf16::from_f32, |row| single(row, deadline))
             })?;
         }
         other => return Err(invalid(format!("it takes floats, but gets {}; cast them first", other.element()))),

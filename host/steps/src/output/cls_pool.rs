@@ -59,11 +59,11 @@ impl ClsPool {
         }
     }
 
-    fn take<T: TensorElement>(&self, hidden: &Hidden, data: &[T], watch: &Deadline) -> Result<Tensor, StepFailure> {
+    fn take<T: TensorElement>(&self, hidden: &Hidden, data: &[T], deadline: &Deadline) -> Result<Tensor, StepFailure> {
         let [batch, length, width] = hidden.shape;
         let mut taken = Vec::with_capacity(batch * width);
         for row in 0..batch {
-            watch.check_after(length + width)?;
+            deadline.check_after(length + width)?;
             match self.token(hidden, row) {
                 Some(token) => taken.extend_from_slice(&data[(row * length + token) * width..][..width]),
                 None => taken.extend(std::iter::repeat_n(T::default(), width)),
@@ -87,9 +87,9 @@ impl Step for ClsPool {
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let watch = &Deadline::from_context(context);
-        watch.check()?;
-        let hidden = Hidden::read(inputs, watch)?;
+        let deadline = &Deadline::from_context(context);
+        deadline.check()?;
+        let hidden = Hidden::read(inputs, deadline)?;
         if !hidden.tensor.element().is_float() {
             let message = format!("vectors of tokens are floats, not {}; cast them first", hidden.tensor.element());
             return Err(StepFailure::InvalidInput(message));
@@ -97,7 +97,7 @@ impl Step for ClsPool {
         if hidden.shape[1] == 0 {
             return Err(StepFailure::InvalidInput("there are no tokens to take one of".into()));
         }
-        Ok(vec![with_elements!(hidden.tensor.data(), data => self.take(&hidden, data, watch))?.into()])
+        Ok(vec![with_elements!(hidden.tensor.data(), data => self.take(&hidden, data, deadline))?.into()])
     }
 
     fn details(&self) -> serde_json::Value {

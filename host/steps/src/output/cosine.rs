@@ -100,15 +100,15 @@ impl Cosine {
         Ok(Self { vectors, count, width, names, k: options.k, signature })
     }
 
-    fn entries(&self, query: &[f32], watch: &Deadline) -> Result<serde_json::Value, DeadlineExceeded> {
+    fn entries(&self, query: &[f32], deadline: &Deadline) -> Result<serde_json::Value, DeadlineExceeded> {
         let mut query = query.to_vec();
         normalize(&mut query);
         let mut scores = Vec::with_capacity(self.count);
         for block in self.vectors.chunks(rows_of_block(self.width) * self.width) {
-            watch.check_after(block.len())?;
+            deadline.check_after(block.len())?;
             scores.extend(block.chunks_exact(self.width).map(|vector| dot(vector, &query)));
         }
-        self.names.list(best(&scores, self.k, watch)?, watch, |index| (index, &scores[index]))
+        self.names.list(best(&scores, self.k, deadline)?, deadline, |index| (index, &scores[index]))
     }
 
     /// Bytes that the answer for `rows` vectors takes.
@@ -208,14 +208,14 @@ impl Step for Cosine {
                 "the answer for {rows} vectors would be too large; send less, or ask for a smaller `k`"
             ));
         }
-        let watch = &Deadline::from_context(context);
-        watch.check()?;
-        let tensor: Tensor = tensor.cast_while(ElementType::Float32, watch)?;
+        let deadline = &Deadline::from_context(context);
+        deadline.check()?;
+        let tensor: Tensor = tensor.cast_while(ElementType::Float32, deadline)?;
         let queries = tensor.as_slice::<f32>().unwrap_or_default();
         let similar = if rows == 1 {
-            self.entries(queries, watch)?
+            self.entries(queries, deadline)?
         } else {
-            queries.chunks_exact(width).map(|query| self.entries(query, watch)).collect::<Result<_, _>>()?
+            queries.chunks_exact(width).map(|query| self.entries(query, deadline)).collect::<Result<_, _>>()?
         };
         Ok(vec![similar.into()])
     }

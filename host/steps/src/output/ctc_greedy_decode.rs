@@ -131,12 +131,12 @@ impl Decode {
     }
 
     /// The text of one recording.
-    fn text(&self, scores: &[f32], watch: &Deadline) -> Result<String, DeadlineExceeded> {
+    fn text(&self, scores: &[f32], deadline: &Deadline) -> Result<String, DeadlineExceeded> {
         let mut text = String::new();
         let mut last = None;
         let count = self.tokens.len();
         for block in scores.chunks(rows_of_block(count) * count) {
-            watch.check_after(block.len())?;
+            deadline.check_after(block.len())?;
             for frame in block.chunks_exact(count) {
                 let best = first_largest(frame);
                 if last.replace(best) != Some(best) && best != self.blank {
@@ -227,11 +227,11 @@ impl Step for Decode {
         }
         let batch = if tensor.rank() == 3 { tensor.shape()[0] } else { 1 };
         let size = tensor.len() / batch.max(1);
-        let watch = &Deadline::from_context(context);
-        watch.check()?;
-        let tensor = tensor.cast_while(ElementType::Float32, watch)?;
+        let deadline = &Deadline::from_context(context);
+        deadline.check()?;
+        let tensor = tensor.cast_while(ElementType::Float32, deadline)?;
         let scores = tensor.as_slice::<f32>().unwrap_or_default();
-        let text = |number| self.text(&scores[number * size..][..size], watch);
+        let text = |number| self.text(&scores[number * size..][..size], deadline);
         let mut texts = (0..batch).map(text).collect::<Result<Vec<_>, _>>()?;
         let only = texts.pop_if(|_| batch == 1);
         Ok(vec![only.map_or_else(|| json!(texts).into(), Value::from)])

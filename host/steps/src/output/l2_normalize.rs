@@ -64,13 +64,13 @@ impl Step for L2Normalize {
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let mut tensor = ports::first_tensor(inputs, "embeddings")?;
-        let single = |row: &mut [f32], watch: &Deadline| {
+        let single = |row: &mut [f32], deadline: &Deadline| {
             normalize(row);
-            watch.check_after(row.len())
+            deadline.check_after(row.len())
         };
-        let double = |row: &mut [f64], watch: &Deadline| {
+        let double = |row: &mut [f64], deadline: &Deadline| {
             normalize_f64(row);
-            watch.check_after(row.len())
+            deadline.check_after(row.len())
         };
         axis::change(&mut tensor, self.options.axis, "l2-normalize", context, single, double)?;
         Ok(vec![tensor.into()])

@@ -58,15 +58,15 @@ impl NameClasses {
     }
 
     /// The name of each number of a tensor, in lists of its shape.
-    fn name_all(&self, tensor: &Tensor, watch: &Deadline) -> Result<serde_json::Value, StepFailure> {
+    fn name_all(&self, tensor: &Tensor, deadline: &Deadline) -> Result<serde_json::Value, StepFailure> {
         if tensor.len() <= BLOCK {
-            return self.name(to_json_while(&tensor.clone().into(), watch).ok_or(DeadlineExceeded)?, watch);
+            return self.name(to_json_while(&tensor.clone().into(), deadline).ok_or(DeadlineExceeded)?, deadline);
         }
         let mut level = Vec::with_capacity(tensor.len());
         for start in (0..tensor.len()).step_by(BLOCK) {
             let block = tensor.pick(start, &[(BLOCK.min(tensor.len() - start), 1)])?;
             if let serde_json::Value::Array(names) =
-                self.name(to_json_while(&block.into(), watch).ok_or(DeadlineExceeded)?, watch)?
+                self.name(to_json_while(&block.into(), deadline).ok_or(DeadlineExceeded)?, deadline)?
             {
                 level.extend(names);
             }
@@ -75,7 +75,7 @@ impl NameClasses {
             let mut items = level.into_iter().peekable();
             level = Vec::new();
             while items.peek().is_some() {
-                watch.check_after(ENTRY)?;
+                deadline.check_after(ENTRY)?;
                 level.push(items.by_ref().take(*size).collect());
             }
         }
@@ -83,10 +83,10 @@ impl NameClasses {
     }
 
     /// The name of each number in nested lists.
-    fn name(&self, indices: serde_json::Value, watch: &Deadline) -> Result<serde_json::Value, StepFailure> {
-        watch.check_after(ENTRY)?;
+    fn name(&self, indices: serde_json::Value, deadline: &Deadline) -> Result<serde_json::Value, StepFailure> {
+        deadline.check_after(ENTRY)?;
         if let serde_json::Value::Array(items) = indices {
-            return items.into_iter().map(|item| self.name(item, watch)).collect();
+            return items.into_iter().map(|item| self.name(item, deadline)).collect();
         }
         let label = indices.as_u64().and_then(|index| self.labels.get(usize::try_from(index).ok()?));
         match label.or(self.unknown.as_ref()) {

@@ -52,14 +52,14 @@ impl Step for MeanPool {
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let watch = &Deadline::from_context(context);
-        watch.check()?;
-        let hidden = Hidden::read(inputs, watch)?;
-        let pooled = match hidden.floats(watch)? {
-            Floats::Float32(tensor) => mean::<f32>(&hidden, &tensor, watch)?,
-            Floats::Float64(tensor) => mean::<f64>(&hidden, &tensor, watch)?,
+        let deadline = &Deadline::from_context(context);
+        deadline.check()?;
+        let hidden = Hidden::read(inputs, deadline)?;
+        let pooled = match hidden.floats(deadline)? {
+            Floats::Float32(tensor) => mean::<f32>(&hidden, &tensor, deadline)?,
+            Floats::Float64(tensor) => mean::<f64>(&hidden, &tensor, deadline)?,
         };
-        Ok(vec![pooled.cast_while(hidden.tensor.element(), watch)?.into()])
+        Ok(vec![pooled.cast_while(hidden.tensor.element(), deadline)?.into()])
     }
 }
 
@@ -82,7 +82,7 @@ impl Number for f64 {
     }
 }
 
-fn mean<T: Number>(hidden: &Hidden, tensor: &Tensor, watch: &Deadline) -> Result<Tensor, StepFailure> {
+fn mean<T: Number>(hidden: &Hidden, tensor: &Tensor, deadline: &Deadline) -> Result<Tensor, StepFailure> {
     let [batch, length, width] = hidden.shape;
     let mut means = vec![T::default(); batch * width];
     let data = tensor.as_slice::<T>().unwrap_or_default();
@@ -90,9 +90,9 @@ fn mean<T: Number>(hidden: &Hidden, tensor: &Tensor, watch: &Deadline) -> Result
         for (row, mean) in means.chunks_exact_mut(width).enumerate() {
             let tokens = &data[row * length * width..(row + 1) * length * width];
             let (mut total, at_once) = (T::default(), rows_of_block(width));
-            watch.check_after(width)?;
+            deadline.check_after(width)?;
             for (first, block) in (0..).step_by(at_once).zip(tokens.chunks(at_once * width)) {
-                watch.check_after(block.len())?;
+                deadline.check_after(block.len())?;
                 for (token, index) in block.chunks_exact(width).zip(first..) {
                     let weight = hidden.weight(row, index);
                     if weight == 0.0 {

@@ -12,9 +12,9 @@ use super::ranking::{MAX_ANSWER, Score as _};
 use super::spans::{Characters, Inputs, Quoted, numbers, rows_of, scores};
 use crate::pacing::Deadline;
 use crate::ports;
-use crate::text::aside::{Aside, guarded};
-use crate::text::cost::Cost;
 use crate::text::encoder::read;
+use crate::text::offload::{Offload, catch_tokenizer_panic};
+use crate::text::tokenizer_cost::Cost;
 use crate::text::{texts, tokenizer_file};
 use gpux_core::{
     BuildError, Builtin, Context, Dim, Group, Kind, Mismatch, Port, Signature, Site, Step, StepFailure, Value,
@@ -74,7 +74,7 @@ struct NerAggregate {
     options: Options,
     tokenizer: Arc<Tokenizer>,
     file: String,
-    aside: Aside,
+    offload: Offload,
     labels: Vec<String>,
     /// whether the tokenizer marks the tokens that continue a word
     knows_words: bool,
@@ -168,7 +168,7 @@ impl NerAggregate {
         };
         Ok(Self {
             options,
-            aside: Aside::new(Cost::of_decoding(&tokenizer), texts::MAX_TEXT),
+            offload: Offload::new(Cost::of_decoding(&tokenizer), texts::MAX_TEXT),
             tokenizer: Arc::new(tokenizer),
             file: file.path.display().to_string(),
             labels,
@@ -188,12 +188,12 @@ impl NerAggregate {
         window: &Window<'_>,
         text: &Characters<'_>,
         quoted: &mut Quoted,
-        watch: &Deadline,
+        deadline: &Deadline,
     ) -> Result<Vec<Piece>, StepFailure> {
         let width = self.labels.len();
         let mut pieces = Vec::new();
         for (index, logits) in window.logits.chunks_exact(width).enumerate() {
-            watch.check_after(TOKEN + width)?;
+            deadline.check_after(TOKEN + width)?;
             if window.special[index] != 0 {
                 continue;
             }
@@ -216,13 +216,13 @@ impl NerAggregate {
     }
 
     /// Tokens as text, as `convert_tokens_to_string` does.
-    fn text_of(&self, tokens: Vec<String>, watch: &Deadline) -> Result<String, StepFailure> {
-        watch.check_after(TOKEN.saturating_mul(tokens.len() + 1))?;
+    fn text_of(&self, tokens: Vec<String>, deadline: &Deadline) -> Result<String, StepFailure> {
+        deadline.check_after(TOKEN.saturating_mul(tokens.len() + 1))?;
         if self.tokenizer.get_decoder().is_none() {
             return Ok(tokens.join(" "));
         }
         let bytes = tokens.iter().map(|token| token.len() + 1).sum::<usize>();
-        let size = bytes.saturating_mul(self.aside.cost().growth);
+        let size = bytes.saturating_mul(self.offload.cost().growth);
         if size > texts::MAX_TEXT {
             let message = format!("a word could be {size} bytes; at most {} are put together at once", texts::MAX_TEXT);
             return Err(StepFailure::InvalidInput(message));
@@ -230,13 +230,14 @@ impl NerAggregate {
         let tokenizer = self.tokenizer.clone();
         let decode =
             move || tokenizer.get_decoder().map_or_else(|| Ok(String::new()), |decoder| decoder.decode(tokens));
-        self.aside.run(size, size, watch, |_| {
-            guarded(decode).map_err(|why| StepFailure::InvalidInput(format!("the tokens make no text: {why}")))
+        self.offload.run(size, size, deadline, |_| {
+            catch_tokenizer_panic(decode)
+                .map_err(|why| StepFailure::InvalidInput(format!("the tokens make no text: {why}")))
         })
     }
 
     /// A word of these tokens, with the label that the strategy gives it.
-    fn word(&self, tokens: &[Piece], watch: &Deadline) -> Result<Labelled, StepFailure> {
+    fn word(&self, tokens: &[Piece], deadline: &Deadline) -> Result<Labelled, StepFailure> {
         let (first, last) = (&tokens[0], &tokens[tokens.len() - 1]);
         let (label, score) = match self.options.strategy {
             Strategy::Average => highest(&average(tokens)),
@@ -246,14 +247,14 @@ impl NerAggregate {
             }
             Strategy::None | Strategy::Simple | Strategy::First => highest(&first.scores),
         };
-        let word = self.text_of(tokens.iter().map(|token| token.word.clone()).collect(), watch)?;
+        let word = self.text_of(tokens.iter().map(|token| token.word.clone()).collect(), deadline)?;
         Ok(Labelled { label, score, word, start: first.start, end: last.end, index: first.index })
     }
 
-    fn labelled(&self, pieces: Vec<Piece>, watch: &Deadline) -> Result<Vec<Labelled>, StepFailure> {
+    fn labelled(&self, pieces: Vec<Piece>, deadline: &Deadline) -> Result<Vec<Labelled>, StepFailure> {
         if matches!(self.options.strategy, Strategy::None | Strategy::Simple) {
             let each = |piece: Piece| {
-                watch.check_after(TOKEN + piece.scores.len())?;
+                deadline.check_after(TOKEN + piece.scores.len())?;
                 let (label, score) = highest(&piece.scores);
                 let Piece { word, start, end, index, .. } = piece;
                 Ok(Labelled { label, score, word, start, end, index })
@@ -264,7 +265,7 @@ impl NerAggregate {
         let mut begin = 0;
         for next in 1..=pieces.len() {
             if next == pieces.len() || !pieces[next].continues {
-                words.extend(pieces.get(begin..next).map(|tokens| self.word(tokens, watch)).transpose()?);
+                words.extend(pieces.get(begin..next).map(|tokens| self.word(tokens, deadline)).transpose()?);
                 begin = next;
             }
         }
@@ -272,7 +273,7 @@ impl NerAggregate {
     }
 
     /// Neighbours of one label, as one.
-    fn group(&self, labelled: Vec<Labelled>, watch: &Deadline) -> Result<Vec<Entity>, StepFailure> {
+    fn group(&self, labelled: Vec<Labelled>, deadline: &Deadline) -> Result<Vec<Entity>, StepFailure> {
         let mut groups: Vec<Vec<Labelled>> = Vec::new();
         for next in labelled {
             let (begins, tag) = tag(&self.labels[next.label]);
@@ -285,16 +286,16 @@ impl NerAggregate {
                 _ => groups.push(vec![next]),
             }
         }
-        groups.into_iter().map(|group| self.entity(group, watch)).collect()
+        groups.into_iter().map(|group| self.entity(group, deadline)).collect()
     }
 
-    fn entity(&self, group: Vec<Labelled>, watch: &Deadline) -> Result<Entity, StepFailure> {
+    fn entity(&self, group: Vec<Labelled>, deadline: &Deadline) -> Result<Entity, StepFailure> {
         let label = &self.labels[group[0].label];
         let (start, end, index) = (group[0].start, group[group.len() - 1].end, group[0].index);
         let scores: Vec<f32> = group.iter().map(|part| part.score).filter(|score| !score.is_nan()).collect();
         let score = scores.iter().sum::<f32>() / scores.len() as f32;
         let label = label.split_once('-').map_or(label.as_str(), |(_, name)| name).to_owned();
-        let word = self.text_of(group.into_iter().map(|part| part.word).collect(), watch)?;
+        let word = self.text_of(group.into_iter().map(|part| part.word).collect(), deadline)?;
         Ok(Entity { label, score, word, start, end, index })
     }
 
@@ -303,9 +304,9 @@ impl NerAggregate {
         window: &Window<'_>,
         text: &Characters<'_>,
         quoted: &mut Quoted,
-        watch: &Deadline,
+        deadline: &Deadline,
     ) -> Result<Vec<Entity>, StepFailure> {
-        let labelled = self.labelled(self.pieces(window, text, quoted, watch)?, watch)?;
+        let labelled = self.labelled(self.pieces(window, text, quoted, deadline)?, deadline)?;
         let mut entities = if self.options.strategy == Strategy::None {
             let each = |part: Labelled| {
                 let Labelled { label, score, word, start, end, index } = part;
@@ -313,7 +314,7 @@ impl NerAggregate {
             };
             labelled.into_iter().map(each).collect()
         } else {
-            self.group(labelled, watch)?
+            self.group(labelled, deadline)?
         };
         entities.retain(|entity| !self.options.ignore_labels.contains(&entity.label));
         Ok(entities)
@@ -416,7 +417,7 @@ impl Step for NerAggregate {
         let texts = inputs.texts("text")?;
         let window_of = inputs.optional("window_of", &[rows])?;
         let logits = logits.as_slice::<f32>().unwrap_or_default();
-        let watch = &Deadline::from_context(context);
+        let deadline = &Deadline::from_context(context);
         let mut quoted = Quoted::default();
         let mut answers = Vec::with_capacity(texts.len());
         let mut found = 0;
@@ -424,7 +425,7 @@ impl Step for NerAggregate {
             let characters = Characters::new(text);
             let mut entities = Vec::new();
             for row in &windows {
-                watch.check()?;
+                deadline.check()?;
                 let tokens = row * length..(row + 1) * length;
                 let window = Window {
                     logits: &logits[tokens.start * width..tokens.end * width],
@@ -432,7 +433,7 @@ impl Step for NerAggregate {
                     offsets: &offsets[2 * tokens.start..2 * tokens.end],
                     special: &special[tokens],
                 };
-                entities.extend(self.entities(&window, &characters, &mut quoted, watch)?);
+                entities.extend(self.entities(&window, &characters, &mut quoted, deadline)?);
             }
             if windows.len() > 1 {
                 entities = without_overlaps(entities);

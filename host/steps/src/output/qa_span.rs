@@ -99,8 +99,13 @@ impl QaSpan {
     }
 
     /// The best spans of one window, and the score of no answer.
-    fn spans(&self, window: &Window<'_>, count: usize, watch: &Deadline) -> Result<(Vec<Span>, f32), DeadlineExceeded> {
-        watch.check_after(TIMES * window.start.len())?;
+    fn spans(
+        &self,
+        window: &Window<'_>,
+        count: usize,
+        deadline: &Deadline,
+    ) -> Result<(Vec<Span>, f32), DeadlineExceeded> {
+        deadline.check_after(TIMES * window.start.len())?;
         let sequence = i64::from(self.options.sequence);
         let allowed: Vec<bool> = (0..window.start.len())
             .map(|token| {
@@ -113,7 +118,7 @@ impl QaSpan {
         (start[0], end[0]) = (0.0, 0.0);
         let mut best = Best { spans: Vec::new(), count, least: 0.0 };
         for (first, start) in start.iter().enumerate().filter(|(first, _)| allowed[*first]) {
-            watch.check_after(self.options.max_answer_length)?;
+            deadline.check_after(self.options.max_answer_length)?;
             let last = end.len().min(first + self.options.max_answer_length);
             for (last, end) in end[..last].iter().enumerate().skip(first).filter(|(last, _)| allowed[*last]) {
                 best.add((start * end, first, last));
@@ -127,9 +132,9 @@ impl QaSpan {
         text: &str,
         windows: &[Window<'_>],
         quoted: &mut Quoted,
-        watch: &Deadline,
+        deadline: &Deadline,
     ) -> Result<Json, StepFailure> {
-        watch.check_after(text.len())?;
+        deadline.check_after(text.len())?;
         let characters = Characters::new(text);
         let mut answers: Vec<Answer> = Vec::new();
         // Windows overlap, so that a place is often found again; and other places read the same.
@@ -138,17 +143,17 @@ impl QaSpan {
         for window in windows {
             // Some become one when they are made whole words.
             let count = if window.words.is_some() { 2 * self.options.top_k + 10 } else { self.options.top_k };
-            let (spans, none) = self.spans(window, count, watch)?;
+            let (spans, none) = self.spans(window, count, deadline)?;
             least_none = least_none.min(none);
             for (score, first, last) in spans {
-                watch.check_after(TIMES)?;
+                deadline.check_after(TIMES)?;
                 let (start, end) = window.place(first, last);
                 let known = if let Some(known) = places.get(&(start, end)) {
                     *known
                 } else {
                     let quote = characters.slice(start, end);
                     quoted.add(quote)?;
-                    watch.check_after(quote.len())?;
+                    deadline.check_after(quote.len())?;
                     let known = *texts.entry(quote.to_lowercase()).or_insert(answers.len());
                     if known == answers.len() {
                         answers.push(Answer { score: 0.0, start, end, text: quote.to_owned() });
@@ -316,16 +321,16 @@ impl Step for QaSpan {
                 words: word_ids.as_ref().map(|words| Words::new(&words[tokens.clone()], &sequence_ids[tokens.clone()])),
             }
         };
-        let watch = &Deadline::from_context(context);
+        let deadline = &Deadline::from_context(context);
         let mut quoted = Quoted::default();
         let rows_of = rows_of(contexts.len(), rows, window_of.as_deref())?;
         let mut answers = contexts
             .iter()
             .zip(&rows_of)
             .map(|(text, rows)| {
-                let looked = |row: &usize| watch.check_after(TIMES * length).map(|()| window(*row));
+                let looked = |row: &usize| deadline.check_after(TIMES * length).map(|()| window(*row));
                 let windows = rows.iter().map(looked).collect::<Result<Vec<_>, DeadlineExceeded>>()?;
-                self.answer(text, &windows, &mut quoted, watch)
+                self.answer(text, &windows, &mut quoted, deadline)
             })
             .collect::<Result<Vec<_>, StepFailure>>()?;
         Ok(vec![if answers.len() == 1 { answers.swap_remove(0) } else { Json::Array(answers) }.into()])

@@ -46,12 +46,12 @@ impl Names {
     pub(super) fn list<'s, S: Score + 's>(
         &self,
         places: Vec<usize>,
-        watch: &Deadline,
+        deadline: &Deadline,
         of: impl Fn(usize) -> (usize, &'s S),
     ) -> Result<Json, DeadlineExceeded> {
         let mut list = Vec::with_capacity(places.len());
         for place in places {
-            watch.check_after(ENTRY)?;
+            deadline.check_after(ENTRY)?;
             let (index, score) = of(place);
             list.push(self.entry(index, score));
         }
@@ -65,7 +65,7 @@ impl Names {
 }
 
 /// The indices of the `k` highest scores, best first: of block after block, the best so far.
-pub(super) fn best<T: Score>(row: &[T], k: usize, watch: &Deadline) -> Result<Vec<usize>, DeadlineExceeded> {
+pub(super) fn best<T: Score>(row: &[T], k: usize, deadline: &Deadline) -> Result<Vec<usize>, DeadlineExceeded> {
     let better = |a: &usize, b: &usize| {
         let (left, right) = (&row[*a], &row[*b]);
         // Only NaN does not compare.
@@ -76,7 +76,7 @@ pub(super) fn best<T: Score>(row: &[T], k: usize, watch: &Deadline) -> Result<Ve
     let (mut order, mut worst) = (Vec::new(), None);
     for start in (0..row.len()).step_by(at_once) {
         let block = start..row.len().min(start + at_once);
-        watch.check_after(block.len())?;
+        deadline.check_after(block.len())?;
         match worst {
             None if k == 1 => {
                 let first = block.reduce(|a, b| if better(&b, &a) == Ordering::Less { b } else { a });

@@ -62,19 +62,21 @@ impl Step for Sigmoid {
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let mut tensor = ports::first_tensor(inputs, "scores")?;
-        let watch = &Deadline::from_context(context);
-        watch.check()?;
+        let deadline = &Deadline::from_context(context);
+        deadline.check()?;
         #[expect(clippy::redundant_closure, reason = "a function that is passed as it is would not be inlined")]
         match tensor.data() {
             TensorData::Float32(_) => each_element(
                 &mut tensor,
-                watch,
+                deadline,
                 #[inline(always)]
                 |x| sigmoid(x),
             )?,
-            TensorData::Float64(_) => each_element(&mut tensor, watch, |x: f64| 1.0 / (1.0 + (-x).exp()))?,
-            TensorData::Float16(_) => each_element(&mut tensor, watch, |x: f16| f16::from_f32(sigmoid(x.to_f32())))?,
-            TensorData::Bfloat16(_) => each_element(&mut tensor, watch, |x: bf16| bf16::from_f32(sigmoid(x.to_f32())))?,
+            TensorData::Float64(_) => each_element(&mut tensor, deadline, |x: f64| 1.0 / (1.0 + (-x).exp()))?,
+            TensorData::Float16(_) => each_element(&mut tensor, deadline, |x: f16| f16::from_f32(sigmoid(x.to_f32())))?,
+            TensorData::Bfloat16(_) => {
+                each_element(&mut tensor, deadline, |x: bf16| bf16::from_f32(sigmoid(x.to_f32())))?
+            }
             other => {
                 let message = format!("sigmoid takes floats, but gets {}; cast them first", other.element());
                 return Err(StepFailure::InvalidInput(message));

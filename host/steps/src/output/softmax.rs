@@ -75,10 +75,10 @@ const PART: usize = 1 << 18;
 
 macro_rules! softmax {
     ($name:ident, $type:ty) => {
-        fn $name(row: &mut [$type], watch: &Deadline) -> Result<(), DeadlineExceeded> {
+        fn $name(row: &mut [$type], deadline: &Deadline) -> Result<(), DeadlineExceeded> {
             let max = row.iter().copied().fold(<$type>::NEG_INFINITY, <$type>::max);
             for part in row.chunks_mut(PART) {
-                watch.check_after(part.len())?;
+                deadline.check_after(part.len())?;
                 for value in part {
                     *value = (*value - max).exp();
                 }
@@ -86,7 +86,7 @@ macro_rules! softmax {
             // In parts, so that a long row loses no more precision than NumPy's pairwise sum does.
             let sum: $type = row.chunks(128).map(|part| part.iter().sum::<$type>()).sum();
             for part in row.chunks_mut(PART) {
-                watch.check_after(part.len())?;
+                deadline.check_after(part.len())?;
                 for value in part {
                     *value /= sum;
                 }

@@ -74,14 +74,14 @@ pub(super) fn scores(name: &str, rank: usize, description: &str) -> Port {
 /// The inputs of a step, taken one after the other in the request's time.
 pub(super) struct Inputs {
     values: std::vec::IntoIter<Option<Value>>,
-    watch: Deadline,
+    deadline: Deadline,
 }
 
 impl Inputs {
     pub(super) fn new(values: Vec<Option<Value>>, context: &Context) -> Result<Self, StepFailure> {
-        let watch = Deadline::from_context(context);
-        watch.check()?;
-        Ok(Self { values: values.into_iter(), watch })
+        let deadline = Deadline::from_context(context);
+        deadline.check()?;
+        Ok(Self { values: values.into_iter(), deadline })
     }
 
     fn tensor(&mut self, name: &str) -> Result<Tensor, StepFailure> {
@@ -95,7 +95,7 @@ impl Inputs {
             let kind = Kind::Tensor(TensorKind::of(&tensor));
             return Err(StepFailure::InvalidInput(format!("`{name}` takes floats with {rank} axes, but gets {kind}")));
         }
-        Ok(tensor.cast_while(ElementType::Float32, &self.watch)?)
+        Ok(tensor.cast_while(ElementType::Float32, &self.deadline)?)
     }
 
     /// Whole numbers of this shape.
@@ -105,7 +105,7 @@ impl Inputs {
             let kind = Kind::Tensor(TensorKind::of(&tensor));
             return Err(StepFailure::InvalidInput(format!("`{name}` must have the shape {shape:?}, but is {kind}")));
         }
-        let wide = tensor.cast_while(ElementType::Int64, &self.watch)?;
+        let wide = tensor.cast_while(ElementType::Int64, &self.deadline)?;
         Ok(wide.as_slice::<i64>().unwrap_or_default().to_vec())
     }
 

@@ -124,7 +124,7 @@ impl Threshold {
         &self,
         scores: &[T],
         shape: &[usize],
-        watch: &Deadline,
+        deadline: &Deadline,
         of: impl Fn(f64) -> T,
     ) -> Result<Value, StepFailure> {
         let width = shape.last().copied().unwrap_or(1);
@@ -136,20 +136,20 @@ impl Threshold {
         if self.options.gives == Gives::Mask {
             let mut mask = Vec::with_capacity(scores.len());
             for row in rows {
-                compared(row, &bounds, watch, |kept| mask.push(kept))?;
+                compared(row, &bounds, deadline, |kept| mask.push(kept))?;
             }
             return Ok(Tensor::new(shape, mask)?.into());
         }
         let invalid = |why: String| Err(StepFailure::InvalidInput(why));
         let (mut kept, lists) = (0_usize, scores.len() / width.max(1));
         for row in rows.clone() {
-            compared(row, &bounds, watch, |above| kept += usize::from(above))?;
+            compared(row, &bounds, deadline, |above| kept += usize::from(above))?;
         }
         if self.answer(kept.saturating_add(lists)) > MAX_ANSWER {
             return invalid(format!("{kept} scores are above the threshold, more than can be listed"));
         }
         let only = scores.len() == width;
-        let mut lists = rows.map(|row| self.entries(row, &bounds, watch));
+        let mut lists = rows.map(|row| self.entries(row, &bounds, deadline));
         let list = if only { lists.next() } else { None };
         Ok(list.unwrap_or_else(|| lists.collect())?.into())
     }
@@ -158,17 +158,17 @@ impl Threshold {
         &self,
         row: &[T],
         bounds: &[T],
-        watch: &Deadline,
+        deadline: &Deadline,
     ) -> Result<serde_json::Value, DeadlineExceeded> {
         let (mut above, mut index) = (Vec::new(), 0);
-        compared(row, bounds, watch, |kept| {
+        compared(row, bounds, deadline, |kept| {
             if kept {
                 above.push(index);
             }
             index += 1;
         })?;
         let scores: Vec<_> = above.iter().map(|index| row[*index]).collect();
-        self.names.list(best(&scores, scores.len(), watch)?, watch, |place| (above[place], &scores[place]))
+        self.names.list(best(&scores, scores.len(), deadline)?, deadline, |place| (above[place], &scores[place]))
     }
 }
 
@@ -176,11 +176,11 @@ impl Threshold {
 fn compared<T: PartialOrd>(
     row: &[T],
     bounds: &[T],
-    watch: &Deadline,
+    deadline: &Deadline,
     mut each: impl FnMut(bool),
 ) -> Result<(), DeadlineExceeded> {
     for (row, bounds) in row.chunks(BLOCK).zip(bounds.chunks(BLOCK)) {
-        watch.check_after(row.len())?;
+        deadline.check_after(row.len())?;
         row.iter().zip(bounds).for_each(|(score, bound)| each(score > bound));
     }
     Ok(())
@@ -222,13 +222,13 @@ impl Step for Threshold {
         };
         self.check_width(width).map_err(StepFailure::InvalidInput)?;
         let shape = tensor.shape();
-        let watch = &Deadline::from_context(context);
-        watch.check()?;
+        let deadline = &Deadline::from_context(context);
+        deadline.check()?;
         let kept = match tensor.data() {
-            TensorData::Float16(scores) => self.work(scores, shape, watch, f16_from_f64)?,
-            TensorData::Bfloat16(scores) => self.work(scores, shape, watch, bf16_from_f64)?,
-            TensorData::Float32(scores) => self.work(scores, shape, watch, |bound| bound as f32)?,
-            TensorData::Float64(scores) => self.work(scores, shape, watch, |bound| bound)?,
+            TensorData::Float16(scores) => self.work(scores, shape, deadline, f16_from_f64)?,
+            TensorData::Bfloat16(scores) => self.work(scores, shape, deadline, bf16_from_f64)?,
+            TensorData::Float32(scores) => self.work(scores, shape, deadline, |bound| bound as f32)?,
+            TensorData::Float64(scores) => self.work(scores, shape, deadline, |bound| bound)?,
             other => return invalid(format!("threshold takes floats, but gets {}", other.element())),
         };
         Ok(vec![kept])

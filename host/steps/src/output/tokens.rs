@@ -62,13 +62,13 @@ fn wrong_rank(rank: usize) -> String {
 }
 
 impl Hidden {
-    pub(super) fn read(inputs: Vec<Option<Value>>, watch: &Deadline) -> Result<Self, StepFailure> {
+    pub(super) fn read(inputs: Vec<Option<Value>>, deadline: &Deadline) -> Result<Self, StepFailure> {
         let mut inputs = inputs.into_iter();
         let tensor = ports::first_tensor(inputs.by_ref().take(1).collect(), "last_hidden_state")?;
         let [batch, length, width] = *tensor.shape() else {
             return Err(StepFailure::InvalidInput(wrong_rank(tensor.rank())));
         };
-        let mask = inputs.next().flatten().map(|mask| mask_of(mask, &[batch, length], watch)).transpose()?;
+        let mask = inputs.next().flatten().map(|mask| mask_of(mask, &[batch, length], deadline)).transpose()?;
         Ok(Self { shape: [batch, length, width], tensor, mask })
     }
 
@@ -78,10 +78,12 @@ impl Hidden {
         weights.map_or(1.0, |weights| weights[row * self.shape[1] + token])
     }
 
-    pub(super) fn floats(&self, watch: &Deadline) -> Result<Floats, StepFailure> {
+    pub(super) fn floats(&self, deadline: &Deadline) -> Result<Floats, StepFailure> {
         match self.tensor.element() {
             ElementType::Float64 => Ok(Floats::Float64(self.tensor.clone())),
-            element if element.is_float() => Ok(Floats::Float32(self.tensor.cast_while(ElementType::Float32, watch)?)),
+            element if element.is_float() => {
+                Ok(Floats::Float32(self.tensor.cast_while(ElementType::Float32, deadline)?))
+            }
             element => {
                 let message = format!("vectors of tokens are floats, not {element}; cast them first");
                 Err(StepFailure::InvalidInput(message))
@@ -90,10 +92,10 @@ impl Hidden {
     }
 }
 
-fn mask_of(mask: Value, shape: &[usize], watch: &Deadline) -> Result<Tensor, StepFailure> {
+fn mask_of(mask: Value, shape: &[usize], deadline: &Deadline) -> Result<Tensor, StepFailure> {
     match &mask {
         Value::Tensor(tensor) if tensor.shape() == shape && tensor.element() != ElementType::String => {
-            Ok(tensor.cast_while(ElementType::Float32, watch)?)
+            Ok(tensor.cast_while(ElementType::Float32, deadline)?)
         }
         other => {
             let message = format!("`attention_mask` must have the shape {shape:?}, but is {}", other.kind());

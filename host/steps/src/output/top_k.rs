@@ -91,9 +91,10 @@ impl TopK {
         &self,
         scores: &[T],
         width: usize,
-        watch: &Deadline,
+        deadline: &Deadline,
     ) -> Result<serde_json::Value, DeadlineExceeded> {
-        let list = |row: &[T]| self.names.list(best(row, self.options.k, watch)?, watch, |index| (index, &row[index]));
+        let list =
+            |row: &[T]| self.names.list(best(row, self.options.k, deadline)?, deadline, |index| (index, &row[index]));
         if scores.len() == width { list(scores) } else { scores.chunks_exact(width).map(list).collect() }
     }
 }
@@ -140,21 +141,21 @@ impl Step for TopK {
             let most = MAX_ANSWER / self.names.answer(1);
             return invalid(format!("the answer would have {entries} entries, but at most {most} are given"));
         }
-        let watch = &Deadline::from_context(context);
-        watch.check()?;
+        let deadline = &Deadline::from_context(context);
+        deadline.check()?;
         let top = match tensor.data() {
-            TensorData::Uint8(scores) => self.rows(scores, width, watch),
-            TensorData::Int8(scores) => self.rows(scores, width, watch),
-            TensorData::Uint16(scores) => self.rows(scores, width, watch),
-            TensorData::Int16(scores) => self.rows(scores, width, watch),
-            TensorData::Uint32(scores) => self.rows(scores, width, watch),
-            TensorData::Int32(scores) => self.rows(scores, width, watch),
-            TensorData::Uint64(scores) => self.rows(scores, width, watch),
-            TensorData::Int64(scores) => self.rows(scores, width, watch),
-            TensorData::Float16(scores) => self.rows(scores, width, watch),
-            TensorData::Bfloat16(scores) => self.rows(scores, width, watch),
-            TensorData::Float32(scores) => self.rows(scores, width, watch),
-            TensorData::Float64(scores) => self.rows(scores, width, watch),
+            TensorData::Uint8(scores) => self.rows(scores, width, deadline),
+            TensorData::Int8(scores) => self.rows(scores, width, deadline),
+            TensorData::Uint16(scores) => self.rows(scores, width, deadline),
+            TensorData::Int16(scores) => self.rows(scores, width, deadline),
+            TensorData::Uint32(scores) => self.rows(scores, width, deadline),
+            TensorData::Int32(scores) => self.rows(scores, width, deadline),
+            TensorData::Uint64(scores) => self.rows(scores, width, deadline),
+            TensorData::Int64(scores) => self.rows(scores, width, deadline),
+            TensorData::Float16(scores) => self.rows(scores, width, deadline),
+            TensorData::Bfloat16(scores) => self.rows(scores, width, deadline),
+            TensorData::Float32(scores) => self.rows(scores, width, deadline),
+            TensorData::Float64(scores) => self.rows(scores, width, deadline),
             TensorData::Bool(_) | TensorData::String(_) => {
                 return invalid(format!("top-k takes numbers, but gets {}", tensor.element()));
             }

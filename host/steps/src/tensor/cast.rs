@@ -54,12 +54,12 @@ impl Change for Cast {
         if self.to.0 == ElementType::String { given.len().saturating_mul(text::LONGEST) } else { 0 }
     }
 
-    fn apply(&self, given: Tensor, watch: &Deadline) -> Result<Tensor, String> {
+    fn apply(&self, given: Tensor, deadline: &Deadline) -> Result<Tensor, String> {
         match (given.element(), self.to.0) {
             (from, to) if from == to => Ok(given),
-            (ElementType::String, to) => text::read(&given, to, watch),
-            (_, ElementType::String) => text::write(&given, watch),
-            (_, to) => given.cast_while(to, watch).map_err(|error| error.to_string()),
+            (ElementType::String, to) => text::read(&given, to, deadline),
+            (_, ElementType::String) => text::write(&given, deadline),
+            (_, to) => given.cast_while(to, deadline).map_err(|error| error.to_string()),
         }
     }
 }

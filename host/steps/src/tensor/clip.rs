@@ -70,7 +70,7 @@ impl Clip {
         Ok((bound(&self.min, i128::MIN)?, bound(&self.max, i128::MAX)?))
     }
 
-    fn integers<T>(&self, given: &mut Tensor, watch: &Deadline, (low, high): (T, T)) -> Result<(), String>
+    fn integers<T>(&self, given: &mut Tensor, deadline: &Deadline, (low, high): (T, T)) -> Result<(), String>
     where
         T: TensorElement + Copy + Ord + Into<i128> + TryFrom<i128>,
     {
@@ -83,7 +83,7 @@ impl Clip {
         };
         each_element(
             given,
-            watch,
+            deadline,
             #[inline(always)]
             move |value: T| value.max(least).min(most),
         )?;
@@ -93,14 +93,14 @@ impl Clip {
     fn floats<T: TensorElement + Copy + PartialOrd>(
         &self,
         given: &mut Tensor,
-        watch: &Deadline,
+        deadline: &Deadline,
         of: impl Fn(f64) -> T,
     ) -> Result<(), DeadlineExceeded> {
         let bound = |bound: &Option<Number>, none: f64| of(bound.as_ref().and_then(Number::as_f64).unwrap_or(none));
         let (min, max) = (bound(&self.min, f64::NEG_INFINITY), bound(&self.max, f64::INFINITY));
         each_element(
             given,
-            watch,
+            deadline,
             #[inline(always)]
             move |value: T| {
                 // Comparisons with NaN are false, so it stays.
@@ -125,20 +125,20 @@ impl Change for Clip {
         Ok(given.clone())
     }
 
-    fn apply(&self, mut given: Tensor, watch: &Deadline) -> Result<Tensor, String> {
+    fn apply(&self, mut given: Tensor, deadline: &Deadline) -> Result<Tensor, String> {
         match given.element() {
-            ElementType::Uint8 => self.integers(&mut given, watch, (u8::MIN, u8::MAX))?,
-            ElementType::Int8 => self.integers(&mut given, watch, (i8::MIN, i8::MAX))?,
-            ElementType::Uint16 => self.integers(&mut given, watch, (u16::MIN, u16::MAX))?,
-            ElementType::Int16 => self.integers(&mut given, watch, (i16::MIN, i16::MAX))?,
-            ElementType::Uint32 => self.integers(&mut given, watch, (u32::MIN, u32::MAX))?,
-            ElementType::Int32 => self.integers(&mut given, watch, (i32::MIN, i32::MAX))?,
-            ElementType::Uint64 => self.integers(&mut given, watch, (u64::MIN, u64::MAX))?,
-            ElementType::Int64 => self.integers(&mut given, watch, (i64::MIN, i64::MAX))?,
-            ElementType::Float16 => self.floats(&mut given, watch, f16_from_f64)?,
-            ElementType::Bfloat16 => self.floats(&mut given, watch, bf16_from_f64)?,
-            ElementType::Float32 => self.floats(&mut given, watch, |bound| bound as f32)?,
-            ElementType::Float64 => self.floats(&mut given, watch, |bound| bound)?,
+            ElementType::Uint8 => self.integers(&mut given, deadline, (u8::MIN, u8::MAX))?,
+            ElementType::Int8 => self.integers(&mut given, deadline, (i8::MIN, i8::MAX))?,
+            ElementType::Uint16 => self.integers(&mut given, deadline, (u16::MIN, u16::MAX))?,
+            ElementType::Int16 => self.integers(&mut given, deadline, (i16::MIN, i16::MAX))?,
+            ElementType::Uint32 => self.integers(&mut given, deadline, (u32::MIN, u32::MAX))?,
+            ElementType::Int32 => self.integers(&mut given, deadline, (i32::MIN, i32::MAX))?,
+            ElementType::Uint64 => self.integers(&mut given, deadline, (u64::MIN, u64::MAX))?,
+            ElementType::Int64 => self.integers(&mut given, deadline, (i64::MIN, i64::MAX))?,
+            ElementType::Float16 => self.floats(&mut given, deadline, f16_from_f64)?,
+            ElementType::Bfloat16 => self.floats(&mut given, deadline, bf16_from_f64)?,
+            ElementType::Float32 => self.floats(&mut given, deadline, |bound| bound as f32)?,
+            ElementType::Float64 => self.floats(&mut given, deadline, |bound| bound)?,
             ElementType::Bool | ElementType::String => {}
         }
         Ok(given)

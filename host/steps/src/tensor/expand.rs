@@ -116,7 +116,7 @@ impl Change for Expand {
         made().unwrap_or(0).saturating_mul(longest_text(given))
     }
 
-    fn apply(&self, given: Tensor, watch: &Deadline) -> Result<Tensor, String> {
+    fn apply(&self, given: Tensor, deadline: &Deadline) -> Result<Tensor, String> {
         let metadata = Metadata { layout: None, ..given.metadata };
         let shape = self.with_axes(given.shape(), &1)?;
         let sizes: Vec<_> = shape.iter().copied().map(Some).collect();
@@ -133,7 +133,7 @@ impl Change for Expand {
             _ => (size, 0),
         };
         let axes: Vec<_> = repeated.into_iter().enumerate().map(axis).collect();
-        given.pick_while(0, &axes, watch).map_err(|error| error.to_string())
+        given.pick_while(0, &axes, deadline).map_err(|error| error.to_string())
     }
 }
 

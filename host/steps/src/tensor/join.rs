@@ -111,8 +111,8 @@ pub(super) fn run(
     context: &Context,
     joined: impl FnOnce(&[&[usize]]) -> Result<Joined, String>,
 ) -> Result<Vec<Value>, StepFailure> {
-    let watch = Deadline::from_context(context);
-    watch.check()?;
+    let deadline = Deadline::from_context(context);
+    deadline.check()?;
     let tensors = tensors(inputs)?;
     let shapes: Vec<_> = tensors.iter().map(Tensor::shape).collect();
     let invalid = |why: String| StepFailure::InvalidInput(format!("{step}: {why}"));
@@ -121,15 +121,15 @@ pub(super) fn run(
         let only = tensors.into_iter().map(|tensor| tensor.reshape(joined.shape.clone()).map(Value::from));
         return Ok(only.collect::<Result<_, _>>()?);
     }
-    let made = interleave(&tensors, joined, &watch);
-    watch.check_cached()?;
+    let made = interleave(&tensors, joined, &deadline);
+    deadline.check_cached()?;
     Ok(vec![made.map_err(invalid)?.into()])
 }
 
-fn interleave(tensors: &[Tensor], Joined { sizes, shape }: Joined, watch: &Deadline) -> Result<Tensor, String> {
+fn interleave(tensors: &[Tensor], Joined { sizes, shape }: Joined, deadline: &Deadline) -> Result<Tensor, String> {
     let Some(first) = tensors.first() else { return Err("there are no tensors".into()) };
     check(first.element(), tensors, &shape)?;
-    with_elements!(first.data(), data => side_by_side(data, tensors, &sizes, shape, watch))
+    with_elements!(first.data(), data => side_by_side(data, tensors, &sizes, shape, deadline))
 }
 
 fn side_by_side<T: TensorElement>(
@@ -137,7 +137,7 @@ fn side_by_side<T: TensorElement>(
     tensors: &[Tensor],
     sizes: &[usize],
     shape: Vec<usize>,
-    watch: &Deadline,
+    deadline: &Deadline,
 ) -> Result<Tensor, String> {
     let count = element_count(&shape).unwrap_or(0);
     let mut result = Vec::<T>::with_capacity(count);
@@ -148,7 +148,7 @@ fn side_by_side<T: TensorElement>(
                 return Err("the tensors do not fill the result".into());
             };
             for part in taken.chunks(PART) {
-                watch.check_after(part.len())?;
+                deadline.check_after(part.len())?;
                 result.extend_from_slice(part);
             }
             *rest = after;

@@ -75,9 +75,9 @@ impl OneHot {
         Err(format!("index {index} is no class: there are {classes}"))
     }
 
-    fn classes<T: Copy + Into<i128>>(&self, indices: &[T], watch: &Deadline) -> Result<Vec<usize>, String> {
+    fn classes<T: Copy + Into<i128>>(&self, indices: &[T], deadline: &Deadline) -> Result<Vec<usize>, String> {
         let class = |index: &T| {
-            watch.check_after(1)?;
+            deadline.check_after(1)?;
             self.class((*index).into())
         };
         indices.iter().map(class).collect()
@@ -88,13 +88,13 @@ impl OneHot {
         classes: &[usize],
         inner: usize,
         shape: &[usize],
-        watch: &Deadline,
+        deadline: &Deadline,
         one: T,
     ) -> Result<Tensor, String> {
         let mut tensor = Tensor::zeros(T::TYPE, shape).map_err(|error| error.to_string())?;
         let data = tensor.as_mut_slice::<T>().unwrap_or_default();
         for (number, class) in classes.iter().enumerate() {
-            watch.check_after(self.classes)?;
+            deadline.check_after(self.classes)?;
             // `inner` elements lie between one class and the next.
             let (outer, inside) = (number / inner, number % inner);
             data[(outer * self.classes + class) * inner + inside] = one.clone();
@@ -122,31 +122,31 @@ impl Change for OneHot {
         given.len().saturating_mul(size_of::<usize>())
     }
 
-    fn apply(&self, given: Tensor, watch: &Deadline) -> Result<Tensor, String> {
+    fn apply(&self, given: Tensor, deadline: &Deadline) -> Result<Tensor, String> {
         let axis = self.axis(given.rank())?;
         let mut shape = given.shape().to_vec();
         let inner = shape[axis..].iter().product();
         shape.insert(axis, self.classes);
         fits(self.element.0, &shape, 0)?;
         let classes = match given.data() {
-            TensorData::Uint8(data) => self.classes(data, watch),
-            TensorData::Int8(data) => self.classes(data, watch),
-            TensorData::Uint16(data) => self.classes(data, watch),
-            TensorData::Int16(data) => self.classes(data, watch),
-            TensorData::Uint32(data) => self.classes(data, watch),
-            TensorData::Int32(data) => self.classes(data, watch),
-            TensorData::Uint64(data) => self.classes(data, watch),
-            TensorData::Int64(data) => self.classes(data, watch),
+            TensorData::Uint8(data) => self.classes(data, deadline),
+            TensorData::Int8(data) => self.classes(data, deadline),
+            TensorData::Uint16(data) => self.classes(data, deadline),
+            TensorData::Int16(data) => self.classes(data, deadline),
+            TensorData::Uint32(data) => self.classes(data, deadline),
+            TensorData::Int32(data) => self.classes(data, deadline),
+            TensorData::Uint64(data) => self.classes(data, deadline),
+            TensorData::Int64(data) => self.classes(data, deadline),
             _ => Ok(Vec::new()),
         }?;
         match self.element.0 {
-            ElementType::Bool => self.filled(&classes, inner, &shape, watch, true),
-            ElementType::Uint8 | ElementType::String => self.filled(&classes, inner, &shape, watch, 1_u8),
-            ElementType::Float32 => self.filled(&classes, inner, &shape, watch, 1_f32),
-            ElementType::Int64 => self.filled(&classes, inner, &shape, watch, 1_i64),
+            ElementType::Bool => self.filled(&classes, inner, &shape, deadline, true),
+            ElementType::Uint8 | ElementType::String => self.filled(&classes, inner, &shape, deadline, 1_u8),
+            ElementType::Float32 => self.filled(&classes, inner, &shape, deadline, 1_f32),
+            ElementType::Int64 => self.filled(&classes, inner, &shape, deadline, 1_i64),
             other => {
-                let bytes = self.filled(&classes, inner, &shape, watch, 1_u8)?;
-                bytes.cast_while(other, watch).map_err(|error| error.to_string())
+                let bytes = self.filled(&classes, inner, &shape, deadline, 1_u8)?;
+                bytes.cast_while(other, deadline).map_err(|error| error.to_string())
             }
         }
     }

@@ -116,7 +116,7 @@ impl Pad {
         data: &[T],
         given: &Tensor,
         shape: Vec<usize>,
-        watch: &Deadline,
+        deadline: &Deadline,
     ) -> Result<Tensor, String> {
         let value = self.value::<T>()?;
         let pads = self.pads(given.rank())?;
@@ -129,7 +129,7 @@ impl Pad {
         let mut result = Vec::with_capacity(element_count(&shape).unwrap_or(0));
         let mut fill = |from: Option<usize>| {
             // DeadlineExceeded, nobody sees what is missing.
-            if watch.check_after(row.len() * piece).is_err() {
+            if deadline.check_after(row.len() * piece).is_err() {
                 return;
             }
             let Some(from) = from else {
@@ -149,7 +149,7 @@ impl Pad {
             ends(&row[before + size..], &mut result);
         };
         rows(outer, &given.strides(), Some(0), &mut fill);
-        watch.check_cached()?;
+        deadline.check_cached()?;
         Tensor::new(shape, result).map_err(|error| error.to_string())
     }
 }
@@ -195,14 +195,14 @@ impl Change for Pad {
         places.saturating_mul(size_of::<Option<usize>>()).saturating_add(text)
     }
 
-    fn apply(&self, given: Tensor, watch: &Deadline) -> Result<Tensor, String> {
+    fn apply(&self, given: Tensor, deadline: &Deadline) -> Result<Tensor, String> {
         let shape = self.shape(given.shape())?;
         if shape == given.shape() {
             return Ok(given);
         }
         fits(given.element(), &shape, self.longest(&given))?;
         let metadata = Metadata { layout: None, geometry: None, ..given.metadata };
-        let padded = with_elements!(given.data(), data => self.padded(data, &given, shape, watch))?;
+        let padded = with_elements!(given.data(), data => self.padded(data, &given, shape, deadline))?;
         Ok(padded.with_metadata(metadata))
     }
 }

@@ -50,13 +50,13 @@ impl Scale {
     fn floats<T: TensorElement + Copy>(
         &self,
         given: &mut Tensor,
-        watch: &Deadline,
+        deadline: &Deadline,
         change: impl Fn(T, f64, f64) -> T + Copy,
     ) -> Result<(), DeadlineExceeded> {
         let (factor, offset) = (self.factor.unwrap_or(1.0), self.offset.unwrap_or(0.0));
         each_element(
             given,
-            watch,
+            deadline,
             #[inline(always)]
             move |value| change(value, factor, offset),
         )
@@ -75,23 +75,23 @@ impl Change for Scale {
         Ok(TensorKind { elements: ElementSet::of(&made), ..given.clone() })
     }
 
-    fn apply(&self, mut given: Tensor, watch: &Deadline) -> Result<Tensor, String> {
+    fn apply(&self, mut given: Tensor, deadline: &Deadline) -> Result<Tensor, String> {
         if !given.element().is_float() {
-            given = given.cast_while(ElementType::Float32, watch).map_err(|error| error.to_string())?;
+            given = given.cast_while(ElementType::Float32, deadline).map_err(|error| error.to_string())?;
         }
         match given.data() {
             TensorData::Float64(_) => {
-                self.floats(&mut given, watch, |value: f64, factor, offset| value * factor + offset)
+                self.floats(&mut given, deadline, |value: f64, factor, offset| value * factor + offset)
             }
-            TensorData::Float16(_) => self.floats(&mut given, watch, |value: f16, factor, offset| {
+            TensorData::Float16(_) => self.floats(&mut given, deadline, |value: f16, factor, offset| {
                 let product = f16::from_f32(value.to_f32() * f16_from_f64(factor).to_f32());
                 f16::from_f32(product.to_f32() + f16_from_f64(offset).to_f32())
             }),
-            TensorData::Bfloat16(_) => self.floats(&mut given, watch, |value: bf16, factor, offset| {
+            TensorData::Bfloat16(_) => self.floats(&mut given, deadline, |value: bf16, factor, offset| {
                 let product = bf16::from_f32(value.to_f32() * bf16_from_f64(factor).to_f32());
                 bf16::from_f32(product.to_f32() + bf16_from_f64(offset).to_f32())
             }),
-            _ => self.floats(&mut given, watch, |value: f32, factor, offset| value * factor as f32 + offset as f32),
+            _ => self.floats(&mut given, deadline, |value: f32, factor, offset| value * factor as f32 + offset as f32),
         }?;
         Ok(given)
     }

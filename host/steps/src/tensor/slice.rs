@@ -104,7 +104,7 @@ impl Change for Slice {
         Ok(TensorKind::shaped(given.elements, shape))
     }
 
-    fn apply(&self, given: Tensor, watch: &Deadline) -> Result<Tensor, String> {
+    fn apply(&self, given: Tensor, deadline: &Deadline) -> Result<Tensor, String> {
         let strides = given.strides();
         let (mut start, mut axes) = (0, Vec::with_capacity(given.rank()));
         let parts = self.parts(given.rank())?;
@@ -129,7 +129,7 @@ impl Change for Slice {
         // What lay where is no longer so.
         let metadata = Metadata { layout: None, geometry: None, ..given.metadata };
         given
-            .pick_while(start, &axes, watch)
+            .pick_while(start, &axes, deadline)
             .map(|tensor| tensor.with_metadata(metadata))
             .map_err(|error| error.to_string())
     }

@@ -119,7 +119,7 @@ impl Split {
         Ok(sizes.into_iter().map(part).collect())
     }
 
-    fn cut(&self, given: &Tensor, watch: &Deadline) -> Result<Vec<Value>, String> {
+    fn cut(&self, given: &Tensor, deadline: &Deadline) -> Result<Vec<Value>, String> {
         let axis = shape::axis(self.options.axis, given.rank())?;
         let strides = given.strides();
         let whole: Vec<_> = given.shape().iter().copied().zip(strides.iter().copied()).collect();
@@ -131,7 +131,7 @@ impl Split {
             let start = if size == 0 { 0 } else { at * strides[axis] as usize };
             at += size;
             given
-                .pick_while(start, &axes, watch)
+                .pick_while(start, &axes, deadline)
                 .map(|part| part.with_metadata(metadata).into())
                 .map_err(|error| error.to_string())
         };
@@ -155,10 +155,10 @@ impl Step for Split {
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let tensor = ports::first_tensor(inputs, "tensor")?;
-        let watch = Deadline::from_context(context);
-        watch.check()?;
-        let parts = self.cut(&tensor, &watch);
-        watch.check_cached()?;
+        let deadline = Deadline::from_context(context);
+        deadline.check()?;
+        let parts = self.cut(&tensor, &deadline);
+        deadline.check_cached()?;
         parts.map_err(|why| StepFailure::InvalidInput(format!("split: {why}")))
     }
 

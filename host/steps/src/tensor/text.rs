@@ -17,34 +17,34 @@ const TIMES: usize = 64;
 const MAX_NUMBER: usize = 1024;
 
 /// The strings of `given` as numbers of type `to`.
-pub(super) fn read(given: &Tensor, to: ElementType, watch: &Deadline) -> Result<Tensor, String> {
+pub(super) fn read(given: &Tensor, to: ElementType, deadline: &Deadline) -> Result<Tensor, String> {
     match to {
         ElementType::Bool => Err(NO_BOOL.into()),
         ElementType::String => Ok(given.clone()),
-        ElementType::Uint8 => each::<u8>(given, watch, integer),
-        ElementType::Int8 => each::<i8>(given, watch, integer),
-        ElementType::Uint16 => each::<u16>(given, watch, integer),
-        ElementType::Int16 => each::<i16>(given, watch, integer),
-        ElementType::Uint32 => each::<u32>(given, watch, integer),
-        ElementType::Int32 => each::<i32>(given, watch, integer),
-        ElementType::Uint64 => each::<u64>(given, watch, integer),
-        ElementType::Int64 => each::<i64>(given, watch, integer),
-        ElementType::Float16 => each(given, watch, |text| float(text).map(f16_from_f64)),
-        ElementType::Bfloat16 => each(given, watch, |text| float(text).map(bf16_from_f64)),
+        ElementType::Uint8 => each::<u8>(given, deadline, integer),
+        ElementType::Int8 => each::<i8>(given, deadline, integer),
+        ElementType::Uint16 => each::<u16>(given, deadline, integer),
+        ElementType::Int16 => each::<i16>(given, deadline, integer),
+        ElementType::Uint32 => each::<u32>(given, deadline, integer),
+        ElementType::Int32 => each::<i32>(given, deadline, integer),
+        ElementType::Uint64 => each::<u64>(given, deadline, integer),
+        ElementType::Int64 => each::<i64>(given, deadline, integer),
+        ElementType::Float16 => each(given, deadline, |text| float(text).map(f16_from_f64)),
+        ElementType::Bfloat16 => each(given, deadline, |text| float(text).map(bf16_from_f64)),
         // As NumPy: a float64 first.
-        ElementType::Float32 => each(given, watch, |text| float(text).map(|number| number as f32)),
-        ElementType::Float64 => each(given, watch, float),
+        ElementType::Float32 => each(given, deadline, |text| float(text).map(|number| number as f32)),
+        ElementType::Float64 => each(given, deadline, float),
     }
 }
 
 fn each<T: TensorElement>(
     given: &Tensor,
-    watch: &Deadline,
+    deadline: &Deadline,
     read: impl Fn(&str) -> Option<T>,
 ) -> Result<Tensor, String> {
     let texts = given.as_slice::<String>().unwrap_or_default();
     let number = |(index, text): (usize, &String)| {
-        watch.check_after(TIMES)?;
+        deadline.check_after(TIMES)?;
         Some(text.as_str()).filter(|text| text.len() <= MAX_NUMBER).and_then(&read).ok_or_else(|| {
             let shown: String = text.chars().take(40).collect();
             format!("`{shown}` (element {index}) is not a number that {} holds", T::TYPE)
@@ -66,8 +66,8 @@ impl Writer<'_> {
 }
 
 /// The numbers of `given` as strings.
-pub(super) fn write(given: &Tensor, watch: &Deadline) -> Result<Tensor, String> {
-    let all = Writer(watch);
+pub(super) fn write(given: &Tensor, deadline: &Deadline) -> Result<Tensor, String> {
+    let all = Writer(deadline);
     let texts = match given.data() {
         TensorData::Bool(data) => all.of(data, |value| if *value { "True".into() } else { "False".into() }),
         TensorData::Uint8(data) => all.of(data, ToString::to_string),

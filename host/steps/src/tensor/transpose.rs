@@ -73,7 +73,7 @@ impl Change for Transpose {
         Ok(TensorKind { elements: given.elements, shape: Some(shape), layout: layout(given.layout, &order) })
     }
 
-    fn apply(&self, given: Tensor, watch: &Deadline) -> Result<Tensor, String> {
+    fn apply(&self, given: Tensor, deadline: &Deadline) -> Result<Tensor, String> {
         let order = self.order(given.rank())?;
         let metadata = Metadata { layout: layout(given.metadata.layout, &order), ..given.metadata };
         if moves_nothing(&order, given.shape()) {
@@ -81,7 +81,7 @@ impl Change for Transpose {
             return given.reshape(shape).map(|tensor| tensor.with_metadata(metadata)).map_err(|why| why.to_string());
         }
         given
-            .permute_while(&order, watch)
+            .permute_while(&order, deadline)
             .map(|tensor| tensor.with_metadata(metadata))
             .map_err(|error| error.to_string())
     }

@@ -25,8 +25,8 @@ pub(super) trait Change: Serialize + Send + Sync + 'static {
         0
     }
 
-    /// The result, or what is wrong with the tensor. Long work asks `watch` now and then.
-    fn apply(&self, given: Tensor, watch: &Deadline) -> Result<Tensor, String>;
+    /// The result, or what is wrong with the tensor. Long work checks `deadline`.
+    fn apply(&self, given: Tensor, deadline: &Deadline) -> Result<Tensor, String>;
 }
 
 pub(super) struct Unary<C> {
@@ -72,10 +72,10 @@ impl<C: Change> Step for Unary<C> {
             let why = format!("it takes {} elements, but gets {}", self.change.takes(), tensor.element());
             return Err(refuse(why));
         }
-        let watch = Deadline::from_context(context);
-        watch.check()?;
-        let made = self.change.apply(tensor, &watch);
-        watch.check_cached()?;
+        let deadline = Deadline::from_context(context);
+        deadline.check()?;
+        let made = self.change.apply(tensor, &deadline);
+        deadline.check_cached()?;
         Ok(vec![made.map_err(refuse)?.into()])
     }
 

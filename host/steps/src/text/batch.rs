@@ -144,7 +144,7 @@ impl Fill {
         &self,
         rows: &[&Encoding],
         extras: Extras,
-        watch: &Deadline,
+        deadline: &Deadline,
     ) -> Result<Vec<Value>, StepFailure> {
         let length = self.length(rows)?;
         let pads = rows.iter().any(|row| row.len() < length);
@@ -160,7 +160,7 @@ impl Fill {
         if rows.len().saturating_mul(length) > MAX_TOKENS {
             return Err(too_many());
         }
-        let grid = Grid { rows, length, left: self.left, watch };
+        let grid = Grid { rows, length, left: self.left, deadline };
         let mut tensors = vec![
             grid.tensor(Encoding::get_ids, |id| i64::from(*id), i64::from(pad_id))?,
             grid.tensor(Encoding::get_attention_mask, |mask| i64::from(*mask), 0)?,
@@ -189,7 +189,7 @@ struct Grid<'e> {
     rows: &'e [&'e Encoding],
     length: usize,
     left: bool,
-    watch: &'e Deadline,
+    deadline: &'e Deadline,
 }
 
 impl<'e> Grid<'e> {
@@ -219,7 +219,7 @@ impl<'e> Grid<'e> {
     ) -> Result<Value, StepFailure> {
         let mut data = Vec::with_capacity(self.rows.len() * self.length * width);
         for (encoding, row) in self.rows.iter().zip(rows) {
-            self.watch.check_after(self.length * width + 1)?;
+            self.deadline.check_after(self.length * width + 1)?;
             let missing = std::iter::repeat_n(pad, (self.length - encoding.len()) * width);
             if self.left {
                 data.extend(missing);

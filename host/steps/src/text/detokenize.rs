@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokenizers::Tokenizer;
 
-use super::aside::{Aside, guarded};
-use super::cost::Cost;
 use super::encoder::read;
+use super::offload::{Offload, catch_tokenizer_panic};
 use super::texts::MAX_TEXT;
+use super::tokenizer_cost::Cost;
 use super::tokenizer_file::{self, TokenizerFile};
 use crate::pacing::{Deadline, DeadlineExceeded};
 use crate::ports;
@@ -69,7 +69,7 @@ struct Detokenize {
     file: String,
     /// bytes of the longest token, with a space before it
     longest: usize,
-    aside: Aside,
+    offload: Offload,
     signature: Signature,
 }
 
@@ -93,29 +93,29 @@ impl Detokenize {
     fn new(options: Options, file: &TokenizerFile) -> Result<Self, BuildError> {
         let tokenizer = read(file)?;
         let longest = tokenizer.get_vocab(true).keys().map(String::len).max().unwrap_or(0) + 1;
-        let aside = Aside::new(Cost::of_decoding(&tokenizer), MAX_TEXT);
+        let offload = Offload::new(Cost::of_decoding(&tokenizer), MAX_TEXT);
         let ids = Kind::Tensor(TensorKind::of_elements(ElementSet::integers()));
         let signature = Signature::unary(
             Port { description: "token numbers, of one axis or batch × length".into(), ..Port::new("ids", ids) },
             Port { description: "the text; for a batch a JSON list".into(), ..Port::new("text", Kind::Any) },
         );
         let (tokenizer, file) = (Arc::new(tokenizer), file.path.display().to_string());
-        Ok(Self { options, tokenizer, file, longest, aside, signature })
+        Ok(Self { options, tokenizer, file, longest, offload, signature })
     }
 
     /// Bytes that these tokens become at most.
-    fn size(&self, ids: &[u32], watch: &Deadline) -> Result<usize, DeadlineExceeded> {
-        let bound = ids.len().saturating_mul(self.longest).saturating_mul(self.aside.cost().growth);
+    fn size(&self, ids: &[u32], deadline: &Deadline) -> Result<usize, DeadlineExceeded> {
+        let bound = ids.len().saturating_mul(self.longest).saturating_mul(self.offload.cost().growth);
         if bound <= MAX_TEXT {
             return Ok(bound);
         }
         // Long tokens are rare: what these are decides.
         let each = |size: usize, id: &u32| {
-            watch.check_after(LOOK_UP)?;
+            deadline.check_after(LOOK_UP)?;
             let length = self.tokenizer.id_to_token(*id).map_or(0, |token| token.len() + 1);
             Ok(size.saturating_add(length))
         };
-        Ok(ids.iter().try_fold(0, each)?.saturating_mul(self.aside.cost().growth))
+        Ok(ids.iter().try_fold(0, each)?.saturating_mul(self.offload.cost().growth))
     }
 }
 
@@ -137,7 +137,7 @@ impl Step for Detokenize {
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
         let Some(tensor) = ports::given_tensor(inputs) else { return 0 };
-        let text = tensor.len().saturating_mul(self.longest).saturating_mul(self.aside.cost().growth).min(MAX_TEXT);
+        let text = tensor.len().saturating_mul(self.longest).saturating_mul(self.offload.cost().growth).min(MAX_TEXT);
         // A row without tokens is a text, too.
         let rows = tensor.shape().first().map_or(0, |rows| rows.saturating_mul(2 * size_of::<serde_json::Value>()));
         tensor.len().saturating_mul(PER_TOKEN).saturating_add(text.saturating_mul(2)).saturating_add(rows)
@@ -149,10 +149,10 @@ impl Step for Detokenize {
             let message = format!("detokenize takes whole numbers, but gets {}", tensor.element());
             return Err(StepFailure::InvalidInput(message));
         }
-        let watch = &Deadline::from_context(context);
-        watch.check()?;
-        let ids = ids(&tensor, watch)?;
-        let size = self.size(&ids, watch)?;
+        let deadline = &Deadline::from_context(context);
+        deadline.check()?;
+        let ids = ids(&tensor, deadline)?;
+        let size = self.size(&ids, deadline)?;
         if size > MAX_TEXT {
             let message = format!("the text could be {size} bytes; at most {MAX_TEXT} are put together at once");
             return Err(StepFailure::InvalidInput(message));
@@ -165,10 +165,10 @@ impl Step for Detokenize {
         };
         let (tokenizer, skip, clean_up) =
             (self.tokenizer.clone(), self.options.skip_special_tokens, self.options.clean_up);
-        let text = self.aside.run(size, size, watch, move |watch| {
+        let text = self.offload.run(size, size, deadline, move |deadline| {
             let text = |row: &[u32]| {
-                watch.check_after(row.len().saturating_mul(LOOK_UP))?;
-                let decoded = guarded(|| tokenizer.decode(row, skip));
+                deadline.check_after(row.len().saturating_mul(LOOK_UP))?;
+                let decoded = catch_tokenizer_panic(|| tokenizer.decode(row, skip));
                 let text =
                     decoded.map_err(|why| StepFailure::InvalidInput(format!("the tokens make no text: {why}")))?;
                 Ok(if clean_up { cleaned_up(text) } else { text })
@@ -200,8 +200,8 @@ fn wrong_rank(rank: usize) -> String {
     format!("tokens have one axis, or two for a batch, not {rank}")
 }
 
-fn ids(tensor: &Tensor, watch: &Deadline) -> Result<Vec<u32>, StepFailure> {
-    let wide = tensor.cast_while(ElementType::Int64, watch)?;
+fn ids(tensor: &Tensor, deadline: &Deadline) -> Result<Vec<u32>, StepFailure> {
+    let wide = tensor.cast_while(ElementType::Int64, deadline)?;
     let id = |id: &i64| {
         u32::try_from(*id).map_err(|_| StepFailure::InvalidInput(format!("{id} is not the number of a token")))
     };

@@ -9,14 +9,14 @@ use tokenizers::{
     TruncationDirection, TruncationParams, TruncationStrategy, truncate_encodings,
 };
 
-use super::aside::{Aside, guarded};
 use super::batch::{self, MAX_TOKENS};
-use super::cost::Cost;
-use super::parts::{check_outline, check_vocabulary};
+use super::offload::{Offload, catch_tokenizer_panic};
 use super::scores::as_in_python;
 use super::survey::{outline, survey};
 use super::texts;
+use super::tokenizer_cost::Cost;
 use super::tokenizer_file::TokenizerFile;
+use super::tokenizer_limits::{check_outline, check_vocabulary};
 use crate::pacing::{Deadline, Pace};
 use crate::ports;
 use gpux_core::{BuildError, StepFailure, Value};
@@ -54,7 +54,7 @@ pub(super) struct Cut {
 pub(super) struct Encoder {
     core: Arc<Core>,
     pub(super) file: String,
-    aside: Aside,
+    offload: Offload,
 }
 
 /// What encodes, on whichever thread.
@@ -82,9 +82,9 @@ pub(crate) fn read(file: &TokenizerFile) -> Result<Tokenizer, BuildError> {
     };
     let survey = survey(&file.bytes).map_err(unusable)?;
     let outline = outline(&file.bytes).map_err(unusable)?.to_string();
-    let outline = guarded(|| Tokenizer::from_bytes(outline)).map_err(unusable)?;
+    let outline = catch_tokenizer_panic(|| Tokenizer::from_bytes(outline)).map_err(unusable)?;
     check_outline(&outline, survey.added.get()).map_err(unusable)?;
-    let tokenizer = guarded(|| Tokenizer::from_bytes(as_in_python(&file.bytes))).map_err(unusable)?;
+    let tokenizer = catch_tokenizer_panic(|| Tokenizer::from_bytes(as_in_python(&file.bytes))).map_err(unusable)?;
     check_vocabulary(&tokenizer, survey.longest.get()).map_err(unusable)?;
     Ok(tokenizer)
 }
@@ -139,13 +139,13 @@ impl Encoder {
         core.check_room(false).map_err(|message| BuildError::option("max_length", message))?;
         core.stop_early().map_err(|why| BuildError::option("tokenizer", why))?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let (core, aside) = (Arc::new(core), Aside::new(cost, MAX_TEXT.saturating_mul(cores)));
-        Ok(Self { core, file: file.path.display().to_string(), aside })
+        let (core, offload) = (Arc::new(core), Offload::new(cost, MAX_TEXT.saturating_mul(cores)));
+        Ok(Self { core, file: file.path.display().to_string(), offload })
     }
 
     /// Memory that `bytes` of text take for a while.
     pub(super) const fn buffers(&self, bytes: usize) -> usize {
-        bytes.saturating_mul(self.aside.cost().growth).saturating_mul(PER_BYTE)
+        bytes.saturating_mul(self.offload.cost().growth).saturating_mul(PER_BYTE)
     }
 
     /// The tokens of each text or pair; what was cut off is its `overflowing`. Ends early where `size` of all of them
@@ -153,12 +153,12 @@ impl Encoder {
     pub(super) fn encode(
         &self,
         given: Given,
-        watch: &Deadline,
+        deadline: &Deadline,
         size: impl Fn(&Encoding) -> usize + Send + 'static,
     ) -> Result<Vec<Encoding>, StepFailure> {
         let core = self.core.clone();
-        let longest = given.longest().saturating_mul(self.aside.cost().growth);
-        self.aside.run(given.bytes(), longest, watch, move |watch| core.encode(given, watch, size))
+        let longest = given.longest().saturating_mul(self.offload.cost().growth);
+        self.offload.run(given.bytes(), longest, deadline, move |deadline| core.encode(given, deadline, size))
     }
 
     /// What a request gives a step whose inputs are texts, and a second one for each, or none.
@@ -201,7 +201,7 @@ impl Core {
         let params =
             TruncationParams { direction, max_length: room, strategy: TruncationStrategy::LongestFirst, stride: 0 };
         self.stops_early = true;
-        guarded(|| self.tokenizer.with_truncation(Some(params)).map(|_| ()))
+        catch_tokenizer_panic(|| self.tokenizer.with_truncation(Some(params)).map(|_| ()))
     }
 
     /// How many special tokens are added to a text or a pair.
@@ -229,13 +229,13 @@ impl Core {
     fn encode(
         &self,
         Given { texts, pairs }: Given,
-        watch: &Deadline,
+        deadline: &Deadline,
         size: impl Fn(&Encoding) -> usize,
     ) -> Result<Vec<Encoding>, StepFailure> {
         let mut pairs = pairs.map(Vec::into_iter);
         let mut tokens = 0_usize;
         let encode = |text: String| {
-            let encoding = self.encode_one(text, pairs.as_mut().and_then(Iterator::next), watch)?;
+            let encoding = self.encode_one(text, pairs.as_mut().and_then(Iterator::next), deadline)?;
             tokens = tokens.saturating_add(size(&encoding));
             if tokens > MAX_TOKENS { Err(batch::too_many()) } else { Ok(encoding) }
         };
@@ -243,20 +243,20 @@ impl Core {
     }
 
     /// The tokens of a text or a pair. What would end after the request's time is not begun.
-    fn encode_one(&self, text: String, pair: Option<String>, watch: &Deadline) -> Result<Encoding, StepFailure> {
+    fn encode_one(&self, text: String, pair: Option<String>, deadline: &Deadline) -> Result<Encoding, StepFailure> {
         for text in std::iter::once(&text).chain(&pair) {
-            self.check_size(text, watch)?;
+            self.check_size(text, deadline)?;
         }
         let bytes = text.len() + pair.as_ref().map_or(0, String::len);
-        let encode = || guarded(|| self.encoding(text, pair));
-        let encoding = self.pace.run(bytes, watch, encode)?;
-        watch.check()?;
+        let encode = || catch_tokenizer_panic(|| self.encoding(text, pair));
+        let encoding = self.pace.run(bytes, deadline, encode)?;
+        deadline.check()?;
         encoding.map_err(|why| StepFailure::InvalidInput(format!("the text cannot be tokenized: {why}")))
     }
 
     /// Refuses a text that is too long, as it is or as the normalizer makes it. Where that is not known beforehand, the
     /// normalizer is asked, piece by piece.
-    fn check_size(&self, text: &str, watch: &Deadline) -> Result<(), StepFailure> {
+    fn check_size(&self, text: &str, deadline: &Deadline) -> Result<(), StepFailure> {
         let Cost { growth, anywhere, .. } = self.cost;
         if text.len().saturating_mul(growth) <= MAX_TEXT {
             return Ok(());
@@ -265,8 +265,8 @@ impl Core {
         let (mut size, mut rest) = (text.len(), text);
         while size <= MAX_TEXT && !rest.is_empty() {
             let (some, more) = rest.split_at(rest.floor_char_boundary(piece));
-            watch.check()?;
-            let longest = guarded(|| self.longest(some)).unwrap_or(usize::MAX).saturating_mul(anywhere);
+            deadline.check()?;
+            let longest = catch_tokenizer_panic(|| self.longest(some)).unwrap_or(usize::MAX).saturating_mul(anywhere);
             size = size.saturating_add(longest.saturating_sub(some.len()));
             rest = more;
         }
@@ -435,9 +435,9 @@ mod tests {
                 "continuing_subword_prefix": "##", "max_input_chars_per_word": 1_000_000 },
         });
         let encoder = encoder(&words);
-        let encode = |characters: usize, watch: &Deadline| {
+        let encode = |characters: usize, deadline: &Deadline| {
             let given = encoder.given(vec![Some("a".repeat(characters).into()), None]).unwrap();
-            encoder.encode(given, watch, Encoding::len).map(|encodings| encodings[0].get_ids().to_vec())
+            encoder.encode(given, deadline, Encoding::len).map(|encodings| encodings[0].get_ids().to_vec())
         };
         let soon = Deadline::at(Instant::now().checked_add(Duration::from_millis(20)));
         assert_eq!(encode(1500, &soon), Err(StepFailure::Timeout));

@@ -89,20 +89,20 @@ impl Join {
         rows: &[T],
         width: usize,
         windows: &[usize],
-        watch: &Deadline,
+        deadline: &Deadline,
     ) -> Result<Vec<T>, DeadlineExceeded> {
         let mut joined = Vec::with_capacity(windows.len() * width);
         let mut from = 0;
         for count in windows {
             let text = &rows[from * width..(from + count) * width];
             from += count;
-            watch.check_after(width + 1)?;
+            deadline.check_after(width + 1)?;
             let (first, rest) = text.split_at(width);
             let start = joined.len();
             joined.extend_from_slice(first);
             let sum = &mut joined[start..];
             for block in rest.chunks(rows_of_block(width) * width.max(1)) {
-                watch.check_after(block.len())?;
+                deadline.check_after(block.len())?;
                 for row in block.chunks_exact(width.max(1)) {
                     for (sum, value) in sum.iter_mut().zip(row) {
                         *sum = if self.options.how == How::Max { sum.larger(*value) } else { *sum + *value };
@@ -124,14 +124,14 @@ impl Join {
         windows: &[usize],
         length: usize,
         masks: &Masks,
-        watch: &Deadline,
+        deadline: &Deadline,
     ) -> Result<Vec<Vec<usize>>, DeadlineExceeded> {
         let mut row = 0;
         let mut texts = Vec::with_capacity(windows.len());
         for count in windows {
             let mut kept = Vec::new();
             for window in 0..*count {
-                watch.check_after(length + 1)?;
+                deadline.check_after(length + 1)?;
                 let at = row * length;
                 let left_out = if window == 0 { 0 } else { self.options.stride };
                 kept.extend((at..at + length).filter(|position| masks.keep(*position)).skip(left_out));
@@ -148,10 +148,10 @@ impl Join {
         data: &[T],
         windows: &[usize],
         masks: &Masks,
-        watch: &Deadline,
+        deadline: &Deadline,
     ) -> Result<Tensor, StepFailure> {
         let (length, width) = (tensor.shape()[1], tensor.shape()[2..].iter().product::<usize>());
-        let texts = self.kept(windows, length, masks, watch)?;
+        let texts = self.kept(windows, length, masks, deadline)?;
         let kept = texts.first().map_or(0, Vec::len);
         if let Some(other) = texts.iter().find(|text| text.len() != kept) {
             let message = format!(
@@ -162,7 +162,7 @@ impl Join {
         }
         let mut joined = Vec::with_capacity(texts.len() * kept * width);
         for block in texts.iter().flat_map(|text| text.chunks(rows_of_block(width))) {
-            watch.check_after(block.len() * (width + 1))?;
+            deadline.check_after(block.len() * (width + 1))?;
             for position in block {
                 joined.extend_from_slice(&data[position * width..(position + 1) * width]);
             }
@@ -251,29 +251,31 @@ impl Step for Join {
         if !element.is_float() {
             return invalid(format!("join takes floats, but gets {element}; cast them first"));
         }
-        let watch = &Deadline::from_context(context);
-        watch.check()?;
+        let deadline = &Deadline::from_context(context);
+        deadline.check()?;
         let rows = tensor.shape()[0];
         if rows == 0 {
             return invalid("there are no windows".into());
         }
-        let window_of = inputs.next().flatten().map(|value| whole(value, "window_of", &[rows], watch)).transpose()?;
-        let windows = windows(rows, window_of.as_deref(), watch)?;
+        let window_of =
+            inputs.next().flatten().map(|value| whole(value, "window_of", &[rows], deadline)).transpose()?;
+        let windows = windows(rows, window_of.as_deref(), deadline)?;
         let masks = if self.options.how == How::Concat {
             let positions = &tensor.shape()[..2];
-            let mut mask = |name| inputs.next().flatten().map(|value| whole(value, name, positions, watch)).transpose();
+            let mut mask =
+                |name| inputs.next().flatten().map(|value| whole(value, name, positions, deadline)).transpose();
             Masks { attention: mask("attention_mask")?, special: mask("special_tokens_mask")? }
         } else {
             Masks::default()
         };
         let wide = if element == ElementType::Float64 { ElementType::Float64 } else { ElementType::Float32 };
-        let tensor = tensor.cast_while(wide, watch)?;
+        let tensor = tensor.cast_while(wide, deadline)?;
         let joined = match (tensor.as_slice::<f32>(), tensor.as_slice::<f64>()) {
-            (Some(data), _) => self.join(&tensor, data, &windows, &masks, watch)?,
-            (_, Some(data)) => self.join(&tensor, data, &windows, &masks, watch)?,
+            (Some(data), _) => self.join(&tensor, data, &windows, &masks, deadline)?,
+            (_, Some(data)) => self.join(&tensor, data, &windows, &masks, deadline)?,
             _ => return invalid(format!("join takes floats, but gets {element}")),
         };
-        Ok(vec![joined.cast_while(element, watch)?.into()])
+        Ok(vec![joined.cast_while(element, deadline)?.into()])
     }
 
     fn details(&self) -> serde_json::Value {
@@ -288,13 +290,13 @@ impl Join {
         data: &[T],
         windows: &[usize],
         masks: &Masks,
-        watch: &Deadline,
+        deadline: &Deadline,
     ) -> Result<Tensor, StepFailure> {
         if self.options.how == How::Concat {
-            return self.concat(tensor, data, windows, masks, watch);
+            return self.concat(tensor, data, windows, masks, deadline);
         }
         let width = tensor.shape()[1..].iter().product();
-        let joined = self.fold(data, width, windows, watch)?;
+        let joined = self.fold(data, width, windows, deadline)?;
         Ok(Tensor::new([&[windows.len()], &tensor.shape()[1..]].concat(), joined)?)
     }
 }
@@ -305,10 +307,10 @@ fn no_axis(least: usize, rank: usize) -> String {
 }
 
 /// Whole numbers of this shape.
-fn whole(value: Value, name: &str, shape: &[usize], watch: &Deadline) -> Result<Vec<i64>, StepFailure> {
+fn whole(value: Value, name: &str, shape: &[usize], deadline: &Deadline) -> Result<Vec<i64>, StepFailure> {
     match &value {
         Value::Tensor(tensor) if tensor.shape() == shape && tensor.element() != ElementType::String => {
-            Ok(tensor.cast_while(ElementType::Int64, watch)?.as_slice::<i64>().unwrap_or_default().to_vec())
+            Ok(tensor.cast_while(ElementType::Int64, deadline)?.as_slice::<i64>().unwrap_or_default().to_vec())
         }
         other => {
             Err(StepFailure::InvalidInput(format!("`{name}` must have the shape {shape:?}, but is {}", other.kind())))
@@ -317,12 +319,12 @@ fn whole(value: Value, name: &str, shape: &[usize], watch: &Deadline) -> Result<
 }
 
 /// How many windows each text has.
-fn windows(rows: usize, window_of: Option<&[i64]>, watch: &Deadline) -> Result<Vec<usize>, StepFailure> {
+fn windows(rows: usize, window_of: Option<&[i64]>, deadline: &Deadline) -> Result<Vec<usize>, StepFailure> {
     let Some(window_of) = window_of else { return Ok(vec![rows]) };
     let mut counts: Vec<usize> = Vec::new();
     for (place, text) in window_of.iter().enumerate() {
         if place.is_multiple_of(BLOCK) {
-            watch.check_after(BLOCK)?;
+            deadline.check_after(BLOCK)?;
         }
         let known = counts.len();
         match usize::try_from(*text) {

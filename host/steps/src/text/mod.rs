@@ -1,21 +1,21 @@
 //! Steps that work on text.
 
-pub(crate) mod aside;
 mod batch;
 mod charsmap;
 mod chunk;
-pub(crate) mod cost;
 mod detokenize;
 pub(crate) mod encoder;
 mod join;
 mod normalize_text;
-mod parts;
+pub(crate) mod offload;
 mod scores;
 mod survey;
 pub(crate) mod texts;
 mod tokenize;
+pub(crate) mod tokenizer_cost;
 pub(crate) mod tokenizer_file;
-mod windows;
+mod tokenizer_limits;
+mod tokenizer_parts;
 
 use gpux_core::Builtin;
 

@@ -126,52 +126,52 @@ impl NormalizeText {
         }
     }
 
-    fn normalize(&self, text: &str, watch: &Deadline) -> Result<String, StepFailure> {
+    fn normalize(&self, text: &str, deadline: &Deadline) -> Result<String, StepFailure> {
         let options = &self.options;
         let mut text = Cow::Borrowed(text);
         if options.clean {
             text = bounded(
                 text.chars().filter(|c| !is_removed(*c)).map(|c| if c.is_whitespace() { ' ' } else { c }),
-                watch,
+                deadline,
             )?;
         }
         // In ASCII there is nothing to decompose.
         if !text.is_ascii() {
             if options.cjk_spaces {
-                text = bounded(text.chars().flat_map(spaced), watch)?;
+                text = bounded(text.chars().flat_map(spaced), deadline)?;
             }
             if options.strip_accents {
-                check_marks(&text, watch)?;
-                text = bounded(text.nfd().filter(|c| !c.is_mark_nonspacing()), watch)?;
+                check_marks(&text, deadline)?;
+                text = bounded(text.nfd().filter(|c| !c.is_mark_nonspacing()), deadline)?;
             }
             if let Some(form) = options.form.filter(|form| !form.is_that_of(&text)) {
-                check_marks(&text, watch)?;
+                check_marks(&text, deadline)?;
                 text = match form {
-                    Form::Nfc => bounded(text.nfc(), watch)?,
-                    Form::Nfd => bounded(text.nfd(), watch)?,
-                    Form::Nfkc => bounded(text.nfkc(), watch)?,
-                    Form::Nfkd => bounded(text.nfkd(), watch)?,
+                    Form::Nfc => bounded(text.nfc(), deadline)?,
+                    Form::Nfd => bounded(text.nfd(), deadline)?,
+                    Form::Nfkc => bounded(text.nfkc(), deadline)?,
+                    Form::Nfkd => bounded(text.nfkd(), deadline)?,
                 };
             }
         }
         text = match options.case {
             Case::Keep => text,
-            Case::Lower => lower(&text, watch)?.into(),
-            Case::LowerChars => bounded(text.chars().flat_map(char::to_lowercase), watch)?,
+            Case::Lower => lower(&text, deadline)?.into(),
+            Case::LowerChars => bounded(text.chars().flat_map(char::to_lowercase), deadline)?,
         };
         Ok(match options.white_space {
             WhiteSpace::Keep => text.into_owned(),
             WhiteSpace::Strip => text.trim_matches(is_space).to_owned(),
-            WhiteSpace::Collapse => collapsed(&text, watch)?,
+            WhiteSpace::Collapse => collapsed(&text, deadline)?,
         })
     }
 }
 
 /// Refuses a letter with more marks than any text has: all of them are held and sorted at once.
-fn check_marks(text: &str, watch: &Deadline) -> Result<(), StepFailure> {
+fn check_marks(text: &str, deadline: &Deadline) -> Result<(), StepFailure> {
     let mut marks = 0;
     for letter in text.chars() {
-        watch.check_after(1)?;
+        deadline.check_after(1)?;
         // What is no mark itself, but becomes some, beside those of class 0.
         let becomes = matches!(letter, '\u{f73}' | '\u{f75}' | '\u{f81}' | '\u{ff9e}' | '\u{ff9f}');
         marks = if becomes || !letter.is_ascii() && canonical_combining_class(letter) > 0 { marks + 1 } else { 0 };
@@ -184,11 +184,11 @@ fn check_marks(text: &str, watch: &Deadline) -> Result<(), StepFailure> {
 }
 
 /// The characters as text. A single one can become eighteen (U+FDFA), so the sum is held in bounds.
-fn bounded<'t>(chars: impl Iterator<Item = char>, watch: &Deadline) -> Result<Cow<'t, str>, StepFailure> {
+fn bounded<'t>(chars: impl Iterator<Item = char>, deadline: &Deadline) -> Result<Cow<'t, str>, StepFailure> {
     let mut text = String::new();
     let mut chars = chars.peekable();
     while chars.peek().is_some() {
-        watch.check()?;
+        deadline.check()?;
         text.extend(chars.by_ref().take(PIECE));
         if text.len() > MAX_TEXT {
             let message = format!("the normalized text is over {MAX_TEXT} bytes; send less at once");
@@ -222,10 +222,10 @@ fn cut(text: &str, from: usize) -> usize {
 }
 
 /// In lower case, as Python's `str.lower`, in pieces.
-fn lower(mut text: &str, watch: &Deadline) -> Result<String, StepFailure> {
+fn lower(mut text: &str, deadline: &Deadline) -> Result<String, StepFailure> {
     let mut lower = String::with_capacity(text.len());
     while !text.is_empty() {
-        watch.check()?;
+        deadline.check()?;
         let (piece, rest) = text.split_at(cut(text, text.floor_char_boundary(PIECE)));
         lower.push_str(&piece.to_lowercase());
         text = rest;
@@ -248,10 +248,10 @@ fn is_space(char: char) -> bool {
     char.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&char)
 }
 
-fn collapsed(text: &str, watch: &Deadline) -> Result<String, StepFailure> {
+fn collapsed(text: &str, deadline: &Deadline) -> Result<String, StepFailure> {
     let mut collapsed = String::with_capacity(text.len());
     for word in text.split(is_space).filter(|word| !word.is_empty()) {
-        watch.check_after(word.len() + 1)?;
+        deadline.check_after(word.len() + 1)?;
         if !collapsed.is_empty() {
             collapsed.push(' ');
         }
@@ -293,7 +293,7 @@ impl Step for NormalizeText {
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let watch = Deadline::from_context(context);
+        let deadline = Deadline::from_context(context);
         let given = ports::first(inputs, "text")?;
         let one = matches!(&given, Value::Json(json) if json.is_string());
         let shape = given.as_tensor().map(|tensor| tensor.shape().to_vec());
@@ -302,8 +302,8 @@ impl Step for NormalizeText {
         texts::size(texts.iter())?;
         let mut left = MAX_TEXT;
         let normalize = |text: &String| {
-            watch.check()?;
-            let text = self.normalize(text, &watch)?;
+            deadline.check()?;
+            let text = self.normalize(text, &deadline)?;
             left = left.checked_sub(text.len()).ok_or_else(|| {
                 StepFailure::InvalidInput(format!("the normalized texts are over {MAX_TEXT} bytes; send less at once"))
             })?;

@@ -220,9 +220,9 @@ impl Step for Tokenize {
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let given = self.encoder.given(inputs)?;
-        let watch = &Deadline::from_context(context);
-        let encodings = self.encoder.encode(given, watch, Encoding::len)?;
-        self.fill.tensors(&encodings.iter().collect::<Vec<_>>(), self.options.extras(), watch)
+        let deadline = &Deadline::from_context(context);
+        let encodings = self.encoder.encode(given, deadline, Encoding::len)?;
+        self.fill.tensors(&encodings.iter().collect::<Vec<_>>(), self.options.extras(), deadline)
     }
 
     fn details(&self) -> serde_json::Value {

@@ -199,15 +199,15 @@ fn a_bomb_ends_with_the_time() {
     use image::ImageFormat::{Bmp, Gif, Jpeg, Png, Tiff};
     for format in [Png, Gif, Bmp, Jpeg, Tiff] {
         let bomb = bomb(format);
-        let decode = |watch: &Deadline| Format::of(&bomb).unwrap().head(&bomb, watch)?.read();
+        let decode = |deadline: &Deadline| Format::of(&bomb).unwrap().head(&bomb, deadline)?.read();
         let whole = decode(&Deadline::default()).unwrap();
         assert_eq!((whole.width(), whole.height()), (1500, 1500), "{format:?}");
         // Each time it is asked lies before some more of the picture, so fewer than all do not do.
         for times in [0, 1, 3, 6] {
-            let watch = Deadline::exceeded_after(times);
-            let error = decode(&watch).unwrap_err();
+            let deadline = Deadline::exceeded_after(times);
+            let error = decode(&deadline).unwrap_err();
             assert!(
-                watch.check_cached().is_err() && error.contains("the request's timeout passed"),
+                deadline.check_cached().is_err() && error.contains("the request's timeout passed"),
                 "{format:?}: {error}"
             );
         }
@@ -223,10 +223,10 @@ fn tables_upon_tables_end_with_the_time() {
     let length = 2 + usize::from(u16::from_be_bytes([file[at + 2], file[at + 3]]));
     let tables = file[at..at + length].repeat(50);
     file.splice(at..at, tables);
-    let decode = |watch: &Deadline| Format::Jpeg.head(&file, watch)?.read();
+    let decode = |deadline: &Deadline| Format::Jpeg.head(&file, deadline)?.read();
     assert!(decode(&Deadline::default()).is_ok());
-    let watch = Deadline::exceeded_after(20);
-    assert!(decode(&watch).is_err() && watch.check_cached().is_err());
+    let deadline = Deadline::exceeded_after(20);
+    assert!(decode(&deadline).is_err() && deadline.check_cached().is_err());
 }
 
 /// The decoder of WebP cannot be stopped, so what cannot end in time is not begun.

@@ -80,18 +80,18 @@ impl Format {
         if self == Self::Tiff { tiff::unsupported(bytes) } else { None }
     }
 
-    /// Reads the head of a file; takes no memory for its pixels. Reading ends where `watch` says so.
-    pub(super) fn head<'a>(self, bytes: &'a [u8], watch: &'a Deadline) -> Result<Head<'a>, String> {
-        let paced = Paced::new(bytes, PIECE, watch);
+    /// Reads the header of a file. Allocates nothing for its pixels.
+    pub(super) fn head<'a>(self, bytes: &'a [u8], deadline: &'a Deadline) -> Result<Head<'a>, String> {
+        let paced = Paced::new(bytes, PIECE, deadline);
         let decoder: Box<dyn ImageDecoder + 'a> = match self {
-            Self::Jpeg => Box::new(jpeg::open(bytes, watch)?),
-            Self::Png => Box::new(png::open(bytes, watch)?),
+            Self::Jpeg => Box::new(jpeg::open(bytes, deadline)?),
+            Self::Png => Box::new(png::open(bytes, deadline)?),
             Self::Webp => Box::new(webp::open(paced)?),
             Self::Gif => Box::new(gif::open(paced)?),
             Self::Bmp => Box::new(bmp::open(paced)?),
             Self::Tiff => Box::new(tiff::open(paced)?),
         };
-        Ok(Head { format: self, bytes, decoder, watch })
+        Ok(Head { format: self, bytes, decoder, deadline })
     }
 }
 
@@ -100,7 +100,7 @@ pub(super) struct Head<'a> {
     pub(super) format: Format,
     bytes: &'a [u8],
     decoder: Box<dyn ImageDecoder + 'a>,
-    watch: &'a Deadline,
+    deadline: &'a Deadline,
 }
 
 impl Head<'_> {
@@ -140,11 +140,11 @@ impl Head<'_> {
             Format::Png => png::check(self.bytes, &*self.decoder)?,
             Format::Bmp => bmp::check(self.bytes, &*self.decoder)?,
             Format::Tiff => tiff::check(self.bytes, &mut *self.decoder)?,
-            Format::Webp => webp::check(self.bytes, &*self.decoder, self.watch)?,
+            Format::Webp => webp::check(self.bytes, &*self.decoder, self.deadline)?,
             Format::Gif => gif::check(&mut *self.decoder)?,
         }
         if self.format == Format::Tiff && self.decoder.original_color_type() == ExtendedColorType::Cmyk8 {
-            return tiff::cmyk(Paced::new(self.bytes, PIECE, self.watch), &*self.decoder, self.watch);
+            return tiff::cmyk(Paced::new(self.bytes, PIECE, self.deadline), &*self.decoder, self.deadline);
         }
         DynamicImage::from_decoder(self.decoder).map_err(|error| error.to_string())
     }

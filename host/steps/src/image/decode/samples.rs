@@ -29,17 +29,17 @@ impl Samples {
     }
 
     /// 8-bit samples: of 16-bit ones the high byte.
-    pub(in crate::image) fn eight(self, watch: &Deadline) -> Result<(Vec<u8>, usize), DeadlineExceeded> {
+    pub(in crate::image) fn eight(self, deadline: &Deadline) -> Result<(Vec<u8>, usize), DeadlineExceeded> {
         Ok(match self {
             Self::Eight(samples, found) => (samples, found),
-            Self::Sixteen(samples, found) => (stopping(&samples, watch, |[sample]| [(sample >> 8) as u8])?, found),
+            Self::Sixteen(samples, found) => (stopping(&samples, deadline, |[sample]| [(sample >> 8) as u8])?, found),
         })
     }
 
     /// 16-bit samples: 8-bit ones times 257, so that white is white.
-    pub(in crate::image) fn sixteen(self, watch: &Deadline) -> Result<(Vec<u16>, usize), DeadlineExceeded> {
+    pub(in crate::image) fn sixteen(self, deadline: &Deadline) -> Result<(Vec<u16>, usize), DeadlineExceeded> {
         Ok(match self {
-            Self::Eight(samples, found) => (stopping(&samples, watch, |[sample]| [u16::from(sample) * 257])?, found),
+            Self::Eight(samples, found) => (stopping(&samples, deadline, |[sample]| [u16::from(sample) * 257])?, found),
             Self::Sixteen(samples, found) => (samples, found),
         })
     }
@@ -79,19 +79,19 @@ pub(in crate::image) fn convert<T: Level>(
     samples: Vec<T>,
     found: usize,
     wanted: Color,
-    watch: &Deadline,
+    deadline: &Deadline,
 ) -> Result<Vec<T>, DeadlineExceeded> {
     match (found, wanted.channels()) {
         (1, 1) | (3, 3) | (4, 4) => Ok(samples),
-        (1, 3) => stopping(&samples, watch, |[gray]| [gray; 3]),
-        (1, _) => stopping(&samples, watch, |[gray]| [gray, gray, gray, T::MOST]),
-        (2, 1) => stopping(&samples, watch, |[gray, _]| [gray]),
-        (2, 3) => stopping(&samples, watch, |[gray, _]| [gray; 3]),
-        (2, _) => stopping(&samples, watch, |[gray, opacity]| [gray, gray, gray, opacity]),
-        (3, 1) => stopping(&samples, watch, |[red, green, blue]| [T::gray(red, green, blue)]),
-        (3, _) => stopping(&samples, watch, |[red, green, blue]| [red, green, blue, T::MOST]),
-        (_, 1) => stopping(&samples, watch, |[red, green, blue, _]| [T::gray(red, green, blue)]),
-        _ => stopping(&samples, watch, |[red, green, blue, _]| [red, green, blue]),
+        (1, 3) => stopping(&samples, deadline, |[gray]| [gray; 3]),
+        (1, _) => stopping(&samples, deadline, |[gray]| [gray, gray, gray, T::MOST]),
+        (2, 1) => stopping(&samples, deadline, |[gray, _]| [gray]),
+        (2, 3) => stopping(&samples, deadline, |[gray, _]| [gray; 3]),
+        (2, _) => stopping(&samples, deadline, |[gray, opacity]| [gray, gray, gray, opacity]),
+        (3, 1) => stopping(&samples, deadline, |[red, green, blue]| [T::gray(red, green, blue)]),
+        (3, _) => stopping(&samples, deadline, |[red, green, blue]| [red, green, blue, T::MOST]),
+        (_, 1) => stopping(&samples, deadline, |[red, green, blue, _]| [T::gray(red, green, blue)]),
+        _ => stopping(&samples, deadline, |[red, green, blue, _]| [red, green, blue]),
     }
 }
 
@@ -99,14 +99,14 @@ pub(in crate::image) fn convert<T: Level>(
 /// channels known, the loop is vectorized.
 pub(in crate::image) fn stopping<S: Copy, T: Copy + Default, const C: usize, const D: usize>(
     samples: &[S],
-    watch: &Deadline,
+    deadline: &Deadline,
     make: impl Fn([S; C]) -> [T; D],
 ) -> Result<Vec<T>, DeadlineExceeded> {
     const PART: usize = 1 << 20;
     let (pixels, _) = samples.as_chunks::<C>();
     let mut made = vec![[T::default(); D]; pixels.len()];
     for (made, pixels) in made.chunks_mut(PART).zip(pixels.chunks(PART)) {
-        watch.check()?;
+        deadline.check()?;
         vectorized(
             #[inline(always)]
             || {

@@ -78,7 +78,7 @@ fn most(decoder: &dyn ImageDecoder) -> u64 {
 }
 
 /// A picture in CMYK of 8 bits, which was checked, as RGB by Pillow's rounding; `image` cuts off.
-pub(super) fn cmyk(paced: Paced<'_>, head: &dyn ImageDecoder, watch: &Deadline) -> Result<DynamicImage, String> {
+pub(super) fn cmyk(paced: Paced<'_>, head: &dyn ImageDecoder, deadline: &Deadline) -> Result<DynamicImage, String> {
     let mut limits = tiff::decoder::Limits::default();
     let most = usize::try_from(most(head)).unwrap_or(usize::MAX);
     (limits.decoding_buffer_size, limits.intermediate_buffer_size, limits.ifd_value_size) = (most, most, most);
@@ -94,7 +94,7 @@ pub(super) fn cmyk(paced: Paced<'_>, head: &dyn ImageDecoder, watch: &Deadline) 
         let white = 255 - black;
         [cyan, magenta, yellow].map(|ink| white - product(ink, white))
     };
-    let samples = stopping(&inks, watch, light).map_err(|_| "the request's time is over".to_owned())?;
+    let samples = stopping(&inks, deadline, light).map_err(|_| "the request's time is over".to_owned())?;
     let image = RgbImage::from_raw(width, height, samples).ok_or_else(|| super::too_short(head))?;
     Ok(DynamicImage::ImageRgb8(image))
 }

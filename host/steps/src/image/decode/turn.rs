@@ -12,14 +12,14 @@ pub(in crate::image) fn turned<T: Copy + Default, const C: usize>(
     samples: Vec<T>,
     [height, width]: [usize; 2],
     turn: Orientation,
-    watch: &Deadline,
+    deadline: &Deadline,
 ) -> Result<(Vec<T>, [usize; 2]), DeadlineExceeded> {
     let Some((lies, back, up)) = moves(turn) else { return Ok((samples, [height, width])) };
     let sides = if lies { [width, height] } else { [height, width] };
     let (from, _) = samples.as_chunks::<C>();
     let mut pixels = vec![[T::default(); C]; from.len()];
     for (band, rows) in pixels.chunks_mut((TILE * sides[1]).max(1)).enumerate() {
-        watch.check()?;
+        deadline.check()?;
         for left in (0..sides[1]).step_by(TILE) {
             for (y, row) in (band * TILE..).zip(rows.chunks_exact_mut(sides[1])) {
                 for (x, pixel) in row.iter_mut().enumerate().skip(left).take(TILE) {

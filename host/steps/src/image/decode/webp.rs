@@ -20,14 +20,14 @@ pub(super) fn open(bytes: Paced<'_>) -> Result<WebPDecoder<Paced<'_>>, String> {
 
 /// The decoder takes memory for what the picture's own chunk claims before it compares that with
 /// the file's size, so that is compared here.
-pub(super) fn check(bytes: &[u8], decoder: &dyn ImageDecoder, watch: &Deadline) -> Result<(), String> {
+pub(super) fn check(bytes: &[u8], decoder: &dyn ImageDecoder, deadline: &Deadline) -> Result<(), String> {
     let (width, height) = decoder.dimensions();
     let (wide, high) = largest(bytes.get(12..).unwrap_or_default(), MAX_DEPTH);
     if wide > width || high > height {
         return Err(format!("a frame is {wide} × {high} pixels, the picture {width} × {height}"));
     }
     // The decoder reads a picture at once, or makes one of nothing that is read.
-    watch.check_time_for(PER_PIXEL * f64::from(width) * f64::from(height)).map_err(|late| late.to_string())
+    deadline.check_time_for(PER_PIXEL * f64::from(width) * f64::from(height)).map_err(|late| late.to_string())
 }
 
 /// Bytes that the codes of a lossless picture can take: an entry of a table for up to 2^13 symbols of

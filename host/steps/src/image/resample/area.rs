@@ -18,7 +18,7 @@ pub(super) trait Sample: Copy {
         old: usize,
         areas: &[Area],
         inner: usize,
-        watch: &Deadline,
+        deadline: &Deadline,
     ) -> Result<Vec<Self>, DeadlineExceeded>;
 }
 
@@ -40,13 +40,13 @@ impl Sample for u8 {
         old: usize,
         areas: &[Area],
         inner: usize,
-        watch: &Deadline,
+        deadline: &Deadline,
     ) -> Result<Vec<Self>, DeadlineExceeded> {
         let covered: Vec<_> = areas.iter().map(covered).collect();
         if covered.iter().all(|(range, _)| range.len() <= FIT) {
-            means::<u32>(from, old, &covered, inner, watch)
+            means::<u32>(from, old, &covered, inner, deadline)
         } else {
-            means::<u64>(from, old, &covered, inner, watch)
+            means::<u64>(from, old, &covered, inner, deadline)
         }
     }
 }
@@ -64,13 +64,13 @@ fn means<S: Copy + Default + AddAssign + From<u8> + From<u16> + Into<u64>>(
     old: usize,
     areas: &[(Range<usize>, u64)],
     inner: usize,
-    watch: &Deadline,
+    deadline: &Deadline,
 ) -> Result<Vec<u8>, DeadlineExceeded> {
     let mut result = Vec::with_capacity(from.len() / old * areas.len());
     let mut sums = vec![S::default(); inner];
     for block in from.chunks_exact(old * inner) {
         for (range, weight) in areas {
-            watch.check_after(inner * range.len())?;
+            deadline.check_after(inner * range.len())?;
             sums.fill(S::default());
             let samples = &block[range.start * inner..range.end * inner];
             match inner {
@@ -133,13 +133,13 @@ impl Sample for f32 {
         old: usize,
         areas: &[Area],
         inner: usize,
-        watch: &Deadline,
+        deadline: &Deadline,
     ) -> Result<Vec<Self>, DeadlineExceeded> {
         let mut result = Vec::with_capacity(from.len() / old * areas.len());
         let mut sums = vec![0.0; inner];
         for block in from.chunks_exact(old * inner) {
             for (start, weights) in areas {
-                watch.check_after(inner * weights.len())?;
+                deadline.check_after(inner * weights.len())?;
                 sums.fill(0.0);
                 for (samples, weight) in block[start * inner..].chunks_exact(inner).zip(weights) {
                     for (sum, sample) in sums.iter_mut().zip(samples) {
@@ -158,19 +158,19 @@ pub(super) fn resize<T: Sample>(
     from: &[T],
     dims: ImageDims,
     target: ImageDims,
-    watch: &Deadline,
+    deadline: &Deadline,
 ) -> Result<Vec<T>, DeadlineExceeded> {
     let channels = dims.channels;
     let areas = |old, new| -> Vec<Area> { (0..new).map(|index| area::<T>(index, old, new)).collect() };
     let wide = if dims.width == target.width {
         from.to_vec()
     } else {
-        T::along(from, dims.width, &areas(dims.width, target.width), channels, watch)?
+        T::along(from, dims.width, &areas(dims.width, target.width), channels, deadline)?
     };
     if dims.height == target.height {
         return Ok(wide);
     }
-    T::along(&wide, dims.height, &areas(dims.height, target.height), target.width * channels, watch)
+    T::along(&wide, dims.height, &areas(dims.height, target.height), target.width * channels, deadline)
 }
 
 fn area<T: Sample>(index: usize, old: usize, new: usize) -> Area {
@@ -209,15 +209,15 @@ mod tests {
 
     #[test]
     fn one_product_of_a_sum_is_the_sum_of_products() {
-        let watch = Deadline::default();
+        let deadline = Deadline::default();
         for (old, new) in [(480, 8), (641, 7), (100, 33), (8, 8), (5, 13), (1, 4), (300, 299)] {
             for inner in [1, 3, 16] {
                 let from: Vec<_> = (0..old * inner).map(|at| (at * 7919 % 256) as u8).collect();
                 let areas: Vec<_> = (0..new).map(|index| area::<u8>(index, old, new)).collect();
                 let expected = pillow(&from, &areas, inner);
-                assert_eq!(u8::along(&from, old, &areas, inner, &watch).unwrap(), expected, "{old} to {new}");
+                assert_eq!(u8::along(&from, old, &areas, inner, &deadline).unwrap(), expected, "{old} to {new}");
                 let covered: Vec<_> = areas.iter().map(covered).collect();
-                assert_eq!(means::<u64>(&from, old, &covered, inner, &watch).unwrap(), expected, "{old} to {new}");
+                assert_eq!(means::<u64>(&from, old, &covered, inner, &deadline).unwrap(), expected, "{old} to {new}");
             }
         }
     }

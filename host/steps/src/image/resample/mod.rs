@@ -113,14 +113,14 @@ impl Sampling {
         tensor: &Tensor,
         dims: ImageDims,
         target: ImageDims,
-        watch: &Deadline,
+        deadline: &Deadline,
     ) -> Result<Tensor, StepFailure> {
         // Between two passes lies an image as wide as one and as high as the other.
         fits(dims.height, target.width).map_err(StepFailure::InvalidInput)?;
         match self.library {
-            Library::Pillow => pillow::resize(tensor, dims, target, self.filter, watch),
-            Library::Opencv => opencv::resize(tensor, dims, target, self.filter, watch),
-            Library::Torch => torch::resize(tensor, dims, target, self, watch),
+            Library::Pillow => pillow::resize(tensor, dims, target, self.filter, deadline),
+            Library::Opencv => opencv::resize(tensor, dims, target, self.filter, deadline),
+            Library::Torch => torch::resize(tensor, dims, target, self, deadline),
         }
     }
 }
@@ -135,12 +135,12 @@ fn nearest<T: Copy>(
     dims: ImageDims,
     rows: &[usize],
     columns: &[usize],
-    watch: &Deadline,
+    deadline: &Deadline,
 ) -> Result<Vec<T>, DeadlineExceeded> {
     let channels = dims.channels;
     let mut result = Vec::with_capacity(rows.len() * columns.len() * channels);
     for row in rows {
-        watch.check_after(columns.len() * channels)?;
+        deadline.check_after(columns.len() * channels)?;
         let from = &from[row * dims.width * channels..][..dims.width * channels];
         for column in columns {
             result.extend_from_slice(&from[column * channels..][..channels]);

@@ -12,11 +12,11 @@ pub(super) fn resize(
     dims: ImageDims,
     target: ImageDims,
     filter: Filter,
-    watch: &Deadline,
+    deadline: &Deadline,
 ) -> Result<Tensor, StepFailure> {
     match tensor.data() {
-        TensorData::Uint8(data) => to_tensor(target, resized(data, dims, target, filter, watch)?),
-        TensorData::Float32(data) => to_tensor(target, resized(data, dims, target, filter, watch)?),
+        TensorData::Uint8(data) => to_tensor(target, resized(data, dims, target, filter, deadline)?),
+        TensorData::Float32(data) => to_tensor(target, resized(data, dims, target, filter, deadline)?),
         other => Err(StepFailure::Failed(format!("cannot resize {}", other.element()))),
     }
 }
@@ -77,37 +77,37 @@ fn resized<T: Mean>(
     dims: ImageDims,
     target: ImageDims,
     filter: Filter,
-    watch: &Deadline,
+    deadline: &Deadline,
 ) -> Result<Vec<T>, DeadlineExceeded> {
     let halved = dims.width == 2 * target.width && dims.height == 2 * target.height;
     match filter {
         Filter::Nearest => {
             let (rows, columns) = (places(dims.height, target.height), places(dims.width, target.width));
-            nearest(data, dims, &rows, &columns, watch)
+            nearest(data, dims, &rows, &columns, deadline)
         }
         // To half the size OpenCV averages, whatever it was asked for.
         Filter::Bilinear | Filter::Area if halved => match dims.channels {
-            1 => half::<T, 1>(data, dims.width, watch),
-            3 => half::<T, 3>(data, dims.width, watch),
-            _ => half::<T, 4>(data, dims.width, watch),
+            1 => half::<T, 1>(data, dims.width, deadline),
+            3 => half::<T, 3>(data, dims.width, deadline),
+            _ => half::<T, 4>(data, dims.width, deadline),
         },
         Filter::Area if target.width <= dims.width && target.height <= dims.height => {
             match (whole(dims.width, target.width), whole(dims.height, target.height)) {
-                (Some(wide), Some(high)) => blocks(data, dims, target, [high, wide], watch),
-                _ => mean(data, dims, target, watch),
+                (Some(wide), Some(high)) => blocks(data, dims, target, [high, wide], deadline),
+                _ => mean(data, dims, target, deadline),
             }
         }
         Filter::Area => {
             let taps = |old, new| Taps::enlarging(old, new);
-            mix(data, dims, &taps(dims.width, target.width), &taps(dims.height, target.height), watch)
+            mix(data, dims, &taps(dims.width, target.width), &taps(dims.height, target.height), deadline)
         }
         Filter::Bicubic => {
             let taps = |old, new| Taps::cubic(old, new, Precision::Rounded);
-            mix(data, dims, &taps(dims.width, target.width), &taps(dims.height, target.height), watch)
+            mix(data, dims, &taps(dims.width, target.width), &taps(dims.height, target.height), deadline)
         }
         Filter::Bilinear | Filter::Lanczos => {
             let taps = |old, new| Taps::linear(old, new, T::PLACES);
-            mix(data, dims, &taps(dims.width, target.width), &taps(dims.height, target.height), watch)
+            mix(data, dims, &taps(dims.width, target.width), &taps(dims.height, target.height), deadline)
         }
     }
 }
@@ -129,7 +129,7 @@ fn blocks<T: Mean>(
     dims: ImageDims,
     target: ImageDims,
     [high, wide]: [usize; 2],
-    watch: &Deadline,
+    deadline: &Deadline,
 ) -> Result<Vec<T>, DeadlineExceeded> {
     let channels = dims.channels;
     let part = 1.0 / (high * wide) as f32;
@@ -137,7 +137,7 @@ fn blocks<T: Mean>(
     let mut sums = vec![0.0_f64; new_row];
     let mut result = Vec::with_capacity(target.height * new_row);
     for rows in data.chunks_exact(high * row) {
-        watch.check_after(rows.len())?;
+        deadline.check_after(rows.len())?;
         sums.fill(0.0);
         for row in rows.chunks_exact(row) {
             for (sums, block) in sums.chunks_exact_mut(channels).zip(row.chunks_exact(wide * channels)) {
@@ -154,18 +154,23 @@ fn blocks<T: Mean>(
 }
 
 /// The mean over the area that each new pixel covers, rounded once.
-fn mean<T: Mean>(data: &[T], dims: ImageDims, target: ImageDims, watch: &Deadline) -> Result<Vec<T>, DeadlineExceeded> {
+fn mean<T: Mean>(
+    data: &[T],
+    dims: ImageDims,
+    target: ImageDims,
+    deadline: &Deadline,
+) -> Result<Vec<T>, DeadlineExceeded> {
     let columns = areas(dims.width, target.width);
     let wide = match dims.channels {
-        1 => across::<T, 1>(data, dims.width, &columns, watch)?,
-        3 => across::<T, 3>(data, dims.width, &columns, watch)?,
-        _ => across::<T, 4>(data, dims.width, &columns, watch)?,
+        1 => across::<T, 1>(data, dims.width, &columns, deadline)?,
+        3 => across::<T, 3>(data, dims.width, &columns, deadline)?,
+        _ => across::<T, 4>(data, dims.width, &columns, deadline)?,
     };
     let row = target.width * dims.channels;
     let mut sums = vec![0.0; row];
     let mut result = Vec::with_capacity(target.height * row);
     for (start, weights) in areas(dims.height, target.height) {
-        watch.check_after(row * weights.len())?;
+        deadline.check_after(row * weights.len())?;
         sums.fill(0.0);
         for (samples, weight) in wide[start * row..].chunks_exact(row).zip(&weights) {
             for (sum, sample) in sums.iter_mut().zip(samples) {
@@ -178,12 +183,12 @@ fn mean<T: Mean>(data: &[T], dims: ImageDims, target: ImageDims, watch: &Deadlin
 }
 
 /// Half the size: each new pixel is the mean of four.
-fn half<T: Mean, const C: usize>(data: &[T], width: usize, watch: &Deadline) -> Result<Vec<T>, DeadlineExceeded> {
+fn half<T: Mean, const C: usize>(data: &[T], width: usize, deadline: &Deadline) -> Result<Vec<T>, DeadlineExceeded> {
     let row = width * C;
     let mut result = vec![T::default(); data.len() / 4];
     let mut sums = vec![T::Sum::default(); row];
     for (rows, to) in data.chunks_exact(2 * row).zip(result.chunks_exact_mut(row / 2)) {
-        watch.check_after(2 * row)?;
+        deadline.check_after(2 * row)?;
         let (above, below) = rows.split_at(row);
         vectorized(
             #[inline(always)]
@@ -208,12 +213,12 @@ fn across<T: Mean, const C: usize>(
     data: &[T],
     width: usize,
     columns: &[Area],
-    watch: &Deadline,
+    deadline: &Deadline,
 ) -> Result<Vec<f32>, DeadlineExceeded> {
     let (pixels, _) = data.as_chunks::<C>();
     let mut result = Vec::with_capacity(pixels.len() / width * columns.len() * C);
     for row in pixels.chunks_exact(width) {
-        watch.check_after(width * C)?;
+        deadline.check_after(width * C)?;
         for (start, weights) in columns {
             let mut sums = [0.0; C];
             for (pixel, weight) in row[*start..].iter().zip(weights) {

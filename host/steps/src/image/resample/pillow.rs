@@ -17,26 +17,28 @@ pub(super) fn resize(
     dims: ImageDims,
     target: ImageDims,
     filter: Filter,
-    watch: &Deadline,
+    deadline: &Deadline,
 ) -> Result<Tensor, StepFailure> {
     let weigh_by_opacity = tensor.metadata.color == Some(Color::Rgba) && dims.channels == 4;
     match (tensor.data(), kernel(filter)) {
-        (TensorData::Uint8(data), None) => to_tensor(target, nearest_of(data, dims, target, watch)?),
-        (TensorData::Float32(data), None) => to_tensor(target, nearest_of(data, dims, target, watch)?),
+        (TensorData::Uint8(data), None) => to_tensor(target, nearest_of(data, dims, target, deadline)?),
+        (TensorData::Float32(data), None) => to_tensor(target, nearest_of(data, dims, target, deadline)?),
         (TensorData::Uint8(data), Some(kernel)) if weigh_by_opacity => {
-            let mut result = resize_levels(&opacity::weighed(data), dims, target, kernel, watch)?;
+            let mut result = resize_levels(&opacity::weighed(data), dims, target, kernel, deadline)?;
             opacity::undo(&mut result);
             to_tensor(target, result)
         }
-        (TensorData::Uint8(data), Some(kernel)) => to_tensor(target, resize_levels(data, dims, target, kernel, watch)?),
+        (TensorData::Uint8(data), Some(kernel)) => {
+            to_tensor(target, resize_levels(data, dims, target, kernel, deadline)?)
+        }
         // Floats weighed by opacity go the general way.
         (TensorData::Float32(data), Some(Kernel::Box)) if !weigh_by_opacity => {
             let between = between(dims, target);
-            let half = area::resize(data, dims, between, watch)?;
-            to_tensor(target, area::resize(&half, between, target, watch)?)
+            let half = area::resize(data, dims, between, deadline)?;
+            to_tensor(target, area::resize(&half, between, target, deadline)?)
         }
         (TensorData::Float32(data), Some(_)) => {
-            to_tensor(target, resize_floats(data, dims, target, filter, weigh_by_opacity, watch)?)
+            to_tensor(target, resize_floats(data, dims, target, filter, weigh_by_opacity, deadline)?)
         }
         (other, _) => Err(StepFailure::Failed(format!("cannot resize {}", other.element()))),
     }
@@ -69,9 +71,9 @@ fn nearest_of<T: Copy>(
     data: &[T],
     dims: ImageDims,
     target: ImageDims,
-    watch: &Deadline,
+    deadline: &Deadline,
 ) -> Result<Vec<T>, DeadlineExceeded> {
-    nearest(data, dims, &places(dims.height, target.height), &places(dims.width, target.width), watch)
+    nearest(data, dims, &places(dims.height, target.height), &places(dims.width, target.width), deadline)
 }
 
 /// Pillow's nearest neighbour: the source pixel under the middle of each new one, found by adding up
@@ -94,12 +96,12 @@ fn resize_levels(
     dims: ImageDims,
     target: ImageDims,
     kernel: Kernel,
-    watch: &Deadline,
+    deadline: &Deadline,
 ) -> Result<Vec<u8>, DeadlineExceeded> {
     let between = between(dims, target);
     let pass = |from: &[u8], dims, target| match kernel {
-        Kernel::Box => area::resize(from, dims, target, watch),
-        _ => weighted::pass(from, dims, target, kernel, watch),
+        Kernel::Box => area::resize(from, dims, target, deadline),
+        _ => weighted::pass(from, dims, target, kernel, deadline),
     };
     let half = if between == dims { None } else { Some(pass(from, dims, between)?) };
     let half = half.as_deref().unwrap_or(from);
@@ -113,7 +115,7 @@ pub(super) fn resize_floats(
     target: ImageDims,
     filter: Filter,
     weigh_by_opacity: bool,
-    watch: &Deadline,
+    deadline: &Deadline,
 ) -> Result<Vec<f32>, StepFailure> {
     let of = match dims.channels {
         1 => PixelType::F32,
@@ -126,7 +128,7 @@ pub(super) fn resize_floats(
     let (width, height) = (target.width as u32, target.height as u32);
     let mut to = Image::from_slice_u8(width, height, bytemuck::cast_slice_mut(&mut result), of).map_err(cannot)?;
     // Between its passes floats are not rounded, so this cannot be done in parts.
-    watch.check()?;
+    deadline.check()?;
     let options = ResizeOptions::new().resize_alg(algorithm(filter)).use_alpha(weigh_by_opacity);
     Resizer::new().resize(&source, &mut to, &options).map_err(cannot)?;
     Ok(result)

@@ -92,7 +92,7 @@ impl<const N: usize> Taps<N> {
         from: &[u8],
         old: usize,
         inner: usize,
-        watch: &Deadline,
+        deadline: &Deadline,
     ) -> Result<Vec<u8>, DeadlineExceeded> {
         let bits = self.precision();
         let fixed = |weight: f32| (weight * f32::from(1_u16 << bits)).round() as i32;
@@ -100,7 +100,7 @@ impl<const N: usize> Taps<N> {
         let mut result = Vec::with_capacity(from.len() / old * taps.len());
         for block in from.chunks_exact(old * inner) {
             for (places, weights) in &taps {
-                watch.check_after(inner * N)?;
+                deadline.check_after(inner * N)?;
                 let runs = places.map(|place| &block[place * inner..][..inner]);
                 result.extend((0..inner).map(|index| {
                     let sum: i32 = runs.iter().zip(weights).map(|(run, weight)| i32::from(run[index]) * weight).sum();
@@ -194,12 +194,12 @@ pub(super) fn mix<T: Mixed<N>, const N: usize>(
     dims: ImageDims,
     across: &Taps<N>,
     down: &Taps<N>,
-    watch: &Deadline,
+    deadline: &Deadline,
 ) -> Result<Vec<T>, DeadlineExceeded> {
     match dims.channels {
-        1 => mix_channels::<T, N, 1>(from, dims.width, across, down, watch),
-        3 => mix_channels::<T, N, 3>(from, dims.width, across, down, watch),
-        _ => mix_channels::<T, N, 4>(from, dims.width, across, down, watch),
+        1 => mix_channels::<T, N, 1>(from, dims.width, across, down, deadline),
+        3 => mix_channels::<T, N, 3>(from, dims.width, across, down, deadline),
+        _ => mix_channels::<T, N, 4>(from, dims.width, across, down, deadline),
     }
 }
 
@@ -208,7 +208,7 @@ fn mix_channels<T: Mixed<N>, const N: usize, const C: usize>(
     old_width: usize,
     across: &Taps<N>,
     down: &Taps<N>,
-    watch: &Deadline,
+    deadline: &Deadline,
 ) -> Result<Vec<T>, DeadlineExceeded> {
     let (pixels, _) = from.as_chunks::<C>();
     let weights: Vec<[T::Weight; N]> = across.weights.iter().map(|weights| weights.map(T::weight)).collect();
@@ -217,7 +217,7 @@ fn mix_channels<T: Mixed<N>, const N: usize, const C: usize>(
     let mut held = [usize::MAX; N];
     let mut result = Vec::with_capacity(width * down.places.len());
     for (places, weight) in down.places.iter().zip(&down.weights) {
-        watch.check_after(width * 2 * N)?;
+        deadline.check_after(width * 2 * N)?;
         for (slot, place) in places.iter().enumerate() {
             // Rows come in order, so what is needed again lies in a later slot.
             if let Some(other) = (slot..N).find(|other| held[*other] == *place) {

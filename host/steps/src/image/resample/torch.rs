@@ -15,30 +15,34 @@ pub(super) fn resize(
     dims: ImageDims,
     target: ImageDims,
     how: Sampling,
-    watch: &Deadline,
+    deadline: &Deadline,
 ) -> Result<Tensor, StepFailure> {
     if how.antialias && how.filter != Filter::Nearest {
         // The filters are Pillow's, but nothing is weighed by opacity, and weights of bytes have 16 bits.
         return match tensor.data() {
-            TensorData::Uint8(data) => to_tensor(target, averaged(data, dims, target, how.filter, watch)?),
+            TensorData::Uint8(data) => to_tensor(target, averaged(data, dims, target, how.filter, deadline)?),
             TensorData::Float32(data) => {
-                to_tensor(target, resize_floats(data, dims, target, how.filter, false, watch)?)
+                to_tensor(target, resize_floats(data, dims, target, how.filter, false, deadline)?)
             }
             other => Err(StepFailure::Failed(format!("cannot resize {}", other.element()))),
         };
     }
     let (rows, columns) = (places(dims.height, target.height), places(dims.width, target.width));
     match (tensor.data(), how.filter) {
-        (TensorData::Uint8(data), Filter::Nearest) => to_tensor(target, nearest(data, dims, &rows, &columns, watch)?),
-        (TensorData::Float32(data), Filter::Nearest) => to_tensor(target, nearest(data, dims, &rows, &columns, watch)?),
+        (TensorData::Uint8(data), Filter::Nearest) => {
+            to_tensor(target, nearest(data, dims, &rows, &columns, deadline)?)
+        }
+        (TensorData::Float32(data), Filter::Nearest) => {
+            to_tensor(target, nearest(data, dims, &rows, &columns, deadline)?)
+        }
         (TensorData::Uint8(data), Filter::Bicubic) => {
-            to_tensor(target, levels(data, dims, target, Taps::cubic, watch)?)
+            to_tensor(target, levels(data, dims, target, Taps::cubic, deadline)?)
         }
-        (TensorData::Uint8(data), _) => to_tensor(target, levels(data, dims, target, Taps::linear, watch)?),
+        (TensorData::Uint8(data), _) => to_tensor(target, levels(data, dims, target, Taps::linear, deadline)?),
         (TensorData::Float32(data), Filter::Bicubic) => {
-            to_tensor(target, floats(data, dims, target, Taps::cubic, watch)?)
+            to_tensor(target, floats(data, dims, target, Taps::cubic, deadline)?)
         }
-        (TensorData::Float32(data), _) => to_tensor(target, floats(data, dims, target, Taps::linear, watch)?),
+        (TensorData::Float32(data), _) => to_tensor(target, floats(data, dims, target, Taps::linear, deadline)?),
         (other, _) => Err(StepFailure::Failed(format!("cannot resize {}", other.element()))),
     }
 }
@@ -50,25 +54,25 @@ fn averaged(
     dims: ImageDims,
     target: ImageDims,
     filter: Filter,
-    watch: &Deadline,
+    deadline: &Deadline,
 ) -> Result<Vec<u8>, StepFailure> {
     let across = ImageDims { width: target.width, ..dims };
-    let wide = if across == dims { None } else { Some(pass(from, dims, across, filter, watch)?) };
+    let wide = if across == dims { None } else { Some(pass(from, dims, across, filter, deadline)?) };
     let from = wide.as_deref().unwrap_or(from);
-    if across == target { Ok(from.to_vec()) } else { pass(from, across, target, filter, watch) }
+    if across == target { Ok(from.to_vec()) } else { pass(from, across, target, filter, deadline) }
 }
 
 /// Samples of a part of a pass: some milliseconds.
 const PART: usize = 4 << 20;
 
 /// One pass of [`averaged`]: only the width or only the height changes. In parts, of rows or of
-/// columns, of which each is found for itself; between them, `watch` is asked.
+/// columns, of which each is found for itself; between them, `deadline` is checked.
 fn pass(
     from: &[u8],
     dims: ImageDims,
     target: ImageDims,
     filter: Filter,
-    watch: &Deadline,
+    deadline: &Deadline,
 ) -> Result<Vec<u8>, StepFailure> {
     let of = match dims.channels {
         1 => PixelType::U8,
@@ -85,7 +89,7 @@ fn pass(
     let length = (side * PART / samples.max(1)).clamp(1, side);
     let options = ResizeOptions::new().resize_alg(algorithm(filter)).use_alpha(false);
     for start in (0..side).step_by(length) {
-        watch.check()?;
+        deadline.check()?;
         let (start, length) = (start as u32, length.min(side - start) as u32);
         let part =
             |width: u32, height: u32| if across { [0, start, width, length] } else { [start, 0, length, height] };
@@ -103,13 +107,13 @@ fn floats<const N: usize>(
     dims: ImageDims,
     target: ImageDims,
     taps: fn(usize, usize, Precision) -> Taps<N>,
-    watch: &Deadline,
+    deadline: &Deadline,
 ) -> Result<Vec<f32>, DeadlineExceeded>
 where
     f32: Mixed<N>,
 {
     let taps = |old, new| taps(old, new, Precision::Single);
-    mix(data, dims, &taps(dims.width, target.width), &taps(dims.height, target.height), watch)
+    mix(data, dims, &taps(dims.width, target.width), &taps(dims.height, target.height), deadline)
 }
 
 /// torch's own kernel for bytes: across, rounded to 8 bits, then down.
@@ -118,11 +122,11 @@ fn levels<const N: usize>(
     dims: ImageDims,
     target: ImageDims,
     taps: fn(usize, usize, Precision) -> Taps<N>,
-    watch: &Deadline,
+    deadline: &Deadline,
 ) -> Result<Vec<u8>, DeadlineExceeded> {
     let taps = |old, new| taps(old, new, Precision::Rounded);
-    let wide = taps(dims.width, target.width).along(data, dims.width, dims.channels, watch)?;
-    taps(dims.height, target.height).along(&wide, dims.height, target.width * dims.channels, watch)
+    let wide = taps(dims.width, target.width).along(data, dims.width, dims.channels, deadline)?;
+    taps(dims.height, target.height).along(&wide, dims.height, target.width * dims.channels, deadline)
 }
 
 fn places(old: usize, new: usize) -> Vec<usize> {

@@ -100,12 +100,12 @@ pub(super) fn pass(
     dims: ImageDims,
     target: ImageDims,
     kernel: Kernel,
-    watch: &Deadline,
+    deadline: &Deadline,
 ) -> Result<Vec<u8>, DeadlineExceeded> {
     let channels = dims.channels;
     let mut result = vec![0; target.height * target.width * channels];
     if dims.width == target.width {
-        along(from, &Taps::new(dims.height, target.height, kernel), dims.width * channels, &mut result, watch)?;
+        along(from, &Taps::new(dims.height, target.height, kernel), dims.width * channels, &mut result, deadline)?;
         return Ok(result);
     }
     let taps = Taps::new(dims.width, target.width, kernel);
@@ -118,7 +118,7 @@ pub(super) fn pass(
             interleave(row, &mut turned, number * channels, inner, channels);
         }
         let made = &mut made[..to.len()];
-        along(&turned[..from.len()], &taps, inner, made, watch)?;
+        along(&turned[..from.len()], &taps, inner, made, deadline)?;
         for (number, row) in to.chunks_exact_mut(new_row).enumerate() {
             separate(made, row, number * channels, inner, channels);
         }
@@ -155,9 +155,9 @@ fn separate(from: &[u8], row: &mut [u8], start: usize, inner: usize, channels: u
 }
 
 /// Resizes an axis whose entries are runs of `inner` samples.
-fn along(from: &[u8], taps: &Taps, inner: usize, to: &mut [u8], watch: &Deadline) -> Result<(), DeadlineExceeded> {
+fn along(from: &[u8], taps: &Taps, inner: usize, to: &mut [u8], deadline: &Deadline) -> Result<(), DeadlineExceeded> {
     for ((start, weights), to) in taps.iter().zip(to.chunks_exact_mut(inner)) {
-        watch.check_after(inner * weights.len())?;
+        deadline.check_after(inner * weights.len())?;
         let from = &from[start * inner..][..weights.len() * inner];
         vectorized(
             #[inline(always)]

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
-use self::template::{Template, Unfilled};
+use self::template::{TIMES, Template, Unfilled};
 use super::ranking::MAX_ANSWER;
 use crate::pacing::{Deadline, DeadlineExceeded};
 use crate::ports;
@@ -18,9 +18,6 @@ mod template;
 
 /// Bytes of one JSON value beside what it holds.
 const NODE: usize = size_of::<Json>();
-
-/// How many times as long as a byte of text it takes to copy or to write a JSON value, about.
-const TIMES: usize = 64;
 
 /// Options of `json-template`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -81,7 +78,7 @@ impl JsonTemplate {
     }
 
     /// Bytes that the answer takes beside the template itself, or more than it may take.
-    fn weight(&self, inputs: &[Arc<Json>], watch: &Deadline) -> Result<usize, DeadlineExceeded> {
+    fn weight(&self, inputs: &[Arc<Json>], deadline: &Deadline) -> Result<usize, DeadlineExceeded> {
         let mut weights: Vec<Option<[usize; 2]>> = vec![None; inputs.len()];
         let mut sum = 0_usize;
         self.template.places(&mut |place, in_text| {
@@ -92,7 +89,7 @@ impl JsonTemplate {
             let both = match weights[place.input] {
                 Some(both) => both,
                 None => match inputs.get(place.input) {
-                    Some(whole) => [weight(whole, watch)?, length(whole, watch)?],
+                    Some(whole) => [weight(whole, deadline)?, length(whole, deadline)?],
                     None => [0; 2],
                 },
             };
@@ -100,8 +97,8 @@ impl JsonTemplate {
             let most = both[usize::from(in_text)];
             let more = match place.find(inputs) {
                 _ if most < MAX_ANSWER / 64 => most,
-                Some(part) if in_text => length(part, watch)?,
-                Some(part) => weight(part, watch)?,
+                Some(part) if in_text => length(part, deadline)?,
+                Some(part) => weight(part, deadline)?,
                 None => 0,
             };
             sum = sum.saturating_add(more);
@@ -112,38 +109,42 @@ impl JsonTemplate {
 }
 
 /// Bytes that a JSON value takes in memory.
-fn weight(json: &Json, watch: &Deadline) -> Result<usize, DeadlineExceeded> {
-    watch.check_after(1)?;
+fn weight(json: &Json, deadline: &Deadline) -> Result<usize, DeadlineExceeded> {
+    deadline.check_after(1)?;
     Ok(match json {
         Json::String(text) => NODE + text.len(),
         Json::Array(items) => items
             .iter()
-            .try_fold(NODE, |sum, item| Ok::<_, DeadlineExceeded>(sum.saturating_add(weight(item, watch)?)))?,
+            .try_fold(NODE, |sum, item| Ok::<_, DeadlineExceeded>(sum.saturating_add(weight(item, deadline)?)))?,
         Json::Object(fields) => fields.iter().try_fold(NODE, |sum, (name, value)| {
-            Ok::<_, DeadlineExceeded>(sum.saturating_add(weight(value, watch)?).saturating_add(name.len() + 2 * NODE))
+            Ok::<_, DeadlineExceeded>(
+                sum.saturating_add(weight(value, deadline)?).saturating_add(name.len() + 2 * NODE),
+            )
         })?,
         _ => NODE,
     })
 }
 
 /// Bytes that a JSON value takes within a text, where control characters become six.
-fn length(json: &Json, watch: &Deadline) -> Result<usize, DeadlineExceeded> {
+fn length(json: &Json, deadline: &Deadline) -> Result<usize, DeadlineExceeded> {
     Ok(match json {
         Json::String(text) => text.len(),
         Json::Array(items) => items.iter().try_fold(2, |sum: usize, item| {
-            Ok::<_, DeadlineExceeded>(sum.saturating_add(length_within(item, watch)? + 1))
+            Ok::<_, DeadlineExceeded>(sum.saturating_add(length_within(item, deadline)? + 1))
         })?,
         Json::Object(fields) => fields.iter().try_fold(2, |sum: usize, (name, value)| {
-            Ok::<_, DeadlineExceeded>(sum.saturating_add(quoted(name)).saturating_add(length_within(value, watch)? + 2))
+            Ok::<_, DeadlineExceeded>(
+                sum.saturating_add(quoted(name)).saturating_add(length_within(value, deadline)? + 2),
+            )
         })?,
         Json::Null | Json::Bool(_) => 5,
         Json::Number(number) => number.to_string().len(),
     })
 }
 
-fn length_within(json: &Json, watch: &Deadline) -> Result<usize, DeadlineExceeded> {
-    let length = json.as_str().map_or_else(|| length(json, watch), |text| Ok(quoted(text)))?;
-    watch.check_after(TIMES + length).map(|()| length)
+fn length_within(json: &Json, deadline: &Deadline) -> Result<usize, DeadlineExceeded> {
+    let length = json.as_str().map_or_else(|| length(json, deadline), |text| Ok(quoted(text)))?;
+    deadline.check_after(TIMES + length).map(|()| length)
 }
 
 /// Bytes of a text as a JSON string.
@@ -157,12 +158,12 @@ fn quoted(text: &str) -> usize {
 }
 
 /// Bytes that a value takes as JSON, before it is one.
-fn weight_as_json(value: &Value, watch: &Deadline) -> Result<usize, DeadlineExceeded> {
+fn weight_as_json(value: &Value, deadline: &Deadline) -> Result<usize, DeadlineExceeded> {
     Ok(match value {
         Value::Tensor(tensor) => json_values(tensor.shape()).saturating_mul(2 * NODE).saturating_add(tensor.byte_len()),
         Value::Text(text) => text.len(),
         Value::Bytes(bytes) => bytes.len().saturating_mul(2),
-        Value::Json(json) => weight(json, watch)?,
+        Value::Json(json) => weight(json, deadline)?,
     })
 }
 
@@ -190,25 +191,25 @@ impl Step for JsonTemplate {
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let watch = &Deadline::from_context(context);
+        let deadline = &Deadline::from_context(context);
         let invalid = |why: String| StepFailure::InvalidInput(format!("json-template: {why}"));
         let mut values = Vec::with_capacity(inputs.len());
         let mut inputs = inputs.into_iter();
         for port in &self.signature.inputs {
             let value =
                 inputs.next().flatten().ok_or_else(|| invalid(format!("the input `{}` is missing", port.name)))?;
-            if weight_as_json(&value, watch)? > MAX_ANSWER {
+            if weight_as_json(&value, deadline)? > MAX_ANSWER {
                 return Err(invalid(format!("`{}` is too large to be written as JSON", port.name)));
             }
             values.push(match value {
                 Value::Json(json) => json,
-                other => Arc::new(to_json_while(&other, watch).ok_or(DeadlineExceeded)?),
+                other => Arc::new(to_json_while(&other, deadline).ok_or(DeadlineExceeded)?),
             });
         }
-        if self.weight(&values, watch)? > MAX_ANSWER {
+        if self.weight(&values, deadline)? > MAX_ANSWER {
             return Err(invalid("the answer would take more than 512 MiB".into()));
         }
-        let filled = self.template.fill(&values, self.options.missing == Missing::Error, watch);
+        let filled = self.template.fill(&values, self.options.missing == Missing::Error, deadline);
         let filled = filled.map_err(|why| match why {
             Unfilled::Missing(part) => invalid(format!("there is no `{part}`")),
             Unfilled::DeadlineExceeded(late) => late.into(),

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 
-use super::TIMES;
 use crate::pacing::{Deadline, DeadlineExceeded};
 
 /// Most names of values that a template may mention.
 const MAX_NAMES: usize = 64;
+
+/// How many times as long as a byte of text it takes to copy or to write a JSON value, about.
+pub(super) const TIMES: usize = 64;
 
 /// A template that was read.
 #[derive(Debug)]
@@ -197,14 +199,14 @@ impl Template {
     }
 
     /// The template with what stands in `inputs`; what is missing is `null`, or an error if `strict`.
-    pub(super) fn fill(&self, inputs: &[Arc<Json>], strict: bool, watch: &Deadline) -> Result<Json, Unfilled> {
+    pub(super) fn fill(&self, inputs: &[Arc<Json>], strict: bool, deadline: &Deadline) -> Result<Json, Unfilled> {
         let found = |place: &Place| match place.find(inputs) {
             None if strict => Err(place.missing()),
             found => Ok(found.unwrap_or(&Json::Null)),
         };
         Ok(match self {
             Self::Fixed(json) => json.clone(),
-            Self::Whole(place) => copy(found(place)?, watch)?,
+            Self::Whole(place) => copy(found(place)?, deadline)?,
             Self::Text(parts) => {
                 let mut text = Vec::new();
                 for part in parts {
@@ -214,20 +216,22 @@ impl Template {
                             Json::String(inserted) => text.extend_from_slice(inserted.as_bytes()),
                             // Only the clock makes writing to memory fail.
                             other => {
-                                serde_json::to_writer(Writer { text: &mut text, watch }, other)
+                                serde_json::to_writer(Writer { text: &mut text, deadline }, other)
                                     .map_err(|_| DeadlineExceeded)?;
                             }
                         },
                     }
-                    watch.check_after(text.len())?;
+                    deadline.check_after(text.len())?;
                 }
                 Json::String(String::from_utf8(text).unwrap_or_default())
             }
-            Self::List(items) => items.iter().map(|item| item.fill(inputs, strict, watch)).collect::<Result<_, _>>()?,
+            Self::List(items) => {
+                items.iter().map(|item| item.fill(inputs, strict, deadline)).collect::<Result<_, _>>()?
+            }
             Self::Object(fields) => {
                 let filled = fields
                     .iter()
-                    .map(|(name, value)| value.fill(inputs, strict, watch).map(|value| (name.clone(), value)));
+                    .map(|(name, value)| value.fill(inputs, strict, deadline).map(|value| (name.clone(), value)));
                 Json::Object(filled.collect::<Result<Map<_, _>, _>>()?)
             }
         })
@@ -235,12 +239,12 @@ impl Template {
 }
 
 /// A copy, in the request's time.
-fn copy(json: &Json, watch: &Deadline) -> Result<Json, DeadlineExceeded> {
-    watch.check_after(TIMES)?;
+fn copy(json: &Json, deadline: &Deadline) -> Result<Json, DeadlineExceeded> {
+    deadline.check_after(TIMES)?;
     Ok(match json {
-        Json::Array(items) => items.iter().map(|item| copy(item, watch)).collect::<Result<_, _>>()?,
+        Json::Array(items) => items.iter().map(|item| copy(item, deadline)).collect::<Result<_, _>>()?,
         Json::Object(fields) => {
-            let copied = fields.iter().map(|(name, value)| Ok((name.clone(), copy(value, watch)?)));
+            let copied = fields.iter().map(|(name, value)| Ok((name.clone(), copy(value, deadline)?)));
             Json::Object(copied.collect::<Result<Map<_, _>, DeadlineExceeded>>()?)
         }
         leaf => leaf.clone(),
@@ -250,13 +254,13 @@ fn copy(json: &Json, watch: &Deadline) -> Result<Json, DeadlineExceeded> {
 /// Writes to memory until the request's time is over.
 struct Writer<'w> {
     text: &'w mut Vec<u8>,
-    watch: &'w Deadline,
+    deadline: &'w Deadline,
 }
 
 impl io::Write for Writer<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         // serde_json writes a value in few pieces.
-        self.watch.check_after(TIMES / 4 + bytes.len())?;
+        self.deadline.check_after(TIMES / 4 + bytes.len())?;
         self.text.extend_from_slice(bytes);
         Ok(bytes.len())
     }

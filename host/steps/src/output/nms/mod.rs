@@ -216,7 +216,7 @@ impl Nms {
         Ok(json!({"box": corners, "score": score, "class": class, "label": label}))
     }
 
-    fn detect(&self, inputs: &Inputs, watch: &Deadline) -> Result<serde_json::Value, StepFailure> {
+    fn detect(&self, inputs: &Inputs, deadline: &Deadline) -> Result<serde_json::Value, StepFailure> {
         let invalid = |why: String| StepFailure::InvalidInput(format!("nms: {why}"));
         let given = self.given(&inputs.first, inputs.scores.as_ref()).map_err(invalid)?;
         if self.answer(&given) > MAX_ANSWER {
@@ -233,14 +233,14 @@ impl Nms {
         };
         let mut pictures = Vec::with_capacity(given.batch);
         for number in 0..given.batch {
-            watch.check_after(CANDIDATE * given.anchors.saturating_mul(given.classes))?;
+            deadline.check_after(CANDIDATE * given.anchors.saturating_mul(given.classes))?;
             let mut candidates = self.candidates(inputs, &given, number).map_err(invalid)?;
             for candidate in &mut candidates {
                 candidate.corners = place.pixels(candidate.corners);
             }
-            let kept = suppress::keep(&candidates, rule, watch)?;
+            let kept = suppress::keep(&candidates, rule, deadline)?;
             let entry = |index: usize| {
-                watch.check_after(ENTRY)?;
+                deadline.check_after(ENTRY)?;
                 self.entry(&candidates[index], &place).map_err(invalid)
             };
             pictures.push(kept.into_iter().map(entry).collect::<Result<serde_json::Value, StepFailure>>()?);

@@ -29,8 +29,8 @@ const OVERLAP: usize = 16;
 const ORDER: usize = 64;
 
 /// The numbers of the candidates that stay, best first; equal scores in their order.
-pub(super) fn keep(candidates: &[Candidate], rule: Rule, watch: &Deadline) -> Result<Vec<usize>, DeadlineExceeded> {
-    watch.check_after(ORDER * candidates.len())?;
+pub(super) fn keep(candidates: &[Candidate], rule: Rule, deadline: &Deadline) -> Result<Vec<usize>, DeadlineExceeded> {
+    deadline.check_after(ORDER * candidates.len())?;
     let mut order: Vec<usize> = (0..candidates.len()).collect();
     // None is NaN: those pass no threshold.
     let better = |a: &usize, b: &usize| candidates[*b].score.total_cmp(&candidates[*a].score).then(a.cmp(b));
@@ -44,7 +44,7 @@ pub(super) fn keep(candidates: &[Candidate], rule: Rule, watch: &Deadline) -> Re
     for index in order {
         let Candidate { corners, class, .. } = candidates[index];
         let rivals = of_class.entry(if rule.class_agnostic { 0 } else { class }).or_default();
-        watch.check_after(ORDER + OVERLAP * rivals.len())?;
+        deadline.check_after(ORDER + OVERLAP * rivals.len())?;
         let area = Area::of(corners);
         if rivals.iter().any(|rival| f64::from(rival.overlap(&area)) > rule.iou_threshold) {
             continue;

@@ -1,13 +1,13 @@
-//! The parts of a tokenizer, and what none may have: no usual one does, and what a hostile one gains by it is time or
-//! memory without end.
+//! Limits of a tokenizer that the tokenizers crate has read. Usual tokenizers stay far below them; a hostile one above
+//! them takes time or memory without end.
 
 use std::collections::HashMap;
 
-use serde::Serialize;
 use serde_json::Value;
 use tokenizers::{AddedToken, ModelWrapper, PostProcessor as _, Tokenizer};
 
-use super::cost::Cost;
+use super::tokenizer_cost::Cost;
+use super::tokenizer_parts::parts;
 
 /// Parts of one kind, one after the other.
 const MOST_PARTS: usize = 32;
@@ -26,29 +26,6 @@ const MOST_ADDED: usize = 256 << 20;
 
 /// Bytes of a description of what is added.
 const MOST_TEMPLATE: usize = 64 << 10;
-
-/// The parts of a normalizer, of what cuts into words, of a processor or a decoder, in their order, as the tokenizers
-/// crate writes them.
-pub(super) fn parts(part: Option<&impl Serialize>) -> Vec<Value> {
-    let mut parts = Vec::new();
-    gather(part.and_then(|part| serde_json::to_value(part).ok()), &mut parts);
-    parts
-}
-
-fn gather(part: Option<Value>, parts: &mut Vec<Value>) {
-    let Some(mut part) = part else { return };
-    if part["type"] != "Sequence" {
-        parts.push(part);
-        return;
-    }
-    for kind in ["normalizers", "pretokenizers", "processors", "decoders"] {
-        if let Some(Value::Array(inner)) = part.get_mut(kind).map(Value::take) {
-            for part in inner {
-                gather(Some(part), parts);
-            }
-        }
-    }
-}
 
 /// Refuses a tokenizer of which these are the parts; its added tokens, of so many bytes together, are normalized as it
 /// is read.

@@ -1,22 +1,23 @@
 //! `chunk` without a tokenizer: a long tensor → its overlapping windows.
 
-use super::batch::{MAX_TOKENS, Padding, too_many};
-use super::chunk::{Options, window_of};
+use super::options::{Options, window_of};
 use crate::pacing::Deadline;
 use crate::ports;
+use crate::text::batch::{MAX_TOKENS, Padding, too_many};
 use gpux_core::with_elements;
 use gpux_core::{
     Context, Dim, ElementSet, ElementType, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor, TensorData,
     TensorElement, TensorKind, Value,
 };
 
-/// Cuts tokens into windows, the last of them filled up.
-pub(super) struct Windows {
+/// Cuts a tensor of one axis (or 1 × length) into windows, and pads the last: the rule of `Encoding.truncate` of the
+/// package `tokenizers`.
+pub(super) struct ChunkTokens {
     options: Options,
     signature: Signature,
 }
 
-impl Windows {
+impl ChunkTokens {
     pub(super) fn new(options: Options) -> Self {
         let length = match options.padding {
             Padding::MaxLength => Dim::Fixed(options.max_length),
@@ -51,7 +52,7 @@ impl Windows {
         if length <= most { 1 } else { 1 + (length - most).div_ceil(self.step()) }
     }
 
-    fn cut<T: TensorElement>(&self, data: &[T], pad: &T, watch: &Deadline) -> Result<Vec<Value>, StepFailure> {
+    fn cut<T: TensorElement>(&self, data: &[T], pad: &T, deadline: &Deadline) -> Result<Vec<Value>, StepFailure> {
         let most = self.options.max_length;
         let count = self.count(data.len());
         let width = match self.options.padding {
@@ -63,7 +64,7 @@ impl Windows {
         }
         let (mut windows, mut mask) = (Vec::with_capacity(count * width), Vec::with_capacity(count * width));
         for start in (0..count).map(|index| index * self.step()) {
-            watch.check_after(width + 1)?;
+            deadline.check_after(width + 1)?;
             let window = &data[start..data.len().min(start + most)];
             if self.options.padding == Padding::None && window.len() < width {
                 let message = "the last window is shorter than the others; set `padding: longest`";
@@ -83,7 +84,7 @@ impl Windows {
     }
 }
 
-impl Step for Windows {
+impl Step for ChunkTokens {
     fn signature(&self) -> &Signature {
         &self.signature
     }
@@ -150,7 +151,7 @@ mod tests {
     use gpux_core::Site;
 
     fn step(options: serde_json::Value) -> Box<dyn Step> {
-        (super::super::chunk::builtin().build)(options, &Site::Component).unwrap()
+        crate::text::chunk::build(options, &Site::Component).unwrap()
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Work of the tokenizers crate, which cannot be stopped and may panic.
 
-use super::cost::Cost;
+use super::tokenizer_cost::Cost;
 use crate::pacing::Deadline;
 use gpux_core::StepFailure;
 use gpux_core::catch_panic::catch_panic;
@@ -16,7 +16,7 @@ const SHORT_MADE: usize = 64 << 10;
 const GAVE_UP: &str = "the tokenizer gave up";
 
 /// Runs code of the tokenizers crate, whose asserts and subtractions a hostile file or text can trip.
-pub(crate) fn guarded<T>(run: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
+pub(crate) fn catch_tokenizer_panic<T>(run: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
     match catch_panic(run) {
         Ok(result) => result.map_err(|error| error.to_string()),
         Err(_) => Err(GAVE_UP.to_owned()),
@@ -24,12 +24,12 @@ pub(crate) fn guarded<T>(run: impl FnOnce() -> tokenizers::Result<T>) -> Result<
 }
 
 /// What a tokenizer does, some of it on threads that can be left behind.
-pub(crate) struct Aside {
+pub(crate) struct Offload {
     cost: Cost,
     work: AbandonableTasks,
 }
 
-impl Aside {
+impl Offload {
     /// Of work that may be on so many bytes at once.
     pub(crate) fn new(cost: Cost, room: usize) -> Self {
         Self { cost, work: AbandonableTasks::new(room) }
@@ -45,12 +45,12 @@ impl Aside {
         &self,
         bytes: usize,
         longest: usize,
-        watch: &Deadline,
+        deadline: &Deadline,
         work: impl FnOnce(&Deadline) -> Result<T, StepFailure> + Send + 'static,
     ) -> Result<T, StepFailure> {
         let long = !self.cost.linear || bytes > SHORT || longest > SHORT_MADE;
-        let Some(deadline) = watch.instant().filter(|_| long) else { return work(watch) };
-        match self.work.run(deadline, bytes.max(longest), move || work(&Deadline::at(Some(deadline)))) {
+        let Some(instant) = deadline.instant().filter(|_| long) else { return work(deadline) };
+        match self.work.run(instant, bytes.max(longest), move || work(&Deadline::at(Some(instant)))) {
             Ok(done) => done,
             Err(TaskError::DeadlineExceeded) => Err(StepFailure::Timeout),
             Err(TaskError::Overloaded) => {
@@ -80,23 +80,23 @@ mod tests {
             (true, 1, SHORT_MADE + 1, true),
             (true, SHORT, SHORT_MADE, false),
         ] {
-            let aside = Aside::new(Cost { growth: 1, anywhere: 1, linear }, 1 << 20);
+            let offload = Offload::new(Cost { growth: 1, anywhere: 1, linear }, 1 << 20);
             let at_once = |_: &Deadline| Ok(std::thread::current().id());
-            assert_eq!(aside.run(bytes, longest, &Deadline::default(), at_once), Ok(here), "there is no deadline");
+            assert_eq!(offload.run(bytes, longest, &Deadline::default(), at_once), Ok(here), "there is no deadline");
             let later = within(Duration::from_mins(10));
             assert_eq!(
-                aside.run(bytes, longest, &later, at_once).map(|id| id != here),
+                offload.run(bytes, longest, &later, at_once).map(|id| id != here),
                 Ok(leaves),
                 "{bytes} {longest}"
             );
         }
-        let aside = Aside::new(Cost { growth: 1, anywhere: 1, linear: false }, 1 << 20);
+        let offload = Offload::new(Cost { growth: 1, anywhere: 1, linear: false }, 1 << 20);
         let asked = move |_: &Deadline| {
             let _ = ended.recv();
             Ok(())
         };
-        assert_eq!(aside.run(1, 1, &within(Duration::from_millis(5)), asked), Err(StepFailure::Timeout));
-        assert!(aside.work.has_abandoned());
+        assert_eq!(offload.run(1, 1, &within(Duration::from_millis(5)), asked), Err(StepFailure::Timeout));
+        assert!(offload.work.has_abandoned());
         drop(end);
     }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokenizers::{ModelWrapper, Tokenizer};
 
 use super::charsmap;
-use super::parts::parts;
+use super::tokenizer_parts::parts;
 
 /// What work on a text can cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,37 @@
+//! `chunk`: what is too long for a model → overlapping windows of it, as a batch.
+
+mod options;
+mod text;
+mod tokens;
+
+use super::tokenizer_file;
+use crate::ports;
+use gpux_core::{BuildError, Builtin, Group, Site, Step};
+
+use options::Options;
+use text::ChunkText;
+use tokens::ChunkTokens;
+
+pub(super) fn builtin() -> Builtin {
+    Builtin {
+        name: "chunk",
+        summary: "Cuts long text or tokens into overlapping windows",
+        group: Group::Text,
+        follows: "transformers: tokenizer(…, stride=…, return_overflowing_tokens=True)",
+        example: "chunk: { tokenizer: ./tokenizer.json, max_length: 384, stride: 128 }",
+        schema: || schemars::schema_for!(Options),
+        build,
+    }
+}
+
+fn build(options: serde_json::Value, site: &Site<'_>) -> Result<Box<dyn Step>, BuildError> {
+    let options: Options = ports::options(options)?;
+    options.check()?;
+    Ok(match &options.tokenizer {
+        Some(name) => {
+            let file = tokenizer_file::find(name, site)?;
+            Box::new(ChunkText::new(options, &file)?)
+        }
+        None => Box::new(ChunkTokens::new(options)),
+    })
+}

@@ -8,13 +8,13 @@
 #![forbid(unsafe_code)]
 
 mod audio;
+mod deadline;
 mod image;
 mod output;
-mod pacing;
 mod ports;
+mod simd;
 mod tensor;
 mod text;
-mod wide;
 
 pub use image::preview;
 

@@ -1,4 +1,4 @@
-//! What every step does with its options and its ports.
+//! Options and ports: checks that every step needs.
 
 use serde::de::DeserializeOwned;
 

@@ -1,5 +1,5 @@
 """Writes what Python and NumPy make of random texts and numbers, for the step `cast`
-(`host/steps/src/tensor/numerals.rs`).
+(`host/steps/src/tensor/parse_number.rs`).
 
     python -m venv venv && venv/bin/pip install -r requirements-cast.txt && venv/bin/python make_cast.py
 

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::decode::{self, Bounds, EXPECTED, MAX_VALUES};
+use super::decode::{self, DecodeLimits, MAX_VALUES, SAMPLES_PER_BYTE};
 use crate::ports;
 use gpux_core::catch_panic::catch_panic;
 use gpux_core::{
@@ -96,7 +96,7 @@ impl Step for DecodeAudio {
         // The channels are collected apart, and frames of FLAC are copied.
         let copies = if self.options.mono { 1 } else { 2 };
         // Where so little holds so much, room is made by doubling.
-        let copies = if values / EXPECTED > bytes.len() { 2 * copies } else { copies };
+        let copies = if values / SAMPLES_PER_BYTE > bytes.len() { 2 * copies } else { copies };
         values.saturating_mul(4 * copies).saturating_add(bytes.len()).saturating_add(tables)
     }
 
@@ -105,10 +105,13 @@ impl Step for DecodeAudio {
             Value::Bytes(bytes) => bytes,
             other => return Err(StepFailure::InvalidInput(format!("`audio` takes bytes, but gets {}", other.kind()))),
         };
-        let bounds =
-            Bounds { max_duration: self.options.max_duration, max_values: self.max_values, deadline: context.deadline };
+        let limits = DecodeLimits {
+            max_duration: self.options.max_duration,
+            max_values: self.max_values,
+            deadline: context.deadline,
+        };
         // The decoders hold asserts about their input that a hostile file may find.
-        let decoded = catch_panic(|| decode::decode(&bytes, self.options.mono, bounds));
+        let decoded = catch_panic(|| decode::decode(&bytes, self.options.mono, limits));
         let tensor = decoded.unwrap_or_else(|_| {
             let message = "not a sound: a damaged file: the decoder gave up on it";
             Err(StepFailure::InvalidInput(message.to_owned()))

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::decode::MAX_VALUES;
 use super::sound::{self, Sound};
-use crate::pacing::Deadline;
+use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{
     Builtin, Context, Dim, ElementType, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor, TensorKind, Value,

@@ -22,7 +22,7 @@ struct MelSpectrogram {
     signature: Signature,
     scale: Scale,
     window: Window,
-    after: After,
+    after: PostProcessing,
 }
 
 /// The filters of the scales and rates that arrived last, for every step.
@@ -55,8 +55,8 @@ impl Power {
     }
 }
 
-/// What the spectra are computed in, and what becomes of the bands.
-enum After {
+/// The precision of the spectra, and the scale of the bands.
+enum PostProcessing {
     Librosa { spectrum: Spectrum<f64, 4>, power: Power, decibels: Option<Decibels> },
     Whisper { spectrum: Spectrum<f32, 8>, samples: usize },
 }
@@ -115,7 +115,7 @@ impl MelSpectrogram {
 
     /// Frames of a sound of this many samples.
     fn frames(&self, samples: usize) -> Result<usize, String> {
-        if let After::Whisper { samples, .. } = self.after {
+        if let PostProcessing::Whisper { samples, .. } = self.after {
             // The last one is dropped.
             return Ok(self.window.frames(samples).unwrap_or(0).saturating_sub(1));
         }
@@ -148,14 +148,14 @@ impl MelSpectrogram {
     ) -> Result<(), StepFailure> {
         let frames = output.len() / self.scale.n_mels;
         match &self.after {
-            After::Whisper { spectrum, samples } => {
+            PostProcessing::Whisper { spectrum, samples } => {
                 let channel = &channel[..channel.len().min(*samples)];
                 spectrum.each(channel, *samples, frames, |first, energies| {
                     put(filters, energies, first, output, frames);
                     in_time(context, first)
                 })
             }
-            After::Librosa { spectrum, power, .. } => {
+            PostProcessing::Librosa { spectrum, power, .. } => {
                 spectrum.each(channel, channel.len(), frames, |first, energies| {
                     power.raise(energies.as_flattened_mut());
                     put(filters, energies, first, output, frames);
@@ -187,7 +187,7 @@ fn in_time(context: &Context, frame: usize) -> Result<(), StepFailure> {
     if frame.is_multiple_of(64) { context.in_time() } else { Ok(()) }
 }
 
-fn after(options: &Options, window: Window) -> Result<After, BuildError> {
+fn after(options: &Options, window: Window) -> Result<PostProcessing, BuildError> {
     if options.method == Method::Whisper {
         let rate = options.sample_rate.unwrap_or(WHISPER_RATE);
         let samples = rate as usize * options.chunk_length.unwrap_or(30) as usize;
@@ -195,7 +195,7 @@ fn after(options: &Options, window: Window) -> Result<After, BuildError> {
             let message = format!("`chunk_length` is {samples} samples, too few for a frame");
             return Err(BuildError::option("chunk_length", message));
         }
-        return Ok(After::Whisper { spectrum: Spectrum::new(window), samples });
+        return Ok(PostProcessing::Whisper { spectrum: Spectrum::new(window), samples });
     }
     let mut decibels = None;
     if options.db == Some(true) {
@@ -221,7 +221,7 @@ fn after(options: &Options, window: Window) -> Result<After, BuildError> {
         decibels = Some(Decibels { reference, amin: positive("amin", options.amin.unwrap_or(1e-10))?, top_db });
     }
     let power = Power::of(options.power.unwrap_or(2.0));
-    Ok(After::Librosa { spectrum: Spectrum::new(window), power, decibels })
+    Ok(PostProcessing::Librosa { spectrum: Spectrum::new(window), power, decibels })
 }
 
 impl Step for MelSpectrogram {
@@ -235,7 +235,7 @@ impl Step for MelSpectrogram {
         };
         let samples = shape.last().and_then(ports::fixed);
         let frames = match (samples, &self.after) {
-            (None, After::Librosa { .. }) => Dim::Dynamic,
+            (None, PostProcessing::Librosa { .. }) => Dim::Dynamic,
             (samples, _) => match self.frames(samples.unwrap_or(0)) {
                 Ok(frames) => Dim::Fixed(frames),
                 Err(why) => {
@@ -276,11 +276,11 @@ impl Step for MelSpectrogram {
         let mut output = vec![0.0; values];
         for (channel, bands) in sound.channels().zip(output.chunks_exact_mut(size)) {
             self.bands(channel, &filters, bands, context)?;
-            if matches!(self.after, After::Whisper { .. }) {
+            if matches!(self.after, PostProcessing::Whisper { .. }) {
                 to_whisper(bands);
             }
         }
-        if let After::Librosa { decibels: Some(decibels), .. } = self.after {
+        if let PostProcessing::Librosa { decibels: Some(decibels), .. } = self.after {
             to_decibels(&mut output, decibels);
         }
         let shape = sound.shape_with(&[n_mels, frames]);

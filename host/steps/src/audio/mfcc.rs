@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::pacing::{Deadline, DeadlineExceeded};
+use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::ports;
-use crate::wide::vectorized;
+use crate::simd::vectorize;
 use gpux_core::{
     BuildError, Builtin, Context, Dim, ElementType, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor,
     TensorKind, Value,
@@ -195,7 +195,7 @@ impl Step for Mfcc {
 fn weigh(given: &[f32], frames: usize, from: usize, weights: &[f32], output: &mut [f32]) {
     let count = LANES.min(frames - from);
     let bands = given.len() / frames;
-    vectorized(
+    vectorize(
         #[inline(always)]
         || {
             for (weights, rows) in weights.chunks(4 * bands).zip(output.chunks_mut(4 * frames)) {

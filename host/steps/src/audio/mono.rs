@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::sound::{self, Sound};
-use crate::pacing::{BLOCK, Deadline, DeadlineExceeded};
+use crate::deadline::{Deadline, DeadlineExceeded, ELEMENTS_PER_CHECK};
 use crate::ports;
 use gpux_core::{
     Builtin, Context, ElementType, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor, TensorKind, Value,
@@ -66,8 +66,8 @@ impl Step for Mono {
 /// The mean of the channels, of which there are so many.
 fn mean(sound: Sound<'_>, channels: usize, deadline: &Deadline) -> Result<Vec<f32>, DeadlineExceeded> {
     let mut mean = Vec::with_capacity(sound.frames);
-    for start in (0..sound.frames).step_by(BLOCK) {
-        let end = sound.frames.min(start + BLOCK);
+    for start in (0..sound.frames).step_by(ELEMENTS_PER_CHECK) {
+        let end = sound.frames.min(start + ELEMENTS_PER_CHECK);
         for (number, channel) in sound.channels().enumerate() {
             deadline.check_after(end - start)?;
             let samples = &channel[start..end];

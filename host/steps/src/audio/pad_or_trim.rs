@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::decode::MAX_VALUES;
 use super::sound::{self, Sound};
-use crate::pacing::{BLOCK, Deadline, DeadlineExceeded};
+use crate::deadline::{Deadline, DeadlineExceeded, ELEMENTS_PER_CHECK};
 use crate::ports;
 use gpux_core::{
     BuildError, Builtin, Context, Dim, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor, Value,
@@ -92,13 +92,13 @@ fn of_length(
 ) -> Result<Vec<f32>, DeadlineExceeded> {
     let mut output = Vec::with_capacity(values);
     for (place, channel) in sound.channels().enumerate() {
-        for block in channel[..channel.len().min(length)].chunks(BLOCK) {
+        for block in channel[..channel.len().min(length)].chunks(ELEMENTS_PER_CHECK) {
             deadline.check_after(block.len())?;
             output.extend_from_slice(block);
         }
         let end = (place + 1) * length;
         while output.len() < end {
-            let block = BLOCK.min(end - output.len());
+            let block = ELEMENTS_PER_CHECK.min(end - output.len());
             deadline.check_after(block)?;
             output.resize(output.len() + block, 0.0);
         }

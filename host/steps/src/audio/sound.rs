@@ -1,4 +1,4 @@
-//! What the steps after decoding take: float32 samples with their rate.
+//! The input of the steps after decoding: float32 samples with their rate.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

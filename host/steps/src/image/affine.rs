@@ -4,15 +4,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::dims::ImageDims;
-use super::opacity;
+use super::premultiply;
 use super::window::Fill;
-use crate::pacing::Deadline;
+use crate::deadline::Deadline;
 use gpux_core::{Color, StepFailure, Tensor, TensorData, TensorElement};
 
 /// How much longer than a copy a sample takes that lies between others.
 const INTERPOLATION: usize = 8;
 
-/// How a pixel between pixels is found.
+/// The interpolation between pixels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
@@ -23,7 +23,7 @@ pub(super) enum Interpolation {
     Bicubic,
 }
 
-/// Where a new pixel lies in the old image: `x = a·x' + b·y' + c`, `y = d·x' + e·y' + f`.
+/// The position of a new pixel in the old image: `x = a·x' + b·y' + c`, `y = d·x' + e·y' + f`.
 pub(super) struct Affine([f64; 6]);
 
 impl Affine {
@@ -70,21 +70,21 @@ impl Affine {
         let weigh = how != Interpolation::Nearest && tensor.metadata.color == Some(Color::Rgba) && dims.channels == 4;
         match tensor.data() {
             TensorData::Uint8(data) if weigh => {
-                let mut result = self.looked_up(&opacity::weighed(data), dims, target, how, fill, deadline)?;
-                opacity::undo(&mut result);
+                let mut result = self.sample_all(&premultiply::premultiply(data), dims, target, how, fill, deadline)?;
+                premultiply::unpremultiply(&mut result);
                 Ok(Tensor::new(shape, result)?)
             }
             TensorData::Uint8(data) => {
-                Ok(Tensor::new(shape, self.looked_up(data, dims, target, how, fill, deadline)?)?)
+                Ok(Tensor::new(shape, self.sample_all(data, dims, target, how, fill, deadline)?)?)
             }
             TensorData::Float32(data) => {
-                Ok(Tensor::new(shape, self.looked_up(data, dims, target, how, fill, deadline)?)?)
+                Ok(Tensor::new(shape, self.sample_all(data, dims, target, how, fill, deadline)?)?)
             }
             other => Err(StepFailure::Failed(format!("cannot interpolate {}", other.element()))),
         }
     }
 
-    fn looked_up<T: Sample>(
+    fn sample_all<T: AffineSample>(
         &self,
         data: &[T],
         dims: ImageDims,
@@ -124,16 +124,16 @@ impl Affine {
     }
 }
 
-trait Sample: TensorElement + Copy + Into<f64> {
+trait AffineSample: TensorElement + Copy + Into<f64> {
     fn of(value: f64) -> Self;
 }
-impl Sample for u8 {
+impl AffineSample for u8 {
     fn of(value: f64) -> Self {
         // Pillow cuts off; the cast saturates.
         value as Self
     }
 }
-impl Sample for f32 {
+impl AffineSample for f32 {
     fn of(value: f64) -> Self {
         value as Self
     }
@@ -144,7 +144,7 @@ struct Source<'a, T> {
     dims: ImageDims,
 }
 
-impl<T: Sample> Source<'_, T> {
+impl<T: AffineSample> Source<'_, T> {
     fn pixel(&self, x: i64, y: i64) -> Option<&[T]> {
         let ImageDims { height, width, channels } = self.dims;
         let inside = (0..width as i64).contains(&x) && (0..height as i64).contains(&y);

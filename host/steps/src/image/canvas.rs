@@ -14,7 +14,7 @@ pub(super) struct Canvas<'a> {
 }
 
 /// A rectangle in pixels: left, top, right and bottom, the last two outside of it.
-pub(super) type Area = [i64; 4];
+pub(super) type Rectangle = [i64; 4];
 
 impl<'a> Canvas<'a> {
     /// `pixels` are those of an RGB image of size `dims`.
@@ -22,7 +22,7 @@ impl<'a> Canvas<'a> {
         Self { pixels, dims }
     }
 
-    pub(super) fn fill(&mut self, [left, top, right, bottom]: Area, color: [u8; 3]) {
+    pub(super) fn fill(&mut self, [left, top, right, bottom]: Rectangle, color: [u8; 3]) {
         let [left, right] = [left, right].map(|x| x.clamp(0, self.dims.width as i64) as usize);
         let [top, bottom] = [top, bottom].map(|y| y.clamp(0, self.dims.height as i64) as usize);
         for row in top..bottom.max(top) {
@@ -32,7 +32,7 @@ impl<'a> Canvas<'a> {
     }
 
     /// The outline of `area`, `thickness` pixels wide, inside of it.
-    pub(super) fn outline(&mut self, [left, top, right, bottom]: Area, thickness: i64, color: [u8; 3]) {
+    pub(super) fn outline(&mut self, [left, top, right, bottom]: Rectangle, thickness: i64, color: [u8; 3]) {
         self.fill([left, top, right, bottom.min(top + thickness)], color);
         self.fill([left, top.max(bottom - thickness), right, bottom], color);
         self.fill([left, top, right.min(left + thickness), bottom], color);

@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::dims::{ImageDims, Size, fits};
-use super::geometry::{Change, changed};
-use super::remake::{ImageStep, Remake};
-use super::window::{Fill, Outside, Window, cut};
-use crate::pacing::Deadline;
+use super::geometry::{CoordinateChange, changed};
+use super::image_step::{ImageOperation, ImageStep};
+use super::window::{BorderMode, Fill, Window, cut};
+use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{BuildError, Builtin, Group, StepFailure, Tensor};
 
@@ -50,7 +50,7 @@ fn start(wanted: usize, side: usize) -> i64 {
     }
 }
 
-impl Remake for CenterCrop {
+impl ImageOperation for CenterCrop {
     const NAME: &'static str = "center-crop";
     const GIVES: &'static str = "the middle of the image";
 
@@ -70,9 +70,9 @@ impl Remake for CenterCrop {
         deadline: &Deadline,
     ) -> Result<Tensor, StepFailure> {
         let (top, left) = (start(target.height, dims.height), start(target.width, dims.width));
-        let metadata = changed(tensor.metadata, dims, Change::moved([-(left as f32), -(top as f32)]));
+        let metadata = changed(tensor.metadata, dims, CoordinateChange::moved([-(left as f32), -(top as f32)]));
         let window = Window { top, left, height: target.height, width: target.width };
-        Ok(cut(tensor, dims, window, Outside::Constant, &self.fill, deadline)?.with_metadata(metadata))
+        Ok(cut(tensor, dims, window, BorderMode::Constant, &self.fill, deadline)?.with_metadata(metadata))
     }
 }
 

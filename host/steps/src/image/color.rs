@@ -3,11 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::decode::{Level, stopping};
+use super::decode::{IntegerSample, map_pixels};
 use super::dims::ImageDims;
-use super::remake::{ImageStep, Remake};
+use super::image_step::{ImageOperation, ImageStep};
 use super::window::Fill;
-use crate::pacing::{Deadline, DeadlineExceeded};
+use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::ports;
 use gpux_core::{
     BuildError, Builtin, Color, ElementSet, ElementType, Group, Metadata, StepFailure, Tensor, TensorData,
@@ -74,7 +74,7 @@ fn step(options: Convert) -> Result<ImageStep<Convert>, BuildError> {
     ImageStep::new(options)
 }
 
-impl Remake for Convert {
+impl ImageOperation for Convert {
     const NAME: &'static str = "color";
     const GIVES: &'static str = "the image in other channels";
 
@@ -128,7 +128,7 @@ impl Remake for Convert {
 }
 
 impl Convert {
-    fn behind<T: Level + gpux_core::TensorElement>(&self) -> Result<Option<[T; 3]>, StepFailure> {
+    fn behind<T: IntegerSample + gpux_core::TensorElement>(&self) -> Result<Option<[T; 3]>, StepFailure> {
         let Some(background) = &self.background else { return Ok(None) };
         let pixel = background.pixel::<T>(3)?;
         Ok(pixel.try_into().ok())
@@ -141,7 +141,7 @@ pub(super) fn to_rgb(tensor: Tensor, dims: ImageDims, deadline: &Deadline) -> Re
     rgb.make(tensor, dims, ImageDims { channels: 3, ..dims }, deadline)
 }
 
-fn converted<T: Level>(
+fn converted<T: IntegerSample>(
     data: &[T],
     from: Color,
     to: Color,
@@ -158,30 +158,30 @@ fn converted<T: Level>(
 }
 
 /// The pixels, each read as RGBA, in the channels of `to`.
-fn written<T: Level, const C: usize>(
+fn written<T: IntegerSample, const C: usize>(
     data: &[T],
     to: Color,
     deadline: &Deadline,
     rgba: impl Fn([T; C]) -> [T; 4],
 ) -> Result<Vec<T>, DeadlineExceeded> {
     match to {
-        Color::Gray => stopping(data, deadline, |pixel| {
+        Color::Gray => map_pixels(data, deadline, |pixel| {
             let [red, green, blue, _] = rgba(pixel);
             [T::gray(red, green, blue)]
         }),
-        Color::Rgb => stopping(data, deadline, |pixel| {
+        Color::Rgb => map_pixels(data, deadline, |pixel| {
             let [red, green, blue, _] = rgba(pixel);
             [red, green, blue]
         }),
-        Color::Bgr => stopping(data, deadline, |pixel| {
+        Color::Bgr => map_pixels(data, deadline, |pixel| {
             let [red, green, blue, _] = rgba(pixel);
             [blue, green, red]
         }),
-        Color::Rgba => stopping(data, deadline, rgba),
+        Color::Rgba => map_pixels(data, deadline, rgba),
     }
 }
 
-fn blended<T: Level>([red, green, blue, opacity]: [T; 4], behind: [T; 3]) -> [T; 4] {
+fn blended<T: IntegerSample>([red, green, blue, opacity]: [T; 4], behind: [T; 3]) -> [T; 4] {
     let mix = |level, behind| T::mix(level, behind, opacity);
     [mix(red, behind[0]), mix(green, behind[1]), mix(blue, behind[2]), T::MOST]
 }

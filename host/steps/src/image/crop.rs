@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::dims::{ImageDims, MAX_SIDE};
-use super::geometry::{Change, changed};
-use super::remake::{ImageStep, Remake};
-use super::window::{Fill, Outside, Window, cut};
-use crate::pacing::Deadline;
+use super::geometry::{CoordinateChange, changed};
+use super::image_step::{ImageOperation, ImageStep};
+use super::window::{BorderMode, Fill, Window, cut};
+use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{BuildError, Builtin, Group, StepFailure, Tensor};
 
@@ -60,7 +60,7 @@ fn step(options: Crop) -> Result<ImageStep<Crop>, BuildError> {
     ImageStep::new(options)
 }
 
-impl Remake for Crop {
+impl ImageOperation for Crop {
     const NAME: &'static str = "crop";
     const GIVES: &'static str = "the part of the image";
 
@@ -79,9 +79,10 @@ impl Remake for Crop {
         target: ImageDims,
         deadline: &Deadline,
     ) -> Result<Tensor, StepFailure> {
-        let metadata = changed(tensor.metadata, dims, Change::moved([-(self.left as f32), -(self.top as f32)]));
+        let metadata =
+            changed(tensor.metadata, dims, CoordinateChange::moved([-(self.left as f32), -(self.top as f32)]));
         let window = Window { top: self.top, left: self.left, height: target.height, width: target.width };
-        Ok(cut(tensor, dims, window, Outside::Constant, &self.fill, deadline)?.with_metadata(metadata))
+        Ok(cut(tensor, dims, window, BorderMode::Constant, &self.fill, deadline)?.with_metadata(metadata))
     }
 }
 

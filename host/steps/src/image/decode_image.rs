@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use image::metadata::Orientation;
 
-use super::decode::{FORMATS, Format, Level, Samples, convert, turned};
+use super::decode::{FORMATS, Format, IntegerSample, Samples, apply_orientation, convert};
 use super::dims::MAX_PIXELS;
-use crate::pacing::Deadline;
+use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::catch_panic::catch_panic;
 use gpux_core::{
@@ -130,22 +130,22 @@ impl DecodeImage {
             return Err(not_an_image(&format!("a {format} file, but {why}")));
         }
         let damaged = |why: String| not_an_image(&format!("a damaged {format} file: {why}"));
-        let mut head = format.head(bytes, deadline).map_err(damaged)?;
+        let mut head = format.open(bytes, deadline).map_err(damaged)?;
         let (width, height) = head.size();
         let limit = self.options.max_pixels;
         if u64::from(width) * u64::from(height) > limit {
             let message = format!("the image is {width} × {height} pixels; at most {limit} pixels are decoded");
             return Err(StepFailure::InvalidInput(format!("{message} (option `max_pixels`)")));
         }
-        let turn = if self.options.orientation { head.turn() } else { Orientation::NoTransforms };
-        let image = head.read().map_err(damaged)?;
+        let turn = if self.options.orientation { head.orientation() } else { Orientation::NoTransforms };
+        let image = head.decode().map_err(damaged)?;
         let sides = [image.height() as usize, image.width() as usize];
-        let samples = Samples::of(image).map_err(|why| not_an_image(&why))?;
+        let samples = Samples::from_image(image).map_err(|why| not_an_image(&why))?;
         let tensor = if self.options.depth == 16 {
-            let (samples, found) = samples.sixteen(deadline)?;
+            let (samples, found) = samples.into_16_bit(deadline)?;
             self.upright(samples, found, sides, turn, deadline)?
         } else {
-            let (samples, found) = samples.eight(deadline)?;
+            let (samples, found) = samples.into_8_bit(deadline)?;
             self.upright(samples, found, sides, turn, deadline)?
         };
         let color = Some(self.options.channels.color());
@@ -153,7 +153,7 @@ impl DecodeImage {
     }
 
     /// The pixels that are wanted, of samples of `found` channels that are to be turned.
-    fn upright<T: Level + TensorElement + Default>(
+    fn upright<T: IntegerSample + TensorElement + Default>(
         &self,
         samples: Vec<T>,
         found: usize,
@@ -164,9 +164,9 @@ impl DecodeImage {
         let color = self.options.channels.color();
         let samples = convert(samples, found, color, deadline)?;
         let (samples, [height, width]) = match color.channels() {
-            1 => turned::<_, 1>(samples, sides, turn, deadline)?,
-            3 => turned::<_, 3>(samples, sides, turn, deadline)?,
-            _ => turned::<_, 4>(samples, sides, turn, deadline)?,
+            1 => apply_orientation::<_, 1>(samples, sides, turn, deadline)?,
+            3 => apply_orientation::<_, 3>(samples, sides, turn, deadline)?,
+            _ => apply_orientation::<_, 4>(samples, sides, turn, deadline)?,
         };
         Ok(Tensor::new([height, width, color.channels()], samples)?)
     }
@@ -191,7 +191,7 @@ impl DecodeImage {
     /// Bytes of the pixels as they lie in the file, and again as they are wanted.
     fn size(&self, bytes: &[u8]) -> Option<usize> {
         let deadline = Deadline::default();
-        let mut head = Format::of(bytes).ok()?.head(bytes, &deadline).ok()?;
+        let mut head = Format::of(bytes).ok()?.open(bytes, &deadline).ok()?;
         let (width, height) = head.size();
         let pixels = u64::from(width) * u64::from(height);
         // A larger one is refused before anything is taken for it.
@@ -199,7 +199,7 @@ impl DecodeImage {
             return None;
         }
         let wanted = pixels * self.options.channels.color().channels() as u64 * u64::from(self.options.depth / 8);
-        let turned = self.options.orientation && head.turn() != Orientation::NoTransforms;
+        let turned = self.options.orientation && head.orientation() != Orientation::NoTransforms;
         let wanted = if turned { wanted * 2 } else { wanted };
         usize::try_from(head.memory().saturating_add(wanted)).ok()
     }

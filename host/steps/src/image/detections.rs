@@ -1,4 +1,4 @@
-//! What a detector found, as steps hand it on.
+//! Detections, as steps pass them on.
 
 use serde_json::Value as Json;
 

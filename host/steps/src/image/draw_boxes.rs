@@ -10,7 +10,7 @@ use super::color::to_rgb;
 use super::decode_image::DecodeImage;
 use super::detections::{self, Detection};
 use super::dims::{ImageDims, takes_channels};
-use crate::pacing::Deadline;
+use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{
     BuildError, Builtin, Context, Dim, ElementSet, ElementType, Geometry, Group, Kind, Mismatch, Port, Signature, Site,

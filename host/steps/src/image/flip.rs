@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::dims::ImageDims;
-use super::geometry::{Change, changed};
-use super::remake::{ImageStep, Remake};
-use crate::pacing::{Deadline, DeadlineExceeded};
+use super::geometry::{CoordinateChange, changed};
+use super::image_step::{ImageOperation, ImageStep};
+use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::ports;
 use gpux_core::with_elements;
 use gpux_core::{Builtin, Group, StepFailure, Tensor, TensorElement};
@@ -41,7 +41,7 @@ pub(super) fn builtin() -> Builtin {
     }
 }
 
-impl Remake for Flip {
+impl ImageOperation for Flip {
     const NAME: &'static str = "flip";
     const GIVES: &'static str = "the mirror image";
 
@@ -59,7 +59,7 @@ impl Remake for Flip {
         let mirrored = |by: bool, side: usize| if by { (-1.0, side as f32) } else { (1.0, 0.0) };
         let (across, left) = mirrored(self.direction != Direction::Vertical, dims.width);
         let (down, top) = mirrored(self.direction != Direction::Horizontal, dims.height);
-        let change = Change { scale: [across, down], offset: [left, top] };
+        let change = CoordinateChange { scale: [across, down], offset: [left, top] };
         tensor.metadata = changed(tensor.metadata, dims, change);
         flip(&mut tensor, dims, self.direction, deadline)?;
         Ok(tensor)

@@ -1,16 +1,16 @@
-//! Where the source image lies, after a step has moved or scaled it.
+//! The position of the source image, after a step has moved or scaled it.
 
 use super::dims::ImageDims;
 use gpux_core::{Geometry, Metadata};
 
 /// A change of coordinates: `x_new = x × scale + offset`, horizontally and vertically.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Change {
+pub(super) struct CoordinateChange {
     pub(super) scale: [f32; 2],
     pub(super) offset: [f32; 2],
 }
 
-impl Change {
+impl CoordinateChange {
     pub(super) const fn moved(offset: [f32; 2]) -> Self {
         Self { scale: [1.0, 1.0], offset }
     }
@@ -27,7 +27,7 @@ impl Change {
 
 /// The metadata of an image that was of size `dims`, after `change`. Without a geometry, the image
 /// as it was is the source.
-pub(super) fn changed(metadata: Metadata, dims: ImageDims, change: Change) -> Metadata {
+pub(super) fn changed(metadata: Metadata, dims: ImageDims, change: CoordinateChange) -> Metadata {
     let before = metadata.geometry.unwrap_or(Geometry {
         source_width: dims.width as u32,
         source_height: dims.height as u32,

@@ -4,11 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::dims::{ImageDims, Size, fits};
-use super::geometry::{Change, changed};
-use super::remake::{ImageStep, Remake};
+use super::geometry::{CoordinateChange, changed};
+use super::image_step::{ImageOperation, ImageStep};
 use super::resample::{Filter, Library, Sampling};
-use super::window::{Fill, Outside, Window, cut};
-use crate::pacing::Deadline;
+use super::window::{BorderMode, Fill, Window, cut};
+use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{BuildError, Builtin, ElementSet, Group, StepFailure, Tensor};
 
@@ -68,9 +68,9 @@ struct Letterbox {
     sampling: Sampling,
 }
 
-/// Where the image comes to lie.
+/// The position of the image in the result.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Placed {
+struct Placement {
     scale: f64,
     /// height and width of the image
     inner: [usize; 2],
@@ -103,7 +103,7 @@ fn step(options: Options) -> Result<ImageStep<Letterbox>, BuildError> {
 }
 
 impl Letterbox {
-    fn placed(&self, sides: [usize; 2]) -> Placed {
+    fn placement(&self, sides: [usize; 2]) -> Placement {
         let size = self.options.size.height_width();
         let ratio = |axis: usize| size[axis] as f64 / sides[axis] as f64;
         let scale = ratio(0).min(ratio(1));
@@ -119,11 +119,11 @@ impl Letterbox {
             before[axis] = if self.options.center { rest / 2 } else { 0 };
             outer[axis] = inner[axis] + rest;
         }
-        Placed { scale, inner, before, outer }
+        Placement { scale, inner, before, outer }
     }
 }
 
-impl Remake for Letterbox {
+impl ImageOperation for Letterbox {
     const NAME: &'static str = "letterbox";
     const GIVES: &'static str = "the image within the size";
 
@@ -133,7 +133,9 @@ impl Remake for Letterbox {
 
     fn target(&self, sides: [Option<usize>; 2]) -> Result<[Option<usize>; 2], String> {
         match sides {
-            [Some(height), Some(width)] if height > 0 && width > 0 => Ok(self.placed([height, width]).outer.map(Some)),
+            [Some(height), Some(width)] if height > 0 && width > 0 => {
+                Ok(self.placement([height, width]).outer.map(Some))
+            }
             _ if self.options.auto => Ok([None, None]),
             _ => Ok(self.options.size.height_width().map(Some)),
         }
@@ -144,22 +146,22 @@ impl Remake for Letterbox {
     }
 
     fn buffers(&self, tensor: &Tensor, dims: ImageDims) -> usize {
-        let [height, width] = self.placed([dims.height, dims.width]).inner;
+        let [height, width] = self.placement([dims.height, dims.width]).inner;
         let inner = ImageDims { height, width, ..dims };
         let sample = tensor.element().size().unwrap_or(1);
         self.sampling.buffers(tensor, dims, inner).saturating_add(height * width * dims.channels * sample)
     }
 
     fn make(&self, tensor: Tensor, dims: ImageDims, _: ImageDims, deadline: &Deadline) -> Result<Tensor, StepFailure> {
-        let Placed { scale, inner: [height, width], before, outer } = self.placed([dims.height, dims.width]);
+        let Placement { scale, inner: [height, width], before, outer } = self.placement([dims.height, dims.width]);
         let inner = ImageDims { height, width, ..dims };
         let scale = scale as f32;
-        let change = Change { scale: [scale, scale], offset: [before[1] as f32, before[0] as f32] };
+        let change = CoordinateChange { scale: [scale, scale], offset: [before[1] as f32, before[0] as f32] };
         let metadata = changed(tensor.metadata, dims, change);
         let resized = if inner == dims { tensor } else { self.sampling.resize(&tensor, dims, inner, deadline)? };
         let [top, left] = before.map(|before| -(before as i64));
         let window = Window { top, left, height: outer[0], width: outer[1] };
-        Ok(cut(resized, inner, window, Outside::Constant, &self.options.fill, deadline)?.with_metadata(metadata))
+        Ok(cut(resized, inner, window, BorderMode::Constant, &self.options.fill, deadline)?.with_metadata(metadata))
     }
 }
 

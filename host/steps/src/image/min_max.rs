@@ -1,10 +1,10 @@
 //! Numbers stretched to 0..1 by what an image itself holds.
 
-use crate::pacing::{BLOCK, Deadline, DeadlineExceeded};
+use crate::deadline::{Deadline, DeadlineExceeded, ELEMENTS_PER_CHECK};
 
-/// How the elements of a tensor are grouped: which lie together, and how.
+/// The groups of elements that are stretched together.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Groups {
+pub(super) struct StretchGroups {
     /// elements of one image
     pub(super) image: usize,
     /// channels that are stretched each by itself; 1 for the image as a whole
@@ -14,11 +14,11 @@ pub(super) struct Groups {
 }
 
 /// `(x - min) / (max - min)` in each group; 0 where all are equal, NaN where one is.
-pub(super) fn stretch(data: &mut [f32], groups: Groups, deadline: &Deadline) -> Result<(), DeadlineExceeded> {
-    let Groups { image, channels, run } = groups;
+pub(super) fn stretch(data: &mut [f32], groups: StretchGroups, deadline: &Deadline) -> Result<(), DeadlineExceeded> {
+    let StretchGroups { image, channels, run } = groups;
     // As a whole, an image has no runs, and needs no more than a look at the clock now and then.
-    let run = if channels == 1 { BLOCK } else { run };
-    let mut block = Block(deadline, 0);
+    let run = if channels == 1 { ELEMENTS_PER_CHECK } else { run };
+    let mut block = ElementCounter(deadline, 0);
     for image in data.chunks_exact_mut(image.max(1)) {
         for channel in 0..channels {
             let (mut low, mut high) = (f32::INFINITY, f32::NEG_INFINITY);
@@ -39,14 +39,14 @@ pub(super) fn stretch(data: &mut [f32], groups: Groups, deadline: &Deadline) -> 
     Ok(())
 }
 
-/// Runs as short as one element, of which a block is told at once.
-struct Block<'w>(&'w Deadline, usize);
+/// Checks the deadline once for many short runs.
+struct ElementCounter<'w>(&'w Deadline, usize);
 
-impl Block<'_> {
+impl ElementCounter<'_> {
     #[inline(always)]
     fn add(&mut self, elements: usize) -> Result<(), DeadlineExceeded> {
         self.1 += elements;
-        if self.1 >= BLOCK { self.0.check_after(std::mem::take(&mut self.1)) } else { Ok(()) }
+        if self.1 >= ELEMENTS_PER_CHECK { self.0.check_after(std::mem::take(&mut self.1)) } else { Ok(()) }
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::min_max::{Groups, stretch};
-use crate::pacing::{BLOCK, Deadline, DeadlineExceeded, rows_of_block};
+use super::min_max::{StretchGroups, stretch};
+use crate::deadline::{Deadline, DeadlineExceeded, ELEMENTS_PER_CHECK, rows_per_check};
 use crate::ports;
 use gpux_core::{
     BuildError, Builtin, Context, ElementSet, ElementType, Group, Kind, Layout, Mismatch, Port, Signature, Step,
@@ -170,18 +170,18 @@ impl Normalize {
 
 impl Normalize {
     /// What is stretched together in a tensor of this shape.
-    fn groups(&self, shape: &[usize], layout: Option<Layout>) -> Result<Groups, String> {
+    fn groups(&self, shape: &[usize], layout: Option<Layout>) -> Result<StretchGroups, String> {
         let image = if shape.len() > 3 { &shape[shape.len() - 3..] } else { shape };
         let size = image.iter().product();
         if self.options.per != Some(Per::Channel) {
-            return Ok(Groups { image: size, channels: 1, run: size });
+            return Ok(StretchGroups { image: size, channels: 1, run: size });
         }
         let [first, second, third] = *image else {
             return Err(format!("a channel of its own needs 3 axes, but there are {}", shape.len()));
         };
         let last = layout.map_or(matches!(third, 1 | 3 | 4), |layout| layout == Layout::Hwc);
         let (channels, run) = if last { (third, 1) } else { (first, second * third) };
-        Ok(Groups { image: size, channels, run })
+        Ok(StretchGroups { image: size, channels, run })
     }
 }
 
@@ -349,7 +349,7 @@ fn normalized<T: ToF32>(
     let mut result = Vec::with_capacity(data.len());
     if run == 1 {
         let factors = stretched(factors);
-        for block in data.chunks(rows_of_block(factors.len()) * factors.len()) {
+        for block in data.chunks(rows_per_check(factors.len()) * factors.len()) {
             deadline.check_after(block.len())?;
             for part in block.chunks(factors.len()) {
                 result.extend(part.iter().zip(&factors).map(|(x, by)| x.to_f32() * by.multiply + by.add));
@@ -357,7 +357,7 @@ fn normalized<T: ToF32>(
         }
     } else {
         for (part, by) in data.chunks(run).zip(factors.iter().cycle()) {
-            for block in part.chunks(BLOCK) {
+            for block in part.chunks(ELEMENTS_PER_CHECK) {
                 deadline.check_after(block.len())?;
                 result.extend(block.iter().map(|x| x.to_f32() * by.multiply + by.add));
             }
@@ -369,7 +369,7 @@ fn normalized<T: ToF32>(
 fn normalize(data: &mut [f32], run: usize, factors: &[Factor], deadline: &Deadline) -> Result<(), DeadlineExceeded> {
     if run == 1 {
         let factors = stretched(factors);
-        for block in data.chunks_mut(rows_of_block(factors.len()) * factors.len()) {
+        for block in data.chunks_mut(rows_per_check(factors.len()) * factors.len()) {
             deadline.check_after(block.len())?;
             for part in block.chunks_mut(factors.len()) {
                 for (x, by) in part.iter_mut().zip(&factors) {
@@ -379,7 +379,7 @@ fn normalize(data: &mut [f32], run: usize, factors: &[Factor], deadline: &Deadli
         }
     } else {
         for (part, by) in data.chunks_mut(run).zip(factors.iter().cycle()) {
-            for block in part.chunks_mut(BLOCK) {
+            for block in part.chunks_mut(ELEMENTS_PER_CHECK) {
                 deadline.check_after(block.len())?;
                 for x in block {
                     *x = *x * by.multiply + by.add;
@@ -432,7 +432,7 @@ mod tests {
             );
         }
         for (channels, run) in [(1, 3 << 20), (3, 1), (3, 1 << 20)] {
-            let groups = Groups { image: 3 << 20, channels, run };
+            let groups = StretchGroups { image: 3 << 20, channels, run };
             assert_eq!(
                 stretch(&mut data.clone(), groups, &Deadline::exceeded_after(1)),
                 Err(DeadlineExceeded),

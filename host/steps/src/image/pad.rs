@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::dims::{ImageDims, MAX_SIDE, Size};
-use super::geometry::{Change, changed};
-use super::remake::{ImageStep, Remake};
-use super::window::{Fill, Outside, Window, cut};
-use crate::pacing::Deadline;
+use super::geometry::{CoordinateChange, changed};
+use super::image_step::{ImageOperation, ImageStep};
+use super::window::{BorderMode, Fill, Window, cut};
+use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{BuildError, Builtin, Group, StepFailure, Tensor};
 
@@ -32,7 +32,7 @@ struct Pad {
     position: Position,
     /// What the border holds: `constant` (default; see `fill`), `edge` (the nearest pixel), `reflect`
     /// (mirrored, without the edge itself) or `symmetric` (mirrored, with it), as NumPy names them.
-    mode: Outside,
+    mode: BorderMode,
     /// What a constant border holds: one number, or one for each channel. Default: 0.
     fill: Fill,
 }
@@ -92,7 +92,7 @@ fn step(options: Pad) -> Result<ImageStep<Pad>, BuildError> {
     if options.multiple_of.is_some_and(|number| !(1..=MAX_SIDE).contains(&number)) {
         return Err(BuildError::option("multiple_of", format!("`multiple_of` is not 1 to {MAX_SIDE}")));
     }
-    if options.mode != Outside::Constant && options.fill != Fill::default() {
+    if options.mode != BorderMode::Constant && options.fill != Fill::default() {
         return Err(BuildError::option("fill", "`fill` is for `mode: constant` only"));
     }
     ImageStep::new(options)
@@ -119,7 +119,7 @@ impl Pad {
     }
 }
 
-impl Remake for Pad {
+impl ImageOperation for Pad {
     const NAME: &'static str = "pad";
     const GIVES: &'static str = "the image with its border";
 
@@ -143,7 +143,7 @@ impl Remake for Pad {
             (None, Position::TopLeft) => [0, 0],
             (None, Position::Center) => [(target.width - dims.width) / 2, (target.height - dims.height) / 2],
         };
-        let metadata = changed(tensor.metadata, dims, Change::moved([left as f32, top as f32]));
+        let metadata = changed(tensor.metadata, dims, CoordinateChange::moved([left as f32, top as f32]));
         let window = Window { top: -(top as i64), left: -(left as i64), height: target.height, width: target.width };
         Ok(cut(tensor, dims, window, self.mode, &self.fill, deadline)?.with_metadata(metadata))
     }

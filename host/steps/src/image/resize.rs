@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::dims::{ImageDims, Size, fits};
-use super::geometry::{Change, changed};
-use super::remake::{ImageStep, Remake};
+use super::geometry::{CoordinateChange, changed};
+use super::image_step::{ImageOperation, ImageStep};
 use super::resample::{Filter, Library, Sampling};
-use crate::pacing::Deadline;
+use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{BuildError, Builtin, ElementSet, Group, StepFailure, Tensor};
 
@@ -103,7 +103,7 @@ impl Resize {
     }
 }
 
-impl Remake for Resize {
+impl ImageOperation for Resize {
     const NAME: &'static str = "resize";
     const GIVES: &'static str = "the same at the new size";
 
@@ -134,7 +134,7 @@ impl Remake for Resize {
         target: ImageDims,
         deadline: &Deadline,
     ) -> Result<Tensor, StepFailure> {
-        let metadata = changed(tensor.metadata, dims, Change::between(dims, target));
+        let metadata = changed(tensor.metadata, dims, CoordinateChange::between(dims, target));
         let tensor = if dims == target { tensor } else { self.sampling.resize(&tensor, dims, target, deadline)? };
         Ok(tensor.with_metadata(metadata))
     }

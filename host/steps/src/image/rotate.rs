@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::affine::{Affine, Interpolation};
 use super::dims::ImageDims;
-use super::geometry::{Change, changed};
-use super::remake::{ImageStep, Remake};
+use super::geometry::{CoordinateChange, changed};
+use super::image_step::{ImageOperation, ImageStep};
 use super::window::Fill;
-use crate::pacing::Deadline;
+use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::with_elements;
 use gpux_core::{BuildError, Builtin, ElementSet, ElementType, Group, Metadata, StepFailure, Tensor, TensorElement};
@@ -69,7 +69,7 @@ impl Rotate {
     }
 }
 
-impl Remake for Rotate {
+impl ImageOperation for Rotate {
     const NAME: &'static str = "rotate";
     const GIVES: &'static str = "the turned image";
 
@@ -111,14 +111,14 @@ impl Remake for Rotate {
         let metadata = match self.quarters(dims.height, dims.width) {
             Some(0) => return Ok(tensor),
             Some(2) => {
-                let change = Change { scale: [-1.0, -1.0], offset: [dims.width as f32, dims.height as f32] };
+                let change = CoordinateChange { scale: [-1.0, -1.0], offset: [dims.width as f32, dims.height as f32] };
                 changed(tensor.metadata, dims, change)
             }
             // A geometry cannot say that the axes changed places.
             _ => Metadata { geometry: None, ..tensor.metadata },
         };
         let turned = if let Some(quarters) = self.quarters(dims.height, dims.width) {
-            with_elements!(tensor.data(), data => turned(data, dims, target, quarters, deadline))?
+            with_elements!(tensor.data(), data => apply_orientation(data, dims, target, quarters, deadline))?
         } else {
             let (affine, _) = Affine::rotation(self.angle(), dims.height, dims.width, self.expand);
             affine.apply(&tensor, dims, target, self.filter, &self.fill, deadline)?
@@ -127,7 +127,7 @@ impl Remake for Rotate {
     }
 }
 
-fn turned<T: TensorElement>(
+fn apply_orientation<T: TensorElement>(
     data: &[T],
     dims: ImageDims,
     target: ImageDims,

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::pacing::{BLOCK, Deadline, DeadlineExceeded};
+use crate::deadline::{Deadline, DeadlineExceeded, ELEMENTS_PER_CHECK};
 use crate::ports;
 use gpux_core::with_elements;
 use gpux_core::{
@@ -230,7 +230,7 @@ impl ToTensor {
         };
         let mut floats = tensor.cast_while(ElementType::Float32, deadline)?;
         if let Some(data) = floats.as_mut_slice::<f32>() {
-            for block in data.chunks_mut(BLOCK) {
+            for block in data.chunks_mut(ELEMENTS_PER_CHECK) {
                 deadline.check_after(block.len())?;
                 for value in block {
                     *value /= most;
@@ -253,7 +253,7 @@ fn planes<const C: usize>(
     for channel in order {
         // Below C as it is; said so that the loop checks nothing.
         let channel = channel % C;
-        for block in pixels.chunks(BLOCK) {
+        for block in pixels.chunks(ELEMENTS_PER_CHECK) {
             deadline.check_after(block.len())?;
             result.extend(block.iter().map(|pixel| f32::from(pixel[channel]) / most));
         }
@@ -276,8 +276,8 @@ fn arranged<T: TensorElement>(
     match to {
         Layout::Chw => {
             for channel in order {
-                for pixel in (0..pixels).step_by(BLOCK) {
-                    let count = BLOCK.min(pixels - pixel);
+                for pixel in (0..pixels).step_by(ELEMENTS_PER_CHECK) {
+                    let count = ELEMENTS_PER_CHECK.min(pixels - pixel);
                     deadline.check_after(count)?;
                     result.extend(data[channel * plane + pixel * step..].iter().step_by(step).take(count).cloned());
                 }

@@ -6,15 +6,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::dims::ImageDims;
-use crate::pacing::{Deadline, DeadlineExceeded};
+use crate::deadline::{Deadline, DeadlineExceeded};
 use gpux_core::with_elements;
 use gpux_core::{StepFailure, Tensor, TensorElement};
 
-/// What lies outside of the image.
+/// The values outside of the image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
-pub(super) enum Outside {
+pub(super) enum BorderMode {
     #[default]
     Constant,
     #[serde(rename = "edge")]
@@ -23,7 +23,7 @@ pub(super) enum Outside {
     Symmetric,
 }
 
-impl Outside {
+impl BorderMode {
     /// The place inside `0..size` that stands for `at`, which is outside; none for a constant.
     fn place(self, at: i64, size: usize) -> Option<usize> {
         let last = size as i64 - 1;
@@ -44,7 +44,7 @@ impl Outside {
     }
 }
 
-/// What every channel of a pixel outside is: one number, or one for each channel.
+/// The channels of a pixel outside: one number, or one for each channel.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(inline)]
@@ -81,7 +81,7 @@ impl Fill {
     }
 }
 
-/// Where the window lies: its first row and column, and its size.
+/// The position of the window: its first row and column, and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Window {
     pub(super) top: i64,
@@ -90,15 +90,15 @@ pub(super) struct Window {
     pub(super) width: usize,
 }
 
-/// What of one axis is seen: places outside, a run inside, places outside.
-struct Seen {
+/// The view along one axis: indices outside, a range inside, indices outside.
+struct AxisView {
     before: Vec<Option<usize>>,
     inside: Range<usize>,
     after: Vec<Option<usize>>,
 }
 
-impl Seen {
-    fn of(start: i64, length: usize, size: usize, outside: Outside) -> Self {
+impl AxisView {
+    fn new(start: i64, length: usize, size: usize, outside: BorderMode) -> Self {
         let end = start.saturating_add(length as i64);
         let first = start.clamp(0, size as i64).min(end.max(0));
         let last = end.clamp(first, size as i64);
@@ -116,12 +116,12 @@ impl Seen {
     }
 }
 
-/// What the window shows of an image.
+/// The part of an image within the window.
 pub(super) fn cut(
     tensor: Tensor,
     dims: ImageDims,
     window: Window,
-    outside: Outside,
+    outside: BorderMode,
     fill: &Fill,
     deadline: &Deadline,
 ) -> Result<Tensor, StepFailure> {
@@ -131,22 +131,22 @@ pub(super) fn cut(
     }
     let shape = [window.height, window.width, dims.channels];
     let cut = with_elements!(tensor.data(), data => {
-        Tensor::new(shape, seen(data, dims, window, outside, &fill.pixel(dims.channels)?, deadline)?)
+        Tensor::new(shape, view(data, dims, window, outside, &fill.pixel(dims.channels)?, deadline)?)
     })?;
     Ok(cut.with_metadata(tensor.metadata))
 }
 
-fn seen<T: Clone>(
+fn view<T: Clone>(
     data: &[T],
     dims: ImageDims,
     window: Window,
-    outside: Outside,
+    outside: BorderMode,
     fill: &[T],
     deadline: &Deadline,
 ) -> Result<Vec<T>, DeadlineExceeded> {
     let channels = dims.channels;
-    let rows = Seen::of(window.top, window.height, dims.height, outside);
-    let columns = Seen::of(window.left, window.width, dims.width, outside);
+    let rows = AxisView::new(window.top, window.height, dims.height, outside);
+    let columns = AxisView::new(window.left, window.width, dims.width, outside);
     let inside = columns.inside.start * channels..columns.inside.end * channels;
     let mut result = Vec::with_capacity(window.height * window.width * channels);
     for row in rows.rows() {

@@ -4,9 +4,9 @@ use half::{bf16, f16};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::pacing::{Deadline, DeadlineExceeded};
+use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::ports;
-use crate::wide::vectorized;
+use crate::simd::vectorize;
 use gpux_core::{
     Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor,
     TensorData, TensorKind, Value,
@@ -155,7 +155,7 @@ fn largest<T: Copy>(
         let rows = (PART / length).max(1);
         for (indices, data) in indices.chunks_mut(rows).zip(data.chunks(rows * length)) {
             deadline.check_after(data.len())?;
-            vectorized(
+            vectorize(
                 #[inline(always)]
                 || {
                     for (index, row) in indices.iter_mut().zip(data.chunks_exact(length)) {

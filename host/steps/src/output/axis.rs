@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use crate::pacing::{Deadline, DeadlineExceeded};
+use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::ports;
 use gpux_core::{
     Context, ElementSet, Kind, Mismatch, Port, Signature, StepFailure, Tensor, TensorData, TensorElement, TensorKind,

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::tokens::{Hidden, hidden_ports, infer};
-use crate::pacing::Deadline;
+use super::token_vectors::{TokenVectors, hidden_ports, infer};
+use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::with_elements;
 use gpux_core::{Builtin, Context, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor, TensorElement, Value};
@@ -15,13 +15,13 @@ use gpux_core::{Builtin, Context, Group, Kind, Mismatch, Signature, Step, StepFa
 struct Options {
     /// Whose vector is taken: that of the `first` token (default, such as `[CLS]`) or of the `last`, as
     /// decoders are pooled. What the attention mask leaves out does not count.
-    token: Which,
+    token: TokenChoice,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-enum Which {
+enum TokenChoice {
     #[default]
     First,
     Last,
@@ -50,16 +50,21 @@ pub(super) fn builtin() -> Builtin {
 
 impl ClsPool {
     /// Which token's vector is taken; `None` for zeros.
-    fn token(&self, hidden: &Hidden, row: usize) -> Option<usize> {
+    fn token(&self, hidden: &TokenVectors, row: usize) -> Option<usize> {
         let mut tokens = 0..hidden.shape[1];
         let counts = |token: &usize| hidden.weight(row, *token) != 0.0;
         match self.options.token {
-            Which::First => Some(tokens.find(counts).unwrap_or(0)),
-            Which::Last => tokens.rev().find(counts),
+            TokenChoice::First => Some(tokens.find(counts).unwrap_or(0)),
+            TokenChoice::Last => tokens.rev().find(counts),
         }
     }
 
-    fn take<T: TensorElement>(&self, hidden: &Hidden, data: &[T], deadline: &Deadline) -> Result<Tensor, StepFailure> {
+    fn take<T: TensorElement>(
+        &self,
+        hidden: &TokenVectors,
+        data: &[T],
+        deadline: &Deadline,
+    ) -> Result<Tensor, StepFailure> {
         let [batch, length, width] = hidden.shape;
         let mut taken = Vec::with_capacity(batch * width);
         for row in 0..batch {
@@ -89,7 +94,7 @@ impl Step for ClsPool {
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let deadline = &Deadline::from_context(context);
         deadline.check()?;
-        let hidden = Hidden::read(inputs, deadline)?;
+        let hidden = TokenVectors::read(inputs, deadline)?;
         if !hidden.tensor.element().is_float() {
             let message = format!("vectors of tokens are floats, not {}; cast them first", hidden.tensor.element());
             return Err(StepFailure::InvalidInput(message));

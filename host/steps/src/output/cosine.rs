@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::l2_normalize::{dot, normalize};
 use super::label_names::Labels;
-use super::ranking::{MAX_ANSWER, Names, best};
-use crate::pacing::{Deadline, DeadlineExceeded, rows_of_block};
+use super::ranking::{MAX_ANSWER, RankedLabels, best};
+use crate::deadline::{Deadline, DeadlineExceeded, rows_per_check};
 use crate::ports;
 use gpux_core::{
     BuildError, Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, Site, Step,
@@ -58,7 +58,7 @@ struct Cosine {
     vectors: Vec<f32>,
     count: usize,
     width: usize,
-    names: Names,
+    names: RankedLabels,
     k: usize,
     signature: Signature,
 }
@@ -82,7 +82,7 @@ impl Cosine {
         }
         let (mut vectors, count, width) = options.vectors.read(site)?;
         vectors.chunks_exact_mut(width).for_each(normalize);
-        let names = Names::read(options.labels.as_ref(), site)?;
+        let names = RankedLabels::read(options.labels.as_ref(), site)?;
         if let Some(labels) = names.count().filter(|labels| *labels != count) {
             let message = format!("there are {labels} labels, but {count} vectors");
             return Err(BuildError::option("labels", message));
@@ -104,7 +104,7 @@ impl Cosine {
         let mut query = query.to_vec();
         normalize(&mut query);
         let mut scores = Vec::with_capacity(self.count);
-        for block in self.vectors.chunks(rows_of_block(self.width) * self.width) {
+        for block in self.vectors.chunks(rows_per_check(self.width) * self.width) {
             deadline.check_after(block.len())?;
             scores.extend(block.chunks_exact(self.width).map(|vector| dot(vector, &query)));
         }
@@ -112,8 +112,8 @@ impl Cosine {
     }
 
     /// Bytes that the answer for `rows` vectors takes.
-    fn answer(&self, rows: usize) -> usize {
-        self.names.answer(rows.saturating_mul(self.k.min(self.count)))
+    fn answer_bytes(&self, rows: usize) -> usize {
+        self.names.answer_bytes(rows.saturating_mul(self.k.min(self.count)))
     }
 
     fn wrong_width(&self, width: usize) -> String {
@@ -184,7 +184,7 @@ impl Step for Cosine {
         // The rows in float32, the scores of one and their order, and the answer.
         let rows = tensor.len() / self.width;
         let scores = self.count.saturating_mul(size_of::<f32>() + size_of::<usize>());
-        tensor.len().saturating_mul(4).saturating_add(scores).saturating_add(self.answer(rows))
+        tensor.len().saturating_mul(4).saturating_add(scores).saturating_add(self.answer_bytes(rows))
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
@@ -203,7 +203,7 @@ impl Step for Cosine {
             return invalid("there are no vectors to compare".into());
         }
         let rows = tensor.len() / width;
-        if self.answer(rows) > MAX_ANSWER {
+        if self.answer_bytes(rows) > MAX_ANSWER {
             return invalid(format!(
                 "the answer for {rows} vectors would be too large; send less, or ask for a smaller `k`"
             ));

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::pacing::{Deadline, DeadlineExceeded, rows_of_block};
+use crate::deadline::{Deadline, DeadlineExceeded, rows_per_check};
 use crate::ports;
 use gpux_core::{
     BuildError, Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, Site, Step,
@@ -135,7 +135,7 @@ impl Decode {
         let mut text = String::new();
         let mut last = None;
         let count = self.tokens.len();
-        for block in scores.chunks(rows_of_block(count) * count) {
+        for block in scores.chunks(rows_per_check(count) * count) {
             deadline.check_after(block.len())?;
             for frame in block.chunks_exact(count) {
                 let best = first_largest(frame);

@@ -4,11 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::axis;
-use crate::pacing::Deadline;
+use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{Builtin, Context, Group, Kind, Mismatch, Signature, Step, StepFailure, Value};
 
-/// What a length is taken for at least, so that a vector of zeros stays one.
+/// The least length that is divided by, so that a vector of zeros stays one.
 const LEAST: f32 = 1e-12;
 
 /// Options of `l2-normalize`.

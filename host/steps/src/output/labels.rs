@@ -6,14 +6,14 @@ use serde_json::json;
 
 use super::label_names::Labels;
 use super::ranking::MAX_ANSWER;
-use crate::pacing::{BLOCK, Deadline, DeadlineExceeded};
+use crate::deadline::{Deadline, DeadlineExceeded, ELEMENTS_PER_CHECK};
 use crate::ports;
 use gpux_core::{
     BuildError, Builtin, Context, ElementSet, Group, Kind, Mismatch, Port, Signature, Site, Step, StepFailure, Tensor,
     TensorKind, Value, json_values, to_json_while,
 };
 
-/// What a name takes in memory, beside its text.
+/// Bytes of a name, beside its text.
 const ENTRY: usize = 64;
 
 /// Options of `labels`.
@@ -59,12 +59,12 @@ impl NameClasses {
 
     /// The name of each number of a tensor, in lists of its shape.
     fn name_all(&self, tensor: &Tensor, deadline: &Deadline) -> Result<serde_json::Value, StepFailure> {
-        if tensor.len() <= BLOCK {
+        if tensor.len() <= ELEMENTS_PER_CHECK {
             return self.name(to_json_while(&tensor.clone().into(), deadline).ok_or(DeadlineExceeded)?, deadline);
         }
         let mut level = Vec::with_capacity(tensor.len());
-        for start in (0..tensor.len()).step_by(BLOCK) {
-            let block = tensor.pick(start, &[(BLOCK.min(tensor.len() - start), 1)])?;
+        for start in (0..tensor.len()).step_by(ELEMENTS_PER_CHECK) {
+            let block = tensor.pick(start, &[(ELEMENTS_PER_CHECK.min(tensor.len() - start), 1)])?;
             if let serde_json::Value::Array(names) =
                 self.name(to_json_while(&block.into(), deadline).ok_or(DeadlineExceeded)?, deadline)?
             {
@@ -99,7 +99,7 @@ impl NameClasses {
     }
 
     /// Bytes that the names of such a tensor take, with the lists that they lie in.
-    fn answer(&self, tensor: &Tensor) -> usize {
+    fn answer_bytes(&self, tensor: &Tensor) -> usize {
         let longest = self.labels.iter().chain(&self.unknown).map(String::len).max().unwrap_or(0);
         json_values(tensor.shape()).saturating_mul(ENTRY).saturating_add(tensor.len().saturating_mul(longest))
     }
@@ -116,7 +116,7 @@ impl Step for NameClasses {
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
-        ports::given_tensor(inputs).map_or(0, |tensor| self.answer(tensor).saturating_mul(2))
+        ports::given_tensor(inputs).map_or(0, |tensor| self.answer_bytes(tensor).saturating_mul(2))
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
@@ -125,7 +125,7 @@ impl Step for NameClasses {
             let message = format!("labels takes whole numbers, but gets {}", tensor.element());
             return Err(StepFailure::InvalidInput(message));
         }
-        if self.answer(&tensor) > MAX_ANSWER {
+        if self.answer_bytes(&tensor) > MAX_ANSWER {
             let message = format!("the answer would have {} names, which is too much at once", tensor.len());
             return Err(StepFailure::InvalidInput(message));
         }

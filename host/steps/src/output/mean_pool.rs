@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::tokens::{Floats, Hidden, hidden_ports};
-use crate::pacing::{Deadline, rows_of_block};
+use super::token_vectors::{Floats, TokenVectors, hidden_ports};
+use crate::deadline::{Deadline, rows_per_check};
 use crate::ports;
 use gpux_core::{Builtin, Context, Group, Kind, Mismatch, Signature, Step, StepFailure, Tensor, TensorElement, Value};
 
@@ -44,17 +44,17 @@ impl Step for MeanPool {
     }
 
     fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        super::tokens::infer(&self.signature, inputs)
+        super::token_vectors::infer(&self.signature, inputs)
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
-        super::tokens::buffers(inputs)
+        super::token_vectors::buffers(inputs)
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let deadline = &Deadline::from_context(context);
         deadline.check()?;
-        let hidden = Hidden::read(inputs, deadline)?;
+        let hidden = TokenVectors::read(inputs, deadline)?;
         let pooled = match hidden.floats(deadline)? {
             Floats::Float32(tensor) => mean::<f32>(&hidden, &tensor, deadline)?,
             Floats::Float64(tensor) => mean::<f64>(&hidden, &tensor, deadline)?,
@@ -82,14 +82,14 @@ impl Number for f64 {
     }
 }
 
-fn mean<T: Number>(hidden: &Hidden, tensor: &Tensor, deadline: &Deadline) -> Result<Tensor, StepFailure> {
+fn mean<T: Number>(hidden: &TokenVectors, tensor: &Tensor, deadline: &Deadline) -> Result<Tensor, StepFailure> {
     let [batch, length, width] = hidden.shape;
     let mut means = vec![T::default(); batch * width];
     let data = tensor.as_slice::<T>().unwrap_or_default();
     if width > 0 {
         for (row, mean) in means.chunks_exact_mut(width).enumerate() {
             let tokens = &data[row * length * width..(row + 1) * length * width];
-            let (mut total, at_once) = (T::default(), rows_of_block(width));
+            let (mut total, at_once) = (T::default(), rows_per_check(width));
             deadline.check_after(width)?;
             for (first, block) in (0..).step_by(at_once).zip(tokens.chunks(at_once * width)) {
                 deadline.check_after(block.len())?;
@@ -151,7 +151,7 @@ mod tests {
     fn much_ends_with_the_time() {
         // One text of many tokens, and many texts of one.
         for shape in [[1, 1 << 19, 4], [1 << 20, 1, 2]] {
-            let hidden = Hidden::read(
+            let hidden = TokenVectors::read(
                 vec![Some(Tensor::zeros(ElementType::Float32, shape).unwrap().into())],
                 &Deadline::default(),
             );

@@ -19,7 +19,7 @@ mod sigmoid;
 mod softmax;
 mod spans;
 mod threshold;
-mod tokens;
+mod token_vectors;
 mod top_k;
 
 use gpux_core::Builtin;

@@ -9,13 +9,13 @@ use tokenizers::{Decoder as _, Tokenizer};
 
 use super::label_names::Labels;
 use super::ranking::{MAX_ANSWER, Score as _};
-use super::spans::{Characters, Inputs, Quoted, numbers, rows_of, scores};
-use crate::pacing::Deadline;
+use super::spans::{Characters, Inputs, QuoteBudget, numbers, rows_of, scores};
+use crate::deadline::Deadline;
 use crate::ports;
 use crate::text::encoder::read;
 use crate::text::offload::{Offload, catch_tokenizer_panic};
-use crate::text::tokenizer_cost::Cost;
-use crate::text::{texts, tokenizer_file};
+use crate::text::tokenizer_cost::TokenizerCost;
+use crate::text::{text_input, tokenizer_file};
 use gpux_core::{
     BuildError, Builtin, Context, Dim, Group, Kind, Mismatch, Port, Signature, Site, Step, StepFailure, Value,
 };
@@ -23,7 +23,7 @@ use gpux_core::{
 /// How many times as long as an addition it takes to look up a token, or to put it to others, about.
 const TOKEN: usize = 512;
 
-/// What a window takes in memory, beside its tokens.
+/// Bytes of a window, beside its tokens.
 const WINDOW: usize = 256;
 
 /// Most entities of an answer: as JSON one takes at least 1024 bytes.
@@ -94,15 +94,15 @@ pub(super) fn builtin() -> Builtin {
     }
 }
 
-/// What of a `tokenizer.json` tells words apart.
+/// The part of a `tokenizer.json` that tells words apart.
 #[derive(Default, Deserialize)]
-struct File {
+struct TokenizerJson {
     #[serde(default)]
-    model: Model,
+    model: TokenizerModel,
 }
 
 #[derive(Default, Deserialize)]
-struct Model {
+struct TokenizerModel {
     continuing_subword_prefix: Option<String>,
     unk_token: Option<String>,
     unk_id: Option<u32>,
@@ -119,7 +119,7 @@ struct Piece {
 }
 
 /// A token or a word with its label.
-struct Labelled {
+struct LabelledToken {
     label: usize,
     score: f32,
     word: String,
@@ -137,7 +137,7 @@ struct Entity {
     index: usize,
 }
 
-/// What is known about one window of a text.
+/// One window of a text.
 struct Window<'a> {
     logits: &'a [f32],
     ids: &'a [i64],
@@ -151,7 +151,7 @@ impl NerAggregate {
         let labels = options.labels.read(site)?;
         let file = tokenizer_file::find(&options.tokenizer, site)?;
         let tokenizer = read(&file)?;
-        let model = serde_json::from_slice::<File>(&file.bytes).unwrap_or_default().model;
+        let model = serde_json::from_slice::<TokenizerJson>(&file.bytes).unwrap_or_default().model;
         let unknown = model.unk_token.and_then(|token| tokenizer.token_to_id(&token)).or(model.unk_id);
         let optional = Port { optional: true, ..numbers("window_of", 1, "which text each window is from") };
         let inputs = vec![
@@ -159,7 +159,7 @@ impl NerAggregate {
             numbers("input_ids", 2, "the tokens, windows × length"),
             numbers("offsets", 3, "the place of each token in its text, windows × length × 2"),
             numbers("special_tokens_mask", 2, "1 for a special token and for padding"),
-            texts::port("text", "the text, or a list of texts"),
+            text_input::port("text", "the text, or a list of texts"),
             optional,
         ];
         let output = Port {
@@ -168,7 +168,7 @@ impl NerAggregate {
         };
         Ok(Self {
             options,
-            offload: Offload::new(Cost::of_decoding(&tokenizer), texts::MAX_TEXT),
+            offload: Offload::new(TokenizerCost::of_decoding(&tokenizer), text_input::MAX_TEXT),
             tokenizer: Arc::new(tokenizer),
             file: file.path.display().to_string(),
             labels,
@@ -187,7 +187,7 @@ impl NerAggregate {
         &self,
         window: &Window<'_>,
         text: &Characters<'_>,
-        quoted: &mut Quoted,
+        quoted: &mut QuoteBudget,
         deadline: &Deadline,
     ) -> Result<Vec<Piece>, StepFailure> {
         let width = self.labels.len();
@@ -223,8 +223,9 @@ impl NerAggregate {
         }
         let bytes = tokens.iter().map(|token| token.len() + 1).sum::<usize>();
         let size = bytes.saturating_mul(self.offload.cost().growth);
-        if size > texts::MAX_TEXT {
-            let message = format!("a word could be {size} bytes; at most {} are put together at once", texts::MAX_TEXT);
+        if size > text_input::MAX_TEXT {
+            let message =
+                format!("a word could be {size} bytes; at most {} are put together at once", text_input::MAX_TEXT);
             return Err(StepFailure::InvalidInput(message));
         }
         let tokenizer = self.tokenizer.clone();
@@ -237,7 +238,7 @@ impl NerAggregate {
     }
 
     /// A word of these tokens, with the label that the strategy gives it.
-    fn word(&self, tokens: &[Piece], deadline: &Deadline) -> Result<Labelled, StepFailure> {
+    fn word(&self, tokens: &[Piece], deadline: &Deadline) -> Result<LabelledToken, StepFailure> {
         let (first, last) = (&tokens[0], &tokens[tokens.len() - 1]);
         let (label, score) = match self.options.strategy {
             Strategy::Average => highest(&average(tokens)),
@@ -248,16 +249,16 @@ impl NerAggregate {
             Strategy::None | Strategy::Simple | Strategy::First => highest(&first.scores),
         };
         let word = self.text_of(tokens.iter().map(|token| token.word.clone()).collect(), deadline)?;
-        Ok(Labelled { label, score, word, start: first.start, end: last.end, index: first.index })
+        Ok(LabelledToken { label, score, word, start: first.start, end: last.end, index: first.index })
     }
 
-    fn labelled(&self, pieces: Vec<Piece>, deadline: &Deadline) -> Result<Vec<Labelled>, StepFailure> {
+    fn labelled(&self, pieces: Vec<Piece>, deadline: &Deadline) -> Result<Vec<LabelledToken>, StepFailure> {
         if matches!(self.options.strategy, Strategy::None | Strategy::Simple) {
             let each = |piece: Piece| {
                 deadline.check_after(TOKEN + piece.scores.len())?;
                 let (label, score) = highest(&piece.scores);
                 let Piece { word, start, end, index, .. } = piece;
-                Ok(Labelled { label, score, word, start, end, index })
+                Ok(LabelledToken { label, score, word, start, end, index })
             };
             return pieces.into_iter().map(each).collect();
         }
@@ -273,8 +274,8 @@ impl NerAggregate {
     }
 
     /// Neighbours of one label, as one.
-    fn group(&self, labelled: Vec<Labelled>, deadline: &Deadline) -> Result<Vec<Entity>, StepFailure> {
-        let mut groups: Vec<Vec<Labelled>> = Vec::new();
+    fn group(&self, labelled: Vec<LabelledToken>, deadline: &Deadline) -> Result<Vec<Entity>, StepFailure> {
+        let mut groups: Vec<Vec<LabelledToken>> = Vec::new();
         for next in labelled {
             let (begins, tag) = tag(&self.labels[next.label]);
             match groups.last_mut() {
@@ -289,7 +290,7 @@ impl NerAggregate {
         groups.into_iter().map(|group| self.entity(group, deadline)).collect()
     }
 
-    fn entity(&self, group: Vec<Labelled>, deadline: &Deadline) -> Result<Entity, StepFailure> {
+    fn entity(&self, group: Vec<LabelledToken>, deadline: &Deadline) -> Result<Entity, StepFailure> {
         let label = &self.labels[group[0].label];
         let (start, end, index) = (group[0].start, group[group.len() - 1].end, group[0].index);
         let scores: Vec<f32> = group.iter().map(|part| part.score).filter(|score| !score.is_nan()).collect();
@@ -303,13 +304,13 @@ impl NerAggregate {
         &self,
         window: &Window<'_>,
         text: &Characters<'_>,
-        quoted: &mut Quoted,
+        quoted: &mut QuoteBudget,
         deadline: &Deadline,
     ) -> Result<Vec<Entity>, StepFailure> {
         let labelled = self.labelled(self.pieces(window, text, quoted, deadline)?, deadline)?;
         let mut entities = if self.options.strategy == Strategy::None {
-            let each = |part: Labelled| {
-                let Labelled { label, score, word, start, end, index } = part;
+            let each = |part: LabelledToken| {
+                let LabelledToken { label, score, word, start, end, index } = part;
                 Entity { label: self.labels[label].clone(), score, word, start, end, index }
             };
             labelled.into_iter().map(each).collect()
@@ -390,7 +391,7 @@ impl Step for NerAggregate {
             return Err(ports::refuse(&self.signature, given, self.wrong_width(*width)));
         }
         if let Some(Some(text)) = inputs.get(4) {
-            texts::known(&self.signature.inputs[4], text)?;
+            text_input::known_count(&self.signature.inputs[4], text)?;
         }
         Ok(vec![Kind::Json])
     }
@@ -418,7 +419,7 @@ impl Step for NerAggregate {
         let window_of = inputs.optional("window_of", &[rows])?;
         let logits = logits.as_slice::<f32>().unwrap_or_default();
         let deadline = &Deadline::from_context(context);
-        let mut quoted = Quoted::default();
+        let mut quoted = QuoteBudget::default();
         let mut answers = Vec::with_capacity(texts.len());
         let mut found = 0;
         for (text, windows) in texts.iter().zip(rows_of(texts.len(), rows, window_of.as_deref())?) {

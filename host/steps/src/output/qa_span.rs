@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
 use super::ranking::Score as _;
-use super::spans::{Characters, Inputs, Quoted, numbers, rows_of, scores};
-use crate::pacing::{Deadline, DeadlineExceeded};
+use super::spans::{Characters, Inputs, QuoteBudget, numbers, rows_of, scores};
+use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::ports;
-use crate::text::texts;
+use crate::text::text_input;
 use gpux_core::{BuildError, Builtin, Context, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Value};
 
 /// Most answers, and most tokens of one, that may be asked for.
 const MOST: usize = 1000;
 
 /// How many times as long as for a span it takes to prepare a token, or to quote a span, about.
-const TIMES: usize = 16;
+const ELEMENTS_PER_VALUE: usize = 16;
 
-/// What a position is scored with that cannot be in an answer.
+/// The score of a position that cannot be in an answer.
 const IMPOSSIBLE: f32 = -10_000.0;
 
 /// Options of `qa-span`.
@@ -88,7 +88,7 @@ impl QaSpan {
             scores("end_logits", 2, "how well it ends there"),
             numbers("offsets", 3, "the place of each token in its text, windows × length × 2"),
             numbers("sequence_ids", 2, "which text each token is from"),
-            texts::port("context", "the text, or a list of texts"),
+            text_input::port("context", "the text, or a list of texts"),
             optional(numbers("attention_mask", 2, "0 for padding")),
             optional(numbers("word_ids", 2, "the word of each token, to answer in whole words")),
             optional(numbers("window_of", 1, "which text each window is from")),
@@ -105,7 +105,7 @@ impl QaSpan {
         count: usize,
         deadline: &Deadline,
     ) -> Result<(Vec<Span>, f32), DeadlineExceeded> {
-        deadline.check_after(TIMES * window.start.len())?;
+        deadline.check_after(ELEMENTS_PER_VALUE * window.start.len())?;
         let sequence = i64::from(self.options.sequence);
         let allowed: Vec<bool> = (0..window.start.len())
             .map(|token| {
@@ -131,7 +131,7 @@ impl QaSpan {
         &self,
         text: &str,
         windows: &[Window<'_>],
-        quoted: &mut Quoted,
+        quoted: &mut QuoteBudget,
         deadline: &Deadline,
     ) -> Result<Json, StepFailure> {
         deadline.check_after(text.len())?;
@@ -146,7 +146,7 @@ impl QaSpan {
             let (spans, none) = self.spans(window, count, deadline)?;
             least_none = least_none.min(none);
             for (score, first, last) in spans {
-                deadline.check_after(TIMES)?;
+                deadline.check_after(ELEMENTS_PER_VALUE)?;
                 let (start, end) = window.place(first, last);
                 let known = if let Some(known) = places.get(&(start, end)) {
                     *known
@@ -173,7 +173,7 @@ impl QaSpan {
     }
 }
 
-/// What is known about one window of a text.
+/// One window of a text.
 struct Window<'a> {
     start: &'a [f32],
     end: &'a [f32],
@@ -283,7 +283,7 @@ impl Step for QaSpan {
     fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
         ports::check(&self.signature, inputs)?;
         if let Some(Some(context)) = inputs.get(4) {
-            texts::known(&self.signature.inputs[4], context)?;
+            text_input::known_count(&self.signature.inputs[4], context)?;
         }
         Ok(vec![Kind::Json])
     }
@@ -322,13 +322,13 @@ impl Step for QaSpan {
             }
         };
         let deadline = &Deadline::from_context(context);
-        let mut quoted = Quoted::default();
+        let mut quoted = QuoteBudget::default();
         let rows_of = rows_of(contexts.len(), rows, window_of.as_deref())?;
         let mut answers = contexts
             .iter()
             .zip(&rows_of)
             .map(|(text, rows)| {
-                let looked = |row: &usize| deadline.check_after(TIMES * length).map(|()| window(*row));
+                let looked = |row: &usize| deadline.check_after(ELEMENTS_PER_VALUE * length).map(|()| window(*row));
                 let windows = rows.iter().map(looked).collect::<Result<Vec<_>, DeadlineExceeded>>()?;
                 self.answer(text, &windows, &mut quoted, deadline)
             })

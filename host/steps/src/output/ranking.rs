@@ -6,30 +6,30 @@ use half::{bf16, f16};
 use serde_json::{Value as Json, json};
 
 use super::label_names::Labels;
-use crate::pacing::{BLOCK, Deadline, DeadlineExceeded};
+use crate::deadline::{Deadline, DeadlineExceeded, ELEMENTS_PER_CHECK};
 use gpux_core::{BuildError, Site, Tensor, TensorElement, to_json};
 
 /// Most bytes that one answer may take in memory, over all rows.
 pub(super) const MAX_ANSWER: usize = 1 << 29;
 
-/// What an entry takes in memory, beside its label: an object of three fields.
+/// Bytes of an entry, beside its label: an object of three fields.
 const ENTRY: usize = 512;
 
-/// What the scores are of, where a step has the option `labels`.
-pub(super) struct Names {
+/// The labels of scores, for steps with the option `labels`.
+pub(super) struct RankedLabels {
     labels: Option<Vec<String>>,
     /// bytes of the longest label
     longest: usize,
 }
 
-impl Names {
+impl RankedLabels {
     pub(super) fn read(labels: Option<&Labels>, site: &Site<'_>) -> Result<Self, BuildError> {
         let labels = labels.map(|labels| labels.read(site)).transpose()?;
         let longest = labels.iter().flatten().map(String::len).max().unwrap_or(0);
         Ok(Self { labels, longest })
     }
 
-    /// How many labels there are, if there are any.
+    /// The number of labels; `None` without labels.
     pub(super) fn count(&self) -> Option<usize> {
         self.labels.as_ref().map(Vec::len)
     }
@@ -59,7 +59,7 @@ impl Names {
     }
 
     /// Bytes that an answer of so many entries takes.
-    pub(super) const fn answer(&self, entries: usize) -> usize {
+    pub(super) const fn answer_bytes(&self, entries: usize) -> usize {
         entries.saturating_mul(ENTRY + self.longest)
     }
 }
@@ -72,7 +72,7 @@ pub(super) fn best<T: Score>(row: &[T], k: usize, deadline: &Deadline) -> Result
         let nan_last = || left.is_nan().cmp(&right.is_nan());
         right.partial_cmp(left).unwrap_or_else(nan_last).then(a.cmp(b))
     };
-    let at_once = BLOCK.max(k);
+    let at_once = ELEMENTS_PER_CHECK.max(k);
     let (mut order, mut worst) = (Vec::new(), None);
     for start in (0..row.len()).step_by(at_once) {
         let block = start..row.len().min(start + at_once);
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn blocks_have_the_best_of_the_whole() {
-        let length = 3 * BLOCK + 17;
+        let length = 3 * ELEMENTS_PER_CHECK + 17;
         let mixed: Vec<f32> = (0..length).map(|index| (index * 7919 % 1009) as f32).collect();
         let rising: Vec<f32> = (0..length).map(|index| index as f32).collect();
         let mut odd = mixed.clone();
@@ -128,7 +128,7 @@ mod tests {
         for row in [mixed, rising, odd, vec![1.0; length]] {
             let mut sorted: Vec<_> = (0..length).collect();
             sorted.sort_by(|a, b| row[*b].partial_cmp(&row[*a]).unwrap_or(row[*a].is_nan().cmp(&row[*b].is_nan())));
-            for k in [1, 2, 1000, BLOCK, BLOCK + 1, length - 1, length, 2 * length] {
+            for k in [1, 2, 1000, ELEMENTS_PER_CHECK, ELEMENTS_PER_CHECK + 1, length - 1, length, 2 * length] {
                 assert_eq!(
                     best(&row, k, &Deadline::default()).unwrap(),
                     sorted[..k.min(length)],

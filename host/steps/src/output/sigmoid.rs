@@ -5,9 +5,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::exponential::exp_of_negative;
-use crate::pacing::Deadline;
+use crate::deadline::Deadline;
 use crate::ports;
-use crate::wide::each_element;
+use crate::simd::map_elements;
 use gpux_core::{
     Builtin, Context, ElementSet, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, TensorData, TensorKind,
     Value,
@@ -66,16 +66,16 @@ impl Step for Sigmoid {
         deadline.check()?;
         #[expect(clippy::redundant_closure, reason = "a function that is passed as it is would not be inlined")]
         match tensor.data() {
-            TensorData::Float32(_) => each_element(
+            TensorData::Float32(_) => map_elements(
                 &mut tensor,
                 deadline,
                 #[inline(always)]
                 |x| sigmoid(x),
             )?,
-            TensorData::Float64(_) => each_element(&mut tensor, deadline, |x: f64| 1.0 / (1.0 + (-x).exp()))?,
-            TensorData::Float16(_) => each_element(&mut tensor, deadline, |x: f16| f16::from_f32(sigmoid(x.to_f32())))?,
+            TensorData::Float64(_) => map_elements(&mut tensor, deadline, |x: f64| 1.0 / (1.0 + (-x).exp()))?,
+            TensorData::Float16(_) => map_elements(&mut tensor, deadline, |x: f16| f16::from_f32(sigmoid(x.to_f32())))?,
             TensorData::Bfloat16(_) => {
-                each_element(&mut tensor, deadline, |x: bf16| bf16::from_f32(sigmoid(x.to_f32())))?
+                map_elements(&mut tensor, deadline, |x: bf16| bf16::from_f32(sigmoid(x.to_f32())))?
             }
             other => {
                 let message = format!("sigmoid takes floats, but gets {}; cast them first", other.element());

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::axis;
-use crate::pacing::{Deadline, DeadlineExceeded};
+use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::ports;
 use gpux_core::{Builtin, Context, Group, Kind, Mismatch, Signature, Step, StepFailure, Value};
 

@@ -1,8 +1,8 @@
 //! Stretches of text that a model marks by its tokens: what `qa-span` and `ner-aggregate` share.
 
-use crate::pacing::Deadline;
+use crate::deadline::Deadline;
 use crate::ports;
-use crate::text::texts;
+use crate::text::text_input;
 use gpux_core::{Context, ElementSet, ElementType, Kind, Port, StepFailure, Tensor, TensorKind, Value};
 
 /// Most text that one answer may quote, in bytes.
@@ -45,9 +45,9 @@ impl<'t> Characters<'t> {
 
 /// Counts how much text an answer quotes.
 #[derive(Default)]
-pub(super) struct Quoted(usize);
+pub(super) struct QuoteBudget(usize);
 
-impl Quoted {
+impl QuoteBudget {
     pub(super) fn add(&mut self, text: &str) -> Result<(), StepFailure> {
         self.0 += text.len();
         if self.0 > MAX_QUOTED {
@@ -119,8 +119,8 @@ impl Inputs {
     }
 
     pub(super) fn texts(&mut self, name: &str) -> Result<Vec<String>, StepFailure> {
-        let texts = texts::texts(ports::first(self.values.by_ref().take(1).collect(), name)?, name)?;
-        texts::size(texts.iter())?;
+        let texts = text_input::read(ports::first(self.values.by_ref().take(1).collect(), name)?, name)?;
+        text_input::check_size(texts.iter())?;
         Ok(texts)
     }
 }

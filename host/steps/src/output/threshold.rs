@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::label_names::Labels;
-use super::ranking::{MAX_ANSWER, Names, Score, best};
-use crate::pacing::{BLOCK, Deadline, DeadlineExceeded};
+use super::ranking::{MAX_ANSWER, RankedLabels, Score, best};
+use crate::deadline::{Deadline, DeadlineExceeded, ELEMENTS_PER_CHECK};
 use crate::ports;
 use gpux_core::{
     BuildError, Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, Site, Step,
@@ -21,7 +21,7 @@ struct Options {
     threshold: Bound,
     /// What the step gives: `list` (of what is kept, best first, with its labels) or `mask` (a bool for each
     /// score). Default: list.
-    gives: Gives,
+    gives: OutputKind,
     /// The name of each index of the last axis: a list, or the path of a text file with one label a line.
     /// Default: none, entries then have no `label`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -30,7 +30,7 @@ struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { threshold: Bound::One(0.5), gives: Gives::List, labels: None }
+        Self { threshold: Bound::One(0.5), gives: OutputKind::List, labels: None }
     }
 }
 
@@ -45,7 +45,7 @@ enum Bound {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
-enum Gives {
+enum OutputKind {
     List,
     Mask,
 }
@@ -57,7 +57,7 @@ enum Gives {
 /// threshold rounded to the type of the scores; NaN is not above anything.
 struct Threshold {
     options: Options,
-    names: Names,
+    names: RankedLabels,
     signature: Signature,
 }
 
@@ -78,10 +78,10 @@ impl Threshold {
         if matches!(&options.threshold, Bound::Each(each) if each.is_empty()) {
             return Err(BuildError::option("threshold", "there are no thresholds"));
         }
-        if options.gives == Gives::Mask && options.labels.is_some() {
+        if options.gives == OutputKind::Mask && options.labels.is_some() {
             return Err(BuildError::option("labels", "a mask has no labels").with_hint("`gives: list` has"));
         }
-        let names = Names::read(options.labels.as_ref(), site)?;
+        let names = RankedLabels::read(options.labels.as_ref(), site)?;
         if let (Bound::Each(each), Some(labels)) = (&options.threshold, names.count())
             && each.len() != labels
         {
@@ -90,10 +90,10 @@ impl Threshold {
         }
         let floats = Kind::Tensor(TensorKind::of_elements(ElementSet::floats()));
         let output = match options.gives {
-            Gives::List => {
+            OutputKind::List => {
                 Port { description: "what is kept, as {label, index, score}".into(), ..Port::new("kept", Kind::Json) }
             }
-            Gives::Mask => {
+            OutputKind::Mask => {
                 let kind = Kind::Tensor(TensorKind::of_elements(ElementType::Bool));
                 Port { description: "whether each score is kept".into(), ..Port::new("kept", kind) }
             }
@@ -113,10 +113,10 @@ impl Threshold {
         }
     }
 
-    fn answer(&self, scores: usize) -> usize {
+    fn answer_bytes(&self, scores: usize) -> usize {
         match self.options.gives {
-            Gives::List => self.names.answer(scores),
-            Gives::Mask => 0,
+            OutputKind::List => self.names.answer_bytes(scores),
+            OutputKind::Mask => 0,
         }
     }
 
@@ -133,7 +133,7 @@ impl Threshold {
             Bound::Each(each) => each.iter().copied().map(of).collect(),
         };
         let rows = scores.chunks_exact(width.max(1));
-        if self.options.gives == Gives::Mask {
+        if self.options.gives == OutputKind::Mask {
             let mut mask = Vec::with_capacity(scores.len());
             for row in rows {
                 compared(row, &bounds, deadline, |kept| mask.push(kept))?;
@@ -145,7 +145,7 @@ impl Threshold {
         for row in rows.clone() {
             compared(row, &bounds, deadline, |above| kept += usize::from(above))?;
         }
-        if self.answer(kept.saturating_add(lists)) > MAX_ANSWER {
+        if self.answer_bytes(kept.saturating_add(lists)) > MAX_ANSWER {
             return invalid(format!("{kept} scores are above the threshold, more than can be listed"));
         }
         let only = scores.len() == width;
@@ -179,7 +179,7 @@ fn compared<T: PartialOrd>(
     deadline: &Deadline,
     mut each: impl FnMut(bool),
 ) -> Result<(), DeadlineExceeded> {
-    for (row, bounds) in row.chunks(BLOCK).zip(bounds.chunks(BLOCK)) {
+    for (row, bounds) in row.chunks(ELEMENTS_PER_CHECK).zip(bounds.chunks(ELEMENTS_PER_CHECK)) {
         deadline.check_after(row.len())?;
         row.iter().zip(bounds).for_each(|(score, bound)| each(score > bound));
     }
@@ -200,7 +200,7 @@ impl Step for Threshold {
             if let Dim::Fixed(scores) = last {
                 self.check_width(*scores).map_err(refuse)?;
             }
-            if self.options.gives == Gives::Mask {
+            if self.options.gives == OutputKind::Mask {
                 return Ok(vec![Kind::Tensor(TensorKind::shaped(ElementType::Bool, shape.clone()))]);
             }
         }
@@ -211,7 +211,7 @@ impl Step for Threshold {
         let Some(tensor) = ports::given_tensor(inputs) else { return 0 };
         // The bounds, the order of a row, and the answer if everything is kept.
         let bounds = tensor.shape().last().map_or(0, |width| width.saturating_mul(size_of::<f64>()));
-        self.answer(tensor.len()).saturating_add(tensor.len() * 16).saturating_add(bounds)
+        self.answer_bytes(tensor.len()).saturating_add(tensor.len() * 16).saturating_add(bounds)
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {

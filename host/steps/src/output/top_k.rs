@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::label_names::Labels;
-use super::ranking::{MAX_ANSWER, Names, Score, best};
-use crate::pacing::{Deadline, DeadlineExceeded};
+use super::ranking::{MAX_ANSWER, RankedLabels, Score, best};
+use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::ports;
 use gpux_core::{
     BuildError, Builtin, Context, Dim, ElementSet, Group, Kind, Mismatch, Port, Signature, Site, Step, StepFailure,
@@ -40,7 +40,7 @@ impl Default for Options {
 /// comes last. NaN and infinities are written as text, as everywhere.
 struct TopK {
     options: Options,
-    names: Names,
+    names: RankedLabels,
     signature: Signature,
 }
 
@@ -61,7 +61,7 @@ impl TopK {
         if options.k == 0 {
             return Err(BuildError::option("k", "`k` is 0, but at least 1 entry must be kept"));
         }
-        let names = Names::read(options.labels.as_ref(), site)?;
+        let names = RankedLabels::read(options.labels.as_ref(), site)?;
         let count = names.count().map_or_else(String::new, |count| format!(", {count} on the last axis"));
         let signature = Signature::unary(
             Port {
@@ -83,8 +83,8 @@ impl TopK {
     }
 
     /// Bytes that the answer for `rows` rows of `width` scores takes.
-    fn answer(&self, rows: usize, width: usize) -> usize {
-        self.names.answer(rows.saturating_mul(self.options.k.min(width)))
+    fn answer_bytes(&self, rows: usize, width: usize) -> usize {
+        self.names.answer_bytes(rows.saturating_mul(self.options.k.min(width)))
     }
 
     fn rows<T: Score>(
@@ -122,7 +122,7 @@ impl Step for TopK {
         let Some(tensor) = ports::given_tensor(inputs) else { return 0 };
         let width = tensor.shape().last().map_or(1, |width| (*width).max(1));
         // The order of one row, and the answer.
-        width.saturating_mul(size_of::<usize>()).saturating_add(self.answer(tensor.len() / width, width))
+        width.saturating_mul(size_of::<usize>()).saturating_add(self.answer_bytes(tensor.len() / width, width))
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
@@ -136,9 +136,9 @@ impl Step for TopK {
         }
         self.check_labels(width).map_err(StepFailure::InvalidInput)?;
         let rows = tensor.len() / width;
-        if self.answer(rows, width) > MAX_ANSWER {
+        if self.answer_bytes(rows, width) > MAX_ANSWER {
             let entries = rows.saturating_mul(self.options.k.min(width));
-            let most = MAX_ANSWER / self.names.answer(1);
+            let most = MAX_ANSWER / self.names.answer_bytes(1);
             return invalid(format!("the answer would have {entries} entries, but at most {most} are given"));
         }
         let deadline = &Deadline::from_context(context);

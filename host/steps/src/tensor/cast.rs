@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::element::Named;
+use super::element::ElementName;
 use super::text;
-use super::unary::{Change, Unary};
-use crate::pacing::Deadline;
+use super::unary::{TensorOperation, UnaryStep};
+use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{Builtin, ElementType, Group, Tensor, TensorKind};
 
@@ -16,7 +16,7 @@ use gpux_core::{Builtin, ElementType, Group, Tensor, TensorKind};
 struct Cast {
     /// The element type of the result: `bool`, `uint8`, `int8`, `uint16`, `int16`, `uint32`, `int32`,
     /// `uint64`, `int64`, `float16`, `bfloat16`, `float32`, `float64` or `string`. Required.
-    to: Named,
+    to: ElementName,
 }
 
 /// Converts each element to another type.
@@ -35,12 +35,12 @@ pub(super) fn builtin() -> Builtin {
         schema: || schemars::schema_for!(Cast),
         build: |options, _| {
             let cast: Cast = ports::options(options)?;
-            Ok(Box::new(Unary::new(cast, "of any shape", "of the same shape")))
+            Ok(Box::new(UnaryStep::new(cast, "of any shape", "of the same shape")))
         },
     }
 }
 
-impl Change for Cast {
+impl TensorOperation for Cast {
     const NAME: &'static str = "cast";
 
     fn kind(&self, given: &TensorKind) -> Result<TensorKind, String> {

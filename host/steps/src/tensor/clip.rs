@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
 
-use super::unary::{Change, Unary};
-use crate::pacing::{Deadline, DeadlineExceeded};
+use super::unary::{TensorOperation, UnaryStep};
+use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::ports;
-use crate::wide::each_element;
+use crate::simd::map_elements;
 use gpux_core::{
     BuildError, Builtin, ElementSet, ElementType, Group, Tensor, TensorElement, TensorKind, bf16_from_f64, f16_from_f64,
 };
@@ -36,7 +36,7 @@ pub(super) fn builtin() -> Builtin {
         build: |options, _| {
             let clip: Clip = ports::options(options)?;
             clip.check()?;
-            Ok(Box::new(Unary::new(clip, "numbers", "the numbers within the bounds")))
+            Ok(Box::new(UnaryStep::new(clip, "numbers", "the numbers within the bounds")))
         },
     }
 }
@@ -81,7 +81,7 @@ impl Clip {
         let (Some(least), Some(most)) = (least, most) else {
             return Err(format!("the bounds allow no {}", T::TYPE));
         };
-        each_element(
+        map_elements(
             given,
             deadline,
             #[inline(always)]
@@ -98,7 +98,7 @@ impl Clip {
     ) -> Result<(), DeadlineExceeded> {
         let bound = |bound: &Option<Number>, none: f64| of(bound.as_ref().and_then(Number::as_f64).unwrap_or(none));
         let (min, max) = (bound(&self.min, f64::NEG_INFINITY), bound(&self.max, f64::INFINITY));
-        each_element(
+        map_elements(
             given,
             deadline,
             #[inline(always)]
@@ -111,7 +111,7 @@ impl Clip {
     }
 }
 
-impl Change for Clip {
+impl TensorOperation for Clip {
     const NAME: &'static str = "clip";
 
     fn takes(&self) -> ElementSet {

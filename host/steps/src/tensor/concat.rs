@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::join::{self, Joined};
+use super::combine::{self, CombinedShape};
 use super::shape;
 use crate::ports;
 use gpux_core::{
@@ -34,7 +34,7 @@ pub(super) fn builtin() -> Builtin {
         example: "concat: { axis: -1, in: [left, right] }",
         schema: || schemars::schema_for!(Options),
         build: |options, _| {
-            let signature = join::signature("all of them, along the axis");
+            let signature = combine::signature("all of them, along the axis");
             Ok(Box::new(Concat { options: ports::options(options)?, signature }))
         },
     }
@@ -89,18 +89,18 @@ impl Step for Concat {
     }
 
     fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        join::infer(&self.signature, inputs, |kinds, elements| self.kind(kinds, elements))
+        combine::infer(&self.signature, inputs, |kinds, elements| self.kind(kinds, elements))
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
-        join::buffers(inputs)
+        combine::buffers(inputs)
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        join::run("concat", inputs, context, |shapes| {
+        combine::run("concat", inputs, context, |shapes| {
             let sum = |one: &usize, other: &usize| one.saturating_add(*other);
             let (axis, shape) = self.joined(shapes, |one, other| one != other, sum)?;
-            Ok(Joined { sizes: shapes.iter().map(|shape| shape[axis..].iter().product()).collect(), shape })
+            Ok(CombinedShape { sizes: shapes.iter().map(|shape| shape[axis..].iter().product()).collect(), shape })
         })
     }
 

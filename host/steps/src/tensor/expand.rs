@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::axes::Axes;
 use super::shape::{self, MAX_RANK, fits, longest_text};
-use super::unary::{Change, Unary};
-use crate::pacing::Deadline;
+use super::unary::{TensorOperation, UnaryStep};
+use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{BuildError, Builtin, Dim, Group, Metadata, Tensor, TensorKind, element_count};
 
@@ -37,7 +37,7 @@ pub(super) fn builtin() -> Builtin {
         build: |options, _| {
             let expand: Expand = ports::options(options)?;
             expand.check()?;
-            Ok(Box::new(Unary::new(expand, "of any type and shape", "with more axes, or larger ones")))
+            Ok(Box::new(UnaryStep::new(expand, "of any type and shape", "with more axes, or larger ones")))
         },
     }
 }
@@ -91,7 +91,7 @@ impl Expand {
     }
 }
 
-impl Change for Expand {
+impl TensorOperation for Expand {
     const NAME: &'static str = "expand";
 
     fn kind(&self, given: &TensorKind) -> Result<TensorKind, String> {

@@ -9,9 +9,9 @@ use gpux_core::{Context, ElementSet, ElementType, Kind, Site, StepFailure, Tenso
 const SIZES: [usize; 6] = [0, 1, 1, 2, 3, 5];
 const NUMBERS: [i64; 12] = [0, 1, -1, 2, -2, 3, 5, 7, 64, -100, i64::MAX, i64::MIN];
 
-struct Dice<R>(R);
+struct RandomOptions<R>(R);
 
-impl<R: FnMut(usize) -> usize> Dice<R> {
+impl<R: FnMut(usize) -> usize> RandomOptions<R> {
     fn of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[(self.0)(choices.len())]
     }
@@ -69,7 +69,7 @@ impl<R: FnMut(usize) -> usize> Dice<R> {
 
 #[test]
 fn no_options_and_no_tensors_break_a_step() {
-    let mut dice = Dice(random());
+    let mut dice = RandomOptions(random());
     let (mut ran, mut refused) = (0, 0);
     for _ in 0..400 {
         for builtin in super::all() {

@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::element::Named;
+use super::element::ElementName;
 use super::shape::{self, MAX_RANK, fits};
-use super::unary::{Change, Unary};
-use crate::pacing::Deadline;
+use super::unary::{TensorOperation, UnaryStep};
+use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{
     BuildError, Builtin, Dim, ElementSet, ElementType, Group, Tensor, TensorData, TensorElement, TensorKind,
@@ -24,15 +24,15 @@ struct OneHot {
     axis: i64,
     /// The element type of the result: any but `string`. Default: float32.
     #[serde(default = "float32")]
-    element: Named,
+    element: ElementName,
 }
 
 fn last() -> i64 {
     -1
 }
 
-fn float32() -> Named {
-    Named(ElementType::Float32)
+fn float32() -> ElementName {
+    ElementName(ElementType::Float32)
 }
 
 /// Gives each index an axis of zeros with a one at its place, as `numpy.eye(classes)[indices]` does:
@@ -53,7 +53,7 @@ pub(super) fn builtin() -> Builtin {
             if one_hot.element.0 == ElementType::String {
                 return Err(BuildError::option("element", "there is no one and no zero among strings"));
             }
-            Ok(Box::new(Unary::new(one_hot, "indices of any shape", "ones and zeros, with an axis more")))
+            Ok(Box::new(UnaryStep::new(one_hot, "indices of any shape", "ones and zeros, with an axis more")))
         },
     }
 }
@@ -103,7 +103,7 @@ impl OneHot {
     }
 }
 
-impl Change for OneHot {
+impl TensorOperation for OneHot {
     const NAME: &'static str = "one-hot";
 
     fn takes(&self) -> ElementSet {

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::shape::{fits, longest_text};
-use super::unary::{Change, Unary};
-use crate::pacing::Deadline;
+use super::unary::{TensorOperation, UnaryStep};
+use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::with_elements;
 use gpux_core::{
@@ -64,7 +64,7 @@ pub(super) fn builtin() -> Builtin {
             if pad.value.is_array() || pad.value.is_object() {
                 return Err(BuildError::option("value", "the value is one number, bool or text"));
             }
-            Ok(Box::new(Unary::new(pad, "of any type and shape", "the tensor with what was added")))
+            Ok(Box::new(UnaryStep::new(pad, "of any type and shape", "the tensor with what was added")))
         },
     }
 }
@@ -170,7 +170,7 @@ fn mirrored(at: i64, size: i64) -> usize {
     at.min(period - at).min(size - 1) as usize
 }
 
-impl Change for Pad {
+impl TensorOperation for Pad {
     const NAME: &'static str = "pad-tensor";
 
     fn kind(&self, given: &TensorKind) -> Result<TensorKind, String> {

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::shape::{MAX_RANK, fixed};
-use super::unary::{Change, Unary};
-use crate::pacing::Deadline;
+use super::unary::{TensorOperation, UnaryStep};
+use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{BuildError, Builtin, Dim, Group, Metadata, Tensor, TensorKind, element_count};
 
@@ -33,7 +33,7 @@ pub(super) fn builtin() -> Builtin {
         build: |options, _| {
             let reshape: Reshape = ports::options(options)?;
             reshape.check()?;
-            Ok(Box::new(Unary::new(reshape, "of any type and shape", "the same elements in the new shape")))
+            Ok(Box::new(UnaryStep::new(reshape, "of any type and shape", "the same elements in the new shape")))
         },
     }
 }
@@ -86,7 +86,7 @@ impl Reshape {
     }
 }
 
-impl Change for Reshape {
+impl TensorOperation for Reshape {
     const NAME: &'static str = "reshape";
 
     fn kind(&self, given: &TensorKind) -> Result<TensorKind, String> {

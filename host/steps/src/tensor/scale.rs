@@ -4,10 +4,10 @@ use half::{bf16, f16};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::unary::{Change, Unary};
-use crate::pacing::{Deadline, DeadlineExceeded};
+use super::unary::{TensorOperation, UnaryStep};
+use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::ports;
-use crate::wide::each_element;
+use crate::simd::map_elements;
 use gpux_core::{
     BuildError, Builtin, ElementSet, ElementType, Group, Tensor, TensorData, TensorElement, TensorKind, bf16_from_f64,
     f16_from_f64,
@@ -41,7 +41,7 @@ pub(super) fn builtin() -> Builtin {
             if scale.factor.is_none() && scale.offset.is_none() {
                 return Err(BuildError::option("factor", "neither `factor` nor `offset` says what to do"));
             }
-            Ok(Box::new(Unary::new(scale, "numbers or bools", "floats of the same shape")))
+            Ok(Box::new(UnaryStep::new(scale, "numbers or bools", "floats of the same shape")))
         },
     }
 }
@@ -54,7 +54,7 @@ impl Scale {
         change: impl Fn(T, f64, f64) -> T + Copy,
     ) -> Result<(), DeadlineExceeded> {
         let (factor, offset) = (self.factor.unwrap_or(1.0), self.offset.unwrap_or(0.0));
-        each_element(
+        map_elements(
             given,
             deadline,
             #[inline(always)]
@@ -63,7 +63,7 @@ impl Scale {
     }
 }
 
-impl Change for Scale {
+impl TensorOperation for Scale {
     const NAME: &'static str = "scale";
 
     fn takes(&self) -> ElementSet {

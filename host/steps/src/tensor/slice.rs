@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::notation::{self, Part};
-use super::unary::{Change, Unary};
-use crate::pacing::Deadline;
+use super::slice_notation::{self, AxisSlice};
+use super::unary::{TensorOperation, UnaryStep};
+use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{BuildError, Builtin, Dim, Group, Metadata, Tensor, TensorKind};
 
@@ -31,7 +31,7 @@ enum Index {
 struct Slice {
     index: String,
     #[serde(skip)]
-    parts: Vec<Part>,
+    parts: Vec<AxisSlice>,
 }
 
 /// Most bytes of an index: 64 axes need fewer.
@@ -48,7 +48,7 @@ pub(super) fn builtin() -> Builtin {
         schema: || schemars::schema_for!(Options),
         build: |options, _| {
             let slice = Slice::new(ports::options(options)?)?;
-            Ok(Box::new(Unary::new(slice, "of any type and shape", "the part that is kept")))
+            Ok(Box::new(UnaryStep::new(slice, "of any type and shape", "the part that is kept")))
         },
     }
 }
@@ -63,19 +63,19 @@ impl Slice {
         if index.len() > MAX_INDEX {
             return Err(refuse(format!("`index` is {} bytes long", index.len())));
         }
-        let parts = notation::parse(&index).map_err(refuse)?;
+        let parts = slice_notation::parse(&index).map_err(refuse)?;
         Ok(Self { index, parts })
     }
 
     /// One part for each axis.
-    fn parts(&self, rank: usize) -> Result<Vec<Part>, String> {
-        let named = self.parts.iter().filter(|part| **part != Part::Rest).count();
+    fn parts(&self, rank: usize) -> Result<Vec<AxisSlice>, String> {
+        let named = self.parts.iter().filter(|part| **part != AxisSlice::Rest).count();
         let Some(rest) = rank.checked_sub(named) else {
             return Err(format!("`{}` names {named} axes, but there are {rank}", self.index));
         };
-        let at = self.parts.iter().position(|part| *part == Part::Rest).unwrap_or(self.parts.len());
+        let at = self.parts.iter().position(|part| *part == AxisSlice::Rest).unwrap_or(self.parts.len());
         let after = self.parts.get(at + 1..).unwrap_or_default();
-        Ok([&self.parts[..at], &vec![Part::WHOLE; rest], after].concat())
+        Ok([&self.parts[..at], &vec![AxisSlice::WHOLE; rest], after].concat())
     }
 }
 
@@ -84,7 +84,7 @@ fn place(place: i64, axis: usize, size: usize) -> Result<usize, String> {
     found.ok_or_else(|| format!("there is no place {place} on axis {axis}, whose size is {size}"))
 }
 
-impl Change for Slice {
+impl TensorOperation for Slice {
     const NAME: &'static str = "slice";
 
     fn kind(&self, given: &TensorKind) -> Result<TensorKind, String> {
@@ -92,13 +92,13 @@ impl Change for Slice {
         let mut shape = Vec::with_capacity(dims.len());
         for (axis, (part, dim)) in self.parts(dims.len())?.into_iter().zip(dims).enumerate() {
             match (part, ports::fixed(dim)) {
-                (Part::At(at), Some(size)) => drop(place(at, axis, size)?),
-                (Part::At(_), None) => {}
-                (Part::WHOLE | Part::Rest, _) => shape.push(dim.clone()),
-                (Part::Range { start, stop, step }, Some(size)) => {
-                    shape.push(Dim::Fixed(notation::places(start, stop, step, size).1));
+                (AxisSlice::At(at), Some(size)) => drop(place(at, axis, size)?),
+                (AxisSlice::At(_), None) => {}
+                (AxisSlice::WHOLE | AxisSlice::Rest, _) => shape.push(dim.clone()),
+                (AxisSlice::Range { start, stop, step }, Some(size)) => {
+                    shape.push(Dim::Fixed(slice_notation::places(start, stop, step, size).1));
                 }
-                (Part::Range { .. }, None) => shape.push(Dim::Dynamic),
+                (AxisSlice::Range { .. }, None) => shape.push(Dim::Dynamic),
             }
         }
         Ok(TensorKind::shaped(given.elements, shape))
@@ -108,17 +108,17 @@ impl Change for Slice {
         let strides = given.strides();
         let (mut start, mut axes) = (0, Vec::with_capacity(given.rank()));
         let parts = self.parts(given.rank())?;
-        let whole = parts.iter().all(|part| *part == Part::WHOLE);
+        let whole = parts.iter().all(|part| *part == AxisSlice::WHOLE);
         for (axis, (part, size)) in parts.into_iter().zip(given.shape()).enumerate() {
             let (first, taken) = match part {
-                Part::At(at) => (place(at, axis, *size)?, None),
-                Part::Range { start, stop, step } => {
-                    let (first, count) = notation::places(start, stop, step, *size);
+                AxisSlice::At(at) => (place(at, axis, *size)?, None),
+                AxisSlice::Range { start, stop, step } => {
+                    let (first, count) = slice_notation::places(start, stop, step, *size);
                     // The step is only taken where there is a next place.
                     let step = if count > 1 { step as isize * strides[axis] } else { 0 };
                     (first, Some((count, step)))
                 }
-                Part::Rest => (0, Some((*size, strides[axis]))),
+                AxisSlice::Rest => (0, Some((*size, strides[axis]))),
             };
             start += first * strides[axis] as usize;
             axes.extend(taken);

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::shape;
-use crate::pacing::Deadline;
+use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{
     BuildError, Builtin, Context, Dim, ElementSet, Group, Kind, Metadata, Mismatch, Port, Signature, Step, StepFailure,

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::axes::Axes;
 use super::shape;
-use super::unary::{Change, Unary};
-use crate::pacing::Deadline;
+use super::unary::{TensorOperation, UnaryStep};
+use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{Builtin, Dim, Group, Metadata, Tensor, TensorKind};
 
@@ -31,7 +31,7 @@ pub(super) fn builtin() -> Builtin {
         schema: || schemars::schema_for!(Squeeze),
         build: |options, _| {
             let squeeze: Squeeze = ports::options(options)?;
-            Ok(Box::new(Unary::new(squeeze, "of any type and shape", "without these axes")))
+            Ok(Box::new(UnaryStep::new(squeeze, "of any type and shape", "without these axes")))
         },
     }
 }
@@ -56,7 +56,7 @@ fn rest<T: Clone>(shape: &[T], gone: &[usize]) -> Vec<T> {
     kept.map(|(_, size)| size.clone()).collect()
 }
 
-impl Change for Squeeze {
+impl TensorOperation for Squeeze {
     const NAME: &'static str = "squeeze";
 
     fn kind(&self, given: &TensorKind) -> Result<TensorKind, String> {

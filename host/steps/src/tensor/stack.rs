@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::join::{self, Joined};
+use super::combine::{self, CombinedShape};
 use super::shape::{self, MAX_RANK};
 use crate::ports;
 use gpux_core::{
@@ -34,7 +34,7 @@ pub(super) fn builtin() -> Builtin {
         example: "stack: { axis: 0, in: [first, second] }",
         schema: || schemars::schema_for!(Options),
         build: |options, _| {
-            let signature = join::signature("all of them, along the new axis");
+            let signature = combine::signature("all of them, along the new axis");
             Ok(Box::new(Stack { options: ports::options(options)?, signature }))
         },
     }
@@ -75,15 +75,15 @@ impl Step for Stack {
     }
 
     fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        join::infer(&self.signature, inputs, |kinds, elements| self.kind(kinds, elements))
+        combine::infer(&self.signature, inputs, |kinds, elements| self.kind(kinds, elements))
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
-        join::buffers(inputs)
+        combine::buffers(inputs)
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        join::run("stack", inputs, context, |shapes| {
+        combine::run("stack", inputs, context, |shapes| {
             let shape = shapes.first().copied().unwrap_or_default();
             if let Some(other) = shapes.iter().find(|other| **other != shape) {
                 return Err(format!("all shapes must be the same, but there are {shape:?} and {other:?}"));
@@ -91,7 +91,7 @@ impl Step for Stack {
             let axis = self.axis(shape.len())?;
             let mut stacked = shape.to_vec();
             stacked.insert(axis, shapes.len());
-            Ok(Joined { sizes: vec![shape[axis..].iter().product(); shapes.len()], shape: stacked })
+            Ok(CombinedShape { sizes: vec![shape[axis..].iter().product(); shapes.len()], shape: stacked })
         })
     }
 

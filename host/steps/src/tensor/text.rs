@@ -1,7 +1,7 @@
 //! Numbers in tensors of strings, read and written as Python does.
 
-use super::numerals::{float, integer};
-use crate::pacing::{Deadline, DeadlineExceeded};
+use super::parse_number::{float, integer};
+use crate::deadline::{Deadline, DeadlineExceeded};
 use gpux_core::{ElementType, Tensor, TensorData, TensorElement, bf16_from_f64, f16_from_f64};
 
 /// Why texts do not become bools.

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::unary::{Change, Unary};
-use crate::pacing::Deadline;
+use super::unary::{TensorOperation, UnaryStep};
+use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{BuildError, Builtin, Dim, Group, Layout, Metadata, Tensor, TensorKind};
 
@@ -34,7 +34,7 @@ pub(super) fn builtin() -> Builtin {
                 // Whether each axis is named once shows without the tensor, but for negative names.
                 transpose.order(axes.len()).map_err(|why| BuildError::option("axes", why))?;
             }
-            Ok(Box::new(Unary::new(transpose, "of any type and shape", "with its axes in the new order")))
+            Ok(Box::new(UnaryStep::new(transpose, "of any type and shape", "with its axes in the new order")))
         },
     }
 }
@@ -60,7 +60,7 @@ fn layout(given: Option<Layout>, order: &[usize]) -> Option<Layout> {
     }
 }
 
-impl Change for Transpose {
+impl TensorOperation for Transpose {
     const NAME: &'static str = "transpose";
 
     fn kind(&self, given: &TensorKind) -> Result<TensorKind, String> {

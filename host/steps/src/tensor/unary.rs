@@ -1,13 +1,13 @@
-//! A step that makes one tensor of another: what differs is a [`Change`], the rest is here.
+//! A step that makes one tensor of another: what differs is a [`TensorOperation`], the rest is here.
 
 use serde::Serialize;
 
-use crate::pacing::Deadline;
+use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{Context, ElementSet, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor, TensorKind, Value};
 
-/// What becomes of a tensor. Implemented by the options of a step, which `gpux inspect` shows.
-pub(super) trait Change: Serialize + Send + Sync + 'static {
+/// An operation on one tensor. Implemented by the options of a step, which `gpux inspect` shows.
+pub(super) trait TensorOperation: Serialize + Send + Sync + 'static {
     /// The step's name.
     const NAME: &'static str;
 
@@ -16,7 +16,7 @@ pub(super) trait Change: Serialize + Send + Sync + 'static {
         ElementSet::ANY
     }
 
-    /// What is known of the result; an error is a tensor that is certain to be refused.
+    /// The kind of the result; an error for a tensor that is certain to be rejected.
     fn kind(&self, given: &TensorKind) -> Result<TensorKind, String>;
 
     /// Bytes that it takes for a while, or more than the kind of the result tells.
@@ -29,12 +29,12 @@ pub(super) trait Change: Serialize + Send + Sync + 'static {
     fn apply(&self, given: Tensor, deadline: &Deadline) -> Result<Tensor, String>;
 }
 
-pub(super) struct Unary<C> {
+pub(super) struct UnaryStep<C> {
     change: C,
     signature: Signature,
 }
 
-impl<C: Change> Unary<C> {
+impl<C: TensorOperation> UnaryStep<C> {
     pub(super) fn new(change: C, takes: &str, gives: &str) -> Self {
         let any = TensorKind::of_elements(change.takes());
         let given = change.kind(&any).unwrap_or_else(|_| TensorKind::of_elements(ElementSet::ANY));
@@ -46,7 +46,7 @@ impl<C: Change> Unary<C> {
     }
 }
 
-impl<C: Change> Step for Unary<C> {
+impl<C: TensorOperation> Step for UnaryStep<C> {
     fn signature(&self) -> &Signature {
         &self.signature
     }

@@ -1,11 +1,11 @@
-//! Tokens of several texts → tensors of batch × length, filled up.
+//! Tokens of several texts → padded tensors of batch × length.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokenizers::{Encoding, PaddingDirection, Tokenizer};
 
-use super::texts;
-use crate::pacing::Deadline;
+use super::text_input;
+use crate::deadline::Deadline;
 use gpux_core::{BuildError, Dim, ElementType, Kind, Mismatch, Port, StepFailure, Tensor, TensorKind, Value};
 
 /// Most tokens of one answer, over the whole batch, padding included.
@@ -14,7 +14,7 @@ pub(super) const MAX_TOKENS: usize = 4 << 20;
 /// Special tokens that are added to a text or a pair, in usual tokenizers.
 const SPECIAL: usize = 16;
 
-/// What tokenizers call their padding, where their file does not say how to pad.
+/// Usual names of the padding token, for files that do not name one.
 const PAD_TOKENS: [&str; 4] = ["[PAD]", "<pad>", "<|padding|>", "<|endoftext|>"];
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -35,25 +35,25 @@ pub(super) enum Side {
     Right,
 }
 
-/// What is given beside `input_ids`, `attention_mask` and `token_type_ids`.
+/// The outputs beside `input_ids`, `attention_mask` and `token_type_ids`.
 #[derive(Clone, Copy, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
-pub(super) struct Extras {
+pub(super) struct ExtraOutputs {
     pub(super) offsets: bool,
     pub(super) special_tokens_mask: bool,
     pub(super) sequence_ids: bool,
     pub(super) word_ids: bool,
 }
 
-impl Extras {
-    /// Whether the tokenizer has to keep track of where in the text each token lies.
-    pub(super) const fn need_places(self) -> bool {
+impl ExtraOutputs {
+    /// Whether the tokenizer must track the offsets of tokens.
+    pub(super) const fn needs_offsets(self) -> bool {
         self.offsets || self.word_ids
     }
 }
 
-/// How short texts are filled up.
-pub(super) struct Fill {
+/// Pads the rows of a batch.
+pub(super) struct BatchPadder {
     padding: Padding,
     /// the length of `padding: max_length`
     max_length: usize,
@@ -65,8 +65,8 @@ pub(super) struct Fill {
     file: String,
 }
 
-/// What of a step's options says how to fill up.
-pub(super) struct FillOptions<'o> {
+/// The options of padding.
+pub(super) struct PaddingOptions<'o> {
     pub(super) padding: Padding,
     pub(super) max_length: Option<usize>,
     pub(super) multiple: Option<usize>,
@@ -74,8 +74,8 @@ pub(super) struct FillOptions<'o> {
     pub(super) side: Option<Side>,
 }
 
-impl Fill {
-    pub(super) fn new(options: &FillOptions<'_>, tokenizer: &Tokenizer, path: String) -> Result<Self, BuildError> {
+impl BatchPadder {
+    pub(super) fn new(options: &PaddingOptions<'_>, tokenizer: &Tokenizer, path: String) -> Result<Self, BuildError> {
         let file = tokenizer.get_padding();
         let id = match options.token {
             Some(token) => {
@@ -113,8 +113,8 @@ impl Fill {
 
     /// Bytes of the answer to these inputs at most, in so many tensors: texts of at most `most` tokens where they are
     /// cut, in rows that are all as long as the longest.
-    pub(super) fn answer(&self, inputs: &[Option<Value>], most: Option<usize>, tensors: usize) -> usize {
-        let extents = inputs.iter().flatten().map(texts::extent);
+    pub(super) fn answer_bytes(&self, inputs: &[Option<Value>], most: Option<usize>, tensors: usize) -> usize {
+        let extents = inputs.iter().flatten().map(text_input::extent);
         let (rows, longest) =
             extents.fold((0, SPECIAL), |(rows, sum), (texts, longest)| (texts.max(rows), sum + longest));
         let length = longest.min(most.unwrap_or(longest)).max(self.max_length).next_multiple_of(self.multiple);
@@ -143,7 +143,7 @@ impl Fill {
     pub(super) fn tensors(
         &self,
         rows: &[&Encoding],
-        extras: Extras,
+        extras: ExtraOutputs,
         deadline: &Deadline,
     ) -> Result<Vec<Value>, StepFailure> {
         let length = self.length(rows)?;
@@ -160,39 +160,39 @@ impl Fill {
         if rows.len().saturating_mul(length) > MAX_TOKENS {
             return Err(too_many());
         }
-        let grid = Grid { rows, length, left: self.left, deadline };
+        let rows_of_tokens = TokenRows { rows, length, left: self.left, deadline };
         let mut tensors = vec![
-            grid.tensor(Encoding::get_ids, |id| i64::from(*id), i64::from(pad_id))?,
-            grid.tensor(Encoding::get_attention_mask, |mask| i64::from(*mask), 0)?,
-            grid.tensor(Encoding::get_type_ids, |id| i64::from(*id), i64::from(self.type_id))?,
+            rows_of_tokens.tensor(Encoding::get_ids, |id| i64::from(*id), i64::from(pad_id))?,
+            rows_of_tokens.tensor(Encoding::get_attention_mask, |mask| i64::from(*mask), 0)?,
+            rows_of_tokens.tensor(Encoding::get_type_ids, |id| i64::from(*id), i64::from(self.type_id))?,
         ];
         if extras.offsets {
-            tensors.push(grid.offsets()?);
+            tensors.push(rows_of_tokens.offsets()?);
         }
         if extras.special_tokens_mask {
-            tensors.push(grid.tensor(Encoding::get_special_tokens_mask, |mask| i64::from(*mask), 1)?);
+            tensors.push(rows_of_tokens.tensor(Encoding::get_special_tokens_mask, |mask| i64::from(*mask), 1)?);
         }
         if extras.sequence_ids {
             let number = |id: &Option<usize>| id.map_or(-1, |id| id as i64);
             let data = rows.iter().map(|row| row.get_sequence_ids());
-            tensors.push(grid.collect(data, |data, ids| data.extend(ids.iter().map(number)), -1, 1)?);
+            tensors.push(rows_of_tokens.collect(data, |data, ids| data.extend(ids.iter().map(number)), -1, 1)?);
         }
         if extras.word_ids {
-            tensors.push(grid.tensor(Encoding::get_word_ids, |id| id.map_or(-1, i64::from), -1)?);
+            tensors.push(rows_of_tokens.tensor(Encoding::get_word_ids, |id| id.map_or(-1, i64::from), -1)?);
         }
         Ok(tensors)
     }
 }
 
-/// The rows of one answer, brought to one length.
-struct Grid<'e> {
+/// The rows of one answer, padded to one length.
+struct TokenRows<'e> {
     rows: &'e [&'e Encoding],
     length: usize,
     left: bool,
     deadline: &'e Deadline,
 }
 
-impl<'e> Grid<'e> {
+impl<'e> TokenRows<'e> {
     fn tensor<T>(
         &self,
         values: fn(&'e Encoding) -> &'e [T],
@@ -240,7 +240,7 @@ pub(super) fn too_many() -> StepFailure {
 }
 
 /// The ports of a step that gives tokens, whose rows have this length.
-pub(super) fn outputs(length: &Dim, extras: Extras) -> Vec<Port> {
+pub(super) fn outputs(length: &Dim, extras: ExtraOutputs) -> Vec<Port> {
     let output = |name: &str, description: &str, more: &[Dim]| {
         let kind = TensorKind::shaped(ElementType::Int64, [&[Dim::Dynamic, length.clone()], more].concat());
         Port { description: description.into(), ..Port::new(name, Kind::Tensor(kind)) }
@@ -274,7 +274,7 @@ pub(super) fn known_batch(ports: &[Port], inputs: &[Option<Kind>]) -> Result<Dim
     let mut batch = Dim::Dynamic;
     for (port, given) in ports.iter().zip(inputs) {
         if let Some(given) = given {
-            batch = match texts::known(port, given)? {
+            batch = match text_input::known_count(port, given)? {
                 Dim::Dynamic => batch,
                 known => known,
             };
@@ -311,9 +311,10 @@ mod tests {
             [(true, [9, 5, 6, 7], [0, 0, 0, 1, 0, 1, 0, 1]), (false, [5, 9, 6, 7], [0, 1, 0, 0, 0, 1, 0, 1])]
         {
             let options =
-                FillOptions { padding: Padding::Longest, max_length: None, multiple: None, token: None, side: None };
-            let fill = Fill { id: Some(9), left, ..Fill::new(&options, &tokenizer, String::new()).unwrap() };
-            let extras = Extras { offsets: true, ..Extras::default() };
+                PaddingOptions { padding: Padding::Longest, max_length: None, multiple: None, token: None, side: None };
+            let fill =
+                BatchPadder { id: Some(9), left, ..BatchPadder::new(&options, &tokenizer, String::new()).unwrap() };
+            let extras = ExtraOutputs { offsets: true, ..ExtraOutputs::default() };
             let values = fill.tensors(&[&short, &long], extras, &Deadline::default()).unwrap();
             assert_eq!(values[0].as_tensor().unwrap().as_slice::<i64>().unwrap(), ids);
             assert_eq!(values[3].as_tensor().unwrap().as_slice::<i64>().unwrap(), offsets);

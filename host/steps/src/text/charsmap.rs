@@ -19,7 +19,7 @@ fn read(table: &str) -> Vec<u8> {
     BASE64_STANDARD.decode(table).unwrap_or_default()
 }
 
-/// What lies behind the trie.
+/// The pieces behind the trie.
 fn pieces(table: &[u8]) -> Option<&[u8]> {
     let (size, rest) = table.split_first_chunk()?;
     rest.get(usize::try_from(u32::from_le_bytes(*size)).ok()?..)

@@ -9,23 +9,23 @@ use tokenizers::Tokenizer;
 
 use super::encoder::read;
 use super::offload::{Offload, catch_tokenizer_panic};
-use super::texts::MAX_TEXT;
-use super::tokenizer_cost::Cost;
+use super::text_input::MAX_TEXT;
+use super::tokenizer_cost::TokenizerCost;
 use super::tokenizer_file::{self, TokenizerFile};
-use crate::pacing::{Deadline, DeadlineExceeded};
+use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::ports;
 use gpux_core::{
     BuildError, Builtin, Context, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, Step, StepFailure,
     Tensor, TensorKind, Value,
 };
 
-/// What a token takes while it is put together, beside its text, in bytes.
+/// Bytes of a token while the text is assembled, beside its own text.
 const PER_TOKEN: usize = 64;
 
-/// What a token costs to look up, in samples that are worked on.
+/// The cost of looking up a token, in elements.
 const LOOK_UP: usize = 16;
 
-/// What Hugging Face's clean-up replaces, in its order.
+/// The replacements of Hugging Face's clean-up, in its order.
 const CLEAN_UP: [(&str, &str); 10] = [
     (" .", "."),
     (" ?", "?"),
@@ -93,7 +93,7 @@ impl Detokenize {
     fn new(options: Options, file: &TokenizerFile) -> Result<Self, BuildError> {
         let tokenizer = read(file)?;
         let longest = tokenizer.get_vocab(true).keys().map(String::len).max().unwrap_or(0) + 1;
-        let offload = Offload::new(Cost::of_decoding(&tokenizer), MAX_TEXT);
+        let offload = Offload::new(TokenizerCost::of_decoding(&tokenizer), MAX_TEXT);
         let ids = Kind::Tensor(TensorKind::of_elements(ElementSet::integers()));
         let signature = Signature::unary(
             Port { description: "token numbers, of one axis or batch × length".into(), ..Port::new("ids", ids) },

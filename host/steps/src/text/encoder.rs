@@ -11,13 +11,13 @@ use tokenizers::{
 
 use super::batch::{self, MAX_TOKENS};
 use super::offload::{Offload, catch_tokenizer_panic};
-use super::scores::as_in_python;
-use super::survey::{outline, survey};
-use super::texts;
-use super::tokenizer_cost::Cost;
+use super::text_input;
+use super::tokenizer_cost::TokenizerCost;
 use super::tokenizer_file::TokenizerFile;
-use super::tokenizer_limits::{check_outline, check_vocabulary};
-use crate::pacing::{Deadline, Pace};
+use super::tokenizer_limits::{check_skeleton, check_vocabulary};
+use super::tokenizer_scan::{scan, skeleton};
+use super::unigram_scores::with_python_rounding;
+use crate::deadline::{Deadline, Throughput};
 use crate::ports;
 use gpux_core::{BuildError, StepFailure, Value};
 
@@ -32,15 +32,15 @@ const MAX_TEXT: usize = 4 << 20;
 const PIECE: usize = 16 << 10;
 const PIECE_MADE: usize = 64 << 20;
 
-/// What the tokenizers crate holds for a byte of text at most, in bytes: each may be a word, and a token.
+/// Bytes that the tokenizers crate holds for a byte of text, at most: each may be a word, and a token.
 const PER_BYTE: usize = 512;
 
 /// Nanoseconds for 1024 bytes of text, at the fastest: 100 MB a second.
 const FASTEST: u64 = 10_000;
 
-/// Where a text that is too long is cut.
+/// How a text that is too long is truncated.
 #[derive(Clone, Copy)]
-pub(super) struct Cut {
+pub(super) struct TruncationRule {
     /// most tokens of a text or pair, special ones included
     pub(super) max_length: usize,
     /// the end that goes; `None`: as the tokenizer's file says
@@ -52,25 +52,25 @@ pub(super) struct Cut {
 
 /// Text → tokens.
 pub(super) struct Encoder {
-    core: Arc<Core>,
+    core: Arc<EncoderCore>,
     pub(super) file: String,
     offload: Offload,
 }
 
-/// What encodes, on whichever thread.
-struct Core {
+/// The part of an encoder that threads share.
+struct EncoderCore {
     /// without its post-processor; where a single text is just cut, it stops at that many tokens
     tokenizer: Tokenizer,
     processor: Option<PostProcessorWrapper>,
     /// the tokenizer that never stops early, made when the first pair has to be cut
-    endless: OnceLock<Tokenizer>,
+    untruncated: OnceLock<Tokenizer>,
     stops_early: bool,
-    cost: Cost,
-    pace: Pace,
-    special: bool,
-    cut: Option<Cut>,
+    cost: TokenizerCost,
+    throughput: Throughput,
+    add_special_tokens: bool,
+    cut: Option<TruncationRule>,
     /// whether each token's place in the text is wanted
-    places: bool,
+    track_offsets: bool,
 }
 
 /// Reads a `tokenizer.json`. Before its vocabulary is read, what it does to texts is looked at: the crate has its
@@ -80,22 +80,23 @@ pub(crate) fn read(file: &TokenizerFile) -> Result<Tokenizer, BuildError> {
         let message = format!("`{}` is no usable tokenizer: {why}", file.path.display());
         BuildError::option("tokenizer", message)
     };
-    let survey = survey(&file.bytes).map_err(unusable)?;
-    let outline = outline(&file.bytes).map_err(unusable)?.to_string();
-    let outline = catch_tokenizer_panic(|| Tokenizer::from_bytes(outline)).map_err(unusable)?;
-    check_outline(&outline, survey.added.get()).map_err(unusable)?;
-    let tokenizer = catch_tokenizer_panic(|| Tokenizer::from_bytes(as_in_python(&file.bytes))).map_err(unusable)?;
-    check_vocabulary(&tokenizer, survey.longest.get()).map_err(unusable)?;
+    let scan = scan(&file.bytes).map_err(unusable)?;
+    let skeleton = skeleton(&file.bytes).map_err(unusable)?.to_string();
+    let skeleton = catch_tokenizer_panic(|| Tokenizer::from_bytes(skeleton)).map_err(unusable)?;
+    check_skeleton(&skeleton, scan.added.get()).map_err(unusable)?;
+    let tokenizer =
+        catch_tokenizer_panic(|| Tokenizer::from_bytes(with_python_rounding(&file.bytes))).map_err(unusable)?;
+    check_vocabulary(&tokenizer, scan.longest.get()).map_err(unusable)?;
     Ok(tokenizer)
 }
 
 /// The texts of a request; where there are pairs, the second text of each.
-pub(super) struct Given {
+pub(super) struct EncoderInput {
     pub(super) texts: Vec<String>,
     pub(super) pairs: Option<Vec<String>>,
 }
 
-impl Given {
+impl EncoderInput {
     fn lengths(&self) -> impl Iterator<Item = usize> {
         self.texts.iter().chain(self.pairs.iter().flatten()).map(String::len)
     }
@@ -113,28 +114,28 @@ impl Encoder {
     pub(super) fn new(
         mut tokenizer: Tokenizer,
         file: &TokenizerFile,
-        special: bool,
-        cut: Option<Cut>,
-        places: bool,
+        add_special_tokens: bool,
+        cut: Option<TruncationRule>,
+        track_offsets: bool,
     ) -> Result<Self, BuildError> {
         let side = tokenizer.get_truncation().map_or(TruncationDirection::Right, |truncation| truncation.direction);
-        let cut = cut.map(|cut| Cut { side: Some(cut.side.unwrap_or(side)), ..cut });
+        let cut = cut.map(|cut| TruncationRule { side: Some(cut.side.unwrap_or(side)), ..cut });
         let processor = tokenizer.get_post_processor().cloned();
         // The options decide what the file switches on. Taking truncation away cannot fail.
         let _ = tokenizer.with_truncation(None);
         tokenizer.with_padding(None);
         tokenizer.with_post_processor(None::<PostProcessorWrapper>);
-        let cost = Cost::of_encoding(&tokenizer);
-        let mut core = Core {
+        let cost = TokenizerCost::of_encoding(&tokenizer);
+        let mut core = EncoderCore {
             tokenizer,
             processor,
-            endless: OnceLock::new(),
+            untruncated: OnceLock::new(),
             stops_early: false,
             cost,
-            pace: Pace::of(FASTEST),
-            special,
+            throughput: Throughput::new(FASTEST),
+            add_special_tokens,
             cut,
-            places,
+            track_offsets,
         };
         core.check_room(false).map_err(|message| BuildError::option("max_length", message))?;
         core.stop_early().map_err(|why| BuildError::option("tokenizer", why))?;
@@ -152,7 +153,7 @@ impl Encoder {
     /// is more than [`MAX_TOKENS`].
     pub(super) fn encode(
         &self,
-        given: Given,
+        given: EncoderInput,
         deadline: &Deadline,
         size: impl Fn(&Encoding) -> usize + Send + 'static,
     ) -> Result<Vec<Encoding>, StepFailure> {
@@ -161,11 +162,11 @@ impl Encoder {
         self.offload.run(given.bytes(), longest, deadline, move |deadline| core.encode(given, deadline, size))
     }
 
-    /// What a request gives a step whose inputs are texts, and a second one for each, or none.
-    pub(super) fn given(&self, inputs: Vec<Option<Value>>) -> Result<Given, StepFailure> {
+    /// Reads the inputs `text` and `pair`.
+    pub(super) fn read_input(&self, inputs: Vec<Option<Value>>) -> Result<EncoderInput, StepFailure> {
         let mut inputs = inputs.into_iter();
-        let texts = texts::texts(ports::first(inputs.by_ref().take(1).collect(), "text")?, "text")?;
-        let pairs = inputs.next().flatten().map(|pairs| texts::texts(pairs, "pair")).transpose()?;
+        let texts = text_input::read(ports::first(inputs.by_ref().take(1).collect(), "text")?, "text")?;
+        let pairs = inputs.next().flatten().map(|pairs| text_input::read(pairs, "pair")).transpose()?;
         if let Some(pairs) = &pairs {
             if pairs.len() != texts.len() {
                 let message = format!("`text` holds {} texts, but `pair` {}", texts.len(), pairs.len());
@@ -173,8 +174,8 @@ impl Encoder {
             }
             self.core.check_room(true).map_err(StepFailure::InvalidInput)?;
         }
-        texts::size(texts.iter().chain(pairs.iter().flatten()))?;
-        Ok(Given { texts, pairs })
+        text_input::check_size(texts.iter().chain(pairs.iter().flatten()))?;
+        Ok(EncoderInput { texts, pairs })
     }
 
     /// A step's options, with what the tokenizer is.
@@ -188,13 +189,15 @@ impl Encoder {
     }
 }
 
-impl Core {
+impl EncoderCore {
     /// Lets the tokenizer skip what of a single text would be cut anyway.
     fn stop_early(&mut self) -> Result<(), String> {
         let room = self.cut.map_or(0, |cut| cut.max_length - self.special_tokens(false));
-        let Some(Cut { side: Some(direction), strategy, stride: None, .. }) = self.cut else { return Ok(()) };
+        let Some(TruncationRule { side: Some(direction), strategy, stride: None, .. }) = self.cut else {
+            return Ok(());
+        };
         // From the left it would count words from where it stopped.
-        let miscounts = self.places && direction == TruncationDirection::Left;
+        let miscounts = self.track_offsets && direction == TruncationDirection::Left;
         if room == 0 || miscounts || strategy == TruncationStrategy::OnlySecond {
             return Ok(());
         }
@@ -207,28 +210,30 @@ impl Core {
     /// How many special tokens are added to a text or a pair.
     fn special_tokens(&self, pair: bool) -> usize {
         let added = || self.processor.as_ref().map_or(0, |processor| processor.added_tokens(pair));
-        if self.special { added() } else { 0 }
+        if self.add_special_tokens { added() } else { 0 }
     }
 
     /// Whether something is left for text where the special tokens are added.
     fn check_room(&self, pair: bool) -> Result<(), String> {
         let special = self.special_tokens(pair);
         match self.cut {
-            Some(Cut { max_length, .. }) if max_length < special => {
+            Some(TruncationRule { max_length, .. }) if max_length < special => {
                 Err(format!("`max_length` is {max_length}, but the special tokens alone are {special}"))
             }
-            Some(Cut { max_length, stride: Some(stride), .. }) if max_length - special <= stride => Err(format!(
-                "`stride` is {stride}, but a window of {max_length} has room for only {} tokens beside {special} \
+            Some(TruncationRule { max_length, stride: Some(stride), .. }) if max_length - special <= stride => {
+                Err(format!(
+                    "`stride` is {stride}, but a window of {max_length} has room for only {} tokens beside {special} \
                  special ones",
-                max_length - special
-            )),
+                    max_length - special
+                ))
+            }
             _ => Ok(()),
         }
     }
 
     fn encode(
         &self,
-        Given { texts, pairs }: Given,
+        EncoderInput { texts, pairs }: EncoderInput,
         deadline: &Deadline,
         size: impl Fn(&Encoding) -> usize,
     ) -> Result<Vec<Encoding>, StepFailure> {
@@ -249,7 +254,7 @@ impl Core {
         }
         let bytes = text.len() + pair.as_ref().map_or(0, String::len);
         let encode = || catch_tokenizer_panic(|| self.encoding(text, pair));
-        let encoding = self.pace.run(bytes, deadline, encode)?;
+        let encoding = self.throughput.run(bytes, deadline, encode)?;
         deadline.check()?;
         encoding.map_err(|why| StepFailure::InvalidInput(format!("the text cannot be tokenized: {why}")))
     }
@@ -257,7 +262,7 @@ impl Core {
     /// Refuses a text that is too long, as it is or as the normalizer makes it. Where that is not known beforehand, the
     /// normalizer is asked, piece by piece.
     fn check_size(&self, text: &str, deadline: &Deadline) -> Result<(), StepFailure> {
-        let Cost { growth, anywhere, .. } = self.cost;
+        let TokenizerCost { growth, contextual_growth, .. } = self.cost;
         if text.len().saturating_mul(growth) <= MAX_TEXT {
             return Ok(());
         }
@@ -266,7 +271,8 @@ impl Core {
         while size <= MAX_TEXT && !rest.is_empty() {
             let (some, more) = rest.split_at(rest.floor_char_boundary(piece));
             deadline.check()?;
-            let longest = catch_tokenizer_panic(|| self.longest(some)).unwrap_or(usize::MAX).saturating_mul(anywhere);
+            let longest =
+                catch_tokenizer_panic(|| self.longest(some)).unwrap_or(usize::MAX).saturating_mul(contextual_growth);
             size = size.saturating_add(longest.saturating_sub(some.len()));
             rest = more;
         }
@@ -297,35 +303,35 @@ impl Core {
     }
 
     fn encoding(&self, text: String, pair: Option<String>) -> tokenizers::Result<Encoding> {
-        let first = self.tokens(if pair.is_some() { self.endless() } else { &self.tokenizer }, text)?;
-        let second = pair.map(|pair| self.tokens(self.endless(), pair)).transpose()?.map(|mut second| {
+        let first = self.tokens(if pair.is_some() { self.untruncated() } else { &self.tokenizer }, text)?;
+        let second = pair.map(|pair| self.tokens(self.untruncated(), pair)).transpose()?.map(|mut second| {
             second.set_type_ids(vec![1; second.len()]);
             second
         });
         let (first, second) = self.cut(first, second)?;
         if let Some(processor) = &self.processor {
-            return processor.process(first, second, self.special);
+            return processor.process(first, second, self.add_special_tokens);
         }
         let both = [Some(first), second].into_iter().flatten().collect();
-        let mut both = <dyn PostProcessor>::default_process(both, self.special)?;
+        let mut both = <dyn PostProcessor>::default_process(both, self.add_special_tokens)?;
         both.pop().ok_or_else(|| "there are no tokens".into())
     }
 
     fn tokens(&self, tokenizer: &Tokenizer, text: String) -> tokenizers::Result<Encoding> {
-        if self.places { tokenizer.encode_char_offsets(text, false) } else { tokenizer.encode_fast(text, false) }
+        if self.track_offsets { tokenizer.encode_char_offsets(text, false) } else { tokenizer.encode_fast(text, false) }
     }
 
     /// The crate (0.23.2) stops at `max_length` tokens of each text of a pair before it decides how much
     /// of each to keep, which then comes out differently than in Python.
-    fn endless(&self) -> &Tokenizer {
+    fn untruncated(&self) -> &Tokenizer {
         if !self.stops_early {
             return &self.tokenizer;
         }
-        self.endless.get_or_init(|| {
-            let mut endless = self.tokenizer.clone();
+        self.untruncated.get_or_init(|| {
+            let mut untruncated = self.tokenizer.clone();
             // Taking truncation away cannot fail.
-            let _ = endless.with_truncation(None);
-            endless
+            let _ = untruncated.with_truncation(None);
+            untruncated
         })
     }
 
@@ -417,7 +423,7 @@ mod tests {
         ] {
             let encoder = encoder(parts);
             let bytes = text.len();
-            let given = encoder.given(vec![Some(text.into()), None]).unwrap();
+            let given = encoder.read_input(vec![Some(text.into()), None]).unwrap();
             let done = encoder.encode(given, &Deadline::default(), Encoding::len).map(drop);
             match (done, why) {
                 (Ok(()), None) => {}
@@ -436,7 +442,7 @@ mod tests {
         });
         let encoder = encoder(&words);
         let encode = |characters: usize, deadline: &Deadline| {
-            let given = encoder.given(vec![Some("a".repeat(characters).into()), None]).unwrap();
+            let given = encoder.read_input(vec![Some("a".repeat(characters).into()), None]).unwrap();
             encoder.encode(given, deadline, Encoding::len).map(|encodings| encodings[0].get_ids().to_vec())
         };
         let soon = Deadline::at(Instant::now().checked_add(Duration::from_millis(20)));

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::pacing::{BLOCK, Deadline, DeadlineExceeded, rows_of_block};
+use crate::deadline::{Deadline, DeadlineExceeded, ELEMENTS_PER_CHECK, rows_per_check};
 use crate::ports;
 use gpux_core::{
     Builtin, Context, Dim, ElementSet, ElementType, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor,
@@ -16,7 +16,7 @@ use gpux_core::{
 struct Options {
     /// `mean` (default), `max`, or `concat`: the windows of a text one after the other, without what
     /// the masks call padding or special tokens.
-    how: How,
+    how: Reduction,
     /// With `concat`: how many tokens of each window but a text's first are left out, because the window
     /// before has them; the `stride` of `chunk`. Default: 0.
     stride: usize,
@@ -25,7 +25,7 @@ struct Options {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-enum How {
+enum Reduction {
     #[default]
     Mean,
     Max,
@@ -56,7 +56,7 @@ pub(super) fn builtin() -> Builtin {
 
 impl Join {
     fn new(options: Options) -> Result<Self, gpux_core::BuildError> {
-        if options.stride > 0 && options.how != How::Concat {
+        if options.stride > 0 && options.how != Reduction::Concat {
             let message = "`stride` says what `concat` leaves out; mean and max take every position";
             return Err(gpux_core::BuildError::option("stride", message));
         }
@@ -70,7 +70,7 @@ impl Join {
             Port { optional: false, ..numbers("values", floats, 0, "a row for each window") },
             numbers("window_of", ElementSet::numeric(), 1, "which text each window is from"),
         ];
-        if options.how == How::Concat {
+        if options.how == Reduction::Concat {
             let mask = |name, description| numbers(name, ElementSet::numeric(), 2, description);
             inputs.push(mask("attention_mask", "1 for a token, 0 for padding"));
             inputs.push(mask("special_tokens_mask", "1 for a special token and for padding"));
@@ -80,11 +80,11 @@ impl Join {
     }
 
     fn least_rank(&self) -> usize {
-        if self.options.how == How::Concat { 2 } else { 1 }
+        if self.options.how == Reduction::Concat { 2 } else { 1 }
     }
 
     /// Every row of `width` numbers, put together by text.
-    fn fold<T: Number>(
+    fn fold<T: ReducedFloat>(
         &self,
         rows: &[T],
         width: usize,
@@ -101,15 +101,15 @@ impl Join {
             let start = joined.len();
             joined.extend_from_slice(first);
             let sum = &mut joined[start..];
-            for block in rest.chunks(rows_of_block(width) * width.max(1)) {
+            for block in rest.chunks(rows_per_check(width) * width.max(1)) {
                 deadline.check_after(block.len())?;
                 for row in block.chunks_exact(width.max(1)) {
                     for (sum, value) in sum.iter_mut().zip(row) {
-                        *sum = if self.options.how == How::Max { sum.larger(*value) } else { *sum + *value };
+                        *sum = if self.options.how == Reduction::Max { sum.larger(*value) } else { *sum + *value };
                     }
                 }
             }
-            if self.options.how == How::Mean {
+            if self.options.how == Reduction::Mean {
                 for sum in sum {
                     *sum = *sum / T::of(*count);
                 }
@@ -142,7 +142,7 @@ impl Join {
         Ok(texts)
     }
 
-    fn concat<T: Number>(
+    fn concat<T: ReducedFloat>(
         &self,
         tensor: &Tensor,
         data: &[T],
@@ -161,7 +161,7 @@ impl Join {
             return Err(StepFailure::InvalidInput(message));
         }
         let mut joined = Vec::with_capacity(texts.len() * kept * width);
-        for block in texts.iter().flat_map(|text| text.chunks(rows_of_block(width))) {
+        for block in texts.iter().flat_map(|text| text.chunks(rows_per_check(width))) {
             deadline.check_after(block.len() * (width + 1))?;
             for position in block {
                 joined.extend_from_slice(&data[position * width..(position + 1) * width]);
@@ -186,14 +186,14 @@ impl Masks {
 }
 
 /// A float that rows are added up in.
-trait Number: TensorElement + Copy + std::ops::Add<Output = Self> + std::ops::Div<Output = Self> {
+trait ReducedFloat: TensorElement + Copy + std::ops::Add<Output = Self> + std::ops::Div<Output = Self> {
     fn of(count: usize) -> Self;
     /// The larger one; NaN if either is, as in NumPy.
     fn larger(self, other: Self) -> Self;
 }
 
 macro_rules! numbers {
-    ($($type:ty),+) => {$(impl Number for $type {
+    ($($type:ty),+) => {$(impl ReducedFloat for $type {
         fn of(count: usize) -> Self {
             count as Self
         }
@@ -222,7 +222,7 @@ impl Step for Join {
         let one = inputs.get(1).is_none_or(Option::is_none);
         let texts = if one { Dim::Fixed(1) } else { Dim::Dynamic };
         let mut joined = [&[texts], &shape[1..]].concat();
-        if self.options.how == How::Concat {
+        if self.options.how == Reduction::Concat {
             joined[1] = Dim::Dynamic;
         }
         Ok(vec![Kind::Tensor(TensorKind::shaped(elements, joined))])
@@ -236,7 +236,7 @@ impl Step for Join {
         };
         // Positions of nothing take room too.
         let positions = ports::given_tensor(inputs).map_or(0, |tensor| tensor.shape().iter().take(2).product());
-        let kept = if self.options.how == How::Concat { size_of::<usize>() * 2 } else { 0 };
+        let kept = if self.options.how == Reduction::Concat { size_of::<usize>() * 2 } else { 0 };
         inputs.iter().flatten().map(bytes).fold(kept.saturating_mul(positions), usize::saturating_add)
     }
 
@@ -260,7 +260,7 @@ impl Step for Join {
         let window_of =
             inputs.next().flatten().map(|value| whole(value, "window_of", &[rows], deadline)).transpose()?;
         let windows = windows(rows, window_of.as_deref(), deadline)?;
-        let masks = if self.options.how == How::Concat {
+        let masks = if self.options.how == Reduction::Concat {
             let positions = &tensor.shape()[..2];
             let mut mask =
                 |name| inputs.next().flatten().map(|value| whole(value, name, positions, deadline)).transpose();
@@ -284,7 +284,7 @@ impl Step for Join {
 }
 
 impl Join {
-    fn join<T: Number>(
+    fn join<T: ReducedFloat>(
         &self,
         tensor: &Tensor,
         data: &[T],
@@ -292,7 +292,7 @@ impl Join {
         masks: &Masks,
         deadline: &Deadline,
     ) -> Result<Tensor, StepFailure> {
-        if self.options.how == How::Concat {
+        if self.options.how == Reduction::Concat {
             return self.concat(tensor, data, windows, masks, deadline);
         }
         let width = tensor.shape()[1..].iter().product();
@@ -323,8 +323,8 @@ fn windows(rows: usize, window_of: Option<&[i64]>, deadline: &Deadline) -> Resul
     let Some(window_of) = window_of else { return Ok(vec![rows]) };
     let mut counts: Vec<usize> = Vec::new();
     for (place, text) in window_of.iter().enumerate() {
-        if place.is_multiple_of(BLOCK) {
-            deadline.check_after(BLOCK)?;
+        if place.is_multiple_of(ELEMENTS_PER_CHECK) {
+            deadline.check_after(ELEMENTS_PER_CHECK)?;
         }
         let known = counts.len();
         match usize::try_from(*text) {

@@ -8,14 +8,14 @@ pub(crate) mod encoder;
 mod join;
 mod normalize_text;
 pub(crate) mod offload;
-mod scores;
-mod survey;
-pub(crate) mod texts;
+pub(crate) mod text_input;
 mod tokenize;
 pub(crate) mod tokenizer_cost;
 pub(crate) mod tokenizer_file;
 mod tokenizer_limits;
 mod tokenizer_parts;
+mod tokenizer_scan;
+mod unigram_scores;
 
 use gpux_core::Builtin;
 

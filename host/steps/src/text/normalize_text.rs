@@ -10,8 +10,8 @@ use unicode_normalization::{
     IsNormalized, UnicodeNormalization as _, is_nfc_quick, is_nfd_quick, is_nfkc_quick, is_nfkd_quick,
 };
 
-use super::texts::{self, MAX_TEXT, texts};
-use crate::pacing::Deadline;
+use super::text_input::{self, MAX_TEXT};
+use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{Builtin, Context, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor, Value};
 
@@ -112,7 +112,7 @@ pub(super) fn builtin() -> Builtin {
 impl NormalizeText {
     fn new(options: Options) -> Self {
         let output = Port { description: "the same, normalized".into(), ..Port::new("text", Kind::Any) };
-        let signature = Signature::unary(texts::port("text", "a text, or a list of texts"), output);
+        let signature = Signature::unary(text_input::port("text", "a text, or a list of texts"), output);
         Self { options, signature }
     }
 
@@ -233,7 +233,7 @@ fn lower(mut text: &str, deadline: &Deadline) -> Result<String, StepFailure> {
     Ok(lower)
 }
 
-/// What `clean_text` of `BertNormalizer` removes.
+/// Whether `clean_text` of `BertNormalizer` removes a letter.
 fn is_removed(char: char) -> bool {
     match char {
         '\t' | '\n' | '\r' => false,
@@ -243,7 +243,7 @@ fn is_removed(char: char) -> bool {
     }
 }
 
-/// What Python's `str.isspace` calls white space: also the separators of ASCII.
+/// White space as of Python's `str.isspace`: also the separators of ASCII.
 fn is_space(char: char) -> bool {
     char.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&char)
 }
@@ -276,16 +276,16 @@ impl Step for NormalizeText {
 
     fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
         let Some(Some(given)) = inputs.first() else { return Ok(vec![Kind::Any]) };
-        texts::known(&self.signature.inputs[0], given)?;
+        text_input::known_count(&self.signature.inputs[0], given)?;
         Ok(vec![given.clone()])
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
         // The text before and after a pass, which can be longer, and a few texts for each of a list.
         let size = |value: &Value| {
-            let texts = texts::extent(value).0.saturating_mul(4 * size_of::<serde_json::Value>());
+            let texts = text_input::extent(value).0.saturating_mul(4 * size_of::<serde_json::Value>());
             let bytes = value.byte_len();
-            let grown = if texts::is_ascii(value) { bytes } else { bytes.saturating_mul(self.growth()) };
+            let grown = if text_input::is_ascii(value) { bytes } else { bytes.saturating_mul(self.growth()) };
             // Longer ones are refused.
             grown.min(bytes.max(MAX_TEXT)).saturating_mul(4).saturating_add(texts)
         };
@@ -298,8 +298,8 @@ impl Step for NormalizeText {
         let one = matches!(&given, Value::Json(json) if json.is_string());
         let shape = given.as_tensor().map(|tensor| tensor.shape().to_vec());
         let json = matches!(&given, Value::Json(_));
-        let texts = texts(given, "text")?;
-        texts::size(texts.iter())?;
+        let texts = text_input::read(given, "text")?;
+        text_input::check_size(texts.iter())?;
         let mut left = MAX_TEXT;
         let normalize = |text: &String| {
             deadline.check()?;

@@ -4,11 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokenizers::{Encoding, TruncationDirection, TruncationStrategy};
 
-use super::batch::{Extras, Fill, FillOptions, Padding, Side, known_batch, outputs, with_batch};
-use super::encoder::{self, Cut, Encoder, MAX_LENGTH};
-use super::texts;
+use super::batch::{BatchPadder, ExtraOutputs, Padding, PaddingOptions, Side, known_batch, outputs, with_batch};
+use super::encoder::{self, Encoder, MAX_LENGTH, TruncationRule};
+use super::text_input;
 use super::tokenizer_file::{self, TokenizerFile};
-use crate::pacing::Deadline;
+use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{BuildError, Builtin, Context, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Value};
 
@@ -76,13 +76,13 @@ const fn yes() -> bool {
 #[schemars(inline)]
 enum Truncation {
     Whether(bool),
-    Which(Which),
+    TruncationChoice(TruncationChoice),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-enum Which {
+enum TruncationChoice {
     LongestFirst,
     OnlyFirst,
     OnlySecond,
@@ -93,16 +93,16 @@ impl Options {
     fn strategy(&self) -> Option<TruncationStrategy> {
         match self.truncation.unwrap_or(Truncation::Whether(self.max_length.is_some())) {
             Truncation::Whether(false) => None,
-            Truncation::Whether(true) | Truncation::Which(Which::LongestFirst) => {
+            Truncation::Whether(true) | Truncation::TruncationChoice(TruncationChoice::LongestFirst) => {
                 Some(TruncationStrategy::LongestFirst)
             }
-            Truncation::Which(Which::OnlyFirst) => Some(TruncationStrategy::OnlyFirst),
-            Truncation::Which(Which::OnlySecond) => Some(TruncationStrategy::OnlySecond),
+            Truncation::TruncationChoice(TruncationChoice::OnlyFirst) => Some(TruncationStrategy::OnlyFirst),
+            Truncation::TruncationChoice(TruncationChoice::OnlySecond) => Some(TruncationStrategy::OnlySecond),
         }
     }
 
-    fn extras(&self) -> Extras {
-        Extras {
+    fn extras(&self) -> ExtraOutputs {
+        ExtraOutputs {
             offsets: self.offsets,
             special_tokens_mask: self.special_tokens_mask,
             sequence_ids: self.sequence_ids,
@@ -110,8 +110,8 @@ impl Options {
         }
     }
 
-    fn fill(&self) -> FillOptions<'_> {
-        FillOptions {
+    fn padding_options(&self) -> PaddingOptions<'_> {
+        PaddingOptions {
             padding: self.padding,
             max_length: self.max_length,
             multiple: self.pad_to_multiple_of,
@@ -149,7 +149,7 @@ impl Options {
 struct Tokenize {
     options: Options,
     encoder: Encoder,
-    fill: Fill,
+    padder: BatchPadder,
     signature: Signature,
 }
 
@@ -182,23 +182,23 @@ impl Tokenize {
     fn new(options: Options, file: &TokenizerFile) -> Result<Self, BuildError> {
         options.check()?;
         let tokenizer = encoder::read(file)?;
-        let fill = Fill::new(&options.fill(), &tokenizer, file.path.display().to_string())?;
-        let cut = options.strategy().zip(options.max_length).map(|(strategy, max_length)| Cut {
+        let padder = BatchPadder::new(&options.padding_options(), &tokenizer, file.path.display().to_string())?;
+        let cut = options.strategy().zip(options.max_length).map(|(strategy, max_length)| TruncationRule {
             max_length,
             side: options.truncation_side.map(Side::direction),
             strategy,
             stride: None,
         });
         let extras = options.extras();
-        let encoder = Encoder::new(tokenizer, file, options.add_special_tokens, cut, extras.need_places())?;
+        let encoder = Encoder::new(tokenizer, file, options.add_special_tokens, cut, extras.needs_offsets())?;
         let signature = Signature {
             inputs: vec![
-                texts::port("text", "a text, or a list of texts"),
-                Port { optional: true, ..texts::port("pair", "the second text of each pair") },
+                text_input::port("text", "a text, or a list of texts"),
+                Port { optional: true, ..text_input::port("pair", "the second text of each pair") },
             ],
-            outputs: outputs(&fill.fixed_length(cut.is_some()), extras),
+            outputs: outputs(&padder.fixed_length(cut.is_some()), extras),
         };
-        Ok(Self { options, encoder, fill, signature })
+        Ok(Self { options, encoder, padder, signature })
     }
 }
 
@@ -214,15 +214,15 @@ impl Step for Tokenize {
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
         let most = self.options.strategy().and(self.options.max_length);
-        let answer = self.fill.answer(inputs, most, self.signature.outputs.len() + 1);
+        let answer = self.padder.answer_bytes(inputs, most, self.signature.outputs.len() + 1);
         self.encoder.buffers(inputs.iter().flatten().map(Value::byte_len).sum()).saturating_add(answer)
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let given = self.encoder.given(inputs)?;
+        let given = self.encoder.read_input(inputs)?;
         let deadline = &Deadline::from_context(context);
         let encodings = self.encoder.encode(given, deadline, Encoding::len)?;
-        self.fill.tensors(&encodings.iter().collect::<Vec<_>>(), self.options.extras(), deadline)
+        self.padder.tensors(&encodings.iter().collect::<Vec<_>>(), self.options.extras(), deadline)
     }
 
     fn details(&self) -> serde_json::Value {
@@ -380,7 +380,7 @@ mod tests {
         let step = build("wordpiece", json!({"max_length": MAX_LENGTH, "padding": "max_length"})).unwrap();
         let error = run(&step, vec![json!(vec![""; 17]).into()]).unwrap_err();
         assert!(error.to_string().contains("tokens"), "{error}");
-        let error = run(&step, vec!["a".repeat(texts::MAX_TEXT + 1).into()]).unwrap_err();
+        let error = run(&step, vec!["a".repeat(text_input::MAX_TEXT + 1).into()]).unwrap_err();
         assert!(error.to_string().contains("bytes"), "{error}");
     }
 

@@ -1,4 +1,4 @@
-//! What a tokenizer can cost: how much it makes of a text, and whether its time is in proportion to that.
+//! The cost of a tokenizer: how much longer it makes a text, and whether its time is linear.
 //!
 //! Judged by what the tokenizers crate has read, not by the file, of which it may read another part.
 
@@ -8,27 +8,25 @@ use tokenizers::{ModelWrapper, Tokenizer};
 use super::charsmap;
 use super::tokenizer_parts::parts;
 
-/// What work on a text can cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cost {
+pub(crate) struct TokenizerCost {
     /// how many times longer a text can get
     pub(crate) growth: usize,
-    /// what of that hangs on more than the letters of the text, so that it cannot be measured in pieces of it
-    pub(crate) anywhere: usize,
-    /// whether its time is known to be in proportion to the text. Where it is not, a pattern may go back and forth, and
-    /// seconds become hours
-    pub(crate) linear: bool,
+    /// the part of the growth that depends on more than single letters, so that a text cannot be measured in pieces
+    pub(crate) contextual_growth: usize,
+    /// whether its time is known to be linear; otherwise a pattern may backtrack, and seconds become hours
+    pub(crate) is_linear: bool,
 }
 
 /// Bytes of a token of a Unigram model, characters of a word of a WordPiece model: both are tried at each
 /// character. Usual are 50, and 100.
 const LONGEST: usize = 128;
 
-impl Cost {
-    /// Of making tokens.
+impl TokenizerCost {
+    /// The cost of making tokens.
     pub(crate) fn of_encoding(tokenizer: &Tokenizer) -> Self {
         let (normalizer, cuts) = (parts(tokenizer.get_normalizer()), parts(tokenizer.get_pre_tokenizer()));
-        let linear = normalizer.iter().chain(&cuts).all(is_linear);
+        let is_linear = normalizer.iter().chain(&cuts).all(is_linear);
         let growth = |part: &Value| growth(part, tokenizer);
         // One that writes bytes as letters, or spaces, makes no more tokens than there were bytes; the next one does.
         let most = cuts.iter().map(growth).max().unwrap_or(1);
@@ -42,12 +40,13 @@ impl Cost {
         };
         Self {
             growth: product(normalizer.iter().map(growth)).saturating_mul(cuts),
-            anywhere: product(normalizer.iter().filter(|part| !is_by_letter(part)).map(growth)).saturating_mul(cuts),
-            linear: linear && model,
+            contextual_growth: product(normalizer.iter().filter(|part| !is_by_letter(part)).map(growth))
+                .saturating_mul(cuts),
+            is_linear: is_linear && model,
         }
     }
 
-    /// Of making text; a space before each token aside.
+    /// The cost of making text, without the space before each token.
     pub(crate) fn of_decoding(tokenizer: &Tokenizer) -> Self {
         let parts = parts(tokenizer.get_decoder());
         let growth = product(parts.iter().map(|part| match part["type"].as_str() {
@@ -56,7 +55,7 @@ impl Cost {
             Some("Metaspace") => 1,
             _ => growth(part, tokenizer),
         }));
-        Self { growth, anywhere: growth, linear: parts.iter().all(is_linear) }
+        Self { growth, contextual_growth: growth, is_linear: parts.iter().all(is_linear) }
     }
 }
 
@@ -102,7 +101,7 @@ fn replaced(part: &Value) -> Option<&str> {
     part["pattern"]["String"].as_str().filter(|pattern| !pattern.is_empty())
 }
 
-/// Whether what it makes of a text is what it makes of its letters, wherever they are.
+/// Whether it changes each letter independently of the others.
 fn is_by_letter(part: &Value) -> bool {
     match part["type"].as_str() {
         Some("Replace") => replaced(part).is_some_and(|pattern| pattern.chars().count() == 1),
@@ -145,8 +144,8 @@ mod tests {
         Tokenizer::from_bytes(file.to_string()).unwrap()
     }
 
-    fn normalizing(normalizer: Value) -> Cost {
-        Cost::of_encoding(&tokenizer(&json!({ "normalizer": normalizer })))
+    fn normalizing(normalizer: Value) -> TokenizerCost {
+        TokenizerCost::of_encoding(&tokenizer(&json!({ "normalizer": normalizer })))
     }
 
     fn replace(content: &str) -> Value {
@@ -162,25 +161,31 @@ mod tests {
         let bomb: Vec<_> = (0..6).map(|_| replace(&"a".repeat(100))).collect();
         assert_eq!(normalizing(json!({ "type": "Sequence", "normalizers": bomb })).growth, 1_000_000_000_000);
         let mixed = json!({ "type": "Sequence", "normalizers": [{ "type": "NFKC" }, { "type": "Lowercase" }] });
-        assert_eq!(normalizing(mixed), Cost { growth: 33, anywhere: 1, linear: true });
+        assert_eq!(normalizing(mixed), TokenizerCost { growth: 33, contextual_growth: 1, is_linear: true });
         let several = json!({ "type": "Replace", "pattern": { "String": "ab" }, "content": "cccc" });
-        assert_eq!(normalizing(several), Cost { growth: 2, anywhere: 2, linear: true });
+        assert_eq!(normalizing(several), TokenizerCost { growth: 2, contextual_growth: 2, is_linear: true });
         let llama = json!([{ "type": "Prepend", "prepend": "▁" },
             { "type": "Replace", "pattern": { "String": " " }, "content": "▁" }]);
         let llama = normalizing(json!({ "type": "Sequence", "normalizers": llama }));
-        assert_eq!(llama, Cost { growth: 6, anywhere: 2, linear: true });
+        assert_eq!(llama, TokenizerCost { growth: 6, contextual_growth: 2, is_linear: true });
         let cuts = json!({ "pre_tokenizer": { "type": "Sequence", "pretokenizers":
             vec![json!({ "type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true }); 3] } });
-        assert_eq!(Cost::of_encoding(&tokenizer(&cuts)), Cost { growth: 9, anywhere: 9, linear: true });
+        assert_eq!(
+            TokenizerCost::of_encoding(&tokenizer(&cuts)),
+            TokenizerCost { growth: 9, contextual_growth: 9, is_linear: true }
+        );
         let decoder = json!({ "decoder": { "type": "Sequence", "decoders": [replace("aaaa")] } });
-        assert_eq!(Cost::of_decoding(&tokenizer(&decoder)).growth, 4);
+        assert_eq!(TokenizerCost::of_decoding(&tokenizer(&decoder)).growth, 4);
         let decoders = json!([{ "type": "ByteFallback" }, { "type": "Fuse" },
             { "type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true }]);
         let decoder = json!({ "decoder": { "type": "Sequence", "decoders": decoders } });
-        assert_eq!(Cost::of_decoding(&tokenizer(&decoder)), Cost { growth: 1, anywhere: 1, linear: true });
+        assert_eq!(
+            TokenizerCost::of_decoding(&tokenizer(&decoder)),
+            TokenizerCost { growth: 1, contextual_growth: 1, is_linear: true }
+        );
         for (suffix, growth) in [("", 3), ("</w>", 1)] {
             let decoder = json!({ "decoder": { "type": "BPEDecoder", "suffix": suffix } });
-            assert_eq!(Cost::of_decoding(&tokenizer(&decoder)).growth, growth);
+            assert_eq!(TokenizerCost::of_decoding(&tokenizer(&decoder)).growth, growth);
         }
     }
 
@@ -188,15 +193,15 @@ mod tests {
     fn the_last_of_two_parts_counts() {
         let twice = r#"{"version":"1.0","added_tokens":[],"normalizer":null,
             "normalizer":{"type":"Prepend","prepend":"xyz"},"model":{"type":"WordLevel","vocab":{},"unk_token":"a"}}"#;
-        assert_eq!(Cost::of_encoding(&Tokenizer::from_bytes(twice).unwrap()).growth, 2);
+        assert_eq!(TokenizerCost::of_encoding(&Tokenizer::from_bytes(twice).unwrap()).growth, 2);
     }
 
     #[test]
     fn usual_tokenizers_take_their_time_in_proportion() {
         for name in ["wordpiece", "bpe", "unigram"] {
             let read = Tokenizer::from_bytes(reference::read(&format!("tokenize/{name}.json"))).unwrap();
-            assert!(Cost::of_encoding(&read).linear, "{name}");
-            assert!(Cost::of_decoding(&read).linear, "{name}");
+            assert!(TokenizerCost::of_encoding(&read).is_linear, "{name}");
+            assert!(TokenizerCost::of_decoding(&read).is_linear, "{name}");
         }
     }
 
@@ -218,10 +223,10 @@ mod tests {
             words(100_000),
             json!({ "model": { "type": "Unigram", "vocab": long, "unk_id": 1 } }),
         ] {
-            assert!(!Cost::of_encoding(&tokenizer(&parts)).linear, "{parts}");
+            assert!(!TokenizerCost::of_encoding(&tokenizer(&parts)).is_linear, "{parts}");
         }
-        assert!(Cost::of_encoding(&tokenizer(&words(100))).linear);
+        assert!(TokenizerCost::of_encoding(&tokenizer(&words(100))).is_linear);
         let decoder = json!({ "decoder": { "type": "Replace", "pattern": { "Regex": "a+" }, "content": "" } });
-        assert!(!Cost::of_decoding(&tokenizer(&decoder)).linear);
+        assert!(!TokenizerCost::of_decoding(&tokenizer(&decoder)).is_linear);
     }
 }

@@ -1,4 +1,4 @@
-//! Where the option `tokenizer` finds its `tokenizer.json`.
+//! Finds the `tokenizer.json` that the option `tokenizer` names.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -69,7 +69,7 @@ fn find_in(name: &str, files: &ProjectFiles, hubs: &[PathBuf]) -> Result<Tokeniz
     Err(BuildError::option("tokenizer", message).with_hint("put the model's tokenizer.json beside gpux.yml"))
 }
 
-/// What was read, or nothing where there is no file.
+/// The content of a file; `None` if there is no file.
 fn if_there(read: Result<Vec<u8>, FileError>) -> Result<Option<Vec<u8>>, BuildError> {
     match read {
         Ok(bytes) => Ok(Some(bytes)),

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 use tokenizers::{AddedToken, ModelWrapper, PostProcessor as _, Tokenizer};
 
-use super::tokenizer_cost::Cost;
+use super::tokenizer_cost::TokenizerCost;
 use super::tokenizer_parts::parts;
 
 /// Parts of one kind, one after the other.
@@ -29,26 +29,26 @@ const MOST_TEMPLATE: usize = 64 << 10;
 
 /// Refuses a tokenizer of which these are the parts; its added tokens, of so many bytes together, are normalized as it
 /// is read.
-pub(super) fn check_outline(outline: &Tokenizer, added: usize) -> Result<(), String> {
+pub(super) fn check_skeleton(skeleton: &Tokenizer, added: usize) -> Result<(), String> {
     for (kind, parts) in [
-        ("normalizer", parts(outline.get_normalizer())),
-        ("pre_tokenizer", parts(outline.get_pre_tokenizer())),
-        ("post_processor", parts(outline.get_post_processor())),
-        ("decoder", parts(outline.get_decoder())),
+        ("normalizer", parts(skeleton.get_normalizer())),
+        ("pre_tokenizer", parts(skeleton.get_pre_tokenizer())),
+        ("post_processor", parts(skeleton.get_post_processor())),
+        ("decoder", parts(skeleton.get_decoder())),
     ] {
         if parts.len() > MOST_PARTS {
             return Err(format!("its {kind} has {} parts; at most {MOST_PARTS} are taken", parts.len()));
         }
         parts.iter().filter(|part| part["type"] == "TemplateProcessing").try_for_each(check_template)?;
     }
-    let growth = Cost::of_encoding(outline).growth.max(Cost::of_decoding(outline).growth);
+    let growth = TokenizerCost::of_encoding(skeleton).growth.max(TokenizerCost::of_decoding(skeleton).growth);
     if growth > MOST_GROWTH {
         return Err(format!("it may make {growth} times as much of a text; at most {MOST_GROWTH} are taken"));
     }
     if growth.saturating_mul(added) > MOST_ADDED {
         return Err(format!("it may make {growth} times as much of its added tokens, which are {added} bytes"));
     }
-    let Some(processor) = outline.get_post_processor() else { return Ok(()) };
+    let Some(processor) = skeleton.get_post_processor() else { return Ok(()) };
     let bytes = serde_json::to_string(processor).map_or(usize::MAX, |text| text.len());
     if bytes > MOST_TEMPLATE {
         return Err(format!("its post_processor is {bytes} bytes; at most {MOST_TEMPLATE} are taken"));
@@ -145,14 +145,14 @@ mod tests {
         });
         file.as_object_mut().unwrap().extend(parts.as_object().unwrap().clone());
         let tokenizer = Tokenizer::from_bytes(file.to_string()).unwrap();
-        check_outline(&tokenizer, 20_000).and_then(|()| check_vocabulary(&tokenizer, 300))
+        check_skeleton(&tokenizer, 20_000).and_then(|()| check_vocabulary(&tokenizer, 300))
     }
 
     #[test]
     fn usual_tokenizers_are_taken() {
         for name in ["wordpiece", "bpe", "unigram"] {
             let tokenizer = Tokenizer::from_bytes(reference::read(&format!("tokenize/{name}.json"))).unwrap();
-            assert_eq!(check_outline(&tokenizer, 1000), Ok(()), "{name}");
+            assert_eq!(check_skeleton(&tokenizer, 1000), Ok(()), "{name}");
             assert_eq!(check_vocabulary(&tokenizer, 300), Ok(()), "{name}");
         }
     }

@@ -1,39 +1,39 @@
 //! The decoders behind `decode-audio`: one file a format.
 
-mod coded;
+mod flac_mp3;
 mod ogg;
-mod sink;
+mod sample_sink;
 mod vorbis;
 mod wav;
 
-use sink::{Shape, no_sound};
+use sample_sink::{StreamInfo, unsupported};
 
 use gpux_core::{StepFailure, Tensor};
 
-pub(super) use sink::{Bounds, EXPECTED, MAX_RATE, MAX_VALUES};
+pub(super) use sample_sink::{DecodeLimits, MAX_RATE, MAX_VALUES, SAMPLES_PER_BYTE};
 
 /// A file that was recognized.
-enum File<'b> {
+enum SoundFile<'b> {
     Wav(wav::Wav<'b>),
-    Flac(coded::Flac<'b>),
-    Vorbis(Box<ogg::Vorbis<'b>>),
-    Mp3(&'b [u8], Shape),
+    Flac(flac_mp3::Flac<'b>),
+    Vorbis(Box<ogg::VorbisFile<'b>>),
+    Mp3(&'b [u8], StreamInfo),
 }
 
-impl<'b> File<'b> {
+impl<'b> SoundFile<'b> {
     fn open(bytes: &'b [u8]) -> Result<Self, StepFailure> {
         let sound = without_tags(bytes);
         match sound {
             _ if wav::is_wav(sound) => Ok(Self::Wav(wav::parse(sound)?)),
-            [b'f', b'L', b'a', b'C', ..] => Ok(Self::Flac(coded::flac(sound)?)),
+            [b'f', b'L', b'a', b'C', ..] => Ok(Self::Flac(flac_mp3::flac(sound)?)),
             [b'O', b'g', b'g', b'S', ..] => Ok(Self::Vorbis(Box::new(ogg::parse(sound)?))),
             // Eleven bits of sync, then layer III.
-            [0xff, second, ..] if second & 0xe6 == 0xe2 => Ok(Self::Mp3(sound, coded::mp3(sound)?)),
-            _ => Err(no_sound(&unknown(sound))),
+            [0xff, second, ..] if second & 0xe6 == 0xe2 => Ok(Self::Mp3(sound, flac_mp3::mp3(sound)?)),
+            _ => Err(unsupported(&unknown(sound))),
         }
     }
 
-    fn shape(&self) -> Shape {
+    fn shape(&self) -> StreamInfo {
         match self {
             Self::Wav(wav) => wav.shape,
             Self::Flac(flac) => flac.shape,
@@ -44,17 +44,17 @@ impl<'b> File<'b> {
 }
 
 /// Decodes a WAV, FLAC, MP3 or Ogg Vorbis file.
-pub(super) fn decode(bytes: &[u8], mono: bool, bounds: Bounds) -> Result<Tensor, StepFailure> {
-    let sink = match File::open(bytes)? {
-        File::Wav(wav) => wav.decode(mono, bounds),
-        File::Flac(flac) => flac.decode(mono, bounds),
-        File::Vorbis(vorbis) => vorbis.decode(mono, bounds),
-        File::Mp3(sound, shape) => coded::decode_mp3(sound, shape, mono, bounds),
+pub(super) fn decode(bytes: &[u8], mono: bool, limits: DecodeLimits) -> Result<Tensor, StepFailure> {
+    let sink = match SoundFile::open(bytes)? {
+        SoundFile::Wav(wav) => wav.decode(mono, limits),
+        SoundFile::Flac(flac) => flac.decode(mono, limits),
+        SoundFile::Vorbis(vorbis) => vorbis.decode(mono, limits),
+        SoundFile::Mp3(sound, shape) => flac_mp3::decode_mp3(sound, shape, mono, limits),
     };
     sink?.tensor()
 }
 
-/// What decoding a file takes.
+/// The memory that decoding a file takes.
 pub(super) struct Size {
     /// values that it holds, as far as it says: `None` for as many as are allowed
     pub(super) values: Option<usize>,
@@ -62,13 +62,13 @@ pub(super) struct Size {
     pub(super) tables: usize,
 }
 
-/// What decoding these bytes takes; nothing where they are no sound.
+/// The memory that decoding takes; none for bytes that are no sound.
 pub(super) fn size(bytes: &[u8], mono: bool) -> Size {
-    let Ok(file) = File::open(bytes) else { return Size { values: Some(0), tables: 0 } };
+    let Ok(file) = SoundFile::open(bytes) else { return Size { values: Some(0), tables: 0 } };
     let shape = file.shape();
     let channels = if mono { 1 } else { shape.channels as u64 };
     let values = shape.frames.and_then(|frames| usize::try_from(frames.checked_mul(channels)?).ok());
-    let tables = if let File::Vorbis(vorbis) = &file { vorbis.books } else { 0 };
+    let tables = if let SoundFile::Vorbis(vorbis) = &file { vorbis.books } else { 0 };
     Size { values, tables }
 }
 

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use symphonia::core::checksum::Crc32;
 use symphonia::core::io::Monitor;
 
-use super::sink::{Bounds, Shape, Sink, damaged, no_sound};
+use super::sample_sink::{DecodeLimits, SampleSink, StreamInfo, damaged, unsupported};
 use super::vorbis::{Decoder, MAX_BOOKS, books};
 use gpux_core::StepFailure;
 
@@ -16,8 +16,8 @@ use gpux_core::StepFailure;
 const MAX_PACKET: usize = 4 << 20;
 
 /// The three headers of a Vorbis stream, and what it says about itself.
-pub(super) struct Vorbis<'b> {
-    pub(super) shape: Shape,
+pub(super) struct VorbisFile<'b> {
+    pub(super) shape: StreamInfo,
     identification: Cow<'b, [u8]>,
     setup: Cow<'b, [u8]>,
     /// bytes that the code books take
@@ -27,7 +27,7 @@ pub(super) struct Vorbis<'b> {
     end: u64,
 }
 
-pub(super) fn parse(bytes: &[u8]) -> Result<Vorbis<'_>, StepFailure> {
+pub(super) fn parse(bytes: &[u8]) -> Result<VorbisFile<'_>, StepFailure> {
     let end = check_pages(bytes)?;
     let mut packets = Packets::new(bytes);
     let mut header = |kind: u8| {
@@ -40,7 +40,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Vorbis<'_>, StepFailure> {
             Some([0x7f, b'F', b'L', b'A', b'C', ..]) => "its sound is in FLAC",
             _ => "its headers are not those of Vorbis",
         };
-        Err(no_sound(&format!("an Ogg file, but {what}; Ogg Vorbis is decoded")))
+        Err(unsupported(&format!("an Ogg file, but {what}; Ogg Vorbis is decoded")))
     };
     let (identification, _, setup) = (header(1)?, header(3)?, header(5)?);
     if identification.len() < 30 {
@@ -56,16 +56,16 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Vorbis<'_>, StepFailure> {
         }
         None => return Err(damaged("Ogg Vorbis", &"its code books cannot be read")),
     };
-    let shape = Shape { rate, channels, frames: Some(end) };
-    Ok(Vorbis { shape, identification, setup, books, packets, end })
+    let shape = StreamInfo { rate, channels, frames: Some(end) };
+    Ok(VorbisFile { shape, identification, setup, books, packets, end })
 }
 
-impl Vorbis<'_> {
-    pub(super) fn decode(mut self, mono: bool, bounds: Bounds) -> Result<Sink, StepFailure> {
+impl VorbisFile<'_> {
+    pub(super) fn decode(mut self, mono: bool, limits: DecodeLimits) -> Result<SampleSink, StepFailure> {
         // The position counts what is played; what is decoded may begin earlier.
-        let mut sink = Sink::new(Shape { frames: None, ..self.shape }, mono, bounds)?;
+        let mut sink = SampleSink::new(StreamInfo { frames: None, ..self.shape }, mono, limits)?;
         let mut decoder = Decoder::new(&self.identification, &self.setup, self.shape)?;
-        sink.expect(self.end, self.packets.rest.len())?;
+        sink.reserve_expected(self.end, self.packets.rest.len())?;
         let mut start = None;
         while let Some((packet, position)) = self.packets.next()? {
             if packet.is_empty() || packet[0] & 1 == 1 {
@@ -82,7 +82,7 @@ impl Vorbis<'_> {
             }
         }
         let length = self.end.saturating_sub(start.unwrap_or(0));
-        sink.keep(0, usize::try_from(length).unwrap_or(usize::MAX));
+        sink.trim(0, usize::try_from(length).unwrap_or(usize::MAX));
         Ok(sink)
     }
 }
@@ -125,7 +125,7 @@ fn check_pages(bytes: &[u8]) -> Result<u64, StepFailure> {
         let (page, after) = page(rest)?;
         let starts = page.flags & 2 != 0;
         if page.serial != first.serial || starts != (rest.len() == bytes.len()) {
-            return Err(no_sound("an Ogg file of several streams; one stream of Vorbis is decoded"));
+            return Err(unsupported("an Ogg file of several streams; one stream of Vorbis is decoded"));
         }
         let mut sum = Crc32::new(0);
         sum.process_buf_bytes(&page.whole[..22]);
@@ -142,7 +142,7 @@ fn check_pages(bytes: &[u8]) -> Result<u64, StepFailure> {
         rest = after;
     }
     if ended && rest.get(..4) == Some(b"OggS") {
-        return Err(no_sound("an Ogg file of several streams; one stream of Vorbis is decoded"));
+        return Err(unsupported("an Ogg file of several streams; one stream of Vorbis is decoded"));
     }
     // Files of a recorder that was cut off have no last page; what is there is whole.
     Ok(end)

@@ -9,8 +9,8 @@ use symphonia::core::packet::PacketRef;
 use symphonia::core::units::{Duration, Timestamp};
 use symphonia::default::codecs::VorbisDecoder;
 
-use super::coded::{Scratch, read};
-use super::sink::{Shape, Sink, damaged};
+use super::flac_mp3::{PlanarBuffer, read};
+use super::sample_sink::{SampleSink, StreamInfo, damaged};
 use gpux_core::StepFailure;
 
 /// Most memory that the code books of a file may take, in bytes; those of libvorbis take some millions.
@@ -22,7 +22,7 @@ const ENTRY: u64 = 320;
 
 /// Decodes the packets of one stream, in order.
 pub(super) enum Decoder {
-    Symphonia(Box<VorbisDecoder>, Scratch),
+    Symphonia(Box<VorbisDecoder>, PlanarBuffer),
     Lewton(Box<Lewton>),
 }
 
@@ -37,13 +37,13 @@ impl Decoder {
     /// residue of type 0 or 1, the last classes of a channel overwrite the first of the next one. Where two
     /// channels that are not the first two share a residue of type 2, it writes to the wrong ones. One channel, and
     /// two in a residue of type 2, have neither.
-    pub(super) fn new(identification: &[u8], setup: &[u8], shape: Shape) -> Result<Self, StepFailure> {
+    pub(super) fn new(identification: &[u8], setup: &[u8], shape: StreamInfo) -> Result<Self, StepFailure> {
         if shape.channels == 1 || shape.channels == 2 && are_residues_interleaved(setup) == Some(true) {
             let mut parameters = AudioCodecParameters::new();
             let headers = [identification, setup].concat();
             parameters.for_codec(CODEC_ID_VORBIS).with_sample_rate(shape.rate).with_extra_data(headers.into());
             let decoder = VorbisDecoder::try_new(&parameters, &AudioDecoderOptions::default()).map_err(broken)?;
-            return Ok(Self::Symphonia(Box::new(decoder), Scratch::default()));
+            return Ok(Self::Symphonia(Box::new(decoder), PlanarBuffer::default()));
         }
         let identification = read_header_ident(identification).map_err(broken)?;
         let blocks = (identification.blocksize_0, identification.blocksize_1);
@@ -52,7 +52,7 @@ impl Decoder {
     }
 
     /// Adds what becomes of a packet, with the channels in the order of the stream, as libsndfile has them.
-    pub(super) fn decode(&mut self, packet: &[u8], sink: &mut Sink) -> Result<(), StepFailure> {
+    pub(super) fn decode(&mut self, packet: &[u8], sink: &mut SampleSink) -> Result<(), StepFailure> {
         match self {
             Self::Symphonia(decoder, scratch) => {
                 let packet = PacketRef::new(0, Timestamp::ZERO, Duration::ZERO, packet);

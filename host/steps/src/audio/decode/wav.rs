@@ -1,13 +1,13 @@
 //! WAV: a few chunks of headers before plain numbers.
 
-use super::sink::{Bounds, Shape, Sink, damaged, no_sound};
+use super::sample_sink::{DecodeLimits, SampleSink, StreamInfo, damaged, unsupported};
 use gpux_core::StepFailure;
 
-/// What whole numbers of 16 and of 32 bits are divided by.
+/// Divisors of whole numbers of 16 and 32 bits.
 const INT16: f32 = 32_768.0;
 const INT32: f32 = 2_147_483_648.0;
 
-/// How a sample is written.
+/// The coding of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Coding {
     Uint8,
@@ -36,7 +36,7 @@ impl Coding {
 /// A WAV file taken apart.
 #[derive(Debug)]
 pub(super) struct Wav<'b> {
-    pub(super) shape: Shape,
+    pub(super) shape: StreamInfo,
     coding: Coding,
     /// the samples, whole frames
     data: &'b [u8],
@@ -66,7 +66,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Wav<'_>, StepFailure> {
                 let data = if stated == 0 && whole <= 8 { body } else { &body[..size] };
                 let frame = coding.size() * channels;
                 let data = &data[..data.len() - data.len() % frame];
-                let shape = Shape { rate, channels, frames: Some((data.len() / frame) as u64) };
+                let shape = StreamInfo { rate, channels, frames: Some((data.len() / frame) as u64) };
                 return Ok(Wav { shape, coding, data });
             }
             _ => {}
@@ -99,7 +99,7 @@ fn read_format(chunk: &[u8]) -> Result<(Coding, u32, usize), StepFailure> {
         (7, 8) => Coding::MuLaw,
         _ => {
             let why = "8, 16, 24 and 32-bit PCM, floats, A-law and µ-law are decoded";
-            return Err(no_sound(&format!("a WAV file of format {tag} with {bits} bits; {why}")));
+            return Err(unsupported(&format!("a WAV file of format {tag} with {bits} bits; {why}")));
         }
     };
     if channels == 0 {
@@ -109,8 +109,8 @@ fn read_format(chunk: &[u8]) -> Result<(Coding, u32, usize), StepFailure> {
 }
 
 impl Wav<'_> {
-    pub(super) fn decode(&self, mono: bool, bounds: Bounds) -> Result<Sink, StepFailure> {
-        let mut sink = Sink::new(self.shape, mono, bounds)?;
+    pub(super) fn decode(&self, mono: bool, limits: DecodeLimits) -> Result<SampleSink, StepFailure> {
+        let mut sink = SampleSink::new(self.shape, mono, limits)?;
         let size = self.coding.size();
         sink.reserve(self.data.len() / size / self.shape.channels)?;
         let data = self.data;

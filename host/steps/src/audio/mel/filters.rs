@@ -1,6 +1,6 @@
 //! The triangular filters between a spectrum and its mel bands.
 
-use crate::wide::vectorized;
+use crate::simd::vectorize;
 
 /// Which bands there are.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -65,7 +65,7 @@ impl Filters {
 
     /// Calls `put` with each band and its strength in each of several spectra, which lie bin after bin.
     pub(in crate::audio) fn apply<const L: usize>(&self, spectra: &[[f32; L]], mut put: impl FnMut(usize, [f32; L])) {
-        vectorized(
+        vectorize(
             #[inline(always)]
             || {
                 let mut weights = self.weights.as_slice();

@@ -1,14 +1,14 @@
-//! What `mel-spectrogram` is made of.
+//! The parts of `mel-spectrogram`.
 
-mod butterflies;
+mod batched_fft;
+mod fft_butterflies;
 mod filters;
-mod levels;
+mod log_scale;
 mod logarithm;
 mod options;
 mod spectrum;
-mod transform;
 
 pub(super) use filters::{Filters, Scale};
-pub(super) use levels::{Decibels, to_decibels, to_whisper};
+pub(super) use log_scale::{Decibels, to_decibels, to_whisper};
 pub(super) use options::{Method, Norm, Options, Reference, TopDb, Unbounded};
 pub(super) use spectrum::{Pad, Spectrum, Window};

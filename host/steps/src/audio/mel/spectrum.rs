@@ -6,11 +6,11 @@ use realfft::{FftNum, RealFftPlanner, RealToComplex};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::transform::{Real, Transform};
-use crate::wide::{Wide, wide};
+use super::batched_fft::{BatchedFft, FftFloat};
+use crate::simd::{Wide, wide};
 use gpux_core::StepFailure;
 
-/// What stands before and behind a sound, where a frame reaches over its edges.
+/// The samples before and behind a sound, where a frame reaches beyond its edges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
@@ -47,17 +47,17 @@ impl Window {
 /// Computes power spectra, of `L` frames at a time. Planned once; a run takes one set of buffers for all frames.
 pub(in crate::audio) struct Spectrum<T, const L: usize> {
     window: Window,
-    transform: Either<T>,
+    transform: FftPlan<T>,
 }
 
-enum Either<T> {
+enum FftPlan<T> {
     /// where the processor has wide vectors, and frames have a length that suits them
-    Together(Transform<T>),
+    Batched(BatchedFft<T>),
     /// any other
-    Alone { weights: Vec<T>, transform: Arc<dyn RealToComplex<T>> },
+    Single { weights: Vec<T>, transform: Arc<dyn RealToComplex<T>> },
 }
 
-impl<T: Real<L> + FftNum, const L: usize> Spectrum<T, L> {
+impl<T: FftFloat<L> + FftNum, const L: usize> Spectrum<T, L> {
     /// With a periodic Hann window, in the middle of the frame if it is shorter than that.
     pub(in crate::audio) fn new(window: Window) -> Self {
         Self::with(window, wide())
@@ -71,9 +71,9 @@ impl<T: Real<L> + FftNum, const L: usize> Spectrum<T, L> {
             0.5 - 0.5 * turn.cos()
         };
         let weights: Vec<f64> = (0..window.n_fft).map(weight).collect();
-        let transform = match wide.and_then(|wide| Transform::new(wide, &weights)) {
-            Some(transform) => Either::Together(transform),
-            None => Either::Alone {
+        let transform = match wide.and_then(|wide| BatchedFft::new(wide, &weights)) {
+            Some(transform) => FftPlan::Batched(transform),
+            None => FftPlan::Single {
                 weights: weights.into_iter().map(T::of).collect(),
                 transform: RealFftPlanner::new().plan_fft_forward(window.n_fft),
             },
@@ -135,21 +135,21 @@ impl<T: Real<L> + FftNum, const L: usize> Spectrum<T, L> {
 /// Writes the power spectra of frames.
 type Running<'t, const L: usize> = Box<dyn FnMut(&[&[f32]; L], &mut [[f32; L]]) -> Result<(), StepFailure> + 't>;
 
-impl<T: FftNum> Either<T> {
-    /// What writes the power spectra of frames, with buffers of its own.
+impl<T: FftNum> FftPlan<T> {
+    /// A closure that writes the power spectra of frames, with its own buffers.
     fn begin<const L: usize>(&self) -> Running<'_, L>
     where
-        T: Real<L>,
+        T: FftFloat<L>,
     {
         match self {
-            Self::Together(transform) => {
+            Self::Batched(transform) => {
                 let mut buffers = [transform.buffer(), transform.buffer()];
                 Box::new(move |rows, energies| {
                     transform.energies(rows, &mut buffers, energies);
                     Ok(())
                 })
             }
-            Self::Alone { weights, transform } => {
+            Self::Single { weights, transform } => {
                 let (mut input, mut output) = (transform.make_input_vec(), transform.make_output_vec());
                 let mut scratch = transform.make_scratch_vec();
                 Box::new(move |rows, energies| {
@@ -191,11 +191,11 @@ mod tests {
     }
 
     /// The largest difference between the two ways, against the largest energy.
-    fn difference<T: Real<L> + FftNum, const L: usize>(wide: Wide, window: Window) -> f32 {
+    fn difference<T: FftFloat<L> + FftNum, const L: usize>(wide: Wide, window: Window) -> f32 {
         let frames = window.frames(5000).unwrap_or(0);
         let energies = |wide: Option<Wide>| {
             let spectrum = Spectrum::<T, L>::with(window, wide);
-            assert_eq!(matches!(spectrum.transform, Either::Together(_)), wide.is_some(), "{window:?}");
+            assert_eq!(matches!(spectrum.transform, FftPlan::Batched(_)), wide.is_some(), "{window:?}");
             let mut all = Vec::new();
             let outcome = spectrum.each(&sound(), 5000, frames, |first, energies| {
                 for lane in 0..L.min(frames - first) {
@@ -226,7 +226,7 @@ mod tests {
     fn other_lengths_are_transformed_alone() {
         for n_fft in [3, 14, 401, 441, 882] {
             let window = Window { n_fft, hop: 100, length: n_fft, pad: None };
-            assert!(matches!(Spectrum::<f32, 8>::new(window).transform, Either::Alone { .. }));
+            assert!(matches!(Spectrum::<f32, 8>::new(window).transform, FftPlan::Single { .. }));
         }
     }
 }

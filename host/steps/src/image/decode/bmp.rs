@@ -3,9 +3,9 @@
 use image::ImageDecoder;
 use image::codecs::bmp::BmpDecoder;
 
-use crate::pacing::Paced;
+use crate::deadline::DeadlineReader;
 
-pub(super) fn open(bytes: Paced<'_>) -> Result<BmpDecoder<Paced<'_>>, String> {
+pub(super) fn open(bytes: DeadlineReader<'_>) -> Result<BmpDecoder<DeadlineReader<'_>>, String> {
     BmpDecoder::new(bytes).map_err(|error| error.to_string())
 }
 

@@ -3,9 +3,9 @@
 use image::codecs::gif::GifDecoder;
 use image::{ImageDecoder, Limits};
 
-use crate::pacing::Paced;
+use crate::deadline::DeadlineReader;
 
-pub(super) fn open(bytes: Paced<'_>) -> Result<GifDecoder<Paced<'_>>, String> {
+pub(super) fn open(bytes: DeadlineReader<'_>) -> Result<GifDecoder<DeadlineReader<'_>>, String> {
     GifDecoder::new(bytes).map_err(|error| error.to_string())
 }
 

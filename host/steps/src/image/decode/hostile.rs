@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::Format;
-use crate::pacing::Deadline;
+use crate::deadline::Deadline;
 use crate::reference::{random, read, step};
 use gpux_core::{Context, StepFailure, Tensor};
 
@@ -199,7 +199,7 @@ fn a_bomb_ends_with_the_time() {
     use image::ImageFormat::{Bmp, Gif, Jpeg, Png, Tiff};
     for format in [Png, Gif, Bmp, Jpeg, Tiff] {
         let bomb = bomb(format);
-        let decode = |deadline: &Deadline| Format::of(&bomb).unwrap().head(&bomb, deadline)?.read();
+        let decode = |deadline: &Deadline| Format::of(&bomb).unwrap().open(&bomb, deadline)?.decode();
         let whole = decode(&Deadline::default()).unwrap();
         assert_eq!((whole.width(), whole.height()), (1500, 1500), "{format:?}");
         // Each time it is asked lies before some more of the picture, so fewer than all do not do.
@@ -223,7 +223,7 @@ fn tables_upon_tables_end_with_the_time() {
     let length = 2 + usize::from(u16::from_be_bytes([file[at + 2], file[at + 3]]));
     let tables = file[at..at + length].repeat(50);
     file.splice(at..at, tables);
-    let decode = |deadline: &Deadline| Format::Jpeg.head(&file, deadline)?.read();
+    let decode = |deadline: &Deadline| Format::Jpeg.open(&file, deadline)?.decode();
     assert!(decode(&Deadline::default()).is_ok());
     let deadline = Deadline::exceeded_after(20);
     assert!(decode(&deadline).is_err() && deadline.check_cached().is_err());

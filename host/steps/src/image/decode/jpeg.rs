@@ -4,7 +4,7 @@ use gpux_jpeg::{Decoder, Error, PixelFormat};
 use image::error::{ImageError, ImageResult};
 use image::{ColorType, ImageDecoder};
 
-use crate::pacing::{Deadline, DeadlineExceeded};
+use crate::deadline::{Deadline, DeadlineExceeded};
 
 struct Jpeg<'a> {
     decoder: Decoder<'a>,

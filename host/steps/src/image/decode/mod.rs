@@ -1,15 +1,15 @@
 //! The picture formats that `decode-image` reads, each behind the same three questions: can the
-//! file hold what it claims, what does its head say, and what are its samples.
+//! file hold what it claims, what does its header say, and what are its samples.
 
 mod bmp;
 mod gif;
 #[cfg(test)]
 mod hostile;
 mod jpeg;
+mod orientation;
 mod png;
 mod samples;
 mod tiff;
-mod turn;
 mod webp;
 
 use std::fmt;
@@ -17,10 +17,10 @@ use std::fmt;
 use image::metadata::Orientation;
 use image::{DynamicImage, ExtendedColorType, ImageDecoder, ImageFormat};
 
-use crate::pacing::{Deadline, Paced};
+use crate::deadline::{Deadline, DeadlineReader};
 
-pub(super) use self::samples::{Level, Samples, convert, stopping};
-pub(super) use self::turn::turned;
+pub(super) use self::orientation::apply_orientation;
+pub(super) use self::samples::{IntegerSample, Samples, convert, map_pixels};
 
 /// The formats, as an error lists them.
 pub(super) const FORMATS: &str = "JPEG, PNG, WebP, GIF, BMP and TIFF";
@@ -81,8 +81,8 @@ impl Format {
     }
 
     /// Reads the header of a file. Allocates nothing for its pixels.
-    pub(super) fn head<'a>(self, bytes: &'a [u8], deadline: &'a Deadline) -> Result<Head<'a>, String> {
-        let paced = Paced::new(bytes, PIECE, deadline);
+    pub(super) fn open<'a>(self, bytes: &'a [u8], deadline: &'a Deadline) -> Result<EncodedImage<'a>, String> {
+        let paced = DeadlineReader::new(bytes, PIECE, deadline);
         let decoder: Box<dyn ImageDecoder + 'a> = match self {
             Self::Jpeg => Box::new(jpeg::open(bytes, deadline)?),
             Self::Png => Box::new(png::open(bytes, deadline)?),
@@ -91,19 +91,19 @@ impl Format {
             Self::Bmp => Box::new(bmp::open(paced)?),
             Self::Tiff => Box::new(tiff::open(paced)?),
         };
-        Ok(Head { format: self, bytes, decoder, deadline })
+        Ok(EncodedImage { format: self, bytes, decoder, deadline })
     }
 }
 
 /// A file whose head was read.
-pub(super) struct Head<'a> {
+pub(super) struct EncodedImage<'a> {
     pub(super) format: Format,
     bytes: &'a [u8],
     decoder: Box<dyn ImageDecoder + 'a>,
     deadline: &'a Deadline,
 }
 
-impl Head<'_> {
+impl EncodedImage<'_> {
     /// Width and height in pixels.
     pub(super) fn size(&self) -> (u32, u32) {
         self.decoder.dimensions()
@@ -128,13 +128,13 @@ impl Head<'_> {
         })
     }
 
-    /// How the picture is to be turned, as its file says.
-    pub(super) fn turn(&mut self) -> Orientation {
+    /// The orientation in the file's Exif data.
+    pub(super) fn orientation(&mut self) -> Orientation {
         self.decoder.orientation().unwrap_or(Orientation::NoTransforms)
     }
 
     /// The samples, as they lie in the file. Call it only where [`size`](Self::size) is within bounds.
-    pub(super) fn read(mut self) -> Result<DynamicImage, String> {
+    pub(super) fn decode(mut self) -> Result<DynamicImage, String> {
         match self.format {
             Format::Jpeg => {}
             Format::Png => png::check(self.bytes, &*self.decoder)?,
@@ -144,7 +144,7 @@ impl Head<'_> {
             Format::Gif => gif::check(&mut *self.decoder)?,
         }
         if self.format == Format::Tiff && self.decoder.original_color_type() == ExtendedColorType::Cmyk8 {
-            return tiff::cmyk(Paced::new(self.bytes, PIECE, self.deadline), &*self.decoder, self.deadline);
+            return tiff::cmyk(DeadlineReader::new(self.bytes, PIECE, self.deadline), &*self.decoder, self.deadline);
         }
         DynamicImage::from_decoder(self.decoder).map_err(|error| error.to_string())
     }

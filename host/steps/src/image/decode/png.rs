@@ -3,7 +3,7 @@
 use image::codecs::png::PngDecoder;
 use image::{ImageDecoder, Limits};
 
-use crate::pacing::{Deadline, Paced};
+use crate::deadline::{Deadline, DeadlineReader};
 
 /// Most bytes that zlib packs into one.
 const MAX_PACKED: u64 = 1032;
@@ -12,11 +12,11 @@ const MAX_WIDENING: u64 = 32;
 /// Bytes of pixels that are made between two looks at the clock.
 const PIXELS: u64 = 8 << 20;
 
-pub(super) fn open<'a>(bytes: &'a [u8], deadline: &'a Deadline) -> Result<PngDecoder<Paced<'a>>, String> {
+pub(super) fn open<'a>(bytes: &'a [u8], deadline: &'a Deadline) -> Result<PngDecoder<DeadlineReader<'a>>, String> {
     let mut limits = Limits::no_limits();
     limits.max_alloc = Some(super::BUFFERS);
     let piece = PIXELS / (MAX_PACKED * widening(bytes));
-    let bytes = Paced::new(bytes, piece as usize, deadline);
+    let bytes = DeadlineReader::new(bytes, piece as usize, deadline);
     PngDecoder::with_limits(bytes, limits).map_err(|error| error.to_string())
 }
 

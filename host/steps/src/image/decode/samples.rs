@@ -2,8 +2,8 @@
 
 use image::DynamicImage;
 
-use crate::pacing::{Deadline, DeadlineExceeded};
-use crate::wide::vectorized;
+use crate::deadline::{Deadline, DeadlineExceeded};
+use crate::simd::vectorize;
 use gpux_core::Color;
 
 /// Samples of one depth and how many make a pixel: 1 gray, 2 gray and opacity, 3 RGB, 4 RGBA.
@@ -14,7 +14,7 @@ pub(in crate::image) enum Samples {
 
 impl Samples {
     /// The samples of `image` as they lie in its file; an error for what has no fixed range.
-    pub(in crate::image) fn of(image: DynamicImage) -> Result<Self, String> {
+    pub(in crate::image) fn from_image(image: DynamicImage) -> Result<Self, String> {
         Ok(match image {
             DynamicImage::ImageLuma8(image) => Self::Eight(image.into_raw(), 1),
             DynamicImage::ImageLumaA8(image) => Self::Eight(image.into_raw(), 2),
@@ -29,24 +29,26 @@ impl Samples {
     }
 
     /// 8-bit samples: of 16-bit ones the high byte.
-    pub(in crate::image) fn eight(self, deadline: &Deadline) -> Result<(Vec<u8>, usize), DeadlineExceeded> {
+    pub(in crate::image) fn into_8_bit(self, deadline: &Deadline) -> Result<(Vec<u8>, usize), DeadlineExceeded> {
         Ok(match self {
             Self::Eight(samples, found) => (samples, found),
-            Self::Sixteen(samples, found) => (stopping(&samples, deadline, |[sample]| [(sample >> 8) as u8])?, found),
+            Self::Sixteen(samples, found) => (map_pixels(&samples, deadline, |[sample]| [(sample >> 8) as u8])?, found),
         })
     }
 
     /// 16-bit samples: 8-bit ones times 257, so that white is white.
-    pub(in crate::image) fn sixteen(self, deadline: &Deadline) -> Result<(Vec<u16>, usize), DeadlineExceeded> {
+    pub(in crate::image) fn into_16_bit(self, deadline: &Deadline) -> Result<(Vec<u16>, usize), DeadlineExceeded> {
         Ok(match self {
-            Self::Eight(samples, found) => (stopping(&samples, deadline, |[sample]| [u16::from(sample) * 257])?, found),
+            Self::Eight(samples, found) => {
+                (map_pixels(&samples, deadline, |[sample]| [u16::from(sample) * 257])?, found)
+            }
             Self::Sixteen(samples, found) => (samples, found),
         })
     }
 }
 
 /// A sample of a fixed range.
-pub(in crate::image) trait Level: Copy + Default {
+pub(in crate::image) trait IntegerSample: Copy + Default {
     /// Full brightness, or opaque.
     const MOST: Self;
     /// Luminance (ITU-R 601-2), rounded as Pillow does.
@@ -57,7 +59,7 @@ pub(in crate::image) trait Level: Copy + Default {
 
 macro_rules! levels {
     ($($type:ty),+) => {$(
-        impl Level for $type {
+        impl IntegerSample for $type {
             const MOST: Self = <$type>::MAX;
             #[inline(always)]
             fn gray(red: Self, green: Self, blue: Self) -> Self {
@@ -75,7 +77,7 @@ macro_rules! levels {
 levels!(u8, u16);
 
 /// Samples of `found` channels as those of `wanted`, which is not BGR.
-pub(in crate::image) fn convert<T: Level>(
+pub(in crate::image) fn convert<T: IntegerSample>(
     samples: Vec<T>,
     found: usize,
     wanted: Color,
@@ -83,21 +85,21 @@ pub(in crate::image) fn convert<T: Level>(
 ) -> Result<Vec<T>, DeadlineExceeded> {
     match (found, wanted.channels()) {
         (1, 1) | (3, 3) | (4, 4) => Ok(samples),
-        (1, 3) => stopping(&samples, deadline, |[gray]| [gray; 3]),
-        (1, _) => stopping(&samples, deadline, |[gray]| [gray, gray, gray, T::MOST]),
-        (2, 1) => stopping(&samples, deadline, |[gray, _]| [gray]),
-        (2, 3) => stopping(&samples, deadline, |[gray, _]| [gray; 3]),
-        (2, _) => stopping(&samples, deadline, |[gray, opacity]| [gray, gray, gray, opacity]),
-        (3, 1) => stopping(&samples, deadline, |[red, green, blue]| [T::gray(red, green, blue)]),
-        (3, _) => stopping(&samples, deadline, |[red, green, blue]| [red, green, blue, T::MOST]),
-        (_, 1) => stopping(&samples, deadline, |[red, green, blue, _]| [T::gray(red, green, blue)]),
-        _ => stopping(&samples, deadline, |[red, green, blue, _]| [red, green, blue]),
+        (1, 3) => map_pixels(&samples, deadline, |[gray]| [gray; 3]),
+        (1, _) => map_pixels(&samples, deadline, |[gray]| [gray, gray, gray, T::MOST]),
+        (2, 1) => map_pixels(&samples, deadline, |[gray, _]| [gray]),
+        (2, 3) => map_pixels(&samples, deadline, |[gray, _]| [gray; 3]),
+        (2, _) => map_pixels(&samples, deadline, |[gray, opacity]| [gray, gray, gray, opacity]),
+        (3, 1) => map_pixels(&samples, deadline, |[red, green, blue]| [T::gray(red, green, blue)]),
+        (3, _) => map_pixels(&samples, deadline, |[red, green, blue]| [red, green, blue, T::MOST]),
+        (_, 1) => map_pixels(&samples, deadline, |[red, green, blue, _]| [T::gray(red, green, blue)]),
+        _ => map_pixels(&samples, deadline, |[red, green, blue, _]| [red, green, blue]),
     }
 }
 
 /// Every pixel made into another, with a look at the clock every million pixels. With the number of
 /// channels known, the loop is vectorized.
-pub(in crate::image) fn stopping<S: Copy, T: Copy + Default, const C: usize, const D: usize>(
+pub(in crate::image) fn map_pixels<S: Copy, T: Copy + Default, const C: usize, const D: usize>(
     samples: &[S],
     deadline: &Deadline,
     make: impl Fn([S; C]) -> [T; D],
@@ -107,7 +109,7 @@ pub(in crate::image) fn stopping<S: Copy, T: Copy + Default, const C: usize, con
     let mut made = vec![[T::default(); D]; pixels.len()];
     for (made, pixels) in made.chunks_mut(PART).zip(pixels.chunks(PART)) {
         deadline.check()?;
-        vectorized(
+        vectorize(
             #[inline(always)]
             || {
                 for (made, pixel) in made.iter_mut().zip(pixels) {

@@ -4,19 +4,19 @@ use image::codecs::tiff::TiffDecoder;
 use image::{DynamicImage, ExtendedColorType, ImageDecoder, Limits, RgbImage};
 use tiff::decoder::{Decoder, DecodingResult};
 
-use super::samples::stopping;
-use crate::image::opacity::product;
-use crate::pacing::{Deadline, Paced};
+use super::samples::map_pixels;
+use crate::deadline::{Deadline, DeadlineReader};
+use crate::image::premultiply::multiply_samples;
 
 /// Most bytes of samples that a byte of a TIFF file can stand for: a code of LZW, at least 9 bits,
 /// holds at most 4096 bytes; deflate packs less.
 const MAX_RATIO: u64 = 4096;
 
-pub(super) fn open(paced: Paced<'_>) -> Result<TiffDecoder<Paced<'_>>, String> {
+pub(super) fn open(paced: DeadlineReader<'_>) -> Result<TiffDecoder<DeadlineReader<'_>>, String> {
     TiffDecoder::new(paced).map_err(|error| error.to_string())
 }
 
-/// What of a whole file is not decoded, by the tags of its first picture.
+/// Why a file is not decoded although it may be whole, by the tags of its first picture.
 pub(super) fn unsupported(bytes: &[u8]) -> Option<String> {
     const COMPRESSION: u16 = 259;
     const PHOTOMETRIC: u16 = 262;
@@ -78,7 +78,11 @@ fn most(decoder: &dyn ImageDecoder) -> u64 {
 }
 
 /// A picture in CMYK of 8 bits, which was checked, as RGB by Pillow's rounding; `image` cuts off.
-pub(super) fn cmyk(paced: Paced<'_>, head: &dyn ImageDecoder, deadline: &Deadline) -> Result<DynamicImage, String> {
+pub(super) fn cmyk(
+    paced: DeadlineReader<'_>,
+    head: &dyn ImageDecoder,
+    deadline: &Deadline,
+) -> Result<DynamicImage, String> {
     let mut limits = tiff::decoder::Limits::default();
     let most = usize::try_from(most(head)).unwrap_or(usize::MAX);
     (limits.decoding_buffer_size, limits.intermediate_buffer_size, limits.ifd_value_size) = (most, most, most);
@@ -92,9 +96,9 @@ pub(super) fn cmyk(paced: Paced<'_>, head: &dyn ImageDecoder, deadline: &Deadlin
     }
     let light = |[cyan, magenta, yellow, black]: [u8; 4]| {
         let white = 255 - black;
-        [cyan, magenta, yellow].map(|ink| white - product(ink, white))
+        [cyan, magenta, yellow].map(|ink| white - multiply_samples(ink, white))
     };
-    let samples = stopping(&inks, deadline, light).map_err(|_| "the request's time is over".to_owned())?;
+    let samples = map_pixels(&inks, deadline, light).map_err(|_| "the request's time is over".to_owned())?;
     let image = RgbImage::from_raw(width, height, samples).ok_or_else(|| super::too_short(head))?;
     Ok(DynamicImage::ImageRgb8(image))
 }

@@ -3,7 +3,7 @@
 use image::ImageDecoder;
 use image::codecs::webp::WebPDecoder;
 
-use crate::pacing::{Deadline, Paced};
+use crate::deadline::{Deadline, DeadlineReader};
 
 /// Most levels of chunks: a frame of an animation holds the picture.
 const MAX_DEPTH: usize = 2;
@@ -14,7 +14,7 @@ const PER_PIXEL: f64 = 4e-9;
 /// Bytes of tables for a byte of a lossless file at most, as measured.
 const TABLES: u64 = 300;
 
-pub(super) fn open(bytes: Paced<'_>) -> Result<WebPDecoder<Paced<'_>>, String> {
+pub(super) fn open(bytes: DeadlineReader<'_>) -> Result<WebPDecoder<DeadlineReader<'_>>, String> {
     WebPDecoder::new(bytes).map_err(|error| error.to_string())
 }
 

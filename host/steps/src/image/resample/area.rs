@@ -6,7 +6,7 @@
 use std::ops::{AddAssign, Range};
 
 use super::super::dims::ImageDims;
-use crate::pacing::{Deadline, DeadlineExceeded};
+use crate::deadline::{Deadline, DeadlineExceeded};
 
 /// A sample that can be averaged.
 pub(super) trait Sample: Copy {
@@ -16,14 +16,14 @@ pub(super) trait Sample: Copy {
     fn along(
         from: &[Self],
         old: usize,
-        areas: &[Area],
+        areas: &[Coverage],
         inner: usize,
         deadline: &Deadline,
     ) -> Result<Vec<Self>, DeadlineExceeded>;
 }
 
 /// The first old sample that a new one covers, and the weights from there on.
-type Area = (usize, Vec<f64>);
+type Coverage = (usize, Vec<f64>);
 
 /// Pillow's fixed point: 22 bits after the point.
 const BITS: u32 = 22;
@@ -38,7 +38,7 @@ impl Sample for u8 {
     fn along(
         from: &[Self],
         old: usize,
-        areas: &[Area],
+        areas: &[Coverage],
         inner: usize,
         deadline: &Deadline,
     ) -> Result<Vec<Self>, DeadlineExceeded> {
@@ -52,7 +52,7 @@ impl Sample for u8 {
 }
 
 /// The samples that count, and what each weighs: all the same.
-fn covered((start, weights): &Area) -> (Range<usize>, u64) {
+fn covered((start, weights): &Coverage) -> (Range<usize>, u64) {
     let first = weights.iter().position(|weight| *weight > 0.0).unwrap_or(0);
     let last = weights.iter().rposition(|weight| *weight > 0.0).map_or(first, |last| last + 1);
     (start + first..start + last, weights.get(first).map_or(0, |weight| *weight as u64))
@@ -131,7 +131,7 @@ impl Sample for f32 {
     fn along(
         from: &[Self],
         old: usize,
-        areas: &[Area],
+        areas: &[Coverage],
         inner: usize,
         deadline: &Deadline,
     ) -> Result<Vec<Self>, DeadlineExceeded> {
@@ -161,7 +161,7 @@ pub(super) fn resize<T: Sample>(
     deadline: &Deadline,
 ) -> Result<Vec<T>, DeadlineExceeded> {
     let channels = dims.channels;
-    let areas = |old, new| -> Vec<Area> { (0..new).map(|index| area::<T>(index, old, new)).collect() };
+    let areas = |old, new| -> Vec<Coverage> { (0..new).map(|index| area::<T>(index, old, new)).collect() };
     let wide = if dims.width == target.width {
         from.to_vec()
     } else {
@@ -173,7 +173,7 @@ pub(super) fn resize<T: Sample>(
     T::along(&wide, dims.height, &areas(dims.height, target.height), target.width * channels, deadline)
 }
 
-fn area<T: Sample>(index: usize, old: usize, new: usize) -> Area {
+fn area<T: Sample>(index: usize, old: usize, new: usize) -> Coverage {
     let scale = old as f64 / new as f64;
     let shrink = scale.max(1.0);
     let (support, step) = (0.5 * shrink, 1.0 / shrink);
@@ -195,9 +195,9 @@ mod tests {
     use super::*;
 
     /// Pillow's sum of products, one by one.
-    fn pillow(from: &[u8], areas: &[Area], inner: usize) -> Vec<u8> {
+    fn pillow(from: &[u8], areas: &[Coverage], inner: usize) -> Vec<u8> {
         let one = f64::from(1 << BITS);
-        let sum = |(start, weights): &Area, index: usize| -> f64 {
+        let sum = |(start, weights): &Coverage, index: usize| -> f64 {
             let samples = from[start * inner..].iter().skip(index).step_by(inner);
             samples.zip(weights).map(|(sample, weight)| f64::from(*sample) * weight).sum()
         };

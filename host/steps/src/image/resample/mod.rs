@@ -1,4 +1,4 @@
-//! How the samples of an image of another size are found, by the rules of each library that models
+//! Resampling an image to another size, by the rules of each library that models
 //! are trained with.
 
 mod area;
@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::dims::{ImageDims, fits};
-use crate::pacing::{Deadline, DeadlineExceeded};
+use crate::deadline::{Deadline, DeadlineExceeded};
 use gpux_core::{BuildError, ElementSet, ElementType, StepFailure, Tensor, TensorElement};
 
 /// Whose rules of sampling are followed.

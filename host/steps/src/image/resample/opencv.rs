@@ -1,10 +1,10 @@
 //! OpenCV's `cv2.resize`.
 
 use super::super::dims::ImageDims;
-use super::taps::{Mixed, Precision, Taps, mix};
+use super::taps::{Interpolate, Precision, Taps, mix};
 use super::{Filter, nearest, to_tensor};
-use crate::pacing::{Deadline, DeadlineExceeded};
-use crate::wide::vectorized;
+use crate::deadline::{Deadline, DeadlineExceeded};
+use crate::simd::vectorize;
 use gpux_core::{StepFailure, Tensor, TensorData, TensorElement};
 
 pub(super) fn resize(
@@ -21,20 +21,20 @@ pub(super) fn resize(
     }
 }
 
-/// A sample, and what it is as the mean of several.
-trait Mean: TensorElement + Copy + Default + Mixed<2> + Mixed<4> {
-    /// How exactly places between two neighbours are known.
+/// A sample that is the mean of several.
+trait AreaMean: TensorElement + Copy + Default + Interpolate<2> + Interpolate<4> {
+    /// The precision of positions between two neighbors.
     const PLACES: Precision;
     fn to_f32(self) -> f32;
     fn of_mean(mean: f32) -> Self;
-    /// What two samples come to.
+    /// The sum of two samples.
     type Sum: Copy + Default;
     fn of_two(above: Self, below: Self) -> Self::Sum;
     /// The mean of four, halves up.
     fn of_four(left: Self::Sum, right: Self::Sum) -> Self;
 }
 
-impl Mean for u8 {
+impl AreaMean for u8 {
     const PLACES: Precision = Precision::Rounded;
     fn to_f32(self) -> f32 {
         f32::from(self)
@@ -53,7 +53,7 @@ impl Mean for u8 {
     }
 }
 
-impl Mean for f32 {
+impl AreaMean for f32 {
     const PLACES: Precision = Precision::Double;
     fn to_f32(self) -> f32 {
         self
@@ -72,7 +72,7 @@ impl Mean for f32 {
     }
 }
 
-fn resized<T: Mean>(
+fn resized<T: AreaMean>(
     data: &[T],
     dims: ImageDims,
     target: ImageDims,
@@ -124,7 +124,7 @@ fn whole(old: usize, new: usize) -> Option<usize> {
 }
 
 /// The means of blocks of `high` × `wide` pixels: their sum times the reciprocal of their number.
-fn blocks<T: Mean>(
+fn blocks<T: AreaMean>(
     data: &[T],
     dims: ImageDims,
     target: ImageDims,
@@ -154,7 +154,7 @@ fn blocks<T: Mean>(
 }
 
 /// The mean over the area that each new pixel covers, rounded once.
-fn mean<T: Mean>(
+fn mean<T: AreaMean>(
     data: &[T],
     dims: ImageDims,
     target: ImageDims,
@@ -183,14 +183,18 @@ fn mean<T: Mean>(
 }
 
 /// Half the size: each new pixel is the mean of four.
-fn half<T: Mean, const C: usize>(data: &[T], width: usize, deadline: &Deadline) -> Result<Vec<T>, DeadlineExceeded> {
+fn half<T: AreaMean, const C: usize>(
+    data: &[T],
+    width: usize,
+    deadline: &Deadline,
+) -> Result<Vec<T>, DeadlineExceeded> {
     let row = width * C;
     let mut result = vec![T::default(); data.len() / 4];
     let mut sums = vec![T::Sum::default(); row];
     for (rows, to) in data.chunks_exact(2 * row).zip(result.chunks_exact_mut(row / 2)) {
         deadline.check_after(2 * row)?;
         let (above, below) = rows.split_at(row);
-        vectorized(
+        vectorize(
             #[inline(always)]
             || {
                 for ((sum, above), below) in sums.iter_mut().zip(above).zip(below) {
@@ -209,10 +213,10 @@ fn half<T: Mean, const C: usize>(data: &[T], width: usize, deadline: &Deadline) 
 }
 
 /// The means along each row, not rounded.
-fn across<T: Mean, const C: usize>(
+fn across<T: AreaMean, const C: usize>(
     data: &[T],
     width: usize,
-    columns: &[Area],
+    columns: &[Coverage],
     deadline: &Deadline,
 ) -> Result<Vec<f32>, DeadlineExceeded> {
     let (pixels, _) = data.as_chunks::<C>();
@@ -233,16 +237,16 @@ fn across<T: Mean, const C: usize>(
 }
 
 /// The first old sample that a new one covers, and the weights from there on.
-type Area = (usize, Vec<f32>);
+type Coverage = (usize, Vec<f32>);
 
-fn areas(old: usize, new: usize) -> Vec<Area> {
+fn areas(old: usize, new: usize) -> Vec<Coverage> {
     // As OpenCV computes it: not the same as `old / new`.
     let scale = 1.0 / (new as f64 / old as f64);
     (0..new).map(|index| covered(index as f64 * scale, scale, old)).collect()
 }
 
 /// What lies in the `scale` samples from `start` on. Slivers below a thousandth do not count.
-fn covered(start: f64, scale: f64, old: usize) -> Area {
+fn covered(start: f64, scale: f64, old: usize) -> Coverage {
     let end = start + scale;
     let cell = scale.min(old as f64 - start);
     let last = (end.floor() as usize).min(old - 1);

@@ -4,10 +4,10 @@ use fast_image_resize::images::{Image, ImageRef};
 use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
 
 use super::super::dims::ImageDims;
-use super::super::opacity;
+use super::super::premultiply;
 use super::weighted::{self, Kernel};
 use super::{Filter, area, nearest, to_tensor};
-use crate::pacing::{Deadline, DeadlineExceeded};
+use crate::deadline::{Deadline, DeadlineExceeded};
 use gpux_core::{Color, StepFailure, Tensor, TensorData};
 
 /// Resizes uint8 or float32; where the tensor is known to be RGBA, colours are weighed by their
@@ -24,8 +24,8 @@ pub(super) fn resize(
         (TensorData::Uint8(data), None) => to_tensor(target, nearest_of(data, dims, target, deadline)?),
         (TensorData::Float32(data), None) => to_tensor(target, nearest_of(data, dims, target, deadline)?),
         (TensorData::Uint8(data), Some(kernel)) if weigh_by_opacity => {
-            let mut result = resize_levels(&opacity::weighed(data), dims, target, kernel, deadline)?;
-            opacity::undo(&mut result);
+            let mut result = resize_levels(&premultiply::premultiply(data), dims, target, kernel, deadline)?;
+            premultiply::unpremultiply(&mut result);
             to_tensor(target, result)
         }
         (TensorData::Uint8(data), Some(kernel)) => {

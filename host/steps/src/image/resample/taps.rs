@@ -2,8 +2,8 @@
 //! antialiasing.
 
 use super::super::dims::ImageDims;
-use crate::pacing::{Deadline, DeadlineExceeded};
-use crate::wide::vectorized;
+use crate::deadline::{Deadline, DeadlineExceeded};
+use crate::simd::vectorize;
 
 /// For each new sample along an axis, the N old ones that it is made of, and their weights.
 pub(super) struct Taps<const N: usize> {
@@ -11,7 +11,7 @@ pub(super) struct Taps<const N: usize> {
     weights: Vec<[f32; N]>,
 }
 
-/// How many digits the place of a new sample among the old ones keeps.
+/// The precision of a new sample's position among the old ones.
 #[derive(Clone, Copy)]
 pub(super) enum Precision {
     /// computed in float32: PyTorch, for floats
@@ -119,8 +119,8 @@ impl<const N: usize> Taps<N> {
 }
 
 /// A sample that N neighbours are mixed to, across and then down.
-pub(super) trait Mixed<const N: usize>: Copy {
-    /// What lies between the two passes.
+pub(super) trait Interpolate<const N: usize>: Copy {
+    /// The value between the two passes.
     type Part: Copy + Default;
     /// A weight as it is multiplied with.
     type Weight: Copy + Default;
@@ -140,7 +140,7 @@ fn sum<const N: usize>(samples: [u8; N], weights: &[i32; N]) -> i32 {
     samples.iter().zip(weights).map(|(sample, weight)| i32::from(*sample) * weight).sum()
 }
 
-impl Mixed<2> for u8 {
+impl Interpolate<2> for u8 {
     type Part = i32;
     type Weight = i32;
     fn weight(weight: f32) -> i32 {
@@ -155,7 +155,7 @@ impl Mixed<2> for u8 {
     }
 }
 
-impl Mixed<4> for u8 {
+impl Interpolate<4> for u8 {
     type Part = i32;
     type Weight = i32;
     fn weight(weight: f32) -> i32 {
@@ -171,7 +171,7 @@ impl Mixed<4> for u8 {
     }
 }
 
-impl<const N: usize> Mixed<N> for f32
+impl<const N: usize> Interpolate<N> for f32
 where
     [f32; N]: Default,
 {
@@ -189,7 +189,7 @@ where
 }
 
 /// The image with these taps across and down.
-pub(super) fn mix<T: Mixed<N>, const N: usize>(
+pub(super) fn mix<T: Interpolate<N>, const N: usize>(
     from: &[T],
     dims: ImageDims,
     across: &Taps<N>,
@@ -203,7 +203,7 @@ pub(super) fn mix<T: Mixed<N>, const N: usize>(
     }
 }
 
-fn mix_channels<T: Mixed<N>, const N: usize, const C: usize>(
+fn mix_channels<T: Interpolate<N>, const N: usize, const C: usize>(
     from: &[T],
     old_width: usize,
     across: &Taps<N>,
@@ -234,7 +234,7 @@ fn mix_channels<T: Mixed<N>, const N: usize, const C: usize>(
         let to = result.len();
         result.resize(to + width, from[0]);
         let to = &mut result[to..];
-        vectorized(
+        vectorize(
             #[inline(always)]
             move || {
                 for (index, to) in to.iter_mut().enumerate() {
@@ -250,7 +250,7 @@ fn mix_channels<T: Mixed<N>, const N: usize, const C: usize>(
     Ok(result)
 }
 
-fn across_row<T: Mixed<N>, const N: usize, const C: usize>(
+fn across_row<T: Interpolate<N>, const N: usize, const C: usize>(
     row: &[[T; C]],
     to: &mut [T::Part],
     places: &[[usize; N]],

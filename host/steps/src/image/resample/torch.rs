@@ -5,9 +5,9 @@ use fast_image_resize::{PixelType, ResizeOptions, Resizer};
 
 use super::super::dims::ImageDims;
 use super::pillow::{algorithm, cannot, resize_floats};
-use super::taps::{Mixed, Precision, Taps, mix};
+use super::taps::{Interpolate, Precision, Taps, mix};
 use super::{Filter, Sampling, nearest, to_tensor};
-use crate::pacing::{Deadline, DeadlineExceeded};
+use crate::deadline::{Deadline, DeadlineExceeded};
 use gpux_core::{StepFailure, Tensor, TensorData};
 
 pub(super) fn resize(
@@ -110,7 +110,7 @@ fn floats<const N: usize>(
     deadline: &Deadline,
 ) -> Result<Vec<f32>, DeadlineExceeded>
 where
-    f32: Mixed<N>,
+    f32: Interpolate<N>,
 {
     let taps = |old, new| taps(old, new, Precision::Single);
     mix(data, dims, &taps(dims.width, target.width), &taps(dims.height, target.height), deadline)

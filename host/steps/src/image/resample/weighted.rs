@@ -3,8 +3,8 @@
 use std::f64::consts::PI;
 
 use super::super::dims::ImageDims;
-use crate::pacing::{Deadline, DeadlineExceeded};
-use crate::wide::vectorized;
+use crate::deadline::{Deadline, DeadlineExceeded};
+use crate::simd::vectorize;
 
 /// What a sample weighs by its distance from the middle of a new one, in old samples or, where the image shrinks,
 /// in new ones.
@@ -53,7 +53,7 @@ pub(super) const ROWS: usize = 32;
 const LANES: usize = 32;
 
 /// Which old samples each new one is made of, and what they weigh.
-struct Taps {
+struct WeightedTaps {
     /// the first old sample of each new one, and how many there are
     spans: Vec<(u32, u32)>,
     /// `length` for each new sample, of which as many count as its span has
@@ -61,7 +61,7 @@ struct Taps {
     length: usize,
 }
 
-impl Taps {
+impl WeightedTaps {
     fn new(old: usize, new: usize, kernel: Kernel) -> Self {
         let scale = old as f64 / new as f64;
         let shrink = scale.max(1.0);
@@ -105,20 +105,26 @@ pub(super) fn pass(
     let channels = dims.channels;
     let mut result = vec![0; target.height * target.width * channels];
     if dims.width == target.width {
-        along(from, &Taps::new(dims.height, target.height, kernel), dims.width * channels, &mut result, deadline)?;
+        along(
+            from,
+            &WeightedTaps::new(dims.height, target.height, kernel),
+            dims.width * channels,
+            &mut result,
+            deadline,
+        )?;
         return Ok(result);
     }
-    let taps = Taps::new(dims.width, target.width, kernel);
+    let taps = WeightedTaps::new(dims.width, target.width, kernel);
     let (row, new_row) = (dims.width * channels, target.width * channels);
     let rows = ROWS.min(dims.height);
-    let (mut turned, mut made) = (vec![0; rows * row], vec![0; rows * new_row]);
+    let (mut columns, mut made) = (vec![0; rows * row], vec![0; rows * new_row]);
     for (from, to) in from.chunks(rows * row).zip(result.chunks_mut(rows * new_row)) {
         let inner = from.len() / dims.width;
         for (number, row) in from.chunks_exact(row).enumerate() {
-            interleave(row, &mut turned, number * channels, inner, channels);
+            interleave(row, &mut columns, number * channels, inner, channels);
         }
         let made = &mut made[..to.len()];
-        along(&turned[..from.len()], &taps, inner, made, deadline)?;
+        along(&columns[..from.len()], &taps, inner, made, deadline)?;
         for (number, row) in to.chunks_exact_mut(new_row).enumerate() {
             separate(made, row, number * channels, inner, channels);
         }
@@ -155,11 +161,17 @@ fn separate(from: &[u8], row: &mut [u8], start: usize, inner: usize, channels: u
 }
 
 /// Resizes an axis whose entries are runs of `inner` samples.
-fn along(from: &[u8], taps: &Taps, inner: usize, to: &mut [u8], deadline: &Deadline) -> Result<(), DeadlineExceeded> {
+fn along(
+    from: &[u8],
+    taps: &WeightedTaps,
+    inner: usize,
+    to: &mut [u8],
+    deadline: &Deadline,
+) -> Result<(), DeadlineExceeded> {
     for ((start, weights), to) in taps.iter().zip(to.chunks_exact_mut(inner)) {
         deadline.check_after(inner * weights.len())?;
         let from = &from[start * inner..][..weights.len() * inner];
-        vectorized(
+        vectorize(
             #[inline(always)]
             || {
                 let mut at = 0;

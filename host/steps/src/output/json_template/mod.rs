@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
-use self::template::{TIMES, Template, Unfilled};
+use self::template::{ELEMENTS_PER_VALUE, FillError, Template};
 use super::ranking::MAX_ANSWER;
-use crate::pacing::{Deadline, DeadlineExceeded};
+use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::ports;
 use gpux_core::{
     BuildError, Builtin, Context, Group, Kind, Port, Signature, Step, StepFailure, Value, json_values, to_json_while,
@@ -81,7 +81,7 @@ impl JsonTemplate {
     fn weight(&self, inputs: &[Arc<Json>], deadline: &Deadline) -> Result<usize, DeadlineExceeded> {
         let mut weights: Vec<Option<[usize; 2]>> = vec![None; inputs.len()];
         let mut sum = 0_usize;
-        self.template.places(&mut |place, in_text| {
+        self.template.placeholders(&mut |place, in_text| {
             if sum > MAX_ANSWER {
                 return Ok(());
             }
@@ -144,7 +144,7 @@ fn length(json: &Json, deadline: &Deadline) -> Result<usize, DeadlineExceeded> {
 
 fn length_within(json: &Json, deadline: &Deadline) -> Result<usize, DeadlineExceeded> {
     let length = json.as_str().map_or_else(|| length(json, deadline), |text| Ok(quoted(text)))?;
-    deadline.check_after(TIMES + length).map(|()| length)
+    deadline.check_after(ELEMENTS_PER_VALUE + length).map(|()| length)
 }
 
 /// Bytes of a text as a JSON string.
@@ -177,7 +177,7 @@ impl Step for JsonTemplate {
         let weight = |value: &Value| weight_as_json(value, &Deadline::default()).unwrap_or(usize::MAX);
         let weights: Vec<_> = inputs.iter().map(|input| input.as_ref().map_or(0, weight)).collect();
         let mut sum = weights.iter().copied().fold(0, usize::saturating_add);
-        let counted: Result<(), DeadlineExceeded> = self.template.places(&mut |place, in_text| {
+        let counted: Result<(), DeadlineExceeded> = self.template.placeholders(&mut |place, in_text| {
             let weight = weights.get(place.input).copied().unwrap_or(0);
             // What is inserted into a text is copied, written with escapes, and the text grows by doubling.
             sum = sum.saturating_add(if in_text { weight.saturating_mul(8) } else { weight });
@@ -211,8 +211,8 @@ impl Step for JsonTemplate {
         }
         let filled = self.template.fill(&values, self.options.missing == Missing::Error, deadline);
         let filled = filled.map_err(|why| match why {
-            Unfilled::Missing(part) => invalid(format!("there is no `{part}`")),
-            Unfilled::DeadlineExceeded(late) => late.into(),
+            FillError::Missing(part) => invalid(format!("there is no `{part}`")),
+            FillError::DeadlineExceeded(late) => late.into(),
         })?;
         Ok(vec![filled.into()])
     }

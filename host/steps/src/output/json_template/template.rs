@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 
-use crate::pacing::{Deadline, DeadlineExceeded};
+use crate::deadline::{Deadline, DeadlineExceeded};
 
 /// Most names of values that a template may mention.
 const MAX_NAMES: usize = 64;
 
-/// How many times as long as a byte of text it takes to copy or to write a JSON value, about.
-pub(super) const TIMES: usize = 64;
+/// The cost of copying or writing a JSON value, in bytes of text, about.
+pub(super) const ELEMENTS_PER_VALUE: usize = 64;
 
 /// A template that was read.
 #[derive(Debug)]
 pub(super) enum Template {
     Fixed(Json),
     /// a text that is one placeholder: whatever stands there
-    Whole(Place),
+    Whole(Placeholder),
     /// a text around placeholders
     Text(Vec<Part>),
     List(Vec<Template>),
@@ -28,12 +28,12 @@ pub(super) enum Template {
 #[derive(Debug)]
 pub(super) enum Part {
     Text(String),
-    Place(Place),
+    Placeholder(Placeholder),
 }
 
-/// Where a value stands: below which input, and how deep.
+/// A placeholder: an input, and the path below it.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Placeholder {
     pub(super) input: usize,
     path: Vec<Key>,
     /// as written, for errors
@@ -48,19 +48,19 @@ enum Key {
 
 /// Why a template cannot be filled.
 #[derive(Debug)]
-pub(super) enum Unfilled {
+pub(super) enum FillError {
     /// this part is not there
     Missing(String),
     DeadlineExceeded(DeadlineExceeded),
 }
 
-impl From<DeadlineExceeded> for Unfilled {
+impl From<DeadlineExceeded> for FillError {
     fn from(late: DeadlineExceeded) -> Self {
         Self::DeadlineExceeded(late)
     }
 }
 
-impl Place {
+impl Placeholder {
     /// The value that stands here; `None` where the path leads nowhere.
     pub(super) fn find<'j>(&self, inputs: &'j [Arc<Json>]) -> Option<&'j Json> {
         self.path.iter().try_fold(inputs.get(self.input)?.as_ref(), |value, key| match key {
@@ -69,8 +69,8 @@ impl Place {
         })
     }
 
-    pub(super) fn missing(&self) -> Unfilled {
-        Unfilled::Missing(self.written.clone())
+    pub(super) fn missing(&self) -> FillError {
+        FillError::Missing(self.written.clone())
     }
 }
 
@@ -80,7 +80,7 @@ pub(super) fn read(json: Json, names: &mut Vec<String>) -> Result<Template, Stri
         Json::String(text) => match parts(&text, names)? {
             None => Template::Fixed(Json::String(text)),
             Some(mut parts) => match (parts.len(), parts.pop()) {
-                (1, Some(Part::Place(place))) => Template::Whole(place),
+                (1, Some(Part::Placeholder(place))) => Template::Whole(place),
                 (_, last) => {
                     parts.extend(last);
                     Template::Text(parts)
@@ -121,7 +121,7 @@ fn parts(text: &str, names: &mut Vec<String>) -> Result<Option<Vec<Part>>, Strin
         if !plain.is_empty() {
             parts.push(Part::Text(std::mem::take(&mut plain)));
         }
-        parts.push(Part::Place(place(inside.trim(), names)?));
+        parts.push(Part::Placeholder(place(inside.trim(), names)?));
         rest = after;
     }
     plain.push_str(rest);
@@ -132,7 +132,7 @@ fn parts(text: &str, names: &mut Vec<String>) -> Result<Option<Vec<Part>>, Strin
 }
 
 /// `name.field[0]`
-fn place(written: &str, names: &mut Vec<String>) -> Result<Place, String> {
+fn place(written: &str, names: &mut Vec<String>) -> Result<Placeholder, String> {
     let refuse = |why: &str| Err(format!("`{{{{{written}}}}}`: {why}"));
     let end = written.find(['.', '[']).unwrap_or(written.len());
     let (name, mut rest) = written.split_at(end);
@@ -165,24 +165,24 @@ fn place(written: &str, names: &mut Vec<String>) -> Result<Place, String> {
         }
         names.push(name.to_owned());
     }
-    Ok(Place { input, path, written: written.to_owned() })
+    Ok(Placeholder { input, path, written: written.to_owned() })
 }
 
 impl Template {
     /// Calls `visit` with each placeholder, and whether it stands within a text.
-    pub(super) fn places<'t>(
+    pub(super) fn placeholders<'t>(
         &'t self,
-        visit: &mut impl FnMut(&'t Place, bool) -> Result<(), DeadlineExceeded>,
+        visit: &mut impl FnMut(&'t Placeholder, bool) -> Result<(), DeadlineExceeded>,
     ) -> Result<(), DeadlineExceeded> {
         match self {
             Self::Fixed(_) => Ok(()),
             Self::Whole(place) => visit(place, false),
             Self::Text(parts) => parts.iter().try_for_each(|part| match part {
-                Part::Place(place) => visit(place, true),
+                Part::Placeholder(place) => visit(place, true),
                 Part::Text(_) => Ok(()),
             }),
-            Self::List(items) => items.iter().try_for_each(|item| item.places(visit)),
-            Self::Object(fields) => fields.iter().try_for_each(|(_, value)| value.places(visit)),
+            Self::List(items) => items.iter().try_for_each(|item| item.placeholders(visit)),
+            Self::Object(fields) => fields.iter().try_for_each(|(_, value)| value.placeholders(visit)),
         }
     }
 
@@ -199,8 +199,8 @@ impl Template {
     }
 
     /// The template with what stands in `inputs`; what is missing is `null`, or an error if `strict`.
-    pub(super) fn fill(&self, inputs: &[Arc<Json>], strict: bool, deadline: &Deadline) -> Result<Json, Unfilled> {
-        let found = |place: &Place| match place.find(inputs) {
+    pub(super) fn fill(&self, inputs: &[Arc<Json>], strict: bool, deadline: &Deadline) -> Result<Json, FillError> {
+        let found = |place: &Placeholder| match place.find(inputs) {
             None if strict => Err(place.missing()),
             found => Ok(found.unwrap_or(&Json::Null)),
         };
@@ -212,7 +212,7 @@ impl Template {
                 for part in parts {
                     match part {
                         Part::Text(plain) => text.extend_from_slice(plain.as_bytes()),
-                        Part::Place(place) => match found(place)? {
+                        Part::Placeholder(place) => match found(place)? {
                             Json::String(inserted) => text.extend_from_slice(inserted.as_bytes()),
                             // Only the clock makes writing to memory fail.
                             other => {
@@ -240,7 +240,7 @@ impl Template {
 
 /// A copy, in the request's time.
 fn copy(json: &Json, deadline: &Deadline) -> Result<Json, DeadlineExceeded> {
-    deadline.check_after(TIMES)?;
+    deadline.check_after(ELEMENTS_PER_VALUE)?;
     Ok(match json {
         Json::Array(items) => items.iter().map(|item| copy(item, deadline)).collect::<Result<_, _>>()?,
         Json::Object(fields) => {
@@ -260,7 +260,7 @@ struct Writer<'w> {
 impl io::Write for Writer<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         // serde_json writes a value in few pieces.
-        self.deadline.check_after(TIMES / 4 + bytes.len())?;
+        self.deadline.check_after(ELEMENTS_PER_VALUE / 4 + bytes.len())?;
         self.text.extend_from_slice(bytes);
         Ok(bytes.len())
     }
@@ -344,7 +344,7 @@ mod tests {
     fn what_is_missing_is_named() {
         let template = read(json!("{{a.b[0]}}"), &mut Vec::new()).unwrap();
         let missing = template.fill(&[Arc::new(json!({"b": []}))], true, &Deadline::default()).unwrap_err();
-        assert!(matches!(missing, Unfilled::Missing(part) if part == "a.b[0]"));
+        assert!(matches!(missing, FillError::Missing(part) if part == "a.b[0]"));
     }
 
     #[test]

@@ -4,24 +4,24 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use self::read::{Format, Reading};
+use self::candidates::{CandidateReader, Format};
 use self::suppress::{Candidate, Rule};
 use super::label_names::Labels;
 use super::ranking::MAX_ANSWER;
-use crate::pacing::Deadline;
+use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{
     BuildError, Builtin, Context, Dim, ElementSet, ElementType, Geometry, Group, Kind, Layout, Mismatch, Port,
     Signature, Site, Step, StepFailure, Tensor, TensorKind, Value, float32_to_json,
 };
 
-mod read;
+mod candidates;
 mod suppress;
 
 /// Most candidates that may be looked at, and most boxes that may be kept.
 const MOST: usize = 30_000;
 
-/// What a box takes in the answer, beside its label: an object of four fields, one of them a list.
+/// Bytes of a box in the answer, beside its label: an object of four fields, one of them a list.
 const ENTRY: usize = 1024;
 
 /// How many times as long as an addition it takes to read a score, about.
@@ -120,7 +120,7 @@ pub(super) fn builtin() -> Builtin {
 }
 
 /// The tensors of one picture, or of a batch.
-struct Given {
+struct DetectorShape {
     batch: usize,
     anchors: usize,
     /// scores for each anchor, or 1
@@ -186,27 +186,27 @@ impl Nms {
         Ok([anchors, classes])
     }
 
-    fn given(&self, first: &Tensor, scores: Option<&Tensor>) -> Result<Given, String> {
+    fn given(&self, first: &Tensor, scores: Option<&Tensor>) -> Result<DetectorShape, String> {
         let known = |tensor: &Tensor| tensor.shape().iter().copied().map(Some).collect::<Vec<_>>();
         let scores = scores.map(known);
         let [anchors, classes] = self.sizes(&known(first), scores.as_deref())?;
         let batch = if first.rank() == 3 { first.shape()[0] } else { 1 };
-        Ok(Given { batch, anchors: anchors.unwrap_or(0), classes: classes.unwrap_or(0) })
+        Ok(DetectorShape { batch, anchors: anchors.unwrap_or(0), classes: classes.unwrap_or(0) })
     }
 
     /// Candidates of one picture at most.
-    fn most_candidates(&self, given: &Given) -> usize {
+    fn most_candidates(&self, given: &DetectorShape) -> usize {
         given.anchors.saturating_mul(if self.options.multi_label { given.classes } else { 1 })
     }
 
     /// Bytes that the answer takes at most.
-    fn answer(&self, given: &Given) -> usize {
+    fn answer_bytes(&self, given: &DetectorShape) -> usize {
         let boxes = self.most_candidates(given).min(self.options.max_detections);
         boxes.saturating_add(1).saturating_mul(given.batch).saturating_mul(ENTRY + self.longest_label)
     }
 
-    fn entry(&self, candidate: &Candidate, place: &Place) -> Result<serde_json::Value, String> {
-        let corners = place.back(candidate.corners).map(float32_to_json);
+    fn entry(&self, candidate: &Candidate, place: &BoxMapping) -> Result<serde_json::Value, String> {
+        let corners = place.to_source(candidate.corners).map(float32_to_json);
         let (score, class) = (float32_to_json(candidate.score), candidate.class);
         let Some(labels) = &self.labels else {
             return Ok(json!({"box": corners, "score": score, "class": class}));
@@ -219,12 +219,12 @@ impl Nms {
     fn detect(&self, inputs: &Inputs, deadline: &Deadline) -> Result<serde_json::Value, StepFailure> {
         let invalid = |why: String| StepFailure::InvalidInput(format!("nms: {why}"));
         let given = self.given(&inputs.first, inputs.scores.as_ref()).map_err(invalid)?;
-        if self.answer(&given) > MAX_ANSWER {
+        if self.answer_bytes(&given) > MAX_ANSWER {
             let why =
                 format!("there are {} pictures of {} boxes, more than can be answered", given.batch, given.anchors);
             return Err(invalid(why));
         }
-        let place = Place::of(inputs.image.as_ref(), self.options.relative).map_err(invalid)?;
+        let place = BoxMapping::new(inputs.image.as_ref(), self.options.relative).map_err(invalid)?;
         let rule = Rule {
             iou_threshold: self.options.iou_threshold,
             class_agnostic: self.options.class_agnostic,
@@ -249,13 +249,13 @@ impl Nms {
         Ok(only.unwrap_or(serde_json::Value::Array(pictures)))
     }
 
-    fn candidates(&self, inputs: &Inputs, given: &Given, number: usize) -> Result<Vec<Candidate>, String> {
-        let reading = Reading {
+    fn candidates(&self, inputs: &Inputs, given: &DetectorShape, number: usize) -> Result<Vec<Candidate>, String> {
+        let reading = CandidateReader {
             format: self.options.format.unwrap_or(if self.is_separate() { Format::Xyxy } else { Format::Cxcywh }),
             score_threshold: self.options.score_threshold as f32,
             multi_label: self.options.multi_label,
         };
-        let Given { anchors, classes, .. } = *given;
+        let DetectorShape { anchors, classes, .. } = *given;
         let first = inputs.first.as_slice::<f32>().unwrap_or_default();
         Ok(match self.options.layout {
             _ if anchors == 0 => Vec::new(),
@@ -362,15 +362,15 @@ impl Inputs {
     }
 }
 
-/// Where boxes are, and where they are wanted.
-struct Place {
+/// Maps boxes from the model's coordinates to the source image.
+struct BoxMapping {
     /// the size of the picture that fractions are of, width first
     size: Option<[f32; 2]>,
     geometry: Option<Geometry>,
 }
 
-impl Place {
-    fn of(image: Option<&Tensor>, relative: bool) -> Result<Self, String> {
+impl BoxMapping {
+    fn new(image: Option<&Tensor>, relative: bool) -> Result<Self, String> {
         let geometry = image.and_then(|image| image.metadata.geometry);
         if !relative {
             return Ok(Self { size: None, geometry });
@@ -392,7 +392,7 @@ impl Place {
     }
 
     /// In pixels of the picture that came in, and within it.
-    fn back(&self, corners: [f32; 4]) -> [f32; 4] {
+    fn to_source(&self, corners: [f32; 4]) -> [f32; 4] {
         let Some(at) = self.geometry else { return corners };
         let x = |x: f32| ((x - at.offset_x) / at.scale_x).clamp(0.0, at.source_width as f32);
         let y = |y: f32| ((y - at.offset_y) / at.scale_y).clamp(0.0, at.source_height as f32);
@@ -434,7 +434,7 @@ impl Step for Nms {
         });
         let each = 2 * size_of::<Candidate>() + 3 * size_of::<usize>();
         let candidates = self.most_candidates(&given).saturating_mul(each).saturating_add(given.anchors * 8);
-        copies.saturating_add(candidates).saturating_add(self.answer(&given))
+        copies.saturating_add(candidates).saturating_add(self.answer_bytes(&given))
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {

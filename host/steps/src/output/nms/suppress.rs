@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::pacing::{Deadline, DeadlineExceeded};
+use crate::deadline::{Deadline, DeadlineExceeded};
 
 /// A box that a model proposes: corners, score, class.
 #[derive(Clone, Copy, Debug, PartialEq)]

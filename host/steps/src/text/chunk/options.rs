@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::text::batch::{Extras, Padding, Side};
+use crate::text::batch::{ExtraOutputs, Padding, Side};
 use crate::text::encoder::MAX_LENGTH;
 use gpux_core::{BuildError, Dim, ElementType, Kind, Port, TensorKind};
 
@@ -26,7 +26,7 @@ pub(super) struct Options {
     /// Which of a pair is cut into windows, each with the whole other beside it: `pair` (default, the
     /// second: a long document after a question) or `text`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) cut: Option<Which>,
+    pub(super) cut: Option<CutText>,
     /// Whether the last window is filled up: `none`, `longest` (default: to the longest of the batch) or
     /// `max_length`.
     #[serde(default)]
@@ -64,14 +64,14 @@ const fn yes() -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-pub(super) enum Which {
+pub(super) enum CutText {
     Text,
     Pair,
 }
 
 impl Options {
-    pub(super) fn extras(&self) -> Extras {
-        Extras {
+    pub(super) fn extras(&self) -> ExtraOutputs {
+        ExtraOutputs {
             offsets: self.offsets,
             special_tokens_mask: self.special_tokens_mask,
             sequence_ids: self.sequence_ids,

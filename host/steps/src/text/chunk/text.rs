@@ -2,11 +2,11 @@
 
 use tokenizers::{Encoding, TruncationStrategy};
 
-use super::options::{Options, Which, window_of};
-use crate::pacing::Deadline;
-use crate::text::batch::{self, Fill, FillOptions, MAX_TOKENS, outputs};
-use crate::text::encoder::{self, Cut, Encoder};
-use crate::text::texts;
+use super::options::{CutText, Options, window_of};
+use crate::deadline::Deadline;
+use crate::text::batch::{self, BatchPadder, MAX_TOKENS, PaddingOptions, outputs};
+use crate::text::encoder::{self, Encoder, TruncationRule};
+use crate::text::text_input;
 use crate::text::tokenizer_file::TokenizerFile;
 use gpux_core::{BuildError, Context, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor, Value};
 
@@ -24,35 +24,35 @@ const NUMBERS_PER_TOKEN: usize = 8;
 pub(super) struct ChunkText {
     options: Options,
     encoder: Encoder,
-    fill: Fill,
+    padder: BatchPadder,
     signature: Signature,
 }
 
 impl ChunkText {
     pub(super) fn new(options: Options, file: &TokenizerFile) -> Result<Self, BuildError> {
         let tokenizer = encoder::read(file)?;
-        let fill = FillOptions {
+        let padding = PaddingOptions {
             padding: options.padding,
             max_length: Some(options.max_length),
             multiple: None,
             token: options.pad_token.as_deref(),
             side: options.padding_side,
         };
-        let fill = Fill::new(&fill, &tokenizer, file.path.display().to_string())?;
+        let padder = BatchPadder::new(&padding, &tokenizer, file.path.display().to_string())?;
         let strategy = match options.cut {
-            Some(Which::Text) => TruncationStrategy::OnlyFirst,
-            Some(Which::Pair) | None => TruncationStrategy::OnlySecond,
+            Some(CutText::Text) => TruncationStrategy::OnlyFirst,
+            Some(CutText::Pair) | None => TruncationStrategy::OnlySecond,
         };
-        let cut = Cut { max_length: options.max_length, side: None, strategy, stride: Some(options.stride) };
+        let cut = TruncationRule { max_length: options.max_length, side: None, strategy, stride: Some(options.stride) };
         let extras = options.extras();
-        let encoder = Encoder::new(tokenizer, file, options.add_special_tokens, Some(cut), extras.need_places())?;
-        let mut outputs = outputs(&fill.fixed_length(true), extras);
+        let encoder = Encoder::new(tokenizer, file, options.add_special_tokens, Some(cut), extras.needs_offsets())?;
+        let mut outputs = outputs(&padder.fixed_length(true), extras);
         outputs.push(window_of());
         let inputs = vec![
-            texts::port("text", "a text, or a list of texts"),
-            Port { optional: true, ..texts::port("pair", "the second text of each pair") },
+            text_input::port("text", "a text, or a list of texts"),
+            Port { optional: true, ..text_input::port("pair", "the second text of each pair") },
         ];
-        Ok(Self { options, encoder, fill, signature: Signature { inputs, outputs } })
+        Ok(Self { options, encoder, padder, signature: Signature { inputs, outputs } })
     }
 }
 
@@ -73,12 +73,12 @@ impl Step for ChunkText {
         let tokens = bytes.saturating_mul(repeated).min(MAX_TOKENS);
         let held = if repeated > 1 { BYTES_PER_TOKEN } else { 0 };
         let answer = tokens.saturating_mul(NUMBERS_PER_TOKEN * size_of::<i64>() + held);
-        let shortest = self.fill.answer(inputs, Some(self.options.max_length), NUMBERS_PER_TOKEN);
+        let shortest = self.padder.answer_bytes(inputs, Some(self.options.max_length), NUMBERS_PER_TOKEN);
         self.encoder.buffers(bytes).saturating_add(answer).saturating_add(shortest)
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let given = self.encoder.given(inputs)?;
+        let given = self.encoder.read_input(inputs)?;
         let windows = |encoding: &Encoding| 1 + encoding.get_overflowing().len();
         let max_length = self.options.max_length;
         let size = move |encoding: &Encoding| windows(encoding).saturating_mul(max_length);
@@ -90,7 +90,7 @@ impl Step for ChunkText {
             .collect();
         let rows: Vec<_> =
             encodings.iter().flat_map(|encoding| std::iter::once(encoding).chain(encoding.get_overflowing())).collect();
-        let mut values = self.fill.tensors(&rows, self.options.extras(), deadline)?;
+        let mut values = self.padder.tensors(&rows, self.options.extras(), deadline)?;
         values.push(Tensor::new([window_of.len()], window_of)?.into());
         Ok(values)
     }

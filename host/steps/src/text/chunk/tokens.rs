@@ -1,7 +1,7 @@
 //! `chunk` without a tokenizer: a long tensor → its overlapping windows.
 
 use super::options::{Options, window_of};
-use crate::pacing::Deadline;
+use crate::deadline::Deadline;
 use crate::ports;
 use crate::text::batch::{MAX_TOKENS, Padding, too_many};
 use gpux_core::with_elements;

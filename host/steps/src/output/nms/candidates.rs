@@ -1,8 +1,8 @@
-//! What a detector gives → candidates, in the order of its anchors.
+//! A detector's outputs → candidates, in the order of the anchors.
 
 use super::suppress::Candidate;
 
-/// Where a candidate's four numbers mean its box to be.
+/// The meaning of a box's four numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
@@ -27,14 +27,14 @@ impl Format {
 
 /// Which candidates are read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
+pub(super) struct CandidateReader {
     pub(super) format: Format,
     pub(super) score_threshold: f32,
     /// whether an anchor can be several classes at a time
     pub(super) multi_label: bool,
 }
 
-impl Reading {
+impl CandidateReader {
     /// YOLOv8's `[4 + classes, anchors]`: a row for each number of the boxes, then for each class.
     pub(super) fn columns(self, rows: &[f32], anchors: usize) -> Vec<Candidate> {
         let (boxes, scores) = rows.split_at(4 * anchors);

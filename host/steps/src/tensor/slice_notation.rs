@@ -1,8 +1,8 @@
 //! NumPy's notation for parts of a tensor: `1:-1, ::2, ..., 0`.
 
-/// What is taken along one axis.
+/// The selection along one axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum AxisSlice {
     /// one place; the axis goes
     At(i64),
     /// from `start` up to, without, `stop`, every `step`-th
@@ -11,22 +11,22 @@ pub(super) enum Part {
     Rest,
 }
 
-impl Part {
+impl AxisSlice {
     pub(super) const WHOLE: Self = Self::Range { start: None, stop: None, step: 1 };
 }
 
 /// Reads the notation.
-pub(super) fn parse(text: &str) -> Result<Vec<Part>, String> {
+pub(super) fn parse(text: &str) -> Result<Vec<AxisSlice>, String> {
     let parts = text.split(',').map(|part| parse_part(part.trim())).collect::<Result<Vec<_>, _>>()?;
-    if parts.iter().filter(|part| **part == Part::Rest).count() > 1 {
+    if parts.iter().filter(|part| **part == AxisSlice::Rest).count() > 1 {
         return Err("`...` can stand only once".into());
     }
     Ok(parts)
 }
 
-fn parse_part(text: &str) -> Result<Part, String> {
+fn parse_part(text: &str) -> Result<AxisSlice, String> {
     if text == "..." {
-        return Ok(Part::Rest);
+        return Ok(AxisSlice::Rest);
     }
     let number = |text: &str| {
         let text = text.trim();
@@ -35,10 +35,10 @@ fn parse_part(text: &str) -> Result<Part, String> {
     };
     let bounds = text.split(':').map(number).collect::<Result<Vec<_>, _>>()?;
     match bounds.as_slice() {
-        [Some(place)] => Ok(Part::At(*place)),
-        [start, stop] => Ok(Part::Range { start: *start, stop: *stop, step: 1 }),
+        [Some(place)] => Ok(AxisSlice::At(*place)),
+        [start, stop] => Ok(AxisSlice::Range { start: *start, stop: *stop, step: 1 }),
         [_, _, Some(0)] => Err(format!("`{text}` has step 0")),
-        [start, stop, step] => Ok(Part::Range { start: *start, stop: *stop, step: step.unwrap_or(1) }),
+        [start, stop, step] => Ok(AxisSlice::Range { start: *start, stop: *stop, step: step.unwrap_or(1) }),
         [None] => Err("a part is empty: `:` takes a whole axis".into()),
         _ => Err(format!("`{text}` has more than start:stop:step")),
     }
@@ -70,10 +70,10 @@ mod tests {
         assert_eq!(
             parse(" 1:-1 , ::2, ..., -3").unwrap(),
             [
-                Part::Range { start: Some(1), stop: Some(-1), step: 1 },
-                Part::Range { start: None, stop: None, step: 2 },
-                Part::Rest,
-                Part::At(-3),
+                AxisSlice::Range { start: Some(1), stop: Some(-1), step: 1 },
+                AxisSlice::Range { start: None, stop: None, step: 2 },
+                AxisSlice::Rest,
+                AxisSlice::At(-3),
             ]
         );
         for (text, word) in [

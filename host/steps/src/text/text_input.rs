@@ -12,8 +12,8 @@ pub(crate) fn port(name: &str, description: &str) -> Port {
     Port { description: description.into(), ..Port::new(name, Kind::Any) }
 }
 
-/// How many texts the plan knows will arrive; an error if what arrives holds none.
-pub(crate) fn known(port: &Port, given: &Kind) -> Result<Dim, Mismatch> {
+/// The number of texts, as far as the plan knows; an error for a kind that holds none.
+pub(crate) fn known_count(port: &Port, given: &Kind) -> Result<Dim, Mismatch> {
     match given {
         Kind::Text => Ok(Dim::Fixed(1)),
         Kind::Tensor(tensor) => {
@@ -31,7 +31,7 @@ pub(crate) fn known(port: &Port, given: &Kind) -> Result<Dim, Mismatch> {
 
 /// The texts themselves: a text, a JSON string or list of strings, a string tensor of one axis. At
 /// least one, and no more than a step takes at once.
-pub(crate) fn texts(value: Value, port: &str) -> Result<Vec<String>, StepFailure> {
+pub(crate) fn read(value: Value, port: &str) -> Result<Vec<String>, StepFailure> {
     let refuse = |what: &dyn Display| {
         Err(StepFailure::InvalidInput(format!("`{port}` takes text or a list of texts, but gets {what}")))
     };
@@ -58,7 +58,7 @@ pub(crate) fn texts(value: Value, port: &str) -> Result<Vec<String>, StepFailure
     if texts.is_empty() { refuse(&"an empty list") } else { Ok(texts) }
 }
 
-/// How many texts a value holds, and the bytes of the longest; what is none counts as none.
+/// The number of texts in a value, and the bytes of the longest; 0 for a value without texts.
 pub(crate) fn extent(value: &Value) -> (usize, usize) {
     fn measure<'t>(texts: impl ExactSizeIterator<Item = &'t str>) -> (usize, usize) {
         (texts.len(), texts.map(str::len).max().unwrap_or(0))
@@ -90,7 +90,7 @@ pub(crate) fn is_ascii(value: &Value) -> bool {
 }
 
 /// Bytes of all texts together, which are bounded.
-pub(crate) fn size<'t>(texts: impl Iterator<Item = &'t String>) -> Result<usize, StepFailure> {
+pub(crate) fn check_size<'t>(texts: impl Iterator<Item = &'t String>) -> Result<usize, StepFailure> {
     let bytes: usize = texts.map(String::len).sum();
     if bytes > MAX_TEXT {
         let message = format!("the text is {bytes} bytes; at most {MAX_TEXT} are taken at once");

@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 
 /// The same file, its decimals being those that the package reads; for other models as it is.
-pub(super) fn as_in_python(file: &[u8]) -> Cow<'_, [u8]> {
+pub(super) fn with_python_rounding(file: &[u8]) -> Cow<'_, [u8]> {
     let Ok(text) = std::str::from_utf8(file) else { return file.into() };
     if !text.contains("\"Unigram\"") {
         return file.into();
@@ -114,10 +114,10 @@ mod tests {
             format!("{{\"type\": \"Unigram\", \"vocab\": [[\"0.1e\\\"5 \\\\\", {score}], [\"é1.5\", -3]]}}")
         };
         let given = file("-10.295003480270454");
-        let written = String::from_utf8(as_in_python(given.as_bytes()).into_owned()).unwrap();
+        let written = String::from_utf8(with_python_rounding(given.as_bytes()).into_owned()).unwrap();
         assert_eq!(written, file(&format!("{:?}", read("-10.295003480270454").unwrap())));
         let other = given.replace("Unigram", "BPE");
-        assert_eq!(as_in_python(other.as_bytes()), other.as_bytes());
+        assert_eq!(with_python_rounding(other.as_bytes()), other.as_bytes());
         let mut random = reference::random();
         for _ in 0..300 {
             let mut bytes = given.clone().into_bytes();
@@ -125,7 +125,7 @@ mod tests {
                 let at = random(bytes.len());
                 bytes[at] = b"\"\\-+.eE09,[]"[random(12)];
             }
-            let _ = as_in_python(&bytes);
+            let _ = with_python_rounding(&bytes);
         }
     }
 }

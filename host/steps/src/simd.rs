@@ -5,7 +5,7 @@
 
 use fearless_simd::{Level, Simd};
 
-use super::pacing::{Deadline, DeadlineExceeded};
+use super::deadline::{Deadline, DeadlineExceeded};
 use gpux_core::{Tensor, TensorElement};
 
 /// Elements between two looks at the clock, at most.
@@ -35,7 +35,7 @@ pub(super) fn wide() -> Option<Wide> {
 /// Runs `work` as compiled for wide vectors, where this processor has them. What it calls must be inlined
 /// (`#[inline(always)]`, the closure too).
 #[inline(always)]
-pub(super) fn vectorized<R>(work: impl FnOnce() -> R) -> R {
+pub(super) fn vectorize<R>(work: impl FnOnce() -> R) -> R {
     match wide() {
         Some(wide) => wide.vectorize(work),
         None => work(),
@@ -44,8 +44,8 @@ pub(super) fn vectorized<R>(work: impl FnOnce() -> R) -> R {
 
 /// Changes every number. A closure that holds others must be `move`: what lies behind a reference could change.
 #[inline(always)]
-pub(super) fn each<T: Copy>(numbers: &mut [T], change: impl Fn(T) -> T) {
-    vectorized(
+pub(super) fn map_in_place<T: Copy>(numbers: &mut [T], change: impl Fn(T) -> T) {
+    vectorize(
         #[inline(always)]
         move || {
             for number in numbers {
@@ -57,7 +57,7 @@ pub(super) fn each<T: Copy>(numbers: &mut [T], change: impl Fn(T) -> T) {
 
 /// Changes every element of a tensor of this type, in the request's time.
 #[inline(always)]
-pub(super) fn each_element<T: TensorElement + Copy>(
+pub(super) fn map_elements<T: TensorElement + Copy>(
     tensor: &mut Tensor,
     deadline: &Deadline,
     change: impl Fn(T) -> T + Copy,
@@ -68,7 +68,7 @@ pub(super) fn each_element<T: TensorElement + Copy>(
             for part in elements.chunks_mut(PART) {
                 // DeadlineExceeded, nobody sees what becomes of the rest.
                 if deadline.check_after(part.len()).is_ok() {
-                    each(part, change);
+                    map_in_place(part, change);
                 }
             }
         },
@@ -85,7 +85,7 @@ mod tests {
     fn many_elements_end_with_the_time() {
         let mut tensor = Tensor::new([3 << 20], vec![1_u8; 3 << 20]).unwrap();
         let add =
-            |tensor: &mut Tensor, looks| each_element(tensor, &Deadline::exceeded_after(looks), |value: u8| value + 1);
+            |tensor: &mut Tensor, looks| map_elements(tensor, &Deadline::exceeded_after(looks), |value: u8| value + 1);
         // Of its own, and shared with another.
         assert_eq!(add(&mut tensor, 1), Err(DeadlineExceeded));
         let other = tensor.clone();

@@ -1,4 +1,4 @@
-//! Where decoders put what they decode, within bounds.
+//! Where decoders put what they decode, within limits.
 
 use std::time::Instant;
 
@@ -14,11 +14,11 @@ pub(in crate::audio) const MAX_RATE: u32 = 384_000;
 pub(super) const MAX_CHANNELS: usize = 64;
 
 /// Most samples that a byte of a file is expected to hold: speech is seldom packed more tightly.
-pub(in crate::audio) const EXPECTED: usize = 64;
+pub(in crate::audio) const SAMPLES_PER_BYTE: usize = 64;
 
-/// How much may be decoded.
+/// The limits of decoding.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::audio) struct Bounds {
+pub(in crate::audio) struct DecodeLimits {
     /// seconds, as the option says
     pub(in crate::audio) max_duration: u32,
     /// values of all channels that are kept
@@ -27,9 +27,9 @@ pub(in crate::audio) struct Bounds {
     pub(in crate::audio) deadline: Option<Instant>,
 }
 
-/// What a file says about itself before anything is decoded.
+/// The header's facts, before anything is decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(super) struct StreamInfo {
     /// samples a second
     pub(super) rate: u32,
     pub(super) channels: usize,
@@ -39,43 +39,43 @@ pub(super) struct Shape {
 
 /// Collects samples channel by channel, or their mean.
 #[derive(Debug)]
-pub(super) struct Sink {
-    shape: Shape,
+pub(super) struct SampleSink {
+    shape: StreamInfo,
     mono: bool,
-    bounds: Bounds,
+    limits: DecodeLimits,
     planes: Vec<Vec<f32>>,
 }
 
-impl Sink {
+impl SampleSink {
     /// A sink for a sound of this shape, which is refused if it is not one or too much.
-    pub(super) fn new(shape: Shape, mono: bool, bounds: Bounds) -> Result<Self, StepFailure> {
+    pub(super) fn new(shape: StreamInfo, mono: bool, limits: DecodeLimits) -> Result<Self, StepFailure> {
         if !(1..=MAX_RATE).contains(&shape.rate) {
-            return Err(no_sound(&format!("its sample rate is {} Hz, not 1 to {MAX_RATE}", shape.rate)));
+            return Err(unsupported(&format!("its sample rate is {} Hz, not 1 to {MAX_RATE}", shape.rate)));
         }
         if !(1..=MAX_CHANNELS).contains(&shape.channels) {
-            return Err(no_sound(&format!("it has {} channels, not 1 to {MAX_CHANNELS}", shape.channels)));
+            return Err(unsupported(&format!("it has {} channels, not 1 to {MAX_CHANNELS}", shape.channels)));
         }
         let planes = vec![Vec::new(); if mono { 1 } else { shape.channels }];
-        let sink = Self { shape, mono, bounds, planes };
+        let sink = Self { shape, mono, limits, planes };
         sink.check(shape.frames.unwrap_or(0))?;
         Ok(sink)
     }
 
     /// Samples of each channel that are kept, at most.
-    fn most(&self) -> u64 {
-        let by_time = u64::from(self.bounds.max_duration) * u64::from(self.shape.rate);
-        by_time.min((self.bounds.max_values / self.planes.len()) as u64)
+    fn max_frames(&self) -> u64 {
+        let by_time = u64::from(self.limits.max_duration) * u64::from(self.shape.rate);
+        by_time.min((self.limits.max_values / self.planes.len()) as u64)
     }
 
     fn check(&self, frames: u64) -> Result<(), StepFailure> {
-        if frames <= self.most() {
+        if frames <= self.max_frames() {
             return Ok(());
         }
         let seconds = |frames: u64| frames as f64 / f64::from(self.shape.rate);
         let message = format!(
             "the sound is at least {:.1} seconds long; at most {:.1} are decoded (option `max_duration`)",
             seconds(frames),
-            seconds(self.most())
+            seconds(self.max_frames())
         );
         Err(StepFailure::InvalidInput(message))
     }
@@ -91,8 +91,8 @@ impl Sink {
     }
 
     /// Takes memory for as many samples as a file of `size` bytes says it holds, if that is credible.
-    pub(super) fn expect(&mut self, frames: u64, size: usize) -> Result<(), StepFailure> {
-        let frames = frames.min(self.most()).min(size as u64 * EXPECTED as u64);
+    pub(super) fn reserve_expected(&mut self, frames: u64, size: usize) -> Result<(), StepFailure> {
+        let frames = frames.min(self.max_frames()).min(size as u64 * SAMPLES_PER_BYTE as u64);
         self.reserve(usize::try_from(frames).unwrap_or(0))
     }
 
@@ -106,7 +106,7 @@ impl Sink {
     }
 
     fn admit(&self, frames: usize) -> Result<(), StepFailure> {
-        if self.bounds.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        if self.limits.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return Err(StepFailure::Timeout);
         }
         self.check(self.frames() as u64 + frames as u64)
@@ -184,7 +184,7 @@ impl Sink {
     }
 
     /// Keeps `length` samples of each channel from `start` on.
-    pub(super) fn keep(&mut self, start: usize, length: usize) {
+    pub(super) fn trim(&mut self, start: usize, length: usize) {
         for plane in &mut self.planes {
             plane.drain(..start.min(plane.len()));
             plane.truncate(length);
@@ -232,10 +232,10 @@ fn divide(sums: &mut [f32], count: usize) {
     }
 }
 
-pub(super) fn no_sound(why: &str) -> StepFailure {
+pub(super) fn unsupported(why: &str) -> StepFailure {
     StepFailure::InvalidInput(format!("not a sound: {why}"))
 }
 
 pub(super) fn damaged(format: &str, why: &impl ToString) -> StepFailure {
-    no_sound(&format!("a damaged {format} file: {}", why.to_string()))
+    unsupported(&format!("a damaged {format} file: {}", why.to_string()))
 }

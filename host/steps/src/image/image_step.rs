@@ -1,9 +1,9 @@
-//! What the steps share that make one image of another.
+//! Steps from one image to another: an [`ImageOperation`] is what differs.
 
 use serde::Serialize;
 
 use super::dims::{ImageDims, fits, takes_channels};
-use crate::pacing::Deadline;
+use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{
     BuildError, Context, ElementSet, Kind, Layout, Mismatch, Port, Signature, Step, StepFailure, Tensor, TensorKind,
@@ -11,7 +11,7 @@ use gpux_core::{
 };
 
 /// The options of a step that makes an image, height × width × channels, of another.
-pub(super) trait Remake: Serialize + Send + Sync {
+pub(super) trait ImageOperation: Serialize + Send + Sync {
     /// The step's name, for errors.
     const NAME: &'static str;
     /// One line about what comes out.
@@ -57,7 +57,7 @@ pub(super) struct ImageStep<T> {
     signature: Signature,
 }
 
-impl<T: Remake> ImageStep<T> {
+impl<T: ImageOperation> ImageStep<T> {
     /// The step; an error where the options cannot work on any image.
     pub(super) fn new(options: T) -> Result<Self, BuildError> {
         let error = |message| BuildError { option: Vec::new(), message, hint: None };
@@ -78,7 +78,7 @@ impl<T: Remake> ImageStep<T> {
     }
 }
 
-impl<T: Remake> Step for ImageStep<T> {
+impl<T: ImageOperation> Step for ImageStep<T> {
     fn signature(&self) -> &Signature {
         &self.signature
     }
@@ -129,7 +129,7 @@ impl<T: Remake> Step for ImageStep<T> {
     }
 }
 
-impl<T: Remake> ImageStep<T> {
+impl<T: ImageOperation> ImageStep<T> {
     fn target(&self, dims: ImageDims) -> Result<ImageDims, String> {
         let channels = self.options.channels(dims.channels)?;
         let [height, width] = self.options.target([Some(dims.height), Some(dims.width)])?;

@@ -2,7 +2,7 @@
 
 use fearless_simd::{SimdBase, SimdFloat, f32x8, f64x4};
 
-use crate::wide::Wide;
+use crate::simd::Wide;
 
 /// A vector of floats.
 pub(in crate::audio) trait Lanes: SimdFloat<Wide> {

@@ -1,13 +1,13 @@
-//! What becomes of energies: decibels, or what Whisper takes.
+//! Energies → decibels, or the logarithmic scale of Whisper.
 
 use super::logarithm::log10;
 use super::options::{Max, Reference};
-use crate::wide::{each, vectorized};
+use crate::simd::{map_in_place, vectorize};
 
 /// What Whisper adds to 0, so that there is a logarithm.
 const WHISPER_FLOOR: f32 = 1e-10;
 
-/// How energies become decibels.
+/// The options of decibels.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::audio) struct Decibels {
     pub(in crate::audio) reference: Reference,
@@ -23,7 +23,7 @@ pub(in crate::audio) fn to_decibels(bands: &mut [f32], how: Decibels) {
         Reference::Strongest(Max::Max) => largest(bands),
     };
     let zero = 10.0 * reference.max(amin).log10();
-    each(
+    map_in_place(
         bands,
         #[inline(always)]
         move |band| 10.0 * log10(band.max(amin)) - zero,
@@ -37,7 +37,7 @@ pub(in crate::audio) fn to_decibels(bands: &mut [f32], how: Decibels) {
 fn largest(numbers: &[f32]) -> f32 {
     let mut lanes = [f32::NEG_INFINITY; 32];
     let (parts, rest) = numbers.as_chunks::<32>();
-    vectorized(
+    vectorize(
         #[inline(always)]
         || {
             for part in parts {
@@ -53,22 +53,22 @@ fn largest(numbers: &[f32]) -> f32 {
 /// Raises numbers to the largest less `below`.
 fn raise(numbers: &mut [f32], below: f32) {
     let floor = largest(numbers) - below;
-    each(
+    map_in_place(
         numbers,
         #[inline(always)]
         move |number| number.max(floor),
     );
 }
 
-/// What Whisper's feature extractor makes of the bands, in place.
+/// Whisper's logarithmic scale, in place.
 pub(in crate::audio) fn to_whisper(bands: &mut [f32]) {
-    each(
+    map_in_place(
         bands,
         #[inline(always)]
         |band| log10(band.max(WHISPER_FLOOR)),
     );
     let floor = largest(bands) - 8.0;
-    each(
+    map_in_place(
         bands,
         #[inline(always)]
         move |band| (band.max(floor) + 4.0) / 4.0,

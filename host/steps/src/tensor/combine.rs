@@ -1,6 +1,6 @@
-//! What the steps share that make one tensor of several.
+//! Steps that combine several tensors: checks, shapes, and copying side by side.
 
-use crate::pacing::Deadline;
+use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::with_elements;
 use gpux_core::{
@@ -48,7 +48,7 @@ pub(super) fn infer(
     Ok(vec![Kind::Tensor(kind)])
 }
 
-/// What the plan knows of each tensor, if it knows that each is one; an error is two element types.
+/// The kinds of the tensors, if the plan knows them all; an error for two element types.
 fn kinds(inputs: &[Option<Kind>]) -> Result<Option<Vec<&TensorKind>>, Mismatch> {
     let mut kinds = Vec::with_capacity(inputs.len());
     for kind in inputs.iter().flatten() {
@@ -98,8 +98,8 @@ fn tensors(inputs: Vec<Option<Value>>) -> Result<Vec<Tensor>, StepFailure> {
     }
 }
 
-/// What the tensors become, side by side: of each in turn, the `sizes[i]` elements that follow. They are of one type.
-pub(super) struct Joined {
+/// The result: of each tensor in turn, the next `sizes[i]` elements.
+pub(super) struct CombinedShape {
     pub(super) sizes: Vec<usize>,
     pub(super) shape: Vec<usize>,
 }
@@ -109,7 +109,7 @@ pub(super) fn run(
     step: &str,
     inputs: Vec<Option<Value>>,
     context: &Context,
-    joined: impl FnOnce(&[&[usize]]) -> Result<Joined, String>,
+    joined: impl FnOnce(&[&[usize]]) -> Result<CombinedShape, String>,
 ) -> Result<Vec<Value>, StepFailure> {
     let deadline = Deadline::from_context(context);
     deadline.check()?;
@@ -126,7 +126,11 @@ pub(super) fn run(
     Ok(vec![made.map_err(invalid)?.into()])
 }
 
-fn interleave(tensors: &[Tensor], Joined { sizes, shape }: Joined, deadline: &Deadline) -> Result<Tensor, String> {
+fn interleave(
+    tensors: &[Tensor],
+    CombinedShape { sizes, shape }: CombinedShape,
+    deadline: &Deadline,
+) -> Result<Tensor, String> {
     let Some(first) = tensors.first() else { return Err("there are no tensors".into()) };
     check(first.element(), tensors, &shape)?;
     with_elements!(first.data(), data => side_by_side(data, tensors, &sizes, shape, deadline))
@@ -175,7 +179,7 @@ mod tests {
     #[test]
     fn much_ends_with_the_time() {
         let tensors = vec![Tensor::zeros(ElementType::Uint8, [2 << 20]).unwrap(); 2];
-        let joined = || Joined { sizes: vec![2 << 20; 2], shape: vec![4 << 20] };
+        let joined = || CombinedShape { sizes: vec![2 << 20; 2], shape: vec![4 << 20] };
         assert!(interleave(&tensors, joined(), &Deadline::exceeded_after(2)).is_err());
         assert_eq!(interleave(&tensors, joined(), &Deadline::exceeded_after(9)).unwrap().len(), 4 << 20);
     }

@@ -9,11 +9,11 @@ use std::f64::consts::TAU;
 
 use fearless_simd::{Simd, SimdBase, SimdCombine, SimdFloat, SimdFloatElement, SimdWiden, f32x4, f32x8, f64x4};
 
-use super::butterflies::{Complex, Lanes, add, five, four, multiply, subtract, three, two};
-use crate::wide::Wide;
+use super::fft_butterflies::{Complex, Lanes, add, five, four, multiply, subtract, three, two};
+use crate::simd::Wide;
 
 /// A float that spectra are computed in, `L` of them in a vector.
-pub(in crate::audio) trait Real<const L: usize>: SimdFloatElement + Default {
+pub(in crate::audio) trait FftFloat<const L: usize>: SimdFloatElement + Default {
     type Vector: Lanes + SimdFloat<Wide, Element = Self, Array = [Self; L]>;
     fn of(number: f64) -> Self;
     fn sample(number: f32) -> Self;
@@ -22,7 +22,7 @@ pub(in crate::audio) trait Real<const L: usize>: SimdFloatElement + Default {
     fn columns(wide: Wide, rows: &[&[f32]; L], at: usize) -> [Self::Vector; 4];
 }
 
-impl Real<8> for f32 {
+impl FftFloat<8> for f32 {
     type Vector = f32x8<Wide>;
 
     fn of(number: f64) -> Self {
@@ -47,7 +47,7 @@ impl Real<8> for f32 {
     }
 }
 
-impl Real<4> for f64 {
+impl FftFloat<4> for f64 {
     type Vector = f64x4<Wide>;
 
     fn of(number: f64) -> Self {
@@ -87,55 +87,55 @@ fn four_by_four(wide: Wide, [a, b, c, d]: [&[f32]; 4], at: usize) -> [f32x4<Wide
 /// Complex numbers of `L` frames.
 pub(super) type Block<T, const L: usize> = Complex<[T; L]>;
 
-/// What a pass multiplies with, for each of its butterflies: as many numbers as its radix, less one.
-struct Pass<T> {
+/// A pass, and its twiddle factors: for each butterfly as many as its radix, less one.
+struct FftPass<T> {
     radix: usize,
-    turns: Vec<Complex<T>>,
+    twiddles: Vec<Complex<T>>,
 }
 
 /// A transform of frames of one length.
-pub(super) struct Transform<T> {
+pub(super) struct BatchedFft<T> {
     wide: Wide,
     /// complex numbers of a frame, half its samples
     half: usize,
-    passes: Vec<Pass<T>>,
-    /// what the spectrum of the odd samples is turned by
-    odd_turns: Vec<Complex<T>>,
+    passes: Vec<FftPass<T>>,
+    /// the twiddle factors of the odd samples
+    odd_twiddles: Vec<Complex<T>>,
     /// half of the window, since the energies come out four times as large
     weights: Vec<T>,
 }
 
-impl<T> Transform<T> {
+impl<T> BatchedFft<T> {
     /// For frames under a window; `None` if their length is not twice a product of 2, 3 and 5.
     pub(super) fn new<const L: usize>(wide: Wide, window: &[f64]) -> Option<Self>
     where
-        T: Real<L>,
+        T: FftFloat<L>,
     {
         let length = window.len();
         let half = length / 2;
         let radices = radices(half).filter(|_| length.is_multiple_of(2))?;
-        let turn = |part: usize, whole: usize| {
+        let twiddle = |part: usize, whole: usize| {
             let (sin, cos) = (-TAU * part as f64 / whole as f64).sin_cos();
             [T::of(cos), T::of(sin)]
         };
         let mut left = half;
         let passes = radices.into_iter().map(|radix| {
             let places = 0..left / radix;
-            let turns = places.flat_map(|place| (1..radix).map(move |output| place * output));
-            let turns = turns.map(|part| turn(part, left)).collect();
+            let twiddles = places.flat_map(|place| (1..radix).map(move |output| place * output));
+            let twiddles = twiddles.map(|part| twiddle(part, left)).collect();
             left /= radix;
-            Pass { radix, turns }
+            FftPass { radix, twiddles }
         });
         let passes = passes.collect();
-        let odd_turns = (0..=half / 2).map(|bin| turn(bin, length)).collect();
+        let odd_twiddles = (0..=half / 2).map(|bin| twiddle(bin, length)).collect();
         let weights = window.iter().map(|weight| T::of(weight / 2.0)).collect();
-        Some(Self { wide, half, passes, odd_turns, weights })
+        Some(Self { wide, half, passes, odd_twiddles, weights })
     }
 
     /// A buffer for the frames; a transform needs two.
     pub(super) fn buffer<const L: usize>(&self) -> Vec<Block<T, L>>
     where
-        T: Real<L>,
+        T: FftFloat<L>,
     {
         vec![[[T::default(); L]; 2]; self.half]
     }
@@ -147,7 +147,7 @@ impl<T> Transform<T> {
         buffers: &mut [Vec<Block<T, L>>; 2],
         energies: &mut [[f32; L]],
     ) where
-        T: Real<L>,
+        T: FftFloat<L>,
     {
         self.wide.vectorize(
             #[inline(always)]
@@ -170,7 +170,7 @@ impl<T> Transform<T> {
     #[inline(always)]
     fn load<const L: usize>(&self, rows: &[&[f32]; L], to: &mut [Block<T, L>])
     where
-        T: Real<L>,
+        T: FftFloat<L>,
     {
         let length = 2 * self.half;
         let mut rows = *rows;
@@ -199,9 +199,9 @@ impl<T> Transform<T> {
 
     #[expect(clippy::redundant_closure, reason = "a function that is passed as it is would not be inlined")]
     #[inline(always)]
-    fn pass<const L: usize>(&self, pass: &Pass<T>, stride: usize, from: &[Block<T, L>], to: &mut [Block<T, L>])
+    fn pass<const L: usize>(&self, pass: &FftPass<T>, stride: usize, from: &[Block<T, L>], to: &mut [Block<T, L>])
     where
-        T: Real<L>,
+        T: FftFloat<L>,
     {
         let wide = self.wide;
         match pass.radix {
@@ -249,7 +249,7 @@ impl<T> Transform<T> {
     #[inline(always)]
     fn put_energies<const L: usize>(&self, spectrum: &[Block<T, L>], energies: &mut [[f32; L]])
     where
-        T: Real<L>,
+        T: FftFloat<L>,
     {
         let half = self.half;
         let (spectrum, energies) = (&spectrum[..half], &mut energies[..=half]);
@@ -257,7 +257,7 @@ impl<T> Transform<T> {
         let two = T::Vector::all(self.wide, 2.0);
         put([(even + odd) * two, T::Vector::all(self.wide, 0.0)], &mut energies[0]);
         put([(even - odd) * two, T::Vector::all(self.wide, 0.0)], &mut energies[half]);
-        for (bin, turn) in self.odd_turns.iter().enumerate().skip(1) {
+        for (bin, turn) in self.odd_twiddles.iter().enumerate().skip(1) {
             let ([a, b], [c, d]) = (load(self.wide, &spectrum[bin]), load(self.wide, &spectrum[half - bin]));
             let even = [a + c, b - d];
             let odd = multiply([b + d, c - a], splat(self.wide, turn));
@@ -282,17 +282,17 @@ fn radices(length: usize) -> Option<Vec<usize>> {
 
 /// One pass of Stockham's algorithm.
 #[inline(always)]
-fn butterflies<T: Real<L>, const L: usize, const RADIX: usize>(
+fn butterflies<T: FftFloat<L>, const L: usize, const RADIX: usize>(
     wide: Wide,
-    pass: &Pass<T>,
+    pass: &FftPass<T>,
     stride: usize,
     from: &[Block<T, L>],
     to: &mut [Block<T, L>],
     butterfly: impl Fn([Complex<T::Vector>; RADIX]) -> [Complex<T::Vector>; RADIX],
 ) {
     let step = from.len() / RADIX;
-    let places = to.chunks_exact_mut(stride * RADIX).zip(pass.turns.chunks_exact(RADIX - 1));
-    for (place, (to, turns)) in places.enumerate() {
+    let places = to.chunks_exact_mut(stride * RADIX).zip(pass.twiddles.chunks_exact(RADIX - 1));
+    for (place, (to, twiddles)) in places.enumerate() {
         let mut inputs = [from; RADIX];
         for (number, input) in inputs.iter_mut().enumerate() {
             *input = &from[stride * place + step * number..][..stride];
@@ -306,7 +306,7 @@ fn butterflies<T: Real<L>, const L: usize, const RADIX: usize>(
             for number in 0..RADIX {
                 // The last pass has one place, where nothing is turned.
                 let output = match number.checked_sub(1).filter(|_| step != stride) {
-                    Some(turn) => multiply(outputs[number], splat(wide, &turns[turn])),
+                    Some(turn) => multiply(outputs[number], splat(wide, &twiddles[turn])),
                     None => outputs[number],
                 };
                 store::<T, L>(output, &mut to[stride * number + at]);
@@ -316,12 +316,12 @@ fn butterflies<T: Real<L>, const L: usize, const RADIX: usize>(
 }
 
 #[inline(always)]
-fn load<T: Real<L>, const L: usize>(wide: Wide, from: &Block<T, L>) -> Complex<T::Vector> {
+fn load<T: FftFloat<L>, const L: usize>(wide: Wide, from: &Block<T, L>) -> Complex<T::Vector> {
     [T::Vector::load_array_ref(wide, &from[0]), T::Vector::load_array_ref(wide, &from[1])]
 }
 
 #[inline(always)]
-fn store<T: Real<L>, const L: usize>(numbers: Complex<T::Vector>, to: &mut Block<T, L>) {
+fn store<T: FftFloat<L>, const L: usize>(numbers: Complex<T::Vector>, to: &mut Block<T, L>) {
     numbers[0].store_array(&mut to[0]);
     numbers[1].store_array(&mut to[1]);
 }
@@ -333,7 +333,7 @@ fn splat<T: SimdFloatElement, V: SimdBase<Wide, Element = T>>(wide: Wide, number
 
 /// The squares of distances from 0.
 #[inline(always)]
-fn put<T: Real<L>, V: SimdFloat<Wide, Element = T, Array = [T; L]>, const L: usize>(
+fn put<T: FftFloat<L>, V: SimdFloat<Wide, Element = T, Array = [T; L]>, const L: usize>(
     numbers: Complex<V>,
     to: &mut [f32; L],
 ) {

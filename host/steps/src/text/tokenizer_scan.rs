@@ -1,5 +1,5 @@
-//! A look through a `tokenizer.json` before the tokenizers crate reads it, for what would take memory, time or stack
-//! without end there.
+//! Scans a `tokenizer.json` before the tokenizers crate reads it, and rejects files that would take memory, time or
+//! stack without end there.
 
 use std::cell::Cell;
 use std::fmt;
@@ -25,15 +25,15 @@ const MOST_PIECES: usize = 12 << 20;
 /// Bytes of a table.
 const MOST_TABLE: usize = 4 << 20;
 
-/// What a table is called.
+/// The key of a table.
 const TABLE: &str = "precompiled_charsmap";
 
 /// The parts of a tokenizer beside its model.
 const PARTS: [&str; 4] = ["normalizer", "pre_tokenizer", "post_processor", "decoder"];
 
-/// What is seen of a file.
+/// Totals of a file.
 #[derive(Debug, Default)]
-pub(super) struct Survey {
+pub(super) struct TokenizerScan {
     /// bytes of the added tokens
     pub(super) added: Cell<usize>,
     /// bytes of the model's longest text
@@ -44,22 +44,22 @@ pub(super) struct Survey {
     values: Cell<usize>,
 }
 
-/// Looks through a file.
-pub(super) fn survey(file: &[u8]) -> Result<Survey, String> {
-    let survey = Survey::default();
+/// Scans a file.
+pub(super) fn scan(file: &[u8]) -> Result<TokenizerScan, String> {
+    let scan = TokenizerScan::default();
     let mut json = serde_json::Deserializer::from_slice(file);
-    Look { survey: &survey, place: Place::File }.deserialize(&mut json).map_err(|why| why.to_string())?;
-    Ok(survey)
+    ScanVisitor { scan: &scan, section: Section::File }.deserialize(&mut json).map_err(|why| why.to_string())?;
+    Ok(scan)
 }
 
 /// The same tokenizer without its vocabulary and its added tokens.
-pub(super) fn outline(file: &[u8]) -> Result<Value, String> {
-    serde_json::Deserializer::from_slice(file).deserialize_map(Outline).map_err(|why| why.to_string())
+pub(super) fn skeleton(file: &[u8]) -> Result<Value, String> {
+    serde_json::Deserializer::from_slice(file).deserialize_map(SkeletonVisitor).map_err(|why| why.to_string())
 }
 
-/// What is looked at.
+/// The section of the file that is scanned.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Section {
     File,
     Model,
     Added,
@@ -68,127 +68,127 @@ enum Place {
 }
 
 #[derive(Clone, Copy)]
-struct Look<'a> {
-    survey: &'a Survey,
-    place: Place,
+struct ScanVisitor<'a> {
+    scan: &'a TokenizerScan,
+    section: Section,
 }
 
-/// What was looked at.
+/// The kind of a scanned value.
 #[derive(Clone, Copy)]
-enum Seen {
+enum ScannedValue {
     Text(usize),
     Number,
     Other,
 }
 
-impl Look<'_> {
-    fn value<E: Error>(self, seen: Seen) -> Result<Seen, E> {
-        if matches!(self.place, Place::Part | Place::Table) {
-            let left = self.survey.values.get().checked_sub(1);
+impl ScanVisitor<'_> {
+    fn value<E: Error>(self, seen: ScannedValue) -> Result<ScannedValue, E> {
+        if matches!(self.section, Section::Part | Section::Table) {
+            let left = self.scan.values.get().checked_sub(1);
             let too_many = || E::custom("a part of it is of more values than any usual one");
-            self.survey.values.set(left.ok_or_else(too_many)?);
+            self.scan.values.set(left.ok_or_else(too_many)?);
         }
         Ok(seen)
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Look<'_> {
-    type Value = Seen;
+impl<'de> DeserializeSeed<'de> for ScanVisitor<'_> {
+    type Value = ScannedValue;
 
-    fn deserialize<D: Deserializer<'de>>(self, file: D) -> Result<Seen, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, file: D) -> Result<ScannedValue, D::Error> {
         file.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Look<'_> {
-    type Value = Seen;
+impl<'de> Visitor<'de> for ScanVisitor<'_> {
+    type Value = ScannedValue;
 
     fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.write_str("a tokenizer")
     }
 
-    fn visit_unit<E: Error>(self) -> Result<Seen, E> {
-        self.value(Seen::Other)
+    fn visit_unit<E: Error>(self) -> Result<ScannedValue, E> {
+        self.value(ScannedValue::Other)
     }
 
-    fn visit_bool<E: Error>(self, _: bool) -> Result<Seen, E> {
-        self.value(Seen::Other)
+    fn visit_bool<E: Error>(self, _: bool) -> Result<ScannedValue, E> {
+        self.value(ScannedValue::Other)
     }
 
-    fn visit_i64<E: Error>(self, _: i64) -> Result<Seen, E> {
-        self.value(Seen::Number)
+    fn visit_i64<E: Error>(self, _: i64) -> Result<ScannedValue, E> {
+        self.value(ScannedValue::Number)
     }
 
-    fn visit_u64<E: Error>(self, _: u64) -> Result<Seen, E> {
-        self.value(Seen::Number)
+    fn visit_u64<E: Error>(self, _: u64) -> Result<ScannedValue, E> {
+        self.value(ScannedValue::Number)
     }
 
-    fn visit_f64<E: Error>(self, _: f64) -> Result<Seen, E> {
-        self.value(Seen::Number)
+    fn visit_f64<E: Error>(self, _: f64) -> Result<ScannedValue, E> {
+        self.value(ScannedValue::Number)
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Seen, E> {
-        match self.place {
-            Place::Table if text.len() > MOST_TABLE || !charsmap::is_whole(text) => {
+    fn visit_str<E: Error>(self, text: &str) -> Result<ScannedValue, E> {
+        match self.section {
+            Section::Table if text.len() > MOST_TABLE || !charsmap::is_whole(text) => {
                 return Err(E::custom(format_args!("its `{TABLE}` is not whole, or too large")));
             }
-            Place::Table => {}
+            Section::Table => {}
             _ if text.len() > MOST_BYTES => {
                 let message = format_args!("a text in it is {} bytes; at most {MOST_BYTES} are taken", text.len());
                 return Err(E::custom(message));
             }
-            Place::Added => self.survey.added.set(self.survey.added.get().saturating_add(text.len())),
-            Place::Model => self.survey.longest.set(self.survey.longest.get().max(text.len())),
-            Place::File | Place::Part => {}
+            Section::Added => self.scan.added.set(self.scan.added.get().saturating_add(text.len())),
+            Section::Model => self.scan.longest.set(self.scan.longest.get().max(text.len())),
+            Section::File | Section::Part => {}
         }
-        self.value(Seen::Text(text.len()))
+        self.value(ScannedValue::Text(text.len()))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Seen, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<ScannedValue, A::Error> {
         let mut before = None;
         while let Some(item) = items.next_element_seed(self)? {
             // A token with its score.
-            if let (Some(Seen::Text(bytes)), Seen::Number) = (before, item) {
-                let pieces = self.survey.pieces.get().saturating_add(bytes);
+            if let (Some(ScannedValue::Text(bytes)), ScannedValue::Number) = (before, item) {
+                let pieces = self.scan.pieces.get().saturating_add(bytes);
                 if pieces > MOST_PIECES {
                     let message =
                         format_args!("its tokens are over {MOST_PIECES} bytes together; no usual model's are");
                     return Err(A::Error::custom(message));
                 }
-                self.survey.pieces.set(pieces);
+                self.scan.pieces.set(pieces);
             }
             before = Some(item);
         }
-        self.value(Seen::Other)
+        self.value(ScannedValue::Other)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Seen, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<ScannedValue, A::Error> {
         while let Some(key) = entries.next_key::<String>()? {
-            Look { survey: self.survey, place: Place::Model }.visit_str::<A::Error>(&key)?;
-            let place = match (self.place, key.as_str()) {
-                (Place::File, "model") => Place::Model,
-                (Place::File, "added_tokens") => Place::Added,
-                (Place::File, "normalizer" | "pre_tokenizer" | "decoder") => {
-                    self.survey.values.set(MOST_VALUES);
-                    Place::Part
+            ScanVisitor { scan: self.scan, section: Section::Model }.visit_str::<A::Error>(&key)?;
+            let section = match (self.section, key.as_str()) {
+                (Section::File, "model") => Section::Model,
+                (Section::File, "added_tokens") => Section::Added,
+                (Section::File, "normalizer" | "pre_tokenizer" | "decoder") => {
+                    self.scan.values.set(MOST_VALUES);
+                    Section::Part
                 }
-                (Place::File, _) => {
-                    self.survey.values.set(MOST_OTHERS);
-                    Place::Part
+                (Section::File, _) => {
+                    self.scan.values.set(MOST_OTHERS);
+                    Section::Part
                 }
-                (Place::Part, TABLE) => Place::Table,
-                (place, _) => place,
+                (Section::Part, TABLE) => Section::Table,
+                (section, _) => section,
             };
-            entries.next_value_seed(Look { survey: self.survey, place })?;
+            entries.next_value_seed(ScanVisitor { scan: self.scan, section })?;
         }
-        self.value(Seen::Other)
+        self.value(ScannedValue::Other)
     }
 }
 
 /// Reads the parts of a file. Of two of the same name the last counts, as it does for the tokenizers crate.
-struct Outline;
+struct SkeletonVisitor;
 
-impl<'de> Visitor<'de> for Outline {
+impl<'de> Visitor<'de> for SkeletonVisitor {
     type Value = Value;
 
     fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -196,19 +196,19 @@ impl<'de> Visitor<'de> for Outline {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let mut outline = serde_json::json!({
+        let mut skeleton = serde_json::json!({
             "version": "1.0",
             "added_tokens": [],
             "model": { "type": "WordLevel", "vocab": {}, "unk_token": "" },
         });
         while let Some(key) = entries.next_key::<String>()? {
             if PARTS.contains(&key.as_str()) {
-                outline[key] = entries.next_value()?;
+                skeleton[key] = entries.next_value()?;
             } else {
                 entries.next_value::<IgnoredAny>()?;
             }
         }
-        Ok(outline)
+        Ok(skeleton)
     }
 }
 
@@ -224,14 +224,14 @@ mod tests {
     fn usual_files_pass() {
         for name in ["wordpiece", "bpe", "unigram"] {
             let file = reference::read(&format!("tokenize/{name}.json"));
-            assert!(survey(&file).unwrap().added.get() < 1000, "{name}");
-            assert_eq!(outline(&file).unwrap()["added_tokens"], json!([]));
+            assert!(scan(&file).unwrap().added.get() < 1000, "{name}");
+            assert_eq!(skeleton(&file).unwrap()["added_tokens"], json!([]));
         }
     }
 
     #[test]
     fn what_would_have_no_end_does_not() {
-        let surveyed = |file: &Value| survey(file.to_string().as_bytes()).map(|survey| survey.added.get());
+        let surveyed = |file: &Value| scan(file.to_string().as_bytes()).map(|scan| scan.added.get());
         let long = "a".repeat(MOST_BYTES + 1);
         let pieces = vec![json!(["a".repeat(MOST_BYTES), -1.0]); MOST_PIECES / MOST_BYTES + 1];
         let parts = |count: usize| vec![json!({ "type": "NFC" }); count / 2];
@@ -248,8 +248,8 @@ mod tests {
             let refused = surveyed(&file).unwrap_err();
             assert!(refused.contains(why), "{refused}");
         }
-        assert!(survey(br#"{"normalizer": {"\u0070recompiled_charsmap": "AAAA"}}"#).is_err());
-        assert!(survey(b"{").is_err());
+        assert!(scan(br#"{"normalizer": {"\u0070recompiled_charsmap": "AAAA"}}"#).is_err());
+        assert!(scan(b"{").is_err());
         let added = json!({ "added_tokens": [{ "content": "abc" }, { "content": "d" }], "padding": null });
         assert_eq!(surveyed(&added), Ok(4));
         let vocabulary: serde_json::Map<_, _> = (0..50_000).map(|id| (id.to_string(), id.into())).collect();
@@ -258,17 +258,17 @@ mod tests {
         assert_eq!(surveyed(&large), Ok(20_000));
         assert_eq!(surveyed(&json!({ "post_processor": parts(MOST_VALUES) })), Ok(0));
         let model = json!({ "model": { "vocab": [["a", 1], ["bcd", 2.5]] }, "decoder": null }).to_string();
-        let survey = survey(model.as_bytes()).unwrap();
-        assert_eq!((survey.added.get(), survey.pieces.get()), (0, 4));
+        let scan = scan(model.as_bytes()).unwrap();
+        assert_eq!((scan.added.get(), scan.pieces.get()), (0, 4));
         let model = json!({ "model": { "vocab": { "a".repeat(300): 1 } } }).to_string();
-        assert_eq!(super::survey(model.as_bytes()).unwrap().longest.get(), 300);
+        assert_eq!(super::scan(model.as_bytes()).unwrap().longest.get(), 300);
     }
 
     #[test]
     fn the_last_of_two_parts_is_outlined() {
         let file =
             br#"{"decoder": {"type": "Fuse"}, "decoder": null, "normalizer": null, "normalizer": {"type": "NFC"}}"#;
-        let outline = outline(file).unwrap();
-        assert_eq!((&outline["decoder"], &outline["normalizer"]), (&Value::Null, &json!({ "type": "NFC" })));
+        let skeleton = skeleton(file).unwrap();
+        assert_eq!((&skeleton["decoder"], &skeleton["normalizer"]), (&Value::Null, &json!({ "type": "NFC" })));
     }
 }

@@ -1,13 +1,13 @@
-//! What a language model gives for each token, and what belongs to it: shared by the steps that pool.
+//! The vectors that a language model gives for tokens, and their mask: shared by the pooling steps.
 
-use crate::pacing::Deadline;
+use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{
     Dim, ElementSet, ElementType, Kind, Mismatch, Port, Signature, StepFailure, Tensor, TensorKind, Value,
 };
 
 /// A vector for each token, and how much each counts.
-pub(super) struct Hidden {
+pub(super) struct TokenVectors {
     pub(super) tensor: Tensor,
     /// batch, length, width
     pub(super) shape: [usize; 3],
@@ -39,7 +39,7 @@ pub(super) fn hidden_ports() -> Signature {
     Signature { inputs: vec![hidden, mask], outputs: vec![pooled] }
 }
 
-/// What such a step will give.
+/// The kind of the pooled vectors.
 pub(super) fn infer(signature: &Signature, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
     ports::check(signature, inputs)?;
     let Some(given) = ports::known_tensor(inputs) else { return Ok(vec![signature.outputs[0].kind.clone()]) };
@@ -61,7 +61,7 @@ fn wrong_rank(rank: usize) -> String {
     format!("vectors of tokens are batch × length × width, but there are {rank} axes")
 }
 
-impl Hidden {
+impl TokenVectors {
     pub(super) fn read(inputs: Vec<Option<Value>>, deadline: &Deadline) -> Result<Self, StepFailure> {
         let mut inputs = inputs.into_iter();
         let tensor = ports::first_tensor(inputs.by_ref().take(1).collect(), "last_hidden_state")?;

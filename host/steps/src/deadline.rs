@@ -1,5 +1,5 @@
-//! Long native work that ends with the request's time: how much is done between two looks at the clock, and a
-//! reader that asks it for whoever reads.
+//! Deadline checks in native work that takes long: by elements, by bytes read, and by the known throughput of work
+//! that cannot be stopped.
 
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,30 +8,30 @@ use std::time::Instant;
 pub(crate) use gpux_core::{Deadline, DeadlineExceeded};
 
 /// Elements between two calls of [`Deadline::check_after`], where a call for each few would cost as much as the work.
-pub(crate) const BLOCK: usize = 1 << 16;
+pub(crate) const ELEMENTS_PER_CHECK: usize = 1 << 16;
 
-/// Rows of so many elements that make a block: at least one.
-pub(crate) fn rows_of_block(width: usize) -> usize {
-    (BLOCK / width.max(1)).max(1)
+/// Rows of `width` elements between two checks: at least one.
+pub(crate) fn rows_per_check(width: usize) -> usize {
+    (ELEMENTS_PER_CHECK / width.max(1)).max(1)
 }
 
-/// How long work takes that cannot be stopped, as far as is known: at the best pace that was seen.
-/// What cannot end in time at that pace is not begun.
+/// The best observed throughput of work that cannot be stopped. Work that would miss its deadline at that throughput
+/// is not begun.
 #[derive(Debug)]
-pub(crate) struct Pace {
-    /// nanoseconds for 1024 bytes
+pub(crate) struct Throughput {
+    /// nanoseconds for 1024 bytes; 0 before the first run
     best: AtomicU64,
-    /// below this, it is the input that was easy
+    /// lower bound of `best`, since some inputs are easy
     floor: u64,
 }
 
-impl Pace {
-    /// Of work that takes at least so many nanoseconds for 1024 bytes.
-    pub(crate) const fn of(floor: u64) -> Self {
+impl Throughput {
+    /// `floor`: nanoseconds for 1024 bytes, at least.
+    pub(crate) const fn new(floor: u64) -> Self {
         Self { best: AtomicU64::new(0), floor }
     }
 
-    /// Does the work on so many bytes, unless it would end too late.
+    /// Runs work on so many bytes, unless it would miss the deadline.
     pub(crate) fn run<T>(
         &self,
         bytes: usize,
@@ -48,7 +48,7 @@ impl Pace {
         deadline.check_time_for(kib * best.max(self.floor) as f64 * 1e-9)?;
         let start = Instant::now();
         let done = work();
-        // Who is late may have been held back since.
+        // A late run may have been preempted: do not record it.
         deadline.check()?;
         let taken = ((start.elapsed().as_nanos() as f64 / kib) as u64).max(1);
         if best == 0 || taken < best {
@@ -58,30 +58,29 @@ impl Pace {
     }
 }
 
-/// Bytes handed out in small pieces, each after a look at the clock. A piece is what a decoder turns
-/// into at most some megabytes.
-pub(crate) struct Paced<'a> {
+/// A reader that checks the deadline before each piece. A decoder turns a piece into at most some megabytes.
+pub(crate) struct DeadlineReader<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// up to where the clock was asked
-    asked: usize,
+    /// the end of the piece before which the deadline was checked
+    checked: usize,
     piece: usize,
     deadline: &'a Deadline,
 }
 
-impl<'a> Paced<'a> {
+impl<'a> DeadlineReader<'a> {
     pub(crate) fn new(bytes: &'a [u8], piece: usize, deadline: &'a Deadline) -> Self {
-        Self { bytes, at: 0, asked: 0, piece: piece.max(1), deadline }
+        Self { bytes, at: 0, checked: 0, piece: piece.max(1), deadline }
     }
 }
 
-impl BufRead for Paced<'_> {
+impl BufRead for DeadlineReader<'_> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        if self.at >= self.asked {
+        if self.at >= self.checked {
             self.deadline.check()?;
-            self.asked = self.at.saturating_add(self.piece);
+            self.checked = self.at.saturating_add(self.piece);
         }
-        Ok(self.bytes.get(self.at..self.asked.min(self.bytes.len())).unwrap_or_default())
+        Ok(self.bytes.get(self.at..self.checked.min(self.bytes.len())).unwrap_or_default())
     }
 
     fn consume(&mut self, amount: usize) {
@@ -89,7 +88,7 @@ impl BufRead for Paced<'_> {
     }
 }
 
-impl Read for Paced<'_> {
+impl Read for DeadlineReader<'_> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         let piece = self.fill_buf()?;
         let length = piece.len().min(to.len());
@@ -99,7 +98,7 @@ impl Read for Paced<'_> {
     }
 }
 
-impl Seek for Paced<'_> {
+impl Seek for DeadlineReader<'_> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let target = match to {
             SeekFrom::Start(at) => i128::from(at),
@@ -107,8 +106,8 @@ impl Seek for Paced<'_> {
             SeekFrom::End(by) => self.bytes.len() as i128 + i128::from(by),
         };
         self.at = usize::try_from(target).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-        // Whoever goes back reads again, and is asked again.
-        self.asked = self.at;
+        // Bytes read again are checked again.
+        self.checked = self.at;
         Ok(self.at as u64)
     }
 }
@@ -124,7 +123,7 @@ mod tests {
     fn pieces_end_with_the_time() {
         let bytes: Vec<u8> = (0..=255).collect();
         let deadline = Deadline::default();
-        let mut reader = Paced::new(&bytes, 100, &deadline);
+        let mut reader = DeadlineReader::new(&bytes, 100, &deadline);
         assert_eq!(reader.fill_buf().unwrap().len(), 100);
         reader.seek(SeekFrom::End(-6)).unwrap();
         let mut rest = Vec::new();
@@ -136,7 +135,7 @@ mod tests {
 
         // What was handed out before stays readable; the next piece does not come.
         let deadline = Deadline::exceeded_after(1);
-        let mut reader = Paced::new(&bytes, 100, &deadline);
+        let mut reader = DeadlineReader::new(&bytes, 100, &deadline);
         assert_eq!(reader.read(&mut [0; 10]).unwrap(), 10);
         assert_eq!(reader.read(&mut [0; 200]).unwrap(), 90);
         assert_eq!(reader.read(&mut [0; 200]).unwrap_err().kind(), io::ErrorKind::TimedOut);
@@ -145,16 +144,16 @@ mod tests {
 
     #[test]
     fn a_pace_is_learnt() {
-        let (pace, hour) = (Pace::of(1), Duration::from_hours(1));
+        let (throughput, hour) = (Throughput::new(1), Duration::from_hours(1));
         let left = |left: Duration| Deadline::at(Instant::now().checked_add(left));
-        assert_eq!(pace.run(1 << 20, &left(hour), || 7), Ok(7));
-        let learnt = pace.best.load(Ordering::Relaxed);
+        assert_eq!(throughput.run(1 << 20, &left(hour), || 7), Ok(7));
+        let learnt = throughput.best.load(Ordering::Relaxed);
         assert!(learnt > 0);
         // Slower work changes nothing, and an hour is too little for so much of it.
-        pace.best.store(1_000_000_000, Ordering::Relaxed);
-        assert_eq!(pace.run(4000 << 10, &left(hour), || 7), Err(DeadlineExceeded));
-        assert_eq!(pace.run(4000 << 10, &Deadline::default(), || 7), Ok(7));
-        assert_eq!(pace.run(1000, &left(hour), || 7), Ok(7));
-        assert_eq!(Pace::of(u64::MAX).run(1 << 20, &left(hour), || 7), Err(DeadlineExceeded));
+        throughput.best.store(1_000_000_000, Ordering::Relaxed);
+        assert_eq!(throughput.run(4000 << 10, &left(hour), || 7), Err(DeadlineExceeded));
+        assert_eq!(throughput.run(4000 << 10, &Deadline::default(), || 7), Ok(7));
+        assert_eq!(throughput.run(1000, &left(hour), || 7), Ok(7));
+        assert_eq!(Throughput::new(u64::MAX).run(1 << 20, &left(hour), || 7), Err(DeadlineExceeded));
     }
 }

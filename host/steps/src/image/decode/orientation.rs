@@ -1,14 +1,14 @@
-//! A picture turned upright, as its file says it lies.
+//! Applies the orientation of Exif data.
 
 use image::metadata::Orientation;
 
-use crate::pacing::{Deadline, DeadlineExceeded};
+use crate::deadline::{Deadline, DeadlineExceeded};
 
 /// Rows and columns that are moved together, so that what is read along columns stays at hand.
 const TILE: usize = 32;
 
 /// Height, width and pixels of C samples, turned.
-pub(in crate::image) fn turned<T: Copy + Default, const C: usize>(
+pub(in crate::image) fn apply_orientation<T: Copy + Default, const C: usize>(
     samples: Vec<T>,
     [height, width]: [usize; 2],
     turn: Orientation,
@@ -66,7 +66,7 @@ mod tests {
                 let mut theirs = DynamicImage::from(picture);
                 theirs.apply_orientation(turn);
                 let (ours, sides) =
-                    turned::<_, 3>(samples.clone(), [height, width], turn, &Deadline::default()).unwrap();
+                    apply_orientation::<_, 3>(samples.clone(), [height, width], turn, &Deadline::default()).unwrap();
                 assert_eq!(sides, [theirs.height() as usize, theirs.width() as usize], "{turn:?}");
                 assert_eq!(ours, theirs.into_bytes(), "{turn:?} of {height} × {width}");
             }

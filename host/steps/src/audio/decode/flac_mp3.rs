@@ -10,18 +10,18 @@ use symphonia::core::io::{MediaSourceStream, MediaSourceStreamOptions, ReadOnlyS
 use symphonia::default::codecs::{FlacDecoder, MpaDecoder};
 use symphonia::default::formats::{FlacReader, MpaReader};
 
-use super::sink::{Bounds, Shape, Sink, damaged};
+use super::sample_sink::{DecodeLimits, SampleSink, StreamInfo, damaged};
 use gpux_core::StepFailure;
 
 /// Room for the samples of a packet as float32, kept from packet to packet.
 #[derive(Default)]
-pub(super) struct Scratch(Vec<Vec<f32>>);
+pub(super) struct PlanarBuffer(Vec<Vec<f32>>);
 
 /// Adds what a decoder made of a packet.
 pub(super) fn read(
     decoded: &GenericAudioBufferRef<'_>,
-    scratch: &mut Scratch,
-    sink: &mut Sink,
+    scratch: &mut PlanarBuffer,
+    sink: &mut SampleSink,
 ) -> Result<(), StepFailure> {
     if decoded.num_planes() != sink.channels() {
         return Err(damaged("sound", &"the number of its channels changes on the way"));
@@ -45,7 +45,7 @@ fn parameters(reader: &dyn FormatReader) -> Option<AudioCodecParameters> {
 
 /// A FLAC file taken apart.
 pub(super) struct Flac<'b> {
-    pub(super) shape: Shape,
+    pub(super) shape: StreamInfo,
     /// the one block of headers that says how the frames are coded
     information: &'b [u8],
     frames: &'b [u8],
@@ -72,7 +72,7 @@ pub(super) fn flac(bytes: &[u8]) -> Result<Flac<'_>, StepFailure> {
     let information = information.ok_or_else(|| damaged("FLAC", &"it does not say how it is coded"))?;
     let facts = information[10..18].iter().fold(0_u64, |facts, byte| facts << 8 | u64::from(*byte));
     let frames = facts & ((1 << 36) - 1);
-    let shape = Shape {
+    let shape = StreamInfo {
         rate: (facts >> 44) as u32,
         channels: (facts >> 41 & 7) as usize + 1,
         // 0: the encoder did not know.
@@ -82,9 +82,9 @@ pub(super) fn flac(bytes: &[u8]) -> Result<Flac<'_>, StepFailure> {
 }
 
 impl Flac<'_> {
-    pub(super) fn decode(&self, mono: bool, bounds: Bounds) -> Result<Sink, StepFailure> {
-        let mut sink = Sink::new(self.shape, mono, bounds)?;
-        sink.expect(self.shape.frames.unwrap_or(0), self.frames.len())?;
+    pub(super) fn decode(&self, mono: bool, limits: DecodeLimits) -> Result<SampleSink, StepFailure> {
+        let mut sink = SampleSink::new(self.shape, mono, limits)?;
+        sink.reserve_expected(self.shape.frames.unwrap_or(0), self.frames.len())?;
         if !self.frames.is_empty() {
             let file = [b"fLaC", &[0x80, 0, 0, 34][..], self.information, self.frames].concat();
             let mut reader =
@@ -92,7 +92,7 @@ impl Flac<'_> {
             let parameters = parameters(&reader).ok_or_else(|| damaged("FLAC", &"it holds no sound"))?;
             let mut decoder = FlacDecoder::try_new(&parameters, &AudioDecoderOptions::default())
                 .map_err(|error| damaged("FLAC", &error))?;
-            let mut scratch = Scratch::default();
+            let mut scratch = PlanarBuffer::default();
             while let Some(packet) = next(&mut reader).map_err(|error| damaged("FLAC", &error))? {
                 let decoded = decoder.decode(&packet).map_err(|error| damaged("FLAC", &error))?;
                 read(&decoded, &mut scratch, &mut sink)?;
@@ -121,8 +121,8 @@ fn next(reader: &mut dyn FormatReader) -> Decoded<Option<symphonia::core::packet
     }
 }
 
-/// What a file of MPEG frames is; the frames are counted, not decoded.
-pub(super) fn mp3(bytes: &[u8]) -> Result<Shape, StepFailure> {
+/// The header's facts of an MPEG file; counts the frames without decoding them.
+pub(super) fn mp3(bytes: &[u8]) -> Result<StreamInfo, StepFailure> {
     let mut reader = mpeg(bytes)?;
     let parameters = parameters(&reader);
     let known = parameters.and_then(|parameters| Some((parameters.sample_rate?, parameters.channels?.count())));
@@ -132,7 +132,7 @@ pub(super) fn mp3(bytes: &[u8]) -> Result<Shape, StepFailure> {
         let kept = packet.dur.get().saturating_sub(packet.trim_start.get()).saturating_sub(packet.trim_end.get());
         frames = frames.saturating_add(kept);
     }
-    Ok(Shape { rate, channels, frames: Some(frames) })
+    Ok(StreamInfo { rate, channels, frames: Some(frames) })
 }
 
 /// A reader that cannot jump: one that can guesses the length of a file that does not say it from its
@@ -144,13 +144,18 @@ fn mpeg(bytes: &[u8]) -> Result<MpaReader<'_>, StepFailure> {
 }
 
 /// Decodes MPEG frames. One that is damaged is passed over, as mpg123 does: streams are cut anywhere.
-pub(super) fn decode_mp3(bytes: &[u8], shape: Shape, mono: bool, bounds: Bounds) -> Result<Sink, StepFailure> {
+pub(super) fn decode_mp3(
+    bytes: &[u8],
+    shape: StreamInfo,
+    mono: bool,
+    limits: DecodeLimits,
+) -> Result<SampleSink, StepFailure> {
     let mut reader = mpeg(bytes)?;
     let parameters = parameters(&reader).ok_or_else(|| damaged("MP3", &"it holds no sound"))?;
-    let mut sink = Sink::new(shape, mono, bounds)?;
+    let mut sink = SampleSink::new(shape, mono, limits)?;
     let mut decoder =
         MpaDecoder::try_new(&parameters, &AudioDecoderOptions::default()).map_err(|error| damaged("MP3", &error))?;
-    let (mut scratch, mut decoded_any) = (Scratch::default(), false);
+    let (mut scratch, mut decoded_any) = (PlanarBuffer::default(), false);
     while let Some(packet) = next(&mut reader).map_err(|error| damaged("MP3", &error))? {
         match decoder.decode(&packet) {
             Ok(decoded) => {

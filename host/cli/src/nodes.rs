@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use super::printer::table;
 use gpux::GpuxError;
 use gpux::LoadOptions;
-use gpux_inference::{ExecutionProvider, ModelFile, ModelInfo, NodeReport, Placement, ProviderOptions, Trial, profile_nodes};
+use gpux_inference::{
+    ExecutionProvider, ModelFile, ModelInfo, NodeReport, Placement, ProviderOptions, Trial, profile_nodes,
+};
 
 /// Runs a model once on each of `providers`; without any, on those that the engine offers.
 pub(super) fn report(

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_end_with_the_time() {
+    fn reader_stops_at_the_deadline() {
         let bytes: Vec<u8> = (0..=255).collect();
         let deadline = Deadline::default();
         let mut reader = DeadlineReader::new(&bytes, 100, &deadline);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pace_is_learnt() {
+    fn throughput_is_learned() {
         let (throughput, hour) = (Throughput::new(1), Duration::from_hours(1));
         let left = |left: Duration| Deadline::at(Instant::now().checked_add(left));
         assert_eq!(throughput.run(1 << 20, &left(hour), || 7), Ok(7));

@@ -39,7 +39,7 @@ mod tests {
     use gpux_core::{Context, Layout, Metadata, Site, StepFailure, Tensor, Value};
 
     #[test]
-    fn every_option_is_described_and_unknown_ones_are_refused() {
+    fn describes_options_and_rejects_unknown_ones() {
         for builtin in all() {
             let schema = serde_json::to_value((builtin.schema)()).unwrap();
             for (name, property) in schema["properties"].as_object().into_iter().flatten() {
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_take_long_ends_with_the_time() {
+    fn long_steps_stop_at_the_deadline() {
         let pixels = || {
             let metadata = Metadata { layout: Some(Layout::Hwc), ..Metadata::default() };
             Value::from(Tensor::new([40, 50, 3], vec![7_u8; 6000]).unwrap().with_metadata(metadata))

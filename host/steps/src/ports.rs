@@ -70,7 +70,7 @@ pub(crate) fn axis(axis: i64, rank: usize) -> Option<usize> {
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
     #[test]
-    fn axes_count_from_either_end() {
+    fn accepts_negative_axes() {
         assert_eq!(super::axis(-1, 3), Some(2));
         assert_eq!(super::axis(2, 3), Some(2));
         assert_eq!(super::axis(3, 3), None);

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_elements_end_with_the_time() {
+    fn stops_at_the_deadline() {
         let mut tensor = Tensor::new([3 << 20], vec![1_u8; 3 << 20]).unwrap();
         let add =
             |tensor: &mut Tensor, looks| map_elements(tensor, &Deadline::exceeded_after(looks), |value: u8| value + 1);

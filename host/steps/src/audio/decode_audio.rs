@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_sound_is_named() {
+    fn describes_bytes_that_are_no_sound() {
         assert_eq!(refusal(b""), "not a sound: there are no bytes");
         assert!(refusal(b"{\"audio\": 1}").contains("it starts with the text \"{\\\"audio"));
         assert!(refusal(b"\0\0\0\x20ftypM4A \0").contains("it is an MP4 file"));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_refused() {
+    fn rejects_too_long_audio() {
         let limit = json!({"max_duration": 1});
         let too_long = |bytes: &[u8]| decode(limit.clone(), bytes).unwrap_err().to_string();
         // A file says that it is long.
@@ -206,7 +206,7 @@ mod tests {
 
     /// Silence is packed tightly: a file could hold much more than it says, which was counted.
     #[test]
-    fn no_more_is_decoded_than_the_file_says() {
+    fn decodes_no_more_than_the_header_states() {
         let mut flac = file("silence.flac");
         flac[21] &= 0xf0;
         flac[22..26].copy_from_slice(&10_u32.to_be_bytes());
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_file_does_no_harm() {
+    fn truncated_files_never_panic() {
         for name in ["s16.wav", "s16.flac", "mono.ogg", "mono.mp3", "extensible.wav"] {
             let whole = file(name);
             let frames = decode(json!({}), &whole).unwrap().len();
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn no_mutation_panics() {
+    fn mutated_files_never_panic() {
         let mut random = reference::random();
         for name in
             ["s24.wav", "with-a-list.wav", "s16.flac", "noise.flac", "mono.ogg", "stereo.ogg", "mono.mp3", "stereo.mp3"]
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_whose_time_is_over_ends() {
+    fn stops_at_the_deadline() {
         let step = DecodeAudio::new(Options::default(), MAX_VALUES).unwrap();
         for name in ["s16.wav", "s16.flac", "mono.ogg", "mono.mp3"] {
             let mut context = Context { deadline: Some(Instant::now()), ..Context::default() };
@@ -293,7 +293,7 @@ mod tests {
 
     /// What a component asks for is charged only afterwards, so it gets less room beforehand.
     #[test]
-    fn a_component_decodes_no_long_sounds() {
+    fn components_cannot_decode_long_audio() {
         let long: Value = endless_wav(MAX_VALUES_IN_COMPONENT + 1).into();
         let run = |site: &Site<'_>| {
             let step = (builtin().build)(json!({"max_duration": 86_400}), site).unwrap();
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_told_beforehand() {
+    fn estimates_memory_before_decoding() {
         let step = DecodeAudio::new(Options::default(), MAX_VALUES).unwrap();
         for (name, values) in [("s16.wav", 700), ("s16.flac", 5000), ("mono.ogg", 6000), ("mono.mp3", 6000)] {
             let bytes = file(name);

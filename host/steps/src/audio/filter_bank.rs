@@ -44,7 +44,7 @@ pub(super) fn ratio(from: u32, to: u32) -> (usize, usize) {
 }
 
 /// Samples that become of `frames`.
-pub(super) fn resampled(frames: usize, up: usize, down: usize) -> Option<usize> {
+pub(super) fn resampled_len(frames: usize, up: usize, down: usize) -> Option<usize> {
     Some(frames.checked_mul(up)?.div_ceil(down))
 }
 
@@ -131,7 +131,7 @@ impl FilterBank {
         output: &mut Vec<f32>,
         in_time: impl Fn() -> Result<(), StepFailure>,
     ) -> Result<(), StepFailure> {
-        let count = resampled(input.len(), self.up, self.down).unwrap_or(0);
+        let count = resampled_len(input.len(), self.up, self.down).unwrap_or(0);
         let filters = || self.first.iter().zip(self.taps.chunks_exact(self.length));
         let end = output.len() + count;
         let mut asked_at = 0;

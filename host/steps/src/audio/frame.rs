@@ -102,7 +102,7 @@ impl Step for Frame {
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let tensor = ports::first_tensor(inputs, "audio")?;
-        let sound = Sound::of(&tensor, "frame")?;
+        let sound = Sound::new(&tensor, "frame")?;
         let frames = self.count(sound.frames).map_err(StepFailure::InvalidInput)?;
         let (length, hop) = (self.options.frame_length.get() as usize, self.options.hop_length.get() as usize);
         let values = frames.checked_mul(length).and_then(|values| values.checked_mul(sound.channels.unwrap_or(1)));
@@ -147,7 +147,7 @@ mod tests {
     use crate::reference::step;
 
     #[test]
-    fn what_cannot_be_framed_is_refused() {
+    fn rejects_unframable_inputs() {
         let run = |options: serde_json::Value, shape: &[usize]| {
             let tensor = Tensor::zeros(ElementType::Float32, shape).unwrap();
             step("frame", options).run(vec![Some(tensor.into())], &mut Context::default())

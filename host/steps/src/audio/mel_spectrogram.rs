@@ -36,7 +36,7 @@ enum Power {
 }
 
 impl Power {
-    fn of(power: f64) -> Self {
+    fn new(power: f64) -> Self {
         let is = |wanted: f64| (power - wanted).abs() < f64::EPSILON;
         match power {
             _ if is(2.0) => Self::Energy,
@@ -220,7 +220,7 @@ fn after(options: &Options, window: Window) -> Result<PostProcessing, BuildError
         };
         decibels = Some(Decibels { reference, amin: positive("amin", options.amin.unwrap_or(1e-10))?, top_db });
     }
-    let power = Power::of(options.power.unwrap_or(2.0));
+    let power = Power::new(options.power.unwrap_or(2.0));
     Ok(PostProcessing::Librosa { spectrum: Spectrum::new(window), power, decibels })
 }
 
@@ -256,7 +256,7 @@ impl Step for MelSpectrogram {
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let tensor = ports::first_tensor(inputs, "audio")?;
-        let sound = Sound::of(&tensor, "mel-spectrogram")?;
+        let sound = Sound::new(&tensor, "mel-spectrogram")?;
         let rate = self.rate(&tensor)?;
         sound.check_finite("mel-spectrogram")?;
         let frames = self.frames(sound.frames).map_err(StepFailure::InvalidInput)?;
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_no_harm() {
+    fn handles_empty_and_invalid_inputs() {
         let message = |options: serde_json::Value, tensor: Tensor| run(options, tensor).unwrap_err().to_string();
         assert!(message(json!({}), Tensor::new([1], vec![0_f32]).unwrap()).contains("option `sample_rate`"));
         assert!(message(json!({"method": "whisper"}), sound(44_100, vec![0.0])).contains("resample it"));
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn channels_are_transformed_one_by_one() {
+    fn transforms_channels_independently() {
         let left: Vec<f32> = (0..3000).map(|place| (place as f32 * 0.1).sin()).collect();
         let right: Vec<f32> = (0..3000).map(|place| (place as f32 * 0.3).sin()).collect();
         let both = Tensor::new([2, 3000], [left.clone(), right.clone()].concat()).unwrap();
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_cannot_work_are_refused() {
+    fn rejects_invalid_options() {
         for (options, says) in [
             (json!({"n_fft": 0}), "n_fft"),
             (json!({"n_fft": 1 << 20}), "n_fft"),
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_knows_the_frames() {
+    fn infers_frames() {
         let infer = |options: serde_json::Value, shape: &[Dim]| {
             let kind = Kind::Tensor(TensorKind::shaped(ElementType::Float32, shape));
             build(options).unwrap().infer(&[Some(kind)]).map(|kinds| kinds[0].to_string())
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_whose_time_is_over_ends() {
+    fn stops_at_the_deadline() {
         let step = build(json!({"method": "whisper"})).unwrap();
         let mut context = Context { deadline: Some(Instant::now()), ..Context::default() };
         let outcome = step.run(vec![Some(sound(16_000, vec![0.0; 400_000]).into())], &mut context);

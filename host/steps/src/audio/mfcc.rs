@@ -122,7 +122,7 @@ impl Mfcc {
     }
 
     /// The coefficients of every channel, which each have a row for a band.
-    fn weighed(
+    fn weighted_sums(
         &self,
         given: &[f32],
         bands: usize,
@@ -182,7 +182,7 @@ impl Step for Mfcc {
         let (bands, frames) = (shape[shape.len() - 2], shape[shape.len() - 1]);
         let place = shape.len() - 2;
         shape[place] = self.options.n_mfcc;
-        let output = self.weighed(given, bands, frames, deadline)?;
+        let output = self.weighted_sums(given, bands, frames, deadline)?;
         Ok(vec![Tensor::new(shape, output)?.with_metadata(tensor.metadata).into()])
     }
 
@@ -233,7 +233,7 @@ mod tests {
     use gpux_core::Site;
 
     #[test]
-    fn odd_input_does_no_harm() {
+    fn handles_empty_and_invalid_inputs() {
         let run = |shape: &[usize]| {
             let tensor = Tensor::zeros(ElementType::Float32, shape).unwrap();
             let outcome = step("mfcc", json!({})).run(vec![Some(tensor.into())], &mut Context::default());
@@ -251,16 +251,16 @@ mod tests {
     }
 
     #[test]
-    fn many_products_end_with_the_time() {
+    fn stops_at_the_deadline() {
         let step = Mfcc::new(ports::options(json!({"n_mfcc": 32})).unwrap()).unwrap();
         let (bands, frames) = (32, LANES << 10);
         let mel = vec![0.0; bands * frames];
-        assert_eq!(step.weighed(&mel, bands, frames, &Deadline::exceeded_after(0)), Err(DeadlineExceeded));
-        assert_eq!(step.weighed(&mel, bands, frames, &Deadline::exceeded_after(9)).unwrap().len(), 32 * frames);
+        assert_eq!(step.weighted_sums(&mel, bands, frames, &Deadline::exceeded_after(0)), Err(DeadlineExceeded));
+        assert_eq!(step.weighted_sums(&mel, bands, frames, &Deadline::exceeded_after(9)).unwrap().len(), 32 * frames);
     }
 
     #[test]
-    fn the_plan_knows_the_shape() {
+    fn infers_shape() {
         let infer = |shape: &[Dim]| {
             let kind = Kind::Tensor(TensorKind::shaped(ElementType::Float32, shape));
             step("mfcc", json!({"n_mfcc": 13})).infer(&[Some(kind)]).map(|kinds| kinds[0].to_string())

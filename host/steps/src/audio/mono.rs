@@ -51,7 +51,7 @@ impl Step for Mono {
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let tensor = ports::first_tensor(inputs, "audio")?;
-        let sound = Sound::of(&tensor, "mono")?;
+        let sound = Sound::new(&tensor, "mono")?;
         let count = match sound.channels {
             None => return Ok(vec![tensor.into()]),
             Some(0) => return Err(StepFailure::InvalidInput("mono takes a sound, but it has no channel".to_owned())),
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_ends_with_the_requests_time() {
+    fn stops_at_the_deadline() {
         let samples: Vec<_> = (0..2_500_000).map(|sample| sample as f32).collect();
         let sound = Sound { samples: &samples, channels: Some(2), frames: samples.len() / 2 };
         let whole = mean(sound, 2, &Deadline::default()).unwrap();

@@ -59,12 +59,12 @@ impl Step for PadOrTrim {
     }
 
     fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        sound::of_length(&self.signature, inputs, Dim::Fixed(self.length))
+        sound::with_length(&self.signature, inputs, Dim::Fixed(self.length))
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let tensor = ports::first_tensor(inputs, "audio")?;
-        let sound = Sound::of(&tensor, "pad-or-trim")?;
+        let sound = Sound::new(&tensor, "pad-or-trim")?;
         if sound.frames == self.length {
             return Ok(vec![tensor.into()]);
         }
@@ -73,7 +73,7 @@ impl Step for PadOrTrim {
             let message = format!("pad-or-trim gives at most {MAX_VALUES} values; there are too many channels");
             return Err(StepFailure::InvalidInput(message));
         };
-        let output = of_length(sound, self.length, values, &Deadline::from_context(context))?;
+        let output = pad_or_trim_to(sound, self.length, values, &Deadline::from_context(context))?;
         let shape = sound.shape_with(&[self.length]);
         Ok(vec![Tensor::new(shape, output)?.with_metadata(tensor.metadata).into()])
     }
@@ -84,7 +84,7 @@ impl Step for PadOrTrim {
 }
 
 /// Each channel cut or filled up to `length` samples: `values` in all.
-fn of_length(
+fn pad_or_trim_to(
     sound: Sound<'_>,
     length: usize,
     values: usize,
@@ -112,15 +112,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_ends_with_the_requests_time() {
+    fn stops_at_the_deadline() {
         const MANY: usize = 3_000_000;
         let (short, long) = ([1.0, 2.0], vec![0.5; MANY]);
         for (samples, length) in [(&short[..], MANY), (&long, MANY - 1)] {
             let sound = Sound { samples, channels: None, frames: samples.len() };
-            let whole = of_length(sound, length, length, &Deadline::default()).unwrap();
+            let whole = pad_or_trim_to(sound, length, length, &Deadline::default()).unwrap();
             assert_eq!((whole.len(), whole[0]), (length, samples[0]));
-            assert_eq!(of_length(sound, length, length, &Deadline::exceeded_after(1)), Err(DeadlineExceeded));
-            assert_eq!(of_length(sound, length, length, &Deadline::exceeded_after(9)).unwrap(), whole);
+            assert_eq!(pad_or_trim_to(sound, length, length, &Deadline::exceeded_after(1)), Err(DeadlineExceeded));
+            assert_eq!(pad_or_trim_to(sound, length, length, &Deadline::exceeded_after(9)).unwrap(), whole);
         }
     }
 }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::decode::{MAX_RATE, MAX_VALUES};
-use super::filter_bank::{FilterBank, ratio, resampled};
+use super::filter_bank::{FilterBank, ratio, resampled_len};
 use super::sound::{self, SharedCache, Sound};
 use crate::ports;
 use gpux_core::{
@@ -86,7 +86,7 @@ impl Resample {
     /// Values of the result, if there are not too many.
     fn values(&self, sound: Sound<'_>, from: u32) -> Option<usize> {
         let (up, down) = ratio(from, self.options.to);
-        let values = resampled(sound.frames, up, down)?.checked_mul(sound.channels.unwrap_or(1))?;
+        let values = resampled_len(sound.frames, up, down)?.checked_mul(sound.channels.unwrap_or(1))?;
         (values <= MAX_VALUES).then_some(values)
     }
 }
@@ -98,13 +98,13 @@ impl Step for Resample {
 
     fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
         // How long it becomes depends on the rate, which only the tensor itself knows.
-        sound::of_length(&self.signature, inputs, Dim::Dynamic)
+        sound::with_length(&self.signature, inputs, Dim::Dynamic)
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
         let size = |tensor: &Tensor| {
             let from = self.rate(tensor).ok()?;
-            let values = self.values(Sound::of(tensor, "resample").ok()?, from)?;
+            let values = self.values(Sound::new(tensor, "resample").ok()?, from)?;
             Some(values.saturating_mul(size_of::<f32>()).saturating_add(FilterBank::size(from, self.options.to)))
         };
         ports::given_tensor(inputs).and_then(size).unwrap_or(0)
@@ -112,7 +112,7 @@ impl Step for Resample {
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let mut tensor = ports::first_tensor(inputs, "audio")?;
-        let sound = Sound::of(&tensor, "resample")?;
+        let sound = Sound::new(&tensor, "resample")?;
         let (from, to) = (self.rate(&tensor)?, self.options.to);
         if from == to {
             tensor.metadata.sample_rate = Some(to);
@@ -139,7 +139,7 @@ impl Step for Resample {
         for channel in sound.channels() {
             bank.resample(channel, &mut output, || context.in_time())?;
         }
-        let shape = sound.shape_with(&[resampled(sound.frames, up, down).unwrap_or(0)]);
+        let shape = sound.shape_with(&[resampled_len(sound.frames, up, down).unwrap_or(0)]);
         let mut metadata = tensor.metadata;
         metadata.sample_rate = Some(to);
         Ok(vec![Tensor::new(shape, output)?.with_metadata(metadata).into()])
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_no_harm() {
+    fn handles_empty_and_invalid_inputs() {
         let step = build(serde_json::json!({"to": 16_000})).unwrap();
         let run = |tensor: Tensor| {
             let mut values = step.run(vec![Some(tensor.into())], &mut Context::default())?;
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn every_ratio_has_its_filters() {
+    fn designs_filters_for_every_ratio() {
         for method in ["sinc", "polyphase"] {
             for (from, to) in [(50_000_u32, 1_u32), (1, 50_000), (47_999, 8000), (8000, 7999)] {
                 let step = build(serde_json::json!({"to": to, "method": method})).unwrap();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_ratios_are_refused() {
+    fn rejects_extreme_ratios() {
         for method in ["sinc", "polyphase"] {
             let step = build(serde_json::json!({"to": 16_000, "method": method})).unwrap();
             let run = |rate| step.run(vec![Some(sound(Some(rate), &[4]).into())], &mut Context::default());
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_are_made_in_time() {
+    fn filter_design_stops_at_the_deadline() {
         for method in ["sinc", "polyphase"] {
             let step = build(serde_json::json!({"to": 16_000, "method": method})).unwrap();
             let run = |deadline| {
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_cannot_work_are_refused() {
+    fn rejects_invalid_options() {
         assert!(build(serde_json::json!({})).is_err());
         assert!(build(serde_json::json!({"to": 0})).is_err());
         assert!(build(serde_json::json!({"to": 500_000})).err().unwrap().to_string().contains("384000"));
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_knows_the_axes() {
+    fn infers_axes() {
         let step = build(serde_json::json!({"to": 16_000})).unwrap();
         let infer = |element: ElementType, shape: &[Dim]| {
             let kind = Kind::Tensor(TensorKind::shaped(element, shape));

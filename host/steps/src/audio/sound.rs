@@ -19,7 +19,7 @@ pub(super) struct Sound<'t> {
 
 impl<'t> Sound<'t> {
     /// The sound in `tensor`, for the step of this name.
-    pub(super) fn of(tensor: &'t Tensor, step: &str) -> Result<Self, StepFailure> {
+    pub(super) fn new(tensor: &'t Tensor, step: &str) -> Result<Self, StepFailure> {
         let refuse = |why: String| Err(StepFailure::InvalidInput(format!("{step} takes a sound, but gets {why}")));
         let Some(samples) = tensor.as_slice::<f32>() else {
             return refuse(format!("{}, not float32; cast it first", tensor.element()));
@@ -70,7 +70,7 @@ pub(super) fn known<'k>(signature: &Signature, inputs: &'k [Option<Kind>]) -> Re
 }
 
 /// A sound of as many channels as what will arrive, but of this length.
-pub(super) fn of_length(signature: &Signature, inputs: &[Option<Kind>], length: Dim) -> Result<Vec<Kind>, Mismatch> {
+pub(super) fn with_length(signature: &Signature, inputs: &[Option<Kind>], length: Dim) -> Result<Vec<Kind>, Mismatch> {
     let Some(shape) = known(signature, inputs)? else {
         return Ok(signature.outputs.iter().map(|output| output.kind.clone()).collect());
     };

@@ -125,16 +125,16 @@ impl Affine {
 }
 
 trait AffineSample: TensorElement + Copy + Into<f64> {
-    fn of(value: f64) -> Self;
+    fn from_f64(value: f64) -> Self;
 }
 impl AffineSample for u8 {
-    fn of(value: f64) -> Self {
+    fn from_f64(value: f64) -> Self {
         // Pillow cuts off; the cast saturates.
         value as Self
     }
 }
 impl AffineSample for f32 {
-    fn of(value: f64) -> Self {
+    fn from_f64(value: f64) -> Self {
         value as Self
     }
 }
@@ -164,7 +164,7 @@ impl<T: AffineSample> Source<'_, T> {
             let at = |offset: i64| self.sample(left as i64 + offset, y, channel);
             mix(at(0), at(1), x - left)
         };
-        T::of(mix(row(top as i64), row(top as i64 + 1), y - top))
+        T::from_f64(mix(row(top as i64), row(top as i64 + 1), y - top))
     }
 
     fn bicubic(&self, x: f64, y: f64, channel: usize) -> T {
@@ -175,6 +175,6 @@ impl<T: AffineSample> Source<'_, T> {
         let (left, top) = (x.floor(), y.floor());
         let offsets = [-1, 0, 1, 2];
         let row = |y: i64| mix(offsets.map(|offset| self.sample(left as i64 + offset, y, channel)), x - left);
-        T::of(mix(offsets.map(|offset| row(top as i64 + offset)), y - top))
+        T::from_f64(mix(offsets.map(|offset| row(top as i64 + offset)), y - top))
     }
 }

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_drawn_outside() {
+    fn clips_to_the_image() {
         let dims = ImageDims { height: 4, width: 5, channels: 3 };
         for area in [[-9, -9, 99, 99], [3, 3, 1, 1], [9, 9, 10, 10], [i64::MIN / 4, 0, i64::MAX / 4, 1]] {
             let mut pixels = vec![0; 4 * 5 * 3];
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outline_leaves_the_inside_alone() {
+    fn outlines_keep_the_inside() {
         let mut pixels = vec![0; 5 * 5 * 3];
         Canvas::new(&mut pixels, ImageDims { height: 5, width: 5, channels: 3 }).outline([0, 0, 5, 5], 1, [9; 3]);
         let drawn = pixels.chunks(3).filter(|pixel| *pixel == [9; 3]).count();

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::dims::{ImageDims, Size, fits};
-use super::geometry::{CoordinateChange, changed};
+use super::geometry::{CoordinateChange, update_geometry};
 use super::image_step::{ImageOperation, ImageStep};
 use super::window::{BorderMode, Fill, Window, cut};
 use crate::deadline::Deadline;
@@ -70,7 +70,8 @@ impl ImageOperation for CenterCrop {
         deadline: &Deadline,
     ) -> Result<Tensor, StepFailure> {
         let (top, left) = (start(target.height, dims.height), start(target.width, dims.width));
-        let metadata = changed(tensor.metadata, dims, CoordinateChange::moved([-(left as f32), -(top as f32)]));
+        let metadata =
+            update_geometry(tensor.metadata, dims, CoordinateChange::translation([-(left as f32), -(top as f32)]));
         let window = Window { top, left, height: target.height, width: target.width };
         Ok(cut(tensor, dims, window, BorderMode::Constant, &self.fill, deadline)?.with_metadata(metadata))
     }
@@ -86,7 +87,7 @@ mod tests {
     use gpux_core::{Dim, ElementType, Kind, Site, TensorKind};
 
     #[test]
-    fn the_plan_knows_type_and_shape() {
+    fn infers_type_and_shape() {
         let step = reference::step("center-crop", json!({"size": [8, 9]}));
         let infer = |shape: &[Dim]| {
             let kind = Kind::Tensor(TensorKind::shaped(ElementType::Float16, shape));
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_of_that_size_is_not_copied() {
+    fn images_of_the_target_size_are_not_copied() {
         let image = Tensor::new([2, 2, 1], vec![1_f32; 4]).unwrap();
         let before = image.as_slice::<f32>().unwrap().as_ptr();
         let cropped = reference::run_tensor(&*reference::step("center-crop", json!({"size": 2})), image);

@@ -117,9 +117,11 @@ impl ImageOperation for Convert {
         let shape = [target.height, target.width, target.channels];
         let converted = match tensor.data() {
             _ if from == to => tensor,
-            TensorData::Uint8(data) => Tensor::new(shape, converted(data, from, to, self.behind::<u8>()?, deadline)?)?,
+            TensorData::Uint8(data) => {
+                Tensor::new(shape, convert_pixels(data, from, to, self.background_pixel::<u8>()?, deadline)?)?
+            }
             TensorData::Uint16(data) => {
-                Tensor::new(shape, converted(data, from, to, self.behind::<u16>()?, deadline)?)?
+                Tensor::new(shape, convert_pixels(data, from, to, self.background_pixel::<u16>()?, deadline)?)?
             }
             other => return Err(StepFailure::Failed(format!("cannot convert {}", other.element()))),
         };
@@ -128,7 +130,7 @@ impl ImageOperation for Convert {
 }
 
 impl Convert {
-    fn behind<T: IntegerSample + gpux_core::TensorElement>(&self) -> Result<Option<[T; 3]>, StepFailure> {
+    fn background_pixel<T: IntegerSample + gpux_core::TensorElement>(&self) -> Result<Option<[T; 3]>, StepFailure> {
         let Some(background) = &self.background else { return Ok(None) };
         let pixel = background.pixel::<T>(3)?;
         Ok(pixel.try_into().ok())
@@ -141,7 +143,7 @@ pub(super) fn to_rgb(tensor: Tensor, dims: ImageDims, deadline: &Deadline) -> Re
     rgb.make(tensor, dims, ImageDims { channels: 3, ..dims }, deadline)
 }
 
-fn converted<T: IntegerSample>(
+fn convert_pixels<T: IntegerSample>(
     data: &[T],
     from: Color,
     to: Color,
@@ -149,16 +151,16 @@ fn converted<T: IntegerSample>(
     deadline: &Deadline,
 ) -> Result<Vec<T>, DeadlineExceeded> {
     match (from, behind) {
-        (Color::Gray, _) => written(data, to, deadline, |[gray]| [gray, gray, gray, T::MOST]),
-        (Color::Rgb, _) => written(data, to, deadline, |[red, green, blue]| [red, green, blue, T::MOST]),
-        (Color::Bgr, _) => written(data, to, deadline, |[blue, green, red]| [red, green, blue, T::MOST]),
-        (Color::Rgba, None) => written(data, to, deadline, |pixel| pixel),
-        (Color::Rgba, Some(behind)) => written(data, to, deadline, |pixel| blended(pixel, behind)),
+        (Color::Gray, _) => write_channels(data, to, deadline, |[gray]| [gray, gray, gray, T::MOST]),
+        (Color::Rgb, _) => write_channels(data, to, deadline, |[red, green, blue]| [red, green, blue, T::MOST]),
+        (Color::Bgr, _) => write_channels(data, to, deadline, |[blue, green, red]| [red, green, blue, T::MOST]),
+        (Color::Rgba, None) => write_channels(data, to, deadline, |pixel| pixel),
+        (Color::Rgba, Some(behind)) => write_channels(data, to, deadline, |pixel| blend(pixel, behind)),
     }
 }
 
 /// The pixels, each read as RGBA, in the channels of `to`.
-fn written<T: IntegerSample, const C: usize>(
+fn write_channels<T: IntegerSample, const C: usize>(
     data: &[T],
     to: Color,
     deadline: &Deadline,
@@ -181,7 +183,7 @@ fn written<T: IntegerSample, const C: usize>(
     }
 }
 
-fn blended<T: IntegerSample>([red, green, blue, opacity]: [T; 4], behind: [T; 3]) -> [T; 4] {
+fn blend<T: IntegerSample>([red, green, blue, opacity]: [T; 4], behind: [T; 3]) -> [T; 4] {
     let mix = |level, behind| T::mix(level, behind, opacity);
     [mix(red, behind[0]), mix(green, behind[1]), mix(blue, behind[2]), T::MOST]
 }
@@ -196,7 +198,7 @@ mod tests {
     use gpux_core::{Context, Site};
 
     #[test]
-    fn metadata_tells_what_the_channels_are() {
+    fn metadata_names_the_channels() {
         let step = |to| reference::step("color", json!({ "to": to }));
         let image = Tensor::new([1, 1, 3], vec![1_u8, 2, 3]).unwrap();
         let bgr = reference::run_tensor(&*step("bgr"), image);
@@ -207,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_work_is_refused() {
+    fn rejects_invalid_options_and_inputs() {
         for options in [
             json!({}),
             json!({"to": "cmyk"}),

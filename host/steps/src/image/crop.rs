@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::dims::{ImageDims, MAX_SIDE};
-use super::geometry::{CoordinateChange, changed};
+use super::geometry::{CoordinateChange, update_geometry};
 use super::image_step::{ImageOperation, ImageStep};
 use super::window::{BorderMode, Fill, Window, cut};
 use crate::deadline::Deadline;
@@ -79,8 +79,11 @@ impl ImageOperation for Crop {
         target: ImageDims,
         deadline: &Deadline,
     ) -> Result<Tensor, StepFailure> {
-        let metadata =
-            changed(tensor.metadata, dims, CoordinateChange::moved([-(self.left as f32), -(self.top as f32)]));
+        let metadata = update_geometry(
+            tensor.metadata,
+            dims,
+            CoordinateChange::translation([-(self.left as f32), -(self.top as f32)]),
+        );
         let window = Window { top: self.top, left: self.left, height: target.height, width: target.width };
         Ok(cut(tensor, dims, window, BorderMode::Constant, &self.fill, deadline)?.with_metadata(metadata))
     }
@@ -95,7 +98,7 @@ mod tests {
     use crate::reference;
 
     #[test]
-    fn boxes_can_be_mapped_back() {
+    fn geometry_maps_boxes_to_the_source() {
         let image = Tensor::new([4, 6, 1], (0..24_u8).collect::<Vec<_>>()).unwrap();
         let step = reference::step("crop", json!({"top": 1, "left": -2, "height": 2, "width": 4, "fill": 9}));
         let cropped = reference::run_tensor(&*step, image);
@@ -106,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_far_outside_is_filled() {
+    fn fills_far_outside_windows() {
         for (top, left) in [(-100, 0), (100, 0), (0, -100), (0, 100), (-1 << 20, 1 << 20)] {
             let step = reference::step("crop", json!({"top": top, "left": left, "height": 2, "width": 3, "fill": 7}));
             let cropped = reference::run_tensor(&*step, Tensor::new([1, 1, 1], vec![1_u8]).unwrap());
@@ -115,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_options_are_refused() {
+    fn rejects_invalid_options() {
         for options in [
             json!({}),
             json!({"height": 0, "width": 1}),

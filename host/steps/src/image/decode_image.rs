@@ -123,9 +123,9 @@ impl DecodeImage {
         Ok(Self { options, signature })
     }
 
-    fn decode(&self, bytes: &[u8], deadline: &Deadline) -> Result<Tensor, StepFailure> {
+    fn decode_file(&self, bytes: &[u8], deadline: &Deadline) -> Result<Tensor, StepFailure> {
         deadline.check()?;
-        let format = Format::of(bytes).map_err(|why| not_an_image(&why))?;
+        let format = Format::detect(bytes).map_err(|why| not_an_image(&why))?;
         if let Some(why) = format.unsupported(bytes) {
             return Err(not_an_image(&format!("a {format} file, but {why}")));
         }
@@ -172,9 +172,9 @@ impl DecodeImage {
     }
 
     /// The pixels. The decoders hold asserts about their input that a hostile file may find.
-    pub(super) fn decoded(&self, bytes: &[u8], context: &Context) -> Result<Tensor, StepFailure> {
+    pub(super) fn decode(&self, bytes: &[u8], context: &Context) -> Result<Tensor, StepFailure> {
         let deadline = Deadline::from_context(context);
-        let decoded = catch_panic(|| self.decode(bytes, &deadline));
+        let decoded = catch_panic(|| self.decode_file(bytes, &deadline));
         // Whatever a decoder says that was stopped.
         if deadline.check_cached().is_err() {
             return Err(StepFailure::Timeout);
@@ -191,7 +191,7 @@ impl DecodeImage {
     /// Bytes of the pixels as they lie in the file, and again as they are wanted.
     fn size(&self, bytes: &[u8]) -> Option<usize> {
         let deadline = Deadline::default();
-        let mut head = Format::of(bytes).ok()?.open(bytes, &deadline).ok()?;
+        let mut head = Format::detect(bytes).ok()?.open(bytes, &deadline).ok()?;
         let (width, height) = head.size();
         let pixels = u64::from(width) * u64::from(height);
         // A larger one is refused before anything is taken for it.
@@ -220,7 +220,7 @@ impl Step for DecodeImage {
             Value::Bytes(bytes) => bytes,
             other => return Err(StepFailure::InvalidInput(format!("`image` takes bytes, but gets {}", other.kind()))),
         };
-        Ok(vec![self.decoded(&bytes, context)?.into()])
+        Ok(vec![self.decode(&bytes, context)?.into()])
     }
 
     fn details(&self) -> serde_json::Value {
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_image_is_named() {
+    fn describes_bytes_that_are_no_image() {
         assert_eq!(refusal(b""), "not an image: there are no bytes");
         assert!(refusal(b"{\"image\": 1}").contains("it starts with the text \"{\\\"image"));
         assert!(refusal(b"\0\0\x01\0\x01\0\x10\x10").contains("it is a ICO file"));
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_is_refused_before_memory_is_taken() {
+    fn rejects_sizes_before_allocating() {
         assert!(refusal(&claiming(100_000, 100_000)).contains("100000 × 100000 pixels; at most 67108864"));
         assert!(refusal(&claiming(8000, 8000)).contains("too short for its 8000 × 8000"));
         assert!(refusal(&claiming(u32::MAX, u32::MAX)).contains("not an image"), "over what PNG allows");
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_file_is_refused() {
+    fn rejects_truncated_files() {
         for name in ["rgb.png", "palette.png", "photo.jpg", "progressive.jpg", "gray.jpg"] {
             let whole = reference::read(&format!("decode/{name}"));
             for length in (0..whole.len() - 12).step_by(7) {
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn no_mutation_panics() {
+    fn mutated_files_never_panic() {
         let mut random = reference::random();
         let names = [
             "rgb.png",
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn only_bytes_are_taken() {
+    fn rejects_inputs_other_than_bytes() {
         let step = DecodeImage::new(Options::default()).unwrap();
         assert!(step.infer(&[Some(Kind::Text)]).is_err());
         let text = vec![Some("seven.png".into())];
@@ -345,7 +345,7 @@ mod tests {
 
     /// What a component asks for is charged only afterwards, so it gets less room beforehand.
     #[test]
-    fn a_component_decodes_no_large_pictures() {
+    fn components_cannot_decode_large_images() {
         let mut png = std::io::Cursor::new(Vec::new());
         image::GrayImage::new(2049, 2048).write_to(&mut png, image::ImageFormat::Png).unwrap();
         let png = Value::from(png.into_inner());

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_and_tensors_are_read() {
+    fn reads_lists_and_tensors() {
         let list = json!([
             {"box": [1, 2, 3.5, 4], "score": 0.876, "class": 5, "label": "cat"},
             {"box": [0, 0, 1, 1], "class": 3},
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_detection_is_refused() {
+    fn rejects_invalid_detections() {
         let refused = |value: Value| match read(&value) {
             Err(StepFailure::InvalidInput(message)) => message,
             other => panic!("{other:?}"),

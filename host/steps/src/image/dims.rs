@@ -23,7 +23,7 @@ pub(super) struct ImageDims {
 
 impl ImageDims {
     /// The size of `tensor`, which must be HWC with 1, 3 or 4 channels and hold a pixel.
-    pub(super) fn of(tensor: &Tensor) -> Result<Self, StepFailure> {
+    pub(super) fn from_tensor(tensor: &Tensor) -> Result<Self, StepFailure> {
         let refuse = |why: &str| {
             let shape = tensor.shape();
             Err(StepFailure::InvalidInput(format!("an image is height × width × channels, but gets {shape:?}: {why}")))

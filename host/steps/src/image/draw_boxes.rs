@@ -107,9 +107,9 @@ impl DrawBoxes {
     /// The picture as RGB, and where its source lies in it.
     fn picture(&self, value: Value, context: &Context) -> Result<(Tensor, Option<Geometry>), StepFailure> {
         match value {
-            Value::Bytes(bytes) => Ok((self.decode.decoded(&bytes, context)?, None)),
+            Value::Bytes(bytes) => Ok((self.decode.decode(&bytes, context)?, None)),
             Value::Tensor(tensor) => {
-                let dims = ImageDims::of(&tensor)?;
+                let dims = ImageDims::from_tensor(&tensor)?;
                 if tensor.element() != ElementType::Uint8 {
                     let message = format!(
                         "draw-boxes takes pixels of uint8, but gets {}; take the picture before it is normalized",
@@ -208,7 +208,7 @@ impl Step for DrawBoxes {
         let image = inputs.next().flatten().ok_or_else(|| missing("image"))?;
         let found = detections::read(&inputs.next().flatten().ok_or_else(|| missing("detections"))?)?;
         let (mut picture, geometry) = self.picture(image, context)?;
-        let dims = ImageDims::of(&picture)?;
+        let dims = ImageDims::from_tensor(&picture)?;
         let pixels = picture.as_mut_slice::<u8>().unwrap_or_default();
         let mut labels: Vec<Option<String>> = Vec::new();
         for mut detection in found {
@@ -220,7 +220,7 @@ impl Step for DrawBoxes {
             });
             let color = self.options.color.unwrap_or(PALETTE[index % PALETTE.len()]);
             if let Some(geometry) = geometry {
-                detection.corners = placed(detection.corners, geometry);
+                detection.corners = apply_geometry(detection.corners, geometry);
             }
             self.draw(&mut Canvas::new(pixels, dims), dims, &detection, color);
         }
@@ -235,7 +235,7 @@ impl Step for DrawBoxes {
 }
 
 /// Corners in the source image as they lie in the picture.
-fn placed([x0, y0, x1, y1]: [f64; 4], at: Geometry) -> [f64; 4] {
+fn apply_geometry([x0, y0, x1, y1]: [f64; 4], at: Geometry) -> [f64; 4] {
     let across = |x: f64| x * f64::from(at.scale_x) + f64::from(at.offset_x);
     let down = |y: f64| y * f64::from(at.scale_y) + f64::from(at.offset_y);
     [across(x0), down(y0), across(x1), down(y1)]
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_box_has_its_colour_and_its_place() {
+    fn draws_boxes_in_their_color_and_position() {
         let found = json!([{"box": [2, 3, 12, 13]}]);
         let options = json!({"color": [255, 0, 0], "thickness": 1});
         for channels in [1, 3, 4] {
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn boxes_follow_the_geometry() {
+    fn applies_geometry_to_boxes() {
         let boxed = run(&*step("letterbox", json!({"size": 64})), vec![black(20, 40, 3).into()]).remove(0);
         let found = json!([{"box": [0, 0, 40, 20]}]);
         let picture = drawn(json!({"color": [255, 0, 0], "thickness": 1}), boxed, found.into());
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_written_and_have_colours() {
+    fn writes_labels_in_color() {
         let found = json!([
             {"box": [10, 30, 60, 60], "label": "cat", "score": 0.5},
             {"box": [70, 0, 99, 20], "label": "größer als das Bild", "score": 1},
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn files_and_odd_boxes_do_no_harm() {
+    fn handles_invalid_boxes_and_files() {
         let file: Value = read("decode/photo.jpg").into();
         let boxes = json!([
             {"box": [-1e300, -1e300, 1e300, 1e300], "label": "everything"},
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_refuses_what_cannot_be_drawn() {
+    fn rejects_undrawable_images_when_planned() {
         let step = step("draw-boxes", json!({}));
         let infer = |image: Kind, found: Kind| step.infer(&[Some(image), Some(found)]).map_err(|why| why.to_string());
         let image = |element: ElementType| Kind::Tensor(TensorKind::image(element, None, None, Some(3)));

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::dims::ImageDims;
-use super::geometry::{CoordinateChange, changed};
+use super::geometry::{CoordinateChange, update_geometry};
 use super::image_step::{ImageOperation, ImageStep};
 use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::ports;
@@ -60,7 +60,7 @@ impl ImageOperation for Flip {
         let (across, left) = mirrored(self.direction != Direction::Vertical, dims.width);
         let (down, top) = mirrored(self.direction != Direction::Horizontal, dims.height);
         let change = CoordinateChange { scale: [across, down], offset: [left, top] };
-        tensor.metadata = changed(tensor.metadata, dims, change);
+        tensor.metadata = update_geometry(tensor.metadata, dims, change);
         flip(&mut tensor, dims, self.direction, deadline)?;
         Ok(tensor)
     }
@@ -123,7 +123,7 @@ mod tests {
     use crate::reference;
 
     #[test]
-    fn boxes_can_be_mapped_back() {
+    fn geometry_maps_boxes_to_the_source() {
         let image = Tensor::new([2, 3, 1], vec![1_u8, 2, 3, 4, 5, 6]).unwrap();
         for (direction, expected, scale, offset) in [
             ("horizontal", [3, 2, 1, 6, 5, 4], (-1.0, 1.0), (3.0, 0.0)),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tensor_nobody_else_holds_keeps_its_memory() {
+    fn unshared_tensors_are_changed_in_place() {
         let image = Tensor::new([2, 1, 1], vec![1_f32, 2.0]).unwrap();
         let before = image.as_slice::<f32>().unwrap().as_ptr();
         let step = reference::step("flip", json!({"direction": "vertical"}));

@@ -11,23 +11,23 @@ pub(super) struct CoordinateChange {
 }
 
 impl CoordinateChange {
-    pub(super) const fn moved(offset: [f32; 2]) -> Self {
+    pub(super) const fn translation(offset: [f32; 2]) -> Self {
         Self { scale: [1.0, 1.0], offset }
     }
 
-    pub(super) const fn scaled(scale: [f32; 2]) -> Self {
+    pub(super) const fn scaling(scale: [f32; 2]) -> Self {
         Self { scale, offset: [0.0, 0.0] }
     }
 
     /// From the coordinates of `dims` to those of `target`, which is the same picture.
     pub(super) fn between(dims: ImageDims, target: ImageDims) -> Self {
-        Self::scaled([target.width as f32 / dims.width as f32, target.height as f32 / dims.height as f32])
+        Self::scaling([target.width as f32 / dims.width as f32, target.height as f32 / dims.height as f32])
     }
 }
 
 /// The metadata of an image that was of size `dims`, after `change`. Without a geometry, the image
 /// as it was is the source.
-pub(super) fn changed(metadata: Metadata, dims: ImageDims, change: CoordinateChange) -> Metadata {
+pub(super) fn update_geometry(metadata: Metadata, dims: ImageDims, change: CoordinateChange) -> Metadata {
     let before = metadata.geometry.unwrap_or(Geometry {
         source_width: dims.width as u32,
         source_height: dims.height as u32,

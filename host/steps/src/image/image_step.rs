@@ -106,13 +106,13 @@ impl<T: ImageOperation> Step for ImageStep<T> {
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
-        let given = ports::given_tensor(inputs).and_then(|tensor| Some((tensor, ImageDims::of(tensor).ok()?)));
+        let given = ports::given_tensor(inputs).and_then(|tensor| Some((tensor, ImageDims::from_tensor(tensor).ok()?)));
         given.map_or(0, |(tensor, dims)| self.options.buffers(tensor, dims))
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         let mut tensor = ports::first_tensor(inputs, "image")?;
-        let dims = ImageDims::of(&tensor)?;
+        let dims = ImageDims::from_tensor(&tensor)?;
         if !self.options.elements().contains(tensor.element()) {
             let message = format!("{} takes {}, but gets {}", T::NAME, self.options.elements(), tensor.element());
             return Err(StepFailure::InvalidInput(message));

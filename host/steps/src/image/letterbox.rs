@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::dims::{ImageDims, Size, fits};
-use super::geometry::{CoordinateChange, changed};
+use super::geometry::{CoordinateChange, update_geometry};
 use super::image_step::{ImageOperation, ImageStep};
 use super::resample::{Filter, Library, Sampling};
 use super::window::{BorderMode, Fill, Window, cut};
@@ -157,7 +157,7 @@ impl ImageOperation for Letterbox {
         let inner = ImageDims { height, width, ..dims };
         let scale = scale as f32;
         let change = CoordinateChange { scale: [scale, scale], offset: [before[1] as f32, before[0] as f32] };
-        let metadata = changed(tensor.metadata, dims, change);
+        let metadata = update_geometry(tensor.metadata, dims, change);
         let resized = if inner == dims { tensor } else { self.sampling.resize(&tensor, dims, inner, deadline)? };
         let [top, left] = before.map(|before| -(before as i64));
         let window = Window { top, left, height: outer[0], width: outer[1] };
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn boxes_can_be_mapped_back() {
+    fn geometry_maps_boxes_to_the_source() {
         let boxed = run(json!({"size": 64}), 20, 40);
         assert_eq!(boxed.shape(), [64, 64, 3]);
         let geometry = boxed.metadata.geometry.unwrap();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_follow_the_rule() {
+    fn computes_sizes() {
         assert_eq!(run(json!({"size": 640, "auto": true}), 480, 641).shape(), [480, 640, 3]);
         assert_eq!(run(json!({"size": 64, "scaleup": false}), 10, 20).shape(), [64, 64, 3]);
         assert_eq!(run(json!({"size": 64, "auto": true, "scaleup": false}), 10, 20).shape(), [32, 32, 3]);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_knows_the_size() {
+    fn infers_size() {
         let infer = |options| {
             let shape = [Dim::Dynamic, Dim::Dynamic, Dim::Fixed(3)];
             let kind = Kind::Tensor(TensorKind::shaped(ElementType::Uint8, shape));

@@ -227,13 +227,13 @@ impl Step for Normalize {
             return Ok(vec![tensor.into()]);
         }
         if let TensorData::Uint8(data) = tensor.data() {
-            let normalized = normalized(data, run, &self.factors, deadline)?;
+            let normalized = normalize_elements(data, run, &self.factors, deadline)?;
             return Ok(vec![Tensor::new(tensor.shape(), normalized)?.with_metadata(tensor.metadata).into()]);
         }
         if let TensorData::Float32(data) = tensor.data()
             && Arc::strong_count(data) > 1
         {
-            let normalized = normalized(data, run, &self.factors, deadline)?;
+            let normalized = normalize_elements(data, run, &self.factors, deadline)?;
             return Ok(vec![Tensor::new(tensor.shape(), normalized)?.with_metadata(tensor.metadata).into()]);
         }
         if tensor.element() != ElementType::Float32 {
@@ -251,7 +251,7 @@ impl Step for Normalize {
 }
 
 /// Scale, mean and deviation of a convention; for values of 0 to 255.
-const fn of_method(method: Method) -> (f64, &'static [f64], &'static [f64]) {
+const fn preset(method: Method) -> (f64, &'static [f64], &'static [f64]) {
     match method {
         Method::Imagenet => (1.0 / 255.0, &[0.485, 0.456, 0.406], &[0.229, 0.224, 0.225]),
         Method::Clip => {
@@ -276,7 +276,7 @@ fn factors(options: &Options) -> Result<Vec<Factor>, BuildError> {
                 .with_hint("write `method`, or the numbers, not both"));
         }
         Some(method) => {
-            let (scale, mean, std) = of_method(method);
+            let (scale, mean, std) = preset(method);
             (scale, 0.0, mean.to_vec(), std.to_vec())
         }
         None if !others => {
@@ -335,12 +335,12 @@ impl ToF32 for f32 {
 }
 
 /// The factors in the order of a channels-last row, repeated to about [`STRETCH`] elements.
-fn stretched(factors: &[Factor]) -> Vec<Factor> {
+fn repeat_factors(factors: &[Factor]) -> Vec<Factor> {
     let repeats = (STRETCH / factors.len()).max(1);
     factors.iter().copied().cycle().take(repeats * factors.len()).collect()
 }
 
-fn normalized<T: ToF32>(
+fn normalize_elements<T: ToF32>(
     data: &[T],
     run: usize,
     factors: &[Factor],
@@ -348,7 +348,7 @@ fn normalized<T: ToF32>(
 ) -> Result<Vec<f32>, DeadlineExceeded> {
     let mut result = Vec::with_capacity(data.len());
     if run == 1 {
-        let factors = stretched(factors);
+        let factors = repeat_factors(factors);
         for block in data.chunks(rows_per_check(factors.len()) * factors.len()) {
             deadline.check_after(block.len())?;
             for part in block.chunks(factors.len()) {
@@ -368,7 +368,7 @@ fn normalized<T: ToF32>(
 
 fn normalize(data: &mut [f32], run: usize, factors: &[Factor], deadline: &Deadline) -> Result<(), DeadlineExceeded> {
     if run == 1 {
-        let factors = stretched(factors);
+        let factors = repeat_factors(factors);
         for block in data.chunks_mut(rows_per_check(factors.len()) * factors.len()) {
             deadline.check_after(block.len())?;
             for part in block.chunks_mut(factors.len()) {
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tensor_nobody_else_holds_keeps_its_memory() {
+    fn unshared_tensors_are_changed_in_place() {
         let tensor = Tensor::new([2, 3], vec![1_f32; 6]).unwrap();
         let before = tensor.as_slice::<f32>().unwrap().as_ptr();
         let result = run(json!({"scale": 2}), tensor).unwrap();
@@ -419,13 +419,13 @@ mod tests {
     }
 
     #[test]
-    fn much_ends_with_the_time() {
+    fn stops_at_the_deadline() {
         let factors = [Factor { multiply: 2.0, add: 1.0 }; 3];
         let mut data = vec![1_f32; 3 << 20];
         for run in [1, 1 << 20] {
-            let whole = normalized(&data, run, &factors, &Deadline::exceeded_after(9)).unwrap();
+            let whole = normalize_elements(&data, run, &factors, &Deadline::exceeded_after(9)).unwrap();
             assert_eq!((whole.len(), whole[0], whole.last()), (3 << 20, 3.0, Some(&3.0)));
-            assert_eq!(normalized(&data, run, &factors, &Deadline::exceeded_after(1)), Err(DeadlineExceeded));
+            assert_eq!(normalize_elements(&data, run, &factors, &Deadline::exceeded_after(1)), Err(DeadlineExceeded));
             assert_eq!(
                 normalize(&mut data.clone(), run, &factors, &Deadline::exceeded_after(1)),
                 Err(DeadlineExceeded)
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_refuses_channels_without_axes() {
+    fn rejects_channels_without_axes_when_planned() {
         let step = |per| crate::reference::step("normalize", json!({"method": "min-max", "per": per}));
         let kind = |axes: usize| Kind::Tensor(TensorKind::shaped(ElementType::Uint8, vec![Dim::Dynamic; axes]));
         for axes in [1, 2] {
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_scale_offset_mean_std() {
+    fn applies_scale_offset_mean_std_in_order() {
         let tensor = Tensor::new([1], vec![10_i32]).unwrap();
         let result = run(json!({"scale": 3, "offset": 5, "mean": 1, "std": 2}), tensor).unwrap();
         assert_eq!(result.as_slice::<f32>().unwrap(), [17.0]);
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn channels_that_do_not_fit_are_refused() {
+    fn rejects_unexpected_channel_counts() {
         use Dim::{Dynamic, Fixed};
 
         let imagenet = step(json!({"method": "imagenet"})).unwrap();
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_numbers_are_stretched_as_numpy_does() {
+    fn stretches_special_values_as_numpy_does() {
         let stretched = |options: serde_json::Value, shape: &[usize], data: Vec<f32>| {
             run(options, Tensor::new(shape, data).unwrap()).unwrap().as_slice::<f32>().unwrap().to_vec()
         };
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_options_are_refused() {
+    fn rejects_invalid_options() {
         for options in [
             json!({}),
             json!(null),

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::dims::{ImageDims, MAX_SIDE, Size};
-use super::geometry::{CoordinateChange, changed};
+use super::geometry::{CoordinateChange, update_geometry};
 use super::image_step::{ImageOperation, ImageStep};
 use super::window::{BorderMode, Fill, Window, cut};
 use crate::deadline::Deadline;
@@ -143,7 +143,7 @@ impl ImageOperation for Pad {
             (None, Position::TopLeft) => [0, 0],
             (None, Position::Center) => [(target.width - dims.width) / 2, (target.height - dims.height) / 2],
         };
-        let metadata = changed(tensor.metadata, dims, CoordinateChange::moved([left as f32, top as f32]));
+        let metadata = update_geometry(tensor.metadata, dims, CoordinateChange::translation([left as f32, top as f32]));
         let window = Window { top: -(top as i64), left: -(left as i64), height: target.height, width: target.width };
         Ok(cut(tensor, dims, window, self.mode, &self.fill, deadline)?.with_metadata(metadata))
     }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_filled_up() {
+    fn pads_to_the_size() {
         let image = || Tensor::new([2, 3, 1], vec![1_u8; 6]).unwrap();
         assert_eq!(run(json!({"multiple_of": 4}), image()).unwrap().shape(), [4, 4, 1]);
         let centred = run(json!({"size": [4, 8], "position": "center", "fill": 5}), image()).unwrap();
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_cannot_work_are_refused() {
+    fn rejects_invalid_options() {
         for options in [
             json!({}),
             json!({"padding": 1, "size": 4}),

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_seen_is_what_is_there() {
+    fn preview_shows_the_pixels() {
         let bytes = image(&[1, 2, 3], vec![1_u8, 2, 3, 4, 5, 6], Layout::Hwc, None);
         assert_eq!(seen(&bytes), [1, 2, 3, 4, 5, 6]);
         let blue_first = image(&[1, 2, 3], vec![1_u8, 2, 3, 4, 5, 6], Layout::Hwc, Some(Color::Bgr));
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn large_ones_are_thinned_out_and_others_are_none() {
+    fn downsamples_large_images_and_skips_other_tensors() {
         let large = Tensor::new([9, 1, 1], (0..9).collect::<Vec<u8>>()).unwrap();
         assert_eq!(seen(&large), [0, 3, 6]);
         assert_eq!(preview(&Tensor::new([4], vec![1_u8; 4]).unwrap(), 4), None);

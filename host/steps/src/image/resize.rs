@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::dims::{ImageDims, Size, fits};
-use super::geometry::{CoordinateChange, changed};
+use super::geometry::{CoordinateChange, update_geometry};
 use super::image_step::{ImageOperation, ImageStep};
 use super::resample::{Filter, Library, Sampling};
 use crate::deadline::Deadline;
@@ -83,7 +83,7 @@ fn step(options: Options) -> Result<ImageStep<Resize>, BuildError> {
 
 impl Resize {
     /// Height and width of what becomes of an image of `height` × `width`.
-    fn scaled(&self, height: usize, width: usize) -> (usize, usize) {
+    fn scaled_size(&self, height: usize, width: usize) -> (usize, usize) {
         let [wanted_height, wanted_width] = self.options.size.height_width();
         // Proportions are kept as torchvision does: the other side is rounded down.
         let scaled = |side: usize, to: usize, of: usize| {
@@ -114,7 +114,7 @@ impl ImageOperation for Resize {
     fn target(&self, sides: [Option<usize>; 2]) -> Result<[Option<usize>; 2], String> {
         match (self.options.mode, sides) {
             (_, [Some(height), Some(width)]) => {
-                let (height, width) = self.scaled(height, width);
+                let (height, width) = self.scaled_size(height, width);
                 Ok([Some(height), Some(width)])
             }
             (Mode::Stretch, _) => Ok(self.options.size.height_width().map(Some)),
@@ -123,7 +123,7 @@ impl ImageOperation for Resize {
     }
 
     fn buffers(&self, tensor: &Tensor, dims: ImageDims) -> usize {
-        let (height, width) = self.scaled(dims.height, dims.width);
+        let (height, width) = self.scaled_size(dims.height, dims.width);
         self.sampling.buffers(tensor, dims, ImageDims { height, width, ..dims })
     }
 
@@ -134,7 +134,7 @@ impl ImageOperation for Resize {
         target: ImageDims,
         deadline: &Deadline,
     ) -> Result<Tensor, StepFailure> {
-        let metadata = changed(tensor.metadata, dims, CoordinateChange::between(dims, target));
+        let metadata = update_geometry(tensor.metadata, dims, CoordinateChange::between(dims, target));
         let tensor = if dims == target { tensor } else { self.sampling.resize(&tensor, dims, target, deadline)? };
         Ok(tensor.with_metadata(metadata))
     }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_knows_the_new_size() {
+    fn infers_size() {
         let open = [Dim::Dynamic, Dim::Dynamic, Dim::Fixed(1)];
         let shown = |options, shape: &[Dim]| {
             step(options).infer(&given(ElementType::Uint8, shape)).unwrap().remove(0).to_string()
@@ -181,11 +181,11 @@ mod tests {
     }
 
     #[test]
-    fn proportions_follow_torchvision() {
+    fn keeps_proportions_as_torchvision_does() {
         let target = |mode: &str, size: serde_json::Value, from: (usize, usize)| {
             let options: Options = ports::options(json!({"size": size, "mode": mode})).unwrap();
             let sampling = Sampling::new(options.library, options.filter, None).unwrap();
-            Resize { options, sampling }.scaled(from.0, from.1)
+            Resize { options, sampling }.scaled_size(from.0, from.1)
         };
         assert_eq!(target("shortest", json!(256), (480, 641)), (256, 341));
         assert_eq!(target("shortest", json!(256), (641, 480)), (341, 256));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_sizes_are_refused() {
+    fn rejects_extreme_sizes() {
         for size in
             [json!(0), json!(-1), json!([0, 4]), json!([1, 2, 3]), json!(1.5), json!("8"), json!(4_294_967_295_u32)]
         {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_floats_do_no_harm() {
+    fn resizes_infinities_and_nan() {
         let odd = vec![f32::NAN, f32::INFINITY, f32::MIN, f32::MAX, -0.0, 1e-40, 3.0, f32::NEG_INFINITY];
         for filter in ["nearest", "bilinear", "bicubic", "lanczos", "area"] {
             let tensor = Tensor::new([2, 1, 4], odd.clone()).unwrap();

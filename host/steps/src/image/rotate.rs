@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::affine::{Affine, Interpolation};
 use super::dims::ImageDims;
-use super::geometry::{CoordinateChange, changed};
+use super::geometry::{CoordinateChange, update_geometry};
 use super::image_step::{ImageOperation, ImageStep};
 use super::window::Fill;
 use crate::deadline::Deadline;
@@ -112,7 +112,7 @@ impl ImageOperation for Rotate {
             Some(0) => return Ok(tensor),
             Some(2) => {
                 let change = CoordinateChange { scale: [-1.0, -1.0], offset: [dims.width as f32, dims.height as f32] };
-                changed(tensor.metadata, dims, change)
+                update_geometry(tensor.metadata, dims, change)
             }
             // A geometry cannot say that the axes changed places.
             _ => Metadata { geometry: None, ..tensor.metadata },
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_no_harm() {
+    fn handles_empty_and_invalid_inputs() {
         for options in [json!({}), json!({"degrees": "90"}), json!({"degrees": 1e300})] {
             assert!((builtin().build)(options.clone(), &Site::Component).is_err(), "{options}");
         }
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_knows_the_size() {
+    fn infers_size() {
         let infer = |options| {
             let kind = TensorKind::shaped(ElementType::Uint8, [Dim::Fixed(10), Dim::Fixed(20), Dim::Fixed(3)]);
             reference::step("rotate", options).infer(&[Some(Kind::Tensor(kind))]).unwrap()[0].to_string()

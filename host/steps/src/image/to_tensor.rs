@@ -211,7 +211,7 @@ impl Step for ToTensor {
         let moved = if same || tensor.is_empty() {
             tensor
         } else {
-            with_elements!(tensor.data(), data => arranged(data, &order, from, self.layout(), deadline))?
+            with_elements!(tensor.data(), data => arrange(data, &order, from, self.layout(), deadline))?
         };
         Ok(vec![self.cast(moved.reshape(shape)?, deadline)?.with_metadata(metadata).into()])
     }
@@ -262,7 +262,7 @@ fn planes<const C: usize>(
 }
 
 /// The elements in another order of axes and channels, flat.
-fn arranged<T: TensorElement>(
+fn arrange<T: TensorElement>(
     data: &[T],
     order: &[usize],
     from: Layout,
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_refuses_an_order_of_other_channels() {
+    fn rejects_channel_order_of_other_images_when_planned() {
         let infer = |channels| {
             let image = TensorKind::image(ElementType::Uint8, None, None, Some(channels));
             reference::step("to-tensor", json!({"channels": "bgr"}))
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_stays_true() {
+    fn updates_metadata() {
         let tensor = run(json!({"channels": "bgr"}), image()).unwrap();
         assert_eq!(tensor.shape(), [1, 3, 1, 2]);
         assert_eq!(tensor.as_slice::<f32>().unwrap(), [102.0, 255.0, 51.0, 204.0, 0.0, 153.0]);
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_knows_type_and_shape() {
+    fn infers_type_and_shape() {
         let infer = |options, layout, shape: &[Dim]| {
             let kind = TensorKind { layout, ..TensorKind::shaped(ElementType::Uint8, shape) };
             let step = reference::step("to-tensor", options);
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_no_harm() {
+    fn handles_empty_and_invalid_inputs() {
         for tensor in [
             Tensor::new([0, 3], Vec::<u8>::new()).unwrap(),
             Tensor::new([1, 1, 1], vec![true]).unwrap(),

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn much_ends_with_the_time() {
+    fn stops_at_the_deadline() {
         let data = vec![0_u8; 3 << 20];
         for along in [(1 << 20, 1), (2, 1), (3, 1 << 20), (1, 2)] {
             let run = |looks| largest(&data, along, &Deadline::exceeded_after(looks), |a, b| a > b);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_the_largest() {
+    fn returns_the_first_maximum() {
         let table = || Tensor::new([2, 3], vec![1, 3, 3, 9, 0, 3_u8]).unwrap();
         assert_eq!(run(-1, table()).unwrap().as_slice::<i64>().unwrap(), [1, 0]);
         assert_eq!(run(0, table()).unwrap().as_slice::<i64>().unwrap(), [1, 0, 0]);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn long_rows_have_the_first_of_the_largest_too() {
+    fn long_rows_return_the_first_maximum() {
         for length in 1..70 {
             for places in [[0, 0], [length / 3, length / 2], [length / 2, length - 1], [length - 1, length - 1]] {
                 let mut row = vec![-1.0_f32; length];
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_no_harm() {
+    fn handles_empty_and_invalid_inputs() {
         assert_eq!(run(-1, Tensor::new([0, 3], Vec::<f32>::new()).unwrap()).unwrap().shape(), [0]);
         for (axis, tensor) in [
             (-1, Tensor::new([3, 0], Vec::<f32>::new()).unwrap()),
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_knows_type_and_shape() {
+    fn infers_type_and_shape() {
         let infer = |axis, keepdims| {
             let kind = TensorKind::shaped(ElementType::Float32, vec![Dim::Dynamic, Dim::Fixed(3)]);
             Argmax::new(Options { axis, keepdims }).infer(&[Some(Kind::Tensor(kind))]).map(|kinds| kinds[0].to_string())

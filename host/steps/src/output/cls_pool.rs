@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_or_the_last_that_counts() {
+    fn takes_the_first_or_the_last_masked_token() {
         let hidden = || Value::from(Tensor::new([2, 3, 1], vec![1_f32, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap());
         let mask = || Value::from(Tensor::new([2, 3], vec![1_i32, 1, 0, 0, 0, 0]).unwrap());
         let pool = |options, inputs| {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_no_harm() {
+    fn handles_empty_and_invalid_inputs() {
         for shape in [&[2, 0, 3][..], &[2, 3], &[]] {
             let hidden = Tensor::zeros(ElementType::Float32, shape).unwrap();
             let result = step(json!({})).run(vec![Some(hidden.into()), None], &mut Context::default());

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_similar_comes_first() {
+    fn sorts_by_similarity() {
         let step = step(json!({"vectors": [[1, 0], [0, 2], [3, 3]], "labels": ["x", "y", "xy"], "k": 2})).unwrap();
         let run = |shape: &[usize], data: Vec<f32>| {
             let query = Tensor::new(shape, data).unwrap().into();
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_come_from_a_file_of_the_project() {
+    fn reads_vectors_from_a_project_file() {
         let folder = tempfile::tempdir().unwrap();
         let write =
             |name: &str, tensor: &Tensor| std::fs::write(folder.path().join(name), to_npy(tensor).unwrap()).unwrap();
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn many_vectors_end_with_the_time() {
+    fn stops_at_the_deadline() {
         let vectors = Vectors::List(vec![vec![1.0; 1 << 10]; 1 << 11]);
         let step = Cosine::new(&Options { vectors, labels: None, k: 1 }, &Site::Component).unwrap();
         let query = vec![1.0; 1 << 10];
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_input_is_refused() {
+    fn rejects_invalid_input() {
         for options in [
             json!({"vectors": []}),
             json!({"vectors": [[]]}),

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn repeats_and_blanks_go() {
+    fn drops_repeats_and_blanks() {
         assert_eq!(decode(scores(&[1, 2, 2, 0, 2, 3, 3, 1, 1, 0, 1, 3, 0, 1])).unwrap(), "aab  b".into());
         assert_eq!(decode(scores(&[])).unwrap(), "".into());
         let batch = decode(scores(&[2, 3, 3, 0]).reshape([2, 2, 4]).unwrap()).unwrap();
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn many_frames_end_with_the_time() {
+    fn stops_at_the_deadline() {
         let decode = Decode::new(ports::options(json!({ "vocabulary": TOKENS })).unwrap(), &Site::Component).unwrap();
         let scores = vec![0.0; 2 << 20];
         assert_eq!(decode.text(&scores, &Deadline::exceeded_after(1)), Err(DeadlineExceeded));
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_no_harm() {
+    fn handles_empty_and_invalid_inputs() {
         let nan = Tensor::new([1, 4], vec![0.0, 1.0, f32::NAN, 2.0]).unwrap();
         assert_eq!(decode(nan).unwrap(), "a".into());
         for shape in [vec![4], vec![3, 5], vec![1, 1, 1, 4], vec![]] {
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn vocabularies_come_from_files() {
+    fn reads_vocabularies_from_files() {
         let folder = tempfile::tempdir().unwrap();
         let files = ProjectFiles::new(folder.path(), false);
         let tokens = |text: &str| {
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_work_is_refused() {
+    fn rejects_invalid_options_and_inputs() {
         for options in [
             json!({}),
             json!({"vocabulary": []}),

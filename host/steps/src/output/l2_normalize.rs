@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_no_harm() {
+    fn handles_empty_and_invalid_inputs() {
         let zeros = Tensor::zeros(ElementType::Float32, [2, 3]).unwrap();
         assert_eq!(run(-1, zeros.clone()).unwrap(), zeros);
         let nan = run(0, Tensor::new([2], vec![f32::NAN, 1.0]).unwrap()).unwrap();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_knows_type_and_shape() {
+    fn infers_type_and_shape() {
         let step = L2Normalize::new(Options::default());
         let kind = Kind::Tensor(TensorKind::shaped(ElementType::Float16, [Dim::Dynamic, Dim::Fixed(8)]));
         assert_eq!(step.infer(&[Some(kind.clone())]).unwrap(), [kind]);

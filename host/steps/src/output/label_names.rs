@@ -36,7 +36,7 @@ mod tests {
     use gpux_core::ProjectFiles;
 
     #[test]
-    fn labels_come_from_a_file_of_the_project() {
+    fn reads_labels_from_a_project_file() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("labels.txt"), "\u{feff}zero\r\n one \r\n\r\nthree\n").unwrap();
         std::fs::write(folder.path().join("latin1.txt"), [0xe9, b'\n']).unwrap();

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn names_stand_where_the_numbers_stood() {
+    fn replaces_indices_by_names() {
         let labels = || json!({"labels": ["cat", "dog"]});
         assert_eq!(run(labels(), Tensor::scalar(1_i64)).unwrap(), json!("dog").into());
         assert_eq!(run(labels(), Tensor::new([2], vec![1_u8, 0]).unwrap()).unwrap(), json!(["dog", "cat"]).into());
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_with_the_requests_time() {
+    fn stops_at_the_deadline() {
         let options = serde_json::from_value(json!({"labels": ["cat"]})).unwrap();
         let step = NameClasses::new(options, &Site::Component).unwrap();
         let many = Tensor::zeros(ElementType::Uint8, [2, 50_000, 1]).unwrap();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_without_a_name_are_refused_or_named() {
+    fn handles_indices_without_a_name() {
         for tensor in [
             Tensor::scalar(2_i64),
             Tensor::scalar(-1_i64),

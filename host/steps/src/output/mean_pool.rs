@@ -67,17 +67,17 @@ impl Step for MeanPool {
 trait Number:
     TensorElement + Copy + std::ops::AddAssign + std::ops::DivAssign + std::ops::Mul<Output = Self> + PartialOrd
 {
-    fn of(weight: f32) -> Self;
+    fn from_f32(weight: f32) -> Self;
 }
 
 impl Number for f32 {
-    fn of(weight: f32) -> Self {
+    fn from_f32(weight: f32) -> Self {
         weight
     }
 }
 
 impl Number for f64 {
-    fn of(weight: f32) -> Self {
+    fn from_f32(weight: f32) -> Self {
         Self::from(weight)
     }
 }
@@ -98,11 +98,11 @@ fn mean<T: Number>(hidden: &TokenVectors, tensor: &Tensor, deadline: &Deadline) 
                     if weight == 0.0 {
                         continue;
                     }
-                    total += T::of(weight);
+                    total += T::from_f32(weight);
                     add(mean, token, weight);
                 }
             }
-            let least = T::of(1e-9);
+            let least = T::from_f32(1e-9);
             let total = if total < least { least } else { total };
             for sum in mean {
                 *sum /= total;
@@ -118,7 +118,7 @@ fn add<T: Number>(sums: &mut [T], token: &[T], weight: f32) {
     if weight == 1.0 {
         pairs.for_each(|(sum, value)| *sum += *value);
     } else {
-        pairs.for_each(|(sum, value)| *sum += *value * T::of(weight));
+        pairs.for_each(|(sum, value)| *sum += *value * T::from_f32(weight));
     }
 }
 
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_mask_leaves_out_is_not_looked_at() {
+    fn ignores_masked_tokens() {
         let hidden = Tensor::new([2, 2, 1], vec![1_f32, f32::NAN, 5.0, 7.0]).unwrap();
         let mask = Tensor::new([2, 2], vec![1_i64, 0, 1, 1]).unwrap();
         let pooled = reference::run(&*step(), vec![hidden.into(), mask.into()]).remove(0);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn much_ends_with_the_time() {
+    fn stops_at_the_deadline() {
         // One text of many tokens, and many texts of one.
         for shape in [[1, 1 << 19, 4], [1 << 20, 1, 2]] {
             let hidden = TokenVectors::read(
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_knows_type_and_shape() {
+    fn infers_type_and_shape() {
         let shape = [Dim::Named("N".into()), Dim::Dynamic, Dim::Fixed(384)];
         let hidden = |shape: &[Dim]| Some(Kind::Tensor(TensorKind::shaped(ElementType::Float32, shape)));
         assert_eq!(step().infer(&[hidden(&shape), None]).unwrap()[0].to_string(), "tensor float32[N, 384]");
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_no_harm() {
+    fn handles_empty_and_invalid_inputs() {
         let run = |inputs: Vec<Value>| step().run(inputs.into_iter().map(Some).collect(), &mut Context::default());
         let zeros = |shape: &[usize]| Value::from(Tensor::zeros(ElementType::Float32, shape).unwrap());
         for inputs in [

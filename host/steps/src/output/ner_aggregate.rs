@@ -168,7 +168,7 @@ impl NerAggregate {
         };
         Ok(Self {
             options,
-            offload: Offload::new(TokenizerCost::of_decoding(&tokenizer), text_input::MAX_TEXT),
+            offload: Offload::new(TokenizerCost::for_decoding(&tokenizer), text_input::MAX_TEXT),
             tokenizer: Arc::new(tokenizer),
             file: file.path.display().to_string(),
             labels,
@@ -252,7 +252,7 @@ impl NerAggregate {
         Ok(LabelledToken { label, score, word, start: first.start, end: last.end, index: first.index })
     }
 
-    fn labelled(&self, pieces: Vec<Piece>, deadline: &Deadline) -> Result<Vec<LabelledToken>, StepFailure> {
+    fn label_tokens(&self, pieces: Vec<Piece>, deadline: &Deadline) -> Result<Vec<LabelledToken>, StepFailure> {
         if matches!(self.options.strategy, Strategy::None | Strategy::Simple) {
             let each = |piece: Piece| {
                 deadline.check_after(TOKEN + piece.scores.len())?;
@@ -307,7 +307,7 @@ impl NerAggregate {
         quoted: &mut QuoteBudget,
         deadline: &Deadline,
     ) -> Result<Vec<Entity>, StepFailure> {
-        let labelled = self.labelled(self.pieces(window, text, quoted, deadline)?, deadline)?;
+        let labelled = self.label_tokens(self.pieces(window, text, quoted, deadline)?, deadline)?;
         let mut entities = if self.options.strategy == Strategy::None {
             let each = |part: LabelledToken| {
                 let LabelledToken { label, score, word, start, end, index } = part;
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_knows_that_labels_and_scores_match() {
+    fn checks_labels_against_scores_when_planned() {
         let kind = |width| {
             Some(Kind::Tensor(TensorKind::shaped(
                 ElementType::Float32,
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_no_harm() {
+    fn handles_empty_and_invalid_inputs() {
         use ElementType::{Float32, Int64};
         let step = step(&["O", "B-PER"]);
         let run = |inputs: Vec<Value>| step.run(inputs.into_iter().map(Some).collect(), &mut Context::default());

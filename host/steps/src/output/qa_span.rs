@@ -124,7 +124,7 @@ impl QaSpan {
                 best.add((start * end, first, last));
             }
         }
-        Ok((best.sorted(), none))
+        Ok((best.into_sorted(), none))
     }
 
     fn answer(
@@ -256,7 +256,7 @@ impl Best {
         }
     }
 
-    fn sorted(mut self) -> Vec<Span> {
+    fn into_sorted(mut self) -> Vec<Span> {
         self.spans.sort_unstable_by(better);
         self.spans.truncate(self.count);
         self.spans
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_is_quoted_with_its_place() {
+    fn quotes_the_answer_with_its_offsets() {
         let answer = reference::run(&*step(json!({})).unwrap(), inputs()).remove(0);
         let Value::Json(answer) = answer else { panic!("not JSON") };
         assert_eq!((&answer["answer"], &answer["start"], &answer["end"]), (&json!("fox"), &json!(4), &json!(7)));
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_no_harm() {
+    fn handles_empty_and_invalid_inputs() {
         let step = step(json!({})).unwrap();
         let run = |inputs: Vec<Value>| step.run(inputs.into_iter().map(Some).collect(), &mut Context::default());
         for (port, value) in [
@@ -409,7 +409,7 @@ mod tests {
 
     /// Many windows whose answers are all different, or long and the same.
     #[test]
-    fn hostile_places_take_no_hours() {
+    fn hostile_offsets_stop_at_the_deadline() {
         let step = step(json!({})).unwrap();
         let run = |windows: usize, text: &str, place: &dyn Fn(i64) -> [i64; 2], context: &mut Context| {
             let zeros = |element, shape: &[usize]| Value::from(Tensor::zeros(element, shape).unwrap());
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_cannot_work_are_refused() {
+    fn rejects_invalid_options() {
         for options in
             [json!({"top_k": 0}), json!({"max_answer_length": 0}), json!({"top_k": 1001}), json!({"sequence": 2})]
         {

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_have_the_best_of_the_whole() {
+    fn blockwise_best_equals_sorted_best() {
         let length = 3 * ELEMENTS_PER_CHECK + 17;
         let mixed: Vec<f32> = (0..length).map(|index| (index * 7919 % 1009) as f32).collect();
         let rising: Vec<f32> = (0..length).map(|index| index as f32).collect();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn many_scores_end_with_the_time() {
+    fn stops_at_the_deadline() {
         for k in [1, 5] {
             assert_eq!(best(&vec![0_u8; 2 << 20], k, &Deadline::exceeded_after(1)), Err(DeadlineExceeded));
         }

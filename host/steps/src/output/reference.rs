@@ -80,7 +80,7 @@ fn nms_keeps_what_torchvision_keeps() {
 }
 
 #[test]
-fn ctc_texts_are_those_of_transformers() {
+fn ctc_greedy_decode_follows_transformers() {
     let step = step("ctc-greedy-decode", json!({"vocabulary": "ctc/vocab.json"}));
     let cases = read_json("ctc/cases.json");
     for case in cases.as_array().unwrap() {

@@ -75,7 +75,7 @@ impl Step for Sigmoid {
             TensorData::Float64(_) => map_elements(&mut tensor, deadline, |x: f64| 1.0 / (1.0 + (-x).exp()))?,
             TensorData::Float16(_) => map_elements(&mut tensor, deadline, |x: f16| f16::from_f32(sigmoid(x.to_f32())))?,
             TensorData::Bfloat16(_) => {
-                map_elements(&mut tensor, deadline, |x: bf16| bf16::from_f32(sigmoid(x.to_f32())))?
+                map_elements(&mut tensor, deadline, |x: bf16| bf16::from_f32(sigmoid(x.to_f32())))?;
             }
             other => {
                 let message = format!("sigmoid takes floats, but gets {}; cast them first", other.element());
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_no_harm() {
+    fn handles_empty_and_invalid_inputs() {
         let given = Tensor::new([4], vec![f32::NEG_INFINITY, 0.0, f32::INFINITY, f32::NAN]).unwrap();
         let probabilities = run(given.clone()).unwrap();
         assert_eq!(probabilities.as_slice::<f32>().unwrap()[..3], [0.0, 0.5, 1.0]);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_exact_to_the_last_places() {
+    fn is_exact_to_the_last_digits() {
         for step in -110_000..110_000 {
             let x = step as f32 * 1e-3;
             let wanted = 1.0 / (1.0 + (-f64::from(x)).exp());
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_knows_type_and_shape() {
+    fn infers_type_and_shape() {
         let step = (builtin().build)(serde_json::json!({}), &Site::Component).unwrap();
         let kind = |element| Some(Kind::Tensor(TensorKind::shaped(element, vec![Dim::Dynamic, Dim::Fixed(3)])));
         assert_eq!(step.infer(&[kind(ElementType::Float16)]).unwrap()[0].to_string(), "tensor float16[?, 3]");

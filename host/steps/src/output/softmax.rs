@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_row_ends_with_the_time() {
+    fn long_rows_stop_at_the_deadline() {
         let mut row = vec![1.0; 2 << 20];
         // Both passes look at the clock.
         for looks in 0..2 {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_no_harm() {
+    fn handles_empty_and_invalid_inputs() {
         for axis in [0, 1, -1, -2] {
             assert_eq!(run(axis, Tensor::new([0, 3], Vec::<f32>::new()).unwrap()).unwrap().shape(), [0, 3]);
             assert_eq!(run(axis, Tensor::new([3, 0], Vec::<f32>::new()).unwrap()).unwrap().shape(), [3, 0]);
@@ -145,14 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_tensor_stays_as_it_was() {
+    fn shared_tensors_are_not_modified() {
         let scores = Tensor::new([2], vec![0_f32, 0.0]).unwrap();
         assert_eq!(run(0, scores.clone()).unwrap().as_slice::<f32>().unwrap(), [0.5, 0.5]);
         assert_eq!(scores.as_slice::<f32>().unwrap(), [0.0, 0.0]);
     }
 
     #[test]
-    fn the_plan_knows_type_and_shape() {
+    fn infers_type_and_shape() {
         let infer = |axis, element: ElementType, shape: &[Dim]| {
             let kind = Kind::Tensor(TensorKind::shaped(element, shape));
             Softmax::new(Options { axis }).infer(&[Some(kind)]).map(|kinds| kinds[0].to_string())

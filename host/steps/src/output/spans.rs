@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn characters_are_counted_as_in_python() {
+    fn counts_characters_as_python_does() {
         for (text, start, end, slice) in [
             ("hello", 1, 3, "el"),
             ("größe 😀!", 2, 5, "öße"),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_are_counted_as_they_are_cut() {
+    fn count_equals_length_of_slice() {
         for text in ["", "red fox", "žlutý kůň", "日本"] {
             let characters = Characters::new(text);
             for start in [i64::MIN, -1, 0, 1, 3, 9, i64::MAX] {

@@ -136,14 +136,14 @@ impl Threshold {
         if self.options.gives == OutputKind::Mask {
             let mut mask = Vec::with_capacity(scores.len());
             for row in rows {
-                compared(row, &bounds, deadline, |kept| mask.push(kept))?;
+                compare(row, &bounds, deadline, |kept| mask.push(kept))?;
             }
             return Ok(Tensor::new(shape, mask)?.into());
         }
         let invalid = |why: String| Err(StepFailure::InvalidInput(why));
         let (mut kept, lists) = (0_usize, scores.len() / width.max(1));
         for row in rows.clone() {
-            compared(row, &bounds, deadline, |above| kept += usize::from(above))?;
+            compare(row, &bounds, deadline, |above| kept += usize::from(above))?;
         }
         if self.answer_bytes(kept.saturating_add(lists)) > MAX_ANSWER {
             return invalid(format!("{kept} scores are above the threshold, more than can be listed"));
@@ -161,7 +161,7 @@ impl Threshold {
         deadline: &Deadline,
     ) -> Result<serde_json::Value, DeadlineExceeded> {
         let (mut above, mut index) = (Vec::new(), 0);
-        compared(row, bounds, deadline, |kept| {
+        compare(row, bounds, deadline, |kept| {
             if kept {
                 above.push(index);
             }
@@ -173,7 +173,7 @@ impl Threshold {
 }
 
 /// Whether each score is above its bound.
-fn compared<T: PartialOrd>(
+fn compare<T: PartialOrd>(
     row: &[T],
     bounds: &[T],
     deadline: &Deadline,
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_above_is_kept() {
+    fn keeps_scores_above_the_bound() {
         let scores = || Tensor::new([1, 4], vec![0.9_f32, 0.5, f32::NAN, 0.95]).unwrap();
         let kept = run(json!({"labels": ["a", "b", "c", "d"]}), scores()).unwrap();
         let expected = json!([{"label": "d", "index": 3, "score": 0.95}, {"label": "a", "index": 0, "score": 0.9}]);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_no_harm() {
+    fn handles_empty_and_invalid_inputs() {
         let empty = |shape: [usize; 2]| Tensor::zeros(ElementType::Float32, shape).unwrap();
         assert_eq!(run(json!({}), empty([3, 0])).unwrap(), json!([]).into());
         assert_eq!(run(json!({}), empty([0, 3])).unwrap(), json!([]).into());
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_work_is_refused() {
+    fn rejects_invalid_options_and_inputs() {
         for options in [
             json!({"threshold": []}),
             json!({"threshold": [0.5], "labels": ["a", "b"]}),
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_knows_type_and_shape() {
+    fn infers_type_and_shape() {
         let infer = |options, last| {
             let kind = TensorKind::shaped(ElementType::Float32, vec![Dim::Dynamic, Dim::Fixed(last)]);
             step(options).unwrap().infer(&[Some(Kind::Tensor(kind))]).map(|kinds| kinds[0].to_string())

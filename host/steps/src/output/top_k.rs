@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn best_first_with_labels() {
+    fn sorts_best_first_with_labels() {
         assert_eq!(
             top(json!({"k": 2, "labels": ["a", "b", "c"]}), &[1, 3], vec![0.1_f32, 0.7, 0.2]),
             json!([{"label": "b", "index": 1, "score": 0.7}, {"label": "c", "index": 2, "score": 0.2}])
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_that_do_not_match_are_refused() {
+    fn rejects_labels_of_another_count() {
         let step = step(json!({"labels": ["a", "b"]})).unwrap();
         let kind = |dims: &[Dim]| Some(Kind::Tensor(TensorKind::shaped(ElementType::Float32, dims)));
         assert!(step.infer(&[kind(&[Dim::Dynamic, Dim::Dynamic])]).is_ok());
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_input_is_refused() {
+    fn rejects_invalid_input() {
         assert!(step(json!({"k": 0})).is_err());
         assert!(step(json!({"k": -1})).is_err());
         assert!(step(json!({"labels": []})).is_err());

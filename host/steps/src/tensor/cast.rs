@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn text_becomes_numbers_or_says_which_does_not() {
+    fn parses_numbers_and_names_invalid_text() {
         let texts = |texts: &[&str]| {
             Tensor::new([texts.len()], texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>()).unwrap()
         };
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_knows_the_type_and_keeps_the_shape() {
+    fn infers_type_and_keeps_shape() {
         let plan = |to: &str, from| {
             let given = TensorKind::shaped(from, vec![Dim::Dynamic, Dim::Fixed(2)]);
             testing::plan(builtin(), json!({ "to": to }), given)
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_the_type_already_is_not_copied() {
+    fn tensors_of_the_type_are_not_copied() {
         let tensor = Tensor::new([2], vec![1_f32, 2.0]).unwrap();
         let same = cast("float32", tensor.clone()).unwrap();
         assert_eq!(same.as_slice::<f32>().unwrap().as_ptr(), tensor.as_slice::<f32>().unwrap().as_ptr());

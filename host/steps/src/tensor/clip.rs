@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn odd_input_does_no_harm() {
+    fn handles_empty_and_invalid_inputs() {
         let clip = |options, tensor| testing::apply(builtin(), options, tensor);
         let floats = clip(json!({"min": 0, "max": 1}), Tensor::new([3], vec![f64::NAN, -1.0, 9.0]).unwrap()).unwrap();
         assert!(floats.as_slice::<f64>().unwrap()[0].is_nan());
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_work_is_refused() {
+    fn rejects_invalid_options_and_inputs() {
         assert!(testing::build(builtin(), json!({})).is_err());
         assert!(testing::build(builtin(), json!({"min": 2, "max": 1})).is_err());
         let given = TensorKind::of_elements(ElementType::Int32);

@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn much_ends_with_the_time() {
+    fn stops_at_the_deadline() {
         let tensors = vec![Tensor::zeros(ElementType::Uint8, [2 << 20]).unwrap(); 2];
         let joined = || CombinedShape { sizes: vec![2 << 20; 2], shape: vec![4 << 20] };
         assert!(interleave(&tensors, joined(), &Deadline::exceeded_after(2)).is_err());

@@ -42,7 +42,7 @@ pub(super) fn builtin() -> Builtin {
 
 impl Concat {
     /// The axis, and the result's shape; the sizes of `T` are added up along the axis.
-    fn joined<T: Clone>(
+    fn join_shapes<T: Clone>(
         &self,
         shapes: &[&[T]],
         differ: impl Fn(&T, &T) -> bool,
@@ -78,7 +78,7 @@ impl Concat {
             (Dim::Fixed(one), Dim::Fixed(other)) => Dim::Fixed(one.saturating_add(*other)),
             _ => Dim::Dynamic,
         };
-        let (_, shape) = self.joined(&shapes, differ, sum)?;
+        let (_, shape) = self.join_shapes(&shapes, differ, sum)?;
         Ok(TensorKind::shaped(elements, shape))
     }
 }
@@ -99,7 +99,7 @@ impl Step for Concat {
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
         combine::run("concat", inputs, context, |shapes| {
             let sum = |one: &usize, other: &usize| one.saturating_add(*other);
-            let (axis, shape) = self.joined(shapes, |one, other| one != other, sum)?;
+            let (axis, shape) = self.join_shapes(shapes, |one, other| one != other, sum)?;
             Ok(CombinedShape { sizes: shapes.iter().map(|shape| shape[axis..].iter().product()).collect(), shape })
         })
     }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn tensors_follow_each_other() {
+    fn concatenates_in_order() {
         let left = || Tensor::new([2, 1], vec![1, 4]).unwrap();
         let right = || Tensor::new([2, 2], vec![2, 3, 5, 6]).unwrap();
         assert_eq!(concat(-1, vec![left(), right()]).unwrap().as_slice::<i32>().unwrap(), [1, 2, 3, 4, 5, 6]);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_no_harm() {
+    fn handles_empty_and_invalid_inputs() {
         let table = || Tensor::new([2, 2], vec![1_u8; 4]).unwrap();
         for (axis, other) in [
             (0, Tensor::new([2, 3], vec![1_u8; 6]).unwrap()),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_knows_type_and_shape() {
+    fn infers_type_and_shape() {
         let step = testing::build(builtin(), json!({"axis": 1})).unwrap();
         let kind = |element, dims: &[Dim]| Some(Kind::Tensor(TensorKind::shaped(element, dims)));
         let infer = |inputs: &[Option<Kind>]| step.infer(inputs).map(|kinds| kinds[0].to_string());

@@ -74,7 +74,7 @@ impl Expand {
     }
 
     /// The size of each axis after repeating; `None` where it is not known.
-    fn repeated(&self, given: &[Option<usize>]) -> Result<Vec<Option<usize>>, String> {
+    fn repeat_shape(&self, given: &[Option<usize>]) -> Result<Vec<Option<usize>>, String> {
         let Some(wanted) = &self.broadcast else { return Ok(given.to_vec()) };
         let Some(added) = wanted.len().checked_sub(given.len()) else {
             return Err(format!("`broadcast` names {} sizes, but there are {} axes", wanted.len(), given.len()));
@@ -98,7 +98,7 @@ impl TensorOperation for Expand {
         let Some(dims) = &given.shape else { return Ok(TensorKind::of_elements(given.elements)) };
         let dims = self.with_axes(dims, &Dim::Fixed(1))?;
         let sizes: Vec<_> = dims.iter().map(ports::fixed).collect();
-        let repeated = self.repeated(&sizes)?;
+        let repeated = self.repeat_shape(&sizes)?;
         let added = repeated.len() - dims.len();
         let dim = |(axis, size): (usize, Option<usize>)| match size {
             Some(size) => Dim::Fixed(size),
@@ -110,7 +110,7 @@ impl TensorOperation for Expand {
     fn buffers(&self, given: &Tensor) -> usize {
         let made = || {
             let sizes: Vec<_> = self.with_axes(given.shape(), &1).ok()?.into_iter().map(Some).collect();
-            let made: Option<Vec<_>> = self.repeated(&sizes).ok()?.into_iter().collect();
+            let made: Option<Vec<_>> = self.repeat_shape(&sizes).ok()?.into_iter().collect();
             element_count(&made?)
         };
         made().unwrap_or(0).saturating_mul(longest_text(given))
@@ -120,7 +120,7 @@ impl TensorOperation for Expand {
         let metadata = Metadata { layout: None, ..given.metadata };
         let shape = self.with_axes(given.shape(), &1)?;
         let sizes: Vec<_> = shape.iter().copied().map(Some).collect();
-        let repeated: Vec<_> = self.repeated(&sizes)?.into_iter().flatten().collect();
+        let repeated: Vec<_> = self.repeat_shape(&sizes)?.into_iter().flatten().collect();
         let given = given.reshape(shape).map_err(|error| error.to_string())?.with_metadata(metadata);
         if repeated == given.shape() {
             return Ok(given);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn new_axes_do_not_copy() {
+    fn new_axes_share_memory() {
         let tensor = Tensor::new([2], vec![1_f32, 2.0]).unwrap();
         let same = expand(json!({"axes": [0, -1]}), tensor.clone()).unwrap();
         assert_eq!(same.shape(), [1, 2, 1]);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_are_repeated() {
+    fn repeats_elements() {
         let column = Tensor::new([2, 1], vec![1_u8, 2]).unwrap();
         let table = expand(json!({"broadcast": [2, -1, 3]}), column).unwrap();
         assert_eq!(table.as_slice::<u8>().unwrap(), [1, 1, 1, 2, 2, 2, 1, 1, 1, 2, 2, 2]);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_no_harm() {
+    fn handles_empty_and_invalid_inputs() {
         let one = || Tensor::new([1], vec![1_f32]).unwrap();
         assert!(expand(json!({"broadcast": [1_u64 << 40]}), one()).unwrap_err().contains("1 GiB"));
         assert!(expand(json!({"broadcast": [i64::MAX, i64::MAX, 0]}), one()).is_err());
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_knows_the_shape() {
+    fn infers_shape() {
         let plan = |options| {
             let given = TensorKind::shaped(ElementType::Float32, vec![Dim::Named("N".into()), Dim::Fixed(1)]);
             testing::plan(builtin(), options, given)

@@ -83,7 +83,7 @@ impl OneHot {
         indices.iter().map(class).collect()
     }
 
-    fn filled<T: TensorElement>(
+    fn encode<T: TensorElement>(
         &self,
         classes: &[usize],
         inner: usize,
@@ -140,12 +140,12 @@ impl TensorOperation for OneHot {
             _ => Ok(Vec::new()),
         }?;
         match self.element.0 {
-            ElementType::Bool => self.filled(&classes, inner, &shape, deadline, true),
-            ElementType::Uint8 | ElementType::String => self.filled(&classes, inner, &shape, deadline, 1_u8),
-            ElementType::Float32 => self.filled(&classes, inner, &shape, deadline, 1_f32),
-            ElementType::Int64 => self.filled(&classes, inner, &shape, deadline, 1_i64),
+            ElementType::Bool => self.encode(&classes, inner, &shape, deadline, true),
+            ElementType::Uint8 | ElementType::String => self.encode(&classes, inner, &shape, deadline, 1_u8),
+            ElementType::Float32 => self.encode(&classes, inner, &shape, deadline, 1_f32),
+            ElementType::Int64 => self.encode(&classes, inner, &shape, deadline, 1_i64),
             other => {
-                let bytes = self.filled(&classes, inner, &shape, deadline, 1_u8)?;
+                let bytes = self.encode(&classes, inner, &shape, deadline, 1_u8)?;
                 bytes.cast_while(other, deadline).map_err(|error| error.to_string())
             }
         }
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_index_has_its_one() {
+    fn encodes_each_index() {
         let one_hot = |options, tensor| testing::apply(builtin(), options, tensor);
         let indices = || Tensor::new([2], vec![1_i64, -1]).unwrap();
         let rows = one_hot(json!({"classes": 3}), indices()).unwrap();
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_no_harm() {
+    fn handles_empty_and_invalid_inputs() {
         let one_hot = |options, tensor| testing::apply(builtin(), options, tensor);
         assert!(one_hot(json!({"classes": 3}), Tensor::scalar(3_i8)).unwrap_err().contains("index 3 is no class"));
         assert!(one_hot(json!({"classes": 3}), Tensor::scalar(i64::MIN)).is_err());
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_knows_type_and_shape() {
+    fn infers_type_and_shape() {
         let given = TensorKind::shaped(ElementType::Int64, vec![Dim::Named("N".into())]);
         let plan = |options| testing::plan(builtin(), options, given.clone());
         assert_eq!(plan(json!({"classes": 5})).unwrap(), "tensor float32[N, 5]");

@@ -96,7 +96,7 @@ impl Pad {
             _ if (before..before + size).contains(&at) => Some(at - before),
             Mode::Constant => None,
             Mode::Edge => Some(at.saturating_sub(before).min(size - 1)),
-            Mode::Reflect => Some(mirrored(at as i64 - before as i64, size as i64)),
+            Mode::Reflect => Some(mirror_index(at as i64 - before as i64, size as i64)),
         };
         (0..before + size + after).map(place).collect()
     }
@@ -111,7 +111,7 @@ impl Pad {
         Ok(given.iter().zip(pads).map(|(size, [before, after])| size.saturating_add(before + after)).collect())
     }
 
-    fn padded<T: TensorElement>(
+    fn pad_elements<T: TensorElement>(
         &self,
         data: &[T],
         given: &Tensor,
@@ -164,7 +164,7 @@ fn rows(places: &[Vec<Option<usize>>], strides: &[isize], from: Option<usize>, f
 }
 
 /// The place that a mirror at both ends shows: `… 2 1 | 0 1 2 | 1 0 1 …`.
-fn mirrored(at: i64, size: i64) -> usize {
+fn mirror_index(at: i64, size: i64) -> usize {
     let period = (2 * (size - 1)).max(1);
     let at = at.rem_euclid(period);
     at.min(period - at).min(size - 1) as usize
@@ -202,7 +202,7 @@ impl TensorOperation for Pad {
         }
         fits(given.element(), &shape, self.longest(&given))?;
         let metadata = Metadata { layout: None, geometry: None, ..given.metadata };
-        let padded = with_elements!(given.data(), data => self.padded(data, &given, shape, deadline))?;
+        let padded = with_elements!(given.data(), data => self.pad_elements(data, &given, shape, deadline))?;
         Ok(padded.with_metadata(metadata))
     }
 }
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_numpys() {
+    fn pads_as_numpy_does() {
         let numbers = |options| pad(options, row()).unwrap().as_slice::<i32>().unwrap().to_vec();
         assert_eq!(numbers(json!({"pads": 1})), [0, 1, 2, 3, 0]);
         assert_eq!(numbers(json!({"pads": [[0, 2]], "value": -1})), [1, 2, 3, -1, -1]);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_no_harm() {
+    fn handles_empty_and_invalid_inputs() {
         assert_eq!(pad(json!({"pads": 3}), Tensor::scalar(1_u8)).unwrap(), Tensor::scalar(1_u8));
         let empty = || Tensor::new([0, 2], Vec::<u8>::new()).unwrap();
         assert_eq!(pad(json!({"pads": 1}), empty()).unwrap().as_slice::<u8>().unwrap(), [0; 8]);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_knows_the_shape() {
+    fn infers_shape() {
         let given = TensorKind::shaped(ElementType::Float32, vec![Dim::Named("N".into()), Dim::Fixed(3)]);
         let plan = |options| testing::plan(builtin(), options, given.clone());
         assert_eq!(plan(json!({"pads": [[0, 0], [1, 2]]})).unwrap(), "tensor float32[N, 6]");

@@ -69,7 +69,7 @@ mod tests {
 
     /// `tests/reference/builtin/make_cast.py` wrote what Python and NumPy make of these texts.
     #[test]
-    fn texts_are_read_as_python_and_numpy_read_them() {
+    fn parses_numbers_as_python_and_numpy_do() {
         let reference = reference::read_json("cast.json");
         let step = |to: &str| reference::step("cast", json!({ "to": to }));
         let texts = reference["texts"].as_array().unwrap();
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn float64_is_rounded_once() {
+    fn narrowing_float64_rounds_once() {
         let reference = reference::read_json("cast.json");
         let cases = reference["narrow"].as_array().unwrap();
         for case in cases {

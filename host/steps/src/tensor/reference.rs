@@ -13,7 +13,7 @@ fn tensors(case: &Json, name: &str) -> Vec<Tensor> {
 }
 
 #[test]
-fn every_step_gives_what_numpy_gives() {
+fn steps_follow_numpy() {
     let cases = packed("tensor.json.png");
     let mut largest = BTreeMap::<String, (usize, f64)>::new();
     for case in &cases {

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_found_and_nothing_is_copied() {
+    fn infers_sizes_without_copying() {
         let tensor = Tensor::new([2, 6], (0..12_i32).collect()).unwrap();
         let same = reshape(&[0, -1, 3], tensor.clone()).unwrap();
         assert_eq!(same.shape(), [2, 2, 3]);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_no_harm() {
+    fn handles_empty_and_invalid_inputs() {
         let empty = || Tensor::new([0, 5], Vec::<f32>::new()).unwrap();
         assert!(reshape(&[0, -1], empty()).unwrap_err().contains("any size"));
         assert!(reshape(&[i64::MAX, i64::MAX], empty()).is_err());
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_knows_the_shape() {
+    fn infers_shape() {
         let plan = |shape: &[i64], given: &[Dim]| {
             testing::plan(builtin(), json!({ "shape": shape }), TensorKind::shaped(ElementType::Float32, given))
         };

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn integers_become_floats_and_shared_ones_stay() {
+    fn scales_integers_to_floats_without_changing_shared_tensors() {
         let scale = |tensor: Tensor| testing::apply(builtin(), json!({"factor": 2, "offset": 1}), tensor);
         let given = Tensor::new([2], vec![1_f32, f32::NAN]).unwrap();
         let scaled = scale(given.clone()).unwrap();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_knows_the_type() {
+    fn infers_type() {
         let plan =
             |element: ElementSet| testing::plan(builtin(), json!({"factor": 2}), TensorKind::of_elements(element));
         assert_eq!(plan(ElementType::Uint8.into()).unwrap(), "tensor float32");

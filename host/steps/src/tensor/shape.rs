@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn axes_are_named_once() {
+    fn rejects_repeated_axes() {
         assert_eq!(axes(&[-1, 0], 3).unwrap(), [0, 2]);
         assert!(axes(&[-1, 2], 3).unwrap_err().contains("twice"));
         assert!(axes(&[3], 3).unwrap_err().contains("0 to 2"));
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_bounded() {
+    fn rejects_large_sizes() {
         assert!(fits(ElementType::Float32, &[1 << 28], 0).is_ok());
         assert!(fits(ElementType::Float32, &[1 << 28, 2], 0).is_err());
         assert!(fits(ElementType::Uint8, &[usize::MAX, 3], 0).is_err());

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_numpys() {
+    fn slices_as_numpy_does() {
         let given = slice(json!("..., ::-2"), &[2, 3]).unwrap();
         assert_eq!((given.shape(), given.as_slice::<i32>().unwrap()), ([2, 2].as_slice(), [2, 0, 5, 3].as_slice()));
         assert_eq!(slice(json!(-1), &[2, 3]).unwrap().as_slice::<i32>().unwrap(), [3, 4, 5]);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_no_harm() {
+    fn handles_empty_and_invalid_inputs() {
         assert!(slice(json!("0, 0, 0"), &[2, 3]).unwrap_err().contains("names 3 axes"));
         assert!(slice(json!(2), &[2, 3]).unwrap_err().contains("no place 2 on axis 0"));
         assert!(slice(json!(0), &[0]).is_err());
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_knows_the_shape() {
+    fn infers_shape() {
         let plan = |index: &str| {
             let dims = vec![Dim::Named("N".into()), Dim::Fixed(5), Dim::Fixed(3)];
             testing::plan(builtin(), json!({ "index": index }), TensorKind::shaped(ElementType::Float32, dims))

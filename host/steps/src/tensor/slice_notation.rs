@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_notation_is_read() {
+    fn parses_the_notation() {
         assert_eq!(
             parse(" 1:-1 , ::2, ..., -3").unwrap(),
             [
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_pythons() {
+    fn ranges_follow_python_slices() {
         let max = i64::MAX;
         assert_eq!(places(None, None, 1, 5), (0, 5));
         assert_eq!(places(Some(1), Some(-1), 2, 6), (1, 2));

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_make_up_the_axis() {
+    fn parts_cover_the_axis() {
         let table = || Tensor::new([2, 3], vec![1, 2, 3, 4, 5, 6]).unwrap();
         let parts = split(json!({"axis": 1, "sizes": [1, -1]}), table()).unwrap();
         assert_eq!(parts[0], Tensor::new([2, 1], vec![1, 4]).unwrap());
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_no_harm() {
+    fn handles_empty_and_invalid_inputs() {
         let row = || Tensor::new([5], vec![0_u8; 5]).unwrap();
         for options in [
             json!({"parts": 2}),
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_knows_each_part() {
+    fn infers_each_part() {
         let step = testing::build(builtin(), json!({"axis": 1, "sizes": [4, -1]})).unwrap();
         let infer = |dims: &[Dim]| step.infer(&[Some(Kind::Tensor(TensorKind::shaped(ElementType::Float32, dims)))]);
         let kinds = infer(&[Dim::Dynamic, Dim::Fixed(84)]).unwrap();

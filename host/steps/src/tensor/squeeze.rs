@@ -38,7 +38,7 @@ pub(super) fn builtin() -> Builtin {
 
 impl Squeeze {
     /// Which axes go; `None` where that is not known. The size of each is `None` where it is not.
-    fn gone(&self, sizes: &[Option<usize>]) -> Result<Option<Vec<usize>>, String> {
+    fn removed_axes(&self, sizes: &[Option<usize>]) -> Result<Option<Vec<usize>>, String> {
         let Some(axes) = &self.axes else {
             let all = sizes.iter().all(Option::is_some);
             return Ok(all.then(|| (0..sizes.len()).filter(|axis| sizes[*axis] == Some(1)).collect()));
@@ -64,7 +64,7 @@ impl TensorOperation for Squeeze {
             None => None,
             Some(dims) => {
                 let sizes: Vec<_> = dims.iter().map(ports::fixed).collect();
-                self.gone(&sizes)?.map(|gone| rest::<Dim>(dims, &gone))
+                self.removed_axes(&sizes)?.map(|gone| rest::<Dim>(dims, &gone))
             }
         };
         Ok(TensorKind { elements: given.elements, shape, layout: None })
@@ -72,7 +72,7 @@ impl TensorOperation for Squeeze {
 
     fn apply(&self, given: Tensor, _: &Deadline) -> Result<Tensor, String> {
         let sizes: Vec<_> = given.shape().iter().copied().map(Some).collect();
-        let gone = self.gone(&sizes)?.unwrap_or_default();
+        let gone = self.removed_axes(&sizes)?.unwrap_or_default();
         let shape = rest(given.shape(), &gone);
         let metadata = Metadata { layout: None, ..given.metadata };
         given.reshape(shape).map(|tensor| tensor.with_metadata(metadata)).map_err(|error| error.to_string())
@@ -89,7 +89,7 @@ mod tests {
     use gpux_core::ElementType;
 
     #[test]
-    fn odd_input_does_no_harm() {
+    fn handles_empty_and_invalid_inputs() {
         let apply = |axes: serde_json::Value, shape: &[usize]| {
             let tensor = Tensor::zeros(ElementType::Uint8, shape).unwrap();
             testing::apply(builtin(), json!({ "axes": axes }), tensor).map(|tensor| tensor.shape().to_vec())
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_knows_what_goes() {
+    fn infers_removed_axes() {
         let plan =
             |options, dims: &[Dim]| testing::plan(builtin(), options, TensorKind::shaped(ElementType::Float32, dims));
         let open = [Dim::Dynamic, Dim::Fixed(1), Dim::Fixed(4)];

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_axis_holds_them() {
+    fn stacks_along_a_new_axis() {
         let row = |from: i32| Tensor::new([2], vec![from, from + 1]).unwrap();
         assert_eq!(stack(-1, vec![row(0), row(10)]).unwrap().as_slice::<i32>().unwrap(), [0, 10, 1, 11]);
         assert_eq!(stack(0, vec![row(0), row(10)]).unwrap().as_slice::<i32>().unwrap(), [0, 1, 10, 11]);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_no_harm() {
+    fn handles_empty_and_invalid_inputs() {
         let row = || Tensor::new([2], vec![1_u8; 2]).unwrap();
         for (axis, tensors) in [
             (0, vec![row(), Tensor::new([3], vec![1_u8; 3]).unwrap()]),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_knows_type_and_shape() {
+    fn infers_type_and_shape() {
         let step = testing::build(builtin(), json!({"axis": -1})).unwrap();
         let kind = |dims: &[Dim]| Some(Kind::Tensor(TensorKind::shaped(ElementType::Float32, dims)));
         let infer = |inputs: &[Option<Kind>]| step.infer(inputs).map(|kinds| kinds[0].to_string());

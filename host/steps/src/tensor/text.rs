@@ -60,7 +60,7 @@ fn each<T: TensorElement>(
 struct Writer<'w>(&'w Deadline);
 
 impl Writer<'_> {
-    fn of<T>(&self, data: &[T], write: impl Fn(&T) -> String) -> Result<Vec<String>, DeadlineExceeded> {
+    fn format_all<T>(&self, data: &[T], write: impl Fn(&T) -> String) -> Result<Vec<String>, DeadlineExceeded> {
         data.iter().map(|number| self.0.check_after(TIMES).map(|()| write(number))).collect()
     }
 }
@@ -69,25 +69,25 @@ impl Writer<'_> {
 pub(super) fn write(given: &Tensor, deadline: &Deadline) -> Result<Tensor, String> {
     let all = Writer(deadline);
     let texts = match given.data() {
-        TensorData::Bool(data) => all.of(data, |value| if *value { "True".into() } else { "False".into() }),
-        TensorData::Uint8(data) => all.of(data, ToString::to_string),
-        TensorData::Int8(data) => all.of(data, ToString::to_string),
-        TensorData::Uint16(data) => all.of(data, ToString::to_string),
-        TensorData::Int16(data) => all.of(data, ToString::to_string),
-        TensorData::Uint32(data) => all.of(data, ToString::to_string),
-        TensorData::Int32(data) => all.of(data, ToString::to_string),
-        TensorData::Uint64(data) => all.of(data, ToString::to_string),
-        TensorData::Int64(data) => all.of(data, ToString::to_string),
-        TensorData::Float16(data) => all.of(data, |value| {
+        TensorData::Bool(data) => all.format_all(data, |value| if *value { "True".into() } else { "False".into() }),
+        TensorData::Uint8(data) => all.format_all(data, ToString::to_string),
+        TensorData::Int8(data) => all.format_all(data, ToString::to_string),
+        TensorData::Uint16(data) => all.format_all(data, ToString::to_string),
+        TensorData::Int16(data) => all.format_all(data, ToString::to_string),
+        TensorData::Uint32(data) => all.format_all(data, ToString::to_string),
+        TensorData::Int32(data) => all.format_all(data, ToString::to_string),
+        TensorData::Uint64(data) => all.format_all(data, ToString::to_string),
+        TensorData::Int64(data) => all.format_all(data, ToString::to_string),
+        TensorData::Float16(data) => all.format_all(data, |value| {
             let digits = shortest(value.to_f64(), |text| text.parse().ok().map(f16_from_f64) == Some(*value));
             python(&digits, value.to_f64())
         }),
-        TensorData::Bfloat16(data) => all.of(data, |value| {
+        TensorData::Bfloat16(data) => all.format_all(data, |value| {
             let digits = shortest(value.to_f64(), |text| text.parse().ok().map(bf16_from_f64) == Some(*value));
             python(&digits, value.to_f64())
         }),
-        TensorData::Float32(data) => all.of(data, |value| python(&format!("{value:e}"), f64::from(*value))),
-        TensorData::Float64(data) => all.of(data, |value| python(&format!("{value:e}"), *value)),
+        TensorData::Float32(data) => all.format_all(data, |value| python(&format!("{value:e}"), f64::from(*value))),
+        TensorData::Float64(data) => all.format_all(data, |value| python(&format!("{value:e}"), *value)),
         TensorData::String(data) => Ok(data.to_vec()),
     }?;
     Tensor::new(given.shape(), texts)
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn much_ends_with_the_time() {
+    fn stops_at_the_deadline() {
         let numbers = Tensor::zeros(ElementType::Int8, [1 << 15]).unwrap();
         assert!(write(&numbers, &Deadline::exceeded_after(0)).is_err());
         let texts = write(&numbers, &Deadline::default()).unwrap();
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_look_as_in_python() {
+    fn writes_numbers_as_python_does() {
         for (scientific, expected) in [
             ("1e0", "1.0"),
             ("-1.5e0", "-1.5"),

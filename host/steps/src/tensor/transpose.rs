@@ -103,7 +103,7 @@ mod tests {
     use gpux_core::ElementType;
 
     #[test]
-    fn a_picture_keeps_its_meaning() {
+    fn transpose_keeps_image_metadata() {
         let metadata = Metadata { layout: Some(Layout::Hwc), ..Metadata::default() };
         let picture = || Tensor::new([2, 2, 3], (0..12_u8).collect()).unwrap().with_metadata(metadata);
         let planes = testing::apply(builtin(), json!({"axes": [2, 0, 1]}), picture()).unwrap();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_no_harm() {
+    fn handles_empty_and_invalid_inputs() {
         let apply = |axes: serde_json::Value, tensor| testing::apply(builtin(), json!({ "axes": axes }), tensor);
         assert_eq!(apply(json!(null), Tensor::scalar(1_f32)).unwrap().rank(), 0);
         assert_eq!(apply(json!([1, 0]), Tensor::new([0, 3], vec![0_u8; 0]).unwrap()).unwrap().shape(), [3, 0]);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_knows_the_shape() {
+    fn infers_shape() {
         let given = TensorKind::image(ElementType::Uint8, None, Some(4), Some(3));
         let plan = |options| testing::plan(builtin(), options, given.clone());
         assert_eq!(plan(json!({"axes": [2, 0, 1]})).unwrap(), "tensor uint8[3, ?, 4] CHW");

@@ -300,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_filled_up_from_either_side() {
+    fn pads_rows_on_either_side() {
         let tokenizer = Tokenizer::new(tokenizers::models::bpe::BPE::default());
         let row = |ids: &[u32]| {
             let tokens = ids.iter().map(|id| tokenizers::Token::new(*id, String::new(), (0, 1))).collect();

@@ -34,7 +34,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_piece_counts() {
+    fn returns_the_longest_piece() {
         assert_eq!(longest(&table(4, b"trieab\0abcdef\0a\0")), 6);
         assert_eq!(longest(&table(0, b"")), 1);
         for wrong in ["", "!", &table(5, b"trie")] {
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_as_large_as_it_says() {
+    fn rejects_tables_of_wrong_size() {
         assert!(is_whole(&table(4, b"trieab\0")));
         for wrong in [table(u32::MAX, b"trie"), String::new(), "!".to_owned()] {
             assert!(!is_whole(&wrong), "{wrong}");

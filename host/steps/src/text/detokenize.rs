@@ -93,7 +93,7 @@ impl Detokenize {
     fn new(options: Options, file: &TokenizerFile) -> Result<Self, BuildError> {
         let tokenizer = read(file)?;
         let longest = tokenizer.get_vocab(true).keys().map(String::len).max().unwrap_or(0) + 1;
-        let offload = Offload::new(TokenizerCost::of_decoding(&tokenizer), MAX_TEXT);
+        let offload = Offload::new(TokenizerCost::for_decoding(&tokenizer), MAX_TEXT);
         let ids = Kind::Tensor(TensorKind::of_elements(ElementSet::integers()));
         let signature = Signature::unary(
             Port { description: "token numbers, of one axis or batch × length".into(), ..Port::new("ids", ids) },
@@ -171,7 +171,7 @@ impl Step for Detokenize {
                 let decoded = catch_tokenizer_panic(|| tokenizer.decode(row, skip));
                 let text =
                     decoded.map_err(|why| StepFailure::InvalidInput(format!("the tokens make no text: {why}")))?;
-                Ok(if clean_up { cleaned_up(text) } else { text })
+                Ok(if clean_up { clean_up_spaces(text) } else { text })
             };
             match length {
                 None => Ok(Value::from(text(&ids)?)),
@@ -192,7 +192,7 @@ impl Step for Detokenize {
     }
 }
 
-fn cleaned_up(text: String) -> String {
+fn clean_up_spaces(text: String) -> String {
     CLEAN_UP.iter().fold(text, |text, (from, to)| if text.contains(from) { text.replace(from, to) } else { text })
 }
 
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_knows_whether_it_is_one_text() {
+    fn infers_one_or_many_texts() {
         let step = build("bpe");
         let infer = |shape: &[Dim]| step.infer(&[Some(Kind::Tensor(TensorKind::shaped(ElementType::Int64, shape)))]);
         assert_eq!(infer(&[Dim::Dynamic]).unwrap(), [Kind::Text]);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_numbers_do_no_harm() {
+    fn rejects_invalid_token_ids() {
         let step = build("wordpiece");
         assert_eq!(run(&step, Tensor::new([2], vec![u32::MAX, 100_000]).unwrap()).unwrap(), "".into());
         assert_eq!(run(&step, Tensor::new([0], Vec::<i64>::new()).unwrap()).unwrap(), "".into());
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_of_great_length_is_not_multiplied() {
+    fn long_tokens_are_counted_once_each() {
         let long = "a".repeat(8 << 10);
         let vocabulary = json!({ "model": { "type": "WordLevel", "vocab": { long: 0, "b": 1 }, "unk_token": "b" } });
         let options = Options { tokenizer: String::new(), skip_special_tokens: true, clean_up: false };

@@ -125,7 +125,7 @@ impl Encoder {
         let _ = tokenizer.with_truncation(None);
         tokenizer.with_padding(None);
         tokenizer.with_post_processor(None::<PostProcessorWrapper>);
-        let cost = TokenizerCost::of_encoding(&tokenizer);
+        let cost = TokenizerCost::for_encoding(&tokenizer);
         let mut core = EncoderCore {
             tokenizer,
             processor,
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_would_take_too_much_are_refused() {
+    fn rejects_texts_that_grow_too_large() {
         let replace = |content: String| json!({ "normalizer": { "type": "Replace", "pattern": { "String": "a" }, "content": content } });
         let plain = json!({ "normalizer": { "type": "NFKC" } });
         let shorten = json!({ "type": "Replace", "pattern": { "String": "b" }, "content": "" });
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn no_tokenizer_holds_a_request_beyond_its_time() {
+    fn slow_tokenizers_are_abandoned_at_the_deadline() {
         // What it takes for a word grows with the cube of its characters.
         let words = json!({
             "model": { "type": "WordPiece", "vocab": { "[UNK]": 0, "a": 1, "##a": 2 }, "unk_token": "[UNK]",

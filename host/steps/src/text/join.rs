@@ -111,7 +111,7 @@ impl Join {
             }
             if self.options.how == Reduction::Mean {
                 for sum in sum {
-                    *sum = *sum / T::of(*count);
+                    *sum = *sum / T::from_count(*count);
                 }
             }
         }
@@ -119,7 +119,7 @@ impl Join {
     }
 
     /// The positions of each window that are kept.
-    fn kept(
+    fn keep_text_positions(
         &self,
         windows: &[usize],
         length: usize,
@@ -151,7 +151,7 @@ impl Join {
         deadline: &Deadline,
     ) -> Result<Tensor, StepFailure> {
         let (length, width) = (tensor.shape()[1], tensor.shape()[2..].iter().product::<usize>());
-        let texts = self.kept(windows, length, masks, deadline)?;
+        let texts = self.keep_text_positions(windows, length, masks, deadline)?;
         let kept = texts.first().map_or(0, Vec::len);
         if let Some(other) = texts.iter().find(|text| text.len() != kept) {
             let message = format!(
@@ -187,14 +187,14 @@ impl Masks {
 
 /// A float that rows are added up in.
 trait ReducedFloat: TensorElement + Copy + std::ops::Add<Output = Self> + std::ops::Div<Output = Self> {
-    fn of(count: usize) -> Self;
+    fn from_count(count: usize) -> Self;
     /// The larger one; NaN if either is, as in NumPy.
     fn larger(self, other: Self) -> Self;
 }
 
 macro_rules! numbers {
     ($($type:ty),+) => {$(impl ReducedFloat for $type {
-        fn of(count: usize) -> Self {
+        fn from_count(count: usize) -> Self {
             count as Self
         }
         fn larger(self, other: Self) -> Self {
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_of_windows_come_together_again() {
+    fn joins_tokens_of_windows() {
         let step = step(json!({"how": "concat", "stride": 1}));
         let values = Tensor::new([2, 4, 1], (0_u8..8).map(f32::from).collect::<Vec<_>>()).unwrap();
         let special = Tensor::new([2, 4], vec![1_i64, 0, 0, 0, 1, 0, 0, 1]).unwrap();
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn much_ends_with_the_time() {
+    fn stops_at_the_deadline() {
         let values = |shape: [usize; 3]| Tensor::zeros(ElementType::Float32, shape).unwrap();
         // Of one text and of many, in long rows and in short ones.
         for (how, shape, windows) in [
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_knows_type_and_shape() {
+    fn infers_type_and_shape() {
         let kind = |shape: &[Dim]| Some(Kind::Tensor(TensorKind::shaped(ElementType::Float16, shape)));
         let infer = |inputs: &[Option<Kind>]| step(json!({})).infer(inputs).map(|kinds| kinds[0].to_string());
         assert_eq!(infer(&[kind(&[Dim::Dynamic, Dim::Fixed(8)]), None]).unwrap(), "tensor float16[1, 8]");
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_no_harm() {
+    fn handles_empty_and_invalid_inputs() {
         let run = |options, inputs: Vec<Value>| {
             step(options).run(inputs.into_iter().map(Some).collect(), &mut Context::default())
         };

@@ -130,7 +130,7 @@ impl NormalizeText {
         let options = &self.options;
         let mut text = Cow::Borrowed(text);
         if options.clean {
-            text = bounded(
+            text = collect_bounded(
                 text.chars().filter(|c| !is_removed(*c)).map(|c| if c.is_whitespace() { ' ' } else { c }),
                 deadline,
             )?;
@@ -138,31 +138,31 @@ impl NormalizeText {
         // In ASCII there is nothing to decompose.
         if !text.is_ascii() {
             if options.cjk_spaces {
-                text = bounded(text.chars().flat_map(spaced), deadline)?;
+                text = collect_bounded(text.chars().flat_map(space_around_chinese), deadline)?;
             }
             if options.strip_accents {
                 check_marks(&text, deadline)?;
-                text = bounded(text.nfd().filter(|c| !c.is_mark_nonspacing()), deadline)?;
+                text = collect_bounded(text.nfd().filter(|c| !c.is_mark_nonspacing()), deadline)?;
             }
             if let Some(form) = options.form.filter(|form| !form.is_that_of(&text)) {
                 check_marks(&text, deadline)?;
                 text = match form {
-                    Form::Nfc => bounded(text.nfc(), deadline)?,
-                    Form::Nfd => bounded(text.nfd(), deadline)?,
-                    Form::Nfkc => bounded(text.nfkc(), deadline)?,
-                    Form::Nfkd => bounded(text.nfkd(), deadline)?,
+                    Form::Nfc => collect_bounded(text.nfc(), deadline)?,
+                    Form::Nfd => collect_bounded(text.nfd(), deadline)?,
+                    Form::Nfkc => collect_bounded(text.nfkc(), deadline)?,
+                    Form::Nfkd => collect_bounded(text.nfkd(), deadline)?,
                 };
             }
         }
         text = match options.case {
             Case::Keep => text,
             Case::Lower => lower(&text, deadline)?.into(),
-            Case::LowerChars => bounded(text.chars().flat_map(char::to_lowercase), deadline)?,
+            Case::LowerChars => collect_bounded(text.chars().flat_map(char::to_lowercase), deadline)?,
         };
         Ok(match options.white_space {
             WhiteSpace::Keep => text.into_owned(),
             WhiteSpace::Strip => text.trim_matches(is_space).to_owned(),
-            WhiteSpace::Collapse => collapsed(&text, deadline)?,
+            WhiteSpace::Collapse => collapse_spaces(&text, deadline)?,
         })
     }
 }
@@ -184,7 +184,7 @@ fn check_marks(text: &str, deadline: &Deadline) -> Result<(), StepFailure> {
 }
 
 /// The characters as text. A single one can become eighteen (U+FDFA), so the sum is held in bounds.
-fn bounded<'t>(chars: impl Iterator<Item = char>, deadline: &Deadline) -> Result<Cow<'t, str>, StepFailure> {
+fn collect_bounded<'t>(chars: impl Iterator<Item = char>, deadline: &Deadline) -> Result<Cow<'t, str>, StepFailure> {
     let mut text = String::new();
     let mut chars = chars.peekable();
     while chars.peek().is_some() {
@@ -248,7 +248,7 @@ fn is_space(char: char) -> bool {
     char.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&char)
 }
 
-fn collapsed(text: &str, deadline: &Deadline) -> Result<String, StepFailure> {
+fn collapse_spaces(text: &str, deadline: &Deadline) -> Result<String, StepFailure> {
     let mut collapsed = String::with_capacity(text.len());
     for word in text.split(is_space).filter(|word| !word.is_empty()) {
         deadline.check_after(word.len() + 1)?;
@@ -261,7 +261,7 @@ fn collapsed(text: &str, deadline: &Deadline) -> Result<String, StepFailure> {
 }
 
 /// A character, with a space on either side where it is Chinese as `BertNormalizer` understands it.
-fn spaced(char: char) -> impl Iterator<Item = char> {
+fn space_around_chinese(char: char) -> impl Iterator<Item = char> {
     let chinese = matches!(u32::from(char),
         0x4e00..=0x9fff | 0x3400..=0x4dbf | 0x20000..=0x2a6df | 0x2a700..=0x2b73f | 0x2b740..=0x2b81f
         | 0x2b920..=0x2ceaf | 0xf900..=0xfaff | 0x2f800..=0x2fa1f);
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn each_form_of_text_stays_what_it_is() {
+    fn keeps_the_form_of_text_values() {
         let lower = || json!({"case": "lower"});
         assert_eq!(run(lower(), "ΑΣ").unwrap(), "ας".into());
         assert_eq!(run(json!({"case": "lower_chars"}), "ΑΣ").unwrap(), "ασ".into());
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_knows_what_it_gives() {
+    fn infers_kind() {
         let step = NormalizeText::new(Options::default());
         assert_eq!(step.infer(&[Some(Kind::Text)]).unwrap(), [Kind::Text]);
         let strings = Kind::Tensor(TensorKind::shaped(ElementType::String, [Dim::Fixed(3)]));
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_letter_with_too_many_marks_is_refused() {
+    fn rejects_letters_with_too_many_marks() {
         let marked = |marks: usize| format!("a{}b\u{301}", "\u{301}\u{316}".repeat(marks / 2));
         for form in ["nfc", "nfd", "nfkc", "nfkd"] {
             assert!(run(json!({ "form": form }), marked(MOST_MARKS)).is_ok());
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_grows_is_held_in_bounds() {
+    fn bounds_growing_text() {
         let bomb = "\u{fdfa}".repeat(MAX_TEXT / 3);
         let error = run(json!({"form": "nfkd"}), bomb.as_str()).unwrap_err();
         assert!(error.to_string().contains("over"), "{error}");
@@ -385,7 +385,7 @@ mod tests {
 
     /// A final sigma looks at the letters around it, so pieces end at white space.
     #[test]
-    fn pieces_are_as_the_whole() {
+    fn pieces_normalize_as_the_whole() {
         let text = "ΟΔΟΣ ΑΣ\u{301}Α ΣΑΣ.Σ\u{a0}İSTANBUL Σ ".repeat(20_000);
         assert!(text.len() > 3 * PIECE);
         assert_eq!(lower(&text, &Deadline::default()).unwrap(), text.to_lowercase());
@@ -397,11 +397,11 @@ mod tests {
         let word = "Σ".repeat(PIECE);
         assert_eq!(lower(&word, &Deadline::default()).unwrap(), word.to_lowercase());
         assert_eq!(lower(&text, &Deadline::exceeded_after(2)), Err(StepFailure::Timeout));
-        assert_eq!(bounded(text.chars(), &Deadline::exceeded_after(2)), Err(StepFailure::Timeout));
+        assert_eq!(collect_bounded(text.chars(), &Deadline::exceeded_after(2)), Err(StepFailure::Timeout));
     }
 
     #[test]
-    fn any_characters_do_no_harm() {
+    fn accepts_any_characters() {
         let mut random = reference::random();
         let options = json!({"clean": true, "cjk_spaces": true, "strip_accents": true, "form": "nfkc", "case": "lower",
             "white_space": "collapse"});

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_be_long_is_left_behind() {
+    fn offloads_long_work() {
         let within = |time: Duration| Deadline::at(Instant::now().checked_add(time));
         let here = std::thread::current().id();
         let (end, ended) = channel::<()>();

@@ -66,7 +66,7 @@ fn tokenize_follows_hugging_face() {
 }
 
 #[test]
-fn tokenize_gives_the_same_for_any_line() {
+fn tokenize_follows_hugging_face_for_any_line() {
     let cases = read_json("text/lines.json");
     let mut different = 0;
     for name in NAMES {
@@ -94,7 +94,7 @@ fn tokenize_gives_the_same_for_any_line() {
 }
 
 #[test]
-fn tokenize_cuts_and_fills_from_either_side() {
+fn tokenize_truncates_and_pads_on_either_side() {
     let cases = read_json("text/cut.json");
     for case in cases.as_array().unwrap() {
         let step = step("tokenize", everything(&case["tokenizer"], case["options"].clone()));
@@ -126,7 +126,7 @@ fn given(tokenizer: &Json, case: &Json) -> Option<(Vec<Json>, Json)> {
 
 /// `tests/reference/builtin/make_text_random.py` wrote what the package makes of the same.
 #[test]
-fn random_options_and_files_come_out_as_hugging_face_has_them() {
+fn random_options_and_files_follow_hugging_face() {
     let cases = read_json("tokenize-random.json");
     let cases = cases.as_array().unwrap();
     let (mut rows, mut refused) = (0, 0);

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_text_is_taken() {
+    fn accepts_every_form_of_text() {
         let step = build("wordpiece", json!({})).unwrap();
         let text = run(&step, vec!["the fox".into()]).unwrap();
         let strings = Tensor::new([1], vec!["the fox".to_owned()]).unwrap();
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_knows_batch_and_length() {
+    fn infers_batch_and_length() {
         let infer = |options, kind| {
             build("wordpiece", options).unwrap().infer(&[Some(kind), None]).map(|kinds| kinds[0].to_string())
         };
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn truncation_and_padding_of_the_file_are_ignored() {
+    fn ignores_truncation_and_padding_of_the_file() {
         let unlimited = reference::read_json("tokenize/wordpiece.json");
         let mut limited = unlimited.clone();
         limited["truncation"] = json!({"direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 2});
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_cannot_work_are_refused() {
+    fn rejects_invalid_options() {
         for (options, option) in [
             (json!({"max_length": 0}), "max_length"),
             (json!({"max_length": 1}), "max_length"),
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_of_unlike_lengths_needs_padding() {
+    fn rejects_batches_of_unequal_lengths_without_padding() {
         let batch = || vec![json!(["a", "a much longer text"]).into()];
         let error = run(&build("wordpiece", json!({"padding": "none"})).unwrap(), batch()).unwrap_err();
         assert!(error.to_string().contains("set `padding: longest`"), "{error}");
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_given_beside_the_rest() {
+    fn returns_requested_extra_outputs() {
         let all = json!({"offsets": true, "special_tokens_mask": true, "sequence_ids": true, "word_ids": true});
         let step = build("wordpiece", all).unwrap();
         let names: Vec<_> = step.signature.outputs.iter().skip(3).map(|port| port.name.as_str()).collect();
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_that_cannot_be_made_is_the_requests_fault() {
+    fn impossible_truncation_is_invalid_input() {
         let step = build("wordpiece", json!({"max_length": 6, "truncation": "only_second"})).unwrap();
         let long = "the quick brown fox jumps over the lazy dog";
         assert!(run(&step, vec!["the fox".into()]).is_ok(), "nothing needs to be cut");
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_text_is_refused() {
+    fn rejects_too_much_text() {
         let step = build("wordpiece", json!({"max_length": MAX_LENGTH, "padding": "max_length"})).unwrap();
         let error = run(&step, vec![json!(vec![""; 17]).into()]).unwrap_err();
         assert!(error.to_string().contains("tokens"), "{error}");
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_files_and_texts_do_no_harm() {
+    fn rejects_hostile_files_and_texts() {
         let options = || Options { max_length: None, ..ports::options(json!({"tokenizer": "t"})).unwrap() };
         let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
         for bytes in [&b""[..], b"{}", b"null", &[0xff, 0xfe], deep.as_bytes(), b"{\"model\": {\"type\": \"BPE\"}}"] {

@@ -24,7 +24,7 @@ const LONGEST: usize = 128;
 
 impl TokenizerCost {
     /// The cost of making tokens.
-    pub(crate) fn of_encoding(tokenizer: &Tokenizer) -> Self {
+    pub(crate) fn for_encoding(tokenizer: &Tokenizer) -> Self {
         let (normalizer, cuts) = (parts(tokenizer.get_normalizer()), parts(tokenizer.get_pre_tokenizer()));
         let is_linear = normalizer.iter().chain(&cuts).all(is_linear);
         let growth = |part: &Value| growth(part, tokenizer);
@@ -47,7 +47,7 @@ impl TokenizerCost {
     }
 
     /// The cost of making text, without the space before each token.
-    pub(crate) fn of_decoding(tokenizer: &Tokenizer) -> Self {
+    pub(crate) fn for_decoding(tokenizer: &Tokenizer) -> Self {
         let parts = parts(tokenizer.get_decoder());
         let growth = product(parts.iter().map(|part| match part["type"].as_str() {
             // The way back from letters to bytes; what is none is U+FFFD.
@@ -67,7 +67,7 @@ fn product(factors: impl Iterator<Item = usize>) -> usize {
 fn growth(part: &Value, tokenizer: &Tokenizer) -> usize {
     let text = |name: &str| part[name].as_str().unwrap_or_default();
     match text("type") {
-        "Replace" => match replaced(part) {
+        "Replace" => match literal_pattern(part) {
             Some(pattern) => text("content").len().div_ceil(pattern.len()).max(1),
             // A pattern may match nothing, before each byte.
             None => text("content").len().saturating_add(1),
@@ -97,21 +97,21 @@ fn between_added_tokens(tokenizer: &Tokenizer) -> usize {
 }
 
 /// The text that a `Replace` or a `Split` looks for; `None` for a pattern that may go back and forth, or match nothing.
-fn replaced(part: &Value) -> Option<&str> {
+fn literal_pattern(part: &Value) -> Option<&str> {
     part["pattern"]["String"].as_str().filter(|pattern| !pattern.is_empty())
 }
 
 /// Whether it changes each letter independently of the others.
 fn is_by_letter(part: &Value) -> bool {
     match part["type"].as_str() {
-        Some("Replace") => replaced(part).is_some_and(|pattern| pattern.chars().count() == 1),
+        Some("Replace") => literal_pattern(part).is_some_and(|pattern| pattern.chars().count() == 1),
         kind => kind != Some("Prepend"),
     }
 }
 
 fn is_linear(part: &Value) -> bool {
     match part["type"].as_str() {
-        Some("Replace" | "Split") => replaced(part).is_some(),
+        Some("Replace" | "Split") => literal_pattern(part).is_some(),
         Some(
             // normalizers
             "BertNormalizer" | "Lowercase" | "NFC" | "NFD" | "NFKC" | "NFKD" | "Nmt" | "Precompiled" | "Prepend"
@@ -145,7 +145,7 @@ mod tests {
     }
 
     fn normalizing(normalizer: Value) -> TokenizerCost {
-        TokenizerCost::of_encoding(&tokenizer(&json!({ "normalizer": normalizer })))
+        TokenizerCost::for_encoding(&tokenizer(&json!({ "normalizer": normalizer })))
     }
 
     fn replace(content: &str) -> Value {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn sequences_multiply() {
+    fn growth_of_sequences_multiplies() {
         assert_eq!(normalizing(Value::Null).growth, 1);
         assert_eq!(normalizing(replace("b")).growth, 1);
         // The crate takes parts that do not say what they are.
@@ -171,42 +171,42 @@ mod tests {
         let cuts = json!({ "pre_tokenizer": { "type": "Sequence", "pretokenizers":
             vec![json!({ "type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true }); 3] } });
         assert_eq!(
-            TokenizerCost::of_encoding(&tokenizer(&cuts)),
+            TokenizerCost::for_encoding(&tokenizer(&cuts)),
             TokenizerCost { growth: 9, contextual_growth: 9, is_linear: true }
         );
         let decoder = json!({ "decoder": { "type": "Sequence", "decoders": [replace("aaaa")] } });
-        assert_eq!(TokenizerCost::of_decoding(&tokenizer(&decoder)).growth, 4);
+        assert_eq!(TokenizerCost::for_decoding(&tokenizer(&decoder)).growth, 4);
         let decoders = json!([{ "type": "ByteFallback" }, { "type": "Fuse" },
             { "type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true }]);
         let decoder = json!({ "decoder": { "type": "Sequence", "decoders": decoders } });
         assert_eq!(
-            TokenizerCost::of_decoding(&tokenizer(&decoder)),
+            TokenizerCost::for_decoding(&tokenizer(&decoder)),
             TokenizerCost { growth: 1, contextual_growth: 1, is_linear: true }
         );
         for (suffix, growth) in [("", 3), ("</w>", 1)] {
             let decoder = json!({ "decoder": { "type": "BPEDecoder", "suffix": suffix } });
-            assert_eq!(TokenizerCost::of_decoding(&tokenizer(&decoder)).growth, growth);
+            assert_eq!(TokenizerCost::for_decoding(&tokenizer(&decoder)).growth, growth);
         }
     }
 
     #[test]
-    fn the_last_of_two_parts_counts() {
+    fn last_of_duplicate_parts_wins() {
         let twice = r#"{"version":"1.0","added_tokens":[],"normalizer":null,
             "normalizer":{"type":"Prepend","prepend":"xyz"},"model":{"type":"WordLevel","vocab":{},"unk_token":"a"}}"#;
-        assert_eq!(TokenizerCost::of_encoding(&Tokenizer::from_bytes(twice).unwrap()).growth, 2);
+        assert_eq!(TokenizerCost::for_encoding(&Tokenizer::from_bytes(twice).unwrap()).growth, 2);
     }
 
     #[test]
-    fn usual_tokenizers_take_their_time_in_proportion() {
+    fn usual_tokenizers_are_linear() {
         for name in ["wordpiece", "bpe", "unigram"] {
             let read = Tokenizer::from_bytes(reference::read(&format!("tokenize/{name}.json"))).unwrap();
-            assert!(TokenizerCost::of_encoding(&read).is_linear, "{name}");
-            assert!(TokenizerCost::of_decoding(&read).is_linear, "{name}");
+            assert!(TokenizerCost::for_encoding(&read).is_linear, "{name}");
+            assert!(TokenizerCost::for_decoding(&read).is_linear, "{name}");
         }
     }
 
     #[test]
-    fn others_may_take_longer() {
+    fn unusual_tokenizers_are_not_linear() {
         let pattern = json!({ "type": "Split", "pattern": { "Regex": "a+" }, "behavior": "Isolated", "invert": false });
         let words = |longest: usize| {
             let vocab = json!({ "[UNK]": 0 });
@@ -223,10 +223,10 @@ mod tests {
             words(100_000),
             json!({ "model": { "type": "Unigram", "vocab": long, "unk_id": 1 } }),
         ] {
-            assert!(!TokenizerCost::of_encoding(&tokenizer(&parts)).is_linear, "{parts}");
+            assert!(!TokenizerCost::for_encoding(&tokenizer(&parts)).is_linear, "{parts}");
         }
-        assert!(TokenizerCost::of_encoding(&tokenizer(&words(100))).is_linear);
+        assert!(TokenizerCost::for_encoding(&tokenizer(&words(100))).is_linear);
         let decoder = json!({ "decoder": { "type": "Replace", "pattern": { "Regex": "a+" }, "content": "" } });
-        assert!(!TokenizerCost::of_decoding(&tokenizer(&decoder)).is_linear);
+        assert!(!TokenizerCost::for_decoding(&tokenizer(&decoder)).is_linear);
     }
 }

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_looked_up_in_order() {
+    fn looks_names_up_in_order() {
         let folder = tempfile::tempdir().unwrap();
         let (project, hub) = (folder.path().join("project"), folder.path().join("hub"));
         std::fs::create_dir(&project).unwrap();
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_never_means_another_tokenizer_without_a_warning() {
+    fn warns_about_ambiguous_tokenizer_names() {
         let folder = tempfile::tempdir().unwrap();
         let (project, hub) = (folder.path().join("project"), folder.path().join("hub"));
         write(&project.join("tokenizer.json"), "beside");
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_outside_is_reached() {
+    fn rejects_paths_outside_the_project() {
         let folder = tempfile::tempdir().unwrap();
         let (project, hub) = (folder.path().join("project"), folder.path().join("hub"));
         std::fs::create_dir(&project).unwrap();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hub_is_where_its_variables_say() {
+    fn finds_the_hub_by_its_variables() {
         let of = |name: &str, set: &str, value: &str| (name == set).then(|| PathBuf::from(value));
         assert_eq!(hub_folders(&|name| of(name, "HF_HUB_CACHE", "/c"))[0], Path::new("/c"));
         assert_eq!(hub_folders(&|name| of(name, "HF_HOME", "/h"))[0], Path::new("/h/hub"));

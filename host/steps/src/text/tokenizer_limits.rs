@@ -41,7 +41,7 @@ pub(super) fn check_skeleton(skeleton: &Tokenizer, added: usize) -> Result<(), S
         }
         parts.iter().filter(|part| part["type"] == "TemplateProcessing").try_for_each(check_template)?;
     }
-    let growth = TokenizerCost::of_encoding(skeleton).growth.max(TokenizerCost::of_decoding(skeleton).growth);
+    let growth = TokenizerCost::for_encoding(skeleton).growth.max(TokenizerCost::for_decoding(skeleton).growth);
     if growth > MOST_GROWTH {
         return Err(format!("it may make {growth} times as much of a text; at most {MOST_GROWTH} are taken"));
     }
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn usual_tokenizers_are_taken() {
+    fn accepts_usual_tokenizers() {
         for name in ["wordpiece", "bpe", "unigram"] {
             let tokenizer = Tokenizer::from_bytes(reference::read(&format!("tokenize/{name}.json"))).unwrap();
             assert_eq!(check_skeleton(&tokenizer, 1000), Ok(()), "{name}");
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn strange_ones_are_not() {
+    fn rejects_hostile_tokenizers() {
         let long = "a".repeat(300);
         let added = |content: &str, rstrip: bool| {
             json!({ "added_tokens": [{ "id": 1, "content": content, "single_word": false, "lstrip": false,

@@ -221,7 +221,7 @@ mod tests {
     use crate::reference;
 
     #[test]
-    fn usual_files_pass() {
+    fn accepts_usual_files() {
         for name in ["wordpiece", "bpe", "unigram"] {
             let file = reference::read(&format!("tokenize/{name}.json"));
             assert!(scan(&file).unwrap().added.get() < 1000, "{name}");
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_have_no_end_does_not() {
+    fn rejects_unbounded_files() {
         let surveyed = |file: &Value| scan(file.to_string().as_bytes()).map(|scan| scan.added.get());
         let long = "a".repeat(MOST_BYTES + 1);
         let pieces = vec![json!(["a".repeat(MOST_BYTES), -1.0]); MOST_PIECES / MOST_BYTES + 1];
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_two_parts_is_outlined() {
+    fn skeleton_keeps_the_last_of_duplicate_parts() {
         let file =
             br#"{"decoder": {"type": "Fuse"}, "decoder": null, "normalizer": null, "normalizer": {"type": "NFC"}}"#;
         let skeleton = skeleton(file).unwrap();

@@ -96,7 +96,7 @@ mod tests {
     use crate::reference;
 
     #[test]
-    fn decimals_are_rounded_twice() {
+    fn rounds_decimals_as_the_package_does() {
         assert_eq!(read("-9.948112415925431"), Some(-9_948_112_415_925_431_f64 / 1e15));
         assert_eq!(read("1.5e-400"), Some(0.0));
         assert_eq!(read("123456789012345678901234.5"), Some(12_345_678_901_234_567_890_f64 * 1e4));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn only_numbers_change() {
+    fn changes_only_numbers() {
         let file = |score: &str| {
             format!("{{\"type\": \"Unigram\", \"vocab\": [[\"0.1e\\\"5 \\\\\", {score}], [\"é1.5\", -3]]}}")
         };

@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_whole_stream_is_decoded() {
+    fn rejects_several_or_damaged_streams() {
         let real = crate::reference::read("audio/decode/mono.ogg");
         let message = |bytes: &[u8]| parse(bytes).err().unwrap().to_string();
         assert!(message(&real.repeat(2)).contains("several streams"));

@@ -1,4 +1,4 @@
-//! Where decoders put what they decode, within limits.
+//! Collects decoded samples within limits.
 
 use std::time::Instant;
 

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn code_books_are_weighed_before_they_are_made() {
+    fn rejects_large_code_books_before_allocating() {
         let bomb = setup(200, 1 << 17, 32);
         assert!(bomb.len() < 10_000);
         assert!(books(&bomb).unwrap() > MAX_BOOKS);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn roots_are_rounded_down() {
+    fn rounds_roots_down() {
         assert_eq!(
             [first_values(81, 4), first_values(80, 4), first_values(7, 1), first_values(5, 65_535)],
             [3, 2, 7, 1]
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn residues_of_real_files_are_told_apart() {
+    fn detects_interleaved_residues() {
         for (name, interleaved) in [("stereo.ogg", true), ("mono.ogg", false)] {
             let real = crate::reference::read(&format!("audio/decode/{name}"));
             let setup = crate::audio::decode::ogg::setup(&real);

@@ -15,7 +15,7 @@ use crate::simd::Wide;
 /// A float that spectra are computed in, `L` of them in a vector.
 pub(in crate::audio) trait FftFloat<const L: usize>: SimdFloatElement + Default {
     type Vector: Lanes + SimdFloat<Wide, Element = Self, Array = [Self; L]>;
-    fn of(number: f64) -> Self;
+    fn narrow(number: f64) -> Self;
     fn sample(number: f32) -> Self;
     fn energy(self) -> f32;
     /// Four samples of each row, from a place on.
@@ -25,7 +25,7 @@ pub(in crate::audio) trait FftFloat<const L: usize>: SimdFloatElement + Default 
 impl FftFloat<8> for f32 {
     type Vector = f32x8<Wide>;
 
-    fn of(number: f64) -> Self {
+    fn narrow(number: f64) -> Self {
         number as Self
     }
 
@@ -50,7 +50,7 @@ impl FftFloat<8> for f32 {
 impl FftFloat<4> for f64 {
     type Vector = f64x4<Wide>;
 
-    fn of(number: f64) -> Self {
+    fn narrow(number: f64) -> Self {
         number
     }
 
@@ -116,7 +116,7 @@ impl<T> BatchedFft<T> {
         let radices = radices(half).filter(|_| length.is_multiple_of(2))?;
         let twiddle = |part: usize, whole: usize| {
             let (sin, cos) = (-TAU * part as f64 / whole as f64).sin_cos();
-            [T::of(cos), T::of(sin)]
+            [T::narrow(cos), T::narrow(sin)]
         };
         let mut left = half;
         let passes = radices.into_iter().map(|radix| {
@@ -128,7 +128,7 @@ impl<T> BatchedFft<T> {
         });
         let passes = passes.collect();
         let odd_twiddles = (0..=half / 2).map(|bin| twiddle(bin, length)).collect();
-        let weights = window.iter().map(|weight| T::of(weight / 2.0)).collect();
+        let weights = window.iter().map(|weight| T::narrow(weight / 2.0)).collect();
         Some(Self { wide, half, passes, odd_twiddles, weights })
     }
 

@@ -34,7 +34,7 @@ mod tests {
     use super::log10;
 
     #[test]
-    fn it_is_the_logarithm() {
+    fn approximates_the_logarithm() {
         let mut number = f32::MIN_POSITIVE;
         while number < f32::MAX {
             let wanted = f64::from(number).log10();

@@ -74,7 +74,7 @@ impl<T: FftFloat<L> + FftNum, const L: usize> Spectrum<T, L> {
         let transform = match wide.and_then(|wide| BatchedFft::new(wide, &weights)) {
             Some(transform) => FftPlan::Batched(transform),
             None => FftPlan::Single {
-                weights: weights.into_iter().map(T::of).collect(),
+                weights: weights.into_iter().map(T::narrow).collect(),
                 transform: RealFftPlanner::new().plan_fft_forward(window.n_fft),
             },
         };
@@ -125,7 +125,7 @@ impl<T: FftFloat<L> + FftNum, const L: usize> Spectrum<T, L> {
             (Some(place), _) => Some(place),
             (None, _) if length == 0 => None,
             (None, Some(Pad::Edge)) => Some(if place < margin { 0 } else { length - 1 }),
-            (None, Some(Pad::Reflect)) => Some(reflected(place as isize - margin as isize, length)),
+            (None, Some(Pad::Reflect)) => Some(reflect(place as isize - margin as isize, length)),
             (None, Some(Pad::Constant) | None) => None,
         };
         place.and_then(|place| sound.get(place)).copied().unwrap_or(0.0)
@@ -173,7 +173,7 @@ impl<T: FftNum> FftPlan<T> {
 
 /// The place that a place outside reflects, without repeating the edge; again and again, as NumPy does,
 /// where the sound is shorter than the padding.
-fn reflected(place: isize, length: usize) -> usize {
+fn reflect(place: isize, length: usize) -> usize {
     let last = length as isize - 1;
     if last == 0 {
         return 0;
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_together_have_the_spectra_of_frames_alone() {
+    fn batched_and_single_spectra_agree() {
         let Some(wide) = wide() else { return };
         for n_fft in [2, 4, 6, 8, 10, 12, 18, 20, 30, 50, 64, 90, 250, 400, 480, 512, 540, 1250, 2048, 3888] {
             let window = Window { n_fft, hop: n_fft / 2, length: n_fft, pad: Some(Pad::Reflect) };
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn other_lengths_are_transformed_alone() {
+    fn other_lengths_use_the_single_transform() {
         for n_fft in [3, 14, 401, 441, 882] {
             let window = Window { n_fft, hop: 100, length: n_fft, pad: None };
             assert!(matches!(Spectrum::<f32, 8>::new(window).transform, FftPlan::Single { .. }));

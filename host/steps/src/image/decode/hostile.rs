@@ -58,7 +58,7 @@ fn claiming(name: &str, width: u32, height: u32) -> Vec<u8> {
 }
 
 #[test]
-fn absurd_sizes_are_refused_for_every_format() {
+fn rejects_extreme_sizes_in_every_format() {
     for name in ["rgb.gif", "rgb.bmp", "rle8.bmp", "raw.tiff", "lzw.tiff", "deflate.tiff"] {
         let message = refusal(&claiming(name, 60_000, 60_000));
         assert!(message.contains("60000 × 60000 pixels; at most"), "{name}: {message}");
@@ -79,7 +79,7 @@ fn absurd_sizes_are_refused_for_every_format() {
 }
 
 #[test]
-fn a_file_too_short_for_its_size_is_refused_before_memory_is_taken() {
+fn rejects_files_too_short_for_their_size_before_allocating() {
     for name in ["rgb.bmp", "gray.bmp", "16bit.bmp", "raw.tiff", "lzw.tiff", "deflate.tiff"] {
         let message = refusal(&claiming(name, 8000, 8000));
         assert!(message.contains("too short for its 8000 × 8000 pixels"), "{name}: {message}");
@@ -87,7 +87,7 @@ fn a_file_too_short_for_its_size_is_refused_before_memory_is_taken() {
 }
 
 #[test]
-fn a_frame_larger_than_its_picture_is_refused() {
+fn rejects_frames_larger_than_their_canvas() {
     let gif = file("rgb.gif");
     let frame = gif.windows(9).position(|block| block[0] == 0x2c && block[1..5] == [0; 4]).unwrap();
     refusal(&patched(gif, frame + 5, &[0xff; 4]));
@@ -104,7 +104,7 @@ fn a_frame_larger_than_its_picture_is_refused() {
 }
 
 #[test]
-fn huge_strips_tiles_and_counts_are_refused() {
+fn rejects_huge_strips_tiles_and_counts() {
     let tiff = file("lzw.tiff");
     for (number, value) in [(278, u32::MAX), (279, u32::MAX), (273, u32::MAX), (258, 60_000), (277, 60_000)] {
         let at = tag(&tiff, number);
@@ -120,7 +120,7 @@ fn huge_strips_tiles_and_counts_are_refused() {
 }
 
 #[test]
-fn a_part_of_a_file_is_refused() {
+fn rejects_truncated_files() {
     for name in ["lossless.webp", "lossy.webp", "rgb.gif", "rgb.bmp", "raw.tiff", "lzw.tiff"] {
         let whole = file(name);
         for length in (0..whole.len() - 40).step_by(13) {
@@ -131,7 +131,7 @@ fn a_part_of_a_file_is_refused() {
 }
 
 #[test]
-fn no_mutation_panics() {
+fn mutated_files_never_panic() {
     let mut random = random();
     let names = [
         "420-33x17.jpg",
@@ -174,7 +174,7 @@ fn no_mutation_panics() {
 
 /// What Pillow reads and gpux does not says so by name.
 #[test]
-fn samples_that_are_not_decoded_are_named() {
+fn names_unsupported_samples() {
     let raw = file("raw.tiff");
     for (photometric, name) in [(3_u32, "colours are those of a palette"), (6, "colours are YCbCr"), (8, "CIE L*a*b*")]
     {
@@ -195,11 +195,11 @@ fn bomb(format: image::ImageFormat) -> Vec<u8> {
 }
 
 #[test]
-fn a_bomb_ends_with_the_time() {
+fn decompression_bombs_stop_at_the_deadline() {
     use image::ImageFormat::{Bmp, Gif, Jpeg, Png, Tiff};
     for format in [Png, Gif, Bmp, Jpeg, Tiff] {
         let bomb = bomb(format);
-        let decode = |deadline: &Deadline| Format::of(&bomb).unwrap().open(&bomb, deadline)?.decode();
+        let decode = |deadline: &Deadline| Format::detect(&bomb).unwrap().open(&bomb, deadline)?.decode();
         let whole = decode(&Deadline::default()).unwrap();
         assert_eq!((whole.width(), whole.height()), (1500, 1500), "{format:?}");
         // Each time it is asked lies before some more of the picture, so fewer than all do not do.
@@ -215,7 +215,7 @@ fn a_bomb_ends_with_the_time() {
 }
 
 #[test]
-fn tables_upon_tables_end_with_the_time() {
+fn many_tables_stop_at_the_deadline() {
     let mut file = std::io::Cursor::new(Vec::new());
     image::RgbImage::new(8, 8).write_to(&mut file, image::ImageFormat::Jpeg).unwrap();
     let mut file = file.into_inner();
@@ -231,7 +231,7 @@ fn tables_upon_tables_end_with_the_time() {
 
 /// The decoder of WebP cannot be stopped, so what cannot end in time is not begun.
 #[test]
-fn a_webp_is_not_begun_without_the_time() {
+fn webp_is_not_started_without_enough_time() {
     let mut webp = std::io::Cursor::new(Vec::new());
     image::RgbImage::new(2000, 2000).write_to(&mut webp, image::ImageFormat::WebP).unwrap();
     let decode = step("decode-image", json!({}));

@@ -59,7 +59,7 @@ impl fmt::Display for Format {
 
 impl Format {
     /// The format of a file, by its first bytes; the error names what it is instead.
-    pub(super) fn of(bytes: &[u8]) -> Result<Self, String> {
+    pub(super) fn detect(bytes: &[u8]) -> Result<Self, String> {
         match image::guess_format(bytes) {
             Ok(ImageFormat::Jpeg) => Ok(Self::Jpeg),
             Ok(ImageFormat::Png) => Ok(Self::Png),

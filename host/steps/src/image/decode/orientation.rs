@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_turn_is_that_of_image() {
+    fn orientations_equal_those_of_image() {
         for (height, width) in [(1, 1), (2, 3), (40, 70), (33, 1)] {
             let samples: Vec<u8> = (0..height * width * 3).map(|at| (at * 7 % 251) as u8).collect();
             for number in 1..=8 {

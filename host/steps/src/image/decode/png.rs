@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_is_asked_as_often_as_the_head_makes_needful() {
+    fn checks_the_deadline_by_the_size_in_the_header() {
         let head = |depth, color| [[0; 24].as_slice(), &[depth, color]].concat();
         let ways =
             [(1, 3), (2, 3), (4, 0), (8, 3), (8, 2), (16, 6)].map(|(depth, color)| widening(&head(depth, color)));

@@ -32,7 +32,7 @@ fn formats_follow_pillow() {
 }
 
 #[test]
-fn deep_samples_are_kept() {
+fn keeps_16_bit_samples() {
     for (name, file) in read_json("image/decode/deep.json").as_object().unwrap() {
         let expected: Vec<u16> = bytemuck::pod_collect_to_vec(&unpack(&format!("image/decode/{name}.pixels.png")));
         let decode = step("decode-image", json!({"channels": file["color"], "depth": 16}));

@@ -55,7 +55,7 @@ fn differences(file: &str) -> BTreeMap<String, Far> {
 }
 
 #[test]
-fn images_are_made_as_the_libraries_make_them() {
+fn image_steps_follow_their_libraries() {
     for (name, far) in differences("steps") {
         let most = match name.as_str() {
             "letterbox" => 1.0,

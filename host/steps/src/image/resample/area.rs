@@ -42,7 +42,7 @@ impl Sample for u8 {
         inner: usize,
         deadline: &Deadline,
     ) -> Result<Vec<Self>, DeadlineExceeded> {
-        let covered: Vec<_> = areas.iter().map(covered).collect();
+        let covered: Vec<_> = areas.iter().map(coverage_range).collect();
         if covered.iter().all(|(range, _)| range.len() <= FIT) {
             means::<u32>(from, old, &covered, inner, deadline)
         } else {
@@ -52,7 +52,7 @@ impl Sample for u8 {
 }
 
 /// The samples that count, and what each weighs: all the same.
-fn covered((start, weights): &Coverage) -> (Range<usize>, u64) {
+fn coverage_range((start, weights): &Coverage) -> (Range<usize>, u64) {
     let first = weights.iter().position(|weight| *weight > 0.0).unwrap_or(0);
     let last = weights.iter().rposition(|weight| *weight > 0.0).map_or(first, |last| last + 1);
     (start + first..start + last, weights.get(first).map_or(0, |weight| *weight as u64))
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn one_product_of_a_sum_is_the_sum_of_products() {
+    fn sum_of_products_equals_product_of_sum() {
         let deadline = Deadline::default();
         for (old, new) in [(480, 8), (641, 7), (100, 33), (8, 8), (5, 13), (1, 4), (300, 299)] {
             for inner in [1, 3, 16] {
@@ -216,7 +216,7 @@ mod tests {
                 let areas: Vec<_> = (0..new).map(|index| area::<u8>(index, old, new)).collect();
                 let expected = pillow(&from, &areas, inner);
                 assert_eq!(u8::along(&from, old, &areas, inner, &deadline).unwrap(), expected, "{old} to {new}");
-                let covered: Vec<_> = areas.iter().map(covered).collect();
+                let covered: Vec<_> = areas.iter().map(coverage_range).collect();
                 assert_eq!(means::<u64>(&from, old, &covered, inner, &deadline).unwrap(), expected, "{old} to {new}");
             }
         }

@@ -15,8 +15,8 @@ pub(super) fn resize(
     deadline: &Deadline,
 ) -> Result<Tensor, StepFailure> {
     match tensor.data() {
-        TensorData::Uint8(data) => to_tensor(target, resized(data, dims, target, filter, deadline)?),
-        TensorData::Float32(data) => to_tensor(target, resized(data, dims, target, filter, deadline)?),
+        TensorData::Uint8(data) => to_tensor(target, resize_elements(data, dims, target, filter, deadline)?),
+        TensorData::Float32(data) => to_tensor(target, resize_elements(data, dims, target, filter, deadline)?),
         other => Err(StepFailure::Failed(format!("cannot resize {}", other.element()))),
     }
 }
@@ -26,12 +26,12 @@ trait AreaMean: TensorElement + Copy + Default + Interpolate<2> + Interpolate<4>
     /// The precision of positions between two neighbors.
     const PLACES: Precision;
     fn to_f32(self) -> f32;
-    fn of_mean(mean: f32) -> Self;
+    fn from_mean(mean: f32) -> Self;
     /// The sum of two samples.
     type Sum: Copy + Default;
-    fn of_two(above: Self, below: Self) -> Self::Sum;
+    fn sum_of_two(above: Self, below: Self) -> Self::Sum;
     /// The mean of four, halves up.
-    fn of_four(left: Self::Sum, right: Self::Sum) -> Self;
+    fn mean_of_sums(left: Self::Sum, right: Self::Sum) -> Self;
 }
 
 impl AreaMean for u8 {
@@ -39,16 +39,16 @@ impl AreaMean for u8 {
     fn to_f32(self) -> f32 {
         f32::from(self)
     }
-    fn of_mean(mean: f32) -> Self {
+    fn from_mean(mean: f32) -> Self {
         mean.round_ties_even() as Self
     }
     type Sum = u16;
     #[inline(always)]
-    fn of_two(above: Self, below: Self) -> u16 {
+    fn sum_of_two(above: Self, below: Self) -> u16 {
         u16::from(above) + u16::from(below)
     }
     #[inline(always)]
-    fn of_four(left: u16, right: u16) -> Self {
+    fn mean_of_sums(left: u16, right: u16) -> Self {
         ((left + right + 2) >> 2) as Self
     }
 }
@@ -58,21 +58,21 @@ impl AreaMean for f32 {
     fn to_f32(self) -> f32 {
         self
     }
-    fn of_mean(mean: f32) -> Self {
+    fn from_mean(mean: f32) -> Self {
         mean
     }
     type Sum = Self;
     #[inline(always)]
-    fn of_two(above: Self, below: Self) -> Self {
+    fn sum_of_two(above: Self, below: Self) -> Self {
         above + below
     }
     #[inline(always)]
-    fn of_four(left: Self, right: Self) -> Self {
+    fn mean_of_sums(left: Self, right: Self) -> Self {
         (left + right) * 0.25
     }
 }
 
-fn resized<T: AreaMean>(
+fn resize_elements<T: AreaMean>(
     data: &[T],
     dims: ImageDims,
     target: ImageDims,
@@ -148,7 +148,7 @@ fn blocks<T: AreaMean>(
                 }
             }
         }
-        result.extend(sums.iter().map(|sum| T::of_mean(*sum as f32 * part)));
+        result.extend(sums.iter().map(|sum| T::from_mean(*sum as f32 * part)));
     }
     Ok(result)
 }
@@ -177,7 +177,7 @@ fn mean<T: AreaMean>(
                 *sum += sample * weight;
             }
         }
-        result.extend(sums.iter().map(|mean| T::of_mean(*mean)));
+        result.extend(sums.iter().map(|mean| T::from_mean(*mean)));
     }
     Ok(result)
 }
@@ -198,12 +198,12 @@ fn half<T: AreaMean, const C: usize>(
             #[inline(always)]
             || {
                 for ((sum, above), below) in sums.iter_mut().zip(above).zip(below) {
-                    *sum = T::of_two(*above, *below);
+                    *sum = T::sum_of_two(*above, *below);
                 }
                 let pairs = sums.as_chunks::<C>().0.as_chunks::<2>().0;
                 for (to, [left, right]) in to.as_chunks_mut::<C>().0.iter_mut().zip(pairs) {
                     for channel in 0..C {
-                        to[channel] = T::of_four(left[channel], right[channel]);
+                        to[channel] = T::mean_of_sums(left[channel], right[channel]);
                     }
                 }
             },
@@ -242,11 +242,11 @@ type Coverage = (usize, Vec<f32>);
 fn areas(old: usize, new: usize) -> Vec<Coverage> {
     // As OpenCV computes it: not the same as `old / new`.
     let scale = 1.0 / (new as f64 / old as f64);
-    (0..new).map(|index| covered(index as f64 * scale, scale, old)).collect()
+    (0..new).map(|index| coverage(index as f64 * scale, scale, old)).collect()
 }
 
 /// What lies in the `scale` samples from `start` on. Slivers below a thousandth do not count.
-fn covered(start: f64, scale: f64, old: usize) -> Coverage {
+fn coverage(start: f64, scale: f64, old: usize) -> Coverage {
     let end = start + scale;
     let cell = scale.min(old as f64 - start);
     let last = (end.floor() as usize).min(old - 1);

@@ -20,7 +20,7 @@ pub(super) fn resize(
     if how.antialias && how.filter != Filter::Nearest {
         // The filters are Pillow's, but nothing is weighed by opacity, and weights of bytes have 16 bits.
         return match tensor.data() {
-            TensorData::Uint8(data) => to_tensor(target, averaged(data, dims, target, how.filter, deadline)?),
+            TensorData::Uint8(data) => to_tensor(target, resize_antialiased(data, dims, target, how.filter, deadline)?),
             TensorData::Float32(data) => {
                 to_tensor(target, resize_floats(data, dims, target, how.filter, false, deadline)?)
             }
@@ -49,7 +49,7 @@ pub(super) fn resize(
 
 /// Bytes with antialiasing: across, rounded to 8 bits, then down. The resizer alone would go down first, which
 /// puts a third of the samples of a noisy image elsewhere, some by 40.
-fn averaged(
+fn resize_antialiased(
     from: &[u8],
     dims: ImageDims,
     target: ImageDims,

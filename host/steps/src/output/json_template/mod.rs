@@ -134,7 +134,7 @@ fn length(json: &Json, deadline: &Deadline) -> Result<usize, DeadlineExceeded> {
         })?,
         Json::Object(fields) => fields.iter().try_fold(2, |sum: usize, (name, value)| {
             Ok::<_, DeadlineExceeded>(
-                sum.saturating_add(quoted(name)).saturating_add(length_within(value, deadline)? + 2),
+                sum.saturating_add(quoted_len(name)).saturating_add(length_within(value, deadline)? + 2),
             )
         })?,
         Json::Null | Json::Bool(_) => 5,
@@ -143,12 +143,12 @@ fn length(json: &Json, deadline: &Deadline) -> Result<usize, DeadlineExceeded> {
 }
 
 fn length_within(json: &Json, deadline: &Deadline) -> Result<usize, DeadlineExceeded> {
-    let length = json.as_str().map_or_else(|| length(json, deadline), |text| Ok(quoted(text)))?;
+    let length = json.as_str().map_or_else(|| length(json, deadline), |text| Ok(quoted_len(text)))?;
     deadline.check_after(ELEMENTS_PER_VALUE + length).map(|()| length)
 }
 
 /// Bytes of a text as a JSON string.
-fn quoted(text: &str) -> usize {
+fn quoted_len(text: &str) -> usize {
     let byte = |byte: u8| match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 8 | 12 => 2,
         0..0x20 => 6,
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_every_kind_are_filled_in() {
+    fn fills_values_of_every_kind() {
         let template = json!({"t": "{{tensor}}", "first": "{{tensor[0]}}", "b": "{{bytes}}", "s": "say {{text}}"});
         let tensor = Tensor::new([2], vec![0.1_f32, f32::NAN]).unwrap();
         let inputs = vec![tensor.into(), vec![1_u8, 2].into(), "hello".into()];
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_an_error_or_null() {
+    fn missing_parts_are_errors_or_null() {
         let inputs = || vec![json!([]).into()];
         let error = run(json!({"template": "{{top[0].label}}"}), inputs()).unwrap_err();
         assert_eq!(error.to_string(), "json-template: there is no `top[0].label`");
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_is_refused_before_it_is_made() {
+    fn rejects_large_results_before_allocating() {
         let large = || vec!["x".repeat(20 << 20).into()];
         let template = vec!["{{text}}"; 40];
         assert!(run(json!({ "template": template }), large()).unwrap_err().to_string().contains("512 MiB"));
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_that_hold_nothing_are_weighed() {
+    fn measures_empty_lists() {
         use gpux_core::ElementType::Uint8;
         let empty = Tensor::zeros(Uint8, [1 << 20, 0]).unwrap();
         let step = step(json!({"template": vec!["{{x}}"; 40]})).unwrap();
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_length_of_json_is_what_is_written() {
+    fn measures_the_length_of_json() {
         for json in [
             json!(null),
             json!(false),
@@ -301,7 +301,7 @@ mod tests {
 
     /// A template of a stranger mentions a large value often.
     #[test]
-    fn large_values_are_weighed_once() {
+    fn measures_large_values_once() {
         let template = vec!["{{list}}"; 20_000];
         let list = json!(vec![0; 300_000]);
         let step = step(json!({ "template": template })).unwrap();
@@ -311,14 +311,14 @@ mod tests {
     }
 
     #[test]
-    fn the_names_are_the_inputs() {
+    fn names_become_inputs() {
         let step = step(json!({"template": {"a": "{{top[0]}}", "b": ["{{text}} {{top}}"]}})).unwrap();
         let names: Vec<_> = step.signature().inputs.iter().map(|port| port.name.as_str()).collect();
         assert_eq!(names, ["top", "text"]);
     }
 
     #[test]
-    fn what_cannot_work_is_refused() {
+    fn rejects_invalid_options_and_inputs() {
         for options in [
             json!({}),
             json!({"template": "plain"}),

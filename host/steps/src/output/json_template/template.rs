@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_is_known_before_it_is_filled() {
+    fn computes_depth_before_filling() {
         let mut random = random();
         let mut tight = 0;
         for _ in 0..3000 {
@@ -341,21 +341,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn names_missing_parts() {
         let template = read(json!("{{a.b[0]}}"), &mut Vec::new()).unwrap();
         let missing = template.fill(&[Arc::new(json!({"b": []}))], true, &Deadline::default()).unwrap_err();
         assert!(matches!(missing, FillError::Missing(part) if part == "a.b[0]"));
     }
 
     #[test]
-    fn names_are_collected_once() {
+    fn collects_names_once() {
         let mut names = Vec::new();
         read(json!(["{{b}} {{a.x}}", {"c": "{{a}}"}]), &mut names).unwrap();
         assert_eq!(names, ["b", "a"]);
     }
 
     #[test]
-    fn mistakes_are_refused() {
+    fn rejects_malformed_templates() {
         for (template, word) in [
             (json!("{{a"), "has no"),
             (json!("{{}}"), "begins with the name"),
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_breaks_it() {
+    fn random_templates_never_panic() {
         let mut random = random();
         let pieces = ["{{", "}}", "a", ".", "[", "]", "0", " ", "é", "{", "}", "😀", "-"];
         for _ in 0..5000 {

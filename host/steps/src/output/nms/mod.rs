@@ -186,7 +186,7 @@ impl Nms {
         Ok([anchors, classes])
     }
 
-    fn given(&self, first: &Tensor, scores: Option<&Tensor>) -> Result<DetectorShape, String> {
+    fn detector_shape(&self, first: &Tensor, scores: Option<&Tensor>) -> Result<DetectorShape, String> {
         let known = |tensor: &Tensor| tensor.shape().iter().copied().map(Some).collect::<Vec<_>>();
         let scores = scores.map(known);
         let [anchors, classes] = self.sizes(&known(first), scores.as_deref())?;
@@ -218,7 +218,7 @@ impl Nms {
 
     fn detect(&self, inputs: &Inputs, deadline: &Deadline) -> Result<serde_json::Value, StepFailure> {
         let invalid = |why: String| StepFailure::InvalidInput(format!("nms: {why}"));
-        let given = self.given(&inputs.first, inputs.scores.as_ref()).map_err(invalid)?;
+        let given = self.detector_shape(&inputs.first, inputs.scores.as_ref()).map_err(invalid)?;
         if self.answer_bytes(&given) > MAX_ANSWER {
             let why =
                 format!("there are {} pictures of {} boxes, more than can be answered", given.batch, given.anchors);
@@ -427,7 +427,7 @@ impl Step for Nms {
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
         let tensor = |index: usize| inputs.get(index)?.as_ref()?.as_tensor();
         let Some(first) = tensor(0) else { return 0 };
-        let Ok(given) = self.given(first, tensor(1).filter(|_| self.is_separate())) else { return 0 };
+        let Ok(given) = self.detector_shape(first, tensor(1).filter(|_| self.is_separate())) else { return 0 };
         // Copies in float32, the best of each anchor, candidates with their order, the answer.
         let copies = inputs.iter().flatten().fold(0_usize, |sum, value| {
             sum.saturating_add(value.as_tensor().map_or(0, Tensor::len).saturating_mul(size_of::<f32>()))

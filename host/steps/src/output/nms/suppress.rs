@@ -40,12 +40,12 @@ pub(super) fn keep(candidates: &[Candidate], rule: Rule, deadline: &Deadline) ->
     }
     order.sort_unstable_by(better);
     let mut kept = Vec::new();
-    let mut of_class = BTreeMap::<i64, Vec<Area>>::new();
+    let mut of_class = BTreeMap::<i64, Vec<BoxArea>>::new();
     for index in order {
         let Candidate { corners, class, .. } = candidates[index];
         let rivals = of_class.entry(if rule.class_agnostic { 0 } else { class }).or_default();
         deadline.check_after(ORDER + OVERLAP * rivals.len())?;
-        let area = Area::of(corners);
+        let area = BoxArea::new(corners);
         if rivals.iter().any(|rival| f64::from(rival.overlap(&area)) > rule.iou_threshold) {
             continue;
         }
@@ -59,13 +59,13 @@ pub(super) fn keep(candidates: &[Candidate], rule: Rule, deadline: &Deadline) ->
 }
 
 /// Corners with the area between them, which may be negative or NaN.
-struct Area {
+struct BoxArea {
     corners: [f32; 4],
     size: f32,
 }
 
-impl Area {
-    fn of(corners: [f32; 4]) -> Self {
+impl BoxArea {
+    fn new(corners: [f32; 4]) -> Self {
         let [left, top, right, bottom] = corners;
         Self { corners, size: (right - left) * (bottom - top) }
     }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_of_a_heap_stays() {
+    fn keeps_the_best_of_many_boxes() {
         let heap = [
             candidate([0.0, 0.0, 10.0, 10.0], 0.5, 0),
             candidate([1.0, 0.0, 10.0, 10.0], 0.9, 0),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_is_looked_at() {
+    fn suppression_stops_at_the_deadline() {
         let apart: Vec<_> = (0..2000_u16).map(|at| candidate([f32::from(at); 4], 0.5, 0)).collect();
         let rule = Rule { most_candidates: 2000, most: 2000, ..RULE };
         assert_eq!(keep(&apart, rule, &Deadline::exceeded_after(20)), Err(DeadlineExceeded));

@@ -23,7 +23,7 @@ fn predictions() -> Tensor {
 }
 
 #[test]
-fn boxes_are_the_same_in_each_layout() {
+fn layouts_give_equal_boxes() {
     let expected = json!([
         {"box": [8.0, 8.0, 12.0, 12.0], "score": 0.9, "class": 0, "label": "cat"},
         {"box": [40.0, 35.0, 60.0, 45.0], "score": 0.8, "class": 1, "label": "dog"}
@@ -42,7 +42,7 @@ fn boxes_are_the_same_in_each_layout() {
 }
 
 #[test]
-fn boxes_go_back_to_the_picture_that_came_in() {
+fn maps_boxes_to_the_source_image() {
     let geometry =
         Geometry { source_width: 100, source_height: 60, scale_x: 0.5, scale_y: 0.5, offset_x: 7.0, offset_y: 9.0 };
     let metadata = Metadata { geometry: Some(geometry), layout: Some(Layout::Hwc), ..Metadata::default() };
@@ -62,7 +62,7 @@ fn boxes_go_back_to_the_picture_that_came_in() {
 }
 
 #[test]
-fn a_batch_gives_a_list_for_each_picture() {
+fn batch_returns_a_list_for_each_image() {
     let both = Tensor::new([2, 5, 1], vec![5_f32, 5.0, 2.0, 2.0, 0.9, 5.0, 5.0, 2.0, 2.0, 0.1]).unwrap();
     let found = detect(json!({}), vec![both]).unwrap();
     assert_eq!((found[0].as_array().unwrap().len(), found[1].as_array().unwrap().len()), (1, 0));
@@ -73,7 +73,7 @@ fn a_batch_gives_a_list_for_each_picture() {
 }
 
 #[test]
-fn odd_input_does_no_harm() {
+fn handles_empty_and_invalid_inputs() {
     let zeros = |shape: &[usize]| Tensor::zeros(ElementType::Float32, shape).unwrap();
     for (options, inputs) in [
         (json!({}), vec![zeros(&[4, 10])]),
@@ -100,7 +100,7 @@ fn odd_input_does_no_harm() {
 }
 
 #[test]
-fn no_numbers_break_it() {
+fn random_numbers_never_panic() {
     let mut random = random();
     let odd = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, f32::MIN, -0.0, 0.0, 1e-40, 0.5, 1.0, 640.0];
     for _ in 0..300 {
@@ -113,7 +113,7 @@ fn no_numbers_break_it() {
 }
 
 #[test]
-fn the_plan_refuses_what_cannot_be() {
+fn rejects_impossible_shapes_when_planned() {
     let infer = |options, dims: &[Dim]| {
         step(options).unwrap().infer(&[Some(Kind::Tensor(TensorKind::shaped(ElementType::Float32, dims)))])
     };
@@ -125,7 +125,7 @@ fn the_plan_refuses_what_cannot_be() {
 }
 
 #[test]
-fn options_that_cannot_work_are_refused() {
+fn rejects_invalid_options() {
     for options in [
         json!({"score_threshold": 1.5}),
         json!({"iou_threshold": -0.1}),

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_know_their_text() {
+    fn window_of_names_the_text() {
         let step = chunk(json!({"max_length": 12, "stride": 4})).unwrap();
         let values = reference::run(&*step, vec![json!([LONG, "a fox", LONG]).into()]);
         let window_of = values[3].as_tensor().unwrap();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn truncation_of_the_file_is_ignored() {
+    fn ignores_truncation_of_the_file() {
         let mut file = reference::read_json("tokenize/wordpiece.json");
         file["truncation"] = json!({"direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 2});
         let file = TokenizerFile { path: "t.json".into(), bytes: file.to_string().into_bytes() };
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_whose_other_text_fills_the_window_is_refused() {
+    fn rejects_pairs_whose_other_text_fills_the_window() {
         let step = chunk(json!({"max_length": 12, "stride": 2})).unwrap();
         let run = |text: &str, pair: &str| {
             step.run(vec![Some(text.into()), Some(pair.into())], &mut Context::default()).map_err(|why| why.to_string())
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_cannot_work_are_refused() {
+    fn rejects_invalid_options() {
         for (options, option) in [
             (json!({"max_length": 0}), "max_length"),
             (json!({"max_length": 8, "stride": 8}), "stride"),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_that_cannot_be_made_are_the_requests_fault() {
+    fn impossible_windows_are_invalid_input() {
         let run = |options, inputs: Vec<Value>| {
             let inputs = inputs.into_iter().map(Some).collect();
             chunk(options).unwrap().run(inputs, &mut Context::default())

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_overlap_and_the_last_is_filled_up() {
+    fn windows_overlap_and_the_last_is_padded() {
         let step = step(json!({"max_length": 4, "stride": 1, "pad_id": 9}));
         let values = reference::run(&*step, vec![Tensor::new([6], vec![1_i32, 2, 3, 4, 5, 6]).unwrap().into()]);
         let windows = values[0].as_tensor().unwrap();
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_input_does_no_harm() {
+    fn handles_empty_and_invalid_inputs() {
         let step = step(json!({"max_length": 4096, "stride": 4095, "padding": "none"}));
         let run = |tensor: Tensor| step.run(vec![Some(tensor.into())], &mut Context::default());
         assert!(run(Tensor::zeros(ElementType::Int64, [0]).unwrap()).is_ok());

@@ -133,7 +133,7 @@ mod tests {
         assert!(reader.fill_buf().unwrap().is_empty());
         assert!(reader.seek(SeekFrom::Current(-1001)).is_err());
 
-        // What was handed out before stays readable; the next piece does not come.
+        // The current piece stays readable; the next one is an error.
         let deadline = Deadline::exceeded_after(1);
         let mut reader = DeadlineReader::new(&bytes, 100, &deadline);
         assert_eq!(reader.read(&mut [0; 10]).unwrap(), 10);

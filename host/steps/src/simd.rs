@@ -8,7 +8,7 @@ use fearless_simd::{Level, Simd};
 use super::deadline::{Deadline, DeadlineExceeded};
 use gpux_core::{Tensor, TensorElement};
 
-/// Elements between two looks at the clock, at most.
+/// Elements between two deadline checks, at most.
 const PART: usize = 1 << 20;
 
 /// AVX2 with fused multiplication and addition.
@@ -66,7 +66,7 @@ pub(super) fn map_elements<T: TensorElement + Copy>(
         #[inline(always)]
         move |elements| {
             for part in elements.chunks_mut(PART) {
-                // DeadlineExceeded, nobody sees what becomes of the rest.
+                // After the deadline, the result is discarded.
                 if deadline.check_after(part.len()).is_ok() {
                     map_in_place(part, change);
                 }
@@ -86,7 +86,7 @@ mod tests {
         let mut tensor = Tensor::new([3 << 20], vec![1_u8; 3 << 20]).unwrap();
         let add =
             |tensor: &mut Tensor, looks| map_elements(tensor, &Deadline::exceeded_after(looks), |value: u8| value + 1);
-        // Of its own, and shared with another.
+        // An unshared tensor, then a shared one.
         assert_eq!(add(&mut tensor, 1), Err(DeadlineExceeded));
         let other = tensor.clone();
         assert_eq!(add(&mut tensor, 1), Err(DeadlineExceeded));

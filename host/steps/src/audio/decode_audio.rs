@@ -90,7 +90,8 @@ impl Step for DecodeAudio {
         let Some(Some(Value::Bytes(bytes))) = inputs.first() else { return 0 };
         // As in `run`: the reader may give up.
         let size = catch_panic(|| decode::size(bytes, self.options.mono));
-        let decode::Size { values, tables } = size.unwrap_or(decode::Size { values: Some(0), tables: 0 });
+        let decode::DecodeMemory { values, tables } =
+            size.unwrap_or(decode::DecodeMemory { values: Some(0), tables: 0 });
         // A larger one is refused before anything is taken for it.
         let values = values.map_or(self.max_values, |values| if values > self.max_values { 0 } else { values });
         // The channels are collected apart, and frames of FLAC are copied.
@@ -291,7 +292,7 @@ mod tests {
         }
     }
 
-    /// What a component asks for is charged only afterwards, so it gets less room beforehand.
+    /// Components are charged for their calls afterwards, so they get less memory beforehand.
     #[test]
     fn components_cannot_decode_long_audio() {
         let long: Value = endless_wav(MAX_VALUES_IN_COMPONENT + 1).into();

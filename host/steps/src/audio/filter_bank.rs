@@ -13,10 +13,10 @@ const ROLLOFF: f64 = 0.99;
 /// `method: polyphase`: SciPy's default window, Kaiser of this shape.
 const KAISER: f64 = 5.0;
 
-/// Products between two looks at the clock, about: less than a millisecond.
+/// Products between two deadline checks, about: less than a millisecond.
 const BETWEEN_LOOKS: usize = 2 << 20;
 
-/// Taps that are computed between two looks at the clock: a millisecond or two.
+/// Taps that are computed between two deadline checks: a millisecond or two.
 const TAPS_BETWEEN_LOOKS: usize = 1 << 14;
 
 /// The filters that turn a sound of one rate into another. The output `n` is

@@ -2,8 +2,8 @@
 
 use super::decode::MAX_VALUES;
 use super::mel::{
-    Decibels, Filters, Method, Norm, Options, Pad, Reference, Scale, Spectrum, TopDb, Unbounded, Window, to_decibels,
-    to_whisper,
+    Decibels, EdgePadding, Filters, FrameLayout, Method, Norm, Options, Reference, Scale, Spectrum, TopDb, Unbounded,
+    to_decibels, to_whisper,
 };
 use super::sound::{self, SharedCache, Sound};
 use crate::ports;
@@ -21,7 +21,7 @@ struct MelSpectrogram {
     options: Options,
     signature: Signature,
     scale: Scale,
-    window: Window,
+    window: FrameLayout,
     after: PostProcessing,
 }
 
@@ -87,8 +87,8 @@ impl MelSpectrogram {
             value.unwrap_or(if whisper { of_whisper } else { librosa }) as usize
         };
         let n_fft = or(options.n_fft, 2048, 400);
-        let pad = if whisper { Pad::Reflect } else { options.pad_mode.unwrap_or_default() };
-        let window = Window {
+        let pad = if whisper { EdgePadding::Reflect } else { options.pad_mode.unwrap_or_default() };
+        let window = FrameLayout {
             n_fft,
             hop: or(options.hop_length, 512, 160),
             length: options.win_length.map_or(n_fft, |length| length as usize),
@@ -121,7 +121,7 @@ impl MelSpectrogram {
         }
         let too_short = || format!("a frame has {} samples, but the sound has {samples}", self.window.n_fft);
         let frames = self.window.frames(samples).ok_or_else(too_short)?;
-        if samples == 0 && !matches!(self.window.pad, Some(Pad::Constant)) {
+        if samples == 0 && !matches!(self.window.pad, Some(EdgePadding::Constant)) {
             return Err("the sound has no samples that its edges could be padded with".to_owned());
         }
         Ok(frames)
@@ -183,11 +183,11 @@ fn put<const L: usize>(filters: &Filters, energies: &[[f32; L]], first: usize, o
 }
 
 fn in_time(context: &Context, frame: usize) -> Result<(), StepFailure> {
-    // A look at the clock costs as much as a short frame.
+    // A deadline check costs as much as a short frame.
     if frame.is_multiple_of(64) { context.in_time() } else { Ok(()) }
 }
 
-fn after(options: &Options, window: Window) -> Result<PostProcessing, BuildError> {
+fn after(options: &Options, window: FrameLayout) -> Result<PostProcessing, BuildError> {
     if options.method == Method::Whisper {
         let rate = options.sample_rate.unwrap_or(WHISPER_RATE);
         let samples = rate as usize * options.chunk_length.unwrap_or(30) as usize;

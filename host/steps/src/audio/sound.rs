@@ -94,11 +94,11 @@ pub(super) fn rate(tensor: &Tensor, option: Option<u32>, name: &str, step: &str)
 }
 
 /// Values that take long to compute, kept for the next request: one cache for every step of the process, whatever its
-/// options. At most `most` bytes, and at most 64 values; what was asked for longest ago is given up first.
+/// options. At most `most` bytes, and at most 64 values; the least recently used value is evicted first.
 #[derive(Debug)]
 pub(super) struct SharedCache<K, V> {
     most: usize,
-    /// the value that was asked for last at the end, each with its bytes
+    /// the most recently used value at the end, each with its bytes
     entries: Mutex<Vec<(K, Arc<V>, usize)>>,
 }
 
@@ -178,7 +178,7 @@ mod tests {
         let held = || cache.entries.lock().unwrap().iter().map(|(key, _, size)| (*key, *size)).collect::<Vec<_>>();
         assert_eq!((get(1, 40), get(2, 40), get(1, 0)), (40, 40, 40));
         assert_eq!((made.get(), held()), (2, vec![(2, 40), (1, 40)]));
-        // 2 was asked for before 1.
+        // 2 was used before 1.
         get(3, 50);
         assert_eq!(held(), [(1, 40), (3, 50)]);
         get(4, 101);

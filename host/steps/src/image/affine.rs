@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::dims::ImageDims;
 use super::premultiply;
-use super::window::Fill;
+use super::window::FillValue;
 use crate::deadline::Deadline;
 use gpux_core::{Color, StepFailure, Tensor, TensorData, TensorElement};
 
@@ -62,7 +62,7 @@ impl Affine {
         dims: ImageDims,
         target: ImageDims,
         how: Interpolation,
-        fill: &Fill,
+        fill: &FillValue,
         deadline: &Deadline,
     ) -> Result<Tensor, StepFailure> {
         let shape = [target.height, target.width, dims.channels];
@@ -90,7 +90,7 @@ impl Affine {
         dims: ImageDims,
         target: ImageDims,
         how: Interpolation,
-        fill: &Fill,
+        fill: &FillValue,
         deadline: &Deadline,
     ) -> Result<Vec<T>, StepFailure> {
         let fill = fill.pixel::<T>(dims.channels)?;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::dims::{ImageDims, Size, fits};
 use super::geometry::{CoordinateChange, update_geometry};
 use super::image_step::{ImageOperation, ImageStep};
-use super::window::{BorderMode, Fill, Window, cut};
+use super::window::{BorderMode, FillValue, Window, cut};
 use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{BuildError, Builtin, Group, StepFailure, Tensor};
@@ -19,7 +19,7 @@ struct CenterCrop {
     size: Size,
     /// What fills up an image that is smaller: one number, or one for each channel. Default: 0.
     #[serde(default)]
-    fill: Fill,
+    fill: FillValue,
 }
 
 pub(super) fn builtin() -> Builtin {

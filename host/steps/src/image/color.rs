@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::decode::{IntegerSample, map_pixels};
 use super::dims::ImageDims;
 use super::image_step::{ImageOperation, ImageStep};
-use super::window::Fill;
+use super::window::FillValue;
 use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::ports;
 use gpux_core::{
@@ -27,7 +27,7 @@ struct Convert {
     /// The colour, one number or `[red, green, blue]`, that shines through where the image is not
     /// opaque. Without it, opacity is dropped. No default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    background: Option<Fill>,
+    background: Option<FillValue>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]

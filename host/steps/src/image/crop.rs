@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::dims::{ImageDims, MAX_SIDE};
 use super::geometry::{CoordinateChange, update_geometry};
 use super::image_step::{ImageOperation, ImageStep};
-use super::window::{BorderMode, Fill, Window, cut};
+use super::window::{BorderMode, FillValue, Window, cut};
 use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{BuildError, Builtin, Group, StepFailure, Tensor};
@@ -31,7 +31,7 @@ struct Crop {
     width: usize,
     /// What lies outside of the image: one number, or one for each channel. Default: 0.
     #[serde(default)]
-    fill: Fill,
+    fill: FillValue,
 }
 
 pub(super) fn builtin() -> Builtin {

@@ -175,7 +175,7 @@ impl DecodeImage {
     pub(super) fn decode(&self, bytes: &[u8], context: &Context) -> Result<Tensor, StepFailure> {
         let deadline = Deadline::from_context(context);
         let decoded = catch_panic(|| self.decode_file(bytes, &deadline));
-        // Whatever a decoder says that was stopped.
+        // A stopped decoder's own error is ignored.
         if deadline.check_cached().is_err() {
             return Err(StepFailure::Timeout);
         }
@@ -343,7 +343,7 @@ mod tests {
         assert!(step.run(vec![None], &mut Context::default()).is_err());
     }
 
-    /// What a component asks for is charged only afterwards, so it gets less room beforehand.
+    /// Components are charged for their calls afterwards, so they get less memory beforehand.
     #[test]
     fn components_cannot_decode_large_images() {
         let mut png = std::io::Cursor::new(Vec::new());

@@ -7,7 +7,7 @@ use super::dims::{ImageDims, Size, fits};
 use super::geometry::{CoordinateChange, update_geometry};
 use super::image_step::{ImageOperation, ImageStep};
 use super::resample::{Filter, Library, Sampling};
-use super::window::{BorderMode, Fill, Window, cut};
+use super::window::{BorderMode, FillValue, Window, cut};
 use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{BuildError, Builtin, ElementSet, Group, StepFailure, Tensor};
@@ -20,7 +20,7 @@ struct Options {
     size: Size,
     /// What the rest is filled with: one number, or one for each channel. Default: 114.
     #[serde(default = "gray")]
-    fill: Fill,
+    fill: FillValue,
     /// Whether to fill up to a multiple of `stride` only, instead of the whole size. Default: false.
     #[serde(default)]
     auto: bool,
@@ -42,8 +42,8 @@ struct Options {
     library: Library,
 }
 
-const fn gray() -> Fill {
-    Fill::All(114.0)
+const fn gray() -> FillValue {
+    FillValue::All(114.0)
 }
 
 const fn stride() -> usize {
@@ -115,7 +115,7 @@ impl Letterbox {
         for axis in 0..2 {
             let rest = size[axis].saturating_sub(inner[axis]);
             let rest = if self.options.auto { rest % self.options.stride } else { rest };
-            // Of an odd rest the larger half lies behind.
+            // The larger half of an odd rest lies behind.
             before[axis] = if self.options.center { rest / 2 } else { 0 };
             outer[axis] = inner[axis] + rest;
         }

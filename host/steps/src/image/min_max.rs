@@ -16,7 +16,7 @@ pub(super) struct StretchGroups {
 /// `(x - min) / (max - min)` in each group; 0 where all are equal, NaN where one is.
 pub(super) fn stretch(data: &mut [f32], groups: StretchGroups, deadline: &Deadline) -> Result<(), DeadlineExceeded> {
     let StretchGroups { image, channels, run } = groups;
-    // As a whole, an image has no runs, and needs no more than a look at the clock now and then.
+    // An image that is stretched as a whole has no runs, and needs only an occasional deadline check.
     let run = if channels == 1 { ELEMENTS_PER_CHECK } else { run };
     let mut block = ElementCounter(deadline, 0);
     for image in data.chunks_exact_mut(image.max(1)) {

@@ -169,7 +169,7 @@ impl Normalize {
 }
 
 impl Normalize {
-    /// What is stretched together in a tensor of this shape.
+    /// The groups that are stretched together in a tensor of this shape.
     fn groups(&self, shape: &[usize], layout: Option<Layout>) -> Result<StretchGroups, String> {
         let image = if shape.len() > 3 { &shape[shape.len() - 3..] } else { shape };
         let size = image.iter().product();

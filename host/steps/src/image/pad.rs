@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::dims::{ImageDims, MAX_SIDE, Size};
 use super::geometry::{CoordinateChange, update_geometry};
 use super::image_step::{ImageOperation, ImageStep};
-use super::window::{BorderMode, Fill, Window, cut};
+use super::window::{BorderMode, FillValue, Window, cut};
 use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{BuildError, Builtin, Group, StepFailure, Tensor};
@@ -34,7 +34,7 @@ struct Pad {
     /// (mirrored, without the edge itself) or `symmetric` (mirrored, with it), as NumPy names them.
     mode: BorderMode,
     /// What a constant border holds: one number, or one for each channel. Default: 0.
-    fill: Fill,
+    fill: FillValue,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -92,7 +92,7 @@ fn step(options: Pad) -> Result<ImageStep<Pad>, BuildError> {
     if options.multiple_of.is_some_and(|number| !(1..=MAX_SIDE).contains(&number)) {
         return Err(BuildError::option("multiple_of", format!("`multiple_of` is not 1 to {MAX_SIDE}")));
     }
-    if options.mode != BorderMode::Constant && options.fill != Fill::default() {
+    if options.mode != BorderMode::Constant && options.fill != FillValue::default() {
         return Err(BuildError::option("fill", "`fill` is for `mode: constant` only"));
     }
     ImageStep::new(options)

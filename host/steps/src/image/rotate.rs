@@ -7,7 +7,7 @@ use super::affine::{Affine, Interpolation};
 use super::dims::ImageDims;
 use super::geometry::{CoordinateChange, update_geometry};
 use super::image_step::{ImageOperation, ImageStep};
-use super::window::Fill;
+use super::window::FillValue;
 use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::with_elements;
@@ -29,7 +29,7 @@ struct Rotate {
     filter: Interpolation,
     /// What the corners are filled with: one number, or one for each channel. Default: 0.
     #[serde(default)]
-    fill: Fill,
+    fill: FillValue,
 }
 
 const fn yes() -> bool {

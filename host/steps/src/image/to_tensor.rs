@@ -119,7 +119,7 @@ impl ToTensor {
         }
     }
 
-    /// What an axis order becomes; an error where there are not three.
+    /// An axis order after the step; an error if it has not three axes.
     fn shape<T: Clone>(&self, shape: &[T], from: Layout, one: T) -> Result<Vec<T>, String> {
         let [first, second, third] = shape else {
             return Err(format!("an image has 3 axes, but there are {}", shape.len()));
@@ -241,7 +241,7 @@ impl ToTensor {
     }
 }
 
-/// What is asked for most, in one pass: the channels of a picture, one after the other, as floats.
+/// The most common case in one pass: channels first, as floats.
 fn planes<const C: usize>(
     data: &[u8],
     order: &[usize],

@@ -48,18 +48,18 @@ impl BorderMode {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(inline)]
-pub(super) enum Fill {
+pub(super) enum FillValue {
     All(f64),
     Each(Vec<f64>),
 }
 
-impl Default for Fill {
+impl Default for FillValue {
     fn default() -> Self {
         Self::All(0.0)
     }
 }
 
-impl Fill {
+impl FillValue {
     /// Whether it fits an image of so many channels.
     pub(super) fn check(&self, channels: usize) -> Result<(), String> {
         match self {
@@ -122,7 +122,7 @@ pub(super) fn cut(
     dims: ImageDims,
     window: Window,
     outside: BorderMode,
-    fill: &Fill,
+    fill: &FillValue,
     deadline: &Deadline,
 ) -> Result<Tensor, StepFailure> {
     let whole = Window { top: 0, left: 0, height: dims.height, width: dims.width };

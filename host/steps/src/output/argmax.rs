@@ -137,7 +137,7 @@ impl Step for Argmax {
     }
 }
 
-/// Elements between two looks at the clock, about.
+/// Elements between two deadline checks, about.
 const PART: usize = 1 << 20;
 
 /// The index of the first element that no other of its `length` elements, which lie `stride` apart, beats.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::l2_normalize::{dot, normalize};
-use super::label_names::Labels;
+use super::label_names::LabelSource;
 use super::ranking::{MAX_ANSWER, RankedLabels, best};
 use crate::deadline::{Deadline, DeadlineExceeded, rows_per_check};
 use crate::ports;
@@ -29,7 +29,7 @@ struct Options {
     /// The name of each vector: a list, or the path of a text file with one label a line. Default: none,
     /// entries then have no `label`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    labels: Option<Labels>,
+    labels: Option<LabelSource>,
     /// How many entries to keep, at least 1; all of them where there are fewer. Default: 5.
     #[serde(default = "five")]
     #[schemars(range(min = 1))]

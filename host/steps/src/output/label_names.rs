@@ -9,12 +9,12 @@ use gpux_core::{BuildError, Site, read_labels};
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(inline)]
-pub(super) enum Labels {
+pub(super) enum LabelSource {
     File(String),
     List(Vec<String>),
 }
 
-impl Labels {
+impl LabelSource {
     /// The labels, at least one.
     pub(super) fn read(&self, site: &Site<'_>) -> Result<Vec<String>, BuildError> {
         match self {
@@ -47,8 +47,8 @@ mod tests {
         assert!(message("latin1.txt").contains("UTF-8"));
         assert!(message("none.txt").contains("no file at `none.txt`"));
         assert!(message("../labels.txt").contains("leads out"));
-        let file = Labels::File("labels.txt".into());
+        let file = LabelSource::File("labels.txt".into());
         assert!(file.read(&Site::Component).unwrap_err().message.contains("may not name files"));
-        assert!(Labels::List(Vec::new()).read(&Site::Component).is_err());
+        assert!(LabelSource::List(Vec::new()).read(&Site::Component).is_err());
     }
 }

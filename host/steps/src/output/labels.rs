@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::label_names::Labels;
+use super::label_names::LabelSource;
 use super::ranking::MAX_ANSWER;
 use crate::deadline::{Deadline, DeadlineExceeded, ELEMENTS_PER_CHECK};
 use crate::ports;
@@ -21,7 +21,7 @@ const ENTRY: usize = 64;
 #[serde(deny_unknown_fields)]
 struct Options {
     /// The name of each number, from 0: a list, or the path of a text file with one label a line. Required.
-    labels: Labels,
+    labels: LabelSource,
     /// The name of a number that has none. Default: none, such a number is an error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     unknown: Option<String>,

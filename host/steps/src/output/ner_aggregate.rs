@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use tokenizers::{Decoder as _, Tokenizer};
 
-use super::label_names::Labels;
+use super::label_names::LabelSource;
 use super::ranking::{MAX_ANSWER, Score as _};
-use super::spans::{Characters, Inputs, QuoteBudget, numbers, rows_of, scores};
+use super::spans::{Characters, QuoteBudget, SpanInputs, numbers, rows_of, scores};
 use crate::deadline::Deadline;
 use crate::ports;
 use crate::text::encoder::read;
@@ -37,12 +37,12 @@ struct Options {
     tokenizer: String,
     /// The name of each class, such as `B-PER`: a list, or the path of a text file with one label a line.
     /// Required.
-    labels: Labels,
+    labels: LabelSource,
     /// How tokens become entities: `none` (each for itself), `simple` (default: neighbours of one label),
     /// or whole words with the label of their `first` token, of the `average` score, or of the `max`.
     #[serde(default)]
     strategy: Strategy,
-    /// Labels that are no entity. Default: `[O]`.
+    /// LabelSource that are no entity. Default: `[O]`.
     #[serde(default = "outside")]
     ignore_labels: Vec<String>,
 }
@@ -138,7 +138,7 @@ struct Entity {
 }
 
 /// One window of a text.
-struct Window<'a> {
+struct TextWindow<'a> {
     logits: &'a [f32],
     ids: &'a [i64],
     /// two for each token
@@ -185,7 +185,7 @@ impl NerAggregate {
     /// The tokens of a window that are text.
     fn pieces(
         &self,
-        window: &Window<'_>,
+        window: &TextWindow<'_>,
         text: &Characters<'_>,
         quoted: &mut QuoteBudget,
         deadline: &Deadline,
@@ -302,7 +302,7 @@ impl NerAggregate {
 
     fn entities(
         &self,
-        window: &Window<'_>,
+        window: &TextWindow<'_>,
         text: &Characters<'_>,
         quoted: &mut QuoteBudget,
         deadline: &Deadline,
@@ -358,7 +358,7 @@ fn average(tokens: &[Piece]) -> Vec<f32> {
     (0..tokens[0].scores.len()).map(mean).collect()
 }
 
-/// Of entities of several windows that overlap, the longer ones.
+/// Keeps the longer ones of entities that overlap between windows.
 fn without_overlaps(mut entities: Vec<Entity>) -> Vec<Entity> {
     entities.sort_by_key(|entity| entity.start);
     let mut kept: Vec<Entity> = Vec::new();
@@ -404,7 +404,7 @@ impl Step for NerAggregate {
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let mut inputs = Inputs::new(inputs, context)?;
+        let mut inputs = SpanInputs::new(inputs, context)?;
         let logits = inputs.scores("logits", 3)?;
         let [rows, length, width] = *logits.shape() else {
             return Err(StepFailure::InvalidInput("`logits` are windows × length × labels".into()));
@@ -428,7 +428,7 @@ impl Step for NerAggregate {
             for row in &windows {
                 deadline.check()?;
                 let tokens = row * length..(row + 1) * length;
-                let window = Window {
+                let window = TextWindow {
                     logits: &logits[tokens.start * width..tokens.end * width],
                     ids: &ids[tokens.clone()],
                     offsets: &offsets[2 * tokens.start..2 * tokens.end],

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
 use super::ranking::Score as _;
-use super::spans::{Characters, Inputs, QuoteBudget, numbers, rows_of, scores};
+use super::spans::{Characters, QuoteBudget, SpanInputs, numbers, rows_of, scores};
 use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::ports;
 use crate::text::text_input;
@@ -101,7 +101,7 @@ impl QaSpan {
     /// The best spans of one window, and the score of no answer.
     fn spans(
         &self,
-        window: &Window<'_>,
+        window: &TextWindow<'_>,
         count: usize,
         deadline: &Deadline,
     ) -> Result<(Vec<Span>, f32), DeadlineExceeded> {
@@ -130,7 +130,7 @@ impl QaSpan {
     fn answer(
         &self,
         text: &str,
-        windows: &[Window<'_>],
+        windows: &[TextWindow<'_>],
         quoted: &mut QuoteBudget,
         deadline: &Deadline,
     ) -> Result<Json, StepFailure> {
@@ -174,7 +174,7 @@ impl QaSpan {
 }
 
 /// One window of a text.
-struct Window<'a> {
+struct TextWindow<'a> {
     start: &'a [f32],
     end: &'a [f32],
     /// two for each token
@@ -184,7 +184,7 @@ struct Window<'a> {
     words: Option<Words>,
 }
 
-impl Window<'_> {
+impl TextWindow<'_> {
     /// The characters of a span, in whole words where the words are known.
     fn place(&self, first: usize, last: usize) -> (i64, i64) {
         let (begin, end) = self.words.as_ref().map_or((first, last), |words| (words.first[first], words.last[last]));
@@ -293,7 +293,7 @@ impl Step for QaSpan {
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let mut inputs = Inputs::new(inputs, context)?;
+        let mut inputs = SpanInputs::new(inputs, context)?;
         let start = inputs.scores("start_logits", 2)?;
         let end = inputs.scores("end_logits", 2)?;
         let (rows, length) = (start.shape()[0], start.shape()[1]);
@@ -312,7 +312,7 @@ impl Step for QaSpan {
         let (start, end) = (start.as_slice::<f32>().unwrap_or_default(), end.as_slice::<f32>().unwrap_or_default());
         let window = |row: usize| {
             let tokens = row * length..(row + 1) * length;
-            Window {
+            TextWindow {
                 start: &start[tokens.clone()],
                 end: &end[tokens.clone()],
                 offsets: &offsets[2 * tokens.start..2 * tokens.end],

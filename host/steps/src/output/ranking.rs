@@ -1,11 +1,11 @@
-//! Scores in their order and with their names: what the steps that list the best share.
+//! Ranked scores with their labels: shared by the steps that list the best.
 
 use std::cmp::Ordering;
 
 use half::{bf16, f16};
 use serde_json::{Value as Json, json};
 
-use super::label_names::Labels;
+use super::label_names::LabelSource;
 use crate::deadline::{Deadline, DeadlineExceeded, ELEMENTS_PER_CHECK};
 use gpux_core::{BuildError, Site, Tensor, TensorElement, to_json};
 
@@ -23,7 +23,7 @@ pub(super) struct RankedLabels {
 }
 
 impl RankedLabels {
-    pub(super) fn read(labels: Option<&Labels>, site: &Site<'_>) -> Result<Self, BuildError> {
+    pub(super) fn read(labels: Option<&LabelSource>, site: &Site<'_>) -> Result<Self, BuildError> {
         let labels = labels.map(|labels| labels.read(site)).transpose()?;
         let longest = labels.iter().flatten().map(String::len).max().unwrap_or(0);
         Ok(Self { labels, longest })

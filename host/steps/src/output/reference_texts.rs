@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 use crate::reference::{assert_close, numbers, read_json, run, run_tensor, step, tensor};
 use gpux_core::{ElementType, Tensor, Value};
 
-/// What results of this type may be off by.
+/// The tolerance for results of this type.
 fn tolerance(element: ElementType) -> f64 {
     match element {
         ElementType::Float16 => 1e-3,
@@ -97,7 +97,7 @@ fn compare(ours: &Json, expected: &Json, what: &Json) -> f64 {
     largest
 }
 
-/// What `tokenize` or `chunk` gives for these inputs, by name.
+/// The outputs of `tokenize` or `chunk` for these inputs, by name.
 fn tokens(name: &str, tokenizer: &Json, mut options: Json, inputs: Vec<Value>) -> impl Fn(&str) -> Value {
     options["tokenizer"] = json!(format!("tokenize/{}.json", tokenizer.as_str().unwrap()));
     for extra in ["offsets", "special_tokens_mask", "sequence_ids", "word_ids"] {

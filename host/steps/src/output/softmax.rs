@@ -98,7 +98,7 @@ macro_rules! softmax {
 softmax!(softmax_f32, f32);
 softmax!(softmax_f64, f64);
 
-/// Of a row that is known to be short: without a clock.
+/// The softmax of a short row, without deadline checks.
 pub(super) fn softmax_of_few(row: &mut [f32]) {
     let _ = softmax_f32(row, &Deadline::default());
 }
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn long_rows_stop_at_the_deadline() {
         let mut row = vec![1.0; 2 << 20];
-        // Both passes look at the clock.
+        // Both passes check the deadline.
         for looks in 0..2 {
             assert!(softmax_f32(&mut row, &Deadline::exceeded_after(looks)).is_err());
         }

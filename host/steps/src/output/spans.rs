@@ -1,4 +1,4 @@
-//! Stretches of text that a model marks by its tokens: what `qa-span` and `ner-aggregate` share.
+//! Spans of text that a model marks by its tokens: shared by `qa-span` and `ner-aggregate`.
 
 use crate::deadline::Deadline;
 use crate::ports;
@@ -29,7 +29,7 @@ impl<'t> Characters<'t> {
         }
     }
 
-    /// How many characters [`slice`](Self::slice) gives, without a look at them.
+    /// The number of characters that [`slice`](Self::slice) returns.
     pub(super) fn count(&self, start: i64, end: i64) -> usize {
         let length = self.starts.as_ref().map_or(self.text.len(), Vec::len);
         let [start, end] = [start, end].map(|at| usize::try_from(at).unwrap_or(0).min(length));
@@ -72,12 +72,12 @@ pub(super) fn scores(name: &str, rank: usize, description: &str) -> Port {
 }
 
 /// The inputs of a step, taken one after the other in the request's time.
-pub(super) struct Inputs {
+pub(super) struct SpanInputs {
     values: std::vec::IntoIter<Option<Value>>,
     deadline: Deadline,
 }
 
-impl Inputs {
+impl SpanInputs {
     pub(super) fn new(values: Vec<Option<Value>>, context: &Context) -> Result<Self, StepFailure> {
         let deadline = Deadline::from_context(context);
         deadline.check()?;
@@ -109,7 +109,7 @@ impl Inputs {
         Ok(wide.as_slice::<i64>().unwrap_or_default().to_vec())
     }
 
-    /// The same, where they are given.
+    /// [`numbers`](Self::numbers) of an optional port.
     pub(super) fn optional(&mut self, name: &str, shape: &[usize]) -> Result<Option<Vec<i64>>, StepFailure> {
         if let Some(Some(_)) = self.values.as_slice().first() {
             return self.numbers(name, shape).map(Some);

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::label_names::Labels;
+use super::label_names::LabelSource;
 use super::ranking::{MAX_ANSWER, RankedLabels, Score, best};
 use crate::deadline::{Deadline, DeadlineExceeded, ELEMENTS_PER_CHECK};
 use crate::ports;
@@ -25,7 +25,7 @@ struct Options {
     /// The name of each index of the last axis: a list, or the path of a text file with one label a line.
     /// Default: none, entries then have no `label`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    labels: Option<Labels>,
+    labels: Option<LabelSource>,
 }
 
 impl Default for Options {

@@ -1,4 +1,4 @@
-//! What the groups' tests against the libraries they follow share. The numbers of those libraries lie in
+//! Shared by the groups' tests against their reference libraries. The numbers of those libraries lie in
 //! `tests/reference/builtin/`, whose `make.py` wrote them.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
 
@@ -14,7 +14,7 @@ pub(crate) fn read(path: &str) -> Vec<u8> {
     std::fs::read(format!("{FOLDER}{path}")).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Numbers below what is asked for, the same in every run.
+/// Numbers below a bound, the same in every run.
 pub(crate) fn random() -> impl FnMut(usize) -> usize {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     move |below| {

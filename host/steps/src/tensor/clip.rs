@@ -75,7 +75,7 @@ impl Clip {
         T: TensorElement + Copy + Ord + Into<i128> + TryFrom<i128>,
     {
         let (min, max) = self.whole_bounds(T::TYPE)?;
-        // What the type does not reach is no bound.
+        // A bound beyond the type's range is none.
         let least = T::try_from(min.max(low.into())).ok();
         let most = T::try_from(max.min(high.into())).ok();
         let (Some(least), Some(most)) = (least, most) else {

@@ -31,7 +31,7 @@ pub(super) fn signature(gives: &str) -> Signature {
     }
 }
 
-/// What comes of these inputs: what `joined` says of the tensors and the element types they share, or why
+/// The kinds of the result: what `joined` says of the tensors and the element types they share, or why
 /// they do not go together.
 pub(super) fn infer(
     signature: &Signature,

@@ -79,7 +79,7 @@ impl Pad {
         Ok(pads.into_iter().map(|pad| pad.map(|pad| pad as usize)).collect())
     }
 
-    /// What `constant` adds.
+    /// The elements that `constant` adds.
     fn value<T: TensorElement>(&self) -> Result<T, String> {
         if self.value.is_null() {
             return Ok(T::default());
@@ -120,7 +120,7 @@ impl Pad {
     ) -> Result<Tensor, String> {
         let value = self.value::<T>()?;
         let pads = self.pads(given.rank())?;
-        // What lies behind the last axis that is padded moves in one piece.
+        // The axes behind the last padded one are copied as one run.
         let last = pads.iter().rposition(|[before, after]| before + after > 0).unwrap_or(0);
         let piece: usize = given.shape()[last + 1..].iter().product();
         let places: Vec<_> = given.shape().iter().zip(&pads).map(|(size, pad)| self.places(*size, *pad)).collect();
@@ -128,7 +128,7 @@ impl Pad {
         let (before, size) = (pads[last][0], given.shape()[last]);
         let mut result = Vec::with_capacity(element_count(&shape).unwrap_or(0));
         let mut fill = |from: Option<usize>| {
-            // DeadlineExceeded, nobody sees what is missing.
+            // After the deadline, the result is discarded.
             if deadline.check_after(row.len() * piece).is_err() {
                 return;
             }

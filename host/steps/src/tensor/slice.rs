@@ -126,7 +126,7 @@ impl TensorOperation for Slice {
         if whole {
             return Ok(given);
         }
-        // What lay where is no longer so.
+        // The layout no longer holds.
         let metadata = Metadata { layout: None, geometry: None, ..given.metadata };
         given
             .pick_while(start, &axes, deadline)

@@ -50,7 +50,7 @@ impl Transpose {
     }
 }
 
-/// What the order makes of a picture's layout.
+/// The layout of an image after the order.
 fn layout(given: Option<Layout>, order: &[usize]) -> Option<Layout> {
     match (given?, order) {
         (layout, [0, 1, 2]) => Some(layout),

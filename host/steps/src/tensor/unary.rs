@@ -84,7 +84,7 @@ impl<C: TensorOperation> Step for UnaryStep<C> {
     }
 }
 
-/// What the tests of these steps share.
+/// Helpers of these steps' tests.
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 pub(super) mod testing {
@@ -95,7 +95,7 @@ pub(super) mod testing {
         (builtin.build)(options, &Site::Component)
     }
 
-    /// What the step makes of `tensor`, or what it says against it; it must keep what it promises.
+    /// Runs the step on `tensor`, and checks the result against the inferred kind.
     pub(in crate::tensor) fn apply(
         builtin: Builtin,
         options: serde_json::Value,
@@ -114,7 +114,7 @@ pub(super) mod testing {
         }
     }
 
-    /// What the plan knows of the result, as text, or what it refuses.
+    /// The inferred kind of the result as text, or the error.
     pub(in crate::tensor) fn plan(
         builtin: Builtin,
         options: serde_json::Value,

@@ -28,7 +28,7 @@ pub(super) const MAX_LENGTH: usize = 1 << 20;
 /// much at a time.
 const MAX_TEXT: usize = 4 << 20;
 
-/// Bytes that a normalizer is asked about at a time, and those that it may make of them.
+/// Bytes that are normalized at a time to measure a text, and bytes that they may become.
 const PIECE: usize = 16 << 10;
 const PIECE_MADE: usize = 64 << 20;
 
@@ -259,8 +259,8 @@ impl EncoderCore {
         encoding.map_err(|why| StepFailure::InvalidInput(format!("the text cannot be tokenized: {why}")))
     }
 
-    /// Refuses a text that is too long, as it is or as the normalizer makes it. Where that is not known beforehand, the
-    /// normalizer is asked, piece by piece.
+    /// Refuses a text that is too long, as it is or as the normalizer makes it. Where the cost cannot tell, the
+    /// normalizer measures it, piece by piece.
     fn check_size(&self, text: &str, deadline: &Deadline) -> Result<(), StepFailure> {
         let TokenizerCost { growth, contextual_growth, .. } = self.cost;
         if text.len().saturating_mul(growth) <= MAX_TEXT {
@@ -409,7 +409,7 @@ mod tests {
             replace("b".repeat(1 << 10))["normalizer"], shorten] } });
         let long = "counted as its normalizer makes it";
         for (parts, text, why) in [
-            // What a letter may become does not count where it does not.
+            // The growth counts only where the normalizer applies.
             (&plain, "b".repeat(2 << 20), None),
             (&plain, "\u{fdfa}".repeat(1 << 18), Some(long)),
             (&json!({}), "b".repeat(4 << 20), None),
@@ -435,7 +435,7 @@ mod tests {
 
     #[test]
     fn slow_tokenizers_are_abandoned_at_the_deadline() {
-        // What it takes for a word grows with the cube of its characters.
+        // The time of a word grows with the cube of its characters.
         let words = json!({
             "model": { "type": "WordPiece", "vocab": { "[UNK]": 0, "a": 1, "##a": 2 }, "unk_token": "[UNK]",
                 "continuing_subword_prefix": "##", "max_input_chars_per_word": 1_000_000 },

@@ -368,7 +368,7 @@ mod tests {
     #[test]
     fn stops_at_the_deadline() {
         let values = |shape: [usize; 3]| Tensor::zeros(ElementType::Float32, shape).unwrap();
-        // Of one text and of many, in long rows and in short ones.
+        // One text and many, long rows and short ones.
         for (how, shape, windows) in [
             ("mean", [1 << 11, 1 << 10, 1], vec![1 << 11]),
             ("max", [1 << 20, 1, 1], vec![1; 1 << 20]),

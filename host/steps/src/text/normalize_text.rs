@@ -15,7 +15,7 @@ use crate::deadline::Deadline;
 use crate::ports;
 use gpux_core::{Builtin, Context, Group, Kind, Mismatch, Port, Signature, Step, StepFailure, Tensor, Value};
 
-/// Bytes or characters of text between two looks at the clock.
+/// Bytes or characters of text between two deadline checks.
 const PIECE: usize = 1 << 18;
 
 /// Most combining marks on one letter, and what they take in memory while they are sorted.
@@ -172,7 +172,7 @@ fn check_marks(text: &str, deadline: &Deadline) -> Result<(), StepFailure> {
     let mut marks = 0;
     for letter in text.chars() {
         deadline.check_after(1)?;
-        // What is no mark itself, but becomes some, beside those of class 0.
+        // Letters that decompose to marks, and marks of class 0.
         let becomes = matches!(letter, '\u{f73}' | '\u{f75}' | '\u{f81}' | '\u{ff9e}' | '\u{ff9f}');
         marks = if becomes || !letter.is_ascii() && canonical_combining_class(letter) > 0 { marks + 1 } else { 0 };
         if marks > MOST_MARKS {

@@ -9,7 +9,7 @@ use gpux_core::{Context, ProjectFiles, Site, Step, Tensor, TensorElement, Value,
 
 const NAMES: [&str; 3] = ["wordpiece", "bpe", "unigram"];
 
-/// What `tokenize` and `chunk` can give, in the order in which they do.
+/// All outputs of `tokenize` and `chunk`, in order.
 const OUTPUTS: [&str; 7] =
     ["input_ids", "attention_mask", "token_type_ids", "offsets", "special_tokens_mask", "sequence_ids", "word_ids"];
 
@@ -108,7 +108,7 @@ fn tokenize_truncates_and_pads_on_either_side() {
     println!("tokenize: {} cases of truncation, padding and pairs, none differs", cases.as_array().unwrap().len());
 }
 
-/// What a step with this tokenizer.json gives: a digest for each row, and `window_of`; `None` where it refuses.
+/// The outputs of a step with this tokenizer.json: a digest for each row, and `window_of`; `None` where it refuses.
 fn given(tokenizer: &Json, case: &Json) -> Option<(Vec<Json>, Json)> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("own.json"), tokenizer.to_string()).unwrap();

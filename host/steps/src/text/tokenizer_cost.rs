@@ -28,13 +28,13 @@ impl TokenizerCost {
         let (normalizer, cuts) = (parts(tokenizer.get_normalizer()), parts(tokenizer.get_pre_tokenizer()));
         let is_linear = normalizer.iter().chain(&cuts).all(is_linear);
         let growth = |part: &Value| growth(part, tokenizer);
-        // One that writes bytes as letters, or spaces, makes no more tokens than there were bytes; the next one does.
+        // The first pre-tokenizer that writes bytes or spaces as letters makes no more tokens than bytes; the next does.
         let most = cuts.iter().map(growth).max().unwrap_or(1);
         let cuts = product(cuts.iter().map(growth)) / most;
         let model = match tokenizer.get_model() {
             ModelWrapper::WordPiece(model) => model.max_input_chars_per_word <= LONGEST,
             ModelWrapper::Unigram(model) => model.iter().all(|(token, _)| token.len() <= LONGEST),
-            // What is dropped is tried again.
+            // With dropout, merges are tried again.
             ModelWrapper::BPE(model) => model.dropout.is_none_or(|dropout| dropout == 0.0),
             ModelWrapper::WordLevel(_) => true,
         };
@@ -77,7 +77,7 @@ fn growth(part: &Value, tokenizer: &Tokenizer) -> usize {
         "NFKC" | "NFKD" => 11,
         // The last: of a byte two, and a space in front.
         "NFC" | "NFD" | "BertNormalizer" | "Lowercase" | "ByteLevel" => 3,
-        // Of a space a letter, and another in front.
+        // A letter for a space, and another in front.
         "Metaspace" => 8,
         "BPEDecoder" if !text("suffix").is_empty() => 1,
         // Spaces are put between letters where there is nothing to look for.
@@ -92,7 +92,7 @@ fn growth(part: &Value, tokenizer: &Tokenizer) -> usize {
 /// added token.
 fn between_added_tokens(tokenizer: &Tokenizer) -> usize {
     let shortest = tokenizer.get_added_tokens_decoder().values().map(|token| token.content.len()).min();
-    // What is put in front of all of a text counts for as much of it as it is long.
+    // A prefix of a whole text counts relative to the length of the text.
     shortest.map_or(usize::MAX, |shortest| shortest + 1)
 }
 

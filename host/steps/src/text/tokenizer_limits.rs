@@ -86,7 +86,7 @@ fn check_model(model: &ModelWrapper, longest: usize) -> Result<(), String> {
     let texts = match model {
         ModelWrapper::BPE(model) => {
             let texts = [&model.unk_token, &model.continuing_subword_prefix, &model.end_of_word_suffix];
-            // Whoever asks for the vocabulary gets a copy.
+            // `get_vocab` copies the vocabulary.
             if longest > MOST_BYTES {
                 check_numbers(&model.get_vocab())?;
             }
@@ -105,7 +105,7 @@ fn check_model(model: &ModelWrapper, longest: usize) -> Result<(), String> {
     }
 }
 
-/// Of tokens of one number, any may be given for the others.
+/// Tokens of one id stand for each other.
 fn check_numbers(vocabulary: &HashMap<String, u32>) -> Result<(), String> {
     let long = vocabulary.iter().filter(|(token, _)| token.len() > MOST_BYTES);
     let numbers: HashMap<u32, &str> = long.map(|(token, number)| (*number, token.as_str())).collect();

@@ -55,7 +55,7 @@ pub(super) fn decode(bytes: &[u8], mono: bool, limits: DecodeLimits) -> Result<T
 }
 
 /// The memory that decoding a file takes.
-pub(super) struct Size {
+pub(super) struct DecodeMemory {
     /// values that it holds, as far as it says: `None` for as many as are allowed
     pub(super) values: Option<usize>,
     /// bytes of the decoder's tables
@@ -63,13 +63,13 @@ pub(super) struct Size {
 }
 
 /// The memory that decoding takes; none for bytes that are no sound.
-pub(super) fn size(bytes: &[u8], mono: bool) -> Size {
-    let Ok(file) = SoundFile::open(bytes) else { return Size { values: Some(0), tables: 0 } };
+pub(super) fn size(bytes: &[u8], mono: bool) -> DecodeMemory {
+    let Ok(file) = SoundFile::open(bytes) else { return DecodeMemory { values: Some(0), tables: 0 } };
     let shape = file.shape();
     let channels = if mono { 1 } else { shape.channels as u64 };
     let values = shape.frames.and_then(|frames| usize::try_from(frames.checked_mul(channels)?).ok());
     let tables = if let SoundFile::Vorbis(vorbis) = &file { vorbis.books } else { 0 };
-    Size { values, tables }
+    DecodeMemory { values, tables }
 }
 
 /// The bytes after any ID3v2 tags.
@@ -82,7 +82,7 @@ fn without_tags(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// Describes bytes that are no sound, so that who sent them sees what they sent.
+/// Describes bytes that are no sound.
 fn unknown(bytes: &[u8]) -> String {
     const DECODED: &str = "WAV, FLAC, MP3 and Ogg Vorbis are decoded";
     let start = &bytes[..bytes.len().min(16)];

@@ -76,7 +76,7 @@ impl VorbisFile<'_> {
                 // A stream cut out of a longer one begins at another position than 0.
                 start.get_or_insert_with(|| position.saturating_sub(sink.frames() as u64));
             }
-            // What is behind the end is cut off; memory was counted for what is before.
+            // Samples behind the end are dropped; memory was counted for those before.
             if sink.frames() as u64 >= self.end.saturating_sub(start.unwrap_or(0)) {
                 break;
             }
@@ -168,7 +168,7 @@ impl<'b> Packets<'b> {
         let mut packet: Cow<'b, [u8]> = Cow::Borrowed(&[]);
         loop {
             if self.lengths.is_empty() {
-                // What lies behind the end, or is begun and never ended, is dropped.
+                // Packets behind the end, and a last one without an end, are dropped.
                 if self.rest.is_empty() || self.ended {
                     return Ok(None);
                 }

@@ -82,7 +82,7 @@ pub(super) fn four<V: Lanes>([a, b, c, d]: [Complex<V>; 4]) -> [Complex<V>; 4] {
 
 #[inline(always)]
 pub(super) fn five<V: Lanes>(wide: Wide, x: [Complex<V>; 5]) -> [Complex<V>; 5] {
-    // Of a fifth and of two fifths of a turn.
+    // Cosines and sines of a fifth and of two fifths of a turn.
     let [cos1, sin1] = [V::all(wide, 0.309_016_994_374_947_4), V::all(wide, 0.951_056_516_295_153_6)];
     let [cos2, sin2] = [V::all(wide, -0.809_016_994_374_947_5), V::all(wide, 0.587_785_252_292_473_1)];
     let (outer, outer_across) = (add(x[1], x[4]), subtract(x[1], x[4]));

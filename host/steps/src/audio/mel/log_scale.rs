@@ -4,7 +4,7 @@ use super::logarithm::log10;
 use super::options::{Max, Reference};
 use crate::simd::{map_in_place, vectorize};
 
-/// What Whisper adds to 0, so that there is a logarithm.
+/// Whisper's lower bound of energies, so that a logarithm exists.
 const WHISPER_FLOOR: f32 = 1e-10;
 
 /// The options of decibels.

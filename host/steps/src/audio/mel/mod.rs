@@ -11,4 +11,4 @@ mod spectrum;
 pub(super) use filters::{Filters, Scale};
 pub(super) use log_scale::{Decibels, to_decibels, to_whisper};
 pub(super) use options::{Method, Norm, Options, Reference, TopDb, Unbounded};
-pub(super) use spectrum::{Pad, Spectrum, Window};
+pub(super) use spectrum::{EdgePadding, FrameLayout, Spectrum};

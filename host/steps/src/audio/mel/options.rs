@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::super::decode::MAX_RATE;
-use super::spectrum::Pad;
+use super::spectrum::EdgePadding;
 use gpux_core::BuildError;
 
 /// Bounds of the options: samples of a frame, mel bands, seconds of Whisper's window.
@@ -61,7 +61,7 @@ pub(in crate::audio) struct Options {
     pub(in crate::audio) center: Option<bool>,
     /// What the edges are padded with: `constant` (default, silence), `reflect` or `edge`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::audio) pad_mode: Option<Pad>,
+    pub(in crate::audio) pad_mode: Option<EdgePadding>,
     /// Whether to turn the bands into decibels, as `librosa.power_to_db` does. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::audio) db: Option<bool>,

@@ -14,7 +14,7 @@ use gpux_core::StepFailure;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
-pub(in crate::audio) enum Pad {
+pub(in crate::audio) enum EdgePadding {
     #[default]
     Constant,
     Reflect,
@@ -23,16 +23,16 @@ pub(in crate::audio) enum Pad {
 
 /// How a sound is cut into frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::audio) struct Window {
+pub(in crate::audio) struct FrameLayout {
     pub(in crate::audio) n_fft: usize,
     pub(in crate::audio) hop: usize,
     /// samples under the window, in the middle of a frame
     pub(in crate::audio) length: usize,
     /// how the edges are padded by half a frame; `None` for no padding
-    pub(in crate::audio) pad: Option<Pad>,
+    pub(in crate::audio) pad: Option<EdgePadding>,
 }
 
-impl Window {
+impl FrameLayout {
     fn margin(self) -> usize {
         if self.pad.is_some() { self.n_fft / 2 } else { 0 }
     }
@@ -46,7 +46,7 @@ impl Window {
 
 /// Computes power spectra, of `L` frames at a time. Planned once; a run takes one set of buffers for all frames.
 pub(in crate::audio) struct Spectrum<T, const L: usize> {
-    window: Window,
+    window: FrameLayout,
     transform: FftPlan<T>,
 }
 
@@ -59,11 +59,11 @@ enum FftPlan<T> {
 
 impl<T: FftFloat<L> + FftNum, const L: usize> Spectrum<T, L> {
     /// With a periodic Hann window, in the middle of the frame if it is shorter than that.
-    pub(in crate::audio) fn new(window: Window) -> Self {
+    pub(in crate::audio) fn new(window: FrameLayout) -> Self {
         Self::with(window, wide())
     }
 
-    fn with(window: Window, wide: Option<Wide>) -> Self {
+    fn with(window: FrameLayout, wide: Option<Wide>) -> Self {
         let before = (window.n_fft - window.length) / 2;
         let weight = |place: usize| {
             let Some(place) = place.checked_sub(before).filter(|place| *place < window.length) else { return 0.0 };
@@ -91,7 +91,7 @@ impl<T: FftFloat<L> + FftNum, const L: usize> Spectrum<T, L> {
         frames: usize,
         mut take: impl FnMut(usize, &mut [[f32; L]]) -> Result<(), StepFailure>,
     ) -> Result<(), StepFailure> {
-        let Window { n_fft, hop, .. } = self.window;
+        let FrameLayout { n_fft, hop, .. } = self.window;
         let margin = self.window.margin();
         // Frames from there on reach neither the sound nor its reflection at the end.
         let silent = if sound.len() + margin < length { (sound.len() + margin).div_ceil(hop) } else { frames };
@@ -124,9 +124,9 @@ impl<T: FftFloat<L> + FftNum, const L: usize> Spectrum<T, L> {
         let place = match (inside, self.window.pad) {
             (Some(place), _) => Some(place),
             (None, _) if length == 0 => None,
-            (None, Some(Pad::Edge)) => Some(if place < margin { 0 } else { length - 1 }),
-            (None, Some(Pad::Reflect)) => Some(reflect(place as isize - margin as isize, length)),
-            (None, Some(Pad::Constant) | None) => None,
+            (None, Some(EdgePadding::Edge)) => Some(if place < margin { 0 } else { length - 1 }),
+            (None, Some(EdgePadding::Reflect)) => Some(reflect(place as isize - margin as isize, length)),
+            (None, Some(EdgePadding::Constant) | None) => None,
         };
         place.and_then(|place| sound.get(place)).copied().unwrap_or(0.0)
     }
@@ -191,7 +191,7 @@ mod tests {
     }
 
     /// The largest difference between the two ways, against the largest energy.
-    fn difference<T: FftFloat<L> + FftNum, const L: usize>(wide: Wide, window: Window) -> f32 {
+    fn difference<T: FftFloat<L> + FftNum, const L: usize>(wide: Wide, window: FrameLayout) -> f32 {
         let frames = window.frames(5000).unwrap_or(0);
         let energies = |wide: Option<Wide>| {
             let spectrum = Spectrum::<T, L>::with(window, wide);
@@ -216,7 +216,7 @@ mod tests {
     fn batched_and_single_spectra_agree() {
         let Some(wide) = wide() else { return };
         for n_fft in [2, 4, 6, 8, 10, 12, 18, 20, 30, 50, 64, 90, 250, 400, 480, 512, 540, 1250, 2048, 3888] {
-            let window = Window { n_fft, hop: n_fft / 2, length: n_fft, pad: Some(Pad::Reflect) };
+            let window = FrameLayout { n_fft, hop: n_fft / 2, length: n_fft, pad: Some(EdgePadding::Reflect) };
             assert!(difference::<f32, 8>(wide, window) <= 1e-6, "{n_fft}");
             assert!(difference::<f64, 4>(wide, window) <= 1e-7, "{n_fft}");
         }
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn other_lengths_use_the_single_transform() {
         for n_fft in [3, 14, 401, 441, 882] {
-            let window = Window { n_fft, hop: 100, length: n_fft, pad: None };
+            let window = FrameLayout { n_fft, hop: 100, length: n_fft, pad: None };
             assert!(matches!(Spectrum::<f32, 8>::new(window).transform, FftPlan::Single { .. }));
         }
     }

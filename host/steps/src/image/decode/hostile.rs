@@ -172,7 +172,7 @@ fn mutated_files_never_panic() {
     }
 }
 
-/// What Pillow reads and gpux does not says so by name.
+/// Errors name the kinds of samples that Pillow reads and gpux does not.
 #[test]
 fn names_unsupported_samples() {
     let raw = file("raw.tiff");
@@ -202,7 +202,7 @@ fn decompression_bombs_stop_at_the_deadline() {
         let decode = |deadline: &Deadline| Format::detect(&bomb).unwrap().open(&bomb, deadline)?.decode();
         let whole = decode(&Deadline::default()).unwrap();
         assert_eq!((whole.width(), whole.height()), (1500, 1500), "{format:?}");
-        // Each time it is asked lies before some more of the picture, so fewer than all do not do.
+        // Each check comes before more of the image, so a deadline after a few checks stops it.
         for times in [0, 1, 3, 6] {
             let deadline = Deadline::exceeded_after(times);
             let error = decode(&deadline).unwrap_err();

@@ -31,7 +31,7 @@ const BUFFERS: u64 = 16 << 20;
 /// Memory that unpacking a PNG file takes beside the pixels.
 const INFLATING: u64 = 1 << 19;
 
-/// Bytes of a file that are decoded between two looks at the clock.
+/// Bytes of a file that are decoded between two deadline checks.
 const PIECE: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +121,7 @@ impl EncodedImage<'_> {
             Format::Png => samples.saturating_add(INFLATING),
             Format::Bmp => samples,
             Format::Webp => samples.saturating_mul(2).saturating_add(webp::tables(self.bytes)),
-            // Of inks there is one more than colours.
+            // There is one more ink than colors.
             Format::Tiff if self.decoder.original_color_type() == ExtendedColorType::Cmyk8 => samples.saturating_mul(3),
             // A canvas, or a strip before it is unpacked.
             Format::Gif | Format::Tiff => samples.saturating_mul(2),
@@ -156,7 +156,7 @@ fn too_short(decoder: &dyn ImageDecoder) -> String {
     format!("the file is too short for its {width} × {height} pixels")
 }
 
-/// Describes bytes that are no image, so that who sent them sees what they sent.
+/// Describes bytes that are no image.
 fn unknown(bytes: &[u8]) -> String {
     let start = &bytes[..bytes.len().min(16)];
     if bytes.is_empty() {

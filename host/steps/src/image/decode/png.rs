@@ -9,7 +9,7 @@ use crate::deadline::{Deadline, DeadlineReader};
 const MAX_PACKED: u64 = 1032;
 /// Most bytes of pixels that a byte before packing can stand for: a 1-bit palette index becomes 4 bytes.
 const MAX_WIDENING: u64 = 32;
-/// Bytes of pixels that are made between two looks at the clock.
+/// Bytes of pixels that are made between two deadline checks.
 const PIXELS: u64 = 8 << 20;
 
 pub(super) fn open<'a>(bytes: &'a [u8], deadline: &'a Deadline) -> Result<PngDecoder<DeadlineReader<'a>>, String> {

@@ -97,7 +97,7 @@ pub(in crate::image) fn convert<T: IntegerSample>(
     }
 }
 
-/// Every pixel made into another, with a look at the clock every million pixels. With the number of
+/// Every pixel made into another, with a deadline check every million pixels. With the number of
 /// channels known, the loop is vectorized.
 pub(in crate::image) fn map_pixels<S: Copy, T: Copy + Default, const C: usize, const D: usize>(
     samples: &[S],

@@ -85,7 +85,7 @@ fn resize_elements<T: AreaMean>(
             let (rows, columns) = (places(dims.height, target.height), places(dims.width, target.width));
             nearest(data, dims, &rows, &columns, deadline)
         }
-        // To half the size OpenCV averages, whatever it was asked for.
+        // To half the size OpenCV averages, whatever the filter.
         Filter::Bilinear | Filter::Area if halved => match dims.channels {
             1 => half::<T, 1>(data, dims.width, deadline),
             3 => half::<T, 3>(data, dims.width, deadline),
@@ -245,7 +245,7 @@ fn areas(old: usize, new: usize) -> Vec<Coverage> {
     (0..new).map(|index| coverage(index as f64 * scale, scale, old)).collect()
 }
 
-/// What lies in the `scale` samples from `start` on. Slivers below a thousandth do not count.
+/// The old samples within `scale` from `start` on, and their weights. Slivers below a thousandth do not count.
 fn coverage(start: f64, scale: f64, old: usize) -> Coverage {
     let end = start + scale;
     let cell = scale.min(old as f64 - start);

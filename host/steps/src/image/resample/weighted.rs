@@ -6,7 +6,7 @@ use super::super::dims::ImageDims;
 use crate::deadline::{Deadline, DeadlineExceeded};
 use crate::simd::vectorize;
 
-/// What a sample weighs by its distance from the middle of a new one, in old samples or, where the image shrinks,
+/// The weight of a sample by its distance from the middle of a new one, in old samples or, where the image shrinks,
 /// in new ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kernel {

@@ -173,13 +173,13 @@ impl Step for JsonTemplate {
     }
 
     fn buffers(&self, inputs: &[Option<Value>]) -> usize {
-        // Nobody is late who has no deadline.
+        // Without a deadline, none is exceeded.
         let weight = |value: &Value| weight_as_json(value, &Deadline::default()).unwrap_or(usize::MAX);
         let weights: Vec<_> = inputs.iter().map(|input| input.as_ref().map_or(0, weight)).collect();
         let mut sum = weights.iter().copied().fold(0, usize::saturating_add);
         let counted: Result<(), DeadlineExceeded> = self.template.placeholders(&mut |place, in_text| {
             let weight = weights.get(place.input).copied().unwrap_or(0);
-            // What is inserted into a text is copied, written with escapes, and the text grows by doubling.
+            // A value in a text is copied and escaped, and the text grows by doubling.
             sum = sum.saturating_add(if in_text { weight.saturating_mul(8) } else { weight });
             Ok(())
         });

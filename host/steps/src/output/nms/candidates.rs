@@ -6,7 +6,7 @@ use super::suppress::Candidate;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
-pub(super) enum Format {
+pub(super) enum BoxFormat {
     /// centre, width, height
     Cxcywh,
     /// left, top, width, height
@@ -15,7 +15,7 @@ pub(super) enum Format {
     Xyxy,
 }
 
-impl Format {
+impl BoxFormat {
     fn corners(self, [a, b, c, d]: [f32; 4]) -> [f32; 4] {
         match self {
             Self::Cxcywh => [a - c / 2.0, b - d / 2.0, a + c / 2.0, b + d / 2.0],
@@ -28,7 +28,7 @@ impl Format {
 /// Which candidates are read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CandidateReader {
-    pub(super) format: Format,
+    pub(super) format: BoxFormat,
     pub(super) score_threshold: f32,
     /// whether an anchor can be several classes at a time
     pub(super) multi_label: bool,

@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use self::candidates::{CandidateReader, Format};
+use self::candidates::{BoxFormat, CandidateReader};
 use self::suppress::{Candidate, Rule};
-use super::label_names::Labels;
+use super::label_names::LabelSource;
 use super::ranking::MAX_ANSWER;
 use crate::deadline::Deadline;
 use crate::ports;
@@ -39,7 +39,7 @@ struct Options {
     /// What the four numbers of a box are: `cxcywh` (centre, width, height), `xywh` (left, top, width, height),
     /// `xyxy` (two corners). Default: cxcywh, and xyxy for `separate`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    format: Option<Format>,
+    format: Option<BoxFormat>,
     /// Whether boxes are in fractions of the picture's width and height, 0 to 1, not in its pixels. Default: false.
     relative: bool,
     /// Scores that are not above it are dropped, 0 to 1. Default: 0.25.
@@ -61,7 +61,7 @@ struct Options {
     /// The name of each class: a list, or the path of a text file with one label a line. Default: none,
     /// boxes then have no `label`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    labels: Option<Labels>,
+    labels: Option<LabelSource>,
 }
 
 impl Default for Options {
@@ -149,7 +149,7 @@ impl Nms {
         self.options.layout == DetectorLayout::Separate
     }
 
-    /// What shape the first tensor, and for `separate` the second, has; sizes that are not known are `None`.
+    /// The shape of the first tensor, and for `separate` of the second; unknown sizes are `None`.
     fn sizes(&self, first: &[Option<usize>], scores: Option<&[Option<usize>]>) -> Result<[Option<usize>; 2], String> {
         let shape = match first {
             [rest @ .., _, _] if rest.len() <= 1 => &first[rest.len()..],
@@ -216,7 +216,7 @@ impl Nms {
         Ok(json!({"box": corners, "score": score, "class": class, "label": label}))
     }
 
-    fn detect(&self, inputs: &Inputs, deadline: &Deadline) -> Result<serde_json::Value, StepFailure> {
+    fn detect(&self, inputs: &NmsInputs, deadline: &Deadline) -> Result<serde_json::Value, StepFailure> {
         let invalid = |why: String| StepFailure::InvalidInput(format!("nms: {why}"));
         let given = self.detector_shape(&inputs.first, inputs.scores.as_ref()).map_err(invalid)?;
         if self.answer_bytes(&given) > MAX_ANSWER {
@@ -249,9 +249,9 @@ impl Nms {
         Ok(only.unwrap_or(serde_json::Value::Array(pictures)))
     }
 
-    fn candidates(&self, inputs: &Inputs, given: &DetectorShape, number: usize) -> Result<Vec<Candidate>, String> {
+    fn candidates(&self, inputs: &NmsInputs, given: &DetectorShape, number: usize) -> Result<Vec<Candidate>, String> {
         let reading = CandidateReader {
-            format: self.options.format.unwrap_or(if self.is_separate() { Format::Xyxy } else { Format::Cxcywh }),
+            format: self.options.format.unwrap_or(if self.is_separate() { BoxFormat::Xyxy } else { BoxFormat::Cxcywh }),
             score_threshold: self.options.score_threshold as f32,
             multi_label: self.options.multi_label,
         };
@@ -329,14 +329,14 @@ fn signature(options: &Options) -> Signature {
 }
 
 /// The values of the ports, as they are worked on.
-struct Inputs {
+struct NmsInputs {
     first: Tensor,
     scores: Option<Tensor>,
     classes: Option<Tensor>,
     image: Option<Tensor>,
 }
 
-impl Inputs {
+impl NmsInputs {
     fn take(signature: &Signature, inputs: Vec<Option<Value>>) -> Result<Self, StepFailure> {
         let mut taken = Self { first: Tensor::scalar(0_f32), scores: None, classes: None, image: None };
         let mut inputs = inputs.into_iter();
@@ -438,7 +438,7 @@ impl Step for Nms {
     }
 
     fn run(&self, inputs: Vec<Option<Value>>, context: &mut Context) -> Result<Vec<Value>, StepFailure> {
-        let inputs = Inputs::take(&self.signature, inputs)?;
+        let inputs = NmsInputs::take(&self.signature, inputs)?;
         Ok(vec![self.detect(&inputs, &Deadline::from_context(context))?.into()])
     }
 

@@ -1,54 +1,28 @@
 //! Pipelines on HTTP and gRPC.
 //!
-//! A request's way: `listen` takes the connection, `http` (or `oip`) finds the pipeline and reads
-//! the head, `schedule` admits or refuses it, and one worker's turn turns the body's bytes into the
-//! answer's bytes ([`Server::run`]). A request that is known to be shorter than the way to a worker
-//! runs where the connection is (`short`).
+//! Three layers, each of which sees only those above it in this list:
+//!
+//! - `engine` holds the loaded pipelines and runs requests. It knows no protocol.
+//! - `protocol` turns bytes into requests and results into bytes: `predict`, the Open Inference Protocol, OpenAPI.
+//! - `edge` owns the connections: TLS, authentication, limits, request IDs, the access log, traces.
 
 #![forbid(unsafe_code)]
 
-mod access;
-mod answer_size;
-mod aside;
-mod call;
-mod certificate;
-mod connections;
-mod context;
-mod detached;
-mod entry;
-mod error;
-mod front;
-mod http;
-mod listen;
-mod memory;
-mod metrics;
-mod oip;
-mod readings;
-mod reload;
-mod repository;
-mod schedule;
-mod served;
-mod server;
+mod edge;
+mod engine;
+mod protocol;
 mod settings;
-mod short;
-mod signals;
-mod telemetry;
-mod tenants;
-mod tls;
-mod trace;
-mod warm_up;
 
-pub use call::{Ask, Priority, Turn};
-pub use entry::{Entry, State};
-pub use error::ServeError;
 #[doc(hidden)]
-pub use listen::Unconnected;
-pub use listen::{Ended, Event, ListenError, serve};
-pub use repository::{Repository, RepositoryError, Source};
-pub use schedule::{Load, Refusal};
-pub use served::Served;
-pub use server::Server;
+pub use edge::listener::Unconnected;
+pub use edge::listener::{Ended, Event, ListenError, serve};
+pub use edge::tls::TlsError;
+pub use engine::error::ServeError;
+pub use engine::execution::Turn;
+pub use engine::loaded_pipeline::Served;
+pub use engine::pipeline_slot::{Entry, State};
+pub use engine::repository::{Repository, RepositoryError, Source};
+pub use engine::request_options::{Ask, Priority};
+pub use engine::scheduler::{Load, Refusal};
+pub use engine::server::Server;
 pub use settings::{Otlp, Settings, TlsFiles};
-pub use tls::TlsError;
-
-use warm_up::made_up;

@@ -1,0 +1,178 @@
+//! An answer, once it has gone out: counted, logged, traced. What ends before there is an answer is
+//! an answer too: the client has gone.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use http::HeaderMap;
+use http::request::Parts;
+use hyper::body::{Body as _, Frame, SizeHint};
+
+use super::host_check::Peer;
+use crate::edge::telemetry::{Outcome, RequestSpan, Telemetry};
+use crate::engine::metrics::Protocol;
+use crate::engine::request_context::Context;
+use crate::engine::server::Server;
+use crate::engine::tenant::Tenant;
+use crate::protocol::route::shown;
+
+/// Says what came of a request when it is dropped.
+pub(crate) struct Answered {
+    server: Arc<Server>,
+    context: Arc<Context>,
+    protocol: Protocol,
+    started: Instant,
+    /// of HTTP, or the code of gRPC; `None` until it is known
+    status: Option<u16>,
+    bytes: Option<u64>,
+    /// how long it took to the head of the answer
+    to_head: Option<Duration>,
+    /// what only the log wants
+    line: Option<Line>,
+    span: Option<RequestSpan>,
+}
+
+/// What the log says of a request's head.
+pub(crate) struct Line {
+    method: String,
+    path: String,
+    peer: Option<Peer>,
+}
+
+impl Line {
+    pub(crate) fn new(head: &Parts, peer: Option<Peer>) -> Self {
+        // Without what follows `?`: that may be a secret.
+        Self { method: shown(head.method.as_str()).to_owned(), path: shown(head.uri.path()).to_owned(), peer }
+    }
+}
+
+impl Answered {
+    pub(crate) fn new(
+        server: &Arc<Server>,
+        context: Arc<Context>,
+        protocol: Protocol,
+        started: Instant,
+        line: Option<Line>,
+        span: Option<RequestSpan>,
+    ) -> Self {
+        let server = server.clone();
+        Self { server, context, protocol, started, status: None, bytes: None, to_head: None, line, span }
+    }
+
+    /// The head of the answer is there. Of gRPC it holds the status only where there is no message.
+    pub(crate) fn head(&mut self, response: &Response) {
+        self.bytes = response.body().size_hint().exact();
+        self.to_head = Some(self.started.elapsed());
+        self.status = match self.protocol {
+            Protocol::Grpc if response.status().is_success() => grpc_status(response.headers()),
+            Protocol::Grpc => Some(crate::protocol::http::status::grpc_code(response.status())),
+            _ => Some(response.status().as_u16()),
+        };
+    }
+
+    pub(crate) const fn is_complete(&self) -> bool {
+        self.status.is_some()
+    }
+
+    /// What a client that has gone is counted as: nginx's number, gRPC's `CANCELLED`.
+    const fn gone(&self) -> u16 {
+        if matches!(self.protocol, Protocol::Grpc) { 1 } else { 499 }
+    }
+}
+
+/// A head that could not be read was answered with this status: counted and logged as answers are.
+pub(crate) fn note_unread(server: &Server, status: u16, peer: Peer) {
+    let protocol = Protocol::Http;
+    server.metrics().none().answered(protocol, status, Duration::ZERO);
+    if server.settings().access_log {
+        tracing::info!(
+            target: "gpux::access",
+            protocol = protocol.name(),
+            status,
+            client = peer.address.to_string(),
+            "answered; the head of the request could not be read"
+        );
+    }
+}
+
+fn grpc_status(headers: &HeaderMap) -> Option<u16> {
+    headers.get("grpc-status")?.to_str().ok()?.parse().ok()
+}
+
+impl Drop for Answered {
+    fn drop(&mut self) {
+        let time = self.started.elapsed();
+        let status = self.status.unwrap_or_else(|| self.gone());
+        let pipeline = self.context.pipeline().unwrap_or_else(|| self.server.metrics().none());
+        pipeline.answered(self.protocol, status, self.to_head.unwrap_or(time));
+        if let Some(line) = &self.line {
+            tracing::info!(
+                target: "gpux::access",
+                request_id = self.context.id(),
+                method = line.method,
+                path = line.path,
+                protocol = self.protocol.name(),
+                status,
+                pipeline = pipeline.name(),
+                duration_ms = time.as_secs_f64() * 1e3,
+                queue_ms = self.context.queued().as_secs_f64() * 1e3,
+                bytes = self.bytes,
+                key = self.context.tenant().map(Tenant::name),
+                client = line.peer.map(|peer| peer.address.to_string()),
+                "answered"
+            );
+        }
+        if let Some(span) = self.span.take() {
+            let outcome = Outcome {
+                protocol: self.protocol,
+                status,
+                pipeline: pipeline.name(),
+                request_id: self.context.id(),
+                queued: self.context.queued(),
+            };
+            Telemetry::end(span, outcome);
+        }
+    }
+}
+
+/// A body that ends with its status, read in the request's context.
+pub(crate) struct Watched {
+    body: Body,
+    answered: Answered,
+}
+
+impl Watched {
+    pub(crate) const fn new(body: Body, answered: Answered) -> Self {
+        Self { body, answered }
+    }
+}
+
+impl hyper::body::Body for Watched {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let Self { body, answered } = self.get_mut();
+        let context = answered.context.clone();
+        let frame = context.within(|| Pin::new(&mut *body).poll_frame(task));
+        if let Poll::Ready(Some(Ok(frame))) = &frame
+            && let Some(trailers) = frame.trailers_ref()
+        {
+            answered.status = grpc_status(trailers);
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,141 @@
+//! Keys that are guessed: how many wrong ones an address may try.
+//!
+//! A right key is never held up, so a guess must be looked at; what is bounded is how many. An address has a few
+//! wrong keys for free, then so many a second: its answers come that much later. One that does not wait for them
+//! runs into a bound, beyond which no key of its is looked at but those that it has used before.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::engine::scheduler::network;
+
+/// Wrong keys that an address may try at once.
+const FREE: u32 = 20;
+
+/// The time that each after those costs.
+const EACH: Duration = Duration::from_millis(100);
+
+/// The longest that an answer is held back; an address that owes more is not heard. So many may wait there at a time
+/// that whoever waits for answers never gets that far: those keep no new key from being heard.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// Addresses that are remembered.
+const ADDRESSES: usize = 4096;
+
+/// Wrong keys, by who tried them.
+#[derive(Debug)]
+pub(crate) struct FailedAttempts {
+    start: Instant,
+    /// until when each address has used up what it may try
+    used: Mutex<HashMap<IpAddr, Instant>>,
+    /// milliseconds after `start`, until which one of them may owe too much
+    owed: AtomicU64,
+}
+
+impl FailedAttempts {
+    pub(crate) fn new() -> Self {
+        Self { start: Instant::now(), used: Mutex::default(), owed: AtomicU64::new(0) }
+    }
+
+    /// A wrong key from there: how long its answer waits.
+    pub(crate) fn add(&self, from: IpAddr, now: Instant) -> Duration {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = network(from);
+        if used.len() >= ADDRESSES && !used.contains_key(&from) {
+            used.retain(|_, until| *until > now);
+            // The one that owes least is forgotten.
+            let least = used.iter().min_by_key(|(_, until)| **until).map(|(address, _)| *address);
+            if let Some(least) = least.filter(|_| used.len() >= ADDRESSES) {
+                used.remove(&least);
+            }
+        }
+        let until = used.entry(from).or_insert(now);
+        *until = (*until).max(now) + EACH;
+        let debt = until.saturating_duration_since(now).saturating_sub(FREE * EACH);
+        if debt >= LONGEST {
+            let owed = self.milliseconds(*until);
+            self.owed.fetch_max(owed, Ordering::Relaxed);
+        }
+        debt.min(LONGEST)
+    }
+
+    /// For how long no new key from there is looked at; `None` where it is.
+    pub(crate) fn refused_for(&self, from: IpAddr, now: Instant) -> Option<Duration> {
+        // Most of the time nobody owes anything, and nobody waits for a lock.
+        if self.owed.load(Ordering::Relaxed) <= self.milliseconds(now) {
+            return None;
+        }
+        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let debt = used.get(&network(from))?.saturating_duration_since(now).saturating_sub(FREE * EACH);
+        debt.checked_sub(LONGEST)
+    }
+
+    fn milliseconds(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.start).as_millis() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv6Addr;
+
+    use super::*;
+
+    fn address(number: u32) -> IpAddr {
+        std::net::Ipv4Addr::from(number).into()
+    }
+
+    #[test]
+    fn answers_to_wrong_keys_come_later_and_later() {
+        let (attempts, start) = (FailedAttempts::new(), Instant::now());
+        let waits: Vec<_> = (0..FREE + 3).map(|_| attempts.add(address(1), start).as_millis()).collect();
+        assert!(waits[..FREE as usize].iter().all(|wait| *wait == 0), "{waits:?}");
+        assert_eq!(waits[FREE as usize..], [100, 200, 300]);
+        assert_eq!(attempts.add(address(2), start), Duration::ZERO, "another address");
+        assert_eq!(attempts.add(address(1), start + Duration::from_mins(1)), Duration::ZERO, "later");
+        assert_eq!(attempts.refused_for(address(1), start), None);
+    }
+
+    #[test]
+    fn who_does_not_wait_is_not_heard() {
+        let (attempts, start) = (FailedAttempts::new(), Instant::now());
+        let mut heard = 0_u32;
+        // A thousand a second for ten seconds.
+        for tried in 0..10_000 {
+            let now = start + Duration::from_millis(tried);
+            if attempts.refused_for(address(1), now).is_none() {
+                assert!(attempts.add(address(1), now) <= LONGEST);
+                heard += 1;
+            }
+        }
+        let most = FREE + (LONGEST.as_millis() + 10_000).div_ceil(EACH.as_millis()) as u32 + 1;
+        assert!(heard <= most && heard >= most - 3, "{heard} of {most}");
+        assert_eq!(attempts.refused_for(address(2), start + Duration::from_secs(10)), None, "another address");
+        assert_eq!(attempts.refused_for(address(1), start + Duration::from_mins(1)), None, "later");
+    }
+
+    #[test]
+    fn many_addresses_take_no_more_memory() {
+        let (attempts, start) = (FailedAttempts::new(), Instant::now());
+        for _ in 0..=FREE {
+            attempts.add(address(7), start);
+        }
+        for number in 0..ADDRESSES as u32 + 300 {
+            attempts.add(address(1000 + number), start);
+        }
+        assert!(attempts.used.lock().unwrap_or_else(PoisonError::into_inner).len() <= ADDRESSES);
+        assert!(attempts.add(address(7), start) > Duration::ZERO, "who owes most is remembered");
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_client() {
+        let attempts = FailedAttempts::new();
+        let now = Instant::now();
+        let wait = |last: u16| attempts.add(Ipv6Addr::new(0x2001, 0xdb8, 1, 2, 3, 4, 5, last).into(), now);
+        let waits: Vec<_> = (0..=FREE as u16).map(wait).collect();
+        assert_eq!(waits.last(), Some(&EACH));
+    }
+}

@@ -1,0 +1,131 @@
+//! Which requests are let in.
+
+pub(crate) mod api_keys;
+pub(crate) mod failed_attempts;
+
+use crate::engine::server::Server;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwapOption;
+use http::Method;
+use http::request::Parts;
+
+use super::load_generation::Readings;
+use crate::engine::error::ServeError;
+use crate::engine::tenant::Tenant;
+use api_keys::Keys;
+use failed_attempts::FailedAttempts;
+use gpux_config::{LoadError, Variables};
+
+/// The door: the file of keys, and what it said when it was last read.
+#[derive(Debug)]
+pub(crate) struct Access {
+    path: Option<PathBuf>,
+    /// environment variables that the file may read beside `GPUX_*`
+    env: Vec<String>,
+    keys: ArcSwapOption<Keys>,
+    readings: Readings,
+    attempts: FailedAttempts,
+}
+
+impl Access {
+    /// Keys from the operator's file, once they are read; until then nobody has one. Without a file, everybody
+    /// may come in.
+    pub(crate) fn new(server: &Server) -> Self {
+        let (path, env) = (server.settings().keys.clone(), server.env().to_vec());
+        let (keys, readings, attempts) = (ArcSwapOption::empty(), Readings::default(), FailedAttempts::new());
+        Self { path, env, keys, readings, attempts }
+    }
+
+    /// Reads the file, at the start and again. If it cannot be read, what it said before holds. Gives
+    /// what the operator should know of it. It takes as long as reading does, and what was begun later holds.
+    pub(crate) fn load(&self) -> Result<Vec<String>, LoadError> {
+        let Some(path) = &self.path else { return Ok(Vec::new()) };
+        let reading = self.readings.begin();
+        let variables = Variables::from_environment(self.env.iter().cloned());
+        let keys = Arc::new(Keys::load(path, &variables, self.keys.load().as_deref())?);
+        reading.put(|| {
+            if let Some(before) = self.keys.swap(Some(keys.clone())) {
+                keys.replace(&before);
+            }
+        });
+        Ok(keys.warnings().to_vec())
+    }
+
+    /// Whose request it is, that came from there; `None` where nobody is asked for a key.
+    pub(crate) fn admit(&self, head: &Parts, from: Option<IpAddr>) -> Result<Option<Arc<Tenant>>, ServeError> {
+        if self.path.is_none() || is_open(&head.method, head.uri.path()) {
+            return Ok(None);
+        }
+        let keys = self.keys.load();
+        let keys = keys.as_ref().ok_or_else(|| ServeError::NotReady("the keys are being read".to_owned()))?;
+        let tenant = self.identify(keys, head, from)?;
+        if needs_admin(&head.method, head.uri.path()) && !tenant.is_admin() {
+            return Err(ServeError::Forbidden(format!("`{}` is for keys with `admin: true`", head.uri.path())));
+        }
+        Ok(Some(tenant))
+    }
+
+    /// Whose key it is. An address that tried too many wrong ones is heard only with one that it has used before.
+    fn identify(&self, keys: &Keys, head: &Parts, from: Option<IpAddr>) -> Result<Arc<Tenant>, ServeError> {
+        let found = keys.tenant(&head.headers);
+        let Some(from) = from else { return found };
+        let refused_for = self.attempts.refused_for(from, Instant::now());
+        match (found, refused_for) {
+            (Ok(tenant), Some(_)) if tenant.was_used_from(from) => Ok(tenant),
+            (Ok(_) | Err(ServeError::UnknownKey(_)), Some(retry_after)) => Err(ServeError::TooMany {
+                message: "too many wrong keys came from this address".to_owned(),
+                retry_after: retry_after.max(Duration::from_secs(1)),
+            }),
+            (Ok(tenant), None) => {
+                tenant.note_use_from(from);
+                Ok(tenant)
+            }
+            (Err(ServeError::UnknownKey(_)), None) => {
+                Err(ServeError::UnknownKey(self.attempts.add(from, Instant::now())))
+            }
+            (Err(missing), _) => Err(missing),
+        }
+    }
+}
+
+/// Says so if everybody on this machine may read what is a secret.
+#[cfg(unix)]
+pub(crate) fn readable_by_all(path: &Path) -> Option<String> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = path.metadata().ok()?.permissions().mode();
+    (mode & 0o004 != 0).then(|| format!("everybody on this machine may read `{}`: chmod 600 it", path.display()))
+}
+
+#[cfg(not(unix))]
+pub(crate) fn readable_by_all(_: &Path) -> Option<String> {
+    None
+}
+
+/// What probes ask, and the files of the page, which say nothing of the pipelines.
+fn is_open(method: &Method, path: &str) -> bool {
+    let is_read = matches!(*method, Method::GET | Method::HEAD);
+    match path {
+        "/" | "/docs" => is_read,
+        "/health" | "/health/live" | "/health/ready" | "/v2/health/live" | "/v2/health/ready" => true,
+        "/inference.GRPCInferenceService/ServerLive" | "/inference.GRPCInferenceService/ServerReady" => true,
+        "/grpc.health.v1.Health/Check" | "/grpc.health.v1.Health/Watch" => true,
+        path => path.starts_with("/page/") && is_read,
+    }
+}
+
+/// What concerns all pipelines: loading and unloading them, and the metrics.
+fn needs_admin(method: &Method, path: &str) -> bool {
+    match path {
+        "/metrics" => true,
+        "/inference.GRPCInferenceService/RepositoryModelLoad"
+        | "/inference.GRPCInferenceService/RepositoryModelUnload" => true,
+        path => {
+            let changes = path.ends_with("/load") || path.ends_with("/unload");
+            path.starts_with("/v2/repository/") && changes && method == Method::POST
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! How many connections there are at once, and which of them give way to new ones.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+use super::slow_client::Activity;
+use crate::settings::Settings;
+
+/// How often a connection that waits for another to end looks for one that is idle.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How long a connection is idle before it gives way: its client may have sent a request that was not read yet.
+const GRACE: Duration = Duration::from_millis(250);
+
+/// Of so many connections, one is closed at a time: to look at all of them for each new one would take longer than
+/// to serve it.
+const SHARE: usize = 64;
+
+/// The connections of all listeners. Where there are as many as there may be, those give way that have been idle for
+/// longest: whoever opens connections and sends nothing keeps nobody out.
+pub(crate) struct ConnectionLimit {
+    permits: Arc<Semaphore>,
+    /// for the large windows of HTTP/2
+    windows: Arc<Semaphore>,
+    grace: Duration,
+    open: Mutex<Connections>,
+}
+
+#[derive(Default)]
+struct Connections {
+    last: u64,
+    by_number: HashMap<u64, Arc<Eviction>>,
+}
+
+/// How a connection is asked to give way.
+struct Eviction {
+    activity: Arc<Activity>,
+    asked: AtomicBool,
+    notify: Notify,
+}
+
+/// A connection's place among those there may be, until it is dropped.
+pub(super) struct Seat {
+    limit: Arc<ConnectionLimit>,
+    number: u64,
+    eviction: Arc<Eviction>,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl ConnectionLimit {
+    /// As the operator decided.
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let semaphore = |permits: usize| Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)));
+        Self {
+            permits: semaphore(settings.max_connections),
+            windows: semaphore(settings.large_windows),
+            grace: GRACE,
+            open: Mutex::default(),
+        }
+    }
+
+    fn open(&self) -> MutexGuard<'_, Connections> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a place, which idle connections make.
+    pub(super) async fn permit(&self) -> Option<OwnedSemaphorePermit> {
+        loop {
+            if let Ok(permit) = self.permits.clone().try_acquire_owned() {
+                return Some(permit);
+            }
+            self.evict();
+            let next = tokio::time::timeout(LOOK, self.permits.clone().acquire_owned());
+            if let Ok(permit) = next.await {
+                return permit.ok();
+            }
+        }
+    }
+
+    /// A place for a connection; without a permit it is one too many, which is served all the same.
+    pub(super) fn seat(self: &Arc<Self>, activity: Arc<Activity>, permit: Option<OwnedSemaphorePermit>) -> Seat {
+        let eviction = Arc::new(Eviction { activity, asked: AtomicBool::new(false), notify: Notify::new() });
+        let mut open = self.open();
+        open.last += 1;
+        let number = open.last;
+        open.by_number.insert(number, eviction.clone());
+        drop(open);
+        Seat { limit: self.clone(), number, eviction, _permit: permit }
+    }
+
+    /// Leave for large windows, while there is memory for them.
+    pub(super) fn windows(&self) -> Option<OwnedSemaphorePermit> {
+        self.windows.clone().try_acquire_owned().ok()
+    }
+
+    /// Asks those that have been idle for longest to end.
+    fn evict(&self) {
+        let open = self.open();
+        let many = open.by_number.len().div_ceil(SHARE);
+        let is_candidate = |eviction: &&Arc<Eviction>| {
+            !eviction.asked.load(Ordering::Relaxed)
+                && eviction.activity.is_idle()
+                && eviction.activity.last().elapsed() >= self.grace
+        };
+        let mut idle: Vec<_> = open.by_number.values().filter(is_candidate).cloned().collect();
+        drop(open);
+        if idle.len() > many {
+            idle.select_nth_unstable_by_key(many, |eviction| eviction.activity.last());
+            idle.truncate(many);
+        }
+        for eviction in idle {
+            eviction.asked.store(true, Ordering::Relaxed);
+            eviction.notify.notify_one();
+        }
+    }
+}
+
+impl Seat {
+    /// Waits until the connection is to give way, and is idle then.
+    pub(super) async fn evicted(&self) {
+        loop {
+            self.eviction.notify.notified().await;
+            if self.eviction.activity.is_idle() {
+                return;
+            }
+            self.eviction.asked.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.limit.open().by_number.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    fn limit(max_connections: usize) -> Arc<ConnectionLimit> {
+        let settings = Settings { max_connections, ..Settings::default() };
+        Arc::new(ConnectionLimit { grace: Duration::ZERO, ..ConnectionLimit::new(&settings) })
+    }
+
+    async fn seat(limit: &Arc<ConnectionLimit>) -> (Seat, Arc<Activity>) {
+        let activity = Arc::new(Activity::new(Duration::ZERO, Duration::ZERO));
+        (limit.seat(activity.clone(), limit.permit().await), activity)
+    }
+
+    #[tokio::test]
+    async fn the_connection_that_is_idle_for_longest_gives_way() {
+        let limit = limit(3);
+        let (first, activity) = seat(&limit).await;
+        let busy = activity.begin();
+        let (second, _) = seat(&limit).await;
+        std::thread::sleep(Duration::from_millis(5));
+        let (third, _) = seat(&limit).await;
+        let mut waiting = Box::pin(limit.permit());
+        assert!(waiting.as_mut().now_or_never().is_none());
+        assert!(first.evicted().now_or_never().is_none(), "a request is under way");
+        assert!(third.evicted().now_or_never().is_none(), "another is idle for longer");
+        assert!(second.evicted().now_or_never().is_some());
+        drop(second);
+        assert!(waiting.await.is_some());
+        drop(busy);
+    }
+
+    #[tokio::test]
+    async fn a_connection_has_time_for_its_first_request() {
+        let limit = Arc::new(ConnectionLimit::new(&Settings { max_connections: 1, ..Settings::default() }));
+        let (first, _) = seat(&limit).await;
+        assert!(limit.permit().now_or_never().is_none());
+        assert!(first.evicted().now_or_never().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_is_used_again_stays_and_may_give_way_later() {
+        let limit = limit(1);
+        let (first, activity) = seat(&limit).await;
+        let mut waiting = Box::pin(limit.permit());
+        assert!(waiting.as_mut().now_or_never().is_none());
+        let busy = activity.begin();
+        assert!(first.evicted().now_or_never().is_none(), "a request came first");
+        drop(busy);
+        let ended = async {
+            first.evicted().await;
+            drop(first);
+        };
+        let (permit, ()) = tokio::join!(waiting, ended);
+        assert!(permit.is_some());
+    }
+}

@@ -1,0 +1,316 @@
+//! Connections: taken, encrypted, served, and cut when their clients have nothing to say.
+
+mod framing;
+mod limit;
+mod slow_client;
+mod trailers;
+
+use crate::settings::LAST_CALL;
+use std::convert::Infallible;
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use http::header::TRANSFER_ENCODING;
+use http::{Request, Response, Version};
+use hyper::body::{Body as _, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+use super::host_check::Peer;
+use super::service::{AmbiguousLength, Front};
+use super::tls::Tls;
+use crate::engine::metrics::Connection;
+use crate::engine::server::Server;
+use crate::settings::Settings;
+pub(crate) use limit::ConnectionLimit;
+use limit::Seat;
+use slow_client::http2_body::Unread;
+use slow_client::streamed_body::Made;
+use slow_client::{Activity, Observed};
+use trailers::CheckedTrailers;
+
+/// How long to wait before the next connection when one could not be taken: out of file descriptors,
+/// there is nothing to do but wait until one is given back.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// How often connections are looked at after that. One on which nothing was under way twice in a row is closed:
+/// its client has not heard of the end, or does not answer.
+const LAST_LOOK: Duration = Duration::from_millis(500);
+
+/// What a connection of HTTP/2 may make the server hold without reading anything of it.
+#[derive(Clone, Copy)]
+struct Windows {
+    /// how much a client may send before it waits to hear that it was read, in bytes
+    window: u32,
+    /// the largest frame that is taken, in bytes
+    frame: u32,
+    /// the most requests at once
+    streams: u32,
+    /// how much of one answer waits for its client beside what is counted, in bytes
+    unsent: usize,
+}
+
+/// Tensors are large, and with HTTP/2's own windows of 64 KiB each would take several ways there and back. As many
+/// connections have such windows as a part of the memory holds.
+const LARGE: Windows = Windows { window: 2 << 20, frame: 256 << 10, streams: u32::MAX, unsent: 16 << 10 };
+
+/// All others have the least that HTTP/2 allows for.
+const SMALL: Windows = Windows { window: (64 << 10) - 1, frame: 16 << 10, streams: 16, unsent: 8 << 10 };
+
+/// The largest head of a request over HTTP/1, in bytes, and what is read of a connection at once: each that is
+/// open may hold so much without having asked for anything.
+const BUFFER: usize = 64 << 10;
+
+/// What every connection is served with.
+struct Shared {
+    server: Arc<Server>,
+    front: Arc<Front>,
+    /// for connections with large windows, and for all others
+    large: auto::Builder<TokioExecutor>,
+    small: auto::Builder<TokioExecutor>,
+    limit: Arc<ConnectionLimit>,
+    tls: Option<Arc<Tls>>,
+    /// whether what nobody waits for is to end
+    over: watch::Sender<bool>,
+}
+
+/// What a connection holds from when it is accepted until it is closed.
+struct OpenConnection {
+    /// told when what nobody waits for is to end; the server ends once all of these are dropped
+    over: watch::Receiver<bool>,
+    _counted: Connection,
+}
+
+impl OpenConnection {
+    /// Ends when last call is over.
+    async fn last_call(&mut self) {
+        // The sender lives as long as the shared state.
+        let _ = self.over.wait_for(|over| *over).await;
+    }
+}
+
+/// Takes connections until it is told to stop, then waits for those there are. `limit` is for all
+/// listeners together.
+pub(crate) async fn accept(
+    listener: TcpListener,
+    server: Arc<Server>,
+    front: Arc<Front>,
+    tls: Option<Arc<Tls>>,
+    limit: Arc<ConnectionLimit>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let (large, small) = (builder(server.settings(), LARGE), builder(server.settings(), SMALL));
+    let shared = Arc::new(Shared { server, front, large, small, limit, tls, over: watch::Sender::new(false) });
+    let start = |(stream, peer): (TcpStream, SocketAddr), permit| {
+        // Before its task runs: the server must not end between the two.
+        let open = OpenConnection { over: shared.over.subscribe(), _counted: shared.server.metrics().connection() };
+        let settings = shared.server.settings();
+        let activity = Arc::new(Activity::new(settings.header_timeout, settings.idle_timeout));
+        let seat: Seat = shared.limit.seat(activity.clone(), permit);
+        let connection = connection(shared.clone(), stream, peer, activity, open);
+        let metrics = shared.server.metrics().clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = connection => {}
+                () = seat.evicted() => metrics.connection_cut(),
+            }
+        });
+    };
+    loop {
+        let taken = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stopped.changed() => break,
+        };
+        match taken {
+            // Where no connection gives way, one waits here, and the others in the system's queue.
+            Ok(accepted) => {
+                let (permit, is_stopped) = tokio::select! {
+                    permit = shared.limit.permit() => (permit, false),
+                    _ = stopped.changed() => (None, true),
+                };
+                start(accepted, permit);
+                if is_stopped {
+                    break;
+                }
+            }
+            Err(error) => {
+                shared.server.metrics().accept_error();
+                if !is_client_gone(&error) {
+                    tracing::warn!(target: "gpux", %error, "a connection cannot be taken");
+                    tokio::time::sleep(RETRY).await;
+                }
+            }
+        }
+    }
+    // The kernel has accepted those in its queue for us: their clients may have sent requests already.
+    match listener.into_std() {
+        Ok(listener) => take_queued(&listener, &shared, |accepted| start(accepted, None)).await,
+        Err(error) => tracing::warn!(target: "gpux", %error, "the connections in the kernel's queue are lost"),
+    }
+    let last_call = tokio::time::Instant::now() + LAST_CALL;
+    while shared.server.metrics().connections() > 0 && tokio::time::Instant::now() < last_call {
+        tokio::time::sleep(LAST_CALL / 25).await;
+    }
+    shared.over.send_replace(true);
+    shared.over.closed().await;
+}
+
+/// Starts every connection that is in the kernel's queue. `accept` is called directly: tokio's own yields after some
+/// dozens of calls in a row, and knows of a connection only once its driver was told.
+async fn take_queued(listener: &StdListener, shared: &Shared, start: impl Fn((TcpStream, SocketAddr))) {
+    loop {
+        let taken = listener.accept().and_then(|(stream, peer)| {
+            stream.set_nonblocking(true)?;
+            Ok((TcpStream::from_std(stream)?, peer))
+        });
+        match taken {
+            Ok(accepted) => start(accepted),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(error) if is_client_gone(&error) => shared.server.metrics().accept_error(),
+            Err(error) => {
+                shared.server.metrics().accept_error();
+                tracing::warn!(target: "gpux", %error, "a connection cannot be accepted");
+                // Descriptors are given back where answered and idle connections are closed.
+                shared.over.send_replace(true);
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+        tokio::task::consume_budget().await;
+    }
+}
+
+/// Whether `accept` failed for one connection only, whose client has gone: the next one lacks nothing.
+fn is_client_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted)
+}
+
+fn builder(settings: &Settings, windows: Windows) -> auto::Builder<TokioExecutor> {
+    const KEEP_ALIVE: Duration = Duration::from_secs(20);
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    // How long a head may take is seen to by [`Activity`]: hyper would set a clock for each request.
+    builder.http1().header_read_timeout(None).max_buf_size(BUFFER);
+    // What a client may open and reset in a row is bounded by hyper's defaults.
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(settings.max_streams.min(windows.streams))
+        .max_header_list_size(16 << 10)
+        .initial_stream_window_size(windows.window)
+        .initial_connection_window_size(windows.window)
+        .max_frame_size(windows.frame)
+        .max_send_buf_size(windows.unsent)
+        .keep_alive_interval(KEEP_ALIVE)
+        .keep_alive_timeout(KEEP_ALIVE);
+    builder
+}
+
+/// A connection's life.
+async fn connection(
+    shared: Arc<Shared>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    activity: Arc<Activity>,
+    mut open: OpenConnection,
+) {
+    let peer = Peer::new(peer, stream.local_addr().ok());
+    // Small answers must not wait for the client's acknowledgement of the last.
+    let _ = stream.set_nodelay(true);
+    let Some(tls) = &shared.tls else { return serve(&shared, stream, peer, activity, &mut open).await };
+    let patience = shared.server.settings().header_timeout;
+    let accepted = tokio::select! {
+        accepted = tokio::time::timeout(patience, tls.acceptor().accept(stream)) => accepted,
+        () = async {
+            open.last_call().await;
+            tokio::time::sleep(2 * LAST_LOOK).await;
+        } => return,
+    };
+    match accepted {
+        Ok(Ok(stream)) => serve(&shared, stream, peer, activity, &mut open).await,
+        // How a handshake fails is the client's affair.
+        Ok(Err(_)) => {}
+        Err(_) => shared.server.metrics().connection_cut(),
+    }
+}
+
+/// Serves requests until the client, the server or the clock ends it.
+async fn serve<S>(shared: &Shared, stream: S, peer: Peer, activity: Arc<Activity>, open: &mut OpenConnection)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let front = Arc::new(Front::clone(&shared.front));
+    let windows = shared.limit.windows();
+    let builder = if windows.is_some() { &shared.large } else { &shared.small };
+    let windows = Mutex::new(windows);
+    let service = service_fn(|mut request: Request<Incoming>| {
+        let is_chunked = request.version() < Version::HTTP_2 && request.headers().contains_key(TRANSFER_ENCODING);
+        if is_chunked && activity.framing().next_chunked() {
+            request.extensions_mut().insert(AmbiguousLength);
+        }
+        let (busy, front, activity) = (activity.begin(), front.clone(), activity.clone());
+        let has_streams = request.version() == Version::HTTP_2;
+        if !has_streams {
+            // HTTP/1 has no windows.
+            drop(windows.lock().unwrap_or_else(PoisonError::into_inner).take());
+        }
+        async move {
+            // From before it is known what there is for the client to take.
+            let open = has_streams.then(|| activity.open());
+            let response: Response<Body> = front.answer(request.map(CheckedTrailers), Some(peer)).await;
+            // An answer that is made while it is read may keep its connection busy.
+            let response = match response.body().size_hint().exact() {
+                Some(_) => response,
+                None => response.map(|body| Body::new(Made::new(body, busy))),
+            };
+            // Over HTTP/1, one that is not taken blocks the connection.
+            Ok::<_, Infallible>(match open {
+                Some(open) => response.map(|body| Body::new(Unread::new(body, &activity, open))),
+                None => response,
+            })
+        }
+    });
+    let stream = TokioIo::new(Observed::new(stream, activity.clone()));
+    let mut connection = pin!(builder.serve_connection(stream, service));
+    // One that was accepted last has as long for its request as the others.
+    let last_request = tokio::time::Instant::now() + LAST_CALL;
+    let mut last_call = pin!(async {
+        open.last_call().await;
+        tokio::time::sleep_until(last_request).await;
+    });
+    let (mut ending, mut was_idle) = (false, false);
+    loop {
+        let next_look = activity.next_look();
+        let next_look = if ending { next_look.min(Instant::now() + LAST_LOOK) } else { next_look };
+        tokio::select! {
+            biased;
+            // How a connection ends is the client's affair.
+            ended = connection.as_mut() => {
+                if let Err(error) = ended {
+                    shared.front.note_refused_head(&*error, peer);
+                }
+                return;
+            }
+            () = last_call.as_mut(), if !ending => {
+                ending = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            () = tokio::time::sleep_until(next_look.into()) => {
+                if activity.is_over() {
+                    return shared.server.metrics().connection_cut();
+                }
+                let is_idle = ending && activity.is_idle();
+                if is_idle && was_idle {
+                    return;
+                }
+                was_idle = is_idle;
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Answers that are made while they are sent: compressed, or as the client of a stream asks for them.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
+
+use super::{Activity, Busy};
+
+/// A body that keeps its connection busy while the next of it is awaited. Between two parts it is the
+/// client that is awaited, as it is where an answer lies in memory as a whole.
+pub(in crate::edge::connections) struct Made {
+    body: Body,
+    activity: Arc<Activity>,
+    busy: Option<Busy>,
+}
+
+impl Made {
+    /// `busy` is what the request was, which has its answer now.
+    pub(in crate::edge::connections) fn new(body: Body, busy: Busy) -> Self {
+        Self { body, activity: busy.activity(), busy: None }
+    }
+}
+
+impl hyper::body::Body for Made {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let this = self.get_mut();
+        let frame = Pin::new(&mut this.body).poll_frame(task);
+        if frame.is_ready() {
+            this.busy = None;
+        } else if this.busy.is_none() {
+            this.busy = Some(this.activity.begin());
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::convert::Infallible;
+    use std::time::Duration;
+
+    use futures_util::{FutureExt as _, StreamExt as _, stream};
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_body_keeps_its_connection_busy_while_its_next_part_is_awaited() {
+        let activity = Arc::new(Activity::new(Duration::ZERO, Duration::ZERO));
+        let parts = stream::iter([Ok::<_, Infallible>("first")]).chain(stream::pending());
+        let mut body = Made::new(Body::from_stream(parts), activity.begin());
+        assert!(activity.is_over(), "nobody has asked for a part of it");
+        body.frame().now_or_never().unwrap().unwrap().unwrap();
+        assert!(activity.is_over(), "a part is there for the client");
+        assert!(body.frame().now_or_never().is_none());
+        assert!(!activity.is_over(), "the next part is awaited");
+        drop(body);
+        assert!(activity.is_over());
+    }
+}

@@ -1,0 +1,33 @@
+//! Pages of other origins: `--cors`.
+
+use http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
+use http::request::Parts;
+use http::{HeaderValue, Method};
+use tower_http::cors::{AllowHeaders, Any, CorsLayer, ExposeHeaders};
+
+/// What lets pages of these origins read answers; `None` for no origin. Browsers' questions before a
+/// request are answered before any key is asked for: they carry none.
+pub(crate) fn layer(origins: &[String]) -> Option<CorsLayer> {
+    if origins.is_empty() {
+        return None;
+    }
+    let exposed = ["x-request-id", "x-tensor-type", "x-tensor-shape", "retry-after", "inference-header-content-length"];
+    let layer = CorsLayer::new()
+        .allow_methods([Method::GET, Method::POST])
+        // `*` would leave out `Authorization`.
+        .allow_headers(AllowHeaders::mirror_request())
+        .expose_headers(ExposeHeaders::list(exposed.map(http::HeaderName::from_static)))
+        .max_age(std::time::Duration::from_hours(1));
+    Some(if origins.iter().any(|origin| origin == "*") {
+        layer.allow_origin(Any)
+    } else {
+        layer.allow_origin(origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok()).collect::<Vec<_>>())
+    })
+}
+
+/// Whether it is a browser's question before a request.
+pub(crate) fn is_preflight(head: &Parts) -> bool {
+    head.method == Method::OPTIONS
+        && head.headers.contains_key(ORIGIN)
+        && head.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+}

@@ -1,0 +1,140 @@
+//! Calls that change the server, which no page of another site may make its readers' browsers send.
+//!
+//! A browser sends what a form or a script of any page asks for, and says where it came from: `Sec-Fetch-Site`, or
+//! `Origin` alone over plain HTTP from elsewhere than the machine itself. Other programs say neither.
+
+use http::header::ORIGIN;
+use http::request::Parts;
+use http::{HeaderValue, Method};
+
+use super::host_check;
+use crate::engine::error::ServeError;
+use crate::protocol::route;
+
+/// What the last part of a path does where it changes something: of the Open Inference Protocol, on HTTP and gRPC.
+const CHANGES: [&str; 14] = [
+    "load",
+    "unload",
+    "register",
+    "unregister",
+    "logging",
+    "setting",
+    "RepositoryModelLoad",
+    "RepositoryModelUnload",
+    "SystemSharedMemoryRegister",
+    "SystemSharedMemoryUnregister",
+    "CudaSharedMemoryRegister",
+    "CudaSharedMemoryUnregister",
+    "TraceSetting",
+    "LogSettings",
+];
+
+/// Fails where a page of another origin than the server's own or one of `trusted` asks for a change (403).
+pub(crate) fn check(head: &Parts, trusted: &[String]) -> Result<(), ServeError> {
+    let site = head.headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+    let origin = head.headers.get(ORIGIN).map(HeaderValue::as_bytes);
+    let is_own = match (site, origin) {
+        (None, None) => true,
+        (Some(site), _) => matches!(site, b"same-origin" | b"none"),
+        (None, Some(origin)) => is_same_origin(head, origin),
+    };
+    // `*` is about reading answers: it makes nobody an operator.
+    let is_trusted = || trusted.iter().any(|known| known != "*" && origin == Some(known.as_bytes()));
+    if is_own || !changes(head) || is_trusted() {
+        return Ok(());
+    }
+    let message = "a page of another site asks for this; its operator permits that by `--cors ORIGIN`";
+    Err(ServeError::Forbidden(message.to_owned()))
+}
+
+/// Whether the request asks for more than an answer.
+fn changes(head: &Parts) -> bool {
+    let is_read = matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS);
+    let last = route::of(head.uri.path()).and_then(|route| route.rsplit('/').next());
+    !is_read && last.is_some_and(|last| CHANGES.contains(&last))
+}
+
+/// Whether a page of this origin is of the host that the request names.
+fn is_same_origin(head: &Parts, origin: &[u8]) -> bool {
+    let own = host_check::authorities(head).ok().and_then(|[target, line]| target.or(line));
+    let of = |scheme: &[u8]| origin.strip_prefix(scheme).zip(own);
+    of(b"http://").or_else(|| of(b"https://")).is_some_and(|(origin, own)| origin.eq_ignore_ascii_case(own.as_bytes()))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn is_refused(method: Method, path: &str, headers: &[(&str, &str)]) -> bool {
+        let request = Request::builder().method(method).uri(path).header("host", "localhost:8080");
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let trusted = ["https://app.example.com".to_owned(), "*".to_owned()];
+        match check(&request.body(()).unwrap().into_parts().0, &trusted) {
+            Ok(()) => false,
+            Err(error) => error.status() == http::StatusCode::FORBIDDEN,
+        }
+    }
+
+    #[test]
+    fn only_pages_of_its_own_may_change_it() {
+        let (site, origin) = ("sec-fetch-site", "origin");
+        let post = |headers: &[(&str, &str)]| is_refused(Method::POST, "/v2/repository/models/m/unload", headers);
+        for (headers, refused) in [
+            (&[][..], false),
+            (&[(site, "same-origin")], false),
+            (&[(site, "none")], false),
+            (&[(site, "cross-site")], true),
+            // Another port of this machine is another program.
+            (&[(site, "same-site")], true),
+            (&[(site, "same-site"), (origin, "https://app.example.com")], false),
+            (&[(site, "cross-site"), (origin, "https://evil.example")], true),
+            (&[(site, "same-origin"), (origin, "http://behind.a.proxy")], false),
+            (&[(origin, "http://localhost:8080")], false),
+            (&[(origin, "HTTP://localhost:8080")], true),
+            (&[(origin, "http://LOCALHOST:8080")], false),
+            (&[(origin, "http://localhost:3000")], true),
+            (&[(origin, "http://localhost:8080.evil.example")], true),
+            (&[(origin, "https://app.example.com")], false),
+            (&[(origin, "null")], true),
+            (&[(origin, "*")], true),
+            (&[(origin, "")], true),
+        ] {
+            assert_eq!(post(headers), refused, "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn what_changes_nothing_is_no_concern_of_it() {
+        let foreign = [("sec-fetch-site", "cross-site"), ("origin", "https://evil.example")];
+        let refused = |method: Method, path: &str| is_refused(method, path, &foreign);
+        for path in
+            ["/v2/repository/models/m/load", "/v2/logging", "/v2/trace/setting", "/v2/systemsharedmemory/unregister"]
+        {
+            assert!(refused(Method::POST, path), "{path}");
+            assert!(!refused(Method::OPTIONS, path) && !refused(Method::GET, path), "{path}");
+        }
+        for call in ["RepositoryModelLoad", "RepositoryModelUnload", "LogSettings"] {
+            assert!(refused(Method::POST, &format!("/inference.GRPCInferenceService/{call}")), "{call}");
+        }
+        for path in
+            ["/predict", "/v2/models/load/infer", "/v2/repository/index", "/pipelines/unload/predict", "/none/load"]
+        {
+            assert!(!refused(Method::POST, path), "{path}");
+        }
+    }
+
+    /// Each call whose name says that it changes something is held to it.
+    #[test]
+    fn every_call_that_changes_something_is_known() {
+        let service = include_str!("../../proto/open_inference.proto");
+        let calls = service.lines().filter_map(|line| line.trim().strip_prefix("rpc ")?.split('(').next());
+        let changing =
+            calls.filter(|call| ["Load", "Unload", "egister", "Setting"].iter().any(|part| call.contains(part)));
+        let changing: Vec<_> = changing.collect();
+        assert_eq!(changing.len(), 8, "{changing:?}");
+        assert!(changing.iter().all(|call| CHANGES.contains(call)), "{changing:?}");
+    }
+}

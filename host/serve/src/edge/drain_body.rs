@@ -1,0 +1,194 @@
+//! What a request brings and nobody reads, because it is refused by its head.
+//!
+//! Most clients send all of a request before they look at the answer. Over HTTP/1 the connection would be
+//! closed under them, and what lies unread in it takes the answer along; over HTTP/2 some lose an answer
+//! that came with the word to stop sending. So the rest is read and dropped, as far as that is little.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::BoxError;
+use axum::body::Body;
+use bytes::Bytes;
+use http::header::EXPECT;
+use http::{Request, Version};
+use http_body_util::BodyExt as _;
+use hyper::body::{Frame, SizeHint};
+
+use crate::protocol::route::is_grpc;
+
+/// As much is read and dropped, in bytes.
+const MOST: u64 = 8 << 20;
+/// For as long.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// A body as it comes from a connection.
+pub(crate) trait RequestBody:
+    hyper::body::Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static
+{
+}
+
+impl<B: hyper::body::Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static> RequestBody for B {}
+
+/// Where a body is put that is dropped before its end.
+type Place<B> = Arc<Mutex<Option<B>>>;
+
+/// What may be left of a request.
+pub(crate) struct Leftover<B>(Option<Place<B>>);
+
+/// Lends the body of a request.
+pub(crate) fn lend<B: RequestBody>(request: Request<B>) -> (Request<Body>, Leftover<B>) {
+    let headers = request.headers();
+    // Clients of gRPC listen while they send, and a stream may never end.
+    if is_grpc(headers) || request.body().is_end_stream() {
+        return (request.map(Body::new), Leftover(None));
+    }
+    let place = Place::default();
+    // Who asks first sends nothing before somebody reads.
+    let comes = request.version() > Version::HTTP_11 || !headers.contains_key(EXPECT);
+    let lent = |body| Body::new(Lent { body: Some(body), comes, place: place.clone() });
+    (request.map(lent), Leftover(Some(place)))
+}
+
+impl<B: RequestBody> Leftover<B> {
+    /// What is left and may be read.
+    pub(crate) fn body(self) -> Option<B> {
+        let left = self.0.and_then(|place| place.lock().unwrap_or_else(PoisonError::into_inner).take());
+        left.filter(|body| body.size_hint().lower() <= MOST)
+    }
+}
+
+/// Reads what is left and drops it. If that is much, or is slow to come, it is given up.
+pub(crate) async fn drop_all<B: RequestBody>(mut body: B) {
+    let read = async {
+        let mut come = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            come += frame.data_ref().map_or(0, |data| data.len() as u64);
+            if come > MOST {
+                return;
+            }
+        }
+    };
+    // Given up or not, the request has its answer.
+    let _ = tokio::time::timeout(LONGEST, read).await;
+}
+
+/// A body that comes back if it is not read to its end.
+struct Lent<B: RequestBody> {
+    body: Option<B>,
+    /// whether its client sends it: at once, or since it was asked to
+    comes: bool,
+    place: Place<B>,
+}
+
+impl<B: RequestBody> hyper::body::Body for Lent<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        self.comes = true;
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let polled = Pin::new(body).poll_frame(task);
+        if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
+            self.body = None;
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(B::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), B::size_hint)
+    }
+}
+
+impl<B: RequestBody> Drop for Lent<B> {
+    fn drop(&mut self) {
+        if let Some(body) = self.body.take().filter(|body| self.comes && !body.is_end_stream()) {
+            *self.place.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures_util::stream;
+
+    use super::*;
+
+    const PART: usize = 64 << 10;
+
+    async fn drop_left(leftover: Leftover<Body>) {
+        if let Some(body) = leftover.body() {
+            drop_all(body).await;
+        }
+    }
+
+    /// A body of so many parts, and how many were read.
+    fn parts(count: usize) -> (Body, Arc<AtomicUsize>) {
+        let read = Arc::new(AtomicUsize::new(0));
+        let given = read.clone();
+        let part = move |_| {
+            given.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, Infallible>(Bytes::from(vec![0; PART]))
+        };
+        (Body::from_stream(stream::iter((0..count).map(part))), read)
+    }
+
+    #[tokio::test]
+    async fn what_is_not_read_is_read_and_dropped() {
+        let (body, read) = parts(9);
+        let (request, leftover) = lend(Request::new(body));
+        let mut body = request.into_body();
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap().len(), PART);
+        drop(body);
+        drop_left(leftover).await;
+        assert_eq!(read.load(Ordering::Relaxed), 9);
+    }
+
+    #[tokio::test]
+    async fn much_is_not_read() {
+        let most = MOST as usize / PART;
+        let (body, read) = parts(4 * most);
+        let (request, leftover) = lend(Request::new(body));
+        drop(request);
+        drop_left(leftover).await;
+        assert_eq!(read.load(Ordering::Relaxed), most + 1);
+    }
+
+    #[tokio::test]
+    async fn who_asks_first_is_not_told_to_send() {
+        let (body, read) = parts(9);
+        let (request, leftover) = lend(Request::builder().header(EXPECT, "100-continue").body(body).unwrap());
+        drop(request);
+        drop_left(leftover).await;
+        assert_eq!(read.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test]
+    async fn who_was_told_to_send_is_heard_to_the_end() {
+        let (body, read) = parts(9);
+        let (request, leftover) = lend(Request::builder().header(EXPECT, "100-continue").body(body).unwrap());
+        let mut body = request.into_body();
+        assert!(body.frame().await.unwrap().is_ok());
+        drop(body);
+        drop_left(leftover).await;
+        assert_eq!(read.load(Ordering::Relaxed), 9);
+    }
+
+    #[tokio::test]
+    async fn what_never_comes_is_not_waited_for() {
+        let body = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
+        let (request, leftover) = lend(Request::new(body));
+        drop(request);
+        drop_left(leftover).await;
+    }
+}

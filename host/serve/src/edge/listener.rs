@@ -1,0 +1,357 @@
+//! The server's life: it listens, loads, serves, is told things, and ends.
+
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use futures_util::future::join_all;
+use http::Request;
+use socket2::SockRef;
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
+
+use super::authentication::Access;
+use super::connections;
+use super::connections::ConnectionLimit;
+use super::service::Front;
+use super::signals::{Signal, Signals};
+use super::telemetry::Telemetry;
+use super::tls::{Tls, TlsError};
+use crate::engine::reload::{Notify, Reloader};
+use crate::engine::repository::{RepositoryError, Source};
+use crate::engine::server::Server;
+use crate::settings::Otlp;
+use gpux_config::LoadError;
+use gpux_core::catch_panic::catch_panic;
+use gpux_core::threads;
+
+/// How long a thread for blocking work waits for more: longer than any server lives.
+const FOR_EVER: Duration = Duration::from_hours(1_000_000);
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// the address cannot be listened on
+    #[error("cannot listen on {address}: {source}{}", bind_hint(source, flag))]
+    Bind {
+        /// the address
+        address: String,
+        /// what says its port
+        flag: &'static str,
+        /// why
+        source: std::io::Error,
+    },
+    /// threads cannot be made
+    #[error("cannot start: {0}")]
+    Start(std::io::Error),
+    /// a pipeline cannot be served
+    #[error(transparent)]
+    Repository(#[from] RepositoryError),
+    /// everybody could load and unload pipelines
+    #[error(
+        "`--model-control` without `--keys` lets everybody who reaches {0} load and unload pipelines; name a file of \
+         keys with `--keys`, or listen on this machine alone with `--host 127.0.0.1`"
+    )]
+    ModelControl(SocketAddr),
+    /// the file of keys cannot be used
+    #[error(transparent)]
+    Keys(#[from] LoadError),
+    /// certificate or key cannot be used
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// traces cannot be sent
+    #[error("{0}")]
+    Telemetry(String),
+}
+
+fn bind_hint(error: &std::io::Error, flag: &str) -> String {
+    match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            format!("; another program listens there: stop it, or choose another `{flag}`")
+        }
+        std::io::ErrorKind::PermissionDenied => {
+            format!("; ports below 1024 are for the system: choose another `{flag}`")
+        }
+        std::io::ErrorKind::AddrNotAvailable => "; `--host` is none of this machine's addresses".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// What those who start a server hear of it.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// connections are taken at this address; pipelines are not ready yet
+    Listening(SocketAddr),
+    /// connections are taken at this second address, too
+    Grpc(SocketAddr),
+    /// every pipeline is warm
+    Ready(SocketAddr),
+    /// the pipeline of this name was loaded again, and answers
+    Reloaded(String),
+    /// it could not be; the one before answers
+    NotReloaded {
+        /// the pipeline
+        name: String,
+        /// why
+        reason: String,
+    },
+    /// something is not as asked, though the server goes on
+    Warning(String),
+    /// readiness ends, then no new connections are taken; requests under way end
+    Draining,
+}
+
+/// How a server ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// everything that was accepted was answered
+    Drained,
+    /// some of it took longer than the server waits for
+    TimedOut,
+    /// somebody asked a second time
+    Cut,
+}
+
+/// What answers requests, without connections. For benchmarks.
+#[doc(hidden)]
+pub struct Unconnected(Arc<Front>);
+
+impl Unconnected {
+    /// What the server answers with.
+    pub fn new(server: &Arc<Server>) -> Result<Self, LoadError> {
+        Ok(Self(Arc::new(Front::without_telemetry(server)?)))
+    }
+
+    /// Answers a request; `front` is whether everything stands before it that does in [`serve`].
+    pub async fn answer(&self, request: Request<Body>, front: bool) -> Response {
+        if front { self.0.answer(request, None).await } else { self.0.routes().answer(request).await }
+    }
+}
+
+/// Serves the pipelines of `sources` until somebody asks the process to end. `tell` hears how it goes.
+pub fn serve(
+    server: &Arc<Server>,
+    sources: Vec<Source>,
+    tell: impl Fn(Event) + Send + Sync + 'static,
+) -> Result<Ended, ListenError> {
+    let settings = server.settings();
+    let tell: Arc<dyn Fn(Event) + Send + Sync> = Arc::new(tell);
+    warn(&*tell, settings.warnings());
+    let access = Arc::new(Access::new(server));
+    warn(&*tell, access.load()?);
+    let tls = settings.tls.clone().map(Tls::load).transpose()?.map(|(tls, warnings)| {
+        warn(&*tell, warnings);
+        Arc::new(tls)
+    });
+    let (listener, local) = bind(&settings.host, settings.port, "--port")?;
+    let grpc = settings.grpc_port.map(|port| bind(&settings.host, port, "--grpc-port")).transpose()?;
+    if settings.keys.is_none() {
+        let second = grpc.as_ref().map(|(_, local)| *local);
+        if let Some(open) = [local].into_iter().chain(second).find(|local| !local.ip().to_canonical().is_loopback()) {
+            if settings.model_control {
+                return Err(ListenError::ModelControl(open));
+            }
+            let everybody = format!(
+                "everybody who reaches {open} may use everything: name a file of keys with `--keys`, or listen on \
+                 this machine alone with `--host 127.0.0.1`"
+            );
+            tell(Event::Warning(everybody));
+        }
+    }
+    let life = Life { server, access, tls, local, tell };
+    threads::require(needed_threads(settings.workers)).map_err(ListenError::Start)?;
+    let runtime = runtime(settings.workers).map_err(ListenError::Start)?;
+    server.start_workers().map_err(ListenError::Start)?;
+    let result = runtime.block_on(life.live(listener, grpc, sources));
+    // A step that is still at work does not keep the process.
+    runtime.shutdown_background();
+    result
+}
+
+/// Threads that a server has from its start on: those that read connections, those that run requests, one for what
+/// blocks, and one that loads pipelines again.
+const fn needed_threads(workers: usize) -> usize {
+    2 * workers + 2
+}
+
+/// The runtime that reads connections. Every thread that tokio cannot do without is started here: it panics where it
+/// needs one that the system refuses.
+fn runtime(workers: usize) -> std::io::Result<Runtime> {
+    let start = || {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(workers)
+            .thread_name("gpux-io")
+            .thread_keep_alive(FOR_EVER)
+            .enable_all()
+            .build()?;
+        // Blocking work waits for this thread, which never ends, where no other can be started.
+        runtime.spawn_blocking(|| ());
+        Ok(runtime)
+    };
+    catch_panic(start).map_err(std::io::Error::other)?
+}
+
+fn warn(tell: &dyn Fn(Event), warnings: Vec<String>) {
+    warnings.into_iter().map(Event::Warning).for_each(tell);
+}
+
+/// A server that listens, from its first connection to its last.
+struct Life<'a> {
+    server: &'a Arc<Server>,
+    access: Arc<Access>,
+    tls: Option<Arc<Tls>>,
+    local: SocketAddr,
+    tell: Arc<dyn Fn(Event) + Send + Sync>,
+}
+
+impl Life<'_> {
+    fn tell(&self, event: Event) {
+        (self.tell)(event);
+    }
+
+    /// Tells of pipelines that were loaded again.
+    fn notify(&self) -> Notify {
+        let tell = self.tell.clone();
+        Arc::new(move |name, result| {
+            let name = name.to_owned();
+            tell(match result {
+                Ok(()) => Event::Reloaded(name),
+                Err(reason) => Event::NotReloaded { name, reason },
+            });
+        })
+    }
+
+    async fn live(
+        &self,
+        listener: StdListener,
+        grpc: Option<(StdListener, SocketAddr)>,
+        sources: Vec<Source>,
+    ) -> Result<Ended, ListenError> {
+        // Before anybody hears of the server: from then on, signals are for it.
+        let mut signals = Signals::new();
+        self.tell(Event::Listening(self.local));
+        let telemetry = self.telemetry()?;
+        let accepting = self.accept(listener, grpc, telemetry.clone())?;
+        self.until_told_to_end(sources, &mut signals).await?;
+        self.server.close();
+        self.tell(Event::Draining);
+        let second = async { while signals.next().await != Signal::End {} };
+        let ended = tokio::select! {
+            ended = self.drain(accepting) => ended,
+            () = second => return Ok(Ended::Cut),
+        };
+        if let Some(telemetry) = telemetry {
+            // Sends the traces that wait to be sent.
+            let _ = tokio::task::spawn_blocking(move || telemetry.flush()).await;
+        }
+        Ok(ended)
+    }
+
+    /// Where traces go, if anywhere.
+    fn telemetry(&self) -> Result<Option<Arc<Telemetry>>, ListenError> {
+        let Some(Otlp { endpoint, must }) = &self.server.settings().otlp else { return Ok(None) };
+        // It starts a thread, and panics where there can be none.
+        match catch_panic(|| Telemetry::new(endpoint, self.server.metrics())).unwrap_or_else(Err) {
+            Ok(telemetry) => Ok(Some(Arc::new(telemetry))),
+            Err(why) if *must => Err(ListenError::Telemetry(why)),
+            Err(why) => {
+                self.tell(Event::Warning(why));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Takes connections, which are answered from now on: until pipelines are loaded, with that.
+    fn accept(
+        &self,
+        listener: StdListener,
+        grpc: Option<(StdListener, SocketAddr)>,
+        telemetry: Option<Arc<Telemetry>>,
+    ) -> Result<Vec<JoinHandle<()>>, ListenError> {
+        let front = Arc::new(Front::new(self.server, self.access.clone(), telemetry));
+        let limit = Arc::new(ConnectionLimit::new(self.server.settings()));
+        let accept = |listener| {
+            let listener = TcpListener::from_std(listener).map_err(ListenError::Start)?;
+            let (server, tls) = (self.server.clone(), self.tls.clone());
+            let stopping = server.stopping();
+            Ok::<_, ListenError>(tokio::spawn(connections::accept(
+                listener,
+                server,
+                front.clone(),
+                tls,
+                limit.clone(),
+                stopping,
+            )))
+        };
+        let mut accepting = vec![accept(listener)?];
+        if let Some((listener, local)) = grpc {
+            accepting.push(accept(listener)?);
+            self.tell(Event::Grpc(local));
+        }
+        Ok(accepting)
+    }
+
+    /// Loads the pipelines, and again what has changed when it is told to, until it is told to end.
+    async fn until_told_to_end(&self, sources: Vec<Source>, signals: &mut Signals) -> Result<(), ListenError> {
+        let server = self.server.clone();
+        let mut loading = tokio::task::spawn_blocking(move || server.add(&sources));
+        let (reloader, asked) = Reloader::new();
+        let mut asked = Some(asked);
+        loop {
+            tokio::select! {
+                loaded = &mut loading, if asked.is_some() => {
+                    loaded.map_err(|error| ListenError::Start(std::io::Error::other(error)))??;
+                    let asked = asked.take().map_or(Ok(()), |asked| asked.start(self.server, self.notify()));
+                    asked.map_err(ListenError::Start)?;
+                    self.tell(Event::Ready(self.local));
+                }
+                signal = signals.next() => match signal {
+                    Signal::End => return Ok(()),
+                    Signal::Reload => self.reload(&reloader),
+                },
+            }
+        }
+    }
+
+    /// Has keys and certificate read again, then the pipelines loaded. Nobody waits for it: a file may lie on a disk
+    /// that does not answer.
+    fn reload(&self, reloader: &Reloader) {
+        let (access, tls, tell) = (self.access.clone(), self.tls.clone(), self.tell.clone());
+        let reloader = reloader.clone();
+        tokio::task::spawn_blocking(move || {
+            match access.load() {
+                Ok(warnings) => warn(&*tell, warnings),
+                Err(error) => warn(&*tell, vec![format!("the keys are those of before: {error}")]),
+            }
+            match tls.map(|tls| tls.reload()) {
+                Some(Ok(warnings)) => warn(&*tell, warnings),
+                Some(Err(error)) => warn(&*tell, vec![format!("the certificate is that of before: {error}")]),
+                None => {}
+            }
+            reloader.all();
+        });
+    }
+
+    /// Takes no new connections, and waits for requests under way: they may take their time, but not
+    /// for ever.
+    async fn drain(&self, accepting: Vec<JoinHandle<()>>) -> Ended {
+        let settings = self.server.settings();
+        tokio::time::sleep(settings.drain_delay).await;
+        self.server.stop();
+        let ended = tokio::time::timeout(settings.drain, join_all(accepting)).await;
+        if ended.is_ok() { Ended::Drained } else { Ended::TimedOut }
+    }
+}
+
+fn bind(host: &str, port: u16, flag: &'static str) -> Result<(StdListener, SocketAddr), ListenError> {
+    let fault = |source| ListenError::Bind { address: format!("{host}:{port}"), flag, source };
+    let listener = StdListener::bind((host, port)).map_err(fault)?;
+    // The standard library asks for a queue of 128 connections; the kernel lowers this to its own limit (`somaxconn`).
+    SockRef::from(&listener).listen(i32::MAX).map_err(fault)?;
+    listener.set_nonblocking(true).map_err(fault)?;
+    let local = listener.local_addr().map_err(fault)?;
+    Ok((listener, local))
+}

@@ -1,0 +1,18 @@
+//! The edge of the server: connections, TLS, authentication, limits, request IDs, the access log, traces.
+
+pub(crate) mod access_log;
+pub(crate) mod authentication;
+pub(crate) mod connections;
+pub(crate) mod cors;
+pub(crate) mod cross_site;
+pub(crate) mod drain_body;
+pub(crate) mod host_check;
+pub(crate) mod listener;
+pub(crate) mod load_generation;
+pub(crate) mod rejection;
+pub(crate) mod request_id;
+pub(crate) mod response_budget;
+pub(crate) mod service;
+pub(crate) mod signals;
+pub(crate) mod telemetry;
+pub(crate) mod tls;

@@ -1,0 +1,208 @@
+//! What every request passes before its protocol sees it, and every answer after: its name, its key,
+//! its trace, its line in the log, and what is counted of it.
+
+use super::{access_log, cors, cross_site, drain_body, rejection, request_id, response_budget};
+use crate::protocol::route::{self, is_grpc};
+use gpux_config::LoadError;
+use std::convert::Infallible;
+use std::error::Error;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::response::Response;
+use http::header::{CONNECTION, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS};
+use http::request::Parts;
+use http::{HeaderValue, Method, Request, Version};
+use tower::{Layer as _, Service as _};
+use tower_http::cors::CorsLayer;
+
+use super::access_log::{Answered, Line, Watched};
+use super::drain_body::RequestBody;
+use super::host_check::HostCheck;
+use super::host_check::Peer;
+
+use super::authentication::Access;
+use super::telemetry::Telemetry;
+use crate::engine::error::ServeError;
+use crate::engine::metrics::{Protocol, Refused};
+use crate::engine::request_context::Context;
+use crate::engine::server::Server;
+use crate::engine::tenant::{Permit, Tenant};
+use crate::protocol::oip;
+use crate::protocol::router::Routes;
+
+/// Of a request that says in two ways where it ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AmbiguousLength;
+
+/// The way of every request, whatever its protocol. Each connection has one of its own, as counting who holds one
+/// that all have would pass from core to core with each request.
+#[derive(Clone)]
+pub(crate) struct Front {
+    server: Arc<Server>,
+    routes: Arc<Routes>,
+    cors: Option<Arc<CorsLayer>>,
+    hosts: Arc<HostCheck>,
+    access: Arc<Access>,
+    telemetry: Option<Arc<Telemetry>>,
+}
+
+impl Front {
+    pub(crate) fn new(server: &Arc<Server>, access: Arc<Access>, telemetry: Option<Arc<Telemetry>>) -> Self {
+        let cors = cors::layer(&server.settings().cors).map(Arc::new);
+        let hosts = Arc::new(HostCheck::new(server.settings()));
+        Self { server: server.clone(), routes: Arc::new(Routes::new(server)), cors, hosts, access, telemetry }
+    }
+
+    /// The same without traces, once the keys are read.
+    pub(crate) fn without_telemetry(server: &Arc<Server>) -> Result<Self, LoadError> {
+        let access = Access::new(server);
+        access.load()?;
+        Ok(Self::new(server, Arc::new(access), None))
+    }
+
+    /// A connection has ended so: a head that cannot be read was answered before anybody here saw it.
+    pub(crate) fn note_refused_head(&self, error: &(dyn Error + 'static), peer: Peer) {
+        if let Some(status) = error.downcast_ref().and_then(refused_head) {
+            access_log::note_unread(&self.server, status, peer);
+        }
+    }
+
+    /// Without what stands before the protocols.
+    pub(crate) fn routes(&self) -> &Routes {
+        &self.routes
+    }
+
+    /// Answers a request that came from `peer`; `None` where it came over no connection.
+    pub(crate) async fn answer<B: RequestBody>(self: &Arc<Self>, request: Request<B>, peer: Option<Peer>) -> Response {
+        let (request, leftover) = drain_body::lend(request);
+        let response = self.pass(request, peer).await;
+        if let Some(body) = leftover.body() {
+            Box::pin(drain_body::drop_all(body)).await;
+        }
+        response
+    }
+
+    /// Fails where it is not clear where the request ends, where it is for another server, or where a page of another
+    /// site may not send it: whatever its protocol and its key.
+    fn check_site(&self, head: &Parts, peer: Option<Peer>) -> Result<(), ServeError> {
+        if head.extensions.get::<AmbiguousLength>().is_some() {
+            return Err(ServeError::invalid("the request has both `Transfer-Encoding` and `Content-Length`"));
+        }
+        peer.map_or(Ok(()), |peer| self.hosts.check(head, peer))?;
+        cross_site::check(head, &self.server.settings().cors)
+    }
+
+    /// Whose request it is, which may be under way now.
+    fn admit(&self, head: &Parts, peer: Option<Peer>) -> Result<Option<Permit>, ServeError> {
+        let admitted = self.access.admit(head, peer.map(|peer| peer.address.ip()));
+        let tenant = admitted.inspect_err(|error| {
+            if matches!(error, ServeError::TooMany { .. }) {
+                self.server.metrics().none().refused(Refused::Guesses);
+            }
+        })?;
+        let permit = tenant.as_ref().map(Tenant::enter).transpose();
+        Ok(permit.inspect_err(|exceeded| self.server.metrics().none().refused(exceeded.into()))?)
+    }
+
+    /// Waits before a guess is answered, as long as the server goes on.
+    async fn hold_back(&self, wait: Duration) {
+        if !wait.is_zero() {
+            let mut stopping = self.server.stopping();
+            let _ = tokio::time::timeout(wait, stopping.wait_for(|stopping| *stopping)).await;
+        }
+    }
+
+    async fn pass(self: &Arc<Self>, request: Request<Body>, peer: Option<Peer>) -> Response {
+        let (server, started) = (&self.server, Instant::now());
+        let (head, body) = request.into_parts();
+        let protocol = protocol(&head);
+        let id = request_id::of(&head.headers);
+        let version = head.version;
+        let misplaced = self.check_site(&head, peer).err();
+        // Browsers send no key with what they ask before a request.
+        let preflight = misplaced.is_none() && self.cors.is_some() && cors::is_preflight(&head);
+        let cors = self.cors.as_ref().filter(|_| misplaced.is_none());
+        let admitted = match misplaced {
+            Some(error) => Err(error),
+            None if preflight => Ok(None),
+            None => self.admit(&head, peer),
+        };
+        // Where keys are asked for, strangers may send as much as they like, and leave no traces.
+        let may_leave = |permit: &Option<Permit>| permit.is_some() || server.settings().keys.is_none();
+        let telemetry = self.telemetry.as_ref().filter(|_| admitted.as_ref().is_ok_and(may_leave));
+        let span = telemetry.map(|telemetry| telemetry.begin(&head));
+        let steps = telemetry.zip(span.as_ref()).and_then(|(telemetry, span)| telemetry.steps(span));
+        let (permit, refused) = match admitted {
+            Ok(permit) => (permit, None),
+            Err(error) => (None, Some(error)),
+        };
+        let (refused, _head) = match response_budget::head(&head, server) {
+            Ok(share) => (refused, share),
+            Err(error) => (refused.or(Some(error)), None),
+        };
+        let context = Arc::new(
+            Context::new(id.to_str().unwrap_or_default(), permit, steps).sent_from(peer.map(|peer| peer.address.ip())),
+        );
+        let line = server.settings().access_log.then(|| Line::new(&head, peer));
+        let mut answered = Answered::new(server, context.clone(), protocol, started, line, span);
+        let request = Request::from_parts(head, body);
+        let answer = async |request| match &refused {
+            Some(error) => {
+                if let ServeError::UnknownKey(wait) = error {
+                    self.hold_back(*wait).await;
+                }
+                context.within(|| rejection::answer(error, protocol))
+            }
+            None => context.clone().scope(self.routes.answer(request)).await,
+        };
+        let mut response = match cors {
+            Some(cors) if preflight || request.method() != Method::OPTIONS => {
+                let answer = tower::service_fn(async |request| Ok::<_, Infallible>(answer(request).await));
+                let Ok(response) = Box::pin(cors.layer(answer).call(request)).await;
+                response
+            }
+            _ => answer(request).await,
+        };
+        response = response_budget::hold(response, server, &context, protocol);
+        let headers = response.headers_mut();
+        headers.insert(request_id::HEADER, id);
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.entry(X_FRAME_OPTIONS).or_insert(HeaderValue::from_static("DENY"));
+        headers.entry(REFERRER_POLICY).or_insert(HeaderValue::from_static("no-referrer"));
+        if version <= Version::HTTP_11 && server.is_closing() {
+            // Clients then open no request on a connection that is about to close.
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        answered.head(&response);
+        if protocol == Protocol::Grpc && !answered.is_complete() {
+            // Its status follows the body, and a stream runs as long as its body is read.
+            return response.map(|body| Body::new(Watched::new(body, answered)));
+        }
+        response
+    }
+}
+
+/// The status with which hyper answers a head that it cannot read.
+fn refused_head(error: &hyper::Error) -> Option<u16> {
+    if error.is_parse_too_large() {
+        // It does not say which in another way.
+        return Some(if error.to_string().contains("URI") { 414 } else { 431 });
+    }
+    (error.is_parse() && !error.is_parse_version_h2()).then_some(400)
+}
+
+fn protocol(head: &Parts) -> Protocol {
+    // Whatever its type, what asks one of the other paths is answered as they answer.
+    if is_grpc(&head.headers) && route::of(head.uri.path()).is_none_or(route::is_call) {
+        Protocol::Grpc
+    } else if oip::is_path(head.uri.path()) {
+        Protocol::OipHttp
+    } else {
+        Protocol::Http
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use http::header::CONTENT_TYPE;
+use http::{Method, StatusCode};
+use http_body_util::BodyExt as _;
+
+use super::*;
+use crate::protocol::metrics::prometheus::{Exposition, to_text};
+use crate::{Settings, Source};
+use gpux::LoadOptions;
+
+/// A server of the pipelines `one` and `two`; alice's key is for `one`, root's for everything.
+fn guarded(folder: &std::path::Path) -> (Arc<Server>, Arc<Front>) {
+    let path = folder.join("keys.yml");
+    let keys = "keys: [{name: alice, key: key-of-alice, pipelines: [one], rate: 1, burst: 3}, \
+                {name: root, key: key-of-root, admin: true}]";
+    std::fs::write(&path, keys).unwrap();
+    let pipelines = ["one", "two"].map(|name| {
+        let text = format!(
+            "name: {name}\nversion: 1.0.0\ninputs:\n  x: {{ type: float32, shape: [2] }}\npipeline: [softmax]\n"
+        );
+        let path = folder.join(format!("{name}.yml"));
+        std::fs::write(&path, text).unwrap();
+        Source(path.display().to_string())
+    });
+    let settings = Settings { keys: Some(path), model_control: true, ..Settings::default() };
+    let server = Arc::new(Server::new(settings, LoadOptions::default()));
+    server.add(&pipelines).unwrap();
+    let front = Arc::new(Front::without_telemetry(&server).unwrap());
+    (server, front)
+}
+
+/// A gRPC message whose first field is this text.
+fn message(first: &str) -> Vec<u8> {
+    let field = [&[0x0a, first.len() as u8], first.as_bytes()].concat();
+    [&[0, 0, 0, 0, field.len() as u8], field.as_slice()].concat()
+}
+
+/// The status of a call, and what came.
+async fn call(front: &Arc<Front>, path: &str, key: &str, body: Vec<u8>) -> (String, Vec<u8>) {
+    let request = Request::builder().method(Method::POST).uri(path).version(Version::HTTP_2);
+    let request = request.header(CONTENT_TYPE, "application/grpc").header("te", "trailers");
+    let request = if key.is_empty() { request } else { request.header("authorization", format!("Bearer {key}")) };
+    let response = front.answer(request.body(Body::from(body)).unwrap(), None).await;
+    assert_eq!(response.status(), StatusCode::OK);
+    let head = response.headers().get("grpc-status").cloned();
+    let collected = response.into_body().collect().await.unwrap();
+    let trailer = collected.trailers().and_then(|trailers| trailers.get("grpc-status").cloned());
+    let status = head.or(trailer).unwrap().to_str().unwrap().to_owned();
+    (status, collected.to_bytes().to_vec())
+}
+
+const SERVICE: &str = "/inference.GRPCInferenceService";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_hold_for_grpc_and_its_streams() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, front) = guarded(folder.path());
+    let status = async |call_: &str, key: &str, body| call(&front, &format!("{SERVICE}/{call_}"), key, body).await.0;
+    assert_eq!(status("ServerLive", "", message("")).await, "0", "probes have no key");
+    assert_eq!(status("ModelMetadata", "", message("one")).await, "16");
+    assert_eq!(status("ModelMetadata", "wrong", message("one")).await, "16");
+    assert_eq!(status("ModelMetadata", "key-of-alice", message("one")).await, "0");
+    assert_eq!(status("ModelMetadata", "key-of-alice", message("two")).await, "7");
+    assert_eq!(status("RepositoryModelLoad", "key-of-alice", message("one")).await, "7");
+    assert_eq!(status("RepositoryModelLoad", "key-of-root", message("one")).await, "0");
+
+    // What a stream asks for is held against its key while its answers are read.
+    let path = format!("{SERVICE}/ModelStreamInfer");
+    let (status, answer) = call(&front, &path, "key-of-root", message("two")).await;
+    let text = String::from_utf8_lossy(&answer).into_owned();
+    assert!(status == "0" && !text.contains("may not use"), "{text}");
+    let (_, answer) = call(&front, &path, "key-of-alice", message("two")).await;
+    assert!(String::from_utf8_lossy(&answer).contains("this key may not use `two`"));
+
+    // Alice's three at once are gone; on a machine that is slow, another may have come since.
+    let mut refused = false;
+    for _ in 0..50 {
+        refused = refused || call(&front, &path, "key-of-alice", message("one")).await.0 == "8";
+    }
+    assert!(refused);
+    let text = to_text(&server, Exposition::Prometheus).unwrap();
+    for line in [
+        "gpux_refusals_total{pipeline=\"\",reason=\"key_rate\"} ",
+        "gpux_requests_total{pipeline=\"\",protocol=\"grpc\",status=\"RESOURCE_EXHAUSTED\"} ",
+    ] {
+        assert!(text.contains(line), "no `{line}` in\n{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_hold_for_the_open_inference_protocol() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_server, front) = guarded(folder.path());
+    let ask = async |method: Method, path: &str, key: &str| {
+        let request = Request::builder().method(method).uri(path).header("x-api-key", key);
+        let response = front.answer(request.body(Body::empty()).unwrap(), None).await;
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, String::from_utf8_lossy(&body).into_owned())
+    };
+    for open in ["/v2/health/live", "/v2/health/ready", "/health", "/", "/docs"] {
+        assert_eq!(ask(Method::GET, open, "").await.0, 200, "{open}");
+    }
+    let (status, body) = ask(Method::GET, "/v2/models/one", "").await;
+    assert!(status == 401 && body.starts_with("{\"error\":\"a key is needed"), "{body}");
+    assert_eq!(ask(Method::GET, "/v2/models/one", "key-of-root").await.0, 200);
+    assert_eq!(ask(Method::GET, "/v2/models/two", "key-of-alice").await.0, 403);
+    let (_, index) = ask(Method::POST, "/v2/repository/index", "key-of-alice").await;
+    assert!(index.contains("\"one\"") && !index.contains("\"two\""), "{index}");
+    assert_eq!(ask(Method::POST, "/v2/repository/models/one/unload", "key-of-alice").await.0, 403);
+    assert_eq!(ask(Method::GET, "/openapi.json", "").await.0, 401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_path_says_which_protocol_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, front) = guarded(folder.path());
+    let of = |path: &str, content_type: &str| {
+        let request = Request::post(path).header(CONTENT_TYPE, content_type).body(()).unwrap();
+        protocol(&request.into_parts().0)
+    };
+    let grpc = "application/grpc";
+    assert_eq!(of("/inference.GRPCInferenceService/ModelInfer", grpc), Protocol::Grpc);
+    assert_eq!(of("/some.Service/Call", grpc), Protocol::Grpc);
+    assert_eq!(of("/v2/models/one/infer", grpc), Protocol::OipHttp);
+    assert_eq!(of("/predict", grpc), Protocol::Http);
+
+    let request = Request::get("/pipelines/%FF/info").header("x-api-key", "key-of-root").body(Body::empty());
+    let response = front.answer(request.unwrap(), None).await;
+    let (status, body) = (response.status(), response.into_body().collect().await.unwrap().to_bytes());
+    let error: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!((status.as_u16(), &error["error"]), (400, &"ValidationError".into()), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_of_another_is_refused_before_any_protocol() {
+    let server = Arc::new(Server::new(Settings::default(), LoadOptions::default()));
+    let front = Arc::new(Front::without_telemetry(&server).unwrap());
+    let local = ([127, 0, 0, 1], 8080).into();
+    let peer = Peer::new(([127, 0, 0, 1], 40_000).into(), Some(local));
+    let ask = async |host: &str, path: &str, content_type: &str| {
+        let request = Request::post(format!("http://{host}{path}")).version(Version::HTTP_2);
+        let request = request.header(CONTENT_TYPE, content_type).body(Body::empty()).unwrap();
+        front.answer(request, Some(peer)).await
+    };
+    for path in ["/inference.GRPCInferenceService/ServerLive", "/grpc.health.v1.Health/Check", "/any.Service/Call"] {
+        let refused = ask("evil.example", path, "application/grpc").await;
+        assert_eq!(
+            (refused.status().as_u16(), &refused.headers()["grpc-status"]),
+            (200, &HeaderValue::from(7)),
+            "{path}"
+        );
+        assert!(refused.headers()["grpc-message"].to_str().unwrap().contains("--allow-host evil.example"));
+    }
+    for path in ["/predict", "/v2/models/m/infer", "/nothing"] {
+        assert_eq!(
+            ask("evil.example", path, "application/json").await.status(),
+            StatusCode::MISDIRECTED_REQUEST,
+            "{path}"
+        );
+        assert_ne!(
+            ask("localhost", path, "application/json").await.status(),
+            StatusCode::MISDIRECTED_REQUEST,
+            "{path}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_are_not_of_grpc_or_not_there_are_told_apart() {
+    let server = Arc::new(Server::new(Settings::default(), LoadOptions::default()));
+    let front = Arc::new(Front::without_telemetry(&server).unwrap());
+    let call = "/inference.GRPCInferenceService/ServerLive";
+    let ask = async |path: &str, content_type: Option<&str>, body: Vec<u8>| {
+        let request = Request::post(path).version(Version::HTTP_2);
+        let request = content_type.into_iter().fold(request, |request, of| request.header(CONTENT_TYPE, of));
+        front.answer(request.body(Body::from(body)).unwrap(), None).await
+    };
+    for of in [None, Some("application/json"), Some("application/grpc-web"), Some("application/grpcx"), Some("")] {
+        assert_eq!(ask(call, of, message("")).await.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE, "{of:?}");
+    }
+    for of in ["application/grpc", "application/grpc+proto", "application/grpc;charset=utf-8"] {
+        let answer = ask(call, Some(of), message("")).await;
+        assert_eq!((answer.status(), answer.headers().get("grpc-status")), (StatusCode::OK, None), "{of}");
+    }
+    for path in
+        ["/inference.GRPCInferenceService/Nope", "/grpc.health.v1.Health/Nope", "/some.Service/Call", "/v2/nope"]
+    {
+        // Whatever follows the head: none of it is looked at.
+        for body in [Vec::new(), message(""), [message(""), message("")].concat(), vec![0xff; 9]] {
+            let answer = ask(path, Some("application/grpc"), body).await;
+            let status = answer.headers().get("grpc-status");
+            assert_eq!((answer.status(), status), (StatusCode::OK, Some(&HeaderValue::from(12))), "{path}");
+        }
+    }
+    assert_eq!(ask("/some.Service/Call", None, Vec::new()).await.status(), StatusCode::NOT_FOUND);
+}

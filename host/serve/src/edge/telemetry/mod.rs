@@ -1,0 +1,153 @@
+//! Traces: a span for a request, one below it for each step, sent by OTLP on gRPC.
+
+mod span_queue;
+mod trace_parent;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use http::Method;
+use http::request::Parts;
+use opentelemetry::propagation::TextMapPropagator as _;
+use opentelemetry::trace::{Span as _, SpanKind, Status, TraceContextExt as _, Tracer as _, TracerProvider as _};
+use opentelemetry::{Context, Key, KeyValue};
+use opentelemetry_otlp::tonic_types::transport::{Certificate, ClientTlsConfig};
+use opentelemetry_otlp::{SpanExporter, WithExportConfig as _, WithTonicConfig as _};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, Span};
+
+use crate::engine::metrics::{Metrics, Protocol};
+use crate::engine::step_spans::StepSpans;
+use crate::protocol::route;
+use crate::protocol::route::shown;
+use trace_parent::Caller;
+
+/// Where traces go. What is sampled, and how spans are batched, the environment says (`OTEL_*`).
+pub(crate) struct Telemetry {
+    provider: SdkTracerProvider,
+    tracer: SdkTracer,
+    propagator: TraceContextPropagator,
+}
+
+/// A request's span, which has begun.
+pub(crate) struct RequestSpan(Span);
+
+/// What came of a request.
+pub(crate) struct Outcome<'a> {
+    pub(crate) protocol: Protocol,
+    pub(crate) status: u16,
+    pub(crate) pipeline: &'a str,
+    pub(crate) request_id: &'a str,
+    pub(crate) queued: Duration,
+}
+
+impl Telemetry {
+    /// Sends to this address from now on. Must be called where the runtime is.
+    pub(crate) fn new(endpoint: &str, metrics: &Arc<Metrics>) -> Result<Self, String> {
+        let unusable = |why: &dyn std::fmt::Display| format!("traces cannot be sent to `{endpoint}`: {why}");
+        let exporter = SpanExporter::builder().with_tonic().with_endpoint(endpoint);
+        let exporter = match endpoint.split_once("://") {
+            Some(("http", _)) => exporter,
+            Some(("https", _)) => exporter.with_tls_config(tls().map_err(|why| unusable(&why))?),
+            _ => return Err(unusable(&"an address is like http://localhost:4317")),
+        };
+        let exporter = exporter.build().map_err(|error| unusable(&error))?;
+        let resource = Resource::builder();
+        let named = Resource::builder().build().get(&Key::new("service.name"));
+        let is_named = named.is_some_and(|name| !name.as_str().starts_with("unknown_service"));
+        let resource = if is_named { resource } else { resource.with_service_name("gpux") };
+        let resource = resource.with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION"))).build();
+        metrics.note_span_export();
+        let sending = span_queue::sending(exporter, metrics);
+        let provider = SdkTracerProvider::builder().with_span_processor(sending).with_resource(resource).build();
+        let tracer = provider.tracer("gpux");
+        Ok(Self { provider, tracer, propagator: TraceContextPropagator::new() })
+    }
+
+    /// A request has come; its span is below the one that its `traceparent` names.
+    pub(crate) fn begin(&self, head: &Parts) -> RequestSpan {
+        let parent = self.propagator.extract_with_context(&Context::new(), &Caller::of(&head.headers));
+        let method = method(&head.method);
+        let span = self.tracer.span_builder(method.unwrap_or(OTHER)).with_kind(SpanKind::Server);
+        let mut span = self.tracer.build_with_context(span.with_start_time(SystemTime::now()), &parent);
+        if span.is_recording() {
+            // Without what follows `?`: that may be a secret.
+            let path = head.uri.path();
+            span.set_attribute(KeyValue::new("url.path", shown(path).to_owned()));
+            span.set_attribute(KeyValue::new("http.request.method", method.unwrap_or("_OTHER")));
+            if let Some(route) = route::of(path) {
+                span.update_name(name(method, route));
+                span.set_attribute(KeyValue::new("http.route", route));
+            }
+        }
+        RequestSpan(span)
+    }
+
+    /// Where the steps of this request are told, if it was sampled.
+    pub(crate) fn steps(&self, RequestSpan(span): &RequestSpan) -> Option<StepSpans> {
+        let request = || Context::new().with_remote_span_context(span.span_context().clone());
+        span.is_recording().then(|| StepSpans::new(self.tracer.clone(), request()))
+    }
+
+    /// A request has been answered.
+    pub(crate) fn end(RequestSpan(mut span): RequestSpan, outcome: Outcome<'_>) {
+        if !span.is_recording() {
+            return;
+        }
+        let status = match outcome.protocol {
+            Protocol::Grpc => "rpc.grpc.status_code",
+            _ => "http.response.status_code",
+        };
+        let failed = match outcome.protocol {
+            Protocol::Grpc => SERVERS.contains(&outcome.status),
+            _ => outcome.status >= 500,
+        };
+        span.set_attributes([
+            KeyValue::new(status, i64::from(outcome.status)),
+            KeyValue::new("gpux.protocol", outcome.protocol.name()),
+            KeyValue::new("gpux.pipeline", outcome.pipeline.to_owned()),
+            KeyValue::new("gpux.request_id", outcome.request_id.to_owned()),
+            KeyValue::new("gpux.queue_seconds", outcome.queued.as_secs_f64()),
+        ]);
+        if failed {
+            span.set_status(Status::error(""));
+        }
+        span.end();
+    }
+
+    /// Sends what has not been sent, for a moment at most.
+    pub(crate) fn flush(&self) {
+        let _ = self.provider.shutdown_with_timeout(Duration::from_secs(3));
+    }
+}
+
+/// Whom to trust: whom the system does, or the operator's own certificates.
+fn tls() -> Result<ClientTlsConfig, String> {
+    let variables = ["OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE"];
+    let own = variables.iter().find_map(|name| std::env::var_os(name).filter(|path| !path.is_empty()));
+    let Some(path) = own else { return Ok(ClientTlsConfig::new().with_enabled_roots()) };
+    let pem = std::fs::read(&path).map_err(|error| format!("`{}` cannot be read: {error}", path.display()))?;
+    Ok(ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem)))
+}
+
+/// The codes of gRPC that are a server's fault, by OpenTelemetry's conventions: UNKNOWN, DEADLINE_EXCEEDED,
+/// UNIMPLEMENTED, INTERNAL, UNAVAILABLE, DATA_LOSS.
+const SERVERS: [u16; 6] = [2, 4, 12, 13, 14, 15];
+
+/// A method, if it is one that there is: clients may write what they like.
+fn method(method: &Method) -> Option<&'static str> {
+    const KNOWN: [&str; 9] = ["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "CONNECT", "TRACE"];
+    KNOWN.into_iter().find(|known| method.as_str() == *known)
+}
+
+/// What OpenTelemetry calls a span of a method that there is not.
+const OTHER: &str = "HTTP";
+
+/// A span's name: one of few, whatever clients ask for. Calls of gRPC have their own.
+fn name(method: Option<&str>, route: &str) -> String {
+    match route.strip_prefix('/') {
+        Some(call) if route::is_call(route) => call.to_owned(),
+        _ => format!("{} {route}", method.unwrap_or(OTHER)),
+    }
+}

@@ -1,0 +1,145 @@
+//! Spans on their way to the collector: what is lost there is counted, and told.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use opentelemetry::Context;
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, Span, SpanData, SpanExporter, SpanProcessor};
+
+use crate::engine::metrics::Metrics;
+
+/// Spans that may wait, where `OTEL_BSP_MAX_QUEUE_SIZE` says nothing else: OpenTelemetry's own number.
+const WAITING: usize = 2048;
+
+/// How often it is told that spans are lost.
+const TELL: Duration = Duration::from_mins(1);
+
+/// What waits, and what was lost.
+#[derive(Debug)]
+struct Outbox {
+    metrics: Arc<Metrics>,
+    waiting: AtomicUsize,
+    most: usize,
+    told: Mutex<Option<Instant>>,
+}
+
+impl Outbox {
+    fn lose(&self, spans: usize, why: &dyn std::fmt::Display) {
+        self.metrics.lost_spans(spans);
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_none_or(|told| told.elapsed() >= TELL) {
+            *told = Some(Instant::now());
+            tracing::warn!(target: "gpux", spans, "traces are lost: {why}; see gpux_trace_spans_lost_total");
+        }
+    }
+}
+
+/// Sends spans in batches, from a thread of its own.
+pub(crate) fn sending(exporter: impl SpanExporter + 'static, metrics: &Arc<Metrics>) -> impl SpanProcessor + 'static {
+    let most = std::env::var("OTEL_BSP_MAX_QUEUE_SIZE").ok().and_then(|most| most.trim().parse().ok());
+    let most = most.filter(|most| *most > 0).unwrap_or(WAITING);
+    let (metrics, waiting, told) = (metrics.clone(), AtomicUsize::new(0), Mutex::default());
+    let outbox = Arc::new(Outbox { metrics, waiting, most, told });
+    // The same number for both: what the processor drops would be counted as waiting for ever.
+    let config = BatchConfigBuilder::default().with_max_queue_size(most).build();
+    let batches =
+        BatchSpanProcessor::builder(Sent { exporter, outbox: outbox.clone() }).with_batch_config(config).build();
+    Posted { batches, outbox }
+}
+
+/// Takes spans that end, as long as there is room: the processor behind it would drop the others in silence.
+#[derive(Debug)]
+struct Posted {
+    batches: BatchSpanProcessor,
+    outbox: Arc<Outbox>,
+}
+
+impl SpanProcessor for Posted {
+    fn on_start(&self, span: &mut Span, context: &Context) {
+        self.batches.on_start(span, context);
+    }
+
+    fn on_end(&self, span: SpanData) {
+        if self.outbox.waiting.fetch_add(1, Ordering::Relaxed) < self.outbox.most {
+            self.batches.on_end(span);
+        } else {
+            self.outbox.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.outbox.lose(1, &"there are more than the collector takes");
+        }
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.batches.force_flush()
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.batches.shutdown_with_timeout(timeout)
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.batches.set_resource(resource);
+    }
+}
+
+/// Sees what comes of each batch.
+#[derive(Debug)]
+struct Sent<E> {
+    exporter: E,
+    outbox: Arc<Outbox>,
+}
+
+impl<E: SpanExporter> SpanExporter for Sent<E> {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let spans = batch.len();
+        self.outbox.waiting.fetch_sub(spans, Ordering::Relaxed);
+        let result = self.exporter.export(batch).await;
+        result.inspect_err(|error| self.outbox.lose(spans, error))
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.exporter.shutdown_with_timeout(timeout)
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.exporter.force_flush()
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.exporter.set_resource(resource);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry::trace::{Tracer as _, TracerProvider as _};
+    use opentelemetry_sdk::error::OTelSdkError;
+    use opentelemetry_sdk::trace::SdkTracerProvider;
+
+    use super::*;
+
+    /// A collector that takes nothing.
+    #[derive(Debug)]
+    struct Refusing;
+
+    impl SpanExporter for Refusing {
+        async fn export(&self, _: Vec<SpanData>) -> OTelSdkResult {
+            Err(OTelSdkError::InternalFailure("no".to_owned()))
+        }
+    }
+
+    #[test]
+    fn every_span_that_does_not_arrive_is_counted() {
+        let metrics = Arc::new(Metrics::new());
+        let provider = SdkTracerProvider::builder().with_span_processor(sending(Refusing, &metrics)).build();
+        let tracer = provider.tracer("test");
+        // More than may wait: some for want of room, the others as they are refused.
+        for _ in 0..3 * WAITING {
+            drop(tracer.start("span"));
+        }
+        let _ = provider.shutdown();
+        assert_eq!(metrics.spans_lost(), 3 * WAITING as u64);
+    }
+}

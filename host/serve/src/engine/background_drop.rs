@@ -1,0 +1,83 @@
+//! What takes long to let go of: whoever drops it does not wait.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use gpux_core::threads;
+use gpux_inference::BackgroundDrop;
+
+/// A value that a thread of its own drops. Letting go of a model may wait for sessions that are being
+/// made, which no thread may that has requests or connections to see to: and any of them may turn out
+/// to be the last that holds it.
+pub(crate) struct Detached<T: Send + Sync + 'static> {
+    value: Arc<T>,
+    _last: Last<T>,
+}
+
+impl<T: Send + Sync + 'static> Detached<T> {
+    pub(crate) fn new(value: T) -> Self {
+        let value = Arc::new(value);
+        Self { _last: Last(Some(value.clone())), value }
+    }
+}
+
+impl<T: Send + Sync + 'static> Deref for Detached<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+/// The last to hold the value: fields are dropped in order, this one after the value beside it.
+struct Last<T: Send + Sync + 'static>(Option<Arc<T>>);
+
+impl<T: Send + Sync + 'static> Drop for Last<T> {
+    fn drop(&mut self) {
+        let Some(value) = self.0.take() else { return };
+        let closing = BackgroundDrop::begin();
+        let let_go = move || {
+            drop(value);
+            drop(closing);
+        };
+        // Without a thread, what was handed to it is dropped here.
+        let _ = threads::spawn("gpux-let-go", let_go);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::thread::{ThreadId, current};
+    use std::time::Duration;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// Says where it is dropped, once it may go.
+    struct Slow {
+        may_go: Mutex<Receiver<()>>,
+        went: Sender<ThreadId>,
+    }
+
+    impl Drop for Slow {
+        fn drop(&mut self) {
+            self.may_go.lock().unwrap().recv_timeout(PATIENCE).unwrap();
+            self.went.send(current().id()).unwrap();
+        }
+    }
+
+    #[test]
+    fn who_drops_it_does_not_wait() {
+        let ((go, may_go), (went, gone)) = (channel(), channel());
+        let detached = Detached::new(Slow { may_go: Mutex::new(may_go), went });
+        drop(detached);
+        assert!(gone.try_recv().is_err());
+        go.send(()).unwrap();
+        assert_ne!(gone.recv_timeout(PATIENCE).unwrap(), current().id());
+        BackgroundDrop::wait();
+    }
+}

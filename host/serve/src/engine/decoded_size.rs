@@ -1,0 +1,90 @@
+//! What a text of JSON takes once it is read: `0,` is two bytes, and eight as a number of 64 bits.
+//!
+//! Known before it is read, from its commas and quotes alone, which takes a small part of the time of reading.
+
+use serde_json::Value as Json;
+
+use super::memory_budget::Room;
+use super::memory_permit::Share;
+use crate::ServeError;
+use gpux_core::{ElementType, Kind, Plan};
+
+/// What texts up to this size, in bytes, become is not counted: that is little, as only those hold it which
+/// have their turn.
+const SMALL: usize = 64 << 10;
+
+/// What the trees of one text take at most, in bytes: more is refused as it is read.
+const TREES: usize = 64 << 20;
+
+/// Whether what a text becomes is worth the counting.
+pub(crate) const fn is_counted(json: &[u8]) -> bool {
+    is_large(json.len())
+}
+
+/// Whether what so many bytes become is worth the counting.
+pub(crate) const fn is_large(bytes: usize) -> bool {
+    bytes > SMALL
+}
+
+/// The share for a text that is read as a tree.
+pub(crate) fn tree(json: &[u8], room: &Room) -> Result<Share, ServeError> {
+    room.share(bytes(json, size_of::<Json>()).min(TREES))
+}
+
+/// The share for tensors: of a text, whose widest numbers take so many bytes each, and of so many `raw` bytes, which
+/// are copied.
+pub(crate) fn tensors(json: &[u8], widest: usize, raw: usize, room: &Room) -> Result<Share, ServeError> {
+    let text = if is_counted(json) { bytes(json, widest) } else { 0 };
+    room.share(text.saturating_add(raw))
+}
+
+/// The share for requests to a pipeline: tensors where one type alone fits an input, trees for all others.
+pub(crate) fn requests(json: &[u8], room: &Room, plan: &Plan) -> Result<Share, ServeError> {
+    let element = |kind: &Kind| if let Kind::Tensor(kind) = kind { kind.element() } else { None };
+    let elements = || plan.inputs().iter().map(|input| element(&input.port.kind));
+    let widest = elements().flatten().filter_map(ElementType::size).max();
+    let trees = if elements().any(|element| element.is_none()) { TREES } else { 0 };
+    room.share(bytes(json, widest.unwrap_or(0)) + bytes(json, size_of::<Json>()).min(trees))
+}
+
+/// Bytes of memory for values that take so many each, and texts.
+fn bytes(json: &[u8], each: usize) -> usize {
+    // As many at once as a byte counts.
+    let of = |chunk: &[u8], sought: u8| usize::from(chunk.iter().map(|byte| u8::from(*byte == sought)).sum::<u8>());
+    let count = |sought: u8| json.chunks(255).map(|chunk| of(chunk, sought)).sum::<usize>();
+    (count(b',') + 1).saturating_mul(each).saturating_add(count(b'"') / 2 * size_of::<String>())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use serde::de::DeserializeSeed as _;
+
+    use super::*;
+    use gpux_core::{JsonTree, Tensor, TensorSeed};
+
+    #[test]
+    fn no_tensor_takes_more() {
+        let read = |element: ElementType, text: &str| -> Tensor {
+            let mut json = serde_json::Deserializer::from_str(text);
+            TensorSeed { element, room: 0 }.deserialize(&mut json).unwrap()
+        };
+        for text in ["[0]", "[[0],[0]]", "[ 1 , 2,3]", "[[1,2],[3,4],[5,6]]"] {
+            let tensor = read(ElementType::Int64, text);
+            assert_eq!(bytes(text.as_bytes(), 8), tensor.len() * 8, "{text}");
+        }
+        let long = format!("[{}0]", "0,".repeat(70_000));
+        assert_eq!(bytes(long.as_bytes(), 1), 70_001);
+        for text in [r#"["",""]"#, r#"[["a"],["\"b"]]"#] {
+            let tensor = read(ElementType::String, text);
+            assert!(bytes(text.as_bytes(), 0) >= tensor.len() * size_of::<String>(), "{text}");
+        }
+    }
+
+    #[test]
+    fn no_trees_take_more_than_is_known() {
+        let list = format!("[{}0]", "0,".repeat(TREES / size_of::<Json>()));
+        let refused = serde_json::from_str::<JsonTree>(&list).unwrap_err().to_string();
+        assert!(refused.contains(&format!("more than {} MiB", TREES >> 20)), "{refused}");
+    }
+}

@@ -1,0 +1,255 @@
+//! Why a request was not answered with a result, and what its client is told.
+
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+
+use super::scheduler::Refusal;
+use gpux::{Fault, GpuxError};
+use gpux_core::{RunError, ValidationError};
+
+/// What every protocol makes its own error of.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// the pipeline's own
+    #[error(transparent)]
+    Gpux(#[from] GpuxError),
+    /// there is no time or no room for it now
+    #[error("{0}")]
+    Overload(#[from] Refusal),
+    /// what was asked for is not served
+    #[error("{0}")]
+    NotFound(String),
+    /// the path does not take this method
+    #[error("{0}")]
+    Method(String),
+    /// it is served, but not now
+    #[error("{0}")]
+    NotReady(String),
+    /// what the pipeline's files hold cannot be served. Lines of them, and where they lie, are for the log
+    #[error("its files cannot be loaded ({kind}); the server's log and `gpux build` say why", kind = .0.kind())]
+    NotLoaded(Box<ServeError>),
+    /// the body is larger than allowed
+    #[error("the body is larger than the {0} bytes that are allowed")]
+    TooLarge(usize),
+    /// the body, or what it becomes, takes more memory than there is for it even when nobody else has any
+    #[error(
+        "the request takes {needed} bytes with what becomes of it, and one request may hold {most} (`--body-memory`)"
+    )]
+    NeverFits {
+        /// bytes that it takes
+        needed: usize,
+        /// bytes that it may hold
+        most: usize,
+    },
+    /// its answer takes more memory than there is for it even when nobody else has any
+    #[error(
+        "the answer takes up to {needed} bytes while it is made, and one answer may take {most} (`--body-memory`); \
+         ask for it in parts, or in a binary form"
+    )]
+    AnswerNeverFits {
+        /// bytes that it takes
+        needed: usize,
+        /// bytes that it may take
+        most: usize,
+    },
+    /// the body did not come in time
+    #[error("the request's body did not come within {0:?}")]
+    SlowBody(Duration),
+    /// the client left before all of its request had come
+    #[error("the client left before all of its request had come")]
+    Gone,
+    /// the body's encoding is broken, or it ends within a message
+    #[error("the request's body cannot be read: {0}")]
+    Body(String),
+    /// no input takes a body of this type
+    #[error("{0}")]
+    MediaType(String),
+    /// whose request it is cannot be known
+    #[error("{0}")]
+    Unauthorized(String),
+    /// nobody has the key that it carries; the answer waits for so long, for whoever tries many
+    #[error("the key is not known")]
+    UnknownKey(Duration),
+    /// it is known whose request it is, and that it may not
+    #[error("{0}")]
+    Forbidden(String),
+    /// it is for another server
+    #[error("{0}")]
+    Misdirected(String),
+    /// more than the key allows
+    #[error("{message}; try again in a moment")]
+    TooMany {
+        /// more than what
+        message: String,
+        /// when there may be room
+        retry_after: Duration,
+    },
+    /// no output can be given in a type that is accepted
+    #[error("{0}")]
+    NotAcceptable(String),
+    /// any of these, of a request whose trace was asked for, with that trace
+    #[error("{0}")]
+    Traced(Box<ServeError>, Json),
+}
+
+impl ServeError {
+    /// A request that does not fit.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        GpuxError::from(ValidationError::request(message)).into()
+    }
+
+    /// The name of its kind, as the HTTP API says it.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Gpux(error) => error.kind(),
+            Self::Traced(error, _) | Self::NotLoaded(error) => error.kind(),
+            Self::Overload(_) => "OverloadError",
+            Self::NotFound(_) => "NotFoundError",
+            Self::NotReady(_) => "NotReadyError",
+            Self::Unauthorized(_) | Self::UnknownKey(_) => "AuthenticationError",
+            Self::Forbidden(_) | Self::Misdirected(_) => "PermissionError",
+            Self::TooMany { .. } => "RateLimitError",
+            Self::TooLarge(_)
+            | Self::NeverFits { .. }
+            | Self::AnswerNeverFits { .. }
+            | Self::SlowBody(_)
+            | Self::Body(_)
+            | Self::Gone
+            | Self::MediaType(_)
+            | Self::Method(_)
+            | Self::NotAcceptable(_) => "ValidationError",
+        }
+    }
+
+    /// Whether the request does not fit.
+    pub(crate) fn is_invalid(&self) -> bool {
+        match self {
+            Self::Gpux(GpuxError::Validation(_)) => true,
+            Self::Traced(error, _) => error.is_invalid(),
+            _ => false,
+        }
+    }
+
+    /// When the client may try again, where that would help.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Overload(refusal) => Some(refusal.retry_after()),
+            Self::NotReady(_) => Some(Duration::from_secs(1)),
+            // Whole seconds are the finest that HTTP can say.
+            Self::TooMany { retry_after, .. } => Some(Duration::from_secs(retry_after.as_secs_f64().ceil() as u64)),
+            Self::Traced(error, _) => error.retry_after(),
+            _ => None,
+        }
+    }
+
+    /// Its message, as long as it is worth reading: it may quote what the client sent.
+    pub fn told(&self) -> String {
+        match self {
+            Self::Gpux(error) if error.fault() != Fault::Request => short(without_folders(&self.to_string())),
+            Self::Traced(error, _) => error.told(),
+            _ => short(self.to_string()),
+        }
+    }
+
+    /// `{error, message, details}`.
+    pub fn to_json(&self) -> Json {
+        match self {
+            Self::Gpux(error) => {
+                let mut json = error.to_json();
+                json["message"] = self.told().into();
+                if let Some(Json::String(text)) = json.pointer_mut("/details/field") {
+                    *text = short(std::mem::take(text));
+                }
+                json
+            }
+            Self::Traced(error, trace) => {
+                let mut json = error.to_json();
+                json["details"]["trace"] = trace.clone();
+                json
+            }
+            _ => json!({ "error": self.kind(), "message": self.told(), "details": {} }),
+        }
+    }
+}
+
+/// The longest that a message may be, in bytes: gRPC's clients take no more than 16 KiB of headers, where
+/// each letter may be three.
+const LONGEST: usize = 4 << 10;
+
+/// The same text with only the last part of each absolute path in it: where the server's files lie is no client's
+/// business.
+pub(crate) fn without_folders(text: &str) -> String {
+    let is_part = |c: char| c.is_alphanumeric() || "._-+@~%=".contains(c);
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find('/') {
+        let before = rest[..at].chars().next_back().or_else(|| out.chars().next_back());
+        let path = &rest[at..];
+        // What stands in quotes ends with them, whatever is in it.
+        let end = match before {
+            Some(quote @ ('`' | '"' | '\'')) => path.find(quote),
+            _ => None,
+        };
+        let end = end.unwrap_or_else(|| path.find(|c: char| c != '/' && !is_part(c)).unwrap_or(path.len()));
+        let begins = !before.is_some_and(|c| is_part(c) || c == ':' || c == '/');
+        let last =
+            path[..end].trim_end_matches('/').rsplit_once('/').filter(|(folder, _)| begins && !folder.is_empty());
+        out.push_str(&rest[..at]);
+        match last {
+            Some((_, last)) => {
+                out.push_str("\u{2026}/");
+                out.push_str(last);
+            }
+            None => out.push_str(&path[..end]),
+        }
+        rest = &path[end..];
+    }
+    out + rest
+}
+
+fn short(mut text: String) -> String {
+    if text.len() > LONGEST {
+        text.truncate(text.floor_char_boundary(LONGEST));
+        text.push('\u{2026}');
+    }
+    text
+}
+
+impl From<RunError> for ServeError {
+    fn from(error: RunError) -> Self {
+        Self::Gpux(error.into())
+    }
+}
+
+impl From<ValidationError> for ServeError {
+    fn from(error: ValidationError) -> Self {
+        Self::Gpux(error.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_of_the_server_are_not_told() {
+        for (text, told) in [
+            ("cannot read `/srv/my models/a b/net.onnx`: denied", "cannot read `\u{2026}/net.onnx`: denied"),
+            ("/home/ada/x.so: no such file", "\u{2026}/x.so: no such file"),
+            (
+                "load /opt/ort/lib.so failed (/build/src/core.cc:12)",
+                "load \u{2026}/lib.so failed (\u{2026}/core.cc:12)",
+            ),
+            ("see https://example.com/a/b", "see https://example.com/a/b"),
+            ("1/2 of it, and/or a / b", "1/2 of it, and/or a / b"),
+            ("`./models/net.onnx`", "`./models/net.onnx`"),
+            ("`/predict`", "`/predict`"),
+            ("at \"/a/b\" and '/c/d/'", "at \"\u{2026}/b\" and '\u{2026}/d'"),
+            ("//a//b", "\u{2026}/b"),
+            ("/", "/"),
+            ("", ""),
+        ] {
+            assert_eq!(without_folders(text), told, "{text}");
+        }
+    }
+}

@@ -1,0 +1,555 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::future::pending;
+use std::sync::mpsc::{Sender, channel};
+
+use axum::body::Body;
+use futures_util::{StreamExt as _, stream};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST};
+use http::{HeaderMap, HeaderName, Request as HttpRequest, StatusCode};
+use http_body_util::BodyExt as _;
+
+use super::*;
+use crate::edge::authentication::api_keys::Keys;
+use crate::edge::host_check::Peer;
+use crate::edge::service::Front;
+use crate::engine::tenant::Tenant;
+use crate::protocol::metrics::prometheus::{Exposition, to_text};
+use crate::{Server, Settings, Source};
+use gpux::{EngineChoice, EngineOptions, LoadOptions};
+
+/// A server of one worker, which is at work for somebody until it is dropped.
+struct Busy {
+    server: Arc<Server>,
+    front: Arc<Front>,
+    release: Option<Sender<()>>,
+}
+
+impl Busy {
+    async fn new(settings: Settings) -> Self {
+        let operator = LoadOptions {
+            engine: EngineOptions { choice: EngineChoice::Embedded, ..EngineOptions::default() },
+            ..LoadOptions::default()
+        };
+        let server = Arc::new(Server::new(Settings { workers: 1, ..settings }, operator));
+        let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/oip/models");
+        server.add(&["matrix", "identity_fp16", "text"].map(|name| Source(format!("{models}/{name}")))).unwrap();
+        let (release, released) = channel();
+        let busy = Self { front: Arc::new(Front::without_telemetry(&server).unwrap()), server, release: Some(release) };
+        let (server, served) = (busy.server.clone(), busy.served("matrix"));
+        tokio::spawn(async move {
+            let ask = Ask { bytes: usize::MAX, ..Ask::default() };
+            let wait = move |_: &Turn| {
+                let _ = released.recv();
+                Ok(())
+            };
+            server.run(&served, ask, wait).await
+        });
+        busy.until(|load| load.running == 1).await;
+        busy
+    }
+
+    fn served(&self, name: &str) -> Arc<Served> {
+        self.server.repository().get(name).unwrap()
+    }
+
+    async fn until(&self, done: impl Fn(crate::Load) -> bool) {
+        while !done(self.served("matrix").load()) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Begins a request, whose status and answer come when it has them.
+    fn post(&self, path: &str, body: impl Into<Body>) -> tokio::task::JoinHandle<(StatusCode, String)> {
+        let request = HttpRequest::post(path).header(CONTENT_TYPE, "application/json").body(body.into()).unwrap();
+        self.send(request)
+    }
+
+    fn send(&self, request: HttpRequest<Body>) -> tokio::task::JoinHandle<(StatusCode, String)> {
+        let front = self.front.clone();
+        tokio::spawn(async move {
+            let response = front.answer(request, None).await;
+            let status = response.status();
+            let body = response.into_body().collect().await.unwrap().to_bytes();
+            // As much of it as is worth telling.
+            (status, String::from_utf8_lossy(&body).chars().take(300).collect())
+        })
+    }
+
+    fn metric(&self, line: &str) -> f64 {
+        let text = to_text(&self.server, Exposition::Prometheus).unwrap();
+        let value = text.lines().find_map(|one| one.strip_prefix(line)?.strip_prefix(' '));
+        value.unwrap_or_else(|| panic!("no `{line}` in\n{text}")).parse().unwrap()
+    }
+}
+
+const INFER: &str = "/v2/models/matrix/infer";
+
+/// Rows of three, as many as make a request large.
+const ROWS: usize = 20_000;
+
+fn inputs() -> String {
+    let data = vec!["1,2,3"; ROWS].join(",");
+    format!(r#""inputs":[{{"name":"x","datatype":"FP32","shape":[{ROWS},3],"data":[{data}]}}]"#)
+}
+
+#[tokio::test]
+async fn a_large_request_has_one_turn_where_its_priority_puts_it() {
+    let mut busy = Busy::new(Settings::default()).await;
+    let order = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let mut answers = Vec::new();
+    for (place, priority) in [r#""priority":9"#, r#""other":0"#, r#""priority":1"#].into_iter().enumerate() {
+        let body = format!(r#"{{{},"parameters":{{{priority}}}}}"#, inputs());
+        let (answer, order) = (busy.post(INFER, body), order.clone());
+        answers.push(tokio::spawn(async move {
+            let (status, answer) = answer.await.unwrap();
+            order.lock().unwrap().push(place);
+            (status, answer)
+        }));
+        busy.until(|load| load.waiting == place + 1).await;
+    }
+    busy.release = None;
+    for answer in answers {
+        let (status, text) = answer.await.unwrap();
+        assert_eq!(status, StatusCode::OK, "{text}");
+    }
+    assert_eq!(*order.lock().unwrap(), [2, 1, 0]);
+    // That which was at work, and these three.
+    assert_eq!(busy.metric("gpux_queue_duration_seconds_count{pipeline=\"matrix\"}").to_bits(), 4.0_f64.to_bits());
+}
+
+#[tokio::test]
+async fn a_large_request_waits_no_longer_than_it_asks() {
+    let busy = Busy::new(Settings::default()).await;
+    let asked = r#""parameters":{"timeout":20000}"#;
+    let rows = vec!["[1,2,3]"; ROWS].join(",");
+    for (path, body) in [
+        (INFER, format!("{{{},{asked}}}", inputs())),
+        ("/v2/models/matrix/generate", format!("{{{asked},\"x\":[{rows}]}}")),
+    ] {
+        // The worker is not free before all is over.
+        let (status, text) = busy.post(path, body).await.unwrap();
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{text}");
+    }
+    let refused = busy.metric("gpux_refusals_total{pipeline=\"matrix\",reason=\"expired\"}");
+    let failed = busy.served("matrix").inferences().fail().count;
+    assert_eq!((refused.to_bits(), failed), (2.0_f64.to_bits(), 2));
+}
+
+#[tokio::test]
+async fn a_timeout_that_is_found_in_the_turn_holds_from_the_arrival() {
+    let mut busy = Busy::new(Settings::default()).await;
+    let more = "1,".repeat(ROWS * 4);
+    let body = |timeout: usize| format!(r#"{{{},"parameters":{{"timeout":{timeout}}},"other":[{more}1]}}"#, inputs());
+    let (late, early) = (busy.post(INFER, body(1)), busy.post(INFER, body(10_000_000)));
+    busy.until(|load| load.waiting == 2).await;
+    busy.release = None;
+    let (status, text) = late.await.unwrap();
+    assert!(status == StatusCode::SERVICE_UNAVAILABLE && text.contains("passed before it could run"), "{text}");
+    let (status, text) = early.await.unwrap();
+    assert_eq!(status, StatusCode::OK, "{text}");
+}
+
+/// A request that promises much and sends nothing.
+fn promised(path: &str, content_type: &str) -> HttpRequest<Body> {
+    let body = Body::from_stream(stream::once(pending::<Result<bytes::Bytes, std::convert::Infallible>>()));
+    HttpRequest::post(path).header(CONTENT_TYPE, content_type).header(CONTENT_LENGTH, 1 << 20).body(body).unwrap()
+}
+
+const PATHS: [&str; 3] = ["/pipelines/matrix/predict", INFER, "/v2/models/matrix/generate"];
+
+#[tokio::test]
+async fn where_the_queue_is_full_no_body_is_read() {
+    let mut busy = Busy::new(Settings { max_queue: 1, ..Settings::default() }).await;
+    // As urgent as any can be: a body of the protocol may say that it is.
+    let waits = busy.post(INFER, format!(r#"{{{},"parameters":{{"priority":1}}}}"#, inputs()));
+    busy.until(|load| load.waiting == 1).await;
+    for path in PATHS {
+        let (status, text) = busy.send(promised(path, "application/json")).await.unwrap();
+        assert!(status == StatusCode::SERVICE_UNAVAILABLE && text.contains("1 requests wait"), "{path}: {text}");
+    }
+    let refused = busy.metric("gpux_refusals_total{pipeline=\"matrix\",reason=\"queue_full\"}");
+    let failed = busy.served("matrix").inferences().fail().count;
+    assert_eq!((refused.to_bits(), failed), (3.0_f64.to_bits(), 3));
+    busy.release = None;
+    assert_eq!(waits.await.unwrap().0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn an_urgent_request_takes_the_place_of_one_that_is_not() {
+    let mut busy = Busy::new(Settings { max_queue: 1, ..Settings::default() }).await;
+    let path = |priority: &str| format!("{}?priority={priority}", PATHS[0]);
+    let body = r#"{"x":[[1,2,3]]}"#;
+    let low = busy.post(&path("low"), body);
+    busy.until(|load| load.waiting == 1).await;
+    let high = busy.post(&path("high"), body);
+    let (status, text) = low.await.unwrap();
+    assert!(status == StatusCode::SERVICE_UNAVAILABLE && text.contains("1 requests wait"), "{text}");
+    let (status, text) = busy.send(promised(&path("normal"), "application/json")).await.unwrap();
+    assert!(status == StatusCode::SERVICE_UNAVAILABLE && text.contains("1 requests wait"), "{text}");
+    let refused = busy.metric("gpux_refusals_total{pipeline=\"matrix\",reason=\"queue_full\"}");
+    assert_eq!(refused.to_bits(), 2.0_f64.to_bits());
+    busy.release = None;
+    assert_eq!(high.await.unwrap().0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn who_floods_leaves_the_others_their_share_of_the_queue() {
+    const QUEUE: usize = 8;
+    let mut busy = Busy::new(Settings { max_queue: QUEUE, ..Settings::default() }).await;
+    let send = |address: [u8; 4]| {
+        let request = HttpRequest::post(PATHS[0]).header(CONTENT_TYPE, "application/json").header(HOST, "localhost");
+        let (front, request) = (busy.front.clone(), request.body(Body::from(r#"{"x":[[1,2,3]]}"#)).unwrap());
+        let peer = Peer::new((address, 1234).into(), None);
+        tokio::spawn(async move { front.answer(request, Some(peer)).await.status() })
+    };
+    let (flood, polite) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+    let mut flooding: Vec<_> = (0..QUEUE).map(|_| send(flood)).collect();
+    busy.until(|load| load.waiting == QUEUE).await;
+    flooding.push(send(flood));
+    let polite: Vec<_> = (0..QUEUE / 2).map(|_| send(polite)).collect();
+    // Those of the flood that give way, and the one that was too many, have their answers before any turn.
+    let is_refused = |one: &tokio::task::JoinHandle<_>| one.is_finished();
+    while flooding.iter().filter(|one| is_refused(one)).count() <= QUEUE / 2 {
+        tokio::task::yield_now().await;
+    }
+    busy.release = None;
+    for one in polite {
+        assert_eq!(one.await.unwrap(), StatusCode::OK);
+    }
+    let mut answered = 0;
+    for one in flooding {
+        answered += usize::from(one.await.unwrap() == StatusCode::OK);
+    }
+    assert_eq!(answered, QUEUE / 2);
+}
+
+#[tokio::test]
+async fn a_body_that_finds_no_room_is_counted() {
+    let busy = Busy::new(Settings { body_memory: 2 << 20, ..Settings::default() }).await;
+    let _held = busy.server.bodies().room().share((2 << 20) - (10 << 10)).unwrap();
+    for path in PATHS {
+        let (status, text) = busy.send(promised(path, "application/json")).await.unwrap();
+        assert!(status == StatusCode::SERVICE_UNAVAILABLE && text.contains("as much as is allowed"), "{path}: {text}");
+    }
+    // What a call of gRPC is about stands in its message, whose length stands before it.
+    let head = stream::iter([Ok::<_, std::convert::Infallible>(bytes::Bytes::from_static(&[0, 0, 1, 0, 0]))]);
+    let call = HttpRequest::post("/inference.GRPCInferenceService/ModelInfer")
+        .header(CONTENT_TYPE, "application/grpc")
+        .body(Body::from_stream(head.chain(stream::pending())))
+        .unwrap();
+    busy.send(call).await.unwrap();
+    let refused = |pipeline: &str| {
+        busy.metric(&format!("gpux_refusals_total{{pipeline=\"{pipeline}\",reason=\"memory\"}}")).to_bits()
+    };
+    let failed = busy.served("matrix").inferences().fail().count;
+    assert_eq!((refused("matrix"), refused(""), failed), (3.0_f64.to_bits(), 1.0_f64.to_bits(), 3));
+}
+
+#[tokio::test]
+async fn what_finds_no_room_in_its_turn_is_counted_once() {
+    let mut busy = Busy::new(Settings { body_memory: 20 << 10, ..Settings::default() }).await;
+    busy.release = None;
+    let _held = busy.server.bodies().room().share(10 << 10).unwrap();
+    // There is room for the text, but not for the copy that has its quotes.
+    let data = format!("1,2,{}NaN", " ".repeat(6 << 10));
+    let body = format!(r#"{{"inputs":[{{"name":"x","datatype":"FP32","shape":[1,3],"data":[{data}]}}]}}"#);
+    let (status, text) = busy.post(INFER, body).await.unwrap();
+    assert!(status == StatusCode::SERVICE_UNAVAILABLE && text.contains("as much as is allowed"), "{text}");
+    let refused = busy.metric("gpux_refusals_total{pipeline=\"matrix\",reason=\"memory\"}");
+    let failed = busy.served("matrix").inferences().fail().count;
+    assert_eq!((refused.to_bits(), failed), (1.0_f64.to_bits(), 1));
+}
+
+#[tokio::test]
+async fn what_json_becomes_must_find_room() {
+    let mut busy = Busy::new(Settings { body_memory: 32 << 20, ..Settings::default() }).await;
+    busy.release = None;
+    let _held = busy.server.bodies().room().share(30 << 20).unwrap();
+    let rows = vec!["[0,0,0]"; 80_000].join(",");
+    let infer = |datatype: &str| {
+        let input = format!(r#""name":"x","datatype":"{datatype}","shape":[80000,3],"data":[{rows}]"#);
+        (INFER, format!(r#"{{"inputs":[{{{input}}}]}}"#))
+    };
+    let fields = format!("{{\"x\":[{rows}]}}");
+    for ((path, body), expected) in [
+        (infer("FP32"), StatusCode::OK),
+        (infer("FP64"), StatusCode::SERVICE_UNAVAILABLE),
+        ((PATHS[0], fields.clone()), StatusCode::OK),
+        ((PATHS[0], format!("[{fields},{fields}]")), StatusCode::SERVICE_UNAVAILABLE),
+        ((PATHS[2], fields), StatusCode::SERVICE_UNAVAILABLE),
+    ] {
+        let (status, text) = busy.post(path, body).await.unwrap();
+        assert_eq!(status, expected, "{path}: {text}");
+    }
+    let refused = busy.metric("gpux_refusals_total{pipeline=\"matrix\",reason=\"memory\"}");
+    assert_eq!(refused.to_bits(), 3.0_f64.to_bits());
+}
+
+#[tokio::test]
+async fn rejects_for_good_what_never_fits() {
+    let mut busy = Busy::new(Settings { body_memory: 2 << 20, ..Settings::default() }).await;
+    busy.release = None;
+    let rows = vec!["[0,0,0]"; 80_000].join(",");
+    let input = format!(r#""name":"x","datatype":"FP64","shape":[80000,3],"data":[{rows}]"#);
+    let fields = format!("{{\"x\":[{rows}]}}");
+    for (path, body) in [
+        (INFER, format!(r#"{{"inputs":[{{{input}}}]}}"#)),
+        (PATHS[0], format!("[{fields},{fields}]")),
+        (PATHS[2], fields),
+        (PATHS[0], " ".repeat((2 << 20) + 1)),
+    ] {
+        let (status, text) = busy.post(path, body).await.unwrap();
+        assert!(status == StatusCode::PAYLOAD_TOO_LARGE && text.contains("`--body-memory`"), "{path}: {text}");
+    }
+    let refused = busy.metric("gpux_refusals_total{pipeline=\"matrix\",reason=\"memory\"}");
+    assert_eq!(refused.to_bits(), 0.0_f64.to_bits(), "no other request had the room");
+}
+
+#[tokio::test]
+async fn answers_are_charged_before_they_are_made() {
+    let settings = Settings { body_memory: 32 << 20, ..Settings::default() };
+    let mut busy = Busy::new(settings).await;
+    busy.release = None;
+    let rows = |rows: usize| (format!("{{\"x\":[{}]}}", vec!["[1,2,3]"; rows].join(",")), rows);
+    let tensor = |(_, rows): &(String, usize)| {
+        let data = vec!["1"; 3 * rows].join(",");
+        format!(r#"{{"inputs":[{{"name":"x","datatype":"FP32","shape":[{rows},3],"data":[{data}]}}]}}"#)
+    };
+    let (fits, never) = (rows(60_000), rows(600_000));
+    let held = busy.server.answers().room().share(30 << 20).unwrap();
+    for (path, body) in [(PATHS[0], fits.0.clone()), (PATHS[2], fits.0.clone()), (INFER, tensor(&fits))] {
+        let (status, text) = busy.post(path, body).await.unwrap();
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{path}: {text:.200}");
+    }
+    drop(held);
+    for (path, body) in [(PATHS[0], fits.0.clone()), (INFER, tensor(&fits))] {
+        let (status, text) = busy.post(path, body).await.unwrap();
+        assert_eq!(status, StatusCode::OK, "{path}: {text:.200}");
+    }
+    for (path, body) in [(PATHS[0], never.0.clone()), (INFER, tensor(&never))] {
+        let (status, text) = busy.post(path, body).await.unwrap();
+        assert!(status == StatusCode::BAD_REQUEST && text.contains("ask for it in parts"), "{path}: {text:.200}");
+    }
+    // Nothing is held any more.
+    busy.server.answers().room().share(32 << 20).unwrap();
+}
+
+#[tokio::test]
+async fn what_does_not_fit_is_a_failure_only_where_it_has_run() {
+    let mut busy = Busy::new(Settings::default()).await;
+    busy.release = None;
+    let failed = |name: &str| busy.served(name).inferences().fail().count;
+    // It does not fit, with a trace or without.
+    for query in ["", "?trace=true"] {
+        let (status, text) = busy.post(&format!("/pipelines/matrix/predict{query}"), r#"{"x":[[1,2]]}"#).await.unwrap();
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{text}");
+    }
+    assert_eq!(failed("matrix"), 0);
+    assert_eq!(busy.metric("gpux_run_duration_seconds_count{pipeline=\"matrix\"}").to_bits(), 0.0_f64.to_bits());
+    // Its output is known to be none that JSON holds; as bytes, or as classes, it is given.
+    let json = |outputs: &str| {
+        format!(
+            r#"{{"inputs":[{{"name":"x","datatype":"FP16","shape":[1],"parameters":{{"binary_data_size":2}}}}]{outputs}}}"#
+        )
+    };
+    let asked = |json: String| {
+        let request = HttpRequest::post("/v2/models/identity_fp16/infer");
+        let request = request.header("inference-header-content-length", json.len());
+        busy.send(request.body(Body::from(format!("{json}ab"))).unwrap())
+    };
+    let output = |parameters: &str| json(&format!(r#","outputs":[{{"name":"y","parameters":{{{parameters}}}}}]"#));
+    for refused in [json(""), output("")] {
+        let (status, text) = asked(refused).await.unwrap();
+        assert!(status == StatusCode::BAD_REQUEST && text.contains("FP16"), "{text}");
+    }
+    assert_eq!((failed("identity_fp16"), busy.served("identity_fp16").inferences().success().count), (0, 0));
+    for given in [output(r#""binary_data":true"#), output(r#""classification":1"#)] {
+        let (status, text) = asked(given).await.unwrap();
+        assert_eq!(status, StatusCode::OK, "{text}");
+    }
+    // Its output is known to have no classes.
+    let body = r#"{"inputs":[{"name":"text","datatype":"BYTES","shape":[1],"data":["a"]}],
+        "outputs":[{"name":"text","parameters":{"classification":1}}]}"#;
+    let (status, text) = busy.post("/v2/models/text/infer", body).await.unwrap();
+    assert!(status == StatusCode::BAD_REQUEST && text.contains("cannot be classified"), "{text}");
+    assert_eq!(failed("text"), 0);
+    // Only what comes out cannot be given as it is asked for.
+    let served = busy.served("matrix");
+    let work = |turn: &Turn| {
+        let values = turn.served().plan().reader(&[]).json(serde_json::json!({ "x": [[1, 2, 3]] }))?;
+        turn.infer(values, None)?;
+        Err::<(), _>(ServeError::invalid("it does not fit"))
+    };
+    busy.server.run(&served, Ask::default(), work).await.unwrap_err();
+    assert_eq!((failed("matrix"), served.inferences().success().count), (1, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_shapes_that_were_short_have_their_turn_here() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipeline = |name: &str, input: &str, step: &str| {
+        let path = folder.path().join(format!("{name}.yml"));
+        let text = format!("name: {name}\nversion: 1.0.0\ninputs:\n  x: {input}\npipeline: [{step}]\n");
+        std::fs::write(&path, text).unwrap();
+        Source(path.display().to_string())
+    };
+    let numbers = pipeline("numbers", "{ type: float32, shape: [n] }", "softmax");
+    let texts = pipeline("texts", "{ type: text }", "json-template: { template: '{{ x }}' }");
+    let server = Arc::new(Server::new(Settings::default(), LoadOptions::default()));
+    server.add(&[numbers, texts]).unwrap();
+    assert!(server.repository().get("texts").unwrap().short().is_none(), "a text may be anything");
+
+    let served = server.repository().get("numbers").unwrap();
+    let short = served.short().unwrap();
+    let request = |numbers: &[f32]| served.plan().reader(&[]).json(serde_json::json!({ "x": numbers })).unwrap();
+    let known = short.shapes(&request(&[1.0, 2.0])).unwrap();
+    short.note_worker(known, Duration::ZERO);
+    for (numbers, here) in [(vec![3.0, 4.0], true), (vec![3.0, 4.0, 5.0], false)] {
+        let turns = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let (request, begun) = (request(&numbers), turns.clone());
+        let work = move |turn: &Turn| {
+            begun.lock().unwrap().push(turn.is_here());
+            turn.infer(request.clone(), None)
+        };
+        let outputs = server.run(&served, Ask { bytes: 100, ..Ask::default() }, work).await.unwrap();
+        assert_eq!(outputs[0].1.as_tensor().unwrap().len(), numbers.len());
+        let wanted = if here { vec![true] } else { vec![true, false] };
+        assert_eq!(*turns.lock().unwrap(), wanted, "{numbers:?}");
+    }
+    // What was read for the turn here is read again for the other.
+    let front = Arc::new(Front::without_telemetry(&server).unwrap());
+    for data in ["1,1", "1,1,1,1"] {
+        let count = data.split(',').count();
+        let input = format!(r#"{{"name":"x","datatype":"FP32","shape":[{count}],"data":[{data}]}}"#);
+        let body = Body::from(format!(r#"{{"inputs":[{input}]}}"#));
+        let request = HttpRequest::post("/v2/models/numbers/infer").body(body);
+        let response = front.answer(request.unwrap(), None).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let share = (1.0 / count as f32).to_string();
+        assert!(String::from_utf8_lossy(&body).contains(&vec![share; count].join(",")), "{body:?}");
+    }
+    let large = Ask { bytes: 1 << 20, ..Ask::default() };
+    let work = {
+        let request = request(&[1.0, 2.0]);
+        move |turn: &Turn| turn.infer(request.clone(), None).map(|_| turn.is_here())
+    };
+    assert!(!server.run(&served, large, work).await.unwrap(), "a large body takes its time");
+}
+
+/// Who may have two requests under way.
+fn alice(folder: &std::path::Path) -> Arc<Tenant> {
+    let file = folder.join("keys.yml");
+    std::fs::write(&file, "keys:\n  - { name: alice, key: 0123456789abcdef, concurrency: 2 }\n").unwrap();
+    let head = HeaderMap::from_iter([(HeaderName::from_static("x-api-key"), "0123456789abcdef".parse().unwrap())]);
+    Keys::load(&file, &gpux_config::Variables::none(), None).unwrap().tenant(&head).unwrap()
+}
+
+#[tokio::test]
+async fn items_that_nobody_looks_after_keep_no_slot_of_their_key() {
+    let mut busy = Busy::new(Settings { workers: 1, ..Settings::default() }).await;
+    busy.release = None;
+    let folder = tempfile::tempdir().unwrap();
+    let tenant = alice(folder.path());
+    let permit = tenant.enter().unwrap();
+    let context = Arc::new(Context::new("items", Some(permit), None));
+    let (served, (release, released)) = (busy.served("matrix"), channel::<()>());
+    let item = |work: Box<dyn Fn() + Send>| {
+        let ask = Ask { bytes: usize::MAX, ..Ask::default() };
+        let served = served.clone();
+        let run = async move {
+            let work = move |_: &Turn| {
+                work();
+                Ok(())
+            };
+            call(&served, ask, work).await
+        };
+        Box::pin(context.clone().scope(run))
+    };
+    let mut first = item(Box::new(move || released.recv().unwrap_or_default()));
+    let mut second = item(Box::new(|| {}));
+    let mut third = item(Box::new(|| {}));
+    for item in [&mut first, &mut second, &mut third] {
+        assert!(futures_util::poll!(item).is_pending());
+    }
+    tokio::task::yield_now().await;
+    assert!(tenant.enter().is_err(), "the second has the slot that is left, though its turn is yet to come");
+    drop(release);
+    // Nobody asks for what came of any of them.
+    while tenant.enter().is_err() {
+        tokio::task::yield_now().await;
+    }
+    for item in [first, second, third] {
+        item.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn who_leaves_has_its_permit_until_the_run_has_ended() {
+    let mut busy = Busy::new(Settings::default()).await;
+    busy.release = None;
+    let folder = tempfile::tempdir().unwrap();
+    let tenant = alice(folder.path());
+    let context = Arc::new(Context::new("leaves", Some(tenant.enter().unwrap()), None));
+    let (served, (release, released), (begun, begins)) = (busy.served("matrix"), channel::<()>(), channel());
+    let work = move |_: &Turn| {
+        begun.send(()).unwrap();
+        let _ = released.recv();
+        Ok(())
+    };
+    let ask = Ask { bytes: usize::MAX, ..Ask::default() };
+    let mut left = Box::pin(context.scope(async move { call(&served, ask, work).await }));
+    assert!(futures_util::poll!(&mut left).is_pending());
+    begins.recv().unwrap();
+    drop(left);
+    let under_way: Vec<_> = std::iter::from_fn(|| tenant.enter().ok()).collect();
+    assert_eq!(under_way.len(), 1, "one of two is still at work");
+    drop((under_way, release));
+    while std::iter::from_fn(|| tenant.enter().ok()).collect::<Vec<_>>().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_list_gives_must_find_room_as_it_is_gathered() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("wide.yml");
+    let text = "name: wide\nversion: 1.0.0\ninputs:\n  x: { type: float32, shape: [1] }\n\
+                pipeline: [expand: { broadcast: [100000] }]\n";
+    std::fs::write(&path, text).unwrap();
+    let settings = Settings { max_body: 64 << 10, body_memory: 16 << 20, ..Settings::default() };
+    let server = Arc::new(Server::new(settings, LoadOptions::default()));
+    server.add(&[Source(path.display().to_string())]).unwrap();
+    let front = Arc::new(Front::without_telemetry(&server).unwrap());
+    // Each of the results has half a megabyte.
+    let list = |items: usize| {
+        let body = Body::from(format!("[{}]", vec![r#"{"x":[0.125]}"#; items].join(",")));
+        let request = HttpRequest::post("/predict").header(CONTENT_TYPE, "application/json").body(body).unwrap();
+        let front = front.clone();
+        async move { front.answer(request, None).await.status() }
+    };
+    let held = server.answers().room().share(12 << 20).unwrap();
+    assert_eq!(list(1).await, StatusCode::OK);
+    let more = server.answers().room().share(1 << 20).unwrap();
+    assert_eq!(list(8).await, StatusCode::SERVICE_UNAVAILABLE);
+    drop((held, more));
+    assert_eq!(list(8).await, StatusCode::OK);
+    assert!(!list(30).await.is_success(), "it never fits");
+    server.answers().room().share(16 << 20).unwrap();
+}
+
+#[tokio::test]
+async fn who_has_an_answer_may_ask_again_at_once() {
+    let mut busy = Busy::new(Settings::default()).await;
+    busy.release = None;
+    let folder = tempfile::tempdir().unwrap();
+    let tenant = alice(folder.path());
+    let _other = tenant.enter().unwrap();
+    for _ in 0..200 {
+        let context = Arc::new(Context::new("again", Some(tenant.enter().unwrap()), None));
+        let served = busy.served("matrix");
+        let ask = Ask { bytes: usize::MAX, ..Ask::default() };
+        context.scope(async move { call(&served, ask, |_: &Turn| Ok(())).await }).await.unwrap();
+    }
+}

@@ -1,0 +1,170 @@
+//! A pipeline that is served.
+
+use super::scheduler::LaneOptions;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::background_drop::Detached;
+use super::inline_execution::Short;
+use super::memory_budget::Bodies;
+use super::metrics::{Inferences, Metrics, PipelineMetrics, StepMetrics, Steps};
+use super::scheduler::{Lane, Load, Scheduler};
+use super::warm_up;
+use super::warm_up::Warmth;
+use crate::settings::Settings;
+use gpux::GpuxError;
+use gpux::Pipeline;
+use gpux_core::Plan;
+
+/// A pipeline, loaded and warm, with the queue before it.
+pub struct Served {
+    pipeline: Detached<Pipeline>,
+    lane: Lane,
+    warmth: Warmth,
+    metrics: Arc<PipelineMetrics>,
+    steps: Steps,
+    inferences: Arc<Inferences>,
+    /// which requests have their turn on the connection's thread; `None`: never any
+    short: Option<Short>,
+    /// the room for answers
+    answers: Bodies,
+}
+
+impl Served {
+    /// Warms the pipeline up and gives it a lane. Fails if a request does that it is to be warmed with.
+    pub(crate) fn new(
+        pipeline: Pipeline,
+        scheduler: &Scheduler,
+        settings: &Settings,
+        metrics: &Metrics,
+        answers: Bodies,
+    ) -> Result<Self, GpuxError> {
+        let warmth = warm_up::warm_up(&pipeline)?;
+        let lane = scheduler.lane(lane_options(settings, &pipeline));
+        let metrics = metrics.pipeline(&pipeline.spec().name.value);
+        let steps = metrics.steps(pipeline.plan());
+        let inferences = metrics.inferences(&version_number(&pipeline.spec().version.value));
+        inferences.add_batches(&pipeline);
+        let short = Short::of(&pipeline);
+        let pipeline = Detached::new(pipeline);
+        Ok(Self { pipeline, lane, warmth, metrics, steps, inferences, short, answers })
+    }
+
+    /// Its name in its gpux.yml.
+    pub fn name(&self) -> &str {
+        &self.pipeline.spec().name.value
+    }
+
+    /// Its version in its gpux.yml.
+    pub fn version(&self) -> &str {
+        &self.pipeline.spec().version.value
+    }
+
+    /// Its version as the Open Inference Protocol counts versions.
+    pub(crate) fn version_number(&self) -> String {
+        version_number(self.version())
+    }
+
+    /// The pipeline itself.
+    pub fn pipeline(&self) -> &Pipeline {
+        &self.pipeline
+    }
+
+    /// Its checked steps.
+    pub fn plan(&self) -> &Plan {
+        self.pipeline.plan()
+    }
+
+    /// What waits and runs.
+    pub fn load(&self) -> Load {
+        self.lane.load()
+    }
+
+    /// What is counted of it.
+    pub(crate) const fn metrics(&self) -> &Arc<PipelineMetrics> {
+        &self.metrics
+    }
+
+    /// What is counted of its steps, in order.
+    pub(crate) fn steps(&self) -> &[Arc<StepMetrics>] {
+        &self.steps
+    }
+
+    /// What inferences of this version came to.
+    pub(crate) const fn inferences(&self) -> &Arc<Inferences> {
+        &self.inferences
+    }
+
+    pub(crate) const fn lane(&self) -> &Lane {
+        &self.lane
+    }
+
+    /// The room for answers, which is the server's.
+    pub(crate) const fn answers(&self) -> &Bodies {
+        &self.answers
+    }
+
+    /// How long a request may take: `serving.timeout`, though not more than `runtime.timeout`.
+    pub fn timeout(&self) -> Duration {
+        let spec = self.pipeline.spec();
+        spec.serving.timeout.0.min(spec.runtime.timeout.0)
+    }
+
+    /// What warming up showed.
+    pub const fn warmth(&self) -> &Warmth {
+        &self.warmth
+    }
+
+    /// Which requests are known to be done before a worker would have begun with them, if any are.
+    pub(crate) const fn short(&self) -> Option<&Short> {
+        self.short.as_ref()
+    }
+
+    /// Whether a request with a body of so many bytes may be such a one, and would wait for no other.
+    pub(crate) fn may_be_short(&self, bytes: usize) -> bool {
+        self.short.as_ref().is_some_and(|short| short.may_be(bytes))
+            && self.pipeline.models().all(|(_, model)| model.sessions().is_free())
+    }
+}
+
+/// As many requests run at once as there are workers, and beside those as many as the models run together, and as many
+/// again that are prepared meanwhile.
+fn lane_options(settings: &Settings, pipeline: &Pipeline) -> LaneOptions {
+    LaneOptions { concurrency: settings.workers + 2 * pipeline.at_once(), queue: settings.max_queue }
+}
+
+/// The protocol's versions are whole numbers: the first one in a pipeline's version, else 1.
+pub(crate) fn version_number(version: &str) -> String {
+    let digits: String = version.trim_start_matches(['v', 'V']).chars().take_while(char::is_ascii_digit).collect();
+    let trimmed = digits.trim_start_matches('0');
+    match (digits.is_empty(), trimmed.is_empty() || trimmed.len() > MAX_DIGITS) {
+        // A version 0.x is the first that there is.
+        (true, _) | (_, true) => "1".to_owned(),
+        _ => trimmed.to_owned(),
+    }
+}
+
+/// What fits the 64-bit integers that clients read versions into.
+const MAX_DIGITS: usize = 18;
+
+#[cfg(test)]
+mod tests {
+    use crate::engine::loaded_pipeline::version_number;
+
+    #[test]
+    fn versions_are_whole_numbers() {
+        for (version, number) in [
+            ("1.0.0", "1"),
+            ("12", "12"),
+            ("v3.1", "3"),
+            ("2024-11-02", "2024"),
+            ("0.4.0", "1"),
+            ("latest", "1"),
+            ("007", "7"),
+            ("", "1"),
+            ("99999999999999999999", "1"),
+        ] {
+            assert_eq!(version_number(version), number, "{version}");
+        }
+    }
+}

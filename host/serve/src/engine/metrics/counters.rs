@@ -1,0 +1,136 @@
+//! Counts that come and go with what is loaded, summed up over all of it: what is read here never
+//! falls, however often a pipeline is loaded again.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gpux_core::Failures;
+use gpux_inference::BatchSizes;
+
+/// Something that counts by key.
+pub(crate) trait Counts {
+    /// what is told apart
+    type Key: Ord + Clone;
+
+    /// How often each has been.
+    fn counts(&self) -> BTreeMap<Self::Key, u64>;
+}
+
+impl Counts for Failures {
+    type Key = String;
+
+    fn counts(&self) -> BTreeMap<String, u64> {
+        self.counts()
+    }
+}
+
+impl Counts for BatchSizes {
+    type Key = usize;
+
+    fn counts(&self) -> BTreeMap<usize, u64> {
+        self.counts().into_iter().enumerate().filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+/// The sum of several that count, of which some may be gone.
+pub(crate) struct Ledger<C: Counts>(Mutex<Pages<C>>);
+
+struct Pages<C: Counts> {
+    /// of those that are gone
+    closed: BTreeMap<C::Key, u64>,
+    open: Vec<Page<C>>,
+}
+
+struct Page<C: Counts> {
+    counts: Arc<C>,
+    /// what it had counted before it came here
+    before: BTreeMap<C::Key, u64>,
+}
+
+impl<C: Counts> fmt::Debug for Ledger<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ledger")
+    }
+}
+
+impl<C: Counts> Default for Ledger<C> {
+    fn default() -> Self {
+        Self(Mutex::new(Pages { closed: BTreeMap::new(), open: Vec::new() }))
+    }
+}
+
+impl<C: Counts> Ledger<C> {
+    /// From now on, what this one counts is in the sum.
+    pub(crate) fn add(&self, counts: Arc<C>) {
+        let mut pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        pages.close();
+        let before = counts.counts();
+        pages.open.push(Page { counts, before });
+    }
+
+    /// The sum.
+    pub(crate) fn counts(&self) -> BTreeMap<C::Key, u64> {
+        let mut pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        pages.close();
+        let mut sum = pages.closed.clone();
+        pages.open.iter().for_each(|page| page.add_to(&mut sum));
+        sum
+    }
+}
+
+impl<C: Counts> Pages<C> {
+    /// Keeps only the numbers of those that nobody else has any more.
+    fn close(&mut self) {
+        let closed = &mut self.closed;
+        self.open.retain_mut(|page| {
+            let gone = Arc::get_mut(&mut page.counts).is_some();
+            if gone {
+                page.add_to(closed);
+            }
+            !gone
+        });
+    }
+}
+
+impl<C: Counts> Page<C> {
+    fn add_to(&self, sum: &mut BTreeMap<C::Key, u64>) {
+        for (key, count) in self.counts.counts() {
+            let new = count.saturating_sub(self.before.get(&key).copied().unwrap_or(0));
+            if new > 0 {
+                *sum.entry(key).or_default() += new;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    impl Counts for AtomicU64 {
+        type Key = ();
+
+        fn counts(&self) -> BTreeMap<(), u64> {
+            BTreeMap::from([((), self.load(Ordering::Relaxed))])
+        }
+    }
+
+    #[test]
+    fn what_is_gone_stays_in_the_sum() {
+        let ledger = Ledger::default();
+        let [first, second] = [3, 0].map(|count| Arc::new(AtomicU64::new(count)));
+        ledger.add(first.clone());
+        first.fetch_add(5, Ordering::Relaxed);
+        assert_eq!(ledger.counts(), BTreeMap::from([((), 5)]), "what was before does not count");
+        ledger.add(second.clone());
+        second.fetch_add(2, Ordering::Relaxed);
+        first.fetch_add(1, Ordering::Relaxed);
+        drop(first);
+        assert_eq!(ledger.counts(), BTreeMap::from([((), 8)]));
+        drop(second);
+        assert_eq!([ledger.counts(), ledger.counts()], [(); 2].map(|()| BTreeMap::from([((), 8)])));
+    }
+}

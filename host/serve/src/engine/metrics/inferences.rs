@@ -1,0 +1,183 @@
+//! What inferences came to, as the Open Inference Protocol and Triton count them.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::counters::Ledger;
+use super::sharded_counter::Spread;
+use gpux::Pipeline;
+use gpux_inference::BatchSizes;
+
+/// The inferences of one version of a pipeline since the server started, whichever protocol asked
+/// for them and however often it was loaded again.
+#[derive(Debug)]
+pub(crate) struct Inferences {
+    sums: Spread<Sums>,
+    start: Instant,
+    start_at: SystemTime,
+    batches: Mutex<BTreeMap<String, Batches>>,
+}
+
+/// Those of some threads.
+#[derive(Debug, Default)]
+struct Sums {
+    success: Sum,
+    fail: Sum,
+    queue: AtomicU64,
+    compute_input: AtomicU64,
+    compute_infer: AtomicU64,
+    compute_output: AtomicU64,
+    /// successes that no model ran together with others
+    alone: AtomicU64,
+    /// milliseconds from the start to the last success
+    last: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Sum {
+    count: AtomicU64,
+    nanos: AtomicU64,
+}
+
+/// The batches of one model.
+#[derive(Debug, Default)]
+struct Batches {
+    sizes: Ledger<BatchSizes>,
+    /// whether it was the first model of the pipeline that runs batches
+    first: bool,
+}
+
+/// How often something was, and how long it took altogether.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Total {
+    pub(crate) count: u64,
+    pub(crate) nanos: u64,
+}
+
+/// The times of one turn in which there was an inference.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Laps {
+    /// before its turn
+    pub(crate) queued: Duration,
+    /// from its turn to the first step
+    pub(crate) input: Duration,
+    /// all steps
+    pub(crate) infer: Duration,
+    /// from the last step to the bytes of the answer
+    pub(crate) output: Duration,
+}
+
+impl Sum {
+    fn add(&self, time: Duration) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.nanos.fetch_add(nanos(time), Ordering::Relaxed);
+    }
+}
+
+/// Sums of times of all successes, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Compute {
+    pub(crate) queue: u64,
+    pub(crate) input: u64,
+    pub(crate) infer: u64,
+    pub(crate) output: u64,
+}
+
+impl Inferences {
+    pub(crate) fn new() -> Self {
+        Self { sums: Spread::default(), start: Instant::now(), start_at: SystemTime::now(), batches: Mutex::default() }
+    }
+
+    /// An inference that was asked for at `arrived` has its result `now`; `alone` where no model runs batches.
+    pub(crate) fn succeeded(&self, arrived: Instant, now: Instant, laps: Laps, alone: bool) {
+        let mine = self.sums.mine();
+        mine.success.add(now - arrived);
+        let sums = [
+            (&mine.queue, laps.queued),
+            (&mine.compute_input, laps.input),
+            (&mine.compute_infer, laps.infer),
+            (&mine.compute_output, laps.output),
+        ];
+        for (sum, time) in sums {
+            sum.fetch_add(nanos(time), Ordering::Relaxed);
+        }
+        if alone {
+            mine.alone.fetch_add(1, Ordering::Relaxed);
+        }
+        mine.last.fetch_max((now - self.start).as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// One has failed, or there was no room or no time for it.
+    pub(crate) fn failed(&self, time: Duration) {
+        self.sums.mine().fail.add(time);
+    }
+
+    /// Those that had a result.
+    pub(crate) fn success(&self) -> Total {
+        self.total(|sums| &sums.success)
+    }
+
+    /// Those that had none.
+    pub(crate) fn fail(&self) -> Total {
+        self.total(|sums| &sums.fail)
+    }
+
+    fn total(&self, of: impl Fn(&Sums) -> &Sum) -> Total {
+        Total { count: self.sum(|sums| &of(sums).count), nanos: self.sum(|sums| &of(sums).nanos) }
+    }
+
+    fn sum(&self, of: impl Fn(&Sums) -> &AtomicU64) -> u64 {
+        self.sums.parts().map(|sums| of(sums).load(Ordering::Relaxed)).sum()
+    }
+
+    /// Where the time of successes went.
+    pub(crate) fn compute(&self) -> Compute {
+        Compute {
+            queue: self.sum(|sums| &sums.queue),
+            input: self.sum(|sums| &sums.compute_input),
+            infer: self.sum(|sums| &sums.compute_infer),
+            output: self.sum(|sums| &sums.compute_output),
+        }
+    }
+
+    /// When the last success was, in milliseconds since 1970; 0 if there was none.
+    pub(crate) fn last(&self) -> u64 {
+        if self.success().count == 0 {
+            return 0;
+        }
+        let last = self.sums.parts().map(|sums| sums.last.load(Ordering::Relaxed)).max();
+        let at = self.start_at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        at.as_millis() as u64 + last.unwrap_or_default()
+    }
+
+    /// Runs, of those that ran together one: of the first model that runs batches, where there is one.
+    pub(crate) fn executions(&self) -> u64 {
+        let batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = batches.values().filter(|batches| batches.first);
+        let together: u64 = first.map(|batches| batches.sizes.counts().values().sum::<u64>()).sum();
+        self.sum(|sums| &sums.alone) + together
+    }
+
+    /// From now on, the batches of this pipeline's models are counted.
+    pub(crate) fn add_batches(&self, pipeline: &Pipeline) {
+        let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
+        let batchers = pipeline.models().filter_map(|(name, model)| Some((name, model.batcher()?.ok()?)));
+        for (index, (name, batcher)) in batchers.enumerate() {
+            let batches = batches.entry(name.to_owned()).or_default();
+            batches.first |= index == 0;
+            batches.sizes.add(batcher.sizes().clone());
+        }
+    }
+
+    /// How often a model ran on so many rows.
+    pub(crate) fn batch_sizes(&self, model: &str) -> BTreeMap<usize, u64> {
+        let batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
+        batches.get(model).map(|batches| batches.sizes.counts()).unwrap_or_default()
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,105 @@
+//! What is counted of one pipeline.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::counters::Ledger;
+use super::histogram::Histogram;
+use super::inferences::Inferences;
+use super::rejections::{Refusals, Refused};
+use super::responses::{Answers, Protocol};
+use gpux_core::{Failures, Plan};
+
+/// What is counted of one step.
+#[derive(Debug, Default)]
+pub(crate) struct StepMetrics {
+    pub(crate) time: Histogram,
+    pub(crate) failures: Ledger<Failures>,
+}
+
+/// What is counted of a plan's steps, in order.
+pub(crate) type Steps = Vec<Arc<StepMetrics>>;
+
+/// What is counted of one pipeline, through all its reloads.
+#[derive(Debug, Default)]
+pub(crate) struct PipelineMetrics {
+    pub(crate) name: String,
+    pub(crate) answers: Answers,
+    pub(crate) refusals: Refusals,
+    /// from the head of a request to the head of its answer
+    pub(crate) request: Histogram,
+    /// from its arrival to its turn
+    pub(crate) queue: Histogram,
+    /// runs of the plan: of requests' lists and streams each item is one
+    pub(crate) run: Histogram,
+    /// what was loaded anew and answers now
+    pub(crate) reloads: AtomicU64,
+    /// what could not be loaded; the one before answers
+    pub(crate) failed_reloads: AtomicU64,
+    /// by place and name
+    steps: Mutex<BTreeMap<(usize, String), Arc<StepMetrics>>>,
+    /// by version
+    inferences: Mutex<BTreeMap<String, Arc<Inferences>>>,
+}
+
+impl PipelineMetrics {
+    pub(crate) fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
+    }
+
+    /// The pipeline's name; empty for none.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Those of the plan's steps; one of the same name at the same place is the one there was.
+    pub(crate) fn steps(&self, plan: &Plan) -> Steps {
+        let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+        let planned = plan.steps().iter().enumerate();
+        let metrics = planned.map(|(index, step)| {
+            let metrics = steps.entry((index, step.name.clone())).or_default();
+            metrics.failures.add(step.failures.clone());
+            metrics.clone()
+        });
+        metrics.collect()
+    }
+
+    /// Those of this version.
+    pub(crate) fn inferences(&self, version: &str) -> Arc<Inferences> {
+        let mut inferences = self.inferences.lock().unwrap_or_else(PoisonError::into_inner);
+        inferences.entry(version.to_owned()).or_insert_with(|| Arc::new(Inferences::new())).clone()
+    }
+
+    /// How often the model of this name ran on so many rows, whichever version it was of.
+    pub(crate) fn batch_sizes(&self, model: &str) -> BTreeMap<usize, u64> {
+        let inferences = self.inferences.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sizes = BTreeMap::new();
+        for (rows, count) in inferences.values().flat_map(|inferences| inferences.batch_sizes(model)) {
+            *sizes.entry(rows).or_default() += count;
+        }
+        sizes
+    }
+
+    /// An answer has gone out, `time` after its request came.
+    pub(crate) fn answered(&self, protocol: Protocol, status: u16, time: Duration) {
+        self.answers.count(protocol, status);
+        self.request.observe(time);
+    }
+
+    /// A request has got its turn.
+    pub(crate) fn queued(&self, time: Duration) {
+        self.queue.observe(time);
+    }
+
+    /// A run has ended.
+    pub(crate) fn ran(&self, time: Duration) {
+        self.run.observe(time);
+    }
+
+    /// A request did not run.
+    pub(crate) fn refused(&self, refused: Refused) {
+        self.refusals.count(refused);
+    }
+}

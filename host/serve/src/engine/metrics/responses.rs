@@ -1,0 +1,140 @@
+//! Answers, counted by protocol and status.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::sharded_counter::Spread;
+
+/// How a request came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// `/predict` and what is beside it
+    Http,
+    /// the Open Inference Protocol on HTTP, `/v2`
+    OipHttp,
+    /// gRPC
+    Grpc,
+}
+
+impl Protocol {
+    pub(crate) const ALL: [Self; 3] = [Self::Http, Self::OipHttp, Self::Grpc];
+
+    /// As the metrics and the log call it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::OipHttp => "oip-http",
+            Self::Grpc => "grpc",
+        }
+    }
+}
+
+/// Statuses that are counted each for itself; all others are counted by their hundred.
+const STATUSES: [u16; 24] = [
+    100, 200, 204, 300, 304, 400, 401, 403, 404, 405, 406, 408, 413, 414, 415, 421, 429, 431, 499, 500, 501, 503, 504,
+    505,
+];
+
+/// Names of the status codes of gRPC, by their number.
+const GRPC: [&str; 17] = [
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+];
+
+/// Answers, by protocol and status.
+#[derive(Debug, Default)]
+pub(crate) struct Answers(Spread<[[AtomicU64; STATUSES.len()]; 3]>);
+
+impl Answers {
+    /// Counts an answer. Of gRPC, `status` is its own code.
+    pub(crate) fn count(&self, protocol: Protocol, status: u16) {
+        let slot = if protocol == Protocol::Grpc {
+            usize::from(status).min(GRPC.len() - 1)
+        } else {
+            let exact = STATUSES.binary_search(&status);
+            exact.or_else(|_| STATUSES.binary_search(&(status / 100 * 100))).unwrap_or(STATUSES.len() - 1)
+        };
+        if let Some(count) = self.0.mine().get(protocol as usize).and_then(|counts| counts.get(slot)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Those there were: protocol, status, how many.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (Protocol, String, u64)> {
+        let of = |protocol: Protocol| {
+            let name = move |slot: usize| match protocol {
+                Protocol::Grpc => GRPC.get(slot).unwrap_or(&"UNKNOWN").to_string(),
+                _ => STATUSES.get(slot).map(ToString::to_string).unwrap_or_default(),
+            };
+            let count = |slot: usize| {
+                self.0.parts().map(|counts| counts[protocol as usize][slot].load(Ordering::Relaxed)).sum::<u64>()
+            };
+            let counts = (0..STATUSES.len()).map(|slot| (slot, count(slot))).filter(|(_, count)| *count > 0);
+            counts.map(|(slot, count)| (protocol, name(slot), count)).collect::<Vec<_>>()
+        };
+        Protocol::ALL.into_iter().flat_map(of)
+    }
+
+    /// How many succeeded, and how many did not.
+    pub(crate) fn outcome(&self) -> (u64, u64) {
+        let succeeded = |status: &str| status == "OK" || status.starts_with('2');
+        self.counts().fold(
+            (0, 0),
+            |(good, bad), (_, status, count)| {
+                if succeeded(&status) { (good + count, bad) } else { (good, bad + count) }
+            },
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_counted_by_protocol_and_status() {
+        let answers = Answers::default();
+        for (protocol, status) in [
+            (Protocol::Http, 200),
+            (Protocol::Http, 200),
+            (Protocol::Http, 418),
+            (Protocol::OipHttp, 503),
+            (Protocol::Grpc, 0),
+            (Protocol::Grpc, 14),
+            (Protocol::Grpc, 99),
+        ] {
+            answers.count(protocol, status);
+        }
+        let counts: Vec<_> =
+            answers.counts().map(|(protocol, status, count)| (protocol.name(), status, count)).collect();
+        let expected = [
+            ("http", "200", 2),
+            ("http", "400", 1),
+            ("oip-http", "503", 1),
+            ("grpc", "OK", 1),
+            ("grpc", "UNAVAILABLE", 1),
+            ("grpc", "UNAUTHENTICATED", 1),
+        ];
+        assert_eq!(counts, expected.map(|(protocol, status, count)| (protocol, status.to_owned(), count)));
+        assert_eq!(answers.outcome(), (3, 4));
+    }
+
+    #[test]
+    fn statuses_are_in_order_so_that_they_are_found() {
+        assert!(STATUSES.is_sorted());
+    }
+}

@@ -1,0 +1,27 @@
+//! Loaded pipelines and the execution of requests, without any protocol.
+//!
+//! [`scheduler`] admits a request or rejects it; one worker's [`execution`] turns the body's bytes into the bytes of
+//! the response. A request that is known to be cheaper than the hop to a worker runs on the I/O thread
+//! ([`inline_execution`]).
+
+pub(crate) mod background_drop;
+pub(crate) mod decoded_size;
+pub(crate) mod encoded_size;
+pub(crate) mod error;
+pub(crate) mod execution;
+pub(crate) mod inline_execution;
+pub(crate) mod loaded_pipeline;
+pub(crate) mod memory_budget;
+pub(crate) mod memory_permit;
+pub(crate) mod metrics;
+pub(crate) mod pipeline_slot;
+pub(crate) mod reload;
+pub(crate) mod repository;
+pub(crate) mod request_context;
+pub(crate) mod request_options;
+pub(crate) mod scheduler;
+pub(crate) mod server;
+pub(crate) mod single_flight;
+pub(crate) mod step_spans;
+pub(crate) mod tenant;
+pub(crate) mod warm_up;

@@ -1,0 +1,30 @@
+//! Timeout, priority and size of a request.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// How urgent a request is among those of its pipeline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Priority {
+    /// after all others
+    Low = -1,
+    /// as usual
+    #[default]
+    Normal = 0,
+    /// before all others
+    High = 1,
+}
+
+/// What a client asks for beside the result.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ask {
+    /// how long it may take; the pipeline's own timeout where that is shorter
+    pub timeout: Option<Duration>,
+    /// how urgent it is
+    pub priority: Priority,
+    /// size of what is to be read
+    pub bytes: usize,
+}

@@ -1,0 +1,148 @@
+//! The requests of one pipeline: those that wait, and how long they take.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use super::client::Client;
+use super::queue::{Place, Queue};
+use super::throughput::Pace;
+use super::{Job, LaneOptions, Load, Refusal};
+
+/// A request in the queue.
+pub(super) struct Waiting {
+    pub(super) job: Job,
+    pub(super) deadline: Option<Instant>,
+    pub(super) cancelled: Arc<AtomicBool>,
+}
+
+/// A request that has begun.
+pub(super) struct Started {
+    pub(super) place: Place,
+    pub(super) request: Waiting,
+    /// what its client is charged for it until it is done
+    pub(super) cost: Duration,
+}
+
+/// How long a request took.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Time {
+    /// from its beginning to its end
+    pub(super) whole: Duration,
+    /// of that, what was worked for it: not while it waited for others
+    pub(super) at_work: Duration,
+}
+
+pub(super) struct LaneState {
+    options: LaneOptions,
+    waiting: Queue,
+    /// those that have begun, waiting for others or not
+    begun: usize,
+    /// those of them that are at work
+    at_work: usize,
+    /// time of workers that it has had
+    used: Duration,
+    pace: Pace,
+}
+
+impl LaneState {
+    pub(super) fn new(options: LaneOptions) -> Self {
+        let pace = Pace::default();
+        Self { options, waiting: Queue::default(), begun: 0, at_work: 0, used: Duration::ZERO, pace }
+    }
+
+    pub(super) fn load(&self) -> Load {
+        Load { waiting: self.waiting.len(), running: self.begun }
+    }
+
+    /// Refuses a request that has no room, or no time, among those that run before it. Gives the one that is to leave
+    /// the queue for it, where that is full.
+    pub(super) fn admit(
+        &self,
+        priority: i32,
+        client: Client,
+        deadline: Option<Instant>,
+        now: Instant,
+    ) -> Result<Option<Place>, Refusal> {
+        let is_full = self.waiting.len() >= self.options.queue;
+        let victim = if is_full { self.waiting.victim(priority, client) } else { None };
+        if is_full && victim.is_none() {
+            return Err(self.full());
+        }
+        // Whoever finds nobody before it may try: what is known of the pace may be out of date.
+        let ahead = self.waiting.ahead(priority, client);
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(now));
+        match left {
+            Some(left) if ahead > 0 && self.pace.until_done(ahead) > left.mul_f32(MARGIN) => {
+                Err(Refusal::Late { wait: self.pace.wait(ahead) })
+            }
+            _ => Ok(victim),
+        }
+    }
+
+    /// What is said to a request for which there is no room.
+    pub(super) fn full(&self) -> Refusal {
+        let waiting = self.waiting.len();
+        Refusal::Full { waiting, retry_after: self.pace.wait(waiting) }
+    }
+
+    pub(super) fn push(&mut self, request: Waiting, place: Place) {
+        self.waiting.push(place, request);
+    }
+
+    /// Takes a request out of the queue, if it is still there.
+    pub(super) fn remove(&mut self, place: Place) -> Option<Waiting> {
+        self.waiting.remove(place)
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Started> {
+        let cost = self.pace.each();
+        let (place, request) = self.waiting.pop(cost)?;
+        self.begun += 1;
+        self.at_work += 1;
+        Some(Started { place, request, cost })
+    }
+
+    pub(super) fn has_waiting(&self) -> bool {
+        self.waiting.len() > 0
+    }
+
+    pub(super) fn has_work(&self) -> bool {
+        self.has_waiting() || self.begun > 0
+    }
+
+    /// Whether one more may begin: where a worker is free, or this lane has none.
+    pub(super) fn may_start(&self, free: bool) -> bool {
+        self.begun < self.options.concurrency && (free || self.at_work == 0)
+    }
+
+    pub(super) fn used(&self) -> Duration {
+        self.used
+    }
+
+    pub(super) fn catch_up(&mut self, used: Duration) {
+        self.used = self.used.max(used);
+    }
+
+    pub(super) fn pause(&mut self) {
+        self.at_work -= 1;
+    }
+
+    pub(super) fn resume(&mut self) {
+        self.at_work += 1;
+    }
+
+    /// One has ended, whose client was charged `cost`; `time` if it ran.
+    pub(super) fn done(&mut self, place: Place, cost: Duration, time: Option<Time>, now: Instant) {
+        self.begun -= 1;
+        self.at_work -= 1;
+        self.waiting.settle(place, cost, time.map_or(Duration::ZERO, |time| time.at_work));
+        if let Some(time) = time {
+            self.used += time.at_work;
+            self.pace.done(time.whole, now, self.has_work());
+        }
+    }
+}
+
+/// How much of its time a request may be expected to take: the pace is an estimate.
+const MARGIN: f32 = 0.9;

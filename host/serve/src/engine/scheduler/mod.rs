@@ -1,0 +1,373 @@
+//! Who runs when: bounded queues before as many threads as there are cores.
+//!
+//! Each pipeline has a lane. Of the lanes that have work, the one that has had the least time runs
+//! next, and a lane that runs nothing may always run one request, even when all workers are at work
+//! for others: so neither a flood nor a slow pipeline keeps another from running. Within a lane the
+//! highest priority comes first, and clients of one priority have equal shares ([`queue`]). A request
+//! that is unlikely to be done by its deadline is refused as it comes, not when it is too late; where
+//! the queue is full, it takes the place of one that matters less.
+
+mod client;
+mod lane;
+mod queue;
+mod throughput;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+pub(crate) use client::{Client, network};
+use lane::{LaneState, Started, Time, Waiting};
+pub(crate) use queue::Place;
+
+use gpux_core::Waits;
+use gpux_core::threads;
+
+/// How long a thread beyond the workers stays without work.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// What a thread does in a request's turn, or with the word that there will be none.
+pub(crate) type Job = Box<dyn FnOnce(Result<Arc<Slot>, Refusal>) + Send>;
+
+/// Threads that run requests.
+#[derive(Clone)]
+pub(crate) struct Scheduler {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// there may be something to run
+    work: Condvar,
+}
+
+struct State {
+    lanes: BTreeMap<u64, LaneState>,
+    next_lane: u64,
+    next_job: u64,
+    /// time that the lane had had which was chosen last
+    clock: Duration,
+    /// threads that run plans at once
+    workers: usize,
+    /// requests that run, but for those that only wait for others
+    running: usize,
+    idle: usize,
+    threads: usize,
+}
+
+/// The requests of one pipeline.
+pub(crate) struct Lane {
+    id: u64,
+    shared: Arc<Shared>,
+}
+
+/// What a lane may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaneOptions {
+    /// how many requests may run at once
+    pub concurrency: usize,
+    /// how many requests may wait
+    pub queue: usize,
+}
+
+/// Why a request does not run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// too many wait
+    #[error("{waiting} requests wait already; try again in a moment")]
+    Full {
+        /// how many
+        waiting: usize,
+        /// when there may be room
+        retry_after: Duration,
+    },
+    /// its turn would come too late
+    #[error("the request would wait about {wait:?}, which is more than its timeout allows; try again in a moment")]
+    Late {
+        /// how long it would wait
+        wait: Duration,
+    },
+    /// its timeout passed before its turn came
+    #[error("the request's timeout passed before it could run")]
+    Expired,
+    /// the bodies of other requests take what there is
+    #[error("the requests that are here already hold as much as is allowed; try again in a moment")]
+    Memory,
+    /// the server ends
+    #[error("the server is about to end")]
+    Closing,
+}
+
+impl Refusal {
+    /// When the client may try again; at least a second, which is the finest that HTTP can say.
+    pub fn retry_after(&self) -> Duration {
+        let wait = match self {
+            Self::Full { retry_after, .. } => *retry_after,
+            Self::Late { wait } => *wait,
+            Self::Expired | Self::Memory | Self::Closing => Duration::ZERO,
+        };
+        wait.clamp(Duration::from_secs(1), Duration::from_mins(1))
+    }
+}
+
+/// A lane's state for those who watch.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Load {
+    /// requests that wait
+    pub waiting: usize,
+    /// requests that run
+    pub running: usize,
+}
+
+impl Scheduler {
+    /// A scheduler with this many workers (at least one); threads are made as they are needed.
+    pub(crate) fn new(workers: usize) -> Self {
+        let state = State {
+            lanes: BTreeMap::new(),
+            next_lane: 0,
+            next_job: 0,
+            clock: Duration::ZERO,
+            workers: workers.max(1),
+            running: 0,
+            idle: 0,
+            threads: 0,
+        };
+        Self { shared: Arc::new(Shared { state: Mutex::new(state), work: Condvar::new() }) }
+    }
+
+    /// Starts all workers, which do not end: from then on there are some, even where no thread can be started any more.
+    pub(crate) fn start_workers(&self) -> io::Result<()> {
+        let mut state = self.shared.lock();
+        while state.threads < state.workers {
+            self.shared.start_thread()?;
+            state.threads += 1;
+        }
+        Ok(())
+    }
+
+    /// A new lane.
+    pub(crate) fn lane(&self, options: LaneOptions) -> Lane {
+        let mut state = self.shared.lock();
+        let id = state.next_lane;
+        state.next_lane += 1;
+        state.lanes.insert(id, LaneState::new(options));
+        Lane { id, shared: self.shared.clone() }
+    }
+}
+
+impl Lane {
+    /// Queues a request, or refuses it at once. `job` is dropped without running if `cancelled` is
+    /// set, or the deadline passes, before its turn, and hears of it if it loses its place to a request
+    /// that matters more. Among those of a lane, the greatest `priority` comes first, then the client that
+    /// has had the least, then who came first.
+    pub(crate) fn submit(
+        &self,
+        deadline: Option<Instant>,
+        priority: i32,
+        client: Client,
+        cancelled: Arc<AtomicBool>,
+        job: Job,
+    ) -> Result<Place, Refusal> {
+        let mut state = self.shared.lock();
+        let State { lanes, next_job, clock, .. } = &mut *state;
+        let Some(lane) = lanes.get_mut(&self.id) else { return Err(Refusal::Closing) };
+        let victim = lane.admit(priority, client, deadline, Instant::now())?;
+        let refusal = lane.full();
+        let evicted = victim.and_then(|victim| lane.remove(victim));
+        // A lane that was empty for long, or is new, has no claim on the time that it did not use.
+        if !lane.has_work() {
+            lane.catch_up(*clock);
+        }
+        *next_job += 1;
+        let place = Place { priority, client, number: *next_job };
+        lane.push(Waiting { job, deadline, cancelled }, place);
+        self.shared.wake(state);
+        if let Some(evicted) = evicted {
+            (evicted.job)(Err(refusal));
+        }
+        Ok(place)
+    }
+
+    /// Takes a request back that nobody waits for any more: until its turn it would keep others out.
+    pub(crate) fn take_back(&self, place: Place) {
+        let waiting = self.shared.lock().lanes.get_mut(&self.id).and_then(|lane| lane.remove(place));
+        // Dropping jobs wakes their callers: not under the lock.
+        drop(waiting);
+    }
+
+    /// Whether such a request would be refused as it comes.
+    pub(crate) fn check(&self, deadline: Option<Instant>, priority: i32, client: Client) -> Result<(), Refusal> {
+        let state = self.shared.lock();
+        let lane = state.lanes.get(&self.id).ok_or(Refusal::Closing)?;
+        lane.admit(priority, client, deadline, Instant::now()).map(drop)
+    }
+
+    /// What waits and runs.
+    pub(crate) fn load(&self) -> Load {
+        self.shared.lock().lanes.get(&self.id).map_or_else(Load::default, LaneState::load)
+    }
+}
+
+impl Drop for Lane {
+    /// Whoever waits in it is let go.
+    fn drop(&mut self) {
+        let lane = self.shared.lock().lanes.remove(&self.id);
+        // Dropping jobs wakes their callers: not under the lock.
+        drop(lane);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets another thread start what can be started.
+    fn wake(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        if !state.has_next() {
+            return;
+        }
+        if state.idle > 0 {
+            drop(state);
+            self.work.notify_one();
+        } else {
+            state.threads += 1;
+            drop(state);
+            if self.start_thread().is_err() {
+                // Those that wait are taken by the threads there are.
+                self.lock().threads -= 1;
+            }
+        }
+    }
+
+    fn start_thread(self: &Arc<Self>) -> io::Result<()> {
+        let shared = self.clone();
+        threads::spawn("gpux-worker", move || shared.work())
+    }
+
+    /// A thread's life.
+    fn work(self: Arc<Self>) {
+        let mut state = self.lock();
+        loop {
+            let Some((lane, Started { place, request, cost })) = state.next() else {
+                state.idle += 1;
+                let (woken, timeout) = self.work.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
+                state = woken;
+                state.idle -= 1;
+                if timeout.timed_out() && state.threads > state.workers && !state.has_next() {
+                    state.threads -= 1;
+                    return;
+                }
+                continue;
+            };
+            // Another thread may start what this one leaves.
+            self.wake(state);
+            let now = Instant::now();
+            let late = request.deadline.is_some_and(|deadline| deadline <= now);
+            let slot = Arc::new(Slot { shared: self.clone(), lane, paused: Mutex::default() });
+            let ran = !late && !request.cancelled.load(Ordering::Relaxed);
+            let time = if ran {
+                (request.job)(Ok(slot.clone()));
+                let whole = now.elapsed();
+                Some(Time { whole, at_work: slot.at_work(whole) })
+            } else {
+                drop(request);
+                None
+            };
+            state = self.lock();
+            state.done(lane, place, cost, time);
+        }
+    }
+}
+
+impl State {
+    fn candidates(&self) -> impl Iterator<Item = (&u64, &LaneState)> {
+        let free = self.running < self.workers;
+        self.lanes.iter().filter(move |(_, lane)| lane.has_waiting() && lane.may_start(free))
+    }
+
+    fn has_next(&self) -> bool {
+        self.candidates().next().is_some()
+    }
+
+    /// The next request, of the lane that has had the least time.
+    fn next(&mut self) -> Option<(u64, Started)> {
+        let least = self.candidates().min_by_key(|(_, lane)| lane.used())?;
+        let (id, used) = (*least.0, least.1.used());
+        let started = self.lanes.get_mut(&id)?.pop()?;
+        self.clock = used;
+        self.running += 1;
+        Some((id, started))
+    }
+
+    fn done(&mut self, lane: u64, place: Place, cost: Duration, time: Option<Time>) {
+        self.running -= 1;
+        if let Some(lane) = self.lanes.get_mut(&lane) {
+            lane.done(place, cost, time, Instant::now());
+        }
+    }
+}
+
+/// The place of a request that runs. While it waits for others and does nothing itself, another
+/// request may run in its stead.
+pub(crate) struct Slot {
+    shared: Arc<Shared>,
+    lane: u64,
+    paused: Mutex<Paused>,
+}
+
+/// When a request gave its place away.
+#[derive(Default)]
+struct Paused {
+    since: Option<Instant>,
+    /// how long others could run in its stead
+    away: Duration,
+    /// what others worked for it meanwhile
+    for_it: Duration,
+}
+
+impl Paused {
+    fn end(&mut self, for_it: Duration) {
+        self.away += self.since.take().map_or(Duration::ZERO, |since| since.elapsed());
+        self.for_it += for_it;
+    }
+}
+
+impl Slot {
+    /// What was worked for it, of `whole` in all.
+    fn at_work(&self, whole: Duration) -> Duration {
+        let Paused { away, for_it, .. } = &*self.pauses();
+        whole.saturating_sub(*away) + *for_it
+    }
+
+    fn pauses(&self) -> MutexGuard<'_, Paused> {
+        self.paused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waits for Slot {
+    fn begin(&self) {
+        self.pauses().since = Some(Instant::now());
+        let mut state = self.shared.lock();
+        state.running -= 1;
+        if let Some(lane) = state.lanes.get_mut(&self.lane) {
+            lane.pause();
+        }
+        self.shared.wake(state);
+    }
+
+    fn end(&self, for_it: Duration) {
+        self.pauses().end(for_it);
+        // It goes on at once, even if that is one more than there are workers: what is begun should end.
+        let mut state = self.shared.lock();
+        state.running += 1;
+        if let Some(lane) = state.lanes.get_mut(&self.lane) {
+            lane.resume();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

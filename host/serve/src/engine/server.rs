@@ -1,0 +1,148 @@
+//! What all connections share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::watch;
+
+use super::error::ServeError;
+use super::execution;
+use super::execution::Turn;
+use super::loaded_pipeline::Served;
+use super::memory_budget::Bodies;
+use super::metrics::Metrics;
+use super::repository::{Repository, RepositoryError, Source};
+use super::request_options::Ask;
+use super::scheduler::Scheduler;
+use super::single_flight::Aside;
+use crate::settings::Settings;
+use gpux::LoadOptions;
+
+/// The server behind its protocols.
+pub struct Server {
+    settings: Settings,
+    repository: Repository,
+    metrics: Arc<Metrics>,
+    /// environment variables that files of the operator may read beside `GPUX_*`
+    env: Vec<String>,
+    bodies: Bodies,
+    documents: Aside,
+    scrapes: Aside,
+    closing: AtomicBool,
+    /// whether no connections are taken any more
+    stopping: watch::Sender<bool>,
+}
+
+impl Server {
+    /// Starts the threads that run requests. Without it, they start as they are needed.
+    pub(crate) fn start_workers(&self) -> std::io::Result<()> {
+        self.repository.start_workers()
+    }
+
+    /// A server without pipelines.
+    pub fn new(settings: Settings, operator: LoadOptions) -> Self {
+        let operator = LoadOptions { serving: true, ..operator };
+        let env = operator.policy.env.clone();
+        let metrics = Arc::new(Metrics::new());
+        let repository = Repository::new(operator, Scheduler::new(settings.workers), settings.clone(), metrics.clone());
+        let bodies = Bodies::new(&settings, &metrics);
+        let (closing, stopping) = (AtomicBool::new(false), watch::Sender::new(false));
+        Self {
+            settings,
+            repository,
+            metrics,
+            env,
+            bodies,
+            documents: Aside::new(),
+            scrapes: Aside::new(),
+            closing,
+            stopping,
+        }
+    }
+
+    /// What the operator decided.
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The pipelines.
+    pub const fn repository(&self) -> &Repository {
+        &self.repository
+    }
+
+    pub(crate) const fn bodies(&self) -> &Bodies {
+        &self.bodies
+    }
+
+    /// The room for answers that wait for their clients.
+    pub(crate) const fn answers(&self) -> &Bodies {
+        self.repository.answers()
+    }
+
+    /// Where descriptions of the server are made.
+    pub(crate) const fn documents(&self) -> &Aside {
+        &self.documents
+    }
+
+    /// Where it is written what is counted.
+    pub(crate) const fn scrapes(&self) -> &Aside {
+        &self.scrapes
+    }
+
+    /// Loads and warms pipelines.
+    pub fn add(&self, sources: &[Source]) -> Result<(), RepositoryError> {
+        self.repository.add(sources)
+    }
+
+    /// Whether requests would be answered: every pipeline is warm, and nobody asked the server to end.
+    pub fn is_ready(&self) -> bool {
+        !self.closing.load(Ordering::Relaxed) && self.repository.is_ready()
+    }
+
+    /// What is counted.
+    pub(crate) const fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Environment variables that files of the operator may read beside `GPUX_*`.
+    pub(crate) fn env(&self) -> &[String] {
+        &self.env
+    }
+
+    /// Whether the server has been asked to end.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Relaxed)
+    }
+
+    /// Readiness ends; what is under way goes on.
+    pub fn close(&self) {
+        self.closing.store(true, Ordering::Relaxed);
+    }
+
+    /// No more connections are taken; what has no end of its own comes to one.
+    pub(crate) fn stop(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    /// Tells when [`stop`](Self::stop) is called.
+    pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
+        self.stopping.subscribe()
+    }
+
+    /// Fails if [`run`](Self::run) would fail at once: to be asked before a body is read.
+    pub fn check(&self, served: &Served, ask: &Ask) -> Result<(), ServeError> {
+        execution::check(served, ask)
+    }
+
+    /// Runs `work` in a turn of the pipeline: bytes in, bytes out, on one thread. Fails at once if
+    /// there is no room or no time for it. Who drops the future takes the request back. `work` may be
+    /// begun on one thread and, where it turns out to be long, once more on another.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        served: &Arc<Served>,
+        ask: Ask,
+        work: impl Fn(&Turn) -> Result<T, ServeError> + Send + 'static,
+    ) -> Result<T, ServeError> {
+        execution::call(served, ask, work).await
+    }
+}

@@ -1,0 +1,123 @@
+//! The first runs of a pipeline, before anybody waits for them: what is made on the first run
+//! (buffers, threads, pages) is there when the first request comes.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use gpux::GpuxError;
+use gpux::Pipeline;
+use gpux_core::{Dim, Kind, Outputs, Plan, Request, RunError, RunOptions, Tensor, TensorKind, Value, deadline_after};
+use gpux_inference::with_preferred_session;
+
+/// What warming up showed.
+#[derive(Clone, Debug, Default)]
+pub struct Warmth {
+    /// why the made-up request failed
+    pub failure: Option<String>,
+}
+
+/// Runs, at most, beyond the first of each session.
+const RUNS: usize = 20;
+
+/// How long those may take.
+const LIMIT: Duration = Duration::from_millis(10);
+
+/// A picture that every image decoder reads: 32 × 32, white.
+const PICTURE: &[u8] = include_bytes!("warm_up.png");
+
+/// Runs the requests of `serving.warmup`, or else a made-up one. The former must succeed. A pipeline
+/// that refuses the latter is as good as any: it may want what cannot be made up.
+pub(crate) fn warm_up(pipeline: &Pipeline) -> Result<Warmth, GpuxError> {
+    let (plan, turns) = (pipeline.plan(), Cell::new(0));
+    let sessions = pipeline.models().map(|(_, model)| model.sessions().instances()).max().unwrap_or(1);
+    let run = |request: &Request| {
+        let options = RunOptions { deadline: deadline_after(pipeline.timeout()), ..RunOptions::default() };
+        // Whichever session a request will get, its first run is behind it.
+        with_preferred_session(turns.replace(turns.get() + 1), || plan.run(request.clone(), options))
+    };
+    let configured = pipeline.warm_up();
+    if !configured.is_empty() {
+        let failed =
+            |(index, error): (usize, RunError)| GpuxError::WarmUp { number: index + 1, error: Box::new(error.into()) };
+        return again(configured, sessions, LIMIT, run).map(|()| Warmth::default()).map_err(failed);
+    }
+    let Some(request) = made_up(plan) else { return Ok(Warmth::default()) };
+    let failure = again(&[request], sessions, LIMIT, run).err();
+    Ok(Warmth { failure: failure.map(|(_, error)| error.to_string()) })
+}
+
+/// Runs the requests again and again: all of them, and as many as there are sessions, whatever that takes; then on
+/// while there is time. Gives which one failed.
+fn again(
+    requests: &[Request],
+    sessions: usize,
+    limit: Duration,
+    run: impl Fn(&Request) -> Result<Outputs, RunError>,
+) -> Result<(), (usize, RunError)> {
+    let least = requests.len().max(sessions);
+    let mut first_runs_ended = None;
+    for (done, (index, request)) in requests.iter().enumerate().cycle().take(least + RUNS).enumerate() {
+        if done >= least && first_runs_ended.get_or_insert_with(Instant::now).elapsed() >= limit {
+            break;
+        }
+        run(request).map_err(|error| (index, error))?;
+    }
+    Ok(())
+}
+
+/// A request of zeros, a word, a white picture.
+pub(crate) fn made_up(plan: &Plan) -> Option<Request> {
+    let needed = plan.inputs().iter().filter(|input| !input.port.optional && input.default.is_none());
+    needed.map(|input| Some((input.port.name.clone(), value(&input.port.kind)?))).collect()
+}
+
+fn value(kind: &Kind) -> Option<Value> {
+    Some(match kind {
+        Kind::Text | Kind::Any => Value::from("warm"),
+        Kind::Bytes => Value::from(PICTURE.to_vec()),
+        Kind::Json => Value::from(serde_json::json!({})),
+        Kind::Tensor(kind) => zeros(kind)?,
+    })
+}
+
+fn zeros(kind: &TensorKind) -> Option<Value> {
+    let size = |dim: &Dim| if let Dim::Fixed(size) = dim { *size } else { 1 };
+    let shape: Vec<_> = kind.shape.as_ref()?.iter().map(size).collect();
+    Tensor::zeros(kind.elements.iter().next()?, shape).ok().map(Value::from)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_session_has_its_first_run_however_long_that_takes() {
+        let runs = Cell::new(0);
+        let run = |_: &Request| {
+            runs.set(runs.get() + 1);
+            Ok(Outputs::default())
+        };
+        for (requests, sessions, wanted) in [(1, 1, 1), (1, 3, 3), (4, 3, 4)] {
+            runs.set(0);
+            assert!(again(&vec![Request::default(); requests], sessions, Duration::ZERO, run).is_ok());
+            assert_eq!(runs.get(), wanted);
+        }
+        runs.set(0);
+        assert!(again(&[Request::default()], 1, Duration::MAX, run).is_ok());
+        assert_eq!(runs.get(), 1 + RUNS, "there is time for more");
+    }
+
+    #[test]
+    fn the_request_that_fails_on_any_session_is_named() {
+        let runs = Cell::new(0);
+        let third_fails = |_: &Request| {
+            runs.set(runs.get() + 1);
+            let failed = || gpux_core::ValidationError::request("the second session has no memory");
+            if runs.get() == 3 { Err(failed().into()) } else { Ok(Outputs::default()) }
+        };
+        let requests = vec![Request::default(); 2];
+        let (index, _) = again(&requests, 4, Duration::ZERO, third_fails).unwrap_err();
+        assert_eq!(index, 0, "the third run is the first request's second");
+    }
+}

@@ -1,0 +1,43 @@
+//! `/health`, `/health/live` and `/health/ready`.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+use serde_json::{Value as Json, json};
+
+use super::http::response;
+use crate::Server;
+
+/// The health check: 200 once every pipeline is warm, 503 before and while the server ends.
+pub(crate) async fn health(State(server): State<Arc<Server>>) -> Response {
+    let entries = server.repository().visible();
+    let names: Vec<_> = entries.iter().map(|entry| entry.name().to_owned()).collect();
+    let model = if let [only] = names.as_slice() { json!(only) } else { Json::Null };
+    let ready = server.is_ready();
+    let status = if ready { "healthy" } else { "not ready" };
+    let mut document = json!({ "status": status, "model": model, "pipelines": names });
+    let failing = entries.iter().filter_map(|entry| Some((entry.name().to_owned(), Json::from(entry.told_failure()?))));
+    let failing: serde_json::Map<_, _> = failing.collect();
+    if !failing.is_empty() {
+        document["not_reloaded"] = failing.into();
+    }
+    with_readiness(ready, document)
+}
+
+/// Whether the process answers at all.
+pub(crate) async fn live() -> Response {
+    response::json(&json!({ "live": true }))
+}
+
+/// Whether requests would be answered.
+pub(crate) async fn ready(State(server): State<Arc<Server>>) -> Response {
+    let ready = server.is_ready();
+    with_readiness(ready, json!({ "ready": ready }))
+}
+
+fn with_readiness(ready: bool, document: Json) -> Response {
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    response::json_with(status, &document)
+}

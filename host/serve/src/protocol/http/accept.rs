@@ -1,0 +1,129 @@
+//! What a client accepts, of what can be given (RFC 9110, 12.5.1).
+
+use std::cmp::Reverse;
+
+use http::header::{ACCEPT, HeaderName};
+use http::{HeaderMap, HeaderValue};
+
+/// What a client accepts: its `Accept` header, as it came.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Accept(Option<HeaderValue>);
+
+/// How a client likes a media type, best last: by what it says of it, then by where it says that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Liking {
+    /// thousandths, above 0
+    quality: u16,
+    place: Reverse<usize>,
+}
+
+impl Accept {
+    /// What the head of a request says.
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        Self(joined(headers, &ACCEPT))
+    }
+
+    /// How this media type is liked; `None` where it is not accepted. Of what is said of it, the most exact
+    /// holds, whatever else is liked.
+    pub(crate) fn liking(&self, media_type: &str) -> Option<Liking> {
+        let text = self.0.as_ref().and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let mut ranges = text.split(',').map(str::trim).filter(|range| !range.is_empty()).peekable();
+        if ranges.peek().is_none() {
+            return Some(Liking { quality: 1000, place: Reverse(0) });
+        }
+        let said = ranges.enumerate().filter_map(|(place, range)| {
+            let (name, parameters) = range.split_once(';').unwrap_or((range, ""));
+            let liking = Liking { quality: quality(parameters), place: Reverse(place) };
+            exactness(name.trim(), media_type).map(|exactness| (exactness, liking))
+        });
+        said.max().map(|(_, liking)| liking).filter(|liking| liking.quality > 0)
+    }
+}
+
+/// How exactly a range of media types means this one, if it does.
+fn exactness(range: &str, media_type: &str) -> Option<u8> {
+    if range.eq_ignore_ascii_case(media_type) {
+        return Some(2);
+    }
+    let of_type = |kind: &str| media_type.split_once('/').is_some_and(|(own, _)| own.eq_ignore_ascii_case(kind));
+    match range.strip_suffix("/*") {
+        Some(kind) if of_type(kind) => Some(1),
+        Some("*") => Some(0),
+        // As Java's own client writes it.
+        _ => (range == "*").then_some(0),
+    }
+}
+
+/// In thousandths. What cannot be read is liked no more than what is not wanted.
+fn quality(parameters: &str) -> u16 {
+    let quality = parameters.split(';').find_map(|parameter| {
+        let (name, value) = parameter.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("q").then(|| value.trim())
+    });
+    let number = quality.map_or(Some(1.0), |quality| quality.parse().ok());
+    let number = number.filter(|number: &f32| (0.0..=1.0).contains(number));
+    (number.unwrap_or(0.0) * 1000.0).round() as u16
+}
+
+/// All headers of this name as one (RFC 9110, 5.3).
+pub(crate) fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<HeaderValue> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next()?;
+    let Some(second) = values.next() else { return Some(first.clone()) };
+    let all: Vec<_> = [first, second].into_iter().chain(values).map(HeaderValue::as_bytes).collect();
+    HeaderValue::from_bytes(&all.join(&b',')).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accept(value: &'static str) -> Accept {
+        Accept::of(&HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(value))]))
+    }
+
+    #[test]
+    fn the_most_exact_range_holds() {
+        for (value, media_type, expected) in [
+            ("", "a/b", Some(1000)),
+            (" , ", "a/b", Some(1000)),
+            ("a/*;q=0.3, */*;q=0.2, A/B;q=0.1", "a/b", Some(100)),
+            ("a/*;q=0.3, */*;q=0.2, a/b;q=0.1", "a/c", Some(300)),
+            ("a/*;q=0.3, */*;q=0.2, a/b;q=0.1", "b/c", Some(200)),
+            ("a/b;q=0, */*", "a/b", None),
+            ("a/b;q=0, */*", "a/c", Some(1000)),
+            ("a/b;v=1;q=0.5,a/b;v=2;q=0.4", "a/b", Some(500)),
+            ("a/b;Q=0.1", "a/b", Some(100)),
+            ("a/b;q=nonsense", "a/b", None),
+            ("a/b;q=2", "a/b", None),
+            ("text/html, image/gif, *; q=.2", "a/b", Some(200)),
+            ("text/html", "a/b", None),
+            ("/*", "a/b", None),
+        ] {
+            assert_eq!(
+                accept(value).liking(media_type).map(|liking| liking.quality),
+                expected,
+                "{value}: {media_type}"
+            );
+        }
+        assert!(Accept::of(&HeaderMap::new()).liking("a/b").is_some());
+    }
+
+    #[test]
+    fn of_equals_the_first_is_liked_best() {
+        let accept = accept("a/b, a/c, */*");
+        assert!(accept.liking("a/b") > accept.liking("a/c"));
+        assert!(accept.liking("a/c") > accept.liking("x/y"));
+        assert!(accept.liking("x/y") > None);
+    }
+
+    #[test]
+    fn several_headers_are_one() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(joined(&headers, &ACCEPT), None);
+        for value in ["a/b", "a/c;q=0.5", "*/*;q=0.1"] {
+            headers.append(ACCEPT, HeaderValue::from_static(value));
+        }
+        assert_eq!(joined(&headers, &ACCEPT), Some(HeaderValue::from_static("a/b,a/c;q=0.5,*/*;q=0.1")));
+    }
+}

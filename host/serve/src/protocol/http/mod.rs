@@ -1,0 +1,10 @@
+//! HTTP as every protocol uses it: request bodies within their limits, content negotiation, compression, responses.
+
+pub(crate) mod accept;
+pub(crate) mod body;
+pub(crate) mod compressed_members;
+pub(crate) mod compression;
+pub(crate) mod paced_body;
+pub(crate) mod path_name;
+pub(crate) mod response;
+pub(crate) mod status;

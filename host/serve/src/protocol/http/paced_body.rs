@@ -1,0 +1,50 @@
+//! Compressed bodies in morsels: nothing may come of a decompressed one, however large it is, and who reads
+//! it would wait for that on the thread of others.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use axum::body::Body;
+use bytes::Bytes;
+use hyper::body::Frame;
+
+use super::body::COMPRESSED;
+
+/// A body in parts of so many bytes at most, and others have their turn after as many.
+pub(crate) struct Morsels {
+    body: Body,
+    /// what has come, and was not asked for yet
+    come: Bytes,
+    /// how much was given since others had their turn
+    since: usize,
+}
+
+impl Morsels {
+    pub(crate) const fn of(body: Body) -> Self {
+        Self { body, come: Bytes::new(), since: 0 }
+    }
+}
+
+impl hyper::body::Body for Morsels {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if self.since >= COMPRESSED {
+            self.since = 0;
+            task.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        if self.come.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(task)?).map(Frame::into_data) {
+                Some(Ok(come)) => self.come = come,
+                Some(Err(other)) => return Poll::Ready(Some(Ok(other))),
+                None => return Poll::Ready(None),
+            }
+        }
+        let most = COMPRESSED.min(self.come.len());
+        let morsel = self.come.split_to(most);
+        self.since += most;
+        Poll::Ready(Some(Ok(Frame::data(morsel))))
+    }
+}

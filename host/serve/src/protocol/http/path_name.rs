@@ -1,0 +1,21 @@
+//! The name in a path.
+
+use axum::extract::{FromRequestParts, Path};
+use axum::response::Response;
+use http::request::Parts;
+
+use super::response;
+use crate::ServeError;
+
+/// The only part of a path that is not fixed. One that is no text is an error like others.
+pub(crate) struct Name(pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Name {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        path.map(|Path(name)| Self(name))
+            .map_err(|rejection| response::error(&ServeError::invalid(rejection.body_text())))
+    }
+}

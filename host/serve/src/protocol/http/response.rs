@@ -1,0 +1,48 @@
+//! Answers: JSON, and errors in it.
+
+use axum::body::Body;
+use axum::response::Response;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, StatusCode};
+use serde_json::Value as Json;
+
+use crate::engine::error::ServeError;
+use crate::engine::request_context::Context;
+
+/// The media type of JSON.
+pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// The media type of bytes that say nothing of themselves.
+pub(crate) const BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
+
+/// Bytes of this media type.
+pub(crate) fn bytes(media_type: HeaderValue, bytes: impl Into<Body>) -> Response {
+    let mut response = Response::new(bytes.into());
+    response.headers_mut().insert(CONTENT_TYPE, media_type);
+    response
+}
+
+/// A JSON document.
+pub(crate) fn json(json: &Json) -> Response {
+    bytes(JSON, json.to_string())
+}
+
+/// A JSON document under another status than 200.
+pub(crate) fn json_with(status: StatusCode, document: &Json) -> Response {
+    let mut response = json(document);
+    *response.status_mut() = status;
+    response
+}
+
+/// `{error, message, details}` under the status that fits.
+pub(crate) fn error(error: &ServeError) -> Response {
+    let mut document = error.to_json();
+    if let Some(context) = Context::current() {
+        document["details"]["request_id"] = context.id().into();
+    }
+    let mut response = json_with(error.status(), &document);
+    if let Some(after) = error.retry_after() {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(after.as_secs()));
+    }
+    response
+}

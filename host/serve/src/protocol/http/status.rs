@@ -1,0 +1,65 @@
+//! Statuses of HTTP and gRPC.
+
+use http::StatusCode;
+
+use crate::{Refusal, ServeError};
+use gpux::{Fault, GpuxError};
+use gpux_core::StepFailure;
+
+impl ServeError {
+    /// The status of HTTP that says it.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Gpux(GpuxError::Step(error)) if error.failure == StepFailure::Timeout => StatusCode::GATEWAY_TIMEOUT,
+            Self::Gpux(GpuxError::Step(error)) if error.failure == StepFailure::Cancelled => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            Self::Gpux(error) if error.fault() == Fault::Request => StatusCode::BAD_REQUEST,
+            Self::Gpux(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Overload(Refusal::Expired) => StatusCode::GATEWAY_TIMEOUT,
+            Self::Overload(_) | Self::NotReady(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
+            Self::TooLarge(_) | Self::NeverFits { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::SlowBody(_) => StatusCode::REQUEST_TIMEOUT,
+            Self::Body(_) | Self::AnswerNeverFits { .. } => StatusCode::BAD_REQUEST,
+            // Nobody reads it, but those who count: nginx's number.
+            Self::Gone => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
+            Self::MediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::NotAcceptable(_) => StatusCode::NOT_ACCEPTABLE,
+            Self::Unauthorized(_) | Self::UnknownKey(_) => StatusCode::UNAUTHORIZED,
+            Self::Forbidden(_) => StatusCode::FORBIDDEN,
+            Self::Misdirected(_) => StatusCode::MISDIRECTED_REQUEST,
+            Self::TooMany { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Self::Traced(error, _) | Self::NotLoaded(error) => error.status(),
+        }
+    }
+}
+
+/// The status of gRPC that says what one of HTTP does (gRPC's own table, and 413, 429, 499, 504).
+pub(crate) fn grpc_code(status: StatusCode) -> u16 {
+    match status.as_u16() {
+        200..=299 => 0,
+        404 => 5,
+        400 | 405 | 406 | 415 | 422 => 3,
+        401 => 16,
+        403 | 421 => 7,
+        408 | 504 => 4,
+        413 | 429 => 8,
+        499 => 1,
+        501 => 12,
+        503 => 14,
+        _ => 13,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_of_http_have_one_of_grpc() {
+        let code = |status: u16| grpc_code(StatusCode::from_u16(status).unwrap_or_default());
+        assert_eq!([200, 400, 404, 401, 403, 421, 429, 503, 504, 500].map(code), [0, 3, 5, 16, 7, 7, 8, 14, 4, 13]);
+    }
+}

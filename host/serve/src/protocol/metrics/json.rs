@@ -1,0 +1,78 @@
+//! The metrics as JSON: what people look for first.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use serde_json::{Value as Json, json};
+
+use super::process;
+use crate::engine::metrics::PipelineMetrics;
+use crate::engine::metrics::histogram::Snapshot;
+use crate::{Served, Server};
+use gpux_inference::ProviderManager;
+
+/// Everything, as an object.
+pub(crate) fn to_json(server: &Server) -> Json {
+    let served: Vec<_> = server.repository().entries().iter().filter_map(|entry| entry.served()).collect();
+    let models = || served.iter().flat_map(|served| served.pipeline().models());
+    let providers = models().next().map(|(_, model)| (ProviderManager::new(model.engine()), model.provider()));
+    let metrics = server.metrics();
+    json!({
+        "provider": providers.as_ref().map(|(manager, provider)| manager.provider_info(*provider)),
+        "available_providers": providers.as_ref().map_or_else(Vec::new, |(manager, _)| manager.available_providers()),
+        "version": env!("CARGO_PKG_VERSION"),
+        "uptime_seconds": metrics.uptime().as_secs_f64(),
+        "memory_bytes": process::resident(),
+        "connections": metrics.connections(),
+        "pipelines": served.iter().map(pipeline).collect::<Vec<_>>(),
+    })
+}
+
+fn pipeline(served: &Arc<Served>) -> Json {
+    let metrics = served.metrics();
+    let (succeeded, failed) = metrics.answers.outcome();
+    let load = served.load();
+    let refusals = metrics.refusals.counts().map(|(name, count)| (name.to_owned(), json!(count)));
+    json!({
+        "name": served.name(),
+        "version": served.version(),
+        "requests": { "succeeded": succeeded, "failed": failed },
+        "refusals": refusals.collect::<serde_json::Map<_, _>>(),
+        "waiting": load.waiting,
+        "running": load.running,
+        "request_ms": times(&metrics.request.snapshot()),
+        "queue_ms": times(&metrics.queue.snapshot()),
+        "run_ms": times(&metrics.run.snapshot()),
+        "steps": served.plan().steps().iter().zip(served.steps()).map(|(step, counted)| json!({
+            "name": step.name,
+            "time_ms": times(&counted.time.snapshot()),
+            "failures": counted.failures.counts(),
+        })).collect::<Vec<_>>(),
+        "models": served.pipeline().models().map(|(name, model)| json!({
+            "name": name,
+            "provider": model.provider().name(),
+            "sessions": model.sessions().count(),
+            "sessions_retired": model.sessions().retired(),
+            "batch_sizes": model.batcher().and_then(Result::ok).map(|_| metrics.batch_sizes(name)),
+        })).collect::<Vec<_>>(),
+        "reloads": reloads(metrics),
+    })
+}
+
+fn reloads(metrics: &PipelineMetrics) -> Json {
+    json!({
+        "succeeded": metrics.reloads.load(Ordering::Relaxed),
+        "failed": metrics.failed_reloads.load(Ordering::Relaxed),
+    })
+}
+
+/// Count, mean, and the bounds below which half and nearly all were, in milliseconds.
+fn times(snapshot: &Snapshot) -> Json {
+    let millis = |seconds: f64| seconds * 1e3;
+    json!({
+        "count": snapshot.count,
+        "mean": millis(snapshot.mean()),
+        "p50_below": snapshot.quantile(0.5).map(millis),
+        "p99_below": snapshot.quantile(0.99).map(millis),
+    })
+}

@@ -1,0 +1,65 @@
+//! `GET /metrics`.
+
+pub(crate) mod json;
+mod process;
+pub(crate) mod prometheus;
+mod triton;
+mod writer;
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use http::{HeaderMap, HeaderValue};
+
+use super::http::accept::Accept;
+use super::http::response;
+use crate::protocol::metrics::json::to_json;
+use crate::protocol::metrics::prometheus::{Exposition, to_text};
+use crate::{ServeError, Server};
+
+/// JSON, unless a text of Prometheus' is accepted.
+pub(crate) async fn metrics(State(server): State<Arc<Server>>, headers: HeaderMap) -> Response {
+    let asked = server.clone();
+    let made = server.scrapes().make(move || {
+        let Some(exposition) = wanted(&headers) else { return response::json(&to_json(&asked)) };
+        match to_text(&asked, exposition) {
+            Ok(text) => response::bytes(HeaderValue::from_static(exposition.media_type()), text),
+            Err(error) => response::error(&ServeError::Body(error.to_string())),
+        }
+    });
+    made.await.unwrap_or_else(|error| response::error(&error))
+}
+
+/// The text that is liked best; JSON where that is liked as much, as by who takes anything. A scraper that names
+/// a text takes it before others of the same type.
+fn wanted(headers: &HeaderMap) -> Option<Exposition> {
+    let accept = Accept::of(headers);
+    let json = accept.liking("application/json");
+    let texts = [Exposition::Prometheus, Exposition::OpenMetrics].map(|text| (accept.liking(text.name()), text));
+    texts.into_iter().max_by_key(|(liking, _)| *liking).filter(|(liking, _)| *liking > json).map(|(_, text)| text)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::header::ACCEPT;
+
+    use super::*;
+
+    #[test]
+    fn a_scraper_gets_text_and_everybody_else_json() {
+        let wanted = |accept: &'static str| wanted(&HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(accept))]));
+        // What Prometheus 2 and 3 send.
+        let two = "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,\
+                   text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+        let three = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6,\
+                     application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,text/plain;version=1.0.0;q=0.4";
+        assert_eq!([two, three].map(wanted), [Some(Exposition::OpenMetrics); 2]);
+        assert_eq!(wanted("text/plain"), Some(Exposition::Prometheus));
+        assert_eq!(wanted("application/openmetrics-text;q=0, text/plain"), Some(Exposition::Prometheus));
+        // The last is what axios sends.
+        for accept in ["*/*", "application/json", "text/html", "text/plain;q=0", "application/json, text/plain, */*"] {
+            assert_eq!(wanted(accept), None, "{accept}");
+        }
+    }
+}

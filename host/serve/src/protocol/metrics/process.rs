@@ -1,0 +1,42 @@
+//! What the process takes of the machine, as the operating system says it.
+
+use std::time::Duration;
+
+/// Resident memory in bytes.
+pub(crate) fn resident() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
+/// Open file descriptors.
+pub(crate) fn open_files() -> Option<u64> {
+    // The folder itself is open while it is read.
+    Some((std::fs::read_dir("/proc/self/fd").ok()?.count() as u64).saturating_sub(1))
+}
+
+/// Time of processors, in the program and for it.
+#[cfg(unix)]
+pub(crate) fn processor_time() -> Option<Duration> {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
+}
+
+/// Time of processors, in the program and for it.
+#[cfg(not(unix))]
+pub(crate) fn processor_time() -> Option<Duration> {
+    None
+}
+
+#[cfg(all(test, target_os = "linux"))]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_tells_what_the_process_takes() {
+        assert!(resident().unwrap() > 1 << 20);
+        assert!(open_files().unwrap() >= 3);
+        assert!(processor_time().unwrap() > Duration::ZERO);
+    }
+}

@@ -1,0 +1,355 @@
+//! The metrics as Prometheus and OpenMetrics read them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Error;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::writer::Writer;
+use super::{process, triton};
+use crate::engine::metrics::histogram::Snapshot;
+use crate::engine::metrics::{Metrics, PipelineMetrics};
+use crate::{Served, Server, State};
+
+/// The two texts that are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exposition {
+    /// `application/openmetrics-text`, version 1.0.0
+    OpenMetrics,
+    /// `text/plain`, version 0.0.4
+    Prometheus,
+}
+
+impl Exposition {
+    /// As a client asks for it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => "application/openmetrics-text",
+            Self::Prometheus => "text/plain",
+        }
+    }
+
+    /// As the head of the answer says it.
+    pub(crate) const fn media_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
+/// Everything, as text.
+pub(crate) fn to_text(server: &Arc<Server>, exposition: Exposition) -> Result<String, Error> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Reading(Arc::downgrade(server))));
+    let mut written = String::new();
+    text::encode(&mut written, &registry)?;
+    Ok(match exposition {
+        Exposition::OpenMetrics => written,
+        Exposition::Prometheus => plain(&written),
+    })
+}
+
+/// OpenMetrics names a counter without the `_total` of its samples, ends with a mark, and knows units.
+fn plain(written: &str) -> String {
+    let mut plain = String::with_capacity(written.len());
+    let mut counters = BTreeSet::new();
+    for line in written.lines() {
+        if let Some(name) = line.strip_prefix("# TYPE ").and_then(|rest| rest.strip_suffix(" counter")) {
+            counters.insert(name);
+        }
+    }
+    for line in written.lines() {
+        let described = ["# HELP ", "# TYPE "].iter().find_map(|start| Some((start, line.strip_prefix(start)?)));
+        match described {
+            Some((start, rest)) => {
+                let (name, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+                // Here, a counter may have any name.
+                let rest = if *start == "# TYPE " && rest == "unknown" { "counter" } else { rest };
+                let total = if counters.contains(name) { "_total" } else { "" };
+                plain.push_str(&format!("{start}{name}{total} {rest}\n"));
+            }
+            None if line.starts_with('#') => {}
+            None => {
+                plain.push_str(line);
+                plain.push('\n');
+            }
+        }
+    }
+    plain
+}
+
+/// One reading of all metrics.
+struct Reading(Weak<Server>);
+
+impl std::fmt::Debug for Reading {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Reading")
+    }
+}
+
+impl Collector for Reading {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let Some(server) = self.0.upgrade() else { return Ok(()) };
+        let served: Vec<_> = server.repository().entries().iter().filter_map(|entry| entry.served()).collect();
+        let mut out = Writer::new(&mut encoder);
+        of_server(&mut out, &server)?;
+        of_requests(&mut out, &server.metrics().all())?;
+        of_pipelines(&mut out, &server, &served)?;
+        if server.settings().triton_metrics {
+            triton::write(&mut out, &served)?;
+        }
+        Ok(())
+    }
+}
+
+const SECONDS: Option<&Unit> = Some(&Unit::Seconds);
+const BYTES: Option<&Unit> = Some(&Unit::Bytes);
+
+fn of_server(out: &mut Writer<'_, '_>, server: &Server) -> Result<(), Error> {
+    let metrics: &Metrics = server.metrics();
+    out.gauges("gpux_build_info", "The program", None, [(vec![("version", env!("CARGO_PKG_VERSION"))], 1)])?;
+    out.gauge("gpux_uptime", "Time since the start", SECONDS, metrics.uptime().as_secs_f64())?;
+    out.gauge("gpux_ready", "1 if requests are answered", None, i64::from(server.is_ready()))?;
+    out.gauge("gpux_connections", "Connections that are open", None, metrics.connections() as i64)?;
+    let count = |count: &std::sync::atomic::AtomicU64| [(Vec::new(), count.load(Ordering::Relaxed))];
+    out.counters("gpux_connections_accepted", "Connections that were taken", count(&metrics.accepted))?;
+    out.counters("gpux_accept_errors", "Connections that could not be taken", count(&metrics.accept_errors))?;
+    let cut = "Connections that were closed because the client was too slow or had nothing to say";
+    out.counters("gpux_connections_cut", cut, count(&metrics.cut))?;
+    if metrics.exports_spans() {
+        let lost = "Spans of traces that did not get to the collector";
+        out.counters("gpux_trace_spans_lost", lost, [(Vec::new(), metrics.spans_lost())])?;
+    }
+    if let Some(bytes) = process::resident() {
+        out.gauge("process_resident_memory", "Memory of the process", BYTES, bytes as i64)?;
+    }
+    if let Some(files) = process::open_files() {
+        out.gauge("process_open_fds", "Open file descriptors", None, files as i64)?;
+    }
+    if let Some(time) = process::processor_time() {
+        let mut family = out.family("process_cpu", "Time of processors", SECONDS, MetricType::Counter)?;
+        family.encode_counter::<[(&str, &str); 0], _, u64>(&time.as_secs_f64(), None)?;
+    }
+    let started = metrics.started_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    out.gauge("process_start_time", "Start, since the epoch", SECONDS, started.as_secs_f64())
+}
+
+/// What is counted whether a pipeline is loaded now or not.
+fn of_requests(out: &mut Writer<'_, '_>, all: &[Arc<PipelineMetrics>]) -> Result<(), Error> {
+    let named = || all.iter().filter(|metrics| !metrics.name.is_empty());
+    let answers: Vec<_> = all
+        .iter()
+        .flat_map(|of| of.answers.counts().map(|(protocol, status, count)| (of.name.as_str(), protocol, status, count)))
+        .collect();
+    out.counters(
+        "gpux_requests",
+        "Answers, by pipeline, protocol and status; without a pipeline, those of requests that got to none",
+        answers.iter().map(|(name, protocol, status, count)| {
+            (vec![("pipeline", *name), ("protocol", protocol.name()), ("status", status)], *count)
+        }),
+    )?;
+    let labels = |of: &'_ Arc<PipelineMetrics>| -> String { of.name.clone() };
+    let names: Vec<_> = named().map(labels).collect();
+    let pipelines = || named().zip(&names);
+    out.histograms(
+        "gpux_request_duration",
+        "From the head of a request to the head of its answer",
+        SECONDS,
+        pipelines().map(|(of, name)| (vec![("pipeline", name.as_str())], of.request.snapshot())),
+    )?;
+    out.histograms(
+        "gpux_queue_duration",
+        "From a request's arrival to its turn",
+        SECONDS,
+        pipelines().map(|(of, name)| (vec![("pipeline", name.as_str())], of.queue.snapshot())),
+    )?;
+    out.histograms(
+        "gpux_run_duration",
+        "Runs of a pipeline; each item of a list or a stream is one",
+        SECONDS,
+        pipelines().map(|(of, name)| (vec![("pipeline", name.as_str())], of.run.snapshot())),
+    )?;
+    out.counters(
+        "gpux_refusals",
+        "Requests that did not run, by why",
+        all.iter().flat_map(|of| {
+            of.refusals
+                .counts()
+                .filter(|(_, count)| !of.name.is_empty() || *count > 0)
+                .map(|(reason, count)| (vec![("pipeline", of.name.as_str()), ("reason", reason)], count))
+        }),
+    )?;
+    out.counters(
+        "gpux_reloads",
+        "Pipelines loaded again, by what came of it",
+        pipelines().flat_map(|(of, name)| {
+            let of = [("succeeded", &of.reloads), ("failed", &of.failed_reloads)];
+            of.map(|(result, count)| {
+                (vec![("pipeline", name.as_str()), ("result", result)], count.load(Ordering::Relaxed))
+            })
+        }),
+    )
+}
+
+/// What the pipelines that are loaded say themselves.
+fn of_pipelines(out: &mut Writer<'_, '_>, server: &Server, served: &[Arc<Served>]) -> Result<(), Error> {
+    let entries = server.repository().entries();
+    out.gauges(
+        "gpux_pipeline_ready",
+        "1 if the pipeline answers",
+        None,
+        entries.iter().map(|entry| (vec![("pipeline", entry.name())], i64::from(entry.state() == State::Ready))),
+    )?;
+    out.gauges(
+        "gpux_reload_failing",
+        "1 if the files of the pipeline are not what answers, because they cannot be loaded",
+        None,
+        entries.iter().map(|entry| (vec![("pipeline", entry.name())], i64::from(entry.failure().is_some()))),
+    )?;
+    let loads: Vec<_> = served.iter().map(|served| (served.name(), served.load())).collect();
+    out.gauges(
+        "gpux_requests_waiting",
+        "Requests in the queue",
+        None,
+        loads.iter().map(|(name, load)| (vec![("pipeline", *name)], load.waiting as i64)),
+    )?;
+    out.gauges(
+        "gpux_requests_running",
+        "Requests that have begun",
+        None,
+        loads.iter().map(|(name, load)| (vec![("pipeline", *name)], load.running as i64)),
+    )?;
+    of_steps(out, served)?;
+    of_models(out, served)
+}
+
+fn of_steps(out: &mut Writer<'_, '_>, served: &[Arc<Served>]) -> Result<(), Error> {
+    let numbers: Vec<_> = (1..=served.iter().map(|served| served.steps().len()).max().unwrap_or(0))
+        .map(|number| number.to_string())
+        .collect();
+    let steps = || {
+        served.iter().flat_map(|served| {
+            let steps = served.plan().steps().iter().zip(served.steps()).zip(&numbers);
+            steps.map(|((step, counted), number)| {
+                (vec![("pipeline", served.name()), ("step", step.name.as_str()), ("number", number.as_str())], counted)
+            })
+        })
+    };
+    out.histograms(
+        "gpux_step_duration",
+        "Steps of pipelines",
+        SECONDS,
+        steps().map(|(labels, counted)| (labels, counted.time.snapshot())),
+    )?;
+    let failures: Vec<_> = steps()
+        .flat_map(|(labels, counted)| counted.failures.counts().into_iter().map(move |count| (labels.clone(), count)))
+        .collect();
+    out.counters(
+        "gpux_step_failures",
+        "Requests that ended at a step, by why",
+        failures.iter().map(|(labels, (reason, count))| {
+            (labels.iter().copied().chain([("reason", reason.as_str())]).collect(), *count)
+        }),
+    )?;
+    out.counters(
+        "gpux_sandbox_limits",
+        "Requests that ended at a limit of the sandbox, by limit",
+        failures.iter().filter_map(|(labels, (reason, count))| {
+            let limit = reason.strip_prefix("limit_")?;
+            Some((labels.iter().copied().chain([("limit", limit)]).collect(), *count))
+        }),
+    )
+}
+
+fn of_models(out: &mut Writer<'_, '_>, served: &[Arc<Served>]) -> Result<(), Error> {
+    let models = || {
+        served.iter().flat_map(|served| {
+            let models = served.pipeline().models();
+            models.map(|(name, model)| (vec![("pipeline", served.name()), ("model", name)], model))
+        })
+    };
+    out.gauges(
+        "gpux_provider_info",
+        "The execution provider that runs the model",
+        None,
+        models().map(|(mut labels, model)| {
+            labels.extend([("engine", model.engine().name()), ("provider", model.provider().name())]);
+            (labels, 1)
+        }),
+    )?;
+    out.gauges(
+        "gpux_sessions",
+        "Sessions of the model",
+        None,
+        models().map(|(labels, model)| (labels, model.sessions().count() as i64)),
+    )?;
+    out.gauges(
+        "gpux_sessions_retired",
+        "Sessions that were left behind in a run that would not end, and have not ended yet",
+        None,
+        models().map(|(labels, model)| (labels, model.sessions().retired() as i64)),
+    )?;
+    let batchers = || models().filter_map(|(labels, model)| Some((labels, model.batcher()?.ok()?)));
+    out.gauges(
+        "gpux_batch_waiting",
+        "Requests that wait for a session of the model",
+        None,
+        batchers().map(|(labels, batcher)| (labels, batcher.waiting() as i64)),
+    )?;
+    out.histograms(
+        "gpux_batch_size",
+        "Rows that the model ran on at once",
+        None,
+        served.iter().flat_map(|served| {
+            let models =
+                served.pipeline().models().filter(|(_, model)| model.batcher().is_some_and(|found| found.is_ok()));
+            models.map(|(name, _)| {
+                (vec![("pipeline", served.name()), ("model", name)], rows(&served.metrics().batch_sizes(name)))
+            })
+        }),
+    )
+}
+
+/// Counts of batches by size, in buckets of powers of two.
+fn rows(sizes: &BTreeMap<usize, u64>) -> Snapshot {
+    let mut buckets: Vec<(f64, u64)> =
+        (0..=8).map(|power| (f64::from(1 << power), 0)).chain([(f64::INFINITY, 0)]).collect();
+    let (mut count, mut sum) = (0, 0.0);
+    for (rows, times) in sizes {
+        if let Some((_, bucket)) = buckets.iter_mut().find(|(bound, _)| *rows as f64 <= *bound) {
+            *bucket += times;
+        }
+        count += times;
+        sum += *rows as f64 * *times as f64;
+    }
+    Snapshot { buckets, count, sum }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_text_names_counters_as_their_samples() {
+        let written = "# HELP a Things.\n# TYPE a counter\na_total{x=\"1\"} 2\n# HELP b_seconds Time.\n# TYPE b_seconds gauge\n\
+                       # UNIT b_seconds seconds\nb_seconds 1.0\n# TYPE c unknown\nc 3\n# EOF\n";
+        let expected = "# HELP a_total Things.\n# TYPE a_total counter\na_total{x=\"1\"} 2\n# HELP b_seconds Time.\n\
+                        # TYPE b_seconds gauge\nb_seconds 1.0\n# TYPE c counter\nc 3\n";
+        assert_eq!(plain(written), expected);
+    }
+
+    #[test]
+    fn batches_are_counted_by_powers_of_two() {
+        let snapshot = rows(&BTreeMap::from([(1, 5), (3, 1), (4, 1)]));
+        let filled: Vec<_> = snapshot.buckets.iter().filter(|(_, count)| *count > 0).copied().collect();
+        assert_eq!((filled, snapshot.count), (vec![(1.0, 5), (4.0, 2)], 7));
+        assert!((snapshot.sum - 12.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,11 @@
+//! Protocols: bytes of a request into values, and results into bytes. A folder for each protocol.
+
+pub(crate) mod health;
+pub(crate) mod http;
+pub(crate) mod metrics;
+pub(crate) mod oip;
+pub(crate) mod openapi;
+pub(crate) mod page;
+pub(crate) mod predict;
+pub(crate) mod route;
+pub(crate) mod router;

@@ -1,0 +1,105 @@
+//! Inference over gRPC.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use bytes::Bytes;
+
+use super::answers;
+use super::answers::Answers;
+use super::bounds;
+use super::bounds::Head;
+use super::messages::{Encoding, Messages};
+use super::proto::{ModelInferRequest, ModelInferResponse};
+use super::{contents, timeout};
+use crate::protocol::oip::error::status;
+use crate::protocol::oip::infer as inference;
+use crate::protocol::oip::infer::{InferRequest, RequestedOutput};
+use crate::protocol::oip::lookup;
+use crate::protocol::oip::lookup::Model;
+use crate::protocol::oip::parameters;
+use crate::protocol::oip::parameters::Parameters;
+use crate::{ServeError, Server, Turn};
+
+/// The answer of a call, and its only message.
+pub(super) async fn call(State(server): State<Arc<Server>>, request: Request) -> Response {
+    let Some(encoding) = Encoding::of(request.headers()) else { return answers::unread(request.headers()) };
+    let answers = Answers::to(request.headers(), encoding);
+    let timeout = timeout::of(request.headers());
+    let messages = Messages::new(request.into_body(), encoding, server.settings().max_body, &server);
+    let message = async {
+        let message = messages.only().await?;
+        let head = Head::read(&message)?;
+        infer(&server, head, message, timeout, move |turn, response| answers.message(turn, &response)).await
+    };
+    answers.one(message.await.map_err(|error| status(&error)))
+}
+
+/// Runs a request of this head, and has its result written in the same turn; `timeout` is how long its
+/// caller waits.
+pub(super) async fn infer(
+    server: &Server,
+    head: Head,
+    message: Bytes,
+    timeout: Option<Duration>,
+    write: impl Fn(&Turn, ModelInferResponse) -> Result<Bytes, ServeError> + Send + 'static,
+) -> Result<Bytes, ServeError> {
+    let model = lookup::of_message(server, &head.model_name, &head.model_version)?;
+    let given = contents::parameters(head.parameters);
+    let mut ask = parameters::ask(&given, message.len())?;
+    ask.timeout = match (ask.timeout, timeout) {
+        (Some(asked), Some(waits)) => Some(asked.min(waits)),
+        (asked, waits) => asked.or(waits),
+    };
+    let (served, room) = (model.served.clone(), server.bodies().room().holding(message.len()));
+    let done = server.run(&served, ask, move |turn| {
+        // What it held is given back when its turn ends.
+        let (request, _share) = bounds::read(message.clone(), &room)?;
+        write(turn, run(turn, &model, request, given.clone())?)
+    });
+    done.await
+}
+
+/// From the message of the request to that of the result.
+fn run(
+    turn: &Turn,
+    model: &Model,
+    request: ModelInferRequest,
+    parameters: Parameters,
+) -> Result<ModelInferResponse, ServeError> {
+    // As Triton does, whichever way the inputs came: its clients read nothing else.
+    let raw = parameters::flag(&parameters, "binary_data_output")?.unwrap_or(true);
+    let request = read(request, parameters)?;
+    let given = inference::infer(turn, request.inputs, request.outputs)?;
+    let size = || given.iter().map(|output| contents::size(output, raw)).sum();
+    turn.hold_answer(inference::given_values(&given), size)?;
+    let (outputs, raw_output_contents) = contents::outputs(given, raw)?;
+    Ok(ModelInferResponse {
+        model_name: turn.served().name().to_owned(),
+        model_version: model.version.clone(),
+        id: request.id,
+        parameters: std::collections::HashMap::default(),
+        outputs,
+        raw_output_contents,
+    })
+}
+
+fn read(request: ModelInferRequest, parameters: Parameters) -> Result<InferRequest, ServeError> {
+    let outputs = request.outputs.into_iter();
+    let outputs = outputs.map(|output| {
+        let parameters = contents::parameters(output.parameters);
+        // As Triton has it; over REST it is as if it were not there.
+        if parameters::count(&parameters, "classification")? == Some(0) {
+            return Err(ServeError::invalid("the parameter `classification` is a whole number, not below 1"));
+        }
+        RequestedOutput::new(output.name, &parameters)
+    });
+    Ok(InferRequest {
+        id: request.id,
+        parameters,
+        inputs: contents::inputs(request.inputs, request.raw_input_contents)?,
+        outputs: outputs.collect::<Result<Vec<_>, _>>()?,
+    })
+}

@@ -1,0 +1,81 @@
+//! The protocol over gRPC.
+
+mod answers;
+mod body;
+mod bounds;
+mod contents;
+mod fields;
+mod health;
+mod infer;
+mod messages;
+mod service;
+mod settings;
+mod stream;
+mod timeout;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use axum::routing::post;
+use tonic::Status;
+use tonic::codec::CompressionEncoding;
+use tonic_health::pb::health_server::HealthServer;
+
+use crate::protocol::http::response;
+use crate::protocol::route;
+use crate::protocol::route::{is_grpc, shown};
+use crate::{ServeError, Server};
+
+/// The messages, made from `proto/open_inference.proto` (`tests/protobuf.rs` checks that they are current).
+pub(super) mod proto {
+    #![allow(
+        clippy::all,
+        clippy::pedantic,
+        missing_docs,
+        unreachable_pub,
+        unused_qualifications,
+        reason = "made by a generator"
+    )]
+    include!("../../../../proto/inference.rs");
+}
+
+/// Every call. Messages are bounded and decompressed before tonic sees them.
+pub(super) fn router(server: &Arc<Server>) -> Router {
+    let inference =
+        proto::grpc_inference_service_server::GrpcInferenceServiceServer::new(service::Service::new(server.clone()))
+            .accept_compressed(CompressionEncoding::Gzip)
+            .accept_compressed(CompressionEncoding::Deflate);
+    let health = HealthServer::new(health::Health::new(server.clone()));
+    Router::new()
+        .route("/inference.GRPCInferenceService/ModelInfer", post(infer::call))
+        .route("/inference.GRPCInferenceService/ModelStreamInfer", post(stream::call))
+        .with_state(server.clone())
+        .route_service("/inference.GRPCInferenceService/{call}", body::Bounded::new(inference, server.clone()))
+        .route_service("/grpc.health.v1.Health/{call}", body::Bounded::new(health, server.clone()))
+        .route_layer(middleware::from_fn(check))
+}
+
+/// Refuses what is no call of gRPC (415), and calls that there are not, before any of their messages is read.
+async fn check(request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    if !is_grpc(request.headers()) {
+        let message = "this is a call of gRPC, whose type is `application/grpc`";
+        return response::error(&ServeError::MediaType(message.to_owned()));
+    }
+    if route::of(path).is_none() {
+        return no_such_call(path);
+    }
+    next.run(request).await
+}
+
+/// The answer to a call that there is not.
+pub(crate) fn no_such_call(path: &str) -> Response {
+    Status::unimplemented(format!("there is no call `{}`", shown(path))).into_http()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests;

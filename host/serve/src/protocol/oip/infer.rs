@@ -1,0 +1,120 @@
+//! One inference, whichever way it was asked for.
+
+use super::classification;
+use super::parameters;
+use super::parameters::Parameters;
+use super::tensors::{InputTensor, OutputTensor};
+use crate::{ServeError, Turn};
+use gpux_core::{ElementType, MAX_STRINGS, Outputs, Plan, PlanOutput, Request, ValidationError, Value, element_count};
+
+/// A request, read.
+#[derive(Debug)]
+pub(super) struct InferRequest {
+    /// what the client calls it; given back with the result
+    pub(super) id: String,
+    pub(super) parameters: Parameters,
+    pub(super) inputs: Vec<InputTensor>,
+    /// the outputs to give; all of them if there are none
+    pub(super) outputs: Vec<RequestedOutput>,
+}
+
+/// An output that a client asks for.
+#[derive(Debug, Default)]
+pub(super) struct RequestedOutput {
+    pub(super) name: String,
+    /// whether its bytes are to come raw; as for the request where nothing is said
+    pub(super) binary: Option<bool>,
+    /// how many of the best classes are wanted instead of the numbers
+    pub(super) classification: Option<usize>,
+}
+
+impl RequestedOutput {
+    pub(super) fn new(name: String, parameters: &Parameters) -> Result<Self, ServeError> {
+        parameters::refuse_shared_memory(parameters, &name)?;
+        let classification = parameters::count(parameters, "classification")?.filter(|count| *count > 0);
+        let binary = parameters::flag(parameters, "binary_data")?;
+        Ok(Self { name, binary, classification: classification.map(|count| count as usize) })
+    }
+}
+
+/// An output with how it is to be written.
+#[derive(Debug)]
+pub(super) struct GivenOutput {
+    pub(super) tensor: OutputTensor,
+    pub(super) binary: Option<bool>,
+}
+
+/// The values of outputs.
+pub(super) fn given_values(outputs: &[GivenOutput]) -> impl Iterator<Item = &Value> {
+    outputs.iter().map(|output| &output.tensor.value)
+}
+
+/// Runs a request in its turn.
+pub(super) fn infer(
+    turn: &Turn,
+    inputs: Vec<InputTensor>,
+    outputs: Vec<RequestedOutput>,
+) -> Result<Vec<GivenOutput>, ServeError> {
+    let plan = turn.served().plan();
+    for asked in &outputs {
+        let output = output(plan, &asked.name)?;
+        if asked.classification.is_some() {
+            classification::check(output)?;
+        }
+    }
+    let values = values(plan, inputs)?;
+    let given = turn.infer(values, None)?;
+    chosen(turn, given, outputs)
+}
+
+fn output<'a>(plan: &'a Plan, name: &str) -> Result<&'a PlanOutput, ServeError> {
+    plan.outputs().iter().find(|output| output.name == name).ok_or_else(|| {
+        let known: Vec<_> = plan.outputs().iter().map(|output| format!("`{}`", output.name)).collect();
+        ServeError::invalid(format!("there is no output `{name}`, but {}", known.join(", ")))
+    })
+}
+
+fn values(plan: &Plan, inputs: Vec<InputTensor>) -> Result<Request, ValidationError> {
+    let mut strings = 0_usize;
+    let value = |input: InputTensor| {
+        if input.element == ElementType::String {
+            strings = strings.saturating_add(element_count(&input.shape).unwrap_or(usize::MAX));
+        }
+        if strings > MAX_STRINGS {
+            return Err(ValidationError::request(format!("a request has at most {MAX_STRINGS} strings")));
+        }
+        let port = plan.port(&input.name).ok_or_else(|| {
+            ValidationError::input(
+                &input.name,
+                format_args!("the pipeline has none; it takes {}", plan.describe_inputs()),
+            )
+        })?;
+        let name = input.name.clone();
+        let value = input.into_value(&port.kind).map_err(|fault| ValidationError::input(&name, fault))?;
+        Ok((name, value))
+    };
+    inputs.into_iter().map(value).collect()
+}
+
+/// The outputs in the order they were asked for.
+fn chosen(turn: &Turn, mut given: Outputs, asked: Vec<RequestedOutput>) -> Result<Vec<GivenOutput>, ServeError> {
+    if asked.is_empty() {
+        let output = |(name, value)| GivenOutput { tensor: OutputTensor { name, value }, binary: None };
+        return Ok(given.into_iter().map(output).collect());
+    }
+    let mut outputs = Vec::with_capacity(asked.len());
+    for asked in asked {
+        // An optional output may not be there; what is asked for twice is given once.
+        let Some(index) = given.iter().position(|(name, _)| *name == asked.name) else { continue };
+        let (name, value) = given.swap_remove(index);
+        let value = match asked.classification {
+            Some(count) => {
+                let served = turn.served();
+                classification::best(served.pipeline(), output(served.plan(), &name)?, &value, count)?
+            }
+            None => value,
+        };
+        outputs.push(GivenOutput { tensor: OutputTensor { name, value }, binary: asked.binary });
+    }
+    Ok(outputs)
+}

@@ -1,0 +1,41 @@
+//! The Open Inference Protocol, version 2: REST under `/v2`, gRPC on the same port.
+//!
+//! A request of either becomes an [`infer::InferRequest`], in a turn of the pipeline; `tensors` is the
+//! one place where what a client says about a tensor is held against its bytes. What comes of it
+//! is written in the way that it was asked for.
+
+mod classification;
+mod config;
+pub(crate) mod datatype;
+mod error;
+mod grpc;
+mod infer;
+mod lookup;
+mod metadata;
+mod parameters;
+mod placement;
+mod repository;
+mod rest;
+mod settings;
+mod shared_memory;
+mod statistics;
+mod tensors;
+
+use std::sync::Arc;
+
+use axum::Router;
+
+pub(crate) use config::ModelConfig;
+pub(crate) use grpc::no_such_call;
+pub(crate) use metadata::{ModelMetadata, ServerMetadata};
+pub(crate) use repository::Indexed;
+pub(crate) use rest::{Asked, Live, ModelReady, Models, Ready, is_path, no_such_method, no_such_path, request_schema};
+pub(crate) use statistics::Statistics;
+pub(crate) use tensors::tensor_json;
+
+use crate::engine::server::Server;
+
+/// Every path of REST and every call of gRPC.
+pub(crate) fn router(server: &Arc<Server>) -> Router {
+    rest::router(server.clone()).merge(grpc::router(server))
+}

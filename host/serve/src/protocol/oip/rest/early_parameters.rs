@@ -1,0 +1,194 @@
+//! What a request in JSON asks for beside its result, as far as that is known before its turn.
+//!
+//! Reading a large request takes its time, and so belongs in its turn; where it stands in the queue has to
+//! be known before. Clients write parameters before the tensors or behind them: so only the start and
+//! the end are looked at, whose lengths do not grow with the request.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer as _, Error as _, IgnoredAny, MapAccess, Visitor};
+
+use super::literals;
+use super::parts::GivenParameters;
+use crate::protocol::oip::parameters;
+use crate::protocol::oip::parameters::Parameters;
+use crate::{Ask, ServeError};
+
+/// How much of each end is looked at, in bytes: read in hardly more time than it takes to ask for a turn.
+const LOOK: usize = 64 << 10;
+
+/// The field that holds them.
+const FIELD: &str = "parameters";
+
+/// What matters before the turn of a request.
+const WORDS: [&str; 2] = ["\"timeout\"", "\"priority\""];
+
+/// What a request of so many bytes asks for, by its parameters. Those that stand far from both of its ends
+/// are found when it is read.
+pub(super) fn ask(json: &[u8], bytes: usize) -> Result<Ask, ServeError> {
+    parameters::ask(&found(json), bytes)
+}
+
+fn found(json: &[u8]) -> Parameters {
+    let start = json.get(..LOOK).unwrap_or(json);
+    let end = json.get(json.len().saturating_sub(LOOK)..).unwrap_or(json);
+    let found = matters(start).then(|| first(start)).flatten();
+    // Whatever is wrong with it is found again, and said, when it is read.
+    found.or_else(|| matters(end).then(|| last(end)).flatten()).unwrap_or_default()
+}
+
+/// Looking for a word is much faster than reading past every number.
+fn matters(text: &[u8]) -> bool {
+    text.utf8_chunks().any(|chunk| WORDS.into_iter().any(|word| chunk.valid().contains(word)))
+}
+
+/// The parameters of an object that begins so.
+fn first(start: &[u8]) -> Option<Parameters> {
+    let read = |text: &[u8]| {
+        let mut found = None;
+        let ended = serde_json::Deserializer::from_slice(text).deserialize_map(UpToParameters(&mut found));
+        (found, ended.is_err_and(|error| error.is_syntax()))
+    };
+    match read(start) {
+        (None, true) => literals::quoted(start).and_then(|quoted| read(&quoted).0),
+        (found, _) => found,
+    }
+}
+
+/// Reads an object up to its parameters, wherever its text ends.
+struct UpToParameters<'a>(&'a mut Option<Parameters>);
+
+impl<'de> Visitor<'de> for UpToParameters<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        while let Some(name) = fields.next_key::<Cow<'de, str>>()? {
+            if name == FIELD {
+                *self.0 = Some(fields.next_value::<GivenParameters>()?.0);
+                return Err(A::Error::custom("what follows does not matter"));
+            }
+            fields.next_value::<IgnoredAny>()?;
+        }
+        Ok(())
+    }
+}
+
+/// The parameters of an object that ends so.
+fn last(end: &[u8]) -> Option<Parameters> {
+    #[derive(Deserialize)]
+    struct Tail {
+        parameters: GivenParameters,
+    }
+    let tail = [b"{", end.get(field(end)?..)?].concat();
+    let read = |text: &[u8]| serde_json::from_slice::<Tail>(text).ok();
+    read(&tail).or_else(|| read(&literals::quoted(&tail)?)).map(|tail| tail.parameters.0)
+}
+
+/// Where the field begins in the end of an object. Read from behind, it is known at every byte how deep it
+/// lies, and which quotes belong together.
+fn field(end: &[u8]) -> Option<usize> {
+    let (mut depth, mut text) = (0_usize, end);
+    while let [before @ .., byte] = text {
+        text = before;
+        match byte {
+            b'}' | b']' => depth += 1,
+            b'{' | b'[' => depth = depth.checked_sub(1)?,
+            b'"' => {
+                let quote = opening(before)?;
+                let (name, after) = (before.get(quote + 1..)?, end.get(before.len() + 1..)?);
+                if depth == 1 && name == FIELD.as_bytes() && after.trim_ascii_start().starts_with(b":") {
+                    return Some(quote);
+                }
+                text = before.get(..quote)?;
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The quote that opens the string which ends the text; one behind an odd number of backslashes is a letter of it.
+fn opening(mut text: &[u8]) -> Option<usize> {
+    loop {
+        let quote = text.iter().rposition(|byte| *byte == b'"')?;
+        text = text.get(..quote)?;
+        if text.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 0 {
+            return Some(quote);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    /// A request whose parameters are before or behind its tensors, `more` bytes of which are its data.
+    fn request(before: bool, more: usize, other: &str) -> String {
+        let parameters = r#""parameters" : {"timeout":7,"priority":1}"#;
+        let data = "1, ".repeat(more / 3);
+        let inputs = format!(
+            r#""inputs":[{{"name":"x\"{{","datatype":"FP32","shape":[1],"parameters":{{"timeout":8}},"data":[{data}1]}}]"#
+        );
+        let outputs = r#""outputs":[{"name":"y","parameters":{"binary_data":true}}],"id":"parameters""#;
+        let parts = if before { [parameters, &inputs, outputs] } else { [&inputs, parameters, outputs] };
+        format!("{{{other}{}}}", parts.join(", "))
+    }
+
+    #[test]
+    fn parameters_are_found_at_either_end_however_long_the_request() {
+        for more in [0, LOOK - 100, LOOK, 10 * LOOK] {
+            for before in [true, false] {
+                for other in ["", r#""o\\":["]}\\\"",{}],"#, r#""o":[NaN, -Infinity],"#] {
+                    let json = request(before, more, other);
+                    let asked = json!({ "timeout": 7, "priority": 1 });
+                    assert_eq!(json!(found(json.as_bytes())), asked, "{more} {before} {other}");
+                }
+            }
+        }
+        let literals = request(false, 3 * LOOK, "").replacen("1, ", "NaN, ", 20);
+        assert_eq!(found(literals.as_bytes())["timeout"], 7);
+    }
+
+    #[test]
+    fn only_its_own_parameters_are_found() {
+        let many = "1,".repeat(LOOK);
+        for json in [
+            format!(r#"{{"a":[{{"parameters":{{"timeout":7}}}}],"b":[{many}1],"c":{{"parameters":{{"timeout":8}}}}}}"#),
+            format!(r#"{{"a":[{many}1],"b":"{{\"parameters\":{{\"timeout\":8}}}}"}}"#),
+            format!(r#"{{"a":[{many}1],"b":"parameters","timeout":8}}"#),
+            format!(r#"[{many}{{"parameters":{{"timeout":7}}}}]"#),
+        ] {
+            assert_eq!(json!(found(json.as_bytes())), json!({}), "{}", &json[json.len() - 80..]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_follows_and_goes_before_does_not_matter(texts in prop::collection::vec(any::<String>(), 4)) {
+            let [a, b, c, d] = texts.as_slice() else { unreachable!() };
+            let own = json!({ "timeout": 7 });
+            let object = json!({ a: [b, { "parameters": { "timeout": 8 } }], "parameters": own, c: { d: [a] } });
+            let object = object.to_string();
+            prop_assert_eq!(json!(first(object.as_bytes())), own.clone());
+            prop_assert_eq!(json!(last(object.as_bytes())), own);
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text in "[\\[\\]{}\",:\\\\parmets0-9N -]{0,80}") {
+            let text = format!("{text}\"parameters\":{text}\"timeout\"{text}");
+            first(text.as_bytes());
+            last(text.as_bytes());
+            last(&text.as_bytes()[text.len() / 2..]);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The extension `generate`: an object of inputs by name in, an object of outputs by name out, in which
+//! one element stands alone and several in one list. A pipeline gives its result at once, so the stream
+//! holds one event.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use bytes::Bytes;
+use http::{HeaderValue, Request as HttpRequest};
+use serde_json::Value as Json;
+
+use super::{Named, answered, early_parameters};
+use crate::engine::decoded_size;
+use crate::engine::encoded_size;
+use crate::protocol::http::compression::Accepted;
+use crate::protocol::http::{body, response};
+use crate::protocol::oip::lookup;
+use crate::protocol::oip::lookup::Model;
+use crate::protocol::oip::parameters;
+use crate::protocol::predict::output::write_fields;
+use crate::{Priority, ServeError, Server, Turn};
+use gpux_core::{JsonTree, Value, write_json_text};
+
+/// `POST /v2/models/NAME/generate`.
+pub(super) async fn generate(State(server): State<Arc<Server>>, named: Named, request: HttpRequest<Body>) -> Response {
+    let accepted = Accepted::of(request.headers());
+    let answer = answered(generated(&server, &named, request).await.map(|text| response::bytes(response::JSON, text)));
+    accepted.result(answer).await
+}
+
+/// `POST /v2/models/NAME/generate_stream`.
+pub(super) async fn generate_stream(
+    State(server): State<Arc<Server>>,
+    named: Named,
+    request: HttpRequest<Body>,
+) -> Response {
+    let event = |text: Vec<u8>| {
+        let event = [b"data: ".as_slice(), &text, b"\n\n"].concat();
+        response::bytes(HeaderValue::from_static("text/event-stream; charset=utf-8"), event)
+    };
+    answered(generated(&server, &named, request).await.map(event))
+}
+
+async fn generated(server: &Server, named: &Named, request: HttpRequest<Body>) -> Result<Vec<u8>, ServeError> {
+    let (head, body) = request.into_parts();
+    let model = lookup::model(server, &named.model, &named.version)?;
+    let body = body::read_for(&model.served, None, Priority::High, &head.headers, body, server).await?;
+    let served = model.served.clone();
+    let ask = early_parameters::ask(&body, body.len())?;
+    let room = decoded_size::is_counted(&body).then(|| server.bodies().room().holding(body.len()));
+    let run = move |turn: &Turn| {
+        let _share = room.as_ref().map(|room| decoded_size::tree(&body, room)).transpose()?;
+        run(turn, &model, &body)
+    };
+    server.run(&served, ask, run).await
+}
+
+fn run(turn: &Turn, model: &Model, body: &Bytes) -> Result<Vec<u8>, ServeError> {
+    let JsonTree(json) =
+        serde_json::from_slice(body).map_err(|error| ServeError::invalid(format!("not an object of JSON: {error}")))?;
+    let Json::Object(mut inputs) = json else { return Err(ServeError::invalid("this is not an object of JSON")) };
+    if let Some(Json::Object(given)) = inputs.get("parameters") {
+        turn.hasten(parameters::ask(given, 0)?.timeout)?;
+    }
+    let plan = turn.served().plan();
+    let id = inputs.get("id").filter(|_| plan.port("id").is_none()).and_then(Json::as_str).map(str::to_owned);
+    // What is no input is a parameter, and those that are not known are ignored.
+    inputs.retain(|name, _| plan.port(name).is_some());
+    if inputs.is_empty() {
+        return Err(ServeError::invalid(format!(
+            "none of its fields is an input; it takes {}",
+            plan.describe_inputs()
+        )));
+    }
+    let request = plan.reader(&[]).json(Json::Object(inputs))?;
+    let outputs = turn.infer(request, None)?;
+    let size = |value: &Value| encoded_size::memory(value) + encoded_size::json(value);
+    let values = || outputs.iter().map(|(_, value)| value);
+    turn.hold_answer(values(), || values().map(size).sum())?;
+    let mut text = b"{\"model_name\":".to_vec();
+    write_json_text(turn.served().name(), &mut text);
+    text.extend_from_slice(b",\"model_version\":");
+    write_json_text(&model.version, &mut text);
+    if let Some(id) = id {
+        text.extend_from_slice(b",\"id\":");
+        write_json_text(&id, &mut text);
+    }
+    let outputs: Vec<_> = outputs.into_iter().map(|(name, value)| (name, flat(value))).collect();
+    write_fields(outputs.iter(), &mut text);
+    text.push(b'}');
+    Ok(text)
+}
+
+/// A tensor of one axis, or of none if it has one element.
+fn flat(value: Value) -> Value {
+    let Value::Tensor(tensor) = value else { return value };
+    let shape = if tensor.len() == 1 { Vec::new() } else { vec![tensor.len()] };
+    Value::Tensor(tensor.clone().reshape(shape).unwrap_or(tensor))
+}

@@ -1,0 +1,311 @@
+//! The parts of a request in JSON, as many as a pipeline could have a use for: each is a few bytes of
+//! text, and many more in memory.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value as Json};
+
+use crate::protocol::oip::parameters::{MAX_NAME, MAX_PARTS, MAX_TEXT, Parameters, too_long};
+use gpux_core::{MAX_AXES, MAX_STRINGS};
+
+fn too_many<E: Error>(what: &str) -> E {
+    E::custom(format_args!("more than {MAX_PARTS} {what}"))
+}
+
+/// What may have parameters of its own.
+pub(super) trait Parameterized {
+    fn parameters(&self) -> usize;
+
+    /// How many strings its data has.
+    fn strings(&self) -> usize {
+        0
+    }
+}
+
+/// A list of tensors or outputs, with bounds on the parameters and the strings of all of them together.
+pub(super) struct Few<T>(pub(super) Vec<T>);
+
+impl<T> Default for Few<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: Parameterized> Few<T> {
+    pub(super) fn parameters(&self) -> usize {
+        self.0.iter().map(T::parameters).sum()
+    }
+}
+
+impl<'de, T: Deserialize<'de> + Parameterized> Deserialize<'de> for Few<T> {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        json.deserialize_seq(FewVisitor(PhantomData))
+    }
+}
+
+struct FewVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de> + Parameterized> Visitor<'de> for FewVisitor<T> {
+    type Value = Few<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Few<T>, A::Error> {
+        let mut list = Vec::new();
+        let (mut parameters, mut strings) = (0, 0);
+        while let Some(item) = items.next_element::<T>()? {
+            if list.len() == MAX_PARTS {
+                return Err(too_many("inputs or outputs"));
+            }
+            parameters += item.parameters();
+            if parameters > MAX_PARTS {
+                return Err(too_many("parameters"));
+            }
+            strings += item.strings();
+            if strings > MAX_STRINGS {
+                return Err(A::Error::custom(format_args!("more than {MAX_STRINGS} strings")));
+            }
+            list.push(item);
+        }
+        Ok(Few(list))
+    }
+}
+
+/// A name, an id or a datatype, of a length that has a use.
+#[derive(Debug, Default)]
+pub(super) struct Name(pub(super) String);
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        json.deserialize_str(NameVisitor)
+    }
+}
+
+struct NameVisitor;
+
+impl Visitor<'_> for NameVisitor {
+    type Value = Name;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Name, E> {
+        bounded(text, MAX_NAME).map(|name| Name(name.to_owned()))
+    }
+}
+
+fn bounded<E: Error>(text: &str, most: usize) -> Result<&str, E> {
+    if text.len() > most { Err(E::custom(too_long(most))) } else { Ok(text) }
+}
+
+/// A tensor's shape, of no more axes than a tensor has.
+#[derive(Debug)]
+pub(super) struct Shape(pub(super) Vec<usize>);
+
+impl<'de> Deserialize<'de> for Shape {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        json.deserialize_seq(ShapeVisitor).map(Self)
+    }
+}
+
+struct ShapeVisitor;
+
+impl<'de> Visitor<'de> for ShapeVisitor {
+    type Value = Vec<usize>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a shape: a list of sizes")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sizes: A) -> Result<Vec<usize>, A::Error> {
+        let mut shape = Vec::new();
+        while let Some(size) = sizes.next_element()? {
+            if shape.len() == MAX_AXES {
+                return Err(A::Error::custom(format_args!("a tensor has at most {MAX_AXES} axes")));
+            }
+            shape.push(size);
+        }
+        Ok(shape)
+    }
+}
+
+/// An object of parameters. No parameter that is known is a list or an object: these are there, but
+/// empty.
+#[derive(Debug, Default)]
+pub(super) struct GivenParameters(pub(super) Parameters);
+
+impl<'de> Deserialize<'de> for GivenParameters {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        json.deserialize_map(ParametersVisitor).map(Self)
+    }
+}
+
+struct ParametersVisitor;
+
+impl<'de> Visitor<'de> for ParametersVisitor {
+    type Value = Parameters;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of parameters")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Parameters, A::Error> {
+        let mut parameters = Parameters::new();
+        while let Some(Name(name)) = fields.next_key()? {
+            if parameters.len() == MAX_PARTS {
+                return Err(too_many("parameters"));
+            }
+            parameters.insert(name, fields.next_value_seed(Leaf)?);
+        }
+        Ok(parameters)
+    }
+}
+
+/// A value that has no parts.
+struct Leaf;
+
+impl<'de> DeserializeSeed<'de> for Leaf {
+    type Value = Json;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Json, D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Leaf {
+    type Value = Json;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a parameter")
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Json, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Json, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Json, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Json, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Json, E> {
+        bounded(value, MAX_TEXT).map(Json::from)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Json, E> {
+        Ok(Json::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Json, A::Error> {
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Json::Array(Vec::new()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Json, A::Error> {
+        while fields.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Json::Object(Map::new()))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn parameters_are_read_and_what_they_nest_is_read_past() {
+        let text = r#"{"a": -1, "b": 2, "c": 0.5, "d": "x\n", "e": true, "f": null, "g": [1, [2]], "h": {"i": {}}}"#;
+        let GivenParameters(read) = serde_json::from_str(text).unwrap();
+        let flat = json!({"a": -1, "b": 2, "c": 0.5, "d": "x\n", "e": true, "f": null, "g": [], "h": {}});
+        assert_eq!(Json::Object(read), flat);
+        for wrong in ["[]", "1", "{\"a\": [1}", "{\"a\": }"] {
+            assert!(serde_json::from_str::<GivenParameters>(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    /// What is written as its number of parameters.
+    #[derive(serde::Deserialize)]
+    struct Of(usize);
+
+    impl Parameterized for Of {
+        fn parameters(&self) -> usize {
+            self.0
+        }
+    }
+
+    #[test]
+    fn parameters_are_counted_in_all_of_a_list() {
+        let list = |parameters: [usize; 3]| serde_json::from_str::<Few<Of>>(&json!(parameters).to_string());
+        assert_eq!(list([MAX_PARTS - 1, 0, 1]).unwrap().parameters(), MAX_PARTS);
+        assert!(list([MAX_PARTS - 1, 1, 1]).err().unwrap().to_string().contains("more than 4096 parameters"));
+    }
+
+    /// What is written as its number of strings.
+    #[derive(serde::Deserialize)]
+    struct Strings(usize);
+
+    impl Parameterized for Strings {
+        fn parameters(&self) -> usize {
+            0
+        }
+
+        fn strings(&self) -> usize {
+            self.0
+        }
+    }
+
+    #[test]
+    fn strings_are_counted_in_all_of_a_list() {
+        let list = |strings: [usize; 2]| serde_json::from_str::<Few<Strings>>(&json!(strings).to_string());
+        assert!(list([MAX_STRINGS - 1, 1]).is_ok());
+        assert!(list([MAX_STRINGS, 1]).err().unwrap().to_string().contains("more than 4194304 strings"));
+    }
+
+    #[test]
+    fn names_and_texts_are_bounded() {
+        let name = |length: usize| serde_json::from_str::<Name>(&json!("n".repeat(length)).to_string());
+        assert_eq!(name(MAX_NAME).unwrap().0.len(), MAX_NAME);
+        assert!(name(MAX_NAME + 1).unwrap_err().to_string().contains("at most 4096 bytes"));
+        let given = |name: usize, text: usize| {
+            let json = json!({ "n".repeat(name): "t".repeat(text) });
+            serde_json::from_str::<GivenParameters>(&json.to_string())
+        };
+        assert_eq!(given(MAX_NAME, MAX_TEXT).unwrap().0.len(), 1);
+        assert!(given(MAX_NAME + 1, 0).unwrap_err().to_string().contains("at most 4096 bytes"));
+        assert!(given(1, MAX_TEXT + 1).unwrap_err().to_string().contains("at most 65536 bytes"));
+    }
+
+    #[test]
+    fn axes_are_counted() {
+        let shape = |axes: usize| serde_json::from_str::<Shape>(&json!(vec![1; axes]).to_string());
+        assert_eq!(shape(MAX_AXES).unwrap().0, [1; MAX_AXES]);
+        assert!(shape(MAX_AXES + 1).unwrap_err().to_string().contains("at most 64 axes"));
+    }
+
+    #[test]
+    fn parts_are_counted() {
+        let list = |items: usize| serde_json::from_str::<Few<Of>>(&json!(vec![0; items]).to_string());
+        assert_eq!(list(MAX_PARTS).map(|list| list.0.len()).unwrap(), MAX_PARTS);
+        assert!(list(MAX_PARTS + 1).err().unwrap().to_string().contains("more than 4096 inputs or outputs"));
+        let object = |names: usize| {
+            let names: Map<_, _> = (0..names).map(|name| (name.to_string(), Json::Null)).collect();
+            serde_json::from_str::<GivenParameters>(&Json::Object(names).to_string())
+        };
+        assert_eq!(object(MAX_PARTS).unwrap().0.len(), MAX_PARTS);
+        assert!(object(MAX_PARTS + 1).unwrap_err().to_string().contains("more than 4096 parameters"));
+    }
+}

@@ -1,0 +1,194 @@
+//! Results: JSON, with the bytes of tensors behind it.
+
+use axum::response::Response;
+
+use super::framing::JSON_LENGTH;
+use crate::ServeError;
+use crate::engine::encoded_size;
+use crate::protocol::http::response;
+use crate::protocol::oip::infer::{GivenOutput, RequestedOutput};
+use crate::protocol::oip::{datatype, tensors};
+use gpux_core::{Kind, Plan, Value, write_json_text};
+
+/// A result in bytes.
+pub(super) struct Written {
+    bytes: Vec<u8>,
+    /// where the JSON ends, if bytes of tensors follow
+    json: Option<usize>,
+}
+
+/// Whose result it is.
+pub(super) struct Heading<'a> {
+    pub(super) model: &'a str,
+    pub(super) version: &'a str,
+    pub(super) id: &'a str,
+}
+
+/// How it is written.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Form {
+    /// whether outputs are bytes of which nobody says how they are to come
+    pub(super) binary: bool,
+    /// whether NaN and infinite elements are literals, which JSON does not have, and not texts
+    pub(super) literals: bool,
+}
+
+/// Refuses outputs that are asked for in JSON and that it does not hold, before anything runs: those of which
+/// the type is known.
+pub(super) fn check(plan: &Plan, asked: &[RequestedOutput], binary: bool) -> Result<(), ServeError> {
+    for output in plan.outputs() {
+        let found = asked.iter().find(|asked| asked.name == output.name);
+        let is_left_out = found.is_none() && !asked.is_empty();
+        let is_text = found.is_some_and(|asked| asked.classification.is_some());
+        if is_left_out || is_text || found.and_then(|asked| asked.binary).unwrap_or(binary) {
+            continue;
+        }
+        let Kind::Tensor(kind) = &output.kind else { continue };
+        if let Some(element) = kind.element().filter(|element| !datatype::is_written_out(*element)) {
+            return Err(ServeError::invalid(tensors::not_in_json(&output.name, element)));
+        }
+    }
+    Ok(())
+}
+
+/// The bytes that a result takes at most while it is written.
+pub(super) fn size(outputs: &[GivenOutput], form: Form) -> usize {
+    let size = |output: &GivenOutput| {
+        let value = &output.tensor.value;
+        // Raw bytes lie for a moment where they are gathered, and behind the JSON.
+        let raw = || 2 * encoded_size::raw(value);
+        // JSON is a text within JSON, where each quote takes two bytes.
+        let json = || if matches!(value, Value::Json(_)) { 3 } else { 1 } * encoded_size::json(value);
+        encoded_size::memory(value) + if output.binary.unwrap_or(form.binary) { raw() } else { json() }
+    };
+    outputs.iter().map(size).sum()
+}
+
+impl Written {
+    /// Writes a result.
+    pub(super) fn of(heading: &Heading<'_>, outputs: &[GivenOutput], form: Form) -> Result<Self, ServeError> {
+        let (mut json, mut raw) = (Vec::with_capacity(256), Vec::new());
+        json.extend_from_slice(b"{\"model_name\":");
+        write_json_text(heading.model, &mut json);
+        json.extend_from_slice(b",\"model_version\":");
+        write_json_text(heading.version, &mut json);
+        if !heading.id.is_empty() {
+            json.extend_from_slice(b",\"id\":");
+            write_json_text(heading.id, &mut json);
+        }
+        json.extend_from_slice(b",\"outputs\":[");
+        let mut is_binary = false;
+        for (index, output) in outputs.iter().enumerate() {
+            if index > 0 {
+                json.push(b',');
+            }
+            let raw = output.binary.unwrap_or(form.binary).then_some(&mut raw);
+            is_binary |= raw.is_some();
+            write_output(output, form.literals, &mut json, raw).map_err(ServeError::invalid)?;
+        }
+        json.extend_from_slice(b"]}");
+        let length = json.len();
+        json.append(&mut raw);
+        Ok(Self { bytes: json, json: is_binary.then_some(length) })
+    }
+
+    pub(super) fn into_response(self) -> Response {
+        let media_type = if self.json.is_some() { response::BYTES } else { response::JSON };
+        let mut response = response::bytes(media_type, self.bytes);
+        if let Some(length) = self.json {
+            response.headers_mut().insert(JSON_LENGTH, length.into());
+        }
+        response
+    }
+}
+
+/// Writes an output: its elements into `raw`, if that is given, else into the JSON.
+fn write_output(
+    output: &GivenOutput,
+    literals: bool,
+    json: &mut Vec<u8>,
+    raw: Option<&mut Vec<u8>>,
+) -> Result<(), String> {
+    let tensor = &output.tensor;
+    json.extend_from_slice(b"{\"name\":");
+    write_json_text(&tensor.name, json);
+    let shape: Vec<_> = tensor.shape().iter().map(ToString::to_string).collect();
+    let described = format!(",\"datatype\":\"{}\",\"shape\":[{}]", datatype::name(tensor.element()), shape.join(","));
+    json.extend_from_slice(described.as_bytes());
+    if let Some(raw) = raw {
+        let before = raw.len();
+        tensor.write_raw(raw)?;
+        let parameters = format!(",\"parameters\":{{\"binary_data_size\":{}}}}}", raw.len() - before);
+        json.extend_from_slice(parameters.as_bytes());
+        return Ok(());
+    }
+    if tensor.is_base64() {
+        // What MLServer's clients decode it by.
+        json.extend_from_slice(b",\"parameters\":{\"content_type\":\"base64\"}");
+    }
+    json.extend_from_slice(b",\"data\":");
+    tensor.write_json(literals, json)?;
+    json.push(b'}');
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use half::f16;
+    use serde_json::{Value as Json, json};
+
+    use super::*;
+    use crate::protocol::oip::tensors::OutputTensor;
+    use gpux_core::Tensor;
+
+    fn output(value: Value, binary: Option<bool>) -> GivenOutput {
+        GivenOutput { tensor: OutputTensor { name: "y".to_owned(), value }, binary }
+    }
+
+    fn written(outputs: &[GivenOutput], binary: bool) -> Written {
+        let form = Form { binary, ..Form::default() };
+        Written::of(&Heading { model: "m", version: "1", id: "a\"b" }, outputs, form).unwrap()
+    }
+
+    #[test]
+    fn json_and_binary_may_mix() {
+        let tensor = Value::from(Tensor::new([2, 1], vec![1_i16, -2]).unwrap());
+        let written = written(&[output(tensor.clone(), Some(true)), output(tensor, None)], false);
+        let (json, raw) = written.bytes.split_at(written.json.unwrap());
+        let json: Json = serde_json::from_slice(json).unwrap();
+        let described = json!({ "name": "y", "datatype": "INT16", "shape": [2, 1] });
+        let mut binary = described.clone();
+        binary["parameters"] = json!({ "binary_data_size": 4 });
+        let mut plain = described;
+        plain["data"] = json!([1, -2]);
+        let expected = json!({ "model_name": "m", "model_version": "1", "id": "a\"b", "outputs": [binary, plain] });
+        assert_eq!(json, expected);
+        assert_eq!(raw, [1, 0, 0xfe, 0xff]);
+    }
+
+    #[test]
+    fn what_json_has_no_number_for_is_text_or_as_it_was_asked() {
+        let outputs = || {
+            let single = Tensor::new([3], vec![f32::NAN, 0.5, f32::INFINITY]).unwrap();
+            let double = Tensor::new([2], vec![f64::NEG_INFINITY, 1e300]).unwrap();
+            [output(single.into(), None), output(double.into(), None)]
+        };
+        let json: Json = serde_json::from_slice(&written(&outputs(), false).bytes).unwrap();
+        assert_eq!(json["outputs"][0]["data"], json!(["NaN", 0.5, "Infinity"]));
+        assert_eq!(json["outputs"][1]["data"], json!(["-Infinity", 1e300]));
+        let heading = Heading { model: "m", version: "1", id: "" };
+        let form = Form { literals: true, ..Form::default() };
+        let text = String::from_utf8(Written::of(&heading, &outputs(), form).unwrap().bytes).unwrap();
+        assert!(text.contains("[NaN,0.5,Infinity]") && text.contains("[-Infinity,1e+300]"), "{text}");
+    }
+
+    #[test]
+    fn halves_are_given_raw_only() {
+        let halves = || [output(Tensor::new([1], vec![f16::ONE]).unwrap().into(), None)];
+        assert!(written(&halves(), true).bytes.ends_with(&f16::ONE.to_le_bytes()));
+        let heading = Heading { model: "m", version: "1", id: "" };
+        let error = Written::of(&heading, &halves(), Form::default()).err().unwrap();
+        assert!(error.to_string().contains("FP16, which JSON does not hold"));
+    }
+}

@@ -1,0 +1,214 @@
+//! `/predict` of one pipeline.
+
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value as Json, json};
+
+use super::answers::{Form, with_errors};
+use super::{Document, example, values};
+use crate::Served;
+use crate::protocol::predict::Options;
+use crate::protocol::predict::info::media_type;
+use crate::protocol::predict::trace::Trace;
+use gpux_core::{Kind, Plan, PlanInput};
+
+/// Answers without a result.
+const ERRORS: [&str; 9] = ["400", "404", "406", "408", "413", "415", "500", "503", "504"];
+
+/// The whole operation.
+pub(super) fn operation(document: &mut Document<'_>, served: &Served, id: &str) -> Json {
+    let trace = document.subschema::<Trace>();
+    let inputs = inputs_part(document, served);
+    let single = served.plan().reader(&[]).single().map(|port| document.given(served, port));
+    let outputs = outputs_part(document, served);
+    let content = bodies(document, served, inputs, single);
+    let names: Vec<_> = served.plan().outputs().iter().map(|output| &output.name).collect();
+    let shared = document.parameters.keys().filter(|name| SHARED.contains(&name.as_str()));
+    let parameters = shared.map(|name| json!({ "$ref": format!("#/components/parameters/{name}") }));
+    let output = json!({
+        "name": "output", "in": "query", "required": false, "schema": { "enum": names },
+        "description": "the output to give, where one is given alone",
+    });
+    let mut operation = json!({
+        "operationId": id,
+        "tags": [served.name()],
+        "summary": format!("Run {}", served.name()),
+        "description": served.pipeline().spec().description.as_deref().unwrap_or_default(),
+        "parameters": parameters.chain([output]).collect::<Vec<_>>(),
+        "requestBody": { "required": true, "content": content },
+        "responses": { "200": { "description": "the outputs", "content": results(served.plan(), &outputs, &trace) } },
+    });
+    with_errors(&mut operation, Form::Own, &ERRORS);
+    operation
+}
+
+/// An object of inputs by name.
+fn inputs_part(document: &mut Document<'_>, served: &Served) -> Json {
+    let inputs = inputs(served.plan(), |input| document.given(served, &input.port));
+    document.part(served, "inputs", || inputs)
+}
+
+/// Outputs by name. Which of them are there, `?output=` may decide.
+fn outputs_part(document: &mut Document<'_>, served: &Served) -> Json {
+    document.part(served, "outputs", || {
+        let outputs = served.plan().outputs().iter();
+        let properties = outputs.map(|output| (output.name.clone(), values::written(&output.kind)));
+        json!({
+            "type": "object",
+            "properties": properties.collect::<Map<_, _>>(),
+            "additionalProperties": false,
+        })
+    })
+}
+
+/// Parameters that are the same for every pipeline.
+const SHARED: [&str; 3] = ["timeout", "priority", "trace"];
+
+/// What the query of any pipeline may say, from the type that reads it.
+pub(super) fn parameters() -> Map<String, Json> {
+    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let schema = settings.into_generator().into_root_schema_for::<Options>().to_value();
+    let properties = schema["properties"].as_object().cloned().unwrap_or_default();
+    let shared = properties.into_iter().filter(|(name, _)| SHARED.contains(&name.as_str()));
+    let parameter = |(name, mut schema): (String, Json)| {
+        let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
+        let parameter = json!({
+            "name": name, "in": "query", "required": false, "description": description, "schema": plain(schema),
+        });
+        (name, parameter)
+    };
+    shared.map(parameter).collect()
+}
+
+/// In a query, nothing is `null`: what may be left out is left out.
+fn plain(mut schema: Json) -> Json {
+    let Some(fields) = schema.as_object_mut() else { return schema };
+    fields.remove("format");
+    if let Some(Json::Array(kinds)) = fields.get_mut("type") {
+        kinds.retain(|kind| kind != "null");
+        if let [only] = kinds.as_slice() {
+            let only = only.clone();
+            fields.insert("type".to_owned(), only);
+        }
+    }
+    if let Some(Json::Array(forms)) = fields.get_mut("anyOf") {
+        forms.retain(|form| form["type"] != "null");
+        if let [only] = forms.as_slice() {
+            return only.clone();
+        }
+    }
+    schema
+}
+
+fn takes_file(input: &PlanInput) -> bool {
+    matches!(input.port.kind, Kind::Bytes | Kind::Text | Kind::Any)
+}
+
+/// Every kind of body that the pipeline reads.
+fn bodies(document: &mut Document<'_>, served: &Served, object: Json, single: Option<Json>) -> Json {
+    let plan = served.plan();
+    let mut content = Map::new();
+    let mut body = json!({ "schema": json_body(object, single) });
+    if let Some(example) = example::object(served) {
+        body["example"] = example;
+    }
+    content.insert("application/json".to_owned(), body);
+    let field = |input: &PlanInput| match input.port.kind {
+        Kind::Bytes | Kind::Any => json!({ "type": "string", "format": "binary" }),
+        Kind::Text => json!({ "type": "string" }),
+        Kind::Json | Kind::Tensor(_) => document.given(served, &input.port),
+    };
+    content.insert("multipart/form-data".to_owned(), json!({ "schema": inputs(plan, field) }));
+    let files: Vec<_> = plan.inputs().iter().filter(|input| takes_file(input)).collect();
+    let rest = plan.inputs().iter().filter(|input| !takes_file(input));
+    if let [only] = files.as_slice()
+        && rest.clone().all(|input| !is_required(input))
+    {
+        let binary = json!({ "schema": { "type": "string", "format": "binary" } });
+        if matches!(only.port.kind, Kind::Text | Kind::Any) {
+            content.insert("text/plain".to_owned(), json!({ "schema": { "type": "string" } }));
+        }
+        if matches!(only.port.kind, Kind::Bytes | Kind::Any) {
+            content.insert("application/octet-stream".to_owned(), binary.clone());
+        }
+        if let Some(media_type) = media_type(served, &only.port) {
+            content.insert(media_type.to_owned(), binary);
+        }
+    }
+    if plan.reader(&[]).single().is_some_and(|port| matches!(port.kind, Kind::Tensor(_))) {
+        content.insert("application/x-npy".to_owned(), json!({ "schema": { "type": "string", "format": "binary" } }));
+    }
+    Json::Object(content)
+}
+
+/// An object of inputs, the value of the only input, or a list of either.
+fn json_body(object: Json, single: Option<Json>) -> Json {
+    let mut one = vec![object];
+    one.extend(single);
+    let mut forms = one.clone();
+    one.push(json!({ "description": "anything else has its error in its place" }));
+    forms.push(json!({
+        "type": "array", "items": { "anyOf": one }, "minItems": 1,
+        "description": "requests that run side by side",
+    }));
+    json!({ "anyOf": forms })
+}
+
+pub(super) fn is_required(input: &PlanInput) -> bool {
+    !input.port.optional && input.default.is_none()
+}
+
+fn inputs(plan: &Plan, schema: impl FnMut(&PlanInput) -> Json) -> Json {
+    json!({
+        "type": "object",
+        "properties": described_inputs(plan, schema),
+        "required": required(plan),
+        "additionalProperties": false,
+    })
+}
+
+/// The names of the inputs that every request gives.
+pub(super) fn required(plan: &Plan) -> Vec<&str> {
+    plan.inputs().iter().filter(|input| is_required(input)).map(|input| input.port.name.as_str()).collect()
+}
+
+/// Every input with its schema and what is said of it.
+pub(super) fn described_inputs(plan: &Plan, mut schema: impl FnMut(&PlanInput) -> Json) -> Map<String, Json> {
+    let described = |input: &PlanInput| {
+        let mut schema = schema(input);
+        if !input.port.description.is_empty() {
+            schema["description"] = json!(input.port.description);
+        }
+        (input.port.name.clone(), schema)
+    };
+    plan.inputs().iter().map(described).collect()
+}
+
+/// Every form in which a result is given.
+fn results(plan: &Plan, outputs: &Json, trace: &Json) -> Json {
+    let traced = json!({
+        "type": "object",
+        "properties": { "outputs": outputs, "trace": trace },
+        "required": ["outputs", "trace"],
+        "additionalProperties": false,
+        "description": "with `?trace=true`",
+    });
+    let item = json!({ "anyOf": [outputs, { "$ref": "#/components/schemas/Error" }] });
+    let list = json!({ "type": "array", "items": item, "description": "of a list, in its order" });
+    let mut content = Map::new();
+    content.insert("application/json".to_owned(), json!({ "schema": { "anyOf": [outputs, traced, list] } }));
+    let any = |fits: fn(&Kind) -> bool| plan.outputs().iter().any(|output| fits(&output.kind));
+    let binary = json!({ "schema": { "type": "string", "format": "binary" } });
+    if any(|kind| matches!(kind, Kind::Bytes | Kind::Any)) {
+        content.insert("image/*".to_owned(), binary.clone());
+    }
+    if any(|kind| matches!(kind, Kind::Text | Kind::Any)) {
+        content.insert("text/plain".to_owned(), json!({ "schema": { "type": "string" } }));
+    }
+    if any(|kind| matches!(kind, Kind::Bytes | Kind::Tensor(_) | Kind::Any)) {
+        content.insert("application/octet-stream".to_owned(), binary.clone());
+    }
+    if any(|kind| matches!(kind, Kind::Tensor(_) | Kind::Any)) {
+        content.insert("application/x-npy".to_owned(), binary);
+    }
+    Json::Object(content)
+}

@@ -1,0 +1,192 @@
+//! `/info` and `/pipelines`.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::engine::error::without_folders;
+use crate::protocol::http::path_name::Name;
+use crate::protocol::http::response;
+use crate::{ServeError, Served, Server, State as Serving};
+use gpux_config::{InputSpec, PortType};
+use gpux_core::{Dim, Kind, PlanInput, PlanOutput, Port};
+
+/// The only pipeline's.
+pub(crate) async fn only(State(server): State<Arc<Server>>) -> Response {
+    answer_of(&server, server.repository().only("info"))
+}
+
+/// That of the pipeline of this name.
+pub(crate) async fn named(State(server): State<Arc<Server>>, Name(name): Name) -> Response {
+    answer_of(&server, server.repository().get(&name))
+}
+
+fn answer_of(server: &Server, served: Result<Arc<Served>, ServeError>) -> Response {
+    match served {
+        Ok(served) => response::json(&json!(Info { trace: server.settings().trace, ..Info::of(&served) })),
+        Err(error) => response::error(&error),
+    }
+}
+
+/// The pipelines that are served.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Pipelines {
+    /// each of them, by name
+    pipelines: Vec<Listed>,
+}
+
+/// A pipeline and what it is doing.
+#[derive(Serialize, JsonSchema)]
+struct Listed {
+    name: String,
+    /// `null` if it is not loaded
+    version: Option<String>,
+    /// `loading`, `ready` or `unloaded`
+    state: String,
+    /// why what its files hold now is not what answers
+    reason: Option<String>,
+}
+
+/// Every pipeline with what it is doing.
+pub(crate) async fn all(State(server): State<Arc<Server>>) -> Response {
+    let entries = server.repository().visible();
+    let entries = entries.iter().map(|entry| {
+        let state = match entry.state() {
+            Serving::Loading => "loading",
+            Serving::Ready => "ready",
+            Serving::Unloaded => "unloaded",
+        };
+        let version = entry.served().map(|served| served.version().to_owned());
+        Listed { name: entry.name().to_owned(), version, state: state.to_owned(), reason: entry.told_failure() }
+    });
+    response::json(&json!(Pipelines { pipelines: entries.collect() }))
+}
+
+/// A pipeline as its callers see it.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Info {
+    name: String,
+    version: String,
+    /// what it does, for people
+    description: Option<String>,
+    /// of its models: `onnx`
+    format: String,
+    /// size of its models, in mebibytes
+    size_mb: f64,
+    inputs: Vec<Input>,
+    outputs: Vec<Output>,
+    /// the names of its steps, in the order they run
+    steps: Vec<String>,
+    /// what runs its models
+    engine: String,
+    /// what is not as it could be
+    warnings: Vec<String>,
+    /// whether `?trace=true` is answered
+    trace: bool,
+}
+
+/// What a request gives.
+#[derive(Serialize, JsonSchema)]
+struct Input {
+    name: String,
+    /// `text`, `bytes`, `JSON`, or the element type of a tensor
+    r#type: String,
+    /// the dimensions of a tensor; -1 is one that each request decides
+    shape: Option<Vec<i64>>,
+    required: bool,
+    description: String,
+    /// `image/*` or `audio/*`, where the bytes are known to be that
+    media_type: Option<String>,
+}
+
+/// What a request gets.
+#[derive(Serialize, JsonSchema)]
+struct Output {
+    name: String,
+    /// `text`, `bytes`, `JSON`, or the element type of a tensor
+    r#type: String,
+    /// the dimensions of a tensor; -1 is one that each request decides
+    shape: Option<Vec<i64>>,
+    /// the names of its classes
+    labels: Option<Vec<String>>,
+    /// whether its scores are probabilities: they come from `softmax` or `sigmoid`
+    probabilities: bool,
+    description: String,
+}
+
+impl Info {
+    fn of(served: &Served) -> Self {
+        let (pipeline, spec) = (served.pipeline(), served.pipeline().spec());
+        let input = |input: &PlanInput| {
+            let (r#type, shape) = type_and_shape(&input.port.kind);
+            Input {
+                name: input.port.name.clone(),
+                r#type,
+                shape,
+                required: !input.port.optional && input.default.is_none(),
+                description: input.port.description.clone(),
+                media_type: media_type(served, &input.port).map(str::to_owned),
+            }
+        };
+        let output = |output: &PlanOutput| {
+            let declared = spec.outputs.iter().find(|declared| declared.name.value == output.name);
+            let (r#type, shape) = type_and_shape(&output.kind);
+            Output {
+                name: output.name.clone(),
+                r#type,
+                shape,
+                labels: Some(pipeline.labels(&output.name).to_vec()).filter(|labels| !labels.is_empty()),
+                probabilities: pipeline.is_probability(&output.name),
+                description: declared.and_then(|output| output.description.clone()).unwrap_or_default(),
+            }
+        };
+        Self {
+            name: served.name().to_owned(),
+            version: served.version().to_owned(),
+            description: spec.description.clone(),
+            format: "onnx".to_owned(),
+            size_mb: pipeline.model_bytes() as f64 / f64::from(1 << 20),
+            inputs: served.plan().inputs().iter().map(input).collect(),
+            outputs: served.plan().outputs().iter().map(output).collect(),
+            steps: served.plan().steps().iter().map(|step| step.name.clone()).collect(),
+            engine: pipeline.engine().to_owned(),
+            warnings: pipeline.warnings().iter().map(|warning| without_folders(warning)).collect(),
+            trace: false,
+        }
+    }
+}
+
+fn type_and_shape(kind: &Kind) -> (String, Option<Vec<i64>>) {
+    match kind {
+        Kind::Tensor(kind) => {
+            let element = kind.element().map_or_else(|| "tensor".to_owned(), |element| element.name().to_owned());
+            let size = |dim: &Dim| if let Dim::Fixed(size) = dim { *size as i64 } else { -1 };
+            (element, kind.shape.as_ref().map(|shape| shape.iter().map(size).collect()))
+        }
+        other => (other.to_string(), None),
+    }
+}
+
+/// What the bytes of an input are: as declared, else by the step that reads them first.
+pub(crate) fn media_type(served: &Served, port: &Port) -> Option<&'static str> {
+    if port.kind != Kind::Bytes {
+        return None;
+    }
+    let spec = served.pipeline().spec();
+    let declared = spec.inputs.iter().find(|input: &&InputSpec| input.name.value == port.name);
+    match declared.map(|input| input.kind.value) {
+        Some(PortType::Image) => return Some("image/*"),
+        Some(PortType::Audio) => return Some("audio/*"),
+        _ => {}
+    }
+    let only = served.plan().inputs().len() == 1;
+    match spec.pipeline.first().filter(|_| only).map(|step| step.tag.value.as_str()) {
+        Some("decode-image") => Some("image/*"),
+        Some("decode-audio") => Some("audio/*"),
+        _ => None,
+    }
+}

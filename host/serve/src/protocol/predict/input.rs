@@ -1,0 +1,147 @@
+//! What a body says, as requests.
+
+use std::convert::Infallible;
+use std::future::ready;
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use serde_json::Value as Json;
+use serde_json::error::Category;
+
+use crate::ServeError;
+use gpux_core::{JsonTree, Plan, Request, ValidationError};
+
+/// What a body is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum MediaType {
+    /// JSON, or nothing said
+    Json,
+    /// fields of a form, with its boundary
+    Form(String),
+    /// a tensor in NumPy's file format
+    Npy,
+    /// the content of one file
+    File,
+}
+
+/// Requests of one list: each may be a few bytes, and its answer many more.
+const MAX_REQUESTS: usize = 10_000;
+
+/// One request, or a list of them.
+pub(crate) enum Requests {
+    One(Request),
+    List(Vec<Result<Request, ValidationError>>),
+}
+
+impl MediaType {
+    /// What the head says about the body.
+    pub(crate) fn of(headers: &HeaderMap) -> Result<Self, ServeError> {
+        let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(Self::Json) };
+        let value = value.to_str().map_err(|_| ServeError::MediaType("the content type is not text".to_owned()))?;
+        let name = value.split(';').next().unwrap_or_default().trim();
+        if name.eq_ignore_ascii_case("application/json") {
+            return Ok(Self::Json);
+        }
+        Ok(match name.to_ascii_lowercase().as_str() {
+            // What curl says when nobody tells it.
+            "" | "application/x-www-form-urlencoded" => Self::Json,
+            "multipart/form-data" => {
+                Self::Form(multer::parse_boundary(value).map_err(|error| ServeError::MediaType(error.to_string()))?)
+            }
+            "application/x-npy" => Self::Npy,
+            "application/octet-stream" | "text/plain" => Self::File,
+            name if ["image/", "audio/"].iter().any(|kind| name.starts_with(kind)) => Self::File,
+            other => {
+                let message = format!(
+                    "a body of type `{other}` is not read; send application/json, multipart/form-data, image/*, \
+                     audio/*, text/plain, application/octet-stream or application/x-npy"
+                );
+                return Err(ServeError::MediaType(message));
+            }
+        })
+    }
+}
+
+impl Requests {
+    /// Reads a body.
+    pub(crate) fn read(plan: &Plan, media_type: &MediaType, body: &Bytes) -> Result<Self, ServeError> {
+        let reader = plan.reader(&[]);
+        match media_type {
+            MediaType::Form(boundary) => {
+                // All of it is there, so nothing is waited for.
+                let read = Self::of_form(plan, boundary, body.clone()).now_or_never();
+                read.unwrap_or_else(|| Err(ServeError::Body("the form does not end".to_owned()))).map(Self::One)
+            }
+            MediaType::Npy => Ok(Self::One(reader.npy(body)?)),
+            MediaType::File => Ok(Self::One(reader.payload(body.to_vec())?)),
+            MediaType::Json => match reader.json_text(body) {
+                Some(request) => Ok(Self::One(request?)),
+                None => match reader.json_texts(body, MAX_REQUESTS) {
+                    Some(requests) => Ok(Self::List(requests?)),
+                    None => Self::of_json(plan, json(body)?),
+                },
+            },
+        }
+    }
+
+    fn of_json(plan: &Plan, json: Json) -> Result<Self, ServeError> {
+        let reader = plan.reader(&[]);
+        match json {
+            Json::Array(items) if !items.is_empty() && reader.is_batch(&items) => {
+                if items.len() > MAX_REQUESTS {
+                    let message = format!("a list has at most {MAX_REQUESTS} requests, but this has {}", items.len());
+                    return Err(ServeError::invalid(message));
+                }
+                Ok(Self::List(items.into_iter().map(|item| reader.json(item)).collect()))
+            }
+            json => Ok(Self::One(reader.json(json)?)),
+        }
+    }
+
+    /// Reads the fields of a form: each is an input, as a file or as text. A field of a name that is
+    /// no input's gives the only input that takes a file, as when a browser sends a picture. What an input
+    /// already has is not read again: so no form has more fields to read than there are inputs.
+    async fn of_form(plan: &Plan, boundary: &str, body: Bytes) -> Result<Request, ServeError> {
+        let stream = futures_util::stream::once(ready(Ok::<_, Infallible>(body)));
+        let mut form = multer::Multipart::new(stream, boundary);
+        let mut request = Request::new();
+        let broken = |error: multer::Error| ServeError::Body(error.to_string());
+        while let Some(field) = form.next_field().await.map_err(broken)? {
+            let name = field.name().unwrap_or_default().to_owned();
+            if request.len() >= plan.inputs().len() || request.iter().any(|(known, _)| *known == name) {
+                return Err(one_too_many(plan, &name).into());
+            }
+            let bytes = field.bytes().await.map_err(broken)?;
+            match plan.port(&name) {
+                Some(port) => request.push((name, port.field(bytes.to_vec())?)),
+                None => request.extend(plan.reader(&request).payload(bytes.to_vec())?),
+            }
+        }
+        Ok(request)
+    }
+}
+
+/// A field of a form whose input is already there.
+fn one_too_many(plan: &Plan, name: &str) -> ValidationError {
+    match plan.port(name) {
+        Some(_) => ValidationError::input(name, "the form gives it twice"),
+        None => ValidationError::request(format!(
+            "the form has a field for each input already, and `{name}` beside those; the pipeline takes {}",
+            plan.describe_inputs()
+        )),
+    }
+}
+
+fn json(body: &Bytes) -> Result<Json, ServeError> {
+    if body.trim_ascii().is_empty() {
+        return Err(ServeError::invalid("the request has no body"));
+    }
+    let tree = serde_json::from_slice::<JsonTree>(body);
+    tree.map(|tree| tree.0).map_err(|error| match error.classify() {
+        // It is JSON, but too much of it.
+        Category::Data => ServeError::invalid(error.to_string()),
+        _ => ServeError::invalid(format!("not JSON: {error}")),
+    })
+}

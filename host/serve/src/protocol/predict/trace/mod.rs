@@ -1,0 +1,100 @@
+//! What each step of a request did, for the one who sent it.
+
+mod preview;
+mod statistics;
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use preview::{Preview, Room};
+
+use crate::engine::error::without_folders;
+use gpux_core::{Context, Observer, PlannedStep, StepFailure, Value};
+
+/// What a request went through.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub(crate) struct Trace {
+    /// Milliseconds that it waited for its turn
+    queued_ms: f64,
+    /// Milliseconds in which the body was made into values
+    read_ms: f64,
+    /// Milliseconds of all steps together
+    steps_ms: f64,
+    /// The steps, in the order they ran
+    steps: Vec<TracedStep>,
+    #[serde(skip)]
+    room: Room,
+}
+
+/// What a step did.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct TracedStep {
+    /// Its place in the pipeline, from 1
+    number: usize,
+    /// Its name
+    name: String,
+    /// Milliseconds from its inputs to its outputs
+    time_ms: f64,
+    /// The most memory that its sandbox had, in bytes, if it ran in one
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<u64>,
+    /// Why it failed, if it did
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failed: Option<String>,
+    /// What it logged, the newest last
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    log: Vec<String>,
+    /// What it gave
+    gave: Vec<Preview>,
+}
+
+/// Lines of a step's log that are shown, and characters of each.
+const LOG_LINES: usize = 50;
+const LOG_LINE: usize = 500;
+
+impl Trace {
+    /// The trace of a request that waited and was read for so long, before its first step.
+    pub(crate) fn of(queued: Duration, read: Duration) -> Self {
+        Self { queued_ms: milliseconds(queued), read_ms: milliseconds(read), ..Self::default() }
+    }
+
+    fn push(&mut self, step: &PlannedStep, time: Duration, context: &Context, failed: Option<String>) {
+        self.steps_ms += milliseconds(time);
+        let newest = context.log.len().saturating_sub(LOG_LINES);
+        self.steps.push(TracedStep {
+            number: self.steps.len() + 1,
+            name: step.name.clone(),
+            time_ms: milliseconds(time),
+            memory: context.memory_peak,
+            failed,
+            log: context.log[newest..].iter().map(|line| line.chars().take(LOG_LINE).collect()).collect(),
+            gave: Vec::new(),
+        });
+    }
+}
+
+impl Observer for Trace {
+    fn failed(&mut self, step: &PlannedStep, failure: &StepFailure, time: Duration, context: &Context) {
+        let failed = match failure {
+            StepFailure::InvalidInput(_) => failure.to_string(),
+            _ => without_folders(&failure.to_string()),
+        };
+        self.push(step, time, context, Some(failed));
+    }
+
+    fn after(&mut self, step: &PlannedStep, time: Duration, outputs: &[Value], context: &Context) {
+        self.push(step, time, context, None);
+        let gave = step.output_names().zip(outputs).map(|(name, value)| Preview::of(name, value, &mut self.room));
+        let gave = gave.collect();
+        if let Some(last) = self.steps.last_mut() {
+            last.gave = gave;
+        }
+    }
+}
+
+/// With three digits behind the point: microseconds.
+fn milliseconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round() / 1e3
+}

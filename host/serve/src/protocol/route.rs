@@ -1,0 +1,191 @@
+//! What the path of a request is one of: few names, whatever clients ask for.
+
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+
+/// Paths of HTTP; what stands in braces is any one part. A name before the parts that would take it.
+const PATHS: [&str; 49] = [
+    "/",
+    "/docs",
+    "/health",
+    "/health/live",
+    "/health/ready",
+    "/info",
+    "/metrics",
+    "/openapi.json",
+    "/page/{file}",
+    "/pipelines",
+    "/pipelines/{name}/info",
+    "/pipelines/{name}/predict",
+    "/predict",
+    "/v2",
+    "/v2/",
+    "/v2/health/live",
+    "/v2/health/ready",
+    "/v2/models",
+    "/v2/models/stats",
+    "/v2/models/{model}",
+    "/v2/models/{model}/config",
+    "/v2/models/{model}/generate",
+    "/v2/models/{model}/generate_stream",
+    "/v2/models/{model}/infer",
+    "/v2/models/{model}/ready",
+    "/v2/models/{model}/stats",
+    "/v2/models/{model}/versions/{version}",
+    "/v2/models/{model}/versions/{version}/config",
+    "/v2/models/{model}/versions/{version}/generate",
+    "/v2/models/{model}/versions/{version}/generate_stream",
+    "/v2/models/{model}/versions/{version}/infer",
+    "/v2/models/{model}/versions/{version}/ready",
+    "/v2/models/{model}/versions/{version}/stats",
+    "/v2/cudasharedmemory/region/{region}/register",
+    "/v2/cudasharedmemory/region/{region}/status",
+    "/v2/cudasharedmemory/region/{region}/unregister",
+    "/v2/cudasharedmemory/status",
+    "/v2/cudasharedmemory/unregister",
+    "/v2/logging",
+    "/v2/models/{model}/trace/setting",
+    "/v2/systemsharedmemory/region/{region}/register",
+    "/v2/systemsharedmemory/region/{region}/status",
+    "/v2/systemsharedmemory/region/{region}/unregister",
+    "/v2/systemsharedmemory/status",
+    "/v2/systemsharedmemory/unregister",
+    "/v2/trace/setting",
+    "/v2/repository/index",
+    "/v2/repository/models/{model}/load",
+    "/v2/repository/models/{model}/unload",
+];
+
+/// Calls of gRPC.
+const CALLS: [&str; 22] = [
+    "/grpc.health.v1.Health/Check",
+    "/grpc.health.v1.Health/Watch",
+    "/inference.GRPCInferenceService/ServerLive",
+    "/inference.GRPCInferenceService/ServerReady",
+    "/inference.GRPCInferenceService/ModelReady",
+    "/inference.GRPCInferenceService/ServerMetadata",
+    "/inference.GRPCInferenceService/ModelMetadata",
+    "/inference.GRPCInferenceService/ModelInfer",
+    "/inference.GRPCInferenceService/ModelStreamInfer",
+    "/inference.GRPCInferenceService/ModelConfig",
+    "/inference.GRPCInferenceService/ModelStatistics",
+    "/inference.GRPCInferenceService/RepositoryIndex",
+    "/inference.GRPCInferenceService/RepositoryModelLoad",
+    "/inference.GRPCInferenceService/RepositoryModelUnload",
+    "/inference.GRPCInferenceService/SystemSharedMemoryStatus",
+    "/inference.GRPCInferenceService/SystemSharedMemoryRegister",
+    "/inference.GRPCInferenceService/SystemSharedMemoryUnregister",
+    "/inference.GRPCInferenceService/CudaSharedMemoryStatus",
+    "/inference.GRPCInferenceService/CudaSharedMemoryRegister",
+    "/inference.GRPCInferenceService/CudaSharedMemoryUnregister",
+    "/inference.GRPCInferenceService/TraceSetting",
+    "/inference.GRPCInferenceService/LogSettings",
+];
+
+/// What is at this path, or all that are like it.
+pub(crate) fn of(path: &str) -> Option<&'static str> {
+    PATHS.into_iter().chain(CALLS).find(|route| fits(path, route))
+}
+
+/// Whether a route is a call of gRPC.
+pub(crate) fn is_call(route: &str) -> bool {
+    CALLS.contains(&route)
+}
+
+fn fits(path: &str, route: &str) -> bool {
+    let (mut parts, mut places) = (path.split('/'), route.split('/'));
+    loop {
+        match (parts.next(), places.next()) {
+            (None, None) => return true,
+            (Some(part), Some(place)) if part == place || place.starts_with('{') && !part.is_empty() => {}
+            _ => return false,
+        }
+    }
+}
+
+/// As much of a path or a method as is worth keeping: thousands of lines may wait to be written.
+pub(crate) fn shown(text: &str) -> &str {
+    const LONGEST: usize = 1 << 10;
+    text.get(..text.floor_char_boundary(LONGEST)).unwrap_or(text)
+}
+
+/// Whether a request is one of gRPC, by its type: `application/grpc`, and what may follow that. gRPC-Web is not.
+pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
+    let rest = headers.get(CONTENT_TYPE).and_then(|value| value.as_bytes().strip_prefix(b"application/grpc"));
+    rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b' ')))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    use axum::body::Body;
+    use http::{Request, StatusCode};
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+    use crate::protocol::router::{Routes, router};
+    use crate::{Server, Settings};
+    use gpux::LoadOptions;
+
+    #[test]
+    fn a_path_is_one_of_few() {
+        for (path, route) in [
+            ("/predict", Some("/predict")),
+            ("/pipelines/digits/predict", Some("/pipelines/{name}/predict")),
+            ("/v2/models/stats", Some("/v2/models/stats")),
+            ("/v2/models/m/versions/1/infer", Some("/v2/models/{model}/versions/{version}/infer")),
+            ("/inference.GRPCInferenceService/ModelInfer", Some("/inference.GRPCInferenceService/ModelInfer")),
+            ("/inference.GRPCInferenceService/Other", None),
+            ("/pipelines//predict", None),
+            ("/pipelines/a/b/predict", None),
+            ("", None),
+        ] {
+            assert_eq!(of(path), route, "{path}");
+        }
+        let service = include_str!("../../proto/open_inference.proto");
+        let calls = service.lines().filter_map(|line| line.trim().strip_prefix("rpc ")?.split('(').next());
+        assert!(calls.clone().count() > 0);
+        for call in calls {
+            assert!(of(&format!("/inference.GRPCInferenceService/{call}")).is_some_and(is_call), "{call}");
+        }
+    }
+
+    #[tokio::test]
+    async fn each_that_is_described_is_known() {
+        let server = Arc::new(Server::new(Settings::default(), LoadOptions::default()));
+        let routes = Routes::new(&server);
+        let document = routes.answer(Request::builder().uri("/openapi.json").body(Body::empty()).unwrap()).await;
+        let document = document.into_body().collect().await.unwrap().to_bytes();
+        let document: serde_json::Value = serde_json::from_slice(&document).unwrap();
+        for (path, _) in document["paths"].as_object().unwrap() {
+            assert!(of(path).is_some(), "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn there_is_something_at_each_call() {
+        let server = Arc::new(Server::new(Settings::default(), LoadOptions::default()));
+        let routes = Routes::new(&server);
+        for call in CALLS {
+            let request = Request::builder().method("PATCH").uri(call).body(Body::empty());
+            let answer = routes.answer(request.unwrap()).await;
+            assert_ne!(answer.status(), StatusCode::NOT_FOUND, "{call}");
+        }
+    }
+
+    #[test]
+    fn each_that_is_routed_is_known_and_no_other() {
+        let server = Arc::new(Server::new(Settings::default(), LoadOptions::default()));
+        // What a router is told of itself is the only list of its paths.
+        let told = format!("{:?}", router(&server));
+        let paths = told.split('"').filter(|text| text.starts_with('/') && !text.contains("__private"));
+        // Most calls of gRPC are told apart by the service that they are for.
+        let (calls, paths): (BTreeSet<_>, BTreeSet<_>) =
+            paths.filter(|path| !path.ends_with("/{call}")).partition(|path| path.contains("GRPC"));
+        assert_eq!(paths, PATHS.into_iter().collect());
+        assert!(calls.is_subset(&CALLS.into_iter().collect()), "{calls:?}");
+    }
+}

@@ -1,0 +1,76 @@
+//! The HTTP API: `/health`, `/info`, `/predict`, and the same for each of several pipelines.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
+use axum::routing::{get, post};
+use http::Request;
+use tower::Service as _;
+
+use super::http::compression::{self, Accepted};
+use super::http::response;
+use super::oip;
+use super::route::is_grpc;
+use super::{health, metrics, openapi, page, predict};
+use crate::engine::error::ServeError;
+use crate::engine::server::Server;
+
+/// The handlers of every protocol, by path.
+pub(crate) struct Routes(Router);
+
+impl Routes {
+    pub(crate) fn new(server: &Arc<Server>) -> Self {
+        Self(router(server))
+    }
+
+    /// Answers a request.
+    pub(crate) async fn answer(&self, request: Request<Body>) -> Response {
+        let headers = request.headers();
+        // The Open Inference Protocol compresses results alone, and by itself.
+        let accepted = (!oip::is_path(request.uri().path())).then(|| Accepted::of(headers));
+        let request = if compression::is_encoded(headers) { compression::decompressed(request) } else { request };
+        let Ok(response) = self.0.clone().call(request).await;
+        match accepted {
+            Some(accepted) => accepted.large(response).await,
+            None => response,
+        }
+    }
+}
+
+pub(crate) fn router(server: &Arc<Server>) -> Router {
+    let router = Router::new()
+        .route("/health", get(health::health))
+        .route("/health/live", get(health::live))
+        .route("/health/ready", get(health::ready))
+        .route("/info", get(predict::info::only))
+        .route("/metrics", get(metrics::metrics))
+        .route("/predict", post(predict::only))
+        .route("/openapi.json", get(openapi::document))
+        .route("/", get(page::start))
+        .route("/docs", get(page::docs))
+        .route("/page/{file}", get(page::file))
+        .route("/pipelines", get(predict::info::all))
+        .route("/pipelines/{name}/info", get(predict::info::named))
+        .route("/pipelines/{name}/predict", post(predict::named))
+        .with_state(server.clone());
+    router.merge(oip::router(server)).fallback(unknown).method_not_allowed_fallback(wrong_method)
+}
+
+async fn unknown(uri: http::Uri, headers: http::HeaderMap) -> Response {
+    if is_grpc(&headers) {
+        return oip::no_such_call(uri.path());
+    }
+    if let Some(response) = oip::no_such_path(uri.path()) {
+        return response;
+    }
+    response::error(&ServeError::NotFound(format!("there is nothing at `{}`", uri.path())))
+}
+
+async fn wrong_method(method: http::Method, uri: http::Uri) -> Response {
+    if let Some(response) = oip::no_such_method(uri.path(), &method) {
+        return response;
+    }
+    response::error(&ServeError::Method(format!("`{}` does not take {method}", uri.path())))
+}

@@ -15,14 +15,15 @@ mod settings;
 
 #[doc(hidden)]
 pub use edge::listener::Unconnected;
-pub use edge::listener::{Ended, Event, ListenError, serve};
+pub use edge::listener::{Event, ListenError, ShutdownOutcome, serve};
 pub use edge::tls::TlsError;
 pub use engine::error::ServeError;
-pub use engine::execution::Turn;
-pub use engine::loaded_pipeline::Served;
-pub use engine::pipeline_slot::{Entry, State};
-pub use engine::repository::{Repository, RepositoryError, Source};
-pub use engine::request_options::{Ask, Priority};
-pub use engine::scheduler::{Load, Refusal};
+pub use engine::execution::Execution;
+pub use engine::loaded_pipeline::LoadedPipeline;
+pub use engine::pipeline_slot::{PipelineSlot, PipelineState};
+pub use engine::repository::{Repository, RepositoryError};
+pub use engine::request_options::{Priority, RequestOptions};
+pub use engine::scheduler::{Load, Rejection};
 pub use engine::server::Server;
+pub use engine::source::Source;
 pub use settings::{Otlp, Settings, TlsFiles};

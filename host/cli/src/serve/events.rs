@@ -44,15 +44,15 @@ impl EventLogger {
     }
 
     fn ready(&self, server: &Server, address: SocketAddr) {
-        for entry in server.repository().entries() {
-            let Some(served) = entry.served() else { continue };
-            for warning in served.pipeline().warnings() {
-                self.warning(&format!("{}: {warning}", entry.name()));
+        for slot in server.repository().slots() {
+            let Some(loaded) = slot.loaded() else { continue };
+            for warning in loaded.pipeline().warnings() {
+                self.warning(&format!("{}: {warning}", slot.name()));
             }
-            let (version, engine) = (served.version(), served.pipeline().engine());
-            self.note(&format!("{} {version} on {engine}", entry.name()));
-            if let Some(failure) = &served.warmth().failure {
-                let name = entry.name();
+            let (version, engine) = (loaded.version(), loaded.pipeline().engine());
+            self.note(&format!("{} {version} on {engine}", slot.name()));
+            if let Some(failure) = &loaded.warm_up_report().failure {
+                let name = slot.name();
                 self.detail(&format!("{name}: a made-up request is refused, so it is not warm: {failure}"));
             }
         }

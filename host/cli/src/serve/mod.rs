@@ -19,7 +19,7 @@ use gpux::GpuxError;
 use gpux::{LoadOptions, Pipeline, is_model};
 use gpux_config::FILE_NAMES;
 use gpux_core::Size;
-use gpux_serve::{Ended, ListenError, RepositoryError, Server, Settings, Source, serve};
+use gpux_serve::{ListenError, RepositoryError, Server, Settings, ShutdownOutcome, Source, serve};
 
 /// Examples:
 ///   gpux serve
@@ -136,15 +136,15 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
         teller.warning(&warning);
     }
     let result = serve(&server, sources, move |event| teller.tell(&told, &event));
-    if matches!(result, Ok(Ended::TimedOut)) {
+    if matches!(result, Ok(ShutdownOutcome::TimedOut)) {
         let message = "requests under way took longer than `--drain` and were left behind";
         log.say(&printer.failure("TimeoutError", message));
     }
     log.flush();
     match result {
-        Ok(Ended::Drained) => Exit::Done,
-        Ok(Ended::TimedOut) => Exit::Failed,
-        Ok(Ended::Cut) => Exit::Interrupted,
+        Ok(ShutdownOutcome::Drained) => Exit::Done,
+        Ok(ShutdownOutcome::TimedOut) => Exit::Failed,
+        Ok(ShutdownOutcome::Cut) => Exit::Interrupted,
         Err(ListenError::Repository(RepositoryError::Pipeline(error))) => printer.error(&error),
         Err(ListenError::Keys(error)) => printer.error(&error.into()),
         Err(

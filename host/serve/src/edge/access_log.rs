@@ -16,15 +16,15 @@ use hyper::body::{Body as _, Frame, SizeHint};
 use super::host_check::Peer;
 use crate::edge::telemetry::{Outcome, RequestSpan, Telemetry};
 use crate::engine::metrics::Protocol;
-use crate::engine::request_context::Context;
+use crate::engine::request_context::RequestContext;
 use crate::engine::server::Server;
 use crate::engine::tenant::Tenant;
-use crate::protocol::route::shown;
+use crate::protocol::route::truncated;
 
-/// Says what came of a request when it is dropped.
-pub(crate) struct Answered {
+/// Counts, logs and traces the response when it is dropped.
+pub(crate) struct ResponseRecord {
     server: Arc<Server>,
-    context: Arc<Context>,
+    context: Arc<RequestContext>,
     protocol: Protocol,
     started: Instant,
     /// of HTTP, or the code of gRPC; `None` until it is known
@@ -33,31 +33,31 @@ pub(crate) struct Answered {
     /// how long it took to the head of the answer
     to_head: Option<Duration>,
     /// what only the log wants
-    line: Option<Line>,
+    line: Option<LogFields>,
     span: Option<RequestSpan>,
 }
 
-/// What the log says of a request's head.
-pub(crate) struct Line {
+/// Fields of the access log that come from the head of a request.
+pub(crate) struct LogFields {
     method: String,
     path: String,
     peer: Option<Peer>,
 }
 
-impl Line {
+impl LogFields {
     pub(crate) fn new(head: &Parts, peer: Option<Peer>) -> Self {
         // Without what follows `?`: that may be a secret.
-        Self { method: shown(head.method.as_str()).to_owned(), path: shown(head.uri.path()).to_owned(), peer }
+        Self { method: truncated(head.method.as_str()).to_owned(), path: truncated(head.uri.path()).to_owned(), peer }
     }
 }
 
-impl Answered {
+impl ResponseRecord {
     pub(crate) fn new(
         server: &Arc<Server>,
-        context: Arc<Context>,
+        context: Arc<RequestContext>,
         protocol: Protocol,
         started: Instant,
-        line: Option<Line>,
+        line: Option<LogFields>,
         span: Option<RequestSpan>,
     ) -> Self {
         let server = server.clone();
@@ -79,7 +79,7 @@ impl Answered {
         self.status.is_some()
     }
 
-    /// What a client that has gone is counted as: nginx's number, gRPC's `CANCELLED`.
+    /// The status for a client that has disconnected: nginx's 499, gRPC's `CANCELLED`.
     const fn gone(&self) -> u16 {
         if matches!(self.protocol, Protocol::Grpc) { 1 } else { 499 }
     }
@@ -104,7 +104,7 @@ fn grpc_status(headers: &HeaderMap) -> Option<u16> {
     headers.get("grpc-status")?.to_str().ok()?.parse().ok()
 }
 
-impl Drop for Answered {
+impl Drop for ResponseRecord {
     fn drop(&mut self) {
         let time = self.started.elapsed();
         let status = self.status.unwrap_or_else(|| self.gone());
@@ -141,18 +141,18 @@ impl Drop for Answered {
 }
 
 /// A body that ends with its status, read in the request's context.
-pub(crate) struct Watched {
+pub(crate) struct RecordedBody {
     body: Body,
-    answered: Answered,
+    answered: ResponseRecord,
 }
 
-impl Watched {
-    pub(crate) const fn new(body: Body, answered: Answered) -> Self {
+impl RecordedBody {
+    pub(crate) const fn new(body: Body, answered: ResponseRecord) -> Self {
         Self { body, answered }
     }
 }
 
-impl hyper::body::Body for Watched {
+impl hyper::body::Body for RecordedBody {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -11,7 +11,7 @@ use super::host_check;
 use crate::engine::error::ServeError;
 use crate::protocol::route;
 
-/// What the last part of a path does where it changes something: of the Open Inference Protocol, on HTTP and gRPC.
+/// Last path segments of calls that change something: the Open Inference Protocol on HTTP and gRPC.
 const CHANGES: [&str; 14] = [
     "load",
     "unload",
@@ -50,7 +50,7 @@ pub(crate) fn check(head: &Parts, trusted: &[String]) -> Result<(), ServeError> 
 /// Whether the request asks for more than an answer.
 fn changes(head: &Parts) -> bool {
     let is_read = matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS);
-    let last = route::of(head.uri.path()).and_then(|route| route.rsplit('/').next());
+    let last = route::template(head.uri.path()).and_then(|route| route.rsplit('/').next());
     !is_read && last.is_some_and(|last| CHANGES.contains(&last))
 }
 
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn only_pages_of_its_own_may_change_it() {
+    fn rejects_cross_site_changes() {
         let (site, origin) = ("sec-fetch-site", "origin");
         let post = |headers: &[(&str, &str)]| is_refused(Method::POST, "/v2/repository/models/m/unload", headers);
         for (headers, refused) in [
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_nothing_is_no_concern_of_it() {
+    fn allows_cross_site_reads() {
         let foreign = [("sec-fetch-site", "cross-site"), ("origin", "https://evil.example")];
         let refused = |method: Method, path: &str| is_refused(method, path, &foreign);
         for path in
@@ -128,7 +128,7 @@ mod tests {
 
     /// Each call whose name says that it changes something is held to it.
     #[test]
-    fn every_call_that_changes_something_is_known() {
+    fn recognizes_every_changing_call() {
         let service = include_str!("../../proto/open_inference.proto");
         let calls = service.lines().filter_map(|line| line.trim().strip_prefix("rpc ")?.split('(').next());
         let changing =

@@ -1,4 +1,4 @@
-//! What a request brings and nobody reads, because it is refused by its head.
+//! Reads and drops the body of a request that is rejected by its head.
 //!
 //! Most clients send all of a request before they look at the answer. Over HTTP/1 the connection would be
 //! closed under them, and what lies unread in it takes the answer along; over HTTP/2 some lose an answer
@@ -19,9 +19,9 @@ use hyper::body::{Frame, SizeHint};
 
 use crate::protocol::route::is_grpc;
 
-/// As much is read and dropped, in bytes.
+/// The most that is read and dropped, in bytes.
 const MOST: u64 = 8 << 20;
-/// For as long.
+/// The longest time for that.
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// A body as it comes from a connection.
@@ -33,35 +33,35 @@ pub(crate) trait RequestBody:
 impl<B: hyper::body::Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static> RequestBody for B {}
 
 /// Where a body is put that is dropped before its end.
-type Place<B> = Arc<Mutex<Option<B>>>;
+type SharedBody<B> = Arc<Mutex<Option<B>>>;
 
-/// What may be left of a request.
-pub(crate) struct Leftover<B>(Option<Place<B>>);
+/// The unread rest of a request's body.
+pub(crate) struct UnreadBody<B>(Option<SharedBody<B>>);
 
 /// Lends the body of a request.
-pub(crate) fn lend<B: RequestBody>(request: Request<B>) -> (Request<Body>, Leftover<B>) {
+pub(crate) fn lend<B: RequestBody>(request: Request<B>) -> (Request<Body>, UnreadBody<B>) {
     let headers = request.headers();
     // Clients of gRPC listen while they send, and a stream may never end.
     if is_grpc(headers) || request.body().is_end_stream() {
-        return (request.map(Body::new), Leftover(None));
+        return (request.map(Body::new), UnreadBody(None));
     }
-    let place = Place::default();
-    // Who asks first sends nothing before somebody reads.
+    let shared = SharedBody::default();
+    // A client that sent `Expect: 100-continue` sends nothing before the body is polled.
     let comes = request.version() > Version::HTTP_11 || !headers.contains_key(EXPECT);
-    let lent = |body| Body::new(Lent { body: Some(body), comes, place: place.clone() });
-    (request.map(lent), Leftover(Some(place)))
+    let lent = |body| Body::new(LentBody { body: Some(body), comes, shared: shared.clone() });
+    (request.map(lent), UnreadBody(Some(shared)))
 }
 
-impl<B: RequestBody> Leftover<B> {
-    /// What is left and may be read.
+impl<B: RequestBody> UnreadBody<B> {
+    /// The rest of the body, unless it is known to exceed the limit.
     pub(crate) fn body(self) -> Option<B> {
-        let left = self.0.and_then(|place| place.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let left = self.0.and_then(|shared| shared.lock().unwrap_or_else(PoisonError::into_inner).take());
         left.filter(|body| body.size_hint().lower() <= MOST)
     }
 }
 
 /// Reads what is left and drops it. If that is much, or is slow to come, it is given up.
-pub(crate) async fn drop_all<B: RequestBody>(mut body: B) {
+pub(crate) async fn drain<B: RequestBody>(mut body: B) {
     let read = async {
         let mut come = 0;
         while let Some(Ok(frame)) = body.frame().await {
@@ -76,14 +76,14 @@ pub(crate) async fn drop_all<B: RequestBody>(mut body: B) {
 }
 
 /// A body that comes back if it is not read to its end.
-struct Lent<B: RequestBody> {
+struct LentBody<B: RequestBody> {
     body: Option<B>,
     /// whether its client sends it: at once, or since it was asked to
     comes: bool,
-    place: Place<B>,
+    shared: SharedBody<B>,
 }
 
-impl<B: RequestBody> hyper::body::Body for Lent<B> {
+impl<B: RequestBody> hyper::body::Body for LentBody<B> {
     type Data = Bytes;
     type Error = B::Error;
 
@@ -106,10 +106,10 @@ impl<B: RequestBody> hyper::body::Body for Lent<B> {
     }
 }
 
-impl<B: RequestBody> Drop for Lent<B> {
+impl<B: RequestBody> Drop for LentBody<B> {
     fn drop(&mut self) {
         if let Some(body) = self.body.take().filter(|body| self.comes && !body.is_end_stream()) {
-            *self.place.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
+            *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
         }
     }
 }
@@ -126,9 +126,9 @@ mod tests {
 
     const PART: usize = 64 << 10;
 
-    async fn drop_left(leftover: Leftover<Body>) {
-        if let Some(body) = leftover.body() {
-            drop_all(body).await;
+    async fn drop_left(unread: UnreadBody<Body>) {
+        if let Some(body) = unread.body() {
+            drain(body).await;
         }
     }
 
@@ -144,51 +144,51 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_read_is_read_and_dropped() {
+    async fn drains_unread_bodies() {
         let (body, read) = parts(9);
-        let (request, leftover) = lend(Request::new(body));
+        let (request, unread) = lend(Request::new(body));
         let mut body = request.into_body();
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap().len(), PART);
         drop(body);
-        drop_left(leftover).await;
+        drop_left(unread).await;
         assert_eq!(read.load(Ordering::Relaxed), 9);
     }
 
     #[tokio::test]
-    async fn much_is_not_read() {
+    async fn does_not_drain_large_bodies() {
         let most = MOST as usize / PART;
         let (body, read) = parts(4 * most);
-        let (request, leftover) = lend(Request::new(body));
+        let (request, unread) = lend(Request::new(body));
         drop(request);
-        drop_left(leftover).await;
+        drop_left(unread).await;
         assert_eq!(read.load(Ordering::Relaxed), most + 1);
     }
 
     #[tokio::test]
-    async fn who_asks_first_is_not_told_to_send() {
+    async fn does_not_send_100_continue_on_rejection() {
         let (body, read) = parts(9);
-        let (request, leftover) = lend(Request::builder().header(EXPECT, "100-continue").body(body).unwrap());
+        let (request, unread) = lend(Request::builder().header(EXPECT, "100-continue").body(body).unwrap());
         drop(request);
-        drop_left(leftover).await;
+        drop_left(unread).await;
         assert_eq!(read.load(Ordering::Relaxed), 0);
     }
 
     #[tokio::test]
-    async fn who_was_told_to_send_is_heard_to_the_end() {
+    async fn drains_bodies_after_100_continue() {
         let (body, read) = parts(9);
-        let (request, leftover) = lend(Request::builder().header(EXPECT, "100-continue").body(body).unwrap());
+        let (request, unread) = lend(Request::builder().header(EXPECT, "100-continue").body(body).unwrap());
         let mut body = request.into_body();
         assert!(body.frame().await.unwrap().is_ok());
         drop(body);
-        drop_left(leftover).await;
+        drop_left(unread).await;
         assert_eq!(read.load(Ordering::Relaxed), 9);
     }
 
     #[tokio::test]
-    async fn what_never_comes_is_not_waited_for() {
+    async fn stops_draining_after_a_timeout() {
         let body = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
-        let (request, leftover) = lend(Request::new(body));
+        let (request, unread) = lend(Request::new(body));
         drop(request);
-        drop_left(leftover).await;
+        drop_left(unread).await;
     }
 }

@@ -11,10 +11,10 @@ use http::request::Parts;
 use http::{HeaderValue, Version};
 
 use crate::engine::error::ServeError;
-use crate::protocol::route::shown;
+use crate::protocol::route::truncated;
 use crate::settings::Settings;
 
-/// Who sends a request.
+/// The sender of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
@@ -57,14 +57,14 @@ impl HostCheck {
             let host = host_of(authority).ok_or_else(|| {
                 ServeError::invalid(format!(
                     "`{}` is no host: write a name or an address, and maybe a port",
-                    shown(authority)
+                    truncated(authority)
                 ))
             })?;
             if let Host::Name(name) = host
                 && peer.is_local
                 && !self.is_known(name)
             {
-                let name = shown(name);
+                let name = truncated(name);
                 return Err(ServeError::Misdirected(format!(
                     "`{name}` is no name of this server: from its own machine it is asked by an address or as \
                      `localhost`; behind a proxy, its operator permits the name by `--allow-host {name}`"
@@ -90,7 +90,7 @@ fn own_names(name: String) -> [String; 3] {
     [format!("{short}.local"), short, name]
 }
 
-/// What the system calls this machine.
+/// The machine's host name.
 fn machine_name() -> Option<String> {
     let file = |path: &str| std::fs::read_to_string(path).ok();
     let variable = |name: &str| std::env::var(name).ok();
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_from_its_own_machine_only_to_its_own_names() {
+    fn local_requests_need_a_local_host() {
         let settings = |names: &[&str], keys: bool| Settings {
             host: "box.lan".to_owned(),
             allow_hosts: names.iter().map(|name| (*name).to_owned()).collect(),
@@ -216,7 +216,7 @@ mod tests {
             ..Settings::default()
         };
         let check = HostCheck::new(&settings(&["api.example.com"], false));
-        let ask = |host: &str, peer| status(&check, &head(Version::HTTP_11, "/", &[host]), peer);
+        let options = |host: &str, peer| status(&check, &head(Version::HTTP_11, "/", &[host]), peer);
         for own in [
             "localhost",
             "LocalHost.:8080",
@@ -226,15 +226,19 @@ mod tests {
             "box.lan:1",
             "API.example.com",
         ] {
-            assert_eq!(ask(own, here()), 200, "{own}");
+            assert_eq!(options(own, here()), 200, "{own}");
         }
         for other in ["evil.example", "localhost.evil.example:8080", "127.0.0.1.evil.example", "xlocalhost", "com", "1"]
         {
-            assert_eq!(ask(other, here()), 421, "{other}");
-            assert_eq!(ask(other, from("[::1]:1", "[::1]:8080")), 421, "{other}");
-            assert_eq!(ask(other, from("[::ffff:127.0.0.1]:1", "[::ffff:127.0.0.1]:8080")), 421, "{other}");
-            assert_eq!(ask(other, from("192.168.1.7:1", "192.168.1.7:8080")), 421, "{other} leads to its own address");
-            assert_eq!(ask(other, from("192.168.1.8:1", "192.168.1.7:8080")), 200, "{other} of another machine");
+            assert_eq!(options(other, here()), 421, "{other}");
+            assert_eq!(options(other, from("[::1]:1", "[::1]:8080")), 421, "{other}");
+            assert_eq!(options(other, from("[::ffff:127.0.0.1]:1", "[::ffff:127.0.0.1]:8080")), 421, "{other}");
+            assert_eq!(
+                options(other, from("192.168.1.7:1", "192.168.1.7:8080")),
+                421,
+                "{other} leads to its own address"
+            );
+            assert_eq!(options(other, from("192.168.1.8:1", "192.168.1.7:8080")), 200, "{other} of another machine");
             let target = format!("http://{other}/");
             assert_eq!(status(&check, &head(Version::HTTP_2, &target, &[]), here()), 421, "{other}");
             assert_eq!(status(&check, &head(Version::HTTP_11, &target, &["localhost"]), here()), 421, "{other}");
@@ -249,14 +253,14 @@ mod tests {
         let hint = check.check(&head(Version::HTTP_11, "/", &["evil.example:1"]), here()).unwrap_err().to_string();
         assert!(hint.contains("--allow-host evil.example"), "{hint}");
         for own in machine_name().into_iter().flat_map(own_names) {
-            assert_eq!(ask(&own, here()), 200, "{own}");
+            assert_eq!(options(&own, here()), 200, "{own}");
         }
         assert_eq!(own_names("box.example.com".to_owned()), ["box.local", "box", "box.example.com"]);
     }
 
     proptest! {
         #[test]
-        fn a_host_is_what_a_url_says_it_is(authority in "[a-z0-9:@/?\\[\\].%-]{0,12}") {
+        fn parses_hosts_like_urls(authority in "[a-z0-9:@/?\\[\\].%-]{0,12}") {
             // What another parser takes for a host of another name must not be taken for one of ours.
             if let (Some(host), Ok(url)) = (host_of(&authority), format!("http://{authority}/").parse::<http::Uri>()) {
                 let read = url.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();

@@ -1,4 +1,4 @@
-//! The server's life: it listens, loads, serves, is told things, and ends.
+//! The server's lifecycle: listen, load, serve, reload on SIGHUP, drain.
 
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
@@ -13,22 +13,23 @@ use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
-use super::authentication::Access;
+use super::authentication::Authentication;
 use super::connections;
 use super::connections::ConnectionLimit;
-use super::service::Front;
+use super::service::EdgeService;
 use super::signals::{Signal, Signals};
 use super::telemetry::Telemetry;
 use super::tls::{Tls, TlsError};
 use crate::engine::reload::{Notify, Reloader};
-use crate::engine::repository::{RepositoryError, Source};
+use crate::engine::repository::RepositoryError;
 use crate::engine::server::Server;
+use crate::engine::source::Source;
 use crate::settings::Otlp;
 use gpux_config::LoadError;
 use gpux_core::catch_panic::catch_panic;
 use gpux_core::threads;
 
-/// How long a thread for blocking work waits for more: longer than any server lives.
+/// Keep-alive of the thread for blocking work: longer than any server runs.
 const FOR_EVER: Duration = Duration::from_hours(1_000_000);
 
 /// Why there is no server.
@@ -80,7 +81,7 @@ fn bind_hint(error: &std::io::Error, flag: &str) -> String {
     }
 }
 
-/// What those who start a server hear of it.
+/// Events that the caller of [`serve`] receives.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// connections are taken at this address; pipelines are not ready yet
@@ -104,9 +105,9 @@ pub enum Event {
     Draining,
 }
 
-/// How a server ended.
+/// How the server shut down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ShutdownOutcome {
     /// everything that was accepted was answered
     Drained,
     /// some of it took longer than the server waits for
@@ -115,14 +116,14 @@ pub enum Ended {
     Cut,
 }
 
-/// What answers requests, without connections. For benchmarks.
+/// The server without connections. For benchmarks.
 #[doc(hidden)]
-pub struct Unconnected(Arc<Front>);
+pub struct Unconnected(Arc<EdgeService>);
 
 impl Unconnected {
-    /// What the server answers with.
+    /// A server that answers requests in this process.
     pub fn new(server: &Arc<Server>) -> Result<Self, LoadError> {
-        Ok(Self(Arc::new(Front::without_telemetry(server)?)))
+        Ok(Self(Arc::new(EdgeService::without_telemetry(server)?)))
     }
 
     /// Answers a request; `front` is whether everything stands before it that does in [`serve`].
@@ -136,11 +137,11 @@ pub fn serve(
     server: &Arc<Server>,
     sources: Vec<Source>,
     tell: impl Fn(Event) + Send + Sync + 'static,
-) -> Result<Ended, ListenError> {
+) -> Result<ShutdownOutcome, ListenError> {
     let settings = server.settings();
     let tell: Arc<dyn Fn(Event) + Send + Sync> = Arc::new(tell);
     warn(&*tell, settings.warnings());
-    let access = Arc::new(Access::new(server));
+    let access = Arc::new(Authentication::new(server));
     warn(&*tell, access.load()?);
     let tls = settings.tls.clone().map(Tls::load).transpose()?.map(|(tls, warnings)| {
         warn(&*tell, warnings);
@@ -161,11 +162,11 @@ pub fn serve(
             tell(Event::Warning(everybody));
         }
     }
-    let life = Life { server, access, tls, local, tell };
+    let lifecycle = ServerLifecycle { server, access, tls, local, tell };
     threads::require(needed_threads(settings.workers)).map_err(ListenError::Start)?;
     let runtime = runtime(settings.workers).map_err(ListenError::Start)?;
     server.start_workers().map_err(ListenError::Start)?;
-    let result = runtime.block_on(life.live(listener, grpc, sources));
+    let result = runtime.block_on(lifecycle.run(listener, grpc, sources));
     // A step that is still at work does not keep the process.
     runtime.shutdown_background();
     result
@@ -199,15 +200,15 @@ fn warn(tell: &dyn Fn(Event), warnings: Vec<String>) {
 }
 
 /// A server that listens, from its first connection to its last.
-struct Life<'a> {
+struct ServerLifecycle<'a> {
     server: &'a Arc<Server>,
-    access: Arc<Access>,
+    access: Arc<Authentication>,
     tls: Option<Arc<Tls>>,
     local: SocketAddr,
     tell: Arc<dyn Fn(Event) + Send + Sync>,
 }
 
-impl Life<'_> {
+impl ServerLifecycle<'_> {
     fn tell(&self, event: Event) {
         (self.tell)(event);
     }
@@ -224,24 +225,24 @@ impl Life<'_> {
         })
     }
 
-    async fn live(
+    async fn run(
         &self,
         listener: StdListener,
         grpc: Option<(StdListener, SocketAddr)>,
         sources: Vec<Source>,
-    ) -> Result<Ended, ListenError> {
+    ) -> Result<ShutdownOutcome, ListenError> {
         // Before anybody hears of the server: from then on, signals are for it.
         let mut signals = Signals::new();
         self.tell(Event::Listening(self.local));
         let telemetry = self.telemetry()?;
         let accepting = self.accept(listener, grpc, telemetry.clone())?;
-        self.until_told_to_end(sources, &mut signals).await?;
+        self.run_until_signal(sources, &mut signals).await?;
         self.server.close();
         self.tell(Event::Draining);
         let second = async { while signals.next().await != Signal::End {} };
         let ended = tokio::select! {
             ended = self.drain(accepting) => ended,
-            () = second => return Ok(Ended::Cut),
+            () = second => return Ok(ShutdownOutcome::Cut),
         };
         if let Some(telemetry) = telemetry {
             // Sends the traces that wait to be sent.
@@ -271,7 +272,7 @@ impl Life<'_> {
         grpc: Option<(StdListener, SocketAddr)>,
         telemetry: Option<Arc<Telemetry>>,
     ) -> Result<Vec<JoinHandle<()>>, ListenError> {
-        let front = Arc::new(Front::new(self.server, self.access.clone(), telemetry));
+        let front = Arc::new(EdgeService::new(self.server, self.access.clone(), telemetry));
         let limit = Arc::new(ConnectionLimit::new(self.server.settings()));
         let accept = |listener| {
             let listener = TcpListener::from_std(listener).map_err(ListenError::Start)?;
@@ -295,7 +296,7 @@ impl Life<'_> {
     }
 
     /// Loads the pipelines, and again what has changed when it is told to, until it is told to end.
-    async fn until_told_to_end(&self, sources: Vec<Source>, signals: &mut Signals) -> Result<(), ListenError> {
+    async fn run_until_signal(&self, sources: Vec<Source>, signals: &mut Signals) -> Result<(), ListenError> {
         let server = self.server.clone();
         let mut loading = tokio::task::spawn_blocking(move || server.add(&sources));
         let (reloader, asked) = Reloader::new();
@@ -337,12 +338,12 @@ impl Life<'_> {
 
     /// Takes no new connections, and waits for requests under way: they may take their time, but not
     /// for ever.
-    async fn drain(&self, accepting: Vec<JoinHandle<()>>) -> Ended {
+    async fn drain(&self, accepting: Vec<JoinHandle<()>>) -> ShutdownOutcome {
         let settings = self.server.settings();
         tokio::time::sleep(settings.drain_delay).await;
         self.server.stop();
         let ended = tokio::time::timeout(settings.drain, join_all(accepting)).await;
-        if ended.is_ok() { Ended::Drained } else { Ended::TimedOut }
+        if ended.is_ok() { ShutdownOutcome::Drained } else { ShutdownOutcome::TimedOut }
     }
 }
 

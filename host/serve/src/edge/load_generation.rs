@@ -1,34 +1,34 @@
-//! Readings of one file that may overlap: one that hangs must not undo what came after it.
+//! Overlapping loads of one file: a load that hangs must not overwrite the result of a later one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// How often somebody began to read a file, and which of those readings holds.
+/// Numbers the loads of a file, and remembers the newest that was committed.
 #[derive(Debug, Default)]
-pub(crate) struct Readings {
-    begun: AtomicU64,
-    holds: Mutex<Option<u64>>,
+pub(crate) struct LoadGeneration {
+    started: AtomicU64,
+    committed: Mutex<Option<u64>>,
 }
 
 /// One of them.
-pub(crate) struct Reading<'a> {
-    of: &'a Readings,
+pub(crate) struct LoadAttempt<'a> {
+    of: &'a LoadGeneration,
     number: u64,
 }
 
-impl Readings {
-    pub(crate) fn begin(&self) -> Reading<'_> {
-        Reading { of: self, number: self.begun.fetch_add(1, Ordering::Relaxed) }
+impl LoadGeneration {
+    pub(crate) fn begin(&self) -> LoadAttempt<'_> {
+        LoadAttempt { of: self, number: self.started.fetch_add(1, Ordering::Relaxed) }
     }
 }
 
-impl Reading<'_> {
-    /// Puts what was read in its place, unless a reading that began later has done so.
-    pub(crate) fn put(self, put: impl FnOnce()) {
-        let mut holds = self.of.holds.lock().unwrap_or_else(PoisonError::into_inner);
-        if holds.is_none_or(|number| number < self.number) {
-            *holds = Some(self.number);
-            put();
+impl LoadAttempt<'_> {
+    /// Commits the result, unless a load that began later has committed already.
+    pub(crate) fn commit(self, commit: impl FnOnce()) {
+        let mut committed = self.of.committed.lock().unwrap_or_else(PoisonError::into_inner);
+        if committed.is_none_or(|number| number < self.number) {
+            *committed = Some(self.number);
+            commit();
         }
     }
 }
@@ -38,13 +38,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_began_later_holds() {
-        let (readings, mut now) = (Readings::default(), 0);
-        let (first, second, third) = (readings.begin(), readings.begin(), readings.begin());
-        second.put(|| now = 2);
-        first.put(|| now = 1);
+    fn later_load_wins() {
+        let (generation, mut now) = (LoadGeneration::default(), 0);
+        let (first, second, third) = (generation.begin(), generation.begin(), generation.begin());
+        second.commit(|| now = 2);
+        first.commit(|| now = 1);
         assert_eq!(now, 2);
-        third.put(|| now = 3);
+        third.commit(|| now = 3);
         assert_eq!(now, 3);
     }
 }

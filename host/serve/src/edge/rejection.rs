@@ -14,7 +14,7 @@ use crate::protocol::http::status::grpc_code;
 pub(crate) fn answer(error: &ServeError, protocol: Protocol) -> Response {
     let mut response = match protocol {
         Protocol::Http => response::error(error),
-        Protocol::OipHttp => response::json_with(error.status(), &json!({ "error": error.told() })),
+        Protocol::OipHttp => response::json_with(error.status(), &json!({ "error": error.public_message() })),
         Protocol::Grpc => return grpc(error),
     };
     let headers = response.headers_mut();
@@ -33,7 +33,7 @@ fn grpc(error: &ServeError) -> Response {
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     headers.insert("grpc-status", HeaderValue::from(grpc_code(error.status())));
-    if let Ok(message) = HeaderValue::from_str(&percent_encoded(&error.told())) {
+    if let Ok(message) = HeaderValue::from_str(&percent_encoded(&error.public_message())) {
         headers.insert("grpc-message", message);
     }
     if let Some(after) = error.retry_after() {
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_protocol_says_it_its_own_way() {
+    fn encodes_rejections_per_protocol() {
         let error = ServeError::Unauthorized("the key is not known: 100 % sure\u{2026}".to_owned());
         let plain = answer(&error, Protocol::Http);
         assert_eq!(

@@ -14,7 +14,7 @@ pub(crate) const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 const LONGEST: usize = 128;
 
 /// The client's `X-Request-Id`, if it can stand in a log, else a new one.
-pub(crate) fn of(headers: &HeaderMap) -> HeaderValue {
+pub(crate) fn from_headers(headers: &HeaderMap) -> HeaderValue {
     let sane = |value: &&HeaderValue| {
         let bytes = value.as_bytes();
         (1..=LONGEST).contains(&bytes.len())
@@ -39,8 +39,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sane_name_is_kept_and_any_other_replaced() {
-        let of = |value: &'static str| of(&HeaderMap::from_iter([(HEADER, HeaderValue::from_static(value))]));
+    fn keeps_valid_request_ids() {
+        let of = |value: &'static str| from_headers(&HeaderMap::from_iter([(HEADER, HeaderValue::from_static(value))]));
         assert_eq!(of("4bf9-2f35:77b3_4da6.a3ce"), "4bf9-2f35:77b3_4da6.a3ce");
         for odd in ["", "with space", "{\"a\":1}", "a\tb"] {
             let made = of(odd);
@@ -48,7 +48,7 @@ mod tests {
             assert_ne!(made, odd);
         }
         let long = HeaderValue::from_str(&"a".repeat(129)).unwrap_or(HeaderValue::from_static(""));
-        assert_eq!(super::of(&HeaderMap::from_iter([(HEADER, long)])).len(), 16);
+        assert_eq!(from_headers(&HeaderMap::from_iter([(HEADER, long)])).len(), 16);
         assert_ne!(new(), new());
     }
 }

@@ -14,10 +14,10 @@ use hyper::body::{Body as _, Frame, SizeHint};
 
 use super::rejection;
 use crate::engine::error::ServeError;
-use crate::engine::memory_budget::Room;
-use crate::engine::memory_permit::Share;
+use crate::engine::memory_budget::RequestBudget;
+use crate::engine::memory_permit::MemoryPermit;
 use crate::engine::metrics::Protocol;
-use crate::engine::request_context::Context;
+use crate::engine::request_context::RequestContext;
 use crate::engine::server::Server;
 use crate::protocol::http::compression::Uncompressed;
 
@@ -27,98 +27,98 @@ const SMALL: usize = 4 << 10;
 /// A head that takes so many bytes of memory is not worth the counting.
 const SMALL_HEAD: usize = 4 << 10;
 
-/// What a header takes beside its name and its value, in bytes.
+/// Overhead of one header, in bytes.
 const HEADER: usize = 128;
 
 /// The share of bodies that the head of a request has, where it is large: over HTTP/2 a connection may have as many
 /// heads as streams.
-pub(crate) fn head(head: &Parts, server: &Server) -> Result<Option<Share>, ServeError> {
+pub(crate) fn head(head: &Parts, server: &Server) -> Result<Option<MemoryPermit>, ServeError> {
     let headers = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + HEADER);
     let bytes = headers.sum::<usize>() + head.uri.path_and_query().map_or(0, |path| path.as_str().len());
-    (bytes > SMALL_HEAD).then(|| server.bodies().room_of(None).share(bytes)).transpose()
+    (bytes > SMALL_HEAD).then(|| server.request_budget().for_context(None).reserve(bytes)).transpose()
 }
 
 /// Counts an answer if it is large, or has one in its place that says that there is no room for it. One whose
 /// length is not known is counted as it comes.
-pub(crate) fn hold(response: Response, server: &Server, context: &Arc<Context>, protocol: Protocol) -> Response {
-    // What was held before it was made, and is more than it takes now.
-    let before = context.take_answer();
+pub(crate) fn hold(response: Response, server: &Server, context: &Arc<RequestContext>, protocol: Protocol) -> Response {
+    // The permit that was reserved for the response may be larger than the response.
+    let before = context.take_response_permit();
     let exact = response.body().size_hint().exact();
     let whole = exact.or_else(|| response.extensions().get::<Uncompressed>().map(|Uncompressed(size)| *size));
     let whole = whole.map(|size| usize::try_from(size).unwrap_or(usize::MAX));
     if whole.is_some_and(|size| size <= SMALL) {
         return response;
     }
-    let room = server.answers().room_of(Some(context.clone()));
-    let held = match whole.map(|size| share(&room, before, size)) {
-        None => Held::Parts(room, protocol),
-        Some(Ok(share)) => Held::Whole(Arc::new(share)),
+    let budget = server.response_budget().for_context(Some(context.clone()));
+    let reservation = match whole.map(|size| permit(&budget, before, size)) {
+        None => Reservation::Parts(budget, protocol),
+        Some(Ok(permit)) => Reservation::Whole(Arc::new(permit)),
         Some(Err(error)) => return context.within(|| rejection::answer(&error, protocol)),
     };
-    response.map(|body| Body::new(Counted { body, held }))
+    response.map(|body| Body::new(BudgetedBody { body, reservation }))
 }
 
 /// The share of an answer of so many bytes, some of which may be held already.
-fn share(room: &Room, before: Option<Share>, bytes: usize) -> Result<Share, ServeError> {
-    let most = room.most();
-    if bytes > most {
-        return Err(ServeError::AnswerNeverFits { needed: bytes, most });
+fn permit(budget: &RequestBudget, before: Option<MemoryPermit>, bytes: usize) -> Result<MemoryPermit, ServeError> {
+    let limit = budget.limit();
+    if bytes > limit {
+        return Err(ServeError::ResponseNeverFits { needed: bytes, limit });
     }
-    let Some(mut share) = before else { return room.share(bytes) };
-    share.shrink(bytes);
-    let missing = bytes.saturating_sub(share.bytes());
+    let Some(mut permit) = before else { return budget.reserve(bytes) };
+    permit.shrink(bytes);
+    let missing = bytes.saturating_sub(permit.bytes());
     if missing > 0 {
-        share.merge(room.share(missing)?);
+        permit.merge(budget.reserve(missing)?);
     }
-    Ok(share)
+    Ok(permit)
 }
 
-enum Held {
+enum Reservation {
     /// all of it is in memory
-    Whole(Arc<Share>),
+    Whole(Arc<MemoryPermit>),
     /// its parts come one by one
-    Parts(Room, Protocol),
+    Parts(RequestBudget, Protocol),
     /// there was no room for the last of them
     Over,
 }
 
 /// A body whose bytes are counted until the last of them is dropped.
-struct Counted {
+struct BudgetedBody {
     body: Body,
-    held: Held,
+    reservation: Reservation,
 }
 
 /// Bytes with their share.
-struct Part {
+struct BudgetedBytes {
     bytes: Bytes,
-    _share: Arc<Share>,
+    _permit: Arc<MemoryPermit>,
 }
 
-impl AsRef<[u8]> for Part {
+impl AsRef<[u8]> for BudgetedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Counted {
+impl BudgetedBody {
     /// The bytes with what they hold, or the end of the answer.
     fn counted(&mut self, bytes: Bytes) -> Result<Frame<Bytes>, axum::Error> {
-        let share = match &self.held {
-            Held::Whole(share) => share.clone(),
-            Held::Parts(room, _) if bytes.len() > SMALL => match share(room, None, bytes.len()) {
-                Ok(share) => Arc::new(share),
+        let permit = match &self.reservation {
+            Reservation::Whole(permit) => permit.clone(),
+            Reservation::Parts(budget, _) if bytes.len() > SMALL => match permit(budget, None, bytes.len()) {
+                Ok(permit) => Arc::new(permit),
                 Err(error) => return self.end(&error),
             },
-            Held::Parts(..) | Held::Over => return Ok(Frame::data(bytes)),
+            Reservation::Parts(..) | Reservation::Over => return Ok(Frame::data(bytes)),
         };
-        Ok(Frame::data(Bytes::from_owner(Part { bytes, _share: share })))
+        Ok(Frame::data(Bytes::from_owner(BudgetedBytes { bytes, _permit: permit })))
     }
 
     fn end(&mut self, error: &ServeError) -> Result<Frame<Bytes>, axum::Error> {
-        let last = match std::mem::replace(&mut self.held, Held::Over) {
+        let last = match std::mem::replace(&mut self.reservation, Reservation::Over) {
             // Over gRPC the status follows the messages.
-            Held::Parts(_, Protocol::Grpc) => Ok(Frame::trailers(trailers(error))),
-            _ => Err(axum::Error::new(error.told())),
+            Reservation::Parts(_, Protocol::Grpc) => Ok(Frame::trailers(trailers(error))),
+            _ => Err(axum::Error::new(error.public_message())),
         };
         self.body = Body::empty();
         last
@@ -138,7 +138,7 @@ fn trailers(error: &ServeError) -> HeaderMap<HeaderValue> {
         .collect()
 }
 
-impl hyper::body::Body for Counted {
+impl hyper::body::Body for BudgetedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -181,7 +181,7 @@ mod tests {
     }
 
     fn sent(server: &Server, body: Body, protocol: Protocol) -> Response {
-        let context = Arc::new(Context::new("7", None, None));
+        let context = Arc::new(RequestContext::new("7", None, None));
         hold(Response::new(body), server, &context, protocol)
     }
 
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_is_counted_until_the_last_of_it_is_taken() {
+    async fn response_holds_memory_until_it_is_sent() {
         let server = server();
         assert_eq!(whole(&server, MOST + 1).status(), StatusCode::BAD_REQUEST, "it never fits");
         let mut first = whole(&server, MOST).into_body();
@@ -214,10 +214,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_held_before_it_was_made_becomes_what_it_takes() {
+    async fn reserved_memory_shrinks_to_the_response() {
         let server = server();
-        let context = Arc::new(Context::new("7", None, None));
-        context.keep_answer(server.answers().room().share(MOST).unwrap());
+        let context = Arc::new(RequestContext::new("7", None, None));
+        context.keep_response_permit(server.response_budget().for_request().reserve(MOST).unwrap());
         let body = Response::new(Body::from(vec![7; MOST / 2]));
         let first = hold(body, &server, &context, Protocol::Http);
         assert_eq!(first.status(), StatusCode::OK, "it does not wait for room that is its own");
@@ -225,17 +225,17 @@ mod tests {
         assert_eq!(second.status(), StatusCode::OK, "what it does not take is given back");
         assert_eq!(whole(&server, SMALL + 1).status(), StatusCode::SERVICE_UNAVAILABLE);
         drop((first, second));
-        context.keep_answer(server.answers().room().share(MOST / 2).unwrap());
+        context.keep_response_permit(server.response_budget().for_request().reserve(MOST / 2).unwrap());
         let more = hold(Response::new(Body::from(vec![7; MOST])), &server, &context, Protocol::Http);
         assert_eq!(more.status(), StatusCode::OK);
         drop(more);
-        context.keep_answer(server.answers().room().share(MOST).unwrap());
+        context.keep_response_permit(server.response_budget().for_request().reserve(MOST).unwrap());
         drop(hold(Response::new(Body::from("small")), &server, &context, Protocol::Http));
         assert_eq!(whole(&server, MOST).status(), StatusCode::OK, "a small one holds nothing");
     }
 
     #[test]
-    fn only_large_heads_are_counted() {
+    fn counts_large_heads_only() {
         let server = server();
         let of = |headers: usize| {
             let request = (0..headers)
@@ -243,22 +243,22 @@ mod tests {
             head(&request.body(()).unwrap().into_parts().0, &server)
         };
         assert!(of(20).unwrap().is_none());
-        let held: Vec<_> = (0..4).map(|_| of(100).unwrap().unwrap()).collect();
-        assert!(held.iter().all(|share| share.bytes() > 100 * HEADER));
-        drop(held);
-        let _all = server.bodies().room().share(MOST).unwrap();
+        let reservation: Vec<_> = (0..4).map(|_| of(100).unwrap().unwrap()).collect();
+        assert!(reservation.iter().all(|permit| permit.bytes() > 100 * HEADER));
+        drop(reservation);
+        let _all = server.request_budget().for_request().reserve(MOST).unwrap();
         assert_eq!(of(100).unwrap_err().status(), StatusCode::SERVICE_UNAVAILABLE);
         assert!(of(20).unwrap().is_none());
     }
 
     #[tokio::test]
-    async fn one_that_is_compressed_counts_as_what_lies_behind_it() {
+    async fn compressed_response_counts_uncompressed_size() {
         let server = server();
         let behind = |size: usize| {
             let bytes = futures_util::stream::pending::<Result<Bytes, std::convert::Infallible>>();
             let mut response = Response::new(Body::from_stream(bytes));
             response.extensions_mut().insert(Uncompressed(size as u64));
-            let context = Context::new("7", None, None);
+            let context = RequestContext::new("7", None, None);
             hold(response, &server, &Arc::new(context), Protocol::Http)
         };
         let first = behind(MOST);
@@ -268,9 +268,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_comes_part_by_part_ends_where_there_is_no_room() {
+    async fn streamed_response_ends_when_memory_is_exhausted() {
         let server = server();
-        let held = message(&server, MOST, Protocol::Grpc).into_body().collect().await.unwrap();
+        let reservation = message(&server, MOST, Protocol::Grpc).into_body().collect().await.unwrap();
         let refused = message(&server, SMALL + 1, Protocol::Grpc).into_body().collect().await.unwrap();
         let trailers = refused.trailers().cloned().unwrap();
         assert_eq!(
@@ -281,7 +281,7 @@ mod tests {
         assert!(refused.to_bytes().is_empty());
         assert!(message(&server, SMALL + 1, Protocol::OipHttp).into_body().collect().await.is_err());
         assert!(message(&server, SMALL, Protocol::Grpc).into_body().collect().await.unwrap().trailers().is_none());
-        assert_eq!(held.to_bytes().len(), MOST);
+        assert_eq!(reservation.to_bytes().len(), MOST);
         let after = message(&server, SMALL + 1, Protocol::Grpc).into_body().collect().await.unwrap();
         assert_eq!(after.to_bytes().len(), SMALL + 1);
     }

@@ -17,18 +17,18 @@ use http::{HeaderValue, Method, Request, Version};
 use tower::{Layer as _, Service as _};
 use tower_http::cors::CorsLayer;
 
-use super::access_log::{Answered, Line, Watched};
+use super::access_log::{LogFields, RecordedBody, ResponseRecord};
 use super::drain_body::RequestBody;
 use super::host_check::HostCheck;
 use super::host_check::Peer;
 
-use super::authentication::Access;
+use super::authentication::Authentication;
 use super::telemetry::Telemetry;
 use crate::engine::error::ServeError;
-use crate::engine::metrics::{Protocol, Refused};
-use crate::engine::request_context::Context;
+use crate::engine::metrics::{Protocol, RejectionReason};
+use crate::engine::request_context::RequestContext;
 use crate::engine::server::Server;
-use crate::engine::tenant::{Permit, Tenant};
+use crate::engine::tenant::{Tenant, TenantPermit};
 use crate::protocol::oip;
 use crate::protocol::router::Routes;
 
@@ -39,17 +39,17 @@ pub(crate) struct AmbiguousLength;
 /// The way of every request, whatever its protocol. Each connection has one of its own, as counting who holds one
 /// that all have would pass from core to core with each request.
 #[derive(Clone)]
-pub(crate) struct Front {
+pub(crate) struct EdgeService {
     server: Arc<Server>,
     routes: Arc<Routes>,
     cors: Option<Arc<CorsLayer>>,
     hosts: Arc<HostCheck>,
-    access: Arc<Access>,
+    access: Arc<Authentication>,
     telemetry: Option<Arc<Telemetry>>,
 }
 
-impl Front {
-    pub(crate) fn new(server: &Arc<Server>, access: Arc<Access>, telemetry: Option<Arc<Telemetry>>) -> Self {
+impl EdgeService {
+    pub(crate) fn new(server: &Arc<Server>, access: Arc<Authentication>, telemetry: Option<Arc<Telemetry>>) -> Self {
         let cors = cors::layer(&server.settings().cors).map(Arc::new);
         let hosts = Arc::new(HostCheck::new(server.settings()));
         Self { server: server.clone(), routes: Arc::new(Routes::new(server)), cors, hosts, access, telemetry }
@@ -57,7 +57,7 @@ impl Front {
 
     /// The same without traces, once the keys are read.
     pub(crate) fn without_telemetry(server: &Arc<Server>) -> Result<Self, LoadError> {
-        let access = Access::new(server);
+        let access = Authentication::new(server);
         access.load()?;
         Ok(Self::new(server, Arc::new(access), None))
     }
@@ -76,10 +76,10 @@ impl Front {
 
     /// Answers a request that came from `peer`; `None` where it came over no connection.
     pub(crate) async fn answer<B: RequestBody>(self: &Arc<Self>, request: Request<B>, peer: Option<Peer>) -> Response {
-        let (request, leftover) = drain_body::lend(request);
+        let (request, unread) = drain_body::lend(request);
         let response = self.pass(request, peer).await;
-        if let Some(body) = leftover.body() {
-            Box::pin(drain_body::drop_all(body)).await;
+        if let Some(body) = unread.body() {
+            Box::pin(drain_body::drain(body)).await;
         }
         response
     }
@@ -94,15 +94,15 @@ impl Front {
         cross_site::check(head, &self.server.settings().cors)
     }
 
-    /// Whose request it is, which may be under way now.
-    fn admit(&self, head: &Parts, peer: Option<Peer>) -> Result<Option<Permit>, ServeError> {
+    /// Authenticates the request and applies its tenant's limits.
+    fn admit(&self, head: &Parts, peer: Option<Peer>) -> Result<Option<TenantPermit>, ServeError> {
         let admitted = self.access.admit(head, peer.map(|peer| peer.address.ip()));
         let tenant = admitted.inspect_err(|error| {
             if matches!(error, ServeError::TooMany { .. }) {
-                self.server.metrics().none().refused(Refused::Guesses);
+                self.server.metrics().none().refused(RejectionReason::Guesses);
             }
         })?;
-        let permit = tenant.as_ref().map(Tenant::enter).transpose();
+        let permit = tenant.as_ref().map(Tenant::begin_request).transpose();
         Ok(permit.inspect_err(|exceeded| self.server.metrics().none().refused(exceeded.into()))?)
     }
 
@@ -118,7 +118,7 @@ impl Front {
         let (server, started) = (&self.server, Instant::now());
         let (head, body) = request.into_parts();
         let protocol = protocol(&head);
-        let id = request_id::of(&head.headers);
+        let id = request_id::from_headers(&head.headers);
         let version = head.version;
         let misplaced = self.check_site(&head, peer).err();
         // Browsers send no key with what they ask before a request.
@@ -130,7 +130,7 @@ impl Front {
             None => self.admit(&head, peer),
         };
         // Where keys are asked for, strangers may send as much as they like, and leave no traces.
-        let may_leave = |permit: &Option<Permit>| permit.is_some() || server.settings().keys.is_none();
+        let may_leave = |permit: &Option<TenantPermit>| permit.is_some() || server.settings().keys.is_none();
         let telemetry = self.telemetry.as_ref().filter(|_| admitted.as_ref().is_ok_and(may_leave));
         let span = telemetry.map(|telemetry| telemetry.begin(&head));
         let steps = telemetry.zip(span.as_ref()).and_then(|(telemetry, span)| telemetry.steps(span));
@@ -143,10 +143,11 @@ impl Front {
             Err(error) => (refused.or(Some(error)), None),
         };
         let context = Arc::new(
-            Context::new(id.to_str().unwrap_or_default(), permit, steps).sent_from(peer.map(|peer| peer.address.ip())),
+            RequestContext::new(id.to_str().unwrap_or_default(), permit, steps)
+                .sent_from(peer.map(|peer| peer.address.ip())),
         );
-        let line = server.settings().access_log.then(|| Line::new(&head, peer));
-        let mut answered = Answered::new(server, context.clone(), protocol, started, line, span);
+        let line = server.settings().access_log.then(|| LogFields::new(&head, peer));
+        let mut answered = ResponseRecord::new(server, context.clone(), protocol, started, line, span);
         let request = Request::from_parts(head, body);
         let answer = async |request| match &refused {
             Some(error) => {
@@ -178,7 +179,7 @@ impl Front {
         answered.head(&response);
         if protocol == Protocol::Grpc && !answered.is_complete() {
             // Its status follows the body, and a stream runs as long as its body is read.
-            return response.map(|body| Body::new(Watched::new(body, answered)));
+            return response.map(|body| Body::new(RecordedBody::new(body, answered)));
         }
         response
     }
@@ -194,8 +195,8 @@ fn refused_head(error: &hyper::Error) -> Option<u16> {
 }
 
 fn protocol(head: &Parts) -> Protocol {
-    // Whatever its type, what asks one of the other paths is answered as they answer.
-    if is_grpc(&head.headers) && route::of(head.uri.path()).is_none_or(route::is_call) {
+    // A gRPC content type on an HTTP path gets that path's protocol.
+    if is_grpc(&head.headers) && route::template(head.uri.path()).is_none_or(route::is_call) {
         Protocol::Grpc
     } else if oip::is_path(head.uri.path()) {
         Protocol::OipHttp

@@ -1,6 +1,6 @@
-//! What the operator tells the process.
+//! Signals to the process.
 
-/// What is asked for.
+/// A request of the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
     /// to end: ctrl-C, or a polite kill

@@ -1,4 +1,4 @@
-//! What takes long to let go of: whoever drops it does not wait.
+//! Drops a value on a background thread.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -6,22 +6,21 @@ use std::sync::Arc;
 use gpux_core::threads;
 use gpux_inference::BackgroundDrop;
 
-/// A value that a thread of its own drops. Letting go of a model may wait for sessions that are being
-/// made, which no thread may that has requests or connections to see to: and any of them may turn out
-/// to be the last that holds it.
-pub(crate) struct Detached<T: Send + Sync + 'static> {
+/// A value that a background thread drops. Closing a model may wait for sessions that are being created, which must
+/// not block threads with requests or connections; any of them may drop the last reference.
+pub(crate) struct BackgroundDrop<T: Send + Sync + 'static> {
     value: Arc<T>,
-    _last: Last<T>,
+    _last: LastReference<T>,
 }
 
-impl<T: Send + Sync + 'static> Detached<T> {
+impl<T: Send + Sync + 'static> BackgroundDrop<T> {
     pub(crate) fn new(value: T) -> Self {
         let value = Arc::new(value);
-        Self { _last: Last(Some(value.clone())), value }
+        Self { _last: LastReference(Some(value.clone())), value }
     }
 }
 
-impl<T: Send + Sync + 'static> Deref for Detached<T> {
+impl<T: Send + Sync + 'static> Deref for BackgroundDrop<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -30,18 +29,18 @@ impl<T: Send + Sync + 'static> Deref for Detached<T> {
 }
 
 /// The last to hold the value: fields are dropped in order, this one after the value beside it.
-struct Last<T: Send + Sync + 'static>(Option<Arc<T>>);
+struct LastReference<T: Send + Sync + 'static>(Option<Arc<T>>);
 
-impl<T: Send + Sync + 'static> Drop for Last<T> {
+impl<T: Send + Sync + 'static> Drop for LastReference<T> {
     fn drop(&mut self) {
         let Some(value) = self.0.take() else { return };
         let closing = BackgroundDrop::begin();
-        let let_go = move || {
+        let drop_value = move || {
             drop(value);
             drop(closing);
         };
         // Without a thread, what was handed to it is dropped here.
-        let _ = threads::spawn("gpux-let-go", let_go);
+        let _ = threads::spawn("gpux-let-go", drop_value);
     }
 }
 
@@ -71,9 +70,9 @@ mod tests {
     }
 
     #[test]
-    fn who_drops_it_does_not_wait() {
+    fn drop_does_not_block() {
         let ((go, may_go), (went, gone)) = (channel(), channel());
-        let detached = Detached::new(Slow { may_go: Mutex::new(may_go), went });
+        let detached = BackgroundDrop::new(Slow { may_go: Mutex::new(may_go), went });
         drop(detached);
         assert!(gone.try_recv().is_err());
         go.send(()).unwrap();

@@ -1,11 +1,11 @@
-//! What a text of JSON takes once it is read: `0,` is two bytes, and eight as a number of 64 bits.
+//! Memory of JSON once it is decoded: `0,` is two bytes, and eight as a 64-bit number.
 //!
 //! Known before it is read, from its commas and quotes alone, which takes a small part of the time of reading.
 
 use serde_json::Value as Json;
 
-use super::memory_budget::Room;
-use super::memory_permit::Share;
+use super::memory_budget::RequestBudget;
+use super::memory_permit::MemoryPermit;
 use crate::ServeError;
 use gpux_core::{ElementType, Kind, Plan};
 
@@ -13,7 +13,7 @@ use gpux_core::{ElementType, Kind, Plan};
 /// have their turn.
 const SMALL: usize = 64 << 10;
 
-/// What the trees of one text take at most, in bytes: more is refused as it is read.
+/// The most that the JSON trees of one text may take, in bytes; the parser rejects more.
 const TREES: usize = 64 << 20;
 
 /// Whether what a text becomes is worth the counting.
@@ -27,24 +27,29 @@ pub(crate) const fn is_large(bytes: usize) -> bool {
 }
 
 /// The share for a text that is read as a tree.
-pub(crate) fn tree(json: &[u8], room: &Room) -> Result<Share, ServeError> {
-    room.share(bytes(json, size_of::<Json>()).min(TREES))
+pub(crate) fn tree(json: &[u8], room: &RequestBudget) -> Result<MemoryPermit, ServeError> {
+    room.reserve(bytes(json, size_of::<Json>()).min(TREES))
 }
 
 /// The share for tensors: of a text, whose widest numbers take so many bytes each, and of so many `raw` bytes, which
 /// are copied.
-pub(crate) fn tensors(json: &[u8], widest: usize, raw: usize, room: &Room) -> Result<Share, ServeError> {
+pub(crate) fn tensors(
+    json: &[u8],
+    widest: usize,
+    raw: usize,
+    room: &RequestBudget,
+) -> Result<MemoryPermit, ServeError> {
     let text = if is_counted(json) { bytes(json, widest) } else { 0 };
-    room.share(text.saturating_add(raw))
+    room.reserve(text.saturating_add(raw))
 }
 
 /// The share for requests to a pipeline: tensors where one type alone fits an input, trees for all others.
-pub(crate) fn requests(json: &[u8], room: &Room, plan: &Plan) -> Result<Share, ServeError> {
+pub(crate) fn requests(json: &[u8], room: &RequestBudget, plan: &Plan) -> Result<MemoryPermit, ServeError> {
     let element = |kind: &Kind| if let Kind::Tensor(kind) = kind { kind.element() } else { None };
     let elements = || plan.inputs().iter().map(|input| element(&input.port.kind));
     let widest = elements().flatten().filter_map(ElementType::size).max();
     let trees = if elements().any(|element| element.is_none()) { TREES } else { 0 };
-    room.share(bytes(json, widest.unwrap_or(0)) + bytes(json, size_of::<Json>()).min(trees))
+    room.reserve(bytes(json, widest.unwrap_or(0)) + bytes(json, size_of::<Json>()).min(trees))
 }
 
 /// Bytes of memory for values that take so many each, and texts.
@@ -64,7 +69,7 @@ mod tests {
     use gpux_core::{JsonTree, Tensor, TensorSeed};
 
     #[test]
-    fn no_tensor_takes_more() {
+    fn tensors_never_exceed_the_estimate() {
         let read = |element: ElementType, text: &str| -> Tensor {
             let mut json = serde_json::Deserializer::from_str(text);
             TensorSeed { element, room: 0 }.deserialize(&mut json).unwrap()
@@ -82,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn no_trees_take_more_than_is_known() {
+    fn json_trees_never_exceed_the_estimate() {
         let list = format!("[{}0]", "0,".repeat(TREES / size_of::<Json>()));
         let refused = serde_json::from_str::<JsonTree>(&list).unwrap_err().to_string();
         assert!(refused.contains(&format!("more than {} MiB", TREES >> 20)), "{refused}");

@@ -1,4 +1,4 @@
-//! How large an answer becomes, before it is made.
+//! Upper bounds of a response's size before it is encoded.
 
 use std::io::{self, Write};
 
@@ -89,7 +89,7 @@ fn written(value: &(impl serde::Serialize + ?Sized)) -> usize {
         }
     }
     let mut count = Count(0);
-    // What cannot be written is written as `null`.
+    // A value that cannot be encoded becomes `null`.
     if serde_json::to_writer(&mut count, value).is_ok() { count.0 } else { "null".len() }
 }
 
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn no_json_is_longer() {
+    fn json_never_exceeds_the_estimate() {
         longest(&[f32::MIN, -f32::MIN_POSITIVE, -1.234_567_9e-38, f32::from_bits(0x8000_0001), f32::NEG_INFINITY]);
         longest(&[f64::MIN, -f64::MIN_POSITIVE, -5e-324, -2.225_073_858_507_201_4e-308, f64::NAN]);
         longest(&[f16::MIN, f16::from_bits(0x8001), f16::from_bits(0x83ff), f16::NEG_INFINITY]);
@@ -151,7 +151,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_random_number_is_longer(bits in any::<u64>()) {
+        fn numbers_never_exceed_the_estimate(bits in any::<u64>()) {
             holds(Tensor::new([1], vec![f64::from_bits(bits)]).unwrap());
             holds(Tensor::new([1], vec![f32::from_bits(bits as u32)]).unwrap());
             holds(Tensor::new([1], vec![f16::from_bits(bits as u16)]).unwrap());

@@ -1,14 +1,14 @@
-//! Why a request was not answered with a result, and what its client is told.
+//! Errors of requests.
 
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use super::scheduler::Refusal;
+use super::scheduler::Rejection;
 use gpux::{Fault, GpuxError};
 use gpux_core::{RunError, ValidationError};
 
-/// What every protocol makes its own error of.
+/// An error of a request; each protocol encodes it in its own form.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// the pipeline's own
@@ -16,7 +16,7 @@ pub enum ServeError {
     Gpux(#[from] GpuxError),
     /// there is no time or no room for it now
     #[error("{0}")]
-    Overload(#[from] Refusal),
+    Overload(#[from] Rejection),
     /// what was asked for is not served
     #[error("{0}")]
     NotFound(String),
@@ -34,24 +34,24 @@ pub enum ServeError {
     TooLarge(usize),
     /// the body, or what it becomes, takes more memory than there is for it even when nobody else has any
     #[error(
-        "the request takes {needed} bytes with what becomes of it, and one request may hold {most} (`--body-memory`)"
+        "the request takes {needed} bytes with what becomes of it, and one request may hold {limit} (`--body-memory`)"
     )]
     NeverFits {
         /// bytes that it takes
         needed: usize,
         /// bytes that it may hold
-        most: usize,
+        limit: usize,
     },
     /// its answer takes more memory than there is for it even when nobody else has any
     #[error(
-        "the answer takes up to {needed} bytes while it is made, and one answer may take {most} (`--body-memory`); \
+        "the answer takes up to {needed} bytes while it is made, and one answer may take {limit} (`--body-memory`); \
          ask for it in parts, or in a binary form"
     )]
-    AnswerNeverFits {
+    ResponseNeverFits {
         /// bytes that it takes
         needed: usize,
         /// bytes that it may take
-        most: usize,
+        limit: usize,
     },
     /// the body did not come in time
     #[error("the request's body did not come within {0:?}")]
@@ -112,7 +112,7 @@ impl ServeError {
             Self::TooMany { .. } => "RateLimitError",
             Self::TooLarge(_)
             | Self::NeverFits { .. }
-            | Self::AnswerNeverFits { .. }
+            | Self::ResponseNeverFits { .. }
             | Self::SlowBody(_)
             | Self::Body(_)
             | Self::Gone
@@ -144,10 +144,10 @@ impl ServeError {
     }
 
     /// Its message, as long as it is worth reading: it may quote what the client sent.
-    pub fn told(&self) -> String {
+    pub fn public_message(&self) -> String {
         match self {
-            Self::Gpux(error) if error.fault() != Fault::Request => short(without_folders(&self.to_string())),
-            Self::Traced(error, _) => error.told(),
+            Self::Gpux(error) if error.fault() != Fault::Request => short(redact_paths(&self.to_string())),
+            Self::Traced(error, _) => error.public_message(),
             _ => short(self.to_string()),
         }
     }
@@ -157,7 +157,7 @@ impl ServeError {
         match self {
             Self::Gpux(error) => {
                 let mut json = error.to_json();
-                json["message"] = self.told().into();
+                json["message"] = self.public_message().into();
                 if let Some(Json::String(text)) = json.pointer_mut("/details/field") {
                     *text = short(std::mem::take(text));
                 }
@@ -168,7 +168,7 @@ impl ServeError {
                 json["details"]["trace"] = trace.clone();
                 json
             }
-            _ => json!({ "error": self.kind(), "message": self.told(), "details": {} }),
+            _ => json!({ "error": self.kind(), "message": self.public_message(), "details": {} }),
         }
     }
 }
@@ -179,7 +179,7 @@ const LONGEST: usize = 4 << 10;
 
 /// The same text with only the last part of each absolute path in it: where the server's files lie is no client's
 /// business.
-pub(crate) fn without_folders(text: &str) -> String {
+pub(crate) fn redact_paths(text: &str) -> String {
     let is_part = |c: char| c.is_alphanumeric() || "._-+@~%=".contains(c);
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find('/') {
@@ -232,8 +232,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_of_the_server_are_not_told() {
-        for (text, told) in [
+    fn redacts_server_paths() {
+        for (text, public_message) in [
             ("cannot read `/srv/my models/a b/net.onnx`: denied", "cannot read `\u{2026}/net.onnx`: denied"),
             ("/home/ada/x.so: no such file", "\u{2026}/x.so: no such file"),
             (
@@ -249,7 +249,7 @@ mod tests {
             ("/", "/"),
             ("", ""),
         ] {
-            assert_eq!(without_folders(text), told, "{text}");
+            assert_eq!(redact_paths(text), public_message, "{text}");
         }
     }
 }

@@ -1,53 +1,53 @@
-//! A pipeline that is served.
+//! A loaded pipeline.
 
 use super::scheduler::LaneOptions;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::background_drop::Detached;
-use super::inline_execution::Short;
-use super::memory_budget::Bodies;
+use super::background_drop::BackgroundDrop;
+use super::inline_execution::InlineExecution;
+use super::memory_budget::MemoryBudget;
 use super::metrics::{Inferences, Metrics, PipelineMetrics, StepMetrics, Steps};
 use super::scheduler::{Lane, Load, Scheduler};
 use super::warm_up;
-use super::warm_up::Warmth;
+use super::warm_up::WarmUpReport;
 use crate::settings::Settings;
 use gpux::GpuxError;
 use gpux::Pipeline;
 use gpux_core::Plan;
 
 /// A pipeline, loaded and warm, with the queue before it.
-pub struct Served {
-    pipeline: Detached<Pipeline>,
+pub struct LoadedPipeline {
+    pipeline: BackgroundDrop<Pipeline>,
     lane: Lane,
-    warmth: Warmth,
+    warm_up_report: WarmUpReport,
     metrics: Arc<PipelineMetrics>,
     steps: Steps,
     inferences: Arc<Inferences>,
-    /// which requests have their turn on the connection's thread; `None`: never any
-    short: Option<Short>,
+    /// decides which requests run on the I/O thread; `None`: none does
+    short: Option<InlineExecution>,
     /// the room for answers
-    answers: Bodies,
+    answers: MemoryBudget,
 }
 
-impl Served {
+impl LoadedPipeline {
     /// Warms the pipeline up and gives it a lane. Fails if a request does that it is to be warmed with.
     pub(crate) fn new(
         pipeline: Pipeline,
         scheduler: &Scheduler,
         settings: &Settings,
         metrics: &Metrics,
-        answers: Bodies,
+        answers: MemoryBudget,
     ) -> Result<Self, GpuxError> {
-        let warmth = warm_up::warm_up(&pipeline)?;
+        let warm_up_report = warm_up::warm_up(&pipeline)?;
         let lane = scheduler.lane(lane_options(settings, &pipeline));
         let metrics = metrics.pipeline(&pipeline.spec().name.value);
         let steps = metrics.steps(pipeline.plan());
         let inferences = metrics.inferences(&version_number(&pipeline.spec().version.value));
         inferences.add_batches(&pipeline);
-        let short = Short::of(&pipeline);
-        let pipeline = Detached::new(pipeline);
-        Ok(Self { pipeline, lane, warmth, metrics, steps, inferences, short, answers })
+        let short = InlineExecution::for_pipeline(&pipeline);
+        let pipeline = BackgroundDrop::new(pipeline);
+        Ok(Self { pipeline, lane, warm_up_report, metrics, steps, inferences, short, answers })
     }
 
     /// Its name in its gpux.yml.
@@ -75,22 +75,22 @@ impl Served {
         self.pipeline.plan()
     }
 
-    /// What waits and runs.
+    /// Waiting and running requests.
     pub fn load(&self) -> Load {
         self.lane.load()
     }
 
-    /// What is counted of it.
+    /// Its metrics.
     pub(crate) const fn metrics(&self) -> &Arc<PipelineMetrics> {
         &self.metrics
     }
 
-    /// What is counted of its steps, in order.
+    /// Metrics of its steps, in order.
     pub(crate) fn steps(&self) -> &[Arc<StepMetrics>] {
         &self.steps
     }
 
-    /// What inferences of this version came to.
+    /// Inference statistics of this version.
     pub(crate) const fn inferences(&self) -> &Arc<Inferences> {
         &self.inferences
     }
@@ -100,28 +100,28 @@ impl Served {
     }
 
     /// The room for answers, which is the server's.
-    pub(crate) const fn answers(&self) -> &Bodies {
+    pub(crate) const fn response_budget(&self) -> &MemoryBudget {
         &self.answers
     }
 
-    /// How long a request may take: `serving.timeout`, though not more than `runtime.timeout`.
+    /// Timeout of a request: the lesser of `serving.timeout` and `runtime.timeout`.
     pub fn timeout(&self) -> Duration {
         let spec = self.pipeline.spec();
         spec.serving.timeout.0.min(spec.runtime.timeout.0)
     }
 
-    /// What warming up showed.
-    pub const fn warmth(&self) -> &Warmth {
-        &self.warmth
+    /// Result of the warm-up.
+    pub const fn warm_up_report(&self) -> &WarmUpReport {
+        &self.warm_up_report
     }
 
-    /// Which requests are known to be done before a worker would have begun with them, if any are.
-    pub(crate) const fn short(&self) -> Option<&Short> {
+    /// Decides which requests run inline, if any may.
+    pub(crate) const fn short(&self) -> Option<&InlineExecution> {
         self.short.as_ref()
     }
 
     /// Whether a request with a body of so many bytes may be such a one, and would wait for no other.
-    pub(crate) fn may_be_short(&self, bytes: usize) -> bool {
+    pub(crate) fn may_run_inline(&self, bytes: usize) -> bool {
         self.short.as_ref().is_some_and(|short| short.may_be(bytes))
             && self.pipeline.models().all(|(_, model)| model.sessions().is_free())
     }
@@ -144,7 +144,7 @@ pub(crate) fn version_number(version: &str) -> String {
     }
 }
 
-/// What fits the 64-bit integers that clients read versions into.
+/// The most digits that fit a 64-bit integer.
 const MAX_DIGITS: usize = 18;
 
 #[cfg(test)]

@@ -2,41 +2,41 @@
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::tenant::Hold;
+use super::tenant::TenantMemory;
 
 /// One permit of a budget's semaphore stands for this many bytes.
 pub(crate) const GRAIN: usize = 1 << 10;
 
-/// A part of the room, given back when it is dropped.
+/// Reserved bytes of a memory budget, released on drop.
 #[derive(Debug)]
-pub(crate) struct Share {
-    of_all: OwnedSemaphorePermit,
-    of_key: Option<Hold>,
+pub(crate) struct MemoryPermit {
+    permit: OwnedSemaphorePermit,
+    tenant: Option<TenantMemory>,
 }
 
-impl Share {
-    pub(crate) const fn new(of_all: OwnedSemaphorePermit, of_key: Option<Hold>) -> Self {
-        Self { of_all, of_key }
+impl MemoryPermit {
+    pub(crate) const fn new(permit: OwnedSemaphorePermit, tenant: Option<TenantMemory>) -> Self {
+        Self { permit, tenant }
     }
 
-    /// How many bytes it is for.
+    /// The reserved bytes.
     pub(crate) fn bytes(&self) -> usize {
-        self.of_all.num_permits() * GRAIN
+        self.permit.num_permits() * GRAIN
     }
 
-    /// Gives back what is more than so many bytes.
+    /// Releases all beyond this many bytes.
     pub(crate) fn shrink(&mut self, bytes: usize) {
-        let over = self.of_all.num_permits().saturating_sub(bytes.div_ceil(GRAIN));
-        drop(self.of_all.split(over));
-        if let Some(hold) = &mut self.of_key {
+        let over = self.permit.num_permits().saturating_sub(bytes.div_ceil(GRAIN));
+        drop(self.permit.split(over));
+        if let Some(hold) = &mut self.tenant {
             hold.shrink(over);
         }
     }
 
-    /// Adds another one of the same request.
+    /// Merges another permit of the same request.
     pub(crate) fn merge(&mut self, more: Self) {
-        self.of_all.merge(more.of_all);
-        if let (Some(hold), Some(more)) = (&mut self.of_key, more.of_key) {
+        self.permit.merge(more.permit);
+        if let (Some(hold), Some(more)) = (&mut self.tenant, more.tenant) {
             hold.merge(more);
         }
     }

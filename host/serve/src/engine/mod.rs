@@ -22,6 +22,7 @@ pub(crate) mod request_options;
 pub(crate) mod scheduler;
 pub(crate) mod server;
 pub(crate) mod single_flight;
+pub(crate) mod source;
 pub(crate) mod step_spans;
 pub(crate) mod tenant;
 pub(crate) mod warm_up;

@@ -1,56 +1,55 @@
-//! A pipeline's place among those that are served.
+//! The slot of a pipeline in the repository.
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use super::loaded_pipeline::Served;
-use super::repository::Source;
+use super::loaded_pipeline::LoadedPipeline;
+use super::source::Source;
 
-/// What a pipeline is doing.
+/// State of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// it is loaded, or warmed, and nothing answers meanwhile
+pub enum PipelineState {
+    /// it is being loaded and nothing is served meanwhile
     Loading,
-    /// it answers
+    /// it serves requests
     Ready,
     /// it was taken out of service
     Unloaded,
 }
 
-/// A pipeline's place.
-pub struct Entry {
+/// The slot of a pipeline: its status, and the lock for updates.
+pub struct PipelineSlot {
     name: String,
     source: Source,
-    now: ArcSwap<Standing>,
-    /// whoever loads or unloads it has this: what was asked last must not be undone by what was asked
-    /// before
-    turn: Arc<Mutex<()>>,
+    status: ArcSwap<PipelineStatus>,
+    /// held while the pipeline is loaded or unloaded, so that a later request is not overwritten by an earlier one
+    update_lock: Arc<Mutex<()>>,
 }
 
-/// How it stands with a pipeline, all of it at once: nobody sees one that is ready and not there.
+/// Status of a pipeline, swapped as a whole.
 #[derive(Clone, Default)]
-struct Standing {
-    served: Option<Arc<Served>>,
+struct PipelineStatus {
+    loaded: Option<Arc<LoadedPipeline>>,
     loading: bool,
-    /// why what its files hold now is not what answers
-    failure: Option<Failure>,
+    /// why its files could not be loaded
+    failure: Option<LoadFailure>,
 }
 
 /// Why a pipeline's files cannot be served.
 #[derive(Clone)]
-struct Failure {
+struct LoadFailure {
     /// for the log, with lines of the files
-    whole: String,
+    details: String,
     /// for clients
-    told: String,
+    public: String,
 }
 
-impl Entry {
-    pub(crate) fn new(name: String, source: Source, served: Served) -> Self {
-        let now = Standing { served: Some(Arc::new(served)), ..Standing::default() };
-        Self { name, source, now: ArcSwap::from_pointee(now), turn: Arc::default() }
+impl PipelineSlot {
+    pub(crate) fn new(name: String, source: Source, loaded: LoadedPipeline) -> Self {
+        let status = PipelineStatus { loaded: Some(Arc::new(loaded)), ..PipelineStatus::default() };
+        Self { name, source, status: ArcSwap::from_pointee(status), update_lock: Arc::default() }
     }
 
     /// Its name.
@@ -62,83 +61,83 @@ impl Entry {
         &self.source
     }
 
-    /// What it is doing.
-    pub fn state(&self) -> State {
-        match &**self.now.load() {
-            Standing { served: Some(_), .. } => State::Ready,
-            Standing { loading: true, .. } => State::Loading,
-            Standing { .. } => State::Unloaded,
+    /// Its state.
+    pub fn state(&self) -> PipelineState {
+        match &**self.status.load() {
+            PipelineStatus { loaded: Some(_), .. } => PipelineState::Ready,
+            PipelineStatus { loading: true, .. } => PipelineState::Loading,
+            PipelineStatus { .. } => PipelineState::Unloaded,
         }
     }
 
     /// The pipeline, if it is loaded.
-    pub fn served(&self) -> Option<Arc<Served>> {
-        self.now.load().served.clone()
+    pub fn loaded(&self) -> Option<Arc<LoadedPipeline>> {
+        self.status.load().loaded.clone()
     }
 
-    /// Why what its files hold now is not what answers, with lines of the files and where they are: for the log.
+    /// Why its files could not be loaded, with paths and lines: for the log.
     pub fn failure(&self) -> Option<String> {
-        self.now.load().failure.as_ref().map(|failure| failure.whole.clone())
+        self.status.load().failure.as_ref().map(|failure| failure.details.clone())
     }
 
-    /// The same for clients, who hear neither.
-    pub fn told_failure(&self) -> Option<String> {
-        self.now.load().failure.as_ref().map(|failure| failure.told.clone())
+    /// The same for clients, without paths and lines.
+    pub fn public_failure(&self) -> Option<String> {
+        self.status.load().failure.as_ref().map(|failure| failure.public.clone())
     }
 
-    /// Waits for the turn to change it. However many wait, none of them holds a thread.
-    pub(crate) async fn turn(self: Arc<Self>) -> Change {
-        let turn = self.turn.clone().lock_owned().await;
-        Change { entry: self, _turn: turn }
+    /// Waits for the right to update it, without blocking a thread.
+    pub(crate) async fn lock_update(self: Arc<Self>) -> PipelineUpdate {
+        let guard = self.update_lock.clone().lock_owned().await;
+        PipelineUpdate { slot: self, _guard: guard }
     }
 
-    /// The same on a thread that may wait.
-    pub(crate) fn blocking_turn(self: Arc<Self>) -> Change {
-        let turn = self.turn.clone().blocking_lock_owned();
-        Change { entry: self, _turn: turn }
+    /// The same, blocking the thread.
+    pub(crate) fn blocking_lock_update(self: Arc<Self>) -> PipelineUpdate {
+        let guard = self.update_lock.clone().blocking_lock_owned();
+        PipelineUpdate { slot: self, _guard: guard }
     }
 }
 
-/// The turn to change a pipeline's place: there is one at a time.
-pub(crate) struct Change {
-    entry: Arc<Entry>,
-    _turn: OwnedMutexGuard<()>,
+/// The exclusive right to update a slot.
+pub(crate) struct PipelineUpdate {
+    slot: Arc<PipelineSlot>,
+    _guard: OwnedMutexGuard<()>,
 }
 
-impl Change {
-    pub(crate) fn entry(&self) -> &Entry {
-        &self.entry
+impl PipelineUpdate {
+    pub(crate) fn slot(&self) -> &PipelineSlot {
+        &self.slot
     }
 
-    /// It is being loaded, until this turn ends.
-    pub(crate) fn loading(&self) {
-        self.set(|standing| standing.loading = true);
+    /// Marks it as loading until this update is dropped.
+    pub(crate) fn set_loading(&self) {
+        self.set(|status| status.loading = true);
     }
 
-    /// This one answers from now on.
-    pub(crate) fn loaded(&self, served: Served) {
-        self.set(|standing| *standing = Standing { served: Some(Arc::new(served)), ..Standing::default() });
+    /// Serves this one from now on.
+    pub(crate) fn set_loaded(&self, loaded: LoadedPipeline) {
+        self.set(|status| *status = PipelineStatus { loaded: Some(Arc::new(loaded)), ..PipelineStatus::default() });
     }
 
-    /// What its files hold cannot be served: all is as it was before.
-    pub(crate) fn failed(&self, whole: String, told: String) {
-        self.set(|standing| standing.failure = Some(Failure { whole, told }));
+    /// Notes that its files cannot be loaded; the pipeline stays as it was.
+    pub(crate) fn set_failure(&self, details: String, public: String) {
+        self.set(|status| status.failure = Some(LoadFailure { details, public }));
     }
 
-    /// None answers from now on; requests under way end as they would.
+    /// Takes it out of service; requests under way complete.
     pub(crate) fn unload(&self) {
-        self.set(|standing| *standing = Standing::default());
+        self.set(|status| *status = PipelineStatus::default());
     }
 
-    fn set(&self, change: impl FnOnce(&mut Standing)) {
-        let mut standing = Standing::clone(&self.entry.now.load());
-        change(&mut standing);
-        self.entry.now.store(Arc::new(standing));
+    fn set(&self, update: impl FnOnce(&mut PipelineStatus)) {
+        let mut status = PipelineStatus::clone(&self.slot.status.load());
+        update(&mut status);
+        self.slot.status.store(Arc::new(status));
     }
 }
 
-impl Drop for Change {
+impl Drop for PipelineUpdate {
     fn drop(&mut self) {
-        self.set(|standing| standing.loading = false);
+        self.set(|status| status.loading = false);
     }
 }

@@ -6,8 +6,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use super::loaded_pipeline::Served;
-use super::pipeline_slot::Entry;
+use super::loaded_pipeline::LoadedPipeline;
+use super::pipeline_slot::PipelineSlot;
 use super::server::Server;
 use gpux::{Mark, Marks};
 use gpux_core::threads;
@@ -27,13 +27,13 @@ pub(crate) struct Reloader(Sender<()>);
 /// Hears the name of each pipeline that was loaded again, and why that failed if it did.
 pub(crate) type Notify = Arc<dyn Fn(&str, Result<(), String>) + Send + Sync>;
 
-/// What the thread is told.
-pub(crate) struct Asked(Receiver<()>);
+/// The receiving end of reload requests.
+pub(crate) struct ReloadRequests(Receiver<()>);
 
 impl Reloader {
-    pub(crate) fn new() -> (Self, Asked) {
-        let (ask, asked) = channel();
-        (Self(ask), Asked(asked))
+    pub(crate) fn new() -> (Self, ReloadRequests) {
+        let (ask, requests) = channel();
+        (Self(ask), ReloadRequests(requests))
     }
 
     /// Loads every pipeline again that is in service, whether its files have changed or not.
@@ -43,19 +43,19 @@ impl Reloader {
     }
 }
 
-impl Asked {
+impl ReloadRequests {
     /// Starts the thread. It ends when nobody can ask any more.
     pub(crate) fn start(self, server: &Arc<Server>, notify: Notify) -> std::io::Result<()> {
         let watch = server.settings().reload;
-        let watching = Watching { server: server.clone(), notify, seen: BTreeMap::new() };
-        threads::spawn("gpux-reload", move || watching.run(&self, watch))
+        let watcher = ReloadWatcher { server: server.clone(), notify, seen: BTreeMap::new() };
+        threads::spawn("gpux-reload", move || watcher.run(&self, watch))
     }
 
     /// Waits: for somebody to ask, or, with `watch`, for the next look; `None` when nobody can ask any
     /// more.
     fn next(&self, watch: bool) -> Option<bool> {
         match if watch { self.0.recv_timeout(LOOK) } else { self.0.recv().map_err(Into::into) } {
-            // Whoever asked since then means the same.
+            // Requests since then mean the same reload.
             Ok(()) => {
                 self.0.try_iter().for_each(drop);
                 Some(true)
@@ -66,28 +66,28 @@ impl Asked {
     }
 }
 
-/// What was seen of the files of a pipeline, as long as no other has taken its place.
-struct Seen {
-    of: Weak<Served>,
+/// Observed files of one loaded pipeline.
+struct WatchedFiles {
+    of: Weak<LoadedPipeline>,
     /// those of the last look, where they differ from those that were read
     changed: Option<Marks>,
-    failed: Option<Failed>,
+    failed: Option<FailedLoad>,
 }
 
 /// Files that could not be loaded.
-struct Failed {
+struct FailedLoad {
     marks: Marks,
     /// when to try them again
     again: Instant,
 }
 
-impl Seen {
-    fn new(served: &Arc<Served>) -> Self {
-        Self { of: Arc::downgrade(served), changed: None, failed: None }
+impl WatchedFiles {
+    fn new(loaded: &Arc<LoadedPipeline>) -> Self {
+        Self { of: Arc::downgrade(loaded), changed: None, failed: None }
     }
 
-    fn is_of(&self, served: &Arc<Served>) -> bool {
-        std::ptr::eq(self.of.as_ptr(), Arc::as_ptr(served))
+    fn is_of(&self, loaded: &Arc<LoadedPipeline>) -> bool {
+        std::ptr::eq(self.of.as_ptr(), Arc::as_ptr(loaded))
     }
 }
 
@@ -96,18 +96,18 @@ fn now(files: &Marks) -> Marks {
     files.keys().map(|path| (path.clone(), Mark::of(path))).collect()
 }
 
-struct Watching {
+struct ReloadWatcher {
     server: Arc<Server>,
     notify: Notify,
-    seen: BTreeMap<String, Seen>,
+    seen: BTreeMap<String, WatchedFiles>,
 }
 
-impl Watching {
-    fn run(mut self, asked: &Asked, watch: bool) {
-        while let Some(all) = asked.next(watch) {
-            for entry in self.server.repository().entries() {
-                if all || (watch && self.is_due(&entry)) {
-                    self.load(&entry);
+impl ReloadWatcher {
+    fn run(mut self, requests: &ReloadRequests, watch: bool) {
+        while let Some(all) = requests.next(watch) {
+            for slot in self.server.repository().slots() {
+                if all || (watch && self.is_due(&slot)) {
+                    self.load(&slot);
                 }
             }
         }
@@ -115,15 +115,15 @@ impl Watching {
 
     /// Whether the files of the pipeline have changed, and stayed so for one look: who copies a large
     /// file is not interrupted.
-    fn is_due(&mut self, entry: &Entry) -> bool {
-        let Some(served) = entry.served() else { return false };
-        let seen = self.seen.entry(entry.name().to_owned()).or_insert_with(|| Seen::new(&served));
-        if !seen.is_of(&served) {
+    fn is_due(&mut self, slot: &PipelineSlot) -> bool {
+        let Some(loaded) = slot.loaded() else { return false };
+        let seen = self.seen.entry(slot.name().to_owned()).or_insert_with(|| WatchedFiles::new(&loaded));
+        if !seen.is_of(&loaded) {
             // A client may have had it loaded since.
-            *seen = Seen::new(&served);
+            *seen = WatchedFiles::new(&loaded);
         }
-        let now = now(served.pipeline().files());
-        if now == *seen.failed.as_ref().map_or(served.pipeline().files(), |failed| &failed.marks) {
+        let now = now(loaded.pipeline().files());
+        if now == *seen.failed.as_ref().map_or(loaded.pipeline().files(), |failed| &failed.marks) {
             seen.changed = None;
             return seen.failed.as_ref().is_some_and(|failed| failed.again <= Instant::now());
         }
@@ -132,17 +132,17 @@ impl Watching {
         settled
     }
 
-    fn load(&mut self, entry: &Arc<Entry>) {
-        let name = entry.name();
-        let before = entry.served().map(|served| (Seen::new(&served), now(served.pipeline().files())));
-        let Some(result) = self.server.repository().reload(entry) else { return };
+    fn load(&mut self, slot: &Arc<PipelineSlot>) {
+        let name = slot.name();
+        let before = slot.loaded().map(|loaded| (WatchedFiles::new(&loaded), now(loaded.pipeline().files())));
+        let Some(result) = self.server.repository().reload(slot) else { return };
         if let (Err(_), Some((seen, marks))) = (&result, before) {
             // Those are watched that the one which answers was made from.
-            let failed = Some(Failed { marks, again: Instant::now() + AGAIN });
-            self.seen.insert(name.to_owned(), Seen { failed, ..seen });
+            let failed = Some(FailedLoad { marks, again: Instant::now() + AGAIN });
+            self.seen.insert(name.to_owned(), WatchedFiles { failed, ..seen });
         }
         // With its place: this is for the log.
-        let result = result.map_err(|error| entry.failure().unwrap_or_else(|| error.to_string()));
+        let result = result.map_err(|error| slot.failure().unwrap_or_else(|| error.to_string()));
         (self.notify)(name, result);
     }
 }
@@ -155,7 +155,7 @@ mod tests {
     use gpux::LoadOptions;
 
     #[test]
-    fn what_changed_is_loaded_once_whoever_loads_it() {
+    fn reloads_changed_files_once() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("one.yml");
         let write = |steps: &str| {
@@ -165,47 +165,47 @@ mod tests {
         write("softmax");
         let server = Arc::new(Server::new(Settings::default(), LoadOptions::default()));
         server.add(&[Source(file.display().to_string())]).unwrap();
-        let entry = server.repository().entries().remove(0);
-        let told = Arc::new(std::sync::Mutex::new(0));
-        let heard = told.clone();
+        let slot = server.repository().slots().remove(0);
+        let public = Arc::new(std::sync::Mutex::new(0));
+        let heard = public.clone();
         let notify = Arc::new(move |_: &str, _| *heard.lock().unwrap() += 1);
-        let mut watching = Watching { server: server.clone(), notify, seen: BTreeMap::new() };
+        let mut watcher = ReloadWatcher { server: server.clone(), notify, seen: BTreeMap::new() };
         // What was read must not be younger than when its reading began.
         let settle = || std::thread::sleep(Duration::from_millis(20));
-        let look = |watching: &mut Watching| watching.is_due(&entry);
+        let look = |watcher: &mut ReloadWatcher| watcher.is_due(&slot);
         settle();
-        server.repository().reload(&entry).unwrap().unwrap();
-        assert!(!look(&mut watching) && !look(&mut watching));
+        server.repository().reload(&slot).unwrap().unwrap();
+        assert!(!look(&mut watcher) && !look(&mut watcher));
         write("softmax, sigmoid");
         settle();
-        assert!(!look(&mut watching), "it may still be written");
-        assert!(look(&mut watching));
+        assert!(!look(&mut watcher), "it may still be written");
+        assert!(look(&mut watcher));
         // A client asks for it first.
-        server.repository().reload(&entry).unwrap().unwrap();
-        assert!(!look(&mut watching) && !look(&mut watching));
+        server.repository().reload(&slot).unwrap().unwrap();
+        assert!(!look(&mut watcher) && !look(&mut watcher));
         // What is broken is tried once, then again when that may help.
         write("no-such-step");
-        assert!(!look(&mut watching) && look(&mut watching));
-        watching.load(&entry);
-        assert!(!look(&mut watching) && !look(&mut watching));
-        watching.seen.get_mut("one").unwrap().failed.as_mut().unwrap().again = Instant::now();
-        assert!(look(&mut watching));
+        assert!(!look(&mut watcher) && look(&mut watcher));
+        watcher.load(&slot);
+        assert!(!look(&mut watcher) && !look(&mut watcher));
+        watcher.seen.get_mut("one").unwrap().failed.as_mut().unwrap().again = Instant::now();
+        assert!(look(&mut watcher));
         // A client has it loaded, mended.
         write("softmax");
         settle();
-        server.repository().reload(&entry).unwrap().unwrap();
-        assert!(!look(&mut watching) && !look(&mut watching));
-        assert_eq!(*told.lock().unwrap(), 1);
+        server.repository().reload(&slot).unwrap().unwrap();
+        assert!(!look(&mut watcher) && !look(&mut watcher));
+        assert_eq!(*public.lock().unwrap(), 1);
     }
 
     #[test]
-    fn what_was_asked_before_anybody_listened_is_heard_once() {
-        let (reloader, asked) = Reloader::new();
+    fn coalesces_reload_requests() {
+        let (reloader, requests) = Reloader::new();
         reloader.all();
         reloader.all();
-        assert_eq!(asked.next(true), Some(true));
+        assert_eq!(requests.next(true), Some(true));
         reloader.all();
         drop(reloader);
-        assert_eq!((asked.next(false), asked.next(false)), (Some(true), None));
+        assert_eq!((requests.next(false), requests.next(false)), (Some(true), None));
     }
 }

@@ -8,25 +8,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use arc_swap::ArcSwap;
 
 use super::error::ServeError;
-use super::loaded_pipeline::Served;
-use super::memory_budget::Bodies;
+use super::loaded_pipeline::LoadedPipeline;
+use super::memory_budget::MemoryBudget;
 use super::metrics::Metrics;
-use super::pipeline_slot::{Change, Entry, State};
-use super::request_context::Context;
+use super::pipeline_slot::{PipelineSlot, PipelineState, PipelineUpdate};
+use super::request_context::RequestContext;
 use super::scheduler::Scheduler;
+use super::source::Source;
 use crate::settings::Settings;
 use gpux::GpuxError;
 use gpux::{LoadOptions, Pipeline};
 use gpux_config::LoadError;
 use gpux_core::catch_panic::catch_panic;
 use gpux_inference::BackgroundDrop;
-
-/// Where a pipeline comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source(
-    /// a folder with a gpux.yml, such a file, the `name` in one, or a model (.onnx) alone
-    pub String,
-);
 
 /// Why pipelines cannot be served together.
 #[derive(Debug, thiserror::Error)]
@@ -48,24 +42,24 @@ pub enum RepositoryError {
 
 /// The pipelines that are served.
 pub struct Repository {
-    entries: ArcSwap<BTreeMap<String, Arc<Entry>>>,
+    slots: ArcSwap<BTreeMap<String, Arc<PipelineSlot>>>,
     operator: LoadOptions,
     scheduler: Scheduler,
     settings: Settings,
     metrics: Arc<Metrics>,
     /// as much again as for bodies is for answers
-    answers: Bodies,
+    answers: MemoryBudget,
 }
 
 impl Repository {
     /// An empty repository, whose pipelines will be opened under the operator's word.
     pub(crate) fn new(operator: LoadOptions, scheduler: Scheduler, settings: Settings, metrics: Arc<Metrics>) -> Self {
-        let answers = Bodies::new(&settings, &metrics);
-        Self { entries: ArcSwap::default(), operator, scheduler, settings, metrics, answers }
+        let answers = MemoryBudget::new(&settings, &metrics);
+        Self { slots: ArcSwap::default(), operator, scheduler, settings, metrics, answers }
     }
 
     /// The room for answers.
-    pub(crate) const fn answers(&self) -> &Bodies {
+    pub(crate) const fn response_budget(&self) -> &MemoryBudget {
         &self.answers
     }
 
@@ -76,23 +70,23 @@ impl Repository {
 
     /// Loads and warms pipelines that are not there yet.
     pub(crate) fn add(&self, sources: &[Source]) -> Result<(), RepositoryError> {
-        let mut entries = BTreeMap::<String, Arc<Entry>>::clone(&self.entries.load());
-        for (source, served) in sources.iter().zip(self.open_all(sources)) {
-            let served = served?;
-            let name = served.name().to_owned();
-            if let Some(other) = entries.get(&name) {
+        let mut slots = BTreeMap::<String, Arc<PipelineSlot>>::clone(&self.slots.load());
+        for (source, loaded) in sources.iter().zip(self.open_all(sources)) {
+            let loaded = loaded?;
+            let name = loaded.name().to_owned();
+            if let Some(other) = slots.get(&name) {
                 let (first, second) = (other.source().0.clone(), source.0.clone());
                 return Err(RepositoryError::SameName { name, first, second });
             }
-            let entry = Entry::new(name.clone(), source.clone(), served);
-            entries.insert(name, Arc::new(entry));
+            let slot = PipelineSlot::new(name.clone(), source.clone(), loaded);
+            slots.insert(name, Arc::new(slot));
         }
-        self.entries.store(Arc::new(entries));
+        self.slots.store(Arc::new(slots));
         Ok(())
     }
 
     /// Opens them side by side, as many at once as there are workers, or as there can be threads.
-    fn open_all(&self, sources: &[Source]) -> Vec<Result<Served, GpuxError>> {
+    fn open_all(&self, sources: &[Source]) -> Vec<Result<LoadedPipeline, GpuxError>> {
         let next = AtomicUsize::new(0);
         let each = || {
             let taken = std::iter::from_fn(|| {
@@ -110,10 +104,10 @@ impl Repository {
             opened.flatten().chain(own).collect()
         });
         opened.sort_by_key(|(place, _)| *place);
-        opened.into_iter().map(|(_, served)| served).collect()
+        opened.into_iter().map(|(_, loaded)| loaded).collect()
     }
 
-    fn open(&self, source: &Source) -> Result<Served, GpuxError> {
+    fn open(&self, source: &Source) -> Result<LoadedPipeline, GpuxError> {
         self.warm(self.read(source)?)
     }
 
@@ -121,22 +115,22 @@ impl Repository {
         Pipeline::open(&source.0, &self.operator)
     }
 
-    fn warm(&self, pipeline: Pipeline) -> Result<Served, GpuxError> {
-        Served::new(pipeline, &self.scheduler, &self.settings, &self.metrics, self.answers.clone())
+    fn warm(&self, pipeline: Pipeline) -> Result<LoadedPipeline, GpuxError> {
+        LoadedPipeline::new(pipeline, &self.scheduler, &self.settings, &self.metrics, self.answers.clone())
     }
 
     /// All pipelines, by name.
-    pub fn entries(&self) -> Vec<Arc<Entry>> {
-        self.entries.load().values().cloned().collect()
+    pub fn slots(&self) -> Vec<Arc<PipelineSlot>> {
+        self.slots.load().values().cloned().collect()
     }
 
     /// Those that the request which the caller works for may know of, by name.
-    pub fn visible(&self) -> Vec<Arc<Entry>> {
-        self.entries.load().values().filter(|entry| self.permits(entry.name())).cloned().collect()
+    pub fn visible(&self) -> Vec<Arc<PipelineSlot>> {
+        self.slots.load().values().filter(|slot| self.permits(slot.name())).cloned().collect()
     }
 
     fn permits(&self, name: &str) -> bool {
-        Context::permits(self.settings.keys.is_some(), name)
+        RequestContext::permits(self.settings.keys.is_some(), name)
     }
 
     fn permitted(&self, name: &str) -> Result<(), ServeError> {
@@ -147,99 +141,99 @@ impl Repository {
     /// Whether every pipeline that should answer does: they came together, each of them warm, and what
     /// does not answer since was taken out of service.
     pub fn is_ready(&self) -> bool {
-        !self.entries.load().is_empty()
+        !self.slots.load().is_empty()
     }
 
     /// The pipeline of this name, if the request may use it.
-    pub fn get(&self, name: &str) -> Result<Arc<Served>, ServeError> {
+    pub fn get(&self, name: &str) -> Result<Arc<LoadedPipeline>, ServeError> {
         self.permitted(name)?;
-        let entries = self.entries.load();
-        if let Some(entry) = entries.get(name) {
-            return entry.served().ok_or_else(|| not_loaded(entry));
+        let slots = self.slots.load();
+        if let Some(slot) = slots.get(name) {
+            return slot.loaded().ok_or_else(|| not_loaded(slot));
         }
-        let names: Vec<_> = self.visible().iter().map(|entry| format!("`{}`", entry.name())).collect();
+        let names: Vec<_> = self.visible().iter().map(|slot| format!("`{}`", slot.name())).collect();
         Err(ServeError::NotFound(format!("no pipeline is called `{name}`; there is {}", names.join(", "))))
     }
 
     /// The only pipeline that the request may use. Where there are several, the error says where each takes
     /// this `call`.
-    pub fn only(&self, call: &str) -> Result<Arc<Served>, ServeError> {
-        let entries = self.entries.load();
-        let mut values = entries.values().filter(|entry| self.permits(entry.name()));
+    pub fn only(&self, call: &str) -> Result<Arc<LoadedPipeline>, ServeError> {
+        let slots = self.slots.load();
+        let mut values = slots.values().filter(|slot| self.permits(slot.name()));
         match (values.next(), values.next()) {
-            (Some(entry), None) => entry.served().ok_or_else(|| not_loaded(entry)),
-            (None, _) if !entries.is_empty() => Err(ServeError::Forbidden("this key may use no pipeline".to_owned())),
+            (Some(slot), None) => slot.loaded().ok_or_else(|| not_loaded(slot)),
+            (None, _) if !slots.is_empty() => Err(ServeError::Forbidden("this key may use no pipeline".to_owned())),
             (None, _) => Err(ServeError::NotReady("the pipelines are being loaded".to_owned())),
             (Some(_), Some(_)) => {
-                let path = |entry: &Arc<Entry>| format!("/pipelines/{}/{call}", entry.name());
+                let path = |slot: &Arc<PipelineSlot>| format!("/pipelines/{}/{call}", slot.name());
                 let paths: Vec<_> = self.visible().iter().map(path).collect();
                 Err(ServeError::NotFound(format!("several pipelines are served: {}", paths.join(", "))))
             }
         }
     }
 
-    /// Waits for the turn to load or unload a pipeline.
-    pub(crate) async fn turn(&self, name: &str) -> Result<Change, ServeError> {
+    /// Waits for the right to load or unload a pipeline.
+    pub(crate) async fn lock_update(&self, name: &str) -> Result<PipelineUpdate, ServeError> {
         self.permitted(name)?;
-        Ok(self.entry(name)?.turn().await)
+        Ok(self.slot(name)?.lock_update().await)
     }
 
     /// Loads a pipeline again that is in service; `None` for one that was taken out. Waits for the
     /// turn, so it must not be called where requests are served.
-    pub(crate) fn reload(&self, entry: &Arc<Entry>) -> Option<Result<(), ServeError>> {
-        let change = entry.clone().blocking_turn();
-        entry.served().map(|_| self.load(&change))
+    pub(crate) fn reload(&self, slot: &Arc<PipelineSlot>) -> Option<Result<(), ServeError>> {
+        let update = slot.clone().blocking_lock_update();
+        slot.loaded().map(|_| self.load(&update))
     }
 
     /// Loads a pipeline, again or at last, from where it came. The old one answers until the new one
-    /// is warm; if that fails, everything stays as it is, and [`Entry::failure`] says why.
-    pub(crate) fn load(&self, change: &Change) -> Result<(), ServeError> {
-        change.loading();
-        let reloads = self.metrics.pipeline(change.entry().name());
-        // Whoever loads, for a client or on SIGHUP, is there for the next one as well.
-        let opened = catch_panic(|| self.open_again(change.entry()));
+    /// is warm; if that fails, everything stays as it is, and [`PipelineSlot::failure`] says why.
+    pub(crate) fn load(&self, update: &PipelineUpdate) -> Result<(), ServeError> {
+        update.set_loading();
+        let reloads = self.metrics.pipeline(update.slot().name());
+        // A panic must not end the thread: it loads other pipelines, too.
+        let opened = catch_panic(|| self.open_again(update.slot()));
         match opened.unwrap_or_else(|panic| Err(ServeError::NotReady(format!("loading was broken off: {panic}")))) {
-            Ok(served) => {
-                change.loaded(served);
+            Ok(loaded) => {
+                update.set_loaded(loaded);
                 reloads.reloads.fetch_add(1, Ordering::Relaxed);
                 Ok(())
             }
             Err(error) => {
-                let whole = whole(&error);
+                let details = details(&error);
                 let error = ServeError::NotLoaded(Box::new(error));
-                change.failed(whole, error.to_string());
+                update.set_failure(details, error.to_string());
                 reloads.failed_reloads.fetch_add(1, Ordering::Relaxed);
                 Err(error)
             }
         }
     }
 
-    /// What the files of a pipeline hold now.
-    fn open_again(&self, entry: &Entry) -> Result<Served, ServeError> {
-        let pipeline = self.read(entry.source())?;
+    /// Opens a pipeline again from its files.
+    fn open_again(&self, slot: &PipelineSlot) -> Result<LoadedPipeline, ServeError> {
+        let pipeline = self.read(slot.source())?;
         let name = &pipeline.spec().name.value;
-        if name != entry.name() {
-            return Err(ServeError::NotFound(format!("`{}` is now called `{name}`", entry.source().0)));
+        if name != slot.name() {
+            return Err(ServeError::NotFound(format!("`{}` is now called `{name}`", slot.source().0)));
         }
         Ok(self.warm(pipeline)?)
     }
 
-    fn entry(&self, name: &str) -> Result<Arc<Entry>, ServeError> {
-        let entries = self.entries.load();
-        entries.get(name).cloned().ok_or_else(|| ServeError::NotFound(format!("no pipeline is called `{name}`")))
+    fn slot(&self, name: &str) -> Result<Arc<PipelineSlot>, ServeError> {
+        let slots = self.slots.load();
+        slots.get(name).cloned().ok_or_else(|| ServeError::NotFound(format!("no pipeline is called `{name}`")))
     }
 }
 
 impl Drop for Repository {
-    /// Whoever has let go of all pipelines may end the process.
+    /// Waits until all pipelines are closed: the process may end after this.
     fn drop(&mut self) {
-        self.entries.store(Arc::default());
+        self.slots.store(Arc::default());
         BackgroundDrop::wait();
     }
 }
 
 /// Why a pipeline cannot be loaded, each mistake in its file with its place.
-fn whole(error: &ServeError) -> String {
+fn details(error: &ServeError) -> String {
     match error {
         ServeError::Gpux(GpuxError::Configuration(LoadError::Invalid(error))) => {
             let reason = error.render();
@@ -249,11 +243,11 @@ fn whole(error: &ServeError) -> String {
     }
 }
 
-fn not_loaded(entry: &Entry) -> ServeError {
-    let name = entry.name();
-    match entry.state() {
-        State::Unloaded => ServeError::NotFound(format!("`{name}` was unloaded")),
-        State::Loading | State::Ready => ServeError::NotReady(format!("`{name}` is being loaded")),
+fn not_loaded(slot: &PipelineSlot) -> ServeError {
+    let name = slot.name();
+    match slot.state() {
+        PipelineState::Unloaded => ServeError::NotFound(format!("`{name}` was unloaded")),
+        PipelineState::Loading | PipelineState::Ready => ServeError::NotReady(format!("`{name}` is being loaded")),
     }
 }
 

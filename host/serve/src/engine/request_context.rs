@@ -1,8 +1,7 @@
-//! What is known of a request beside its content, wherever on its way it is.
+//! Context of a request: identity, limits and accounting.
 //!
-//! Every protocol's requests pass [`crate::edge::service`], which makes the context; whatever they call is
-//! held against it at the one place that all protocols share (the repository, the turn), so that no
-//! protocol can forget to ask.
+//! The edge creates the context of every request. The repository and the execution check it, so that no protocol can
+//! forget to.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -11,28 +10,28 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::error::ServeError;
-use super::memory_permit::Share;
-use super::metrics::{Metrics, PipelineMetrics, Refused};
+use super::memory_permit::MemoryPermit;
+use super::metrics::{Metrics, PipelineMetrics, RejectionReason};
 use super::request_options::Priority;
 use super::scheduler::Client;
 use super::step_spans::StepSpans;
-use super::tenant::{Exceeded, Permit, Slots, Tenant};
+use super::tenant::{ConcurrencySlots, LimitExceeded, Tenant, TenantPermit};
 
 tokio::task_local! {
-    static CURRENT: Arc<Context>;
+    static CURRENT: Arc<RequestContext>;
 }
 
-/// What is known of a request beside its content.
+/// Context of one request.
 #[derive(Debug)]
-pub(crate) struct Context {
+pub(crate) struct RequestContext {
     id: Box<str>,
     /// who shares the pipelines' time with others
     client: Client,
     /// of whose key it carries; `None` where keys are not asked for. It is the run's that goes on without its
     /// client, too.
-    permit: Option<Permit>,
-    /// where its runs have their turns, if its key bounds how many it has at once
-    slots: Option<Slots>,
+    permit: Option<TenantPermit>,
+    /// slots for its executions, if its key limits how many run at once
+    slots: Option<ConcurrencySlots>,
     /// where its steps are told one by one, if somebody wants to see them
     step_spans: Option<StepSpans>,
     pipeline: OnceLock<Arc<PipelineMetrics>>,
@@ -40,11 +39,11 @@ pub(crate) struct Context {
     begun: AtomicBool,
     queued_nanos: AtomicU64,
     /// the room that was taken for its answer before that was made
-    answer: Mutex<Option<Share>>,
+    response_permit: Mutex<Option<MemoryPermit>>,
 }
 
-impl Context {
-    pub(crate) fn new(id: &str, permit: Option<Permit>, step_spans: Option<StepSpans>) -> Self {
+impl RequestContext {
+    pub(crate) fn new(id: &str, permit: Option<TenantPermit>, step_spans: Option<StepSpans>) -> Self {
         let slots = permit.as_ref().and_then(|permit| permit.tenant().slots());
         // Keys that are read again may be other tenants: what was charged to one is then forgotten.
         let client = permit.as_ref().map(|permit| Client::Key(std::ptr::from_ref(permit.tenant()).addr()));
@@ -57,7 +56,7 @@ impl Context {
             pipeline: OnceLock::new(),
             begun: AtomicBool::new(false),
             queued_nanos: AtomicU64::new(0),
-            answer: Mutex::default(),
+            response_permit: Mutex::default(),
         }
     }
 
@@ -90,16 +89,16 @@ impl Context {
         &self.id
     }
 
-    /// Whose key it carries.
+    /// The tenant of its key.
     pub(crate) fn tenant(&self) -> Option<&Tenant> {
-        self.permit.as_ref().map(Permit::tenant)
+        self.permit.as_ref().map(TenantPermit::tenant)
     }
 
     /// Whether the request that the calling task works for may use the pipeline. Where keys are asked
     /// for (`guarded`), nobody without one may.
     pub(crate) fn permits(guarded: bool, pipeline: &str) -> bool {
         !guarded
-            || Self::current().is_some_and(|context| context.tenant().is_some_and(|tenant| tenant.may_use(pipeline)))
+            || Self::current().is_some_and(|context| context.tenant().is_some_and(|tenant| tenant.can_use(pipeline)))
     }
 
     /// The request that the calling task works for is about this pipeline.
@@ -115,15 +114,15 @@ impl Context {
         if tenant.is_revoked() {
             return Err(ServeError::Unauthorized("the key is no longer what it was; send a new request".to_owned()));
         }
-        let paid = if again { tenant.pay() } else { Ok(()) };
+        let paid = if again { tenant.take_token() } else { Ok(()) };
         paid.map_err(|exceeded| {
-            self.pipeline().unwrap_or_else(|| metrics.none()).refused(Refused::from(&exceeded));
+            self.pipeline().unwrap_or_else(|| metrics.none()).refused(RejectionReason::from(&exceeded));
             exceeded.into()
         })
     }
 
-    /// Where its runs have their turns, if its key bounds how many it has at once.
-    pub(crate) const fn slots(&self) -> Option<&Slots> {
+    /// Slots for its executions, if its key limits how many run at once.
+    pub(crate) const fn slots(&self) -> Option<&ConcurrencySlots> {
         self.slots.as_ref()
     }
 
@@ -142,37 +141,37 @@ impl Context {
         self.tenant().map_or(asked, |tenant| tenant.priority(asked))
     }
 
-    /// Who shares the pipelines' time with others.
+    /// The client, for fair shares of a pipeline's time.
     pub(crate) const fn client(&self) -> Client {
         self.client
     }
 
     /// Keeps the room for its answer until that is sent. Lists and streams count theirs as they gather them.
-    pub(crate) fn keep_answer(&self, share: Share) {
+    pub(crate) fn keep_response_permit(&self, permit: MemoryPermit) {
         if !self.begun.load(Ordering::Relaxed) {
-            *self.answer() = Some(share);
+            *self.response_permit() = Some(permit);
         }
     }
 
     /// The same of a list that is gathered.
-    pub(crate) fn keep_list(&self, share: Share) {
-        *self.answer() = Some(share);
+    pub(crate) fn keep_list_permit(&self, permit: MemoryPermit) {
+        *self.response_permit() = Some(permit);
     }
 
     /// The room for its answer, if some was taken.
-    pub(crate) fn take_answer(&self) -> Option<Share> {
-        self.answer().take()
+    pub(crate) fn take_response_permit(&self) -> Option<MemoryPermit> {
+        self.response_permit().take()
     }
 
-    fn answer(&self) -> MutexGuard<'_, Option<Share>> {
-        self.answer.lock().unwrap_or_else(PoisonError::into_inner)
+    fn response_permit(&self) -> MutexGuard<'_, Option<MemoryPermit>> {
+        self.response_permit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn note_queued(&self, time: Duration) {
         self.queued_nanos.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// How long it waited for its turns.
+    /// Time in queues.
     pub(crate) fn queued(&self) -> Duration {
         Duration::from_nanos(self.queued_nanos.load(Ordering::Relaxed))
     }
@@ -183,12 +182,12 @@ impl Context {
     }
 }
 
-impl From<&Exceeded> for Refused {
-    fn from(exceeded: &Exceeded) -> Self {
+impl From<&LimitExceeded> for RejectionReason {
+    fn from(exceeded: &LimitExceeded) -> Self {
         match exceeded {
-            Exceeded::Rate(_) => Self::Rate,
-            Exceeded::Concurrency(_) => Self::Concurrency,
-            Exceeded::Memory => Self::KeyMemory,
+            LimitExceeded::Rate(_) => Self::Rate,
+            LimitExceeded::Concurrency(_) => Self::Concurrency,
+            LimitExceeded::Memory => Self::KeyMemory,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// How urgent a request is among those of its pipeline.
+/// Priority of a request among those of its pipeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Priority {
@@ -18,9 +18,9 @@ pub enum Priority {
     High = 1,
 }
 
-/// What a client asks for beside the result.
+/// Options of a request.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Ask {
+pub struct RequestOptions {
     /// how long it may take; the pipeline's own timeout where that is shorter
     pub timeout: Option<Duration>,
     /// how urgent it is

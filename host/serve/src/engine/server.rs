@@ -1,4 +1,4 @@
-//! What all connections share.
+//! State that all connections share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,14 +7,15 @@ use tokio::sync::watch;
 
 use super::error::ServeError;
 use super::execution;
-use super::execution::Turn;
-use super::loaded_pipeline::Served;
-use super::memory_budget::Bodies;
+use super::execution::Execution;
+use super::loaded_pipeline::LoadedPipeline;
+use super::memory_budget::MemoryBudget;
 use super::metrics::Metrics;
-use super::repository::{Repository, RepositoryError, Source};
-use super::request_options::Ask;
+use super::repository::{Repository, RepositoryError};
+use super::request_options::RequestOptions;
 use super::scheduler::Scheduler;
-use super::single_flight::Aside;
+use super::single_flight::SingleFlight;
+use crate::engine::source::Source;
 use crate::settings::Settings;
 use gpux::LoadOptions;
 
@@ -25,9 +26,9 @@ pub struct Server {
     metrics: Arc<Metrics>,
     /// environment variables that files of the operator may read beside `GPUX_*`
     env: Vec<String>,
-    bodies: Bodies,
-    documents: Aside,
-    scrapes: Aside,
+    request_budget: MemoryBudget,
+    documents: SingleFlight,
+    scrapes: SingleFlight,
     closing: AtomicBool,
     /// whether no connections are taken any more
     stopping: watch::Sender<bool>,
@@ -45,22 +46,22 @@ impl Server {
         let env = operator.policy.env.clone();
         let metrics = Arc::new(Metrics::new());
         let repository = Repository::new(operator, Scheduler::new(settings.workers), settings.clone(), metrics.clone());
-        let bodies = Bodies::new(&settings, &metrics);
+        let request_budget = MemoryBudget::new(&settings, &metrics);
         let (closing, stopping) = (AtomicBool::new(false), watch::Sender::new(false));
         Self {
             settings,
             repository,
             metrics,
             env,
-            bodies,
-            documents: Aside::new(),
-            scrapes: Aside::new(),
+            request_budget,
+            documents: SingleFlight::new(),
+            scrapes: SingleFlight::new(),
             closing,
             stopping,
         }
     }
 
-    /// What the operator decided.
+    /// The operator's settings.
     pub const fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -70,22 +71,22 @@ impl Server {
         &self.repository
     }
 
-    pub(crate) const fn bodies(&self) -> &Bodies {
-        &self.bodies
+    pub(crate) const fn request_budget(&self) -> &MemoryBudget {
+        &self.request_budget
     }
 
     /// The room for answers that wait for their clients.
-    pub(crate) const fn answers(&self) -> &Bodies {
-        self.repository.answers()
+    pub(crate) const fn response_budget(&self) -> &MemoryBudget {
+        self.repository.response_budget()
     }
 
     /// Where descriptions of the server are made.
-    pub(crate) const fn documents(&self) -> &Aside {
+    pub(crate) const fn documents(&self) -> &SingleFlight {
         &self.documents
     }
 
     /// Where it is written what is counted.
-    pub(crate) const fn scrapes(&self) -> &Aside {
+    pub(crate) const fn scrapes(&self) -> &SingleFlight {
         &self.scrapes
     }
 
@@ -99,7 +100,7 @@ impl Server {
         !self.closing.load(Ordering::Relaxed) && self.repository.is_ready()
     }
 
-    /// What is counted.
+    /// The metrics.
     pub(crate) const fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
     }
@@ -130,19 +131,19 @@ impl Server {
     }
 
     /// Fails if [`run`](Self::run) would fail at once: to be asked before a body is read.
-    pub fn check(&self, served: &Served, ask: &Ask) -> Result<(), ServeError> {
-        execution::check(served, ask)
+    pub fn check(&self, loaded: &LoadedPipeline, options: &RequestOptions) -> Result<(), ServeError> {
+        execution::check(loaded, options)
     }
 
-    /// Runs `work` in a turn of the pipeline: bytes in, bytes out, on one thread. Fails at once if
+    /// Runs `work` while the pipeline executes it: bytes in, bytes out, on one thread. Fails at once if
     /// there is no room or no time for it. Who drops the future takes the request back. `work` may be
     /// begun on one thread and, where it turns out to be long, once more on another.
     pub async fn run<T: Send + 'static>(
         &self,
-        served: &Arc<Served>,
-        ask: Ask,
-        work: impl Fn(&Turn) -> Result<T, ServeError> + Send + 'static,
+        loaded: &Arc<LoadedPipeline>,
+        options: RequestOptions,
+        work: impl Fn(&Execution) -> Result<T, ServeError> + Send + 'static,
     ) -> Result<T, ServeError> {
-        execution::call(served, ask, work).await
+        execution::execute(loaded, options, work).await
     }
 }

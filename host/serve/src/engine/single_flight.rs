@@ -1,32 +1,32 @@
-//! What is no inference and takes milliseconds all the same: documents, what is counted. It is made on a thread of
-//! its own, one at a time, so that who asks for much of it waits for it alone.
+//! Single flight: work other than inference that takes milliseconds, such as documents and metrics, runs on a blocking
+//! thread, one job at a time.
 
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
 use super::error::ServeError;
-use super::request_context::Context;
+use super::request_context::RequestContext;
 
-/// The turns of one kind of work.
+/// Runs one job at a time on a blocking thread.
 #[derive(Debug)]
-pub(crate) struct Aside(Arc<Semaphore>);
+pub(crate) struct SingleFlight(Arc<Semaphore>);
 
-impl Aside {
+impl SingleFlight {
     pub(crate) fn new() -> Self {
         Self(Arc::new(Semaphore::new(1)))
     }
 
     /// Makes something for the request that the calling task works for.
-    pub(crate) async fn make<T: Send + 'static>(
+    pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ServeError> {
         let broken_off = |error: &dyn std::fmt::Display| ServeError::NotReady(format!("it was broken off: {error}"));
-        let turn = self.0.clone().acquire_owned().await.map_err(|error| broken_off(&error))?;
-        let context = Context::current();
+        let permit = self.0.clone().acquire_owned().await.map_err(|error| broken_off(&error))?;
+        let context = RequestContext::current();
         let job = move || {
-            let _turn = turn;
+            let _turn = permit;
             match context {
                 Some(context) => context.within(work),
                 None => work(),
@@ -46,18 +46,18 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn one_is_made_at_a_time_whoever_asks() {
-        let (aside, inside, here) = (Aside::new(), Arc::new(AtomicUsize::new(0)), std::thread::current().id());
-        let make = || {
+    async fn runs_one_job_at_a_time() {
+        let (aside, inside, here) = (SingleFlight::new(), Arc::new(AtomicUsize::new(0)), std::thread::current().id());
+        let run = || {
             let inside = inside.clone();
-            aside.make(move || {
+            aside.run(move || {
                 assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
                 std::thread::yield_now();
                 inside.fetch_sub(1, Ordering::SeqCst);
                 std::thread::current().id()
             })
         };
-        let made = join_all((0..50).map(|_| make())).await;
+        let made = join_all((0..50).map(|_| run())).await;
         assert!(made.into_iter().all(|thread| thread.unwrap() != here));
     }
 }

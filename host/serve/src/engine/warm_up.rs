@@ -9,9 +9,9 @@ use gpux::Pipeline;
 use gpux_core::{Dim, Kind, Outputs, Plan, Request, RunError, RunOptions, Tensor, TensorKind, Value, deadline_after};
 use gpux_inference::with_preferred_session;
 
-/// What warming up showed.
+/// Result of the warm-up.
 #[derive(Clone, Debug, Default)]
-pub struct Warmth {
+pub struct WarmUpReport {
     /// why the made-up request failed
     pub failure: Option<String>,
 }
@@ -19,7 +19,7 @@ pub struct Warmth {
 /// Runs, at most, beyond the first of each session.
 const RUNS: usize = 20;
 
-/// How long those may take.
+/// Time limit for those.
 const LIMIT: Duration = Duration::from_millis(10);
 
 /// A picture that every image decoder reads: 32 × 32, white.
@@ -27,7 +27,7 @@ const PICTURE: &[u8] = include_bytes!("warm_up.png");
 
 /// Runs the requests of `serving.warmup`, or else a made-up one. The former must succeed. A pipeline
 /// that refuses the latter is as good as any: it may want what cannot be made up.
-pub(crate) fn warm_up(pipeline: &Pipeline) -> Result<Warmth, GpuxError> {
+pub(crate) fn warm_up(pipeline: &Pipeline) -> Result<WarmUpReport, GpuxError> {
     let (plan, turns) = (pipeline.plan(), Cell::new(0));
     let sessions = pipeline.models().map(|(_, model)| model.sessions().instances()).max().unwrap_or(1);
     let run = |request: &Request| {
@@ -39,16 +39,16 @@ pub(crate) fn warm_up(pipeline: &Pipeline) -> Result<Warmth, GpuxError> {
     if !configured.is_empty() {
         let failed =
             |(index, error): (usize, RunError)| GpuxError::WarmUp { number: index + 1, error: Box::new(error.into()) };
-        return again(configured, sessions, LIMIT, run).map(|()| Warmth::default()).map_err(failed);
+        return run_repeatedly(configured, sessions, LIMIT, run).map(|()| WarmUpReport::default()).map_err(failed);
     }
-    let Some(request) = made_up(plan) else { return Ok(Warmth::default()) };
-    let failure = again(&[request], sessions, LIMIT, run).err();
-    Ok(Warmth { failure: failure.map(|(_, error)| error.to_string()) })
+    let Some(request) = synthetic_inputs(plan) else { return Ok(WarmUpReport::default()) };
+    let failure = run_repeatedly(&[request], sessions, LIMIT, run).err();
+    Ok(WarmUpReport { failure: failure.map(|(_, error)| error.to_string()) })
 }
 
 /// Runs the requests again and again: all of them, and as many as there are sessions, whatever that takes; then on
 /// while there is time. Gives which one failed.
-fn again(
+fn run_repeatedly(
     requests: &[Request],
     sessions: usize,
     limit: Duration,
@@ -66,7 +66,7 @@ fn again(
 }
 
 /// A request of zeros, a word, a white picture.
-pub(crate) fn made_up(plan: &Plan) -> Option<Request> {
+pub(crate) fn synthetic_inputs(plan: &Plan) -> Option<Request> {
     let needed = plan.inputs().iter().filter(|input| !input.port.optional && input.default.is_none());
     needed.map(|input| Some((input.port.name.clone(), value(&input.port.kind)?))).collect()
 }
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_session_has_its_first_run_however_long_that_takes() {
+    fn warms_up_every_session() {
         let runs = Cell::new(0);
         let run = |_: &Request| {
             runs.set(runs.get() + 1);
@@ -100,16 +100,16 @@ mod tests {
         };
         for (requests, sessions, wanted) in [(1, 1, 1), (1, 3, 3), (4, 3, 4)] {
             runs.set(0);
-            assert!(again(&vec![Request::default(); requests], sessions, Duration::ZERO, run).is_ok());
+            assert!(run_repeatedly(&vec![Request::default(); requests], sessions, Duration::ZERO, run).is_ok());
             assert_eq!(runs.get(), wanted);
         }
         runs.set(0);
-        assert!(again(&[Request::default()], 1, Duration::MAX, run).is_ok());
+        assert!(run_repeatedly(&[Request::default()], 1, Duration::MAX, run).is_ok());
         assert_eq!(runs.get(), 1 + RUNS, "there is time for more");
     }
 
     #[test]
-    fn the_request_that_fails_on_any_session_is_named() {
+    fn names_the_failing_warm_up_request() {
         let runs = Cell::new(0);
         let third_fails = |_: &Request| {
             runs.set(runs.get() + 1);
@@ -117,7 +117,7 @@ mod tests {
             if runs.get() == 3 { Err(failed().into()) } else { Ok(Outputs::default()) }
         };
         let requests = vec![Request::default(); 2];
-        let (index, _) = again(&requests, 4, Duration::ZERO, third_fails).unwrap_err();
+        let (index, _) = run_repeatedly(&requests, 4, Duration::ZERO, third_fails).unwrap_err();
         assert_eq!(index, 0, "the third run is the first request's second");
     }
 }

@@ -12,13 +12,13 @@ use crate::Server;
 
 /// The health check: 200 once every pipeline is warm, 503 before and while the server ends.
 pub(crate) async fn health(State(server): State<Arc<Server>>) -> Response {
-    let entries = server.repository().visible();
-    let names: Vec<_> = entries.iter().map(|entry| entry.name().to_owned()).collect();
+    let slots = server.repository().visible();
+    let names: Vec<_> = slots.iter().map(|slot| slot.name().to_owned()).collect();
     let model = if let [only] = names.as_slice() { json!(only) } else { Json::Null };
     let ready = server.is_ready();
     let status = if ready { "healthy" } else { "not ready" };
     let mut document = json!({ "status": status, "model": model, "pipelines": names });
-    let failing = entries.iter().filter_map(|entry| Some((entry.name().to_owned(), Json::from(entry.told_failure()?))));
+    let failing = slots.iter().filter_map(|slot| Some((slot.name().to_owned(), Json::from(slot.public_failure()?))));
     let failing: serde_json::Map<_, _> = failing.collect();
     if !failing.is_empty() {
         document["not_reloaded"] = failing.into();

@@ -1,4 +1,4 @@
-//! What the path of a request is one of: few names, whatever clients ask for.
+//! Route templates of paths: a bounded set of names for traces.
 
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
@@ -82,8 +82,8 @@ const CALLS: [&str; 22] = [
     "/inference.GRPCInferenceService/LogSettings",
 ];
 
-/// What is at this path, or all that are like it.
-pub(crate) fn of(path: &str) -> Option<&'static str> {
+/// The route template of a path.
+pub(crate) fn template(path: &str) -> Option<&'static str> {
     PATHS.into_iter().chain(CALLS).find(|route| fits(path, route))
 }
 
@@ -103,8 +103,8 @@ fn fits(path: &str, route: &str) -> bool {
     }
 }
 
-/// As much of a path or a method as is worth keeping: thousands of lines may wait to be written.
-pub(crate) fn shown(text: &str) -> &str {
+/// The start of a path or method, for logs.
+pub(crate) fn truncated(text: &str) -> &str {
     const LONGEST: usize = 1 << 10;
     text.get(..text.floor_char_boundary(LONGEST)).unwrap_or(text)
 }
@@ -131,7 +131,7 @@ mod tests {
     use gpux::LoadOptions;
 
     #[test]
-    fn a_path_is_one_of_few() {
+    fn maps_paths_to_routes() {
         for (path, route) in [
             ("/predict", Some("/predict")),
             ("/pipelines/digits/predict", Some("/pipelines/{name}/predict")),
@@ -143,30 +143,30 @@ mod tests {
             ("/pipelines/a/b/predict", None),
             ("", None),
         ] {
-            assert_eq!(of(path), route, "{path}");
+            assert_eq!(template(path), route, "{path}");
         }
         let service = include_str!("../../proto/open_inference.proto");
         let calls = service.lines().filter_map(|line| line.trim().strip_prefix("rpc ")?.split('(').next());
         assert!(calls.clone().count() > 0);
         for call in calls {
-            assert!(of(&format!("/inference.GRPCInferenceService/{call}")).is_some_and(is_call), "{call}");
+            assert!(template(&format!("/inference.GRPCInferenceService/{call}")).is_some_and(is_call), "{call}");
         }
     }
 
     #[tokio::test]
-    async fn each_that_is_described_is_known() {
+    async fn knows_every_documented_path() {
         let server = Arc::new(Server::new(Settings::default(), LoadOptions::default()));
         let routes = Routes::new(&server);
         let document = routes.answer(Request::builder().uri("/openapi.json").body(Body::empty()).unwrap()).await;
         let document = document.into_body().collect().await.unwrap().to_bytes();
         let document: serde_json::Value = serde_json::from_slice(&document).unwrap();
         for (path, _) in document["paths"].as_object().unwrap() {
-            assert!(of(path).is_some(), "{path}");
+            assert!(template(path).is_some(), "{path}");
         }
     }
 
     #[tokio::test]
-    async fn there_is_something_at_each_call() {
+    async fn every_call_is_routed() {
         let server = Arc::new(Server::new(Settings::default(), LoadOptions::default()));
         let routes = Routes::new(&server);
         for call in CALLS {
@@ -177,11 +177,11 @@ mod tests {
     }
 
     #[test]
-    fn each_that_is_routed_is_known_and_no_other() {
+    fn knows_exactly_the_routed_paths() {
         let server = Arc::new(Server::new(Settings::default(), LoadOptions::default()));
         // What a router is told of itself is the only list of its paths.
-        let told = format!("{:?}", router(&server));
-        let paths = told.split('"').filter(|text| text.starts_with('/') && !text.contains("__private"));
+        let public_message = format!("{:?}", router(&server));
+        let paths = public_message.split('"').filter(|text| text.starts_with('/') && !text.contains("__private"));
         // Most calls of gRPC are told apart by the service that they are for.
         let (calls, paths): (BTreeSet<_>, BTreeSet<_>) =
             paths.filter(|path| !path.ends_with("/{call}")).partition(|path| path.contains("GRPC"));

@@ -9,7 +9,7 @@ use axum::routing::{get, post};
 use http::Request;
 use tower::Service as _;
 
-use super::http::compression::{self, Accepted};
+use super::http::compression::{self, AcceptedEncodings};
 use super::http::response;
 use super::oip;
 use super::route::is_grpc;
@@ -29,7 +29,7 @@ impl Routes {
     pub(crate) async fn answer(&self, request: Request<Body>) -> Response {
         let headers = request.headers();
         // The Open Inference Protocol compresses results alone, and by itself.
-        let accepted = (!oip::is_path(request.uri().path())).then(|| Accepted::of(headers));
+        let accepted = (!oip::is_path(request.uri().path())).then(|| AcceptedEncodings::from_headers(headers));
         let request = if compression::is_encoded(headers) { compression::decompressed(request) } else { request };
         let Ok(response) = self.0.clone().call(request).await;
         match accepted {

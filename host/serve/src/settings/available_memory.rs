@@ -1,4 +1,4 @@
-//! How much memory the process may have: what its control groups allow, or what the machine has.
+//! Memory that the process may use: the limit of its control groups, or the machine's memory.
 
 use std::path::{Path, PathBuf};
 
@@ -35,7 +35,7 @@ fn cgroup_limits(root: &Path) -> Vec<u64> {
             continue;
         }
         let file = if is_first_version { "memory.limit_in_bytes" } else { "memory.max" };
-        let Some(mount) = mounts.lines().find_map(|line| Mount::of(line, is_first_version)) else { continue };
+        let Some(mount) = mounts.lines().find_map(|line| Mount::parse(line, is_first_version)) else { continue };
         let mut folder = mount.folder(group);
         // A group is held to the limits of those above it, too.
         while folder.starts_with(&mount.point) {
@@ -58,7 +58,7 @@ struct Mount {
 
 impl Mount {
     /// That of a line of `/proc/self/mountinfo`, if it mounts the memory controller of this version.
-    fn of(line: &str, is_first_version: bool) -> Option<Self> {
+    fn parse(line: &str, is_first_version: bool) -> Option<Self> {
         let (before, after) = line.split_once(" - ")?;
         let mut after = after.split(' ');
         let kind = after.next()?;
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn says_nothing_where_the_system_does_not() {
+    fn returns_none_without_system_information() {
         assert_eq!(system(&[]), None);
         assert_eq!(system(&[("proc/meminfo", "MemTotal: lots\n")]), None);
     }

@@ -1,4 +1,4 @@
-//! What the operator decides about the server.
+//! The operator's settings of the server.
 
 mod available_memory;
 
@@ -14,7 +14,7 @@ pub struct Otlp {
     pub must: bool,
 }
 
-/// How the server listens and what it allows.
+/// Settings of the server.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the operator's")]
 pub struct Settings {
@@ -114,7 +114,7 @@ fn body_memory(memory: usize) -> usize {
     (memory / BODIES).clamp(1 << 20, 1 << 30)
 }
 
-/// As many connections as there are file descriptors for, and memory.
+/// The most connections that file descriptors and memory allow.
 fn max_connections(memory: usize) -> usize {
     const MOST: usize = 16_384;
     let most = (memory / CONNECTIONS / COST).clamp(16, MOST);
@@ -149,7 +149,7 @@ impl Settings {
         }
     }
 
-    /// What of this may take more memory than the process may have.
+    /// Warnings about settings that may take more memory than the process has.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let Some(memory) = self.memory else { return Vec::new() };
         let of = |part: usize| format!("of the {} MiB that this process may have", part >> 20);
@@ -182,7 +182,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// What does not depend on the memory.
+    /// Settings that do not depend on the memory.
     fn of_any() -> Self {
         Self {
             memory: None,
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn budgets_fit_into_the_memory() {
+    fn default_budgets_fit_the_memory() {
         for memory in [64 << 20, 256 << 20, 1 << 30, 2 << 30, 16 << 30, 1 << 40] {
             let settings = Settings::within(memory);
             let connections = settings.max_connections * COST;

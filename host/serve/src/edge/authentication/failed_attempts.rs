@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_to_wrong_keys_come_later_and_later() {
+    fn delays_responses_to_wrong_keys() {
         let (attempts, start) = (FailedAttempts::new(), Instant::now());
         let waits: Vec<_> = (0..FREE + 3).map(|_| attempts.add(address(1), start).as_millis()).collect();
         assert!(waits[..FREE as usize].iter().all(|wait| *wait == 0), "{waits:?}");
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_wait_is_not_heard() {
+    fn rejects_addresses_with_too_many_attempts() {
         let (attempts, start) = (FailedAttempts::new(), Instant::now());
         let mut heard = 0_u32;
         // A thousand a second for ten seconds.
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn many_addresses_take_no_more_memory() {
+    fn bounds_remembered_addresses() {
         let (attempts, start) = (FailedAttempts::new(), Instant::now());
         for _ in 0..=FREE {
             attempts.add(address(7), start);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_of_ipv6_is_one_client() {
+    fn ipv6_network_is_one_client() {
         let attempts = FailedAttempts::new();
         let now = Instant::now();
         let wait = |last: u16| attempts.add(Ipv6Addr::new(0x2001, 0xdb8, 1, 2, 3, 4, 5, last).into(), now);

@@ -1,4 +1,4 @@
-//! Which requests are let in.
+//! Authentication by API key.
 
 pub(crate) mod api_keys;
 pub(crate) mod failed_attempts;
@@ -13,41 +13,41 @@ use arc_swap::ArcSwapOption;
 use http::Method;
 use http::request::Parts;
 
-use super::load_generation::Readings;
+use super::load_generation::LoadGeneration;
 use crate::engine::error::ServeError;
 use crate::engine::tenant::Tenant;
-use api_keys::Keys;
+use api_keys::ApiKeys;
 use failed_attempts::FailedAttempts;
 use gpux_config::{LoadError, Variables};
 
-/// The door: the file of keys, and what it said when it was last read.
+/// The file of keys and its last valid content.
 #[derive(Debug)]
-pub(crate) struct Access {
+pub(crate) struct Authentication {
     path: Option<PathBuf>,
     /// environment variables that the file may read beside `GPUX_*`
     env: Vec<String>,
-    keys: ArcSwapOption<Keys>,
-    readings: Readings,
+    keys: ArcSwapOption<ApiKeys>,
+    generation: LoadGeneration,
     attempts: FailedAttempts,
 }
 
-impl Access {
+impl Authentication {
     /// Keys from the operator's file, once they are read; until then nobody has one. Without a file, everybody
     /// may come in.
     pub(crate) fn new(server: &Server) -> Self {
         let (path, env) = (server.settings().keys.clone(), server.env().to_vec());
-        let (keys, readings, attempts) = (ArcSwapOption::empty(), Readings::default(), FailedAttempts::new());
-        Self { path, env, keys, readings, attempts }
+        let (keys, generation, attempts) = (ArcSwapOption::empty(), LoadGeneration::default(), FailedAttempts::new());
+        Self { path, env, keys, generation, attempts }
     }
 
     /// Reads the file, at the start and again. If it cannot be read, what it said before holds. Gives
     /// what the operator should know of it. It takes as long as reading does, and what was begun later holds.
     pub(crate) fn load(&self) -> Result<Vec<String>, LoadError> {
         let Some(path) = &self.path else { return Ok(Vec::new()) };
-        let reading = self.readings.begin();
+        let attempt = self.generation.begin();
         let variables = Variables::from_environment(self.env.iter().cloned());
-        let keys = Arc::new(Keys::load(path, &variables, self.keys.load().as_deref())?);
-        reading.put(|| {
+        let keys = Arc::new(ApiKeys::load(path, &variables, self.keys.load().as_deref())?);
+        attempt.commit(|| {
             if let Some(before) = self.keys.swap(Some(keys.clone())) {
                 keys.replace(&before);
             }
@@ -55,7 +55,7 @@ impl Access {
         Ok(keys.warnings().to_vec())
     }
 
-    /// Whose request it is, that came from there; `None` where nobody is asked for a key.
+    /// The tenant of a request from this address; `None` where no key is needed.
     pub(crate) fn admit(&self, head: &Parts, from: Option<IpAddr>) -> Result<Option<Arc<Tenant>>, ServeError> {
         if self.path.is_none() || is_open(&head.method, head.uri.path()) {
             return Ok(None);
@@ -69,8 +69,8 @@ impl Access {
         Ok(Some(tenant))
     }
 
-    /// Whose key it is. An address that tried too many wrong ones is heard only with one that it has used before.
-    fn identify(&self, keys: &Keys, head: &Parts, from: Option<IpAddr>) -> Result<Arc<Tenant>, ServeError> {
+    /// The key's tenant. An address with too many failed attempts may only use keys that it has used before.
+    fn identify(&self, keys: &ApiKeys, head: &Parts, from: Option<IpAddr>) -> Result<Arc<Tenant>, ServeError> {
         let found = keys.tenant(&head.headers);
         let Some(from) = from else { return found };
         let refused_for = self.attempts.refused_for(from, Instant::now());
@@ -105,7 +105,7 @@ pub(crate) fn readable_by_all(_: &Path) -> Option<String> {
     None
 }
 
-/// What probes ask, and the files of the page, which say nothing of the pipelines.
+/// Paths without authentication: probes, and the files of the page, which reveal nothing about pipelines.
 fn is_open(method: &Method, path: &str) -> bool {
     let is_read = matches!(*method, Method::GET | Method::HEAD);
     match path {
@@ -117,7 +117,7 @@ fn is_open(method: &Method, path: &str) -> bool {
     }
 }
 
-/// What concerns all pipelines: loading and unloading them, and the metrics.
+/// Paths for admin keys: loading, unloading and metrics.
 fn needs_admin(method: &Method, path: &str) -> bool {
     match path {
         "/metrics" => true,

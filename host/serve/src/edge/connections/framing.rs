@@ -17,7 +17,7 @@ pub(super) struct Framing {
     chunked: VecDeque<bool>,
 }
 
-/// What a head says of its body.
+/// The framing of the body that a head declares.
 #[derive(Debug, Default)]
 struct Head {
     chunked: bool,
@@ -191,17 +191,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_chunked_request_is_told(requests in prop::collection::vec(request(), 0..6), cut in 1..50_usize) {
+        fn detects_chunked_requests(requests in prop::collection::vec(request(), 0..6), cut in 1..50_usize) {
             let bytes: Vec<_> = requests.iter().flat_map(|(bytes, _)| bytes.clone()).collect();
             let mut framing = Framing::default();
             bytes.chunks(cut).for_each(|part| framing.read(part));
             prop_assert_eq!(framing.state, State::Begin);
-            let told: Vec<_> = framing.chunked.into_iter().collect();
-            prop_assert_eq!(told, requests.iter().filter_map(|(_, said)| *said).collect::<Vec<_>>());
+            let public_message: Vec<_> = framing.chunked.into_iter().collect();
+            prop_assert_eq!(public_message, requests.iter().filter_map(|(_, said)| *said).collect::<Vec<_>>());
         }
 
         #[test]
-        fn anything_else_is_no_harm(bytes: Vec<u8>, cut in 1..50_usize) {
+        fn tolerates_malformed_input(bytes: Vec<u8>, cut in 1..50_usize) {
             let mut framing = Framing::default();
             bytes.chunks(cut).for_each(|part| framing.read(part));
             prop_assert!(framing.line.len() <= LINE);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn another_protocol_is_left_alone() {
+    fn ignores_other_protocols() {
         let mut framing = Framing::default();
         framing.read(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\ntransfer-encoding: chunked\r\ncontent-length: 1\r\n\r\n");
         assert_eq!((framing.state, framing.next_chunked()), (State::Other, false));

@@ -1,4 +1,4 @@
-//! How many connections there are at once, and which of them give way to new ones.
+//! Limits the number of connections; evicts idle ones for new ones.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,10 +10,10 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use super::slow_client::Activity;
 use crate::settings::Settings;
 
-/// How often a connection that waits for another to end looks for one that is idle.
+/// Interval at which a waiting connection looks for an idle one to evict.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long a connection is idle before it gives way: its client may have sent a request that was not read yet.
+/// Minimum idle time before eviction: the client may have sent a request that was not read yet.
 const GRACE: Duration = Duration::from_millis(250);
 
 /// Of so many connections, one is closed at a time: to look at all of them for each new one would take longer than
@@ -36,7 +36,7 @@ struct Connections {
     by_number: HashMap<u64, Arc<Eviction>>,
 }
 
-/// How a connection is asked to give way.
+/// The eviction request to one connection.
 struct Eviction {
     activity: Arc<Activity>,
     asked: AtomicBool,
@@ -44,7 +44,7 @@ struct Eviction {
 }
 
 /// A connection's place among those there may be, until it is dropped.
-pub(super) struct Seat {
+pub(super) struct ConnectionSlot {
     limit: Arc<ConnectionLimit>,
     number: u64,
     eviction: Arc<Eviction>,
@@ -82,14 +82,18 @@ impl ConnectionLimit {
     }
 
     /// A place for a connection; without a permit it is one too many, which is served all the same.
-    pub(super) fn seat(self: &Arc<Self>, activity: Arc<Activity>, permit: Option<OwnedSemaphorePermit>) -> Seat {
+    pub(super) fn slot(
+        self: &Arc<Self>,
+        activity: Arc<Activity>,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> ConnectionSlot {
         let eviction = Arc::new(Eviction { activity, asked: AtomicBool::new(false), notify: Notify::new() });
         let mut open = self.open();
         open.last += 1;
         let number = open.last;
         open.by_number.insert(number, eviction.clone());
         drop(open);
-        Seat { limit: self.clone(), number, eviction, _permit: permit }
+        ConnectionSlot { limit: self.clone(), number, eviction, _permit: permit }
     }
 
     /// Leave for large windows, while there is memory for them.
@@ -119,7 +123,7 @@ impl ConnectionLimit {
     }
 }
 
-impl Seat {
+impl ConnectionSlot {
     /// Waits until the connection is to give way, and is idle then.
     pub(super) async fn evicted(&self) {
         loop {
@@ -132,7 +136,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.limit.open().by_number.remove(&self.number);
     }
@@ -150,19 +154,19 @@ mod tests {
         Arc::new(ConnectionLimit { grace: Duration::ZERO, ..ConnectionLimit::new(&settings) })
     }
 
-    async fn seat(limit: &Arc<ConnectionLimit>) -> (Seat, Arc<Activity>) {
+    async fn slot(limit: &Arc<ConnectionLimit>) -> (ConnectionSlot, Arc<Activity>) {
         let activity = Arc::new(Activity::new(Duration::ZERO, Duration::ZERO));
-        (limit.seat(activity.clone(), limit.permit().await), activity)
+        (limit.slot(activity.clone(), limit.permit().await), activity)
     }
 
     #[tokio::test]
-    async fn the_connection_that_is_idle_for_longest_gives_way() {
+    async fn evicts_the_longest_idle_connection() {
         let limit = limit(3);
-        let (first, activity) = seat(&limit).await;
+        let (first, activity) = slot(&limit).await;
         let busy = activity.begin();
-        let (second, _) = seat(&limit).await;
+        let (second, _) = slot(&limit).await;
         std::thread::sleep(Duration::from_millis(5));
-        let (third, _) = seat(&limit).await;
+        let (third, _) = slot(&limit).await;
         let mut waiting = Box::pin(limit.permit());
         assert!(waiting.as_mut().now_or_never().is_none());
         assert!(first.evicted().now_or_never().is_none(), "a request is under way");
@@ -174,17 +178,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_has_time_for_its_first_request() {
+    async fn connection_has_time_for_its_first_request() {
         let limit = Arc::new(ConnectionLimit::new(&Settings { max_connections: 1, ..Settings::default() }));
-        let (first, _) = seat(&limit).await;
+        let (first, _) = slot(&limit).await;
         assert!(limit.permit().now_or_never().is_none());
         assert!(first.evicted().now_or_never().is_none());
     }
 
     #[tokio::test]
-    async fn a_connection_that_is_used_again_stays_and_may_give_way_later() {
+    async fn reused_connection_is_not_evicted() {
         let limit = limit(1);
-        let (first, activity) = seat(&limit).await;
+        let (first, activity) = slot(&limit).await;
         let mut waiting = Box::pin(limit.permit());
         assert!(waiting.as_mut().now_or_never().is_none());
         let busy = activity.begin();

@@ -1,4 +1,4 @@
-//! Connections: taken, encrypted, served, and cut when their clients have nothing to say.
+//! Accepts connections, serves them over TLS or plain TCP, closes idle and slow ones.
 
 mod framing;
 mod limit;
@@ -25,15 +25,15 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use super::host_check::Peer;
-use super::service::{AmbiguousLength, Front};
+use super::service::{AmbiguousLength, EdgeService};
 use super::tls::Tls;
 use crate::engine::metrics::Connection;
 use crate::engine::server::Server;
 use crate::settings::Settings;
 pub(crate) use limit::ConnectionLimit;
-use limit::Seat;
-use slow_client::http2_body::Unread;
-use slow_client::streamed_body::Made;
+use limit::ConnectionSlot;
+use slow_client::http2_body::Http2Body;
+use slow_client::streamed_body::StreamedBody;
 use slow_client::{Activity, Observed};
 use trailers::CheckedTrailers;
 
@@ -45,7 +45,7 @@ const RETRY: Duration = Duration::from_millis(50);
 /// its client has not heard of the end, or does not answer.
 const LAST_LOOK: Duration = Duration::from_millis(500);
 
-/// What a connection of HTTP/2 may make the server hold without reading anything of it.
+/// Flow-control limits of an HTTP/2 connection: memory that unread data may take.
 #[derive(Clone, Copy)]
 struct Windows {
     /// how much a client may send before it waits to hear that it was read, in bytes
@@ -69,10 +69,10 @@ const SMALL: Windows = Windows { window: (64 << 10) - 1, frame: 16 << 10, stream
 /// open may hold so much without having asked for anything.
 const BUFFER: usize = 64 << 10;
 
-/// What every connection is served with.
+/// State that all connections share.
 struct Shared {
     server: Arc<Server>,
-    front: Arc<Front>,
+    front: Arc<EdgeService>,
     /// for connections with large windows, and for all others
     large: auto::Builder<TokioExecutor>,
     small: auto::Builder<TokioExecutor>,
@@ -82,7 +82,7 @@ struct Shared {
     over: watch::Sender<bool>,
 }
 
-/// What a connection holds from when it is accepted until it is closed.
+/// Guards that live as long as the connection.
 struct OpenConnection {
     /// told when what nobody waits for is to end; the server ends once all of these are dropped
     over: watch::Receiver<bool>,
@@ -102,7 +102,7 @@ impl OpenConnection {
 pub(crate) async fn accept(
     listener: TcpListener,
     server: Arc<Server>,
-    front: Arc<Front>,
+    front: Arc<EdgeService>,
     tls: Option<Arc<Tls>>,
     limit: Arc<ConnectionLimit>,
     mut stopped: watch::Receiver<bool>,
@@ -114,13 +114,13 @@ pub(crate) async fn accept(
         let open = OpenConnection { over: shared.over.subscribe(), _counted: shared.server.metrics().connection() };
         let settings = shared.server.settings();
         let activity = Arc::new(Activity::new(settings.header_timeout, settings.idle_timeout));
-        let seat: Seat = shared.limit.seat(activity.clone(), permit);
+        let slot: ConnectionSlot = shared.limit.slot(activity.clone(), permit);
         let connection = connection(shared.clone(), stream, peer, activity, open);
         let metrics = shared.server.metrics().clone();
         tokio::spawn(async move {
             tokio::select! {
                 () = connection => {}
-                () = seat.evicted() => metrics.connection_cut(),
+                () = slot.evicted() => metrics.connection_cut(),
             }
         });
     };
@@ -195,9 +195,9 @@ fn is_client_gone(error: &io::Error) -> bool {
 fn builder(settings: &Settings, windows: Windows) -> auto::Builder<TokioExecutor> {
     const KEEP_ALIVE: Duration = Duration::from_secs(20);
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    // How long a head may take is seen to by [`Activity`]: hyper would set a clock for each request.
+    // [`Activity`] bounds the time of a head: hyper would set a timer for each request.
     builder.http1().header_read_timeout(None).max_buf_size(BUFFER);
-    // What a client may open and reset in a row is bounded by hyper's defaults.
+    // hyper's defaults bound rapid resets.
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -212,7 +212,7 @@ fn builder(settings: &Settings, windows: Windows) -> auto::Builder<TokioExecutor
     builder
 }
 
-/// A connection's life.
+/// Serves one connection from accept to close.
 async fn connection(
     shared: Arc<Shared>,
     stream: TcpStream,
@@ -234,7 +234,7 @@ async fn connection(
     };
     match accepted {
         Ok(Ok(stream)) => serve(&shared, stream, peer, activity, &mut open).await,
-        // How a handshake fails is the client's affair.
+        // Handshake errors are the client's and are not logged.
         Ok(Err(_)) => {}
         Err(_) => shared.server.metrics().connection_cut(),
     }
@@ -245,7 +245,7 @@ async fn serve<S>(shared: &Shared, stream: S, peer: Peer, activity: Arc<Activity
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let front = Arc::new(Front::clone(&shared.front));
+    let front = Arc::new(EdgeService::clone(&shared.front));
     let windows = shared.limit.windows();
     let builder = if windows.is_some() { &shared.large } else { &shared.small };
     let windows = Mutex::new(windows);
@@ -267,11 +267,11 @@ where
             // An answer that is made while it is read may keep its connection busy.
             let response = match response.body().size_hint().exact() {
                 Some(_) => response,
-                None => response.map(|body| Body::new(Made::new(body, busy))),
+                None => response.map(|body| Body::new(StreamedBody::new(body, busy))),
             };
             // Over HTTP/1, one that is not taken blocks the connection.
             Ok::<_, Infallible>(match open {
-                Some(open) => response.map(|body| Body::new(Unread::new(body, &activity, open))),
+                Some(open) => response.map(|body| Body::new(Http2Body::new(body, &activity, open))),
                 None => response,
             })
         }
@@ -290,7 +290,7 @@ where
         let next_look = if ending { next_look.min(Instant::now() + LAST_LOOK) } else { next_look };
         tokio::select! {
             biased;
-            // How a connection ends is the client's affair.
+            // Connection errors are the client's and are not logged.
             ended = connection.as_mut() => {
                 if let Err(error) = ended {
                     shared.front.note_refused_head(&*error, peer);

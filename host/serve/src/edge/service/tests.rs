@@ -10,7 +10,7 @@ use crate::{Settings, Source};
 use gpux::LoadOptions;
 
 /// A server of the pipelines `one` and `two`; alice's key is for `one`, root's for everything.
-fn guarded(folder: &std::path::Path) -> (Arc<Server>, Arc<Front>) {
+fn guarded(folder: &std::path::Path) -> (Arc<Server>, Arc<EdgeService>) {
     let path = folder.join("keys.yml");
     let keys = "keys: [{name: alice, key: key-of-alice, pipelines: [one], rate: 1, burst: 3}, \
                 {name: root, key: key-of-root, admin: true}]";
@@ -26,7 +26,7 @@ fn guarded(folder: &std::path::Path) -> (Arc<Server>, Arc<Front>) {
     let settings = Settings { keys: Some(path), model_control: true, ..Settings::default() };
     let server = Arc::new(Server::new(settings, LoadOptions::default()));
     server.add(&pipelines).unwrap();
-    let front = Arc::new(Front::without_telemetry(&server).unwrap());
+    let front = Arc::new(EdgeService::without_telemetry(&server).unwrap());
     (server, front)
 }
 
@@ -37,7 +37,7 @@ fn message(first: &str) -> Vec<u8> {
 }
 
 /// The status of a call, and what came.
-async fn call(front: &Arc<Front>, path: &str, key: &str, body: Vec<u8>) -> (String, Vec<u8>) {
+async fn call(front: &Arc<EdgeService>, path: &str, key: &str, body: Vec<u8>) -> (String, Vec<u8>) {
     let request = Request::builder().method(Method::POST).uri(path).version(Version::HTTP_2);
     let request = request.header(CONTENT_TYPE, "application/grpc").header("te", "trailers");
     let request = if key.is_empty() { request } else { request.header("authorization", format!("Bearer {key}")) };
@@ -53,7 +53,7 @@ async fn call(front: &Arc<Front>, path: &str, key: &str, body: Vec<u8>) -> (Stri
 const SERVICE: &str = "/inference.GRPCInferenceService";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_hold_for_grpc_and_its_streams() {
+async fn keys_apply_to_grpc_and_streams() {
     let folder = tempfile::tempdir().unwrap();
     let (server, front) = guarded(folder.path());
     let status = async |call_: &str, key: &str, body| call(&front, &format!("{SERVICE}/{call_}"), key, body).await.0;
@@ -89,10 +89,10 @@ async fn keys_hold_for_grpc_and_its_streams() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_hold_for_the_open_inference_protocol() {
+async fn keys_apply_to_the_open_inference_protocol() {
     let folder = tempfile::tempdir().unwrap();
     let (_server, front) = guarded(folder.path());
-    let ask = async |method: Method, path: &str, key: &str| {
+    let options = async |method: Method, path: &str, key: &str| {
         let request = Request::builder().method(method).uri(path).header("x-api-key", key);
         let response = front.answer(request.body(Body::empty()).unwrap(), None).await;
         let status = response.status().as_u16();
@@ -100,20 +100,20 @@ async fn keys_hold_for_the_open_inference_protocol() {
         (status, String::from_utf8_lossy(&body).into_owned())
     };
     for open in ["/v2/health/live", "/v2/health/ready", "/health", "/", "/docs"] {
-        assert_eq!(ask(Method::GET, open, "").await.0, 200, "{open}");
+        assert_eq!(options(Method::GET, open, "").await.0, 200, "{open}");
     }
-    let (status, body) = ask(Method::GET, "/v2/models/one", "").await;
+    let (status, body) = options(Method::GET, "/v2/models/one", "").await;
     assert!(status == 401 && body.starts_with("{\"error\":\"a key is needed"), "{body}");
-    assert_eq!(ask(Method::GET, "/v2/models/one", "key-of-root").await.0, 200);
-    assert_eq!(ask(Method::GET, "/v2/models/two", "key-of-alice").await.0, 403);
-    let (_, index) = ask(Method::POST, "/v2/repository/index", "key-of-alice").await;
+    assert_eq!(options(Method::GET, "/v2/models/one", "key-of-root").await.0, 200);
+    assert_eq!(options(Method::GET, "/v2/models/two", "key-of-alice").await.0, 403);
+    let (_, index) = options(Method::POST, "/v2/repository/index", "key-of-alice").await;
     assert!(index.contains("\"one\"") && !index.contains("\"two\""), "{index}");
-    assert_eq!(ask(Method::POST, "/v2/repository/models/one/unload", "key-of-alice").await.0, 403);
-    assert_eq!(ask(Method::GET, "/openapi.json", "").await.0, 401);
+    assert_eq!(options(Method::POST, "/v2/repository/models/one/unload", "key-of-alice").await.0, 403);
+    assert_eq!(options(Method::GET, "/openapi.json", "").await.0, 401);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_path_says_which_protocol_it_is() {
+async fn detects_the_protocol_by_path() {
     let folder = tempfile::tempdir().unwrap();
     let (_, front) = guarded(folder.path());
     let of = |path: &str, content_type: &str| {
@@ -134,18 +134,18 @@ async fn the_path_says_which_protocol_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_of_another_is_refused_before_any_protocol() {
+async fn rejects_foreign_hosts_on_every_protocol() {
     let server = Arc::new(Server::new(Settings::default(), LoadOptions::default()));
-    let front = Arc::new(Front::without_telemetry(&server).unwrap());
+    let front = Arc::new(EdgeService::without_telemetry(&server).unwrap());
     let local = ([127, 0, 0, 1], 8080).into();
     let peer = Peer::new(([127, 0, 0, 1], 40_000).into(), Some(local));
-    let ask = async |host: &str, path: &str, content_type: &str| {
+    let options = async |host: &str, path: &str, content_type: &str| {
         let request = Request::post(format!("http://{host}{path}")).version(Version::HTTP_2);
         let request = request.header(CONTENT_TYPE, content_type).body(Body::empty()).unwrap();
         front.answer(request, Some(peer)).await
     };
     for path in ["/inference.GRPCInferenceService/ServerLive", "/grpc.health.v1.Health/Check", "/any.Service/Call"] {
-        let refused = ask("evil.example", path, "application/grpc").await;
+        let refused = options("evil.example", path, "application/grpc").await;
         assert_eq!(
             (refused.status().as_u16(), &refused.headers()["grpc-status"]),
             (200, &HeaderValue::from(7)),
@@ -155,12 +155,12 @@ async fn a_name_of_another_is_refused_before_any_protocol() {
     }
     for path in ["/predict", "/v2/models/m/infer", "/nothing"] {
         assert_eq!(
-            ask("evil.example", path, "application/json").await.status(),
+            options("evil.example", path, "application/json").await.status(),
             StatusCode::MISDIRECTED_REQUEST,
             "{path}"
         );
         assert_ne!(
-            ask("localhost", path, "application/json").await.status(),
+            options("localhost", path, "application/json").await.status(),
             StatusCode::MISDIRECTED_REQUEST,
             "{path}"
         );
@@ -168,20 +168,20 @@ async fn a_name_of_another_is_refused_before_any_protocol() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_that_are_not_of_grpc_or_not_there_are_told_apart() {
+async fn distinguishes_unknown_calls_from_plain_http() {
     let server = Arc::new(Server::new(Settings::default(), LoadOptions::default()));
-    let front = Arc::new(Front::without_telemetry(&server).unwrap());
+    let front = Arc::new(EdgeService::without_telemetry(&server).unwrap());
     let call = "/inference.GRPCInferenceService/ServerLive";
-    let ask = async |path: &str, content_type: Option<&str>, body: Vec<u8>| {
+    let options = async |path: &str, content_type: Option<&str>, body: Vec<u8>| {
         let request = Request::post(path).version(Version::HTTP_2);
         let request = content_type.into_iter().fold(request, |request, of| request.header(CONTENT_TYPE, of));
         front.answer(request.body(Body::from(body)).unwrap(), None).await
     };
     for of in [None, Some("application/json"), Some("application/grpc-web"), Some("application/grpcx"), Some("")] {
-        assert_eq!(ask(call, of, message("")).await.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE, "{of:?}");
+        assert_eq!(options(call, of, message("")).await.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE, "{of:?}");
     }
     for of in ["application/grpc", "application/grpc+proto", "application/grpc;charset=utf-8"] {
-        let answer = ask(call, Some(of), message("")).await;
+        let answer = options(call, Some(of), message("")).await;
         assert_eq!((answer.status(), answer.headers().get("grpc-status")), (StatusCode::OK, None), "{of}");
     }
     for path in
@@ -189,10 +189,10 @@ async fn calls_that_are_not_of_grpc_or_not_there_are_told_apart() {
     {
         // Whatever follows the head: none of it is looked at.
         for body in [Vec::new(), message(""), [message(""), message("")].concat(), vec![0xff; 9]] {
-            let answer = ask(path, Some("application/grpc"), body).await;
+            let answer = options(path, Some("application/grpc"), body).await;
             let status = answer.headers().get("grpc-status");
             assert_eq!((answer.status(), status), (StatusCode::OK, Some(&HeaderValue::from(12))), "{path}");
         }
     }
-    assert_eq!(ask("/some.Service/Call", None, Vec::new()).await.status(), StatusCode::NOT_FOUND);
+    assert_eq!(options("/some.Service/Call", None, Vec::new()).await.status(), StatusCode::NOT_FOUND);
 }

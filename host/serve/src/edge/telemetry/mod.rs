@@ -20,8 +20,8 @@ use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, Span};
 use crate::engine::metrics::{Metrics, Protocol};
 use crate::engine::step_spans::StepSpans;
 use crate::protocol::route;
-use crate::protocol::route::shown;
-use trace_parent::Caller;
+use crate::protocol::route::truncated;
+use trace_parent::TraceParent;
 
 /// Where traces go. What is sampled, and how spans are batched, the environment says (`OTEL_*`).
 pub(crate) struct Telemetry {
@@ -33,7 +33,7 @@ pub(crate) struct Telemetry {
 /// A request's span, which has begun.
 pub(crate) struct RequestSpan(Span);
 
-/// What came of a request.
+/// The outcome of a request.
 pub(crate) struct Outcome<'a> {
     pub(crate) protocol: Protocol,
     pub(crate) status: u16,
@@ -67,16 +67,16 @@ impl Telemetry {
 
     /// A request has come; its span is below the one that its `traceparent` names.
     pub(crate) fn begin(&self, head: &Parts) -> RequestSpan {
-        let parent = self.propagator.extract_with_context(&Context::new(), &Caller::of(&head.headers));
+        let parent = self.propagator.extract_with_context(&Context::new(), &TraceParent::from_headers(&head.headers));
         let method = method(&head.method);
         let span = self.tracer.span_builder(method.unwrap_or(OTHER)).with_kind(SpanKind::Server);
         let mut span = self.tracer.build_with_context(span.with_start_time(SystemTime::now()), &parent);
         if span.is_recording() {
             // Without what follows `?`: that may be a secret.
             let path = head.uri.path();
-            span.set_attribute(KeyValue::new("url.path", shown(path).to_owned()));
+            span.set_attribute(KeyValue::new("url.path", truncated(path).to_owned()));
             span.set_attribute(KeyValue::new("http.request.method", method.unwrap_or("_OTHER")));
-            if let Some(route) = route::of(path) {
+            if let Some(route) = route::template(path) {
                 span.update_name(name(method, route));
                 span.set_attribute(KeyValue::new("http.route", route));
             }
@@ -141,7 +141,7 @@ fn method(method: &Method) -> Option<&'static str> {
     KNOWN.into_iter().find(|known| method.as_str() == *known)
 }
 
-/// What OpenTelemetry calls a span of a method that there is not.
+/// OpenTelemetry's span name for an unknown method.
 const OTHER: &str = "HTTP";
 
 /// A span's name: one of few, whatever clients ask for. Calls of gRPC have their own.

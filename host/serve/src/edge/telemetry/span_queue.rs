@@ -14,24 +14,24 @@ use crate::engine::metrics::Metrics;
 /// Spans that may wait, where `OTEL_BSP_MAX_QUEUE_SIZE` says nothing else: OpenTelemetry's own number.
 const WAITING: usize = 2048;
 
-/// How often it is told that spans are lost.
+/// Interval between warnings about lost spans.
 const TELL: Duration = Duration::from_mins(1);
 
-/// What waits, and what was lost.
+/// Counts waiting and lost spans.
 #[derive(Debug)]
-struct Outbox {
+struct SpanQueue {
     metrics: Arc<Metrics>,
     waiting: AtomicUsize,
     most: usize,
-    told: Mutex<Option<Instant>>,
+    public_message: Mutex<Option<Instant>>,
 }
 
-impl Outbox {
+impl SpanQueue {
     fn lose(&self, spans: usize, why: &dyn std::fmt::Display) {
         self.metrics.lost_spans(spans);
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.is_none_or(|told| told.elapsed() >= TELL) {
-            *told = Some(Instant::now());
+        let mut public_message = self.public_message.lock().unwrap_or_else(PoisonError::into_inner);
+        if public_message.is_none_or(|public_message| public_message.elapsed() >= TELL) {
+            *public_message = Some(Instant::now());
             tracing::warn!(target: "gpux", spans, "traces are lost: {why}; see gpux_trace_spans_lost_total");
         }
     }
@@ -41,33 +41,34 @@ impl Outbox {
 pub(crate) fn sending(exporter: impl SpanExporter + 'static, metrics: &Arc<Metrics>) -> impl SpanProcessor + 'static {
     let most = std::env::var("OTEL_BSP_MAX_QUEUE_SIZE").ok().and_then(|most| most.trim().parse().ok());
     let most = most.filter(|most| *most > 0).unwrap_or(WAITING);
-    let (metrics, waiting, told) = (metrics.clone(), AtomicUsize::new(0), Mutex::default());
-    let outbox = Arc::new(Outbox { metrics, waiting, most, told });
+    let (metrics, waiting, public_message) = (metrics.clone(), AtomicUsize::new(0), Mutex::default());
+    let queue = Arc::new(SpanQueue { metrics, waiting, most, public_message });
     // The same number for both: what the processor drops would be counted as waiting for ever.
     let config = BatchConfigBuilder::default().with_max_queue_size(most).build();
-    let batches =
-        BatchSpanProcessor::builder(Sent { exporter, outbox: outbox.clone() }).with_batch_config(config).build();
-    Posted { batches, outbox }
+    let batches = BatchSpanProcessor::builder(CountingExporter { exporter, queue: queue.clone() })
+        .with_batch_config(config)
+        .build();
+    BoundedProcessor { batches, queue }
 }
 
 /// Takes spans that end, as long as there is room: the processor behind it would drop the others in silence.
 #[derive(Debug)]
-struct Posted {
+struct BoundedProcessor {
     batches: BatchSpanProcessor,
-    outbox: Arc<Outbox>,
+    queue: Arc<SpanQueue>,
 }
 
-impl SpanProcessor for Posted {
+impl SpanProcessor for BoundedProcessor {
     fn on_start(&self, span: &mut Span, context: &Context) {
         self.batches.on_start(span, context);
     }
 
     fn on_end(&self, span: SpanData) {
-        if self.outbox.waiting.fetch_add(1, Ordering::Relaxed) < self.outbox.most {
+        if self.queue.waiting.fetch_add(1, Ordering::Relaxed) < self.queue.most {
             self.batches.on_end(span);
         } else {
-            self.outbox.waiting.fetch_sub(1, Ordering::Relaxed);
-            self.outbox.lose(1, &"there are more than the collector takes");
+            self.queue.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.queue.lose(1, &"there are more than the collector takes");
         }
     }
 
@@ -86,17 +87,17 @@ impl SpanProcessor for Posted {
 
 /// Sees what comes of each batch.
 #[derive(Debug)]
-struct Sent<E> {
+struct CountingExporter<E> {
     exporter: E,
-    outbox: Arc<Outbox>,
+    queue: Arc<SpanQueue>,
 }
 
-impl<E: SpanExporter> SpanExporter for Sent<E> {
+impl<E: SpanExporter> SpanExporter for CountingExporter<E> {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let spans = batch.len();
-        self.outbox.waiting.fetch_sub(spans, Ordering::Relaxed);
+        self.queue.waiting.fetch_sub(spans, Ordering::Relaxed);
         let result = self.exporter.export(batch).await;
-        result.inspect_err(|error| self.outbox.lose(spans, error))
+        result.inspect_err(|error| self.queue.lose(spans, error))
     }
 
     fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn every_span_that_does_not_arrive_is_counted() {
+    fn counts_lost_spans() {
         let metrics = Arc::new(Metrics::new());
         let provider = SdkTracerProvider::builder().with_span_processor(sending(Refusing, &metrics)).build();
         let tracer = provider.tracer("test");

@@ -7,13 +7,13 @@ use opentelemetry::propagation::Extractor;
 const STATE: usize = 512;
 
 /// The two headers, as far as they are what the standard wants.
-pub(crate) struct Caller {
+pub(crate) struct TraceParent {
     parent: Option<String>,
     state: Option<String>,
 }
 
-impl Caller {
-    pub(crate) fn of(headers: &HeaderMap) -> Self {
+impl TraceParent {
+    pub(crate) fn from_headers(headers: &HeaderMap) -> Self {
         let mut parents = headers.get_all("traceparent").iter();
         // Of two, none is believed.
         let parent = parents.next().filter(|_| parents.next().is_none());
@@ -36,7 +36,7 @@ fn is_parent(text: &str) -> bool {
     is_whole && !text.starts_with("ff") && (parts.next().is_none() || !text.starts_with("00"))
 }
 
-impl Extractor for Caller {
+impl Extractor for TraceParent {
     fn get(&self, key: &str) -> Option<&str> {
         match key {
             "traceparent" => self.parent.as_deref(),
@@ -56,7 +56,7 @@ mod tests {
 
     use super::*;
 
-    fn of(headers: &[(&'static str, String)]) -> Caller {
+    fn of(headers: &[(&'static str, String)]) -> TraceParent {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(
@@ -64,11 +64,11 @@ mod tests {
                 HeaderValue::try_from(value).unwrap_or(HeaderValue::from_static("")),
             );
         }
-        Caller::of(&map)
+        TraceParent::from_headers(&map)
     }
 
     #[test]
-    fn only_what_the_standard_wants_is_a_parent() {
+    fn accepts_valid_traceparents_only() {
         let (trace, span) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
         let good = format!("00-{trace}-{span}-01");
         for (text, expected) in [
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_of_all_its_headers_and_short() {
+    fn joins_and_bounds_tracestate() {
         let state = |length: usize| ("tracestate", format!("a={}", "x".repeat(length)));
         assert_eq!(of(&[state(1), state(2)]).get("tracestate"), Some("a=x,a=xx"));
         assert_eq!(of(&[state(300), state(300)]).get("tracestate"), None);

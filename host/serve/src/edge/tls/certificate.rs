@@ -64,7 +64,7 @@ fn time((tag, text): (u8, &[u8])) -> Option<SystemTime> {
     Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
 }
 
-/// What is wrong with a certificate at this time, if anything is.
+/// Why a certificate is not valid at this time.
 pub(crate) fn fault(der: &[u8], now: SystemTime) -> Option<String> {
     let days = |time: Duration| time.as_secs() / 86_400;
     match validity(der)? {
@@ -114,7 +114,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn says_from_when_to_when() {
+    fn reads_the_validity_of_certificates() {
         // As openssl has it: Nov 21 18:00:21 2026 to Oct 28 18:00:21 2126.
         let (from, until) = validity(&first()).unwrap();
         assert_eq!((from, until), (at(1_795_284_021), at(4_948_884_021)));
@@ -144,7 +144,7 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn damaged_ones_are_no_harm(place in 0..1000_usize, byte: u8, length in 0..1000_usize) {
+        fn tolerates_damaged_certificates(place in 0..1000_usize, byte: u8, length in 0..1000_usize) {
             let mut der = first();
             let place = place % der.len();
             der[place] = byte;

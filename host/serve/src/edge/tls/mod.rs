@@ -14,14 +14,14 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::authentication::readable_by_all;
-use super::load_generation::Readings;
+use super::load_generation::LoadGeneration;
 use crate::settings::TlsFiles;
 
-/// What connections are encrypted with.
+/// The TLS configuration of new connections.
 pub(crate) struct Tls {
     files: TlsFiles,
     config: ArcSwap<ServerConfig>,
-    readings: Readings,
+    generation: LoadGeneration,
 }
 
 /// A certificate or a key that cannot be used.
@@ -33,15 +33,15 @@ impl Tls {
     /// Reads the files. Gives what the operator should know of them as well.
     pub(crate) fn load(files: TlsFiles) -> Result<(Self, Vec<String>), TlsError> {
         let (config, warnings) = read(&files)?;
-        Ok((Self { files, config: ArcSwap::from_pointee(config), readings: Readings::default() }, warnings))
+        Ok((Self { files, config: ArcSwap::from_pointee(config), generation: LoadGeneration::default() }, warnings))
     }
 
     /// Reads the files again, for the connections that come from now on. If they cannot be used, those
     /// before hold.
     pub(crate) fn reload(&self) -> Result<Vec<String>, TlsError> {
-        let reading = self.readings.begin();
+        let attempt = self.generation.begin();
         let (config, warnings) = read(&self.files)?;
-        reading.put(|| self.config.store(Arc::new(config)));
+        attempt.commit(|| self.config.store(Arc::new(config)));
         Ok(warnings)
     }
 
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_used_is_said_with_its_file() {
+    fn names_the_file_that_cannot_be_used() {
         let folder = tempfile::tempdir().unwrap();
         let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
         let load =
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn says_what_clients_would_refuse_and_who_reads_the_key() {
+    fn warns_about_expired_certificates_and_readable_keys() {
         use std::os::unix::fs::PermissionsExt;
 
         use base64::Engine as _;

@@ -10,9 +10,9 @@ use http::{HeaderMap, HeaderName, Request as HttpRequest, StatusCode};
 use http_body_util::BodyExt as _;
 
 use super::*;
-use crate::edge::authentication::api_keys::Keys;
+use crate::edge::authentication::api_keys::ApiKeys;
 use crate::edge::host_check::Peer;
-use crate::edge::service::Front;
+use crate::edge::service::EdgeService;
 use crate::engine::tenant::Tenant;
 use crate::protocol::metrics::prometheus::{Exposition, to_text};
 use crate::{Server, Settings, Source};
@@ -21,7 +21,7 @@ use gpux::{EngineChoice, EngineOptions, LoadOptions};
 /// A server of one worker, which is at work for somebody until it is dropped.
 struct Busy {
     server: Arc<Server>,
-    front: Arc<Front>,
+    front: Arc<EdgeService>,
     release: Option<Sender<()>>,
 }
 
@@ -35,26 +35,27 @@ impl Busy {
         let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/oip/models");
         server.add(&["matrix", "identity_fp16", "text"].map(|name| Source(format!("{models}/{name}")))).unwrap();
         let (release, released) = channel();
-        let busy = Self { front: Arc::new(Front::without_telemetry(&server).unwrap()), server, release: Some(release) };
-        let (server, served) = (busy.server.clone(), busy.served("matrix"));
+        let busy =
+            Self { front: Arc::new(EdgeService::without_telemetry(&server).unwrap()), server, release: Some(release) };
+        let (server, loaded) = (busy.server.clone(), busy.loaded("matrix"));
         tokio::spawn(async move {
-            let ask = Ask { bytes: usize::MAX, ..Ask::default() };
-            let wait = move |_: &Turn| {
+            let options = RequestOptions { bytes: usize::MAX, ..RequestOptions::default() };
+            let wait = move |_: &Execution| {
                 let _ = released.recv();
                 Ok(())
             };
-            server.run(&served, ask, wait).await
+            server.run(&loaded, options, wait).await
         });
         busy.until(|load| load.running == 1).await;
         busy
     }
 
-    fn served(&self, name: &str) -> Arc<Served> {
+    fn loaded(&self, name: &str) -> Arc<LoadedPipeline> {
         self.server.repository().get(name).unwrap()
     }
 
     async fn until(&self, done: impl Fn(crate::Load) -> bool) {
-        while !done(self.served("matrix").load()) {
+        while !done(self.loaded("matrix").load()) {
             tokio::task::yield_now().await;
         }
     }
@@ -94,7 +95,7 @@ fn inputs() -> String {
 }
 
 #[tokio::test]
-async fn a_large_request_has_one_turn_where_its_priority_puts_it() {
+async fn large_request_is_scheduled_by_its_priority() {
     let mut busy = Busy::new(Settings::default()).await;
     let order = Arc::new(std::sync::Mutex::new(Vec::new()));
     let mut answers = Vec::new();
@@ -119,7 +120,7 @@ async fn a_large_request_has_one_turn_where_its_priority_puts_it() {
 }
 
 #[tokio::test]
-async fn a_large_request_waits_no_longer_than_it_asks() {
+async fn large_request_keeps_its_timeout() {
     let busy = Busy::new(Settings::default()).await;
     let asked = r#""parameters":{"timeout":20000}"#;
     let rows = vec!["[1,2,3]"; ROWS].join(",");
@@ -132,12 +133,12 @@ async fn a_large_request_waits_no_longer_than_it_asks() {
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{text}");
     }
     let refused = busy.metric("gpux_refusals_total{pipeline=\"matrix\",reason=\"expired\"}");
-    let failed = busy.served("matrix").inferences().fail().count;
+    let failed = busy.loaded("matrix").inferences().fail().count;
     assert_eq!((refused.to_bits(), failed), (2.0_f64.to_bits(), 2));
 }
 
 #[tokio::test]
-async fn a_timeout_that_is_found_in_the_turn_holds_from_the_arrival() {
+async fn timeout_in_the_body_counts_from_arrival() {
     let mut busy = Busy::new(Settings::default()).await;
     let more = "1,".repeat(ROWS * 4);
     let body = |timeout: usize| format!(r#"{{{},"parameters":{{"timeout":{timeout}}},"other":[{more}1]}}"#, inputs());
@@ -159,7 +160,7 @@ fn promised(path: &str, content_type: &str) -> HttpRequest<Body> {
 const PATHS: [&str; 3] = ["/pipelines/matrix/predict", INFER, "/v2/models/matrix/generate"];
 
 #[tokio::test]
-async fn where_the_queue_is_full_no_body_is_read() {
+async fn full_queue_rejects_before_reading_the_body() {
     let mut busy = Busy::new(Settings { max_queue: 1, ..Settings::default() }).await;
     // As urgent as any can be: a body of the protocol may say that it is.
     let waits = busy.post(INFER, format!(r#"{{{},"parameters":{{"priority":1}}}}"#, inputs()));
@@ -169,14 +170,14 @@ async fn where_the_queue_is_full_no_body_is_read() {
         assert!(status == StatusCode::SERVICE_UNAVAILABLE && text.contains("1 requests wait"), "{path}: {text}");
     }
     let refused = busy.metric("gpux_refusals_total{pipeline=\"matrix\",reason=\"queue_full\"}");
-    let failed = busy.served("matrix").inferences().fail().count;
+    let failed = busy.loaded("matrix").inferences().fail().count;
     assert_eq!((refused.to_bits(), failed), (3.0_f64.to_bits(), 3));
     busy.release = None;
     assert_eq!(waits.await.unwrap().0, StatusCode::OK);
 }
 
 #[tokio::test]
-async fn an_urgent_request_takes_the_place_of_one_that_is_not() {
+async fn urgent_request_evicts_a_normal_one() {
     let mut busy = Busy::new(Settings { max_queue: 1, ..Settings::default() }).await;
     let path = |priority: &str| format!("{}?priority={priority}", PATHS[0]);
     let body = r#"{"x":[[1,2,3]]}"#;
@@ -194,7 +195,7 @@ async fn an_urgent_request_takes_the_place_of_one_that_is_not() {
 }
 
 #[tokio::test]
-async fn who_floods_leaves_the_others_their_share_of_the_queue() {
+async fn flood_leaves_queue_space_to_others() {
     const QUEUE: usize = 8;
     let mut busy = Busy::new(Settings { max_queue: QUEUE, ..Settings::default() }).await;
     let send = |address: [u8; 4]| {
@@ -208,7 +209,7 @@ async fn who_floods_leaves_the_others_their_share_of_the_queue() {
     busy.until(|load| load.waiting == QUEUE).await;
     flooding.push(send(flood));
     let polite: Vec<_> = (0..QUEUE / 2).map(|_| send(polite)).collect();
-    // Those of the flood that give way, and the one that was too many, have their answers before any turn.
+    // Those of the flood that give way, and the one that was too many, have their responses before any execution.
     let is_refused = |one: &tokio::task::JoinHandle<_>| one.is_finished();
     while flooding.iter().filter(|one| is_refused(one)).count() <= QUEUE / 2 {
         tokio::task::yield_now().await;
@@ -225,47 +226,47 @@ async fn who_floods_leaves_the_others_their_share_of_the_queue() {
 }
 
 #[tokio::test]
-async fn a_body_that_finds_no_room_is_counted() {
+async fn counts_bodies_rejected_for_memory() {
     let busy = Busy::new(Settings { body_memory: 2 << 20, ..Settings::default() }).await;
-    let _held = busy.server.bodies().room().share((2 << 20) - (10 << 10)).unwrap();
+    let _held = busy.server.request_budget().for_request().reserve((2 << 20) - (10 << 10)).unwrap();
     for path in PATHS {
         let (status, text) = busy.send(promised(path, "application/json")).await.unwrap();
         assert!(status == StatusCode::SERVICE_UNAVAILABLE && text.contains("as much as is allowed"), "{path}: {text}");
     }
     // What a call of gRPC is about stands in its message, whose length stands before it.
     let head = stream::iter([Ok::<_, std::convert::Infallible>(bytes::Bytes::from_static(&[0, 0, 1, 0, 0]))]);
-    let call = HttpRequest::post("/inference.GRPCInferenceService/ModelInfer")
+    let execute = HttpRequest::post("/inference.GRPCInferenceService/ModelInfer")
         .header(CONTENT_TYPE, "application/grpc")
         .body(Body::from_stream(head.chain(stream::pending())))
         .unwrap();
-    busy.send(call).await.unwrap();
+    busy.send(execute).await.unwrap();
     let refused = |pipeline: &str| {
         busy.metric(&format!("gpux_refusals_total{{pipeline=\"{pipeline}\",reason=\"memory\"}}")).to_bits()
     };
-    let failed = busy.served("matrix").inferences().fail().count;
+    let failed = busy.loaded("matrix").inferences().fail().count;
     assert_eq!((refused("matrix"), refused(""), failed), (3.0_f64.to_bits(), 1.0_f64.to_bits(), 3));
 }
 
 #[tokio::test]
-async fn what_finds_no_room_in_its_turn_is_counted_once() {
+async fn counts_memory_rejections_once() {
     let mut busy = Busy::new(Settings { body_memory: 20 << 10, ..Settings::default() }).await;
     busy.release = None;
-    let _held = busy.server.bodies().room().share(10 << 10).unwrap();
+    let _held = busy.server.request_budget().for_request().reserve(10 << 10).unwrap();
     // There is room for the text, but not for the copy that has its quotes.
     let data = format!("1,2,{}NaN", " ".repeat(6 << 10));
     let body = format!(r#"{{"inputs":[{{"name":"x","datatype":"FP32","shape":[1,3],"data":[{data}]}}]}}"#);
     let (status, text) = busy.post(INFER, body).await.unwrap();
     assert!(status == StatusCode::SERVICE_UNAVAILABLE && text.contains("as much as is allowed"), "{text}");
     let refused = busy.metric("gpux_refusals_total{pipeline=\"matrix\",reason=\"memory\"}");
-    let failed = busy.served("matrix").inferences().fail().count;
+    let failed = busy.loaded("matrix").inferences().fail().count;
     assert_eq!((refused.to_bits(), failed), (1.0_f64.to_bits(), 1));
 }
 
 #[tokio::test]
-async fn what_json_becomes_must_find_room() {
+async fn reserves_memory_for_decoded_json() {
     let mut busy = Busy::new(Settings { body_memory: 32 << 20, ..Settings::default() }).await;
     busy.release = None;
-    let _held = busy.server.bodies().room().share(30 << 20).unwrap();
+    let _held = busy.server.request_budget().for_request().reserve(30 << 20).unwrap();
     let rows = vec!["[0,0,0]"; 80_000].join(",");
     let infer = |datatype: &str| {
         let input = format!(r#""name":"x","datatype":"{datatype}","shape":[80000,3],"data":[{rows}]"#);
@@ -287,7 +288,7 @@ async fn what_json_becomes_must_find_room() {
 }
 
 #[tokio::test]
-async fn rejects_for_good_what_never_fits() {
+async fn rejects_requests_that_never_fit() {
     let mut busy = Busy::new(Settings { body_memory: 2 << 20, ..Settings::default() }).await;
     busy.release = None;
     let rows = vec!["[0,0,0]"; 80_000].join(",");
@@ -307,7 +308,7 @@ async fn rejects_for_good_what_never_fits() {
 }
 
 #[tokio::test]
-async fn answers_are_charged_before_they_are_made() {
+async fn reserves_memory_before_encoding() {
     let settings = Settings { body_memory: 32 << 20, ..Settings::default() };
     let mut busy = Busy::new(settings).await;
     busy.release = None;
@@ -317,7 +318,7 @@ async fn answers_are_charged_before_they_are_made() {
         format!(r#"{{"inputs":[{{"name":"x","datatype":"FP32","shape":[{rows},3],"data":[{data}]}}]}}"#)
     };
     let (fits, never) = (rows(60_000), rows(600_000));
-    let held = busy.server.answers().room().share(30 << 20).unwrap();
+    let held = busy.server.response_budget().for_request().reserve(30 << 20).unwrap();
     for (path, body) in [(PATHS[0], fits.0.clone()), (PATHS[2], fits.0.clone()), (INFER, tensor(&fits))] {
         let (status, text) = busy.post(path, body).await.unwrap();
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{path}: {text:.200}");
@@ -332,14 +333,14 @@ async fn answers_are_charged_before_they_are_made() {
         assert!(status == StatusCode::BAD_REQUEST && text.contains("ask for it in parts"), "{path}: {text:.200}");
     }
     // Nothing is held any more.
-    busy.server.answers().room().share(32 << 20).unwrap();
+    busy.server.response_budget().for_request().reserve(32 << 20).unwrap();
 }
 
 #[tokio::test]
-async fn what_does_not_fit_is_a_failure_only_where_it_has_run() {
+async fn invalid_requests_are_no_failed_inferences() {
     let mut busy = Busy::new(Settings::default()).await;
     busy.release = None;
-    let failed = |name: &str| busy.served(name).inferences().fail().count;
+    let failed = |name: &str| busy.loaded(name).inferences().fail().count;
     // It does not fit, with a trace or without.
     for query in ["", "?trace=true"] {
         let (status, text) = busy.post(&format!("/pipelines/matrix/predict{query}"), r#"{"x":[[1,2]]}"#).await.unwrap();
@@ -363,7 +364,7 @@ async fn what_does_not_fit_is_a_failure_only_where_it_has_run() {
         let (status, text) = asked(refused).await.unwrap();
         assert!(status == StatusCode::BAD_REQUEST && text.contains("FP16"), "{text}");
     }
-    assert_eq!((failed("identity_fp16"), busy.served("identity_fp16").inferences().success().count), (0, 0));
+    assert_eq!((failed("identity_fp16"), busy.loaded("identity_fp16").inferences().success().count), (0, 0));
     for given in [output(r#""binary_data":true"#), output(r#""classification":1"#)] {
         let (status, text) = asked(given).await.unwrap();
         assert_eq!(status, StatusCode::OK, "{text}");
@@ -375,18 +376,18 @@ async fn what_does_not_fit_is_a_failure_only_where_it_has_run() {
     assert!(status == StatusCode::BAD_REQUEST && text.contains("cannot be classified"), "{text}");
     assert_eq!(failed("text"), 0);
     // Only what comes out cannot be given as it is asked for.
-    let served = busy.served("matrix");
-    let work = |turn: &Turn| {
-        let values = turn.served().plan().reader(&[]).json(serde_json::json!({ "x": [[1, 2, 3]] }))?;
-        turn.infer(values, None)?;
+    let loaded = busy.loaded("matrix");
+    let work = |execution: &Execution| {
+        let values = execution.loaded().plan().reader(&[]).json(serde_json::json!({ "x": [[1, 2, 3]] }))?;
+        execution.infer(values, None)?;
         Err::<(), _>(ServeError::invalid("it does not fit"))
     };
-    busy.server.run(&served, Ask::default(), work).await.unwrap_err();
-    assert_eq!((failed("matrix"), served.inferences().success().count), (1, 0));
+    busy.server.run(&loaded, RequestOptions::default(), work).await.unwrap_err();
+    assert_eq!((failed("matrix"), loaded.inferences().success().count), (1, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_shapes_that_were_short_have_their_turn_here() {
+async fn runs_known_cheap_shapes_inline() {
     let folder = tempfile::tempdir().unwrap();
     let pipeline = |name: &str, input: &str, step: &str| {
         let path = folder.path().join(format!("{name}.yml"));
@@ -400,25 +401,26 @@ async fn only_shapes_that_were_short_have_their_turn_here() {
     server.add(&[numbers, texts]).unwrap();
     assert!(server.repository().get("texts").unwrap().short().is_none(), "a text may be anything");
 
-    let served = server.repository().get("numbers").unwrap();
-    let short = served.short().unwrap();
-    let request = |numbers: &[f32]| served.plan().reader(&[]).json(serde_json::json!({ "x": numbers })).unwrap();
+    let loaded = server.repository().get("numbers").unwrap();
+    let short = loaded.short().unwrap();
+    let request = |numbers: &[f32]| loaded.plan().reader(&[]).json(serde_json::json!({ "x": numbers })).unwrap();
     let known = short.shapes(&request(&[1.0, 2.0])).unwrap();
-    short.note_worker(known, Duration::ZERO);
-    for (numbers, here) in [(vec![3.0, 4.0], true), (vec![3.0, 4.0, 5.0], false)] {
+    short.note_worker_run(known, Duration::ZERO);
+    for (numbers, is_inline) in [(vec![3.0, 4.0], true), (vec![3.0, 4.0, 5.0], false)] {
         let turns = Arc::new(std::sync::Mutex::new(Vec::new()));
         let (request, begun) = (request(&numbers), turns.clone());
-        let work = move |turn: &Turn| {
-            begun.lock().unwrap().push(turn.is_here());
-            turn.infer(request.clone(), None)
+        let work = move |execution: &Execution| {
+            begun.lock().unwrap().push(execution.is_inline());
+            execution.infer(request.clone(), None)
         };
-        let outputs = server.run(&served, Ask { bytes: 100, ..Ask::default() }, work).await.unwrap();
+        let outputs =
+            server.run(&loaded, RequestOptions { bytes: 100, ..RequestOptions::default() }, work).await.unwrap();
         assert_eq!(outputs[0].1.as_tensor().unwrap().len(), numbers.len());
-        let wanted = if here { vec![true] } else { vec![true, false] };
+        let wanted = if is_inline { vec![true] } else { vec![true, false] };
         assert_eq!(*turns.lock().unwrap(), wanted, "{numbers:?}");
     }
-    // What was read for the turn here is read again for the other.
-    let front = Arc::new(Front::without_telemetry(&server).unwrap());
+    // The worker parses the request again.
+    let front = Arc::new(EdgeService::without_telemetry(&server).unwrap());
     for data in ["1,1", "1,1,1,1"] {
         let count = data.split(',').count();
         let input = format!(r#"{{"name":"x","datatype":"FP32","shape":[{count}],"data":[{data}]}}"#);
@@ -430,12 +432,12 @@ async fn only_shapes_that_were_short_have_their_turn_here() {
         let share = (1.0 / count as f32).to_string();
         assert!(String::from_utf8_lossy(&body).contains(&vec![share; count].join(",")), "{body:?}");
     }
-    let large = Ask { bytes: 1 << 20, ..Ask::default() };
+    let large = RequestOptions { bytes: 1 << 20, ..RequestOptions::default() };
     let work = {
         let request = request(&[1.0, 2.0]);
-        move |turn: &Turn| turn.infer(request.clone(), None).map(|_| turn.is_here())
+        move |execution: &Execution| execution.infer(request.clone(), None).map(|_| execution.is_inline())
     };
-    assert!(!server.run(&served, large, work).await.unwrap(), "a large body takes its time");
+    assert!(!server.run(&loaded, large, work).await.unwrap(), "a large body takes its time");
 }
 
 /// Who may have two requests under way.
@@ -443,27 +445,27 @@ fn alice(folder: &std::path::Path) -> Arc<Tenant> {
     let file = folder.join("keys.yml");
     std::fs::write(&file, "keys:\n  - { name: alice, key: 0123456789abcdef, concurrency: 2 }\n").unwrap();
     let head = HeaderMap::from_iter([(HeaderName::from_static("x-api-key"), "0123456789abcdef".parse().unwrap())]);
-    Keys::load(&file, &gpux_config::Variables::none(), None).unwrap().tenant(&head).unwrap()
+    ApiKeys::load(&file, &gpux_config::Variables::none(), None).unwrap().tenant(&head).unwrap()
 }
 
 #[tokio::test]
-async fn items_that_nobody_looks_after_keep_no_slot_of_their_key() {
+async fn dropped_items_release_their_slots() {
     let mut busy = Busy::new(Settings { workers: 1, ..Settings::default() }).await;
     busy.release = None;
     let folder = tempfile::tempdir().unwrap();
     let tenant = alice(folder.path());
-    let permit = tenant.enter().unwrap();
-    let context = Arc::new(Context::new("items", Some(permit), None));
-    let (served, (release, released)) = (busy.served("matrix"), channel::<()>());
+    let permit = tenant.begin_request().unwrap();
+    let context = Arc::new(RequestContext::new("items", Some(permit), None));
+    let (loaded, (release, released)) = (busy.loaded("matrix"), channel::<()>());
     let item = |work: Box<dyn Fn() + Send>| {
-        let ask = Ask { bytes: usize::MAX, ..Ask::default() };
-        let served = served.clone();
+        let options = RequestOptions { bytes: usize::MAX, ..RequestOptions::default() };
+        let loaded = loaded.clone();
         let run = async move {
-            let work = move |_: &Turn| {
+            let work = move |_: &Execution| {
                 work();
                 Ok(())
             };
-            call(&served, ask, work).await
+            execute(&loaded, options, work).await
         };
         Box::pin(context.clone().scope(run))
     };
@@ -474,10 +476,10 @@ async fn items_that_nobody_looks_after_keep_no_slot_of_their_key() {
         assert!(futures_util::poll!(item).is_pending());
     }
     tokio::task::yield_now().await;
-    assert!(tenant.enter().is_err(), "the second has the slot that is left, though its turn is yet to come");
+    assert!(tenant.begin_request().is_err(), "the second has the slot that is left, though its turn is yet to come");
     drop(release);
     // Nobody asks for what came of any of them.
-    while tenant.enter().is_err() {
+    while tenant.begin_request().is_err() {
         tokio::task::yield_now().await;
     }
     for item in [first, second, third] {
@@ -486,33 +488,33 @@ async fn items_that_nobody_looks_after_keep_no_slot_of_their_key() {
 }
 
 #[tokio::test]
-async fn who_leaves_has_its_permit_until_the_run_has_ended() {
+async fn permit_is_held_until_the_run_ends() {
     let mut busy = Busy::new(Settings::default()).await;
     busy.release = None;
     let folder = tempfile::tempdir().unwrap();
     let tenant = alice(folder.path());
-    let context = Arc::new(Context::new("leaves", Some(tenant.enter().unwrap()), None));
-    let (served, (release, released), (begun, begins)) = (busy.served("matrix"), channel::<()>(), channel());
-    let work = move |_: &Turn| {
+    let context = Arc::new(RequestContext::new("leaves", Some(tenant.begin_request().unwrap()), None));
+    let (loaded, (release, released), (begun, begins)) = (busy.loaded("matrix"), channel::<()>(), channel());
+    let work = move |_: &Execution| {
         begun.send(()).unwrap();
         let _ = released.recv();
         Ok(())
     };
-    let ask = Ask { bytes: usize::MAX, ..Ask::default() };
-    let mut left = Box::pin(context.scope(async move { call(&served, ask, work).await }));
+    let options = RequestOptions { bytes: usize::MAX, ..RequestOptions::default() };
+    let mut left = Box::pin(context.scope(async move { execute(&loaded, options, work).await }));
     assert!(futures_util::poll!(&mut left).is_pending());
     begins.recv().unwrap();
     drop(left);
-    let under_way: Vec<_> = std::iter::from_fn(|| tenant.enter().ok()).collect();
+    let under_way: Vec<_> = std::iter::from_fn(|| tenant.begin_request().ok()).collect();
     assert_eq!(under_way.len(), 1, "one of two is still at work");
     drop((under_way, release));
-    while std::iter::from_fn(|| tenant.enter().ok()).collect::<Vec<_>>().len() < 2 {
+    while std::iter::from_fn(|| tenant.begin_request().ok()).collect::<Vec<_>>().len() < 2 {
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test]
-async fn what_a_list_gives_must_find_room_as_it_is_gathered() {
+async fn reserves_memory_while_collecting_a_list() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("wide.yml");
     let text = "name: wide\nversion: 1.0.0\ninputs:\n  x: { type: float32, shape: [1] }\n\
@@ -521,7 +523,7 @@ async fn what_a_list_gives_must_find_room_as_it_is_gathered() {
     let settings = Settings { max_body: 64 << 10, body_memory: 16 << 20, ..Settings::default() };
     let server = Arc::new(Server::new(settings, LoadOptions::default()));
     server.add(&[Source(path.display().to_string())]).unwrap();
-    let front = Arc::new(Front::without_telemetry(&server).unwrap());
+    let front = Arc::new(EdgeService::without_telemetry(&server).unwrap());
     // Each of the results has half a megabyte.
     let list = |items: usize| {
         let body = Body::from(format!("[{}]", vec![r#"{"x":[0.125]}"#; items].join(",")));
@@ -529,27 +531,27 @@ async fn what_a_list_gives_must_find_room_as_it_is_gathered() {
         let front = front.clone();
         async move { front.answer(request, None).await.status() }
     };
-    let held = server.answers().room().share(12 << 20).unwrap();
+    let held = server.response_budget().for_request().reserve(12 << 20).unwrap();
     assert_eq!(list(1).await, StatusCode::OK);
-    let more = server.answers().room().share(1 << 20).unwrap();
+    let more = server.response_budget().for_request().reserve(1 << 20).unwrap();
     assert_eq!(list(8).await, StatusCode::SERVICE_UNAVAILABLE);
     drop((held, more));
     assert_eq!(list(8).await, StatusCode::OK);
     assert!(!list(30).await.is_success(), "it never fits");
-    server.answers().room().share(16 << 20).unwrap();
+    server.response_budget().for_request().reserve(16 << 20).unwrap();
 }
 
 #[tokio::test]
-async fn who_has_an_answer_may_ask_again_at_once() {
+async fn slot_is_free_once_the_response_is_sent() {
     let mut busy = Busy::new(Settings::default()).await;
     busy.release = None;
     let folder = tempfile::tempdir().unwrap();
     let tenant = alice(folder.path());
-    let _other = tenant.enter().unwrap();
+    let _other = tenant.begin_request().unwrap();
     for _ in 0..200 {
-        let context = Arc::new(Context::new("again", Some(tenant.enter().unwrap()), None));
-        let served = busy.served("matrix");
-        let ask = Ask { bytes: usize::MAX, ..Ask::default() };
-        context.scope(async move { call(&served, ask, |_: &Turn| Ok(())).await }).await.unwrap();
+        let context = Arc::new(RequestContext::new("again", Some(tenant.begin_request().unwrap()), None));
+        let loaded = busy.loaded("matrix");
+        let options = RequestOptions { bytes: usize::MAX, ..RequestOptions::default() };
+        context.scope(async move { execute(&loaded, options, |_: &Execution| Ok(())).await }).await.unwrap();
     }
 }

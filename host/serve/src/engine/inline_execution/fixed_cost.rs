@@ -1,10 +1,10 @@
-//! Which work the shapes of its inputs settle, and the shapes of its outputs with it, whatever the numbers are.
+//! Steps and operators whose cost depends on input shapes alone.
 
 use gpux_config::{Action, StepSpec};
 use gpux_inference::{ExecutionProvider, ModelStep};
 
-/// Whether they settle that of a step of the pipeline; that of a model is another question.
-pub(super) fn is_step_settled(step: &StepSpec) -> bool {
+/// Whether a step's cost depends on shapes alone. Models are checked separately.
+pub(super) fn is_step_cost_fixed(step: &StepSpec) -> bool {
     match step.action {
         Action::Model(_) => true,
         Action::Wasm(_) => false,
@@ -12,8 +12,8 @@ pub(super) fn is_step_settled(step: &StepSpec) -> bool {
     }
 }
 
-/// Whether they settle that of a model. Other processors than the host's have their own queues.
-pub(super) fn is_model_settled(model: &ModelStep) -> bool {
+/// Whether a model's cost depends on shapes alone. Devices other than the CPU have their own queues.
+pub(super) fn is_model_cost_fixed(model: &ModelStep) -> bool {
     let mut operators = model.file().info().operators.keys();
     model.provider() == ExecutionProvider::Cpu
         && operators.all(|operator| OPERATORS.binary_search(&operator.as_str()).is_ok())
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_does_as_a_number_says_is_settled() {
+    fn data_dependent_operators_have_no_fixed_cost() {
         assert!(STEPS.is_sorted() && OPERATORS.is_sorted());
         let by_numbers = [
             "ConstantOfShape",

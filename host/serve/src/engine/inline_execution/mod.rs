@@ -1,9 +1,8 @@
-//! Which requests are known to be short: they have their turn on the thread that reads their connection, without
-//! a hop to a worker. What that thread is kept for, all of its connections wait for.
+//! Inline execution: cheap requests run on the I/O thread, without a hop to a worker.
 //!
-//! How long a request takes is foreseen where the shapes of what it brings settle that: it brings tensors of
-//! numbers alone, to operators none of which does more for one number than for another. A request whose shapes
-//! were not short before goes to a worker; what a worker has quickly done is short from then on.
+//! While a request runs there, all connections of that thread wait. So only requests run inline whose cost depends on
+//! input shapes alone: numeric tensors, for operators whose cost does not depend on values. A worker executes unknown
+//! shapes first; shapes that it executed quickly run inline from then on.
 
 mod fixed_cost;
 
@@ -14,93 +13,92 @@ use std::time::Duration;
 use gpux::Pipeline;
 use gpux_core::{ElementType, Kind, Outputs, Request};
 
-/// About what a hop to a worker and back costs: the connection's thread keeps a turn for less than that.
-const SHORT: Duration = Duration::from_micros(50);
+/// About the cost of a hop to a worker and back. Cheaper requests run on the I/O thread.
+const HOP_COST: Duration = Duration::from_micros(50);
 
-/// A turn that was thought to be short, and has kept the connection's thread as long as this, is so no more. A
-/// thread that the system has set aside meanwhile may take some milliseconds.
-const LONG: Duration = Duration::from_millis(5);
+/// Shapes whose inline execution took this long are forgotten. A preempted thread may take some milliseconds.
+const TOO_LONG: Duration = Duration::from_millis(5);
 
 /// A body that is read, or outputs that are written, in a few microseconds.
 const SMALL: usize = 8 << 10;
 
-/// Combinations of shapes that are known at a time.
+/// Shape hashes that are remembered.
 const KNOWN: usize = 64;
 
-/// The shapes of requests that were short.
+/// Shapes whose requests were cheaper than a hop to a worker.
 #[derive(Debug)]
-pub(crate) struct Short {
+pub(crate) struct InlineExecution {
     hashes: RandomState,
-    /// each in the place that its first bits name
+    /// indexed by the first bits of the hash
     known: [AtomicU64; KNOWN],
     any: AtomicBool,
 }
 
-/// What a request brings: names, element types, shapes. Never 0.
+/// Hash of the names, element types and shapes of a request's inputs. Never 0.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shapes(u64);
+pub(crate) struct ShapeHash(u64);
 
-impl Short {
-    /// `None` where shapes do not settle how long a request takes.
-    pub(crate) fn of(pipeline: &Pipeline) -> Option<Self> {
+impl InlineExecution {
+    /// `None` where the cost of a request does not depend on shapes alone.
+    pub(crate) fn for_pipeline(pipeline: &Pipeline) -> Option<Self> {
         let numbers = |kind: &Kind| match kind {
             Kind::Tensor(tensor) => tensor.elements.iter().all(|element| element != ElementType::String),
             _ => false,
         };
-        // Nor are requests short that wait for each other.
-        let settled = !pipeline.batches()
+        // Batched requests wait for each other.
+        let is_cost_fixed = !pipeline.batches()
             && pipeline.plan().inputs().iter().all(|input| numbers(&input.port.kind))
-            && pipeline.spec().pipeline.iter().all(fixed_cost::is_step_settled)
-            && pipeline.models().all(|(_, model)| fixed_cost::is_model_settled(model));
-        settled.then(Self::new)
+            && pipeline.spec().pipeline.iter().all(fixed_cost::is_step_cost_fixed)
+            && pipeline.models().all(|(_, model)| fixed_cost::is_model_cost_fixed(model));
+        is_cost_fixed.then(Self::new)
     }
 
     fn new() -> Self {
         Self { hashes: RandomState::new(), known: std::array::from_fn(|_| AtomicU64::new(0)), any: false.into() }
     }
 
-    /// Whether a request with a body of so many bytes may be short.
+    /// Whether a request with a body of this size may run inline.
     pub(crate) fn may_be(&self, bytes: usize) -> bool {
         bytes <= SMALL && self.any.load(Ordering::Relaxed)
     }
 
-    /// What a request brings; `None` if that is anything but numbers.
-    pub(crate) fn shapes(&self, request: &Request) -> Option<Shapes> {
+    /// The hash of a request's shapes; `None` if it holds anything but small numeric tensors.
+    pub(crate) fn shapes(&self, request: &Request) -> Option<ShapeHash> {
         let mut hash = self.hashes.build_hasher();
         for (name, value) in request {
             let tensor = value.as_tensor().filter(|tensor| tensor.byte_len() <= SMALL)?;
             (name, tensor.element(), tensor.shape()).hash(&mut hash);
         }
-        Some(Shapes(hash.finish() | 1))
+        Some(ShapeHash(hash.finish() | 1))
     }
 
-    /// Whether requests that bring this were short.
-    pub(crate) fn knows(&self, shapes: Shapes) -> bool {
+    /// Whether requests of these shapes were cheap.
+    pub(crate) fn knows(&self, shapes: ShapeHash) -> bool {
         self.place(shapes).load(Ordering::Relaxed) == shapes.0
     }
 
-    /// A worker has done a request in `took`, from bytes to bytes.
-    pub(crate) fn note_worker(&self, shapes: Shapes, took: Duration) {
-        if took < SHORT && !self.knows(shapes) {
+    /// Notes that a worker executed a request in `took`, from bytes to bytes.
+    pub(crate) fn note_worker_run(&self, shapes: ShapeHash, took: Duration) {
+        if took < HOP_COST && !self.knows(shapes) {
             self.place(shapes).store(shapes.0, Ordering::Relaxed);
             self.any.store(true, Ordering::Relaxed);
         }
     }
 
-    /// The connection's thread has done one.
-    pub(crate) fn note_here(&self, shapes: Shapes, took: Duration) {
-        if took >= LONG {
+    /// Notes that the I/O thread executed a request in `took`.
+    pub(crate) fn note_inline_run(&self, shapes: ShapeHash, took: Duration) {
+        if took >= TOO_LONG {
             let _ = self.place(shapes).compare_exchange(shapes.0, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    fn place(&self, Shapes(hash): Shapes) -> &AtomicU64 {
+    fn place(&self, ShapeHash(hash): ShapeHash) -> &AtomicU64 {
         &self.known[(hash >> (u64::BITS - KNOWN.ilog2())) as usize]
     }
 }
 
-/// Whether what was given is written in a few microseconds.
-pub(crate) fn is_soon_written(outputs: &Outputs) -> bool {
+/// Whether outputs are encoded in a few microseconds.
+pub(crate) fn is_small_output(outputs: &Outputs) -> bool {
     outputs.iter().map(|(_, value)| value.byte_len()).sum::<usize>() <= SMALL
 }
 
@@ -115,24 +113,24 @@ mod tests {
     }
 
     #[test]
-    fn shapes_are_short_once_a_worker_was_quick_until_they_keep_a_thread() {
-        let short = Short::new();
+    fn learns_and_forgets_cheap_shapes() {
+        let short = InlineExecution::new();
         let [row, column] = [[1, 8], [8, 1]].map(|shape| short.shapes(&request(&shape)).unwrap());
         assert!(!short.may_be(1) && !short.knows(row));
-        short.note_worker(row, SHORT);
+        short.note_worker_run(row, HOP_COST);
         assert!(!short.may_be(1), "it took as long as a hop");
-        short.note_worker(row, SHORT / 2);
+        short.note_worker_run(row, HOP_COST / 2);
         assert!(short.may_be(SMALL) && !short.may_be(SMALL + 1));
         assert!(short.knows(row) && !short.knows(column), "as many numbers may take another time");
-        short.note_here(row, LONG / 2);
+        short.note_inline_run(row, TOO_LONG / 2);
         assert!(short.knows(row));
-        short.note_here(row, LONG);
+        short.note_inline_run(row, TOO_LONG);
         assert!(!short.knows(row));
     }
 
     #[test]
-    fn only_few_numbers_have_shapes() {
-        let short = Short::new();
+    fn hashes_shapes_of_small_tensors_only() {
+        let short = InlineExecution::new();
         assert!(short.shapes(&request(&[SMALL / 4])).is_some());
         assert!(short.shapes(&request(&[SMALL / 4 + 1])).is_none());
         assert!(short.shapes(&vec![("x".to_owned(), Value::from("text"))]).is_none());

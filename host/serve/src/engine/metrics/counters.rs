@@ -9,7 +9,7 @@ use gpux_core::Failures;
 use gpux_inference::BatchSizes;
 
 /// Something that counts by key.
-pub(crate) trait Counts {
+pub(crate) trait CountSource {
     /// what is told apart
     type Key: Ord + Clone;
 
@@ -17,7 +17,7 @@ pub(crate) trait Counts {
     fn counts(&self) -> BTreeMap<Self::Key, u64>;
 }
 
-impl Counts for Failures {
+impl CountSource for Failures {
     type Key = String;
 
     fn counts(&self) -> BTreeMap<String, u64> {
@@ -25,7 +25,7 @@ impl Counts for Failures {
     }
 }
 
-impl Counts for BatchSizes {
+impl CountSource for BatchSizes {
     type Key = usize;
 
     fn counts(&self) -> BTreeMap<usize, u64> {
@@ -34,66 +34,66 @@ impl Counts for BatchSizes {
 }
 
 /// The sum of several that count, of which some may be gone.
-pub(crate) struct Ledger<C: Counts>(Mutex<Pages<C>>);
+pub(crate) struct Counters<C: CountSource>(Mutex<Sources<C>>);
 
-struct Pages<C: Counts> {
+struct Sources<C: CountSource> {
     /// of those that are gone
     closed: BTreeMap<C::Key, u64>,
-    open: Vec<Page<C>>,
+    open: Vec<Source<C>>,
 }
 
-struct Page<C: Counts> {
+struct Source<C: CountSource> {
     counts: Arc<C>,
     /// what it had counted before it came here
     before: BTreeMap<C::Key, u64>,
 }
 
-impl<C: Counts> fmt::Debug for Ledger<C> {
+impl<C: CountSource> fmt::Debug for Counters<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Ledger")
     }
 }
 
-impl<C: Counts> Default for Ledger<C> {
+impl<C: CountSource> Default for Counters<C> {
     fn default() -> Self {
-        Self(Mutex::new(Pages { closed: BTreeMap::new(), open: Vec::new() }))
+        Self(Mutex::new(Sources { closed: BTreeMap::new(), open: Vec::new() }))
     }
 }
 
-impl<C: Counts> Ledger<C> {
+impl<C: CountSource> Counters<C> {
     /// From now on, what this one counts is in the sum.
     pub(crate) fn add(&self, counts: Arc<C>) {
-        let mut pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        pages.close();
+        let mut sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sources.close();
         let before = counts.counts();
-        pages.open.push(Page { counts, before });
+        sources.open.push(Source { counts, before });
     }
 
     /// The sum.
     pub(crate) fn counts(&self) -> BTreeMap<C::Key, u64> {
-        let mut pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        pages.close();
-        let mut sum = pages.closed.clone();
-        pages.open.iter().for_each(|page| page.add_to(&mut sum));
+        let mut sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sources.close();
+        let mut sum = sources.closed.clone();
+        sources.open.iter().for_each(|source| source.add_to(&mut sum));
         sum
     }
 }
 
-impl<C: Counts> Pages<C> {
+impl<C: CountSource> Sources<C> {
     /// Keeps only the numbers of those that nobody else has any more.
     fn close(&mut self) {
         let closed = &mut self.closed;
-        self.open.retain_mut(|page| {
-            let gone = Arc::get_mut(&mut page.counts).is_some();
+        self.open.retain_mut(|source| {
+            let gone = Arc::get_mut(&mut source.counts).is_some();
             if gone {
-                page.add_to(closed);
+                source.add_to(closed);
             }
             !gone
         });
     }
 }
 
-impl<C: Counts> Page<C> {
+impl<C: CountSource> Source<C> {
     fn add_to(&self, sum: &mut BTreeMap<C::Key, u64>) {
         for (key, count) in self.counts.counts() {
             let new = count.saturating_sub(self.before.get(&key).copied().unwrap_or(0));
@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    impl Counts for AtomicU64 {
+    impl CountSource for AtomicU64 {
         type Key = ();
 
         fn counts(&self) -> BTreeMap<(), u64> {
@@ -119,8 +119,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_stays_in_the_sum() {
-        let ledger = Ledger::default();
+    fn keeps_counts_of_dropped_sources() {
+        let ledger = Counters::default();
         let [first, second] = [3, 0].map(|count| Arc::new(AtomicU64::new(count)));
         ledger.add(first.clone());
         first.fetch_add(5, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::sharded_counter::Spread;
+use super::sharded_counter::ShardedCounter;
 
 /// Upper bounds of the buckets, in nanoseconds: from a short step to the longest timeout that is
 /// usual. What takes longer is in the last, without a bound.
@@ -31,9 +31,9 @@ const BOUNDS: [u64; 21] = [
     30_000_000_000,
 ];
 
-/// How often something took how long.
+/// Histogram of durations.
 #[derive(Debug, Default)]
-pub(crate) struct Histogram(Spread<Times>);
+pub(crate) struct Histogram(ShardedCounter<Times>);
 
 #[derive(Debug, Default)]
 struct Times {
@@ -57,7 +57,7 @@ impl Histogram {
     pub(crate) fn observe(&self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let bucket = BOUNDS.partition_point(|bound| *bound < nanos);
-        let times = self.0.mine();
+        let times = self.0.shard();
         if let Some(bucket) = times.buckets.get(bucket) {
             bucket.fetch_add(1, Ordering::Relaxed);
         }
@@ -68,7 +68,7 @@ impl Histogram {
         let bounds = BOUNDS.iter().map(|nanos| *nanos as f64 / 1e9).chain([f64::INFINITY]);
         let mut buckets: Vec<_> = bounds.map(|bound| (bound, 0)).collect();
         let mut nanos = 0;
-        for times in self.0.parts() {
+        for times in self.0.shards() {
             for ((_, all), count) in buckets.iter_mut().zip(&times.buckets) {
                 *all += count.load(Ordering::Relaxed);
             }
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_fall_in_the_bucket_whose_bound_they_do_not_pass() {
+    fn observes_into_the_right_bucket() {
         let histogram = Histogram::default();
         for micros in [1, 5, 6, 1_000] {
             histogram.observe(Duration::from_micros(micros));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_quantile() {
+    fn empty_histogram_has_no_quantile() {
         let snapshot = Histogram::default().snapshot();
         assert_eq!((snapshot.count, snapshot.mean(), snapshot.quantile(0.5)), (0, 0.0, None));
     }

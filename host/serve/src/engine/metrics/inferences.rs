@@ -1,12 +1,12 @@
-//! What inferences came to, as the Open Inference Protocol and Triton count them.
+//! Inference statistics as the Open Inference Protocol and Triton define them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::counters::Ledger;
-use super::sharded_counter::Spread;
+use super::counters::Counters;
+use super::sharded_counter::ShardedCounter;
 use gpux::Pipeline;
 use gpux_inference::BatchSizes;
 
@@ -14,13 +14,13 @@ use gpux_inference::BatchSizes;
 /// for them and however often it was loaded again.
 #[derive(Debug)]
 pub(crate) struct Inferences {
-    sums: Spread<Sums>,
+    sums: ShardedCounter<Sums>,
     start: Instant,
     start_at: SystemTime,
     batches: Mutex<BTreeMap<String, Batches>>,
 }
 
-/// Those of some threads.
+/// The sums of one shard.
 #[derive(Debug, Default)]
 struct Sums {
     success: Sum,
@@ -44,24 +44,24 @@ struct Sum {
 /// The batches of one model.
 #[derive(Debug, Default)]
 struct Batches {
-    sizes: Ledger<BatchSizes>,
+    sizes: Counters<BatchSizes>,
     /// whether it was the first model of the pipeline that runs batches
     first: bool,
 }
 
-/// How often something was, and how long it took altogether.
+/// A count and a total duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Total {
     pub(crate) count: u64,
     pub(crate) nanos: u64,
 }
 
-/// The times of one turn in which there was an inference.
+/// Durations of the stages of one execution.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Laps {
-    /// before its turn
+pub(crate) struct StageTimings {
+    /// before its execution
     pub(crate) queued: Duration,
-    /// from its turn to the first step
+    /// from its start to the first step
     pub(crate) input: Duration,
     /// all steps
     pub(crate) infer: Duration,
@@ -87,18 +87,23 @@ pub(crate) struct Compute {
 
 impl Inferences {
     pub(crate) fn new() -> Self {
-        Self { sums: Spread::default(), start: Instant::now(), start_at: SystemTime::now(), batches: Mutex::default() }
+        Self {
+            sums: ShardedCounter::default(),
+            start: Instant::now(),
+            start_at: SystemTime::now(),
+            batches: Mutex::default(),
+        }
     }
 
     /// An inference that was asked for at `arrived` has its result `now`; `alone` where no model runs batches.
-    pub(crate) fn succeeded(&self, arrived: Instant, now: Instant, laps: Laps, alone: bool) {
-        let mine = self.sums.mine();
+    pub(crate) fn succeeded(&self, arrived: Instant, now: Instant, timings: StageTimings, alone: bool) {
+        let mine = self.sums.shard();
         mine.success.add(now - arrived);
         let sums = [
-            (&mine.queue, laps.queued),
-            (&mine.compute_input, laps.input),
-            (&mine.compute_infer, laps.infer),
-            (&mine.compute_output, laps.output),
+            (&mine.queue, timings.queued),
+            (&mine.compute_input, timings.input),
+            (&mine.compute_infer, timings.infer),
+            (&mine.compute_output, timings.output),
         ];
         for (sum, time) in sums {
             sum.fetch_add(nanos(time), Ordering::Relaxed);
@@ -111,15 +116,15 @@ impl Inferences {
 
     /// One has failed, or there was no room or no time for it.
     pub(crate) fn failed(&self, time: Duration) {
-        self.sums.mine().fail.add(time);
+        self.sums.shard().fail.add(time);
     }
 
-    /// Those that had a result.
+    /// Successful inferences.
     pub(crate) fn success(&self) -> Total {
         self.total(|sums| &sums.success)
     }
 
-    /// Those that had none.
+    /// Failed inferences.
     pub(crate) fn fail(&self) -> Total {
         self.total(|sums| &sums.fail)
     }
@@ -129,7 +134,7 @@ impl Inferences {
     }
 
     fn sum(&self, of: impl Fn(&Sums) -> &AtomicU64) -> u64 {
-        self.sums.parts().map(|sums| of(sums).load(Ordering::Relaxed)).sum()
+        self.sums.shards().map(|sums| of(sums).load(Ordering::Relaxed)).sum()
     }
 
     /// Where the time of successes went.
@@ -147,7 +152,7 @@ impl Inferences {
         if self.success().count == 0 {
             return 0;
         }
-        let last = self.sums.parts().map(|sums| sums.last.load(Ordering::Relaxed)).max();
+        let last = self.sums.shards().map(|sums| sums.last.load(Ordering::Relaxed)).max();
         let at = self.start_at.duration_since(UNIX_EPOCH).unwrap_or_default();
         at.as_millis() as u64 + last.unwrap_or_default()
     }
@@ -171,7 +176,7 @@ impl Inferences {
         }
     }
 
-    /// How often a model ran on so many rows.
+    /// Batch sizes of a model.
     pub(crate) fn batch_sizes(&self, model: &str) -> BTreeMap<usize, u64> {
         let batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
         batches.get(model).map(|batches| batches.sizes.counts()).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What is counted, and how it is read: `GET /metrics`.
+//! Metrics of the server and its pipelines.
 //!
 //! On a request's way, counting is a handful of additions to numbers that its pipeline holds; no lock
 //! is taken and no name is looked up. Everything else (labels, sums, text) happens when somebody reads.
@@ -17,13 +17,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-pub(crate) use inferences::{Inferences, Laps, Total};
+pub(crate) use inferences::{Inferences, StageTimings, Total};
 pub(crate) use pipeline::{PipelineMetrics, StepMetrics, Steps};
-pub(crate) use rejections::Refused;
+pub(crate) use rejections::RejectionReason;
 pub(crate) use responses::Protocol;
-pub(crate) use step_timer::{StepClock, StepTime};
+pub(crate) use step_timer::{StepTime, StepTimer};
 
-/// What is counted of the whole server.
+/// Metrics of the server.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     started: Instant,
@@ -55,13 +55,13 @@ impl Metrics {
         }
     }
 
-    /// Those of the pipeline of this name, whether it is loaded for the first time or again.
+    /// Metrics of the pipeline of this name, across reloads.
     pub(crate) fn pipeline(&self, name: &str) -> Arc<PipelineMetrics> {
         let mut pipelines = self.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
         pipelines.entry(name.to_owned()).or_insert_with(|| Arc::new(PipelineMetrics::new(name))).clone()
     }
 
-    /// Those of requests that got to no pipeline.
+    /// Metrics of requests that reached no pipeline.
     pub(crate) const fn none(&self) -> &Arc<PipelineMetrics> {
         &self.none
     }
@@ -103,7 +103,7 @@ impl Metrics {
         self.exports_spans.load(Ordering::Relaxed)
     }
 
-    /// So many spans of traces did not get to the collector.
+    /// Counts spans that did not reach the collector.
     pub(crate) fn lost_spans(&self, spans: usize) {
         self.spans_lost.fetch_add(spans as u64, Ordering::Relaxed);
     }

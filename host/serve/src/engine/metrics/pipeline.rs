@@ -1,36 +1,36 @@
-//! What is counted of one pipeline.
+//! Metrics of one pipeline.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::counters::Ledger;
+use super::counters::Counters;
 use super::histogram::Histogram;
 use super::inferences::Inferences;
-use super::rejections::{Refusals, Refused};
-use super::responses::{Answers, Protocol};
+use super::rejections::{RejectionCounts, RejectionReason};
+use super::responses::{Protocol, ResponseCounts};
 use gpux_core::{Failures, Plan};
 
-/// What is counted of one step.
+/// Metrics of one step.
 #[derive(Debug, Default)]
 pub(crate) struct StepMetrics {
     pub(crate) time: Histogram,
-    pub(crate) failures: Ledger<Failures>,
+    pub(crate) failures: Counters<Failures>,
 }
 
-/// What is counted of a plan's steps, in order.
+/// Metrics of a plan's steps, in order.
 pub(crate) type Steps = Vec<Arc<StepMetrics>>;
 
-/// What is counted of one pipeline, through all its reloads.
+/// Metrics of one pipeline across reloads.
 #[derive(Debug, Default)]
 pub(crate) struct PipelineMetrics {
     pub(crate) name: String,
-    pub(crate) answers: Answers,
-    pub(crate) refusals: Refusals,
+    pub(crate) responses: ResponseCounts,
+    pub(crate) refusals: RejectionCounts,
     /// from the head of a request to the head of its answer
     pub(crate) request: Histogram,
-    /// from its arrival to its turn
+    /// from its arrival to its execution
     pub(crate) queue: Histogram,
     /// runs of the plan: of requests' lists and streams each item is one
     pub(crate) run: Histogram,
@@ -54,7 +54,7 @@ impl PipelineMetrics {
         &self.name
     }
 
-    /// Those of the plan's steps; one of the same name at the same place is the one there was.
+    /// Metrics of the plan's steps. A step of the same name and position keeps its metrics.
     pub(crate) fn steps(&self, plan: &Plan) -> Steps {
         let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
         let planned = plan.steps().iter().enumerate();
@@ -66,13 +66,13 @@ impl PipelineMetrics {
         metrics.collect()
     }
 
-    /// Those of this version.
+    /// Inference statistics of this version.
     pub(crate) fn inferences(&self, version: &str) -> Arc<Inferences> {
         let mut inferences = self.inferences.lock().unwrap_or_else(PoisonError::into_inner);
         inferences.entry(version.to_owned()).or_insert_with(|| Arc::new(Inferences::new())).clone()
     }
 
-    /// How often the model of this name ran on so many rows, whichever version it was of.
+    /// Batch sizes of the model of this name, across versions.
     pub(crate) fn batch_sizes(&self, model: &str) -> BTreeMap<usize, u64> {
         let inferences = self.inferences.lock().unwrap_or_else(PoisonError::into_inner);
         let mut sizes = BTreeMap::new();
@@ -84,11 +84,11 @@ impl PipelineMetrics {
 
     /// An answer has gone out, `time` after its request came.
     pub(crate) fn answered(&self, protocol: Protocol, status: u16, time: Duration) {
-        self.answers.count(protocol, status);
+        self.responses.count(protocol, status);
         self.request.observe(time);
     }
 
-    /// A request has got its turn.
+    /// A request starts.
     pub(crate) fn queued(&self, time: Duration) {
         self.queue.observe(time);
     }
@@ -99,7 +99,7 @@ impl PipelineMetrics {
     }
 
     /// A request did not run.
-    pub(crate) fn refused(&self, refused: Refused) {
+    pub(crate) fn refused(&self, refused: RejectionReason) {
         self.refusals.count(refused);
     }
 }

@@ -1,21 +1,21 @@
-//! Requests that did not run, counted by why.
+//! Rejected requests by reason.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::engine::scheduler::Refusal;
+use crate::engine::scheduler::Rejection;
 
-/// Requests that did not run, by why.
+/// Rejected requests by reason.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals([AtomicU64; 9]);
+pub(crate) struct RejectionCounts([AtomicU64; 9]);
 
-/// Why a request did not run.
+/// Why a request was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum RejectionReason {
     /// too many wait
     Full,
-    /// its turn would come too late
+    /// it would start too late
     Late,
-    /// its timeout passed before its turn
+    /// its timeout passed before its execution
     Expired,
     /// the server ends
     Closing,
@@ -31,7 +31,7 @@ pub(crate) enum Refused {
     Guesses,
 }
 
-impl Refused {
+impl RejectionReason {
     const ALL: [(Self, &'static str); 9] = [
         (Self::Full, "queue_full"),
         (Self::Late, "too_late"),
@@ -45,21 +45,21 @@ impl Refused {
     ];
 }
 
-impl From<&Refusal> for Refused {
-    fn from(refusal: &Refusal) -> Self {
+impl From<&Rejection> for RejectionReason {
+    fn from(refusal: &Rejection) -> Self {
         match refusal {
-            Refusal::Full { .. } => Self::Full,
-            Refusal::Late { .. } => Self::Late,
-            Refusal::Expired => Self::Expired,
-            Refusal::Closing => Self::Closing,
-            Refusal::Memory => Self::Memory,
+            Rejection::Full { .. } => Self::Full,
+            Rejection::Late { .. } => Self::Late,
+            Rejection::Expired => Self::Expired,
+            Rejection::Closing => Self::Closing,
+            Rejection::Memory => Self::Memory,
         }
     }
 }
 
-impl Refusals {
+impl RejectionCounts {
     /// Counts one.
-    pub(crate) fn count(&self, refused: Refused) {
+    pub(crate) fn count(&self, refused: RejectionReason) {
         if let Some(count) = self.0.get(refused as usize) {
             count.fetch_add(1, Ordering::Relaxed);
         }
@@ -67,7 +67,7 @@ impl Refusals {
 
     /// All of them, by name; those that have not happened as well.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        Refused::ALL.into_iter().zip(&self.0).map(|((_, name), count)| (name, count.load(Ordering::Relaxed)))
+        RejectionReason::ALL.into_iter().zip(&self.0).map(|((_, name), count)| (name, count.load(Ordering::Relaxed)))
     }
 }
 
@@ -76,8 +76,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_has_its_place() {
-        for (index, (refused, _)) in Refused::ALL.iter().enumerate() {
+    fn every_reason_has_a_counter() {
+        for (index, (refused, _)) in RejectionReason::ALL.iter().enumerate() {
             assert_eq!(*refused as usize, index);
         }
     }

@@ -1,10 +1,10 @@
-//! Answers, counted by protocol and status.
+//! Responses by protocol and status.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::sharded_counter::Spread;
+use super::sharded_counter::ShardedCounter;
 
-/// How a request came.
+/// The protocol of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     /// `/predict` and what is beside it
@@ -57,9 +57,9 @@ const GRPC: [&str; 17] = [
 
 /// Answers, by protocol and status.
 #[derive(Debug, Default)]
-pub(crate) struct Answers(Spread<[[AtomicU64; STATUSES.len()]; 3]>);
+pub(crate) struct ResponseCounts(ShardedCounter<[[AtomicU64; STATUSES.len()]; 3]>);
 
-impl Answers {
+impl ResponseCounts {
     /// Counts an answer. Of gRPC, `status` is its own code.
     pub(crate) fn count(&self, protocol: Protocol, status: u16) {
         let slot = if protocol == Protocol::Grpc {
@@ -68,12 +68,12 @@ impl Answers {
             let exact = STATUSES.binary_search(&status);
             exact.or_else(|_| STATUSES.binary_search(&(status / 100 * 100))).unwrap_or(STATUSES.len() - 1)
         };
-        if let Some(count) = self.0.mine().get(protocol as usize).and_then(|counts| counts.get(slot)) {
+        if let Some(count) = self.0.shard().get(protocol as usize).and_then(|counts| counts.get(slot)) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Those there were: protocol, status, how many.
+    /// Counts by protocol and status.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (Protocol, String, u64)> {
         let of = |protocol: Protocol| {
             let name = move |slot: usize| match protocol {
@@ -81,7 +81,7 @@ impl Answers {
                 _ => STATUSES.get(slot).map(ToString::to_string).unwrap_or_default(),
             };
             let count = |slot: usize| {
-                self.0.parts().map(|counts| counts[protocol as usize][slot].load(Ordering::Relaxed)).sum::<u64>()
+                self.0.shards().map(|counts| counts[protocol as usize][slot].load(Ordering::Relaxed)).sum::<u64>()
             };
             let counts = (0..STATUSES.len()).map(|slot| (slot, count(slot))).filter(|(_, count)| *count > 0);
             counts.map(|(slot, count)| (protocol, name(slot), count)).collect::<Vec<_>>()
@@ -89,7 +89,7 @@ impl Answers {
         Protocol::ALL.into_iter().flat_map(of)
     }
 
-    /// How many succeeded, and how many did not.
+    /// Counts of successes and failures.
     pub(crate) fn outcome(&self) -> (u64, u64) {
         let succeeded = |status: &str| status == "OK" || status.starts_with('2');
         self.counts().fold(
@@ -106,8 +106,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_counted_by_protocol_and_status() {
-        let answers = Answers::default();
+    fn counts_responses_by_protocol_and_status() {
+        let responses = ResponseCounts::default();
         for (protocol, status) in [
             (Protocol::Http, 200),
             (Protocol::Http, 200),
@@ -117,10 +117,10 @@ mod tests {
             (Protocol::Grpc, 14),
             (Protocol::Grpc, 99),
         ] {
-            answers.count(protocol, status);
+            responses.count(protocol, status);
         }
         let counts: Vec<_> =
-            answers.counts().map(|(protocol, status, count)| (protocol.name(), status, count)).collect();
+            responses.counts().map(|(protocol, status, count)| (protocol.name(), status, count)).collect();
         let expected = [
             ("http", "200", 2),
             ("http", "400", 1),
@@ -130,11 +130,11 @@ mod tests {
             ("grpc", "UNAUTHENTICATED", 1),
         ];
         assert_eq!(counts, expected.map(|(protocol, status, count)| (protocol, status.to_owned(), count)));
-        assert_eq!(answers.outcome(), (3, 4));
+        assert_eq!(responses.outcome(), (3, 4));
     }
 
     #[test]
-    fn statuses_are_in_order_so_that_they_are_found() {
+    fn statuses_are_sorted() {
         assert!(STATUSES.is_sorted());
     }
 }

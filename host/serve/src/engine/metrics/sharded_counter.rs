@@ -1,4 +1,4 @@
-//! What many threads write at once, in parts: no core waits for what another has just written.
+//! Counters in shards, one for a few threads each, so that cores do not contend for a cache line.
 
 use std::cell::Cell;
 use std::sync::LazyLock;
@@ -15,29 +15,29 @@ static PARTS: LazyLock<usize> = LazyLock::new(|| {
     if cores == 1 { 1 } else { (2 * cores).next_power_of_two().min(MOST) }
 });
 
-/// A value in parts. Each thread writes to one of them; who reads, reads all.
+/// A value in shards. A thread writes to one of them; a reader sums all.
 #[derive(Debug)]
-pub(crate) struct Spread<T>(Box<[Line<T>]>);
+pub(crate) struct ShardedCounter<T>(Box<[Line<T>]>);
 
 /// A part in lines of the cache of its own: of 64 bytes, which processors fetch in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Line<T>(T);
 
-impl<T: Default> Default for Spread<T> {
+impl<T: Default> Default for ShardedCounter<T> {
     fn default() -> Self {
         Self((0..*PARTS).map(|_| Line::default()).collect())
     }
 }
 
-impl<T> Spread<T> {
+impl<T> ShardedCounter<T> {
     /// The part of the calling thread.
-    pub(crate) fn mine(&self) -> &T {
+    pub(crate) fn shard(&self) -> &T {
         &self.0[number() & (self.0.len() - 1)].0
     }
 
     /// All parts.
-    pub(crate) fn parts(&self) -> impl Iterator<Item = &T> {
+    pub(crate) fn shards(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|Line(part)| part)
     }
 }
@@ -62,21 +62,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_threads_write_is_all_there() {
-        let spread = Spread::<AtomicU64>::default();
+    fn sums_all_shards() {
+        let spread = ShardedCounter::<AtomicU64>::default();
         std::thread::scope(|scope| {
             for _ in 0..40 {
-                scope.spawn(|| spread.mine().fetch_add(1, Ordering::Relaxed));
+                scope.spawn(|| spread.shard().fetch_add(1, Ordering::Relaxed));
             }
         });
-        assert_eq!(spread.parts().map(|part| part.load(Ordering::Relaxed)).sum::<u64>(), 40);
+        assert_eq!(spread.shards().map(|part| part.load(Ordering::Relaxed)).sum::<u64>(), 40);
     }
 
     #[test]
-    fn a_thread_keeps_to_its_part_and_parts_share_no_line() {
-        let spread = Spread::<AtomicU64>::default();
-        let mine = std::ptr::from_ref(spread.mine());
-        assert_eq!(mine, std::ptr::from_ref(spread.mine()));
+    fn threads_keep_their_shard() {
+        let spread = ShardedCounter::<AtomicU64>::default();
+        let mine = std::ptr::from_ref(spread.shard());
+        assert_eq!(mine, std::ptr::from_ref(spread.shard()));
         assert!(spread.0.len().is_power_of_two() && size_of::<Line<AtomicU64>>() == 128);
     }
 }

@@ -1,4 +1,4 @@
-//! The steps of a run, timed.
+//! Times the steps of a run.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,14 +20,14 @@ pub(crate) struct StepTime {
 }
 
 /// Times the steps of one run.
-pub(crate) struct StepClock<'a> {
+pub(crate) struct StepTimer<'a> {
     steps: &'a [Arc<StepMetrics>],
     next: usize,
     /// where they are wanted one by one
     pub(crate) traced: Option<Vec<StepTime>>,
 }
 
-impl<'a> StepClock<'a> {
+impl<'a> StepTimer<'a> {
     pub(crate) fn new(steps: &'a [Arc<StepMetrics>], traced: bool) -> Self {
         Self { steps, next: 0, traced: traced.then(Vec::new) }
     }
@@ -44,7 +44,7 @@ impl<'a> StepClock<'a> {
     }
 }
 
-impl Observer for StepClock<'_> {
+impl Observer for StepTimer<'_> {
     fn looks(&self) -> bool {
         false
     }

@@ -26,68 +26,68 @@ fn server(folder: &Path) -> Server {
     server
 }
 
-fn entry(server: &Server, name: &str) -> Arc<Entry> {
-    server.repository().entry(name).unwrap()
+fn slot(server: &Server, name: &str) -> Arc<PipelineSlot> {
+    server.repository().slot(name).unwrap()
 }
 
 #[tokio::test]
-async fn who_unloads_what_is_being_loaded_finds_it_unloaded() {
+async fn unload_waits_for_load() {
     let folder = tempfile::tempdir().unwrap();
     let server = server(folder.path());
     let repository = server.repository();
-    let loading = repository.turn("one").await.unwrap();
-    let mut unloading = Box::pin(async { repository.turn("one").await.unwrap().unload() });
+    let loading = repository.lock_update("one").await.unwrap();
+    let mut unloading = Box::pin(async { repository.lock_update("one").await.unwrap().unload() });
     assert!(unloading.as_mut().now_or_never().is_none(), "the turn is another's");
     repository.load(&loading).unwrap();
-    assert_eq!(entry(&server, "one").state(), State::Ready);
+    assert_eq!(slot(&server, "one").state(), PipelineState::Ready);
     drop(loading);
     unloading.await;
-    assert_eq!(entry(&server, "one").state(), State::Unloaded);
+    assert_eq!(slot(&server, "one").state(), PipelineState::Unloaded);
     assert!(repository.get("one").err().unwrap().to_string().contains("was unloaded"));
     repository.get("two").unwrap();
 }
 
 #[tokio::test]
-async fn what_was_unloaded_and_cannot_be_loaded_stays_unloaded() {
+async fn failed_load_leaves_pipeline_unloaded() {
     let folder = tempfile::tempdir().unwrap();
     let server = server(folder.path());
     let repository = server.repository();
-    repository.turn("one").await.unwrap().unload();
+    repository.lock_update("one").await.unwrap().unload();
     for (name, steps, why) in [("one", "no-such-step", "no-such-step"), ("other", "softmax", "now called `other`")] {
         write(&folder.path().join("one.yml"), name, steps);
-        let change = repository.turn("one").await.unwrap();
-        repository.load(&change).unwrap_err();
-        drop(change);
-        let entry = entry(&server, "one");
-        assert_eq!((entry.state(), entry.served().is_none(), server.is_ready()), (State::Unloaded, true, true));
-        assert!(entry.failure().unwrap().contains(why));
+        let update = repository.lock_update("one").await.unwrap();
+        repository.load(&update).unwrap_err();
+        drop(update);
+        let slot = slot(&server, "one");
+        assert_eq!((slot.state(), slot.loaded().is_none(), server.is_ready()), (PipelineState::Unloaded, true, true));
+        assert!(slot.failure().unwrap().contains(why));
     }
     write(&folder.path().join("one.yml"), "one", "softmax");
-    repository.load(&repository.turn("one").await.unwrap()).unwrap();
-    let entry = entry(&server, "one");
-    assert_eq!((entry.state(), entry.failure()), (State::Ready, None));
+    repository.load(&repository.lock_update("one").await.unwrap()).unwrap();
+    let slot = slot(&server, "one");
+    assert_eq!((slot.state(), slot.failure()), (PipelineState::Ready, None));
 }
 
 #[tokio::test]
-async fn a_turn_that_breaks_off_leaves_nothing_loading() {
+async fn aborted_update_clears_loading() {
     let folder = tempfile::tempdir().unwrap();
     let server = server(folder.path());
-    let change = server.repository().turn("one").await.unwrap();
-    change.unload();
-    change.loading();
-    assert_eq!(entry(&server, "one").state(), State::Loading);
-    drop(change);
-    assert_eq!(entry(&server, "one").state(), State::Unloaded);
+    let update = server.repository().lock_update("one").await.unwrap();
+    update.unload();
+    update.set_loading();
+    assert_eq!(slot(&server, "one").state(), PipelineState::Loading);
+    drop(update);
+    assert_eq!(slot(&server, "one").state(), PipelineState::Unloaded);
 }
 
 #[test]
-fn reloading_leaves_alone_what_was_unloaded() {
+fn reload_skips_unloaded_pipelines() {
     let folder = tempfile::tempdir().unwrap();
     let server = server(folder.path());
-    let one = entry(&server, "one");
-    one.clone().blocking_turn().unload();
+    let one = slot(&server, "one");
+    one.clone().blocking_lock_update().unload();
     write(&folder.path().join("one.yml"), "one", "no-such-step");
     assert!(server.repository().reload(&one).is_none());
-    assert_eq!((one.state(), one.failure(), server.is_ready()), (State::Unloaded, None, true));
-    server.repository().reload(&entry(&server, "two")).unwrap().unwrap();
+    assert_eq!((one.state(), one.failure(), server.is_ready()), (PipelineState::Unloaded, None, true));
+    server.repository().reload(&slot(&server, "two")).unwrap().unwrap();
 }

@@ -1,4 +1,4 @@
-//! Who sent a request: the time of a pipeline is shared between those.
+//! Clients, between which the time of a pipeline is shared.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -20,7 +20,7 @@ impl From<IpAddr> for Client {
     }
 }
 
-/// What tells one host from another: its IPv4 address, or its IPv6 network (/64), whose addresses are all its own.
+/// The network of a host: its IPv4 address, or its IPv6 /64.
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),

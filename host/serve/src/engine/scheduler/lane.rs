@@ -1,30 +1,21 @@
 //! The requests of one pipeline: those that wait, and how long they take.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use super::admission::{LaneOptions, Load, Rejection};
 use super::client::Client;
-use super::queue::{Place, Queue};
-use super::throughput::Pace;
-use super::{Job, LaneOptions, Load, Refusal};
-
-/// A request in the queue.
-pub(super) struct Waiting {
-    pub(super) job: Job,
-    pub(super) deadline: Option<Instant>,
-    pub(super) cancelled: Arc<AtomicBool>,
-}
+use super::queue::{Queue, QueuePosition, Waiting};
+use super::throughput::Throughput;
 
 /// A request that has begun.
 pub(super) struct Started {
-    pub(super) place: Place,
+    pub(super) position: QueuePosition,
     pub(super) request: Waiting,
     /// what its client is charged for it until it is done
     pub(super) cost: Duration,
 }
 
-/// How long a request took.
+/// Durations of one request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Time {
     /// from its beginning to its end
@@ -42,13 +33,13 @@ pub(super) struct LaneState {
     at_work: usize,
     /// time of workers that it has had
     used: Duration,
-    pace: Pace,
+    throughput: Throughput,
 }
 
 impl LaneState {
     pub(super) fn new(options: LaneOptions) -> Self {
-        let pace = Pace::default();
-        Self { options, waiting: Queue::default(), begun: 0, at_work: 0, used: Duration::ZERO, pace }
+        let throughput = Throughput::default();
+        Self { options, waiting: Queue::default(), begun: 0, at_work: 0, used: Duration::ZERO, throughput }
     }
 
     pub(super) fn load(&self) -> Load {
@@ -63,7 +54,7 @@ impl LaneState {
         client: Client,
         deadline: Option<Instant>,
         now: Instant,
-    ) -> Result<Option<Place>, Refusal> {
+    ) -> Result<Option<QueuePosition>, Rejection> {
         let is_full = self.waiting.len() >= self.options.queue;
         let victim = if is_full { self.waiting.victim(priority, client) } else { None };
         if is_full && victim.is_none() {
@@ -73,34 +64,34 @@ impl LaneState {
         let ahead = self.waiting.ahead(priority, client);
         let left = deadline.map(|deadline| deadline.saturating_duration_since(now));
         match left {
-            Some(left) if ahead > 0 && self.pace.until_done(ahead) > left.mul_f32(MARGIN) => {
-                Err(Refusal::Late { wait: self.pace.wait(ahead) })
+            Some(left) if ahead > 0 && self.throughput.until_done(ahead) > left.mul_f32(MARGIN) => {
+                Err(Rejection::Late { wait: self.throughput.wait(ahead) })
             }
             _ => Ok(victim),
         }
     }
 
-    /// What is said to a request for which there is no room.
-    pub(super) fn full(&self) -> Refusal {
+    /// The rejection of a request when the queue is full.
+    pub(super) fn full(&self) -> Rejection {
         let waiting = self.waiting.len();
-        Refusal::Full { waiting, retry_after: self.pace.wait(waiting) }
+        Rejection::Full { waiting, retry_after: self.throughput.wait(waiting) }
     }
 
-    pub(super) fn push(&mut self, request: Waiting, place: Place) {
-        self.waiting.push(place, request);
+    pub(super) fn push(&mut self, request: Waiting, position: QueuePosition) {
+        self.waiting.push(position, request);
     }
 
     /// Takes a request out of the queue, if it is still there.
-    pub(super) fn remove(&mut self, place: Place) -> Option<Waiting> {
-        self.waiting.remove(place)
+    pub(super) fn remove(&mut self, position: QueuePosition) -> Option<Waiting> {
+        self.waiting.remove(position)
     }
 
     pub(super) fn pop(&mut self) -> Option<Started> {
-        let cost = self.pace.each();
-        let (place, request) = self.waiting.pop(cost)?;
+        let cost = self.throughput.each();
+        let (position, request) = self.waiting.pop(cost)?;
         self.begun += 1;
         self.at_work += 1;
-        Some(Started { place, request, cost })
+        Some(Started { position, request, cost })
     }
 
     pub(super) fn has_waiting(&self) -> bool {
@@ -133,13 +124,13 @@ impl LaneState {
     }
 
     /// One has ended, whose client was charged `cost`; `time` if it ran.
-    pub(super) fn done(&mut self, place: Place, cost: Duration, time: Option<Time>, now: Instant) {
+    pub(super) fn done(&mut self, position: QueuePosition, cost: Duration, time: Option<Time>, now: Instant) {
         self.begun -= 1;
         self.at_work -= 1;
-        self.waiting.settle(place, cost, time.map_or(Duration::ZERO, |time| time.at_work));
+        self.waiting.settle(position, cost, time.map_or(Duration::ZERO, |time| time.at_work));
         if let Some(time) = time {
             self.used += time.at_work;
-            self.pace.done(time.whole, now, self.has_work());
+            self.throughput.done(time.whole, now, self.has_work());
         }
     }
 }

@@ -1,12 +1,11 @@
-//! Who runs when: bounded queues before as many threads as there are cores.
+//! Scheduler: bounded queues before as many threads as there are cores.
 //!
-//! Each pipeline has a lane. Of the lanes that have work, the one that has had the least time runs
-//! next, and a lane that runs nothing may always run one request, even when all workers are at work
-//! for others: so neither a flood nor a slow pipeline keeps another from running. Within a lane the
-//! highest priority comes first, and clients of one priority have equal shares ([`queue`]). A request
-//! that is unlikely to be done by its deadline is refused as it comes, not when it is too late; where
-//! the queue is full, it takes the place of one that matters less.
+//! Each pipeline has a lane. The lane that has used the least worker time runs next. A lane that runs nothing may
+//! always run one request, even when all workers are busy: neither a flood nor a slow pipeline starves another. Within
+//! a lane the highest priority comes first, and its clients have equal shares ([`queue`]). A request that is
+//! unlikely to meet its deadline is rejected at admission. Where the queue is full, it may evict a less important one.
 
+mod admission;
 mod client;
 mod lane;
 mod queue;
@@ -18,18 +17,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+pub(crate) use admission::Job;
+pub(crate) use admission::LaneOptions;
+pub use admission::{Load, Rejection};
 pub(crate) use client::{Client, network};
-use lane::{LaneState, Started, Time, Waiting};
-pub(crate) use queue::Place;
+use lane::{LaneState, Started, Time};
+pub(crate) use queue::QueuePosition;
+use queue::Waiting;
 
 use gpux_core::Waits;
 use gpux_core::threads;
 
-/// How long a thread beyond the workers stays without work.
+/// Idle time after which a thread beyond the workers ends.
 const IDLE: Duration = Duration::from_secs(5);
-
-/// What a thread does in a request's turn, or with the word that there will be none.
-pub(crate) type Job = Box<dyn FnOnce(Result<Arc<Slot>, Refusal>) + Send>;
 
 /// Threads that run requests.
 #[derive(Clone)]
@@ -61,64 +61,6 @@ struct State {
 pub(crate) struct Lane {
     id: u64,
     shared: Arc<Shared>,
-}
-
-/// What a lane may take.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LaneOptions {
-    /// how many requests may run at once
-    pub concurrency: usize,
-    /// how many requests may wait
-    pub queue: usize,
-}
-
-/// Why a request does not run.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// too many wait
-    #[error("{waiting} requests wait already; try again in a moment")]
-    Full {
-        /// how many
-        waiting: usize,
-        /// when there may be room
-        retry_after: Duration,
-    },
-    /// its turn would come too late
-    #[error("the request would wait about {wait:?}, which is more than its timeout allows; try again in a moment")]
-    Late {
-        /// how long it would wait
-        wait: Duration,
-    },
-    /// its timeout passed before its turn came
-    #[error("the request's timeout passed before it could run")]
-    Expired,
-    /// the bodies of other requests take what there is
-    #[error("the requests that are here already hold as much as is allowed; try again in a moment")]
-    Memory,
-    /// the server ends
-    #[error("the server is about to end")]
-    Closing,
-}
-
-impl Refusal {
-    /// When the client may try again; at least a second, which is the finest that HTTP can say.
-    pub fn retry_after(&self) -> Duration {
-        let wait = match self {
-            Self::Full { retry_after, .. } => *retry_after,
-            Self::Late { wait } => *wait,
-            Self::Expired | Self::Memory | Self::Closing => Duration::ZERO,
-        };
-        wait.clamp(Duration::from_secs(1), Duration::from_mins(1))
-    }
-}
-
-/// A lane's state for those who watch.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Load {
-    /// requests that wait
-    pub waiting: usize,
-    /// requests that run
-    pub running: usize,
 }
 
 impl Scheduler {
@@ -159,7 +101,7 @@ impl Scheduler {
 
 impl Lane {
     /// Queues a request, or refuses it at once. `job` is dropped without running if `cancelled` is
-    /// set, or the deadline passes, before its turn, and hears of it if it loses its place to a request
+    /// set, or the deadline passes, before its execution, and hears of it if it loses its place to a request
     /// that matters more. Among those of a lane, the greatest `priority` comes first, then the client that
     /// has had the least, then who came first.
     pub(crate) fn submit(
@@ -169,10 +111,10 @@ impl Lane {
         client: Client,
         cancelled: Arc<AtomicBool>,
         job: Job,
-    ) -> Result<Place, Refusal> {
+    ) -> Result<QueuePosition, Rejection> {
         let mut state = self.shared.lock();
         let State { lanes, next_job, clock, .. } = &mut *state;
-        let Some(lane) = lanes.get_mut(&self.id) else { return Err(Refusal::Closing) };
+        let Some(lane) = lanes.get_mut(&self.id) else { return Err(Rejection::Closing) };
         let victim = lane.admit(priority, client, deadline, Instant::now())?;
         let refusal = lane.full();
         let evicted = victim.and_then(|victim| lane.remove(victim));
@@ -181,37 +123,37 @@ impl Lane {
             lane.catch_up(*clock);
         }
         *next_job += 1;
-        let place = Place { priority, client, number: *next_job };
-        lane.push(Waiting { job, deadline, cancelled }, place);
+        let position = QueuePosition { priority, client, number: *next_job };
+        lane.push(Waiting { job, deadline, cancelled }, position);
         self.shared.wake(state);
         if let Some(evicted) = evicted {
             (evicted.job)(Err(refusal));
         }
-        Ok(place)
+        Ok(position)
     }
 
-    /// Takes a request back that nobody waits for any more: until its turn it would keep others out.
-    pub(crate) fn take_back(&self, place: Place) {
-        let waiting = self.shared.lock().lanes.get_mut(&self.id).and_then(|lane| lane.remove(place));
+    /// Takes a request back that nobody waits for any more: while it waits it would keep others out.
+    pub(crate) fn cancel(&self, position: QueuePosition) {
+        let waiting = self.shared.lock().lanes.get_mut(&self.id).and_then(|lane| lane.remove(position));
         // Dropping jobs wakes their callers: not under the lock.
         drop(waiting);
     }
 
     /// Whether such a request would be refused as it comes.
-    pub(crate) fn check(&self, deadline: Option<Instant>, priority: i32, client: Client) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, deadline: Option<Instant>, priority: i32, client: Client) -> Result<(), Rejection> {
         let state = self.shared.lock();
-        let lane = state.lanes.get(&self.id).ok_or(Refusal::Closing)?;
+        let lane = state.lanes.get(&self.id).ok_or(Rejection::Closing)?;
         lane.admit(priority, client, deadline, Instant::now()).map(drop)
     }
 
-    /// What waits and runs.
+    /// Waiting and running requests.
     pub(crate) fn load(&self) -> Load {
         self.shared.lock().lanes.get(&self.id).map_or_else(Load::default, LaneState::load)
     }
 }
 
 impl Drop for Lane {
-    /// Whoever waits in it is let go.
+    /// Rejects the requests that wait in the lane.
     fn drop(&mut self) {
         let lane = self.shared.lock().lanes.remove(&self.id);
         // Dropping jobs wakes their callers: not under the lock.
@@ -236,7 +178,7 @@ impl Shared {
             state.threads += 1;
             drop(state);
             if self.start_thread().is_err() {
-                // Those that wait are taken by the threads there are.
+                // Existing threads take the waiting requests.
                 self.lock().threads -= 1;
             }
         }
@@ -247,11 +189,11 @@ impl Shared {
         threads::spawn("gpux-worker", move || shared.work())
     }
 
-    /// A thread's life.
+    /// The loop of a worker thread.
     fn work(self: Arc<Self>) {
         let mut state = self.lock();
         loop {
-            let Some((lane, Started { place, request, cost })) = state.next() else {
+            let Some((lane, Started { position, request, cost })) = state.next() else {
                 state.idle += 1;
                 let (woken, timeout) = self.work.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
                 state = woken;
@@ -266,7 +208,7 @@ impl Shared {
             self.wake(state);
             let now = Instant::now();
             let late = request.deadline.is_some_and(|deadline| deadline <= now);
-            let slot = Arc::new(Slot { shared: self.clone(), lane, paused: Mutex::default() });
+            let slot = Arc::new(WorkerSlot { shared: self.clone(), lane, paused: Mutex::default() });
             let ran = !late && !request.cancelled.load(Ordering::Relaxed);
             let time = if ran {
                 (request.job)(Ok(slot.clone()));
@@ -277,7 +219,7 @@ impl Shared {
                 None
             };
             state = self.lock();
-            state.done(lane, place, cost, time);
+            state.done(lane, position, cost, time);
         }
     }
 }
@@ -302,17 +244,17 @@ impl State {
         Some((id, started))
     }
 
-    fn done(&mut self, lane: u64, place: Place, cost: Duration, time: Option<Time>) {
+    fn done(&mut self, lane: u64, position: QueuePosition, cost: Duration, time: Option<Time>) {
         self.running -= 1;
         if let Some(lane) = self.lanes.get_mut(&lane) {
-            lane.done(place, cost, time, Instant::now());
+            lane.done(position, cost, time, Instant::now());
         }
     }
 }
 
 /// The place of a request that runs. While it waits for others and does nothing itself, another
 /// request may run in its stead.
-pub(crate) struct Slot {
+pub(crate) struct WorkerSlot {
     shared: Arc<Shared>,
     lane: u64,
     paused: Mutex<Paused>,
@@ -335,7 +277,7 @@ impl Paused {
     }
 }
 
-impl Slot {
+impl WorkerSlot {
     /// What was worked for it, of `whole` in all.
     fn at_work(&self, whole: Duration) -> Duration {
         let Paused { away, for_it, .. } = &*self.pauses();
@@ -347,7 +289,7 @@ impl Slot {
     }
 }
 
-impl Waits for Slot {
+impl Waits for WorkerSlot {
     fn begin(&self) {
         self.pauses().since = Some(Instant::now());
         let mut state = self.shared.lock();

@@ -5,17 +5,26 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
-use super::Waiting;
+use super::admission::Job;
 use super::client::Client;
 
 /// Clients without requests whose time is remembered; beyond so many, all of those are forgotten.
 const REMEMBERED: usize = 1024;
 
+/// A request in the queue.
+pub(super) struct Waiting {
+    pub(super) job: Job,
+    pub(super) deadline: Option<Instant>,
+    pub(super) cancelled: Arc<AtomicBool>,
+}
+
 /// A request's place in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct QueuePosition {
     pub(super) priority: i32,
     pub(super) client: Client,
     /// the greater, the later it came
@@ -49,23 +58,23 @@ impl Queue {
         self.len
     }
 
-    pub(super) fn push(&mut self, place: Place, request: Waiting) {
-        let level = self.levels.entry(Reverse(place.priority)).or_default();
+    pub(super) fn push(&mut self, position: QueuePosition, request: Waiting) {
+        let level = self.levels.entry(Reverse(position.priority)).or_default();
         if level.clients.len() > REMEMBERED {
             level.clients.retain(|_, backlog| !backlog.waiting.is_empty());
         }
-        let backlog = level.clients.entry(place.client);
+        let backlog = level.clients.entry(position.client);
         let backlog = backlog.or_insert(Backlog { waiting: BTreeMap::new(), used: level.clock });
         if backlog.waiting.is_empty() {
             backlog.used = backlog.used.max(level.clock);
         }
-        backlog.waiting.insert(place.number, request);
+        backlog.waiting.insert(position.number, request);
         level.len += 1;
         self.len += 1;
     }
 
     /// Takes out the next request, for which its client is charged `cost` until it is known how long it took.
-    pub(super) fn pop(&mut self, cost: Duration) -> Option<(Place, Waiting)> {
+    pub(super) fn pop(&mut self, cost: Duration) -> Option<(QueuePosition, Waiting)> {
         let (Reverse(priority), level) = self.levels.iter_mut().find(|(_, level)| level.len > 0)?;
         let first = |(client, backlog): (&Client, &Backlog)| {
             let (number, _) = backlog.waiting.first_key_value()?;
@@ -76,23 +85,23 @@ impl Queue {
         if let Some(backlog) = level.clients.get_mut(&client) {
             backlog.used += cost;
         }
-        let place = Place { priority: *priority, client, number };
-        self.remove(place).map(|request| (place, request))
+        let position = QueuePosition { priority: *priority, client, number };
+        self.remove(position).map(|request| (position, request))
     }
 
     /// Takes a request out, if it is still there.
-    pub(super) fn remove(&mut self, place: Place) -> Option<Waiting> {
-        let level = self.levels.get_mut(&Reverse(place.priority))?;
-        let request = level.clients.get_mut(&place.client)?.waiting.remove(&place.number)?;
+    pub(super) fn remove(&mut self, position: QueuePosition) -> Option<Waiting> {
+        let level = self.levels.get_mut(&Reverse(position.priority))?;
+        let request = level.clients.get_mut(&position.client)?.waiting.remove(&position.number)?;
         level.len -= 1;
         self.len -= 1;
         Some(request)
     }
 
     /// A request that was charged `cost` took `time`.
-    pub(super) fn settle(&mut self, place: Place, cost: Duration, time: Duration) {
-        let level = self.levels.get_mut(&Reverse(place.priority));
-        if let Some(backlog) = level.and_then(|level| level.clients.get_mut(&place.client)) {
+    pub(super) fn settle(&mut self, position: QueuePosition, cost: Duration, time: Duration) {
+        let level = self.levels.get_mut(&Reverse(position.priority));
+        if let Some(backlog) = level.and_then(|level| level.clients.get_mut(&position.client)) {
             backlog.used = (backlog.used + time).saturating_sub(cost);
         }
     }
@@ -109,12 +118,12 @@ impl Queue {
 
     /// The request that gives way to one more of the client where there is no room: the latest of the lowest priority,
     /// or of the same priority if another client has more there; of the client that has the most.
-    pub(super) fn victim(&self, priority: i32, client: Client) -> Option<Place> {
+    pub(super) fn victim(&self, priority: i32, client: Client) -> Option<QueuePosition> {
         let (Reverse(lowest), level) = self.levels.iter().rev().find(|(_, level)| level.len > 0)?;
         let (longest, backlog) = level.clients.iter().max_by_key(|(_, backlog)| backlog.waiting.len())?;
         let gives_way = *lowest < priority || *lowest == priority && backlog.waiting.len() > level.waits(client) + 1;
         let (number, _) = backlog.waiting.last_key_value().filter(|_| gives_way)?;
-        Some(Place { priority: *lowest, client: *longest, number: *number })
+        Some(QueuePosition { priority: *lowest, client: *longest, number: *number })
     }
 }
 
@@ -143,14 +152,14 @@ mod tests {
     fn queue(requests: impl IntoIterator<Item = (i32, usize)>) -> Queue {
         let mut queue = Queue::default();
         for (number, (priority, client)) in requests.into_iter().enumerate() {
-            queue.push(Place { priority, client: Client::Key(client), number: number as u64 }, request());
+            queue.push(QueuePosition { priority, client: Client::Key(client), number: number as u64 }, request());
         }
         queue
     }
 
     fn clients(queue: &mut Queue) -> Vec<usize> {
         let popped = std::iter::from_fn(|| queue.pop(MILLISECOND));
-        let client = |(place, _): (Place, Waiting)| match place.client {
+        let client = |(position, _): (QueuePosition, Waiting)| match position.client {
             Client::Key(client) => client,
             _ => unreachable!("all have keys"),
         };
@@ -158,42 +167,42 @@ mod tests {
     }
 
     #[test]
-    fn clients_take_turns_within_a_priority() {
+    fn shares_a_priority_between_clients() {
         let mut queue = queue([(0, 1), (0, 1), (0, 1), (0, 2), (0, 3), (0, 3), (1, 1), (1, 1), (-1, 4)]);
         assert_eq!(clients(&mut queue), [1, 1, 1, 2, 3, 1, 3, 1, 4]);
         assert_eq!(queue.len(), 0);
     }
 
     #[test]
-    fn shares_are_of_time_not_of_requests() {
+    fn shares_time_rather_than_requests() {
         let mut queue = queue((0..1000).map(|number| (0, number % 2)));
         let mut times = HashMap::new();
         // Requests of client 0 take ten times as long as it is charged for at first.
         for _ in 0..220 {
-            let (place, _) = queue.pop(MILLISECOND).unwrap();
-            let time = MILLISECOND * if place.client == Client::Key(0) { 10 } else { 1 };
-            queue.settle(place, MILLISECOND, time);
-            *times.entry(place.number % 2).or_insert(Duration::ZERO) += time;
+            let (position, _) = queue.pop(MILLISECOND).unwrap();
+            let time = MILLISECOND * if position.client == Client::Key(0) { 10 } else { 1 };
+            queue.settle(position, MILLISECOND, time);
+            *times.entry(position.number % 2).or_insert(Duration::ZERO) += time;
         }
         assert!(times[&0].abs_diff(times[&1]) <= 10 * MILLISECOND, "{times:?}");
     }
 
     #[test]
-    fn who_comes_back_has_no_claim_on_time_it_did_not_use() {
+    fn returning_client_has_no_credit() {
         let mut queue = queue((0..100).map(|_| (0, 1)));
-        queue.push(Place { priority: 0, client: Client::Key(2), number: 100 }, request());
+        queue.push(QueuePosition { priority: 0, client: Client::Key(2), number: 100 }, request());
         for _ in 0..50 {
             queue.pop(MILLISECOND).unwrap();
         }
         for number in 200..210 {
-            queue.push(Place { priority: 0, client: Client::Key(2), number }, request());
+            queue.push(QueuePosition { priority: 0, client: Client::Key(2), number }, request());
         }
         let next: Vec<_> = clients(&mut queue).into_iter().take(8).collect();
         assert_eq!(next.iter().filter(|client| **client == 2).count(), 4, "{next:?}");
     }
 
     #[test]
-    fn only_requests_that_run_before_are_ahead() {
+    fn counts_only_requests_ahead() {
         let queue = queue([(1, 1), (0, 1), (0, 1), (0, 1), (0, 2), (-1, 1)]);
         let ahead = |priority, client| queue.ahead(priority, Client::Key(client));
         assert_eq!((ahead(2, 1), ahead(1, 1), ahead(1, 3)), (0, 1, 1));
@@ -203,19 +212,19 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_backlog_of_the_lowest_priority_gives_way() {
+    fn evicts_from_the_longest_backlog() {
         let queue = queue([(1, 9), (1, 9), (1, 9), (0, 1), (0, 2), (0, 2), (0, 2)]);
-        let victim = |priority, client| queue.victim(priority, Client::Key(client)).map(|place| place.number);
+        let victim = |priority, client| queue.victim(priority, Client::Key(client)).map(|position| position.number);
         assert_eq!((victim(1, 9), victim(0, 1), victim(0, 3)), (Some(6), Some(6), Some(6)));
         assert_eq!((victim(0, 2), victim(-1, 3)), (None, None));
         assert_eq!(Queue::default().victim(0, Client::Unknown), None);
     }
 
     #[test]
-    fn idle_clients_are_forgotten_at_last() {
+    fn forgets_idle_clients() {
         let mut queue = Queue::default();
         for number in 0..4 * REMEMBERED {
-            queue.push(Place { priority: 0, client: Client::Key(number), number: number as u64 }, request());
+            queue.push(QueuePosition { priority: 0, client: Client::Key(number), number: number as u64 }, request());
             queue.pop(MILLISECOND).unwrap();
         }
         assert!(queue.levels[&Reverse(0)].clients.len() <= REMEMBERED + 1);

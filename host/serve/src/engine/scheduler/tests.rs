@@ -23,7 +23,7 @@ fn quick(name: &'static str, said: &Sender<&'static str>) -> Job {
     Box::new(move |_| said.send(name).unwrap())
 }
 
-fn submit(lane: &Lane, job: Job) -> Result<Place, Refusal> {
+fn submit(lane: &Lane, job: Job) -> Result<QueuePosition, Rejection> {
     lane.submit(None, 0, Client::Unknown, Arc::default(), job)
 }
 
@@ -32,7 +32,7 @@ fn next(heard: &Receiver<&'static str>) -> &'static str {
 }
 
 #[test]
-fn priority_comes_before_age() {
+fn priority_precedes_age() {
     let (said, heard) = channel();
     let gate = Arc::new(Barrier::new(2));
     let lane = Scheduler::new(1).lane(ROOM);
@@ -46,7 +46,7 @@ fn priority_comes_before_age() {
 }
 
 #[test]
-fn a_full_queue_refuses_at_once() {
+fn full_queue_rejects_at_once() {
     let (said, heard) = channel();
     let gate = Arc::new(Barrier::new(2));
     let lane = Scheduler::new(1).lane(LaneOptions { concurrency: 1, queue: 1 });
@@ -54,32 +54,32 @@ fn a_full_queue_refuses_at_once() {
     assert_eq!(next(&heard), "runs");
     submit(&lane, quick("waits", &said)).unwrap();
     assert_eq!(lane.load().waiting, 1);
-    assert!(matches!(submit(&lane, quick("refused", &said)), Err(Refusal::Full { waiting: 1, .. })));
+    assert!(matches!(submit(&lane, quick("refused", &said)), Err(Rejection::Full { waiting: 1, .. })));
     gate.wait();
     assert_eq!(next(&heard), "waits");
 }
 
 #[test]
-fn who_is_taken_back_keeps_nobody_out() {
+fn cancelled_request_frees_its_place() {
     let (said, heard) = channel();
     let gate = Arc::new(Barrier::new(2));
     let lane = Scheduler::new(1).lane(LaneOptions { concurrency: 1, queue: 1 });
     let first = submit(&lane, job("first", &said, &gate)).unwrap();
     assert_eq!(next(&heard), "first");
-    let place = submit(&lane, quick("taken back", &said)).unwrap();
+    let position = submit(&lane, quick("taken back", &said)).unwrap();
     assert!(submit(&lane, quick("refused", &said)).is_err());
-    lane.take_back(place);
+    lane.cancel(position);
     assert_eq!(lane.load().waiting, 0);
     submit(&lane, quick("second", &said)).unwrap();
     // What runs, and what is gone, stays so.
-    lane.take_back(first);
-    lane.take_back(place);
+    lane.cancel(first);
+    lane.cancel(position);
     gate.wait();
     assert_eq!(next(&heard), "second");
 }
 
 #[test]
-fn a_lane_whose_neighbour_has_all_workers_still_runs() {
+fn idle_lane_runs_when_all_workers_are_busy() {
     let (said, heard) = channel();
     let gate = Arc::new(Barrier::new(3));
     let scheduler = Scheduler::new(2);
@@ -95,7 +95,7 @@ fn a_lane_whose_neighbour_has_all_workers_still_runs() {
 }
 
 #[test]
-fn while_one_waits_for_others_another_runs() {
+fn waiting_request_frees_its_worker() {
     let (said, heard) = channel();
     let (waits, runs) = (said.clone(), said.clone());
     let gate = Arc::new(Barrier::new(2));
@@ -118,7 +118,7 @@ fn while_one_waits_for_others_another_runs() {
 }
 
 #[test]
-fn who_was_cancelled_or_is_late_does_not_run() {
+fn skips_cancelled_and_late_requests() {
     let (said, heard) = channel();
     let gate = Arc::new(Barrier::new(2));
     let lane = Scheduler::new(1).lane(ROOM);
@@ -136,25 +136,30 @@ fn who_was_cancelled_or_is_late_does_not_run() {
 }
 
 #[test]
-fn a_request_that_would_be_late_is_refused_as_it_comes() {
+fn rejects_requests_that_would_miss_their_deadline() {
     let mut lane = LaneState::new(ROOM);
     let start = Instant::now();
     let waiting = || Waiting { job: Box::new(|_| {}), deadline: None, cancelled: Arc::default() };
     // Ten requests, one after the other, 100 ms each.
     for number in 0..11 {
-        lane.push(waiting(), Place { priority: 0, client: Client::Unknown, number });
+        lane.push(waiting(), QueuePosition { priority: 0, client: Client::Unknown, number });
     }
     for number in 1..=10 {
-        let Started { place, cost, .. } = lane.pop().unwrap();
+        let Started { position, cost, .. } = lane.pop().unwrap();
         let each = Duration::from_millis(100);
-        lane.done(place, cost, Some(Time { whole: each, at_work: each }), start + Duration::from_millis(100) * number);
+        lane.done(
+            position,
+            cost,
+            Some(Time { whole: each, at_work: each }),
+            start + Duration::from_millis(100) * number,
+        );
     }
     let now = start + Duration::from_secs(1);
     let within = |milliseconds| Some(now + Duration::from_millis(milliseconds));
     let admit = |lane: &LaneState, priority, milliseconds| {
         lane.admit(priority, Client::Unknown, within(milliseconds), now).map(drop)
     };
-    assert!(matches!(admit(&lane, 0, 200), Err(Refusal::Late { .. })));
+    assert!(matches!(admit(&lane, 0, 200), Err(Rejection::Late { .. })));
     assert_eq!(admit(&lane, 0, 500), Ok(()));
     assert_eq!(admit(&lane, 1, 1), Ok(()), "those that wait are less urgent");
     lane.pop().unwrap();
@@ -162,7 +167,7 @@ fn a_request_that_would_be_late_is_refused_as_it_comes() {
 }
 
 #[test]
-fn a_dropped_lane_lets_its_requests_go() {
+fn dropping_a_lane_rejects_its_requests() {
     let (said, heard) = channel();
     let gate = Arc::new(Barrier::new(2));
     let scheduler = Scheduler::new(1);
@@ -181,7 +186,7 @@ fn a_dropped_lane_lets_its_requests_go() {
 }
 
 #[test]
-fn lanes_share_the_time() {
+fn lanes_share_worker_time() {
     let (said, heard) = channel();
     let gate = Arc::new(Barrier::new(2));
     let scheduler = Scheduler::new(1);
@@ -200,12 +205,12 @@ fn lanes_share_the_time() {
     submit(&other, quick("other", &said)).unwrap();
     gate.wait();
     let order: Vec<_> = (0..11).map(|_| next(&heard)).collect();
-    let place = order.iter().position(|name| *name == "other").unwrap();
-    assert!(place <= 1, "{order:?}");
+    let position = order.iter().position(|name| *name == "other").unwrap();
+    assert!(position <= 1, "{order:?}");
 }
 
 #[test]
-fn waiting_for_others_is_no_work() {
+fn waiting_does_not_count_as_work() {
     let (said, heard) = channel();
     let lane = Scheduler::new(1).lane(ROOM);
     let start = Instant::now();
@@ -229,7 +234,7 @@ fn waiting_for_others_is_no_work() {
 }
 
 #[test]
-fn a_new_lane_has_no_claim_on_the_time_before() {
+fn new_lane_has_no_credit() {
     let scheduler = Scheduler::new(1);
     let old = scheduler.lane(ROOM);
     let mut state = old.shared.lock();
@@ -248,12 +253,12 @@ fn a_new_lane_has_no_claim_on_the_time_before() {
 }
 
 #[test]
-fn what_others_work_for_a_request_is_its_lanes() {
+fn batched_work_is_charged_to_the_lane() {
     const MODEL: Duration = Duration::from_secs(1000);
     let lane = Scheduler::new(1).lane(ROOM);
     let start = Instant::now();
     for _ in 0..2 {
-        let in_a_batch = |slot: Result<Arc<Slot>, Refusal>| {
+        let in_a_batch = |slot: Result<Arc<dyn Waits>, Rejection>| {
             let slot = slot.unwrap();
             slot.begin();
             slot.end(MODEL);
@@ -271,25 +276,26 @@ fn used(lane: &Lane) -> Duration {
 }
 
 /// A job that says its name in its turn, or as it loses its place.
-fn told(name: &'static str, said: &Sender<(&'static str, bool)>) -> Job {
+fn public_message(name: &'static str, said: &Sender<(&'static str, bool)>) -> Job {
     let said = said.clone();
     Box::new(move |slot| said.send((name, slot.is_ok())).unwrap())
 }
 
 #[test]
-fn a_full_queue_evicts_what_matters_less() {
+fn full_queue_evicts_lower_priorities() {
     let (said, heard) = channel();
     let (first, began) = channel();
     let gate = Arc::new(Barrier::new(2));
     let lane = Scheduler::new(1).lane(LaneOptions { concurrency: 1, queue: 3 });
     submit(&lane, job("first", &first, &gate)).unwrap();
     assert_eq!(next(&began), "first");
-    let submit = |name, priority, client| lane.submit(None, priority, client, Arc::default(), told(name, &said));
+    let submit =
+        |name, priority, client| lane.submit(None, priority, client, Arc::default(), public_message(name, &said));
     let [flood, polite] = [Client::Key(1), Client::Key(2)];
     submit("low", -1, flood).unwrap();
     submit("normal", 0, flood).unwrap();
     submit("normal, last", 0, flood).unwrap();
-    assert!(matches!(submit("low, too many", -1, flood), Err(Refusal::Full { waiting: 3, .. })));
+    assert!(matches!(submit("low, too many", -1, flood), Err(Rejection::Full { waiting: 3, .. })));
     submit("normal, polite", 0, polite).unwrap();
     assert_eq!(heard.try_recv(), Ok(("low", false)), "the least urgent gives way");
     submit("high", 1, flood).unwrap();
@@ -302,7 +308,7 @@ fn a_full_queue_evicts_what_matters_less() {
 }
 
 #[test]
-fn workers_are_there_before_the_first_request() {
+fn starts_workers_up_front() {
     let scheduler = Scheduler::new(3);
     scheduler.start_workers().unwrap();
     scheduler.start_workers().unwrap();

@@ -1,4 +1,4 @@
-//! How fast requests of a lane are done, from those that were.
+//! Throughput of a lane, as moving averages.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ const NEWEST: f64 = 0.1;
 
 /// Averages that forget.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct Throughput {
     /// seconds that one takes, from its beginning to its end
     each: Option<f64>,
     /// seconds from one end to the next, while there was always something to do: whatever runs side
@@ -16,7 +16,7 @@ pub(super) struct Pace {
     last: Option<Instant>,
 }
 
-impl Pace {
+impl Throughput {
     /// One has ended at `now`, after `time`; `more` are there.
     pub(super) fn done(&mut self, time: Duration, now: Instant, more: bool) {
         average(&mut self.each, time.as_secs_f64());
@@ -26,19 +26,19 @@ impl Pace {
         self.last = more.then_some(now);
     }
 
-    /// How long one may be expected to take.
+    /// Expected duration of one request.
     pub(super) fn each(&self) -> Duration {
         const UNKNOWN: Duration = Duration::from_millis(1);
         self.each.map_or(UNKNOWN, |each| Duration::try_from_secs_f64(each).unwrap_or(Duration::MAX))
     }
 
-    /// How long one waits behind `waiting` others.
+    /// Expected wait behind `waiting` others.
     pub(super) fn wait(&self, waiting: usize) -> Duration {
         let gap = self.gap.or(self.each).unwrap_or(0.0);
         Duration::try_from_secs_f64(gap * (waiting + 1) as f64).unwrap_or(Duration::MAX)
     }
 
-    /// When one is done that waits behind `waiting` others.
+    /// Expected time to completion behind `waiting` others.
     pub(super) fn until_done(&self, waiting: usize) -> Duration {
         let each = self.each.map_or(Duration::ZERO, |_| self.each());
         self.wait(waiting).saturating_add(each)

@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_key_was_used_is_known() {
+    fn remembers_addresses_of_a_key() {
         let known = KnownAddresses::default();
         assert!(!known.has(address(1)));
         known.add(address(1));

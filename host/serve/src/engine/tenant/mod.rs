@@ -16,7 +16,7 @@ use self::token_bucket::TokenBucket;
 use super::error::ServeError;
 use super::request_options::Priority;
 
-/// Who has a key, and what it allows.
+/// The holder of an API key, with its rights and limits.
 #[derive(Debug)]
 pub(crate) struct Tenant {
     name: String,
@@ -26,7 +26,7 @@ pub(crate) struct Tenant {
     priority: Priority,
     /// whether it may load and unload pipelines, and see the metrics of all
     admin: bool,
-    use_: Use,
+    usage: Usage,
     /// whether the file says something else of its key by now
     revoked: AtomicBool,
 }
@@ -48,20 +48,20 @@ pub(crate) struct TenantOptions {
     pub(crate) concurrency: Option<usize>,
 }
 
-/// What a tenant has had, through all reloads of the file that leave the limit as it is.
+/// Usage of a tenant; survives reloads that leave the limit unchanged.
 #[derive(Clone, Debug, Default)]
-struct Use {
+struct Usage {
     bucket: Option<Arc<TokenBucket>>,
-    at_once: Option<AtOnce>,
+    at_once: Option<ConcurrencyLimit>,
     /// of the room for bodies
     holds: Arc<AtomicUsize>,
     /// from where its key was used
     addresses: Arc<KnownAddresses>,
 }
 
-/// Why a request of a tenant does not run now.
+/// The limit that a request exceeds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Exceeded {
+pub(crate) enum LimitExceeded {
     /// more requests a second than its key allows
     Rate(Duration),
     /// more at once than its key allows
@@ -70,22 +70,22 @@ pub(crate) enum Exceeded {
     Memory,
 }
 
-/// How many requests of a tenant may be under way, and what is left of that.
+/// Limit of concurrent requests, and the slots that are free.
 #[derive(Clone, Debug)]
-struct AtOnce {
+struct ConcurrencyLimit {
     most: usize,
     left: Arc<Semaphore>,
 }
 
 /// A request of a tenant that is under way, for as long as anything works for it.
 #[derive(Debug)]
-pub(crate) struct Permit {
+pub(crate) struct TenantPermit {
     tenant: Arc<Tenant>,
     _one: Option<OwnedSemaphorePermit>,
 }
 
-impl Permit {
-    /// Whose request it is.
+impl TenantPermit {
+    /// The tenant of the request.
     pub(crate) fn tenant(&self) -> &Tenant {
         &self.tenant
     }
@@ -94,12 +94,12 @@ impl Permit {
 /// Where the items of one request have their turns: one that its permit gives, and those that are left of its
 /// tenant's.
 #[derive(Clone, Debug)]
-pub(crate) struct Slots {
+pub(crate) struct ConcurrencySlots {
     own: Arc<Semaphore>,
     left: Arc<Semaphore>,
 }
 
-impl Slots {
+impl ConcurrencySlots {
     /// The request's own, if it is free: nobody else waits for that.
     pub(crate) fn own(&self) -> Option<OwnedSemaphorePermit> {
         self.own.clone().try_acquire_owned().ok()
@@ -115,11 +115,11 @@ impl Slots {
     }
 }
 
-/// A part of the room for bodies that a tenant's requests hold.
+/// Memory that a tenant's requests hold, released on drop.
 #[derive(Debug)]
-pub(crate) struct Hold(Arc<AtomicUsize>, usize);
+pub(crate) struct TenantMemory(Arc<AtomicUsize>, usize);
 
-impl Hold {
+impl TenantMemory {
     /// Adds another one of the same tenant.
     pub(crate) fn merge(&mut self, mut more: Self) {
         self.1 += std::mem::take(&mut more.1);
@@ -133,7 +133,7 @@ impl Hold {
     }
 }
 
-impl Drop for Hold {
+impl Drop for TenantMemory {
     fn drop(&mut self) {
         self.0.fetch_sub(self.1, Ordering::AcqRel);
     }
@@ -143,16 +143,17 @@ impl Tenant {
     /// A tenant with these rights. What it has used so far is that of `before`, where the limit is the same.
     pub(crate) fn new(options: TenantOptions, before: Option<&Self>) -> Self {
         let TenantOptions { name, pipelines, priority, admin, rate, concurrency } = options;
-        let Use { bucket, at_once, holds, addresses } = before.map(|before| before.use_.clone()).unwrap_or_default();
+        let Usage { bucket, at_once, holds, addresses } = before.map(|before| before.usage.clone()).unwrap_or_default();
         let bucket = bucket.filter(|bucket| Some((bucket.rate, bucket.burst)) == rate);
         let at_once = at_once.filter(|at_once| Some(at_once.most) == concurrency);
-        let use_ = Use {
+        let usage = Usage {
             bucket: bucket.or_else(|| rate.map(|(rate, burst)| Arc::new(TokenBucket::new(rate, burst)))),
-            at_once: at_once.or_else(|| concurrency.map(|most| AtOnce { most, left: Arc::new(Semaphore::new(most)) })),
+            at_once: at_once
+                .or_else(|| concurrency.map(|most| ConcurrencyLimit { most, left: Arc::new(Semaphore::new(most)) })),
             holds,
             addresses,
         };
-        Self { name, pipelines, priority, admin, use_, revoked: AtomicBool::new(false) }
+        Self { name, pipelines, priority, admin, usage, revoked: AtomicBool::new(false) }
     }
 
     /// Its name, for logs.
@@ -166,7 +167,7 @@ impl Tenant {
     }
 
     /// Whether it may use the pipeline of this name.
-    pub(crate) fn may_use(&self, pipeline: &str) -> bool {
+    pub(crate) fn can_use(&self, pipeline: &str) -> bool {
         self.pipelines.as_ref().is_none_or(|pipelines| pipelines.contains(pipeline))
     }
 
@@ -176,22 +177,22 @@ impl Tenant {
     }
 
     /// One more request of its, if there is room for it now.
-    pub(crate) fn enter(self: &Arc<Self>) -> Result<Permit, Exceeded> {
-        let one = |at_once: &AtOnce| {
-            at_once.left.clone().try_acquire_owned().map_err(|_| Exceeded::Concurrency(at_once.most))
+    pub(crate) fn begin_request(self: &Arc<Self>) -> Result<TenantPermit, LimitExceeded> {
+        let one = |at_once: &ConcurrencyLimit| {
+            at_once.left.clone().try_acquire_owned().map_err(|_| LimitExceeded::Concurrency(at_once.most))
         };
-        let permit = Permit { tenant: self.clone(), _one: self.use_.at_once.as_ref().map(one).transpose()? };
-        self.pay().map(|()| permit)
+        let permit = TenantPermit { tenant: self.clone(), _one: self.usage.at_once.as_ref().map(one).transpose()? };
+        self.take_token().map(|()| permit)
     }
 
     /// Its key was used from there.
     pub(crate) fn note_use_from(&self, address: IpAddr) {
-        self.use_.addresses.add(address);
+        self.usage.addresses.add(address);
     }
 
     /// Whether its key was used from there, as far as that is remembered.
     pub(crate) fn was_used_from(&self, address: IpAddr) -> bool {
-        self.use_.addresses.has(address)
+        self.usage.addresses.has(address)
     }
 
     /// Whether its line in the file has been changed or taken out since.
@@ -207,65 +208,65 @@ impl Tenant {
     /// Whether both have the same name, rights and limits.
     pub(crate) fn allows_the_same_as(&self, other: &Self) -> bool {
         let limits = |tenant: &Self| {
-            let Use { bucket, at_once, .. } = &tenant.use_;
+            let Usage { bucket, at_once, .. } = &tenant.usage;
             (bucket.as_ref().map(Arc::as_ptr), at_once.as_ref().map(|at_once| Arc::as_ptr(&at_once.left)))
         };
         let who = |tenant: &Self| (tenant.name.clone(), tenant.pipelines.clone(), tenant.priority, tenant.admin);
         who(self) == who(other) && limits(self) == limits(other)
     }
 
-    /// Where the items of a request that has its permit have their turns; `None` where their number is not bounded.
-    pub(crate) fn slots(&self) -> Option<Slots> {
-        let at_once = self.use_.at_once.as_ref()?;
-        Some(Slots { own: Arc::new(Semaphore::new(1)), left: at_once.left.clone() })
+    /// Slots for the items of a request that has its permit; `None` where their number is not limited.
+    pub(crate) fn slots(&self) -> Option<ConcurrencySlots> {
+        let at_once = self.usage.at_once.as_ref()?;
+        Some(ConcurrencySlots { own: Arc::new(Semaphore::new(1)), left: at_once.left.clone() })
     }
 
     #[cfg(test)]
     pub(crate) fn take_slot(&self) -> Option<OwnedSemaphorePermit> {
-        self.use_.at_once.as_ref().and_then(|at_once| at_once.left.clone().try_acquire_owned().ok())
+        self.usage.at_once.as_ref().and_then(|at_once| at_once.left.clone().try_acquire_owned().ok())
     }
 
     #[cfg(test)]
     pub(crate) fn free_slots(&self) -> Option<usize> {
-        self.use_.at_once.as_ref().map(|at_once| at_once.left.available_permits())
+        self.usage.at_once.as_ref().map(|at_once| at_once.left.available_permits())
     }
 
     /// So much more of the room for bodies, of which it may have `most`.
-    pub(crate) fn hold(&self, more: usize, most: usize) -> Result<Hold, Exceeded> {
+    pub(crate) fn hold(&self, more: usize, most: usize) -> Result<TenantMemory, LimitExceeded> {
         let held = |held: usize| held.checked_add(more).filter(|held| *held <= most);
-        match self.use_.holds.fetch_update(Ordering::AcqRel, Ordering::Acquire, held) {
-            Ok(_) => Ok(Hold(self.use_.holds.clone(), more)),
-            Err(_) => Err(Exceeded::Memory),
+        match self.usage.holds.fetch_update(Ordering::AcqRel, Ordering::Acquire, held) {
+            Ok(_) => Ok(TenantMemory(self.usage.holds.clone(), more)),
+            Err(_) => Err(LimitExceeded::Memory),
         }
     }
 
     /// Whether so much more of the room for bodies would be within `most`, now.
-    pub(crate) fn fits(&self, more: usize, most: usize) -> Result<(), Exceeded> {
-        let held = self.use_.holds.load(Ordering::Acquire).checked_add(more);
-        held.filter(|held| *held <= most).map(drop).ok_or(Exceeded::Memory)
+    pub(crate) fn fits(&self, more: usize, most: usize) -> Result<(), LimitExceeded> {
+        let held = self.usage.holds.load(Ordering::Acquire).checked_add(more);
+        held.filter(|held| *held <= most).map(drop).ok_or(LimitExceeded::Memory)
     }
 
     /// One more item of a request that holds several: its rate counts items.
-    pub(crate) fn pay(&self) -> Result<(), Exceeded> {
-        match &self.use_.bucket {
-            Some(bucket) => bucket.take(Instant::now()).map_err(Exceeded::Rate),
+    pub(crate) fn take_token(&self) -> Result<(), LimitExceeded> {
+        match &self.usage.bucket {
+            Some(bucket) => bucket.take(Instant::now()).map_err(LimitExceeded::Rate),
             None => Ok(()),
         }
     }
 }
 
-impl From<Exceeded> for ServeError {
-    fn from(exceeded: Exceeded) -> Self {
+impl From<LimitExceeded> for ServeError {
+    fn from(exceeded: LimitExceeded) -> Self {
         match exceeded {
-            Exceeded::Rate(retry_after) => Self::TooMany {
+            LimitExceeded::Rate(retry_after) => Self::TooMany {
                 message: "the key has had the requests that it may have in a second".to_owned(),
                 retry_after,
             },
-            Exceeded::Concurrency(most) => Self::TooMany {
+            LimitExceeded::Concurrency(most) => Self::TooMany {
                 message: format!("the key has {most} requests under way, which is as many as it may"),
                 retry_after: Duration::from_secs(1),
             },
-            Exceeded::Memory => Self::TooMany {
+            LimitExceeded::Memory => Self::TooMany {
                 message: "the bodies of the key's requests hold as much as those of one key may".to_owned(),
                 retry_after: Duration::from_secs(1),
             },

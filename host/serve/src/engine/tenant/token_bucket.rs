@@ -1,4 +1,4 @@
-//! So many a second, and a few more at once.
+//! Token bucket for request rates.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_is_taken_at_once_and_the_rest_at_the_rate() {
+    fn allows_a_burst_then_the_rate() {
         let bucket = TokenBucket::new(10.0, 3.0);
         let start = Instant::now();
         let taken = |at: u64| bucket.take(start + Duration::from_millis(at));

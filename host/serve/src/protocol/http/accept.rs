@@ -1,46 +1,46 @@
-//! What a client accepts, of what can be given (RFC 9110, 12.5.1).
+//! Content negotiation by `Accept` (RFC 9110, 12.5.1).
 
 use std::cmp::Reverse;
 
 use http::header::{ACCEPT, HeaderName};
 use http::{HeaderMap, HeaderValue};
 
-/// What a client accepts: its `Accept` header, as it came.
+/// The `Accept` header of a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Accept(Option<HeaderValue>);
 
 /// How a client likes a media type, best last: by what it says of it, then by where it says that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Liking {
+pub(crate) struct Preference {
     /// thousandths, above 0
     quality: u16,
     place: Reverse<usize>,
 }
 
 impl Accept {
-    /// What the head of a request says.
-    pub(crate) fn of(headers: &HeaderMap) -> Self {
+    /// From the headers of a request.
+    pub(crate) fn from_headers(headers: &HeaderMap) -> Self {
         Self(joined(headers, &ACCEPT))
     }
 
     /// How this media type is liked; `None` where it is not accepted. Of what is said of it, the most exact
     /// holds, whatever else is liked.
-    pub(crate) fn liking(&self, media_type: &str) -> Option<Liking> {
+    pub(crate) fn preference(&self, media_type: &str) -> Option<Preference> {
         let text = self.0.as_ref().and_then(|value| value.to_str().ok()).unwrap_or_default();
         let mut ranges = text.split(',').map(str::trim).filter(|range| !range.is_empty()).peekable();
         if ranges.peek().is_none() {
-            return Some(Liking { quality: 1000, place: Reverse(0) });
+            return Some(Preference { quality: 1000, place: Reverse(0) });
         }
         let said = ranges.enumerate().filter_map(|(place, range)| {
             let (name, parameters) = range.split_once(';').unwrap_or((range, ""));
-            let liking = Liking { quality: quality(parameters), place: Reverse(place) };
-            exactness(name.trim(), media_type).map(|exactness| (exactness, liking))
+            let preference = Preference { quality: quality(parameters), place: Reverse(place) };
+            exactness(name.trim(), media_type).map(|exactness| (exactness, preference))
         });
-        said.max().map(|(_, liking)| liking).filter(|liking| liking.quality > 0)
+        said.max().map(|(_, preference)| preference).filter(|preference| preference.quality > 0)
     }
 }
 
-/// How exactly a range of media types means this one, if it does.
+/// How specific a media range is for this type; `None` if it does not match.
 fn exactness(range: &str, media_type: &str) -> Option<u8> {
     if range.eq_ignore_ascii_case(media_type) {
         return Some(2);
@@ -79,11 +79,11 @@ mod tests {
     use super::*;
 
     fn accept(value: &'static str) -> Accept {
-        Accept::of(&HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(value))]))
+        Accept::from_headers(&HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(value))]))
     }
 
     #[test]
-    fn the_most_exact_range_holds() {
+    fn most_specific_media_range_wins() {
         for (value, media_type, expected) in [
             ("", "a/b", Some(1000)),
             (" , ", "a/b", Some(1000)),
@@ -101,24 +101,24 @@ mod tests {
             ("/*", "a/b", None),
         ] {
             assert_eq!(
-                accept(value).liking(media_type).map(|liking| liking.quality),
+                accept(value).preference(media_type).map(|preference| preference.quality),
                 expected,
                 "{value}: {media_type}"
             );
         }
-        assert!(Accept::of(&HeaderMap::new()).liking("a/b").is_some());
+        assert!(Accept::from_headers(&HeaderMap::new()).preference("a/b").is_some());
     }
 
     #[test]
-    fn of_equals_the_first_is_liked_best() {
+    fn prefers_the_first_of_equal_types() {
         let accept = accept("a/b, a/c, */*");
-        assert!(accept.liking("a/b") > accept.liking("a/c"));
-        assert!(accept.liking("a/c") > accept.liking("x/y"));
-        assert!(accept.liking("x/y") > None);
+        assert!(accept.preference("a/b") > accept.preference("a/c"));
+        assert!(accept.preference("a/c") > accept.preference("x/y"));
+        assert!(accept.preference("x/y") > None);
     }
 
     #[test]
-    fn several_headers_are_one() {
+    fn joins_repeated_headers() {
         let mut headers = HeaderMap::new();
         assert_eq!(joined(&headers, &ACCEPT), None);
         for value in ["a/b", "a/c;q=0.5", "*/*;q=0.1"] {

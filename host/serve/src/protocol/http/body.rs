@@ -12,9 +12,9 @@ use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http_body_util::BodyExt as _;
 
 use super::accept::joined;
-use crate::engine::memory_budget::Room;
-use crate::engine::memory_permit::Share;
-use crate::{Ask, Priority, ServeError, Served, Server};
+use crate::engine::memory_budget::RequestBudget;
+use crate::engine::memory_permit::MemoryPermit;
+use crate::{LoadedPipeline, Priority, RequestOptions, ServeError, Server};
 
 /// A body of so many bytes, the size of a packet, is not worth the counting.
 const SMALLEST: usize = 1 << 10;
@@ -23,7 +23,7 @@ const SMALLEST: usize = 1 << 10;
 /// being moved.
 const EXPECTED: usize = 1 << 20;
 
-/// So many bytes are read or inflated before other requests have their turn on the thread.
+/// Bytes read or inflated before the task yields.
 const BREATH: usize = 256 << 10;
 
 /// So many compressed bytes are inflated before others have their turn: nothing may come of them, and that
@@ -31,12 +31,12 @@ const BREATH: usize = 256 << 10;
 pub(crate) const COMPRESSED: usize = 2 << 10;
 
 /// A body with its share.
-struct Held {
+struct BudgetedBytes {
     bytes: Bytes,
-    _share: Option<Share>,
+    _permit: Option<MemoryPermit>,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for BudgetedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -45,7 +45,7 @@ impl AsRef<[u8]> for Held {
 /// Reads the body of a request of the pipeline, which has so long, unless there would be no turn for it. Where the
 /// body says how urgent it is, `priority` is the most that it may say.
 pub(crate) async fn read_for(
-    served: &Served,
+    loaded: &LoadedPipeline,
     timeout: Option<Duration>,
     priority: Priority,
     headers: &HeaderMap,
@@ -53,20 +53,20 @@ pub(crate) async fn read_for(
     server: &Server,
 ) -> Result<Bytes, ServeError> {
     let (arrived, said) = (Instant::now(), said(headers));
-    // One that does not say how long it is may be as long as bodies may be.
-    let ask = Ask { timeout, priority, bytes: said.unwrap_or(usize::MAX) };
-    let read = match server.check(served, &ask) {
+    // Without `Content-Length`, a body may have the largest size.
+    let options = RequestOptions { timeout, priority, bytes: said.unwrap_or(usize::MAX) };
+    let read = match server.check(loaded, &options) {
         Ok(()) => read_within(server.settings().max_body, said, headers, body, server).await,
         Err(error) => Err(error),
     };
     read.inspect_err(|error| {
         if matches!(error, ServeError::Overload(_) | ServeError::TooMany { .. }) {
-            served.inferences().failed(arrived.elapsed());
+            loaded.inferences().failed(arrived.elapsed());
         }
     })
 }
 
-/// How long a body is, if its head says so.
+/// The declared `Content-Length`.
 fn said(headers: &HeaderMap) -> Option<usize> {
     headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok())
 }
@@ -89,18 +89,18 @@ async fn read_within(
     body: Body,
     server: &Server,
 ) -> Result<Bytes, ServeError> {
-    // What is known was decompressed on the way here, and is no longer said.
+    // Known encodings were removed when the body was decompressed.
     if let Some(encoding) = joined(headers, &CONTENT_ENCODING) {
         let encoding = encoding.to_str().unwrap_or("unreadable");
         let message = format!("the content encoding `{encoding}` is not read; send gzip, deflate or identity");
         return Err(ServeError::MediaType(message));
     }
     let timeout = server.settings().body_timeout;
-    let reading = collect(body, Parts::new(|| server.bodies().room(), most, said.unwrap_or(0))?);
+    let reading = collect(body, Parts::new(|| server.request_budget().for_request(), most, said.unwrap_or(0))?);
     tokio::time::timeout(timeout, reading).await.map_err(|_| ServeError::SlowBody(timeout))?
 }
 
-async fn collect(mut body: Body, mut parts: Parts<impl Fn() -> Room>) -> Result<Bytes, ServeError> {
+async fn collect(mut body: Body, mut parts: Parts<impl Fn() -> RequestBudget>) -> Result<Bytes, ServeError> {
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| unread(&error))?;
         if let Ok(part) = frame.into_data() {
@@ -113,7 +113,7 @@ async fn collect(mut body: Body, mut parts: Parts<impl Fn() -> Room>) -> Result<
 /// Why a body cannot be read to its end.
 pub(crate) fn unread(error: &axum::Error) -> ServeError {
     let mut causes = std::iter::successors(Some(error as &dyn Error), |error| (*error).source());
-    // What a connection brings is hyper's; what comes of decompressing it is not.
+    // Connection errors are hyper's; decompression errors are not.
     let broke = causes.find(|cause| cause.is::<hyper::Error>()).and_then(Error::source).is_some_and(|cause| {
         let lost = |error: &io::Error| {
             matches!(error.kind(), UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe)
@@ -127,27 +127,27 @@ pub(crate) fn unread(error: &axum::Error) -> ServeError {
 /// Parts of a body, within its bounds. One part alone is not copied.
 pub(crate) struct Parts<R> {
     /// asked for once there is something to hold
-    room: R,
+    budget: R,
     most: usize,
     said: usize,
     first: Bytes,
     all: BytesMut,
-    share: Option<Share>,
-    /// how much has come since others had their turn
+    permit: Option<MemoryPermit>,
+    /// bytes since the task last yielded
     since: usize,
 }
 
-impl<R: Fn() -> Room> Parts<R> {
+impl<R: Fn() -> RequestBudget> Parts<R> {
     /// For `most` bytes, of which it is said how many will come.
-    pub(crate) fn new(room: R, most: usize, said: usize) -> Result<Self, ServeError> {
+    pub(crate) fn new(budget: R, most: usize, said: usize) -> Result<Self, ServeError> {
         if said > most {
             return Err(ServeError::TooLarge(most));
         }
         if said > SMALLEST {
-            room().check(said)?;
+            budget().check(said)?;
         }
         let (first, all) = (Bytes::new(), BytesMut::new());
-        Ok(Self { room, most, said, first, all, share: None, since: 0 })
+        Ok(Self { budget, most, said, first, all, permit: None, since: 0 })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -182,13 +182,13 @@ impl<R: Fn() -> Room> Parts<R> {
         if length > self.most {
             return Err(ServeError::TooLarge(self.most));
         }
-        let held = self.share.as_ref().map_or(SMALLEST, Share::bytes);
+        let held = self.permit.as_ref().map_or(SMALLEST, MemoryPermit::bytes);
         if length > held {
-            let kept = self.share.as_ref().map_or(0, Share::bytes);
-            let more = (self.room)().holding(kept).share(length - held)?;
-            match &mut self.share {
-                Some(share) => share.merge(more),
-                None => self.share = Some(more),
+            let kept = self.permit.as_ref().map_or(0, MemoryPermit::bytes);
+            let more = (self.budget)().holding(kept).reserve(length - held)?;
+            match &mut self.permit {
+                Some(permit) => permit.merge(more),
+                None => self.permit = Some(more),
             }
         }
         Ok(())
@@ -214,7 +214,7 @@ impl<R: Fn() -> Room> Parts<R> {
     /// All of them, with what they hold.
     pub(crate) fn whole(self) -> Bytes {
         let bytes = if self.all.is_empty() { self.first } else { self.all.freeze() };
-        if self.share.is_none() { bytes } else { Bytes::from_owner(Held { bytes, _share: self.share }) }
+        if self.permit.is_none() { bytes } else { Bytes::from_owner(BudgetedBytes { bytes, _permit: self.permit }) }
     }
 }
 
@@ -224,7 +224,7 @@ mod tests {
     use futures_util::{FutureExt as _, stream};
 
     use super::*;
-    use crate::{Refusal, Settings};
+    use crate::{Rejection, Settings};
     use gpux::LoadOptions;
 
     fn server() -> Server {
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn parts_are_put_together() {
+    async fn joins_parts_of_a_body() {
         let server = server();
         for sizes in [&[][..], &[10], &[3000], &[1000, 3000, 1]] {
             let read = read_parts(sizes, &server).await.unwrap();
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_above_the_limit_is_refused_said_or_not() {
+    async fn rejects_bodies_above_the_limit() {
         let server = server();
         assert!(matches!(read_parts(&[5000, 5000], &server).await, Err(ServeError::TooLarge(8192))));
         let headers = HeaderMap::from_iter([(CONTENT_LENGTH, http::HeaderValue::from(9000))]);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_that_is_always_there_lets_others_go_first() {
+    async fn yields_while_reading_a_large_body() {
         let server = Server::new(Settings::default(), LoadOptions::default());
         assert!(read_parts(&[1 << 10; 100], &server).now_or_never().is_some());
         assert!(read_parts(&[1 << 10; 300], &server).now_or_never().is_none());
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_said_and_not_sent_is_not_held() {
+    async fn declared_length_reserves_nothing() {
         let server = server();
         let headers = HeaderMap::from_iter([(CONTENT_LENGTH, http::HeaderValue::from(8000))]);
         let silent: Vec<_> = (0..16)
@@ -284,7 +284,7 @@ mod tests {
         let other = read_parts(&[4000, 4000], &server).await.unwrap();
         // Not all of it would find room, so none of it is read.
         let refused = read(&headers, Body::from_stream(pending()), &server).await;
-        assert!(matches!(refused, Err(ServeError::Overload(Refusal::Memory))), "{refused:?}");
+        assert!(matches!(refused, Err(ServeError::Overload(Rejection::Memory))), "{refused:?}");
         drop((silent, other));
     }
 
@@ -293,11 +293,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_all_hold_together_is_bounded_and_given_back() {
+    async fn bounds_memory_of_all_bodies() {
         let server = server();
         let first = read_parts(&[4000, 4000], &server).await.unwrap();
         let refused = read_parts(&[4000], &server).await;
-        assert!(matches!(refused, Err(ServeError::Overload(Refusal::Memory))), "{refused:?}");
+        assert!(matches!(refused, Err(ServeError::Overload(Rejection::Memory))), "{refused:?}");
         let part = first.slice(10..20);
         drop(first);
         assert!(read_parts(&[4000], &server).await.is_err(), "a part of the first is still held");

@@ -9,57 +9,57 @@ use tokio::io::{AsyncBufRead, AsyncRead, ReadBuf};
 /// The most members of one body. Files that can be read from anywhere (BGZF) have one for each 64 KiB.
 pub(crate) const MOST: u32 = 4096;
 
-/// What is said of a body that has more.
+/// The error for a body with more members.
 pub(crate) fn too_many() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("it has more than {MOST} compressed members"))
 }
 
 /// Decompresses one member after the other: what follows the first is part of the body, or wrong, and never passed
 /// over in silence.
-pub(crate) struct Members<R, D> {
-    now: Now<R, D>,
+pub(crate) struct CompressedMembers<R, D> {
+    now: MemberState<R, D>,
     left: u32,
     begin: fn(R) -> D,
     end: fn(D) -> R,
 }
 
-enum Now<R, D> {
+enum MemberState<R, D> {
     Member(D),
     Between(R),
     /// only while one becomes the other
     Neither,
 }
 
-impl<R, D> Members<R, D> {
+impl<R, D> CompressedMembers<R, D> {
     pub(crate) fn new(reader: R, begin: fn(R) -> D, end: fn(D) -> R) -> Self {
-        Self { now: Now::Member(begin(reader)), left: MOST, begin, end }
+        Self { now: MemberState::Member(begin(reader)), left: MOST, begin, end }
     }
 }
 
-impl<R: AsyncBufRead + Unpin, D: AsyncRead + Unpin> AsyncRead for Members<R, D> {
+impl<R: AsyncBufRead + Unpin, D: AsyncRead + Unpin> AsyncRead for CompressedMembers<R, D> {
     fn poll_read(mut self: Pin<&mut Self>, task: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         loop {
             match &mut this.now {
-                Now::Member(decoder) => {
+                MemberState::Member(decoder) => {
                     let before = out.filled().len();
                     ready!(Pin::new(decoder).poll_read(task, out))?;
                     if out.filled().len() > before || out.remaining() == 0 {
                         return Poll::Ready(Ok(()));
                     }
                 }
-                Now::Between(reader) => {
+                MemberState::Between(reader) => {
                     if ready!(Pin::new(reader).poll_fill_buf(task))?.is_empty() {
                         return Poll::Ready(Ok(()));
                     }
                     this.left = this.left.checked_sub(1).ok_or_else(too_many)?;
                 }
-                Now::Neither => return Poll::Ready(Ok(())),
+                MemberState::Neither => return Poll::Ready(Ok(())),
             }
-            this.now = match std::mem::replace(&mut this.now, Now::Neither) {
-                Now::Member(decoder) => Now::Between((this.end)(decoder)),
-                Now::Between(reader) => Now::Member((this.begin)(reader)),
-                Now::Neither => Now::Neither,
+            this.now = match std::mem::replace(&mut this.now, MemberState::Neither) {
+                MemberState::Member(decoder) => MemberState::Between((this.end)(decoder)),
+                MemberState::Between(reader) => MemberState::Member((this.begin)(reader)),
+                MemberState::Neither => MemberState::Neither,
             };
         }
     }

@@ -21,18 +21,18 @@ use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
 
 use super::accept::joined;
-use super::compressed_members::Members;
-use super::paced_body::Morsels;
+use super::compressed_members::CompressedMembers;
+use super::paced_body::PacedBody;
 
 /// Answers smaller than this, in bytes, are sent faster than they are compressed.
 const SMALL: u64 = 1024;
 
-/// What a client accepts.
-pub(crate) struct Accepted(Option<HeaderValue>);
+/// The content encodings that a client accepts.
+pub(crate) struct AcceptedEncodings(Option<HeaderValue>);
 
-impl Accepted {
-    /// What the head of a request says.
-    pub(crate) fn of(headers: &HeaderMap) -> Self {
+impl AcceptedEncodings {
+    /// From the `Accept-Encoding` header.
+    pub(crate) fn from_headers(headers: &HeaderMap) -> Self {
         Self(joined(headers, &ACCEPT_ENCODING))
     }
 
@@ -99,11 +99,11 @@ pub(crate) fn decompressed(request: Request<Body>) -> Request<Body> {
     let encoding = joined(&head.headers, &CONTENT_ENCODING).map(|encoding| encoding.as_bytes().to_ascii_lowercase());
     let body = match encoding.as_deref() {
         Some(b"gzip" | b"x-gzip") => {
-            let members = Members::new(compressed_bytes(body), GzipDecoder::new, GzipDecoder::into_inner);
+            let members = CompressedMembers::new(compressed_bytes(body), GzipDecoder::new, GzipDecoder::into_inner);
             Body::from_stream(ReaderStream::new(members))
         }
         Some(b"deflate") => {
-            let members = Members::new(compressed_bytes(body), ZlibDecoder::new, ZlibDecoder::into_inner);
+            let members = CompressedMembers::new(compressed_bytes(body), ZlibDecoder::new, ZlibDecoder::into_inner);
             Body::from_stream(ReaderStream::new(members))
         }
         Some(b"" | b"identity") => {
@@ -118,7 +118,7 @@ pub(crate) fn decompressed(request: Request<Body>) -> Request<Body> {
 }
 
 fn compressed_bytes(body: Body) -> impl AsyncBufRead + Unpin {
-    StreamReader::new(Body::new(Morsels::of(body)).into_data_stream().map_err(std::io::Error::other))
+    StreamReader::new(Body::new(PacedBody::new(body)).into_data_stream().map_err(std::io::Error::other))
 }
 
 #[cfg(test)]
@@ -138,13 +138,13 @@ mod tests {
     async fn sent(accepted: &'static str, media_type: &'static str, size: usize, result: bool) -> Option<HeaderValue> {
         let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static(accepted))]);
         let response = crate::protocol::http::response::bytes(HeaderValue::from_static(media_type), vec![b'7'; size]);
-        let accepted = Accepted::of(&headers);
+        let accepted = AcceptedEncodings::from_headers(&headers);
         let response = if result { accepted.result(response).await } else { accepted.large(response).await };
         response.headers().get(CONTENT_ENCODING).cloned()
     }
 
     #[tokio::test]
-    async fn what_is_worth_it_is_compressed_and_what_is_asked_for() {
+    async fn compresses_large_responses_only() {
         const LIST: &str = "gzip, compress, deflate, br";
         const BYTES: &str = "application/octet-stream";
         for (accepted, media_type, size, result, expected) in [
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bodies_are_inflated_to_their_end() {
+    async fn decompresses_all_members() {
         let packed = |text: &str| {
             let mut packed = GzEncoder::new(Vec::new(), flate2::Compression::fast());
             packed.write_all(text.as_bytes()).and_then(|()| packed.finish()).unwrap_or_default()
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_inflates_to_nothing_lets_others_go_first() {
+    async fn yields_while_decompressing_empty_output() {
         // Blocks that are empty, and the last of them.
         let blocks = [[0, 0, 0, 0xff, 0xff].repeat(200_000), vec![1, 0, 0, 0xff, 0xff]].concat();
         let gzip = [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff][..], &blocks, &[0; 8]].concat();

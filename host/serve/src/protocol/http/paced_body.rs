@@ -10,22 +10,22 @@ use hyper::body::Frame;
 
 use super::body::COMPRESSED;
 
-/// A body in parts of so many bytes at most, and others have their turn after as many.
-pub(crate) struct Morsels {
+/// A body in small parts that yields to other tasks after each.
+pub(crate) struct PacedBody {
     body: Body,
     /// what has come, and was not asked for yet
     come: Bytes,
-    /// how much was given since others had their turn
+    /// bytes since the task last yielded
     since: usize,
 }
 
-impl Morsels {
-    pub(crate) const fn of(body: Body) -> Self {
+impl PacedBody {
+    pub(crate) const fn new(body: Body) -> Self {
         Self { body, come: Bytes::new(), since: 0 }
     }
 }
 
-impl hyper::body::Body for Morsels {
+impl hyper::body::Body for PacedBody {
     type Data = Bytes;
     type Error = axum::Error;
 

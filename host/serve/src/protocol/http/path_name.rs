@@ -8,9 +8,9 @@ use super::response;
 use crate::ServeError;
 
 /// The only part of a path that is not fixed. One that is no text is an error like others.
-pub(crate) struct Name(pub(crate) String);
+pub(crate) struct PathName(pub(crate) String);
 
-impl<S: Send + Sync> FromRequestParts<S> for Name {
+impl<S: Send + Sync> FromRequestParts<S> for PathName {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {

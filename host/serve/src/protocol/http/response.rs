@@ -7,7 +7,7 @@ use http::{HeaderValue, StatusCode};
 use serde_json::Value as Json;
 
 use crate::engine::error::ServeError;
-use crate::engine::request_context::Context;
+use crate::engine::request_context::RequestContext;
 
 /// The media type of JSON.
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -37,7 +37,7 @@ pub(crate) fn json_with(status: StatusCode, document: &Json) -> Response {
 /// `{error, message, details}` under the status that fits.
 pub(crate) fn error(error: &ServeError) -> Response {
     let mut document = error.to_json();
-    if let Some(context) = Context::current() {
+    if let Some(context) = RequestContext::current() {
         document["details"]["request_id"] = context.id().into();
     }
     let mut response = json_with(error.status(), &document);

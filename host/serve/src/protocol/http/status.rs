@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use crate::{Refusal, ServeError};
+use crate::{Rejection, ServeError};
 use gpux::{Fault, GpuxError};
 use gpux_core::StepFailure;
 
@@ -16,13 +16,13 @@ impl ServeError {
             }
             Self::Gpux(error) if error.fault() == Fault::Request => StatusCode::BAD_REQUEST,
             Self::Gpux(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Overload(Refusal::Expired) => StatusCode::GATEWAY_TIMEOUT,
+            Self::Overload(Rejection::Expired) => StatusCode::GATEWAY_TIMEOUT,
             Self::Overload(_) | Self::NotReady(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooLarge(_) | Self::NeverFits { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::SlowBody(_) => StatusCode::REQUEST_TIMEOUT,
-            Self::Body(_) | Self::AnswerNeverFits { .. } => StatusCode::BAD_REQUEST,
+            Self::Body(_) | Self::ResponseNeverFits { .. } => StatusCode::BAD_REQUEST,
             // Nobody reads it, but those who count: nginx's number.
             Self::Gone => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
             Self::MediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statuses_of_http_have_one_of_grpc() {
+    fn maps_http_statuses_to_grpc_codes() {
         let code = |status: u16| grpc_code(StatusCode::from_u16(status).unwrap_or_default());
         assert_eq!([200, 400, 404, 401, 403, 421, 429, 503, 504, 500].map(code), [0, 3, 5, 16, 7, 7, 8, 14, 4, 13]);
     }

@@ -8,13 +8,13 @@ use serde_json::{Value as Json, json};
 use super::process;
 use crate::engine::metrics::PipelineMetrics;
 use crate::engine::metrics::histogram::Snapshot;
-use crate::{Served, Server};
+use crate::{LoadedPipeline, Server};
 use gpux_inference::ProviderManager;
 
 /// Everything, as an object.
 pub(crate) fn to_json(server: &Server) -> Json {
-    let served: Vec<_> = server.repository().entries().iter().filter_map(|entry| entry.served()).collect();
-    let models = || served.iter().flat_map(|served| served.pipeline().models());
+    let loaded: Vec<_> = server.repository().slots().iter().filter_map(|slot| slot.loaded()).collect();
+    let models = || loaded.iter().flat_map(|loaded| loaded.pipeline().models());
     let providers = models().next().map(|(_, model)| (ProviderManager::new(model.engine()), model.provider()));
     let metrics = server.metrics();
     json!({
@@ -24,18 +24,18 @@ pub(crate) fn to_json(server: &Server) -> Json {
         "uptime_seconds": metrics.uptime().as_secs_f64(),
         "memory_bytes": process::resident(),
         "connections": metrics.connections(),
-        "pipelines": served.iter().map(pipeline).collect::<Vec<_>>(),
+        "pipelines": loaded.iter().map(pipeline).collect::<Vec<_>>(),
     })
 }
 
-fn pipeline(served: &Arc<Served>) -> Json {
-    let metrics = served.metrics();
-    let (succeeded, failed) = metrics.answers.outcome();
-    let load = served.load();
+fn pipeline(loaded: &Arc<LoadedPipeline>) -> Json {
+    let metrics = loaded.metrics();
+    let (succeeded, failed) = metrics.responses.outcome();
+    let load = loaded.load();
     let refusals = metrics.refusals.counts().map(|(name, count)| (name.to_owned(), json!(count)));
     json!({
-        "name": served.name(),
-        "version": served.version(),
+        "name": loaded.name(),
+        "version": loaded.version(),
         "requests": { "succeeded": succeeded, "failed": failed },
         "refusals": refusals.collect::<serde_json::Map<_, _>>(),
         "waiting": load.waiting,
@@ -43,12 +43,12 @@ fn pipeline(served: &Arc<Served>) -> Json {
         "request_ms": times(&metrics.request.snapshot()),
         "queue_ms": times(&metrics.queue.snapshot()),
         "run_ms": times(&metrics.run.snapshot()),
-        "steps": served.plan().steps().iter().zip(served.steps()).map(|(step, counted)| json!({
+        "steps": loaded.plan().steps().iter().zip(loaded.steps()).map(|(step, counted)| json!({
             "name": step.name,
             "time_ms": times(&counted.time.snapshot()),
             "failures": counted.failures.counts(),
         })).collect::<Vec<_>>(),
-        "models": served.pipeline().models().map(|(name, model)| json!({
+        "models": loaded.pipeline().models().map(|(name, model)| json!({
             "name": name,
             "provider": model.provider().name(),
             "sessions": model.sessions().count(),

@@ -21,7 +21,7 @@ use crate::{ServeError, Server};
 /// JSON, unless a text of Prometheus' is accepted.
 pub(crate) async fn metrics(State(server): State<Arc<Server>>, headers: HeaderMap) -> Response {
     let asked = server.clone();
-    let made = server.scrapes().make(move || {
+    let made = server.scrapes().run(move || {
         let Some(exposition) = wanted(&headers) else { return response::json(&to_json(&asked)) };
         match to_text(&asked, exposition) {
             Ok(text) => response::bytes(HeaderValue::from_static(exposition.media_type()), text),
@@ -34,10 +34,14 @@ pub(crate) async fn metrics(State(server): State<Arc<Server>>, headers: HeaderMa
 /// The text that is liked best; JSON where that is liked as much, as by who takes anything. A scraper that names
 /// a text takes it before others of the same type.
 fn wanted(headers: &HeaderMap) -> Option<Exposition> {
-    let accept = Accept::of(headers);
-    let json = accept.liking("application/json");
-    let texts = [Exposition::Prometheus, Exposition::OpenMetrics].map(|text| (accept.liking(text.name()), text));
-    texts.into_iter().max_by_key(|(liking, _)| *liking).filter(|(liking, _)| *liking > json).map(|(_, text)| text)
+    let accept = Accept::from_headers(headers);
+    let json = accept.preference("application/json");
+    let texts = [Exposition::Prometheus, Exposition::OpenMetrics].map(|text| (accept.preference(text.name()), text));
+    texts
+        .into_iter()
+        .max_by_key(|(preference, _)| *preference)
+        .filter(|(preference, _)| *preference > json)
+        .map(|(_, text)| text)
 }
 
 #[cfg(test)]
@@ -47,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scraper_gets_text_and_everybody_else_json() {
+    fn scrapers_get_text_and_others_json() {
         let wanted = |accept: &'static str| wanted(&HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(accept))]));
         // What Prometheus 2 and 3 send.
         let two = "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,\

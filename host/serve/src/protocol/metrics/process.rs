@@ -1,4 +1,4 @@
-//! What the process takes of the machine, as the operating system says it.
+//! Resources of the process.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_system_tells_what_the_process_takes() {
+    fn reads_the_resident_memory() {
         assert!(resident().unwrap() > 1 << 20);
         assert!(open_files().unwrap() >= 3);
         assert!(processor_time().unwrap() > Duration::ZERO);

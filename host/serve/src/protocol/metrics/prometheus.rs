@@ -15,7 +15,7 @@ use super::writer::Writer;
 use super::{process, triton};
 use crate::engine::metrics::histogram::Snapshot;
 use crate::engine::metrics::{Metrics, PipelineMetrics};
-use crate::{Served, Server, State};
+use crate::{LoadedPipeline, PipelineState, Server};
 
 /// The two texts that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,13 +52,13 @@ pub(crate) fn to_text(server: &Arc<Server>, exposition: Exposition) -> Result<St
     text::encode(&mut written, &registry)?;
     Ok(match exposition {
         Exposition::OpenMetrics => written,
-        Exposition::Prometheus => plain(&written),
+        Exposition::Prometheus => to_prometheus_text(&written),
     })
 }
 
 /// OpenMetrics names a counter without the `_total` of its samples, ends with a mark, and knows units.
-fn plain(written: &str) -> String {
-    let mut plain = String::with_capacity(written.len());
+fn to_prometheus_text(written: &str) -> String {
+    let mut to_prometheus_text = String::with_capacity(written.len());
     let mut counters = BTreeSet::new();
     for line in written.lines() {
         if let Some(name) = line.strip_prefix("# TYPE ").and_then(|rest| rest.strip_suffix(" counter")) {
@@ -73,16 +73,16 @@ fn plain(written: &str) -> String {
                 // Here, a counter may have any name.
                 let rest = if *start == "# TYPE " && rest == "unknown" { "counter" } else { rest };
                 let total = if counters.contains(name) { "_total" } else { "" };
-                plain.push_str(&format!("{start}{name}{total} {rest}\n"));
+                to_prometheus_text.push_str(&format!("{start}{name}{total} {rest}\n"));
             }
             None if line.starts_with('#') => {}
             None => {
-                plain.push_str(line);
-                plain.push('\n');
+                to_prometheus_text.push_str(line);
+                to_prometheus_text.push('\n');
             }
         }
     }
-    plain
+    to_prometheus_text
 }
 
 /// One reading of all metrics.
@@ -97,13 +97,13 @@ impl std::fmt::Debug for Reading {
 impl Collector for Reading {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let Some(server) = self.0.upgrade() else { return Ok(()) };
-        let served: Vec<_> = server.repository().entries().iter().filter_map(|entry| entry.served()).collect();
+        let loaded: Vec<_> = server.repository().slots().iter().filter_map(|slot| slot.loaded()).collect();
         let mut out = Writer::new(&mut encoder);
-        of_server(&mut out, &server)?;
-        of_requests(&mut out, &server.metrics().all())?;
-        of_pipelines(&mut out, &server, &served)?;
+        write_server(&mut out, &server)?;
+        write_requests(&mut out, &server.metrics().all())?;
+        write_pipelines(&mut out, &server, &loaded)?;
         if server.settings().triton_metrics {
-            triton::write(&mut out, &served)?;
+            triton::write(&mut out, &loaded)?;
         }
         Ok(())
     }
@@ -112,7 +112,7 @@ impl Collector for Reading {
 const SECONDS: Option<&Unit> = Some(&Unit::Seconds);
 const BYTES: Option<&Unit> = Some(&Unit::Bytes);
 
-fn of_server(out: &mut Writer<'_, '_>, server: &Server) -> Result<(), Error> {
+fn write_server(out: &mut Writer<'_, '_>, server: &Server) -> Result<(), Error> {
     let metrics: &Metrics = server.metrics();
     out.gauges("gpux_build_info", "The program", None, [(vec![("version", env!("CARGO_PKG_VERSION"))], 1)])?;
     out.gauge("gpux_uptime", "Time since the start", SECONDS, metrics.uptime().as_secs_f64())?;
@@ -141,12 +141,14 @@ fn of_server(out: &mut Writer<'_, '_>, server: &Server) -> Result<(), Error> {
     out.gauge("process_start_time", "Start, since the epoch", SECONDS, started.as_secs_f64())
 }
 
-/// What is counted whether a pipeline is loaded now or not.
-fn of_requests(out: &mut Writer<'_, '_>, all: &[Arc<PipelineMetrics>]) -> Result<(), Error> {
+/// Metrics of requests, whether their pipeline is loaded or not.
+fn write_requests(out: &mut Writer<'_, '_>, all: &[Arc<PipelineMetrics>]) -> Result<(), Error> {
     let named = || all.iter().filter(|metrics| !metrics.name.is_empty());
     let answers: Vec<_> = all
         .iter()
-        .flat_map(|of| of.answers.counts().map(|(protocol, status, count)| (of.name.as_str(), protocol, status, count)))
+        .flat_map(|of| {
+            of.responses.counts().map(|(protocol, status, count)| (of.name.as_str(), protocol, status, count))
+        })
         .collect();
     out.counters(
         "gpux_requests",
@@ -198,22 +200,22 @@ fn of_requests(out: &mut Writer<'_, '_>, all: &[Arc<PipelineMetrics>]) -> Result
     )
 }
 
-/// What the pipelines that are loaded say themselves.
-fn of_pipelines(out: &mut Writer<'_, '_>, server: &Server, served: &[Arc<Served>]) -> Result<(), Error> {
-    let entries = server.repository().entries();
+/// Metrics of loaded pipelines.
+fn write_pipelines(out: &mut Writer<'_, '_>, server: &Server, loaded: &[Arc<LoadedPipeline>]) -> Result<(), Error> {
+    let slots = server.repository().slots();
     out.gauges(
         "gpux_pipeline_ready",
         "1 if the pipeline answers",
         None,
-        entries.iter().map(|entry| (vec![("pipeline", entry.name())], i64::from(entry.state() == State::Ready))),
+        slots.iter().map(|slot| (vec![("pipeline", slot.name())], i64::from(slot.state() == PipelineState::Ready))),
     )?;
     out.gauges(
         "gpux_reload_failing",
         "1 if the files of the pipeline are not what answers, because they cannot be loaded",
         None,
-        entries.iter().map(|entry| (vec![("pipeline", entry.name())], i64::from(entry.failure().is_some()))),
+        slots.iter().map(|slot| (vec![("pipeline", slot.name())], i64::from(slot.failure().is_some()))),
     )?;
-    let loads: Vec<_> = served.iter().map(|served| (served.name(), served.load())).collect();
+    let loads: Vec<_> = loaded.iter().map(|loaded| (loaded.name(), loaded.load())).collect();
     out.gauges(
         "gpux_requests_waiting",
         "Requests in the queue",
@@ -226,19 +228,19 @@ fn of_pipelines(out: &mut Writer<'_, '_>, server: &Server, served: &[Arc<Served>
         None,
         loads.iter().map(|(name, load)| (vec![("pipeline", *name)], load.running as i64)),
     )?;
-    of_steps(out, served)?;
-    of_models(out, served)
+    write_steps(out, loaded)?;
+    write_models(out, loaded)
 }
 
-fn of_steps(out: &mut Writer<'_, '_>, served: &[Arc<Served>]) -> Result<(), Error> {
-    let numbers: Vec<_> = (1..=served.iter().map(|served| served.steps().len()).max().unwrap_or(0))
+fn write_steps(out: &mut Writer<'_, '_>, loaded: &[Arc<LoadedPipeline>]) -> Result<(), Error> {
+    let numbers: Vec<_> = (1..=loaded.iter().map(|loaded| loaded.steps().len()).max().unwrap_or(0))
         .map(|number| number.to_string())
         .collect();
     let steps = || {
-        served.iter().flat_map(|served| {
-            let steps = served.plan().steps().iter().zip(served.steps()).zip(&numbers);
+        loaded.iter().flat_map(|loaded| {
+            let steps = loaded.plan().steps().iter().zip(loaded.steps()).zip(&numbers);
             steps.map(|((step, counted), number)| {
-                (vec![("pipeline", served.name()), ("step", step.name.as_str()), ("number", number.as_str())], counted)
+                (vec![("pipeline", loaded.name()), ("step", step.name.as_str()), ("number", number.as_str())], counted)
             })
         })
     };
@@ -268,11 +270,11 @@ fn of_steps(out: &mut Writer<'_, '_>, served: &[Arc<Served>]) -> Result<(), Erro
     )
 }
 
-fn of_models(out: &mut Writer<'_, '_>, served: &[Arc<Served>]) -> Result<(), Error> {
+fn write_models(out: &mut Writer<'_, '_>, loaded: &[Arc<LoadedPipeline>]) -> Result<(), Error> {
     let models = || {
-        served.iter().flat_map(|served| {
-            let models = served.pipeline().models();
-            models.map(|(name, model)| (vec![("pipeline", served.name()), ("model", name)], model))
+        loaded.iter().flat_map(|loaded| {
+            let models = loaded.pipeline().models();
+            models.map(|(name, model)| (vec![("pipeline", loaded.name()), ("model", name)], model))
         })
     };
     out.gauges(
@@ -307,11 +309,11 @@ fn of_models(out: &mut Writer<'_, '_>, served: &[Arc<Served>]) -> Result<(), Err
         "gpux_batch_size",
         "Rows that the model ran on at once",
         None,
-        served.iter().flat_map(|served| {
+        loaded.iter().flat_map(|loaded| {
             let models =
-                served.pipeline().models().filter(|(_, model)| model.batcher().is_some_and(|found| found.is_ok()));
+                loaded.pipeline().models().filter(|(_, model)| model.batcher().is_some_and(|found| found.is_ok()));
             models.map(|(name, _)| {
-                (vec![("pipeline", served.name()), ("model", name)], rows(&served.metrics().batch_sizes(name)))
+                (vec![("pipeline", loaded.name()), ("model", name)], rows(&loaded.metrics().batch_sizes(name)))
             })
         }),
     )
@@ -337,16 +339,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_text_names_counters_as_their_samples() {
+    fn text_format_names_counters_like_samples() {
         let written = "# HELP a Things.\n# TYPE a counter\na_total{x=\"1\"} 2\n# HELP b_seconds Time.\n# TYPE b_seconds gauge\n\
                        # UNIT b_seconds seconds\nb_seconds 1.0\n# TYPE c unknown\nc 3\n# EOF\n";
         let expected = "# HELP a_total Things.\n# TYPE a_total counter\na_total{x=\"1\"} 2\n# HELP b_seconds Time.\n\
                         # TYPE b_seconds gauge\nb_seconds 1.0\n# TYPE c counter\nc 3\n";
-        assert_eq!(plain(written), expected);
+        assert_eq!(to_prometheus_text(written), expected);
     }
 
     #[test]
-    fn batches_are_counted_by_powers_of_two() {
+    fn groups_batches_by_powers_of_two() {
         let snapshot = rows(&BTreeMap::from([(1, 5), (3, 1), (4, 1)]));
         let filled: Vec<_> = snapshot.buckets.iter().filter(|(_, count)| *count > 0).copied().collect();
         assert_eq!((filled, snapshot.count), (vec![(1.0, 5), (4.0, 2)], 7));

@@ -5,16 +5,16 @@ use std::fmt::Error;
 use std::sync::Arc;
 
 use super::writer::Writer;
-use crate::Served;
+use crate::LoadedPipeline;
 use crate::engine::metrics::Inferences;
 
 /// Each pipeline is a model of Triton's, whose compute is the run of its steps. The numbers are those
 /// of `/v2/models/stats`.
-pub(crate) fn write(out: &mut Writer<'_, '_>, served: &[Arc<Served>]) -> Result<(), Error> {
-    let versions: Vec<_> = served.iter().map(|served| served.version_number()).collect();
-    let labels = || served.iter().zip(&versions).map(|(served, version)| labels(served, version));
+pub(crate) fn write(out: &mut Writer<'_, '_>, loaded: &[Arc<LoadedPipeline>]) -> Result<(), Error> {
+    let versions: Vec<_> = loaded.iter().map(|loaded| loaded.version_number()).collect();
+    let labels = || loaded.iter().zip(&versions).map(|(loaded, version)| labels(loaded, version));
     let mut counters = |name: &str, help: &str, count: fn(&Inferences) -> u64| {
-        let counts = served.iter().map(|served| count(served.inferences()));
+        let counts = loaded.iter().map(|loaded| count(loaded.inferences()));
         out.counters_as_named(name, help, labels().zip(counts))
     };
     counters("nv_inference_request_success", "Successful requests", |counted| counted.success().count)?;
@@ -32,10 +32,10 @@ pub(crate) fn write(out: &mut Writer<'_, '_>, served: &[Arc<Served>]) -> Result<
     counters("nv_inference_compute_output_duration_us", "Time of writing outputs", |counted| {
         counted.compute().output / 1000
     })?;
-    let waiting = served.iter().map(|served| served.load().waiting as i64);
+    let waiting = loaded.iter().map(|loaded| loaded.load().waiting as i64);
     out.gauges("nv_inference_pending_request_count", "Requests in the queue", None, labels().zip(waiting))
 }
 
-fn labels<'a>(served: &'a Served, version: &'a str) -> Vec<(&'a str, &'a str)> {
-    vec![("model", served.name()), ("version", version)]
+fn labels<'a>(loaded: &'a LoadedPipeline, version: &'a str) -> Vec<(&'a str, &'a str)> {
+    vec![("model", loaded.name()), ("version", version)]
 }

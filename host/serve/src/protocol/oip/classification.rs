@@ -84,7 +84,7 @@ fn best_of(tensor: &Tensor, labels: &[String], count: usize) -> Result<Tensor, S
     Tensor::new(shape, texts).map_err(|error| error.to_string())
 }
 
-/// How the numbers of a tensor are classes.
+/// Rows of class scores in a tensor.
 struct Rows<'a> {
     classes: usize,
     /// how many of them are wanted of each row
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_which_there_is_always_one_have_no_axis() {
+    fn drops_axes_of_constant_one() {
         let one = Dim::Fixed(1);
         for (dims, expected) in [
             (&[one.clone(), Dim::Fixed(3)][..], &[2][..]),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_classes_is_known_by_its_kind() {
+    fn rejects_outputs_without_classes() {
         assert_eq!(why_not(&Kind::Text), Some(NO_TENSOR));
         assert_eq!(why_not(&kind(ElementType::String, &[Dim::Dynamic])), Some(NO_NUMBERS));
         assert_eq!(why_not(&kind(ElementType::Float32, &[])), Some(NO_AXES));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn each_row_has_its_best() {
+    fn selects_the_best_classes_per_row() {
         let rows = Tensor::new([2, 2], vec![0.25_f32, 0.5, 3.0, -1.0]).unwrap();
         let expected = ["0.500000:1:dog", "3.000000:0:cat"].map(str::to_owned).to_vec();
         assert_eq!(best(&rows, 1), (vec![2, 1], expected));

@@ -12,7 +12,7 @@ use super::metadata::TensorMetadata;
 use super::placement;
 use super::placement::InstanceGroup;
 
-/// How Triton calls what runs ONNX.
+/// Triton's names for the ONNX backend.
 const PLATFORM: &str = "onnxruntime_onnx";
 const BACKEND: &str = "onnxruntime";
 
@@ -109,14 +109,14 @@ struct PinnedMemory {
 
 impl ModelConfig {
     /// `GET /v2/models/NAME/config`.
-    pub(super) fn of(model: &Model) -> Self {
+    pub(super) fn new(model: &Model) -> Self {
         let input = |input: TensorMetadata| {
             let optional = input.optional;
-            Input { common: Common::of(input), format: "FORMAT_NONE", allow_ragged_batch: false, optional }
+            Input { common: Common::new(input), format: "FORMAT_NONE", allow_ragged_batch: false, optional }
         };
-        let output = |output: TensorMetadata| Output { common: Common::of(output), label_filename: "" };
+        let output = |output: TensorMetadata| Output { common: Common::new(output), label_filename: "" };
         Self {
-            name: model.served.name().to_owned(),
+            name: model.loaded.name().to_owned(),
             platform: PLATFORM,
             backend: BACKEND,
             runtime: "",
@@ -138,7 +138,7 @@ impl ModelConfig {
 }
 
 impl Common {
-    fn of(tensor: TensorMetadata) -> Self {
+    fn new(tensor: TensorMetadata) -> Self {
         Self {
             name: tensor.name,
             data_type: datatype::config_name(tensor.element),
@@ -164,7 +164,7 @@ pub(super) fn to_message(model: &Model) -> proto::ModelConfig {
     };
     let latest = proto::model_version_policy::Latest { num_versions: 1 };
     proto::ModelConfig {
-        name: model.served.name().to_owned(),
+        name: model.loaded.name().to_owned(),
         platform: PLATFORM.to_owned(),
         backend: BACKEND.to_owned(),
         version_policy: Some(proto::ModelVersionPolicy { latest: Some(latest) }),

@@ -33,7 +33,7 @@ pub(super) fn with_message(status: StatusCode, message: &str) -> Response {
 
 /// The answer of REST.
 pub(super) fn response(error: &ServeError) -> Response {
-    let mut response = with_message(status_code(error), &error.told());
+    let mut response = with_message(status_code(error), &error.public_message());
     if let Some(after) = retry_after(error) {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(after.as_secs()));
     }
@@ -43,9 +43,9 @@ pub(super) fn response(error: &ServeError) -> Response {
 /// The answer of gRPC.
 pub(super) fn status(error: &ServeError) -> Status {
     let code = Code::from(i32::from(grpc_code(error.status())));
-    let mut status = Status::new(code, error.told());
+    let mut status = Status::new(code, error.public_message());
     if let Some(after) = retry_after(error).filter(|_| code == Code::Unavailable) {
-        // What gRPC's own retry policies look at.
+        // gRPC's retry policies read this.
         let milliseconds = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
         status.metadata_mut().insert("grpc-retry-pushback-ms", milliseconds.into());
     }

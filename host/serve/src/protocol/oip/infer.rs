@@ -4,7 +4,7 @@ use super::classification;
 use super::parameters;
 use super::parameters::Parameters;
 use super::tensors::{InputTensor, OutputTensor};
-use crate::{ServeError, Turn};
+use crate::{Execution, ServeError};
 use gpux_core::{ElementType, MAX_STRINGS, Outputs, Plan, PlanOutput, Request, ValidationError, Value, element_count};
 
 /// A request, read.
@@ -39,23 +39,23 @@ impl RequestedOutput {
 
 /// An output with how it is to be written.
 #[derive(Debug)]
-pub(super) struct GivenOutput {
+pub(super) struct SelectedOutput {
     pub(super) tensor: OutputTensor,
     pub(super) binary: Option<bool>,
 }
 
 /// The values of outputs.
-pub(super) fn given_values(outputs: &[GivenOutput]) -> impl Iterator<Item = &Value> {
+pub(super) fn given_values(outputs: &[SelectedOutput]) -> impl Iterator<Item = &Value> {
     outputs.iter().map(|output| &output.tensor.value)
 }
 
-/// Runs a request in its turn.
+/// Executes a request.
 pub(super) fn infer(
-    turn: &Turn,
+    execution: &Execution,
     inputs: Vec<InputTensor>,
     outputs: Vec<RequestedOutput>,
-) -> Result<Vec<GivenOutput>, ServeError> {
-    let plan = turn.served().plan();
+) -> Result<Vec<SelectedOutput>, ServeError> {
+    let plan = execution.loaded().plan();
     for asked in &outputs {
         let output = output(plan, &asked.name)?;
         if asked.classification.is_some() {
@@ -63,8 +63,8 @@ pub(super) fn infer(
         }
     }
     let values = values(plan, inputs)?;
-    let given = turn.infer(values, None)?;
-    chosen(turn, given, outputs)
+    let given = execution.infer(values, None)?;
+    chosen(execution, given, outputs)
 }
 
 fn output<'a>(plan: &'a Plan, name: &str) -> Result<&'a PlanOutput, ServeError> {
@@ -97,9 +97,13 @@ fn values(plan: &Plan, inputs: Vec<InputTensor>) -> Result<Request, ValidationEr
 }
 
 /// The outputs in the order they were asked for.
-fn chosen(turn: &Turn, mut given: Outputs, asked: Vec<RequestedOutput>) -> Result<Vec<GivenOutput>, ServeError> {
+fn chosen(
+    execution: &Execution,
+    mut given: Outputs,
+    asked: Vec<RequestedOutput>,
+) -> Result<Vec<SelectedOutput>, ServeError> {
     if asked.is_empty() {
-        let output = |(name, value)| GivenOutput { tensor: OutputTensor { name, value }, binary: None };
+        let output = |(name, value)| SelectedOutput { tensor: OutputTensor { name, value }, binary: None };
         return Ok(given.into_iter().map(output).collect());
     }
     let mut outputs = Vec::with_capacity(asked.len());
@@ -109,12 +113,12 @@ fn chosen(turn: &Turn, mut given: Outputs, asked: Vec<RequestedOutput>) -> Resul
         let (name, value) = given.swap_remove(index);
         let value = match asked.classification {
             Some(count) => {
-                let served = turn.served();
-                classification::best(served.pipeline(), output(served.plan(), &name)?, &value, count)?
+                let loaded = execution.loaded();
+                classification::best(loaded.pipeline(), output(loaded.plan(), &name)?, &value, count)?
             }
             None => value,
         };
-        outputs.push(GivenOutput { tensor: OutputTensor { name, value }, binary: asked.binary });
+        outputs.push(SelectedOutput { tensor: OutputTensor { name, value }, binary: asked.binary });
     }
     Ok(outputs)
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::{ServeError, Served, Server};
+use crate::{LoadedPipeline, ServeError, Server};
 
 /// A pipeline under the version that it was asked for.
 #[derive(Clone)]
 pub(super) struct Model {
-    pub(super) served: Arc<Served>,
+    pub(super) loaded: Arc<LoadedPipeline>,
     /// as the client calls it; its number where the client does not say
     pub(super) version: String,
 }
@@ -35,15 +35,15 @@ fn found(server: &Server, name: &str) -> Result<Model, ServeError> {
     if !repository.is_ready() {
         return Err(ServeError::NotReady("the pipelines are being loaded".to_owned()));
     }
-    let served = repository.get(name)?;
-    Ok(Model { version: served.version_number(), served })
+    let loaded = repository.get(name)?;
+    Ok(Model { version: loaded.version_number(), loaded })
 }
 
 impl Model {
     /// Every pipeline that is loaded and may be known, under its number.
     pub(super) fn all(server: &Server) -> Vec<Self> {
-        let served = server.repository().visible().into_iter().filter_map(|entry| entry.served());
-        served.map(|served| Self { version: served.version_number(), served }).collect()
+        let loaded = server.repository().visible().into_iter().filter_map(|slot| slot.loaded());
+        loaded.map(|loaded| Self { version: loaded.version_number(), loaded }).collect()
     }
 
     /// The same as the client calls its version; the error says which one there is.
@@ -51,7 +51,7 @@ impl Model {
         if version.is_empty() || version == self.version {
             return Ok(self);
         }
-        let (name, full) = (self.served.name(), self.served.version());
+        let (name, full) = (self.loaded.name(), self.loaded.version());
         if version == full {
             return Ok(Self { version: version.to_owned(), ..self });
         }

@@ -1,4 +1,4 @@
-//! What the protocol says about a pipeline's inputs and outputs.
+//! Metadata of the server and of pipelines.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -7,7 +7,7 @@ use super::datatype;
 use super::lookup::Model;
 use gpux_core::{Dim, ElementType, Kind, TensorKind};
 
-/// How the protocol calls models of ONNX.
+/// The protocol's platform name for ONNX models.
 pub(super) const PLATFORM: &str = "onnx_onnxv1";
 
 /// The server's name.
@@ -63,7 +63,7 @@ pub(crate) struct ModelMetadata {
 
 /// The inputs of a pipeline. Images, sounds, texts and JSON are one element of BYTES.
 pub(super) fn inputs(model: &Model) -> Vec<TensorMetadata> {
-    let inputs = model.served.plan().inputs().iter();
+    let inputs = model.loaded.plan().inputs().iter();
     inputs
         .map(|input| {
             let optional = input.port.optional || input.default.is_some();
@@ -74,7 +74,7 @@ pub(super) fn inputs(model: &Model) -> Vec<TensorMetadata> {
 
 /// The outputs of a pipeline.
 pub(super) fn outputs(model: &Model) -> Vec<TensorMetadata> {
-    model.served.plan().outputs().iter().map(|output| described(&output.name, &output.kind)).collect()
+    model.loaded.plan().outputs().iter().map(|output| described(&output.name, &output.kind)).collect()
 }
 
 fn described(name: &str, kind: &Kind) -> TensorMetadata {
@@ -100,13 +100,13 @@ fn shape(kind: &TensorKind) -> Vec<i64> {
 
 /// The versions by which a pipeline can be asked for, its number first.
 pub(super) fn versions(model: &Model) -> Vec<String> {
-    vec![model.served.version_number()]
+    vec![model.loaded.version_number()]
 }
 
 impl ModelMetadata {
-    pub(super) fn of(model: &Model) -> Self {
+    pub(super) fn new(model: &Model) -> Self {
         Self {
-            name: model.served.name().to_owned(),
+            name: model.loaded.name().to_owned(),
             versions: versions(model),
             platform: PLATFORM,
             inputs: inputs(model),

@@ -1,6 +1,6 @@
 //! The Open Inference Protocol, version 2: REST under `/v2`, gRPC on the same port.
 //!
-//! A request of either becomes an [`infer::InferRequest`], in a turn of the pipeline; `tensors` is the
+//! A request of either becomes an [`infer::InferRequest`], while the pipeline executes it; `tensors` is the
 //! one place where what a client says about a tensor is held against its bytes. What comes of it
 //! is written in the way that it was asked for.
 
@@ -28,8 +28,10 @@ use axum::Router;
 pub(crate) use config::ModelConfig;
 pub(crate) use grpc::no_such_call;
 pub(crate) use metadata::{ModelMetadata, ServerMetadata};
-pub(crate) use repository::Indexed;
-pub(crate) use rest::{Asked, Live, ModelReady, Models, Ready, is_path, no_such_method, no_such_path, request_schema};
+pub(crate) use repository::ModelIndex;
+pub(crate) use rest::{
+    Live, ModelReady, Models, Ready, RepositoryCall, is_path, no_such_method, no_such_path, request_schema,
+};
 pub(crate) use statistics::Statistics;
 pub(crate) use tensors::tensor_json;
 

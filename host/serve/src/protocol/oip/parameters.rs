@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde_json::{Map, Value as Json};
 
-use crate::{Ask, Priority, ServeError};
+use crate::{Priority, RequestOptions, ServeError};
 
 /// Parameters by name. Those of gRPC are turned into JSON as well: both know the same few types.
 pub(super) type Parameters = Map<String, Json>;
@@ -19,7 +19,7 @@ pub(super) const MAX_NAME: usize = 4 << 10;
 /// The longest text of a parameter, in bytes.
 pub(super) const MAX_TEXT: usize = 64 << 10;
 
-/// What one says of a longer one.
+/// The error for a longer one.
 pub(super) fn too_long(most: usize) -> String {
     match most {
         MAX_TEXT => format!("the text of a parameter has at most {MAX_TEXT} bytes"),
@@ -92,14 +92,14 @@ pub(super) fn refuse_shared_memory(parameters: &Parameters, tensor: &str) -> Res
 
 /// What a request asks for beside its result: `timeout` in microseconds, and `priority`, of which 1
 /// is the highest, 0 and 2 are usual, and more is lower.
-pub(super) fn ask(parameters: &Parameters, bytes: usize) -> Result<Ask, ServeError> {
+pub(super) fn options(parameters: &Parameters, bytes: usize) -> Result<RequestOptions, ServeError> {
     let timeout = count(parameters, "timeout")?.filter(|timeout| *timeout > 0).map(Duration::from_micros);
     let priority = match count(parameters, "priority")? {
         Some(1) => Priority::High,
         None | Some(0 | 2) => Priority::Normal,
         Some(_) => Priority::Low,
     };
-    Ok(Ask { timeout, priority, bytes })
+    Ok(RequestOptions { timeout, priority, bytes })
 }
 
 #[cfg(test)]
@@ -109,16 +109,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_is_checked_and_the_rest_ignored() {
+    fn checks_known_parameters_only() {
         let parameters = |json: Json| json.as_object().cloned().unwrap();
-        let asked = ask(&parameters(json!({ "timeout": 1500, "priority": 1, "other": [1] })), 7).unwrap();
+        let asked = options(&parameters(json!({ "timeout": 1500, "priority": 1, "other": [1] })), 7).unwrap();
         assert_eq!(
             (asked.timeout, asked.priority, asked.bytes),
             (Some(Duration::from_micros(1500)), Priority::High, 7)
         );
-        assert_eq!(ask(&parameters(json!({ "timeout": 0, "priority": 9 })), 0).unwrap().priority, Priority::Low);
+        assert_eq!(options(&parameters(json!({ "timeout": 0, "priority": 9 })), 0).unwrap().priority, Priority::Low);
         for wrong in [json!({ "timeout": -1 }), json!({ "timeout": [1] }), json!({ "priority": "high" })] {
-            assert!(ask(&parameters(wrong), 0).is_err());
+            assert!(options(&parameters(wrong), 0).is_err());
         }
         assert!(flag(&parameters(json!({ "binary_data": 1 })), "binary_data").is_err());
     }

@@ -25,7 +25,7 @@ pub(super) struct InstanceGroup {
 }
 
 /// Where one model runs.
-struct Place<'a> {
+struct ModelInstances<'a> {
     /// the model's name
     name: &'a str,
     /// its name, and its number in gRPC's messages
@@ -34,25 +34,28 @@ struct Place<'a> {
     count: usize,
 }
 
-fn places(model: &Model) -> impl Iterator<Item = Place<'_>> {
-    let place =
-        |(name, step): (_, &ModelStep)| Place { name, kind: kind(step.provider()), count: step.sessions().instances() };
-    model.served.pipeline().models().map(place)
+fn model_instances(model: &Model) -> impl Iterator<Item = ModelInstances<'_>> {
+    let instances = |(name, step): (_, &ModelStep)| ModelInstances {
+        name,
+        kind: kind(step.provider()),
+        count: step.sessions().instances(),
+    };
+    model.loaded.pipeline().models().map(instances)
 }
 
 /// One for each model.
 pub(super) fn instance_groups(model: &Model) -> Vec<InstanceGroup> {
-    places(model).map(InstanceGroup::from).collect()
+    model_instances(model).map(InstanceGroup::from).collect()
 }
 
 /// The same in gRPC's messages.
 pub(super) fn instance_group_messages(model: &Model) -> Vec<proto::ModelInstanceGroup> {
-    places(model).map(proto::ModelInstanceGroup::from).collect()
+    model_instances(model).map(proto::ModelInstanceGroup::from).collect()
 }
 
 /// The name of the model's file, where the pipeline has one model.
 pub(super) fn file_name(model: &Model) -> String {
-    let mut models = model.served.pipeline().models();
+    let mut models = model.loaded.pipeline().models();
     let (Some((_, only)), None) = (models.next(), models.next()) else { return String::new() };
     only.file().path().file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
@@ -70,12 +73,12 @@ const fn kind(provider: ExecutionProvider) -> (&'static str, i32) {
     }
 }
 
-impl From<Place<'_>> for InstanceGroup {
-    fn from(place: Place<'_>) -> Self {
+impl From<ModelInstances<'_>> for InstanceGroup {
+    fn from(instances: ModelInstances<'_>) -> Self {
         Self {
-            name: place.name.to_owned(),
-            kind: place.kind.0,
-            count: place.count,
+            name: instances.name.to_owned(),
+            kind: instances.kind.0,
+            count: instances.count,
             gpus: [],
             secondary_devices: [],
             profile: [],
@@ -85,9 +88,9 @@ impl From<Place<'_>> for InstanceGroup {
     }
 }
 
-impl From<Place<'_>> for proto::ModelInstanceGroup {
-    fn from(place: Place<'_>) -> Self {
-        let count = i32::try_from(place.count).unwrap_or(i32::MAX);
-        Self { name: place.name.to_owned(), kind: place.kind.1, count }
+impl From<ModelInstances<'_>> for proto::ModelInstanceGroup {
+    fn from(instances: ModelInstances<'_>) -> Self {
+        let count = i32::try_from(instances.count).unwrap_or(i32::MAX);
+        Self { name: instances.name.to_owned(), kind: instances.kind.1, count }
     }
 }

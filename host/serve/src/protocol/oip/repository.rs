@@ -6,13 +6,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::grpc::proto;
-use crate::{ServeError, Server, State};
+use crate::{PipelineState, ServeError, Server};
 use gpux_core::sanitize::sanitize_for_terminal;
 
 /// A pipeline in the index.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ModelIndex")]
-pub(crate) struct Indexed {
+pub(crate) struct ModelIndex {
     name: String,
     /// empty if it is not loaded
     version: String,
@@ -23,24 +23,24 @@ pub(crate) struct Indexed {
     reason: String,
 }
 
-/// What there is, by name.
-pub(super) fn index(server: &Server, only_ready: bool) -> Vec<Indexed> {
-    let entries = server.repository().visible();
-    let indexed = entries.iter().map(|entry| {
-        let (state, reason) = match entry.state() {
-            State::Ready => ("READY", String::new()),
-            State::Loading => ("LOADING", String::new()),
-            State::Unloaded => ("UNAVAILABLE", entry.told_failure().unwrap_or_else(|| "unloaded".to_owned())),
+/// The index of the repository, by name.
+pub(super) fn index(server: &Server, only_ready: bool) -> Vec<ModelIndex> {
+    let slots = server.repository().visible();
+    let indexed = slots.iter().map(|slot| {
+        let (state, reason) = match slot.state() {
+            PipelineState::Ready => ("READY", String::new()),
+            PipelineState::Loading => ("LOADING", String::new()),
+            PipelineState::Unloaded => ("UNAVAILABLE", slot.public_failure().unwrap_or_else(|| "unloaded".to_owned())),
         };
-        let version = entry.served().map_or_else(String::new, |served| served.version_number());
-        Indexed { name: entry.name().to_owned(), version, state, reason }
+        let version = slot.loaded().map_or_else(String::new, |loaded| loaded.version_number());
+        ModelIndex { name: slot.name().to_owned(), version, state, reason }
     });
     indexed.filter(|indexed| !only_ready || indexed.state == "READY").collect()
 }
 
 /// The same in gRPC's message.
 pub(super) fn index_message(server: &Server, only_ready: bool) -> proto::RepositoryIndexResponse {
-    let one = |indexed: Indexed| proto::repository_index_response::ModelIndex {
+    let one = |indexed: ModelIndex| proto::repository_index_response::ModelIndex {
         name: indexed.name,
         version: indexed.version,
         state: indexed.state.to_owned(),
@@ -53,12 +53,12 @@ pub(super) fn index_message(server: &Server, only_ready: bool) -> proto::Reposit
 pub(super) async fn load(server: &Arc<Server>, name: String) -> Result<(), ServeError> {
     permitted(server)?;
     let server = server.clone();
-    let change = server.repository().turn(&name).await?;
+    let update = server.repository().lock_update(&name).await?;
     // Reading and compiling a pipeline takes long, so it must not be done where connections are.
     let loaded = tokio::task::spawn_blocking(move || {
-        server.repository().load(&change).inspect_err(|_| {
+        server.repository().load(&update).inspect_err(|_| {
             // The client does not hear why.
-            let reason = sanitize_for_terminal(&change.entry().failure().unwrap_or_default());
+            let reason = sanitize_for_terminal(&update.slot().failure().unwrap_or_default());
             tracing::warn!(target: "gpux", "{name} could not be loaded: {reason}");
         })
     });
@@ -69,7 +69,7 @@ pub(super) async fn load(server: &Arc<Server>, name: String) -> Result<(), Serve
 /// Takes a pipeline out of service, when nobody loads it any more.
 pub(super) async fn unload(server: &Server, name: &str) -> Result<(), ServeError> {
     permitted(server)?;
-    server.repository().turn(name).await?.unload();
+    server.repository().lock_update(name).await?.unload();
     Ok(())
 }
 

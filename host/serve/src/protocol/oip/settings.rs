@@ -7,10 +7,10 @@ use super::lookup;
 use crate::{ServeError, Server, Settings};
 
 /// Settings by name.
-pub(super) type Named = Map<String, Json>;
+pub(super) type SettingsMap = Map<String, Json>;
 
-/// What is logged, and where to: an empty file is the standard error.
-pub(super) fn logging(settings: &Settings) -> Named {
+/// Log settings: an empty file is the standard error.
+pub(super) fn logging(settings: &Settings) -> SettingsMap {
     named(&json!({
         "log_file": "",
         "log_info": true,
@@ -21,8 +21,8 @@ pub(super) fn logging(settings: &Settings) -> Named {
     }))
 }
 
-/// Which requests are traced, and how: all of them where the operator says where to, else none.
-pub(super) fn tracing(server: &Server, model: &str) -> Result<Named, ServeError> {
+/// Trace settings: all requests are traced where a collector is configured, else none.
+pub(super) fn tracing(server: &Server, model: &str) -> Result<SettingsMap, ServeError> {
     if !model.is_empty() {
         lookup::model(server, model, "")?;
     }
@@ -40,13 +40,13 @@ pub(super) fn tracing(server: &Server, model: &str) -> Result<Named, ServeError>
     })))
 }
 
-fn named(settings: &Json) -> Named {
+fn named(settings: &Json) -> SettingsMap {
     settings.as_object().cloned().unwrap_or_default()
 }
 
 /// The settings after a client has asked for these: none of them may change. `null` asks for what the
 /// server began with.
-pub(super) fn updated(settings: Named, asked: &Named) -> Result<Named, ServeError> {
+pub(super) fn updated(settings: SettingsMap, asked: &SettingsMap) -> Result<SettingsMap, ServeError> {
     match asked.iter().find(|(name, value)| !value.is_null() && settings.get(*name) != Some(*value)) {
         None => Ok(settings),
         Some((name, _)) => {
@@ -69,7 +69,7 @@ mod tests {
     use gpux::LoadOptions;
 
     #[test]
-    fn settings_tell_what_is_so_and_stay() {
+    fn settings_are_read_only() {
         let quiet = logging(&Settings::default());
         assert_eq!(quiet["log_verbose_level"], 0);
         assert_eq!(logging(&Settings { access_log: true, ..Settings::default() })["log_verbose_level"], 1);

@@ -60,7 +60,7 @@ struct BatchStatistics {
     compute_output: Duration,
 }
 
-/// How often something was, and how long it took altogether.
+/// A count and a total duration.
 #[derive(Clone, Copy, Default, Serialize, JsonSchema)]
 #[schemars(rename = "StatisticDuration")]
 struct Duration {
@@ -82,7 +82,7 @@ impl From<Duration> for proto::StatisticDuration {
 }
 
 impl InferStatistics {
-    fn of(inferences: &Inferences) -> Self {
+    fn new(inferences: &Inferences) -> Self {
         let (success, compute) = (Duration::from(inferences.success()), inferences.compute());
         let part = |ns| Duration { count: success.count, ns };
         Self {
@@ -99,14 +99,14 @@ impl InferStatistics {
 }
 
 impl ModelStatistics {
-    fn of(model: &Model) -> Self {
-        let inferences = model.served.inferences();
-        let stats = InferStatistics::of(inferences);
+    fn new(model: &Model) -> Self {
+        let inferences = model.loaded.inferences();
+        let stats = InferStatistics::new(inferences);
         let InferStatistics { success, compute_input, compute_infer, compute_output, .. } = stats;
         let batch = BatchStatistics { batch_size: 1, compute_input, compute_infer, compute_output };
         Self {
-            name: model.served.name().to_owned(),
-            version: model.served.version_number(),
+            name: model.loaded.name().to_owned(),
+            version: model.loaded.version_number(),
             last_inference: inferences.last(),
             inference_count: success.count,
             execution_count: inferences.executions(),
@@ -151,8 +151,8 @@ impl From<ModelStatistics> for proto::ModelStatistics {
 
 impl Statistics {
     /// Those of these pipelines.
-    pub(super) fn of(models: &[Model]) -> Self {
-        Self { model_stats: models.iter().map(ModelStatistics::of).collect() }
+    pub(super) fn new(models: &[Model]) -> Self {
+        Self { model_stats: models.iter().map(ModelStatistics::new).collect() }
     }
 }
 

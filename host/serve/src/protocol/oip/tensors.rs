@@ -246,7 +246,7 @@ impl OutputTensor {
     }
 }
 
-/// What is said of an output that is asked for in JSON.
+/// The error for an output that JSON cannot hold.
 pub(super) fn not_in_json(name: &str, element: ElementType) -> String {
     let datatype = datatype::name(element);
     format!("the output `{name}` is {datatype}, which JSON does not hold; ask for binary")
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_held_against_the_shape() {
+    fn checks_bytes_against_the_shape() {
         use ElementType::{Bool, Float32, String as Strings};
         assert!(fault(raw(Float32, &[2], &[0; 9]), &tensors()).contains("takes 8 bytes, but 9 were given"));
         assert!(fault(raw(Float32, &[usize::MAX, 3], &[]), &tensors()).contains("too large"));
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_are_flat_or_nested_as_the_shape() {
+    fn accepts_flat_and_nested_elements() {
         let given = |nested: &[usize], shape: &[usize]| {
             let data = Data::Elements(Tensor::zeros(ElementType::Int8, nested).unwrap());
             InputTensor { name: "x".to_owned(), element: ElementType::Int8, shape: shape.to_vec(), data }
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_json_is_base64() {
+    fn encodes_bytes_as_base64_in_json() {
         let data = Data::Elements(Tensor::new([1], vec!["/w==".to_owned()]).unwrap());
         let input = InputTensor { name: "x".into(), element: ElementType::String, shape: vec![1], data };
         let value = input.into_value(&Kind::Bytes).unwrap();
@@ -350,7 +350,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn strings_survive_their_raw_form(texts in prop::collection::vec(any::<String>(), 0..5)) {
+        fn strings_round_trip_through_raw_bytes(texts in prop::collection::vec(any::<String>(), 0..5)) {
             let value = Value::from(Tensor::new([texts.len()], texts.clone()).unwrap());
             let output = OutputTensor { name: "y".into(), value: value.clone() };
             let mut bytes = Vec::new();
@@ -359,7 +359,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..40), size in 0_usize..9) {
+        fn never_panics_on_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..40), size in 0_usize..9) {
             for element in ElementType::ALL {
                 for kind in [tensors(), Kind::Any, Kind::Text, Kind::Json] {
                     let _ = raw(element, &[size], &bytes).into_value(&kind);

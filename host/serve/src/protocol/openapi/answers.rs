@@ -47,7 +47,7 @@ pub(super) fn response(description: &str, schema: Json) -> Json {
     json!({ "description": description, "content": { "application/json": { "schema": schema } } })
 }
 
-/// What stands in for the schema of this name.
+/// A reference to the schema of this name.
 pub(super) fn reference(schema: &str) -> Json {
     json!({ "$ref": format!("#/components/schemas/{schema}") })
 }
@@ -59,13 +59,13 @@ pub(super) fn with_errors(operation: &mut Json, form: Form, statuses: &[&str]) {
     }
 }
 
-/// What may be asked without a key.
+/// An operation that needs no key.
 pub(super) fn open(mut operation: Json) -> Json {
     operation["security"] = json!([]);
     operation
 }
 
-/// What needs a key, where the operator wants keys.
+/// An operation that needs a key, where the operator configured keys.
 pub(super) fn guarded(mut operation: Json, form: Form) -> Json {
     with_errors(&mut operation, form, &["401", "403", "429"]);
     operation
@@ -87,7 +87,7 @@ pub(super) fn responses() -> Json {
     Json::Object(all.collect())
 }
 
-/// What errors look like, by name.
+/// Schemas of errors, by name.
 pub(super) fn schemas() -> Map<String, Json> {
     let own = json!({
         "type": "object",

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value as Json};
 
-use crate::Served;
-use crate::engine::warm_up::made_up;
+use crate::LoadedPipeline;
+use crate::engine::warm_up::synthetic_inputs;
 use crate::protocol::predict::info::media_type;
 use gpux_core::{Kind, Request, Value, to_json};
 
@@ -11,19 +11,19 @@ use gpux_core::{Kind, Request, Value, to_json};
 const MOST: usize = 64;
 
 /// A request, if one can be made up that is short.
-pub(super) fn request(served: &Served) -> Option<Request> {
-    let plan = served.plan();
+pub(super) fn request(loaded: &LoadedPipeline) -> Option<Request> {
+    let plan = loaded.plan();
     // What is made up for bytes is a picture.
     let sound = |kind: &Kind| *kind != Kind::Bytes;
     let fits = |name: &str| {
-        plan.port(name).is_some_and(|port| sound(&port.kind) || media_type(served, port) == Some("image/*"))
+        plan.port(name).is_some_and(|port| sound(&port.kind) || media_type(loaded, port) == Some("image/*"))
     };
     let short = |value: &Value| value.as_tensor().is_none_or(|tensor| tensor.len() <= MOST);
-    made_up(plan).filter(|request| request.iter().all(|(name, value)| fits(name) && short(value)))
+    synthetic_inputs(plan).filter(|request| request.iter().all(|(name, value)| fits(name) && short(value)))
 }
 
 /// The same as an object.
-pub(super) fn object(served: &Served) -> Option<Json> {
-    let fields: Map<_, _> = request(served)?.iter().map(|(name, value)| (name.clone(), to_json(value))).collect();
+pub(super) fn object(loaded: &LoadedPipeline) -> Option<Json> {
+    let fields: Map<_, _> = request(loaded)?.iter().map(|(name, value)| (name.clone(), to_json(value))).collect();
     Some(Json::Object(fields))
 }

@@ -6,15 +6,15 @@ use serde_json::{Value as Json, json};
 use super::answers::reference;
 use super::example;
 use super::predict::is_required;
-use super::values::{Way, element_schema};
-use crate::Served;
+use super::values::{Direction, element_schema};
+use crate::LoadedPipeline;
 use crate::protocol::oip::{datatype, tensor_json};
 use gpux_core::{Dim, ElementType, Kind, PlanInput, PlanOutput, TensorKind};
 
 /// The content of a request: that of any pipeline, held to what this one takes. `None` if one of its
 /// inputs is never written in JSON.
-pub(super) fn request(served: &Served, any: &Json) -> Option<Json> {
-    let inputs = served.plan().inputs();
+pub(super) fn request(loaded: &LoadedPipeline, any: &Json) -> Option<Json> {
+    let inputs = loaded.plan().inputs();
     let mut forms = Vec::new();
     for input in inputs {
         match of_input(input) {
@@ -24,7 +24,7 @@ pub(super) fn request(served: &Served, any: &Json) -> Option<Json> {
         }
     }
     let needed = inputs.iter().filter(|input| is_required(input)).count();
-    let names: Vec<_> = served.plan().outputs().iter().map(|output| &output.name).collect();
+    let names: Vec<_> = loaded.plan().outputs().iter().map(|output| &output.name).collect();
     let mut request = any.clone();
     request["properties"]["inputs"] = json!({ "type": "array", "items": either(forms), "minItems": needed });
     request["properties"]["outputs"] = json!({
@@ -38,15 +38,15 @@ pub(super) fn request(served: &Served, any: &Json) -> Option<Json> {
 }
 
 /// A request that can be tried.
-pub(super) fn example(served: &Served) -> Option<Json> {
+pub(super) fn example(loaded: &LoadedPipeline) -> Option<Json> {
     let inputs: Option<Vec<_>> =
-        example::request(served)?.into_iter().map(|(name, value)| tensor_json(name, value)).collect();
+        example::request(loaded)?.into_iter().map(|(name, value)| tensor_json(name, value)).collect();
     Some(json!({ "inputs": inputs? }))
 }
 
 /// The result of any pipeline, held to what this one gives.
-pub(super) fn result(served: &Served) -> Json {
-    let outputs = served.plan().outputs().iter().map(of_output).chain([reference("Classes")]);
+pub(super) fn result(loaded: &LoadedPipeline) -> Json {
+    let outputs = loaded.plan().outputs().iter().map(of_output).chain([reference("Classes")]);
     result_of(either(outputs.collect()))
 }
 
@@ -155,7 +155,7 @@ fn shape(dims: Option<&[Dim]>) -> Json {
 
 /// The elements in one list, or nested as the shape is.
 fn data(element: ElementType, dims: Option<&[Dim]>) -> Json {
-    let item = element_schema(element, Way::In);
+    let item = element_schema(element, Direction::In);
     let nested =
         if dims.is_some_and(|dims| dims.len() <= 1) { item } else { json!({ "anyOf": [item, { "type": "array" }] }) };
     json!({ "type": "array", "items": nested })
@@ -169,7 +169,7 @@ fn of_output(output: &PlanOutput) -> Json {
         Kind::Text | Kind::Bytes | Kind::Json => tensor(name, json!({ "const": "BYTES" }), json!({ "type": "string" })),
         Kind::Tensor(kind) => {
             let names: Vec<_> = kind.elements.iter().map(datatype::name).collect();
-            let items = kind.element().map_or_else(|| json!({}), |element| element_schema(element, Way::Out));
+            let items = kind.element().map_or_else(|| json!({}), |element| element_schema(element, Direction::Out));
             tensor(name, json!({ "enum": names }), items)
         }
     }

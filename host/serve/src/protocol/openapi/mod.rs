@@ -1,6 +1,6 @@
 //! `GET /openapi.json`: the HTTP API with each pipeline's own inputs and outputs, as OpenAPI 3.1.
 //!
-//! What is the same for all pipelines stands once; of each there is what it takes and gives.
+//! Common parts stand once; each pipeline adds its inputs and outputs.
 
 mod answers;
 mod example;
@@ -19,17 +19,17 @@ use serde_json::{Map, Value as Json, json};
 
 use super::http::response;
 use super::predict::info::{Info, Pipelines};
-use crate::{Served, Server, Settings};
+use crate::{LoadedPipeline, Server, Settings};
 use answers::{Form, guarded, open, response, with_errors};
 use gpux_core::{Kind, Port};
 
 /// The document for what is served now.
 pub(crate) async fn document(State(server): State<Arc<Server>>) -> Response {
     let asked = server.clone();
-    let made = server.documents().make(move || {
-        let entries = asked.repository().visible();
-        let served: Vec<_> = entries.iter().filter_map(|entry| entry.served()).collect();
-        response::json(&Document::new(asked.settings()).of(&served))
+    let made = server.documents().run(move || {
+        let slots = asked.repository().visible();
+        let loaded: Vec<_> = slots.iter().filter_map(|slot| slot.loaded()).collect();
+        response::json(&Document::new(asked.settings()).build(&loaded))
     });
     made.await.unwrap_or_else(|error| response::error(&error))
 }
@@ -61,21 +61,21 @@ impl<'a> Document<'a> {
         }
     }
 
-    fn of(mut self, served: &[Arc<Served>]) -> Json {
+    fn build(mut self, loaded: &[Arc<LoadedPipeline>]) -> Json {
         self.server();
-        if let [only] = served {
+        if let [only] = loaded {
             self.pipeline("", only);
         }
-        for served in served {
-            self.pipeline(&format!("/pipelines/{}", escaped(served.name())), served);
-            oip::pipeline(&mut self, served);
+        for loaded in loaded {
+            self.pipeline(&format!("/pipelines/{}", escaped(loaded.name())), loaded);
+            oip::pipeline(&mut self, loaded);
         }
-        oip::server(&mut self, served);
+        oip::server(&mut self, loaded);
         self.schemas.extend(self.generator.take_definitions(true));
         self.schemas.extend(self.reading.take_definitions(true));
-        let pipelines = served.iter().map(|served| {
-            let description = served.pipeline().spec().description.as_deref().unwrap_or_default();
-            json!({ "name": served.name(), "description": description })
+        let pipelines = loaded.iter().map(|loaded| {
+            let description = loaded.pipeline().spec().description.as_deref().unwrap_or_default();
+            json!({ "name": loaded.name(), "description": description })
         });
         let mut document = json!({
             "openapi": "3.1.0",
@@ -102,7 +102,7 @@ impl<'a> Document<'a> {
         document
     }
 
-    /// What there is beside the pipelines.
+    /// Adds the paths of the server.
     fn server(&mut self) {
         let health = json!({
             "type": "object",
@@ -131,16 +131,16 @@ impl<'a> Document<'a> {
         self.get("/openapi.json", guarded(document, Form::Own));
     }
 
-    /// What there is of a pipeline, under `prefix`.
-    fn pipeline(&mut self, prefix: &str, served: &Served) {
-        let name = served.name();
+    /// Adds the paths of a pipeline, under `prefix`.
+    fn pipeline(&mut self, prefix: &str, loaded: &LoadedPipeline) {
+        let name = loaded.name();
         let suffix = if prefix.is_empty() { String::new() } else { format!("_{name}") };
         let schema = self.subschema::<Info>();
         let mut info = get(&format!("info{suffix}"), "What the pipeline takes and gives", "the pipeline", schema);
         info["tags"] = json!([name]);
         with_errors(&mut info, Form::Own, &["404", "503"]);
         self.get(&format!("{prefix}/info"), guarded(info, Form::Own));
-        let operation = predict::operation(self, served, &format!("predict{suffix}"));
+        let operation = predict::operation(self, loaded, &format!("predict{suffix}"));
         self.post(&format!("{prefix}/predict"), guarded(operation, Form::Own));
     }
 
@@ -156,18 +156,18 @@ impl<'a> Document<'a> {
         self.generator.subschema_for::<T>().to_value()
     }
 
-    /// What an input may be given as.
-    fn given(&mut self, served: &Served, port: &Port) -> Json {
+    /// The media types of an input.
+    fn given(&mut self, loaded: &LoadedPipeline, port: &Port) -> Json {
         let schema = values::given(&port.kind);
         match port.kind {
-            Kind::Tensor(_) => self.part(served, &format!("inputs.{}", component(&port.name)), || schema),
+            Kind::Tensor(_) => self.part(loaded, &format!("inputs.{}", component(&port.name)), || schema),
             _ => schema,
         }
     }
 
     /// The schema of a part of a pipeline, under a name of its own; what stands in for it comes back.
-    fn part(&mut self, served: &Served, part: &str, schema: impl FnOnce() -> Json) -> Json {
-        let name = format!("{}.{part}", component(served.name()));
+    fn part(&mut self, loaded: &LoadedPipeline, part: &str, schema: impl FnOnce() -> Json) -> Json {
+        let name = format!("{}.{part}", component(loaded.name()));
         if !self.schemas.contains_key(&name) {
             self.schemas.insert(name.clone(), schema());
         }

@@ -8,10 +8,10 @@ use serde_json::{Map, Value as Json, json};
 use super::answers::{Form, guarded, open, reference, response, with_errors};
 use super::predict::{described_inputs, required};
 use super::{Document, READY, escaped, example, get, infer, values, with_unready};
-use crate::Served;
+use crate::LoadedPipeline;
 use crate::protocol::oip::{
-    Asked, Indexed, Live, ModelConfig, ModelMetadata, ModelReady, Models, Ready, ServerMetadata, Statistics,
-    request_schema,
+    Live, ModelConfig, ModelIndex, ModelMetadata, ModelReady, Models, Ready, RepositoryCall, ServerMetadata,
+    Statistics, request_schema,
 };
 
 /// What the paths stand under that are of no pipeline.
@@ -28,27 +28,27 @@ pub(super) fn tag() -> Json {
 }
 
 /// What a pipeline takes and gives.
-pub(super) fn pipeline(document: &mut Document<'_>, served: &Served) {
-    let (name, plan) = (served.name(), served.plan());
+pub(super) fn pipeline(document: &mut Document<'_>, loaded: &LoadedPipeline) {
+    let (name, plan) = (loaded.name(), loaded.plan());
     let path = format!("/v2/models/{}", escaped(name));
     let any = request_schema(&mut document.reading);
-    let mut request = infer::request(served, &any);
-    if let (Some(request), Some(example)) = (&mut request, infer::example(served)) {
+    let mut request = infer::request(loaded, &any);
+    if let (Some(request), Some(example)) = (&mut request, infer::example(loaded)) {
         request["example"] = example;
     }
-    let mut operation = inference(&format!("v2_infer_{name}"), request, infer::result(served));
+    let mut operation = inference(&format!("v2_infer_{name}"), request, infer::result(loaded));
     operation["tags"] = json!([name]);
     document.post(&format!("{path}/infer"), operation);
 
     // Its other fields are parameters.
     let fields = json!({
         "type": "object",
-        "properties": described_inputs(plan, |input| document.given(served, &input.port)),
+        "properties": described_inputs(plan, |input| document.given(loaded, &input.port)),
         "required": required(plan),
     });
     let outputs = plan.outputs().iter().map(|output| (output.name.clone(), values::flat_written(&output.kind)));
     let mut body = json!({ "schema": fields });
-    if let Some(example) = example::object(served) {
+    if let Some(example) = example::object(loaded) {
         body["example"] = example;
     }
     let mut operation = generation(&format!("v2_generate_{name}"), body);
@@ -58,23 +58,24 @@ pub(super) fn pipeline(document: &mut Document<'_>, served: &Served) {
 }
 
 /// What there is beside the inferences of each.
-pub(super) fn server(document: &mut Document<'_>, served: &[Arc<Served>]) {
-    parameters(document, served);
+pub(super) fn server(document: &mut Document<'_>, loaded: &[Arc<LoadedPipeline>]) {
+    parameters(document, loaded);
     for (name, schema) in [("Classes", infer::classes()), ("InferResponse", infer::any_result())] {
         document.schemas.insert(name.to_owned(), schema);
     }
     let schema = document.subschema::<ServerMetadata>();
-    document.ask("/v2", guarded(get("v2", "Name, version and extensions", "the server", schema), Form::Protocol));
+    document.options("/v2", guarded(get("v2", "Name, version and extensions", "the server", schema), Form::Protocol));
     let schema = document.subschema::<Live>();
-    document.ask("/v2/health/live", open(get("v2_live", "Whether the process answers at all", "it does", schema)));
+    document.options("/v2/health/live", open(get("v2_live", "Whether the process answers at all", "it does", schema)));
     let schema = document.subschema::<Ready>();
     let ready = get("v2_ready", "Whether requests would be answered", READY, schema);
-    document.ask("/v2/health/ready", with_unready(ready));
+    document.options("/v2/health/ready", with_unready(ready));
     let schema = document.subschema::<Models>();
-    document.ask("/v2/models", guarded(get("v2_models", "The names of all pipelines", "them", schema), Form::Protocol));
+    document
+        .options("/v2/models", guarded(get("v2_models", "The names of all pipelines", "them", schema), Form::Protocol));
     let schema = document.subschema::<Statistics>();
     let all = get("v2_statistics", "What inferences came to, of all pipelines", "counts and times", schema);
-    document.ask("/v2/models/stats", guarded(all, Form::Protocol));
+    document.options("/v2/models/stats", guarded(all, Form::Protocol));
     for (suffix, path) in [("", "/v2/models/{model}"), ("_of_version", "/v2/models/{model}/versions/{version}")] {
         models(document, suffix, path);
     }
@@ -83,8 +84,8 @@ pub(super) fn server(document: &mut Document<'_>, served: &[Arc<Served>]) {
 }
 
 /// What may stand in a path, or in the head of an inference.
-fn parameters(document: &mut Document<'_>, served: &[Arc<Served>]) {
-    let names: Vec<_> = served.iter().map(|served| served.name()).collect();
+fn parameters(document: &mut Document<'_>, loaded: &[Arc<LoadedPipeline>]) {
+    let names: Vec<_> = loaded.iter().map(|loaded| loaded.name()).collect();
     let mut model = json!({ "type": "string" });
     if !names.is_empty() {
         model["enum"] = json!(names);
@@ -118,7 +119,7 @@ fn models(document: &mut Document<'_>, suffix: &str, path: &str) {
     ] {
         let mut operation = get(&format!("{id}{suffix}"), summary, "the pipeline's", schema);
         with_errors(&mut operation, Form::Protocol, &["400", "404", "503"]);
-        document.ask(&format!("{path}{rest}"), guarded(operation, Form::Protocol));
+        document.options(&format!("{path}{rest}"), guarded(operation, Form::Protocol));
     }
     let fields = || json!({ "schema": { "type": "object" } });
     let mut stream = generation(&format!("v2_generate_stream{suffix}"), fields());
@@ -138,9 +139,9 @@ fn models(document: &mut Document<'_>, suffix: &str, path: &str) {
 
 /// The extension `model_repository`.
 fn repository(document: &mut Document<'_>) {
-    let asked = document.reading.subschema_for::<Asked>().to_value();
+    let asked = document.reading.subschema_for::<RepositoryCall>().to_value();
     let body = json!({ "required": false, "content": { "application/json": { "schema": asked } } });
-    let indexed = document.subschema::<Vec<Indexed>>();
+    let indexed = document.subschema::<Vec<ModelIndex>>();
     let mut index = get("v2_index", "Every pipeline and its state", "all of them", indexed);
     index["requestBody"] = body.clone();
     with_errors(&mut index, Form::Protocol, &["400", "408", "413", "415", "503"]);
@@ -172,7 +173,7 @@ fn settings(document: &mut Document<'_>) {
     ] {
         let mut read = get(id, what, "the settings, in Triton's names", named());
         with_errors(&mut read, Form::Protocol, &["400", "404", "503"]);
-        document.ask(path, guarded(read, Form::Protocol));
+        document.options(path, guarded(read, Form::Protocol));
         let summary = format!("{what}, if nothing is to change");
         let mut update = get(&format!("{id}_update"), &summary, "the settings, which are as was asked", named());
         let content = json!({ "application/json": { "schema": { "type": "object" } } });
@@ -184,12 +185,12 @@ fn settings(document: &mut Document<'_>) {
         let none = json!({ "type": "array", "maxItems": 0 });
         let status =
             get(&format!("v2_{memory}_memory"), "Regions of shared memory, of which there are none", "none", none);
-        document.ask(&format!("/v2/{memory}sharedmemory/status"), guarded(status, Form::Protocol));
+        document.options(&format!("/v2/{memory}sharedmemory/status"), guarded(status, Form::Protocol));
     }
 }
 
 impl Document<'_> {
-    fn ask(&mut self, path: &str, operation: Json) {
+    fn options(&mut self, path: &str, operation: Json) {
         self.get(path, of_path(path, operation));
     }
 

@@ -5,8 +5,8 @@ use serde_json::{Map, Value as Json, json};
 
 use super::answers::{Form, with_errors};
 use super::{Document, example, values};
-use crate::Served;
-use crate::protocol::predict::Options;
+use crate::LoadedPipeline;
+use crate::protocol::predict::QueryOptions;
 use crate::protocol::predict::info::media_type;
 use crate::protocol::predict::trace::Trace;
 use gpux_core::{Kind, Plan, PlanInput};
@@ -15,13 +15,13 @@ use gpux_core::{Kind, Plan, PlanInput};
 const ERRORS: [&str; 9] = ["400", "404", "406", "408", "413", "415", "500", "503", "504"];
 
 /// The whole operation.
-pub(super) fn operation(document: &mut Document<'_>, served: &Served, id: &str) -> Json {
+pub(super) fn operation(document: &mut Document<'_>, loaded: &LoadedPipeline, id: &str) -> Json {
     let trace = document.subschema::<Trace>();
-    let inputs = inputs_part(document, served);
-    let single = served.plan().reader(&[]).single().map(|port| document.given(served, port));
-    let outputs = outputs_part(document, served);
-    let content = bodies(document, served, inputs, single);
-    let names: Vec<_> = served.plan().outputs().iter().map(|output| &output.name).collect();
+    let inputs = inputs_part(document, loaded);
+    let single = loaded.plan().reader(&[]).single().map(|port| document.given(loaded, port));
+    let outputs = outputs_part(document, loaded);
+    let content = request_budget(document, loaded, inputs, single);
+    let names: Vec<_> = loaded.plan().outputs().iter().map(|output| &output.name).collect();
     let shared = document.parameters.keys().filter(|name| SHARED.contains(&name.as_str()));
     let parameters = shared.map(|name| json!({ "$ref": format!("#/components/parameters/{name}") }));
     let output = json!({
@@ -30,27 +30,27 @@ pub(super) fn operation(document: &mut Document<'_>, served: &Served, id: &str) 
     });
     let mut operation = json!({
         "operationId": id,
-        "tags": [served.name()],
-        "summary": format!("Run {}", served.name()),
-        "description": served.pipeline().spec().description.as_deref().unwrap_or_default(),
+        "tags": [loaded.name()],
+        "summary": format!("Run {}", loaded.name()),
+        "description": loaded.pipeline().spec().description.as_deref().unwrap_or_default(),
         "parameters": parameters.chain([output]).collect::<Vec<_>>(),
         "requestBody": { "required": true, "content": content },
-        "responses": { "200": { "description": "the outputs", "content": results(served.plan(), &outputs, &trace) } },
+        "responses": { "200": { "description": "the outputs", "content": results(loaded.plan(), &outputs, &trace) } },
     });
     with_errors(&mut operation, Form::Own, &ERRORS);
     operation
 }
 
 /// An object of inputs by name.
-fn inputs_part(document: &mut Document<'_>, served: &Served) -> Json {
-    let inputs = inputs(served.plan(), |input| document.given(served, &input.port));
-    document.part(served, "inputs", || inputs)
+fn inputs_part(document: &mut Document<'_>, loaded: &LoadedPipeline) -> Json {
+    let inputs = inputs(loaded.plan(), |input| document.given(loaded, &input.port));
+    document.part(loaded, "inputs", || inputs)
 }
 
 /// Outputs by name. Which of them are there, `?output=` may decide.
-fn outputs_part(document: &mut Document<'_>, served: &Served) -> Json {
-    document.part(served, "outputs", || {
-        let outputs = served.plan().outputs().iter();
+fn outputs_part(document: &mut Document<'_>, loaded: &LoadedPipeline) -> Json {
+    document.part(loaded, "outputs", || {
+        let outputs = loaded.plan().outputs().iter();
         let properties = outputs.map(|output| (output.name.clone(), values::written(&output.kind)));
         json!({
             "type": "object",
@@ -66,7 +66,7 @@ const SHARED: [&str; 3] = ["timeout", "priority", "trace"];
 /// What the query of any pipeline may say, from the type that reads it.
 pub(super) fn parameters() -> Map<String, Json> {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
-    let schema = settings.into_generator().into_root_schema_for::<Options>().to_value();
+    let schema = settings.into_generator().into_root_schema_for::<QueryOptions>().to_value();
     let properties = schema["properties"].as_object().cloned().unwrap_or_default();
     let shared = properties.into_iter().filter(|(name, _)| SHARED.contains(&name.as_str()));
     let parameter = |(name, mut schema): (String, Json)| {
@@ -104,18 +104,18 @@ fn takes_file(input: &PlanInput) -> bool {
 }
 
 /// Every kind of body that the pipeline reads.
-fn bodies(document: &mut Document<'_>, served: &Served, object: Json, single: Option<Json>) -> Json {
-    let plan = served.plan();
+fn request_budget(document: &mut Document<'_>, loaded: &LoadedPipeline, object: Json, single: Option<Json>) -> Json {
+    let plan = loaded.plan();
     let mut content = Map::new();
     let mut body = json!({ "schema": json_body(object, single) });
-    if let Some(example) = example::object(served) {
+    if let Some(example) = example::object(loaded) {
         body["example"] = example;
     }
     content.insert("application/json".to_owned(), body);
     let field = |input: &PlanInput| match input.port.kind {
         Kind::Bytes | Kind::Any => json!({ "type": "string", "format": "binary" }),
         Kind::Text => json!({ "type": "string" }),
-        Kind::Json | Kind::Tensor(_) => document.given(served, &input.port),
+        Kind::Json | Kind::Tensor(_) => document.given(loaded, &input.port),
     };
     content.insert("multipart/form-data".to_owned(), json!({ "schema": inputs(plan, field) }));
     let files: Vec<_> = plan.inputs().iter().filter(|input| takes_file(input)).collect();
@@ -130,7 +130,7 @@ fn bodies(document: &mut Document<'_>, served: &Served, object: Json, single: Op
         if matches!(only.port.kind, Kind::Bytes | Kind::Any) {
             content.insert("application/octet-stream".to_owned(), binary.clone());
         }
-        if let Some(media_type) = media_type(served, &only.port) {
+        if let Some(media_type) = media_type(loaded, &only.port) {
             content.insert(media_type.to_owned(), binary);
         }
     }

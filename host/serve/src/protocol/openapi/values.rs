@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 
 use gpux_core::{Dim, ElementType, Kind, TensorKind, element_count};
 
-/// What a request may give for a value of this kind.
+/// The schema of an input of this kind.
 pub(super) fn given(kind: &Kind) -> Json {
     match kind {
         Kind::Any | Kind::Json => json!({}),
@@ -15,7 +15,7 @@ pub(super) fn given(kind: &Kind) -> Json {
             { "type": "string", "contentEncoding": "base64", "description": "base64, or a `data:` URL of it" },
         ] }),
         Kind::Tensor(tensor) => {
-            let mut forms = vec![lists(tensor, Way::In)];
+            let mut forms = vec![lists(tensor, Direction::In)];
             forms.extend(flat(tensor));
             forms.push(explicit(tensor));
             json!({ "anyOf": forms })
@@ -23,20 +23,20 @@ pub(super) fn given(kind: &Kind) -> Json {
     }
 }
 
-/// What a result says of a value of this kind.
+/// The schema of an output of this kind.
 pub(super) fn written(kind: &Kind) -> Json {
     match kind {
         Kind::Any | Kind::Json => json!({}),
         Kind::Text => json!({ "type": "string" }),
         Kind::Bytes => base64_object(),
-        Kind::Tensor(tensor) => lists(tensor, Way::Out),
+        Kind::Tensor(tensor) => lists(tensor, Direction::Out),
     }
 }
 
 /// The same of a tensor in one list, or of its element where it has one.
 pub(super) fn flat_written(kind: &Kind) -> Json {
     let Kind::Tensor(tensor) = kind else { return written(kind) };
-    let element = elements(tensor, Way::Out);
+    let element = elements(tensor, Direction::Out);
     let sizes = tensor.shape.iter().flat_map(|shape| shape.iter());
     let sizes: Option<Vec<_>> = sizes.map(|dim| if let Dim::Fixed(size) = dim { Some(*size) } else { None }).collect();
     let list = json!({ "type": "array", "items": element });
@@ -49,7 +49,7 @@ pub(super) fn flat_written(kind: &Kind) -> Json {
 
 /// Where a schema is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Direction {
     /// what is read
     In,
     /// what is written
@@ -66,7 +66,7 @@ fn base64_object() -> Json {
 }
 
 /// Nested lists, a level an axis.
-fn lists(tensor: &TensorKind, way: Way) -> Json {
+fn lists(tensor: &TensorKind, way: Direction) -> Json {
     let number = elements(tensor, way);
     let Some(shape) = &tensor.shape else {
         // Without a known rank: a number, or lists of whatever depth.
@@ -80,7 +80,7 @@ fn lists(tensor: &TensorKind, way: Way) -> Json {
                 list["maxItems"] = json!(size);
             }
             // A list of no lists says no size of the axes within.
-            Dim::Dynamic | Dim::Named(_) if way == Way::In => list["minItems"] = json!(1),
+            Dim::Dynamic | Dim::Named(_) if way == Direction::In => list["minItems"] = json!(1),
             Dim::Dynamic | Dim::Named(_) => {}
         }
         list
@@ -94,7 +94,7 @@ fn flat(tensor: &TensorKind) -> Option<Json> {
     let shape = tensor.shape.as_ref().filter(|shape| shape.len() > 1)?;
     let fixed: Vec<_> = shape.iter().map(|dim| if let Dim::Fixed(size) = dim { *size } else { 1 }).collect();
     let count = element_count(&fixed)?;
-    let mut list = json!({ "type": "array", "items": elements(tensor, Way::In), "minItems": count });
+    let mut list = json!({ "type": "array", "items": elements(tensor, Direction::In), "minItems": count });
     list["description"] = json!("the elements in one list, in row-major order");
     // With one open axis, any multiple fills it; no schema says so.
     if shape.iter().filter(|dim| !matches!(dim, Dim::Fixed(_))).count() != 1 {
@@ -126,7 +126,7 @@ fn explicit(tensor: &TensorKind) -> Json {
 }
 
 /// One element of the tensor.
-fn elements(tensor: &TensorKind, way: Way) -> Json {
+fn elements(tensor: &TensorKind, way: Direction) -> Json {
     let mut schemas: Vec<Json> = Vec::new();
     for element in tensor.elements.iter() {
         let schema = element_schema(element, way);
@@ -137,7 +137,7 @@ fn elements(tensor: &TensorKind, way: Way) -> Json {
     if schemas.len() == 1 { schemas.remove(0) } else { json!({ "anyOf": schemas }) }
 }
 
-pub(super) fn element_schema(element: ElementType, way: Way) -> Json {
+pub(super) fn element_schema(element: ElementType, way: Direction) -> Json {
     let integer = |min: i128, max: i128| {
         let bound = |bound: i128| u64::try_from(bound).map_or_else(|_| json!(bound as i64), |bound| json!(bound));
         json!({ "type": "integer", "minimum": bound(min), "maximum": bound(max) })
@@ -147,7 +147,7 @@ pub(super) fn element_schema(element: ElementType, way: Way) -> Json {
     let float = |max: f64, step: f64| {
         let max = if step > 0.0 { (max + step / 2.0).next_down() } else { max };
         let mut number = json!({ "type": "number" });
-        if way == Way::In {
+        if way == Direction::In {
             (number["minimum"], number["maximum"]) = (json!(-max), json!(max));
         }
         json!({ "anyOf": [number, { "enum": ["NaN", "Infinity", "-Infinity"] }] })
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn one_element_stands_alone() {
+    fn generate_returns_a_single_element_as_scalar() {
         for (dims, json, right) in [
             (vec![Dim::Fixed(1), Dim::Fixed(1)], json!(1), true),
             (vec![Dim::Fixed(1), Dim::Fixed(1)], json!([1]), false),
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_schema_refuses_is_refused() {
+    fn schema_matches_the_parser() {
         let kind = Kind::Tensor(TensorKind::shaped(ElementType::Int8, vec![Dim::Dynamic, Dim::Fixed(2)]));
         for (json, right) in [
             (json!([[1, 2], [3, 4]]), true),

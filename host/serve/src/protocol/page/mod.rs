@@ -4,7 +4,7 @@ use axum::response::Response;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderName, HeaderValue};
 
-use super::http::path_name::Name;
+use super::http::path_name::PathName;
 use super::http::response;
 use crate::ServeError;
 
@@ -54,7 +54,7 @@ pub(crate) async fn docs() -> Response {
 }
 
 /// What the pages consist of.
-pub(crate) async fn file(Name(name): Name) -> Response {
+pub(crate) async fn file(PathName(name): PathName) -> Response {
     match FILES.iter().find(|(known, ..)| *known == name) {
         Some(file) => answer_of(file),
         None => response::error(&ServeError::NotFound(format!("there is nothing at `/page/{name}`"))),

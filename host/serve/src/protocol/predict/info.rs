@@ -8,10 +8,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::engine::error::without_folders;
-use crate::protocol::http::path_name::Name;
+use crate::engine::error::redact_paths;
+use crate::protocol::http::path_name::PathName;
 use crate::protocol::http::response;
-use crate::{ServeError, Served, Server, State as Serving};
+use crate::{LoadedPipeline, PipelineState, ServeError, Server};
 use gpux_config::{InputSpec, PortType};
 use gpux_core::{Dim, Kind, PlanInput, PlanOutput, Port};
 
@@ -21,13 +21,13 @@ pub(crate) async fn only(State(server): State<Arc<Server>>) -> Response {
 }
 
 /// That of the pipeline of this name.
-pub(crate) async fn named(State(server): State<Arc<Server>>, Name(name): Name) -> Response {
+pub(crate) async fn named(State(server): State<Arc<Server>>, PathName(name): PathName) -> Response {
     answer_of(&server, server.repository().get(&name))
 }
 
-fn answer_of(server: &Server, served: Result<Arc<Served>, ServeError>) -> Response {
-    match served {
-        Ok(served) => response::json(&json!(Info { trace: server.settings().trace, ..Info::of(&served) })),
+fn answer_of(server: &Server, loaded: Result<Arc<LoadedPipeline>, ServeError>) -> Response {
+    match loaded {
+        Ok(loaded) => response::json(&json!(Info { trace: server.settings().trace, ..Info::new(&loaded) })),
         Err(error) => response::error(&error),
     }
 }
@@ -53,17 +53,17 @@ struct Listed {
 
 /// Every pipeline with what it is doing.
 pub(crate) async fn all(State(server): State<Arc<Server>>) -> Response {
-    let entries = server.repository().visible();
-    let entries = entries.iter().map(|entry| {
-        let state = match entry.state() {
-            Serving::Loading => "loading",
-            Serving::Ready => "ready",
-            Serving::Unloaded => "unloaded",
+    let slots = server.repository().visible();
+    let slots = slots.iter().map(|slot| {
+        let state = match slot.state() {
+            PipelineState::Loading => "loading",
+            PipelineState::Ready => "ready",
+            PipelineState::Unloaded => "unloaded",
         };
-        let version = entry.served().map(|served| served.version().to_owned());
-        Listed { name: entry.name().to_owned(), version, state: state.to_owned(), reason: entry.told_failure() }
+        let version = slot.loaded().map(|loaded| loaded.version().to_owned());
+        Listed { name: slot.name().to_owned(), version, state: state.to_owned(), reason: slot.public_failure() }
     });
-    response::json(&json!(Pipelines { pipelines: entries.collect() }))
+    response::json(&json!(Pipelines { pipelines: slots.collect() }))
 }
 
 /// A pipeline as its callers see it.
@@ -119,8 +119,8 @@ struct Output {
 }
 
 impl Info {
-    fn of(served: &Served) -> Self {
-        let (pipeline, spec) = (served.pipeline(), served.pipeline().spec());
+    fn new(loaded: &LoadedPipeline) -> Self {
+        let (pipeline, spec) = (loaded.pipeline(), loaded.pipeline().spec());
         let input = |input: &PlanInput| {
             let (r#type, shape) = type_and_shape(&input.port.kind);
             Input {
@@ -129,7 +129,7 @@ impl Info {
                 shape,
                 required: !input.port.optional && input.default.is_none(),
                 description: input.port.description.clone(),
-                media_type: media_type(served, &input.port).map(str::to_owned),
+                media_type: media_type(loaded, &input.port).map(str::to_owned),
             }
         };
         let output = |output: &PlanOutput| {
@@ -145,16 +145,16 @@ impl Info {
             }
         };
         Self {
-            name: served.name().to_owned(),
-            version: served.version().to_owned(),
+            name: loaded.name().to_owned(),
+            version: loaded.version().to_owned(),
             description: spec.description.clone(),
             format: "onnx".to_owned(),
             size_mb: pipeline.model_bytes() as f64 / f64::from(1 << 20),
-            inputs: served.plan().inputs().iter().map(input).collect(),
-            outputs: served.plan().outputs().iter().map(output).collect(),
-            steps: served.plan().steps().iter().map(|step| step.name.clone()).collect(),
+            inputs: loaded.plan().inputs().iter().map(input).collect(),
+            outputs: loaded.plan().outputs().iter().map(output).collect(),
+            steps: loaded.plan().steps().iter().map(|step| step.name.clone()).collect(),
             engine: pipeline.engine().to_owned(),
-            warnings: pipeline.warnings().iter().map(|warning| without_folders(warning)).collect(),
+            warnings: pipeline.warnings().iter().map(|warning| redact_paths(warning)).collect(),
             trace: false,
         }
     }
@@ -171,19 +171,19 @@ fn type_and_shape(kind: &Kind) -> (String, Option<Vec<i64>>) {
     }
 }
 
-/// What the bytes of an input are: as declared, else by the step that reads them first.
-pub(crate) fn media_type(served: &Served, port: &Port) -> Option<&'static str> {
+/// The media type of an input: as declared, else from the step that reads it first.
+pub(crate) fn media_type(loaded: &LoadedPipeline, port: &Port) -> Option<&'static str> {
     if port.kind != Kind::Bytes {
         return None;
     }
-    let spec = served.pipeline().spec();
+    let spec = loaded.pipeline().spec();
     let declared = spec.inputs.iter().find(|input: &&InputSpec| input.name.value == port.name);
     match declared.map(|input| input.kind.value) {
         Some(PortType::Image) => return Some("image/*"),
         Some(PortType::Audio) => return Some("audio/*"),
         _ => {}
     }
-    let only = served.plan().inputs().len() == 1;
+    let only = loaded.plan().inputs().len() == 1;
     match spec.pipeline.first().filter(|_| only).map(|step| step.tag.value.as_str()) {
         Some("decode-image") => Some("image/*"),
         Some("decode-audio") => Some("audio/*"),

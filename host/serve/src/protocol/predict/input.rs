@@ -1,4 +1,4 @@
-//! What a body says, as requests.
+//! Reads a body into requests.
 
 use std::convert::Infallible;
 use std::future::ready;
@@ -13,7 +13,7 @@ use serde_json::error::Category;
 use crate::ServeError;
 use gpux_core::{JsonTree, Plan, Request, ValidationError};
 
-/// What a body is.
+/// The media type of a request's body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MediaType {
     /// JSON, or nothing said
@@ -36,8 +36,8 @@ pub(crate) enum Requests {
 }
 
 impl MediaType {
-    /// What the head says about the body.
-    pub(crate) fn of(headers: &HeaderMap) -> Result<Self, ServeError> {
+    /// From `Content-Type`.
+    pub(crate) fn from_headers(headers: &HeaderMap) -> Result<Self, ServeError> {
         let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(Self::Json) };
         let value = value.to_str().map_err(|_| ServeError::MediaType("the content type is not text".to_owned()))?;
         let name = value.split(';').next().unwrap_or_default().trim();
@@ -45,7 +45,7 @@ impl MediaType {
             return Ok(Self::Json);
         }
         Ok(match name.to_ascii_lowercase().as_str() {
-            // What curl says when nobody tells it.
+            // curl's default.
             "" | "application/x-www-form-urlencoded" => Self::Json,
             "multipart/form-data" => {
                 Self::Form(multer::parse_boundary(value).map_err(|error| ServeError::MediaType(error.to_string()))?)

@@ -1,5 +1,6 @@
 //! `POST /predict`.
 
+mod image_type;
 pub(crate) mod info;
 mod input;
 pub(crate) mod output;
@@ -19,18 +20,18 @@ use serde::Deserialize;
 
 use super::http::accept::Accept;
 use super::http::body;
-use super::http::path_name::Name;
+use super::http::path_name::PathName;
 use super::http::response;
 use crate::engine::decoded_size;
-use crate::engine::memory_budget::Room;
-use crate::engine::memory_permit::Share;
-use crate::engine::request_context::Context;
+use crate::engine::memory_budget::RequestBudget;
+use crate::engine::memory_permit::MemoryPermit;
+use crate::engine::request_context::RequestContext;
 use crate::protocol::predict::trace::Trace;
-use crate::{Ask, Priority, Refusal, ServeError, Served, Server, Turn};
+use crate::{Execution, LoadedPipeline, Priority, Rejection, RequestOptions, ServeError, Server};
 use gpux::GpuxError;
 use gpux_core::{Outputs, Request, ValidationError, Value};
 use input::{MediaType, Requests};
-use output::Written;
+use output::EncodedOutput;
 
 /// The results of one list, in bytes: a request of a few bytes may ask for megabytes.
 const MAX_RESULTS: usize = 256 << 20;
@@ -41,7 +42,7 @@ const GATHERED: usize = 64 << 10;
 /// What the query of a request may say.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Options {
+pub(crate) struct QueryOptions {
     /// seconds that it may take; the pipeline's own timeout where that is shorter
     #[schemars(extend("exclusiveMinimum" = 0))]
     timeout: Option<f64>,
@@ -53,8 +54,8 @@ pub(crate) struct Options {
     trace: Option<bool>,
 }
 
-impl Options {
-    fn of(uri: &Uri) -> Result<Self, ServeError> {
+impl QueryOptions {
+    fn from_uri(uri: &Uri) -> Result<Self, ServeError> {
         if uri.query().is_none() {
             return Ok(Self::default());
         }
@@ -80,21 +81,29 @@ pub(crate) async fn only(State(server): State<Arc<Server>>, request: HttpRequest
 }
 
 /// Runs the pipeline of this name.
-pub(crate) async fn named(State(server): State<Arc<Server>>, Name(name): Name, request: HttpRequest<Body>) -> Response {
+pub(crate) async fn named(
+    State(server): State<Arc<Server>>,
+    PathName(name): PathName,
+    request: HttpRequest<Body>,
+) -> Response {
     respond(&server, server.repository().get(&name), request).await
 }
 
 /// Runs the pipeline, if there is one that the request may use.
-async fn respond(server: &Server, served: Result<Arc<Served>, ServeError>, request: HttpRequest<Body>) -> Response {
-    let answer = match served {
-        Ok(served) => predict(server, &served, request).await,
+async fn respond(
+    server: &Server,
+    loaded: Result<Arc<LoadedPipeline>, ServeError>,
+    request: HttpRequest<Body>,
+) -> Response {
+    let answer = match loaded {
+        Ok(loaded) => predict(server, &loaded, request).await,
         Err(error) => Err(error),
     };
     answer.unwrap_or_else(|error| response::error(&error))
 }
 
 /// Whether a trace is asked for. It is of one request, told in JSON, where the operator lets it be.
-fn is_traced(server: &Server, options: &Options, write: &output::Wanted) -> Result<bool, ServeError> {
+fn is_traced(server: &Server, options: &QueryOptions, write: &output::ResponseFormat) -> Result<bool, ServeError> {
     let traced = options.trace.unwrap_or_default();
     if traced && !server.settings().trace {
         return Err(ServeError::invalid("this server gives no traces; leave `trace` out"));
@@ -110,11 +119,16 @@ fn values(outputs: &Outputs) -> impl Iterator<Item = &Value> {
 }
 
 /// Runs the request and tells what each step did, whether it fails or not.
-fn traced(turn: &Turn, request: Request, read: Duration, write: &output::Wanted) -> Result<Written, ServeError> {
-    let mut trace = Trace::of(turn.queued(), read);
-    let result = turn.infer(request, Some(&mut trace)).and_then(|outputs| {
+fn traced(
+    execution: &Execution,
+    request: Request,
+    read: Duration,
+    write: &output::ResponseFormat,
+) -> Result<EncodedOutput, ServeError> {
+    let mut trace = Trace::new(execution.queued(), read);
+    let result = execution.infer(request, Some(&mut trace)).and_then(|outputs| {
         // The trace is put behind a copy.
-        turn.hold_answer(values(&outputs), || 2 * write.size(&outputs))?;
+        execution.reserve_response(values(&outputs), || 2 * write.size(&outputs))?;
         Ok(write.write_json(&outputs))
     });
     match result {
@@ -123,56 +137,64 @@ fn traced(turn: &Turn, request: Request, read: Duration, write: &output::Wanted)
     }
 }
 
-/// What one turn of the pipeline gives.
-enum Turned {
-    Answer(Written),
-    /// the body is a list: each of its requests has a turn of its own
-    List(Vec<Result<Request, ValidationError>>, Option<Share>),
+/// The result of one execution.
+enum Outcome {
+    Answer(EncodedOutput),
+    /// the body is a list: each of its requests is executed on its own
+    List(Vec<Result<Request, ValidationError>>, Option<MemoryPermit>),
 }
 
-async fn predict(server: &Server, served: &Arc<Served>, request: HttpRequest<Body>) -> Result<Response, ServeError> {
+async fn predict(
+    server: &Server,
+    loaded: &Arc<LoadedPipeline>,
+    request: HttpRequest<Body>,
+) -> Result<Response, ServeError> {
     let (head, body) = request.into_parts();
-    Context::note(served.metrics());
-    let mut options = Options::of(&head.uri)?;
-    let write = output::Wanted::new(Accept::of(&head.headers), options.output.take(), served.plan().outputs())?;
+    RequestContext::note(loaded.metrics());
+    let mut options = QueryOptions::from_uri(&head.uri)?;
+    let write = output::ResponseFormat::new(
+        Accept::from_headers(&head.headers),
+        options.output.take(),
+        loaded.plan().outputs(),
+    )?;
     let is_traced = is_traced(server, &options, &write)?;
-    let media_type = MediaType::of(&head.headers)?;
+    let media_type = MediaType::from_headers(&head.headers)?;
     let (timeout, priority) = (options.timeout()?, options.priority.unwrap_or_default());
-    let body = body::read_for(served, timeout, priority, &head.headers, body, server).await?;
+    let body = body::read_for(loaded, timeout, priority, &head.headers, body, server).await?;
     // Looking at every value takes its time: a traced request is never short.
     let bytes = if is_traced { usize::MAX } else { body.len() };
-    let ask = Ask { timeout, priority, bytes };
-    let room = decoded_size::is_counted(&body).then(|| server.bodies().room().holding(body.len()));
-    let turned = server.run(served, ask, {
+    let options = RequestOptions { timeout, priority, bytes };
+    let budget = decoded_size::is_counted(&body).then(|| server.request_budget().for_request().holding(body.len()));
+    let turned = server.run(loaded, options, {
         let write = write.clone();
-        move |turn| {
+        move |execution| {
             let start = is_traced.then(Instant::now);
-            let plan = turn.served().plan();
-            let becomes = |room: &Room| match media_type {
-                MediaType::Json => decoded_size::requests(&body, room, plan),
+            let plan = execution.loaded().plan();
+            let becomes = |budget: &RequestBudget| match media_type {
+                MediaType::Json => decoded_size::requests(&body, budget, plan),
                 // All others are copied.
-                MediaType::Form(_) | MediaType::Npy | MediaType::File => room.share(body.len()),
+                MediaType::Form(_) | MediaType::Npy | MediaType::File => budget.reserve(body.len()),
             };
-            let share = room.as_ref().map(becomes).transpose()?;
+            let permit = budget.as_ref().map(becomes).transpose()?;
             match Requests::read(plan, &media_type, &body)? {
                 Requests::One(request) => {
                     if let Some(start) = start {
-                        return traced(turn, request, start.elapsed(), &write).map(Turned::Answer);
+                        return traced(execution, request, start.elapsed(), &write).map(Outcome::Answer);
                     }
-                    let outputs = turn.infer(request, None)?;
-                    turn.hold_answer(values(&outputs), || write.size(&outputs))?;
-                    write.write(&outputs).map(Turned::Answer)
+                    let outputs = execution.infer(request, None)?;
+                    execution.reserve_response(values(&outputs), || write.size(&outputs))?;
+                    write.write(&outputs).map(Outcome::Answer)
                 }
                 Requests::List(_) if is_traced => {
                     Err(ServeError::invalid("a trace is of one request; send a list without `trace`"))
                 }
-                Requests::List(requests) => Ok(Turned::List(requests, share)),
+                Requests::List(requests) => Ok(Outcome::List(requests, permit)),
             }
         }
     });
     match turned.await? {
-        Turned::Answer(written) => written.into_response(),
-        Turned::List(requests, _share) => Box::pin(list(server, served, ask, write, requests)).await,
+        Outcome::Answer(written) => written.into_response(),
+        Outcome::List(requests, _permit) => Box::pin(list(server, loaded, options, write, requests)).await,
     }
 }
 
@@ -180,36 +202,36 @@ async fn predict(server: &Server, served: &Arc<Served>, request: HttpRequest<Bod
 /// fails has its error in its place.
 async fn list(
     server: &Server,
-    served: &Arc<Served>,
-    ask: Ask,
-    write: output::Wanted,
+    loaded: &Arc<LoadedPipeline>,
+    options: RequestOptions,
+    write: output::ResponseFormat,
     requests: Vec<Result<Request, ValidationError>>,
 ) -> Result<Response, ServeError> {
     if !write.takes_json() {
         return Err(ServeError::NotAcceptable("the results of a list are given as application/json only".to_owned()));
     }
-    let at_once = served.pipeline().at_once().max(server.settings().workers);
+    let at_once = loaded.pipeline().at_once().max(server.settings().workers);
     // However short each is, many of them would keep the connection's thread.
-    let ask = Ask { bytes: usize::MAX, ..ask };
+    let options = RequestOptions { bytes: usize::MAX, ..options };
     let each = |request: Result<Request, ValidationError>| {
         let write = write.clone();
         async move {
-            if let Some(context) = Context::current() {
+            if let Some(context) = RequestContext::current() {
                 context.item(server.metrics())?;
             }
             let request = Cell::new(request.map_err(GpuxError::from)?);
-            let run = move |turn: &Turn| {
-                let outputs = turn.infer(request.take(), None)?;
-                turn.hold_answer(values(&outputs), || write.size(&outputs))?;
+            let run = move |execution: &Execution| {
+                let outputs = execution.infer(request.take(), None)?;
+                execution.reserve_response(values(&outputs), || write.size(&outputs))?;
                 Ok(write.write_json(&outputs))
             };
-            server.run(served, ask, run).await
+            server.run(loaded, options, run).await
         }
     };
     let mut results = stream::iter(requests).map(each).buffered(at_once);
-    // What is gathered here counts as the answer that it becomes.
-    let room = server.answers().room();
-    let (mut text, mut share) = (vec![b'['], room.share(0)?);
+    // The collected results count against the response budget.
+    let budget = server.response_budget().for_request();
+    let (mut text, mut permit) = (vec![b'['], budget.reserve(0)?);
     while let Some(result) = results.next().await {
         if text.len() > 1 {
             text.push(b',');
@@ -217,24 +239,24 @@ async fn list(
         match result {
             Ok(written) => text.extend_from_slice(&written.bytes),
             // It is the list that finds no room.
-            Err(error @ (ServeError::Overload(Refusal::Memory) | ServeError::AnswerNeverFits { .. })) => {
+            Err(error @ (ServeError::Overload(Rejection::Memory) | ServeError::ResponseNeverFits { .. })) => {
                 return Err(error);
             }
             Err(error) => text.extend_from_slice(error.to_json().to_string().as_bytes()),
         }
-        if text.len() > MAX_RESULTS.min(room.most()) {
-            let most = MAX_RESULTS.min(room.most()) >> 20;
+        if text.len() > MAX_RESULTS.min(budget.limit()) {
+            let most = MAX_RESULTS.min(budget.limit()) >> 20;
             let message = format!("the results of the list take more than {most} MiB; send it in parts");
             return Err(ServeError::invalid(message));
         }
-        let more = text.len().saturating_sub(share.bytes());
+        let more = text.len().saturating_sub(permit.bytes());
         if more > 0 && text.len() > GATHERED {
-            share.merge(room.share(more.max(GATHERED))?);
+            permit.merge(budget.reserve(more.max(GATHERED))?);
         }
     }
     text.push(b']');
-    if let Some(context) = Context::current() {
-        context.keep_list(share);
+    if let Some(context) = RequestContext::current() {
+        context.keep_list_permit(permit);
     }
     Ok(response::bytes(response::JSON, text))
 }

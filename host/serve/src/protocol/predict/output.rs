@@ -6,14 +6,15 @@ use axum::response::Response;
 use http::HeaderValue;
 use smallvec::SmallVec;
 
+use super::image_type::image_type;
+use super::trace::Trace;
 use crate::ServeError;
 use crate::engine::encoded_size;
-use crate::protocol::http::accept::{Accept, Liking};
+use crate::protocol::http::accept::{Accept, Preference};
 use crate::protocol::http::response;
-use crate::protocol::predict::trace::Trace;
 use gpux_core::{Kind, Outputs, PlanOutput, Tensor, Value, to_npy, write_json, write_json_text};
 
-/// How a result can be written.
+/// A response format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     /// all outputs, as an object
@@ -58,9 +59,9 @@ impl Format {
     }
 }
 
-/// How a result is to be written.
+/// The response format that a client negotiated.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct ResponseFormat {
     accept: Accept,
     /// the output to give, where one is given alone
     output: Option<String>,
@@ -69,14 +70,14 @@ pub(crate) struct Wanted {
 }
 
 /// A result in bytes.
-pub(crate) struct Written {
+pub(crate) struct EncodedOutput {
     media_type: HeaderValue,
     pub(crate) bytes: Vec<u8>,
     /// element type and shape of a tensor whose bytes these are
     tensor: Option<(&'static str, String)>,
 }
 
-impl Written {
+impl EncodedOutput {
     /// `{"outputs": …, "trace": …}`, of outputs in JSON.
     pub(crate) fn with_trace(mut self, trace: &Trace) -> Self {
         let mut text = Vec::with_capacity(self.bytes.len() + 1024);
@@ -100,7 +101,7 @@ impl Written {
     }
 }
 
-impl Wanted {
+impl ResponseFormat {
     /// As a client accepts it, and only `output` if that is named. Fails where no result of a pipeline with these
     /// outputs could be written so, before anything has run.
     pub(crate) fn new(accept: Accept, output: Option<String>, outputs: &[PlanOutput]) -> Result<Self, ServeError> {
@@ -128,23 +129,23 @@ impl Wanted {
 
     /// Whether the client takes JSON.
     pub(crate) fn takes_json(&self) -> bool {
-        self.accept.liking(Format::Json.name()).is_some()
+        self.accept.preference(Format::Json.name()).is_some()
     }
 
-    /// What the client accepts, the best liked first, where pictures are of these types.
+    /// The formats that the client accepts, highest `q` first, for pictures of these types.
     fn formats(&self, pictures: &[&str]) -> SmallVec<[Format; FORMATS.len()]> {
-        let liking = |format: Format| match format {
-            Format::Image => pictures.iter().filter_map(|name| self.accept.liking(name)).max(),
-            other => self.accept.liking(other.name()),
+        let preference = |format: Format| match format {
+            Format::Image => pictures.iter().filter_map(|name| self.accept.preference(name)).max(),
+            other => self.accept.preference(other.name()),
         };
-        let mut liked: SmallVec<[(Liking, Format); FORMATS.len()]> =
-            FORMATS.into_iter().filter_map(|format| Some((liking(format)?, format))).collect();
-        liked.sort_by_key(|(liking, _)| Reverse(*liking));
+        let mut liked: SmallVec<[(Preference, Format); FORMATS.len()]> =
+            FORMATS.into_iter().filter_map(|format| Some((preference(format)?, format))).collect();
+        liked.sort_by_key(|(preference, _)| Reverse(*preference));
         liked.into_iter().map(|(_, format)| format).collect()
     }
 
     /// The result as the client likes it best, of the ways in which it can be given.
-    pub(crate) fn write(&self, outputs: &Outputs) -> Result<Written, ServeError> {
+    pub(crate) fn write(&self, outputs: &Outputs) -> Result<EncodedOutput, ServeError> {
         if self.json {
             return Ok(self.write_json(outputs));
         }
@@ -171,7 +172,7 @@ impl Wanted {
     }
 
     /// All outputs, or the one that is wanted, as an object.
-    pub(crate) fn write_json(&self, outputs: &Outputs) -> Written {
+    pub(crate) fn write_json(&self, outputs: &Outputs) -> EncodedOutput {
         let mut text = Vec::with_capacity(512);
         text.push(b'{');
         write_fields(outputs.iter().filter(|(name, _)| self.wants(name)), &mut text);
@@ -179,7 +180,7 @@ impl Wanted {
         plain(response::JSON, text)
     }
 
-    fn write_as(&self, format: Format, outputs: &Outputs) -> Result<Written, ServeError> {
+    fn write_as(&self, format: Format, outputs: &Outputs) -> Result<EncodedOutput, ServeError> {
         if format == Format::Json {
             return Ok(self.write_json(outputs));
         }
@@ -203,7 +204,7 @@ impl Wanted {
 
     fn fits(&self, format: Format, value: &Value) -> bool {
         match (format, value) {
-            (Format::Image, value) => media_type(value).is_some_and(|name| self.accept.liking(name).is_some()),
+            (Format::Image, value) => media_type(value).is_some_and(|name| self.accept.preference(name).is_some()),
             (Format::Text, Value::Text(_)) | (Format::Bytes, Value::Bytes(_)) => true,
             (Format::Bytes | Format::Npy, Value::Tensor(tensor)) => tensor.bytes().is_some(),
             _ => false,
@@ -212,16 +213,22 @@ impl Wanted {
 }
 
 /// A value that fits.
-fn value_as(format: Format, value: &Value) -> Option<Written> {
+fn value_as(format: Format, value: &Value) -> Option<EncodedOutput> {
     match (format, value) {
-        (Format::Image, Value::Bytes(bytes)) => Some(plain(HeaderValue::from_static(picture(bytes)?), bytes.to_vec())),
+        (Format::Image, Value::Bytes(bytes)) => {
+            Some(plain(HeaderValue::from_static(image_type(bytes)?), bytes.to_vec()))
+        }
         (Format::Text, Value::Text(text)) => {
             Some(plain(HeaderValue::from_static("text/plain; charset=utf-8"), text.as_bytes().to_vec()))
         }
         (Format::Bytes, Value::Bytes(bytes)) => Some(plain(response::BYTES, bytes.to_vec())),
         (Format::Bytes, Value::Tensor(tensor)) => {
             let bytes = tensor.bytes()?.to_vec();
-            Some(Written { media_type: response::BYTES, bytes, tensor: Some((tensor.element().name(), shape(tensor))) })
+            Some(EncodedOutput {
+                media_type: response::BYTES,
+                bytes,
+                tensor: Some((tensor.element().name(), shape(tensor))),
+            })
         }
         (Format::Npy, Value::Tensor(tensor)) => {
             Some(plain(HeaderValue::from_static("application/x-npy"), to_npy(tensor).ok()?))
@@ -232,7 +239,7 @@ fn value_as(format: Format, value: &Value) -> Option<Written> {
 
 /// The media type of an output that is a picture.
 fn media_type(value: &Value) -> Option<&'static str> {
-    if let Value::Bytes(bytes) = value { picture(bytes) } else { None }
+    if let Value::Bytes(bytes) = value { image_type(bytes) } else { None }
 }
 
 fn not_given() -> ServeError {
@@ -245,8 +252,8 @@ fn none<'a>(format: Format, outputs: impl Iterator<Item = (&'a str, &'a Kind)>) 
     ServeError::NotAcceptable(format!("no output is given as {}: there is {}", format.name(), kinds.join(", ")))
 }
 
-fn plain(media_type: HeaderValue, bytes: Vec<u8>) -> Written {
-    Written { media_type, bytes, tensor: None }
+fn plain(media_type: HeaderValue, bytes: Vec<u8>) -> EncodedOutput {
+    EncodedOutput { media_type, bytes, tensor: None }
 }
 
 fn shape(tensor: &Tensor) -> String {
@@ -262,17 +269,5 @@ pub(crate) fn write_fields<'a>(outputs: impl Iterator<Item = &'a (String, Value)
         write_json_text(name, text);
         text.push(b':');
         write_json(value, text);
-    }
-}
-
-/// The media type of a picture, by its first bytes.
-pub(crate) fn picture(bytes: &[u8]) -> Option<&'static str> {
-    match bytes {
-        [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
-        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
-        [b'G', b'I', b'F', b'8', ..] => Some("image/gif"),
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
-        [b'B', b'M', ..] => Some("image/bmp"),
-        _ => None,
     }
 }

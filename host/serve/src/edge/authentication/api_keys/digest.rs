@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 pub(crate) struct Digest([u8; 32]);
 
 impl Digest {
-    pub(crate) fn of(key: &[u8]) -> Self {
+    pub(crate) fn compute(key: &[u8]) -> Self {
         Self(Sha256::digest(key).into())
     }
 
@@ -28,7 +28,7 @@ impl Digest {
     }
 
     /// Whether they are the same; takes as long whether they are or not.
-    pub(crate) fn is(&self, other: &Self) -> bool {
+    pub(crate) fn equals(&self, other: &Self) -> bool {
         let difference = self.0.iter().zip(&other.0).fold(0, |all, (a, b)| all | black_box(a ^ b));
         black_box(difference) == 0
     }

@@ -9,7 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 
-use super::Keys;
+use super::ApiKeys;
 use super::digest::Digest;
 use crate::edge::authentication::readable_by_all;
 use crate::engine::request_options::Priority;
@@ -67,13 +67,13 @@ fn text(_: &mut SchemaGenerator) -> Schema {
 /// A key shorter than this is found by trying.
 const SHORT: usize = 16;
 
-pub(crate) fn load(path: &Path, variables: &Variables<'_>, before: Option<&Keys>) -> Result<Keys, LoadError> {
+pub(crate) fn load(path: &Path, variables: &Variables<'_>, before: Option<&ApiKeys>) -> Result<ApiKeys, LoadError> {
     let form = Form { name: "list of keys", start: "write `keys:` with a list of `name:` and `sha256:`" };
     let (document, file) = load_with::<KeysFile>(form, path, variables)?;
-    let mut keys = Keys { tenants: Vec::new(), warnings: Vec::new() };
+    let mut keys = ApiKeys { tenants: Vec::new(), warnings: Vec::new() };
     let mut faults = Vec::new();
     for spec in file.keys {
-        // What a variable holds stands elsewhere.
+        // A value from a variable is not written in the file.
         let is_written =
             |key: &Spanned<String>| document.source.text.get(key.span.clone()).is_some_and(|text| !text.contains("${"));
         match digest(&spec, is_written, &mut keys.warnings) {
@@ -127,13 +127,13 @@ fn digest(
             if key.len() < SHORT {
                 warnings.push(format!("the key of `{name}` has {} characters; take {SHORT} or more", key.len()));
             }
-            Ok(Digest::of(key.as_bytes()))
+            Ok(Digest::compute(key.as_bytes()))
         }
         _ => Err(Diagnostic::new("key", spec.name.span.clone(), "either `sha256:` or `key:` is needed")),
     }
 }
 
-fn tenant(spec: KeySpec, before: Option<&Keys>) -> Tenant {
+fn tenant(spec: KeySpec, before: Option<&ApiKeys>) -> Tenant {
     let rate = spec.rate.map(|rate| f64::from(rate.get()));
     let burst = spec.burst.map(|burst| f64::from(burst.get())).or(rate);
     let before = before.and_then(|before| before.named(&spec.name.value));

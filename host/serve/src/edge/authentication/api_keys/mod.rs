@@ -1,4 +1,4 @@
-//! Who may use what: API keys, and what each of them allows.
+//! API keys, each with its tenant.
 
 mod digest;
 mod file;
@@ -16,43 +16,43 @@ use gpux_config::{LoadError, Variables};
 
 /// The keys there are.
 #[derive(Debug)]
-pub(crate) struct Keys {
+pub(crate) struct ApiKeys {
     tenants: Vec<(Digest, Arc<Tenant>)>,
     /// what the operator should know of the file, though it is used
     warnings: Vec<String>,
 }
 
-impl Keys {
+impl ApiKeys {
     /// Reads the file at `path`. Tenants that were in `before` under the same name and limits have
     /// used what they had used.
     pub(crate) fn load(path: &Path, variables: &Variables<'_>, before: Option<&Self>) -> Result<Self, LoadError> {
         file::load(path, variables, before)
     }
 
-    /// Those take the place of `before`: whoever had a key whose line is no longer the same has it no more.
+    /// Replaces `before`: tenants whose line has changed are revoked.
     pub(crate) fn replace(&self, before: &Self) {
         let stays = |old: &Arc<Tenant>| self.tenants.iter().any(|(_, tenant)| Arc::ptr_eq(tenant, old));
         for (_, old) in before.tenants.iter().filter(|(_, old)| !stays(old)) {
             old.set_revoked(true);
         }
-        // Who was read twice at a time may have been revoked by the other.
+        // Two concurrent reloads may share a tenant, which the other has revoked.
         self.tenants.iter().for_each(|(_, tenant)| tenant.set_revoked(false));
     }
 
-    /// What the operator should know of the file.
+    /// Warnings for the operator.
     pub(crate) fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Whose key the head of a request carries: `Authorization: Bearer KEY` or `X-API-Key: KEY`.
+    /// The tenant of the key in `Authorization: Bearer KEY` or `X-API-Key: KEY`.
     pub(crate) fn tenant(&self, headers: &HeaderMap) -> Result<Arc<Tenant>, ServeError> {
         let missing = "a key is needed: send `Authorization: Bearer KEY` or `X-API-Key: KEY`";
         let key = digest::presented(headers).ok_or_else(|| ServeError::Unauthorized(missing.to_owned()))?;
-        let presented = Digest::of(key);
+        let presented = Digest::compute(key);
         // All are compared, each in the same time, whichever it is.
         let mut found = None;
         for (digest, tenant) in &self.tenants {
-            if digest.is(&presented) {
+            if digest.equals(&presented) {
                 found = Some(tenant);
             }
         }

@@ -6,11 +6,11 @@ use http::{HeaderName, HeaderValue};
 
 use super::*;
 use crate::Priority;
-use crate::engine::tenant::Exceeded;
+use crate::engine::tenant::LimitExceeded;
 
 const SECRET: &str = "0123456789abcdef0123";
 
-fn keys(text: &str, before: Option<&Keys>) -> Result<Keys, String> {
+fn keys(text: &str, before: Option<&ApiKeys>) -> Result<ApiKeys, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("keys.yml");
     std::fs::write(&path, text).unwrap();
@@ -21,7 +21,7 @@ fn keys(text: &str, before: Option<&Keys>) -> Result<Keys, String> {
         "KEY" | "OTHER" => Some("$another-long-secret".to_owned()),
         _ => None,
     });
-    Keys::load(&path, &variables, before).map_err(|error| error.to_string())
+    ApiKeys::load(&path, &variables, before).map_err(|error| error.to_string())
 }
 
 fn head(name: HeaderName, value: &str) -> HeaderMap {
@@ -34,7 +34,7 @@ fn alice(rest: &str) -> String {
 }
 
 #[test]
-fn a_key_is_known_in_both_headers_and_no_other_is() {
+fn accepts_keys_in_both_headers() {
     let keys = keys(&alice(""), None).unwrap();
     let api_key = HeaderName::from_static("x-api-key");
     for headers in [
@@ -55,57 +55,61 @@ fn a_key_is_known_in_both_headers_and_no_other_is() {
 }
 
 #[test]
-fn a_key_allows_what_its_line_says() {
+fn applies_rights_and_limits_of_a_key() {
     let text = alice("    pipelines: [digits]\n    priority: low\n    concurrency: 1\n    rate: 1\n    burst: 2\n");
     let keys = keys(&text, None).unwrap();
     let tenant = keys.tenants[0].1.clone();
-    assert!(tenant.may_use("digits") && !tenant.may_use("other") && !tenant.is_admin());
+    assert!(tenant.can_use("digits") && !tenant.can_use("other") && !tenant.is_admin());
     assert_eq!(tenant.priority(Priority::High), Priority::Low);
-    let permit = tenant.enter().unwrap();
-    assert_eq!(tenant.enter().unwrap_err(), Exceeded::Concurrency(1));
+    let permit = tenant.begin_request().unwrap();
+    assert_eq!(tenant.begin_request().unwrap_err(), LimitExceeded::Concurrency(1));
     drop(permit);
-    drop(tenant.enter().unwrap());
-    assert!(matches!(tenant.enter(), Err(Exceeded::Rate(_))));
+    drop(tenant.begin_request().unwrap());
+    assert!(matches!(tenant.begin_request(), Err(LimitExceeded::Rate(_))));
     let left = |tenant: &Tenant| tenant.free_slots().unwrap();
     assert_eq!(left(&tenant), 1, "who is refused is not under way");
 }
 
 #[tokio::test]
-async fn the_items_of_a_request_have_no_more_turns_at_once_than_its_key_allows() {
+async fn items_respect_the_concurrency_of_their_key() {
     let keys = keys(&alice("    concurrency: 2\n"), None).unwrap();
     let tenant = keys.tenants[0].1.clone();
-    let request = tenant.enter().unwrap();
+    let request = tenant.begin_request().unwrap();
     let slots = tenant.slots().unwrap();
     let [own, other] = [slots.one().await.unwrap(), slots.one().await.unwrap()];
-    assert_eq!(tenant.enter().unwrap_err(), Exceeded::Concurrency(2), "its items have taken what was left");
+    assert_eq!(
+        tenant.begin_request().unwrap_err(),
+        LimitExceeded::Concurrency(2),
+        "its items have taken what was left"
+    );
     assert!(slots.one().now_or_never().is_none());
     drop(own);
     let own = slots.one().now_or_never().unwrap().unwrap();
     drop(other);
-    drop(tenant.enter().unwrap());
+    drop(tenant.begin_request().unwrap());
     drop((request, own));
 }
 
 #[test]
-fn what_was_used_stays_used_when_the_file_is_read_again() {
+fn reload_keeps_usage() {
     let text = alice("    rate: 1\n    burst: 1\n");
     let first = keys(&text, None).unwrap();
-    first.tenants[0].1.pay().unwrap();
+    first.tenants[0].1.take_token().unwrap();
     let second = keys(&text, Some(&first)).unwrap();
-    assert!(second.tenants[0].1.pay().is_err());
+    assert!(second.tenants[0].1.take_token().is_err());
     let more_at_once = keys(&(text + "    concurrency: 2\n"), Some(&second)).unwrap();
-    assert!(more_at_once.tenants[0].1.pay().is_err(), "that is another limit");
+    assert!(more_at_once.tenants[0].1.take_token().is_err(), "that is another limit");
     let under_way = more_at_once.tenants[0].1.take_slot();
     let other = keys(&alice("    rate: 2\n    concurrency: 2\n"), Some(&more_at_once)).unwrap();
-    assert!(other.tenants[0].1.pay().is_ok());
+    assert!(other.tenants[0].1.take_token().is_ok());
     assert_eq!(other.tenants[0].1.free_slots().unwrap(), 1);
     drop(under_way);
 }
 
 #[test]
-fn a_key_whose_line_has_changed_is_revoked_for_what_goes_on() {
+fn revokes_changed_keys_for_running_streams() {
     let text = alice("    pipelines: [one]\n    rate: 5\n    concurrency: 2\n");
-    let read = |text: &str, before: &Keys| {
+    let read = |text: &str, before: &ApiKeys| {
         let keys = keys(text, Some(before)).unwrap();
         keys.replace(before);
         keys
@@ -121,7 +125,7 @@ fn a_key_whose_line_has_changed_is_revoked_for_what_goes_on() {
 }
 
 #[test]
-fn keys_come_from_the_environment_as_in_gpux_yml() {
+fn reads_keys_from_the_environment() {
     let opened_by = |written: &str, key: &str| {
         let keys = keys(&format!("keys:\n  - name: a\n    key: {written}\n"), None).unwrap();
         let is_written = keys.warnings().iter().any(|warning| warning.contains("written in the file"));
@@ -147,7 +151,7 @@ fn keys_come_from_the_environment_as_in_gpux_yml() {
 }
 
 #[test]
-fn mistakes_in_the_file_are_found() {
+fn reports_mistakes_in_the_file() {
     for (text, wanted) in [
         ("keys:\n  - name: a\n".to_owned(), "either `sha256:` or `key:`"),
         ("keys:\n  - {name: a, sha256: abc}\n".to_owned(), "64 hexadecimal digits"),

@@ -8,24 +8,24 @@ use axum::body::Body;
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 
-use super::{Activity, Open, Taken, Waiting};
+use super::{Activity, PendingPart, ResponseTracker, StreamGuard};
 
-/// What is handed on at once, in bytes: the frame of HTTP/2 that everybody takes.
+/// Bytes of one part: HTTP/2's default frame size.
 const PART: usize = 16 << 10;
 
 /// A body in parts, each of which waits for the client to have room for it.
-pub(in crate::edge::connections) struct Unread {
+pub(crate) struct Http2Body {
     body: Body,
     /// what is left of what came last
     rest: Bytes,
-    taken: Taken,
-    _open: Open,
+    taken: ResponseTracker,
+    _open: StreamGuard,
 }
 
 /// Bytes that are dropped once they are sent.
 struct Part {
     bytes: Bytes,
-    _waiting: Waiting,
+    _waiting: PendingPart,
 }
 
 impl AsRef<[u8]> for Part {
@@ -34,13 +34,13 @@ impl AsRef<[u8]> for Part {
     }
 }
 
-impl Unread {
-    pub(in crate::edge::connections) fn new(body: Body, activity: &Arc<Activity>, open: Open) -> Self {
+impl Http2Body {
+    pub(crate) fn new(body: Body, activity: &Arc<Activity>, open: StreamGuard) -> Self {
         Self { body, rest: Bytes::new(), taken: activity.answer(), _open: open }
     }
 }
 
-impl hyper::body::Body for Unread {
+impl hyper::body::Body for Http2Body {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -88,12 +88,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_comes_in_parts_each_of_which_waits() {
+    fn splits_http2_bodies_into_parts() {
         let activity = Arc::new(Activity::new(Duration::ZERO, Duration::ZERO));
         // So it is over only where something is not taken.
         let _busy = activity.begin();
         let bytes: Vec<u8> = (0..PART + 7).map(|number| number as u8).collect();
-        let mut body = Unread::new(Body::from(bytes.clone()), &activity, activity.open());
+        let mut body = Http2Body::new(Body::from(bytes.clone()), &activity, activity.open());
         assert_eq!(body.size_hint().exact(), Some(bytes.len() as u64));
         let mut next = || body.frame().now_or_never().unwrap().map(|frame| frame.unwrap().into_data().unwrap());
         let (first, second) = (next().unwrap(), next().unwrap());
@@ -107,12 +107,12 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_bytes_is_handed_on() {
+    fn forwards_trailers() {
         let trailers = HeaderMap::from_iter([(http::header::AGE, http::HeaderValue::from(7))]);
         let body = http_body_util::Full::from("bytes").with_trailers(std::future::ready(Some(Ok(trailers.clone()))));
         let activity = Arc::new(Activity::new(Duration::ZERO, Duration::ZERO));
         let collected =
-            Unread::new(Body::new(body), &activity, activity.open()).collect().now_or_never().unwrap().unwrap();
+            Http2Body::new(Body::new(body), &activity, activity.open()).collect().now_or_never().unwrap().unwrap();
         assert_eq!(collected.trailers(), Some(&trailers));
         assert_eq!(collected.to_bytes(), "bytes");
     }

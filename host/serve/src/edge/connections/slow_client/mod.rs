@@ -1,4 +1,4 @@
-//! Whether anything happens on a connection.
+//! Detects clients that send too slowly, or leave responses unread.
 
 pub(super) mod http2_body;
 pub(super) mod streamed_body;
@@ -17,7 +17,7 @@ use super::framing::Framing;
 /// What only keeps a connection of HTTP/2 alive (PING, acknowledgements) is shorter than this, in bytes.
 const WORTH: usize = 64;
 
-/// What happened last on a connection.
+/// Activity of one connection.
 #[derive(Debug)]
 pub(super) struct Activity {
     start: Instant,
@@ -40,13 +40,13 @@ pub(super) struct Activity {
     /// how many answers there were
     answers: AtomicU64,
     /// of those of which something is there for the client to take, by number
-    unread: Mutex<BTreeMap<u64, Unread>>,
+    unread: Mutex<BTreeMap<u64, PendingResponse>>,
     framing: Mutex<Framing>,
 }
 
-/// What is there of one answer for the client to take.
+/// Parts of one response that wait for the client.
 #[derive(Debug)]
-struct Unread {
+struct PendingResponse {
     parts: usize,
     /// when one of them was taken, or the first of them was there
     since: Instant,
@@ -54,29 +54,29 @@ struct Unread {
 
 /// An answer that its client takes part by part.
 #[derive(Clone, Debug)]
-pub(super) struct Taken {
+pub(super) struct ResponseTracker {
     activity: Arc<Activity>,
     number: u64,
 }
 
-impl Taken {
+impl ResponseTracker {
     /// A part of it is there for the client, until the result is dropped.
-    pub(super) fn wait(&self) -> Waiting {
+    pub(super) fn wait(&self) -> PendingPart {
         let mut unread = self.activity.unread();
-        let answer = unread.entry(self.number).or_insert_with(|| Unread { parts: 0, since: Instant::now() });
+        let answer = unread.entry(self.number).or_insert_with(|| PendingResponse { parts: 0, since: Instant::now() });
         answer.parts += 1;
-        Waiting(self.clone())
+        PendingPart(self.clone())
     }
 }
 
 /// A part of an answer, until the client has room for it. What is thrown away goes with all of its answer, so
 /// no other part of that is waited for longer.
 #[derive(Debug)]
-pub(super) struct Waiting(Taken);
+pub(super) struct PendingPart(ResponseTracker);
 
-impl Drop for Waiting {
+impl Drop for PendingPart {
     fn drop(&mut self) {
-        let Taken { activity, number } = &self.0;
+        let ResponseTracker { activity, number } = &self.0;
         let mut unread = activity.unread();
         let Some(answer) = unread.get_mut(number) else { return };
         answer.parts -= 1;
@@ -89,16 +89,16 @@ impl Drop for Waiting {
 
 /// A request that is under way.
 #[derive(Debug)]
-pub(super) struct Busy(Arc<Activity>);
+pub(super) struct RequestGuard(Arc<Activity>);
 
-impl Busy {
+impl RequestGuard {
     /// The connection that it keeps busy.
     pub(super) fn activity(&self) -> Arc<Activity> {
         self.0.clone()
     }
 }
 
-impl Drop for Busy {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.0.touch();
         self.0.busy.fetch_sub(1, Ordering::AcqRel);
@@ -107,9 +107,9 @@ impl Drop for Busy {
 
 /// An answer over HTTP/2 of which there is more to come.
 #[derive(Debug)]
-pub(super) struct Open(Arc<Activity>);
+pub(super) struct StreamGuard(Arc<Activity>);
 
-impl Drop for Open {
+impl Drop for StreamGuard {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::AcqRel);
     }
@@ -139,13 +139,13 @@ impl Activity {
         self.framing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn unread(&self) -> MutexGuard<'_, BTreeMap<u64, Unread>> {
+    fn unread(&self) -> MutexGuard<'_, BTreeMap<u64, PendingResponse>> {
         self.unread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An answer, which its client takes part by part.
-    pub(super) fn answer(self: &Arc<Self>) -> Taken {
-        Taken { activity: self.clone(), number: self.answers.fetch_add(1, Ordering::Relaxed) }
+    pub(super) fn answer(self: &Arc<Self>) -> ResponseTracker {
+        ResponseTracker { activity: self.clone(), number: self.answers.fetch_add(1, Ordering::Relaxed) }
     }
 
     /// Until when the client may leave the answer where it is that it has left for longest, whatever else it does.
@@ -154,16 +154,16 @@ impl Activity {
     }
 
     /// A request begins, and ends when the result is dropped.
-    pub(super) fn begin(self: &Arc<Self>) -> Busy {
+    pub(super) fn begin(self: &Arc<Self>) -> RequestGuard {
         self.begun.store(true, Ordering::Relaxed);
         self.busy.fetch_add(1, Ordering::AcqRel);
-        Busy(self.clone())
+        RequestGuard(self.clone())
     }
 
     /// There is more to come of an answer over HTTP/2, until the result is dropped.
-    pub(super) fn open(self: &Arc<Self>) -> Open {
+    pub(super) fn open(self: &Arc<Self>) -> StreamGuard {
         self.open.fetch_add(1, Ordering::AcqRel);
-        Open(self.clone())
+        StreamGuard(self.clone())
     }
 
     /// Whether no request is under way, and nothing is there for the client.
@@ -206,7 +206,7 @@ impl Activity {
         self.patience().map_or(over, |until| until.min(over))
     }
 
-    /// What came of an attempt to send.
+    /// Notes the result of an attempt to send.
     fn sent(&self, sent: &Poll<io::Result<usize>>) {
         self.blocked.store(sent.is_pending(), Ordering::Relaxed);
         // The first attempt that fails begins the time that the client has. Who takes a few bytes and no more has
@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_is_over_when_nothing_happens_and_not_while_something_does() {
+    fn closes_idle_connections_only() {
         let none = Activity::new(Duration::ZERO, Duration::from_mins(1));
         assert!(none.is_over(), "no first request");
         let first = Arc::new(Activity::new(Duration::from_mins(1), Duration::ZERO));
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_does_not_take_what_is_there_is_not_waited_for() {
+    fn closes_connections_of_clients_that_do_not_read() {
         let activity = Arc::new(Activity::new(Duration::ZERO, Duration::ZERO));
         let _busy = activity.begin();
         activity.sent(&Poll::Pending);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_idle_while_nobody_waits_for_anything() {
+    fn connection_is_idle_without_requests() {
         let activity = Arc::new(Activity::new(Duration::ZERO, Duration::ZERO));
         assert!(activity.is_idle());
         let busy = activity.begin();
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_bytes_now_and_then_are_as_good_as_none() {
+    fn closes_connections_of_trickling_clients() {
         let activity = Arc::new(Activity::new(Duration::ZERO, Duration::from_mins(1)));
         let _busy = activity.begin();
         let takes = |bytes| {
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_lie_unread_end_a_connection_whatever_else_it_does() {
+    fn unread_responses_close_the_connection() {
         let activity = Arc::new(Activity::new(Duration::ZERO, Duration::from_millis(40)));
         let later = || std::thread::sleep(Duration::from_millis(50));
         let (one, other) = (activity.answer(), activity.answer());

@@ -8,24 +8,24 @@ use axum::body::Body;
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 
-use super::{Activity, Busy};
+use super::{Activity, RequestGuard};
 
 /// A body that keeps its connection busy while the next of it is awaited. Between two parts it is the
 /// client that is awaited, as it is where an answer lies in memory as a whole.
-pub(in crate::edge::connections) struct Made {
+pub(crate) struct StreamedBody {
     body: Body,
     activity: Arc<Activity>,
-    busy: Option<Busy>,
+    busy: Option<RequestGuard>,
 }
 
-impl Made {
+impl StreamedBody {
     /// `busy` is what the request was, which has its answer now.
-    pub(in crate::edge::connections) fn new(body: Body, busy: Busy) -> Self {
+    pub(crate) fn new(body: Body, busy: RequestGuard) -> Self {
         Self { body, activity: busy.activity(), busy: None }
     }
 }
 
-impl hyper::body::Body for Made {
+impl hyper::body::Body for StreamedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -61,10 +61,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_keeps_its_connection_busy_while_its_next_part_is_awaited() {
+    fn streamed_body_keeps_connection_busy_between_parts() {
         let activity = Arc::new(Activity::new(Duration::ZERO, Duration::ZERO));
         let parts = stream::iter([Ok::<_, Infallible>("first")]).chain(stream::pending());
-        let mut body = Made::new(Body::from_stream(parts), activity.begin());
+        let mut body = StreamedBody::new(Body::from_stream(parts), activity.begin());
         assert!(activity.is_over(), "nobody has asked for a part of it");
         body.frame().now_or_never().unwrap().unwrap().unwrap();
         assert!(activity.is_over(), "a part is there for the client");

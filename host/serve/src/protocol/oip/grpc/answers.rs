@@ -1,4 +1,4 @@
-//! The answers of inferences: messages as gRPC sends them, made in a request's turn.
+//! The answers of inferences: messages as gRPC sends them, made on the worker that executes the request.
 //!
 //! gRPC's own library would write and compress a message on a thread that answers others, however
 //! large it is.
@@ -20,7 +20,7 @@ use prost::Message;
 use tonic::Status;
 
 use super::messages::{Encoding, HEAD};
-use crate::{ServeError, Turn};
+use crate::{Execution, ServeError};
 
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const ACCEPTED: HeaderName = HeaderName::from_static("grpc-accept-encoding");
@@ -28,13 +28,13 @@ const ACCEPTED: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 /// Bytes that are compressed between two looks at whether anybody waits for them.
 const PIECE: usize = 256 << 10;
 
-/// How the answers of a call are written.
+/// Encodes the responses of a call.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Answers {
+pub(super) struct ResponseEncoder {
     encoding: Encoding,
 }
 
-impl Answers {
+impl ResponseEncoder {
     /// Compressed as the call's messages are, if its client reads that: all clients accept compression,
     /// few want to pay for it.
     pub(super) fn to(headers: &HeaderMap, encoding: Encoding) -> Self {
@@ -44,21 +44,25 @@ impl Answers {
     }
 
     /// A message as it is sent.
-    pub(super) fn message(self, turn: &Turn, message: &impl Message) -> Result<Bytes, ServeError> {
-        self.framed(message, || turn.still_wanted())
+    pub(super) fn message(self, execution: &Execution, message: &impl Message) -> Result<Bytes, ServeError> {
+        self.framed(message, || execution.check_wanted())
     }
 
-    /// The same outside of a turn, of a message that is small.
+    /// The same outside of an execution, of a message that is small.
     pub(super) fn small(self, message: &impl Message) -> Result<Bytes, ServeError> {
         self.framed(message, || Ok(()))
     }
 
-    fn framed(self, message: &impl Message, goes_on: impl Fn() -> Result<(), ServeError>) -> Result<Bytes, ServeError> {
+    fn framed(
+        self,
+        message: &impl Message,
+        check_wanted: impl Fn() -> Result<(), ServeError>,
+    ) -> Result<Bytes, ServeError> {
         let mut framed = BytesMut::with_capacity(HEAD + message.encoded_len());
         framed.put_bytes(0, HEAD);
         message.encode(&mut framed).map_err(|error| ServeError::NotAcceptable(error.to_string()))?;
         if self.encoding != Encoding::Identity {
-            framed = self.compressed(&framed, goes_on)?;
+            framed = self.compressed(&framed, check_wanted)?;
         }
         let length = u32::try_from(framed.len() - HEAD);
         let length = length.map_err(|_| ServeError::NotAcceptable("a message of gRPC has at most 4 GiB".to_owned()))?;
@@ -69,12 +73,16 @@ impl Answers {
     }
 
     /// The same of what follows the head, behind room for another.
-    fn compressed(self, framed: &[u8], goes_on: impl Fn() -> Result<(), ServeError>) -> Result<BytesMut, ServeError> {
+    fn compressed(
+        self,
+        framed: &[u8],
+        check_wanted: impl Fn() -> Result<(), ServeError>,
+    ) -> Result<BytesMut, ServeError> {
         let (head, message) = framed.split_at(HEAD);
         let sink = BytesMut::from(head).writer();
         let write = |sink: &mut dyn Write| {
             for piece in message.chunks(PIECE) {
-                goes_on()?;
+                check_wanted()?;
                 sink.write_all(piece).map_err(broken)?;
             }
             Ok::<_, ServeError>(())
@@ -146,25 +154,25 @@ mod tests {
 
     use super::super::proto::ModelInferResponse;
     use super::*;
-    use crate::Refusal;
+    use crate::Rejection;
 
     #[test]
-    fn a_large_message_is_compressed_as_long_as_somebody_waits_for_it() {
+    fn stops_compressing_once_cancelled() {
         let raw = vec![7; 4 * PIECE];
         let message = ModelInferResponse { raw_output_contents: vec![raw.into()], ..ModelInferResponse::default() };
         for encoding in [Encoding::Gzip, Encoding::Deflate] {
             let looks = Cell::new(0);
-            let whole = Answers { encoding }.framed(&message, || {
+            let whole = ResponseEncoder { encoding }.framed(&message, || {
                 looks.set(looks.get() + 1);
                 Ok(())
             });
             assert!(whole.unwrap().len() < PIECE);
             assert_eq!(looks.replace(0), 5);
-            let given_up = Answers { encoding }.framed(&message, || {
+            let given_up = ResponseEncoder { encoding }.framed(&message, || {
                 looks.set(looks.get() + 1);
-                if looks.get() < 3 { Ok(()) } else { Err(Refusal::Expired.into()) }
+                if looks.get() < 3 { Ok(()) } else { Err(Rejection::Expired.into()) }
             });
-            assert!(matches!(given_up, Err(ServeError::Overload(Refusal::Expired))));
+            assert!(matches!(given_up, Err(ServeError::Overload(Rejection::Expired))));
         }
     }
 }

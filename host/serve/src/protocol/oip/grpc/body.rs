@@ -46,7 +46,7 @@ where
         let (mut service, server) = (self.service.clone(), self.server.clone());
         Box::pin(async move {
             let (head, body) = request.into_parts();
-            let Some(encoding) = Encoding::of(&head.headers) else {
+            let Some(encoding) = Encoding::from_headers(&head.headers) else {
                 // It is refused by its head.
                 return service.call(Request::from_parts(head, Body::empty())).await;
             };

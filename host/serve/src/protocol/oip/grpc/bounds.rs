@@ -11,8 +11,8 @@ use prost::bytes::Bytes;
 use super::fields::Fields;
 use super::proto::{InferParameter, ModelInferRequest};
 use crate::ServeError;
-use crate::engine::memory_budget::Room;
-use crate::engine::memory_permit::Share;
+use crate::engine::memory_budget::RequestBudget;
+use crate::engine::memory_permit::MemoryPermit;
 use crate::protocol::oip::parameters::{MAX_NAME, MAX_PARTS, MAX_TEXT, too_long};
 use gpux_core::{MAX_AXES, MAX_STRINGS};
 
@@ -20,10 +20,10 @@ use gpux_core::{MAX_AXES, MAX_STRINGS};
 /// can have.
 const MAX_FIELDS: usize = MAX_PARTS * (MAX_AXES + 4);
 
-/// Names and texts of one message, in bytes: they are copied before it has its turn.
+/// Names and texts of one message, in bytes: they are copied before its execution.
 const MAX_TEXTS: usize = 1 << 20;
 
-/// What must be known of a request before its turn: all but its tensors.
+/// The fields of a request that are needed before its execution: all but its tensors.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Head {
     #[prost(string, tag = "1")]
@@ -46,9 +46,9 @@ impl Head {
 
 /// Reads a message, unless it has more parts than any pipeline takes, or there is no room for what its typed
 /// contents become.
-pub(super) fn read(message: Bytes, room: &Room) -> Result<(ModelInferRequest, Share), ServeError> {
-    let share = room.share(check(&message)?)?;
-    ModelInferRequest::decode(message).map_err(broken).map(|request| (request, share))
+pub(super) fn read(message: Bytes, budget: &RequestBudget) -> Result<(ModelInferRequest, MemoryPermit), ServeError> {
+    let permit = budget.reserve(check(&message)?)?;
+    ModelInferRequest::decode(message).map_err(broken).map(|request| (request, permit))
 }
 
 fn broken(error: prost::DecodeError) -> ServeError {
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_parts_as_a_pipeline_could_take_are_read() {
+    fn reads_as_many_parts_as_allowed() {
         let inputs = |many: usize| ModelInferRequest {
             inputs: vec![InferInputTensor::default(); many],
             ..ModelInferRequest::default()
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_counted_wherever_they_lie() {
+    fn bounds_parameters_everywhere() {
         let parameters = |many: usize| {
             let value = InferParameter { parameter_choice: Some(ParameterChoice::Int64Param(1)) };
             (0..many).map(|name| (name.to_string(), value.clone())).collect()
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_read_past_tensors_and_within_bounds() {
+    fn reads_the_head_without_tensors_within_limits() {
         let parameters = |many: usize| (0..many).map(|name| (name.to_string(), InferParameter::default())).collect();
         let input = InferInputTensor { name: "x".repeat(MAX_FIELDS), ..InferInputTensor::default() };
         let request = |many: usize| ModelInferRequest {
@@ -264,12 +264,12 @@ mod tests {
         let head = Head::read(&request(7).encode_to_vec().into()).unwrap();
         assert_eq!((&*head.model_name, &*head.model_version, head.parameters.len()), ("digits", "1", 7));
         assert!(Head::read(&request(MAX_PARTS).encode_to_vec().into()).is_err());
-        let again = field(4, &field(1, b"").repeat(MAX_FIELDS + 1));
-        assert!(Head::read(&again.into()).unwrap_err().to_string().contains("fields"));
+        let run_repeatedly = field(4, &field(1, b"").repeat(MAX_FIELDS + 1));
+        assert!(Head::read(&run_repeatedly.into()).unwrap_err().to_string().contains("fields"));
     }
 
     #[test]
-    fn names_and_texts_are_bounded_wherever_they_stand() {
+    fn bounds_names_and_texts_everywhere() {
         let name = |length: usize| field(1, &vec![b'n'; length]);
         let text = |length: usize| field(2, &field(3, &vec![b't'; length]));
         let at = |part: u8, inner: Vec<u8>| field(part, &inner);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn axes_are_counted_however_they_are_written() {
+    fn bounds_axes_in_both_encodings() {
         let shape = |sizes: Vec<i64>| ModelInferRequest {
             inputs: vec![InferInputTensor { shape: sizes, ..InferInputTensor::default() }; 2],
             ..ModelInferRequest::default()
@@ -313,18 +313,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_again_and_again_is_counted() {
+    fn bounds_repeated_fields() {
         let name = field(1, b"");
         check(&field(5, &name.repeat(1000))).unwrap();
-        let again = name.repeat(MAX_FIELDS + 1);
+        let run_repeatedly = name.repeat(MAX_FIELDS + 1);
         let value = field(4, &field(2, &field(3, b"").repeat(MAX_FIELDS)));
-        for message in [field(5, &again), field(6, &again), field(4, &again), value] {
+        for message in [field(5, &run_repeatedly), field(6, &run_repeatedly), field(4, &run_repeatedly), value] {
             assert!(check(&message).unwrap_err().to_string().contains("fields"));
         }
     }
 
     #[test]
-    fn texts_are_counted_in_all_inputs_together() {
+    fn bounds_texts_of_all_inputs() {
         let of = |texts: usize| {
             let contents =
                 InferTensorContents { bytes_contents: vec![[].as_slice().into(); texts], ..Default::default() };
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_contents_is_known_before_they_are_read() {
+    fn estimates_memory_before_decoding() {
         let of = |contents: InferTensorContents| {
             let input = InferInputTensor { contents: Some(contents), ..InferInputTensor::default() };
             let request = ModelInferRequest { inputs: vec![input.clone(), input], ..ModelInferRequest::default() };
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_contents_are_no_fields() {
+    fn does_not_count_numbers_as_fields() {
         let contents = InferTensorContents { fp32_contents: vec![1.0; MAX_FIELDS + 1], ..Default::default() };
         let input = InferInputTensor { contents: Some(contents), ..InferInputTensor::default() };
         let packed = ModelInferRequest { inputs: vec![input], ..ModelInferRequest::default() };
@@ -368,7 +368,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        fn never_panics_on_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
             let _ = check(&bytes);
         }
     }

@@ -10,7 +10,7 @@ use super::proto::{InferParameter, InferTensorContents};
 use crate::ServeError;
 use crate::engine::encoded_size;
 use crate::protocol::oip::datatype;
-use crate::protocol::oip::infer::GivenOutput;
+use crate::protocol::oip::infer::SelectedOutput;
 use crate::protocol::oip::parameters;
 use crate::protocol::oip::parameters::Parameters;
 use crate::protocol::oip::tensors::{Data, InputTensor, OutputTensor};
@@ -55,7 +55,7 @@ fn input(given: InferInputTensor, raw: Option<Bytes>) -> Result<InputTensor, Ser
     Ok(InputTensor { name, element, shape: sizes, data })
 }
 
-/// How many elements there are, of whatever type.
+/// The number of elements, of any type.
 fn length(contents: &InferTensorContents) -> usize {
     contents.bool_contents.len()
         + contents.int_contents.len()
@@ -112,7 +112,7 @@ fn narrow<W: Copy + ToString, T: TensorElement + TryFrom<W>>(items: Vec<W>) -> F
 
 /// The bytes that an output takes at most while it is written: its value, the contents of the message, the message,
 /// and that compressed.
-pub(super) fn size(output: &GivenOutput, raw: bool) -> usize {
+pub(super) fn size(output: &SelectedOutput, raw: bool) -> usize {
     let value = &output.tensor.value;
     let written = match value.as_tensor() {
         // Narrow integers have four bytes in contents, and ten at most in a message.
@@ -124,11 +124,14 @@ pub(super) fn size(output: &GivenOutput, raw: bool) -> usize {
 
 /// The outputs as messages, with their raw bytes if they are asked for raw. Types that contents cannot
 /// hold make all of them raw: a message has either.
-pub(super) fn outputs(given: Vec<GivenOutput>, raw: bool) -> Result<(Vec<InferOutputTensor>, Vec<Bytes>), ServeError> {
+pub(super) fn outputs(
+    given: Vec<SelectedOutput>,
+    raw: bool,
+) -> Result<(Vec<InferOutputTensor>, Vec<Bytes>), ServeError> {
     let raw = raw || given.iter().any(|output| !datatype::is_written_out(output.tensor.element()));
     let mut outputs = Vec::with_capacity(given.len());
     let mut raws = Vec::new();
-    for GivenOutput { tensor, .. } in given {
+    for SelectedOutput { tensor, .. } in given {
         if raw {
             let mut bytes = Vec::new();
             tensor.write_raw(&mut bytes).map_err(ServeError::invalid)?;

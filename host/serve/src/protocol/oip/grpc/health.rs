@@ -10,9 +10,9 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse, health_server};
 
 use super::proto::grpc_inference_service_server::SERVICE_NAME;
-use crate::{Server, State};
+use crate::{PipelineState, Server};
 
-/// How often a state that is watched is looked at.
+/// Polling interval of `Watch`.
 const EVERY: Duration = Duration::from_millis(500);
 
 pub(super) struct Health {
@@ -25,15 +25,15 @@ impl Health {
     }
 }
 
-/// What can be said of a name; `None` if there is nothing of this name.
+/// The status of a service; `None` if there is none of this name.
 fn state(server: &Server, name: &str) -> Option<ServingStatus> {
     let serving = |yes| if yes { ServingStatus::Serving } else { ServingStatus::NotServing };
     if name.is_empty() || name == SERVICE_NAME {
         return Some(serving(server.is_ready()));
     }
-    let entries = server.repository().visible();
-    let entry = entries.iter().find(|entry| entry.name() == name)?;
-    Some(serving(entry.state() == State::Ready))
+    let slots = server.repository().visible();
+    let slot = slots.iter().find(|slot| slot.name() == name)?;
+    Some(serving(slot.state() == PipelineState::Ready))
 }
 
 fn answer(status: ServingStatus) -> HealthCheckResponse {

@@ -8,7 +8,7 @@ use axum::response::Response;
 use bytes::Bytes;
 
 use super::answers;
-use super::answers::Answers;
+use super::answers::ResponseEncoder;
 use super::bounds;
 use super::bounds::Head;
 use super::messages::{Encoding, Messages};
@@ -21,50 +21,50 @@ use crate::protocol::oip::lookup;
 use crate::protocol::oip::lookup::Model;
 use crate::protocol::oip::parameters;
 use crate::protocol::oip::parameters::Parameters;
-use crate::{ServeError, Server, Turn};
+use crate::{Execution, ServeError, Server};
 
 /// The answer of a call, and its only message.
 pub(super) async fn call(State(server): State<Arc<Server>>, request: Request) -> Response {
-    let Some(encoding) = Encoding::of(request.headers()) else { return answers::unread(request.headers()) };
-    let answers = Answers::to(request.headers(), encoding);
-    let timeout = timeout::of(request.headers());
+    let Some(encoding) = Encoding::from_headers(request.headers()) else { return answers::unread(request.headers()) };
+    let answers = ResponseEncoder::to(request.headers(), encoding);
+    let timeout = timeout::from_headers(request.headers());
     let messages = Messages::new(request.into_body(), encoding, server.settings().max_body, &server);
     let message = async {
         let message = messages.only().await?;
         let head = Head::read(&message)?;
-        infer(&server, head, message, timeout, move |turn, response| answers.message(turn, &response)).await
+        infer(&server, head, message, timeout, move |execution, response| answers.message(execution, &response)).await
     };
     answers.one(message.await.map_err(|error| status(&error)))
 }
 
-/// Runs a request of this head, and has its result written in the same turn; `timeout` is how long its
+/// Runs a request of this head, and has its result written in the same execution; `timeout` is how long its
 /// caller waits.
 pub(super) async fn infer(
     server: &Server,
     head: Head,
     message: Bytes,
     timeout: Option<Duration>,
-    write: impl Fn(&Turn, ModelInferResponse) -> Result<Bytes, ServeError> + Send + 'static,
+    write: impl Fn(&Execution, ModelInferResponse) -> Result<Bytes, ServeError> + Send + 'static,
 ) -> Result<Bytes, ServeError> {
     let model = lookup::of_message(server, &head.model_name, &head.model_version)?;
     let given = contents::parameters(head.parameters);
-    let mut ask = parameters::ask(&given, message.len())?;
-    ask.timeout = match (ask.timeout, timeout) {
+    let mut options = parameters::options(&given, message.len())?;
+    options.timeout = match (options.timeout, timeout) {
         (Some(asked), Some(waits)) => Some(asked.min(waits)),
         (asked, waits) => asked.or(waits),
     };
-    let (served, room) = (model.served.clone(), server.bodies().room().holding(message.len()));
-    let done = server.run(&served, ask, move |turn| {
-        // What it held is given back when its turn ends.
-        let (request, _share) = bounds::read(message.clone(), &room)?;
-        write(turn, run(turn, &model, request, given.clone())?)
+    let (loaded, budget) = (model.loaded.clone(), server.request_budget().for_request().holding(message.len()));
+    let done = server.run(&loaded, options, move |execution| {
+        // The permit is released when the execution ends.
+        let (request, _permit) = bounds::read(message.clone(), &budget)?;
+        write(execution, run(execution, &model, request, given.clone())?)
     });
     done.await
 }
 
 /// From the message of the request to that of the result.
 fn run(
-    turn: &Turn,
+    execution: &Execution,
     model: &Model,
     request: ModelInferRequest,
     parameters: Parameters,
@@ -72,12 +72,12 @@ fn run(
     // As Triton does, whichever way the inputs came: its clients read nothing else.
     let raw = parameters::flag(&parameters, "binary_data_output")?.unwrap_or(true);
     let request = read(request, parameters)?;
-    let given = inference::infer(turn, request.inputs, request.outputs)?;
+    let given = inference::infer(execution, request.inputs, request.outputs)?;
     let size = || given.iter().map(|output| contents::size(output, raw)).sum();
-    turn.hold_answer(inference::given_values(&given), size)?;
+    execution.reserve_response(inference::given_values(&given), size)?;
     let (outputs, raw_output_contents) = contents::outputs(given, raw)?;
     Ok(ModelInferResponse {
-        model_name: turn.served().name().to_owned(),
+        model_name: execution.loaded().name().to_owned(),
         model_version: model.version.clone(),
         id: request.id,
         parameters: std::collections::HashMap::default(),

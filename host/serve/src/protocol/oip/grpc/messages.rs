@@ -13,12 +13,12 @@ use http::HeaderMap;
 use http_body_util::BodyExt as _;
 use tokio::time::timeout;
 
-use crate::engine::memory_budget::Room;
+use crate::engine::memory_budget::RequestBudget;
 use crate::protocol::http::body::{COMPRESSED, Parts, unread};
 use crate::protocol::http::compressed_members;
 use crate::{ServeError, Server};
 
-/// How compressed messages of a call are compressed.
+/// The message encoding of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Encoding {
     Identity,
@@ -27,8 +27,8 @@ pub(super) enum Encoding {
 }
 
 impl Encoding {
-    /// What the head of a call says; `None` if it is none that is read.
-    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+    /// From `grpc-encoding`; `None` if it is not supported.
+    pub(super) fn from_headers(headers: &HeaderMap) -> Option<Self> {
         match headers.get("grpc-encoding").map(http::HeaderValue::as_bytes) {
             None | Some(b"identity") => Some(Self::Identity),
             Some(b"gzip") => Some(Self::Gzip),
@@ -56,7 +56,7 @@ const PIECE: usize = 64 << 10;
 pub(super) struct Messages {
     body: Body,
     encoding: Encoding,
-    room: Room,
+    budget: RequestBudget,
     /// the largest message, in bytes, inflated
     most: usize,
     timeout: Duration,
@@ -66,8 +66,8 @@ pub(super) struct Messages {
 
 impl Messages {
     pub(super) fn new(body: Body, encoding: Encoding, most: usize, server: &Server) -> Self {
-        let (room, timeout) = (server.bodies().room(), server.settings().body_timeout);
-        Self { body, encoding, room, most, timeout, come: Bytes::new() }
+        let (budget, timeout) = (server.request_budget().for_request(), server.settings().body_timeout);
+        Self { body, encoding, budget, most, timeout, come: Bytes::new() }
     }
 
     /// The one message of a call.
@@ -109,11 +109,11 @@ impl Messages {
         let mut head = self.take(HEAD, HEAD).await?;
         let (compressed, length) = (head.get_u8(), head.get_u32() as usize);
         let message = self.take(length, self.most).await?;
-        let inflated = || Parts::new(|| self.room.clone(), self.most, 0);
+        let inflated = || Parts::new(|| self.budget.clone(), self.most, 0);
         match (compressed, self.encoding) {
             (0, _) => Ok(message),
-            (1, Encoding::Gzip) => inflate(Members::of(message), inflated()?).await,
-            (1, Encoding::Deflate) => inflate(ZlibDecoder::new(Morsels::of(message)), inflated()?).await,
+            (1, Encoding::Gzip) => inflate(CompressedMembers::new(message), inflated()?).await,
+            (1, Encoding::Deflate) => inflate(ZlibDecoder::new(PacedBytes::new(message)), inflated()?).await,
             (1, Encoding::Identity) => Err(ServeError::Body("a message is compressed, but not said how".to_owned())),
             _ => Err(ServeError::Body("a message does not say whether it is compressed".to_owned())),
         }
@@ -121,8 +121,8 @@ impl Messages {
 
     /// The next so many bytes.
     async fn take(&mut self, length: usize, most: usize) -> Result<Bytes, ServeError> {
-        let room = self.room.clone();
-        let mut parts = Parts::new(|| room.clone(), most, length)?;
+        let budget = self.budget.clone();
+        let mut parts = Parts::new(|| budget.clone(), most, length)?;
         while parts.len() < length {
             if !self.more().await? {
                 return Err(early());
@@ -134,7 +134,7 @@ impl Messages {
     }
 }
 
-async fn inflate(mut decoder: impl Read, mut inflated: Parts<impl Fn() -> Room>) -> Result<Bytes, ServeError> {
+async fn inflate(mut decoder: impl Read, mut inflated: Parts<impl Fn() -> RequestBudget>) -> Result<Bytes, ServeError> {
     let mut piece = vec![0; PIECE];
     loop {
         match decoder.read(&mut piece).map(|length| piece.get(..length)) {
@@ -147,18 +147,18 @@ async fn inflate(mut decoder: impl Read, mut inflated: Parts<impl Fn() -> Room>)
 }
 
 /// One member of gzip after the other.
-struct Members {
-    now: GzDecoder<Morsels>,
+struct CompressedMembers {
+    now: GzDecoder<PacedBytes>,
     left: u32,
 }
 
-impl Members {
-    fn of(message: Bytes) -> Self {
-        Self { now: GzDecoder::new(Morsels::of(message)), left: compressed_members::MOST }
+impl CompressedMembers {
+    fn new(message: Bytes) -> Self {
+        Self { now: GzDecoder::new(PacedBytes::new(message)), left: compressed_members::MOST }
     }
 }
 
-impl Read for Members {
+impl Read for CompressedMembers {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         loop {
             let length = self.now.read(out)?;
@@ -174,14 +174,14 @@ impl Read for Members {
 
 /// What is to be inflated, in morsels: after each, the reader is told to wait. A decoder reads on until
 /// something comes of it, which may be never.
-struct Morsels {
+struct PacedBytes {
     bytes: Bytes,
     /// of this morsel
     left: usize,
 }
 
-impl Morsels {
-    const fn of(bytes: Bytes) -> Self {
+impl PacedBytes {
+    const fn new(bytes: Bytes) -> Self {
         Self { bytes, left: COMPRESSED }
     }
 
@@ -190,7 +190,7 @@ impl Morsels {
     }
 }
 
-impl Read for Morsels {
+impl Read for PacedBytes {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let length = self.fill_buf()?.read(out)?;
         self.consume(length);
@@ -198,7 +198,7 @@ impl Read for Morsels {
     }
 }
 
-impl BufRead for Morsels {
+impl BufRead for PacedBytes {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if self.left == 0 && !self.bytes.is_empty() {
             self.left = COMPRESSED;
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_has_come_is_held_and_given_back() {
+    async fn holds_memory_of_received_messages() {
         let server = server(6 << 10);
         let mut many = messages(vec![message(6 << 10); 5], Encoding::Identity, &server);
         for _ in 0..5 {
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_message_that_is_begun_and_not_ended_is_late() {
+    async fn times_out_incomplete_messages() {
         let server = server(1 << 20);
         let mut messages = messages(vec![message(10), message(10)[..7].to_vec()], Encoding::Identity, &server);
         messages.next().await.unwrap().unwrap();
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_compressed_is_inflated_and_lets_others_go_first() {
+    async fn yields_while_decompressing() {
         let server = server(1 << 20);
         let text = b"text ".repeat(100);
         let mut zlib = ZlibEncoder::new(Vec::new(), Compression::fast());
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_inflates_to_nothing_lets_others_go_first() {
+    async fn yields_while_decompressing_empty_output() {
         // Blocks that are empty, and the last of them.
         let blocks = [[0, 0, 0, 0xff, 0xff].repeat(200_000), vec![1, 0, 0, 0xff, 0xff]].concat();
         let gzip = [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff][..], &blocks, &[0; 8]].concat();
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_comes_of_inflating_is_bounded_and_held() {
+    async fn bounds_decompressed_messages() {
         let server = server(1 << 20);
         let inflated = async |size: usize| {
             let sent = gzip(&vec![0; size]);
@@ -360,7 +360,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_are_found_however_they_come(lengths in prop::collection::vec(0_usize..20, 0..6), cut in 1_usize..9) {
+        fn reassembles_split_messages(lengths in prop::collection::vec(0_usize..20, 0..6), cut in 1_usize..9) {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
             let _clock = runtime.enter();
             let all: Vec<u8> = lengths.iter().flat_map(|length| message(*length)).collect();

@@ -26,7 +26,7 @@ use tonic_health::pb::health_server::HealthServer;
 
 use crate::protocol::http::response;
 use crate::protocol::route;
-use crate::protocol::route::{is_grpc, shown};
+use crate::protocol::route::{is_grpc, truncated};
 use crate::{ServeError, Server};
 
 /// The messages, made from `proto/open_inference.proto` (`tests/protobuf.rs` checks that they are current).
@@ -65,7 +65,7 @@ async fn check(request: Request, next: Next) -> Response {
         let message = "this is a call of gRPC, whose type is `application/grpc`";
         return response::error(&ServeError::MediaType(message.to_owned()));
     }
-    if route::of(path).is_none() {
+    if route::template(path).is_none() {
         return no_such_call(path);
     }
     next.run(request).await
@@ -73,7 +73,7 @@ async fn check(request: Request, next: Next) -> Response {
 
 /// The answer to a call that there is not.
 pub(crate) fn no_such_call(path: &str) -> Response {
-    Status::unimplemented(format!("there is no call `{}`", shown(path))).into_http()
+    Status::unimplemented(format!("there is no call `{}`", truncated(path))).into_http()
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ fn plain<T>(result: Result<T, ServeError>) -> Result<Response<T>, Status> {
     result.map(Response::new).map_err(|error| status(&error))
 }
 
-/// Inferences have routes of their own, which read and write their messages in their turns.
+/// Inferences have routes of their own, which read and write their messages while they execute.
 fn elsewhere() -> Status {
     Status::internal("an inference came where none is taken")
 }
@@ -73,7 +73,7 @@ impl GrpcInferenceService for Service {
         let proto::ModelReadyRequest { name, version } = request.into_inner();
         let ready = match lookup::of_message(&self.server, &name, &version) {
             Ok(_) => Ok(true),
-            // What is not there is not ready: clients ask before it is loaded.
+            // A missing model is not ready: clients ask before it is loaded.
             Err(ServeError::NotReady(_) | ServeError::NotFound(_)) => Ok(false),
             Err(error) => Err(error),
         };
@@ -137,7 +137,7 @@ impl GrpcInferenceService for Service {
         } else {
             lookup::of_message(&self.server, &name, &version).map(|model| vec![model])
         };
-        plain(models.map(|models| Statistics::of(&models).into()))
+        plain(models.map(|models| Statistics::new(&models).into()))
     }
 
     async fn repository_index(

@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 use super::proto;
 use super::proto::{log_settings_request, log_settings_response, trace_setting_response};
 use crate::protocol::oip::settings;
-use crate::protocol::oip::settings::Named;
+use crate::protocol::oip::settings::SettingsMap;
 use crate::{ServeError, Server};
 
 /// `LogSettings`: what they are, once what is asked for is known to be the same.
@@ -24,7 +24,7 @@ pub(super) fn logging(
         };
         (name, value)
     };
-    let asked: Named = request.settings.into_iter().map(given).collect();
+    let asked: SettingsMap = request.settings.into_iter().map(given).collect();
     let settings = settings::updated(settings::logging(server.settings()), &asked)?;
     let value = |(name, value): (String, Json)| {
         let choice = match value {
@@ -54,7 +54,7 @@ pub(super) fn tracing(
         };
         (name, value)
     };
-    let asked: Named = request.settings.into_iter().map(given).collect();
+    let asked: SettingsMap = request.settings.into_iter().map(given).collect();
     let value = |(name, value): (String, Json)| {
         let texts = match value {
             Json::Array(texts) => texts,

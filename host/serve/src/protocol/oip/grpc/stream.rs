@@ -15,25 +15,25 @@ use futures_util::{FutureExt as _, Stream, StreamExt as _};
 use tonic::Status;
 
 use super::answers;
-use super::answers::Answers;
+use super::answers::ResponseEncoder;
 use super::bounds::Head;
 use super::messages::{Encoding, Messages};
 use super::proto::infer_parameter::ParameterChoice;
 use super::proto::{InferParameter, ModelInferResponse, ModelStreamInferResponse};
 use super::{infer, timeout};
-use crate::engine::request_context::Context;
+use crate::engine::request_context::RequestContext;
 use crate::protocol::oip::error::status;
 use crate::settings::LAST_CALL;
-use crate::{ServeError, Server, Turn};
+use crate::{Execution, ServeError, Server};
 
 /// Runs the requests of a stream side by side, as many as there are workers, and gives their results
 /// in order.
 pub(super) async fn call(State(server): State<Arc<Server>>, request: Request) -> Response {
-    let Some(encoding) = Encoding::of(request.headers()) else { return answers::unread(request.headers()) };
-    let answers = Answers::to(request.headers(), encoding);
-    let deadline = timeout::of(request.headers()).and_then(|timeout| Instant::now().checked_add(timeout));
+    let Some(encoding) = Encoding::from_headers(request.headers()) else { return answers::unread(request.headers()) };
+    let answers = ResponseEncoder::to(request.headers(), encoding);
+    let deadline = timeout::from_headers(request.headers()).and_then(|timeout| Instant::now().checked_add(timeout));
     let messages = Messages::new(request.into_body(), encoding, server.settings().max_body, &server);
-    let (at_once, ending) = (server.settings().workers, Ending::default());
+    let (at_once, ending) = (server.settings().workers, StreamEnd::default());
     let requests = Requests::new(messages, &server, deadline, ending.clone());
     let results = requests.map(move |request| {
         let server = server.clone();
@@ -48,13 +48,13 @@ async fn answer(
     server: &Server,
     message: Bytes,
     deadline: Option<Instant>,
-    answers: Answers,
+    answers: ResponseEncoder,
 ) -> Result<Bytes, ServeError> {
-    let counted = Context::current().map_or(Ok(()), |context| context.item(server.metrics()));
+    let counted = RequestContext::current().map_or(Ok(()), |context| context.item(server.metrics()));
     let (id, result) = match (Head::read(&message), counted) {
         (Ok(head), Ok(())) => {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let write = move |turn: &Turn, response| answers.message(turn, &last_of_one(response));
+            let write = move |execution: &Execution, response| answers.message(execution, &last_of_one(response));
             (head.id.clone(), infer::infer(server, head, message, left, write).await)
         }
         (Ok(head), Err(error)) => (head.id, Err(error)),
@@ -62,7 +62,7 @@ async fn answer(
     };
     result.or_else(|error| {
         answers.small(&ModelStreamInferResponse {
-            error_message: error.told(),
+            error_message: error.public_message(),
             infer_response: Some(ModelInferResponse { id, ..ModelInferResponse::default() }),
         })
     })
@@ -77,9 +77,9 @@ fn last_of_one(mut response: ModelInferResponse) -> ModelStreamInferResponse {
 
 /// Why a stream ended, if not because its client had nothing more to ask.
 #[derive(Clone, Default)]
-pub(super) struct Ending(Arc<OnceLock<Status>>);
+pub(super) struct StreamEnd(Arc<OnceLock<Status>>);
 
-impl Ending {
+impl StreamEnd {
     /// The status that follows the last answer.
     pub(super) fn status(&self) -> Option<Status> {
         self.0.get().cloned()
@@ -93,12 +93,12 @@ pub(super) struct Requests {
     stopped: BoxFuture<'static, ()>,
     is_stopped: bool,
     late: BoxFuture<'static, ()>,
-    ending: Ending,
+    ending: StreamEnd,
 }
 
 impl Requests {
     /// Those of `messages`, whose caller waits until `deadline` at most.
-    pub(super) fn new(messages: Messages, server: &Server, deadline: Option<Instant>, ending: Ending) -> Self {
+    pub(super) fn new(messages: Messages, server: &Server, deadline: Option<Instant>, ending: StreamEnd) -> Self {
         let mut stopping = server.stopping();
         let stopped = async move {
             // Without a server there is nobody who could stop it.

@@ -56,7 +56,7 @@ fn first(response: &ModelInferResponse) -> f32 {
 }
 
 #[tokio::test]
-async fn outputs_are_raw_unless_contents_are_asked_for() {
+async fn outputs_are_raw_by_default() {
     let mut client = Client::new(router());
     let response = client.model_infer(floats(&[1.0, 2.0, 3.0])).await.unwrap().into_inner();
     assert_eq!((response.id.as_str(), response.model_version.as_str()), ("7", "1"));
@@ -76,7 +76,7 @@ async fn outputs_are_raw_unless_contents_are_asked_for() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_ready() {
+async fn missing_models_are_not_ready() {
     let mut client = Client::new(router());
     for (name, version, ready) in
         [("matrix", "", true), ("matrix", "1", true), ("matrix", "9", false), ("no", "", false)]
@@ -93,10 +93,10 @@ async fn what_is_not_there_is_not_ready() {
 }
 
 #[tokio::test]
-async fn what_was_unloaded_is_not_found_by_any_version() {
+async fn unloaded_models_are_not_found() {
     let server = server();
     let mut client = Client::new(super::router(&server));
-    server.repository().turn("matrix").await.unwrap().unload();
+    server.repository().lock_update("matrix").await.unwrap().unload();
     for version in ["", "1", "1.2.0", "new"] {
         let (name, version) = ("matrix".to_owned(), version.to_owned());
         let asked = ModelReadyRequest { name: name.clone(), version: version.clone() };
@@ -110,7 +110,7 @@ async fn what_was_unloaded_is_not_found_by_any_version() {
 }
 
 #[tokio::test]
-async fn every_fault_has_its_code() {
+async fn maps_errors_to_grpc_codes() {
     let mut client = Client::new(router());
     let unknown = ModelInferRequest { model_name: "nobody".to_owned(), ..ModelInferRequest::default() };
     assert_eq!(client.model_infer(unknown).await.unwrap_err().code(), Code::NotFound);
@@ -127,7 +127,7 @@ async fn every_fault_has_its_code() {
 }
 
 #[tokio::test]
-async fn what_is_asked_about_shared_memory_and_settings_is_told() {
+async fn reports_shared_memory_and_settings() {
     use super::proto::{
         CudaSharedMemoryRegisterRequest, CudaSharedMemoryUnregisterRequest, LogSettingsRequest,
         SystemSharedMemoryStatusRequest, TraceSettingRequest, log_settings_request, trace_setting_request,
@@ -148,18 +148,18 @@ async fn what_is_asked_about_shared_memory_and_settings_is_told() {
     let change = LogSettingsRequest { settings: [("log_info".to_owned(), value)].into() };
     assert_eq!(client.log_settings(change).await.unwrap_err().code(), Code::InvalidArgument);
 
-    let ask = |model: &str, level: &str| {
+    let options = |model: &str, level: &str| {
         let value = trace_setting_request::SettingValue { value: vec![level.to_owned()] };
         TraceSettingRequest { model_name: model.to_owned(), settings: [("trace_level".to_owned(), value)].into() }
     };
-    let tracing = client.trace_setting(ask("matrix", "OFF")).await.unwrap().into_inner();
+    let tracing = client.trace_setting(options("matrix", "OFF")).await.unwrap().into_inner();
     assert_eq!((&tracing.settings["trace_level"].value[0], tracing.settings.len()), (&"OFF".to_owned(), 6));
-    assert_eq!(client.trace_setting(ask("", "TIMESTAMPS")).await.unwrap_err().code(), Code::InvalidArgument);
-    assert_eq!(client.trace_setting(ask("no", "OFF")).await.unwrap_err().code(), Code::NotFound);
+    assert_eq!(client.trace_setting(options("", "TIMESTAMPS")).await.unwrap_err().code(), Code::InvalidArgument);
+    assert_eq!(client.trace_setting(options("no", "OFF")).await.unwrap_err().code(), Code::NotFound);
 }
 
 #[tokio::test]
-async fn a_stream_answers_in_order_and_outlives_faults() {
+async fn stream_responds_in_order_and_survives_errors() {
     let mut client = Client::new(router());
     let requests = (0..30_u8).map(|number| {
         let mut request = floats(&[f32::from(number), 0.0, 0.0]);
@@ -187,7 +187,7 @@ async fn a_stream_answers_in_order_and_outlives_faults() {
 }
 
 #[tokio::test]
-async fn a_message_of_more_parts_than_a_pipeline_takes_is_not_read() {
+async fn rejects_messages_with_too_many_parts() {
     for compressed in [false, true] {
         let mut client = Client::new(router());
         if compressed {
@@ -201,7 +201,7 @@ async fn a_message_of_more_parts_than_a_pipeline_takes_is_not_read() {
 }
 
 #[tokio::test]
-async fn strings_are_counted_in_all_inputs_of_whatever_form() {
+async fn bounds_strings_of_all_inputs() {
     let input = |name: &str, strings: i64| InferInputTensor {
         name: name.to_owned(),
         datatype: "BYTES".to_owned(),
@@ -216,7 +216,7 @@ async fn strings_are_counted_in_all_inputs_of_whatever_form() {
 }
 
 #[tokio::test]
-async fn there_must_be_room_for_what_contents_become() {
+async fn reserves_memory_for_decoded_contents() {
     let settings = Settings { workers: 1, body_memory: 400 << 10, ..Settings::default() };
     let server = Arc::new(Server::new(
         settings,
@@ -228,7 +228,7 @@ async fn there_must_be_room_for_what_contents_become() {
     let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/oip/models/matrix");
     server.add(&[Source(model.to_owned())]).unwrap();
     let mut client = Client::new(super::router(&server));
-    let _held = server.bodies().room().share(300 << 10).unwrap();
+    let _held = server.request_budget().for_request().reserve(300 << 10).unwrap();
     for (zeros, code) in [(1000, Code::InvalidArgument), (20_000, Code::Unavailable), (60_000, Code::ResourceExhausted)]
     {
         let mut many = floats(&[]);
@@ -240,7 +240,7 @@ async fn there_must_be_room_for_what_contents_become() {
 }
 
 #[tokio::test]
-async fn what_a_message_quotes_is_cut_short() {
+async fn truncates_long_quotes_in_messages() {
     let named = |length: usize| ModelInferRequest { model_name: "\u{f6}".repeat(length), ..Default::default() };
     let refused = Client::new(router()).model_infer(named(2049)).await.unwrap_err();
     assert!(refused.code() == Code::InvalidArgument && refused.message().contains("at most 4096 bytes"), "{refused}");
@@ -250,7 +250,7 @@ async fn what_a_message_quotes_is_cut_short() {
 }
 
 #[tokio::test]
-async fn a_stream_that_says_no_more_ends_with_the_server() {
+async fn silent_stream_ends_with_the_server() {
     let server = server();
     let mut client = Client::new(super::router(&server));
     let requests = stream::iter([floats(&[1.0, 2.0, 3.0]), floats(&[4.0, 5.0, 6.0])]).chain(stream::pending());
@@ -264,7 +264,7 @@ async fn a_stream_that_says_no_more_ends_with_the_server() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_at_its_deadline() {
+async fn stream_ends_at_its_deadline() {
     let requests = stream::iter([floats(&[1.0, 2.0, 3.0])]).chain(stream::pending());
     let mut request = Request::new(requests);
     request.metadata_mut().insert("grpc-timeout", "300m".parse().unwrap());
@@ -274,7 +274,7 @@ async fn a_stream_ends_at_its_deadline() {
 }
 
 #[tokio::test]
-async fn garbage_is_no_reason_to_fall() {
+async fn tolerates_garbage() {
     for body in [&b""[..], b"\0", b"\0\0\0\0\x05ab", b"\0\xff\xff\xff\xff", b"\x01\0\0\0\x01a", b"\0\0\0\0\x02\xff\xff"]
     {
         let call = http::Request::post("/inference.GRPCInferenceService/ModelInfer")
@@ -287,7 +287,7 @@ async fn garbage_is_no_reason_to_fall() {
 }
 
 #[tokio::test]
-async fn calls_that_are_no_inference_are_small_compressed_or_not() {
+async fn bounds_calls_other_than_inference() {
     use super::proto::{ServerLiveRequest, TraceSettingRequest, trace_setting_request};
     let value = trace_setting_request::SettingValue { value: vec![String::new(); 64 << 10] };
     let many = TraceSettingRequest { settings: [("trace_level".to_owned(), value)].into(), ..Default::default() };
@@ -305,7 +305,7 @@ async fn calls_that_are_no_inference_are_small_compressed_or_not() {
 }
 
 #[tokio::test]
-async fn a_call_takes_one_message() {
+async fn unary_calls_take_one_message() {
     for (call, message) in [("ServerLive", &[][..]), ("ModelInfer", &[0x0a, 1, b'x'])] {
         let message = [&[0, 0, 0, 0, message.len() as u8], message].concat();
         for (times, taken) in [(1, true), (2, false)] {
@@ -334,7 +334,7 @@ async fn answered(headers: &[(&'static str, &'static str)], message: &[u8]) -> (
 }
 
 #[tokio::test]
-async fn answers_are_compressed_for_those_who_compress_themselves() {
+async fn compresses_responses_to_compressing_clients() {
     use prost::Message as _;
     use tonic::codec::CompressionEncoding::{Deflate, Gzip};
 

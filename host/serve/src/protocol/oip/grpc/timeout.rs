@@ -1,11 +1,11 @@
-//! How long a caller waits: `grpc-timeout`.
+//! The caller's deadline: `grpc-timeout`.
 
 use std::time::Duration;
 
 use http::HeaderMap;
 
 /// The time that the caller gives a call; `None` if it does not say, or not in gRPC's way.
-pub(super) fn of(headers: &HeaderMap) -> Option<Duration> {
+pub(super) fn from_headers(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     // At most eight digits, says the protocol.
@@ -29,9 +29,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_unit_is_read() {
+    fn parses_every_timeout_unit() {
         let read = |text: &'static str| {
-            of(&HeaderMap::from_iter([(
+            from_headers(&HeaderMap::from_iter([(
                 http::HeaderName::from_static("grpc-timeout"),
                 http::HeaderValue::from_static(text),
             )]))

@@ -1,4 +1,4 @@
-//! What Triton's servers let clients set up: shared memory, logging, traces. Here it can be looked at.
+//! Triton's settings for shared memory, logging and traces, read-only.
 
 use std::sync::Arc;
 
@@ -8,20 +8,24 @@ use axum::response::Response;
 use http::Request as HttpRequest;
 use serde_json::{Value as Json, json};
 
-use super::{Named, answered};
+use super::{PathParameters, answered};
 use crate::protocol::http::{body, response};
 use crate::protocol::oip::{settings, shared_memory};
 use crate::{ServeError, Server};
 use gpux_core::JsonTree;
 
 /// `GET /v2/systemsharedmemory/status`, `…/region/NAME/status`, and the same of CUDA's.
-pub(super) async fn regions(named: Named) -> Response {
+pub(super) async fn regions(named: PathParameters) -> Response {
     let status = shared_memory::status(&named.region);
     answered(status.map(|()| response::json(&json!([]))))
 }
 
 /// `POST …/region/NAME/register`.
-pub(super) async fn register(State(server): State<Arc<Server>>, named: Named, request: HttpRequest<Body>) -> Response {
+pub(super) async fn register(
+    State(server): State<Arc<Server>>,
+    named: PathParameters,
+    request: HttpRequest<Body>,
+) -> Response {
     let read = read(&server, request).await;
     answered(Err(read.err().unwrap_or_else(|| shared_memory::register(&named.region))))
 }
@@ -43,7 +47,7 @@ pub(super) async fn set_logging(State(server): State<Arc<Server>>, request: Http
 }
 
 /// `GET /v2/trace/setting`, and `GET /v2/models/NAME/trace/setting`.
-pub(super) async fn tracing(State(server): State<Arc<Server>>, named: Named) -> Response {
+pub(super) async fn tracing(State(server): State<Arc<Server>>, named: PathParameters) -> Response {
     let settings = settings::tracing(&server, &named.model);
     answered(settings.map(|settings| response::json(&json!(settings))))
 }
@@ -51,7 +55,7 @@ pub(super) async fn tracing(State(server): State<Arc<Server>>, named: Named) -> 
 /// `POST` of the same.
 pub(super) async fn set_tracing(
     State(server): State<Arc<Server>>,
-    named: Named,
+    named: PathParameters,
     request: HttpRequest<Body>,
 ) -> Response {
     let updated = async {
@@ -62,11 +66,11 @@ pub(super) async fn set_tracing(
 }
 
 /// The object of a body, which may be empty.
-async fn read(server: &Server, request: HttpRequest<Body>) -> Result<settings::Named, ServeError> {
+async fn read(server: &Server, request: HttpRequest<Body>) -> Result<settings::SettingsMap, ServeError> {
     let (head, body) = request.into_parts();
     let body = body::read_small(&head.headers, body, server).await?;
     if body.trim_ascii().is_empty() {
-        return Ok(settings::Named::new());
+        return Ok(settings::SettingsMap::new());
     }
     match serde_json::from_slice(&body) {
         Ok(JsonTree(Json::Object(fields))) => Ok(fields),
@@ -86,7 +90,7 @@ mod tests {
     use gpux::LoadOptions;
 
     #[tokio::test]
-    async fn what_is_no_inference_has_a_small_body() {
+    async fn bounds_bodies_other_than_inference() {
         let settings = Settings { model_control: true, ..Settings::default() };
         let router = super::super::router(Arc::new(Server::new(settings, LoadOptions::default())));
         for path in [

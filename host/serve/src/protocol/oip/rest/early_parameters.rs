@@ -1,6 +1,6 @@
-//! What a request in JSON asks for beside its result, as far as that is known before its turn.
+//! Timeout and priority of a JSON request, found before it is parsed.
 //!
-//! Reading a large request takes its time, and so belongs in its turn; where it stands in the queue has to
+//! Reading a large request takes its time, and so belongs to its execution; where it stands in the queue has to
 //! be known before. Clients write parameters before the tensors or behind them: so only the start and
 //! the end are looked at, whose lengths do not grow with the request.
 
@@ -11,31 +11,31 @@ use serde::Deserialize;
 use serde::de::{Deserializer as _, Error as _, IgnoredAny, MapAccess, Visitor};
 
 use super::literals;
-use super::parts::GivenParameters;
+use super::parts::ParsedParameters;
 use crate::protocol::oip::parameters;
 use crate::protocol::oip::parameters::Parameters;
-use crate::{Ask, ServeError};
+use crate::{RequestOptions, ServeError};
 
-/// How much of each end is looked at, in bytes: read in hardly more time than it takes to ask for a turn.
+/// How much of each end is looked at, in bytes: read in hardly more time than it takes to submit it.
 const LOOK: usize = 64 << 10;
 
 /// The field that holds them.
 const FIELD: &str = "parameters";
 
-/// What matters before the turn of a request.
+/// Parameters that matter before the execution.
 const WORDS: [&str; 2] = ["\"timeout\"", "\"priority\""];
 
 /// What a request of so many bytes asks for, by its parameters. Those that stand far from both of its ends
 /// are found when it is read.
-pub(super) fn ask(json: &[u8], bytes: usize) -> Result<Ask, ServeError> {
-    parameters::ask(&found(json), bytes)
+pub(super) fn options(json: &[u8], bytes: usize) -> Result<RequestOptions, ServeError> {
+    parameters::options(&found(json), bytes)
 }
 
 fn found(json: &[u8]) -> Parameters {
     let start = json.get(..LOOK).unwrap_or(json);
     let end = json.get(json.len().saturating_sub(LOOK)..).unwrap_or(json);
     let found = matters(start).then(|| first(start)).flatten();
-    // Whatever is wrong with it is found again, and said, when it is read.
+    // The parser reports errors later.
     found.or_else(|| matters(end).then(|| last(end)).flatten()).unwrap_or_default()
 }
 
@@ -70,7 +70,7 @@ impl<'de> Visitor<'de> for UpToParameters<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
         while let Some(name) = fields.next_key::<Cow<'de, str>>()? {
             if name == FIELD {
-                *self.0 = Some(fields.next_value::<GivenParameters>()?.0);
+                *self.0 = Some(fields.next_value::<ParsedParameters>()?.0);
                 return Err(A::Error::custom("what follows does not matter"));
             }
             fields.next_value::<IgnoredAny>()?;
@@ -83,7 +83,7 @@ impl<'de> Visitor<'de> for UpToParameters<'_> {
 fn last(end: &[u8]) -> Option<Parameters> {
     #[derive(Deserialize)]
     struct Tail {
-        parameters: GivenParameters,
+        parameters: ParsedParameters,
     }
     let tail = [b"{", end.get(field(end)?..)?].concat();
     let read = |text: &[u8]| serde_json::from_slice::<Tail>(text).ok();
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_found_at_either_end_however_long_the_request() {
+    fn finds_parameters_at_either_end() {
         for more in [0, LOOK - 100, LOOK, 10 * LOOK] {
             for before in [true, false] {
                 for other in ["", r#""o\\":["]}\\\"",{}],"#, r#""o":[NaN, -Infinity],"#] {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn only_its_own_parameters_are_found() {
+    fn finds_only_top_level_parameters() {
         let many = "1,".repeat(LOOK);
         for json in [
             format!(r#"{{"a":[{{"parameters":{{"timeout":7}}}}],"b":[{many}1],"c":{{"parameters":{{"timeout":8}}}}}}"#),
@@ -174,7 +174,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_follows_and_goes_before_does_not_matter(texts in prop::collection::vec(any::<String>(), 4)) {
+        fn ignores_surrounding_fields(texts in prop::collection::vec(any::<String>(), 4)) {
             let [a, b, c, d] = texts.as_slice() else { unreachable!() };
             let own = json!({ "timeout": 7 });
             let object = json!({ a: [b, { "parameters": { "timeout": 8 } }], "parameters": own, c: { d: [a] } });
@@ -184,7 +184,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_it_panic(text in "[\\[\\]{}\",:\\\\parmets0-9N -]{0,80}") {
+        fn never_panics_on_any_text(text in "[\\[\\]{}\",:\\\\parmets0-9N -]{0,80}") {
             let text = format!("{text}\"parameters\":{text}\"timeout\"{text}");
             first(text.as_bytes());
             last(text.as_bytes());

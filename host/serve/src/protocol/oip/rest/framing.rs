@@ -32,7 +32,7 @@ impl Default for Framing {
 
 impl Framing {
     /// Takes a body apart.
-    pub(super) fn of(headers: &HeaderMap, mut body: Bytes) -> Result<Self, ServeError> {
+    pub(super) fn split(headers: &HeaderMap, mut body: Bytes) -> Result<Self, ServeError> {
         let Some(length) = headers.get(&JSON_LENGTH) else {
             return Ok(Self::Json { json: body, binary: Bytes::new() });
         };

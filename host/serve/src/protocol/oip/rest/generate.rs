@@ -11,21 +11,25 @@ use bytes::Bytes;
 use http::{HeaderValue, Request as HttpRequest};
 use serde_json::Value as Json;
 
-use super::{Named, answered, early_parameters};
+use super::{PathParameters, answered, early_parameters};
 use crate::engine::decoded_size;
 use crate::engine::encoded_size;
-use crate::protocol::http::compression::Accepted;
+use crate::protocol::http::compression::AcceptedEncodings;
 use crate::protocol::http::{body, response};
 use crate::protocol::oip::lookup;
 use crate::protocol::oip::lookup::Model;
 use crate::protocol::oip::parameters;
 use crate::protocol::predict::output::write_fields;
-use crate::{Priority, ServeError, Server, Turn};
+use crate::{Execution, Priority, ServeError, Server};
 use gpux_core::{JsonTree, Value, write_json_text};
 
 /// `POST /v2/models/NAME/generate`.
-pub(super) async fn generate(State(server): State<Arc<Server>>, named: Named, request: HttpRequest<Body>) -> Response {
-    let accepted = Accepted::of(request.headers());
+pub(super) async fn generate(
+    State(server): State<Arc<Server>>,
+    named: PathParameters,
+    request: HttpRequest<Body>,
+) -> Response {
+    let accepted = AcceptedEncodings::from_headers(request.headers());
     let answer = answered(generated(&server, &named, request).await.map(|text| response::bytes(response::JSON, text)));
     accepted.result(answer).await
 }
@@ -33,7 +37,7 @@ pub(super) async fn generate(State(server): State<Arc<Server>>, named: Named, re
 /// `POST /v2/models/NAME/generate_stream`.
 pub(super) async fn generate_stream(
     State(server): State<Arc<Server>>,
-    named: Named,
+    named: PathParameters,
     request: HttpRequest<Body>,
 ) -> Response {
     let event = |text: Vec<u8>| {
@@ -43,30 +47,30 @@ pub(super) async fn generate_stream(
     answered(generated(&server, &named, request).await.map(event))
 }
 
-async fn generated(server: &Server, named: &Named, request: HttpRequest<Body>) -> Result<Vec<u8>, ServeError> {
+async fn generated(server: &Server, named: &PathParameters, request: HttpRequest<Body>) -> Result<Vec<u8>, ServeError> {
     let (head, body) = request.into_parts();
     let model = lookup::model(server, &named.model, &named.version)?;
-    let body = body::read_for(&model.served, None, Priority::High, &head.headers, body, server).await?;
-    let served = model.served.clone();
-    let ask = early_parameters::ask(&body, body.len())?;
-    let room = decoded_size::is_counted(&body).then(|| server.bodies().room().holding(body.len()));
-    let run = move |turn: &Turn| {
-        let _share = room.as_ref().map(|room| decoded_size::tree(&body, room)).transpose()?;
-        run(turn, &model, &body)
+    let body = body::read_for(&model.loaded, None, Priority::High, &head.headers, body, server).await?;
+    let loaded = model.loaded.clone();
+    let options = early_parameters::options(&body, body.len())?;
+    let budget = decoded_size::is_counted(&body).then(|| server.request_budget().for_request().holding(body.len()));
+    let run = move |execution: &Execution| {
+        let _permit = budget.as_ref().map(|budget| decoded_size::tree(&body, budget)).transpose()?;
+        run(execution, &model, &body)
     };
-    server.run(&served, ask, run).await
+    server.run(&loaded, options, run).await
 }
 
-fn run(turn: &Turn, model: &Model, body: &Bytes) -> Result<Vec<u8>, ServeError> {
+fn run(execution: &Execution, model: &Model, body: &Bytes) -> Result<Vec<u8>, ServeError> {
     let JsonTree(json) =
         serde_json::from_slice(body).map_err(|error| ServeError::invalid(format!("not an object of JSON: {error}")))?;
     let Json::Object(mut inputs) = json else { return Err(ServeError::invalid("this is not an object of JSON")) };
     if let Some(Json::Object(given)) = inputs.get("parameters") {
-        turn.hasten(parameters::ask(given, 0)?.timeout)?;
+        execution.shorten_deadline(parameters::options(given, 0)?.timeout)?;
     }
-    let plan = turn.served().plan();
+    let plan = execution.loaded().plan();
     let id = inputs.get("id").filter(|_| plan.port("id").is_none()).and_then(Json::as_str).map(str::to_owned);
-    // What is no input is a parameter, and those that are not known are ignored.
+    // Fields that are no inputs are parameters; unknown parameters are ignored.
     inputs.retain(|name, _| plan.port(name).is_some());
     if inputs.is_empty() {
         return Err(ServeError::invalid(format!(
@@ -75,12 +79,12 @@ fn run(turn: &Turn, model: &Model, body: &Bytes) -> Result<Vec<u8>, ServeError> 
         )));
     }
     let request = plan.reader(&[]).json(Json::Object(inputs))?;
-    let outputs = turn.infer(request, None)?;
+    let outputs = execution.infer(request, None)?;
     let size = |value: &Value| encoded_size::memory(value) + encoded_size::json(value);
     let values = || outputs.iter().map(|(_, value)| value);
-    turn.hold_answer(values(), || values().map(size).sum())?;
+    execution.reserve_response(values(), || values().map(size).sum())?;
     let mut text = b"{\"model_name\":".to_vec();
-    write_json_text(turn.served().name(), &mut text);
+    write_json_text(execution.loaded().name(), &mut text);
     text.extend_from_slice(b",\"model_version\":");
     write_json_text(&model.version, &mut text);
     if let Some(id) = id {

@@ -3,25 +3,25 @@
 
 use std::ops::Range;
 
-/// What stands for numbers that JSON does not have.
+/// Literals for numbers that JSON does not have.
 const LITERALS: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
 
 /// How much room the text takes with them in quotes at the most: two quotes for four bytes.
-pub(super) const fn room(json: &[u8]) -> usize {
+pub(super) const fn budget(json: &[u8]) -> usize {
     json.len() + json.len() / 2
 }
 
 /// Whether there are any.
 pub(super) fn are_in(json: &[u8]) -> bool {
-    Literals::of(json).next().is_some()
+    Literals::new(json).next().is_some()
 }
 
 /// The text with these literals in quotes, as JSON has them; `None` if there are none.
 pub(super) fn quoted(json: &[u8]) -> Option<Vec<u8>> {
-    let mut literals = Literals::of(json).peekable();
+    let mut literals = Literals::new(json).peekable();
     literals.peek()?;
     // The text does not have to move.
-    let mut out = Vec::with_capacity(room(json));
+    let mut out = Vec::with_capacity(budget(json));
     let mut copied = 0;
     for literal in literals {
         out.extend_from_slice(&json[copied..literal.start]);
@@ -44,7 +44,7 @@ struct Literals<'a> {
 }
 
 impl<'a> Literals<'a> {
-    const fn of(json: &'a [u8]) -> Self {
+    const fn new(json: &'a [u8]) -> Self {
         Self { json, place: 0, before: b' ' }
     }
 }
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn only_items_of_lists_are_quoted() {
+    fn quotes_literals_in_lists_only() {
         for (given, expected) in [
             ("[NaN, -Infinity,[Infinity ]]", Some(r#"["NaN", "-Infinity",["Infinity" ]]"#)),
             (r#"{"NaN":["[NaN,", "\"", NaN]}"#, Some(r#"{"NaN":["[NaN,", "\"", "NaN"]}"#)),
@@ -124,12 +124,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_json_is_left_alone(texts in prop::collection::vec(any::<String>(), 0..4)) {
+        fn leaves_valid_json_unchanged(texts in prop::collection::vec(any::<String>(), 0..4)) {
             prop_assert_eq!(quoted(serde_json::json!([texts, "NaN", 1]).to_string().as_bytes()), None);
         }
 
         #[test]
-        fn no_text_makes_it_panic(text in "[\\[\\],\"\\\\ NaInfity-]{0,60}") {
+        fn never_panics_on_any_text(text in "[\\[\\],\"\\\\ NaInfity-]{0,60}") {
             quoted(text.as_bytes());
         }
     }

@@ -25,7 +25,7 @@ use serde::Deserialize;
 
 pub(crate) use models::{ModelReady, Models};
 pub(crate) use request::schema as request_schema;
-pub(crate) use server::{Asked, Live, Ready};
+pub(crate) use server::{Live, Ready, RepositoryCall};
 
 use super::error;
 use crate::{ServeError, Server};
@@ -84,13 +84,13 @@ pub(super) fn router(server: Arc<Server>) -> Router {
 /// shared memory. What it does not name is empty.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Named {
+struct PathParameters {
     model: String,
     version: String,
     region: String,
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Named {
+impl<S: Send + Sync> FromRequestParts<S> for PathParameters {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {

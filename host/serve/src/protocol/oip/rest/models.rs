@@ -1,4 +1,4 @@
-//! What is known about pipelines.
+//! Metadata, configuration and statistics of pipelines.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Named, answered};
+use super::{PathParameters, answered};
 use crate::Server;
 use crate::protocol::http::response;
 use crate::protocol::oip::config::ModelConfig;
@@ -30,38 +30,38 @@ pub(crate) struct ModelReady {
     ready: bool,
 }
 
-fn described<T: Serialize>(server: &Server, named: &Named, describe: impl Fn(&Model) -> T) -> Response {
+fn described<T: Serialize>(server: &Server, named: &PathParameters, describe: impl Fn(&Model) -> T) -> Response {
     let model = lookup::model(server, &named.model, &named.version);
     answered(model.map(|model| response::json(&json!(describe(&model)))))
 }
 
 /// `GET /v2/models`, which KServe's servers know.
 pub(super) async fn list(State(server): State<Arc<Server>>) -> Response {
-    let models = server.repository().visible().iter().map(|entry| entry.name().to_owned()).collect();
+    let models = server.repository().visible().iter().map(|slot| slot.name().to_owned()).collect();
     response::json(&json!(Models { models }))
 }
 
 /// `GET /v2/models/NAME`.
-pub(super) async fn metadata(State(server): State<Arc<Server>>, named: Named) -> Response {
-    described(&server, &named, ModelMetadata::of)
+pub(super) async fn metadata(State(server): State<Arc<Server>>, named: PathParameters) -> Response {
+    described(&server, &named, ModelMetadata::new)
 }
 
 /// `GET /v2/models/NAME/ready`.
-pub(super) async fn ready(State(server): State<Arc<Server>>, named: Named) -> Response {
-    described(&server, &named, |model| ModelReady { name: model.served.name().to_owned(), ready: true })
+pub(super) async fn ready(State(server): State<Arc<Server>>, named: PathParameters) -> Response {
+    described(&server, &named, |model| ModelReady { name: model.loaded.name().to_owned(), ready: true })
 }
 
 /// `GET /v2/models/NAME/config`.
-pub(super) async fn config(State(server): State<Arc<Server>>, named: Named) -> Response {
-    described(&server, &named, ModelConfig::of)
+pub(super) async fn config(State(server): State<Arc<Server>>, named: PathParameters) -> Response {
+    described(&server, &named, ModelConfig::new)
 }
 
 /// `GET /v2/models/NAME/stats`.
-pub(super) async fn statistics(State(server): State<Arc<Server>>, named: Named) -> Response {
-    described(&server, &named, |model| Statistics::of(std::slice::from_ref(model)))
+pub(super) async fn statistics(State(server): State<Arc<Server>>, named: PathParameters) -> Response {
+    described(&server, &named, |model| Statistics::new(std::slice::from_ref(model)))
 }
 
 /// `GET /v2/models/stats`.
 pub(super) async fn all_statistics(State(server): State<Arc<Server>>) -> Response {
-    response::json(&json!(Statistics::of(&Model::all(&server))))
+    response::json(&json!(Statistics::new(&Model::all(&server))))
 }

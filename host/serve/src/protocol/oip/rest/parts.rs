@@ -25,36 +25,36 @@ pub(super) trait Parameterized {
 }
 
 /// A list of tensors or outputs, with bounds on the parameters and the strings of all of them together.
-pub(super) struct Few<T>(pub(super) Vec<T>);
+pub(super) struct BoundedList<T>(pub(super) Vec<T>);
 
-impl<T> Default for Few<T> {
+impl<T> Default for BoundedList<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<T: Parameterized> Few<T> {
+impl<T: Parameterized> BoundedList<T> {
     pub(super) fn parameters(&self) -> usize {
         self.0.iter().map(T::parameters).sum()
     }
 }
 
-impl<'de, T: Deserialize<'de> + Parameterized> Deserialize<'de> for Few<T> {
+impl<'de, T: Deserialize<'de> + Parameterized> Deserialize<'de> for BoundedList<T> {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
-        json.deserialize_seq(FewVisitor(PhantomData))
+        json.deserialize_seq(BoundedListVisitor(PhantomData))
     }
 }
 
-struct FewVisitor<T>(PhantomData<T>);
+struct BoundedListVisitor<T>(PhantomData<T>);
 
-impl<'de, T: Deserialize<'de> + Parameterized> Visitor<'de> for FewVisitor<T> {
-    type Value = Few<T>;
+impl<'de, T: Deserialize<'de> + Parameterized> Visitor<'de> for BoundedListVisitor<T> {
+    type Value = BoundedList<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Few<T>, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<BoundedList<T>, A::Error> {
         let mut list = Vec::new();
         let (mut parameters, mut strings) = (0, 0);
         while let Some(item) = items.next_element::<T>()? {
@@ -71,7 +71,7 @@ impl<'de, T: Deserialize<'de> + Parameterized> Visitor<'de> for FewVisitor<T> {
             }
             list.push(item);
         }
-        Ok(Few(list))
+        Ok(BoundedList(list))
     }
 }
 
@@ -137,9 +137,9 @@ impl<'de> Visitor<'de> for ShapeVisitor {
 /// An object of parameters. No parameter that is known is a list or an object: these are there, but
 /// empty.
 #[derive(Debug, Default)]
-pub(super) struct GivenParameters(pub(super) Parameters);
+pub(super) struct ParsedParameters(pub(super) Parameters);
 
-impl<'de> Deserialize<'de> for GivenParameters {
+impl<'de> Deserialize<'de> for ParsedParameters {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
         json.deserialize_map(ParametersVisitor).map(Self)
     }
@@ -160,16 +160,16 @@ impl<'de> Visitor<'de> for ParametersVisitor {
             if parameters.len() == MAX_PARTS {
                 return Err(too_many("parameters"));
             }
-            parameters.insert(name, fields.next_value_seed(Leaf)?);
+            parameters.insert(name, fields.next_value_seed(LeafSeed)?);
         }
         Ok(parameters)
     }
 }
 
 /// A value that has no parts.
-struct Leaf;
+struct LeafSeed;
 
-impl<'de> DeserializeSeed<'de> for Leaf {
+impl<'de> DeserializeSeed<'de> for LeafSeed {
     type Value = Json;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Json, D::Error> {
@@ -177,7 +177,7 @@ impl<'de> DeserializeSeed<'de> for Leaf {
     }
 }
 
-impl<'de> Visitor<'de> for Leaf {
+impl<'de> Visitor<'de> for LeafSeed {
     type Value = Json;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -227,38 +227,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_are_read_and_what_they_nest_is_read_past() {
+    fn skips_nested_parameters() {
         let text = r#"{"a": -1, "b": 2, "c": 0.5, "d": "x\n", "e": true, "f": null, "g": [1, [2]], "h": {"i": {}}}"#;
-        let GivenParameters(read) = serde_json::from_str(text).unwrap();
+        let ParsedParameters(read) = serde_json::from_str(text).unwrap();
         let flat = json!({"a": -1, "b": 2, "c": 0.5, "d": "x\n", "e": true, "f": null, "g": [], "h": {}});
         assert_eq!(Json::Object(read), flat);
         for wrong in ["[]", "1", "{\"a\": [1}", "{\"a\": }"] {
-            assert!(serde_json::from_str::<GivenParameters>(wrong).is_err(), "{wrong}");
+            assert!(serde_json::from_str::<ParsedParameters>(wrong).is_err(), "{wrong}");
         }
     }
 
     /// What is written as its number of parameters.
     #[derive(serde::Deserialize)]
-    struct Of(usize);
+    struct ParameterCount(usize);
 
-    impl Parameterized for Of {
+    impl Parameterized for ParameterCount {
         fn parameters(&self) -> usize {
             self.0
         }
     }
 
     #[test]
-    fn parameters_are_counted_in_all_of_a_list() {
-        let list = |parameters: [usize; 3]| serde_json::from_str::<Few<Of>>(&json!(parameters).to_string());
+    fn bounds_parameters_of_a_list() {
+        let list = |parameters: [usize; 3]| {
+            serde_json::from_str::<BoundedList<ParameterCount>>(&json!(parameters).to_string())
+        };
         assert_eq!(list([MAX_PARTS - 1, 0, 1]).unwrap().parameters(), MAX_PARTS);
         assert!(list([MAX_PARTS - 1, 1, 1]).err().unwrap().to_string().contains("more than 4096 parameters"));
     }
 
     /// What is written as its number of strings.
     #[derive(serde::Deserialize)]
-    struct Strings(usize);
+    struct StringCount(usize);
 
-    impl Parameterized for Strings {
+    impl Parameterized for StringCount {
         fn parameters(&self) -> usize {
             0
         }
@@ -269,20 +271,20 @@ mod tests {
     }
 
     #[test]
-    fn strings_are_counted_in_all_of_a_list() {
-        let list = |strings: [usize; 2]| serde_json::from_str::<Few<Strings>>(&json!(strings).to_string());
+    fn bounds_strings_of_a_list() {
+        let list = |strings: [usize; 2]| serde_json::from_str::<BoundedList<StringCount>>(&json!(strings).to_string());
         assert!(list([MAX_STRINGS - 1, 1]).is_ok());
         assert!(list([MAX_STRINGS, 1]).err().unwrap().to_string().contains("more than 4194304 strings"));
     }
 
     #[test]
-    fn names_and_texts_are_bounded() {
+    fn bounds_names_and_texts() {
         let name = |length: usize| serde_json::from_str::<Name>(&json!("n".repeat(length)).to_string());
         assert_eq!(name(MAX_NAME).unwrap().0.len(), MAX_NAME);
         assert!(name(MAX_NAME + 1).unwrap_err().to_string().contains("at most 4096 bytes"));
         let given = |name: usize, text: usize| {
             let json = json!({ "n".repeat(name): "t".repeat(text) });
-            serde_json::from_str::<GivenParameters>(&json.to_string())
+            serde_json::from_str::<ParsedParameters>(&json.to_string())
         };
         assert_eq!(given(MAX_NAME, MAX_TEXT).unwrap().0.len(), 1);
         assert!(given(MAX_NAME + 1, 0).unwrap_err().to_string().contains("at most 4096 bytes"));
@@ -290,20 +292,21 @@ mod tests {
     }
 
     #[test]
-    fn axes_are_counted() {
+    fn bounds_the_number_of_axes() {
         let shape = |axes: usize| serde_json::from_str::<Shape>(&json!(vec![1; axes]).to_string());
         assert_eq!(shape(MAX_AXES).unwrap().0, [1; MAX_AXES]);
         assert!(shape(MAX_AXES + 1).unwrap_err().to_string().contains("at most 64 axes"));
     }
 
     #[test]
-    fn parts_are_counted() {
-        let list = |items: usize| serde_json::from_str::<Few<Of>>(&json!(vec![0; items]).to_string());
+    fn bounds_the_number_of_parts() {
+        let list =
+            |items: usize| serde_json::from_str::<BoundedList<ParameterCount>>(&json!(vec![0; items]).to_string());
         assert_eq!(list(MAX_PARTS).map(|list| list.0.len()).unwrap(), MAX_PARTS);
         assert!(list(MAX_PARTS + 1).err().unwrap().to_string().contains("more than 4096 inputs or outputs"));
         let object = |names: usize| {
             let names: Map<_, _> = (0..names).map(|name| (name.to_string(), Json::Null)).collect();
-            serde_json::from_str::<GivenParameters>(&Json::Object(names).to_string())
+            serde_json::from_str::<ParsedParameters>(&Json::Object(names).to_string())
         };
         assert_eq!(object(MAX_PARTS).unwrap().0.len(), MAX_PARTS);
         assert!(object(MAX_PARTS + 1).unwrap_err().to_string().contains("more than 4096 parameters"));

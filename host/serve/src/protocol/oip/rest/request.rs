@@ -11,9 +11,9 @@ use serde_json::Value as Json;
 use super::framing::Framing;
 use super::literals;
 use super::object::Object;
-use super::parts::{Few, GivenParameters, Name, Parameterized, Shape};
+use super::parts::{BoundedList, Name, Parameterized, ParsedParameters, Shape};
 use crate::ServeError;
-use crate::engine::memory_budget::Room;
+use crate::engine::memory_budget::RequestBudget;
 use crate::protocol::oip::datatype;
 use crate::protocol::oip::infer::{InferRequest, RequestedOutput};
 use crate::protocol::oip::metadata::TensorMetadata;
@@ -25,35 +25,35 @@ use gpux_core::{ElementType, JsonTree, Tensor, TensorSeed, element_count};
 /// Tensors, and what is asked of them.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "InferRequest")]
-struct Written {
+struct JsonRequest {
     /// given back with the result
     #[serde(default)]
     #[schemars(with = "String")]
     id: Name,
     #[serde(default)]
     #[schemars(with = "RequestParameters")]
-    parameters: GivenParameters,
-    #[schemars(with = "Vec<WrittenInput>")]
-    inputs: Few<WrittenInput>,
+    parameters: ParsedParameters,
+    #[schemars(with = "Vec<JsonInput>")]
+    inputs: BoundedList<JsonInput>,
     /// the outputs to give; all of them where none is named
     #[serde(default)]
-    #[schemars(with = "Vec<WrittenOutput>")]
-    outputs: Few<Object<WrittenOutput>>,
+    #[schemars(with = "Vec<JsonOutput>")]
+    outputs: BoundedList<Object<JsonOutput>>,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "RequestedOutput")]
-struct WrittenOutput {
+struct JsonOutput {
     #[schemars(with = "String")]
     name: Name,
     #[serde(default)]
     #[schemars(with = "OutputParameters")]
-    parameters: GivenParameters,
+    parameters: ParsedParameters,
 }
 
 #[derive(JsonSchema)]
 #[schemars(rename = "InputTensor")]
-struct WrittenInput {
+struct JsonInput {
     name: String,
     #[schemars(rename = "datatype", schema_with = "datatype::schema")]
     element: ElementType,
@@ -67,7 +67,7 @@ struct WrittenInput {
 
 /// The schema of a request, whose parts the generator then knows.
 pub(crate) fn schema(generator: &mut SchemaGenerator) -> Json {
-    generator.subschema_for::<Written>();
+    generator.subschema_for::<JsonRequest>();
     generator.definitions().get("InferRequest").cloned().unwrap_or_default()
 }
 
@@ -76,13 +76,13 @@ pub(crate) fn schema(generator: &mut SchemaGenerator) -> Json {
 pub(super) fn read(
     framing: Framing,
     inputs: &[TensorMetadata],
-    room: &Room,
+    budget: &RequestBudget,
 ) -> Result<(InferRequest, bool), ServeError> {
     let (json, mut binary) = match framing {
         Framing::Raw(bytes) => return raw(bytes, inputs).map(|request| (request, false)),
         Framing::Json { json, binary } => (json, binary),
     };
-    let (Object(written), has_literals) = of_text::<Object<Written>>(&json, room)?;
+    let (Object(written), has_literals) = of_text::<Object<JsonRequest>>(&json, budget)?;
     if written.parameters.0.len() + written.inputs.parameters() + written.outputs.parameters() > MAX_PARTS {
         return Err(ServeError::invalid(format!("a request has at most {MAX_PARTS} parameters")));
     }
@@ -91,14 +91,14 @@ pub(super) fn read(
     if !binary.is_empty() {
         return Err(ServeError::invalid(format!("{} bytes follow the data of the last input", binary.len())));
     }
-    let output = |Object(output): Object<WrittenOutput>| RequestedOutput::new(output.name.0, &output.parameters.0);
+    let output = |Object(output): Object<JsonOutput>| RequestedOutput::new(output.name.0, &output.parameters.0);
     let outputs = written.outputs.0.into_iter().map(output).collect::<Result<Vec<_>, _>>()?;
     Ok((InferRequest { id: written.id.0, parameters: written.parameters.0, inputs, outputs }, has_literals))
 }
 
 /// Reads JSON, or, where it is none, what it is with [`literals`] in quotes, if there is room for that; whether
 /// it was so.
-fn of_text<T: DeserializeOwned>(json: &[u8], room: &Room) -> Result<(T, bool), ServeError> {
+fn of_text<T: DeserializeOwned>(json: &[u8], budget: &RequestBudget) -> Result<(T, bool), ServeError> {
     let wrong = |error| ServeError::invalid(format!("not an inference request: {error}"));
     let error = match serde_json::from_slice(json) {
         Ok(read) => return Ok((read, false)),
@@ -107,7 +107,7 @@ fn of_text<T: DeserializeOwned>(json: &[u8], room: &Room) -> Result<(T, bool), S
     if !error.is_syntax() || !literals::are_in(json) {
         return Err(wrong(error));
     }
-    let _share = room.share(literals::room(json))?;
+    let _permit = budget.reserve(literals::budget(json))?;
     let quoted = literals::quoted(json).unwrap_or_default();
     serde_json::from_slice(&quoted).map(|read| (read, true)).map_err(wrong)
 }
@@ -131,7 +131,7 @@ fn raw(bytes: Bytes, inputs: &[TensorMetadata]) -> Result<InferRequest, ServeErr
         Some(size) => (raw_shape(input, bytes.len() / size)?, Data::Raw(bytes)),
     };
     let input = InputTensor { name: input.name.clone(), element: input.element, shape, data };
-    // Who sends raw bytes gets them, too.
+    // A raw request gets a binary response.
     let parameters = Parameters::from_iter([("binary_data_output".to_owned(), Json::Bool(true))]);
     Ok(InferRequest { id: String::new(), parameters, inputs: vec![input], outputs: Vec::new() })
 }
@@ -149,7 +149,7 @@ fn raw_shape(input: &TensorMetadata, elements: usize) -> Result<Vec<usize>, Serv
     Ok(input.shape.iter().map(|size| usize::try_from(*size).unwrap_or(rest)).collect())
 }
 
-impl Parameterized for WrittenInput {
+impl Parameterized for JsonInput {
     fn parameters(&self) -> usize {
         self.parameters.len()
     }
@@ -159,13 +159,13 @@ impl Parameterized for WrittenInput {
     }
 }
 
-impl Parameterized for Object<WrittenOutput> {
+impl Parameterized for Object<JsonOutput> {
     fn parameters(&self) -> usize {
         self.0.parameters.0.len()
     }
 }
 
-impl WrittenInput {
+impl JsonInput {
     fn with_data(self, binary: &mut Bytes) -> Result<InputTensor, ServeError> {
         let Self { name, element, shape, parameters, data } = self;
         let wrong = |message: String| ServeError::invalid(format!("input `{name}`: {message}"));
@@ -183,22 +183,22 @@ impl WrittenInput {
     }
 }
 
-impl<'de> Deserialize<'de> for WrittenInput {
+impl<'de> Deserialize<'de> for JsonInput {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
-        json.deserialize_map(InputVisitor)
+        json.deserialize_map(JsonInputVisitor)
     }
 }
 
-struct InputVisitor;
+struct JsonInputVisitor;
 
-impl<'de> Visitor<'de> for InputVisitor {
-    type Value = WrittenInput;
+impl<'de> Visitor<'de> for JsonInputVisitor {
+    type Value = JsonInput;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an input: name, datatype, shape and data")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<WrittenInput, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<JsonInput, A::Error> {
         let (mut name, mut element, mut shape) = (None, None, None::<Vec<usize>>);
         let (mut parameters, mut data, mut early) = (None, None, None);
         while let Some(field) = fields.next_key::<String>()? {
@@ -229,8 +229,8 @@ impl<'de> Visitor<'de> for InputVisitor {
             let read = seed(element, Some(&shape))?.deserialize(early);
             data = Some(read.map_err(|error| A::Error::custom(format_args!("input `{name}`: {error}")))?);
         }
-        let GivenParameters(parameters) = parameters.unwrap_or_default();
-        Ok(WrittenInput { name, element, shape, parameters, data })
+        let ParsedParameters(parameters) = parameters.unwrap_or_default();
+        Ok(JsonInput { name, element, shape, parameters, data })
     }
 }
 
@@ -257,22 +257,22 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::engine::memory_budget::Bodies;
+    use crate::engine::memory_budget::MemoryBudget;
     use crate::engine::metrics::Metrics;
-    use crate::{Refusal, Settings};
+    use crate::{Rejection, Settings};
 
-    fn room() -> Room {
-        Bodies::new(&Settings::default(), &Metrics::new()).room()
+    fn budget() -> RequestBudget {
+        MemoryBudget::new(&Settings::default(), &Metrics::new()).for_request()
     }
 
     fn request(json: &str, binary: &'static [u8]) -> Result<InferRequest, String> {
         let framing =
             Framing::Json { json: Bytes::copy_from_slice(json.as_bytes()), binary: Bytes::from_static(binary) };
-        read(framing, &[], &room()).map(|(request, _)| request).map_err(|error| error.to_string())
+        read(framing, &[], &budget()).map(|(request, _)| request).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn the_order_of_fields_does_not_matter() {
+    fn accepts_fields_in_any_order() {
         for json in [
             r#"{"id":"7","inputs":[{"name":"x","datatype":"INT8","shape":[2],"data":[1,-2]}]}"#,
             r#"{"inputs":[{"data":[1,-2],"shape":[2],"datatype":"INT8","extra":{"a":[]},"name":"x"}],"id":"7"}"#,
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn binary_data_is_taken_in_order_and_to_the_last_byte() {
+    fn consumes_binary_data_in_order() {
         let two = r#"{"inputs":[
             {"name":"a","datatype":"UINT8","shape":[2],"parameters":{"binary_data_size":2}},
             {"name":"j","datatype":"UINT8","shape":[1],"data":[9]},
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn reports_errors() {
         for (json, why) in [
             ("", "EOF"),
             ("{}", "missing field `inputs`"),
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_counted_in_the_whole_request() {
+    fn bounds_parameters_of_a_request() {
         let request = |of_each: usize| {
             let names = (0..of_each).map(|name| (name.to_string(), Json::Null));
             let parameters = Json::Object(names.collect());
@@ -339,22 +339,22 @@ mod tests {
     }
 
     #[test]
-    fn strings_of_inputs_are_known() {
+    fn counts_strings_of_inputs() {
         let of = |datatype: &str, data: &str| {
             let json = format!(r#"{{"name":"x","datatype":"{datatype}","shape":[2],"data":{data}}}"#);
-            serde_json::from_str::<WrittenInput>(&json).unwrap().strings()
+            serde_json::from_str::<JsonInput>(&json).unwrap().strings()
         };
         assert_eq!((of("BYTES", r#"["a","b"]"#), of("INT8", "[1,2]")), (2, 0));
     }
 
     #[test]
-    fn literals_are_read_as_floats_and_remembered() {
+    fn reads_literals_as_floats() {
         for (data, has_literals) in [("[NaN,-Infinity]", true), (r#"["NaN","-Infinity"]"#, false)] {
             let json = format!(
                 r#"{{"parameters":{{"timeout":7}},"inputs":[{{"name":"x","datatype":"FP32","shape":[2],"data":{data}}}]}}"#
             );
             let framing = Framing::Json { json: Bytes::from(json), binary: Bytes::new() };
-            let (request, found) = read(framing, &[], &room()).unwrap();
+            let (request, found) = read(framing, &[], &budget()).unwrap();
             assert_eq!(found, has_literals);
             let Data::Elements(tensor) = &request.inputs[0].data else { unreachable!() };
             let [nan, infinite] = tensor.as_slice::<f32>().unwrap() else { unreachable!() };
@@ -363,25 +363,25 @@ mod tests {
     }
 
     #[test]
-    fn there_must_be_room_for_quoted_literals() {
+    fn reserves_memory_for_quoted_literals() {
         let request = |data: &str, left: usize| {
             let data = format!("1,{}{data}", " ".repeat(4 << 10));
             let json = format!(r#"{{"inputs":[{{"name":"x","datatype":"FP32","shape":[2],"data":[{data}]}}]}}"#);
             let framing = Framing::Json { json: Bytes::from(json), binary: Bytes::new() };
             let settings = Settings { body_memory: 64 << 10, ..Settings::default() };
-            let bodies = Bodies::new(&settings, &Metrics::new());
-            let _held = bodies.room().share((64 << 10) - left).unwrap();
-            read(framing, &[], &bodies.room()).map(drop)
+            let request_budget = MemoryBudget::new(&settings, &Metrics::new());
+            let _held = request_budget.for_request().reserve((64 << 10) - left).unwrap();
+            read(framing, &[], &request_budget.for_request()).map(drop)
         };
         assert!(request("2", 4 << 10).is_ok());
-        assert!(matches!(request("NaN", 4 << 10), Err(ServeError::Overload(Refusal::Memory))));
+        assert!(matches!(request("NaN", 4 << 10), Err(ServeError::Overload(Rejection::Memory))));
         assert!(request("NaN", 8 << 10).is_ok());
         let wrong = request("2,", 4 << 10).unwrap_err();
         assert!(wrong.is_invalid(), "a comma too many needs no room: {wrong}");
     }
 
     #[test]
-    fn the_widest_number_is_known_by_its_datatype() {
+    fn finds_the_widest_datatype() {
         for (datatype, size) in
             [("BOOL", 1), ("INT8", 1), ("UINT16", 2), ("FP32", 4), ("INT64", 8), ("FP64", 8), ("FP\\u00364", 8)]
         {
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_raw_body_takes_the_shape_that_is_left() {
+    fn infers_the_shape_of_raw_bodies() {
         let input = |element, shape: &[i64]| {
             [TensorMetadata { name: "x".to_owned(), element, shape: shape.to_vec(), optional: false }]
         };
@@ -410,9 +410,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in "[\\[\\]{}\",:0-9a-zA-Z -]{0,80}", binary in prop::collection::vec(any::<u8>(), 0..9)) {
+        fn never_panics_on_any_text(text in "[\\[\\]{}\",:0-9a-zA-Z -]{0,80}", binary in prop::collection::vec(any::<u8>(), 0..9)) {
             let framing = Framing::Json { json: Bytes::from(text), binary: binary.into() };
-            let _ = read(framing, &[], &room());
+            let _ = read(framing, &[], &budget());
         }
     }
 }

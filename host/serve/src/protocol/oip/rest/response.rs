@@ -6,27 +6,27 @@ use super::framing::JSON_LENGTH;
 use crate::ServeError;
 use crate::engine::encoded_size;
 use crate::protocol::http::response;
-use crate::protocol::oip::infer::{GivenOutput, RequestedOutput};
+use crate::protocol::oip::infer::{RequestedOutput, SelectedOutput};
 use crate::protocol::oip::{datatype, tensors};
 use gpux_core::{Kind, Plan, Value, write_json_text};
 
 /// A result in bytes.
-pub(super) struct Written {
+pub(super) struct EncodedResponse {
     bytes: Vec<u8>,
     /// where the JSON ends, if bytes of tensors follow
     json: Option<usize>,
 }
 
-/// Whose result it is.
-pub(super) struct Heading<'a> {
+/// The model and request that a response is for.
+pub(super) struct ResponseHeading<'a> {
     pub(super) model: &'a str,
     pub(super) version: &'a str,
     pub(super) id: &'a str,
 }
 
-/// How it is written.
+/// The encoding of a response.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Form {
+pub(super) struct ResponseEncoding {
     /// whether outputs are bytes of which nobody says how they are to come
     pub(super) binary: bool,
     /// whether NaN and infinite elements are literals, which JSON does not have, and not texts
@@ -52,8 +52,8 @@ pub(super) fn check(plan: &Plan, asked: &[RequestedOutput], binary: bool) -> Res
 }
 
 /// The bytes that a result takes at most while it is written.
-pub(super) fn size(outputs: &[GivenOutput], form: Form) -> usize {
-    let size = |output: &GivenOutput| {
+pub(super) fn size(outputs: &[SelectedOutput], form: ResponseEncoding) -> usize {
+    let size = |output: &SelectedOutput| {
         let value = &output.tensor.value;
         // Raw bytes lie for a moment where they are gathered, and behind the JSON.
         let raw = || 2 * encoded_size::raw(value);
@@ -64,9 +64,13 @@ pub(super) fn size(outputs: &[GivenOutput], form: Form) -> usize {
     outputs.iter().map(size).sum()
 }
 
-impl Written {
+impl EncodedResponse {
     /// Writes a result.
-    pub(super) fn of(heading: &Heading<'_>, outputs: &[GivenOutput], form: Form) -> Result<Self, ServeError> {
+    pub(super) fn encode(
+        heading: &ResponseHeading<'_>,
+        outputs: &[SelectedOutput],
+        form: ResponseEncoding,
+    ) -> Result<Self, ServeError> {
         let (mut json, mut raw) = (Vec::with_capacity(256), Vec::new());
         json.extend_from_slice(b"{\"model_name\":");
         write_json_text(heading.model, &mut json);
@@ -104,7 +108,7 @@ impl Written {
 
 /// Writes an output: its elements into `raw`, if that is given, else into the JSON.
 fn write_output(
-    output: &GivenOutput,
+    output: &SelectedOutput,
     literals: bool,
     json: &mut Vec<u8>,
     raw: Option<&mut Vec<u8>>,
@@ -123,7 +127,7 @@ fn write_output(
         return Ok(());
     }
     if tensor.is_base64() {
-        // What MLServer's clients decode it by.
+        // MLServer's clients decode by this parameter.
         json.extend_from_slice(b",\"parameters\":{\"content_type\":\"base64\"}");
     }
     json.extend_from_slice(b",\"data\":");
@@ -142,17 +146,17 @@ mod tests {
     use crate::protocol::oip::tensors::OutputTensor;
     use gpux_core::Tensor;
 
-    fn output(value: Value, binary: Option<bool>) -> GivenOutput {
-        GivenOutput { tensor: OutputTensor { name: "y".to_owned(), value }, binary }
+    fn output(value: Value, binary: Option<bool>) -> SelectedOutput {
+        SelectedOutput { tensor: OutputTensor { name: "y".to_owned(), value }, binary }
     }
 
-    fn written(outputs: &[GivenOutput], binary: bool) -> Written {
-        let form = Form { binary, ..Form::default() };
-        Written::of(&Heading { model: "m", version: "1", id: "a\"b" }, outputs, form).unwrap()
+    fn written(outputs: &[SelectedOutput], binary: bool) -> EncodedResponse {
+        let form = ResponseEncoding { binary, ..ResponseEncoding::default() };
+        EncodedResponse::encode(&ResponseHeading { model: "m", version: "1", id: "a\"b" }, outputs, form).unwrap()
     }
 
     #[test]
-    fn json_and_binary_may_mix() {
+    fn accepts_mixed_json_and_binary() {
         let tensor = Value::from(Tensor::new([2, 1], vec![1_i16, -2]).unwrap());
         let written = written(&[output(tensor.clone(), Some(true)), output(tensor, None)], false);
         let (json, raw) = written.bytes.split_at(written.json.unwrap());
@@ -168,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_json_has_no_number_for_is_text_or_as_it_was_asked() {
+    fn encodes_non_finite_numbers() {
         let outputs = || {
             let single = Tensor::new([3], vec![f32::NAN, 0.5, f32::INFINITY]).unwrap();
             let double = Tensor::new([2], vec![f64::NEG_INFINITY, 1e300]).unwrap();
@@ -177,18 +181,18 @@ mod tests {
         let json: Json = serde_json::from_slice(&written(&outputs(), false).bytes).unwrap();
         assert_eq!(json["outputs"][0]["data"], json!(["NaN", 0.5, "Infinity"]));
         assert_eq!(json["outputs"][1]["data"], json!(["-Infinity", 1e300]));
-        let heading = Heading { model: "m", version: "1", id: "" };
-        let form = Form { literals: true, ..Form::default() };
-        let text = String::from_utf8(Written::of(&heading, &outputs(), form).unwrap().bytes).unwrap();
+        let heading = ResponseHeading { model: "m", version: "1", id: "" };
+        let form = ResponseEncoding { literals: true, ..ResponseEncoding::default() };
+        let text = String::from_utf8(EncodedResponse::encode(&heading, &outputs(), form).unwrap().bytes).unwrap();
         assert!(text.contains("[NaN,0.5,Infinity]") && text.contains("[-Infinity,1e+300]"), "{text}");
     }
 
     #[test]
-    fn halves_are_given_raw_only() {
+    fn returns_half_floats_raw_only() {
         let halves = || [output(Tensor::new([1], vec![f16::ONE]).unwrap().into(), None)];
         assert!(written(&halves(), true).bytes.ends_with(&f16::ONE.to_le_bytes()));
-        let heading = Heading { model: "m", version: "1", id: "" };
-        let error = Written::of(&heading, &halves(), Form::default()).err().unwrap();
+        let heading = ResponseHeading { model: "m", version: "1", id: "" };
+        let error = EncodedResponse::encode(&heading, &halves(), ResponseEncoding::default()).err().unwrap();
         assert!(error.to_string().contains("FP16, which JSON does not hold"));
     }
 }

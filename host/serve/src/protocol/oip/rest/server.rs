@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::object::Object;
-use super::parts::GivenParameters;
-use super::{Named, answered};
+use super::parts::ParsedParameters;
+use super::{PathParameters, answered};
 use crate::protocol::http::{body, response};
 use crate::protocol::oip::metadata::ServerMetadata;
 use crate::protocol::oip::parameters::Parameters;
@@ -56,16 +56,16 @@ pub(super) async fn ready(State(server): State<Arc<Server>>) -> Response {
 /// What the body of a repository call may say.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[schemars(rename = "RepositoryCall")]
-pub(crate) struct Asked {
+pub(crate) struct RepositoryCall {
     /// of an index: only those that are ready
     #[serde(default)]
     ready: bool,
     #[serde(default)]
     #[schemars(with = "Parameters")]
-    parameters: GivenParameters,
+    parameters: ParsedParameters,
 }
 
-impl Asked {
+impl RepositoryCall {
     async fn read(server: &Server, request: HttpRequest<Body>) -> Result<Self, ServeError> {
         let (head, body) = request.into_parts();
         let body = body::read_small(&head.headers, body, server).await?;
@@ -79,14 +79,18 @@ impl Asked {
 
 /// `POST /v2/repository/index`.
 pub(super) async fn index(State(server): State<Arc<Server>>, request: HttpRequest<Body>) -> Response {
-    let index = Asked::read(&server, request).await;
+    let index = RepositoryCall::read(&server, request).await;
     answered(index.map(|asked| response::json(&json!(repository::index(&server, asked.ready)))))
 }
 
 /// `POST /v2/repository/models/NAME/load`.
-pub(super) async fn load(State(server): State<Arc<Server>>, named: Named, request: HttpRequest<Body>) -> Response {
+pub(super) async fn load(
+    State(server): State<Arc<Server>>,
+    named: PathParameters,
+    request: HttpRequest<Body>,
+) -> Response {
     let loaded = async {
-        let asked = Asked::read(&server, request).await?;
+        let asked = RepositoryCall::read(&server, request).await?;
         repository::refuse_override(asked.parameters.0.keys())?;
         repository::load(&server, named.model).await?;
         Ok(Response::default())
@@ -95,10 +99,14 @@ pub(super) async fn load(State(server): State<Arc<Server>>, named: Named, reques
 }
 
 /// `POST /v2/repository/models/NAME/unload`.
-pub(super) async fn unload(State(server): State<Arc<Server>>, named: Named, request: HttpRequest<Body>) -> Response {
+pub(super) async fn unload(
+    State(server): State<Arc<Server>>,
+    named: PathParameters,
+    request: HttpRequest<Body>,
+) -> Response {
     let unloaded = async {
         // Read only so that the connection can be used again.
-        Asked::read(&server, request).await?;
+        RepositoryCall::read(&server, request).await?;
         repository::unload(&server, &named.model).await?;
         Ok(Response::default())
     };

@@ -1,4 +1,4 @@
-//! What each step of a request did, for the one who sent it.
+//! The trace of one request, step by step, for its client.
 
 mod preview;
 mod statistics;
@@ -8,9 +8,9 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use preview::{Preview, Room};
+use preview::{Preview, PreviewBudget};
 
-use crate::engine::error::without_folders;
+use crate::engine::error::redact_paths;
 use gpux_core::{Context, Observer, PlannedStep, StepFailure, Value};
 
 /// What a request went through.
@@ -25,7 +25,7 @@ pub(crate) struct Trace {
     /// The steps, in the order they ran
     steps: Vec<TracedStep>,
     #[serde(skip)]
-    room: Room,
+    room: PreviewBudget,
 }
 
 /// What a step did.
@@ -56,7 +56,7 @@ const LOG_LINE: usize = 500;
 
 impl Trace {
     /// The trace of a request that waited and was read for so long, before its first step.
-    pub(crate) fn of(queued: Duration, read: Duration) -> Self {
+    pub(crate) fn new(queued: Duration, read: Duration) -> Self {
         Self { queued_ms: milliseconds(queued), read_ms: milliseconds(read), ..Self::default() }
     }
 
@@ -79,14 +79,14 @@ impl Observer for Trace {
     fn failed(&mut self, step: &PlannedStep, failure: &StepFailure, time: Duration, context: &Context) {
         let failed = match failure {
             StepFailure::InvalidInput(_) => failure.to_string(),
-            _ => without_folders(&failure.to_string()),
+            _ => redact_paths(&failure.to_string()),
         };
         self.push(step, time, context, Some(failed));
     }
 
     fn after(&mut self, step: &PlannedStep, time: Duration, outputs: &[Value], context: &Context) {
         self.push(step, time, context, None);
-        let gave = step.output_names().zip(outputs).map(|(name, value)| Preview::of(name, value, &mut self.room));
+        let gave = step.output_names().zip(outputs).map(|(name, value)| Preview::new(name, value, &mut self.room));
         let gave = gave.collect();
         if let Some(last) = self.steps.last_mut() {
             last.gave = gave;

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 
 use super::statistics::Statistics;
-use crate::protocol::predict::output::picture;
+use crate::protocol::predict::image_type::image_type;
 use gpux_core::{Tensor, Value, to_json};
 
 /// What a value looks like.
@@ -63,15 +63,15 @@ const fn is_false(value: &bool) -> bool {
 
 /// Bytes that the previews of one request may still take.
 #[derive(Clone, Debug)]
-pub(crate) struct Room(usize);
+pub(crate) struct PreviewBudget(usize);
 
-impl Default for Room {
+impl Default for PreviewBudget {
     fn default() -> Self {
         Self(1 << 20)
     }
 }
 
-impl Room {
+impl PreviewBudget {
     /// Whether so many bytes have room; takes it.
     fn take(&mut self, bytes: usize) -> bool {
         let fits = bytes <= self.0;
@@ -92,11 +92,11 @@ const SIDE: usize = 160;
 /// The largest encoded picture that is shown as it is, in bytes.
 const PICTURE: usize = 256 << 10;
 
-/// What the words of a preview take, roughly.
+/// Estimated bytes of the words of a preview.
 const WORDS: usize = 400;
 
 impl Preview {
-    pub(crate) fn of(name: &str, value: &Value, room: &mut Room) -> Self {
+    pub(crate) fn new(name: &str, value: &Value, room: &mut PreviewBudget) -> Self {
         let mut preview = Self {
             name: name.to_owned(),
             kind: value.kind().to_string(),
@@ -120,7 +120,7 @@ impl Preview {
             Value::Tensor(tensor) => preview.tensor(tensor, room),
             Value::Text(text) => preview.cut(text.as_bytes(), room),
             Value::Bytes(bytes) => {
-                preview.image = picture(bytes)
+                preview.image = image_type(bytes)
                     .filter(|_| bytes.len() <= PICTURE && room.take(bytes.len() * 4 / 3))
                     .map(|media_type| data_url(media_type, bytes));
             }
@@ -129,13 +129,13 @@ impl Preview {
         preview
     }
 
-    fn tensor(&mut self, tensor: &Tensor, room: &mut Room) {
+    fn tensor(&mut self, tensor: &Tensor, room: &mut PreviewBudget) {
         self.element = Some(tensor.element().name());
         self.shape = Some(tensor.shape().to_vec());
         self.layout = tensor.metadata.layout.map(gpux_core::Layout::name);
         self.color = tensor.metadata.color.map(gpux_core::Color::name);
         self.sample_rate = tensor.metadata.sample_rate;
-        self.statistics = Statistics::of(tensor);
+        self.statistics = Statistics::from_tensor(tensor);
         let short = tensor.len() <= NUMBERS && tensor.byte_len() <= TEXT;
         // Written as JSON, a number takes some ten bytes.
         if short && room.take(TEXT) {
@@ -145,8 +145,8 @@ impl Preview {
         self.image = picture.map(|png| data_url("image/png", &png));
     }
 
-    fn json(&mut self, json: &Json, room: &mut Room) {
-        let mut beginning = Beginning(Vec::new());
+    fn json(&mut self, json: &Json, room: &mut PreviewBudget) {
+        let mut beginning = PrefixWriter(Vec::new());
         // It fails where the document is longer than what is kept.
         if serde_json::to_writer(&mut beginning, json).is_err() {
             self.cut(&beginning.0, room);
@@ -156,11 +156,11 @@ impl Preview {
         }
     }
 
-    fn cut(&mut self, text: &[u8], room: &mut Room) {
+    fn cut(&mut self, text: &[u8], room: &mut PreviewBudget) {
         let kept = &text[..text.len().min(TEXT)];
         if room.take(kept.len()) {
             self.shortened = kept.len() < text.len();
-            // What was cut through in its middle is left out.
+            // A character that was cut in the middle is left out.
             let end = kept.utf8_chunks().next().map_or(0, |chunk| chunk.valid().len());
             self.text = Some(String::from_utf8_lossy(&kept[..end]).into_owned());
         }
@@ -172,9 +172,9 @@ fn data_url(media_type: &str, bytes: &[u8]) -> String {
 }
 
 /// Keeps the first bytes, and fails on the next.
-struct Beginning(Vec<u8>);
+struct PrefixWriter(Vec<u8>);
 
-impl Write for Beginning {
+impl Write for PrefixWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let fitting = bytes.len().min(TEXT - self.0.len());
         self.0.extend_from_slice(&bytes[..fitting]);
@@ -195,11 +195,11 @@ mod tests {
     use gpux_core::{Layout, Metadata};
 
     fn shown(value: impl Into<Value>) -> Json {
-        serde_json::to_value(Preview::of("it", &value.into(), &mut Room::default())).unwrap()
+        serde_json::to_value(Preview::new("it", &value.into(), &mut PreviewBudget::default())).unwrap()
     }
 
     #[test]
-    fn short_values_are_shown_whole_and_long_ones_by_their_beginning() {
+    fn previews_truncate_long_values() {
         assert_eq!(shown("grüße")["text"], "grüße");
         let long = shown("ü".repeat(TEXT));
         assert_eq!((long["text"].as_str().unwrap().len(), &long["shortened"]), (TEXT, &json!(true)));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn pictures_are_seen() {
+    fn previews_images() {
         let metadata = Metadata { layout: Some(Layout::Hwc), ..Metadata::default() };
         let image = Tensor::new([500, 400, 3], vec![9_u8; 600_000]).unwrap().with_metadata(metadata);
         let image = shown(image);
@@ -227,10 +227,10 @@ mod tests {
     }
 
     #[test]
-    fn all_previews_together_stay_within_their_room() {
-        let mut room = Room::default();
+    fn previews_stay_within_their_budget() {
+        let mut room = PreviewBudget::default();
         let text = Value::from("x".repeat(TEXT));
-        let sizes = (0..2000).map(|_| serde_json::to_vec(&Preview::of("x", &text, &mut room)).unwrap().len());
+        let sizes = (0..2000).map(|_| serde_json::to_vec(&Preview::new("x", &text, &mut room)).unwrap().len());
         let whole: usize = sizes.sum();
         assert!(whole < 2 << 20, "{whole}");
     }

@@ -35,7 +35,7 @@ const BINS: usize = 24;
 
 impl Statistics {
     /// Of a tensor of numbers or bools, if there is a finite one.
-    pub(crate) fn of(tensor: &Tensor) -> Option<Self> {
+    pub(crate) fn from_tensor(tensor: &Tensor) -> Option<Self> {
         if tensor.element() == ElementType::String {
             return None;
         }
@@ -69,8 +69,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_summed_up() {
-        let statistics = Statistics::of(&Tensor::new([5], vec![0.0_f32, 1.0, 2.0, 3.0, f32::NAN]).unwrap()).unwrap();
+    fn summarizes_numbers() {
+        let statistics =
+            Statistics::from_tensor(&Tensor::new([5], vec![0.0_f32, 1.0, 2.0, 3.0, f32::NAN]).unwrap()).unwrap();
         assert_eq!((statistics.min, statistics.max, statistics.mean), (0.0, 3.0, 1.5));
         assert!((statistics.deviation - 1.25_f64.sqrt()).abs() < 1e-12);
         assert_eq!((statistics.not_finite, statistics.sampled), (1, false));
@@ -79,17 +80,17 @@ mod tests {
     }
 
     #[test]
-    fn extremes_do_no_harm() {
-        let of = |data: Vec<f64>| Statistics::of(&Tensor::new([data.len()], data).unwrap());
+    fn tolerates_extreme_values() {
+        let of = |data: Vec<f64>| Statistics::from_tensor(&Tensor::new([data.len()], data).unwrap());
         let wide = of(vec![f64::MIN, f64::MAX]).unwrap();
         assert_eq!((wide.mean, wide.histogram[0], wide.histogram[23]), (0.0, 1, 1));
         assert_eq!(wide.deviation.to_bits(), f64::MAX.to_bits());
         assert_eq!(of(vec![7.0; 3]).unwrap().histogram[0], 3);
         assert_eq!(of(vec![f64::NAN]), None);
         assert_eq!(of(Vec::new()), None);
-        assert_eq!(Statistics::of(&Tensor::new([1], vec!["x".to_owned()]).unwrap()), None);
+        assert_eq!(Statistics::from_tensor(&Tensor::new([1], vec!["x".to_owned()]).unwrap()), None);
         let many = Tensor::new([SAMPLE + 1], vec![1_u8; SAMPLE + 1]).unwrap();
-        let many = Statistics::of(&many).unwrap();
+        let many = Statistics::from_tensor(&many).unwrap();
         assert!(many.sampled);
         assert_eq!(many.histogram[0] as usize, (SAMPLE + 1).div_ceil(2));
     }

@@ -254,7 +254,7 @@ fn known(kind: &Kind) -> usize {
 }
 
 #[test]
-fn no_step_takes_more_than_it_says() {
+fn steps_allocate_no_more_than_declared() {
     let mut over = Vec::new();
     println!("{:<20}{:>12}{:>12}{:>12}", "step", "input", "says", "takes");
     for (name, options, inputs) in cases() {
@@ -277,7 +277,7 @@ fn no_step_takes_more_than_it_says() {
 }
 
 #[test]
-fn every_step_is_measured() {
+fn measures_every_step() {
     let measured: Vec<_> = cases().into_iter().map(|(name, ..)| name).collect();
     for builtin in gpux::builtins().builtins() {
         assert!(measured.contains(&builtin.name), "{}", builtin.name);

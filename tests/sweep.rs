@@ -340,26 +340,26 @@ fn group(name: &str) -> &'static str {
 }
 
 #[test]
-fn image_steps_keep_to_time_and_memory() {
+fn image_steps_stay_within_time_and_memory_limits() {
     sweep(|name| group(name) == "image");
 }
 
 #[test]
-fn text_steps_keep_to_time_and_memory() {
+fn text_steps_stay_within_time_and_memory_limits() {
     sweep(|name| group(name) == "text");
 }
 
 #[test]
-fn audio_steps_keep_to_time_and_memory() {
+fn audio_steps_stay_within_time_and_memory_limits() {
     sweep(|name| group(name) == "audio");
 }
 
 #[test]
-fn tensor_steps_keep_to_time_and_memory() {
+fn tensor_steps_stay_within_time_and_memory_limits() {
     sweep(|name| group(name) == "tensor");
 }
 
 #[test]
-fn output_steps_keep_to_time_and_memory() {
+fn output_steps_stay_within_time_and_memory_limits() {
     sweep(|name| group(name) == "output");
 }

@@ -83,7 +83,7 @@ fn run(component: &[u8]) -> Result<String, SandboxError> {
 }
 
 #[test]
-fn an_export_with_the_snapshotters_own_name_is_in_vain() {
+fn ignores_exports_named_like_the_snapshotters() {
     let _alone = alone();
     let mut instances = ComponentInstanceSection::new();
     instances.export_items([("nothing", ComponentExportKind::Func, 0); 0]);
@@ -96,7 +96,7 @@ fn an_export_with_the_snapshotters_own_name_is_in_vain() {
 }
 
 #[test]
-fn sockets_are_refused_by_name() {
+fn rejects_sockets_by_name() {
     let _alone = alone();
     let mut types = ComponentTypeSection::new();
     types.instance(&InstanceType::new());
@@ -109,7 +109,7 @@ fn sockets_are_refused_by_name() {
 }
 
 #[test]
-fn instances_that_would_take_megabytes_of_the_host_are_refused() {
+fn rejects_instances_that_take_megabytes_of_the_host() {
     let _alone = alone();
     // What an instance keeps of itself lies outside its memory: here 16 bytes for each global.
     let mut globals = GlobalSection::new();

@@ -61,7 +61,7 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 #[test]
-fn every_attack_meets_its_limit_and_harms_nobody() {
+fn stops_every_attack_at_its_limit() {
     let _alone = alone();
     let neighbour = Neighbour::new(&SANDBOX, &REGISTRY);
     let mut wrong = Vec::new();

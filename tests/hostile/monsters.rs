@@ -173,7 +173,7 @@ fn children() -> Duration {
 }
 
 #[test]
-fn types_that_explode_are_refused_when_they_are_read() {
+fn rejects_exploding_types_on_read() {
     let _alone = alone();
     let error = refuse("deep types", &deep_types());
     assert!(error.starts_with("this component"), "{error}");
@@ -182,7 +182,7 @@ fn types_that_explode_are_refused_when_they_are_read() {
 }
 
 #[test]
-fn monsters_meet_the_limits_of_compiling() {
+fn bounds_compilation_of_huge_components() {
     let _alone = alone();
     let monsters: [Monster; 5] = [
         ("many functions", many_functions),

@@ -30,7 +30,7 @@ fn survive(sandbox: &Sandbox, bytes: &[u8]) -> bool {
 }
 
 #[test]
-fn damaged_components_are_refused_or_run_within_their_limits() {
+fn damaged_components_are_rejected_or_bounded() {
     let _alone = alone();
     // Without a cache: nobody loads these again.
     let sandbox = Sandbox::new(SandboxOptions { slots: 4, ..SandboxOptions::default() }).unwrap();

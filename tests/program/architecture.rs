@@ -25,7 +25,7 @@ fn sources() -> Vec<PathBuf> {
 }
 
 #[test]
-fn no_thread_is_started_in_a_way_that_panics() {
+fn starts_threads_only_with_fallible_spawn() {
     // At the system's limit of threads, these panic; `std::thread::Builder` gives an error.
     const PANICKING: [&str; 2] = ["thread::spawn(", "scope.spawn("];
     let mut wrong = Vec::new();

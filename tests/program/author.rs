@@ -56,7 +56,7 @@ fn digits() -> tempfile::TempDir {
 }
 
 #[test]
-fn a_new_pipeline_runs_and_passes_its_tests() {
+fn new_pipeline_runs_and_passes_its_tests() {
     let folder = tempfile::tempdir().unwrap();
     let made = stdout(&run(folder.path(), &["new", "pipeline", "my-photos"]));
     assert!(made.contains("my-photos/gpux.yml") && made.contains("gpux test my-photos"), "{made}");
@@ -75,7 +75,7 @@ fn a_new_pipeline_runs_and_passes_its_tests() {
 }
 
 #[test]
-fn a_folder_is_made_whole_or_not_at_all() {
+fn creates_folders_atomically() {
     let folder = tempfile::tempdir().unwrap();
     let again = ["new", "step", "--lang", "rust", "blur"];
     stdout(&run(folder.path(), &again));
@@ -100,7 +100,7 @@ fn a_folder_is_made_whole_or_not_at_all() {
 
 /// What came out becomes what is expected, and nothing else in the file changes.
 #[test]
-fn blessing_rewrites_what_is_expected_and_nothing_else() {
+fn bless_rewrites_only_the_expectation() {
     let folder = tempfile::tempdir().unwrap();
     let case = folder.path().join("tests/blank");
     std::fs::create_dir_all(&case).unwrap();
@@ -162,7 +162,7 @@ fn blessing_rewrites_what_is_expected_and_nothing_else() {
 
 /// What a production run gave a step is a golden test, once its folder is copied.
 #[test]
-fn what_was_recorded_is_replayed_and_tested() {
+fn replays_and_tests_recorded_cases() {
     let folder = digits();
     let at = |path: &str| folder.path().join(path);
     let embedded = |arguments: &[&str]| run(folder.path(), &[&["run", "--engine", "embedded"], arguments].concat());
@@ -203,7 +203,7 @@ fn what_was_recorded_is_replayed_and_tested() {
 }
 
 #[test]
-fn a_name_of_two_steps_names_neither() {
+fn rejects_ambiguous_step_names() {
     let folder = digits();
     let yml = read(folder.path().join("gpux.yml"));
     let step = yml.lines().position(|line| line.trim_start().starts_with("- wasm:")).unwrap();
@@ -227,7 +227,7 @@ fn a_name_of_two_steps_names_neither() {
 /// A link in the folder of records leads nowhere that is written to.
 #[cfg(unix)]
 #[test]
-fn records_follow_no_link() {
+fn recorder_follows_no_symlinks() {
     let folder = digits();
     let (records, elsewhere) = (folder.path().join("records"), folder.path().join("elsewhere"));
     std::fs::create_dir(&records).unwrap();
@@ -241,7 +241,7 @@ fn records_follow_no_link() {
 }
 
 #[test]
-fn errors_are_recorded_as_what_a_case_expects() {
+fn records_errors_as_expectations() {
     let folder = digits();
     let blank = folder.path().join("gpux.yml");
     // Without ink: the pipeline takes the pixels, so that a request can be blank.
@@ -258,7 +258,7 @@ fn errors_are_recorded_as_what_a_case_expects() {
 
 /// What a gpux.yml could say of the step, a case can say too, and the operator decides as there.
 #[test]
-fn a_case_may_bring_models_and_limits() {
+fn cases_may_set_models_and_limits() {
     let folder = tempfile::tempdir().unwrap();
     let at = |path: &str| folder.path().join(path);
     std::fs::copy(root().join("guest-examples/hostile/drive-model.wasm"), at("step.wasm")).unwrap();
@@ -293,7 +293,7 @@ fn a_case_may_bring_models_and_limits() {
 /// A step's own commands make the module; gpux wraps, strips, checks and writes it.
 #[cfg(unix)]
 #[test]
-fn own_commands_build_a_step() {
+fn builds_a_step_with_custom_commands() {
     let folder = tempfile::tempdir().unwrap();
     let module = root().join("guest-examples/hostile/hostile.wasm");
     std::fs::copy(&module, folder.path().join("module.wasm")).unwrap();
@@ -325,7 +325,7 @@ fn own_commands_build_a_step() {
 
 /// The whole way of a Rust author. Slow the first time: the SDK is compiled.
 #[test]
-fn a_new_rust_step_builds_and_passes_its_tests() {
+fn new_rust_step_builds_and_passes_its_tests() {
     let target =
         Command::new("rustc").args(["--target", "wasm32-unknown-unknown", "--print", "target-libdir"]).output();
     let there = target.is_ok_and(|output| Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir());

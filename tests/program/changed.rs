@@ -83,7 +83,7 @@ fn numbers(json: &Json) -> Vec<f64> {
 }
 
 #[test]
-fn another_precision_is_written_beside_and_gives_what_it_gives_in_python() {
+fn writes_converted_models_that_match_python() {
     let Some(python) = python() else { return };
     let folder = project();
     let models = folder.path().join("models");
@@ -130,7 +130,7 @@ fn another_precision_is_written_beside_and_gives_what_it_gives_in_python() {
 }
 
 #[test]
-fn one_step_is_told_in_the_singular() {
+fn counts_one_item_in_the_singular() {
     let built = |pipeline: &str| stdout(&gpux(&["build", pipeline, "--engine", "embedded"]));
     let one = built("models/digits.onnx");
     assert!(one.contains(": 1 step, "), "{one}");
@@ -139,7 +139,7 @@ fn one_step_is_told_in_the_singular() {
 }
 
 #[test]
-fn past_the_tolerance_nothing_is_written() {
+fn writes_nothing_past_the_tolerance() {
     let Some(python) = python() else { return };
     let folder = project();
     let case = folder.path().join("tests/seven");
@@ -164,7 +164,7 @@ fn past_the_tolerance_nothing_is_written() {
 }
 
 #[test]
-fn weights_in_another_file_stay_in_one() {
+fn keeps_external_weights_in_one_file() {
     let Some(python) = python() else { return };
     let folder = tempfile::tempdir().unwrap();
     let model = folder.path().join("wide.onnx");
@@ -202,7 +202,7 @@ print('null')
 }
 
 #[test]
-fn a_python_that_lacks_the_tools_is_told_what_to_install() {
+fn names_missing_python_packages() {
     if !onnxruntime_is_there() {
         return;
     }
@@ -227,7 +227,7 @@ fn a_python_that_lacks_the_tools_is_told_what_to_install() {
 }
 
 #[test]
-fn open_dimensions_are_fixed_if_the_pipeline_still_fits() {
+fn fixes_dynamic_dimensions_if_the_pipeline_accepts_them() {
     if !onnxruntime_is_there() {
         return;
     }
@@ -261,7 +261,7 @@ fn open_dimensions_are_fixed_if_the_pipeline_still_fits() {
 }
 
 #[test]
-fn files_are_named_as_the_user_names_them() {
+fn shows_paths_as_given() {
     let folder = project();
     let no_python = Path::new("/nonexistent/python");
     let arguments = [".", "--engine", "embedded", "--dim", "N=1"];

@@ -41,7 +41,7 @@ fn library() -> String {
 }
 
 #[test]
-fn a_trial_ends_with_its_parent() {
+fn child_exits_with_its_parent() {
     let mut sound = vet("conv.onnx", None, None);
     let open = sound.stdin.take();
     assert_eq!(stdout(&sound.wait_with_output().unwrap()).trim(), "\"Sound\"");
@@ -60,7 +60,7 @@ fn a_trial_ends_with_its_parent() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_trial_that_runs_out_of_memory_says_how_much_it_may_take() {
+fn child_reports_its_memory_limit_when_out_of_memory() {
     if !onnxruntime_is_there() {
         return;
     }

@@ -28,7 +28,7 @@ fn written(prompt: &str, engine: &str) -> Written {
 }
 
 #[test]
-fn the_decoder_writes_what_the_same_loop_in_python_writes() {
+fn greedy_decoder_matches_python() {
     let expected = expected();
     assert!(expected.len() >= 7);
     for case in &expected {
@@ -40,7 +40,7 @@ fn the_decoder_writes_what_the_same_loop_in_python_writes() {
 }
 
 #[test]
-fn without_its_grant_it_is_refused() {
+fn rejects_the_decoder_without_its_grant() {
     let folder = tempfile::tempdir().unwrap();
     let pipeline = std::fs::read_to_string(root().join("examples/decoder/gpux.yml")).unwrap();
     let refused = pipeline.replace("grant: { models: [model] }", "instances: fresh");

@@ -45,7 +45,7 @@ fn run_samples(config: &str, engine: &str) -> Vec<(String, Json)> {
 }
 
 #[test]
-fn every_sample_is_read_right() {
+fn classifies_every_sample() {
     let expected = expected();
     let results = run_samples("gpux.yml", "embedded");
     assert_eq!(results.len(), expected.len());
@@ -58,7 +58,7 @@ fn every_sample_is_read_right() {
 }
 
 #[test]
-fn without_the_component_most_samples_come_out_wrong() {
+fn misclassifies_most_samples_without_the_component() {
     let expected = expected();
     let results = run_samples("tests/cases/pipelines/digits-without-component.yml", "embedded");
     let right = results.iter().filter(|(name, outputs)| outputs["top"][0]["label"] == expected[name]["label"]).count();
@@ -86,7 +86,7 @@ fn logits_match_the_reference_pipeline() {
 
 /// Both engines give the same, within what the issue of numbers allows.
 #[test]
-fn both_engines_agree() {
+fn engines_give_equal_results() {
     if !onnxruntime_is_there() {
         return;
     }

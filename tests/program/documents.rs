@@ -45,7 +45,7 @@ fn anchors(text: &str) -> HashSet<String> {
 }
 
 #[test]
-fn links_lead_to_files_and_headings() {
+fn links_resolve_to_files_and_headings() {
     let mut broken = Vec::new();
     for page in documents() {
         let text = std::fs::read_to_string(&page).unwrap();

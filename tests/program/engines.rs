@@ -4,7 +4,7 @@ use std::process::Command;
 
 /// A Python without pip, so that nothing is fetched: a `pip` of the working folder would be found.
 #[test]
-fn installing_an_engine_runs_nothing_of_the_working_folder() {
+fn engine_install_runs_nothing_from_the_working_directory() {
     let folder = tempfile::tempdir().unwrap();
     let bare = folder.path().join("bare");
     let made = Command::new("python3").args(["-m", "venv", "--without-pip"]).arg(&bare).output();

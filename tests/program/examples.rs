@@ -29,7 +29,7 @@ fn difference(ours: &Json, theirs: &Json) -> f64 {
 }
 
 #[test]
-fn a_model_of_columns_answers_as_in_python() {
+fn tabular_model_matches_python() {
     if !onnxruntime_is_there() {
         eprintln!("skipped: there is no ONNX Runtime");
         return;
@@ -45,7 +45,7 @@ fn a_model_of_columns_answers_as_in_python() {
 }
 
 #[test]
-fn the_page_of_the_columns_shows_what_they_give() {
+fn tabular_page_shows_results() {
     if !onnxruntime_is_there() {
         eprintln!("skipped: there is no ONNX Runtime");
         return;
@@ -89,37 +89,37 @@ fn answers(example: &str) {
 }
 
 #[test]
-fn a_photo_is_classified_as_in_python() {
+fn image_classification_matches_python() {
     answers("image-classification");
 }
 
 #[test]
-fn a_text_is_classified_as_in_python() {
+fn text_classification_matches_python() {
     answers("text-classification");
 }
 
 #[test]
-fn a_sentence_has_the_vector_it_has_in_python() {
+fn sentence_embedding_matches_python() {
     answers("sentence-embedding");
 }
 
 #[test]
-fn a_question_has_the_answer_it_has_in_python() {
+fn question_answering_matches_python() {
     answers("question-answering");
 }
 
 #[test]
-fn a_sound_is_written_down_as_in_python() {
+fn speech_recognition_matches_python() {
     answers("speech");
 }
 
 #[test]
-fn a_sound_has_the_tags_it_has_in_python() {
+fn audio_tagging_matches_python() {
     answers("audio-tagging");
 }
 
 #[test]
-fn the_detector_finds_what_the_chain_in_python_finds() {
+fn object_detection_matches_python() {
     let engines = if onnxruntime_is_there() { vec!["embedded", "onnxruntime"] } else { vec!["embedded"] };
     for engine in engines {
         let photo = "examples/detection/discs.png";

@@ -34,7 +34,7 @@ fn image(height: usize, width: usize) -> Tensor {
 }
 
 #[test]
-fn to_floats_is_normalize_in_every_way() {
+fn to_floats_matches_normalize() {
     let image = image(37, 223);
     let expected = run(&*native("normalize", json!({"method": "imagenet"})), &[Some(&image)]).unwrap().remove(0);
     let expected = expected.as_slice::<f32>().unwrap();
@@ -53,7 +53,7 @@ fn to_floats_is_normalize_in_every_way() {
 }
 
 #[test]
-fn a_thumbnail_is_what_resize_makes() {
+fn thumbnail_matches_resize() {
     let image = image(48, 64);
     let expected = run(&*native("resize", json!({"size": [24, 32]})), &[Some(&image)]).unwrap();
     let step = guest("thumbnail", json!({"side": 32}));
@@ -62,7 +62,7 @@ fn a_thumbnail_is_what_resize_makes() {
 }
 
 #[test]
-fn nms_keeps_what_onnx_runtime_keeps() {
+fn nms_matches_onnx_runtime() {
     let text = std::fs::read_to_string(root().join("guest-examples/rust/nms/tests/reference.json")).unwrap();
     let cases: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
     for case in &cases {
@@ -81,7 +81,7 @@ fn nms_keeps_what_onnx_runtime_keeps() {
 }
 
 #[test]
-fn what_does_not_fit_is_the_requests_fault() {
+fn reports_mismatched_inputs_as_request_faults() {
     let step = guest("nms", json!({}));
     let (boxes, scores) = (Tensor::new([2, 4], vec![0.0_f32; 8]).unwrap(), Tensor::new([3], vec![0.5_f32; 3]).unwrap());
     let failure = run(&step, &[Some(&boxes), Some(&scores), None]).unwrap_err();

@@ -112,7 +112,7 @@ fn thresholded(method: &str) -> Vec<u64> {
 }
 
 #[test]
-fn the_threshold_in_c_is_numpys() {
+fn c_threshold_matches_numpy() {
     for method in ["binary", "to-zero"] {
         let reference: Vec<u64> = serde_json::from_value(expected()["threshold"][method].clone()).unwrap();
         assert_eq!(thresholded(method), reference, "{method}");
@@ -120,7 +120,7 @@ fn the_threshold_in_c_is_numpys() {
 }
 
 #[test]
-fn c_is_built_from_its_sources() {
+fn builds_c_from_source() {
     if !c_is_there() {
         return;
     }
@@ -129,7 +129,7 @@ fn c_is_built_from_its_sources() {
 }
 
 #[test]
-fn javascript_is_built_from_its_sources_and_formats_as_python_does() {
+fn builds_javascript_that_formats_like_python() {
     if !javascript_is_there() {
         return;
     }
@@ -140,7 +140,7 @@ fn javascript_is_built_from_its_sources_and_formats_as_python_does() {
 }
 
 #[test]
-fn the_labels_in_python_are_numpys() {
+fn python_labels_match_numpy() {
     if !python_is_there() {
         return;
     }
@@ -155,7 +155,7 @@ fn the_labels_in_python_are_numpys() {
 }
 
 #[test]
-fn the_texts_cleaned_in_a_sandbox_are_those_of_plain_python() {
+fn sandboxed_python_matches_cpython() {
     if !python_is_there() {
         return;
     }
@@ -175,7 +175,7 @@ fn the_texts_cleaned_in_a_sandbox_are_those_of_plain_python() {
 }
 
 #[test]
-fn a_new_step_in_python_passes_its_cases() {
+fn new_python_step_passes_its_tests() {
     if python_is_there() {
         scaffold("python");
     }
@@ -206,7 +206,7 @@ def tell(name):
 ";
 
 #[test]
-fn what_python_imports_late_is_there_or_named_as_python_does() {
+fn resolves_late_python_imports() {
     if !python_is_there() {
         return;
     }
@@ -247,7 +247,7 @@ fn what_python_imports_late_is_there_or_named_as_python_does() {
 }
 
 #[test]
-fn a_build_without_its_tool_says_how_to_get_it() {
+fn build_names_the_missing_tool() {
     let folder = tempfile::tempdir().unwrap();
     let step = folder.path().join("my-step");
     for (language, install) in [("c", "ziglang==0.17.0"), ("js", "nodejs.org"), ("python", "componentize-py==0.25.1")] {

@@ -13,7 +13,7 @@ fn inspect(arguments: &[&str]) -> Json {
 const DIGITS: u64 = 1024 * (2 * 9 + 1) + 1024 + 2048 * (2 * 144 + 1) + 2048 + 2048 + 10 * (2 * 512 + 1);
 
 #[test]
-fn arithmetic_is_counted_for_the_shapes_that_are_given() {
+fn counts_operations_for_given_shapes() {
     if !onnxruntime_is_there() {
         return;
     }
@@ -31,7 +31,7 @@ fn arithmetic_is_counted_for_the_shapes_that_are_given() {
 }
 
 #[test]
-fn what_does_not_run_and_what_an_engine_lacks_is_told() {
+fn lists_unused_and_unsupported_nodes() {
     let plain = inspect(&["models/digits.onnx"]);
     assert!(plain["nodes"].is_null(), "nothing is run unasked");
     let lacks = |info: &Json, operator: &str| {
@@ -56,7 +56,7 @@ fn what_does_not_run_and_what_an_engine_lacks_is_told() {
 }
 
 #[test]
-fn open_axes_are_listed() {
+fn lists_dynamic_axes() {
     let info = inspect(&["tests/models/embedding.onnx"]);
     let place = |port: &str, name: &str, axis: u64| json!({ "port": port, "name": name, "axis": axis });
     let batch = json!({ "name": "batch", "places": [

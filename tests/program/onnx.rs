@@ -65,7 +65,7 @@ fn differs(given: &Json, expected: &Json, rtol: f64, atol: f64) -> Option<String
 }
 
 #[test]
-fn estimators_give_what_they_give_in_python() {
+fn scikit_learn_estimators_match_python() {
     if !has_onnxruntime() {
         return;
     }
@@ -77,7 +77,7 @@ fn estimators_give_what_they_give_in_python() {
 }
 
 #[test]
-fn cases_of_the_backend_tests_pass() {
+fn passes_onnx_backend_cases() {
     if !has_onnxruntime() {
         return;
     }
@@ -90,7 +90,7 @@ fn cases_of_the_backend_tests_pass() {
 /// A few hundred of the cases of `just onnx-backend --engine embedded`: models of one operator with random
 /// attributes, shapes and values, beside Python's ONNX Runtime.
 #[test]
-fn the_embedded_engine_is_right_or_refuses() {
+fn embedded_engine_passes_or_rejects_onnx_cases() {
     let python = root().join("target/onnx-tools/bin/python");
     if !python.exists() {
         assert!(std::env::var_os("CI").is_none(), "there is no {}", python.display());
@@ -109,7 +109,7 @@ fn the_embedded_engine_is_right_or_refuses() {
 }
 
 #[test]
-fn what_the_embedded_engine_passes_over_is_refused_with_its_attribute() {
+fn embedded_engine_rejects_attributes_it_ignores() {
     let refused = gpux(&["run", "tests/models/backwards.onnx", "--engine", "embedded", "--input", "[[[1]]]"]);
     assert_eq!(refused.status.code(), Some(3));
     let told = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -122,7 +122,7 @@ fn what_the_embedded_engine_passes_over_is_refused_with_its_attribute() {
 }
 
 #[test]
-fn a_difference_is_seen() {
+fn detects_a_wrong_result() {
     assert_eq!(differs(&json!([1.0, { "a": "x" }]), &json!([1.000_000_1, { "a": "x" }]), 1e-5, 0.0), None);
     for other in [json!([1.1, { "a": "x" }]), json!([1.0, { "b": "x" }]), json!([1.0]), json!([1.0, { "a": "y" }])] {
         assert!(differs(&json!([1.0, { "a": "x" }]), &other, 1e-5, 1e-6).is_some(), "{other}");
@@ -130,7 +130,7 @@ fn a_difference_is_seen() {
 }
 
 #[test]
-fn tensors_come_from_numpy_files_and_go_into_them() {
+fn reads_and_writes_npy_files() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let header = format!("{:117}\n", "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2), }");
@@ -170,7 +170,7 @@ fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn tensors_are_read_from_the_files_beside_test_models() {
+fn reads_pb_tensors() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, bytes: Vec<u8>| {
         let path = folder.path().join(name);

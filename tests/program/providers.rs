@@ -48,7 +48,7 @@ fn ramp() -> String {
 }
 
 #[test]
-fn openvino_gives_what_the_cpu_gives() {
+fn openvino_matches_the_cpu() {
     let Some(library) = library() else { return };
     let cache = tempfile::tempdir().unwrap();
     for (model, output, tolerance) in [("models/digits.onnx", "logits", 1e-5), ("tests/models/conv.onnx", "y", 1e-3)] {
@@ -73,7 +73,7 @@ fn openvino_gives_what_the_cpu_gives() {
 }
 
 #[test]
-fn what_a_model_runs_on_is_told_with_its_options() {
+fn shows_provider_and_options_of_a_model() {
     let Some(library) = library() else { return };
     let cache = tempfile::tempdir().unwrap();
     let asked = ["inspect", ".", "--json", "--provider", "cuda,openvino", "--provider-option", "num_threads=1"];
@@ -90,7 +90,7 @@ fn what_a_model_runs_on_is_told_with_its_options() {
 }
 
 #[test]
-fn a_provider_that_does_not_start_gives_way_unless_strict() {
+fn falls_back_from_a_failing_provider_unless_strict() {
     let Some(library) = library() else { return };
     let cache = tempfile::tempdir().unwrap();
     let asked = ["run", ".", "--provider", "openvino", "--provider-option", "device_type=GPU.7"];
@@ -107,7 +107,7 @@ fn a_provider_that_does_not_start_gives_way_unless_strict() {
 }
 
 #[test]
-fn weights_in_other_files_are_kept_in_the_cache_and_made_again_when_they_change() {
+fn caches_external_weights_until_they_change() {
     let Some(library) = library() else { return };
     let (cache, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     for file in ["external.onnx", "weights.bin"] {
@@ -128,7 +128,7 @@ fn weights_in_other_files_are_kept_in_the_cache_and_made_again_when_they_change(
 }
 
 #[test]
-fn the_fastest_provider_is_measured_once_and_remembered() {
+fn caches_the_fastest_provider() {
     let Some(library) = library() else { return };
     let cache = tempfile::tempdir().unwrap();
     let built = gpux(cache.path(), &library, &["build", ".", "--measure", "--json"]);
@@ -148,7 +148,7 @@ fn the_fastest_provider_is_measured_once_and_remembered() {
 }
 
 #[test]
-fn providers_are_measured_on_the_shapes_of_a_golden_case() {
+fn measures_providers_on_shapes_of_a_golden_case() {
     let Some(library) = library() else { return };
     let (cache, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     std::fs::copy(root().join("tests/models/unpadded.onnx"), folder.path().join("unpadded.onnx")).unwrap();
@@ -169,7 +169,7 @@ fn providers_are_measured_on_the_shapes_of_a_golden_case() {
 }
 
 #[test]
-fn a_library_with_a_provider_is_registered_or_refused_by_name() {
+fn registers_provider_libraries_by_name() {
     let Some(library) = library() else { return };
     let cache = tempfile::tempdir().unwrap();
     let model = ["inspect", "models/digits.onnx"];
@@ -201,7 +201,7 @@ fn a_library_with_a_provider_is_registered_or_refused_by_name() {
 }
 
 #[test]
-fn the_nodes_that_openvino_leaves_to_the_cpu_are_told() {
+fn lists_nodes_that_openvino_leaves_to_the_cpu() {
     let Some(library) = library() else { return };
     let cache = tempfile::tempdir().unwrap();
     let nodes = |model: &str| {

@@ -36,7 +36,7 @@ fn label(json: &Json) -> &str {
 }
 
 #[test]
-fn standard_input_may_be_an_image_json_or_lines() {
+fn reads_image_json_or_lines_from_stdin() {
     let image = std::fs::read(root().join(SEVEN)).unwrap();
     let output = fed(&["run", "--engine", "embedded", "--file", "-"], &image);
     assert_eq!(label(&serde_json::from_str(&stdout(&output)).unwrap()), "seven");
@@ -49,7 +49,7 @@ fn standard_input_may_be_an_image_json_or_lines() {
 }
 
 #[test]
-fn named_inputs_take_files() {
+fn reads_named_inputs_from_files() {
     let output = gpux(&["run", "--engine", "embedded", "--input", &format!("image=@{SEVEN}")]);
     assert_eq!(label(&serde_json::from_str(&stdout(&output)).unwrap()), "seven");
     let folder = tempfile::tempdir().unwrap();
@@ -59,7 +59,7 @@ fn named_inputs_take_files() {
 }
 
 #[test]
-fn the_ending_of_the_output_decides_its_format() {
+fn output_extension_selects_the_format() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str| {
         let path = folder.path().join(name);
@@ -83,7 +83,7 @@ fn the_ending_of_the_output_decides_its_format() {
 }
 
 #[test]
-fn an_output_that_cannot_be_written_is_an_error_before_anything_runs() {
+fn rejects_unwritable_outputs_before_the_run() {
     let output = gpux(&["run", "--engine", "embedded", "--file", SEVEN, "--output", "nowhere/out.json"]);
     assert_eq!(output.status.code(), Some(1));
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -92,7 +92,7 @@ fn an_output_that_cannot_be_written_is_an_error_before_anything_runs() {
 
 #[cfg(unix)]
 #[test]
-fn results_never_go_over_what_is_read() {
+fn rejects_overwriting_inputs() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (lines, linked, pipeline) = (path("a.jsonl"), path("b.jsonl"), path("scores.yml"));
@@ -134,7 +134,7 @@ fn results_never_go_over_what_is_read() {
 }
 
 #[test]
-fn a_large_tensor_is_the_same_in_every_format() {
+fn writes_large_tensors_equally_in_every_format() {
     let folder = tempfile::tempdir().unwrap();
     let pipeline = folder.path().join("gpux.yml");
     std::fs::write(&pipeline, "name: decode\nversion: 1.0.0\npipeline: [decode-image]\n").unwrap();
@@ -156,7 +156,7 @@ fn a_large_tensor_is_the_same_in_every_format() {
 
 #[cfg(unix)]
 #[test]
-fn a_pipe_in_the_place_of_a_file_is_refused_at_once() {
+fn rejects_pipes_in_place_of_files() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["m.onnx", "c.wasm"] {
         let path = folder.path().join(name);
@@ -170,7 +170,7 @@ fn a_pipe_in_the_place_of_a_file_is_refused_at_once() {
 }
 
 #[test]
-fn the_threads_of_all_sessions_are_bounded_together() {
+fn bounds_threads_of_all_sessions_together() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gpux.yml");
     let model = root().join("tests/models/adds.onnx");
@@ -183,7 +183,7 @@ fn the_threads_of_all_sessions_are_bounded_together() {
 }
 
 #[test]
-fn traces_and_benchmarks_are_json_on_request() {
+fn prints_traces_and_benchmarks_as_json() {
     let run = ["run", "--engine", "embedded", "--file", SEVEN, "--json"];
     let traced: Json = serde_json::from_str(&stdout(&gpux(&[&run[..], &["--trace"]].concat()))).unwrap();
     let steps = traced["trace"]["steps"].as_array().unwrap();
@@ -200,7 +200,7 @@ fn traces_and_benchmarks_are_json_on_request() {
 }
 
 #[test]
-fn a_reader_that_leaves_is_no_error() {
+fn closed_pipe_is_no_error() {
     let mut child = start(&["run", SCORES, "--file", "-"]);
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(&b"[1, 2, 3, 4]\n".repeat(20_000)).unwrap();
@@ -215,7 +215,7 @@ fn a_reader_that_leaves_is_no_error() {
 /// A result that is lost is an error, whatever command gives it.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_behind_standard_output_is_an_error() {
+fn reports_a_full_disk_behind_stdout() {
     for arguments in [
         ["run", SCORES, "--input", "{\"x\": [1, 2, 3, 4]}"].as_slice(),
         &["run", SCORES, "--json", "--input", "[{\"x\": [1, 2, 3, 4]}, {\"x\": [1, 2, 3, 4]}]"],
@@ -238,7 +238,7 @@ fn a_full_disk_behind_standard_output_is_an_error() {
 /// What is done is kept, and the exit code says that it is not all.
 #[cfg(unix)]
 #[test]
-fn an_interrupt_keeps_what_is_done() {
+fn interrupt_keeps_finished_results() {
     let folder = tempfile::tempdir().unwrap();
     let (stream, path) = (folder.path().join("endless.jsonl"), folder.path().join("out.jsonl"));
     assert!(Command::new("mkfifo").arg(&stream).status().unwrap().success());
@@ -263,7 +263,7 @@ fn an_interrupt_keeps_what_is_done() {
 
 /// The first use of a model goes through a process of its own, and is remembered.
 #[test]
-fn a_model_is_tried_once_in_a_process_of_its_own() {
+fn vets_a_model_once_in_a_child_process() {
     let cache = tempfile::tempdir().unwrap();
     let run = || {
         let output = Command::new(env!("CARGO_BIN_EXE_gpux"))
@@ -280,7 +280,7 @@ fn a_model_is_tried_once_in_a_process_of_its_own() {
 
 /// A failed run leaves what was in the output file; the input is never overwritten.
 #[test]
-fn nothing_is_lost_to_a_failed_run() {
+fn failed_items_keep_other_results() {
     let folder = tempfile::tempdir().unwrap();
     let kept = folder.path().join("kept.json");
     std::fs::write(&kept, "precious").unwrap();
@@ -301,7 +301,7 @@ fn nothing_is_lost_to_a_failed_run() {
 
 /// One bad entry of a list is reported in its place.
 #[test]
-fn a_list_with_an_object_is_a_batch() {
+fn reads_lists_of_objects_as_batches() {
     let output = fed(&["run", SCORES, "--file", "-"], b"[{\"x\": [1, 2, 3, 4]}, 5, {\"x\": [1, 2, 3, 4]}]");
     assert_eq!(output.status.code(), Some(1));
     let lines: Vec<Json> =
@@ -313,7 +313,7 @@ fn a_list_with_an_object_is_a_batch() {
 
 /// A cache that cannot be written costs time, not the run.
 #[test]
-fn a_cache_that_cannot_be_used_is_a_warning() {
+fn warns_of_an_unusable_cache() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a-file");
     std::fs::write(&file, "").unwrap();
@@ -329,7 +329,7 @@ fn a_cache_that_cannot_be_used_is_a_warning() {
 
 /// A model that no process can try is no damaged model. On Linux what tries it needs no folder.
 #[test]
-fn a_model_is_tried_without_a_folder_for_temporary_files_or_the_folder_is_named() {
+fn vets_models_without_a_temporary_folder() {
     let cache = tempfile::tempdir().unwrap();
     let none = cache.path().join("none");
     let output = Command::new(env!("CARGO_BIN_EXE_gpux"))
@@ -351,7 +351,7 @@ fn a_model_is_tried_without_a_folder_for_temporary_files_or_the_folder_is_named(
 
 /// What a component's setup needs of the machine is no mistake in gpux.yml.
 #[test]
-fn a_machine_that_cannot_set_components_up_is_named_as_such() {
+fn reports_component_setup_failures_as_environment_errors() {
     let cache = tempfile::tempdir().unwrap();
     std::fs::write(cache.path().join("work"), "in the way").unwrap();
     let component = "guest-examples/rust/center-ink.wasm";
@@ -380,7 +380,7 @@ fn a_machine_that_cannot_set_components_up_is_named_as_such() {
 /// Without room for a pool of sandboxes components run all the same, and whoever asks is told.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_machine_without_address_space_says_so() {
+fn reports_missing_address_space() {
     for arguments in ["build . --engine embedded", "inspect --engine embedded"] {
         let script = format!("ulimit -v 60000000; exec '{}' {arguments}", env!("CARGO_BIN_EXE_gpux"));
         let output = Command::new("sh").args(["-c", &script]).current_dir(root()).output().unwrap();
@@ -392,7 +392,7 @@ fn a_machine_without_address_space_says_so() {
 
 /// A file that is larger than a component may be is not worked on.
 #[test]
-fn a_component_is_measured_before_anything_else() {
+fn checks_component_size_first() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("large.wasm");
     // A core module without its contract, which is found out when it is made a component.
@@ -408,7 +408,7 @@ fn a_component_is_measured_before_anything_else() {
 /// Waiting for input is nothing that a stop must wait for.
 #[cfg(unix)]
 #[test]
-fn an_interrupt_ends_a_run_that_waits_for_input() {
+fn interrupt_ends_a_run_that_waits_for_input() {
     let mut child = start(&["run", SCORES, "--file", "-"]);
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(b"[1, 2, 3, 4]").unwrap();
@@ -423,7 +423,7 @@ fn an_interrupt_ends_a_run_that_waits_for_input() {
 /// Nor is a reader that has stopped reading.
 #[cfg(unix)]
 #[test]
-fn an_interrupt_ends_a_run_whose_output_nobody_takes() {
+fn interrupt_ends_a_run_with_unread_output() {
     let folder = tempfile::tempdir().unwrap();
     let stream = folder.path().join("endless.jsonl");
     assert!(Command::new("mkfifo").arg(&stream).status().unwrap().success());
@@ -464,14 +464,14 @@ fn refused(arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn a_picture_for_a_tensor_is_told_what_goes_there() {
+fn explains_a_tensor_input_given_an_image() {
     let (code, said) = refused(&["run", SCORES, "--input", &format!("x=@{SEVEN}")]);
     assert_eq!(code, Some(2));
     assert!(said.contains("x=@models/samples/seven.png") && said.contains(".npy") && said.contains("--file"), "{said}");
 }
 
 #[test]
-fn a_file_without_anything_in_it_is_named() {
+fn names_empty_files() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("e.json");
     std::fs::write(&file, "").unwrap();
@@ -481,7 +481,7 @@ fn a_file_without_anything_in_it_is_named() {
 }
 
 #[test]
-fn json_is_not_written_into_a_picture() {
+fn rejects_json_output_into_image_files() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("d.PNG");
     let (code, said) = refused(&["run", SCORES, "--input", "[1, 2, 3, 4]", "-o", file.to_str().unwrap()]);
@@ -493,21 +493,21 @@ fn json_is_not_written_into_a_picture() {
 }
 
 #[test]
-fn a_record_that_cannot_be_written_is_a_failure_and_no_mistake() {
+fn reports_an_unwritable_record_as_failure() {
     let (code, said) = refused(&["run", "--engine", "embedded", "--file", SEVEN, "--record", "Cargo.toml/records"]);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("cannot record into `Cargo.toml/records`"), "{said}");
 }
 
 #[test]
-fn a_path_of_which_there_is_nothing_is_nobodys_name() {
+fn reports_a_missing_path_as_missing() {
     let (code, said) = refused(&["run", "--config", "nosuch.yml"]);
     assert_eq!(code, Some(2));
     assert!(said.contains("nosuch.yml") && !said.contains("name:"), "{said}");
 }
 
 #[test]
-fn a_folder_is_no_model() {
+fn rejects_a_folder_as_model() {
     let (code, said) = refused(&["inspect", "--model", "models"]);
     assert_eq!(code, Some(2));
     assert!(said.contains("`models` is a folder"), "{said}");
@@ -522,7 +522,7 @@ fn without_a_cache(temporary: &std::path::Path) -> Output {
 
 #[cfg(unix)]
 #[test]
-fn what_is_compiled_without_a_cache_goes_with_the_process() {
+fn keeps_no_compiled_code_without_a_cache() {
     let folder = tempfile::tempdir().unwrap();
     stdout(&without_a_cache(folder.path()));
     let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();

@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use crate::digits::{gpux, root, stdout};
 
 #[test]
-fn the_schema_takes_right_files_and_refuses_wrong_ones() {
+fn schema_accepts_valid_and_rejects_invalid_files() {
     let schema: Json = serde_json::from_str(&stdout(&gpux(&["schema"]))).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     let faults = |json: &Json| validator.iter_errors(json).map(|error| error.to_string()).collect::<Vec<_>>();
@@ -28,7 +28,7 @@ fn the_schema_takes_right_files_and_refuses_wrong_ones() {
 }
 
 #[test]
-fn a_saved_configuration_says_the_same() {
+fn saved_configuration_round_trips() {
     let folder = tempfile::tempdir().unwrap();
     let saved = folder.path().join("gpux.yml");
     let original = ConfigParser::parse_file(root().join("gpux.yml")).unwrap();

@@ -87,7 +87,7 @@ fn given(output: &Output) -> Json {
 }
 
 #[test]
-fn models_hand_tensors_on_without_the_host_and_give_what_the_cpu_gives() {
+fn keeps_tensors_on_the_device_and_matches_the_cpu() {
     let Some(library) = library() else { return };
     let floats = rows(0);
     let whole = json!([[1, 2, 3], [-4, 5, 6], [7, 8, 9_007_199_254_740_993_i64]]);
@@ -113,7 +113,7 @@ fn models_hand_tensors_on_without_the_host_and_give_what_the_cpu_gives() {
 }
 
 #[test]
-fn a_tensor_on_the_device_that_does_not_fit_is_refused() {
+fn rejects_mismatched_tensors_on_the_device() {
     let Some(library) = library() else { return };
     let folder = pipeline(CHAIN);
     let refused = run(folder.path(), &library, "webgpu", &json!([[1, 2, 3], [4, 5, 6]]), &[]);
@@ -124,7 +124,7 @@ fn a_tensor_on_the_device_that_does_not_fit_is_refused() {
 
 /// ONNX Runtime's WebGPU crashes where two threads are at it, whether at one session or at two.
 #[test]
-fn many_requests_at_once_share_the_gpu_while_models_come_and_go() {
+fn concurrent_requests_share_the_gpu_while_models_reload() {
     let Some(library) = library() else { return };
     let folder = pipeline(CHAIN);
     let expected: Vec<_> = (0..8).map(|at| given(&run(folder.path(), &library, "cpu", &rows(at), &[]))).collect();

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_expected_changes() {
+    fn rewrites_only_the_expectation() {
         let new = "error: { kind: failed }\n";
         for (before, start, end) in [
             ("inputs: {}\n", "inputs: {}\n", ""),

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_lie_as_far_apart_as_they_do() {
+    fn measures_differences_of_tensors() {
         let statistics =
             DiffStatistics::compare(&tensor([1.0, 2.0, f32::NAN]), &tensor([1.0, 2.5, f32::NAN]), 0.1, 0.1);
         assert_eq!((statistics.compared, statistics.different, statistics.beyond), (3, 1, 1));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_compared_by_its_numbers() {
+    fn measures_differences_of_json() {
         let top = |label: &str, score: f64| Value::from(json!([{ "label": label, "score": score }]));
         let statistics = DiffStatistics::compare(&top("a", 0.5), &top("a", 0.25), 0.0, 0.5);
         assert_eq!((statistics.compared, statistics.absolute), (1, 0.25));

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_are_off_by_a_part_of_the_largest() {
+    fn float_error_is_relative_to_the_largest() {
         let mut accuracy = Accuracy::default();
         accuracy.add(&rows([1.0, 8.0, 4.0, 2.0]), &rows([1.0, 8.5, 4.0, 4.5]));
         assert_eq!((accuracy.error(), accuracy.largest, accuracy.top), (2.5 / 8.0, 8.0, Some((1, 2))));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_float_is_the_same_or_not() {
+    fn integer_and_text_error_is_the_share_that_differs() {
         let labels = |labels: [i64; 4]| Value::Tensor(Tensor::new([4], labels.to_vec()).unwrap());
         let mut accuracy = Accuracy::default();
         accuracy.add(&labels([1, 2, 3, 900]), &labels([1, 2, 3, 4]));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_that_are_no_longer_are_off_without_end() {
+    fn error_of_changed_zeros_is_infinite() {
         let mut accuracy = Accuracy::default();
         accuracy.add(&rows([0.0; 4]), &rows([0.0, 0.0, 0.0, 1e-9]));
         assert_eq!(accuracy.error(), f64::INFINITY);

@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_is_meant_by_its_number_or_by_a_name_that_it_has_alone() {
+    fn finds_a_step_by_number_or_unique_name() {
         let steps = [(0, "a.wasm"), (1, "b.wasm"), (3, "2"), (4, "b.wasm")];
         let told = |result: Result<usize, RecordError>| result.map_err(|error| error.to_string());
         let meant = |asked: &str| told(meant(&steps, asked));
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn counting_goes_on_behind_the_highest_number_that_is_one() {
+    fn numbers_cases_after_the_highest() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["000007-1-x", "000012-2-y", "notes", "18446744073709551615-1-x", "99999999999999999999999-1-x"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_kebab_case() {
+    fn requires_kebab_case_names() {
         for name in ["blur", "blur-faces", "yolo-v8", "a1"] {
             assert_eq!(name_fault(name), None, "{name}");
         }
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_leaves_nothing() {
+    fn leaves_nothing_after_a_failure() {
         let parent = tempfile::tempdir().unwrap();
         let at = |name: &str| parent.path().join(name);
         std::fs::create_dir(at("taken")).unwrap();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_folder_is_filled() {
+    fn fills_an_empty_folder() {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("fresh");
         std::fs::create_dir(&folder).unwrap();

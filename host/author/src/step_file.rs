@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_filled_in() {
+    fn fills_in_defaults() {
         let step = read("name: blur-faces\nlanguage: rust\n").unwrap();
         assert_eq!(step.output, Path::new("blur-faces.wasm"));
         assert!(step.component().ends_with("blur-faces.wasm"));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_component_is_stale_once_a_source_is_newer() {
+    fn detects_stale_components() {
         let folder = tempfile::tempdir().unwrap();
         let at = |path: &str| folder.path().join(path);
         std::fs::create_dir_all(at("src/deep")).unwrap();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_named() {
+    fn reports_every_mistake() {
         for (text, message) in [
             ("", "the file is empty"),
             ("[]", "a step.yml is a mapping (`key: value` lines), but this file is a list"),

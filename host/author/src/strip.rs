@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_component_does_the_same_with_less() {
+    fn stripped_components_behave_the_same() {
         let sandbox = Sandbox::new(SandboxOptions::default()).unwrap();
         // Those that are checked in as they leave the compiler.
         for module in [HOSTILE, HOSTILE_WASI] {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn other_custom_sections_stay() {
+    fn keeps_other_custom_sections() {
         let mut module = Module::new();
         module.section(&wasm_encoder::CustomSection { name: "mine".into(), data: (&b"x"[..]).into() });
         module.section(&wasm_encoder::CustomSection { name: ".debug_info".into(), data: (&b"x"[..]).into() });
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_is_refused() {
+    fn rejects_damaged_components() {
         let component = gpux_sandbox::componentize(CENTER_INK).unwrap();
         for end in [0, 4, 20, component.len() / 2, component.len() - 1] {
             assert!(strip(&component[..end]).is_err(), "{end}");

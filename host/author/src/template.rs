@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_put_in_and_bytes_are_left_alone() {
+    fn replaces_placeholders_only() {
         let words = Words { name: "blur-faces" };
         let text = TemplateFile::new("src/x.rs.template", b"{{name}} {{identifier}} {{TypeName}}");
         assert_eq!(text.fill(&words), b"blur-faces blur_faces BlurFaces");
@@ -68,7 +68,7 @@ mod tests {
 
     /// What a new Rust step carries along needs nothing of the workspace it comes from.
     #[test]
-    fn the_carried_crate_stands_alone() {
+    fn embedded_crate_needs_no_workspace() {
         let file = embedded::RUST.iter().find(|file| file.path == "gpux-step/Cargo.toml").unwrap();
         let text = std::str::from_utf8(file.content).unwrap();
         assert!(text.contains(concat!("version = \"", env!("CARGO_PKG_VERSION"), "\"")), "{text}");

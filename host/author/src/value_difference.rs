@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn tensors_part_where_it_is_said() {
+    fn locates_the_first_difference_of_tensors() {
         let tensor = |data: [f32; 4]| Tensor::new([2, 2], data.to_vec()).unwrap();
         let expected = tensor([1.0, 2.0, f32::NAN, f32::INFINITY]);
         assert_eq!(compare(expected.clone(), expected.clone(), 0.0), None);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn one_element_is_shown_as_it_is_in_the_tensor() {
+    fn shows_single_elements_exactly() {
         let text = Tensor::new([2], vec!["a".to_owned(), "b".to_owned()]).unwrap();
         let half = Tensor::new([2], vec![half::f16::ONE, half::f16::NAN]).unwrap();
         let yes = Tensor::new([2], vec![false, true]).unwrap();
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn large_integers_are_not_rounded() {
+    fn compares_large_integers_exactly() {
         let (a, b) = (Tensor::scalar(i64::MAX), Tensor::scalar(i64::MAX - 1));
         assert_eq!(
             compare(a.clone(), b.clone(), 0.0).unwrap(),
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_counts_where_it_is_stated() {
+    fn compares_metadata_if_requested() {
         let plain = Tensor::scalar(1_u8);
         let mut sound = plain.clone();
         sound.metadata.sample_rate = Some(16_000);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn json_parts_at_a_path() {
+    fn locates_json_differences_by_path() {
         let expected = json!({ "top": [{ "label": "seven", "score": 0.99 }] });
         let given = |label: &str, score: f64| json!({ "top": [{ "label": label, "score": score }] });
         assert_eq!(compare(expected.clone(), given("seven", 0.985), 0.01), None);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_bytes_and_kinds() {
+    fn compares_texts_bytes_and_kinds() {
         assert_eq!(compare("a\nb", "a\nb", 0.0), None);
         assert_eq!(compare("a\nb", "a\nc", 0.0).unwrap(), "line 2: expected \"b\", but it is \"c\"");
         assert_eq!(compare("a", "a\nc", 0.0).unwrap(), "line 2: expected the end, but it is \"c\"");

@@ -277,19 +277,19 @@ mod tests {
     }
 
     #[test]
-    fn own_commands_write_the_module() {
+    fn runs_custom_build_commands() {
         assert_eq!(shell(&["printf hello > part", "cat part > \"$GPUX_OUTPUT\""]).unwrap(), b"hello");
         assert!(shell(&["true"]).unwrap_err().contains("must write it to the path in $GPUX_OUTPUT"));
     }
 
     #[test]
-    fn a_failure_shows_what_the_command_said() {
+    fn failure_includes_the_commands_output() {
         let message = shell(&["echo out; echo why >&2; exit 3", "touch never"]).unwrap_err();
         assert_eq!(message, "`sh -c 'echo out; echo why >&2; exit 3'` did not succeed (exit status: 3); it said:\nwhy");
     }
 
     #[test]
-    fn a_missing_tool_says_how_to_get_it() {
+    fn missing_tool_includes_installation() {
         let mut progress = Quiet::default();
         let workspace = Workspace::new(Path::new("."), &mut progress);
         let tool = |checks| Tool { name: "the tool", checks, install: "run `get tool`" };
@@ -306,7 +306,7 @@ mod tests {
 
     /// What a command leaves behind it keeps nobody waiting, though it holds the pipes.
     #[test]
-    fn what_is_left_running_is_not_waited_for() {
+    fn does_not_wait_for_background_processes() {
         let begin = Instant::now();
         assert_eq!(shell(&["sleep 60 & printf hello > \"$GPUX_OUTPUT\""]).unwrap(), b"hello");
         let chatty = "(for i in $(seq 600); do echo still; sleep 0.1; done) & printf hello > \"$GPUX_OUTPUT\"";
@@ -316,7 +316,7 @@ mod tests {
 
     /// Much on both streams at once does not stop the build.
     #[test]
-    fn both_streams_are_read() {
+    fn reads_stdout_and_stderr() {
         let line = "i=0; while [ $i -lt 20000 ]; do echo out; echo err >&2; i=$((i+1)); done";
         let mut progress = Quiet::default();
         let mut workspace = Workspace::new(Path::new("."), &mut progress);

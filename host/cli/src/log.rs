@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_was_cut_off_is_not_glued_to_the_next() {
+    fn separates_a_truncated_line_from_the_next() {
         let mut sink = Sink { to: Disk(Vec::new(), 12), torn: false };
         assert!(sink.write(b"first\n").is_ok());
         assert!(sink.write(b"second\n").is_err(), "there is room for six bytes of seven");

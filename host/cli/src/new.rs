@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_of_many_files_is_one_line() {
+    fn lists_large_folders_on_one_line() {
         let many = (0..7).map(|number| format!("sdk/src/{number}.rs"));
         let files: Vec<_> = ["a.txt".to_owned(), "b/c".to_owned()].into_iter().chain(many).collect();
         assert_eq!(shown(&files), ["a.txt", "b/c", "sdk/ (7 files)"]);

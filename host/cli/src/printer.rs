@@ -313,7 +313,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_keeps_lists_of_numbers_on_one_line() {
+    fn pretty_prints_number_lists_on_one_line() {
         let json = serde_json::json!({ "a": [1, 2], "b": [[1], [2]], "c": {}, "d": [] });
         let expected = "{\n  \"a\": [1, 2],\n  \"b\": [\n    [1],\n    [2]\n  ],\n  \"c\": {},\n  \"d\": []\n}";
         assert_eq!(pretty(&json), expected);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_not_made_good_by_what_follows() {
+    fn stops_writing_after_a_lost_text() {
         let printer = crate::printer(true, false);
         let ended = |lost| {
             let mut texts = Texts { lost };
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_texts_do_nothing_to_a_terminal() {
+    fn sanitizes_untrusted_text() {
         let printer = crate::printer(false, false);
         for line in [printer.failure("x", "a\x1b[2J\u{202e}b"), printer.warning_line("a\x1b[2J\u{202e}b")] {
             let (_, message) = line.split_once(": ").unwrap();
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_cell_widens_no_other_row() {
+    fn long_cells_do_not_widen_other_rows() {
         let long = "ü".repeat(10_000);
         let text = table(&["name", "type"], &[], [vec![long.clone(), "a".into()], vec!["b".into(), "c".into()]]);
         assert!(text.contains('…') && text.lines().all(|line| line.chars().count() < 1020), "{text}");
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities_have_units() {
+    fn formats_quantities_with_units() {
         assert_eq!([size(12), size(1_500), size(2_000_000)], ["12 B", "1.5 kB", "2.0 MB"]);
         let time = |nanos| duration(std::time::Duration::from_nanos(nanos));
         assert_eq!([time(1_500), time(2_500_000), time(3_000_000_000)], ["1.5 µs", "2.50 ms", "3.00 s"]);

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_as_they_are_written() {
+    fn parses_shapes_and_dimensions() {
         assert_eq!(shape("image=1,3,?,-1").unwrap(), ("image".to_owned(), vec![Some(1), Some(3), None, None]));
         assert_eq!(shape("a=b=1x8").unwrap(), ("a=b".to_owned(), vec![Some(1), Some(8)]));
         assert_eq!(dim("batch=4").unwrap(), ("batch".to_owned(), 4));

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn terminals_are_not_steered() {
+    fn escapes_terminal_control_characters() {
         let found = Diagnostic::new("x", 0..1, "a\x1b[2Jb").label("c\x07").hint("d\u{9b}e");
         let shown = ConfigurationError::new(Source::new("x", "text"), vec![found]).render();
         assert!(shown.contains("a [2Jb") && shown.contains("d e"), "{shown:?}");

@@ -38,7 +38,7 @@ fn expect(path: &Path, actual: &str) -> Option<String> {
 }
 
 #[test]
-fn wrong_files_say_what_is_wrong() {
+fn reports_every_mistake_of_wrong_files() {
     let cases = cases("wrong");
     assert!(cases.len() >= 40, "{} cases", cases.len());
     let failures: Vec<_> = cases
@@ -52,7 +52,7 @@ fn wrong_files_say_what_is_wrong() {
 }
 
 #[test]
-fn right_files_mean_what_they_say() {
+fn reads_right_files() {
     let cases = cases("right");
     assert!(cases.len() >= 15, "{} cases", cases.len());
     let mut failures = Vec::new();
@@ -75,7 +75,7 @@ fn right_files_mean_what_they_say() {
 }
 
 #[test]
-fn hostile_files_are_refused_quickly_or_read() {
+fn bounds_reading_of_hostile_files() {
     let deep = |open: &str, close: &str| format!("{}{}", open.repeat(100_000), close.repeat(100_000));
     let indented: String = (0..1000).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
     for text in [
@@ -130,7 +130,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn the_schema_for_editors_accepts_the_right_files() {
+fn json_schema_accepts_the_right_files() {
     let generated = json_schema(&[]);
     assert!(generated.pointer("/properties/pipeline/items/oneOf").is_some());
     // Built-in steps come from their own room; here each takes anything.

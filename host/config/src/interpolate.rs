@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_inserted_and_typed() {
+    fn inserts_typed_values() {
         for (text, expected) in [
             ("${GPUX_PORT}", serde_json::json!(9000)),
             ("port ${GPUX_PORT}", serde_json::json!("port 9000")),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_refused() {
+    fn rejects_unlisted_and_malformed_variables() {
         for text in ["${SECRET}", "${SECRET:-x}", "${GPUX_NONE}", "a ${", "${a b}", "${}", "${GPUX_PORT"] {
             let (value, diagnostics) = read(text);
             assert_eq!(diagnostics.len(), 1, "{text}");

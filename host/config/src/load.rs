@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pipeline_is_found_by_file_folder_and_name() {
+    fn finds_a_pipeline_by_file_folder_and_name() {
         let folder = tempfile::tempdir().unwrap();
         let inner = folder.path().join("inner");
         std::fs::create_dir(&inner).unwrap();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binary_file_is_not_a_configuration() {
+    fn rejects_binary_files() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.onnx");
         std::fs::write(&path, b"name: x\nversion: \xff\xfe\n").unwrap();

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_core_schema() {
+    fn parses_scalars_by_the_yaml_core_schema() {
         let json = |text| super::super::node::Node::new(plain(text).unwrap(), 0..0).to_json();
         for (text, expected) in [
             ("8080", serde_json::json!(8080)),

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_count_characters() {
+    fn counts_columns_in_characters() {
         let source = Source::new("x", "a: é\nb: ü!\n");
         assert_eq!(source.position(0), Position { line: 1, column: 1 });
         assert_eq!(source.position("a: é\nb: ü".len()), Position { line: 2, column: 5 });

@@ -39,7 +39,7 @@ mod tests {
         pipeline: [softmax]\noutputs: { scores: { type: float32, labels: ./labels.txt } }\n";
 
     #[test]
-    fn a_file_of_labels_is_read_when_the_pipeline_is_loaded() {
+    fn reads_labels_when_the_pipeline_is_loaded() {
         let folder = tempfile::tempdir().unwrap();
         let (path, labels) = (folder.path().join("gpux.yml"), folder.path().join("labels.txt"));
         std::fs::write(&path, TEXT).unwrap();

@@ -34,7 +34,7 @@ fn request<'a>(document: &'a Json, path: &str) -> &'a Json {
 }
 
 #[test]
-fn answers_are_what_the_document_says() {
+fn responses_match_the_openapi_document() {
     let server = Server::start(&[".", &pipeline("scores"), &pipeline("text"), &pipeline("sound")]);
     let document = server.get("/openapi.json").with_status(200);
     assert_eq!(document["openapi"], "3.1.0");
@@ -71,7 +71,7 @@ fn answers_are_what_the_document_says() {
 }
 
 #[test]
-fn each_pipeline_has_its_own_inputs() {
+fn openapi_lists_the_inputs_of_each_pipeline() {
     let server = Server::start(&[]);
     let document = server.get("/openapi.json").with_status(200);
     let operation = &document["paths"]["/predict"]["post"];
@@ -90,7 +90,7 @@ fn each_pipeline_has_its_own_inputs() {
 }
 
 #[test]
-fn the_open_inference_protocol_is_described_with_each_pipelines_tensors() {
+fn openapi_describes_the_open_inference_protocol() {
     let server = Server::start(&[".", &pipeline("scores"), &pipeline("text"), &pipeline("draw-boxes")]);
     let document = server.get("/openapi.json").with_status(200);
     let right = |path: &str, method: &str, status: u16, answer: &Json| {
@@ -162,7 +162,7 @@ fn the_open_inference_protocol_is_described_with_each_pipelines_tensors() {
 }
 
 #[test]
-fn a_pipeline_more_makes_the_document_a_little_longer() {
+fn openapi_document_grows_little_per_pipeline() {
     let folder = tempfile::tempdir().unwrap();
     let length = |pipelines: usize| {
         for number in 0..pipelines {

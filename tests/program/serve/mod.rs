@@ -23,7 +23,7 @@ pub(crate) fn pipeline(name: &str) -> String {
 }
 
 #[test]
-fn a_pipeline_says_what_it_is() {
+fn describes_a_pipeline() {
     let server = Server::start(&[]);
     let health = server.get("/health").with_status(200);
     assert_eq!(health["status"], "healthy");
@@ -53,7 +53,7 @@ fn a_pipeline_says_what_it_is() {
 }
 
 #[test]
-fn what_is_not_there_is_told_in_json() {
+fn returns_404_as_json() {
     let server = Server::start(&[&pipeline("scores"), &pipeline("text")]);
     assert_eq!(server.get("/nothing").error(404), "there is nothing at `/nothing`");
     assert!(server.get("/pipelines/none/info").error(404).contains("`scores`, `text`"));
@@ -69,7 +69,7 @@ fn what_is_not_there_is_told_in_json() {
 }
 
 #[test]
-fn two_pipelines_of_one_name_are_refused() {
+fn rejects_pipelines_with_equal_names() {
     let output = gpux(&["serve", "--port", "0", "--engine", "embedded", &pipeline("scores"), &pipeline("scores")]);
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr);
@@ -77,7 +77,7 @@ fn two_pipelines_of_one_name_are_refused() {
 }
 
 #[test]
-fn the_only_pipeline_says_where_to_listen() {
+fn takes_host_and_port_from_a_single_pipeline() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let folder = tempfile::tempdir().unwrap();

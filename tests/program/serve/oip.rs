@@ -30,7 +30,7 @@ fn fault(answer: &Answer, status: u16) -> String {
 }
 
 #[test]
-fn the_server_and_its_models_are_described() {
+fn describes_the_server_and_its_models() {
     let server = serve(&["matrix", "text"], &[]);
     for path in ["/v2", "/v2/"] {
         assert_eq!(server.get(path).with_status(200)["name"], "gpux");
@@ -58,7 +58,7 @@ fn the_server_and_its_models_are_described() {
 }
 
 #[test]
-fn every_error_is_of_the_protocols_form() {
+fn returns_errors_in_the_protocols_format() {
     let server = serve(&["matrix", "identity_int8"], &[]);
     let infer = "/v2/models/matrix/infer";
     assert!(fault(&server.get("/v2/nothing"), 404).contains("/v2/nothing"));
@@ -92,7 +92,7 @@ fn every_error_is_of_the_protocols_form() {
 }
 
 #[test]
-fn json_is_answered_with_json() {
+fn answers_json_with_json() {
     let server = serve(&["matrix"], &[]);
     let nested = json!({
         "id": "seven",
@@ -109,7 +109,7 @@ fn json_is_answered_with_json() {
 }
 
 #[test]
-fn binary_tensors_come_and_go_behind_the_json() {
+fn carries_binary_tensors_behind_the_json() {
     let server = serve(&["matrix", "text"], &[]);
     let json = br#"{"inputs":[{"name":"x","datatype":"FP32","shape":[1,3],"parameters":{"binary_data_size":12}}],"parameters":{"binary_data_output":true}}"#;
     let data: Vec<u8> = [1.0_f32, f32::NAN, f32::NEG_INFINITY].iter().flat_map(|number| number.to_le_bytes()).collect();
@@ -136,7 +136,7 @@ fn binary_tensors_come_and_go_behind_the_json() {
 }
 
 #[test]
-fn bodies_may_be_compressed_and_stay_bounded() {
+fn accepts_compressed_bodies_up_to_the_limit() {
     let server = serve(&["matrix"], &["--max-body", "1MB"]);
     let infer = "/v2/models/matrix/infer";
     let plain = floats(&[1, 3], &[1.0, 2.0, 3.0]).to_string();
@@ -170,7 +170,7 @@ fn bodies_may_be_compressed_and_stay_bounded() {
 }
 
 #[test]
-fn texts_are_generated_by_name() {
+fn generates_text_by_model_name() {
     let server = serve(&["text", "matrix"], &[]);
     let asked = json!({ "text": "ONE", "id": "7", "parameters": { "stream": false }, "temperature": 0 });
     let expected = json!({ "model_name": "text", "model_version": "3", "id": "7", "text": "one" });
@@ -185,7 +185,7 @@ fn texts_are_generated_by_name() {
 }
 
 #[test]
-fn what_triton_lets_clients_set_up_can_be_looked_at() {
+fn returns_tritons_settings_read_only() {
     let server = serve(&["matrix"], &["--access-log"]);
     for memory in ["/v2/systemsharedmemory", "/v2/cudasharedmemory"] {
         assert_eq!(server.get(&format!("{memory}/status")).with_status(200), json!([]));
@@ -211,7 +211,7 @@ fn what_triton_lets_clients_set_up_can_be_looked_at() {
 }
 
 #[test]
-fn an_operator_may_let_clients_load_and_unload() {
+fn lets_clients_load_and_unload_if_enabled() {
     let server = serve(&["matrix"], &["--model-control"]);
     let call = |call: &str, body: &str| {
         server.ask("POST", &format!("/v2/repository/models/matrix/{call}"), &[], body.as_bytes())

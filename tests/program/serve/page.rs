@@ -8,7 +8,7 @@ fn quoted<'t>(text: &'t str, before: &str) -> Vec<&'t str> {
 }
 
 #[test]
-fn everything_that_the_pages_load_is_there() {
+fn serves_every_resource_of_the_pages() {
     let server = Server::start(&[&pipeline("scores")]);
     for page in ["/", "/docs"] {
         let html = server.get(page);

@@ -9,7 +9,7 @@ use crate::digits::root;
 const PREDICT: &str = "/pipelines/digits/predict";
 
 #[test]
-fn a_picture_comes_in_every_way() {
+fn accepts_an_image_in_every_encoding() {
     let server = Server::start(&["."]);
     let image = seven();
     let base64 = base64::engine::general_purpose::STANDARD.encode(&image);
@@ -45,7 +45,7 @@ fn a_picture_comes_in_every_way() {
 }
 
 #[test]
-fn texts_sounds_and_arrays_come_as_they_are() {
+fn accepts_text_audio_and_npy_bodies() {
     let server = Server::start(&[&pipeline("text"), &pipeline("sound"), &pipeline("scores"), &pipeline("draw-boxes")]);
     let text = server.ask("POST", "/pipelines/text/predict", &["content-type: text/plain; charset=utf-8"], b"a fox");
     let text = text.with_status(200);
@@ -82,7 +82,7 @@ fn texts_sounds_and_arrays_come_as_they_are() {
 }
 
 #[test]
-fn the_answer_is_what_is_accepted() {
+fn accept_header_selects_the_format() {
     let server = Server::start(&[&pipeline("scores")]);
     let ask = |accept: &str| {
         let head = ["content-type: application/json", &format!("accept: {accept}")];
@@ -107,7 +107,7 @@ fn the_answer_is_what_is_accepted() {
 }
 
 #[test]
-fn what_cannot_be_given_is_not_run_for() {
+fn rejects_unacceptable_formats_before_the_run() {
     let server = Server::start(&["--allow-outside", &pipeline("never-ends")]);
     let ask = |query: &str, accept: &str| {
         let head = ["content-type: application/json", &format!("accept: {accept}")];
@@ -118,7 +118,7 @@ fn what_cannot_be_given_is_not_run_for() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn rejects_mismatched_inputs() {
     let server = Server::start(&["--allow-outside", &pipeline("scores"), &pipeline("never-ends")]);
     let path = "/pipelines/scores/predict";
     let ask = |path: &str, head: &str, body: &str| server.ask("POST", path, &[head], body.as_bytes());
@@ -154,7 +154,7 @@ fn what_does_not_fit_is_refused() {
 }
 
 #[test]
-fn rejects_json_that_says_a_thing_twice() {
+fn rejects_duplicate_json_keys() {
     let server = Server::start(&[&pipeline("scores")]);
     let one = r#"{"x": [[1, 2], [3, 4]]"#;
     for body in [

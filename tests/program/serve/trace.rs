@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{Server, pipeline, seven};
 
 #[test]
-fn each_step_is_shown() {
+fn trace_lists_each_step() {
     let server = Server::start(&[".", &pipeline("text")]);
     let path = "/pipelines/digits/predict";
     let ask = |path: &str| server.ask("POST", path, &["content-type: image/png"], &seven());
@@ -29,7 +29,7 @@ fn each_step_is_shown() {
 }
 
 #[test]
-fn a_failure_shows_the_steps_before_it() {
+fn trace_of_a_failure_lists_the_steps_before_it() {
     let server = Server::start(&["."]);
     let answer = server.ask("POST", "/predict?trace=true", &["content-type: image/png"], b"no picture");
     let json = answer.with_status(400);
@@ -40,7 +40,7 @@ fn a_failure_shows_the_steps_before_it() {
 }
 
 #[test]
-fn a_trace_is_of_one_request_in_json_where_the_operator_lets_it() {
+fn returns_a_trace_only_if_enabled_for_one_json_request() {
     let body = json!({ "x": [[1, 2], [3, 4]] });
     let server = Server::start(&[&pipeline("scores")]);
     assert!(server.json("/predict?trace=true", &json!([body])).error(400).contains("one request"));

@@ -26,21 +26,21 @@ fn refused(folder: &Path) -> String {
 }
 
 #[test]
-fn right_requests_are_run_first() {
+fn runs_warm_up_requests_first() {
     let folder = folder("    - photo: { file: seven.png }\n    - { photo: { file: ./seven.png }, size: { a: 1 } }");
     let server = Server::start(&[folder.path().to_str().unwrap()]);
     assert_eq!(server.get("/health/ready").status, 200);
 }
 
 #[test]
-fn one_that_fails_keeps_the_pipeline_from_being_served() {
+fn rejects_pipelines_whose_warm_up_fails() {
     let folder = folder("    - photo: { file: seven.png }\n    - photo: { file: no-picture.png }");
     let said = refused(folder.path());
     assert!(said.contains("request 2 of `serving.warmup`: step 1 (decode-image): not an image"), "{said}");
 }
 
 #[test]
-fn one_that_does_not_fit_is_found_when_the_file_is_read() {
+fn rejects_mistyped_warm_up_requests_on_load() {
     for (warmup, message) in [
         ("    - photo: { file: none.png }", "input `photo`: no file at `none.png`"),
         ("    - photo: { file: ../x.png }", "leads out of the pipeline's folder"),

@@ -10,7 +10,7 @@ use super::{Connection, ONE, SCORES, Server, scaling, until};
 use crate::digits::root;
 
 #[test]
-fn bodies_that_are_wrong_are_the_clients_fault() {
+fn returns_client_errors_for_wrong_bodies() {
     let server = Server::start(&[SCORES]);
     let multipart = "content-type: multipart/form-data; boundary=b";
     for (headers, body, status) in [
@@ -34,7 +34,7 @@ fn bodies_that_are_wrong_are_the_clients_fault() {
 }
 
 #[test]
-fn a_body_beyond_the_limit_is_refused_before_it_is_read() {
+fn rejects_oversized_bodies_before_reading() {
     let server = Server::start(&[SCORES, "--max-body", "1KiB"]);
     let mut declared = server.connect();
     // Not a byte of the body is sent, and the client would wait to be asked for it.
@@ -65,7 +65,7 @@ fn a_body_beyond_the_limit_is_refused_before_it_is_read() {
 }
 
 #[test]
-fn bodies_that_are_promised_and_not_sent_take_nothing_from_others() {
+fn unsent_bodies_hold_no_shared_budget() {
     let server = Server::start(&[SCORES, "--body-memory", "1MiB", "--max-body", "1MiB"]);
     let head = "POST /predict HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 1048576\r\n\r\n";
     let asked = || {
@@ -92,7 +92,7 @@ fn many() -> usize {
 }
 
 #[test]
-fn clients_that_hang_up_leave_nothing_behind() {
+fn releases_resources_of_disconnected_clients() {
     let server = Server::start(&[SCORES]);
     server.assert_alive();
     let files = || server.metric("process_open_fds ");
@@ -115,7 +115,7 @@ fn clients_that_hang_up_leave_nothing_behind() {
 }
 
 #[test]
-fn slow_clients_are_cut_and_hold_up_nobody() {
+fn disconnects_slow_clients() {
     let server =
         Server::start(&[SCORES, "--header-timeout", "200ms", "--body-timeout", "200ms", "--idle-timeout", "400ms"]);
     let rest = |connection: &mut Connection<std::net::TcpStream>| {
@@ -142,7 +142,7 @@ fn slow_clients_are_cut_and_hold_up_nobody() {
 }
 
 #[test]
-fn more_connections_than_there_is_room_for_wait() {
+fn queues_connections_beyond_the_limit() {
     let server = Server::start(&[SCORES, "--max-connections", "2"]);
     let (first, _second) = (server.connect(), server.connect());
     // The third is taken by the system, and by the server when there is room.
@@ -156,7 +156,7 @@ fn more_connections_than_there_is_room_for_wait() {
 }
 
 #[test]
-fn a_hostile_neighbour_does_not_keep_others_from_running() {
+fn hostile_pipeline_does_not_starve_others() {
     let folder = tempfile::tempdir().unwrap();
     scaling(folder.path(), "scaling", 2.0);
     let hostile = root().join("tests/cases/pipelines/never-ends.yml");
@@ -191,7 +191,7 @@ fn a_hostile_neighbour_does_not_keep_others_from_running() {
 
 /// The time for a word grows with the cube of its characters: this one would take days.
 #[test]
-fn a_tokenizer_that_never_ends_holds_nothing() {
+fn endless_tokenizer_blocks_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let tokenizer = r#"{"version": "1.0", "added_tokens": [], "model": {"type": "WordPiece", "unk_token": "a",
         "vocab": {"a": 0, "-a": 1}, "continuing_subword_prefix": "-", "max_input_chars_per_word": 1000000}}"#;
@@ -219,7 +219,7 @@ fn a_tokenizer_that_never_ends_holds_nothing() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn without_file_descriptors_the_server_waits_and_goes_on() {
+fn recovers_from_file_descriptor_exhaustion() {
     use std::process::{Command, Stdio};
     // Few enough that connections use them up before the limit on connections does.
     let mut command = Command::new("prlimit");
@@ -247,7 +247,7 @@ fn without_file_descriptors_the_server_waits_and_goes_on() {
 
 /// It sends all of its request before it looks at the answer.
 #[test]
-fn who_is_refused_hears_of_it_and_may_ask_again() {
+fn rejected_clients_get_retry_after() {
     let server = Server::start(&[SCORES, "--max-body", "1MB"]);
     let mut connection = server.connect();
     let body = vec![b' '; 3 << 20];

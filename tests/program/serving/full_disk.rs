@@ -40,7 +40,7 @@ fn has_line(log: &Path, wanted: &str) -> bool {
 }
 
 #[test]
-fn a_log_that_cannot_be_written_loses_lines_and_nothing_else() {
+fn drops_log_lines_if_the_log_is_unwritable() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
     // Files of a few KiB at most stand in for a full disk: shells count in blocks of 512 or 1024 bytes.
@@ -65,7 +65,7 @@ fn a_log_that_cannot_be_written_loses_lines_and_nothing_else() {
 }
 
 #[test]
-fn a_log_that_nobody_reads_holds_up_nothing_not_even_the_end() {
+fn unread_log_blocks_neither_requests_nor_exit() {
     use std::io::{BufRead as _, BufReader};
     let mut child = command(&[SCORES, "--access-log"]).stderr(Stdio::piped()).spawn().unwrap();
     let mut unread = BufReader::new(child.stderr.take().unwrap());
@@ -91,7 +91,7 @@ fn a_log_that_nobody_reads_holds_up_nothing_not_even_the_end() {
 }
 
 #[test]
-fn a_start_without_room_for_a_component_says_so() {
+fn reports_a_full_disk_at_start() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
     let cache = folder.path().join("cache");
@@ -111,7 +111,7 @@ fn a_start_without_room_for_a_component_says_so() {
 /// A file system of its own, which the test can fill: where the system lets a user have one.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_disk_that_fills_up_while_it_serves_loses_no_request() {
+fn full_disk_loses_no_request() {
     let folder = tempfile::tempdir().unwrap();
     let disk = folder.path().join("disk");
     std::fs::create_dir(&disk).unwrap();
@@ -190,7 +190,7 @@ fn a_disk_that_fills_up_while_it_serves_loses_no_request() {
 /// The disk of the cache and of temporary files, without room from the start.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_is_not_the_models_fault() {
+fn reports_a_full_disk_as_environment_error() {
     let folder = tempfile::tempdir().unwrap();
     let disk = folder.path().display();
     let mount = format!("mount -t tmpfs -o size=1m tmpfs {disk} && mkdir -m 700 {disk}/cache {disk}/tmp");

@@ -5,7 +5,7 @@ use super::{ONE, SCORES, Server};
 const JSON: &str = "content-type: application/json";
 
 #[test]
-fn heads_that_are_wrong_or_endless_are_refused() {
+fn rejects_malformed_and_oversized_heads() {
     let server = Server::start(&[SCORES, "--access-log"]);
     let length = ONE.len();
     let post = |headers: &str| format!("POST /predict HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n{ONE}");
@@ -43,7 +43,7 @@ fn heads_that_are_wrong_or_endless_are_refused() {
 }
 
 #[test]
-fn a_host_is_said_once_and_as_one() {
+fn requires_exactly_one_host() {
     let server = Server::start(&[SCORES]);
     for (lines, status) in [
         ("", 400),
@@ -66,7 +66,7 @@ fn a_host_is_said_once_and_as_one() {
 }
 
 #[test]
-fn a_length_that_lies_ends_the_connection_and_reaches_no_other() {
+fn closes_connections_with_wrong_content_length() {
     let server = Server::start(&[SCORES, "--body-timeout", "200ms"]);
     // Both lengths are said: what a proxy takes for a second request is not one.
     let (length, chunked) = ("content-length: 4\r\n", "transfer-encoding: chunked\r\n");
@@ -100,7 +100,7 @@ fn a_length_that_lies_ends_the_connection_and_reaches_no_other() {
 }
 
 #[test]
-fn requests_that_follow_each_other_at_once_are_answered_in_order() {
+fn answers_pipelined_requests_in_order() {
     let server = Server::start(&[SCORES]);
     let mut connection = server.connect();
     let mut all = Vec::new();
@@ -125,7 +125,7 @@ fn requests_that_follow_each_other_at_once_are_answered_in_order() {
 }
 
 #[test]
-fn what_is_not_spoken_is_not_begun() {
+fn rejects_unsupported_upgrades_and_methods() {
     let server = Server::start(&[SCORES]);
     let upgrade = "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
                    sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==";
@@ -141,7 +141,7 @@ fn what_is_not_spoken_is_not_begun() {
 }
 
 #[test]
-fn names_lead_to_no_file_and_make_no_metrics() {
+fn path_names_open_no_file_and_add_no_metric() {
     let server = Server::start(&[SCORES, "--model-control", "--triton-metrics"]);
     let before = server.get_with("/metrics", "accept: text/plain").text().lines().count();
     for number in 0..300 {
@@ -173,7 +173,7 @@ fn names_lead_to_no_file_and_make_no_metrics() {
 }
 
 #[test]
-fn queries_are_short_and_known() {
+fn rejects_unknown_and_long_queries() {
     let server = Server::start(&[SCORES]);
     let many: Vec<_> = (0..5000).map(|number| format!("p{number}=1")).collect();
     for query in [

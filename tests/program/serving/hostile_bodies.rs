@@ -19,7 +19,7 @@ fn memory(server: &Server) -> f64 {
 }
 
 #[test]
-fn json_of_any_make_is_bounded() {
+fn bounds_memory_of_hostile_json() {
     let server = Server::start(&[SCORES, "tests/oip/models/matrix", "tests/oip/models/text"]);
     let before = memory(&server);
     let predict = "/pipelines/scores/predict";
@@ -95,7 +95,7 @@ fn many(value: &str) -> String {
 }
 
 #[test]
-fn megabytes_of_next_to_nothing_are_refused_before_they_are_gigabytes() {
+fn rejects_json_that_would_expand_to_gigabytes() {
     let folder = tempfile::tempdir().unwrap();
     let [any, tree] = takers(folder.path());
     let server = Server::start(&[&any, &tree, SCORES, "tests/oip/models/text"]);
@@ -138,7 +138,7 @@ fn megabytes_of_next_to_nothing_are_refused_before_they_are_gigabytes() {
 }
 
 #[test]
-fn tensors_of_thousands_of_axes_are_refused() {
+fn rejects_tensors_of_thousands_of_axes() {
     let folder = tempfile::tempdir().unwrap();
     let [any, _] = takers(folder.path());
     let server = Server::start(&[&any]);
@@ -167,7 +167,7 @@ fn tensors_of_thousands_of_axes_are_refused() {
 }
 
 #[test]
-fn what_a_list_of_requests_gives_is_bounded() {
+fn bounds_results_of_request_lists() {
     let folder = tempfile::tempdir().unwrap();
     let [any, _] = takers(folder.path());
     let server = Server::start(&[&any]);
@@ -182,7 +182,7 @@ fn what_a_list_of_requests_gives_is_bounded() {
 }
 
 #[test]
-fn tensors_that_say_more_than_they_hold_are_refused() {
+fn rejects_tensors_shorter_than_their_shape() {
     let server = Server::start(&[SCORES, "tests/oip/models/matrix", "tests/oip/models/text"]);
     let npy = |header: &str| {
         [b"\x93NUMPY\x01\0", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), &[0; 16]].concat()
@@ -228,7 +228,7 @@ fn tensors_that_say_more_than_they_hold_are_refused() {
 }
 
 #[test]
-fn what_is_decompressed_is_bounded_as_bodies_are() {
+fn bounds_decompressed_bodies() {
     let server = Server::start(&[SCORES, "--max-body", "8MiB"]);
     let before = memory(&server);
     let mut bomb = GzEncoder::new(Vec::new(), Compression::best());
@@ -252,7 +252,7 @@ fn what_is_decompressed_is_bounded_as_bodies_are() {
 }
 
 #[test]
-fn pictures_and_forms_that_promise_too_much_are_refused() {
+fn rejects_oversized_images_and_forms() {
     let server = Server::start(&["."]);
     let seven = std::fs::read(root().join("models/samples/seven.png")).unwrap();
     let ask = |body: &[u8], headers: &str| server.connect().send("POST", "/predict", &[headers], body).unwrap().status;
@@ -281,7 +281,7 @@ fn pictures_and_forms_that_promise_too_much_are_refused() {
 }
 
 #[test]
-fn a_form_is_read_in_a_turn_and_no_further_than_there_are_inputs() {
+fn reads_no_more_form_fields_than_inputs() {
     let folder = tempfile::tempdir().unwrap();
     let two = folder.path().join("two.yml");
     let inputs = "inputs: { a: { type: text }, b: { type: text, default: b } }";
@@ -309,7 +309,7 @@ fn a_form_is_read_in_a_turn_and_no_further_than_there_are_inputs() {
 }
 
 #[test]
-fn a_large_request_has_no_other_turn_than_a_small_one() {
+fn schedules_large_and_small_requests_alike() {
     let folder = tempfile::tempdir().unwrap();
     let [any, _] = takers(folder.path());
     let server = Server::start(&[&any]);

@@ -73,7 +73,7 @@ fn assert_unharmed(server: &Server, before: f64) {
 
 /// Some clients lose an answer that comes with the word to stop sending.
 #[test]
-fn a_refusal_waits_for_the_rest_of_the_request() {
+fn rejection_waits_for_the_request_body() {
     let server = Server::start(&[SCORES]);
     let mut stream = connect(&server);
     stream.write_all(&frame(HEADERS, END_HEADERS, 1, &head(true, "/nosuch"))).unwrap();
@@ -94,7 +94,7 @@ fn literal(name: &str, value: &str) -> Vec<u8> {
 }
 
 #[test]
-fn trailers_have_no_pseudo_header_fields() {
+fn rejects_pseudo_headers_in_trailers() {
     let server = Server::start(&[SCORES]);
     let counted = |status: u16| {
         let (metrics, start) = (server.get_with("/metrics", "accept: text/plain"), format!("status=\"{status}\"}} "));
@@ -126,7 +126,7 @@ fn trailers_have_no_pseudo_header_fields() {
 }
 
 #[test]
-fn streams_that_are_reset_as_soon_as_they_are_opened_end_the_connection() {
+fn closes_connections_on_rapid_reset() {
     let server = Server::start(&[SCORES]);
     server.assert_alive();
     let before = server.metric("process_resident_memory_bytes ");
@@ -142,7 +142,7 @@ fn streams_that_are_reset_as_soon_as_they_are_opened_end_the_connection() {
 }
 
 #[test]
-fn a_head_without_an_end_ends_the_connection() {
+fn closes_connections_on_endless_continuation() {
     let server = Server::start(&[SCORES]);
     server.assert_alive();
     let before = server.metric("process_resident_memory_bytes ");
@@ -159,7 +159,7 @@ fn a_head_without_an_end_ends_the_connection() {
 }
 
 #[test]
-fn who_asks_and_does_not_listen_is_not_remembered() {
+fn bounds_pings_and_settings_of_unread_connections() {
     let server = Server::start(&[SCORES]);
     server.assert_alive();
     let before = server.metric("process_resident_memory_bytes ");

@@ -110,7 +110,7 @@ fn peak(server: &Server) -> u64 {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn what_connections_hold_unread_is_bounded() {
+fn bounds_memory_of_unread_connections() {
     let mut server = Server::start(&[SCORES, "--memory", "512MiB", "--body-memory", "16MiB"]);
     server.assert_alive();
     let before = peak(&server);
@@ -166,7 +166,7 @@ impl Drop for ControlGroup {
 }
 
 #[test]
-fn no_connections_end_a_server_in_a_small_container() {
+fn many_connections_stay_within_container_memory() {
     let Some(group) = ControlGroup::new(1 << 30) else {
         eprintln!("skipped: no control group can be made here");
         return;
@@ -182,7 +182,7 @@ fn no_connections_end_a_server_in_a_small_container() {
 }
 
 #[test]
-fn no_large_answers_end_a_server_in_a_small_container() {
+fn large_responses_stay_within_container_memory() {
     let full = runs() > 1;
     // The largest body that there may be, in the container of deploy/kubernetes; less in the gate.
     let (memory, size) = if full { (2 << 30, 127 << 20) } else { (512 << 20, 40 << 20) };
@@ -241,7 +241,7 @@ fn what_never_fits_is_413_and_not_503() {
 }
 
 #[test]
-fn idle_connections_give_way() {
+fn evicts_idle_connections() {
     let server = Server::start(&[SCORES, "--max-connections", "16", "--idle-timeout", "1h", "--header-timeout", "1h"]);
     let mut used = server.connect();
     assert_eq!(used.send("GET", "/health/live", &[], b"").unwrap().status, 200);

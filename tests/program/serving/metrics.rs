@@ -7,7 +7,7 @@ use super::{ONE, SCORES, Server, replace};
 use crate::digits::root;
 
 #[test]
-fn metrics_are_the_seeds_json_and_what_scrapers_read() {
+fn serves_metrics_as_json_and_prometheus() {
     let server = Server::start(&[SCORES]);
     for _ in 0..3 {
         server.assert_alive();
@@ -49,7 +49,7 @@ fn metrics_are_the_seeds_json_and_what_scrapers_read() {
 }
 
 #[test]
-fn the_provider_and_the_names_of_triton_are_there_where_asked_for() {
+fn exports_provider_and_triton_metrics_on_request() {
     let server = Server::start(&["tests/models/square.onnx", "--triton-metrics"]);
     assert_eq!(
         server.post("/predict", "", "{\"x\": [[1, 2], [3, 4]]}").read()["y"],
@@ -66,14 +66,14 @@ fn the_provider_and_the_names_of_triton_are_there_where_asked_for() {
 }
 
 #[test]
-fn a_component_that_hits_a_limit_is_counted() {
+fn counts_components_that_hit_a_limit() {
     let server = Server::start(&["tests/cases/pipelines/never-ends.yml", "--allow-outside"]);
     assert_eq!(server.post("/predict", "content-type: text/plain", "x").status, 500);
     assert!(server.metric("gpux_sandbox_limits_total{pipeline=\"never-ends\"") >= 1.0);
 }
 
 #[test]
-fn what_is_counted_outlives_reloads() {
+fn counters_survive_reloads() {
     let folder = tempfile::tempdir().unwrap();
     let write = |version: &str| {
         let text = format!("name: seen\nversion: {version}\ninputs: {{ in: bytes }}\npipeline: [decode-image]\n");
@@ -107,7 +107,7 @@ fn what_is_counted_outlives_reloads() {
 }
 
 #[test]
-fn batches_outlive_reloads_and_are_told_alike_by_every_protocol() {
+fn batch_counters_survive_reloads_in_every_protocol() {
     let server = Server::start(&["tests/cases/pipelines/together.yml", "--allow-outside", "--triton-metrics"]);
     let ask = || {
         let asked = serde_json::json!({ "input_ids": [[1, 2]], "attention_mask": [[1, 1]] });
@@ -130,7 +130,7 @@ fn batches_outlive_reloads_and_are_told_alike_by_every_protocol() {
 }
 
 #[test]
-fn requests_have_names_that_answers_errors_and_the_log_carry() {
+fn responses_and_log_carry_request_ids() {
     let server = Server::start(&[SCORES, "--access-log", "--log-format", "json"]);
     let named = server.post("/predict?output=scores", "x-request-id: abc-1", ONE);
     assert_eq!((named.status, named.header("x-request-id")), (200, Some("abc-1")));
@@ -147,7 +147,7 @@ fn requests_have_names_that_answers_errors_and_the_log_carry() {
 }
 
 #[test]
-fn every_query_of_the_dashboard_and_the_alerts_is_of_a_metric_there_is() {
+fn dashboard_and_alerts_query_existing_metrics() {
     let server = Server::start(&["tests/models/square.onnx"]);
     server.post("/predict", "", "{\"x\": [[1, 2], [3, 4]]}");
     let plain = server.get_with("/metrics", "accept: text/plain");

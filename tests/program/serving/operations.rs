@@ -18,7 +18,7 @@ fn scaled(server: &Server) -> f64 {
 }
 
 #[test]
-fn a_changed_file_is_loaded_and_a_broken_one_leaves_the_old_serving() {
+fn reloads_changed_files_unless_invalid() {
     let folder = tempfile::tempdir().unwrap();
     scaling(folder.path(), "scaling", 2.0);
     let server = Server::start(&[folder.path().to_str().unwrap(), "--reload"]);
@@ -49,7 +49,7 @@ fn a_changed_file_is_loaded_and_a_broken_one_leaves_the_old_serving() {
 }
 
 #[test]
-fn labels_are_those_of_when_the_pipeline_was_loaded() {
+fn keeps_labels_until_reload() {
     let folder = tempfile::tempdir().unwrap();
     let labels = folder.path().join("labels.txt");
     std::fs::write(&labels, "cat\ndog\n").unwrap();
@@ -75,7 +75,7 @@ fn labels_are_those_of_when_the_pipeline_was_loaded() {
 }
 
 #[test]
-fn without_reload_files_are_read_again_on_hangup_only() {
+fn reloads_on_sighup_only_if_watching_is_off() {
     let folder = tempfile::tempdir().unwrap();
     scaling(folder.path(), "scaling", 2.0);
     let server = Server::start(&[folder.path().to_str().unwrap()]);
@@ -86,7 +86,7 @@ fn without_reload_files_are_read_again_on_hangup_only() {
 }
 
 #[test]
-fn a_hangup_while_pipelines_are_loaded_is_heeded_when_they_are() {
+fn handles_sighup_received_while_loading() {
     let folder = tempfile::tempdir().unwrap();
     scaling(&folder.path().join("scaling"), "scaling", 2.0);
     // A component that was never seen takes a while.
@@ -107,7 +107,7 @@ fn a_hangup_while_pipelines_are_loaded_is_heeded_when_they_are() {
 }
 
 #[test]
-fn what_a_client_unloaded_is_not_loaded_again_on_hangup() {
+fn sighup_keeps_unloaded_models_unloaded() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["first", "second"] {
         scaling(&folder.path().join(name), name, 2.0);
@@ -134,7 +134,7 @@ fn what_a_client_unloaded_is_not_loaded_again_on_hangup() {
 }
 
 #[test]
-fn a_folder_that_is_swapped_as_configmaps_are_is_loaded() {
+fn reloads_folders_swapped_like_configmaps() {
     let folder = tempfile::tempdir().unwrap();
     scaling(&folder.path().join("v1"), "scaling", 2.0);
     scaling(&folder.path().join("v2"), "scaling", 7.0);
@@ -155,7 +155,7 @@ fn between_reloads() -> usize {
 }
 
 #[test]
-fn reloads_under_load_fail_no_request() {
+fn reload_under_load_fails_no_request() {
     let folder = tempfile::tempdir().unwrap();
     scaling(folder.path(), "scaling", 2.0);
     let server = Server::start(&[folder.path().to_str().unwrap()]);
@@ -185,7 +185,7 @@ fn reloads_under_load_fail_no_request() {
 }
 
 #[test]
-fn garbage_in_place_of_a_model_does_no_harm() {
+fn survives_garbage_in_place_of_a_model() {
     let folder = tempfile::tempdir().unwrap();
     let model = folder.path().join("square.onnx");
     std::fs::copy(root().join("tests/models/square.onnx"), &model).unwrap();
@@ -204,7 +204,7 @@ fn garbage_in_place_of_a_model_does_no_harm() {
 }
 
 #[test]
-fn a_polite_end_under_load_loses_nothing() {
+fn drain_under_load_loses_no_request() {
     let mut server = Server::start(&[SCORES]);
     let answered = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -233,7 +233,7 @@ fn a_polite_end_under_load_loses_nothing() {
 }
 
 #[test]
-fn who_ends_politely_is_not_ready_but_answers_until_the_delay_is_over() {
+fn answers_but_is_not_ready_during_the_shutdown_delay() {
     let server = Server::start(&[SCORES, "--drain-delay", "1h"]);
     server.signal(Signal::TERM);
     server.line("ending");
@@ -247,7 +247,7 @@ fn who_ends_politely_is_not_ready_but_answers_until_the_delay_is_over() {
 }
 
 #[test]
-fn what_has_begun_is_finished_before_the_end() {
+fn finishes_in_flight_requests_before_exit() {
     let mut server = Server::start(&[SCORES]);
     let mut connection = server.connect();
     let head = format!("POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", ONE.len());
@@ -271,7 +271,7 @@ fn backlog() -> usize {
 }
 
 #[test]
-fn a_polite_end_answers_every_connection_in_the_accept_queue() {
+fn drain_answers_every_connection_in_the_accept_queue() {
     // More than the standard library asks room for, and than tokio accepts in a row.
     let queued = backlog().min(300);
     for _ in 0..3 {
@@ -295,7 +295,7 @@ fn a_polite_end_answers_every_connection_in_the_accept_queue() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_said_clearly() {
+fn reports_a_port_in_use() {
     let first = Server::start(&[SCORES]);
     let port = first.address.port().to_string();
     let mut second = Server::begin(&[SCORES, "--port", &port]);

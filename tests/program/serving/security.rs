@@ -42,7 +42,7 @@ fn use_certificate(folder: &Path, name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn tls_is_spoken_and_a_new_certificate_taken_on_hangup() {
+fn reloads_the_certificate_on_sighup() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let first = use_certificate(folder.path(), "first");
@@ -69,7 +69,7 @@ fn tls_is_spoken_and_a_new_certificate_taken_on_hangup() {
 }
 
 #[test]
-fn a_certificate_that_cannot_be_used_is_an_error_at_the_start() {
+fn rejects_unusable_certificates_at_start() {
     let server = &mut Server::begin(&[SCORES, "--tls-cert", "none.pem", "--tls-key", "tests/tls/first.key"]);
     assert!(server.line("error").contains("none.pem"));
     assert_eq!(server.ended().code(), Some(2));
@@ -105,7 +105,7 @@ keys:
 ";
 
 #[test]
-fn a_key_opens_what_it_is_for_and_nothing_else() {
+fn keys_are_limited_to_their_scope() {
     let folder = tempfile::tempdir().unwrap();
     let server = guarded(folder.path(), KEYS);
     let body = "{\"x\": [1, 2]}";
@@ -137,7 +137,7 @@ fn a_key_opens_what_it_is_for_and_nothing_else() {
 }
 
 #[test]
-fn a_key_has_its_rate_and_a_list_counts_each_of_its_items() {
+fn rate_limit_counts_each_item_of_a_list() {
     let folder = tempfile::tempdir().unwrap();
     let server = guarded(folder.path(), KEYS);
     let one = "/pipelines/one/predict";
@@ -156,7 +156,7 @@ fn a_key_has_its_rate_and_a_list_counts_each_of_its_items() {
 }
 
 #[test]
-fn guesses_are_slow_and_right_keys_are_not() {
+fn throttles_wrong_keys_only() {
     let folder = tempfile::tempdir().unwrap();
     let server = guarded(folder.path(), KEYS);
     let wrong = |number: u32| format!("x-api-key: guess-{number}");
@@ -192,7 +192,7 @@ fn guesses_are_slow_and_right_keys_are_not() {
 }
 
 #[test]
-fn warns_of_a_key_that_everybody_reads() {
+fn warns_of_world_readable_keys() {
     let folder = tempfile::tempdir().unwrap();
     use_certificate(folder.path(), "first");
     let path = |name: &str| folder.path().join(name).display().to_string();
@@ -204,7 +204,7 @@ fn warns_of_a_key_that_everybody_reads() {
 }
 
 #[test]
-fn keys_are_read_again_on_hangup_and_a_broken_file_leaves_those_of_before() {
+fn reloads_keys_on_sighup_unless_invalid() {
     let folder = tempfile::tempdir().unwrap();
     let server = guarded(folder.path(), KEYS);
     let status = |headers: &str| server.get_with("/pipelines", headers).status;
@@ -220,7 +220,7 @@ fn keys_are_read_again_on_hangup_and_a_broken_file_leaves_those_of_before() {
 }
 
 #[test]
-fn keys_that_cannot_be_read_to_their_end_hold_up_nothing() {
+fn endless_key_files_block_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = guarded(folder.path(), KEYS);
     let file = folder.path().join("keys.yml");
@@ -234,7 +234,7 @@ fn keys_that_cannot_be_read_to_their_end_hold_up_nothing() {
 }
 
 #[test]
-fn a_file_of_keys_with_a_mistake_is_an_error_at_the_start() {
+fn rejects_invalid_key_files_at_start() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("keys.yml");
     std::fs::write(&file, "keys:\n  - { name: eve, sha256: short }\n").unwrap();
@@ -244,7 +244,7 @@ fn a_file_of_keys_with_a_mistake_is_an_error_at_the_start() {
 }
 
 #[test]
-fn pages_of_named_origins_may_read_answers() {
+fn cors_allows_listed_origins() {
     let server = Server::start(&[SCORES, "--cors", "https://app.example.com"]);
     let asks = [
         "origin: https://app.example.com",
@@ -279,7 +279,7 @@ fn status_for(server: &Server, host: &str, method: &str, path: &str) -> u16 {
 }
 
 #[test]
-fn rejects_names_of_others_from_its_own_machine() {
+fn rejects_foreign_hosts_on_loopback() {
     let server = Server::start(&[SCORES, "--cors", "*", "--allow-host", "api.example.com"]);
     let paths = [("POST", "/predict"), ("GET", "/pipelines"), ("GET", "/metrics"), ("GET", "/health"), ("GET", "/v2")];
     for (method, path) in paths {
@@ -313,7 +313,7 @@ fn rejects_names_of_others_from_its_own_machine() {
 }
 
 #[test]
-fn pages_of_other_sites_change_nothing() {
+fn rejects_cross_site_writes() {
     let server = Server::start(&[SCORES, "--model-control", "--cors", "*", "--cors", "https://ops.example.com"]);
     let unload = |head: &[&str]| server.ask("POST", "/v2/repository/models/scores/unload", head, b"").status;
     let form = "content-type: application/x-www-form-urlencoded";
@@ -337,7 +337,7 @@ fn on_every_address(arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn says_who_reaches_it_and_where_it_is_found() {
+fn prints_its_address_and_exposure() {
     let mut server = Server::spawn(on_every_address(&[SCORES]));
     assert!(server.line("warning").contains("everybody who reaches 0.0.0.0:"));
     let line = server.line("ready on http://localhost:");
@@ -356,7 +356,7 @@ fn says_who_reaches_it_and_where_it_is_found() {
 }
 
 #[test]
-fn a_file_that_a_link_leads_to_is_read_to_nobody() {
+fn serves_no_symlinked_files() {
     let folder = tempfile::tempdir().unwrap();
     let (project, secret) = (folder.path().join("scaling"), folder.path().join("secret.yml"));
     scaling(&project, "scaling", 2.0);

@@ -37,7 +37,7 @@ fn limit(server: &Server) {
 }
 
 #[test]
-fn a_server_at_the_thread_limit_reloads_and_ends_politely() {
+fn reloads_and_drains_at_the_thread_limit() {
     let folder = tempfile::tempdir().unwrap();
     scaling(folder.path(), "scaling", 2.0);
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -69,7 +69,7 @@ fn a_server_at_the_thread_limit_reloads_and_ends_politely() {
 }
 
 #[test]
-fn a_start_that_lacks_threads_says_so() {
+fn reports_missing_threads_at_start() {
     // Of another user than root, other processes count as well.
     if !getuid().is_root() {
         return;

@@ -48,7 +48,7 @@ fn holds(message: &[u8], part: &[u8]) -> bool {
 }
 
 #[test]
-fn a_request_is_a_span_with_one_below_it_for_each_step() {
+fn exports_a_span_per_request_and_step() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (address, messages) = collector(&runtime);
     let mut server = Server::start(&[SCORES, "--otlp", &format!("http://{address}")]);
@@ -72,7 +72,7 @@ fn a_request_is_a_span_with_one_below_it_for_each_step() {
 }
 
 #[test]
-fn spans_have_few_names_whatever_clients_ask_for() {
+fn span_names_have_low_cardinality() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (address, messages) = collector(&runtime);
     let mut server = Server::start(&[SCORES, "--otlp", &format!("http://{address}")]);
@@ -98,7 +98,7 @@ fn spans_have_few_names_whatever_clients_ask_for() {
 }
 
 #[test]
-fn strangers_leave_no_traces_and_no_long_state() {
+fn ignores_trace_headers_of_untrusted_clients() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (address, messages) = collector(&runtime);
     let folder = tempfile::tempdir().unwrap();
@@ -123,7 +123,7 @@ fn strangers_leave_no_traces_and_no_long_state() {
 }
 
 #[test]
-fn an_environment_for_others_stops_no_server() {
+fn ignores_unsupported_otel_variables() {
     for (name, value) in [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317"),
         ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/none/such.pem"),
@@ -140,7 +140,7 @@ fn an_environment_for_others_stops_no_server() {
 }
 
 #[test]
-fn the_environment_says_where_and_what_is_sampled() {
+fn otel_variables_set_endpoint_and_sampler() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (address, messages) = collector(&runtime);
     let mut command = command(&[SCORES]);
@@ -153,7 +153,7 @@ fn the_environment_says_where_and_what_is_sampled() {
 }
 
 #[test]
-fn a_collector_that_is_not_there_does_not_matter() {
+fn survives_an_unreachable_collector() {
     // Nothing listens where a listener has been closed.
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut server = Server::start(&[SCORES, "--otlp", &format!("http://{address}")]);

@@ -54,7 +54,7 @@ fn asked(server: &Server, noise: &[u8], line: &str) -> Connection<TcpStream> {
 }
 
 #[test]
-fn who_does_not_read_is_cut_compressed_or_not() {
+fn disconnects_clients_that_do_not_read() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(&[&echo(folder.path()), "--idle-timeout", "500ms"]);
     let noise = noise();
@@ -66,7 +66,7 @@ fn who_does_not_read_is_cut_compressed_or_not() {
 }
 
 #[test]
-fn who_does_not_read_does_not_hold_up_the_end() {
+fn unread_responses_do_not_block_shutdown() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::start(&[&echo(folder.path()), "--idle-timeout", "500ms", "--drain", "1h"]);
     let _client = asked(&server, &noise(), "accept-encoding: gzip\r\n");
@@ -75,7 +75,7 @@ fn who_does_not_read_does_not_hold_up_the_end() {
 }
 
 #[test]
-fn who_says_nothing_does_not_hold_up_the_end() {
+fn silent_connections_do_not_block_shutdown() {
     let mut server = Server::start(&[SCORES, "--header-timeout", "1h", "--drain", "1h"]);
     // It answers no PING.
     let mut deaf = connect(&server);
@@ -129,7 +129,7 @@ fn asked_over_http2(client: &mut TcpStream, stream: u32, path: &str, taken: u32)
 }
 
 #[test]
-fn who_takes_small_answers_and_leaves_a_large_one_is_cut() {
+fn disconnects_clients_that_leave_large_responses_unread() {
     for (taken, reset) in [(1 << 14, false), (0, true)] {
         let server = Server::start(&[SCORES, "--idle-timeout", "1s", "--header-timeout", "1s"]);
         let mut client = connect(&server);
@@ -151,7 +151,7 @@ fn who_takes_small_answers_and_leaves_a_large_one_is_cut() {
 }
 
 #[test]
-fn what_lies_unread_is_bounded() {
+fn bounds_unread_responses() {
     let server = Server::start(&[SCORES, "--body-memory", "1MiB", "--max-body", "1MiB"]);
     let large = server.get("/openapi.json");
     assert!(large.body.len() > 32 << 10, "{} bytes are not counted", large.body.len());

@@ -39,7 +39,7 @@ fn through_a_file(values: &[(&str, Value, Kind)]) -> Vec<(String, Value)> {
 }
 
 #[test]
-fn every_value_is_read_as_it_was_written() {
+fn values_round_trip() {
     let geometry = Geometry {
         source_width: 640,
         source_height: 480,
@@ -93,7 +93,7 @@ fn every_value_is_read_as_it_was_written() {
 }
 
 #[test]
-fn metadata_is_compared_where_it_is_stated() {
+fn compares_metadata_only_if_stated() {
     let folder = tempfile::tempdir().unwrap();
     let text = "inputs: {}\noutputs:\n  a: { data: [1] }\n  b: { data: [1], metadata: { layout: HWC } }\n";
     let case = load(folder.path(), text).unwrap();
@@ -102,7 +102,7 @@ fn metadata_is_compared_where_it_is_stated() {
 }
 
 #[test]
-fn wrong_values_say_what_and_where() {
+fn reports_wrong_values_with_their_place() {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("case");
     std::fs::create_dir(&folder).unwrap();
@@ -138,7 +138,7 @@ fn wrong_values_say_what_and_where() {
 }
 
 #[test]
-fn a_case_expects_one_thing() {
+fn rejects_cases_with_two_expectations() {
     let folder = tempfile::tempdir().unwrap();
     let both = load(folder.path(), "outputs: {}\nerror: { kind: failed }\n").unwrap_err();
     assert!(both.contains("not both"), "{both}");

@@ -78,7 +78,7 @@ mod tests {
 
     /// On a machine without any Python, nothing can come from there.
     #[test]
-    fn python_takes_no_zig_from_the_steps_folder() {
+    fn python_ignores_zig_in_the_step_folder() {
         let folder = tempfile::tempdir().unwrap();
         let loaded = folder.path().join("loaded");
         std::fs::write(folder.path().join("ziglang.py"), "open('loaded', 'w')").unwrap();

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_come_in_order_however_long_each_took() {
+    fn returns_results_in_order() {
         let mut given = Vec::new();
         let work = |number: u64| {
             // The later, the sooner.
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_early_without_reading_all() {
+    fn stops_early_without_reading_every_item() {
         let mut given = Vec::new();
         let each = |number: u32| {
             given.push(number);

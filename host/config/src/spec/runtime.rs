@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn backends_have_their_other_names() {
+    fn parses_backend_aliases() {
         let read = |name: &str| Backend::deserialize(StrDeserializer::<Error>::new(name));
         for (name, backend) in [
             ("webgpu", Backend::Webgpu),

@@ -15,7 +15,7 @@ pub fn verify_batching(pipeline: &Pipeline) -> Result<(), String> {
     }
     let folder = pipeline.path().parent().unwrap_or(Path::new(".")).join(CASES_FOLDER);
     let mut sampler = Sampler::new(pipeline);
-    // What is wrong with a case is for `gpux test` to say.
+    // `gpux test` reports mistakes in cases.
     for (_, request) in case_requests(pipeline, &folder).unwrap_or_default() {
         let _ = sampler.run(request);
     }

@@ -1,4 +1,4 @@
-//! What came out becomes what a case expects.
+//! Rewrites the expectation of a case with the actual result.
 
 use std::ops::Range;
 
@@ -66,7 +66,7 @@ fn rewritten(case: &Case, section: &str) -> Result<String, GpuxError> {
     Ok(format!("{}{section}{}", &text[..start], text.get(end..).unwrap_or_default()))
 }
 
-/// Where a value ends. That of a block of lines reaches up to what follows, comments included, so
+/// The end of a value. That of a block of lines reaches up to what follows, comments included, so
 /// it ends where the last of its parts does. A value that is left empty stands nowhere.
 fn last(node: &Node, text: &str) -> usize {
     if text[node.span.start..].starts_with(['{', '[']) {

@@ -10,7 +10,7 @@ use super::strip::strip;
 use super::workspace::{Progress, Workspace};
 use gpux_sandbox::{ComponentInfo, Sandbox};
 
-/// What to build, and how.
+/// A step to build, with options.
 #[derive(Clone, Copy, Debug)]
 pub struct BuildRequest<'a> {
     /// the step's folder
@@ -54,7 +54,7 @@ pub fn build(
     Ok(BuildOutput { path, size_before, info })
 }
 
-/// What the component is; an error if it is no step.
+/// Describes the component; an error if it is no step.
 fn inspect(component: &[u8], sandbox: &Sandbox) -> Result<ComponentInfo, BuildError> {
     let info = sandbox.inspect(component, None).map_err(|error| match error {
         error if error.is_environment() => BuildError::Sandbox(error),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use gpux_sandbox::SandboxError;
 
-/// Why a step could not be built.
+/// A step cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// a tool is not installed

@@ -1,4 +1,4 @@
-//! Golden cases, run and compared, or blessed.
+//! Runs golden cases and compares or blesses their results.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ pub struct CaseRunner<'a> {
     operator: &'a LoadOptions,
 }
 
-/// How a case ended.
+/// The report of a case.
 #[derive(Debug)]
 pub struct CaseReport {
     /// the name of its folder
@@ -33,7 +33,7 @@ pub struct CaseReport {
     pub log: Vec<String>,
 }
 
-/// How a case ended.
+/// The outcome of a case.
 #[derive(Debug)]
 pub enum Outcome {
     /// as expected
@@ -86,7 +86,7 @@ impl<'a> CaseRunner<'a> {
         report.log.clone_from(&ran.log);
         let lines = match differences(&case, &ready, &ran) {
             Ok(lines) => lines,
-            // What cannot be read is about to be replaced.
+            // Bless replaces the unreadable expectation.
             Err(error) if bless => vec![error.to_string()],
             Err(error) => return Err(error),
         };
@@ -161,7 +161,7 @@ fn error_difference(expected: &ExpectedError, failure: &RunFailure) -> Option<St
     Some(format!("expected an error that contains {part:?}, but it is: {message}"))
 }
 
-/// What came out, against what a case or a record says should.
+/// A line for each output that differs from the expectation of the case.
 fn output_differences(case: &Case, expected: &[super::case::Expected], outputs: &[(String, Value)]) -> Vec<String> {
     let mut lines = Vec::new();
     for one in expected {

@@ -1,5 +1,5 @@
-//! What an author of steps and pipelines needs: new folders from templates, builds, golden cases,
-//! records of what crossed a step, and changed models beside their originals.
+//! Tools for authors of steps and pipelines: new folders from templates, builds, golden cases,
+//! recordings of component steps, and comparisons of changed models.
 
 #![forbid(unsafe_code)]
 

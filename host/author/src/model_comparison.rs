@@ -1,5 +1,4 @@
-//! A model that was changed, beside the one that it was made of: how far its outputs are off, and
-//! how long it takes.
+//! Compares a changed model with its original: errors of the outputs, and times.
 
 use std::time::{Duration, Instant};
 
@@ -7,14 +6,14 @@ use super::diff_statistics::DiffStatistics;
 use super::sampler::ModelSample;
 use gpux_core::{Context, ElementType, Step, StepFailure, Tensor, Value, to_json};
 
-/// How long both models together are timed.
+/// The time for timing both models.
 const TIMING: Duration = Duration::from_secs(2);
 /// Runs of each that are timed, at least and at most.
 const RUNS: std::ops::Range<usize> = 5..400;
 /// Runs of each before those: kernels are compiled, tuned and fetched in them.
 const WARM: usize = 2;
 
-/// How far one output is off, over all samples.
+/// The error of one output over all samples.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Accuracy {
     /// number by number

@@ -1,4 +1,4 @@
-//! The shapes that models meet in practice: those of a pipeline's first golden case that runs.
+//! The input shapes of a pipeline's models in its first golden case that runs.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! `--record`: what crossed each component step, kept as cases.
+//! `--record`: writes the inputs and outputs of component steps as cases.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write as _;
@@ -13,13 +13,13 @@ use gpux::Pipeline;
 use gpux_config::{Action, WasmSpec};
 use gpux_core::{Context, Observer, PlannedStep, StepFailure, Value};
 
-/// What is no number of ours: nobody counts so far.
+/// Numbers from here on are not case numbers.
 const MAX_NUMBER: usize = 1_000_000_000;
 
 /// The most folders that a number is looked for in.
 const MAX_ENTRIES: usize = 1_000_000;
 
-/// Why there is no record.
+/// Nothing can be recorded or replayed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RecordError {
     /// the folder cannot be written to
@@ -74,12 +74,12 @@ pub struct Recorder<'a> {
 /// The place of the component step that somebody `asked` for: by its number, from 1, or by a name that it has alone.
 /// A number means the place, also where another step has it for a name.
 pub(super) fn component_step(pipeline: &Pipeline, asked: &str) -> Result<usize, RecordError> {
-    meant(&component_steps(pipeline), asked)
+    find_step(&component_steps(pipeline), asked)
 }
 
 /// The place of the one component step of this name.
-pub(super) fn component_step_called(pipeline: &Pipeline, name: &str) -> Result<usize, RecordError> {
-    called(&component_steps(pipeline), name)
+pub(super) fn component_step_by_name(pipeline: &Pipeline, name: &str) -> Result<usize, RecordError> {
+    find_by_name(&component_steps(pipeline), name)
 }
 
 /// The place and the name of each.
@@ -88,15 +88,15 @@ fn component_steps(pipeline: &Pipeline) -> Vec<(usize, &str)> {
     planned.filter(|(index, _)| component(pipeline, *index).is_some()).collect()
 }
 
-fn meant(steps: &[(usize, &str)], asked: &str) -> Result<usize, RecordError> {
+fn find_step(steps: &[(usize, &str)], asked: &str) -> Result<usize, RecordError> {
     let number = asked.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
     match steps.iter().find(|(index, _)| number == Some(*index)) {
         Some((index, _)) => Ok(*index),
-        None => called(steps, asked),
+        None => find_by_name(steps, asked),
     }
 }
 
-fn called(steps: &[(usize, &str)], name: &str) -> Result<usize, RecordError> {
+fn find_by_name(steps: &[(usize, &str)], name: &str) -> Result<usize, RecordError> {
     if steps.is_empty() {
         return Err(RecordError::NoComponents);
     }
@@ -113,7 +113,7 @@ fn called(steps: &[(usize, &str)], name: &str) -> Result<usize, RecordError> {
     }
 }
 
-/// What gpux.yml says of the component at this place, if one is there.
+/// The spec of the component step at this index.
 fn component(pipeline: &Pipeline, index: usize) -> Option<&WasmSpec> {
     match &pipeline.spec().pipeline.get(index)?.action {
         Action::Wasm(wasm) => Some(wasm),
@@ -136,7 +136,7 @@ impl<'a> Recorder<'a> {
         Ok(Self {
             pipeline,
             only,
-            number: highest(folder).map_err(io)?,
+            number: highest_number(folder).map_err(io)?,
             folder: folder.to_owned(),
             left: limit,
             inputs: Vec::new(),
@@ -196,7 +196,7 @@ impl<'a> Recorder<'a> {
             OpenOptions::new().write(true).create_new(true).open(folder.join(name))?.write_all(content)
         });
         if written.is_err() {
-            // What is there of it is of no use; the error that is told is the first.
+            // A partial case is useless; the first error is the one to report.
             let _ = std::fs::remove_dir_all(&folder);
         }
         written
@@ -213,7 +213,7 @@ fn make_private(folder: &Path, parents: bool) -> std::io::Result<()> {
 }
 
 /// The highest number of a case in the folder.
-fn highest(folder: &Path) -> std::io::Result<usize> {
+fn highest_number(folder: &Path) -> std::io::Result<usize> {
     let number = |name: &str| name.split('-').next()?.parse().ok().filter(|number| *number < MAX_NUMBER);
     let entries = std::fs::read_dir(folder)?.take(MAX_ENTRIES).flatten();
     Ok(entries.filter_map(|entry| number(&entry.file_name().to_string_lossy())).max().unwrap_or(0))
@@ -298,20 +298,20 @@ mod tests {
     #[test]
     fn finds_a_step_by_number_or_unique_name() {
         let steps = [(0, "a.wasm"), (1, "b.wasm"), (3, "2"), (4, "b.wasm")];
-        let told = |result: Result<usize, RecordError>| result.map_err(|error| error.to_string());
-        let meant = |asked: &str| told(meant(&steps, asked));
+        let message = |result: Result<usize, RecordError>| result.map_err(|error| error.to_string());
+        let find = |asked: &str| message(find_step(&steps, asked));
         for (asked, index) in [("a.wasm", 0), ("1", 0), ("2", 1), ("4", 3), ("5", 4)] {
-            assert_eq!(meant(asked), Ok(index), "{asked}");
+            assert_eq!(find(asked), Ok(index), "{asked}");
         }
         assert_eq!(
-            meant("b.wasm").unwrap_err(),
+            find("b.wasm").unwrap_err(),
             "several component steps are called `b.wasm`: say which by its number, 2 or 5"
         );
         let known = "no component step has the name or the number `3`; there is `a.wasm` (1), `b.wasm` (2), `2` (4), `b.wasm` (5)";
-        assert_eq!(meant("3").unwrap_err(), known);
+        assert_eq!(find("3").unwrap_err(), known);
         // What was recorded has a name.
-        assert_eq!(told(called(&steps, "2")), Ok(3));
-        assert!(called(&[], "2").is_err());
+        assert_eq!(message(find_by_name(&steps, "2")), Ok(3));
+        assert!(find_by_name(&[], "2").is_err());
     }
 
     #[test]
@@ -320,6 +320,6 @@ mod tests {
         for name in ["000007-1-x", "000012-2-y", "notes", "18446744073709551615-1-x", "99999999999999999999999-1-x"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }
-        assert_eq!(highest(folder.path()).unwrap(), 12);
+        assert_eq!(highest_number(folder.path()).unwrap(), 12);
     }
 }

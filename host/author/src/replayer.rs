@@ -1,11 +1,11 @@
-//! `--replay`: the component steps of a pipeline, run again on what was recorded.
+//! `--replay`: runs the component steps of a pipeline on recorded cases.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::case::{Case, Recorded, input_values};
 use super::case_runner::{CaseReport, Outcome, differences};
-use super::recorder::{RecordError, component_step, component_step_called};
+use super::recorder::{RecordError, component_step, component_step_by_name};
 use super::target::{ConfiguredStep, PreparedTarget};
 use gpux::GpuxError;
 use gpux::Pipeline;
@@ -59,14 +59,14 @@ impl<'a> Replayer<'a> {
         Ok(Some(if lines.is_empty() { Outcome::Passed } else { Outcome::Differs(lines) }))
     }
 
-    /// Where the step of a case stands now: at its old place, or at the only one of its name.
+    /// The index of the step of a case now: its old index, or that of the only step of its name.
     fn place(&self, case: &Case, recorded: &Recorded) -> Result<usize, GpuxError> {
         let steps = self.pipeline.plan().steps();
         let there = recorded
             .step
             .checked_sub(1)
             .filter(|index| steps.get(*index).is_some_and(|step| step.name == recorded.name));
-        let found = there.map_or_else(|| component_step_called(self.pipeline, &recorded.name), Ok);
+        let found = there.map_or_else(|| component_step_by_name(self.pipeline, &recorded.name), Ok);
         found.map_err(|error| {
             let fault = Diagnostic::new("no-step", case.place("recorded"), error.to_string());
             case.fault(vec![fault.hint("it was recorded from another pipeline, or the step has another name now")])

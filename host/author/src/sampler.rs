@@ -1,4 +1,4 @@
-//! What goes into the models of a pipeline while it runs: samples to judge a changed model by.
+//! Captures the inputs of a pipeline's models: samples for comparing a changed model.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use gpux_core::{Context, Observer, PlannedStep, Port, Request, RunError, RunOpti
 /// The inputs of one run of a model, in the model's order.
 pub type ModelSample = Vec<Option<Value>>;
 
-/// Runs a pipeline and keeps what its models are given. What a component hands to a model is not
-/// seen.
+/// Runs a pipeline and keeps the inputs of its model steps. Models that components call are not
+/// captured.
 pub struct Sampler<'a> {
     pipeline: &'a Pipeline,
     taken: Vec<(&'a str, ModelSample)>,
@@ -31,7 +31,7 @@ impl<'a> Sampler<'a> {
         pipeline.plan().run(request, RunOptions { deadline, observer: Some(self), ..RunOptions::default() }).map(drop)
     }
 
-    /// What the model of this name was given, in the order of the runs.
+    /// The inputs of the model of this name, in the order of the runs.
     pub fn samples_of(&self, model: &str) -> Vec<ModelSample> {
         self.taken.iter().filter(|(name, _)| *name == model).map(|(_, sample)| sample.clone()).collect()
     }

@@ -8,7 +8,7 @@ use super::template::{TemplateFile, Words, embedded};
 /// The longest name of a pipeline or a step.
 const MAX_NAME: usize = 64;
 
-/// What a new folder is to hold.
+/// The kind of folder to create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScaffoldKind {
     /// a pipeline of built-in steps, ready for a model
@@ -37,7 +37,7 @@ pub struct ScaffoldReport {
     pub files: Vec<String>,
 }
 
-/// Why there is no new folder.
+/// A folder cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ScaffoldError {
     /// a name that cannot be one
@@ -83,7 +83,7 @@ fn suggestion(name: &str) -> String {
     if joined.starts_with(|first: char| first.is_ascii_lowercase()) { joined } else { "blur-faces".to_owned() }
 }
 
-/// Why `name` is no name, if it is none. A name is that of a crate, a package and a file as well.
+/// The reason why `name` is invalid. A name becomes that of a crate, a package and a file.
 pub(super) fn name_fault(name: &str) -> Option<&'static str> {
     let allowed = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
     match name {

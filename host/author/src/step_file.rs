@@ -1,4 +1,4 @@
-//! `step.yml`: what makes a folder the folder of a step.
+//! Reads `step.yml`, the description of a step's folder.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -17,7 +17,7 @@ const FORM: Form = Form { name: STEP_FILE, start: "start with `name:` and `langu
 /// The file as written.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
-struct Written {
+struct RawStepFile {
     /// The name of the step, and of its component
     name: Spanned<String>,
     /// The language it is written in, whose own build then builds it
@@ -46,7 +46,7 @@ pub struct StepFile {
     pub output: PathBuf,
 }
 
-/// How a step is built.
+/// The recipe for building a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recipe {
     /// by its language's own build
@@ -65,13 +65,13 @@ impl StepFile {
     pub fn load(folder: &Path) -> Result<Self, LoadError> {
         let path = folder.join(STEP_FILE);
         let shown: PathBuf = path.components().filter(|part| *part != Component::CurDir).collect();
-        let (document, written) = gpux_config::load_as::<Written>(FORM, &shown)?;
+        let (document, written) = gpux_config::load_as::<RawStepFile>(FORM, &shown)?;
         Ok(Self::checked(folder, &document, written)?)
     }
 
-    fn checked(folder: &Path, document: &Document, written: Written) -> Result<Self, Box<ConfigurationError>> {
+    fn checked(folder: &Path, document: &Document, written: RawStepFile) -> Result<Self, Box<ConfigurationError>> {
         let mut faults = Vec::new();
-        let Written { name, language, output, build } = written;
+        let RawStepFile { name, language, output, build } = written;
         if let Some(why) = name_fault(&name.value) {
             let hint = "use small letters, digits and single hyphens";
             faults.push(Diagnostic::new("name", name.span.clone(), format!("`name`: {why}")).hint(hint));

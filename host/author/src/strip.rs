@@ -1,4 +1,4 @@
-//! A component without what only people and debuggers read.
+//! Removes debug information and names from a component.
 
 use wasm_encoder::{Component, ComponentSectionId, Module, RawSection};
 use wasmparser::{Encoding, Parser, Payload};

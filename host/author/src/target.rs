@@ -1,4 +1,4 @@
-//! What cases are run against: a component alone, or a whole pipeline.
+//! The target of a case: a component alone, or a whole pipeline.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use gpux::{LoadOptions, Pipeline};
 use gpux_config::{ConfigurationError, Content, Diagnostic, Node};
 use gpux_core::{Context, Kind, Port, RunError, RunOptions, Signature, Step, StepFailure, Value, deadline_after};
 
-/// What a case gave.
+/// The result of running a case.
 #[derive(Debug)]
 pub(super) struct RunOutcome {
     pub(super) result: Result<Vec<(String, Value)>, RunFailure>,
@@ -18,7 +18,7 @@ pub(super) struct RunOutcome {
     pub(super) log: Vec<String>,
 }
 
-/// Why nothing came out.
+/// A run that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RunFailure {
     pub(super) kind: ErrorKind,
@@ -36,7 +36,7 @@ impl From<&StepFailure> for RunFailure {
     }
 }
 
-/// What cases are run against.
+/// The target of a case.
 pub(super) enum Target {
     Component(Component),
     Pipeline(Box<Pipeline>),
@@ -116,7 +116,7 @@ impl Target {
 }
 
 impl PreparedTarget<'_> {
-    /// What goes in.
+    /// The input ports.
     pub(super) fn inputs(&self) -> Vec<Port> {
         match self {
             Self::Step(ConfiguredStep { step, .. }) => step.signature().inputs.clone(),
@@ -124,7 +124,7 @@ impl PreparedTarget<'_> {
         }
     }
 
-    /// What comes out.
+    /// The output ports.
     pub(super) fn outputs(&self) -> Vec<Port> {
         match self {
             Self::Step(ConfiguredStep { step, .. }) => step.signature().outputs.clone(),

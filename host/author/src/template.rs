@@ -9,7 +9,7 @@ pub(super) struct TemplateFile {
     content: &'static [u8],
 }
 
-/// What stands in for the words between double braces.
+/// The values of placeholders in double braces.
 pub(super) struct Words<'a> {
     /// the name of the pipeline or the step
     pub(super) name: &'a str,
@@ -20,7 +20,7 @@ impl TemplateFile {
         Self { path, content }
     }
 
-    /// Where it goes in the new folder, with `/` between its parts.
+    /// The path in the new folder, with `/` between its parts.
     pub(super) fn path(&self) -> &'static str {
         self.path.strip_suffix(".template").unwrap_or(self.path)
     }
@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(bytes.fill(&words), b"\xff{{name}}");
     }
 
-    /// What a new Rust step carries along needs nothing of the workspace it comes from.
+    /// The crate embedded in a new Rust step must not depend on this workspace.
     #[test]
     fn embedded_crate_needs_no_workspace() {
         let file = embedded::RUST.iter().find(|file| file.path == "gpux-step/Cargo.toml").unwrap();

@@ -1,4 +1,4 @@
-//! What was expected against what came out, in words that say where they part.
+//! The first difference between an expected and an actual value, in words.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -121,7 +121,7 @@ fn one(tensor: &Tensor, index: usize) -> Json {
     alone.map(|alone| to_json(&Value::Tensor(alone))).unwrap_or_default()
 }
 
-/// Where the element number `index` lies.
+/// The position of the element number `index`.
 fn place(shape: &[usize], index: usize) -> Vec<usize> {
     let mut rest = index;
     let mut place: Vec<_> = shape

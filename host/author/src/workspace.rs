@@ -304,7 +304,7 @@ mod tests {
         }
     }
 
-    /// What a command leaves behind it keeps nobody waiting, though it holds the pipes.
+    /// A background process that holds the pipes does not block the build.
     #[test]
     fn does_not_wait_for_background_processes() {
         let begin = Instant::now();

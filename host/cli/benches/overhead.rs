@@ -18,7 +18,7 @@ use gpux_inference::{
 };
 use networks::{bare_run, input};
 use ort::value::TensorRef;
-use side_by_side::{Way, compare, way};
+use side_by_side::{Variant, compare, way};
 use tract_onnx::prelude::{
     DatumExt as _, Framework as _, InferenceModelExt as _, IntoRunnable as _, TypedSimpleState, tvec,
 };
@@ -109,7 +109,7 @@ fn bare_tract(path: &Path, shape: &[usize]) -> TypedSimpleState {
 /// The same run through more and more of gpux.
 fn layers(
     model: &str,
-    bare: Way<'_>,
+    bare: Variant<'_>,
     engine: Arc<dyn Engine>,
     choice: EngineChoice,
     path: &Path,

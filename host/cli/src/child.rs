@@ -1,4 +1,4 @@
-//! What gpux does in processes of its own: whatever may bring a process down.
+//! Hidden commands that gpux runs in child processes, because they may crash.
 
 use std::path::PathBuf;
 

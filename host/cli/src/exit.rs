@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use gpux::Fault;
 
-/// How the program ended.
+/// Exit statuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Exit {
     /// everything that was asked for was done
@@ -20,7 +20,7 @@ pub(super) enum Exit {
 }
 
 impl Exit {
-    /// What the process ends with.
+    /// The exit code of the process.
     pub(super) const fn code(self) -> u8 {
         match self {
             Self::Done => 0,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gpux_core::process_exit::exit;
 
-/// How long an item may still take once somebody asked to stop.
+/// The time for finishing an item after an interrupt.
 const GRACE: Duration = Duration::from_secs(2);
 
 static STOPPED: AtomicBool = AtomicBool::new(false);
@@ -33,7 +33,7 @@ pub(super) fn watch() -> &'static AtomicBool {
 }
 
 /// Runs `work` as something that may be finished after ctrl-C.
-pub(super) fn finishing<T>(work: impl FnOnce() -> T) -> T {
+pub(super) fn with_grace_period<T>(work: impl FnOnce() -> T) -> T {
     BUSY.fetch_add(1, Ordering::SeqCst);
     let done = work();
     BUSY.fetch_sub(1, Ordering::SeqCst);
@@ -41,6 +41,6 @@ pub(super) fn finishing<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// Whether somebody asked to stop.
-pub(super) fn stopped() -> bool {
+pub(super) fn is_stopped() -> bool {
     STOPPED.load(Ordering::SeqCst)
 }

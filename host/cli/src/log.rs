@@ -16,7 +16,7 @@ use tracing_subscriber::{Layer as _, fmt, registry};
 
 use gpux_core::threads;
 
-/// How lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum LogFormat {
     /// for people
@@ -113,7 +113,7 @@ fn write(lines: &Receiver<Message>, lost: &AtomicU64) {
     }
 }
 
-/// What takes whole lines, some of the time.
+/// A writer of whole lines, which may fail at times.
 struct Sink<W> {
     to: W,
     /// whether what was written last has no end

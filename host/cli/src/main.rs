@@ -87,7 +87,7 @@ fn run() -> ! {
     keep_freed_memory();
     let command = AssertUnwindSafe(|| run_command(arguments.command));
     let code = catch_unwind(command).map_or(PANICKED, Exit::code);
-    // Whatever was printed of a line. There is nobody left to tell of a failure.
+    // Flushes a partial line. A failure here cannot be reported.
     let _ = std::io::stdout().flush();
     exit(code)
 }
@@ -128,7 +128,7 @@ const fn printer(json: bool, verbose: bool) -> Printer {
 const NO_TELEMETRY: &str = "ORT_DISABLE_TELEMETRY";
 
 fn main() {
-    // Who sets it, to whatever value, has decided.
+    // A value from the environment wins.
     if std::env::var_os(NO_TELEMETRY).is_none() {
         #[expect(unsafe_code, reason = "the library reads it from the environment and nowhere else")]
         // SAFETY: this is the first thing that the program does; no other thread exists.

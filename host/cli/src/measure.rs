@@ -1,5 +1,5 @@
-//! One pipeline on one engine and provider, run in a process of its own: what `gpux verify` and
-//! comparing benchmarks ask for. A process can hold one engine library only.
+//! Runs a pipeline on one engine and provider in a child process, for `gpux verify` and comparing
+//! benchmarks. A process can load one engine library only.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use gpux_core::{
 };
 use gpux_inference::{synthetic_shape, synthetic_tensor};
 
-/// What is measured; the same words as the command lines that ask for it.
+/// The flags of the child, named like those of the commands that start it.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -59,7 +59,7 @@ pub(super) struct Arguments {
     output: Option<PathBuf>,
 }
 
-/// Where a pipeline is to run.
+/// Where a measurement runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// a provider of the engine that is used anyway
@@ -118,7 +118,7 @@ impl Target {
     }
 }
 
-/// What the child answers.
+/// The child's answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Measurement {
     /// engine and provider
@@ -128,14 +128,14 @@ pub(super) struct Measurement {
     pub(super) times: Option<Metrics>,
 }
 
-/// What one request gave: its outputs by name, in files of the folder; or why not.
+/// The outputs of one request by name, as files in the folder; or the error.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct MeasuredItem {
     pub(super) source: String,
     pub(super) result: Result<Vec<(String, PathBuf)>, String>,
 }
 
-/// What the child says instead.
+/// The child's error.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct MeasureError {
     pub(super) message: String,
@@ -143,7 +143,7 @@ pub(super) struct MeasureError {
     pub(super) exit: Exit,
 }
 
-/// What a comparison asks of each of its children.
+/// The options of a measurement, which all children share.
 pub(super) struct MeasureRequest<'a> {
     pub(super) pipeline: &'a PipelineArguments,
     pub(super) input: &'a InputArguments,
@@ -191,7 +191,7 @@ impl MeasureRequest<'_> {
     }
 }
 
-/// What the child prints.
+/// Runs in the child; returns the line to print.
 pub(super) fn answer(arguments: &Arguments) -> String {
     let quiet = Printer { json: true, verbose: false };
     let answer = measure(arguments, quiet);
@@ -250,7 +250,7 @@ fn run_one(
     outputs.into_iter().enumerate().map(save).collect()
 }
 
-/// What a child has written.
+/// Reads an output file of a child.
 pub(super) fn read_output(path: &Path) -> Result<Value, String> {
     let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
     if path.extension().is_some_and(|ending| ending == "npy") {
@@ -259,8 +259,8 @@ pub(super) fn read_output(path: &Path) -> Result<Value, String> {
     serde_json::from_slice::<serde_json::Value>(&bytes).map(Value::from).map_err(|error| error.to_string())
 }
 
-/// A request without anybody's data: the same numbers every time, open dimensions of 8 (of 1 on the
-/// first axis). Pictures and sounds cannot be made up.
+/// A synthetic request: the same numbers every time, dynamic dimensions of 8 (of 1 on the first
+/// axis). There is none for images and audio.
 fn synthetic_request(plan: &Plan) -> Result<Request, String> {
     let mut request = Request::new();
     for input in plan.inputs().iter().filter(|input| input.default.is_none() && !input.port.optional) {

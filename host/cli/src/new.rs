@@ -21,7 +21,7 @@ enum Command {
     /// A pipeline that runs as it is, with a test and a sample, ready for a model
     Pipeline {
         #[command(flatten)]
-        place: Place,
+        place: FolderArguments,
     },
     /// A step of your own, as a WebAssembly component: source, options, test
     Step {
@@ -30,12 +30,12 @@ enum Command {
         lang: Language,
 
         #[command(flatten)]
-        place: Place,
+        place: FolderArguments,
     },
 }
 
 #[derive(Debug, Args)]
-struct Place {
+struct FolderArguments {
     /// The new folder; its last part is the name: small letters, digits, hyphens
     #[arg(value_name = "NAME")]
     path: PathBuf,

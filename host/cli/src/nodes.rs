@@ -1,4 +1,4 @@
-//! What becomes of a model's nodes, for people and programs.
+//! `gpux inspect --nodes`: the nodes of a model, where they run and their cost.
 
 use std::collections::BTreeMap;
 
@@ -77,7 +77,7 @@ pub(super) fn text(report: &NodeReport) -> String {
     shown
 }
 
-/// Where the nodes of one operator run.
+/// The providers that run the nodes of one operator.
 fn place(placement: &Placement, operator: &str) -> String {
     let of = |map: &BTreeMap<String, usize>| map.get(operator).copied().unwrap_or(0);
     let parts =

@@ -90,7 +90,7 @@ impl PipelineArguments {
         self.pipeline.is_some() || self.config.is_some()
     }
 
-    /// What the user named, if it is a file with this ending.
+    /// The named path, if it has this extension.
     pub(super) fn file_ending(&self, ending: &str) -> Option<PathBuf> {
         let path = PathBuf::from(self.pipeline.as_ref()?);
         path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(ending)).then_some(path)
@@ -103,7 +103,7 @@ impl PipelineArguments {
         (self.config.is_none() && !is_pipeline && StepFile::is_in(&folder)).then_some(folder)
     }
 
-    /// What the user named, as a folder; without a name, this one.
+    /// The named folder; by default the working directory.
     pub(super) fn folder(&self) -> PathBuf {
         PathBuf::from(self.pipeline.as_deref().unwrap_or("."))
     }
@@ -152,7 +152,7 @@ fn provider_option(text: &str) -> Result<(String, serde_json::Value), String> {
     let (name, value) = text.split_once('=').ok_or("write NAME=VALUE, for example `device_id=1`")?;
     let plain = || serde_json::Value::String(value.to_owned());
     let value = serde_json::from_str(value).unwrap_or_else(|_| plain());
-    // What belongs to a plug-in (`NAME.OPTION`) is known when its library is.
+    // Options of a plug-in (`NAME.OPTION`) are checked when its library is loaded.
     if !name.contains('.') {
         let mut options = ProviderOptions::default();
         options.set(&[], name, &value, OptionSource::Operator).map_err(|fault| fault.to_string())?;
@@ -160,7 +160,7 @@ fn provider_option(text: &str) -> Result<(String, serde_json::Value), String> {
     Ok((name.to_owned(), value))
 }
 
-/// What only the operator may decide.
+/// The operator's flags.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Operator")]
 pub(super) struct OperatorArguments {

@@ -38,7 +38,7 @@ impl From<std::io::Error> for OutputError {
     }
 }
 
-/// What a command gives, one text after the other. Once one is lost, the others are not written, and the command
+/// The texts of a command's result, printed one after the other. Once one is lost, the others are not written, and the command
 /// has failed.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
@@ -66,7 +66,7 @@ impl Printer {
         std::io::stdout().is_terminal()
     }
 
-    /// Writes a result and a line end to stdout; to a terminal without control characters, as models and labels are
+    /// Writes a result and a line end to stdout; for a terminal, control characters are escaped, as models and labels are
     /// strangers'.
     pub(super) fn result(self, text: &str) -> Result<(), OutputError> {
         let shown = self.is_terminal().then(|| sanitize_for_terminal(text));
@@ -79,7 +79,7 @@ impl Printer {
         self.told(self.result(text))
     }
 
-    /// How the command ends of which this came when it wrote what it gives.
+    /// The exit status of a command whose output failed this way.
     fn told(self, written: Result<(), OutputError>) -> Exit {
         match written {
             // A reader that has gone needs no more.
@@ -122,7 +122,7 @@ impl Printer {
         }
     }
 
-    /// Something that is not as asked, though the work goes on.
+    /// Prints a warning.
     pub(super) fn warning(self, text: &str) {
         self.stderr(&self.warning_line(text));
     }
@@ -164,7 +164,7 @@ impl Printer {
         exit
     }
 
-    /// What [`fail`](Self::fail) writes, for whoever writes it elsewhere.
+    /// The text that [`fail`](Self::fail) prints.
     pub(super) fn failure(self, kind: &str, message: &str) -> String {
         if self.json {
             pretty(&serde_json::json!({ "error": kind, "message": message, "details": {} }))
@@ -174,7 +174,7 @@ impl Printer {
     }
 
     fn stderr(self, text: &str) {
-        // JSON has no colours of ours, and leaves some control characters as they are.
+        // JSON has no colours, and leaves some control characters unescaped.
         let shown = (self.json && std::io::stderr().is_terminal()).then(|| sanitize_for_terminal(text));
         // With stderr closed there is nowhere left to complain.
         let _ = writeln!(anstream::stderr().lock(), "{}", shown.as_deref().unwrap_or(text));

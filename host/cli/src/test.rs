@@ -85,7 +85,7 @@ fn run(arguments: &Arguments, operator: &LoadOptions, printer: Printer) -> Resul
     Ok(summary.finish(printer))
 }
 
-/// What is tested, and the folder of its cases.
+/// The runner, and the folder of its cases.
 fn subject<'a>(
     arguments: &Arguments,
     operator: &'a LoadOptions,

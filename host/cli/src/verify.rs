@@ -107,7 +107,7 @@ fn refuse(place: &Target, failed: &MeasureError, printer: Printer) -> Exit {
     printer.fail("VerifyError", &format!("{place}: {}", failed.message), failed.exit)
 }
 
-/// Where to run: as asked, else what this machine has.
+/// The targets of `--on`, else the CPU and the best other target of this machine.
 fn places(arguments: &Arguments, printer: Printer) -> Result<Vec<Target>, Exit> {
     if arguments.on.len() == 1 {
         let message = "one place has nothing to be compared with: give --on twice or more";
@@ -140,7 +140,7 @@ fn compare(
         let source = &reference.source;
         let (reference, other) = match (&reference.result, &other.result) {
             (Ok(reference), Ok(other)) => (reference, other),
-            // What fails in both places fails the same way for all that is known.
+            // A request that fails on both targets counts as equal.
             (Err(_), Err(_)) => continue,
             (Err(error), Ok(_)) => return Err(format!("{source}: works here, but in the first place: {error}")),
             (Ok(_), Err(error)) => return Err(format!("{source}: {error}")),

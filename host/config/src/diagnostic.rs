@@ -1,4 +1,4 @@
-//! What is wrong with a file, and how it is shown.
+//! Diagnostics: mistakes in a file, with their place and a hint.
 
 use std::fmt::Write as _;
 

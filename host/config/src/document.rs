@@ -32,7 +32,7 @@ pub struct Document {
     pub root: Node,
 }
 
-/// What kind of file is read: how messages call it, and how one begins.
+/// A kind of file, for messages: its name and its first keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Form {
     /// what it is called: `gpux.yml`
@@ -47,7 +47,7 @@ impl Form {
         Self { name: "gpux.yml", start: "start with `name:`, `version:` and `model: {source: ./model.onnx}`" };
 }
 
-/// What the file amounts to: the tree as far as it could be read, and the mistakes.
+/// Parses a file: the tree as far as it could be read, and the mistakes.
 pub(super) fn parse(source: &Source, form: Form) -> (Option<Node>, Vec<Diagnostic>) {
     let text = &source.text;
     if text.len() > MAX_FILE_BYTES {
@@ -78,7 +78,7 @@ fn first_line(span: &Span, text: &str) -> Span {
     span.start..span.start + covered.lines().next().unwrap_or_default().len()
 }
 
-/// What a finished node costs whoever copies it.
+/// The size of a finished node, which each alias of it adds again.
 #[derive(Clone, Copy, Default)]
 struct Cost {
     nodes: usize,
@@ -94,7 +94,7 @@ impl Cost {
     }
 }
 
-enum Kind {
+enum CollectionKind {
     Sequence(Vec<Node>),
     Mapping { entries: Vec<Entry>, key: Option<Key>, seen: HashMap<Arc<str>, usize>, merges: Vec<Node> },
 }
@@ -103,11 +103,11 @@ enum Key {
     Name(Spanned<Arc<str>>),
     Merge,
     /// a list or a mapping as a key; its value is dropped
-    Refused,
+    Unsupported,
 }
 
-struct Open {
-    kind: Kind,
+struct OpenCollection {
+    kind: CollectionKind,
     start: usize,
     anchor: usize,
     cost: Cost,
@@ -116,7 +116,7 @@ struct Open {
 struct Builder<'a> {
     text: &'a str,
     form: Form,
-    open: Vec<Open>,
+    open: Vec<OpenCollection>,
     anchors: HashMap<usize, (Node, Cost)>,
     root: Option<Node>,
     documents: usize,
@@ -168,11 +168,15 @@ impl<'a> Builder<'a> {
                     )?;
                 }
                 Event::SequenceStart(_, anchor, tag) => {
-                    self.begin(Kind::Sequence(Vec::new()), &span, anchor, tag.as_deref())?;
+                    self.begin(CollectionKind::Sequence(Vec::new()), &span, anchor, tag.as_deref())?;
                 }
                 Event::MappingStart(_, anchor, tag) => {
-                    let kind =
-                        Kind::Mapping { entries: Vec::new(), key: None, seen: HashMap::new(), merges: Vec::new() };
+                    let kind = CollectionKind::Mapping {
+                        entries: Vec::new(),
+                        key: None,
+                        seen: HashMap::new(),
+                        merges: Vec::new(),
+                    };
                     self.begin(kind, &span, anchor, tag.as_deref())?;
                 }
                 Event::SequenceEnd | Event::MappingEnd => self.end(&span)?,
@@ -247,12 +251,12 @@ impl<'a> Builder<'a> {
         Err(Diagnostic::new("too-large", span.clone(), over).hint(hint))
     }
 
-    fn begin(&mut self, kind: Kind, span: &Span, anchor: usize, tag: Option<&Tag>) -> Result<(), Diagnostic> {
+    fn begin(&mut self, kind: CollectionKind, span: &Span, anchor: usize, tag: Option<&Tag>) -> Result<(), Diagnostic> {
         self.refuse_tag(tag, span);
         self.check_depth(1, span)?;
         let cost = Cost { nodes: 1, bytes: 0, depth: 1 };
         self.spend(cost, span)?;
-        self.open.push(Open { kind, start: span.start, anchor, cost });
+        self.open.push(OpenCollection { kind, start: span.start, anchor, cost });
         Ok(())
     }
 
@@ -261,8 +265,8 @@ impl<'a> Builder<'a> {
         // The end of a block is reported where the next token stands.
         let end = open.start + self.text.get(open.start..span.end).unwrap_or_default().trim_end().len();
         let content = match open.kind {
-            Kind::Sequence(items) => Content::Sequence(items),
-            Kind::Mapping { mut entries, merges, .. } => {
+            CollectionKind::Sequence(items) => Content::Sequence(items),
+            CollectionKind::Mapping { mut entries, merges, .. } => {
                 if !merges.is_empty() {
                     self.merge(&mut entries, merges);
                 }
@@ -303,11 +307,11 @@ impl<'a> Builder<'a> {
         };
         open.cost.contain(cost);
         match &mut open.kind {
-            Kind::Sequence(items) => items.push(node),
-            Kind::Mapping { entries, key, seen, merges } => match key.take() {
+            CollectionKind::Sequence(items) => items.push(node),
+            CollectionKind::Mapping { entries, key, seen, merges } => match key.take() {
                 None => *key = Some(Self::key(self.text, node, plain, &mut self.diagnostics)),
                 Some(Key::Merge) => merges.push(node),
-                Some(Key::Refused) => {}
+                Some(Key::Unsupported) => {}
                 Some(Key::Name(name)) => {
                     if let Some(first) = seen.get(&name.value) {
                         let line = self.text[..*first].matches('\n').count() + 1;
@@ -339,7 +343,7 @@ impl<'a> Builder<'a> {
                     diagnostic.hint("write a plain word before the colon")
                 };
                 diagnostics.push(diagnostic);
-                Key::Refused
+                Key::Unsupported
             }
         }
     }

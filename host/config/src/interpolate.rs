@@ -8,7 +8,7 @@ use super::source::Source;
 /// Bytes that all variables of a file may put into it.
 const MAX_INSERTED: usize = 1 << 20;
 
-/// How a variable is read.
+/// Looks up a variable.
 type Lookup<'a> = Box<dyn Fn(&str) -> Option<String> + 'a>;
 
 /// The variables that a file may read: those named `GPUX_*` and those that the operator passed.
@@ -47,12 +47,12 @@ impl<'a> Variables<'a> {
 /// Replaces the variables in every text of `root`. A value that is one variable and nothing else
 /// is read as if it stood in the file without quotes, so a port is a number.
 pub(super) fn interpolate(root: &mut Node, source: &Source, variables: &Variables<'_>) -> Vec<Diagnostic> {
-    let mut pass = Pass { source, variables, inserted: 0, diagnostics: Vec::new() };
-    pass.node(root);
-    pass.diagnostics
+    let mut interpolator = Interpolator { source, variables, inserted: 0, diagnostics: Vec::new() };
+    interpolator.node(root);
+    interpolator.diagnostics
 }
 
-struct Pass<'a> {
+struct Interpolator<'a> {
     source: &'a Source,
     variables: &'a Variables<'a>,
     inserted: usize,
@@ -70,7 +70,7 @@ enum Part<'t> {
     Broken(&'t str),
 }
 
-impl Pass<'_> {
+impl Interpolator<'_> {
     fn node(&mut self, node: &mut Node) {
         match &mut node.content {
             Content::Sequence(items) => items.iter_mut().for_each(|item| self.node(item)),

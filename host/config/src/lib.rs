@@ -1,30 +1,32 @@
-//! gpux.yml → Spec: what the file says, checked, with the place of every word.
+//! Reads a gpux.yml into a checked [`Spec`] that keeps the place of every value.
 //!
 //! [`parse`] turns text into a [`Document`] (a tree of [`Node`]s that know where they stand) and a
 //! [`Spec`] (the pipeline, complete), or into a [`ConfigurationError`] with every mistake.
 
 #![forbid(unsafe_code)]
 
+mod deserialize;
 mod diagnostic;
 mod document;
+mod file_text;
 #[cfg(test)]
 mod golden;
 mod interpolate;
 mod load;
 mod node;
 mod parser;
-mod read;
 mod scalar;
 mod schema;
 mod source;
 mod spec;
-mod typed;
+mod typed_file;
 mod yaml_error;
 
 pub use diagnostic::{ConfigurationError, Diagnostic};
 pub use document::{Document, Form};
+pub use file_text::LoadError;
 pub use interpolate::Variables;
-pub use load::{FILE_NAMES, LoadError, find, load, parse};
+pub use load::{FILE_NAMES, find, load, parse, spec_of};
 pub use node::{Content, Entry, Node, Number, Spanned};
 pub use parser::ConfigParser;
 pub use schema::check;
@@ -34,4 +36,4 @@ pub use spec::{
     ModelSpec, ONLY_MODEL, OutputSpec, PortType, RuntimeSpec, ServingSpec, Spec, StepCheck, StepSchema, StepSpec,
     UnknownPortType, Wasi, WasmGrant, WasmLimits, WasmSpec, Wiring, any_step, json_schema,
 };
-pub use typed::{load_as, load_with, parse_as, spec_of};
+pub use typed_file::{load_as, load_with, parse_as};

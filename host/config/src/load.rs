@@ -1,12 +1,13 @@
 //! From a path to a [`Spec`].
 
 use std::fs::File;
-use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
 use super::diagnostic::{ConfigurationError, Diagnostic};
 use super::document::{self, Document, Form};
+use super::file_text::{LoadError, decode_text, read_bytes};
 use super::interpolate::{Variables, interpolate};
+use super::node::Node;
 use super::source::Source;
 use super::spec::{Spec, StepCheck};
 
@@ -15,33 +16,6 @@ pub const FILE_NAMES: [&str; 3] = ["gpux.yml", "gpux.yaml", "GPUXfile"];
 
 /// Folders that are looked into for a pipeline of a given name.
 const MAX_FOLDERS: usize = 500;
-
-/// A configuration that cannot be loaded.
-#[derive(Debug, thiserror::Error)]
-pub enum LoadError {
-    /// nothing was found
-    #[error("no pipeline at `{wanted}`; looked for {}", tried.join(", "))]
-    NotFound {
-        /// what was asked for
-        wanted: String,
-        /// where it was looked for
-        tried: Vec<String>,
-    },
-    /// the file is a link to another folder's
-    #[error("`{}` leads out of its folder; pass `--allow-outside` to permit that", .0.display())]
-    Outside(PathBuf),
-    /// the file cannot be read
-    #[error("cannot read `{}`: {source}", path.display())]
-    Io {
-        /// the file
-        path: PathBuf,
-        /// the system's reason
-        source: std::io::Error,
-    },
-    /// the file is wrong
-    #[error(transparent)]
-    Invalid(#[from] Box<ConfigurationError>),
-}
 
 /// Reads the text of a gpux.yml. `name` is what diagnostics call the file; `steps` knows the built-in
 /// steps.
@@ -84,7 +58,7 @@ pub fn load(
     if !allow_outside && !lies_in_its_folder(&file, path).map_err(io)? {
         return Err(LoadError::Outside(path.to_owned()));
     }
-    let text = text_in(bytes_in(file).map_err(io)?, path, Form::PIPELINE)?;
+    let text = decode_text(read_bytes(file).map_err(io)?, path, Form::PIPELINE)?;
     Ok(parse(path.display().to_string(), text, variables, steps)?)
 }
 
@@ -102,37 +76,6 @@ fn lies_in_its_folder(file: &File, path: &Path) -> std::io::Result<bool> {
     #[cfg(not(unix))]
     let is_found = file.metadata()?.is_file();
     Ok(is_found && found.starts_with(folder.canonicalize()?))
-}
-
-/// The text of a file of this form.
-pub(super) fn text_of(path: &Path, form: Form) -> Result<String, LoadError> {
-    text_in(bytes(path).map_err(|source| LoadError::Io { path: path.to_owned(), source })?, path, form)
-}
-
-fn text_in(bytes: Vec<u8>, path: &Path, form: Form) -> Result<String, LoadError> {
-    let name = || path.display().to_string();
-    String::from_utf8(bytes).map_err(|error| LoadError::Invalid(Box::new(not_text(name(), &error, form))))
-}
-
-/// The bytes of a file, one more than may be used at most.
-fn bytes(path: &Path) -> std::io::Result<Vec<u8>> {
-    bytes_in(File::open(path)?)
-}
-
-fn bytes_in(file: File) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    file.take(document::MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-fn not_text(name: String, error: &std::string::FromUtf8Error, form: Form) -> ConfigurationError {
-    let valid = error.utf8_error().valid_up_to();
-    let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
-    let message = "the file is not UTF-8 text";
-    let hint = format!("save it as UTF-8; if this is a model or another binary file, name its {} instead", form.name);
-    let end = text[valid..].chars().next().map_or(valid, |c| valid + c.len_utf8());
-    let diagnostic = Diagnostic::new("not-text", valid..end, message).label("this byte is not UTF-8").hint(hint);
-    ConfigurationError::new(Source::new(name, text), vec![diagnostic])
 }
 
 /// The file that `wanted` means: a file, a folder that has one of [`FILE_NAMES`], or the name of a
@@ -154,7 +97,7 @@ pub fn find(wanted: &str, folder: &Path) -> Result<PathBuf, LoadError> {
         return Err(LoadError::NotFound { wanted: wanted.to_owned(), tried });
     }
     tried.push(format!("a file or folder `{}`", path.display()));
-    // What has folders in it is a path and nobody's name.
+    // A text with a separator is a path, never the name of a pipeline.
     if Path::new(wanted).components().count() > 1 {
         return Err(LoadError::NotFound { wanted: wanted.to_owned(), tried });
     }
@@ -179,9 +122,18 @@ fn plain(path: PathBuf) -> PathBuf {
 
 /// The `name:` of a file, if it can be read at all.
 fn name_in(file: &Path) -> Option<String> {
-    let text = String::from_utf8(bytes(file).ok()?).ok()?;
+    let text = String::from_utf8(File::open(file).and_then(read_bytes).ok()?).ok()?;
     let root = document::parse(&Source::new("", text), Form::PIPELINE).0?;
-    super::read::read(root.get("name")?).ok()
+    super::deserialize::read(root.get("name")?).ok()
+}
+
+/// The pipeline that `root` describes, as gpux.yml would. For pipelines that are made of parts of
+/// another file: `root` holds nodes of `source`, so mistakes point there.
+pub fn spec_of(source: &Source, root: Node, steps: StepCheck<'_>) -> Result<(Document, Spec), Box<ConfigurationError>> {
+    match Spec::from_node(&root, steps) {
+        Ok(spec) => Ok((Document { source: source.clone(), root }, spec)),
+        Err(diagnostics) => Err(Box::new(ConfigurationError::new(source.clone(), diagnostics))),
+    }
 }
 
 #[cfg(test)]

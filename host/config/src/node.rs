@@ -39,7 +39,7 @@ pub struct Number {
 /// A key and its value.
 pub type Entry = (Spanned<Arc<str>>, Node);
 
-/// What a [`Node`] holds.
+/// The content of a [`Node`].
 #[derive(Clone, Debug, PartialEq, Default)]
 pub enum Content {
     /// nothing
@@ -129,7 +129,7 @@ impl Node {
         }
     }
 
-    /// What this is, in words: `text`, `a whole number`, `a list`.
+    /// The kind of this value, in words: `text`, `a whole number`, `a list`.
     pub(super) fn kind_in_words(&self) -> &'static str {
         match &self.content {
             Content::Null => "empty",

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::document::Document;
+use super::file_text::LoadError;
 use super::interpolate::Variables;
-use super::load::{self, LoadError};
+use super::load::load;
 use super::spec::{Spec, any_step};
 
 /// Reads a gpux.yml and answers questions about it.
@@ -29,11 +30,11 @@ impl ConfigParser {
     /// Reads the file; variables named `GPUX_*` may stand in it. Which built-in steps there are is
     /// not looked at.
     pub fn parse_file(path: impl AsRef<Path>) -> Result<Self, LoadError> {
-        let (document, spec) = load::load(path.as_ref(), false, &Variables::from_environment([]), &any_step)?;
+        let (document, spec) = load(path.as_ref(), false, &Variables::from_environment([]), &any_step)?;
         Ok(Self { document, spec })
     }
 
-    /// What the file says, complete.
+    /// The complete contents of the file.
     pub fn spec(&self) -> &Spec {
         &self.spec
     }

@@ -1,4 +1,4 @@
-//! What a plain (unquoted) YAML scalar means: the core schema of YAML 1.2.
+//! Resolves plain (unquoted) YAML scalars by the core schema of YAML 1.2.
 
 use super::node::{Content, Number};
 

@@ -30,7 +30,7 @@ impl Source {
         Self { name: name.into(), text: text.into() }
     }
 
-    /// Where the byte `offset` is. An offset past the end is the end.
+    /// The line and column of the byte `offset`; past the end, those of the end.
     pub fn position(&self, offset: usize) -> Position {
         let before = self.before(offset);
         let start = before.rfind('\n').map_or(0, |newline| newline + 1);

@@ -47,9 +47,9 @@ pub(crate) fn wait() {
 }
 
 /// Models that a background thread drops, until this is dropped.
-pub struct BackgroundDrop(());
+pub struct PendingDrop(());
 
-impl BackgroundDrop {
+impl PendingDrop {
     /// Begins counting.
     pub fn begin() -> Self {
         at_work().closing += 1;
@@ -62,7 +62,7 @@ impl BackgroundDrop {
     }
 }
 
-impl Drop for BackgroundDrop {
+impl Drop for PendingDrop {
     fn drop(&mut self) {
         at_work().closing -= 1;
         CHANGED.notify_all();

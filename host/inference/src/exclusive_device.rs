@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::background_work::BackgroundDrop;
+use super::background_work::PendingDrop;
 use gpux_core::DeadlineExceeded;
 
 /// One lock for all sessions that need exclusive access.
@@ -40,7 +40,7 @@ struct ExclusiveLock {
 struct State {
     taken: bool,
     /// values that other threads dropped meanwhile; process exit waits for them
-    deferred: Vec<(Box<dyn Any + Send>, BackgroundDrop)>,
+    deferred: Vec<(Box<dyn Any + Send>, PendingDrop)>,
 }
 
 impl ExclusiveLock {
@@ -88,7 +88,7 @@ impl ExclusiveLock {
     fn drop_exclusively(&'static self, value: Box<dyn Any + Send>) {
         let mut state = self.state();
         if state.taken && !HELD.get() {
-            state.deferred.push((value, BackgroundDrop::begin()));
+            state.deferred.push((value, PendingDrop::begin()));
             return;
         }
         state.taken = true;
@@ -221,7 +221,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| DEVICE_LOCK.drop_exclusively(Box::new(DropSpy(sender)))).join().unwrap();
             let waited = scope.spawn(move || {
-                BackgroundDrop::wait();
+                PendingDrop::wait();
                 receiver.try_recv().is_ok()
             });
             std::thread::sleep(Duration::from_millis(20));

@@ -32,7 +32,7 @@ mod validation;
 mod value;
 
 pub use adaptation::{Adaptation, Adaptations, plan_adaptations};
-pub use background_work::BackgroundDrop;
+pub use background_work::PendingDrop;
 pub use batch::{BatchOptions, BatchSizes, Batcher};
 pub use convert::{Conversion, ConvertError, Precision, convert};
 pub use embedded::Embedded;

@@ -172,7 +172,7 @@ fn on_providers(engine: &str, providers: impl Iterator<Item = ExecutionProvider>
     format!("{engine} on {}", names.join(", "))
 }
 
-/// The providers to try: as gpux.yml asks, unless the operator says otherwise.
+/// The providers to try: the operator's, else those of gpux.yml.
 fn provider_choice(model: &ModelSpec, operator: &LoadOptions) -> Result<ProviderChoice, ProviderError> {
     match &operator.providers.names {
         _ if operator.providers.measure => Ok(ProviderChoice::Fastest),
@@ -181,7 +181,7 @@ fn provider_choice(model: &ModelSpec, operator: &LoadOptions) -> Result<Provider
     }
 }
 
-/// How the model is run: as gpux.yml says, unless the operator says otherwise.
+/// The options of the model: the operator's, else those of gpux.yml.
 fn model_options(
     model: &ModelSpec,
     spec: &Spec,
@@ -201,7 +201,7 @@ fn model_options(
     })
 }
 
-/// What the model says about running requests together, else `serving.batch_size` in a server and
+/// The model's `batching`, else `serving.batch_size` in a server and
 /// `runtime.batch_size` elsewhere.
 fn batch_options(model: &ModelSpec, spec: &Spec, operator: &LoadOptions) -> BatchOptions {
     let Some(BatchingSpec { max_size, max_delay, pad }) = &model.batching else {

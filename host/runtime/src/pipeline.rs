@@ -306,7 +306,7 @@ fn build_plan(
     if faults.is_empty() { Ok(plan) } else { Err(faults.into()) }
 }
 
-/// What is declared about the outputs, against what the steps will give.
+/// Checks the declared outputs against those of the plan.
 fn check_outputs(spec: &Spec, plan: &Plan) -> Vec<Diagnostic> {
     spec.outputs
         .iter()

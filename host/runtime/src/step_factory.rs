@@ -282,7 +282,7 @@ mod tests {
         };
         let written = std::thread::Builder::new().stack_size(1 << 20).spawn(run).unwrap().join().unwrap();
         assert_eq!(written, 3 + 5 * (2 * 50 + "{\"json\":}".len()));
-        // What reads a part goes no deeper.
+        // A placeholder that reads a part does not nest deeper.
         assert!(open(250, 0, "json.json").is_ok());
     }
 

@@ -15,40 +15,40 @@ pub(crate) const CASE_FILE: &str = "case.yml";
 
 const FORM: Form = Form { name: CASE_FILE, start: "start with `inputs:`; `gpux test --bless` writes the rest" };
 
-/// What stands for a mapping whose content is read elsewhere.
-type Mapping = Option<serde_json::Map<String, serde_json::Value>>;
+/// The schema of a mapping whose content another module reads.
+type AnyMapping = Option<serde_json::Map<String, serde_json::Value>>;
 
 /// The file as written. What a gpux.yml says of a step is checked as there, values once it is
 /// known what they fill.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
-struct Written {
+struct RawCase {
     /// What the case shows, for people
     #[serde(default)]
     description: Option<String>,
     /// The component's options
     #[serde(default, rename = "options")]
-    #[schemars(with = "Mapping")]
+    #[schemars(with = "AnyMapping")]
     _options: IgnoredAny,
     /// The component's limits, as in gpux.yml
     #[serde(default, rename = "limits")]
-    #[schemars(with = "Mapping")]
+    #[schemars(with = "AnyMapping")]
     _limits: IgnoredAny,
     /// What the component may use beyond computing, as in gpux.yml
     #[serde(default, rename = "grant")]
-    #[schemars(with = "Mapping")]
+    #[schemars(with = "AnyMapping")]
     _grant: IgnoredAny,
     /// The models that the component may be granted, as in gpux.yml
     #[serde(default, rename = "models")]
-    #[schemars(with = "Mapping")]
+    #[schemars(with = "AnyMapping")]
     _models: IgnoredAny,
     /// What goes in, by name
     #[serde(default, rename = "inputs")]
-    #[schemars(with = "Mapping")]
+    #[schemars(with = "AnyMapping")]
     _inputs: IgnoredAny,
     /// What must come out, by name
     #[serde(default, rename = "outputs")]
-    #[schemars(with = "Mapping")]
+    #[schemars(with = "AnyMapping")]
     _outputs: IgnoredAny,
     /// How far numbers may be off
     #[serde(default)]
@@ -98,7 +98,7 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// Where a recorded case comes from, and what else was seen.
+/// The origin of a recorded case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Recorded {
@@ -122,7 +122,7 @@ pub(crate) struct Recorded {
     pub log: Vec<String>,
 }
 
-/// What a case expects.
+/// The expectation of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Expectation {
     /// the values under `outputs:`
@@ -165,7 +165,7 @@ impl Case {
     pub(crate) fn load(folder: &Path) -> Result<Self, LoadError> {
         let path: PathBuf =
             folder.join(CASE_FILE).components().filter(|part| *part != std::path::Component::CurDir).collect();
-        let (document, written) = gpux_config::load_as::<Written>(FORM, &path)?;
+        let (document, written) = gpux_config::load_as::<RawCase>(FORM, &path)?;
         let node = |key| document.root.get(key).filter(|node| !node.is_null());
         let expectation = match (node("outputs"), written.error) {
             (Some(_), None) => Expectation::Outputs,
@@ -189,7 +189,7 @@ impl Case {
         })
     }
 
-    /// What stands under `key`, if anything does.
+    /// The value of `key`, unless it is missing or empty.
     pub(crate) fn part(&self, key: &str) -> Option<&Node> {
         self.document.root.get(key).filter(|node| !node.is_null())
     }

@@ -7,7 +7,7 @@ use super::file::Case;
 /// The folder of the cases, in the folder of a step or a pipeline.
 pub const CASES_FOLDER: &str = "tests";
 
-/// There are no cases.
+/// The folder holds no cases.
 #[derive(Debug, thiserror::Error)]
 #[error("there are no cases in `{}`; make a folder there with a `case.yml` that says `inputs:`, and let `gpux test --bless` write what it expects", .0.display())]
 pub struct NoCasesError(PathBuf);

@@ -8,7 +8,7 @@ use gpux_core::Metadata;
 /// Facts about a tensor, as written.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Written {
+pub(super) struct RawMetadata {
     /// The order of an image's axes
     #[serde(skip_serializing_if = "Option::is_none")]
     layout: Option<Layout>,
@@ -62,8 +62,8 @@ struct Geometry {
     offset_y: f32,
 }
 
-impl From<Written> for Metadata {
-    fn from(written: Written) -> Self {
+impl From<RawMetadata> for Metadata {
+    fn from(written: RawMetadata) -> Self {
         let geometry = written.geometry.map(|given| {
             let Geometry { source_width, source_height, scale_x, scale_y, offset_x, offset_y } = given;
             gpux_core::Geometry { source_width, source_height, scale_x, scale_y, offset_x, offset_y }
@@ -77,7 +77,7 @@ impl From<Written> for Metadata {
     }
 }
 
-impl From<Metadata> for Written {
+impl From<Metadata> for RawMetadata {
     fn from(metadata: Metadata) -> Self {
         let geometry = metadata.geometry.map(|given| {
             let gpux_core::Geometry { source_width, source_height, scale_x, scale_y, offset_x, offset_y } = given;

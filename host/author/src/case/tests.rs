@@ -1,4 +1,4 @@
-//! What a case writes is what it reads, and what a stranger writes does no harm.
+//! Round trips of cases, and hostile case files.
 
 use std::path::Path;
 

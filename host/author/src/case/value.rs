@@ -1,4 +1,4 @@
-//! What a case writes under `inputs:` and `outputs:` → values.
+//! Converts `inputs:` and `outputs:` of a case to values.
 
 use std::path::Path;
 
@@ -34,7 +34,7 @@ struct File {
     file: String,
     /// Facts about the tensor
     #[serde(default)]
-    metadata: Option<metadata::Written>,
+    metadata: Option<metadata::RawMetadata>,
 }
 
 /// `{ image: PATH }`: the pixels of an image, as the built-in step `decode-image` gives them.
@@ -62,7 +62,7 @@ struct Numbers {
     data: serde_json::Value,
     /// Facts about the tensor
     #[serde(default)]
-    metadata: Option<metadata::Written>,
+    metadata: Option<metadata::RawMetadata>,
 }
 
 /// The form of a value, by the key that only it has. `json` and `text` are for what would be taken
@@ -85,9 +85,9 @@ struct Reader<'a> {
 }
 
 /// A fault, and the hint that goes with it.
-struct Fault(String, Option<String>);
+struct ValueError(String, Option<String>);
 
-impl<T: std::fmt::Display> From<T> for Fault {
+impl<T: std::fmt::Display> From<T> for ValueError {
     fn from(message: T) -> Self {
         Self(message.to_string(), None)
     }
@@ -96,7 +96,7 @@ impl<T: std::fmt::Display> From<T> for Fault {
 impl Reader<'_> {
     /// The value, and whether the case states its metadata.
     fn read(&self, name: &str, node: &Node, kind: &Kind) -> Result<(Value, bool), Vec<Diagnostic>> {
-        let fail = |fault: Fault| {
+        let fail = |fault: ValueError| {
             let diagnostic = Diagnostic::new("value", node.span.clone(), format!("`{name}`: {}", fault.0));
             vec![match fault.1 {
                 Some(hint) => diagnostic.hint(hint),
@@ -119,11 +119,11 @@ impl Reader<'_> {
             Some("json") => Ok((Value::from(node.get("json").map(Node::to_json).unwrap_or_default()), false)),
             Some("text") => {
                 let text = node.get("text").and_then(Node::as_str).map(Value::from);
-                text.map(|text| (text, false)).ok_or_else(|| fail(Fault::from("`text` takes a text")))
+                text.map(|text| (text, false)).ok_or_else(|| fail(ValueError::from("`text` takes a text")))
             }
             _ => from_json(node.to_json(), kind).map(|value| (value, false)).map_err(|error| {
                 let path = node.as_str().filter(|text| self.path(text).is_some());
-                fail(Fault(
+                fail(ValueError(
                     error.to_string(),
                     path.map(|path| format!("for the content of a file, write `{{ file: {path} }}`")),
                 ))
@@ -135,11 +135,11 @@ impl Reader<'_> {
         self.files.resolve(&Path::new(self.folder).join(text)).ok()
     }
 
-    fn bytes(&self, path: &str) -> Result<Vec<u8>, Fault> {
+    fn bytes(&self, path: &str) -> Result<Vec<u8>, ValueError> {
         Ok(self.files.read(&Path::new(self.folder).join(path), MAX_FILE)?)
     }
 
-    fn file(&self, file: &File, kind: &Kind) -> Result<(Value, bool), Fault> {
+    fn file(&self, file: &File, kind: &Kind) -> Result<(Value, bool), ValueError> {
         let bytes = self.bytes(&file.file)?;
         let ending = Path::new(&file.file).extension().unwrap_or_default().to_string_lossy().to_lowercase();
         let value = match (kind, &*ending) {
@@ -147,7 +147,7 @@ impl Reader<'_> {
             (Kind::Tensor(_), "json") => from_json(serde_json::from_slice(&bytes)?, kind)?,
             (Kind::Tensor(_), _) => {
                 let why = format!("a tensor is read from `.npy` or `.json`, but this is `{}`", file.file);
-                return Err(Fault(why, Some("for the pixels of a picture, write `{ image: PATH }`".to_owned())));
+                return Err(ValueError(why, Some("for the pixels of a picture, write `{ image: PATH }`".to_owned())));
             }
             (Kind::Json, _) | (Kind::Any, "json") => Value::from(serde_json::from_slice::<serde_json::Value>(&bytes)?),
             (Kind::Text, _) | (Kind::Any, "txt") => Value::from(String::from_utf8(bytes)?),
@@ -156,7 +156,7 @@ impl Reader<'_> {
         with_metadata(value, file.metadata)
     }
 
-    fn image(&self, image: &Image) -> Result<Value, Fault> {
+    fn image(&self, image: &Image) -> Result<Value, ValueError> {
         let registry = gpux::builtins();
         let decode = registry.builtin("decode-image").ok_or("this gpux decodes no images")?;
         let mut options = serde_json::Map::new();
@@ -170,7 +170,7 @@ impl Reader<'_> {
     }
 }
 
-/// What a node says, if it fits the schema of `T`.
+/// Reads a node that fits the schema of `T`.
 fn checked<T: DeserializeOwned + JsonSchema>(node: &Node, name: &str) -> Result<T, Vec<Diagnostic>> {
     let schema: Schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
     let faults = gpux_config::check(node, name, &schema);
@@ -181,7 +181,7 @@ fn checked<T: DeserializeOwned + JsonSchema>(node: &Node, name: &str) -> Result<
     serde_json::from_value(node.to_json()).map_err(fail)
 }
 
-fn tensor(numbers: Numbers, kind: &Kind) -> Result<(Value, bool), Fault> {
+fn tensor(numbers: Numbers, kind: &Kind) -> Result<(Value, bool), ValueError> {
     let Numbers { element, shape, data, metadata } = numbers;
     if let Some(element) = &element {
         element.parse::<ElementType>()?;
@@ -196,10 +196,10 @@ fn tensor(numbers: Numbers, kind: &Kind) -> Result<(Value, bool), Fault> {
     with_metadata(from_json(json.into(), &Kind::Tensor(kind))?, metadata)
 }
 
-fn with_metadata(value: Value, metadata: Option<metadata::Written>) -> Result<(Value, bool), Fault> {
+fn with_metadata(value: Value, metadata: Option<metadata::RawMetadata>) -> Result<(Value, bool), ValueError> {
     match (value, metadata) {
         (Value::Tensor(tensor), Some(metadata)) => Ok((Value::Tensor(tensor.with_metadata(metadata.into())), true)),
-        (_, Some(_)) => Err(Fault::from("only a tensor has `metadata`")),
+        (_, Some(_)) => Err(ValueError::from("only a tensor has `metadata`")),
         (value, None) => Ok((value, false)),
     }
 }
@@ -233,12 +233,12 @@ fn unknown(name: &Spanned<std::sync::Arc<str>>, key: &str, ports: &[Port]) -> Di
     Diagnostic::new("unknown-port", name.span.clone(), format!("there is no {what} `{}`", name.value)).hint(hint)
 }
 
-/// What goes in.
+/// The input ports.
 pub(crate) fn input_values(case: &Case, ports: &[Port]) -> Result<Vec<(String, Value)>, Box<ConfigurationError>> {
     Ok(values(case, "inputs", ports)?.into_iter().map(|input| (input.name, input.value)).collect())
 }
 
-/// What must come out.
+/// The expected outputs.
 pub(crate) fn expected_values(case: &Case, ports: &[Port]) -> Result<Vec<Expected>, Box<ConfigurationError>> {
     values(case, "outputs", ports)
 }

@@ -101,7 +101,7 @@ fn metadata_text(metadata: Metadata) -> String {
     if metadata == Metadata::default() {
         return String::new();
     }
-    format!(", metadata: {}", flow(&metadata::Written::from(metadata)))
+    format!(", metadata: {}", flow(&metadata::RawMetadata::from(metadata)))
 }
 
 /// A value as one line of YAML: `{ layout: HWC, color: rgb }`.

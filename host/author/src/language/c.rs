@@ -34,7 +34,7 @@ const OPTIONS: &[&str] = &[
     "-Igpux-step",
 ];
 
-/// What the contract is in C.
+/// The C bindings of the contract.
 const BINDINGS: &[&str] = &["gpux-step/pipeline_step.c", "gpux-step/pipeline_step_component_type.o"];
 
 pub(super) fn build(workspace: &mut Workspace<'_>) -> Result<Vec<u8>, BuildError> {

@@ -47,7 +47,7 @@ impl Language {
         }
     }
 
-    /// What must be installed to build a step.
+    /// The tools that building a step needs.
     pub const fn tools(self) -> &'static [Tool] {
         match self {
             Self::Rust => rust::TOOLS,

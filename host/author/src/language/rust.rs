@@ -19,7 +19,7 @@ pub(super) const TOOLS: &[Tool] = &[
     },
 ];
 
-/// What cargo says about a file that it has made; other lines of its have no `filenames`.
+/// A message of cargo about an artifact; its other messages have no `filenames`.
 #[derive(Deserialize)]
 struct Artifact {
     target: Target,

@@ -14,14 +14,14 @@ const TURN: Duration = Duration::from_millis(2);
 const WARM_UP: Duration = Duration::from_millis(200);
 
 /// One way of doing it.
-pub(crate) struct Way<'a> {
+pub(crate) struct Variant<'a> {
     name: String,
     run: Box<dyn FnMut() + 'a>,
 }
 
 /// One way; what `run` gives is kept from the optimizer.
-pub(crate) fn way<'a, T>(name: impl Into<String>, mut run: impl FnMut() -> T + 'a) -> Way<'a> {
-    Way {
+pub(crate) fn way<'a, T>(name: impl Into<String>, mut run: impl FnMut() -> T + 'a) -> Variant<'a> {
+    Variant {
         name: name.into(),
         run: Box::new(move || {
             std::hint::black_box(run());
@@ -31,7 +31,7 @@ pub(crate) fn way<'a, T>(name: impl Into<String>, mut run: impl FnMut() -> T + '
 
 /// Times the ways and prints a line for each: its median, and how far above the first way it is.
 /// Gives back the medians, in microseconds.
-pub(crate) fn compare(title: &str, mut ways: Vec<Way<'_>>) -> Vec<f64> {
+pub(crate) fn compare(title: &str, mut ways: Vec<Variant<'_>>) -> Vec<f64> {
     let turns: Vec<u32> = ways.iter_mut().map(|way| runs_in_a_turn(&mut way.run)).collect();
     let mut times = vec![Vec::with_capacity(ROUNDS); ways.len()];
     for _ in 0..ROUNDS {

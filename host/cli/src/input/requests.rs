@@ -200,7 +200,7 @@ impl<'a> Requests<'a> {
     }
 
     /// A `.pb` file: the value of the input that the tensor is named after, else of the one input.
-    /// What takes bytes takes the file.
+    /// An input of bytes takes the file unread.
     fn pb(&self, bytes: &[u8]) -> Result<Request, ValidationError> {
         let read = from_pb(bytes);
         let named = read.as_ref().ok().and_then(|(name, _)| self.plan.port(name));

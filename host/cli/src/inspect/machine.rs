@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::{Shown, plain};
+use super::{Report, plain};
 use crate::printer::{size, table};
 use gpux::GpuxError;
 use gpux::LoadOptions;
@@ -11,8 +11,8 @@ use gpux_inference::{
     ProviderManager,
 };
 
-/// What this machine has.
-pub(super) fn show(operator: &LoadOptions) -> Result<Shown, GpuxError> {
+/// Describes this machine.
+pub(super) fn show(operator: &LoadOptions) -> Result<Report, GpuxError> {
     let mut selected = gpux::select_engine(operator, &[])?;
     match operator.sandbox() {
         Ok(sandbox) => selected.warnings.extend(sandbox.warning().map(str::to_owned)),
@@ -64,7 +64,7 @@ pub(super) fn show(operator: &LoadOptions) -> Result<Shown, GpuxError> {
     for warning in &selected.warnings {
         text += &format!("\n\n{warning}");
     }
-    Ok(Shown::new(json, text))
+    Ok(Report::new(json, text))
 }
 
 /// Processor, memory, GPUs and drivers, a line each.

@@ -58,14 +58,14 @@ pub(super) struct Arguments {
     verbose: bool,
 }
 
-/// What there is to show, for programs and for people.
-struct Shown {
+/// A report as JSON and as text.
+struct Report {
     json: Json,
     text: String,
     exit: Exit,
 }
 
-impl Shown {
+impl Report {
     fn new(json: Json, text: String) -> Self {
         Self { json, text, exit: Exit::Done }
     }
@@ -86,10 +86,10 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
     }
 }
 
-fn show(arguments: &Arguments, printer: Printer) -> Result<Shown, Exit> {
+fn show(arguments: &Arguments, printer: Printer) -> Result<Report, Exit> {
     let fail = |error: GpuxError| printer.error(&error);
     let operator = arguments.operator.operator().map_err(fail)?;
-    let nodes = Nodes { arguments, operator: &operator, printer };
+    let nodes = NodeReport { arguments, operator: &operator, printer };
     if !arguments.nodes && !arguments.shapes.is_empty() {
         return Err(printer.fail("UsageError", "--shape and --dim go with --nodes", Exit::Usage));
     }
@@ -123,7 +123,7 @@ fn show(arguments: &Arguments, printer: Printer) -> Result<Shown, Exit> {
                 text += &format!("\n\nmodel {name}: {table}");
             }
         }
-        return Ok(Shown::new(json, text));
+        return Ok(Report::new(json, text));
     }
     if arguments.nodes {
         return Err(printer.fail("UsageError", "--nodes is about a pipeline or a model: name it", Exit::Usage));
@@ -131,7 +131,7 @@ fn show(arguments: &Arguments, printer: Printer) -> Result<Shown, Exit> {
     machine::show(&operator).map_err(fail)
 }
 
-fn model(path: &Path, nodes: &Nodes<'_>) -> Result<Shown, Exit> {
+fn model(path: &Path, nodes: &NodeReport<'_>) -> Result<Report, Exit> {
     if path.is_dir() {
         let folder = path.display();
         let message = format!(
@@ -149,17 +149,17 @@ fn model(path: &Path, nodes: &Nodes<'_>) -> Result<Shown, Exit> {
             text += &format!("\n\n{table}");
         }
     }
-    Ok(Shown::new(json, text))
+    Ok(Report::new(json, text))
 }
 
-/// What `--nodes` asks.
-struct Nodes<'a> {
+/// The options of `--nodes`.
+struct NodeReport<'a> {
     arguments: &'a Arguments,
     operator: &'a LoadOptions,
     printer: Printer,
 }
 
-impl Nodes<'_> {
+impl NodeReport<'_> {
     /// The nodes of a model on the providers that the operator names, else on `provider`, else on all;
     /// nothing, if that is not asked for.
     fn of(
@@ -188,7 +188,7 @@ impl Nodes<'_> {
     }
 }
 
-fn component(path: &Path, options: Option<&str>, operator: &LoadOptions, printer: Printer) -> Result<Shown, Exit> {
+fn component(path: &Path, options: Option<&str>, operator: &LoadOptions, printer: Printer) -> Result<Report, Exit> {
     let usage = |message: String| printer.fail("UsageError", &message, Exit::Usage);
     let options: Option<Json> = match options {
         None => None,
@@ -199,10 +199,10 @@ fn component(path: &Path, options: Option<&str>, operator: &LoadOptions, printer
     let info = info.map_err(|error| no_component(path, error, printer))?;
     let json = serde_json::to_value(&info).unwrap_or_default();
     let exit = if info.problem.is_some() { Exit::Usage } else { Exit::Done };
-    Ok(Shown { text: component_text(path, &info), json, exit })
+    Ok(Report { text: component_text(path, &info), json, exit })
 }
 
-/// What is worth knowing about how a component's requests start.
+/// A note about how requests of a component start.
 fn starts(details: &Json) -> String {
     let mut said = String::new();
     if let Some(why) = details["start"]["configure"]["why"].as_str() {
@@ -340,7 +340,7 @@ fn pipeline_text(json: &Json, verbose: bool) -> String {
     shown
 }
 
-/// Where a model runs, if there is more to say than the name.
+/// Notes on the provider of a model.
 fn provider_notes(model: &Json) -> Vec<String> {
     let mut notes = Vec::new();
     let options = model["provider_options"].as_object().into_iter().flatten();

@@ -27,7 +27,7 @@ pub(super) fn report(benchmark: &Benchmark, pipeline: &Pipeline, arguments: &Arg
         table(benchmark)
     };
     match save_or_print(printer, arguments.output.as_deref(), &text) {
-        Exit::Done if interrupt::stopped() => Exit::Interrupted,
+        Exit::Done if interrupt::is_stopped() => Exit::Interrupted,
         exit => exit,
     }
 }

@@ -27,7 +27,7 @@ use gpux::Pipeline;
 use gpux_author::{RecordError, Recorder};
 use gpux_core::{BenchmarkOptions, Observer, Observers, Request, RunOptions, Trace, deadline_after};
 
-/// Why a run ended before its items.
+/// An error before the first item.
 enum Failure {
     Gpux(GpuxError),
     Usage(UsageError),
@@ -58,7 +58,7 @@ pub(super) fn main(arguments: Arguments) -> Exit {
         Ok(exit) => exit,
         Err(Failure::Gpux(error)) => printer.error(&error),
         Err(Failure::Usage(error)) => printer.usage(&error),
-        // Whoever reads a pipe may leave early; that is no error of ours.
+        // A closed pipe is no error.
         Err(Failure::Write(WriteError::Stdout(OutputError::Closed))) => Exit::Done,
         Err(Failure::Write(error)) => printer.unwritten(&error),
     }
@@ -119,7 +119,8 @@ fn time_first(
     let request = request.map_err(GpuxError::from)?;
     let cancelled = Some(interrupt::watch());
     let options = BenchmarkOptions { runs: arguments.runs, warmup: arguments.warmup, timeout, cancelled };
-    let benchmark = interrupt::finishing(|| pipeline.plan().benchmark(&request, options)).map_err(GpuxError::from)?;
+    let benchmark =
+        interrupt::with_grace_period(|| pipeline.plan().benchmark(&request, options)).map_err(GpuxError::from)?;
     Ok(benchmark::report(&benchmark, pipeline, arguments, printer))
 }
 
@@ -160,11 +161,13 @@ fn run_all(
     };
     let at_once = if batch && run.recorder.is_none() { pipeline.at_once() } else { 1 };
     if at_once > 1 {
-        let work = |item: RequestItem| interrupt::finishing(|| run_item(pipeline, arguments, timeout, None, item));
+        let work =
+            |item: RequestItem| interrupt::with_grace_period(|| run_item(pipeline, arguments, timeout, None, item));
         parallel::run(requests, at_once, work, |result| Ok::<_, WriteError>(end(run.write(result)?)))?;
     } else {
         for item in requests {
-            let result = interrupt::finishing(|| run_item(pipeline, arguments, timeout, run.recorder.as_mut(), item));
+            let result =
+                interrupt::with_grace_period(|| run_item(pipeline, arguments, timeout, run.recorder.as_mut(), item));
             if end(run.write(result)?).is_break() {
                 break;
             }
@@ -212,7 +215,7 @@ fn run_item(
     ItemResult { source, result, trace }
 }
 
-/// What comes of a run over one or many items.
+/// The state of a run over one or many items.
 struct Run<'a> {
     arguments: &'a Arguments,
     printer: Printer,
@@ -227,7 +230,7 @@ impl Run<'_> {
     /// Writes the result of an item; an error of a batch's item is a result in its place.
     fn write(&mut self, ItemResult { source, result, trace }: ItemResult) -> Result<Exit, WriteError> {
         let (arguments, printer) = (self.arguments, self.printer);
-        if interrupt::stopped() {
+        if interrupt::is_stopped() {
             return Ok(Exit::Interrupted);
         }
         self.bar.suspend(|| show_trace(arguments, printer, self.pipeline, trace.as_ref()));
@@ -245,7 +248,7 @@ impl Run<'_> {
     }
 }
 
-/// Where requests of a batch ended, and why.
+/// Notes the steps at which requests of a batch failed, with the reasons.
 fn show_failures(pipeline: &Pipeline, printer: Printer) {
     for (index, step) in pipeline.plan().steps().iter().enumerate() {
         let reasons: Vec<_> =

@@ -1,4 +1,4 @@
-//! The items of a batch, several at once; their results in order.
+//! Runs the items of a batch on several threads and returns their results in order.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -7,8 +7,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 
-/// How many results, for each thread, may wait for one before them.
-const AHEAD: usize = 8;
+/// Results per thread that may wait for an earlier one.
+const RESULTS_PER_THREAD: usize = 8;
 
 /// Runs `work` on each item, on `threads` threads or as many as there can be, and hands what it gives to `each`, on this thread
 /// and in the items' order, until `each` says that it is enough.
@@ -18,8 +18,8 @@ pub(super) fn run<I: Send, T: Send, E>(
     work: impl Fn(I) -> T + Sync,
     mut each: impl FnMut(T) -> Result<ControlFlow<()>, E>,
 ) -> Result<(), E> {
-    let source = Source { items: Mutex::new((0, items)), over: AtomicBool::new(false) };
-    let window = Window { written: Mutex::new(0), moved: Condvar::new(), size: threads * AHEAD };
+    let source = Source { items: Mutex::new((0, items)), is_done: AtomicBool::new(false) };
+    let window = Window { written: Mutex::new(0), moved: Condvar::new(), size: threads * RESULTS_PER_THREAD };
     let (sender, results) = sync_channel(threads);
     thread::scope(|scope| {
         let start = |_| {
@@ -33,7 +33,7 @@ pub(super) fn run<I: Send, T: Send, E>(
             _ => in_order(&results, &window, &mut each),
         };
         // Workers that wait for room, or to be heard, go.
-        source.over.store(true, Ordering::Relaxed);
+        source.is_done.store(true, Ordering::Relaxed);
         window.move_to(usize::MAX);
         drop(results);
         ended
@@ -48,7 +48,7 @@ fn worker<I, T>(
 ) {
     while let Some((number, item)) = source.next() {
         window.wait_for(number);
-        if source.over.load(Ordering::Relaxed) || sender.send((number, work(item))).is_err() {
+        if source.is_done.load(Ordering::Relaxed) || sender.send((number, work(item))).is_err() {
             return;
         }
     }
@@ -91,13 +91,13 @@ fn in_order<T, E>(
 /// Items, each taken by one worker.
 struct Source<I> {
     items: Mutex<(usize, I)>,
-    over: AtomicBool,
+    is_done: AtomicBool,
 }
 
 impl<I: Iterator> Source<I> {
     fn next(&self) -> Option<(usize, I::Item)> {
         let mut items = self.items.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.over.load(Ordering::Relaxed) {
+        if self.is_done.load(Ordering::Relaxed) {
             return None;
         }
         let item = items.1.next()?;

@@ -32,7 +32,7 @@ pub(super) struct RecordArguments {
 }
 
 impl RecordArguments {
-    /// Who records the run, if it is to be recorded.
+    /// The recorder of `--record`.
     pub(super) fn recorder<'a>(&self, pipeline: &'a Pipeline) -> Result<Option<Recorder<'a>>, RecordError> {
         let recorder = |folder| Recorder::new(pipeline, folder, self.record_limit, self.step.as_deref());
         self.record.as_deref().map(recorder).transpose()

@@ -15,7 +15,7 @@ use crate::printer::{self, Printer};
 use gpux::Pipeline;
 use gpux_core::{Kind, Plan, Value, to_json, write_json, write_json_text};
 
-/// How results are written.
+/// The format of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
     /// one JSON document
@@ -31,7 +31,7 @@ pub(super) enum Format {
     Npy,
 }
 
-/// Where results go.
+/// The destination of results.
 enum Sink {
     Stdout,
     /// an output a file

@@ -1,4 +1,4 @@
-//! What is told of a server: by the printer, or as lines of the log.
+//! Events of the server, printed or logged.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use crate::printer::Printer;
 use gpux_core::sanitize::sanitize_for_terminal;
 use gpux_serve::{Event, Server};
 
-/// Who tells it.
+/// Prints or logs events.
 pub(super) struct EventLogger {
     pub(super) printer: Printer,
     /// where lines go: whoever reads stderr slowly must not hold up the server
@@ -18,7 +18,7 @@ pub(super) struct EventLogger {
 }
 
 impl EventLogger {
-    /// Where the server at this address is found: one that listens on every address has none to open.
+    /// The URL of the server at this address; for an unspecified address, that of this machine.
     fn url(&self, address: SocketAddr) -> String {
         if address.ip().is_unspecified() {
             return format!("{}://localhost:{}", self.scheme, address.port());

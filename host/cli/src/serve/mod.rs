@@ -131,11 +131,11 @@ pub(super) fn main(arguments: &Arguments) -> Exit {
     // Letting go of models may take long, and the process is about to end: the system frees them.
     let server = ManuallyDrop::new(Arc::new(Server::new(settings, operator)));
     let told = Arc::clone(&server);
-    let teller = EventLogger { printer, log: log.clone(), format, scheme };
+    let events = EventLogger { printer, log: log.clone(), format, scheme };
     if let Err(warning) = traces {
-        teller.warning(&warning);
+        events.warning(&warning);
     }
-    let result = serve(&server, sources, move |event| teller.tell(&told, &event));
+    let result = serve(&server, sources, move |event| events.tell(&told, &event));
     if matches!(result, Ok(ShutdownOutcome::TimedOut)) {
         let message = "requests under way took longer than `--drain` and were left behind";
         log.say(&printer.failure("TimeoutError", message));
@@ -180,7 +180,7 @@ fn settings(arguments: &Arguments, sources: &[Source], operator: &LoadOptions) -
     Ok(settings)
 }
 
-/// What the user named, with the pipelines of folders that hold several.
+/// The named pipelines; a folder of several adds each of them.
 fn sources(arguments: &Arguments) -> Result<Vec<Source>, String> {
     let here = [".".to_owned()];
     let named = if arguments.pipelines.is_empty() { here.as_slice() } else { &arguments.pipelines };

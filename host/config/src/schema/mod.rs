@@ -1,8 +1,8 @@
 //! Checking a value against a JSON Schema, with mistakes that point at the file and read like
 //! words: for gpux.yml itself, for the options of built-in steps and of components.
 
-mod walk;
-mod words;
+mod location;
+mod messages;
 
 use jsonschema::PatternOptions;
 use schemars::Schema;
@@ -45,10 +45,10 @@ pub fn check(node: &Node, name: &str, schema: &Schema) -> Vec<Diagnostic> {
         Err(error) => return bad(error.masked().to_string()),
     };
     let instance = node.to_json();
-    let context = walk::Context { root: node, name, schema };
+    let context = location::Context { root: node, name, schema };
     let mut diagnostics = Vec::new();
     for error in validator.iter_errors(&instance).take(MAX_ERRORS) {
-        words::describe(&context, &error, &mut diagnostics);
+        messages::describe(&context, &error, &mut diagnostics);
     }
     diagnostics
 }

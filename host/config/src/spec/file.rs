@@ -4,7 +4,8 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-use super::{RuntimeSpec, ServingSpec, model, ports, preprocessing, wasm};
+use super::runtime::{RuntimeSpec, ServingSpec};
+use super::{model, ports, preprocessing, wasm};
 
 /// A built-in step, for completion in editors.
 #[derive(Clone, Debug)]
@@ -60,7 +61,7 @@ pub(super) fn checked() -> Schema {
 
 /// The schema of a component step's fields.
 pub(super) fn wasm_step() -> Schema {
-    SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<wasm::Written>()
+    SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<wasm::RawWasm>()
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "every caller makes the value for this call")]
@@ -122,18 +123,18 @@ fn parts() -> (Value, Map<String, Value>) {
                 "propertyNames": { "minLength": 1, "maxLength": 128 },
                 "additionalProperties": one_model(&mut generator),
             })),
-            "inputs": section("What a request gives", &many::<ports::WrittenInput>(&mut generator)),
-            "outputs": section("What a request gets", &many::<ports::WrittenOutput>(&mut generator)),
+            "inputs": section("What a request gives", &many::<ports::RawInput>(&mut generator)),
+            "outputs": section("What a request gets", &many::<ports::RawOutput>(&mut generator)),
             "runtime": section("How the models run", &generator.subschema_for::<RuntimeSpec>().to_value()),
             "serving": section("The server", &generator.subschema_for::<ServingSpec>().to_value()),
-            "preprocessing": section("Steps before the model, in short", &generator.subschema_for::<preprocessing::Written>().to_value()),
+            "preprocessing": section("Steps before the model, in short", &generator.subschema_for::<preprocessing::RawPreprocessing>().to_value()),
             "pipeline": {
                 "description": "The steps, in the order they run",
                 "type": "array", "minItems": 1, "maxItems": 256,
             },
         },
     });
-    generator.subschema_for::<wasm::Written>();
+    generator.subschema_for::<wasm::RawWasm>();
     (file, generator.take_definitions(true).into_iter().collect())
 }
 
@@ -153,7 +154,7 @@ fn section(description: &str, schema: &Value) -> Value {
 
 fn one_model(generator: &mut SchemaGenerator) -> Value {
     let path = json!({ "type": "string", "minLength": 1, "maxLength": 1024 });
-    json!({ "anyOf": [generator.subschema_for::<model::Written>(), path] })
+    json!({ "anyOf": [generator.subschema_for::<model::RawModel>(), path] })
 }
 
 /// Ports: a mapping from names, or a list of mappings with a `name`.
@@ -169,9 +170,4 @@ fn many<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
         { "type": "object", "additionalProperties": { "anyOf": [one, kind] }, "propertyNames": { "minLength": 1, "maxLength": 128 }, "maxProperties": 256 },
         { "type": "array", "items": named, "maxItems": 256 },
     ] })
-}
-
-/// `name`, `version`: text, or a number, which is taken as the text it was written as.
-pub(super) fn text_or_number(_: &mut SchemaGenerator) -> Schema {
-    Schema::try_from(json!({ "type": ["string", "number"], "minLength": 1, "maxLength": 64 })).unwrap_or_default()
 }

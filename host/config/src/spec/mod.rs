@@ -1,6 +1,7 @@
-//! What a gpux.yml says, complete: defaults are filled in, shorthands are spelled out, and places
+//! The contents of a gpux.yml: defaults are filled in, shorthands are expanded, and places
 //! are kept where a later stage may find a mistake.
 
+mod fields;
 mod file;
 mod model;
 mod ports;
@@ -14,12 +15,12 @@ use std::sync::LazyLock;
 
 use schemars::Schema;
 
+use super::deserialize::read;
 use super::diagnostic::Diagnostic;
 use super::node::{Node, Spanned};
-use super::read::read;
 use super::schema::check;
 
-use file::text_or_number;
+use fields::{part, put};
 pub use file::{StepSchema, json_schema};
 pub use model::{BatchingSpec, ModelFormat, ModelSpec, ONLY_MODEL};
 pub use ports::{Dimension, InputSpec, Labels, OutputSpec, PortType, UnknownPortType};
@@ -27,11 +28,11 @@ pub use runtime::{Backend, GpuSpec, RuntimeSpec, ServingSpec};
 pub use steps::{Action, ModelCall, StepSpec, Wiring};
 pub use wasm::{DirGrant, Instances, Wasi, WasmGrant, WasmLimits, WasmSpec};
 
-/// Says what is wrong with the tag and the options of a built-in step. Which steps there are is
-/// known only to the caller; asking here puts their mistakes beside all others.
+/// Checks the tag and the options of a built-in step. Only the caller knows the built-in steps;
+/// checking them here reports their mistakes together with all others.
 pub type StepCheck<'a> = &'a dyn Fn(&Spanned<String>, &Node) -> Vec<Diagnostic>;
 
-/// A [`StepCheck`] that finds nothing wrong.
+/// A [`StepCheck`] that accepts every step.
 pub fn any_step(_: &Spanned<String>, _: &Node) -> Vec<Diagnostic> {
     Vec::new()
 }
@@ -67,18 +68,6 @@ pub struct Spec {
 static FILE: LazyLock<Schema> = LazyLock::new(file::checked);
 static WASM: LazyLock<Schema> = LazyLock::new(file::wasm_step);
 
-/// The value of `key`, unless it is empty.
-fn part<'n>(root: &'n Node, key: &str) -> Option<&'n Node> {
-    root.get(key).filter(|node| !node.is_null())
-}
-
-/// Adds `key` to a JSON object if there is a value.
-fn put<T: serde::Serialize>(object: &mut serde_json::Value, key: &str, value: Option<&T>) {
-    if let Some(value) = value {
-        object[key] = serde_json::json!(value);
-    }
-}
-
 impl Spec {
     /// A pipeline whose only step is the model at `source`.
     pub fn for_model(source: String) -> Self {
@@ -110,7 +99,7 @@ impl Spec {
         }
     }
 
-    /// What the root of a file says, or every mistake in it.
+    /// Reads the root of a file, or returns every mistake in it.
     pub(super) fn from_node(root: &Node, check_step: StepCheck<'_>) -> Result<Self, Vec<Diagnostic>> {
         let mut diagnostics = check(root, "", &FILE);
         let empty = Node::default();

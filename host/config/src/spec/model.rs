@@ -5,9 +5,10 @@ use std::num::NonZeroU32;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::super::deserialize::read;
 use super::super::node::{Node, Spanned};
-use super::super::read::read;
-use super::{Backend, text_or_number};
+use super::fields::text_or_number;
+use super::runtime::{Backend, RuntimeSpec};
 use gpux_core::TimeSpan;
 
 /// The name of the only model of a file that says `model:`.
@@ -69,7 +70,7 @@ pub struct ModelSpec {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Model")]
-pub(super) struct Written {
+pub(super) struct RawModel {
     /// The path of the model file, relative to this file
     #[schemars(length(min = 1, max = 1024))]
     source: Spanned<String>,
@@ -109,10 +110,10 @@ impl ModelSpec {
         name: Spanned<String>,
         node: &Node,
         version: &str,
-        runtime: &super::RuntimeSpec,
+        runtime: &RuntimeSpec,
     ) -> Result<Self, serde::de::value::Error> {
         let written = match node.as_str() {
-            Some(path) => Written {
+            Some(path) => RawModel {
                 source: Spanned::new(path.to_owned(), node.span.clone()),
                 format: None,
                 version: None,
@@ -145,9 +146,9 @@ impl ModelSpec {
             "provider": self.provider,
             "options": self.options,
         });
-        super::put(&mut json, "instances", self.instances.as_ref());
-        super::put(&mut json, "threads", self.threads.as_ref());
-        super::put(&mut json, "batching", self.batching.as_ref());
+        super::fields::put(&mut json, "instances", self.instances.as_ref());
+        super::fields::put(&mut json, "threads", self.threads.as_ref());
+        super::fields::put(&mut json, "batching", self.batching.as_ref());
         json
     }
 }

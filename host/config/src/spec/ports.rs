@@ -8,8 +8,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::{Serialize, Serializer};
 
+use super::super::deserialize::read;
 use super::super::node::{Node, Spanned};
-use super::super::read::read;
 
 /// The names of tensor elements, with those that stand for another: (written, meant).
 const ELEMENTS: [(&str, &str); 21] = [
@@ -36,7 +36,7 @@ const ELEMENTS: [(&str, &str); 21] = [
     ("boolean", "bool"),
 ];
 
-/// What an input or output is.
+/// The type of an input or output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PortType {
     /// a tensor of these elements, under ONNX's name for them (`float32`), aliases resolved
@@ -224,7 +224,7 @@ pub struct OutputSpec {
 /// An input as written, without its name.
 #[derive(serde::Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct WrittenInput {
+pub(super) struct RawInput {
     /// What the input is
     #[serde(rename = "type")]
     kind: Spanned<PortType>,
@@ -245,7 +245,7 @@ pub(super) struct WrittenInput {
 /// An output as written, without its name.
 #[derive(serde::Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
-pub(super) struct WrittenOutput {
+pub(super) struct RawOutput {
     /// What the output is
     #[serde(rename = "type")]
     kind: Spanned<PortType>,
@@ -324,16 +324,16 @@ impl InputSpec {
         if let Some(kind) = type_only(node) {
             return Ok(Self { name, kind: kind?, shape: None, required: true, description: None, default: None });
         }
-        let WrittenInput { kind, shape, required, description, default } = read(node)?;
+        let RawInput { kind, shape, required, description, default } = read(node)?;
         let required = required.unwrap_or(true) && default.is_none();
         Ok(Self { name, kind, shape, required, description, default })
     }
 
     pub(super) fn to_json(&self) -> serde_json::Value {
         let mut json = serde_json::json!({ "type": self.kind, "required": self.required });
-        super::put(&mut json, "shape", self.shape.as_ref());
-        super::put(&mut json, "description", self.description.as_ref());
-        super::put(&mut json, "default", self.default.as_ref());
+        super::fields::put(&mut json, "shape", self.shape.as_ref());
+        super::fields::put(&mut json, "description", self.description.as_ref());
+        super::fields::put(&mut json, "default", self.default.as_ref());
         json
     }
 }
@@ -343,7 +343,7 @@ impl OutputSpec {
         if let Some(kind) = type_only(node) {
             return Ok(Self { name, kind: kind?, shape: None, labels: None, description: None });
         }
-        let WrittenOutput { kind, shape, mut labels, description } = read(node)?;
+        let RawOutput { kind, shape, mut labels, description } = read(node)?;
         if let (Some(Labels::File(path)), Some(written)) = (&mut labels, node.get("labels")) {
             path.span = written.span.clone();
         }
@@ -352,9 +352,9 @@ impl OutputSpec {
 
     pub(super) fn to_json(&self) -> serde_json::Value {
         let mut json = serde_json::json!({ "type": self.kind });
-        super::put(&mut json, "shape", self.shape.as_ref());
-        super::put(&mut json, "labels", self.labels.as_ref().map(Labels::to_json).as_ref());
-        super::put(&mut json, "description", self.description.as_ref());
+        super::fields::put(&mut json, "shape", self.shape.as_ref());
+        super::fields::put(&mut json, "labels", self.labels.as_ref().map(Labels::to_json).as_ref());
+        super::fields::put(&mut json, "description", self.description.as_ref());
         json
     }
 }

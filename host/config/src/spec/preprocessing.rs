@@ -14,7 +14,7 @@ use super::wasm::WasmSpec;
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields, rename = "Preprocessing")]
 #[expect(dead_code, reason = "only its schema is used")]
-pub(super) struct Written {
+pub(super) struct RawPreprocessing {
     /// The path of a `tokenizer.json`, or the name of a tokenizer
     #[schemars(length(min = 1, max = 1024))]
     tokenizer: Option<String>,

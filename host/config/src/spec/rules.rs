@@ -1,12 +1,13 @@
-//! What no schema can say: which parts of the file go together.
+//! Rules across keys, which a schema cannot express.
 
 use std::collections::HashSet;
 
 use super::super::diagnostic::Diagnostic;
 use super::super::node::{Node, Spanned};
+use super::fields::part;
 use super::model::ONLY_MODEL;
 use super::steps::{Action, StepSpec};
-use super::{part, ports, preprocessing};
+use super::{ports, preprocessing};
 use gpux_core::sanitize::is_unsafe_for_terminal;
 use gpux_core::{closest, list};
 
@@ -62,10 +63,10 @@ pub(super) fn check(root: &Node, steps: &[StepSpec], diagnostics: &mut Vec<Diagn
         preprocessing::check(preprocessing, diagnostics);
     }
     for key in ["inputs", "outputs"] {
-        twice(&ports::entries(root.get(key).unwrap_or(&Node::default())), diagnostics);
+        reject_duplicates(&ports::entries(root.get(key).unwrap_or(&Node::default())), diagnostics);
     }
     for step in steps {
-        models_of_step(step, &names, diagnostics);
+        check_step_models(step, &names, diagnostics);
     }
 }
 
@@ -79,7 +80,7 @@ fn model_names(root: &Node) -> Vec<&str> {
     only.into_iter().chain(several.iter().map(|(key, _)| &*key.value)).collect()
 }
 
-fn twice(entries: &[(Spanned<String>, &Node)], diagnostics: &mut Vec<Diagnostic>) {
+fn reject_duplicates(entries: &[(Spanned<String>, &Node)], diagnostics: &mut Vec<Diagnostic>) {
     let mut seen = HashSet::new();
     for (name, _) in entries {
         if !seen.insert(name.value.as_str()) {
@@ -91,7 +92,7 @@ fn twice(entries: &[(Spanned<String>, &Node)], diagnostics: &mut Vec<Diagnostic>
 }
 
 /// The models that a step names must be there.
-fn models_of_step(step: &StepSpec, names: &[&str], diagnostics: &mut Vec<Diagnostic>) {
+fn check_step_models(step: &StepSpec, names: &[&str], diagnostics: &mut Vec<Diagnostic>) {
     let mut known = |name: &Spanned<String>| {
         if names.contains(&name.value.as_str()) {
             return;

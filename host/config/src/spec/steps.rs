@@ -23,7 +23,7 @@ pub struct StepSpec {
     pub span: Span,
 }
 
-/// What a step does.
+/// The action of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// runs a model
@@ -79,14 +79,14 @@ impl StepSpec {
         let mut options = match &self.action {
             Action::Model(call) => {
                 let mut options = serde_json::json!({});
-                super::put(&mut options, "name", call.name.as_ref());
+                super::fields::put(&mut options, "name", call.name.as_ref());
                 options
             }
             Action::Wasm(wasm) => wasm.to_json(),
             Action::BuiltIn(options) => options.to_json(),
         };
-        super::put(&mut options, "in", self.input.as_ref().map(Wiring::to_json).as_ref());
-        super::put(&mut options, "out", self.output.as_ref().map(Wiring::to_json).as_ref());
+        super::fields::put(&mut options, "in", self.input.as_ref().map(Wiring::to_json).as_ref());
+        super::fields::put(&mut options, "out", self.output.as_ref().map(Wiring::to_json).as_ref());
         serde_json::json!({ (self.tag.value.clone()): options })
     }
 }

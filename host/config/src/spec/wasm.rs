@@ -7,11 +7,11 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::super::deserialize::read;
 use super::super::diagnostic::ConfigurationError;
 use super::super::document::Form;
 use super::super::node::{Content, Node, Spanned};
-use super::super::read::read;
-use super::super::typed::parse_as;
+use super::super::typed_file::parse_as;
 use gpux_core::{Size, TimeSpan};
 
 /// A component step.
@@ -189,7 +189,7 @@ impl<'de> Deserialize<'de> for DirGrant {
 /// A component step as written in full.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields, rename = "Wasm")]
-pub(super) struct Written {
+pub(super) struct RawWasm {
     /// The path of the component (`.wasm`), relative to this file
     #[schemars(length(min = 1, max = 1024))]
     component: Spanned<String>,
@@ -225,7 +225,7 @@ impl WasmSpec {
         if let Some(path) = node.as_str() {
             return Ok(Self::at(Spanned::new(path.to_owned(), node.span.clone())));
         }
-        let Written { component, _options, limits, grant, instances } = read(node)?;
+        let RawWasm { component, _options, limits, grant, instances } = read(node)?;
         let empty = || Node::new(Content::Mapping(Vec::new()), component.span.clone());
         let options = node.get("options").filter(|options| !options.is_null()).cloned().unwrap_or_else(empty);
         Ok(Self {

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use gpux_core::threads;
-use gpux_inference::BackgroundDrop;
+use gpux_inference::PendingDrop;
 
 /// A value that a background thread drops. Closing a model may wait for sessions that are being created, which must
 /// not block threads with requests or connections; any of them may drop the last reference.
@@ -34,7 +34,7 @@ struct LastReference<T: Send + Sync + 'static>(Option<Arc<T>>);
 impl<T: Send + Sync + 'static> Drop for LastReference<T> {
     fn drop(&mut self) {
         let Some(value) = self.0.take() else { return };
-        let closing = BackgroundDrop::begin();
+        let closing = PendingDrop::begin();
         let drop_value = move || {
             drop(value);
             drop(closing);
@@ -77,6 +77,6 @@ mod tests {
         assert!(gone.try_recv().is_err());
         go.send(()).unwrap();
         assert_ne!(gone.recv_timeout(PATIENCE).unwrap(), current().id());
-        BackgroundDrop::wait();
+        PendingDrop::wait();
     }
 }

@@ -20,7 +20,7 @@ use gpux::GpuxError;
 use gpux::{LoadOptions, Pipeline};
 use gpux_config::LoadError;
 use gpux_core::catch_panic::catch_panic;
-use gpux_inference::BackgroundDrop;
+use gpux_inference::PendingDrop;
 
 /// Why pipelines cannot be served together.
 #[derive(Debug, thiserror::Error)]
@@ -228,7 +228,7 @@ impl Drop for Repository {
     /// Waits until all pipelines are closed: the process may end after this.
     fn drop(&mut self) {
         self.slots.store(Arc::default());
-        BackgroundDrop::wait();
+        PendingDrop::wait();
     }
 }
 

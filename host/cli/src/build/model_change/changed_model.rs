@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{ModelChange, folder_of};
+use super::{ModelChange, parent_folder};
 use crate::exit::Exit;
 use crate::printer::Printer;
 use gpux::GpuxError;
@@ -16,7 +16,7 @@ pub(super) struct ChangedModel {
     pub(super) tools: Option<String>,
 }
 
-/// Why there is no changed model.
+/// A model cannot be changed.
 pub(super) enum ChangeError {
     Convert(ConvertError),
     Shape(ShapeError),
@@ -82,7 +82,9 @@ impl ChangedModel {
         }
         let Some(precision) = change.asked.precision else {
             let external = !file.info().external_files.is_empty();
-            if external && folder_of(&change.place).canonicalize().ok() != folder_of(file.path()).canonicalize().ok() {
+            if external
+                && parent_folder(&change.place).canonicalize().ok() != parent_folder(file.path()).canonicalize().ok()
+            {
                 let message = "its weights lie in other files, beside which it must stay: leave out --output";
                 return Err(ChangeError::Output(message.to_owned()));
             }
@@ -121,7 +123,7 @@ impl ChangedModel {
 /// Makes the files of weights that a model names findable from another folder: `linked`, or copied
 /// for the onnx package, which refuses links.
 fn weights_beside(file: &ModelFile, folder: &Path, linked: bool) -> std::io::Result<()> {
-    let root = folder_of(file.path()).canonicalize()?;
+    let root = parent_folder(file.path()).canonicalize()?;
     for path in &file.info().external_files {
         let inside = path.strip_prefix(&root).map_err(std::io::Error::other)?;
         let target = folder.join(inside);

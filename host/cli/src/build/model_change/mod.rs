@@ -19,7 +19,7 @@ use gpux_inference::{ModelStep, Precision};
 use report::Report;
 use samples::Evaluation;
 
-/// What to make of the models, and how it is judged.
+/// The flags of a changed model.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Changed models")]
 pub(super) struct ChangeArguments {
@@ -59,7 +59,7 @@ fn tolerance(text: &str) -> Result<f64, String> {
     if number >= 0.0 { Ok(number) } else { Err("a number that is not negative".to_owned()) }
 }
 
-/// Why gpux takes nothing out of models.
+/// The answer to `--prune`.
 const NO_PRUNING: &str = "pruning is refused: weights that are merely set to zero make ONNX Runtime no faster, and \
                           what takes out whole channels must train the model again, which needs its data. Prune \
                           where the model is trained, and give gpux the result; `--precision int8` makes this one \
@@ -91,7 +91,7 @@ impl ChangeArguments {
         given.filter(|_| !self.is_given())
     }
 
-    /// What is accepted.
+    /// The largest accepted error.
     fn tolerance(&self) -> f64 {
         self.tolerance.unwrap_or(match self.precision {
             Some(Precision::Fp16) => 0.01,
@@ -146,8 +146,8 @@ fn run(arguments: &Arguments, printer: Printer) -> Result<Exit, Exit> {
     Ok(if reports.iter().all(|report| report.refused.is_none()) { written } else { Exit::Failed })
 }
 
-/// Where each changed model goes: beside the original, or where `--output` says. Never where a model
-/// lies that the pipeline loads.
+/// The path of each changed model: beside the original, or that of `--output`. Rejects the paths of
+/// models that the pipeline loads.
 fn places(arguments: &Arguments, pipeline: &Pipeline, models: &[(&str, &ModelStep)]) -> Result<Vec<PathBuf>, String> {
     let mut words: Vec<&str> = Vec::new();
     if arguments.change.fixes_shapes() {
@@ -207,7 +207,7 @@ struct ModelChange<'a> {
 
 impl ModelChange<'_> {
     fn make(self, arguments: &Arguments, samples: &samples::Samples) -> Result<Report, ChangeError> {
-        let folder = folder_of(&self.place);
+        let folder = parent_folder(&self.place);
         std::fs::create_dir_all(folder).map_err(|error| ChangeError::output(&self.place, &error))?;
         // In the folder where it will lie: it moves there in one step, or is gone.
         let staged = tempfile::Builder::new().prefix(".gpux-").tempdir_in(folder);
@@ -246,10 +246,10 @@ impl ModelChange<'_> {
         })
     }
 
-    /// What to put into gpux.yml.
+    /// The line for gpux.yml.
     fn line(&self) -> Option<String> {
-        let folder = folder_of(self.pipeline.path()).canonicalize().ok()?;
-        let place = folder_of(&self.place).canonicalize().ok()?.join(self.place.file_name()?);
+        let folder = parent_folder(self.pipeline.path()).canonicalize().ok()?;
+        let place = parent_folder(&self.place).canonicalize().ok()?.join(self.place.file_name()?);
         let source = match place.strip_prefix(&folder) {
             Ok(inside) => format!("./{}", inside.display()),
             Err(_) => place.display().to_string(),
@@ -259,6 +259,6 @@ impl ModelChange<'_> {
 }
 
 /// The folder of a file: a bare name has an empty parent, which is the working folder.
-fn folder_of(path: &Path) -> &Path {
+fn parent_folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -1,4 +1,4 @@
-//! What came of changing a model, for people and programs.
+//! The report of a changed model.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -33,13 +33,13 @@ pub(super) struct Report {
 const INTEGER_INSTRUCTIONS: [&str; 6] = ["avx512_vnni", "avx_vnni", "amx_int8", "asimddp", "i8mm", "sme"];
 
 impl Report {
-    /// How many times as fast the changed one is.
+    /// The time of the original divided by that of the changed model.
     fn speedup(&self) -> f64 {
         let (before, after) = self.comparison.times;
         before.as_secs_f64() / after.max(Duration::from_nanos(1)).as_secs_f64()
     }
 
-    /// Why it may be slower, where it is.
+    /// The likely reason, if the changed model is slower.
     fn why_slower(&self) -> Option<&'static str> {
         let on_cpu = self.providers.1 == ExecutionProvider::Cpu;
         if self.speedup() >= 0.95 || !on_cpu {

@@ -1,4 +1,4 @@
-//! On what a changed model is judged: the user's samples, golden cases, or numbers made up.
+//! Samples for comparing a changed model: the user's, golden cases, or synthetic ones.
 
 use super::ChangeArguments;
 use super::changed_model::ChangeError;
@@ -10,11 +10,11 @@ use gpux_author::{ModelComparison, ModelSample, Sampler};
 use gpux_inference::{ModelStep, synthetic_inputs};
 
 /// The most requests that are run: their tensors are all held.
-const MOST: usize = 64;
-/// How many inputs are made up where there are none.
-const MADE_UP: u64 = 8;
+const MAX_REQUESTS: usize = 64;
+/// The number of synthetic samples, without others.
+const SYNTHETIC_SAMPLES: u64 = 8;
 
-/// What the models of a pipeline were given.
+/// The captured inputs of a pipeline's models.
 pub(super) struct Samples<'a> {
     sampler: Sampler<'a>,
     /// how many requests, of what; `None` if there are none
@@ -41,7 +41,7 @@ pub(super) fn samples<'a>(
         // A model alone has no cases: files beside it belong to others.
         let alone = pipeline.path().extension().is_some_and(|ending| ending.eq_ignore_ascii_case("onnx"));
         let cases = if alone { Ok(Vec::new()) } else { gpux_author::case_requests(pipeline, &folder) };
-        for (name, request) in cases.map_err(|error| printer.error(&error))?.into_iter().take(MOST) {
+        for (name, request) in cases.map_err(|error| printer.error(&error))?.into_iter().take(MAX_REQUESTS) {
             match sampler.run(request) {
                 Ok(()) => count += 1,
                 Err(error) => printer.warning(&format!("the case `{name}` is left out: {error}")),
@@ -50,7 +50,7 @@ pub(super) fn samples<'a>(
         "golden case"
     } else {
         let requests = Requests::new(pipeline.plan(), &[], &asked.sample);
-        for RequestItem { source, request } in requests.map_err(|error| printer.usage(&error))?.take(MOST) {
+        for RequestItem { source, request } in requests.map_err(|error| printer.usage(&error))?.take(MAX_REQUESTS) {
             let failed = |error: String| printer.fail("SampleError", &format!("{source}: {error}"), Exit::Failed);
             let request = request.map_err(|error| failed(error.to_string()))?;
             sampler.run(request).map_err(|error| failed(error.to_string()))?;
@@ -72,7 +72,7 @@ impl Samples<'_> {
         let mut samples = self.sampler.samples_of(name);
         let mut over = self.from.clone().unwrap_or_default();
         if samples.is_empty() {
-            samples = made_up(changed).ok_or_else(|| {
+            samples = synthetic_samples(changed).ok_or_else(|| {
                 ChangeError::Samples("no inputs can be made up for this model: give --sample".to_owned())
             })?;
             let why = match &self.from {
@@ -88,6 +88,6 @@ impl Samples<'_> {
     }
 }
 
-fn made_up(model: &ModelStep) -> Option<Vec<ModelSample>> {
-    (0..MADE_UP).map(|seed| synthetic_inputs(model.file().info(), seed)).collect()
+fn synthetic_samples(model: &ModelStep) -> Option<Vec<ModelSample>> {
+    (0..SYNTHETIC_SAMPLES).map(|seed| synthetic_inputs(model.file().info(), seed)).collect()
 }

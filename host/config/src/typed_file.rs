@@ -7,15 +7,13 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 
+use super::deserialize::read;
 use super::diagnostic::{ConfigurationError, Diagnostic};
 use super::document::{self, Document, Form};
+use super::file_text::{LoadError, read_text};
 use super::interpolate::{Variables, interpolate};
-use super::load::{LoadError, text_of};
-use super::node::Node;
-use super::read::read;
 use super::schema::check;
 use super::source::Source;
-use super::spec::{Spec, StepCheck};
 
 /// Reads the text of a file whose fields are those of `T`, which its schema describes: unknown keys
 /// and wrong values are mistakes with their place. `name` is what diagnostics call the file.
@@ -56,7 +54,7 @@ fn parse_with<T: DeserializeOwned + JsonSchema>(
 
 /// [`parse_as`] for the file at `path`.
 pub fn load_as<T: DeserializeOwned + JsonSchema>(form: Form, path: &Path) -> Result<(Document, T), LoadError> {
-    Ok(parse_as(form, path.display().to_string(), text_of(path, form)?)?)
+    Ok(parse_as(form, path.display().to_string(), read_text(path, form)?)?)
 }
 
 /// [`load_as`] with variables read, as in gpux.yml.
@@ -65,14 +63,5 @@ pub fn load_with<T: DeserializeOwned + JsonSchema>(
     path: &Path,
     variables: &Variables<'_>,
 ) -> Result<(Document, T), LoadError> {
-    Ok(parse_with(form, Source::new(path.display().to_string(), text_of(path, form)?), Some(variables))?)
-}
-
-/// The pipeline that `root` describes, as gpux.yml would. For pipelines that are made of parts of
-/// another file: `root` holds nodes of `source`, so mistakes point there.
-pub fn spec_of(source: &Source, root: Node, steps: StepCheck<'_>) -> Result<(Document, Spec), Box<ConfigurationError>> {
-    match Spec::from_node(&root, steps) {
-        Ok(spec) => Ok((Document { source: source.clone(), root }, spec)),
-        Err(diagnostics) => Err(Box::new(ConfigurationError::new(source.clone(), diagnostics))),
-    }
+    Ok(parse_with(form, Source::new(path.display().to_string(), read_text(path, form)?), Some(variables))?)
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::super::node::Node;
 use super::super::source::Span;
 
-/// What is being checked.
+/// The checked tree with its schema.
 pub(super) struct Context<'c> {
     pub(super) root: &'c Node,
     /// what the root is called
@@ -15,7 +15,7 @@ pub(super) struct Context<'c> {
 }
 
 /// A part of the checked value.
-pub(super) struct Place<'c> {
+pub(super) struct SchemaLocation<'c> {
     pub(super) node: &'c Node,
     /// its key, if it is the value of one
     key: Option<Span>,
@@ -24,14 +24,14 @@ pub(super) struct Place<'c> {
     pub(super) is_root: bool,
 }
 
-impl Place<'_> {
-    /// Where to point for something that is missing from this place: the key it belongs to.
+impl SchemaLocation<'_> {
+    /// The span for a diagnostic about a missing part: the key of this value.
     pub(super) fn head(&self) -> Span {
         let first = || self.node.entries().and_then(|entries| entries.first()).map(|(key, _)| key.span.clone());
         self.key.clone().or_else(first).unwrap_or_else(|| self.node.span.clone())
     }
 
-    /// Where to point for the value itself: at its key, if the value takes several lines or none.
+    /// The span for a diagnostic about the value: its key, if the value takes several lines or none.
     pub(super) fn value(&self) -> Span {
         let collection = self.node.entries().is_some() || self.node.items().is_some();
         if collection || self.node.span.is_empty() { self.head_of_value() } else { self.node.span.clone() }
@@ -43,14 +43,19 @@ impl Place<'_> {
 }
 
 impl<'c> Context<'c> {
-    pub(super) fn place(&self, path: &Location) -> Place<'c> {
-        let mut place = Place { node: self.root, key: None, name: self.name.to_owned(), is_root: true };
+    pub(super) fn place(&self, path: &Location) -> SchemaLocation<'c> {
+        let mut place = SchemaLocation { node: self.root, key: None, name: self.name.to_owned(), is_root: true };
         for segment in path.segments() {
             let segment = segment.to_string();
             if let Some((key, node)) = place.node.entry(&segment) {
-                place = Place { node, key: Some(key.span.clone()), name: segment, is_root: false };
+                place = SchemaLocation { node, key: Some(key.span.clone()), name: segment, is_root: false };
             } else if let Some(item) = segment.parse().ok().and_then(|at: usize| place.node.items()?.get(at)) {
-                place = Place { node: item, key: None, name: format!("{}[{segment}]", place.name), is_root: false };
+                place = SchemaLocation {
+                    node: item,
+                    key: None,
+                    name: format!("{}[{segment}]", place.name),
+                    is_root: false,
+                };
             }
         }
         place
@@ -78,7 +83,7 @@ impl<'c> Context<'c> {
         schema
     }
 
-    /// What the schema says about the value that broke the keyword at `path`: the nearest
+    /// The schema's description of the value that broke the keyword at `path`: the nearest
     /// description that is about this value, not about the one that contains it. One sentence.
     pub(super) fn about(&self, path: &Location) -> Option<String> {
         let segments: Vec<_> = path.segments().collect();

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::super::diagnostic::Diagnostic;
 use super::super::node::{Content, Node};
-use super::walk::{Context, Place};
+use super::location::{Context, SchemaLocation};
 use gpux_core::{Size, TimeSpan};
 use gpux_core::{closest, list};
 
@@ -29,8 +29,8 @@ pub(super) fn describe(context: &Context<'_>, error: &ValidationError<'_>, out: 
         }
         Kind::Required { property } => push(missing_key(context, &place, property, owner)),
         Kind::Type { kind } => push(wrong_type(&place, &types(kind), owner)),
-        Kind::Enum { options } => push(not_one_of(&place, &named(options.as_array().into_iter().flatten()))),
-        Kind::Constant { expected_value } => push(not_one_of(&place, &named([&**expected_value]))),
+        Kind::Enum { options } => push(unknown_choice(&place, &named(options.as_array().into_iter().flatten()))),
+        Kind::Constant { expected_value } => push(unknown_choice(&place, &named([&**expected_value]))),
         Kind::AnyOf { context: branches } | Kind::OneOfNotValid { context: branches } => {
             union(context, error, branches, out);
         }
@@ -52,7 +52,7 @@ pub(super) fn describe(context: &Context<'_>, error: &ValidationError<'_>, out: 
         Kind::MaxLength { limit } => push(range(format!("`{name}` takes at most {}", count(*limit, "character")))),
         Kind::UniqueItems => push(range(format!("the items of `{name}` must differ from each other"))),
         Kind::Pattern { pattern } => {
-            push(Diagnostic::new("pattern", place.value(), format!("`{name}` must match `{}`", short(pattern))));
+            push(Diagnostic::new("pattern", place.value(), format!("`{name}` must match `{}`", abbreviate(pattern))));
         }
         Kind::FalseSchema => {
             push(Diagnostic::new("unknown-key", place.head(), format!("`{name}` is not allowed here")));
@@ -63,20 +63,20 @@ pub(super) fn describe(context: &Context<'_>, error: &ValidationError<'_>, out: 
         Kind::PropertyNames { error } => {
             let key = error.instance().as_str().unwrap_or_default();
             let span = place.node.entry(key).map_or_else(|| place.head(), |(key, _)| key.span.clone());
-            push(Diagnostic::new("key", span, format!("`{}` is not a name that `{name}` can have", short(key))));
+            push(Diagnostic::new("key", span, format!("`{}` is not a name that `{name}` can have", abbreviate(key))));
         }
         Kind::Not { .. } => push(Diagnostic::new("value", place.value(), format!("`{name}` must not have this value"))),
         Kind::Contains => {
             push(Diagnostic::new("value", place.value(), format!("`{name}` lacks an item that it needs")));
         }
         other => {
-            let message = format!("`{name}` breaks the rule `{}`", short(other.keyword()));
+            let message = format!("`{name}` breaks the rule `{}`", abbreviate(other.keyword()));
             push(Diagnostic::new("value", place.value(), message));
         }
     }
 }
 
-fn unknown_key(place: &Place<'_>, key: &str, owner: Option<&Value>) -> Diagnostic {
+fn unknown_key(place: &SchemaLocation<'_>, key: &str, owner: Option<&Value>) -> Diagnostic {
     let span = place.node.entry(key).map_or_else(|| place.head(), |(key, _)| key.span.clone());
     let known: Vec<&str> = owner
         .and_then(|owner| owner.get("properties")?.as_object())
@@ -85,9 +85,9 @@ fn unknown_key(place: &Place<'_>, key: &str, owner: Option<&Value>) -> Diagnosti
         .collect();
     let present = |name: &&str| place.node.get(name).is_none();
     let message = if place.is_root && place.name.is_empty() {
-        format!("unknown key `{}`", short(key))
+        format!("unknown key `{}`", abbreviate(key))
     } else {
-        format!("unknown key `{}` in `{}`", short(key), place.name)
+        format!("unknown key `{}` in `{}`", abbreviate(key), place.name)
     };
     let diagnostic = Diagnostic::new("unknown-key", span, message);
     let free: Vec<&str> = known.iter().copied().filter(present).collect();
@@ -99,7 +99,12 @@ fn unknown_key(place: &Place<'_>, key: &str, owner: Option<&Value>) -> Diagnosti
     }
 }
 
-fn missing_key<'c>(context: &Context<'c>, place: &Place<'_>, property: &Value, owner: Option<&'c Value>) -> Diagnostic {
+fn missing_key<'c>(
+    context: &Context<'c>,
+    place: &SchemaLocation<'_>,
+    property: &Value,
+    owner: Option<&'c Value>,
+) -> Diagnostic {
     let key = property.as_str().unwrap_or_default();
     let whole = place.is_root && place.name.is_empty();
     let message =
@@ -109,7 +114,7 @@ fn missing_key<'c>(context: &Context<'c>, place: &Place<'_>, property: &Value, o
     Diagnostic::new("missing-key", place.head(), message).hint(format!("add `{key}: …`{about}"))
 }
 
-fn wrong_type(place: &Place<'_>, expected: &[JsonType], owner: Option<&Value>) -> Diagnostic {
+fn wrong_type(place: &SchemaLocation<'_>, expected: &[JsonType], owner: Option<&Value>) -> Diagnostic {
     let format = owner.and_then(|owner| owner.get("format")?.as_str());
     let wanted = match format {
         Some("gpux-size") => "a size, such as `2GB`".to_owned(),
@@ -118,7 +123,7 @@ fn wrong_type(place: &Place<'_>, expected: &[JsonType], owner: Option<&Value>) -
     };
     let node = place.node;
     let diagnostic =
-        Diagnostic::new("type", place.value(), format!("`{}` takes {wanted}", place.name)).label(this_is(node));
+        Diagnostic::new("type", place.value(), format!("`{}` takes {wanted}", place.name)).label(actual_kind(node));
     let takes = |wanted: JsonType| expected.contains(&wanted);
     match &node.content {
         Content::String(text) if takes(JsonType::Boolean) => match text.to_lowercase().as_str() {
@@ -144,7 +149,7 @@ fn wrong_type(place: &Place<'_>, expected: &[JsonType], owner: Option<&Value>) -
     }
 }
 
-fn this_is(node: &Node) -> String {
+fn actual_kind(node: &Node) -> String {
     match &node.content {
         Content::Bool(value) => format!("this is `{value}`"),
         Content::Null => "this is empty".to_owned(),
@@ -152,7 +157,7 @@ fn this_is(node: &Node) -> String {
     }
 }
 
-fn not_one_of(place: &Place<'_>, options: &[String]) -> Diagnostic {
+fn unknown_choice(place: &SchemaLocation<'_>, options: &[String]) -> Diagnostic {
     let written = match &place.node.content {
         Content::String(text) => text.to_string(),
         Content::Sequence(_) | Content::Mapping(_) => String::new(),
@@ -163,7 +168,7 @@ fn not_one_of(place: &Place<'_>, options: &[String]) -> Diagnostic {
             format!("`{}` cannot be {}", place.name, place.node.kind_in_words())
         }
         Content::Null => format!("`{}` cannot be empty", place.name),
-        _ => format!("`{}` cannot be `{}`", place.name, short(&written)),
+        _ => format!("`{}` cannot be `{}`", place.name, abbreviate(&written)),
     };
     let all = format!("it is {}", list(options, "or"));
     let hint = match closest(&written, options.iter().map(String::as_str)) {
@@ -174,7 +179,7 @@ fn not_one_of(place: &Place<'_>, options: &[String]) -> Diagnostic {
     Diagnostic::new("value", place.value(), message).hint(hint)
 }
 
-fn wrong_format(place: &Place<'_>, format: &str) -> Diagnostic {
+fn wrong_format(place: &SchemaLocation<'_>, format: &str) -> Diagnostic {
     let text = place.node.as_str().unwrap_or_default();
     let unit = match format {
         "gpux-size" => text.parse::<Size>().err(),
@@ -183,7 +188,9 @@ fn wrong_format(place: &Place<'_>, format: &str) -> Diagnostic {
     };
     match unit {
         Some(error) => Diagnostic::new("value", place.value(), format!("`{}`: {error}", place.name)).hint(error.hint()),
-        None => Diagnostic::new("value", place.value(), format!("`{}` is not a valid {}", place.name, short(format))),
+        None => {
+            Diagnostic::new("value", place.value(), format!("`{}` is not a valid {}", place.name, abbreviate(format)))
+        }
     }
 }
 
@@ -215,7 +222,7 @@ fn union(
         let constants: Vec<_> =
             mistyped().filter_map(|error| context.owner(error.schema_path())?.get("const")).collect();
         if !constants.is_empty() && constants.len() == mistyped().count() {
-            out.push(not_one_of(&place, &named(constants)));
+            out.push(unknown_choice(&place, &named(constants)));
             return;
         }
         let mut expected: Vec<JsonType> = Vec::new();
@@ -237,7 +244,7 @@ fn union(
                 _ => {}
             }
         }
-        out.push(not_one_of(&place, &options));
+        out.push(unknown_choice(&place, &options));
         return;
     }
     // The fewest mistakes; among equals, those furthest inside, because the outside fitted.
@@ -281,7 +288,7 @@ fn named<'v>(values: impl IntoIterator<Item = &'v Value>) -> Vec<String> {
     let values = values.into_iter().filter(|value| !value.is_null());
     values
         .map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
-        .map(|text| short(&text))
+        .map(|text| abbreviate(&text))
         .collect()
 }
 
@@ -290,7 +297,7 @@ fn count(number: u64, noun: &str) -> String {
 }
 
 /// At most 60 characters, on one line: names come from strangers.
-fn short(text: &str) -> String {
+fn abbreviate(text: &str) -> String {
     let mut shown: String = text.chars().take(60).map(|c| if c.is_control() { ' ' } else { c }).collect();
     if text.chars().nth(60).is_some() {
         shown.push('…');

@@ -35,8 +35,8 @@ impl<'de> Deserializer<'de> for Reader<'de> {
                 (None, None) => visitor.visit_f64(number.value.as_f64().unwrap_or_default()),
             },
             Content::String(text) => visitor.visit_borrowed_str(text),
-            Content::Sequence(items) => visitor.visit_seq(Items(items.iter())),
-            Content::Mapping(entries) => visitor.visit_map(Entries { entries: entries.iter(), value: None }),
+            Content::Sequence(items) => visitor.visit_seq(ItemAccess(items.iter())),
+            Content::Mapping(entries) => visitor.visit_map(EntryAccess { entries: entries.iter(), value: None }),
         }
     }
 
@@ -60,7 +60,7 @@ impl<'de> Deserializer<'de> for Reader<'de> {
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Error> {
         if name == SPANNED {
-            visitor.visit_seq(Place { node: self.0, next: 0 })
+            visitor.visit_seq(SpannedAccess { node: self.0, next: 0 })
         } else {
             visitor.visit_newtype_struct(self)
         }
@@ -83,9 +83,9 @@ impl<'de> Deserializer<'de> for Reader<'de> {
     }
 }
 
-struct Items<'de>(slice::Iter<'de, Node>);
+struct ItemAccess<'de>(slice::Iter<'de, Node>);
 
-impl<'de> de::SeqAccess<'de> for Items<'de> {
+impl<'de> de::SeqAccess<'de> for ItemAccess<'de> {
     type Error = Error;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
@@ -93,12 +93,12 @@ impl<'de> de::SeqAccess<'de> for Items<'de> {
     }
 }
 
-struct Entries<'de> {
+struct EntryAccess<'de> {
     entries: slice::Iter<'de, (Spanned<Arc<str>>, Node)>,
     value: Option<&'de Node>,
 }
 
-impl<'de> de::MapAccess<'de> for Entries<'de> {
+impl<'de> de::MapAccess<'de> for EntryAccess<'de> {
     type Error = Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
@@ -115,12 +115,12 @@ impl<'de> de::MapAccess<'de> for Entries<'de> {
 }
 
 /// `(start, end, value)`: how a [`Spanned`] travels.
-struct Place<'de> {
+struct SpannedAccess<'de> {
     node: &'de Node,
     next: u8,
 }
 
-impl<'de> de::SeqAccess<'de> for Place<'de> {
+impl<'de> de::SeqAccess<'de> for SpannedAccess<'de> {
     type Error = Error;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
@@ -136,9 +136,9 @@ impl<'de> de::SeqAccess<'de> for Place<'de> {
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Spanned<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visit<T>(PhantomData<T>);
+        struct SpannedVisitor<T>(PhantomData<T>);
 
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Visit<T> {
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for SpannedVisitor<T> {
             type Value = Spanned<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -159,7 +159,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Spanned<T> {
             }
         }
 
-        deserializer.deserialize_newtype_struct(SPANNED, Visit(PhantomData))
+        deserializer.deserialize_newtype_struct(SPANNED, SpannedVisitor(PhantomData))
     }
 }
 

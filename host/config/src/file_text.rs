@@ -1,0 +1,67 @@
+//! Reads the text of configuration files.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use super::diagnostic::{ConfigurationError, Diagnostic};
+use super::document::{self, Form};
+use super::source::Source;
+
+/// A configuration that cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// nothing was found
+    #[error("no pipeline at `{wanted}`; looked for {}", tried.join(", "))]
+    NotFound {
+        /// what was asked for
+        wanted: String,
+        /// where it was looked for
+        tried: Vec<String>,
+    },
+    /// the file is a link to another folder's
+    #[error("`{}` leads out of its folder; pass `--allow-outside` to permit that", .0.display())]
+    Outside(PathBuf),
+    /// the file cannot be read
+    #[error("cannot read `{}`: {source}", path.display())]
+    Io {
+        /// the file
+        path: PathBuf,
+        /// the system's reason
+        source: std::io::Error,
+    },
+    /// the file is wrong
+    #[error(transparent)]
+    Invalid(#[from] Box<ConfigurationError>),
+}
+
+/// The text of a file of this form.
+pub(super) fn read_text(path: &Path, form: Form) -> Result<String, LoadError> {
+    decode_text(
+        File::open(path).and_then(read_bytes).map_err(|source| LoadError::Io { path: path.to_owned(), source })?,
+        path,
+        form,
+    )
+}
+
+pub(super) fn decode_text(bytes: Vec<u8>, path: &Path, form: Form) -> Result<String, LoadError> {
+    let name = || path.display().to_string();
+    String::from_utf8(bytes).map_err(|error| LoadError::Invalid(Box::new(not_text(name(), &error, form))))
+}
+
+/// The bytes of a file, one more than may be used at most.
+pub(super) fn read_bytes(file: File) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(document::MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn not_text(name: String, error: &std::string::FromUtf8Error, form: Form) -> ConfigurationError {
+    let valid = error.utf8_error().valid_up_to();
+    let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
+    let message = "the file is not UTF-8 text";
+    let hint = format!("save it as UTF-8; if this is a model or another binary file, name its {} instead", form.name);
+    let end = text[valid..].chars().next().map_or(valid, |c| valid + c.len_utf8());
+    let diagnostic = Diagnostic::new("not-text", valid..end, message).label("this byte is not UTF-8").hint(hint);
+    ConfigurationError::new(Source::new(name, text), vec![diagnostic])
+}

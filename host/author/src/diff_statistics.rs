@@ -29,7 +29,7 @@ impl DiffStatistics {
         let mut statistics = Self::default();
         match (reference, given) {
             (Value::Tensor(reference), Value::Tensor(given)) => {
-                statistics.tensors(reference, given, absolute, relative)
+                statistics.tensors(reference, given, absolute, relative);
             }
             (reference, given) => statistics.json(&to_json(reference), &to_json(given), absolute, relative),
         }

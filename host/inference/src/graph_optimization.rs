@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::engine::{Engine, Optimized, SessionOptions};
 use super::error::ModelLoadError;
-use super::graph::own_operators;
+use super::graph::count_trusted_operators;
 use super::hardware::Hardware;
 use super::library::{LibraryFile, LibraryOrigin};
 use super::model_file::ModelFile;
@@ -111,7 +111,7 @@ pub fn should_optimize(trial: &Trial<'_>, options: &ModelOptions, many: bool) ->
     let shared = options.instances.map_or(unasked, |instances| instances > 1) && info.size_bytes >= WORTH_MAPPING;
     let on_cpu = |provider: &ExecutionProvider| *provider == ExecutionProvider::Cpu;
     (shared || !info.external_files.is_empty())
-        && trial::tried(&options.providers, trial.engine.providers()).iter().all(on_cpu)
+        && trial::candidate_providers(&options.providers, trial.engine.providers()).iter().all(on_cpu)
 }
 
 /// The name under which the optimized graph of the model is kept; `None` for a model or engine that
@@ -157,7 +157,7 @@ pub fn optimize(trial: &Trial<'_>, asked: bool) -> Result<Option<Optimization>, 
         place: place.clone(),
         mapped: info.size_bytes >= WORTH_MAPPING || !info.external_files.is_empty(),
         loads: if asked { LOADS } else { 1 },
-        memory: trial::memory(trial, &[ExecutionProvider::Cpu]),
+        memory: trial::memory_limit(trial, &[ExecutionProvider::Cpu]),
     };
     let text = serde_json::to_string(&request).map_err(|error| fault(error.to_string()))?;
     let answer: Result<Result<Optimization, String>, _> =
@@ -216,18 +216,18 @@ fn optimize_here(request: &Request) -> Result<Optimization, String> {
     let graph = staged.path().join(GRAPH);
     load(Some(Optimized::Write(graph.clone())))?;
     let after = shortest(&|| Some(Optimized::Read(graph.clone())))?;
-    let operators = (file.info().operators.values().sum(), own_operators(&graph).map_err(text)?);
+    let operators = (file.info().operators.values().sum(), count_trusted_operators(&graph).map_err(text)?);
     let kept = request.mapped || after <= WORTH * before;
     if kept {
         compare(&engine, &file, &graph)?;
-        put(staged, &request.place).map_err(|error| error.to_string())?;
+        publish(staged, &request.place).map_err(|error| error.to_string())?;
     }
     Ok(Optimization { operators, load: (before, after), kept })
 }
 
 /// Puts the folder in its place, once the disk has all of it: weights that were lost with the
 /// power would be zeros that go unnoticed.
-fn put(staged: tempfile::TempDir, place: &Path) -> std::io::Result<()> {
+fn publish(staged: tempfile::TempDir, place: &Path) -> std::io::Result<()> {
     for file in [GRAPH, WEIGHTS].map(|name| staged.path().join(name)) {
         if file.is_file() {
             File::open(file)?.sync_all()?;
@@ -253,14 +253,14 @@ fn compare(engine: &Arc<dyn Engine>, file: &Arc<ModelFile>, kept: &Path) -> Resu
     };
     let Ok(plain) = run(None) else { return Ok(()) };
     let optimized = run(Some(kept.to_owned()))?;
-    if plain.iter().zip(&optimized).all(|(plain, optimized)| same(plain, optimized)) {
+    if plain.iter().zip(&optimized).all(|(plain, optimized)| is_close(plain, optimized)) {
         Ok(())
     } else {
         Err("the optimized graph gives other results".to_owned())
     }
 }
 
-fn same(expected: &Value, actual: &Value) -> bool {
+fn is_close(expected: &Value, actual: &Value) -> bool {
     match (expected, actual) {
         (Value::Tensor(expected), Value::Tensor(actual)) => all_close(expected, actual, TOLERANCE),
         (expected, actual) => expected == actual,
@@ -291,7 +291,7 @@ mod tests {
         };
         let whole = run();
         std::fs::write(&kept, "damaged").unwrap();
-        assert!(same(&whole[0], &run()[0]));
+        assert!(is_close(&whole[0], &run()[0]));
     }
 
     /// Whether this process maps a file whose path ends so.
@@ -315,7 +315,7 @@ mod tests {
         let weights = folder.path().join(WEIGHTS);
         assert!(weights.metadata().unwrap().len() > 20_000 && graph.metadata().unwrap().len() < 20_000);
         // Prepacked weights are accepted from gpux itself.
-        assert!(own_operators(&graph).is_ok_and(|operators| operators > 0));
+        assert!(count_trusted_operators(&graph).is_ok_and(|operators| operators > 0));
         assert!(!maps(&weights));
         let session = load(Optimized::Read(graph));
         assert!(maps(&weights));

@@ -36,7 +36,7 @@ pub struct ProviderRanking {
 }
 
 impl ProviderRanking {
-    fn of(mut measured: Vec<ProviderTiming>, cached: bool) -> Self {
+    fn new(mut measured: Vec<ProviderTiming>, cached: bool) -> Self {
         let time = |measured: &ProviderTiming| measured.milliseconds.unwrap_or(f64::INFINITY);
         measured.sort_by(|a, b| time(a).total_cmp(&time(b)));
         Self { measured, cached, warning: None }
@@ -72,7 +72,7 @@ pub fn rank_providers(
 ) -> ProviderRanking {
     let place = place(trial, options);
     if !again && let Some(measured) = place.as_deref().and_then(cached) {
-        return ProviderRanking::of(measured, true);
+        return ProviderRanking::new(measured, true);
     }
     let Some(program) = trial.program else {
         let warning =
@@ -88,7 +88,7 @@ pub fn rank_providers(
             };
         ProviderTiming { provider: *provider, milliseconds, failure }
     };
-    let ranking = ProviderRanking::of(trial.engine.providers().iter().map(measure).collect(), false);
+    let ranking = ProviderRanking::new(trial.engine.providers().iter().map(measure).collect(), false);
     let text = serde_json::to_string(&ranking.measured).unwrap_or_default();
     // Not remembering costs the next start a measurement, no more.
     let _ = place.map(|place| std::fs::write(place, text));
@@ -132,10 +132,10 @@ mod tests {
     fn ranks_by_time_without_failures() {
         use ExecutionProvider::{Cpu, Cuda, OpenVino};
         let all = vec![measured(Cuda, None), measured(OpenVino, Some(2.0)), measured(Cpu, Some(1.5))];
-        let ranking = ProviderRanking::of(all, false);
+        let ranking = ProviderRanking::new(all, false);
         assert_eq!(ranking.choice(), ProviderChoice::These(vec![Cpu, OpenVino]));
         assert_eq!(ranking.to_string(), "cpu 1.500 ms, openvino 2.000 ms, cuda does not run it");
-        assert_eq!(ProviderRanking::of(vec![measured(Cuda, None)], true).choice(), ProviderChoice::Auto);
+        assert_eq!(ProviderRanking::new(vec![measured(Cuda, None)], true).choice(), ProviderChoice::Auto);
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl ModelStep {
     /// The provider's options, as JSON.
     pub fn provider_options(&self) -> serde_json::Value {
         let options = &self.sessions.options().provider_options;
-        options.of(self.provider()).map(|(name, value)| (name.to_owned(), json!(value))).collect()
+        options.values(self.provider()).map(|(name, value)| (name.to_owned(), json!(value))).collect()
     }
 
     /// The providers that were tried before, and why they are not used.

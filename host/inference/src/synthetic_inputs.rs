@@ -25,11 +25,11 @@ pub fn synthetic_tensor(element: ElementType, shape: Vec<usize>, seed: u64) -> O
 
 /// The sizes of a tensor of this kind: open ones are 8, on the first axis 1.
 pub fn synthetic_shape(kind: &TensorKind) -> Vec<usize> {
-    sized(kind, 1, OPEN)
+    shape_with_sizes(kind, 1, OPEN)
 }
 
 /// The sizes of a tensor whose first axis is of `items`, and others of `open`, where the model leaves them open.
-fn sized(kind: &TensorKind, items: usize, open: usize) -> Vec<usize> {
+fn shape_with_sizes(kind: &TensorKind, items: usize, open: usize) -> Vec<usize> {
     let size = |(axis, dim): (usize, &Dim)| match (dim, axis) {
         (Dim::Fixed(size), _) => *size,
         (_, 0) => items,
@@ -56,7 +56,7 @@ pub(super) fn synthetic_inputs_sized(
             _ if !input.required => None,
             Some(OnnxType::Tensor { kind, narrow: None }) => {
                 let element = kind.element().unwrap_or(ElementType::Float32);
-                Some(synthetic_tensor(element, sized(kind, items, open), seed)?)
+                Some(synthetic_tensor(element, shape_with_sizes(kind, items, open), seed)?)
             }
             _ => return None,
         });

@@ -215,7 +215,7 @@ fn rejects_mutated_models() {
                 memory: None,
                 measure: false,
                 shapes: Vec::new(),
-                patience: Duration::from_mins(2),
+                timeout: Duration::from_mins(2),
             };
             loaded += usize::from(validate(&request).is_ok());
         }

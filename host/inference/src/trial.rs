@@ -28,7 +28,10 @@ pub struct Trial<'a> {
 }
 
 /// The providers that a trial may come to.
-pub(super) fn tried<'a>(providers: &'a ProviderChoice, offered: &'a [ExecutionProvider]) -> &'a [ExecutionProvider] {
+pub(super) fn candidate_providers<'a>(
+    providers: &'a ProviderChoice,
+    offered: &'a [ExecutionProvider],
+) -> &'a [ExecutionProvider] {
     match providers {
         ProviderChoice::These(providers) => providers,
         ProviderChoice::First(_) | ProviderChoice::Auto | ProviderChoice::Fastest => offered,
@@ -37,8 +40,8 @@ pub(super) fn tried<'a>(providers: &'a ProviderChoice, offered: &'a [ExecutionPr
 
 /// The most memory that trying a model on these providers may take; `None` where drivers of GPUs
 /// reserve far more than they use.
-pub(super) fn memory(trial: &Trial<'_>, tried: &[ExecutionProvider]) -> Option<u64> {
-    let all = [tried, trial.engine.providers()];
+pub(super) fn memory_limit(trial: &Trial<'_>, candidate_providers: &[ExecutionProvider]) -> Option<u64> {
+    let all = [candidate_providers, trial.engine.providers()];
     let on_cpu = all.iter().any(|all| all.iter().all(|one| *one == ExecutionProvider::Cpu));
     on_cpu.then(|| MEMORY + 8 * trial.file.info().size_bytes)
 }

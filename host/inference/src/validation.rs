@@ -17,7 +17,7 @@ use super::model_file::ModelFile;
 use super::onnxruntime::OnnxRuntime;
 use super::providers::{ExecutionProvider, ProviderChoice, ProviderLibrary, ProviderOptions};
 use super::step::{InputShapes, ModelOptions, ModelStep};
-use super::trial::{Trial, absolute, memory, tried};
+use super::trial::{Trial, absolute, candidate_providers, memory_limit};
 use gpux_core::child_process;
 use gpux_core::files::digest;
 use gpux_core::seal;
@@ -56,11 +56,11 @@ pub struct ValidationRequest {
     #[serde(default)]
     pub shapes: InputShapes,
     /// how long it may take
-    #[serde(default = "usual_patience")]
-    pub patience: Duration,
+    #[serde(default = "default_timeout")]
+    pub timeout: Duration,
 }
 
-const fn usual_patience() -> Duration {
+const fn default_timeout() -> Duration {
     TIMEOUT
 }
 
@@ -110,7 +110,7 @@ pub fn validate(request: &ValidationRequest) -> Result<Option<Duration>, ModelLo
         let Some(inputs) = trial_inputs_of(step.file().info(), &request.shapes, left_out) else { continue };
         let outcome = step.run(inputs.clone(), &mut Context::default());
         if request.measure && outcome.is_ok() {
-            return Ok(Some(time(&step, &inputs)));
+            return Ok(Some(median_run_time(&step, &inputs)));
         }
         if let (Err(failure), Some(limit)) = (outcome, request.memory)
             && ran_out_of_memory(&failure.to_string(), limit)
@@ -123,7 +123,7 @@ pub fn validate(request: &ValidationRequest) -> Result<Option<Duration>, ModelLo
 }
 
 /// The middle of the times of some runs, after some that are not counted.
-fn time(step: &ModelStep, inputs: &[Option<Value>]) -> Duration {
+fn median_run_time(step: &ModelStep, inputs: &[Option<Value>]) -> Duration {
     let run = || {
         let inputs = inputs.to_vec();
         let start = Instant::now();
@@ -165,12 +165,12 @@ pub(super) fn trial_inputs(info: &ModelInfo, left_out: bool) -> Option<Vec<Optio
 
 /// The same with these `shapes`, for inputs that have one and can take it.
 fn trial_inputs_of(info: &ModelInfo, shapes: &[Option<Vec<usize>>], left_out: bool) -> Option<Vec<Option<Value>>> {
-    fn nothing(kind: &OnnxType, shape: Option<&[usize]>) -> Option<Value> {
+    fn zero_value(kind: &OnnxType, shape: Option<&[usize]>) -> Option<Value> {
         match kind {
             OnnxType::Tensor { kind, .. } => zeros(kind, shape),
             OnnxType::Sequence(_) => Some(Value::from(json!([]))),
             OnnxType::Map { .. } => Some(Value::from(json!({}))),
-            OnnxType::Optional(inner) => nothing(inner, shape),
+            OnnxType::Optional(inner) => zero_value(inner, shape),
         }
     }
     let optional = |input: &InputSpec| !input.required && matches!(input.value, Some(OnnxType::Optional(_)));
@@ -181,7 +181,7 @@ fn trial_inputs_of(info: &ModelInfo, shapes: &[Option<Vec<usize>>], left_out: bo
         let shape = shapes.get(index).and_then(Option::as_deref);
         // Inputs of a sample are given even if they are optional.
         let given = input.required || optional(input) && !left_out || shape.is_some();
-        if given { nothing(input.value.as_ref()?, shape).map(Some) } else { Some(None) }
+        if given { zero_value(input.value.as_ref()?, shape).map(Some) } else { Some(None) }
     };
     info.inputs.iter().enumerate().map(input).collect()
 }
@@ -202,7 +202,7 @@ pub fn validation_child(request: &str) -> String {
     let verdict = match serde_json::from_str::<ValidationRequest>(request) {
         Err(error) => Verdict::Refused { reason: error.to_string() },
         Ok(request) => {
-            child_process::bound_processor_time(request.patience);
+            child_process::bound_processor_time(request.timeout);
             child_process::bound_memory(request.memory);
             verdict(&request)
         }
@@ -242,7 +242,7 @@ pub fn ensure_validated(trial: &Trial<'_>, options: &ModelOptions) -> Result<(),
     if cache.is_some_and(|cache| seal::read(cache, "verified", &key).is_some()) {
         return Ok(());
     }
-    ask(gpux, trial, providers, provider_options, None)?;
+    ask_child(gpux, trial, providers, provider_options, None)?;
     // Not remembering costs the next start a trial, no more.
     let _ = cache.map(|cache| seal::write(cache, "verified", &key, b""));
     Ok(())
@@ -256,10 +256,10 @@ pub(super) fn measure(
     options: &ProviderOptions,
     shapes: &[Option<Vec<usize>>],
 ) -> Result<Option<Duration>, ModelLoadError> {
-    ask(gpux, trial, &ProviderChoice::These(vec![provider]), options, Some(shapes))
+    ask_child(gpux, trial, &ProviderChoice::These(vec![provider]), options, Some(shapes))
 }
 
-fn ask(
+fn ask_child(
     gpux: &Path,
     trial: &Trial<'_>,
     providers: &ProviderChoice,
@@ -267,23 +267,23 @@ fn ask(
     measured: Option<&[Option<Vec<usize>>]>,
 ) -> Result<Option<Duration>, ModelLoadError> {
     let Trial { file, engine, library, plugins, .. } = *trial;
-    let tried = tried(providers, engine.providers());
+    let candidate_providers = candidate_providers(providers, engine.providers());
     // Where TensorRT may be tried, it builds an engine.
-    let patience = if tried.contains(&ExecutionProvider::TensorRt) { BUILD_TIMEOUT } else { TIMEOUT };
+    let timeout = if candidate_providers.contains(&ExecutionProvider::TensorRt) { BUILD_TIMEOUT } else { TIMEOUT };
     let request = ValidationRequest {
         plugins: plugins.to_vec(),
         model: absolute(file.path()),
         library: library.map(absolute),
         providers: providers.clone(),
         options: options.clone(),
-        memory: memory(trial, tried),
+        memory: memory_limit(trial, candidate_providers),
         measure: measured.is_some(),
         shapes: measured.unwrap_or_default().to_vec(),
-        patience,
+        timeout,
     };
     let fault = |reason: String| ModelLoadError::Validation { path: file.path().to_owned(), reason };
     let text = serde_json::to_string(&request).map_err(|error| fault(error.to_string()))?;
-    match child_process::ask(gpux, &["__vet-model".as_ref(), text.as_ref()], request.patience) {
+    match child_process::ask(gpux, &["__vet-model".as_ref(), text.as_ref()], request.timeout) {
         Ok(Verdict::Sound) => Ok(None),
         Ok(Verdict::Timed { seconds }) => Ok(Duration::try_from_secs_f64(seconds).ok()),
         Ok(Verdict::NeedsOnnxRuntime { feature }) => {

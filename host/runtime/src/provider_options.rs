@@ -76,7 +76,7 @@ pub(super) fn for_model(
         options.limit_memory(memory.0);
     }
     let folder = operator.cache.as_ref().map(|cache| cache.root().join(FOLDER).join(folder_name(digest)));
-    options.keep_in(folder.as_deref());
+    options.set_cache_folder(folder.as_deref());
     Ok(options)
 }
 

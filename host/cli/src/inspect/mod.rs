@@ -181,7 +181,7 @@ impl NodeReport<'_> {
             providers.extend(provider);
         }
         let shapes = arguments.shapes.of(file.info()).map_err(|error| usage(error.to_string()))?;
-        let info = shapes.over(file.info());
+        let info = shapes.apply_to_info(file.info());
         let report =
             nodes::report(operator, file, &info, &providers, options).map_err(|error| printer.error(&error))?;
         Ok(Some((serde_json::to_value(&report).unwrap_or_default(), nodes::text(&report))))

@@ -87,7 +87,7 @@ impl Batcher {
     /// model's requests must not be put together: its first axis is fixed, or a trial with made-up
     /// inputs shows that results depend on their neighbours.
     pub fn new(sessions: Arc<SessionSet>, signature: &Signature, options: BatchOptions) -> Result<Self, String> {
-        let rules = verification::verify(&sessions, signature, BatchRules::of(signature, options.pad)?)?;
+        let rules = verification::verify(&sessions, signature, BatchRules::from_signature(signature, options.pad)?)?;
         let queue = Queue::default();
         let sizes = Arc::default();
         let off = AtomicBool::new(false);
@@ -155,7 +155,7 @@ impl Batcher {
             return shared.sessions.run(inputs, deadline);
         };
         let request = Arc::new(Request::new(inputs, profile, deadline, priority));
-        let _with_model = waits.map(|waits| WaitGuard::of(waits, &request));
+        let _with_model = waits.map(|waits| WaitGuard::new(waits, &request));
         let _inside = shared.sessions.count_caller();
         if shared.queue.enter(&request, shared.sessions.target_concurrency()) == QueueRole::Lead {
             shared.run_as_leader(&request);
@@ -176,7 +176,7 @@ impl Shared {
         let inputs: Vec<_> = requests.iter().map(|request| &request.inputs).collect();
         // A panic here must not leave the selected requests waiting.
         let joined = catch_panic(|| self.rules.join(&inputs));
-        let batch = Batch::of(requests);
+        let batch = Batch::new(requests);
         for request in &batch.requests {
             request.set_running(&batch);
         }
@@ -286,7 +286,7 @@ struct WaitGuard<'a> {
 }
 
 impl<'a> WaitGuard<'a> {
-    fn of(waits: &'a dyn Waits, request: &'a Request) -> Self {
+    fn new(waits: &'a dyn Waits, request: &'a Request) -> Self {
         waits.begin();
         Self { waits, request }
     }

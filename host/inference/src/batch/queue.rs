@@ -153,7 +153,7 @@ mod tests {
         let [first, second] = [text(10), late(10)];
         assert_eq!((queue.enter(&first, 1), queue.enter(&second, 1)), (QueueRole::Lead, QueueRole::Wait));
         let taken = queue.take(&first, 8, BatchOptions::default().max_delay, None);
-        let batch = Batch::of(taken);
+        let batch = Batch::new(taken);
         std::thread::scope(|scope| {
             let turn = scope.spawn(|| second.next_action());
             std::thread::sleep(Duration::from_millis(5));

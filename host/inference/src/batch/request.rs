@@ -142,7 +142,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    pub(super) fn of(requests: Vec<Arc<Request>>) -> Arc<Self> {
+    pub(super) fn new(requests: Vec<Arc<Request>>) -> Arc<Self> {
         Arc::new(Self {
             waiting: AtomicUsize::new(requests.len()),
             requests,

@@ -53,7 +53,7 @@ pub(super) struct JoinedBatch {
 
 impl BatchRules {
     /// The rules of a model; the reason why its requests must run one at a time otherwise.
-    pub(super) fn of(signature: &Signature, pad: bool) -> Result<Self, String> {
+    pub(super) fn from_signature(signature: &Signature, pad: bool) -> Result<Self, String> {
         let mut batch: Option<&str> = None;
         let ports = signature.inputs.iter().map(|port| ("input", port));
         for (what, port) in ports.chain(signature.outputs.iter().map(|port| ("output", port))) {
@@ -74,7 +74,7 @@ impl BatchRules {
         if signature.inputs.is_empty() {
             return Err("it has no inputs".to_owned());
         }
-        Ok(Self { length: pad.then(|| SequenceAxes::of(signature)).flatten() })
+        Ok(Self { length: pad.then(|| SequenceAxes::from_signature(signature)).flatten() })
     }
 
     /// Whether texts of different lengths may share a run.
@@ -171,7 +171,7 @@ impl JoinedBatch {
 impl SequenceAxes {
     /// Texts may be padded where a mask says so, every input of that length is known to heed it, and
     /// every output says which of its axes have it.
-    fn of(signature: &Signature) -> Option<Self> {
+    fn from_signature(signature: &Signature) -> Option<Self> {
         let mask = signature.inputs.iter().find(|port| port.name == MASK)?;
         let [_, Dim::Named(name)] = dims(mask)? else { return None };
         let is_length = |dim: &Dim| matches!(dim, Dim::Named(other) if other == name);

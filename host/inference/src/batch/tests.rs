@@ -368,7 +368,8 @@ fn rejects_first_axes_of_different_names() {
         let shape = [Dim::Named(axis.into()), Dim::Fixed(1)];
         Port::new(name, Kind::Tensor(TensorKind::shaped(ElementType::Int64, shape)))
     };
-    let refused = BatchRules::of(&Signature::unary(port("x", "unk__214"), port("y", "unk__215")), true).unwrap_err();
+    let refused =
+        BatchRules::from_signature(&Signature::unary(port("x", "unk__214"), port("y", "unk__215")), true).unwrap_err();
     assert_eq!(refused, "the first axis of output `y` is `unk__215`, not `unk__214`");
 }
 

@@ -35,25 +35,25 @@ impl<'a> ExternalFiles<'a> {
     }
 
     /// All that were found.
-    pub(super) fn found(self) -> BTreeSet<ExternalFile> {
+    pub(super) fn into_files(self) -> BTreeSet<ExternalFile> {
         self.found.into_values().collect()
     }
 
     /// Whether the file at `place` was found already.
-    pub(super) fn knows(&self, place: &Path) -> bool {
+    pub(super) fn contains(&self, place: &Path) -> bool {
         self.found.contains_key(place)
     }
 
     /// The file at `place`, which must lie in the folder, links followed.
     pub(super) fn find(&mut self, place: &Path) -> Result<&ExternalFile, String> {
-        if !self.knows(place) {
-            let file = self.look(place)?;
+        if !self.contains(place) {
+            let file = self.open(place)?;
             self.found.insert(place.to_owned(), file);
         }
         self.found.get(place).ok_or_else(|| unreadable(place, "it is gone"))
     }
 
-    fn look(&mut self, place: &Path) -> Result<ExternalFile, String> {
+    fn open(&mut self, place: &Path) -> Result<ExternalFile, String> {
         let root = match &mut self.root {
             Some(root) => root,
             none => {
@@ -78,11 +78,11 @@ fn unreadable(place: &Path, why: impl std::fmt::Display) -> String {
 }
 
 fn shown(place: &Path) -> String {
-    plain(&place.to_string_lossy())
+    sanitize(&place.to_string_lossy())
 }
 
 /// Text from a file, sanitized for an error message.
-pub(super) fn plain(text: &str) -> String {
+pub(super) fn sanitize(text: &str) -> String {
     shorten(text).chars().map(|c| if is_unsafe_for_terminal(c) { ' ' } else { c }).collect()
 }
 
@@ -107,40 +107,40 @@ pub(super) struct ExternalData<'a> {
 }
 
 impl<'a> ExternalData<'a> {
-    pub(super) fn of(tensor: &'a proto::Tensor, packed: PrepackedWeights) -> Result<Self, String> {
-        let mut said = Self::default();
+    pub(super) fn new(tensor: &'a proto::Tensor, packed: PrepackedWeights) -> Result<Self, String> {
+        let mut data = Self::default();
         for proto::Entry { key, value } in &tensor.external_data {
             let place = match key.as_str() {
-                "location" => &mut said.location,
-                "offset" => &mut said.offset,
-                "length" => &mut said.length,
-                "checksum" => &mut said.checksum,
+                "location" => &mut data.location,
+                "offset" => &mut data.offset,
+                "length" => &mut data.length,
+                "checksum" => &mut data.checksum,
                 key if key.starts_with("prepacked") => match packed {
                     PrepackedWeights::Allowed => continue,
                     PrepackedWeights::Refused => {
-                        return Err(format!("it has a `{}`, which cannot be checked", plain(key)));
+                        return Err(format!("it has a `{}`, which cannot be checked", sanitize(key)));
                     }
                 },
-                other => return Err(format!("it has a `{}`, which gpux does not know", plain(other))),
+                other => return Err(format!("it has a `{}`, which gpux does not know", sanitize(other))),
             };
             if place.replace(value).is_some() {
                 return Err(format!("its `{key}` is given twice"));
             }
         }
-        Ok(said)
+        Ok(data)
     }
 
     /// Where the tensor's data lies, as seen from the model's folder: below it, by the names on the way.
     pub(super) fn place(&self) -> Result<PathBuf, String> {
         let location = self.location.ok_or("the file is not named")?;
         if location.contains(ADDRESS) {
-            return Err(format!("`{}` is an address in memory, not a file", plain(location)));
+            return Err(format!("`{}` is an address in memory, not a file", sanitize(location)));
         }
         let parts = Path::new(location).components().filter(|part| *part != Component::CurDir);
         let parts = parts.map(|part| if let Component::Normal(name) = part { Some(name) } else { None });
         let place =
             parts.collect::<Option<PathBuf>>().filter(|_| !location.is_empty() && !location.contains(['\0', '\\']));
-        place.ok_or_else(|| format!("`{}` does not lie in the model's folder", plain(location)))
+        place.ok_or_else(|| format!("`{}` does not lie in the model's folder", sanitize(location)))
     }
 
     /// Whether the file at `place` holds as many bytes as the tensor takes.
@@ -169,7 +169,7 @@ impl<'a> ExternalData<'a> {
 }
 
 fn number(key: &str, text: Option<&str>) -> Result<Option<u64>, String> {
-    text.map(|text| text.parse().map_err(|_| format!("its `{key}` is `{}`, not a number of bytes", plain(text))))
+    text.map(|text| text.parse().map_err(|_| format!("its `{key}` is `{}`, not a number of bytes", sanitize(text))))
         .transpose()
 }
 
@@ -200,21 +200,21 @@ mod tests {
     }
 
     fn place(location: &str) -> Result<PathBuf, String> {
-        ExternalData::of(&tensor(&[("location", location)]), PrepackedWeights::Refused)?.place()
+        ExternalData::new(&tensor(&[("location", location)]), PrepackedWeights::Refused)?.place()
     }
 
     #[test]
     fn rejects_unknown_and_duplicate_keys() {
         let whole = [("location", "w"), ("offset", "0"), ("length", "4"), ("checksum", "x")];
         let packed = [("prepacked_0", "a|0;4;x"), ("prepacked_1", "a|0;4;x"), ("prepacked_0", "a|0;4;x")];
-        ExternalData::of(&tensor(&[whole.as_slice(), &packed].concat()), PrepackedWeights::Allowed).unwrap();
+        ExternalData::new(&tensor(&[whole.as_slice(), &packed].concat()), PrepackedWeights::Allowed).unwrap();
         let error =
-            ExternalData::of(&tensor(&[whole.as_slice(), &packed].concat()), PrepackedWeights::Refused).unwrap_err();
+            ExternalData::new(&tensor(&[whole.as_slice(), &packed].concat()), PrepackedWeights::Refused).unwrap_err();
         assert_eq!(error, "it has a `prepacked_0`, which cannot be checked");
         for (key, value) in whole {
             // Whichever an engine takes, and whether it passes over empty ones.
             for (first, second) in [(value, value), (value, "v"), (value, ""), ("", value)] {
-                let error = ExternalData::of(
+                let error = ExternalData::new(
                     &tensor(&[(key, first), ("prepacked_0", ""), (key, second)]),
                     PrepackedWeights::Allowed,
                 )
@@ -224,7 +224,7 @@ mod tests {
         }
         for key in ["basepath", "Location", ""] {
             let error =
-                ExternalData::of(&tensor(&[("location", "w"), (key, "/etc")]), PrepackedWeights::Allowed).unwrap_err();
+                ExternalData::new(&tensor(&[("location", "w"), (key, "/etc")]), PrepackedWeights::Allowed).unwrap_err();
             assert_eq!(error, format!("it has a `{key}`, which gpux does not know"));
         }
     }
@@ -246,10 +246,10 @@ mod tests {
         std::fs::remove_file(&weights).unwrap();
         for way in ["w", "./w", ".//./w"] {
             let place = place(way).unwrap();
-            assert_eq!((files.knows(&place), files.find(&place)), (true, Ok(&first)), "{way}");
+            assert_eq!((files.contains(&place), files.find(&place)), (true, Ok(&first)), "{way}");
         }
         assert!(files.find(Path::new("v")).unwrap_err().starts_with("`v` cannot be read"));
-        assert_eq!(files.found().into_iter().map(|file| file.size).collect::<Vec<_>>(), [7]);
+        assert_eq!(files.into_files().into_iter().map(|file| file.size).collect::<Vec<_>>(), [7]);
     }
 
     #[test]
@@ -263,7 +263,7 @@ mod tests {
         let file = ExternalFile { path: PathBuf::new(), size: 0 };
         let offset = "\n7".repeat(1000);
         let tensor = tensor(&[("offset", &offset)]);
-        let error = ExternalData::of(&tensor, PrepackedWeights::Refused)
+        let error = ExternalData::new(&tensor, PrepackedWeights::Refused)
             .unwrap()
             .check(&tensor, Path::new("w"), &file)
             .unwrap_err();

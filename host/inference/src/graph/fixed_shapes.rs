@@ -26,7 +26,7 @@ mod field {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FixedShapes {
     /// of dimensions that have a name, everywhere
-    named: BTreeMap<String, usize>,
+    dimension_name: BTreeMap<String, usize>,
     /// of those without: by input and axis
     unnamed: BTreeMap<(String, usize), usize>,
     /// of inputs whose very rank is open
@@ -90,26 +90,26 @@ pub enum ShapeError {
 impl FixedShapes {
     /// Whether nothing is fixed.
     pub fn is_empty(&self) -> bool {
-        self.named.is_empty() && self.unnamed.is_empty() && self.whole.is_empty()
+        self.dimension_name.is_empty() && self.unnamed.is_empty() && self.whole.is_empty()
     }
 
     /// Gives the dimension `name` a size, wherever it stands.
     pub fn fix(&mut self, info: &ModelInfo, name: &str, size: usize) -> Result<(), ShapeError> {
-        checked(size)?;
+        check_size(size)?;
         let ports = info.inputs.iter().map(|input| &input.shape).chain(info.outputs.iter().map(|output| &output.shape));
-        let names: Vec<_> = ports.flatten().flatten().filter_map(named).collect();
+        let names: Vec<_> = ports.flatten().flatten().filter_map(dimension_name).collect();
         if names.contains(&name) {
-            self.named.insert(name.to_owned(), size);
+            self.dimension_name.insert(name.to_owned(), size);
             return Ok(());
         }
-        Err(ShapeError::Dimension { name: name.to_owned(), known: listed(names.into_iter()) })
+        Err(ShapeError::Dimension { name: name.to_owned(), known: join_names(names.into_iter()) })
     }
 
     /// Gives an input a shape; `None` leaves an axis as it is.
     pub fn fix_input(&mut self, info: &ModelInfo, name: &str, sizes: &[Option<usize>]) -> Result<(), ShapeError> {
-        sizes.iter().flatten().try_for_each(|size| checked(*size))?;
+        sizes.iter().flatten().try_for_each(|size| check_size(*size))?;
         let InputSpec { shape, .. } = info.inputs.iter().find(|input| input.name == name).ok_or_else(|| {
-            ShapeError::Input { name: name.to_owned(), known: listed(info.inputs.iter().map(|input| &*input.name)) }
+            ShapeError::Input { name: name.to_owned(), known: join_names(info.inputs.iter().map(|input| &*input.name)) }
         })?;
         let Some(shape) = shape else {
             let whole: Option<Vec<_>> = sizes.iter().copied().collect();
@@ -125,7 +125,7 @@ impl FixedShapes {
             let Some(given) = *size else { continue };
             let known = match dim {
                 Dim::Fixed(size) => *size,
-                Dim::Named(name) => *self.named.entry(name.clone()).or_insert(given),
+                Dim::Named(name) => *self.dimension_name.entry(name.clone()).or_insert(given),
                 Dim::Dynamic => *self.unnamed.entry((name.to_owned(), axis)).or_insert(given),
             };
             if known != given {
@@ -136,12 +136,12 @@ impl FixedShapes {
     }
 
     /// The shape of an input with these sizes in it.
-    fn of(&self, input: &InputSpec) -> Option<Vec<Dim>> {
+    fn apply_to_input(&self, input: &InputSpec) -> Option<Vec<Dim>> {
         let Some(shape) = &input.shape else {
             return Some(self.whole.get(&input.name)?.iter().copied().map(Dim::Fixed).collect());
         };
         let fixed = |(axis, dim): (usize, &Dim)| match dim {
-            Dim::Named(name) => self.named.get(name).copied().map_or_else(|| dim.clone(), Dim::Fixed),
+            Dim::Named(name) => self.dimension_name.get(name).copied().map_or_else(|| dim.clone(), Dim::Fixed),
             Dim::Dynamic => self.unnamed.get(&(input.name.clone(), axis)).copied().map_or(Dim::Dynamic, Dim::Fixed),
             Dim::Fixed(_) => dim.clone(),
         };
@@ -150,10 +150,10 @@ impl FixedShapes {
 
     /// The model's description with these sizes in its inputs.
     #[must_use]
-    pub fn over(&self, info: &ModelInfo) -> ModelInfo {
+    pub fn apply_to_info(&self, info: &ModelInfo) -> ModelInfo {
         let mut info = info.clone();
         for input in &mut info.inputs {
-            input.shape = self.of(input);
+            input.shape = self.apply_to_input(input);
             if let Some(OnnxType::Tensor { kind, .. }) = &mut input.value {
                 kind.shape.clone_from(&input.shape);
             }
@@ -180,7 +180,7 @@ impl FixedShapes {
                     continue;
                 }
                 let mut value = ValueInfo::decode(payload).map_err(|_| ShapeError::File)?;
-                if self.value(&mut value, tag == field::INPUT) {
+                if self.apply_to_value(&mut value, tag == field::INPUT) {
                     changed += 1;
                     encoding::message::encode(tag, &value, &mut graph);
                 } else {
@@ -195,7 +195,7 @@ impl FixedShapes {
     }
 
     /// Whether anything about the value was changed.
-    fn value(&self, value: &mut ValueInfo, is_input: bool) -> bool {
+    fn apply_to_value(&self, value: &mut ValueInfo, is_input: bool) -> bool {
         let Some(TypeValue::Tensor(tensor)) = value.kind.as_mut().and_then(|kind| kind.value.as_mut()) else {
             return false;
         };
@@ -208,7 +208,7 @@ impl FixedShapes {
         let dims = tensor.shape.iter_mut().flat_map(|shape| &mut shape.dims);
         for (axis, dim) in dims.enumerate() {
             let size = match &dim.value {
-                Some(DimensionValue::Name(name)) if !name.is_empty() => self.named.get(name),
+                Some(DimensionValue::Name(name)) if !name.is_empty() => self.dimension_name.get(name),
                 Some(DimensionValue::Size(size)) if *size >= 0 => None,
                 _ if is_input => self.unnamed.get(&(value.name.clone(), axis)),
                 _ => None,
@@ -222,16 +222,16 @@ impl FixedShapes {
     }
 }
 
-fn checked(size: usize) -> Result<(), ShapeError> {
+fn check_size(size: usize) -> Result<(), ShapeError> {
     if (1..=LARGEST).contains(&size) { Ok(()) } else { Err(ShapeError::Size(size)) }
 }
 
-fn named(dim: &Dim) -> Option<&str> {
+fn dimension_name(dim: &Dim) -> Option<&str> {
     if let Dim::Named(name) = dim { Some(name) } else { None }
 }
 
 /// Names for people, each once.
-fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+fn join_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let mut shown: Vec<String> = Vec::new();
     for name in names.map(|name| format!("`{name}`")) {
         if !shown.contains(&name) {
@@ -263,7 +263,7 @@ mod tests {
         assert!(info.inputs.iter().all(|input| shape(&input.shape) == "2,length"));
         let outputs: Vec<_> = info.outputs.iter().map(|output| shape(&output.shape)).collect();
         assert_eq!(outputs, ["2,length,4", "2,4"]);
-        assert_eq!(shapes.over(file.info()).inputs, info.inputs);
+        assert_eq!(shapes.apply_to_info(file.info()).inputs, info.inputs);
         shapes.fix(file.info(), "length", 7).unwrap();
         assert_eq!(shape(&fixed("embedding", &shapes).outputs[0].shape), "2,7,4");
     }

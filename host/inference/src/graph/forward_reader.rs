@@ -48,54 +48,54 @@ pub(super) struct ForwardReader<R> {
     left: u64,
     read: u64,
     steps: u32,
-    stopped: Option<ReadFault>,
+    fault: Option<ReadFault>,
 }
 
 impl<R: ForwardRead> ForwardReader<R> {
     /// All of `reader`.
     pub(super) fn new(mut reader: R) -> std::io::Result<Self> {
         let left = reader.length()?;
-        let mut source = Self { reader, window: Vec::new(), start: 0, left, read: 0, steps: 0, stopped: None };
+        let mut source = Self { reader, window: Vec::new(), start: 0, left, read: 0, steps: 0, fault: None };
         source.refill();
         Ok(source)
     }
 
     /// The fault that ended reading early.
-    pub(super) fn stopped(&mut self) -> Option<ReadFault> {
-        self.stopped.take()
+    pub(super) fn fault(&mut self) -> Option<ReadFault> {
+        self.fault.take()
     }
 
     fn refill(&mut self) {
         let size = self.left.min(WINDOW as u64);
         self.read += size;
         if self.read > READ_LIMIT {
-            self.stopped = Some(ReadFault::TooLarge("its description is larger than 512 MiB"));
+            self.fault = Some(ReadFault::TooLarge("its description is larger than 512 MiB"));
             return;
         }
         self.window.resize(size as usize, 0);
         self.start = 0;
         if let Err(error) = self.reader.read_exact(&mut self.window) {
-            self.stopped = Some(ReadFault::Io(error));
+            self.fault = Some(ReadFault::Io(error));
         }
     }
 }
 
 impl<R: ForwardRead> Buf for ForwardReader<R> {
     fn remaining(&self) -> usize {
-        if self.stopped.is_some() { 0 } else { usize::try_from(self.left).unwrap_or(usize::MAX) }
+        if self.fault.is_some() { 0 } else { usize::try_from(self.left).unwrap_or(usize::MAX) }
     }
 
     fn chunk(&self) -> &[u8] {
-        if self.stopped.is_some() { &[] } else { &self.window[self.start..] }
+        if self.fault.is_some() { &[] } else { &self.window[self.start..] }
     }
 
     fn advance(&mut self, count: usize) {
-        if self.stopped.is_some() {
+        if self.fault.is_some() {
             return;
         }
         self.steps += 1;
         if self.steps > STEP_LIMIT {
-            self.stopped = Some(ReadFault::TooLarge("it has more than 16 million fields"));
+            self.fault = Some(ReadFault::TooLarge("it has more than 16 million fields"));
             return;
         }
         let count = (count as u64).min(self.left);
@@ -108,7 +108,7 @@ impl<R: ForwardRead> Buf for ForwardReader<R> {
         if count > buffered
             && let Err(error) = self.reader.skip(count - buffered)
         {
-            self.stopped = Some(ReadFault::Io(error));
+            self.fault = Some(ReadFault::Io(error));
             return;
         }
         self.refill();

@@ -43,7 +43,7 @@ impl ModelInspector {
 }
 
 /// How many operators a graph has that gpux itself has had ONNX Runtime write.
-pub(super) fn own_operators(path: &Path) -> Result<usize, ModelLoadError> {
+pub(super) fn count_trusted_operators(path: &Path) -> Result<usize, ModelLoadError> {
     let info = inspect_with(path, open(path)?, PrepackedWeights::Allowed)?;
     Ok(info.operators.values().sum())
 }
@@ -72,7 +72,7 @@ fn inspect_with(path: &Path, reader: impl ForwardRead, packed: PrepackedWeights)
     // A bare file name has an empty parent: the working folder.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let scanned = scan::scan(&mut source, folder, packed);
-    match source.stopped() {
+    match source.fault() {
         Some(forward_reader::ReadFault::Io(error)) => return Err(io(error)),
         Some(forward_reader::ReadFault::TooLarge(reason)) => return Err(invalid(reason)),
         None => {}

@@ -57,7 +57,7 @@ impl NarrowType {
     }
 
     /// The type of that number.
-    pub(super) fn of(data_type: i32) -> Option<Self> {
+    pub(super) fn from_data_type(data_type: i32) -> Option<Self> {
         Self::ALL.into_iter().find(|narrow| narrow.data_type() == data_type)
     }
 
@@ -111,7 +111,7 @@ impl NarrowType {
     }
 
     /// Whether a number is one of its own, but for rounding.
-    pub fn holds(self, number: f32) -> bool {
+    pub fn contains(self, number: f32) -> bool {
         let (least, most) = self.range();
         (least..=most).contains(&number)
             || match self {

@@ -131,7 +131,7 @@ pub(crate) fn expand_optional_outputs(bytes: &[u8]) -> Option<Vec<u8>> {
         let output = output?;
         let Some(TypeValue::Optional(inner)) = output.kind.and_then(|kind| kind.value) else { continue };
         let inner = inner.element?.value?;
-        tell(&output.name, inner, &mut added)?;
+        split_optional(&output.name, inner, &mut added)?;
         dropped.push(output.name);
     }
     if dropped.is_empty() {
@@ -164,8 +164,8 @@ fn outputs(bytes: &[u8]) -> impl Iterator<Item = Option<ValueInfo>> {
 }
 
 /// The two outputs that tell an optional one, and the nodes that make them.
-fn tell(name: &str, inner: TypeValue, added: &mut Graph) -> Option<()> {
-    let (has, told, there, none) =
+fn split_optional(name: &str, inner: TypeValue, added: &mut Graph) -> Option<()> {
+    let (has_name, value_name, then_name, else_name) =
         (format!("{name}:has"), format!("{name}:value"), format!("{name}:there"), format!("{name}:none"));
     let branch = |made: Node, output: &str| Graph {
         nodes: vec![made],
@@ -173,19 +173,24 @@ fn tell(name: &str, inner: TypeValue, added: &mut Graph) -> Option<()> {
         inputs: Vec::new(),
         outputs: vec![value(output, inner.clone())],
     };
-    let get = branch(node("OptionalGetElement", &[name], &there, Vec::new()), &there);
-    let empty = branch(empty(&inner, &none)?, &none);
+    let get = branch(node("OptionalGetElement", &[name], &then_name, Vec::new()), &then_name);
+    let empty = branch(empty(&inner, &else_name)?, &else_name);
     let graph = |name: &str, graph| Attribute {
         name: name.to_owned(),
         graph: Some(graph),
         kind: attribute::GRAPH,
         ..Attribute::default()
     };
-    added.nodes.push(node("OptionalHasElement", &[name], &has, Vec::new()));
-    added.nodes.push(node("If", &[&has], &told, vec![graph("then_branch", get), graph("else_branch", empty)]));
+    added.nodes.push(node("OptionalHasElement", &[name], &has_name, Vec::new()));
+    added.nodes.push(node(
+        "If",
+        &[&has_name],
+        &value_name,
+        vec![graph("then_branch", get), graph("else_branch", empty)],
+    ));
     let scalar = TypeValue::Tensor(proto::TensorType { element: BOOL, shape: Some(Shape::default()) });
-    added.outputs.push(value(&told, inner));
-    added.outputs.push(value(&has, scalar));
+    added.outputs.push(value(&value_name, inner));
+    added.outputs.push(value(&has_name, scalar));
     Some(())
 }
 

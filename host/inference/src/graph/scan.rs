@@ -89,7 +89,7 @@ pub(super) fn scan_within<R: ForwardRead>(
     let mut scan =
         Scanner { source, files: ExternalFiles::new(folder), packed, left: memory, result: ScannedModel::default() };
     scan.model()?;
-    Ok(ScannedModel { files: scan.files.found(), ..scan.result })
+    Ok(ScannedModel { files: scan.files.into_files(), ..scan.result })
 }
 
 struct Scanner<'a, R> {
@@ -276,10 +276,10 @@ impl<R: ForwardRead> Scanner<'_, R> {
                         Ok::<_, ScanError>(())
                     })?;
                 }
-                2 => tensor.data_type = low(self.source.integer(field)?),
+                2 => tensor.data_type = low_32_bits(self.source.integer(field)?),
                 8 => tensor.name = self.text(field)?,
                 13 => tensor.external_data.push(self.message(field, 1)?),
-                14 => tensor.data_location = low(self.source.integer(field)?),
+                14 => tensor.data_location = low_32_bits(self.source.integer(field)?),
                 _ => self.source.skip(field)?,
             }
         }
@@ -298,14 +298,14 @@ impl<R: ForwardRead> Scanner<'_, R> {
 
     /// Checks the file that holds a tensor's data.
     fn check_external_data(&mut self, tensor: &Tensor) -> Result<(), ScanError> {
-        let wrong = |reason| ScanError::External(external_data::plain(&tensor.name), reason);
-        let said = external_data::ExternalData::of(tensor, self.packed).map_err(wrong)?;
-        let place = said.place().map_err(wrong)?;
-        if !self.files.knows(&place) {
+        let wrong = |reason| ScanError::External(external_data::sanitize(&tensor.name), reason);
+        let data = external_data::ExternalData::new(tensor, self.packed).map_err(wrong)?;
+        let place = data.place().map_err(wrong)?;
+        if !self.files.contains(&place) {
             self.take(FILE + 2 * place.as_os_str().len())?;
         }
         let file = self.files.find(&place).map_err(wrong)?;
-        said.check(tensor, &place, file).map_err(wrong)
+        data.check(tensor, &place, file).map_err(wrong)
     }
 
     fn text(&mut self, field: Field) -> Result<String, ScanError> {
@@ -351,6 +351,6 @@ fn ensure_once(seen: &mut bool) -> Result<(), WireError> {
 }
 
 /// As protobuf reads an `int32`: the low bits of what is written.
-fn low(value: i64) -> i32 {
+fn low_32_bits(value: i64) -> i32 {
     value as i32
 }

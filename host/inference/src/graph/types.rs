@@ -162,7 +162,7 @@ pub(super) fn onnx_type(kind: Option<&proto::Type>) -> Option<OnnxType> {
 }
 
 fn tensor_type(tensor: &proto::TensorType, shape: Option<Vec<Dim>>) -> Option<OnnxType> {
-    let narrow = NarrowType::of(tensor.element);
+    let narrow = NarrowType::from_data_type(tensor.element);
     let element = narrow.map(NarrowType::carried_as).or_else(|| element(tensor.element))?;
     Some(OnnxType::Tensor { kind: TensorKind { elements: element.into(), shape, layout: None }, narrow })
 }

@@ -63,7 +63,7 @@ impl Cpu {
     }
 
     pub(super) fn read(root: &Path) -> Self {
-        let info = super::text(root.join("proc/cpuinfo")).unwrap_or_default();
+        let info = super::read_text(root.join("proc/cpuinfo")).unwrap_or_default();
         let field = |name: &str| {
             let fields = info.lines().filter_map(|line| line.split_once(':'));
             fields.clone().find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().to_owned())
@@ -72,7 +72,9 @@ impl Cpu {
         let flags: Vec<_> = flags.split_whitespace().collect();
         let vendor = field("vendor_id").unwrap_or_default();
         Self {
-            model: field("model name").or_else(|| super::text(root.join("proc/device-tree/model"))).unwrap_or_default(),
+            model: field("model name")
+                .or_else(|| super::read_text(root.join("proc/device-tree/model")))
+                .unwrap_or_default(),
             vendor: match vendor.as_str() {
                 "GenuineIntel" => "Intel".to_owned(),
                 "AuthenticAMD" => "AMD".to_owned(),
@@ -106,7 +108,7 @@ fn physical(info: &str) -> Option<usize> {
 /// `cpu.max` of the process's group and those around it: `200000 100000` is two cores.
 fn quota(root: &Path) -> Option<f64> {
     let limits =
-        super::memory::groups(root).filter_map(|group| super::text(group.join("cpu.max"))).filter_map(|text| {
+        super::memory::groups(root).filter_map(|group| super::read_text(group.join("cpu.max"))).filter_map(|text| {
             let (most, period) = text.split_once(' ')?;
             Some(most.parse::<f64>().ok()? / period.parse::<f64>().ok().filter(|period| *period > 0.0)?)
         });

@@ -46,11 +46,11 @@ impl Drivers {
         let nvidia =
             ["dev/nvidiactl", "dev/dxg", "dev/nvhost-gpu", "dev/nvmap"].into_iter().filter(|path| exists(path));
         Self {
-            nvidia: super::text(root.join("proc/driver/nvidia/version")).as_deref().and_then(nvidia_version),
+            nvidia: super::read_text(root.join("proc/driver/nvidia/version")).as_deref().and_then(nvidia_version),
             cuda_library: library(cuda),
             vulkan_loader: library(vulkan),
             amd: exists("dev/kfd"),
-            rocm: super::text(root.join("opt/rocm/.info/version")),
+            rocm: super::read_text(root.join("opt/rocm/.info/version")),
             devices: nvidia.map(|path| root.join(path)).chain(rendering).chain(accelerators).collect(),
         }
     }
@@ -98,7 +98,7 @@ pub(super) fn read(root: &Path) -> Vec<Gpu> {
 }
 
 fn gpu(root: &Path, device: &Path) -> Option<Gpu> {
-    let field = |name: &str| super::text(device.join(name));
+    let field = |name: &str| super::read_text(device.join(name));
     let class = field("class")?;
     // 03: displays; 12: accelerators.
     if !class.starts_with("0x03") && !class.starts_with("0x12") {
@@ -115,7 +115,7 @@ fn gpu(root: &Path, device: &Path) -> Option<Gpu> {
     };
     let place = name(device);
     let told = root.join("proc/driver/nvidia/gpus").join(&place).join("information");
-    let told = super::text(told)
+    let told = super::read_text(told)
         .and_then(|text| text.lines().find_map(|line| line.strip_prefix("Model:").map(|rest| rest.trim().to_owned())));
     let driver = std::fs::read_link(device.join("driver")).ok().map(|link| name(&link));
     Some(Gpu { vendor: vendor.to_owned(), name: told.unwrap_or(model), place, driver })

@@ -17,7 +17,7 @@ pub struct Memory {
 
 impl Memory {
     pub(super) fn read(root: &Path) -> Self {
-        let info = super::text(root.join("proc/meminfo")).unwrap_or_default();
+        let info = super::read_text(root.join("proc/meminfo")).unwrap_or_default();
         let field = |name: &str| {
             let line = info.lines().find_map(|line| line.strip_prefix(name))?;
             let kibibytes: u64 = line.strip_prefix(':')?.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -31,7 +31,7 @@ impl Memory {
 fn limit(root: &Path) -> Option<u64> {
     let files = groups(root).map(|group| group.join("memory.max"));
     let older = root.join("sys/fs/cgroup/memory/memory.limit_in_bytes");
-    let limits = files.chain([older]).filter_map(|file| super::text(file)?.parse::<u64>().ok());
+    let limits = files.chain([older]).filter_map(|file| super::read_text(file)?.parse::<u64>().ok());
     // The older file says "no limit" with a number near 2^63.
     limits.filter(|limit| *limit < 1 << 60).min()
 }
@@ -39,7 +39,7 @@ fn limit(root: &Path) -> Option<u64> {
 /// The folders of the process's control group (version 2) and those around it, innermost first.
 pub(super) fn groups(root: &Path) -> impl Iterator<Item = PathBuf> {
     let mounted = root.join("sys/fs/cgroup");
-    let named = super::text(root.join("proc/self/cgroup")).unwrap_or_default();
+    let named = super::read_text(root.join("proc/self/cgroup")).unwrap_or_default();
     let group = named.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
     // A group above the mounted ones shows as `../…`; then only the mounted ones can be read.
     let group = if group.split('/').any(|part| part == "..") { "" } else { group };

@@ -75,7 +75,7 @@ impl Hardware {
     }
 
     /// Whether this machine has what `provider` was made for.
-    pub fn suits(&self, provider: ExecutionProvider) -> bool {
+    pub fn is_suited_to(&self, provider: ExecutionProvider) -> bool {
         let intel = || self.cpu.vendor == "Intel" || self.gpus.iter().any(|gpu| gpu.vendor == "Intel");
         let any_gpu = || !cfg!(target_os = "linux") || self.gpus.iter().any(|gpu| gpu.driver.is_some());
         self.unavailable_reason(provider).is_none()
@@ -88,7 +88,7 @@ impl Hardware {
 }
 
 /// The text of a small file, trimmed; `None` if there is none.
-fn text(path: PathBuf) -> Option<String> {
+fn read_text(path: PathBuf) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?.trim().to_owned();
     (!text.is_empty()).then_some(text)
 }

@@ -27,7 +27,7 @@ fn accepts_machines_without_files() {
     assert!(hardware.unavailable_reason(Cuda).unwrap().contains("no NVIDIA driver"));
     assert!(hardware.unavailable_reason(Rocm).unwrap().contains("/dev/kfd"));
     assert_eq!((hardware.unavailable_reason(OnCpu), hardware.unavailable_reason(OpenVino)), (None, None));
-    assert!(!hardware.suits(OpenVino), "not what it was made for");
+    assert!(!hardware.is_suited_to(OpenVino), "not what it was made for");
 }
 
 #[cfg(target_os = "linux")]
@@ -35,13 +35,13 @@ fn accepts_machines_without_files() {
 fn webgpu_needs_vulkan_and_a_gpu() {
     assert!(machine(&[]).1.unavailable_reason(WebGpu).unwrap().contains("libvulkan.so.1"));
     let (_root, software) = machine(&[("lib/libvulkan.so.1", "")]);
-    assert!(software.unavailable_reason(WebGpu).is_none() && !software.suits(WebGpu));
+    assert!(software.unavailable_reason(WebGpu).is_none() && !software.is_suited_to(WebGpu));
     let gpu = ["class", "vendor", "device"].map(|name| format!("sys/bus/pci/devices/0000:01:00.0/{name}"));
     let files = [(gpu[0].as_str(), "0x030000\n"), (&gpu[1], "0x1002\n"), (&gpu[2], "0x744c\n")];
     let (root, idle) = machine(&[&files[..], &[("lib/libvulkan.so.1", "")]].concat());
-    assert!(!idle.suits(WebGpu), "nothing drives it");
+    assert!(!idle.is_suited_to(WebGpu), "nothing drives it");
     std::os::unix::fs::symlink("../amdgpu", root.path().join("sys/bus/pci/devices/0000:01:00.0/driver")).unwrap();
-    assert!(Hardware::read(root.path(), &[root.path().join("lib")]).suits(WebGpu));
+    assert!(Hardware::read(root.path(), &[root.path().join("lib")]).is_suited_to(WebGpu));
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn detects_processor_memory_and_container_limits() {
     assert_eq!((hardware.cpu.quota, hardware.cpu.physical), (Some(1.5), None));
     let memory = Memory { total: Some(24_592_520 << 10), available: Some(20_000_000 << 10), limit: Some(2 << 30) };
     assert_eq!(hardware.memory, memory);
-    assert!(hardware.suits(OpenVino));
+    assert!(hardware.is_suited_to(OpenVino));
 }
 
 #[test]
@@ -127,5 +127,5 @@ fn reports_gpus_without_driver() {
         let (_root, hardware) = machine(&[gpu[0], gpu[1], gpu[2], (shown, "")]);
         assert_eq!(hardware.unavailable_reason(Cuda), None, "{shown}");
     }
-    assert!(machine(&[("dev/kfd", "")]).1.suits(Rocm));
+    assert!(machine(&[("dev/kfd", "")]).1.is_suited_to(Rocm));
 }

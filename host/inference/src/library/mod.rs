@@ -124,12 +124,12 @@ impl LibraryFile {
     /// The library at `path`, whose version is read from names and, failing that, from the file.
     pub fn at(path: impl Into<PathBuf>, origin: LibraryOrigin) -> Self {
         let path = path.into();
-        let version = version::of(&path);
+        let version = version::detect(&path);
         Self { path, origin, version }
     }
 
     /// The error of a library that is known to be too old.
-    fn too_old(&self) -> Option<LibraryError> {
+    fn check_version(&self) -> Option<LibraryError> {
         let found = self.version.clone()?;
         version::is_too_old(&found).then(|| LibraryError::TooOld { path: self.path.clone(), found })
     }
@@ -189,11 +189,13 @@ impl LibrarySearch {
     pub fn choose(&self) -> Result<LibrarySelection, LibraryError> {
         if let Some((path, origin)) = self.named().next() {
             let found = Self::named_library(path, origin)?;
-            return found.too_old().map_or(Ok(LibrarySelection { found: Some(found), passed_over: Vec::new() }), Err);
+            return found
+                .check_version()
+                .map_or(Ok(LibrarySelection { found: Some(found), passed_over: Vec::new() }), Err);
         }
         let mut passed_over = Vec::new();
         for found in self.unnamed() {
-            match found.too_old() {
+            match found.check_version() {
                 None => return Ok(LibrarySelection { found: Some(found), passed_over }),
                 Some(error) => passed_over.push(SkippedLibrary { found, reason: error.to_string() }),
             }
@@ -252,7 +254,7 @@ fn rank(build: Option<LibraryBuild>, wanted: &[ExecutionProvider], hardware: &Ha
     if let Some(place) = wanted.iter().position(brings) {
         return (0, place);
     }
-    let suits = |provider: &ExecutionProvider| build.providers().contains(provider) && hardware.suits(*provider);
+    let suits = |provider: &ExecutionProvider| build.providers().contains(provider) && hardware.is_suited_to(*provider);
     match (ExecutionProvider::ALL.iter().position(suits), build) {
         (Some(place), _) => (1, place),
         (None, LibraryBuild::Cpu) => (2, 0),

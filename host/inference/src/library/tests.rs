@@ -85,7 +85,7 @@ fn reads_versions_without_loading() {
     let version = |path: &str, content: &[u8]| {
         let file = place(folder.path(), path);
         std::fs::write(&file, content).unwrap();
-        version::of(&file)
+        version::detect(&file)
     };
     assert_eq!(version("a/libonnxruntime.so.1.31.1", b""), Some("1.31.1".into()));
     let mut content = vec![0_u8; (1 << 20) - 3];

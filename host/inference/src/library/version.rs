@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// The version that the file's name tells, or the name behind its links, or the Python package
 /// around it, or a mark inside it; `None` when nothing does.
-pub(super) fn of(path: &Path) -> Option<String> {
+pub(super) fn detect(path: &Path) -> Option<String> {
     let named = |path: &Path| in_name(&path.file_name()?.to_string_lossy());
     named(path)
         .or_else(|| named(&path.canonicalize().ok()?))

@@ -117,7 +117,7 @@ impl ProfileTask<'_> {
             options: self.options.clone(),
             inputs: inputs.to_vec(),
             folder: folder.path().to_owned(),
-            memory: trial::memory(self.trial, &[self.provider]),
+            memory: trial::memory_limit(self.trial, &[self.provider]),
         };
         let text = serde_json::to_string(&request).map_err(|error| error.to_string())?;
         let answer: Result<Result<(), String>, _> =

@@ -78,7 +78,9 @@ impl NodeReport {
             let add = |sum: &mut Option<u64>| *sum = Some(sum.unwrap_or(0).saturating_add(flops));
             add(&mut self.flops);
             // A function of the model's own runs as the operators that it is made of.
-            if let Some(known) = self.operators.iter_mut().find(|known| is(&known.operator, &ran.operator)) {
+            if let Some(known) =
+                self.operators.iter_mut().find(|known| is_same_operator(&known.operator, &ran.operator))
+            {
                 add(&mut known.flops);
             }
         }
@@ -89,18 +91,18 @@ impl NodeReport {
         let mut placement = Placement { provider: provider.name().to_owned(), ..Placement::default() };
         match ran {
             Err(reason) => placement.refused = Some(reason.clone()),
-            Ok(ran) => self.placed(&mut placement, ran),
+            Ok(ran) => self.count_nodes(&mut placement, ran),
         }
         self.providers.push(placement);
     }
 
-    fn placed(&self, placement: &mut Placement, ran: &[NodeExecution]) {
+    fn count_nodes(&self, placement: &mut Placement, ran: &[NodeExecution]) {
         let mut seen = BTreeSet::new();
         for NodeExecution { node, operator, provider, .. } in ran {
             if !seen.insert((node, operator)) {
                 continue;
             }
-            let known = self.operators.iter().find(|known| is(&known.operator, operator));
+            let known = self.operators.iter().find(|known| is_same_operator(&known.operator, operator));
             let name = known.map_or(operator, |known| &known.operator).clone();
             match known {
                 None if *provider == placement.provider && provider != ExecutionProvider::Cpu.name() => {
@@ -124,7 +126,7 @@ impl NodeReport {
 }
 
 /// Whether an operator of the file, with its domain, is the one that ran.
-fn is(known: &str, ran: &str) -> bool {
+fn is_same_operator(known: &str, ran: &str) -> bool {
     known == ran || known.rsplit_once('.').is_some_and(|(_, name)| name == ran)
 }
 

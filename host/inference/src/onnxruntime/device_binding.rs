@@ -62,7 +62,7 @@ impl<'p> Binding<'p> {
         let mut output = |(name, stays): (String, &bool)| {
             let value = outputs.remove(&name).ok_or_else(|| ort::Error::new(format!("no output `{name}`")))?;
             if *stays {
-                return left(value, session.clone(), self.place).map(Placed::Device);
+                return to_device_tensor(value, session.clone(), self.place).map(Placed::Device);
             }
             values::copy(&name, &value).map(Placed::Host).map_err(ort::Error::new)
         };
@@ -71,7 +71,11 @@ impl<'p> Binding<'p> {
 }
 
 /// An output that stays on the session's device; it is dropped under the device's lock.
-fn left(value: DynValue, session: Arc<SharedSessionInner>, place: &DevicePlacement) -> ort::Result<DeviceTensor> {
+fn to_device_tensor(
+    value: DynValue,
+    session: Arc<SharedSessionInner>,
+    place: &DevicePlacement,
+) -> ort::Result<DeviceTensor> {
     let (element, shape) = match value.dtype() {
         ValueType::Tensor { ty, shape, .. } => (values::element(*ty), values::dims(shape)),
         _ => (None, Vec::new()),

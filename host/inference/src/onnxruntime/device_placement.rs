@@ -20,7 +20,7 @@ pub(super) struct DevicePlacement {
 
 impl DevicePlacement {
     /// That of a provider of ONNX Runtime's own, whose memory the library may be too old to name.
-    pub(super) fn of(provider: ExecutionProvider, options: &ProviderOptions) -> Self {
+    pub(super) fn for_provider(provider: ExecutionProvider, options: &ProviderOptions) -> Self {
         let memory = |kind: AllocationDevice<'_>, device| {
             let memory = Memory { name: kind.as_str().to_owned(), device };
             memory_info(Some(&memory)).is_ok().then_some(memory)
@@ -28,7 +28,7 @@ impl DevicePlacement {
         match provider {
             // TensorRT's sessions use CUDA's memory.
             ExecutionProvider::Cuda | ExecutionProvider::TensorRt => {
-                let number = options.of(provider).find(|(name, _)| *name == "device_id");
+                let number = options.values(provider).find(|(name, _)| *name == "device_id");
                 let device = number.and_then(|(_, number)| number.parse().ok()).unwrap_or(0);
                 Self { memory: memory(AllocationDevice::CUDA, device), exclusive: false }
             }
@@ -72,8 +72,8 @@ mod tests {
     #[test]
     fn providers_have_their_memory() {
         let Some(_library) = onnxruntime() else { return };
-        let told = ProviderOptions::default();
-        let of = |provider| DevicePlacement::of(provider, &told);
+        let options = ProviderOptions::default();
+        let of = |provider| DevicePlacement::for_provider(provider, &options);
         assert_eq!(of(ExecutionProvider::Cpu), DevicePlacement::default());
         for provider in [ExecutionProvider::Cuda, ExecutionProvider::TensorRt] {
             assert_eq!(of(provider), DevicePlacement { memory: Some(named("Cuda", 0)), exclusive: false });

@@ -94,8 +94,8 @@ impl OnnxRuntime {
     /// Where sessions made so keep tensors.
     fn place(&self, options: &SessionOptions) -> DevicePlacement {
         match options.provider {
-            ExecutionProvider::Plugin(name) => plugins::place(self.environment, name),
-            provider => DevicePlacement::of(provider, &options.provider_options),
+            ExecutionProvider::Plugin(name) => plugins::placement(self.environment, name),
+            provider => DevicePlacement::for_provider(provider, &options.provider_options),
         }
     }
 
@@ -223,8 +223,8 @@ fn builder(environment: &Environment, options: &SessionOptions) -> Result<Sessio
         .with_execution_providers(providers::registrations(options.provider, &options.provider_options))
         .map_err(text)?;
     if let ExecutionProvider::Plugin(name) = options.provider {
-        let told: Vec<_> = options.provider_options.of(options.provider).collect();
-        builder = plugins::choose(builder, environment, name, &told)?;
+        let values: Vec<_> = options.provider_options.values(options.provider).collect();
+        builder = plugins::with_device(builder, environment, name, &values)?;
     }
     if let Some(threads) = options.threads {
         builder = own_threads(builder, threads)?;

@@ -82,7 +82,7 @@ impl NonTensorValues {
         for element in inputs.iter().filter_map(sequence_of) {
             empty.insert(element, session(environment, &empty_sequence_model(data_type(element)))?);
         }
-        Ok(Some(Self { inputs, outputs: placed(outputs), casts, empty }))
+        Ok(Some(Self { inputs, outputs: locate_outputs(outputs), casts, empty }))
     }
 
     /// The names of the session's outputs, in its order.
@@ -179,14 +179,14 @@ impl NonTensorValues {
 }
 
 /// Where each output is: optional ones are told by two, after all others.
-fn placed(outputs: Vec<(String, OnnxType)>) -> Vec<(String, OnnxType, OutputLocation)> {
+fn locate_outputs(outputs: Vec<(String, OnnxType)>) -> Vec<(String, OnnxType, OutputLocation)> {
     let optional = |kind: &OnnxType| matches!(kind, OnnxType::Optional(_));
     let mut plain = 0..;
-    let mut told = outputs.iter().filter(|(_, kind)| !optional(kind)).count();
+    let mut optional_index = outputs.iter().filter(|(_, kind)| !optional(kind)).count();
     let mut place = |kind: &OnnxType| {
         if optional(kind) {
-            told += 2;
-            OutputLocation::Told { value: told - 2, has: told - 1 }
+            optional_index += 2;
+            OutputLocation::Told { value: optional_index - 2, has: optional_index - 1 }
         } else {
             OutputLocation::As(plain.next().unwrap_or(0))
         }
@@ -238,9 +238,9 @@ fn text(error: ort::Error) -> String {
 /// A cast wraps numbers around that the narrow type has not, or makes them infinite.
 fn check_range(tensor: &Tensor, narrow: NarrowType) -> Result<(), String> {
     let outside = match tensor.data() {
-        TensorData::Int8(data) => data.iter().map(|item| f32::from(*item)).find(|item| !narrow.holds(*item)),
-        TensorData::Uint8(data) => data.iter().map(|item| f32::from(*item)).find(|item| !narrow.holds(*item)),
-        TensorData::Float32(data) => data.iter().copied().find(|item| !narrow.holds(*item)),
+        TensorData::Int8(data) => data.iter().map(|item| f32::from(*item)).find(|item| !narrow.contains(*item)),
+        TensorData::Uint8(data) => data.iter().map(|item| f32::from(*item)).find(|item| !narrow.contains(*item)),
+        TensorData::Float32(data) => data.iter().copied().find(|item| !narrow.contains(*item)),
         _ => None,
     };
     let (least, most) = narrow.range();

@@ -62,7 +62,7 @@ fn address(device: &Device<'_>) -> usize {
 }
 
 /// `builder` for the devices of the plug-in called `name`, with these options.
-pub(super) fn choose(
+pub(super) fn with_device(
     builder: SessionBuilder,
     environment: &Environment,
     name: PluginName,
@@ -78,13 +78,13 @@ pub(super) fn choose(
     if provider.len() > 100 {
         return Err("the name that it gives itself is too long".to_owned());
     }
-    let told: Vec<_> =
+    let options_for_device: Vec<_> =
         options.iter().map(|(option, value)| (format!("{provider}.{option}"), (*value).to_owned())).collect();
-    builder.with_devices([device], Some(&told)).map_err(|error| error.to_string())
+    builder.with_devices([device], Some(&options_for_device)).map_err(|error| error.to_string())
 }
 
 /// Where the sessions of the plug-in called `name` keep tensors.
-pub(super) fn place(environment: &Environment, name: PluginName) -> DevicePlacement {
+pub(super) fn placement(environment: &Environment, name: PluginName) -> DevicePlacement {
     let registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
     let own = registered.get(&name).map(Vec::as_slice).unwrap_or_default();
     let Some(device) = environment.devices().find(|device| own.contains(&address(device))) else {

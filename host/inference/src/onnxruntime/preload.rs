@@ -42,10 +42,10 @@ static FOR_TENSORRT: Once = Once::new();
 /// Missing libraries are left to the system's loader; the provider's error names them.
 pub(super) fn preload(library: &Path, provider: ExecutionProvider) {
     if matches!(provider, ExecutionProvider::TensorRt | ExecutionProvider::Cuda) {
-        FOR_CUDA.call_once(|| load(&found(&folders(library), CUDA)));
+        FOR_CUDA.call_once(|| load(&find_libraries(&folders(library), CUDA)));
     }
     if provider == ExecutionProvider::TensorRt {
-        FOR_TENSORRT.call_once(|| load(&found(&folders(library), TENSORRT)));
+        FOR_TENSORRT.call_once(|| load(&find_libraries(&folders(library), TENSORRT)));
     }
 }
 
@@ -53,7 +53,9 @@ pub(super) fn preload(library: &Path, provider: ExecutionProvider) {
 pub(super) fn has_tensorrt(library: &Path) -> bool {
     let wanted = &TENSORRT[..1];
     let system = Hardware::library_folders();
-    !found(&folders(library), wanted).is_empty() || !found(&system, wanted).is_empty() || is_in_cache(wanted[0])
+    !find_libraries(&folders(library), wanted).is_empty()
+        || !find_libraries(&system, wanted).is_empty()
+        || is_in_cache(wanted[0])
 }
 
 /// Whether the dynamic linker's cache, which names the libraries of all its folders, has this one.
@@ -76,7 +78,7 @@ fn folders(library: &Path) -> Vec<PathBuf> {
     own.into_iter().chain(site.into_iter().flat_map(|site| within.map(|folder| site.join(folder)))).collect()
 }
 
-fn found(folders: &[PathBuf], names: &[&str]) -> Vec<PathBuf> {
+fn find_libraries(folders: &[PathBuf], names: &[&str]) -> Vec<PathBuf> {
     let place = |name: &&str| folders.iter().map(|folder| folder.join(name)).find(|file| file.is_file());
     names.iter().filter_map(place).collect()
 }
@@ -100,10 +102,13 @@ mod tests {
             place(&format!("site-packages/nvidia/cu13/lib/{}", CUDA[0])),
             place(&format!("site-packages/nvidia/cudnn/lib/{}", CUDA[7])),
         );
-        assert_eq!(found(&folders(&library), CUDA), [runtime.clone(), cudnn]);
+        assert_eq!(find_libraries(&folders(&library), CUDA), [runtime.clone(), cudnn]);
         let with_external_weights = place(&format!("engines/cuda/{}", CUDA[1]));
-        assert_eq!(found(&folders(&with_external_weights), CUDA), std::slice::from_ref(&with_external_weights));
+        assert_eq!(
+            find_libraries(&folders(&with_external_weights), CUDA),
+            std::slice::from_ref(&with_external_weights)
+        );
         let nearer = place(&format!("site-packages/onnxruntime/capi/{}", CUDA[0]));
-        assert_eq!(found(&folders(&library), CUDA)[0], nearer);
+        assert_eq!(find_libraries(&folders(&library), CUDA)[0], nearer);
     }
 }

@@ -25,7 +25,7 @@ impl OnnxRuntime {
         prefix: &Path,
     ) -> Result<(), ModelLoadError> {
         preload::preload(&self.library, options.provider);
-        catch_panic(|| self.profiled(file, options, inputs, prefix)).unwrap_or_else(Err).map_err(|fault| {
+        catch_panic(|| self.run_profiled(file, options, inputs, prefix)).unwrap_or_else(Err).map_err(|fault| {
             ModelLoadError::Engine {
                 path: file.path().to_owned(),
                 engine: self.name.clone(),
@@ -34,7 +34,7 @@ impl OnnxRuntime {
         })
     }
 
-    fn profiled(
+    fn run_profiled(
         &self,
         file: &ModelFile,
         options: &SessionOptions,

@@ -88,33 +88,33 @@ pub(super) fn registrations(provider: ExecutionProvider, options: &ProviderOptio
         // If it cannot be made, the provider says so.
         let _ = std::fs::create_dir_all(folder);
     }
-    let cuda = || told(ep::CUDA::default(), ExecutionProvider::Cuda, options).build();
+    let cuda = || with_options(ep::CUDA::default(), ExecutionProvider::Cuda, options).build();
     let dispatches = match provider {
         // CUDA runs what TensorRT does not take.
-        ExecutionProvider::TensorRt => vec![told(ep::TensorRT::default(), provider, options).build(), cuda()],
+        ExecutionProvider::TensorRt => vec![with_options(ep::TensorRT::default(), provider, options).build(), cuda()],
         ExecutionProvider::Cuda => vec![cuda()],
         ExecutionProvider::Rocm => vec![migraphx(options).build()],
-        ExecutionProvider::CoreMl => vec![told(ep::CoreML::default(), provider, options).build()],
+        ExecutionProvider::CoreMl => vec![with_options(ep::CoreML::default(), provider, options).build()],
         ExecutionProvider::DirectMl => vec![directml(options).build()],
-        ExecutionProvider::WebGpu => vec![told(ep::WebGPU::default(), provider, options).build()],
-        ExecutionProvider::OpenVino => vec![told(ep::OpenVINO::default(), provider, options).build()],
+        ExecutionProvider::WebGpu => vec![with_options(ep::WebGPU::default(), provider, options).build()],
+        ExecutionProvider::OpenVino => vec![with_options(ep::OpenVINO::default(), provider, options).build()],
         // A plug-in is named by its devices.
         ExecutionProvider::Cpu | ExecutionProvider::Plugin(_) => Vec::new(),
     };
     dispatches.into_iter().map(ExecutionProviderDispatch::error_on_failure).collect()
 }
 
-fn told<P: ArbitrarilyConfigurableExecutionProvider>(
+fn with_options<P: ArbitrarilyConfigurableExecutionProvider>(
     native: P,
     provider: ExecutionProvider,
     options: &ProviderOptions,
 ) -> P {
-    options.of(provider).fold(native, |native, (name, value)| native.with_arbitrary_config(name, value))
+    options.values(provider).fold(native, |native, (name, value)| native.with_arbitrary_config(name, value))
 }
 
 /// MIGraphX takes a structure instead of names. The values have been checked.
 fn migraphx(options: &ProviderOptions) -> ep::MIGraphX {
-    let all: Vec<_> = options.of(ExecutionProvider::Rocm).collect();
+    let all: Vec<_> = options.values(ExecutionProvider::Rocm).collect();
     let native = all.contains(&("migraphx_int8_use_native_calibration_table", "1"));
     all.into_iter().fold(ep::MIGraphX::default(), |provider, (name, value)| match name {
         "device_id" => provider.with_device_id(value.parse().unwrap_or_default()),
@@ -133,7 +133,7 @@ fn migraphx(options: &ProviderOptions) -> ep::MIGraphX {
 
 /// DirectML takes a structure instead of names. The values have been checked.
 fn directml(options: &ProviderOptions) -> ep::DirectML {
-    options.of(ExecutionProvider::DirectMl).fold(ep::DirectML::default(), |provider, (name, value)| {
+    options.values(ExecutionProvider::DirectMl).fold(ep::DirectML::default(), |provider, (name, value)| {
         match (name, value) {
             ("device_id", number) => provider.with_device_id(number.parse().unwrap_or_default()),
             ("performance_preference", "high_performance") => {

@@ -111,7 +111,7 @@ impl Session for OrtSession {
         let _guard = exclusive_device::acquire(self.place.exclusive, deadline)
             .map_err(|DeadlineExceeded| RunFailure::Timeout)?;
         let native = self.native.get_mut().ok_or_else(gone)?;
-        let outputs = timed(&mut self.controls, deadline, shrink, |options| match options {
+        let outputs = run_with_deadline(&mut self.controls, deadline, shrink, |options| match options {
             Some(options) => native.run_with_options(inputs, options),
             None => native.run(inputs),
         })?;
@@ -135,7 +135,7 @@ impl Session for OrtSession {
         let _guard = exclusive_device::acquire(self.place.exclusive, deadline)
             .map_err(|DeadlineExceeded| RunFailure::Timeout)?;
         let native = self.native.get_mut().ok_or_else(gone)?;
-        let outputs = timed(&mut self.controls, deadline, false, |options| match options {
+        let outputs = run_with_deadline(&mut self.controls, deadline, false, |options| match options {
             Some(options) => native.run_with_options(named, options),
             None => native.run(named),
         })?;
@@ -158,7 +158,7 @@ impl Session for OrtSession {
             .map_err(|DeadlineExceeded| RunFailure::Timeout)?;
         let native = self.native.get_mut().ok_or_else(gone)?;
         let binding = Binding::new(native, named, stay, &self.place).map_err(failed)?;
-        timed(&mut self.controls, deadline, shrink, |options| binding.run(native, options))
+        run_with_deadline(&mut self.controls, deadline, shrink, |options| binding.run(native, options))
     }
 }
 
@@ -169,7 +169,7 @@ fn gone() -> RunFailure {
 }
 
 /// One run, stopped when its deadline has passed.
-fn timed<'t, T>(
+fn run_with_deadline<'t, T>(
     controls: &'t mut RunControls,
     deadline: Option<Instant>,
     shrink: bool,

@@ -9,7 +9,7 @@ use super::core_selection::CoreReservation;
 use super::cost_model::CostModel;
 use super::pool::SessionPool;
 use super::run_duration::RunDurations;
-use super::slot::{Slot, ThreadMode};
+use super::slot::{SessionSlot, ThreadMode};
 use super::threading_trial::ThreadingTrial;
 use crate::background_work::BackgroundLoad;
 use crate::engine::{Engine, RunFailure, Session, SessionOptions};
@@ -60,7 +60,7 @@ impl Shared {
     /// `begins` is called once the device's lock is held: waiting for it is no part of the run.
     pub(super) fn run<T>(
         &self,
-        slot: &mut Slot,
+        slot: &mut SessionSlot,
         bytes: usize,
         deadline: Option<Instant>,
         begins: impl FnOnce(),
@@ -103,7 +103,7 @@ impl Shared {
     }
 
     /// Whether a run with a deadline may use the caller's thread.
-    pub(super) fn can_run_inline(&self, slot: &Slot, bytes: usize) -> bool {
+    pub(super) fn can_run_inline(&self, slot: &SessionSlot, bytes: usize) -> bool {
         slot.session.is_some() && self.durations.is_short(bytes)
     }
 
@@ -113,12 +113,12 @@ impl Shared {
         one && self.options.provider == ExecutionProvider::Cpu && !self.durations.is_brief(bytes)
     }
 
-    pub(super) fn check_out(self: &Arc<Self>, bytes: usize, deadline: Option<Instant>) -> Option<Slot> {
+    pub(super) fn check_out(self: &Arc<Self>, bytes: usize, deadline: Option<Instant>) -> Option<SessionSlot> {
         self.free(bytes).or_else(|| self.pool.wait(self.threading_trial.prefers_single_threaded(bytes), deadline))
     }
 
     /// A session that is free now.
-    pub(super) fn free(self: &Arc<Self>, bytes: usize) -> Option<Slot> {
+    pub(super) fn free(self: &Arc<Self>, bytes: usize) -> Option<SessionSlot> {
         let short = self.threading_trial.prefers_single_threaded(bytes);
         let slot = self.pool.pop(short);
         if slot.as_ref().is_none_or(|slot| slot.mode == ThreadMode::MultiThreaded)
@@ -152,7 +152,7 @@ fn engine_panicked(panic: &str) -> RunFailure {
 /// Returns its slot when dropped.
 pub(super) struct CheckedOut<'a> {
     pub(super) shared: &'a Arc<Shared>,
-    pub(super) slot: Slot,
+    pub(super) slot: SessionSlot,
 }
 
 impl Drop for CheckedOut<'_> {

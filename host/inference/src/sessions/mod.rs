@@ -30,7 +30,7 @@ use checkout::{CheckedOut, Shared, Work};
 use cost_model::CostModel;
 use pool::SessionPool;
 use run_duration::RunDurations;
-use slot::{Slot, ThreadMode};
+use slot::{SessionSlot, ThreadMode};
 use threading_trial::ThreadingTrial;
 
 pub use checkout::SessionRunError;
@@ -69,10 +69,10 @@ impl SessionSet {
         let multi_threaded = instances.unwrap_or(1).max(1);
         let single_threaded = if instances.is_none() { single_threaded(&*engine, &file, &options) } else { 0 };
         let pool = SessionPool::new(multi_threaded, single_threaded);
-        pool.give_back(Slot { mode: ThreadMode::MultiThreaded, place: 0, session: Some(first) });
+        pool.give_back(SessionSlot { mode: ThreadMode::MultiThreaded, place: 0, session: Some(first) });
         for place in 1..multi_threaded {
             let session = Some(engine.load(&file, &options)?);
-            pool.give_back(Slot { mode: ThreadMode::MultiThreaded, place, session });
+            pool.give_back(SessionSlot { mode: ThreadMode::MultiThreaded, place, session });
         }
         let (retired, durations, threading_trial) =
             (AtomicUsize::new(0), RunDurations::new(), ThreadingTrial::new(single_threaded > 0));

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Instant;
 
 use super::checkout::{SessionRunError, Shared, Work};
-use super::slot::{Slot, ThreadMode};
+use super::slot::{SessionSlot, ThreadMode};
 use gpux_core::threads;
 
 impl Shared {
     /// Runs `work` on another thread, and passes the result to `then` there.
     pub(super) fn offload<T: 'static>(
         self: &Arc<Self>,
-        slot: Slot,
+        slot: SessionSlot,
         bytes: usize,
         deadline: Option<Instant>,
         work: impl Work<T>,
@@ -57,7 +57,7 @@ impl OffloadedRun {
         }
         let replaced = self.stay.replace();
         if replaced {
-            self.shared.pool.give_back(Slot::empty(self.mode, self.place));
+            self.shared.pool.give_back(SessionSlot::empty(self.mode, self.place));
         } else {
             self.shared.retired.fetch_sub(1, Ordering::AcqRel);
         }
@@ -69,7 +69,7 @@ impl OffloadedRun {
 struct SlotReturn {
     shared: Arc<Shared>,
     stay: Arc<RunState>,
-    slot: Slot,
+    slot: SessionSlot,
 }
 
 impl Drop for SlotReturn {

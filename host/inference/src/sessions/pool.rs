@@ -9,7 +9,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::session_affinity::AffinityPool;
-use super::slot::{Slot, ThreadMode};
+use super::slot::{SessionSlot, ThreadMode};
 use crate::engine::Session;
 
 pub(super) struct SessionPool {
@@ -120,7 +120,7 @@ impl SessionPool {
     }
 
     /// A free session: single-threaded if the pool is crowded, and for `short` runs if there is one.
-    pub(super) fn pop(&self, short: bool) -> Option<Slot> {
+    pub(super) fn pop(&self, short: bool) -> Option<SessionSlot> {
         let Some(single_threaded) = &self.single_threaded else { return self.multi_threaded.pop() };
         let crowded = single_threaded.is_crowded();
         if !crowded && !short {
@@ -145,7 +145,7 @@ impl SessionPool {
 
     /// The same as [`Self::pop`], when one is free. `None` if that is not before the deadline.
     #[cold]
-    pub(super) fn wait(&self, short: bool, deadline: Option<Instant>) -> Option<Slot> {
+    pub(super) fn wait(&self, short: bool, deadline: Option<Instant>) -> Option<SessionSlot> {
         let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiting.fetch_add(1, Ordering::SeqCst);
         // A thread that returns a session after this fence sees `waiting`.
@@ -169,8 +169,8 @@ impl SessionPool {
         found
     }
 
-    pub(super) fn give_back(&self, slot: Slot) {
-        self.of(slot.mode).push(slot);
+    pub(super) fn give_back(&self, slot: SessionSlot) {
+        self.slots(slot.mode).push(slot);
         fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::SeqCst) > 0 {
             let _gate = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -180,9 +180,9 @@ impl SessionPool {
     }
 
     /// Puts a session back in its place, for which another is to be made, or drops it where there is one by now.
-    pub(super) fn restore(&self, mut slot: Slot) {
+    pub(super) fn restore(&self, mut slot: SessionSlot) {
         if slot.session.is_some()
-            && let Some(mut other) = self.of(slot.mode).pop_at(slot.place)
+            && let Some(mut other) = self.slots(slot.mode).pop_at(slot.place)
         {
             if other.session.is_none() {
                 std::mem::swap(&mut slot, &mut other);
@@ -217,11 +217,11 @@ impl SessionPool {
         }
         single_threaded.is_loading.store(false, Ordering::Release);
         if session.is_some() {
-            self.give_back(Slot { mode: ThreadMode::SingleThreaded, place, session });
+            self.give_back(SessionSlot { mode: ThreadMode::SingleThreaded, place, session });
         }
     }
 
-    fn of(&self, mode: ThreadMode) -> &AffinityPool {
+    fn slots(&self, mode: ThreadMode) -> &AffinityPool {
         match (&self.single_threaded, mode) {
             (Some(single_threaded), ThreadMode::SingleThreaded) => &single_threaded.free,
             _ => &self.multi_threaded,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_queue::ArrayQueue;
 
-use super::slot::Slot;
+use super::slot::SessionSlot;
 
 thread_local! {
     /// The slot that the thread used last, in any pool of several.
@@ -28,7 +28,7 @@ pub fn with_preferred_session<T>(preferred: usize, work: impl FnOnce() -> T) -> 
 pub(super) struct AffinityPool(Box<[AffinitySlot]>);
 
 struct AffinitySlot {
-    slot: ArrayQueue<Slot>,
+    slot: ArrayQueue<SessionSlot>,
     /// whether the slot has no session yet
     is_unloaded: AtomicBool,
 }
@@ -56,13 +56,13 @@ impl AffinityPool {
     }
 
     /// Takes the session that the thread used last, else another, else an empty slot.
-    pub(super) fn pop(&self) -> Option<Slot> {
+    pub(super) fn pop(&self) -> Option<SessionSlot> {
         let loaded =
             |place: &AffinitySlot| if place.is_unloaded.load(Ordering::Relaxed) { None } else { place.slot.pop() };
         self.find(loaded).or_else(|| self.find(|place| place.slot.pop()))
     }
 
-    fn find(&self, take: impl Fn(&AffinitySlot) -> Option<Slot>) -> Option<Slot> {
+    fn find(&self, take: impl Fn(&AffinitySlot) -> Option<SessionSlot>) -> Option<SessionSlot> {
         let (count, preferred) = (self.0.len(), PREFERRED.get());
         let first = preferred.unwrap_or_else(|| LAST.get()) % count;
         (first..count).chain(0..first).find_map(|index| {
@@ -75,12 +75,12 @@ impl AffinityPool {
     }
 
     /// Takes the slot with this index, if it is free.
-    pub(super) fn pop_at(&self, index: usize) -> Option<Slot> {
+    pub(super) fn pop_at(&self, index: usize) -> Option<SessionSlot> {
         self.0.get(index)?.slot.pop()
     }
 
     /// Returns a slot.
-    pub(super) fn push(&self, slot: Slot) {
+    pub(super) fn push(&self, slot: SessionSlot) {
         if let Some(place) = self.0.get(slot.place) {
             place.is_unloaded.store(slot.session.is_none(), Ordering::Relaxed);
             let _ = place.slot.push(slot);
@@ -99,7 +99,7 @@ mod tests {
     /// A pool with this many empty slots.
     fn pool(slots: usize) -> AffinityPool {
         let pool = AffinityPool::new(slots);
-        (0..slots).for_each(|place| pool.push(Slot::empty(ThreadMode::MultiThreaded, place)));
+        (0..slots).for_each(|place| pool.push(SessionSlot::empty(ThreadMode::MultiThreaded, place)));
         pool
     }
 
@@ -110,7 +110,7 @@ mod tests {
         let mut taken: Vec<_> = std::iter::from_fn(|| pool.pop()).map(|slot| slot.place).collect();
         taken.sort_unstable();
         assert_eq!((taken, pool.len(), pool.is_empty()), (vec![0, 1, 2], 0, true));
-        pool.push(Slot::empty(ThreadMode::MultiThreaded, 1));
+        pool.push(SessionSlot::empty(ThreadMode::MultiThreaded, 1));
         assert!(pool.pop_at(0).is_none() && pool.pop_at(1).is_some() && pool.pop_at(1).is_none());
     }
 

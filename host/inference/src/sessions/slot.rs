@@ -3,7 +3,7 @@
 use crate::engine::Session;
 
 /// A session, or an empty slot whose next user loads one.
-pub(super) struct Slot {
+pub(super) struct SessionSlot {
     pub(super) mode: ThreadMode,
     /// its index among the slots of its mode
     pub(super) place: usize,
@@ -19,7 +19,7 @@ pub(super) enum ThreadMode {
     SingleThreaded,
 }
 
-impl Slot {
+impl SessionSlot {
     pub(super) const fn empty(mode: ThreadMode, place: usize) -> Self {
         Self { mode, place, session: None }
     }

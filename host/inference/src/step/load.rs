@@ -122,6 +122,6 @@ fn share_of_cores(cores: usize, instances: usize) -> Option<usize> {
 
 /// Why a provider does not work, with what it was told: the cause may lie there.
 fn with_options(reason: String, options: &ProviderOptions, provider: ExecutionProvider) -> String {
-    let told: Vec<_> = options.chosen(provider).map(|(name, value)| format!("{name}={value}")).collect();
+    let told: Vec<_> = options.user_values(provider).map(|(name, value)| format!("{name}={value}")).collect();
     if told.is_empty() { reason } else { format!("{reason} (with {})", told.join(", ")) }
 }

@@ -16,7 +16,7 @@ fn request(name: &str) -> String {
         memory: None,
         measure: false,
         shapes: Vec::new(),
-        patience: TIMEOUT,
+        timeout: TIMEOUT,
     };
     serde_json::to_string(&request).unwrap()
 }

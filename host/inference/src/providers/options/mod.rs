@@ -171,7 +171,7 @@ impl ProviderOptions {
 
     /// Adds what holds unless an option says otherwise, and gives each folder that a provider keeps
     /// things in its place below `folder`; without one, nothing is kept.
-    pub fn keep_in(&mut self, folder: Option<&Path>) {
+    pub fn set_cache_folder(&mut self, folder: Option<&Path>) {
         // An engine of TensorRT takes minutes to build.
         let tensorrt = self.0.entry(ExecutionProvider::TensorRt).or_default();
         for (switch, path) in tables::TENSORRT_CACHES {
@@ -203,7 +203,7 @@ impl ProviderOptions {
     }
 
     /// Names and values for the library of `provider`.
-    pub fn of(&self, provider: ExecutionProvider) -> impl Iterator<Item = (&str, &str)> {
+    pub fn values(&self, provider: ExecutionProvider) -> impl Iterator<Item = (&str, &str)> {
         self.0.get(&provider).into_iter().flatten().filter_map(|(name, values)| match values {
             OptionValue::Value(value) => Some((name.as_str(), value.as_str())),
             OptionValue::InCache => None,
@@ -211,20 +211,20 @@ impl ProviderOptions {
     }
 
     /// The same without what gpux adds of itself: what may be to blame for a fault.
-    pub fn chosen(&self, provider: ExecutionProvider) -> impl Iterator<Item = (&str, &str)> {
+    pub fn user_values(&self, provider: ExecutionProvider) -> impl Iterator<Item = (&str, &str)> {
         let added = |name: &str| tables::TENSORRT_CACHES.iter().any(|(switch, path)| name == *switch || name == *path);
-        self.of(provider).filter(move |(name, _)| !added(name))
+        self.values(provider).filter(move |(name, _)| !added(name))
     }
 
     /// The folders that `provider` is told to keep things in.
     pub fn folders(&self, provider: ExecutionProvider) -> impl Iterator<Item = &Path> {
         let is_folder = move |name: &str| find(provider, name).is_some_and(|option| option.kind == OptionKind::Folder);
-        self.of(provider).filter(move |(name, _)| is_folder(name)).map(|(_, value)| Path::new(value))
+        self.values(provider).filter(move |(name, _)| is_folder(name)).map(|(_, value)| Path::new(value))
     }
 
     /// Whether nothing is set for `provider`.
     pub fn is_empty(&self, provider: ExecutionProvider) -> bool {
-        self.of(provider).next().is_none()
+        self.values(provider).next().is_none()
     }
 }
 

@@ -28,7 +28,7 @@ const fn refused(name: &'static str, reason: &'static str) -> ProviderOption {
     option(name, OptionKind::Refused(reason), "false", reason)
 }
 
-const fn also(mut option: ProviderOption, aliases: &'static [&'static str]) -> ProviderOption {
+const fn with_aliases(mut option: ProviderOption, aliases: &'static [&'static str]) -> ProviderOption {
     option.aliases = aliases;
     option
 }
@@ -137,12 +137,12 @@ pub(super) const TENSORRT: &[ProviderOption] = &[
 
 pub(super) const MIGRAPHX: &[ProviderOption] = &[
     DEVICE,
-    also(switch("migraphx_fp16_enable", "false", "compute in float16"), &["fp16"]),
-    also(switch("migraphx_fp8_enable", "false", "compute in float8"), &["fp8"]),
-    also(switch("migraphx_int8_enable", "false", "compute in int8"), &["int8"]),
+    with_aliases(switch("migraphx_fp16_enable", "false", "compute in float16"), &["fp16"]),
+    with_aliases(switch("migraphx_fp8_enable", "false", "compute in float8"), &["fp8"]),
+    with_aliases(switch("migraphx_int8_enable", "false", "compute in int8"), &["int8"]),
     file("migraphx_int8_calibration_table_name", "the table of scales for int8"),
     switch("migraphx_int8_use_native_calibration_table", "false", "the table is one of MIGraphX's own"),
-    also(switch("migraphx_exhaustive_tune", "false", "search longer for fast kernels"), &["exhaustive_tune"]),
+    with_aliases(switch("migraphx_exhaustive_tune", "false", "search longer for fast kernels"), &["exhaustive_tune"]),
     option(
         "migraphx_mem_limit",
         OptionKind::Size,
@@ -153,7 +153,7 @@ pub(super) const MIGRAPHX: &[ProviderOption] = &[
 ];
 
 pub(super) const COREML: &[ProviderOption] = &[
-    also(
+    with_aliases(
         option(
             "MLComputeUnits",
             OptionKind::Choice(&["ALL", "CPUAndNeuralEngine", "CPUAndGPU", "CPUOnly"]),
@@ -162,7 +162,7 @@ pub(super) const COREML: &[ProviderOption] = &[
         ),
         &["compute_units"],
     ),
-    also(
+    with_aliases(
         option(
             "ModelFormat",
             OptionKind::Choice(&["NeuralNetwork", "MLProgram"]),
@@ -171,9 +171,12 @@ pub(super) const COREML: &[ProviderOption] = &[
         ),
         &["model_format"],
     ),
-    also(switch("RequireStaticInputShapes", "false", "take only parts whose shapes are fixed"), &["static_shapes"]),
-    also(switch("EnableOnSubgraphs", "false", "also inside loops and branches"), &["subgraphs"]),
-    also(
+    with_aliases(
+        switch("RequireStaticInputShapes", "false", "take only parts whose shapes are fixed"),
+        &["static_shapes"],
+    ),
+    with_aliases(switch("EnableOnSubgraphs", "false", "also inside loops and branches"), &["subgraphs"]),
+    with_aliases(
         option(
             "SpecializationStrategy",
             OptionKind::Choice(&["Default", "FastPrediction"]),
@@ -182,8 +185,14 @@ pub(super) const COREML: &[ProviderOption] = &[
         ),
         &["specialization"],
     ),
-    also(switch("AllowLowPrecisionAccumulationOnGPU", "false", "sums in float16 on the GPU"), &["low_precision"]),
-    also(option("ModelCacheDirectory", OptionKind::Folder, "false", "where compiled models are kept"), &["cache_dir"]),
+    with_aliases(
+        switch("AllowLowPrecisionAccumulationOnGPU", "false", "sums in float16 on the GPU"),
+        &["low_precision"],
+    ),
+    with_aliases(
+        option("ModelCacheDirectory", OptionKind::Folder, "false", "where compiled models are kept"),
+        &["cache_dir"],
+    ),
     option(
         "coreml_flags",
         OptionKind::Flags,
@@ -252,7 +261,7 @@ pub(super) const WEBGPU: &[ProviderOption] = &[
 ];
 
 pub(super) const OPENVINO: &[ProviderOption] = &[
-    also(
+    with_aliases(
         option(
             "device_type",
             OptionKind::Text("a device, such as CPU, GPU, GPU.1, NPU, AUTO:GPU,CPU"),
@@ -267,7 +276,7 @@ pub(super) const OPENVINO: &[ProviderOption] = &[
         "FP32 on a CPU, FP16 on a GPU",
         "what is computed in",
     ),
-    also(whole("num_of_threads", 1, 256, "the cores", "threads of the CPU"), &["num_threads"]),
+    with_aliases(whole("num_of_threads", 1, 256, "the cores", "threads of the CPU"), &["num_threads"]),
     whole("num_streams", 1, 256, "1", "runs that share the device at a time"),
     option("cache_dir", OptionKind::Folder, "false", "where compiled models are kept"),
     switch("disable_dynamic_shapes", "false", "compile again for each new shape"),

@@ -14,7 +14,7 @@ fn set(of: &[ExecutionProvider], options: Json, source: OptionSource) -> Result<
 }
 
 fn values(options: &ProviderOptions, provider: ExecutionProvider) -> Vec<String> {
-    options.of(provider).map(|(name, value)| format!("{name}={value}")).collect()
+    options.values(provider).map(|(name, value)| format!("{name}={value}")).collect()
 }
 
 fn fault(of: &[ExecutionProvider], options: Json) -> String {
@@ -131,7 +131,7 @@ fn rejects_paths_and_addresses_from_gpux_yml() {
 #[test]
 fn places_provider_caches_in_the_cache() {
     let mut options = set(&[], json!({ "cache_dir": true }), OptionSource::File).unwrap();
-    options.keep_in(Some(Path::new("/cache/providers/d1")));
+    options.set_cache_folder(Some(Path::new("/cache/providers/d1")));
     assert_eq!(values(&options, OpenVino), ["cache_dir=/cache/providers/d1/openvino"]);
     let place = "/cache/providers/d1/tensorrt";
     let engines = format!("trt_engine_cache_path={place}");
@@ -140,12 +140,12 @@ fn places_provider_caches_in_the_cache() {
     assert_eq!(values(&options, TensorRt), expected);
     assert_eq!(options.folders(TensorRt).collect::<Vec<_>>(), [Path::new(place), Path::new(place)]);
     let mut none = set(&[], json!({ "cache_dir": true }), OptionSource::File).unwrap();
-    none.keep_in(None);
+    none.set_cache_folder(None);
     assert!(none.is_empty(OpenVino));
     assert_eq!(values(&none, TensorRt), ["trt_engine_cache_enable=0", "trt_timing_cache_enable=0"]);
     let mut off = set(&[TensorRt], json!({ "trt_engine_cache_enable": false }), OptionSource::File).unwrap();
-    off.keep_in(Some(Path::new("/c")));
-    assert_eq!(off.of(TensorRt).next(), Some(("trt_engine_cache_enable", "0")));
+    off.set_cache_folder(Some(Path::new("/c")));
+    assert_eq!(off.values(TensorRt).next(), Some(("trt_engine_cache_enable", "0")));
     assert!(!values(&off, TensorRt).iter().any(|values| values.contains("engine_cache_path")));
 }
 

@@ -27,7 +27,7 @@ pub(super) fn values(
     match option.kind {
         OptionKind::Switch => {
             let on = switch(value).ok_or_else(|| wrong(None))?;
-            one(spelled(provider, on).to_owned())
+            one(format_switch(provider, on).to_owned())
         }
         OptionKind::Whole { least, most } => {
             let number = whole(value).filter(|number| (least..=most).contains(number)).ok_or_else(|| wrong(None))?;
@@ -38,12 +38,12 @@ pub(super) fn values(
             one(size.to_string())
         }
         OptionKind::Choice(names) => {
-            let written = plain(value.as_str().ok_or_else(|| wrong(None))?);
-            let chosen = names.iter().find(|name| plain(name) == written);
-            one((*chosen.ok_or_else(|| wrong(near(&written, names)))?).to_owned())
+            let written = normalize(value.as_str().ok_or_else(|| wrong(None))?);
+            let chosen = names.iter().find(|name| normalize(name) == written);
+            one((*chosen.ok_or_else(|| wrong(suggestion(&written, names)))?).to_owned())
         }
         OptionKind::Text(_) => {
-            let text = text(value).filter(|text| is_tame(text)).ok_or_else(|| wrong(None))?;
+            let text = text(value).filter(|text| is_safe_text(text)).ok_or_else(|| wrong(None))?;
             one(text)
         }
         OptionKind::Shapes => one(shapes(value).ok_or_else(|| wrong(None))?),
@@ -84,7 +84,7 @@ fn operators(provider: ExecutionProvider, name: &str, what: &str, instead: Optio
     }
 }
 
-fn spelled(provider: ExecutionProvider, on: bool) -> &'static str {
+fn format_switch(provider: ExecutionProvider, on: bool) -> &'static str {
     match (provider, on) {
         (ExecutionProvider::OpenVino, true) => "true",
         (ExecutionProvider::OpenVino, false) => "false",
@@ -138,7 +138,7 @@ fn text(value: &Json) -> Option<String> {
 
 /// Whether a text holds nothing that could be more than it seems: no path, no quotes, no control
 /// characters.
-fn is_tame(text: &str) -> bool {
+fn is_safe_text(text: &str) -> bool {
     let tame = |c: char| c.is_ascii_alphanumeric() || ".,:_-+*()[] ".contains(c);
     !text.is_empty() && text.len() <= LONGEST_TEXT && text.chars().all(tame)
 }
@@ -161,8 +161,8 @@ fn shapes(value: &Json) -> Option<String> {
         _ => return None,
     };
     let is_sound = |(name, sizes): &(String, Vec<u64>)| {
-        let plain = !name.is_empty() && !name.contains([',', ':']) && !name.chars().any(char::is_control);
-        plain && !sizes.is_empty() && sizes.len() <= 16 && sizes.iter().all(|size| (1..=1 << 31).contains(size))
+        let normalize = !name.is_empty() && !name.contains([',', ':']) && !name.chars().any(char::is_control);
+        normalize && !sizes.is_empty() && sizes.len() <= 16 && sizes.iter().all(|size| (1..=1 << 31).contains(size))
     };
     if entries.is_empty() || !entries.iter().all(is_sound) {
         return None;
@@ -175,12 +175,12 @@ fn shapes(value: &Json) -> Option<String> {
 }
 
 /// A choice without what people write differently: case, underscores, the `k` of C++'s constants.
-fn plain(name: &str) -> String {
+fn normalize(name: &str) -> String {
     let name = name.strip_prefix('k').filter(|rest| rest.starts_with(char::is_uppercase)).unwrap_or(name);
     name.replace(['_', '-', ' '], "").to_ascii_lowercase()
 }
 
-fn near(written: &str, names: &[&str]) -> Option<String> {
+fn suggestion(written: &str, names: &[&str]) -> Option<String> {
     Some(format!("did you mean `{}`?", gpux_core::closest(written, names.iter().copied())?))
 }
 

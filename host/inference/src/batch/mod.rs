@@ -210,7 +210,7 @@ impl Shared {
             // One of them may be the cause, and the others must not suffer for it.
             Err(_) => shared.run_individually(&together),
         };
-        if let Some(offloaded) = self.sessions.start(inputs, deadline, &batch.add_time, then) {
+        if let Some(offloaded) = self.sessions.start(inputs, deadline, &batch.timer, then) {
             *batch.offloaded.lock().unwrap_or_else(PoisonError::into_inner) = Some(offloaded);
         }
     }

@@ -1,4 +1,4 @@
-//! Requests that wait for a session, and whose turn it is.
+//! The queue of requests that wait for a session.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -27,12 +27,12 @@ struct Inner {
     /// leaders that wait for more requests
     leaders_waiting: usize,
     /// rows of the last run: after a run of one request, leaders do not wait
-    select_batch: usize,
+    previous_rows: usize,
 }
 
 impl Default for Queue {
     fn default() -> Self {
-        let inner = Inner { waiting: Vec::new(), leading: 0, leaders_waiting: 0, select_batch: usize::MAX };
+        let inner = Inner { waiting: Vec::new(), leading: 0, leaders_waiting: 0, previous_rows: usize::MAX };
         Self { inner: Mutex::new(inner), arrived: Condvar::new() }
     }
 }
@@ -46,8 +46,7 @@ impl Queue {
         self.lock().waiting.len()
     }
 
-    /// Puts a request into the queue. Its thread leads if fewer than `open` do and nobody comes
-    /// before it.
+    /// Adds a request. It leads if fewer than `open` batches run and no other request comes first.
     pub(super) fn enter(&self, request: &Arc<Request>, open: usize) -> QueueRole {
         let mut inner = self.lock();
         inner.waiting.push(request.clone());
@@ -63,9 +62,9 @@ impl Queue {
         QueueRole::Wait
     }
 
-    /// Takes the leader and its [`select_batch`]. Waits for more of them for `delay`, though not beyond the
-    /// leader's deadline, not after there are as many as ran last time, not while others wait that
-    /// could have the session instead, and not at all if the last to run was alone.
+    /// Takes the leader's batch ([`select_batch`]). Waits up to `delay` for more requests: not beyond the
+    /// leader's deadline, not once the batch is as large as the previous one, not while other requests
+    /// could use the session, and not at all if the previous batch had one row.
     pub(super) fn take(
         &self,
         leader: &Arc<Request>,
@@ -75,8 +74,8 @@ impl Queue {
     ) -> Vec<Arc<Request>> {
         let mut inner = self.lock();
         let mut taken = select_batch(&inner.waiting, leader, most, start);
-        if !delay.is_zero() && inner.select_batch > 1 {
-            let enough = most.min(inner.select_batch);
+        if !delay.is_zero() && inner.previous_rows > 1 {
+            let enough = most.min(inner.previous_rows);
             let until = Instant::now() + delay;
             let until = leader.deadline.map_or(until, |deadline| deadline.min(until));
             inner.leaders_waiting += 1;
@@ -94,11 +93,11 @@ impl Queue {
             *request.state() = State::Taken;
         }
         inner.waiting.retain(|request| !taken.iter().any(|other| Arc::ptr_eq(other, request)));
-        inner.select_batch = rows(&taken);
+        inner.previous_rows = rows(&taken);
         taken
     }
 
-    /// Takes back a request whose deadline has passed; `false` if it is not in the queue any more.
+    /// Removes a request whose deadline has passed; `false` if it is not in the queue any more.
     /// A leader that was just called hands over to the next.
     pub(super) fn remove(&self, request: &Arc<Request>, open: usize) -> bool {
         let mut inner = self.lock();
@@ -111,7 +110,7 @@ impl Queue {
         true
     }
 
-    /// A run has ended: the most urgent are called to lead, as long as fewer than `open` do.
+    /// Ends a run. Calls the most urgent requests to lead while fewer than `open` batches run.
     pub(super) fn finish_run(&self, open: usize) {
         let mut inner = self.lock();
         inner.leading -= 1;
@@ -169,7 +168,7 @@ mod tests {
         let [first, compatible, second, other] = [text(10), text(10), text(100), text(10)];
         assert_eq!((queue.enter(&first, 1), queue.enter(&compatible, 1)), (QueueRole::Lead, QueueRole::Wait));
         let long = Duration::from_mins(10);
-        assert_eq!(queue.take(&first, 8, Duration::ZERO, None).len(), 2, "company is to be expected");
+        assert_eq!(queue.take(&first, 8, Duration::ZERO, None).len(), 2, "more requests are expected");
         assert_eq!((queue.enter(&second, 1), queue.enter(&other, 1)), (QueueRole::Wait, QueueRole::Wait));
         queue.finish_run(1);
         assert!(!second.is_waiting(), "it is to lead");

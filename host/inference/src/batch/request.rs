@@ -14,9 +14,9 @@ pub(super) struct Request {
     pub(super) rows: usize,
     pub(super) deadline: Option<Instant>,
     pub(super) key: BatchKey,
-    /// of a text that may be padded
+    /// the length of a text that may be padded
     pub(super) length: Option<usize>,
-    /// how large one more of that length would make each row
+    /// bytes that one more token adds to each row
     pub(super) bytes_per_token: usize,
     pub(super) priority: i32,
     /// its shares of the runs that were made for it, in nanoseconds
@@ -28,15 +28,15 @@ pub(super) struct Request {
 pub(super) enum State {
     /// in the queue
     Waiting,
-    /// in the queue; its thread is to run for it and for others
+    /// in the queue; its thread is to lead a batch
     Called,
-    /// in the queue; its thread does so
+    /// in the queue; its thread leads a batch
     Leading,
-    /// taken by a leader that puts a batch together
+    /// selected for a batch that is being concatenated
     Taken,
     /// part of a batch that runs, or is about to
     Running(Arc<Batch>),
-    /// its thread is to run it by itself
+    /// its thread is to run it individually
     RunAlone,
     Answered(Result<Vec<Tensor>, SessionRunError>),
     Done,
@@ -61,12 +61,12 @@ impl Request {
         Self { inputs, rows, deadline, key, length, bytes_per_token, priority, time, state, changed }
     }
 
-    /// Its share of a run was so long.
+    /// Adds its share of a run.
     pub(super) fn add_time(&self, share: Duration) {
         self.time.fetch_add(u64::try_from(share.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// How long was worked for it.
+    /// The time of its shares.
     pub(super) fn time(&self) -> Duration {
         Duration::from_nanos(self.time.load(Ordering::Relaxed))
     }
@@ -97,7 +97,7 @@ impl Request {
         self.set(State::RunAlone);
     }
 
-    /// Waits for something to do.
+    /// Waits for the next action.
     pub(super) fn next_action(&self) -> NextAction {
         let mut state = self.state();
         loop {
@@ -133,7 +133,7 @@ impl Request {
 /// Requests that run together.
 pub(super) struct Batch {
     pub(super) requests: Vec<Arc<Request>>,
-    pub(super) add_time: Arc<RunTimer>,
+    pub(super) timer: Arc<RunTimer>,
     /// those whose threads still wait
     pub(super) waiting: AtomicUsize,
     /// whether the next in the queue has had its turn
@@ -146,7 +146,7 @@ impl Batch {
         Arc::new(Self {
             waiting: AtomicUsize::new(requests.len()),
             requests,
-            add_time: Arc::default(),
+            timer: Arc::default(),
             is_finished: AtomicBool::new(false),
             offloaded: Mutex::default(),
         })
@@ -154,7 +154,7 @@ impl Batch {
 
     /// Each request's share of the run's time so far.
     pub(super) fn share(&self) -> Duration {
-        self.add_time.elapsed() / u32::try_from(self.requests.len()).unwrap_or(u32::MAX).max(1)
+        self.timer.elapsed() / u32::try_from(self.requests.len()).unwrap_or(u32::MAX).max(1)
     }
 }
 

@@ -1,9 +1,9 @@
 //! The embedded engine: tract, so that gpux runs models with nothing installed.
 
-mod mended;
+mod load_error;
+mod operator_fixes;
 mod operators;
 mod plan;
-mod refusal;
 mod session;
 mod values;
 
@@ -22,7 +22,7 @@ use super::providers::ExecutionProvider;
 use gpux_core::catch_panic::catch_panic;
 use gpux_core::{ElementType, TensorKind};
 
-use refusal::Refusal;
+use load_error::LoadError;
 
 /// tract. It carries bool, integer and float tensors; whatever else a model needs is
 /// [`ModelLoadError::NeedsOnnxRuntime`] or [`ModelLoadError::BeyondEmbedded`].
@@ -35,7 +35,7 @@ impl Embedded {
 }
 
 /// Those of `operators` that the engine has no implementation for.
-pub(super) fn lacks<'a>(operators: impl Iterator<Item = &'a str>) -> BTreeSet<&'a str> {
+pub(super) fn unsupported_operators<'a>(operators: impl Iterator<Item = &'a str>) -> BTreeSet<&'a str> {
     operators.filter(|operator| !operators::is_known(operator)).collect()
 }
 
@@ -66,9 +66,9 @@ impl Engine for Embedded {
         });
         match made.map_err(|panic| beyond(format!("it failed within: {panic}")))? {
             Ok(session) => Ok(Box::new(session)),
-            Err(Refusal::Missing(feature)) => Err(ModelLoadError::NeedsOnnxRuntime { path: path(), feature }),
-            Err(Refusal::Invalid(reason)) => Err(ModelLoadError::Invalid { path: path(), reason }),
-            Err(Refusal::Beyond(error)) => Err(beyond(refusal::reason(&error, &file.info().operators, &nodes))),
+            Err(LoadError::Missing(feature)) => Err(ModelLoadError::NeedsOnnxRuntime { path: path(), feature }),
+            Err(LoadError::Invalid(reason)) => Err(ModelLoadError::Invalid { path: path(), reason }),
+            Err(LoadError::Beyond(error)) => Err(beyond(load_error::reason(&error, &file.info().operators, &nodes))),
         }
     }
 }
@@ -94,27 +94,27 @@ fn missing_feature(file: &ModelFile) -> Option<String> {
 /// The operator of each node that has a name.
 type Nodes = BTreeMap<String, String>;
 
-struct Parsed {
+struct ParsedModel {
     model: InferenceModel,
     /// whether it may be planned without knowing its shapes
     any_shape: bool,
     nodes: Nodes,
 }
 
-fn read(file: &ModelFile) -> Result<Parsed, Refusal> {
-    let onnx = mended::onnx();
+fn read(file: &ModelFile) -> Result<ParsedModel, LoadError> {
+    let onnx = operator_fixes::onnx();
     let proto: ModelProto = match file.contents().map_err(|reason| anyhow!(reason))? {
         Some(bytes) => onnx.proto_model_for_read(&mut &*bytes)?,
         None => onnx.proto_model_for_path(file.path())?,
     };
-    let any_shape = operators::check(&proto).map_err(Refusal::Missing)?;
+    let any_shape = operators::check(&proto).map_err(LoadError::Missing)?;
     let folder = file.path().parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = folder.to_str().ok_or_else(|| anyhow!("the model's folder is not UTF-8"))?;
     let parsed = onnx.parse(&proto, Some(folder))?;
     if let Some(name) = parsed.unresolved_inputs.first() {
-        return Err(Refusal::Invalid(format!("nothing produces the value `{name}`")));
+        return Err(LoadError::Invalid(format!("nothing produces the value `{name}`")));
     }
     let nodes = proto.graph.iter().flat_map(|graph| &graph.node);
     let nodes = nodes.map(|node| (node.name.clone(), node.op_type.clone())).collect();
-    Ok(Parsed { model: parsed.model, any_shape, nodes })
+    Ok(ParsedModel { model: parsed.model, any_shape, nodes })
 }

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, type_proto};
 
-use table::{ALL, Gives, Operator, TABLE, Values};
+use table::{ALL, AttributeValues, Operator, OutputType, TABLE};
 
 /// A set of ONNX element types: bit `1 << data_type`.
 type Elements = u32;
@@ -206,13 +206,17 @@ fn check_node<'a>(
     }
     let results: Vec<_> = (0..node.output.len())
         .map(|index| match row.gives.get(index).or(row.gives.last()) {
-            Some(Gives::Input(index)) => element(*index),
-            Some(Gives::InputOr(index, usual)) => element(*index).or(Some(*usual)),
-            Some(Gives::Element(element)) => Some(*element),
-            Some(Gives::Attribute(name, usual)) => attribute(node, name).map(|given| given.i as i32).or(Some(*usual)),
-            Some(Gives::AttributeOrInput(name)) => attribute(node, name).map(|given| given.i as i32).or(element(0)),
-            Some(Gives::Value) => constant(node),
-            Some(Gives::Graph) => inner.get(index).copied().flatten(),
+            Some(OutputType::Input(index)) => element(*index),
+            Some(OutputType::InputOr(index, usual)) => element(*index).or(Some(*usual)),
+            Some(OutputType::Element(element)) => Some(*element),
+            Some(OutputType::Attribute(name, usual)) => {
+                attribute(node, name).map(|given| given.i as i32).or(Some(*usual))
+            }
+            Some(OutputType::AttributeOrInput(name)) => {
+                attribute(node, name).map(|given| given.i as i32).or(element(0))
+            }
+            Some(OutputType::Value) => constant(node),
+            Some(OutputType::Graph) => inner.get(index).copied().flatten(),
             None => None,
         })
         .collect();
@@ -302,11 +306,11 @@ fn fault(row: &Operator, attribute: &AttributeProto) -> Option<String> {
     let known = row.attributes.iter().find(|(name, _)| *name == attribute.name).map(|(_, values)| values);
     let heeded = attribute.ref_attr_name.is_empty()
         && match known {
-            Some(Values::Any) => true,
-            Some(Values::Int(allowed)) => allowed.contains(&number),
-            Some(Values::Text(allowed)) => allowed.iter().any(|allowed| allowed.as_bytes() == attribute.s),
-            Some(Values::Ones) => attribute.ints.iter().all(|number| *number == 1),
-            Some(Values::Texts(allowed)) => {
+            Some(AttributeValues::Any) => true,
+            Some(AttributeValues::Int(allowed)) => allowed.contains(&number),
+            Some(AttributeValues::Text(allowed)) => allowed.iter().any(|allowed| allowed.as_bytes() == attribute.s),
+            Some(AttributeValues::Ones) => attribute.ints.iter().all(|number| *number == 1),
+            Some(AttributeValues::Texts(allowed)) => {
                 let mut given = attribute.strings.iter();
                 given.len().is_multiple_of(allowed.len())
                     && allowed.iter().cycle().zip(given.by_ref()).all(|(allowed, given)| allowed.as_bytes() == given)

@@ -6,13 +6,13 @@ use tract_onnx::prelude::{
 use tract_onnx::tract_hir::infer::Factoid as _;
 use tract_onnx::tract_hir::internal::anyhow;
 
-use super::mended;
+use super::operator_fixes;
 
 /// A model ready to run, with the state of its operators.
 pub(super) type State = TypedSimpleState;
 
 /// The shapes of all inputs.
-pub(super) type Shapes = Vec<Vec<usize>>;
+pub(super) type ConcreteShapes = Vec<Vec<usize>>;
 
 /// Whether every dimension of every input is known from the model alone.
 pub(super) fn is_fixed(model: &InferenceModel) -> TractResult<bool> {
@@ -39,7 +39,7 @@ pub(super) fn symbolic(mut model: InferenceModel) -> TractResult<State> {
 }
 
 /// A plan for these shapes only.
-pub(super) fn concrete(mut model: InferenceModel, shapes: &Shapes) -> TractResult<State> {
+pub(super) fn concrete(mut model: InferenceModel, shapes: &ConcreteShapes) -> TractResult<State> {
     for (index, shape) in shapes.iter().enumerate() {
         let fact: InferenceFact = model.input_fact(index)?.clone();
         model.set_input_fact(index, fact.with_shape(shape.as_slice()))?;
@@ -57,7 +57,7 @@ fn fresh(symbols: &SymbolScope) -> TDim {
 }
 
 fn ready(model: InferenceModel) -> TractResult<State> {
-    let mut model = mended::decluttered(model)?;
+    let mut model = operator_fixes::declutter(model)?;
     model.optimize()?;
     model.into_runnable()?.spawn()
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use tract_onnx::prelude::{DatumType, InferenceModel, TValue, TVec, TractResult};
 use tract_onnx::tract_hir::internal::IntoTValue as _;
 
-use super::plan::{self, Shapes, State};
+use super::plan::{self, ConcreteShapes, State};
 use super::values;
 use crate::engine::{RunFailure, Session};
 use crate::graph::ModelInfo;
@@ -26,10 +26,10 @@ pub(super) struct TractSession {
     model: InferenceModel,
     /// runs any shape; `None` when tract cannot plan this model without knowing the shapes
     symbolic: Option<State>,
-    concrete: VecDeque<(Shapes, State)>,
+    concrete: VecDeque<(ConcreteShapes, State)>,
     /// runs of shapes on the plan for any shape, the latest last; `None` for shapes that no plan
     /// can be made for
-    rented: VecDeque<(Shapes, Option<u32>)>,
+    run_counts: VecDeque<(ConcreteShapes, Option<u32>)>,
     /// whether the model takes more than one shape
     open: bool,
     /// index among the model's inputs → index among tract's; `None` for one with a default, which
@@ -53,7 +53,7 @@ impl TractSession {
         Ok(Self {
             symbolic,
             concrete: VecDeque::new(),
-            rented: VecDeque::new(),
+            run_counts: VecDeque::new(),
             open: !fixed,
             inputs: info.inputs.iter().map(|input| if input.required { position.next() } else { None }).collect(),
             names: info.inputs.iter().map(|input| input.name.clone()).collect(),
@@ -104,7 +104,7 @@ impl TractSession {
         if self.concrete.iter().any(|(shapes, _)| are(shapes, inputs)) {
             return true;
         }
-        let Some((shapes, runs)) = self.rented.iter_mut().find(|(shapes, _)| are(shapes, inputs)) else {
+        let Some((shapes, runs)) = self.run_counts.iter_mut().find(|(shapes, _)| are(shapes, inputs)) else {
             return false;
         };
         if runs.is_none_or(|runs| runs < RUNS_BEFORE_A_PLAN) {
@@ -123,9 +123,9 @@ impl TractSession {
 
     /// Notes that these shapes ran on the plan for any shape.
     fn rent(&mut self, inputs: &[(usize, &Tensor)]) {
-        match self.rented.iter_mut().find(|(shapes, _)| are(shapes, inputs)) {
+        match self.run_counts.iter_mut().find(|(shapes, _)| are(shapes, inputs)) {
             Some((_, runs)) => *runs = runs.map(|runs| runs.saturating_add(1)),
-            None => keep(&mut self.rented, (shapes(inputs), Some(1))),
+            None => keep(&mut self.run_counts, (shapes(inputs), Some(1))),
         }
     }
 
@@ -162,11 +162,11 @@ fn concrete_sizes(mut values: TVec<TValue>) -> TractResult<TVec<TValue>> {
     Ok(values)
 }
 
-fn shapes(inputs: &[(usize, &Tensor)]) -> Shapes {
+fn shapes(inputs: &[(usize, &Tensor)]) -> ConcreteShapes {
     inputs.iter().map(|(_, tensor)| tensor.shape().to_vec()).collect()
 }
 
-fn are(shapes: &Shapes, inputs: &[(usize, &Tensor)]) -> bool {
+fn are(shapes: &ConcreteShapes, inputs: &[(usize, &Tensor)]) -> bool {
     inputs.iter().map(|(_, tensor)| tensor.shape()).eq(shapes.iter())
 }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::NodeExecution;
 use super::flops::flops;
-use crate::embedded::lacks;
+use crate::embedded::unsupported_operators;
 use crate::graph::ModelInfo;
 use crate::providers::ExecutionProvider;
 
@@ -58,7 +58,7 @@ pub struct Placement {
 impl NodeReport {
     /// The nodes of the model, before any run.
     pub(super) fn new(info: &ModelInfo, inputs: BTreeMap<String, Vec<usize>>) -> Self {
-        let lacking = lacks(info.operators.keys().map(String::as_str));
+        let lacking = unsupported_operators(info.operators.keys().map(String::as_str));
         let operator = |(operator, nodes): (&String, &usize)| OperatorNodes {
             operator: operator.clone(),
             nodes: *nodes,

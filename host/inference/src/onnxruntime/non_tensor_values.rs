@@ -97,7 +97,7 @@ impl NonTensorValues {
             match given {
                 OutputLocation::As(_) => names.push(Cow::Borrowed(name.as_str())),
                 OutputLocation::Told { .. } => {
-                    names.extend([format!("{name}:value").into(), format!("{name}:has").into()])
+                    names.extend([format!("{name}:value").into(), format!("{name}:has").into()]);
                 }
             }
         }

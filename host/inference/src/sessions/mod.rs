@@ -69,10 +69,10 @@ impl SessionSet {
         let multi_threaded = instances.unwrap_or(1).max(1);
         let single_threaded = if instances.is_none() { single_threaded(&*engine, &file, &options) } else { 0 };
         let pool = SessionPool::new(multi_threaded, single_threaded);
-        pool.give_back(SessionSlot { mode: ThreadMode::MultiThreaded, place: 0, session: Some(first) });
-        for place in 1..multi_threaded {
+        pool.give_back(SessionSlot { mode: ThreadMode::MultiThreaded, index: 0, session: Some(first) });
+        for index in 1..multi_threaded {
             let session = Some(engine.load(&file, &options)?);
-            pool.give_back(SessionSlot { mode: ThreadMode::MultiThreaded, place, session });
+            pool.give_back(SessionSlot { mode: ThreadMode::MultiThreaded, index, session });
         }
         let (retired, durations, threading_trial) =
             (AtomicUsize::new(0), RunDurations::new(), ThreadingTrial::new(single_threaded > 0));
@@ -141,14 +141,14 @@ impl SessionSet {
         self.on_session(bytes(&inputs), deadline, run_tensors(inputs, deadline))
     }
 
-    /// [`Self::run`]; `worked` measures the time on the session.
+    /// [`Self::run`]; `timer` measures the time on the session.
     pub(super) fn run_timed(
         &self,
         inputs: ModelInputs,
         deadline: Option<Instant>,
-        worked: &Arc<RunTimer>,
+        timer: &Arc<RunTimer>,
     ) -> Result<Vec<Tensor>, SessionRunError> {
-        self.on_session(bytes(&inputs), deadline, worked.clone().timing(run_tensors(inputs, deadline)))
+        self.on_session(bytes(&inputs), deadline, timer.clone().timing(run_tensors(inputs, deadline)))
     }
 
     /// [`Self::run`] for models of other values than plain tensors.
@@ -189,7 +189,7 @@ impl SessionSet {
     /// none, or the run is not known to be short.
     pub fn run_at_once(&self, inputs: ModelInputs, deadline: Option<Instant>) -> Result<Vec<Tensor>, SessionRunError> {
         let bytes = bytes(&inputs);
-        let _inside = self.count_caller();
+        let _caller = self.count_caller();
         let slot = self.shared.free(bytes).ok_or(SessionRunError::Timeout)?;
         let checked_out = CheckedOut { shared: &self.shared, slot };
         if self.shared.exclusive || !self.shared.can_run_inline(&checked_out.slot, bytes) {
@@ -204,14 +204,14 @@ impl SessionSet {
         deadline: Option<Instant>,
         work: impl Work<T>,
     ) -> Result<T, SessionRunError> {
-        let _inside = self.count_caller();
+        let _caller = self.count_caller();
         let slot = self.shared.check_out(bytes, deadline).ok_or(SessionRunError::Timeout)?;
         let Some(until) = deadline.filter(|_| !self.shared.can_run_inline(&slot, bytes)) else {
             return CheckedOut { shared: &self.shared, slot }.run(bytes, deadline, work);
         };
         let (answer, answered) = sync_channel(1);
         // The receiver is gone after the deadline.
-        let elsewhere = self.shared.offload(slot, bytes, deadline, work, move |result| drop(answer.send(result)));
+        let offloaded = self.shared.offload(slot, bytes, deadline, work, move |result| drop(answer.send(result)));
         let left = until.saturating_duration_since(Instant::now()) + GRACE;
         match answered.recv_timeout(left) {
             Ok(result) => result,
@@ -219,19 +219,19 @@ impl SessionSet {
                 Err(RunFailure::Broken("the engine failed within".to_owned()).into())
             }
             Err(RecvTimeoutError::Timeout) => {
-                elsewhere.retire();
+                offloaded.retire();
                 Err(SessionRunError::Timeout)
             }
         }
     }
 
     /// Runs the model and passes the result to `then`: before this returns, or on another thread for a
-    /// run that is not known to be short. `worked` measures the time on the session.
+    /// run that is not known to be short. `timer` measures the time on the session.
     pub(super) fn start(
         &self,
         inputs: ModelInputs,
         deadline: Option<Instant>,
-        worked: &Arc<RunTimer>,
+        timer: &Arc<RunTimer>,
         then: impl FnOnce(Result<Vec<Tensor>, SessionRunError>) + Send + 'static,
     ) -> Option<OffloadedRun> {
         let bytes = bytes(&inputs);
@@ -239,7 +239,7 @@ impl SessionSet {
             then(Err(SessionRunError::Timeout));
             return None;
         };
-        let work = worked.clone().timing(run_tensors(inputs, deadline));
+        let work = timer.clone().timing(run_tensors(inputs, deadline));
         if deadline.is_some() && !self.shared.can_run_inline(&slot, bytes) {
             return Some(self.shared.offload(slot, bytes, deadline, work, then));
         }

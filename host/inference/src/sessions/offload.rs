@@ -19,13 +19,13 @@ impl Shared {
         work: impl Work<T>,
         then: impl FnOnce(Result<T, SessionRunError>) + Send + 'static,
     ) -> OffloadedRun {
-        let (mode, place, stay) = (slot.mode, slot.place, Arc::new(RunState::new(self.exclusive)));
-        let mut leave = SlotReturn { shared: self.clone(), stay: Arc::clone(&stay), slot };
+        let (mode, index, state) = (slot.mode, slot.index, Arc::new(RunState::new(self.exclusive)));
+        let mut slot_return = SlotReturn { shared: self.clone(), state: Arc::clone(&state), slot };
         let job = move || {
-            let shared = leave.shared.clone();
-            let stay = leave.stay.clone();
-            let result = shared.run(&mut leave.slot, bytes, deadline, || stay.begin(), work);
-            drop(leave);
+            let shared = slot_return.shared.clone();
+            let state = slot_return.state.clone();
+            let result = shared.run(&mut slot_return.slot, bytes, deadline, || state.begin(), work);
+            drop(slot_return);
             then(result);
             ControlFlow::Continue(())
         };
@@ -33,16 +33,16 @@ impl Shared {
             // No thread can be started: run here.
             let _ = job();
         }
-        OffloadedRun { shared: self.clone(), stay, mode, place }
+        OffloadedRun { shared: self.clone(), state, mode, index }
     }
 }
 
 /// A run on another thread, in progress or ended.
 pub(crate) struct OffloadedRun {
     shared: Arc<Shared>,
-    stay: Arc<RunState>,
+    state: Arc<RunState>,
     mode: ThreadMode,
-    place: usize,
+    index: usize,
 }
 
 impl OffloadedRun {
@@ -55,9 +55,9 @@ impl OffloadedRun {
         if self.shared.retired.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).is_err() {
             return false;
         }
-        let replaced = self.stay.replace();
+        let replaced = self.state.replace();
         if replaced {
-            self.shared.pool.give_back(SessionSlot::empty(self.mode, self.place));
+            self.shared.pool.give_back(SessionSlot::empty(self.mode, self.index));
         } else {
             self.shared.retired.fetch_sub(1, Ordering::AcqRel);
         }
@@ -68,14 +68,14 @@ impl OffloadedRun {
 /// Returns its slot when dropped, unless the session was retired meanwhile.
 struct SlotReturn {
     shared: Arc<Shared>,
-    stay: Arc<RunState>,
+    state: Arc<RunState>,
     slot: SessionSlot,
 }
 
 impl Drop for SlotReturn {
     fn drop(&mut self) {
         let slot = self.slot.take();
-        if self.stay.end() {
+        if self.state.end() {
             self.shared.pool.give_back(slot);
         } else {
             self.shared.pool.restore(slot);

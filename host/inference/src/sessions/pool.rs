@@ -182,7 +182,7 @@ impl SessionPool {
     /// Puts a session back in its place, for which another is to be made, or drops it where there is one by now.
     pub(super) fn restore(&self, mut slot: SessionSlot) {
         if slot.session.is_some()
-            && let Some(mut other) = self.slots(slot.mode).pop_at(slot.place)
+            && let Some(mut other) = self.slots(slot.mode).pop_at(slot.index)
         {
             if other.session.is_none() {
                 std::mem::swap(&mut slot, &mut other);
@@ -210,14 +210,14 @@ impl SessionPool {
     pub(super) fn loaded(&self, session: Option<Box<dyn Session>>) {
         let Some(single_threaded) = &self.single_threaded else { return };
         // One is made at a time, so this is its place.
-        let place = single_threaded.loaded.load(Ordering::Acquire);
+        let index = single_threaded.loaded.load(Ordering::Acquire);
         match &session {
-            Some(_) => single_threaded.loaded.store(place + 1, Ordering::Release),
-            None => single_threaded.max_concurrency.store(place, Ordering::Release),
+            Some(_) => single_threaded.loaded.store(index + 1, Ordering::Release),
+            None => single_threaded.max_concurrency.store(index, Ordering::Release),
         }
         single_threaded.is_loading.store(false, Ordering::Release);
         if session.is_some() {
-            self.give_back(SessionSlot { mode: ThreadMode::SingleThreaded, place, session });
+            self.give_back(SessionSlot { mode: ThreadMode::SingleThreaded, index, session });
         }
     }
 

@@ -9,14 +9,14 @@ use crate::engine::Session;
 /// The time of one run, readable meanwhile and afterwards.
 #[derive(Debug, Default)]
 pub(crate) struct RunTimer {
-    begun: OnceLock<Instant>,
+    started: OnceLock<Instant>,
     duration: OnceLock<Duration>,
 }
 
 impl RunTimer {
     /// The time so far, or in all; zero before it begins.
     pub(crate) fn elapsed(&self) -> Duration {
-        let going_on = || self.begun.get().map_or(Duration::ZERO, Instant::elapsed);
+        let going_on = || self.started.get().map_or(Duration::ZERO, Instant::elapsed);
         self.duration.get().copied().unwrap_or_else(going_on)
     }
 
@@ -33,9 +33,9 @@ impl RunTimer {
 struct TimerGuard<'a>(&'a RunTimer);
 
 impl<'a> TimerGuard<'a> {
-    fn begin(worked: &'a RunTimer) -> Self {
-        let _ = worked.begun.set(Instant::now());
-        Self(worked)
+    fn begin(timer: &'a RunTimer) -> Self {
+        let _ = timer.started.set(Instant::now());
+        Self(timer)
     }
 }
 

@@ -35,9 +35,9 @@ struct AffinitySlot {
 
 impl AffinityPool {
     /// A pool of this many slots (at least one), all empty.
-    pub(super) fn new(pool: usize) -> Self {
+    pub(super) fn new(slots: usize) -> Self {
         let place = |_| AffinitySlot { slot: ArrayQueue::new(1), is_unloaded: AtomicBool::new(false) };
-        Self((0..pool.max(1)).map(place).collect())
+        Self((0..slots.max(1)).map(place).collect())
     }
 
     /// The number of slots.
@@ -81,7 +81,7 @@ impl AffinityPool {
 
     /// Returns a slot.
     pub(super) fn push(&self, slot: SessionSlot) {
-        if let Some(place) = self.0.get(slot.place) {
+        if let Some(place) = self.0.get(slot.index) {
             place.is_unloaded.store(slot.session.is_none(), Ordering::Relaxed);
             let _ = place.slot.push(slot);
         }
@@ -99,7 +99,7 @@ mod tests {
     /// A pool with this many empty slots.
     fn pool(slots: usize) -> AffinityPool {
         let pool = AffinityPool::new(slots);
-        (0..slots).for_each(|place| pool.push(SessionSlot::empty(ThreadMode::MultiThreaded, place)));
+        (0..slots).for_each(|index| pool.push(SessionSlot::empty(ThreadMode::MultiThreaded, index)));
         pool
     }
 
@@ -107,7 +107,7 @@ mod tests {
     fn takes_every_slot() {
         let pool = pool(3);
         assert_eq!((pool.len(), pool.capacity(), pool.is_empty()), (3, 3, false));
-        let mut taken: Vec<_> = std::iter::from_fn(|| pool.pop()).map(|slot| slot.place).collect();
+        let mut taken: Vec<_> = std::iter::from_fn(|| pool.pop()).map(|slot| slot.index).collect();
         taken.sort_unstable();
         assert_eq!((taken, pool.len(), pool.is_empty()), (vec![0, 1, 2], 0, true));
         pool.push(SessionSlot::empty(ThreadMode::MultiThreaded, 1));
@@ -121,16 +121,16 @@ mod tests {
             both.wait();
             let had = pool.pop().unwrap();
             both.wait();
-            let place = had.place;
+            let index = had.index;
             pool.push(had);
             both.wait();
             for _ in 0..1000 {
                 // Each has its own, which the other does not look for.
                 let next = pool.pop().unwrap();
-                assert_eq!(next.place, place);
+                assert_eq!(next.index, index);
                 pool.push(next);
             }
-            place
+            index
         };
         std::thread::scope(|scope| {
             let [one, other] = [scope.spawn(each), scope.spawn(each)].map(|thread| thread.join().unwrap());
@@ -143,9 +143,9 @@ mod tests {
         let pools = [2, 3, 1].map(pool);
         let taken = |pool: &AffinityPool| {
             let slot = pool.pop().unwrap();
-            let place = slot.place;
+            let index = slot.index;
             pool.push(slot);
-            place
+            index
         };
         let turns: Vec<_> =
             (0..3).map(|preferred| with_preferred_session(preferred, || pools.each_ref().map(taken))).collect();

@@ -6,7 +6,7 @@ use crate::engine::Session;
 pub(super) struct SessionSlot {
     pub(super) mode: ThreadMode,
     /// its index among the slots of its mode
-    pub(super) place: usize,
+    pub(super) index: usize,
     pub(super) session: Option<Box<dyn Session>>,
 }
 
@@ -20,11 +20,11 @@ pub(super) enum ThreadMode {
 }
 
 impl SessionSlot {
-    pub(super) const fn empty(mode: ThreadMode, place: usize) -> Self {
-        Self { mode, place, session: None }
+    pub(super) const fn empty(mode: ThreadMode, index: usize) -> Self {
+        Self { mode, index, session: None }
     }
 
     pub(super) const fn take(&mut self) -> Self {
-        Self { mode: self.mode, place: self.place, session: self.session.take() }
+        Self { mode: self.mode, index: self.index, session: self.session.take() }
     }
 }

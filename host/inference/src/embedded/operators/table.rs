@@ -10,7 +10,7 @@ pub(super) struct Operator {
     pub(super) since: i64,
     pub(super) until: i64,
     /// the attributes that are heeded, with the values for which they are
-    pub(super) attributes: &'static [(&'static str, Values)],
+    pub(super) attributes: &'static [(&'static str, AttributeValues)],
     /// the element types of each input; the last of these is that of all further inputs
     pub(super) elements: &'static [Elements],
     /// how many inputs may be given
@@ -22,7 +22,7 @@ pub(super) struct Operator {
     /// how many outputs may be asked for
     pub(super) outputs: usize,
     /// the element type of each output; the last of these is that of all further outputs
-    pub(super) gives: &'static [Gives],
+    pub(super) gives: &'static [OutputType],
     /// what else must hold: gives whether it may be planned for any shape, or what does not hold
     pub(super) check: Option<Check>,
 }
@@ -30,7 +30,7 @@ pub(super) struct Operator {
 pub(super) type Check = fn(&NodeView<'_>) -> Result<bool, String>;
 
 /// The values of an attribute for which an operator is known to be right.
-pub(super) enum Values {
+pub(super) enum AttributeValues {
     Any,
     Int(&'static [i64]),
     Text(&'static [&'static str]),
@@ -41,7 +41,7 @@ pub(super) enum Values {
 }
 
 /// Where the element type of an output comes from.
-pub(super) enum Gives {
+pub(super) enum OutputType {
     Input(usize),
     InputOr(usize, i32),
     Element(i32),
@@ -53,7 +53,7 @@ pub(super) enum Gives {
     Graph,
 }
 
-use Values::{Any, Int, Ones, Text, Texts};
+use AttributeValues::{Any, Int, Ones, Text, Texts};
 
 pub(super) const F16: Elements = 1 << 10;
 pub(super) const F32: Elements = 1 << 1;
@@ -85,13 +85,13 @@ const fn op(name: &'static str, elements: &'static [Elements]) -> Operator {
         without: &[],
         constants: &[],
         outputs: 1,
-        gives: &[Gives::Input(0)],
+        gives: &[OutputType::Input(0)],
         check: None,
     }
 }
 
 impl Operator {
-    const fn with(mut self, attributes: &'static [(&'static str, Values)]) -> Self {
+    const fn with(mut self, attributes: &'static [(&'static str, AttributeValues)]) -> Self {
         self.attributes = attributes;
         self
     }
@@ -116,7 +116,7 @@ impl Operator {
         self
     }
 
-    const fn gives(mut self, gives: &'static [Gives]) -> Self {
+    const fn gives(mut self, gives: &'static [OutputType]) -> Self {
         self.gives = gives;
         self
     }
@@ -137,12 +137,12 @@ impl Operator {
     }
 }
 
-const GIVES_BOOL: &[Gives] = &[Gives::Element(BOOL)];
-const GIVES_INT64: &[Gives] = &[Gives::Element(INT64)];
-const REDUCE: &[(&str, Values)] = &[("axes", Any), ("keepdims", Any), ("noop_with_empty_axes", Any)];
-const ARG: &[(&str, Values)] = &[("axis", Any), ("keepdims", Any), ("select_last_index", Int(&[0]))];
-const AXIS: &[(&str, Values)] = &[("axis", Any)];
-const CONV: &[(&str, Values)] =
+const GIVES_BOOL: &[OutputType] = &[OutputType::Element(BOOL)];
+const GIVES_INT64: &[OutputType] = &[OutputType::Element(INT64)];
+const REDUCE: &[(&str, AttributeValues)] = &[("axes", Any), ("keepdims", Any), ("noop_with_empty_axes", Any)];
+const ARG: &[(&str, AttributeValues)] = &[("axis", Any), ("keepdims", Any), ("select_last_index", Int(&[0]))];
+const AXIS: &[(&str, AttributeValues)] = &[("axis", Any)];
+const CONV: &[(&str, AttributeValues)] =
     &[("auto_pad", Any), ("dilations", Any), ("group", Any), ("kernel_shape", Any), ("pads", Any), ("strides", Any)];
 const RESIZE_MODES: &[&str] =
     &["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_half_pixel_for_nn"];
@@ -195,8 +195,8 @@ pub(super) const TABLE: &[Operator] = &[
     op("Tan", &[FLOATS]),
     op("Tanh", &[FLOATS]),
     op("ThresholdedRelu", &[FLOATS]).with(&[("alpha", Any)]),
-    op("Cast", &[ALL]).with(&[("to", Any), ("saturate", Any)]).gives(&[Gives::Attribute("to", FLOAT)]),
-    op("CastLike", &[ALL]).with(&[("saturate", Any)]).inputs(2).gives(&[Gives::Input(1)]),
+    op("Cast", &[ALL]).with(&[("to", Any), ("saturate", Any)]).gives(&[OutputType::Attribute("to", FLOAT)]),
+    op("CastLike", &[ALL]).with(&[("saturate", Any)]).inputs(2).gives(&[OutputType::Input(1)]),
     op("Clip", &[NUMBERS]).with(&[("max", Any), ("min", Any)]).inputs(3),
     op("Dropout", &[FLOATS, FLOATS, BOOLS]).with(&[("ratio", Any), ("seed", Any)]).inputs(3).constants(&[2]).check(dropout),
 
@@ -223,7 +223,7 @@ pub(super) const TABLE: &[Operator] = &[
     op("PRelu", &[NUMBERS]).inputs(2),
     op("Sub", &[NUMBERS]).inputs(2),
     op("Sum", &[NUMBERS]).inputs(MANY),
-    op("Where", &[BOOLS, ALL]).inputs(3).gives(&[Gives::Input(1)]),
+    op("Where", &[BOOLS, ALL]).inputs(3).gives(&[OutputType::Input(1)]),
     op("Xor", &[BOOLS]).inputs(2),
 
     // Along axes.
@@ -243,7 +243,7 @@ pub(super) const TABLE: &[Operator] = &[
     op("ReduceSumSquare", &[FLOATS, I64]).with(REDUCE).inputs(2).constants(&[1]),
     op("Softmax", &[FLOATS]).with(AXIS),
     op("TopK", &[NUMBERS, I64]).with(&[("axis", Any), ("largest", Any), ("sorted", Int(&[1]))]).inputs(2).outputs(2).since(10)
-        .gives(&[Gives::Input(0), Gives::Element(INT64)]),
+        .gives(&[OutputType::Input(0), OutputType::Element(INT64)]),
 
     // Layers.
     op("AveragePool", &[FLOATS]).with(&[("auto_pad", Any), ("ceil_mode", Any), ("count_include_pad", Any), ("dilations", Ones),
@@ -251,7 +251,7 @@ pub(super) const TABLE: &[Operator] = &[
     op("BatchNormalization", &[FLOATS]).with(&[("epsilon", Any), ("momentum", Any), ("spatial", Int(&[1])),
         ("training_mode", Int(&[0]))]).inputs(5).constants(&[1, 2, 3, 4]),
     op("Conv", &[FLOATS]).with(CONV).inputs(3),
-    op("ConvInteger", &[U8 | I8]).with(CONV).inputs(4).gives(&[Gives::Element(INT32)]),
+    op("ConvInteger", &[U8 | I8]).with(CONV).inputs(4).gives(&[OutputType::Element(INT32)]),
     op("ConvTranspose", &[FLOATS]).with(&[("auto_pad", Text(&["NOTSET", "VALID"])), ("dilations", Any), ("group", Any), ("kernel_shape", Any),
         ("output_padding", Any), ("pads", Any), ("strides", Any)]).inputs(3),
     op("Einsum", &[FLOATS | I32]).with(&[("equation", Any)]).inputs(MANY).check(einsum),
@@ -270,18 +270,18 @@ pub(super) const TABLE: &[Operator] = &[
     op("LSTM", &[F32, F32, F32, F32, I32, F32]).with(&[("direction", Text(&["forward", "bidirectional"])), ("hidden_size", Any),
         ("input_forget", Int(&[0])), ("layout", Any), ("activations", Texts(&["Sigmoid", "Tanh", "Tanh"]))]).inputs(8).outputs(3).without(&[4]).check(lstm),
     op("MatMul", &[FLOATS]).inputs(2),
-    op("MatMulInteger", &[U8 | I8]).inputs(4).gives(&[Gives::Element(INT32)]),
+    op("MatMulInteger", &[U8 | I8]).inputs(4).gives(&[OutputType::Element(INT32)]),
     // Others keep -inf, where tract gives the least finite number.
     op("MaxPool", &[F32 | I8 | U8]).with(&[("auto_pad", Any), ("ceil_mode", Any), ("dilations", Ones), ("kernel_shape", Any),
         ("pads", Any), ("storage_order", Any), ("strides", Any)]).check(pool),
     op("QLinearConv", &[U8 | I8, F32, U8 | I8, U8 | I8, F32, U8 | I8, F32, U8 | I8, I32]).with(CONV).inputs(9)
-        .gives(&[Gives::Input(7)]),
-    op("QLinearMatMul", &[U8 | I8, F32, U8 | I8, U8 | I8, F32, U8 | I8, F32, U8 | I8]).inputs(8).gives(&[Gives::Input(7)]),
+        .gives(&[OutputType::Input(7)]),
+    op("QLinearMatMul", &[U8 | I8, F32, U8 | I8, U8 | I8, F32, U8 | I8, F32, U8 | I8]).inputs(8).gives(&[OutputType::Input(7)]),
     op("QuantizeLinear", &[F32, F32, U8 | I8]).with(&[("axis", Any), ("saturate", Any), ("block_size", Int(&[0]))]).inputs(3)
-        .gives(&[Gives::InputOr(2, UINT8)]).constants(&[1, 2]).check(scales),
+        .gives(&[OutputType::InputOr(2, UINT8)]).constants(&[1, 2]).check(scales),
     op("DequantizeLinear", &[U8 | I8 | I32, F32, U8 | I8 | I32]).with(&[("axis", Any), ("block_size", Int(&[0]))]).inputs(3)
-        .gives(&[Gives::Input(1)]).constants(&[1, 2]).check(scales),
-    op("DynamicQuantizeLinear", &[F32]).outputs(3).gives(&[Gives::Element(UINT8), Gives::Element(FLOAT), Gives::Element(UINT8)]),
+        .gives(&[OutputType::Input(1)]).constants(&[1, 2]).check(scales),
+    op("DynamicQuantizeLinear", &[F32]).outputs(3).gives(&[OutputType::Element(UINT8), OutputType::Element(FLOAT), OutputType::Element(UINT8)]),
     op("RMSNormalization", &[F16 | F32]).with(&[("axis", Any), ("epsilon", Any), ("stash_type", Int(&[1]))]).inputs(2).since(23),
     op("RNN", &[F32, F32, F32, F32, I32, F32]).with(&[("direction", Text(&["forward", "bidirectional"])), ("hidden_size", Any),
         ("layout", Any), ("activations", Texts(&["Tanh"]))]).inputs(6).outputs(2).without(&[4]),
@@ -294,11 +294,11 @@ pub(super) const TABLE: &[Operator] = &[
     // Shapes and indices.
     op("Concat", &[ALL]).with(AXIS).inputs(MANY),
     op("Constant", &[]).with(&[("value", Any), ("value_float", Any), ("value_floats", Any), ("value_int", Any),
-        ("value_ints", Any)]).inputs(0).gives(&[Gives::Value]),
-    op("ConstantOfShape", &[I64]).with(&[("value", Any)]).since(9).gives(&[Gives::Value]).constants(&[0]),
+        ("value_ints", Any)]).inputs(0).gives(&[OutputType::Value]),
+    op("ConstantOfShape", &[I64]).with(&[("value", Any)]).since(9).gives(&[OutputType::Value]).constants(&[0]),
     op("DepthToSpace", &[ALL]).with(&[("blocksize", Any), ("mode", Any)]),
     op("Expand", &[ALL, I64]).inputs(2).since(8).constants(&[1]),
-    op("EyeLike", &[ALL]).with(&[("dtype", Any), ("k", Any)]).since(9).gives(&[Gives::AttributeOrInput("dtype")]),
+    op("EyeLike", &[ALL]).with(&[("dtype", Any), ("k", Any)]).since(9).gives(&[OutputType::AttributeOrInput("dtype")]),
     op("Flatten", &[ALL]).with(AXIS),
     op("Gather", &[ALL, I32 | I64]).with(AXIS).inputs(2),
     op("GatherElements", &[ALL, I32 | I64]).with(AXIS).inputs(2).since(11),
@@ -328,9 +328,9 @@ pub(super) const TABLE: &[Operator] = &[
     op("Unsqueeze", &[ALL, I64]).with(&[("axes", Any)]).inputs(2).constants(&[1]),
 
     // Operators with graphs of their own.
-    op("If", &[BOOLS]).with(&[("else_branch", Any), ("then_branch", Any)]).outputs(MANY).gives(&[Gives::Graph]),
+    op("If", &[BOOLS]).with(&[("else_branch", Any), ("then_branch", Any)]).outputs(MANY).gives(&[OutputType::Graph]),
     op("Scan", &[ALL]).with(&[("body", Any), ("num_scan_inputs", Any), ("scan_input_axes", Any), ("scan_input_directions", Any),
-        ("scan_output_axes", Any), ("scan_output_directions", Any)]).inputs(MANY).outputs(MANY).since(9).gives(&[Gives::Graph]),
+        ("scan_output_axes", Any), ("scan_output_directions", Any)]).inputs(MANY).outputs(MANY).since(9).gives(&[OutputType::Graph]),
 ];
 
 /// tract leaves axes in a result that has none, and fits `...` otherwise than NumPy does.

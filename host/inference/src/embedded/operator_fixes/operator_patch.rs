@@ -1,4 +1,4 @@
-//! Operators of tract whose results are put right afterwards, or whose inputs are before.
+//! Wraps operators of tract: corrects their inputs before, or their results afterwards.
 
 use tract_onnx::tract_core::ops::array::{GatherNd, MultiBroadcastTo};
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
@@ -13,9 +13,9 @@ use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::tract_ndarray::{ArrayD, ArrayViewD, Axis};
 use tract_onnx::tract_hir::tract_num_traits::{Float, WrappingAdd, Zero};
 
-/// What is wrong with an operator.
+/// The fault of an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Patch {
+pub(super) enum OperatorPatch {
     /// it loses NaN
     Nan,
     /// it loses NaN, and does not come closer to its limit than a millionth
@@ -43,9 +43,9 @@ pub(super) enum Tail {
     Gelu,
 }
 
-impl Patch {
+impl OperatorPatch {
     /// What is wrong with `node`. Some are put right only after tract's simplifications, which look for operators that they know.
-    pub(super) fn of(model: &TypedModel, node: &TypedNode, is_simplified: bool) -> Option<Self> {
+    pub(super) fn for_operator(model: &TypedModel, node: &TypedNode, is_simplified: bool) -> Option<Self> {
         let op: &dyn TypedOp = node.op.as_ref();
         if op.name() == "DynamicQuantizeLinearU8" {
             return Some(Self::Scale);
@@ -106,26 +106,26 @@ fn uniform(model: &TypedModel, mut outlet: OutletId) -> Option<f32> {
 
 /// The operator, and what is wrong with it.
 #[derive(Clone, Debug)]
-pub(super) struct Patched {
+pub(super) struct PatchedOperator {
     op: Box<dyn TypedOp>,
-    patch: Patch,
+    patch: OperatorPatch,
 }
 
-impl PartialEq for Patched {
+impl PartialEq for PatchedOperator {
     fn eq(&self, _: &Self) -> bool {
         false
     }
 }
 
-impl Eq for Patched {}
+impl Eq for PatchedOperator {}
 
-impl Patched {
-    pub(super) fn new(op: Box<dyn TypedOp>, patch: Patch) -> Self {
+impl PatchedOperator {
+    pub(super) fn new(op: Box<dyn TypedOp>, patch: OperatorPatch) -> Self {
         Self { op, patch }
     }
 }
 
-impl Op for Patched {
+impl Op for PatchedOperator {
     fn name(&self) -> StaticName {
         self.op.name()
     }
@@ -133,36 +133,43 @@ impl Op for Patched {
     op_as_typed_op!();
 }
 
-impl EvalOp for Patched {
+impl EvalOp for PatchedOperator {
     op_out_of_plan!();
 
     fn eval(&self, context: &EvalContext, mut inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        if let Patch::Indices { batch } = self.patch {
+        if let OperatorPatch::Indices { batch } = self.patch {
             let indices = from_start(&inputs[1], inputs[0].shape(), batch)?;
             inputs[1] = indices.into_tvalue();
         }
-        if let (Patch::Sum { axes } | Patch::Extreme { axes, .. }, true) = (&self.patch, inputs[0].shape().contains(&0))
+        if let (OperatorPatch::Sum { axes } | OperatorPatch::Extreme { axes, .. }, true) =
+            (&self.patch, inputs[0].shape().contains(&0))
         {
             return Ok(tvec!(of_nothing(&inputs[0], axes.as_slice())?.into_tvalue()));
         }
         let mut outputs = self.op.eval(context, inputs.clone())?;
         match (&self.patch, inputs[0].datum_type()) {
-            (Patch::Scale, _) if outputs[1].cast_to_scalar::<f32>()? == 0.0 => {
+            (OperatorPatch::Scale, _) if outputs[1].cast_to_scalar::<f32>()? == 0.0 => {
                 outputs[1] = tensor0(1_f32).into_tvalue();
             }
-            (Patch::Sum { axes }, DatumType::I32) => outputs[0] = sum::<i32>(&inputs[0], axes)?.into_tvalue(),
-            (Patch::Sum { axes }, DatumType::I64) => outputs[0] = sum::<i64>(&inputs[0], axes)?.into_tvalue(),
-            (Patch::Scale | Patch::Indices { .. } | Patch::Sum { .. } | Patch::Simplified, _) => {}
-            (patch, DatumType::F16) => mend::<f16>(patch, &inputs, &mut outputs)?,
-            (patch, DatumType::F32) => mend::<f32>(patch, &inputs, &mut outputs)?,
-            (patch, DatumType::F64) => mend::<f64>(patch, &inputs, &mut outputs)?,
+            (OperatorPatch::Sum { axes }, DatumType::I32) => outputs[0] = sum::<i32>(&inputs[0], axes)?.into_tvalue(),
+            (OperatorPatch::Sum { axes }, DatumType::I64) => outputs[0] = sum::<i64>(&inputs[0], axes)?.into_tvalue(),
+            (
+                OperatorPatch::Scale
+                | OperatorPatch::Indices { .. }
+                | OperatorPatch::Sum { .. }
+                | OperatorPatch::Simplified,
+                _,
+            ) => {}
+            (patch, DatumType::F16) => patch_operators::<f16>(patch, &inputs, &mut outputs)?,
+            (patch, DatumType::F32) => patch_operators::<f32>(patch, &inputs, &mut outputs)?,
+            (patch, DatumType::F64) => patch_operators::<f64>(patch, &inputs, &mut outputs)?,
             _ => {}
         }
         Ok(outputs)
     }
 }
 
-impl TypedOp for Patched {
+impl TypedOp for PatchedOperator {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         self.op.output_facts(inputs)
     }
@@ -171,20 +178,24 @@ impl TypedOp for Patched {
 }
 
 /// Computes an output of floats once more where an input has what tract gets wrong.
-fn mend<T: Datum + Float>(patch: &Patch, inputs: &[TValue], outputs: &mut TVec<TValue>) -> TractResult<()> {
+fn patch_operators<T: Datum + Float>(
+    patch: &OperatorPatch,
+    inputs: &[TValue],
+    outputs: &mut TVec<TValue>,
+) -> TractResult<()> {
     let views = inputs.iter().map(|input| input.to_plain_array_view::<T>()).collect::<TractResult<TVec<_>>>()?;
     let far = far::<T>();
     let odd = |number: &T| match patch {
-        Patch::Nan => number.is_nan(),
-        Patch::Tails(_) => number.is_nan() || number.abs() > far,
+        OperatorPatch::Nan => number.is_nan(),
+        OperatorPatch::Tails(_) => number.is_nan() || number.abs() > far,
         _ => number.is_nan() || number.is_infinite(),
     };
     if !views.iter().any(|view| view.iter().any(odd)) {
         return Ok(());
     }
     let mended = match patch {
-        Patch::Extreme { axes, greatest } => extreme(&views[0], axes, *greatest),
-        Patch::Tails(tail) => tails(&views[0], outputs[0].to_plain_array_view::<T>()?.to_owned(), *tail),
+        OperatorPatch::Extreme { axes, greatest } => extreme(&views[0], axes, *greatest),
+        OperatorPatch::Tails(tail) => tails(&views[0], outputs[0].to_plain_array_view::<T>()?.to_owned(), *tail),
         _ => with_nan(&views, outputs[0].to_plain_array_view::<T>()?.to_owned())?,
     };
     outputs[0] = mended.into_tensor().into_tvalue();

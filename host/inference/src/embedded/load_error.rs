@@ -1,4 +1,4 @@
-//! Why tract does not take a model, in a few words.
+//! Why the embedded engine cannot load a model.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use tract_onnx::prelude::TractError;
 
 use gpux_core::catch_panic::shorten;
 
-/// Why a model is not taken.
+/// The cause of a failed load.
 #[derive(Debug)]
-pub(super) enum Refusal {
+pub(super) enum LoadError {
     /// the model is at fault
     Invalid(String),
     /// the engine is not known to do this right
@@ -17,7 +17,7 @@ pub(super) enum Refusal {
     Beyond(TractError),
 }
 
-impl From<TractError> for Refusal {
+impl From<TractError> for LoadError {
     fn from(error: TractError) -> Self {
         Self::Beyond(error)
     }

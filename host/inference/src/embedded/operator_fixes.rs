@@ -1,6 +1,6 @@
-//! What tract computes wrongly, computed otherwise.
+//! Replaces operators that tract computes wrongly.
 
-mod patched;
+mod operator_patch;
 
 use tract_onnx::model::{ParsingContext, optional_inputs};
 use tract_onnx::pb::NodeProto;
@@ -13,7 +13,7 @@ use tract_onnx::tract_core::ops::scan::Scan;
 #[allow(clippy::wildcard_imports, reason = "tract's macros name what this brings")]
 use tract_onnx::tract_hir::internal::*;
 
-use patched::{Patch, Patched};
+use operator_patch::{OperatorPatch, PatchedOperator};
 
 /// tract's parser of ONNX, with other builders for some operators.
 pub(super) fn onnx() -> tract_onnx::Onnx {
@@ -35,7 +35,7 @@ pub(super) fn onnx() -> tract_onnx::Onnx {
 const REDUCTIONS: [&str; 3] = ["Reduce", "LpNorm", "LogSoftmax"];
 
 /// The model ready to be optimized further.
-pub(super) fn decluttered(mut model: InferenceModel) -> TractResult<TypedModel> {
+pub(super) fn declutter(mut model: InferenceModel) -> TractResult<TypedModel> {
     model.analyse(false)?;
     for node in model.nodes() {
         // Where sizes of 0 are known, tract computes at once, before this can be mended.
@@ -49,23 +49,24 @@ pub(super) fn decluttered(mut model: InferenceModel) -> TractResult<TypedModel> 
         }
     }
     let mut typed = model.into_typed()?;
-    mend(&mut typed, false);
+    patch_operators(&mut typed, false);
     let mut simplified = typed.into_decluttered()?;
-    mend(&mut simplified, true);
+    patch_operators(&mut simplified, true);
     Ok(simplified)
 }
 
 /// Puts other operators in place of those that give wrong results, in the graphs of operators as well.
-fn mend(model: &mut TypedModel, is_simplified: bool) {
-    let patches: Vec<_> = model.nodes().iter().map(|node| Patch::of(model, node, is_simplified)).collect();
+fn patch_operators(model: &mut TypedModel, is_simplified: bool) {
+    let patches: Vec<_> =
+        model.nodes().iter().map(|node| OperatorPatch::for_operator(model, node, is_simplified)).collect();
     for (node, patch) in model.nodes_mut().iter_mut().zip(patches) {
         if let Some(patch) = patch {
-            node.op = Box::new(Patched::new(node.op.clone(), patch));
+            node.op = Box::new(PatchedOperator::new(node.op.clone(), patch));
         } else if let Some(branches) = node.op_as_mut::<IfThenElse>() {
-            mend(&mut branches.then_body, is_simplified);
-            mend(&mut branches.else_body, is_simplified);
+            patch_operators(&mut branches.then_body, is_simplified);
+            patch_operators(&mut branches.else_body, is_simplified);
         } else if let Some(scan) = node.op_as_mut::<Scan>() {
-            mend(&mut scan.body, is_simplified);
+            patch_operators(&mut scan.body, is_simplified);
         }
     }
 }

@@ -22,7 +22,7 @@ pub struct SessionOptions {
     /// threads of its own that one operator may use, the calling one counted; `None` for those that
     /// all such sessions share ([`Engine::threads`])
     pub threads: Option<usize>,
-    /// what the provider is told
+    /// the provider's options
     pub provider_options: ProviderOptions,
     /// where the optimized graph is read from, or put
     pub optimized: Option<Optimized>,
@@ -124,8 +124,7 @@ pub trait Session: Send {
     /// `deadline` has no effect, and the run goes on to its end.
     fn run(&mut self, inputs: &[(usize, &Tensor)], deadline: Option<Instant>) -> Result<Vec<Tensor>, RunFailure>;
 
-    /// Runs a model that takes or gives other values than plain tensors, as [`Self::run`] runs all
-    /// others. An optional input may be given as [`OnnxValue::None`] or left out.
+    /// [`Self::run`] for models with other values than plain tensors. An optional input may be given as [`OnnxValue::None`] or left out.
     fn run_values(
         &mut self,
         _inputs: &[(usize, &OnnxValue)],

@@ -1,5 +1,5 @@
-//! A model's graph as ONNX Runtime's optimizations leave it, made once and kept in the cache: later
-//! starts need not make it again, and its weights are mapped from there, not held by each session.
+//! Caches a model's optimized graph: later starts skip ONNX Runtime's optimization, and sessions map the
+//! cached weights instead of copying them.
 
 use std::fmt;
 use std::fs::File;
@@ -27,15 +27,15 @@ use gpux_core::{Context, Step as _, Value};
 
 /// Loading a few times and optimizing fits.
 const TIMEOUT: Duration = Duration::from_mins(5);
-/// Bytes of the largest model whose graph is kept: optimizing holds it several times.
+/// Bytes of the largest model whose graph is cached: optimizing needs several times its size.
 const LARGEST: u64 = 4 << 30;
-/// Bytes from which a graph is kept even if it loads no faster, for its weights are mapped.
+/// Bytes from which a graph is cached even if it loads no faster: its weights are mapped.
 const WORTH_MAPPING: u64 = 8 << 20;
-/// Bytes of all graphs that are kept.
+/// Bytes of all cached graphs.
 const LIMIT: u64 = 16 << 30;
 /// The folder of the cache.
 const FOLDER: &str = "optimized";
-/// How graphs are kept; what was kept otherwise is not read.
+/// The version of the cache's format.
 const FORMAT: u32 = 2;
 /// The graph, in the model's folder.
 const GRAPH: &str = "graph.onnx";
@@ -56,7 +56,7 @@ pub struct Optimization {
     pub operators: (usize, usize),
     /// seconds until the model was loaded, before and after
     pub load: (f64, f64),
-    /// whether the graph is kept: only if it loads clearly faster
+    /// whether the graph is cached: only if it loads clearly faster
     pub kept: bool,
 }
 
@@ -82,7 +82,7 @@ struct Request {
     library: PathBuf,
     /// the folder where the graph is to be kept
     place: PathBuf,
-    /// whether it is kept though it loads no faster
+    /// whether it is cached though it loads no faster
     mapped: bool,
     /// see [`LOADS`]
     loads: usize,

@@ -1,4 +1,4 @@
-//! Models and the engines that run them. The only room that names `ort` and `tract`.
+//! Models and the engines that run them. The only crate that depends on `ort` and `tract`.
 
 #![forbid(unsafe_code)]
 

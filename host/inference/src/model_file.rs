@@ -1,4 +1,4 @@
-//! A model's file, read and found sound, with the digest it is known by.
+//! A checked model file and its digest.
 
 use std::fs::File;
 use std::io::Read;
@@ -18,7 +18,7 @@ const IN_MEMORY: u64 = 64 << 20;
 /// Bytes that are hashed at a time: they stay in a core's cache.
 const PASSING: u64 = 128 << 10;
 
-/// A model that is safe to hand to an engine, as far as its file tells.
+/// A model file that passed the checks.
 #[derive(Clone, Debug)]
 pub struct ModelFile {
     info: ModelInfo,
@@ -36,7 +36,7 @@ impl ModelFile {
         Self::read(path, file)
     }
 
-    /// The same of a `file` that is open already, and lies at `path`.
+    /// [`Self::open`] for an open `file` at `path`.
     pub fn read(path: PathBuf, file: File) -> Result<Self, ModelLoadError> {
         let io = |source| ModelLoadError::Io { path: path.clone(), source };
         let length = file.metadata().map_err(io)?.len();
@@ -58,7 +58,7 @@ impl ModelFile {
         &self.info
     }
 
-    /// Where it lies.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.info.path
     }

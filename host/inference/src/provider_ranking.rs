@@ -1,5 +1,4 @@
-//! Which of the offered providers runs a model fastest: measured once, each in a process of its
-//! own, and remembered.
+//! Ranks the offered providers by a model's run time, measured once in child processes and cached.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,7 +12,7 @@ use super::trial::Trial;
 use super::validation;
 use gpux_core::files::digest;
 
-/// How one provider did.
+/// The run time of one provider.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProviderTiming {
     /// which one

@@ -1,4 +1,4 @@
-//! Whether a model that was loaded runs at all: the embedded engine finds some things that it lacks only
+//! Runs a loaded model once on synthetic inputs: the embedded engine finds some unsupported features only
 //! when it knows the shapes of the inputs.
 
 use super::embedded::Embedded;
@@ -12,7 +12,7 @@ use gpux_core::{Context, Deadline, Step as _, Value};
 const SHAPE_CLASSES: [(usize, usize); 7] = [(1, 8), (1, 1), (2, 32), (1, 128), (1, 224), (1, 512), (1, 16_000)];
 
 impl ModelStep {
-    /// Runs a model of the embedded engine on made-up inputs, of one class of shapes after the other until
+    /// Runs a model of the embedded engine on synthetic inputs, one class of shapes after the other until
     /// it runs. Fails when it runs on none; what it needs is then [`ModelLoadError::BeyondEmbedded`].
     pub fn smoke_test(&self) -> Result<(), ModelLoadError> {
         if self.engine().name() != Embedded::NAME {
@@ -30,8 +30,8 @@ impl ModelStep {
         let reason = format!("it runs on none of the inputs that were made up for it: {first}");
         Err(ModelLoadError::BeyondEmbedded { path: self.file().path().to_owned(), reason })
     }
-    /// Runs what the model was given in practice alone and together, where it runs requests together. Fails
-    /// with what is different.
+
+    /// Verifies on sample inputs that batching does not change results. Fails with the first difference.
     pub fn verify_batching(&self, samples: &[Vec<Option<Value>>]) -> Result<(), String> {
         let Some(Ok(batcher)) = self.batcher() else { return Ok(()) };
         let inputs = |sample: &Vec<Option<Value>>| -> Option<ModelInputs> {

@@ -31,12 +31,12 @@ pub struct ModelStep {
     signature: Signature,
     /// the tensor that each input takes; of no element type for one that takes none
     wanted: Vec<TensorKind>,
-    /// whether all that the model takes and gives is plain tensors
+    /// whether all inputs and outputs are plain tensors
     plain: bool,
     sessions: Arc<SessionSet>,
-    /// the memory that its tensors can stay in; none where requests are put together, on the host
+    /// the device memory in which tensors can stay; none with batching, which concatenates on the host
     memory: Option<Memory>,
-    /// puts requests together; or why nothing does, where that was asked for
+    /// the batcher, if batching was asked for; or the reason why it is off
     batcher: Option<Result<Batcher, String>>,
     fallbacks: Vec<Fallback>,
 }
@@ -142,7 +142,7 @@ impl Step for ModelStep {
     }
 
     fn infer(&self, inputs: &[Option<Kind>]) -> Result<Vec<Kind>, Mismatch> {
-        // Sizes of named dimensions, as far as the inputs tell.
+        // Sizes of named dimensions that the inputs fix.
         let mut sizes: Vec<(&str, usize)> = Vec::new();
         for (index, given) in inputs.iter().enumerate().take(self.wanted.len()) {
             let wanted = &self.wanted[index];

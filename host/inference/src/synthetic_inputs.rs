@@ -8,8 +8,8 @@ const MOST: usize = 1 << 26;
 /// How long an axis is that the model leaves open; the first, which counts the items, is 1.
 const OPEN: usize = 8;
 
-/// A tensor of numbers between -1 and 1 in no order; whole numbers are 0 and 1, texts `text`. Another
-/// `seed` gives other numbers. `None` when that would be too much.
+/// A tensor of pseudo-random numbers between -1 and 1; integers are 0 or 1, texts `text`. Another
+/// `seed` gives other numbers. `None` if the tensor would be too large.
 pub fn synthetic_tensor(element: ElementType, shape: Vec<usize>, seed: u64) -> Option<Value> {
     let count = element_count(&shape).filter(|count| *count <= MOST)?;
     if element == ElementType::String {

@@ -1,4 +1,4 @@
-//! Whether two results of one computation are the same but for rounding.
+//! Compares tensors up to rounding.
 
 use gpux_core::{ElementType, Tensor};
 

@@ -44,7 +44,7 @@ pub struct ValidationRequest {
     pub library: Option<PathBuf>,
     /// the execution providers to try
     pub providers: ProviderChoice,
-    /// what they are told
+    /// the providers' options
     #[serde(default)]
     pub options: ProviderOptions,
     /// the most memory that the child may take, in bytes; `None` where it cannot be bounded
@@ -248,7 +248,7 @@ pub fn ensure_validated(trial: &Trial<'_>, options: &ModelOptions) -> Result<(),
     Ok(())
 }
 
-/// Tries the model on one provider in a child; gives the time of a run, where zeros can be run.
+/// Tries the model on one provider in a child process. Returns the time of a run, if it runs on zeros.
 pub(super) fn measure(
     gpux: &Path,
     trial: &Trial<'_>,

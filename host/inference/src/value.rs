@@ -16,7 +16,7 @@ use gpux_core::{
     Dim, ElementType, JsonError, Kind, Tensor, TensorData, TensorKind, Value, from_json, tensor_to_exact_json, to_json,
 };
 
-/// A value as an engine takes and gives it.
+/// An input or output value of an engine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OnnxValue {
     /// a tensor
@@ -132,7 +132,7 @@ impl OnnxValue {
         }
     }
 
-    /// The value as JSON, from which [`Self::from_json`] makes the same again.
+    /// The value as JSON, which [`Self::from_json`] reads back.
     pub fn to_json(&self) -> Json {
         match self {
             Self::None => Json::Null,

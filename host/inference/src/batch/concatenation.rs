@@ -1,4 +1,4 @@
-//! Tensors put together and taken apart along their first axis.
+//! Concatenates and slices tensors along their first axis.
 
 use gpux_core::with_elements;
 use gpux_core::{Tensor, TensorElement, TensorError};

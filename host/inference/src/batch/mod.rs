@@ -58,7 +58,7 @@ struct Shared {
     sizes: Arc<BatchSizes>,
 }
 
-/// How often so many rows ran together.
+/// A histogram of rows per run.
 #[derive(Debug)]
 pub struct BatchSizes(Vec<AtomicU64>);
 
@@ -76,7 +76,7 @@ impl BatchSizes {
         }
     }
 
-    /// How often a run had so many rows; index 0 is for runs of no rows.
+    /// The number of runs by rows; index 0 is for runs of no rows.
     pub fn counts(&self) -> Vec<u64> {
         self.0.iter().map(|count| count.load(Ordering::Relaxed)).collect()
     }
@@ -84,7 +84,7 @@ impl BatchSizes {
 
 impl Batcher {
     /// A batcher over the sessions of a model with this signature. Fails with the reason if the
-    /// model's requests must not be put together: its first axis is fixed, or a trial with made-up
+    /// model cannot be batched: its first axis is fixed, or a trial with synthetic
     /// inputs shows that results depend on their neighbours.
     pub fn new(sessions: Arc<SessionSet>, signature: &Signature, options: BatchOptions) -> Result<Self, String> {
         let rules = verification::verify(&sessions, signature, BatchRules::from_signature(signature, options.pad)?)?;
@@ -119,7 +119,7 @@ impl Batcher {
         Ok(())
     }
 
-    /// How requests are put together.
+    /// The batching options.
     pub fn options(&self) -> BatchOptions {
         self.shared.options
     }
@@ -129,7 +129,7 @@ impl Batcher {
         self.shared.rules.pads()
     }
 
-    /// How often a run had so many rows.
+    /// The histogram of rows per run.
     pub fn sizes(&self) -> &Arc<BatchSizes> {
         &self.shared.sizes
     }

@@ -177,7 +177,7 @@ pub(super) mod testing {
         request(length, 0, Instant::now().checked_sub(Duration::from_secs(1)))
     }
 
-    /// One row of so many tokens.
+    /// A row of `length` tokens.
     pub(in super::super) fn text(length: usize) -> Arc<Request> {
         request(length, 0, None)
     }

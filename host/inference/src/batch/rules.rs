@@ -29,7 +29,7 @@ pub(super) struct RequestProfile {
     pub(super) bytes_per_token: usize,
 }
 
-/// How requests of one model are put together.
+/// The batching rules of one model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BatchRules {
     /// axes that have the length of the text, for models whose texts may be padded
@@ -44,7 +44,7 @@ struct SequenceAxes {
     outputs: Vec<Option<usize>>,
 }
 
-/// Requests put together, and what is needed to take the results apart.
+/// A batch's concatenated inputs, and the sizes to split its results.
 pub(super) struct JoinedBatch {
     pub(super) inputs: ModelInputs,
     /// rows and length of each request

@@ -45,7 +45,7 @@ pub(super) fn verify(sessions: &SessionSet, signature: &Signature, rules: BatchR
     verify_with_lengths(sessions, signature, &rules, [LENGTHS[1]; 2]).map(|()| rules)
 }
 
-/// Made-up requests with these text lengths, alone and together.
+/// Compares synthetic requests with these text lengths, individual and batched.
 fn verify_with_lengths(
     sessions: &SessionSet,
     signature: &Signature,
@@ -63,7 +63,7 @@ fn verify_with_lengths(
         };
         let Some(requests) = made(0) else { continue };
         match difference(sessions, rules, &requests.iter().collect::<Vec<_>>()) {
-            // It does not run at all on such inputs: others may do.
+            // It does not run on these inputs: try others.
             Err(failure) => last = format!("it cannot be tried: {failure}"),
             Ok(Some(difference)) => return Err(difference),
             Ok(None) => {
@@ -107,7 +107,7 @@ pub(super) fn difference(
     Ok(None)
 }
 
-/// A request of some rows. `number` tells requests apart.
+/// A request of `rows` rows; `number` is its seed.
 fn sample_request(
     signature: &Signature,
     spec: &SampleSpec,

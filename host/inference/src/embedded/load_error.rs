@@ -13,7 +13,7 @@ pub(super) enum LoadError {
     Invalid(String),
     /// the engine is not known to do this right
     Missing(String),
-    /// tract is at fault, as far as anyone can tell
+    /// tract fails
     Beyond(TractError),
 }
 
@@ -23,7 +23,7 @@ impl From<TractError> for LoadError {
     }
 }
 
-/// The operator and the node, as far as tract says, and the cause; without what tract was doing.
+/// The operator and the node, if tract names them, and the cause.
 pub(super) fn reason(
     error: &TractError,
     operators: &BTreeMap<String, usize>,

@@ -130,7 +130,7 @@ impl<'a> ExternalData<'a> {
         Ok(data)
     }
 
-    /// Where the tensor's data lies, as seen from the model's folder: below it, by the names on the way.
+    /// The path of the tensor's data, relative to the model's folder and inside it.
     pub(super) fn place(&self) -> Result<PathBuf, String> {
         let location = self.location.ok_or("the file is not named")?;
         if location.contains(ADDRESS) {

@@ -1,5 +1,4 @@
-//! Small changes to models, and small models: what an engine needs to hand over values that it
-//! cannot hand over as they are.
+//! Rewrites models, and builds helper models, for values that an engine's API cannot pass directly.
 
 use prost::Message;
 use prost::encoding::{self, DecodeContext, WireType};
@@ -121,8 +120,8 @@ pub(crate) fn empty_sequence_model(element: i32) -> Vec<u8> {
     )
 }
 
-/// A model whose optional outputs are told in two outputs each, after all others: the value (an
-/// empty one where there is none), and whether there is one. `None` when the model has no such
+/// A model whose optional outputs are split into two each, after all others: the value (empty if
+/// absent), and whether it is present. `None` when the model has no such
 /// output, or cannot be changed.
 pub(crate) fn expand_optional_outputs(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut added = Graph::default();
@@ -163,7 +162,7 @@ fn outputs(bytes: &[u8]) -> impl Iterator<Item = Option<ValueInfo>> {
     of(7, bytes).flat_map(move |graph| of(12, graph.unwrap_or_default())).map(|output| ValueInfo::decode(output?).ok())
 }
 
-/// The two outputs that tell an optional one, and the nodes that make them.
+/// Adds the two outputs of an optional one, and the nodes that compute them.
 fn split_optional(name: &str, inner: TypeValue, added: &mut Graph) -> Option<()> {
     let (has_name, value_name, then_name, else_name) =
         (format!("{name}:has"), format!("{name}:value"), format!("{name}:there"), format!("{name}:none"));

@@ -9,7 +9,7 @@ use super::forward_reader::{ForwardRead, ForwardReader};
 use super::proto::{Entry, Opset, Tensor, ValueInfo};
 use super::wire::{Field, Message, WireError};
 
-/// Memory that all is kept in, in bytes: names and types of the largest real models fit many times.
+/// The memory budget in bytes: names and types of the largest real models fit many times.
 const MEMORY: usize = 64 << 20;
 /// The overhead of a name or a small message beside its text: the value, its table entry and its
 /// allocation.
@@ -70,7 +70,7 @@ pub(super) struct Graph {
     pub(super) loop_inputs: BTreeSet<String>,
 }
 
-/// Reads a whole model; `folder` is where it lies.
+/// Scans a whole model in `folder`.
 pub(super) fn scan<R: ForwardRead>(
     source: &mut ForwardReader<R>,
     folder: &Path,
@@ -188,7 +188,7 @@ impl<R: ForwardRead> Scanner<'_, R> {
         let node = self.source.enter(field, graph)?;
         let left = self.left;
         let (mut operator, mut domain, mut inputs) = (String::new(), String::new(), Vec::new());
-        // All that it keeps of its attributes lies below.
+        // Memory that its attributes' nested graphs keep.
         let mut kept = 0;
         while let Some(field) = self.source.field(node)? {
             match field.tag {
@@ -261,7 +261,7 @@ impl<R: ForwardRead> Scanner<'_, R> {
         Ok(())
     }
 
-    /// Checks where its data lies, and counts its numbers if they are weights; its name.
+    /// Checks the location of its data, counts its numbers if they are weights, and returns its name.
     fn tensor(&mut self, field: Field, outer: Message, weights: bool) -> Result<String, ScanError> {
         let message = self.source.enter(field, outer)?;
         let left = self.left;
@@ -345,7 +345,7 @@ fn take(left: &mut usize, bytes: usize) -> Result<(), ScanError> {
     Ok(())
 }
 
-/// Parts of one tensor would be put together, and none of them is what was checked.
+/// Parsers merge the parts of a repeated field, and the merged tensor is not the checked one.
 fn ensure_once(seen: &mut bool) -> Result<(), WireError> {
     if std::mem::replace(seen, true) { Err(WireError::Twice) } else { Ok(()) }
 }

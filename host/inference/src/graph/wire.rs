@@ -103,14 +103,14 @@ impl<R: ForwardRead> ForwardReader<R> {
         if self.remaining() == end { Ok(()) } else { Err(WireError::Length.into()) }
     }
 
-    /// A text of so many bytes.
+    /// Reads a text of this many bytes.
     pub(super) fn text(&mut self, length: usize) -> Result<String, WireError> {
         let mut bytes = Vec::with_capacity(length);
         bytes.put(self.take(length));
         String::from_utf8(bytes).map_err(|_| WireError::Text)
     }
 
-    /// A small message of so many bytes, whole.
+    /// Decodes a small message of this many bytes.
     pub(super) fn message<M: prost::Message + Default>(&mut self, length: usize) -> Result<M, WireError> {
         Ok(M::decode(self.take(length))?)
     }

@@ -32,7 +32,7 @@ pub struct InstallRequest {
 pub trait Progress {
     /// A new part of the work begins, described in a few words.
     fn stage(&mut self, what: &str);
-    /// So many bytes of (about) so many are there.
+    /// `done` of about `total` bytes are fetched.
     fn bytes(&mut self, done: u64, total: u64);
 }
 

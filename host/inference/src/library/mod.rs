@@ -116,7 +116,7 @@ pub struct LibraryFile {
     pub path: PathBuf,
     /// where it was found
     pub origin: LibraryOrigin,
-    /// its version, as far as it shows without loading it
+    /// its version, if it can be read without loading it
     pub version: Option<String>,
 }
 
@@ -166,7 +166,7 @@ pub struct LibrarySearch {
     pub python: Vec<PathBuf>,
     /// folders of system libraries
     pub system: Vec<PathBuf>,
-    /// the providers that are asked for by name: an installed build that has the first comes first
+    /// the providers that are requested by name: installed builds with the first of them come first
     pub wanted: Vec<ExecutionProvider>,
 }
 

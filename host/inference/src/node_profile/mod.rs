@@ -55,8 +55,8 @@ struct NodeExecution {
     outputs: Vec<Vec<u64>>,
 }
 
-/// Runs the model once on each of `providers`, each in a process of its own. What the model's inputs
-/// leave open is what `info` says of them: the model's own, or the same with shapes given.
+/// Runs the model once on each of `providers`, each in a child process. `info` describes the inputs: the
+/// model's own description, or one with fixed shapes.
 pub fn profile_nodes(
     trial: &Trial<'_>,
     info: &ModelInfo,

@@ -38,7 +38,7 @@ pub struct OperatorNodes {
     pub embedded: bool,
 }
 
-/// Where the nodes run when one provider is asked for.
+/// Where the nodes run with one provider.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Placement {
     /// its name

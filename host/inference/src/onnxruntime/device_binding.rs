@@ -23,8 +23,8 @@ pub(super) struct Binding<'p> {
 }
 
 impl<'p> Binding<'p> {
-    /// Binds the inputs by their names, and all outputs. Each run has a binding of its own: one that is
-    /// used again hands the same memory to the next run.
+    /// Binds the inputs by their names, and all outputs. Each run has its own binding: reusing one
+    /// would pass the same output memory to the next run.
     pub(super) fn new<'a>(
         native: &Native,
         inputs: impl Iterator<Item = (&'a str, &'a Placed<Tensor>)>,
@@ -51,7 +51,7 @@ impl<'p> Binding<'p> {
         Ok(Self { bound, stay, place })
     }
 
-    /// Runs the session, and tells its outputs in their order.
+    /// Runs the session and returns its outputs in their order.
     pub(super) fn run(&self, native: &mut Native, options: Option<&RunOptions>) -> ort::Result<Vec<Placed<Tensor>>> {
         let session = native.inner();
         let names: Vec<_> = native.outputs().iter().map(|output| output.name().to_owned()).collect();

@@ -11,7 +11,7 @@ const WEBGPU: &str = "WebGpuExecutionProvider";
 /// Properties of all sessions of a provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct DevicePlacement {
-    /// the memory that tensors may stay in between two models; `None`: the host's alone
+    /// the device memory in which tensors can stay between two models; `None`: host memory only
     pub(super) memory: Option<Memory>,
     /// whether one thread of the process may be at its sessions and tensors at a time. ONNX Runtime's
     /// WebGPU crashes otherwise, also across sessions (its issues 27592 and 32561)

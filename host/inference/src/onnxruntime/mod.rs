@@ -67,7 +67,7 @@ impl OnnxRuntime {
         let offered = |(provider, availability_of): &(_, Availability)| {
             (*availability_of == Availability::Available).then_some(*provider)
         };
-        // Behind the CPU: no plug-in is taken unless it is asked for.
+        // After the CPU: a plug-in is only used by name.
         let plugins = plugins::register(environment, libraries)?;
         let availability: Vec<_> = availability.into_iter().chain(plugins).collect();
         let providers: Vec<_> = availability.iter().filter_map(offered).collect();

@@ -23,7 +23,7 @@ pub(super) struct NonTensorValues {
     inputs: Vec<OnnxType>,
     /// each output's name, type and place among those of the session
     outputs: Vec<(String, OnnxType, OutputLocation)>,
-    /// casts from what the pipeline carries, and to it: `ort` itself hands over no such elements
+    /// casts from and to the pipeline's element type: `ort` does not pass such elements
     casts: BTreeMap<NarrowType, (Native, Native)>,
     /// sequences of no tensors, which ONNX Runtime makes only within a model
     empty: BTreeMap<ElementType, Native>,
@@ -178,7 +178,7 @@ impl NonTensorValues {
     }
 }
 
-/// Where each output is: optional ones are told by two, after all others.
+/// Locates each output: optional ones are two, after all others.
 fn locate_outputs(outputs: Vec<(String, OnnxType)>) -> Vec<(String, OnnxType, OutputLocation)> {
     let optional = |kind: &OnnxType| matches!(kind, OnnxType::Optional(_));
     let mut plain = 0..;

@@ -73,7 +73,7 @@ pub(super) fn with_device(
     let devices: Vec<_> = environment.devices().filter(|device| own.contains(&address(device))).collect();
     // One session, one device: the library names its best first.
     let Some(device) = devices.into_iter().next() else { return Err("its library found no device".to_owned()) };
-    // ONNX Runtime tells providers apart by the names in front of the options.
+    // ONNX Runtime expects the provider's name as prefix of each option.
     let provider = device.ep().map_err(|error| error.to_string())?;
     if provider.len() > 100 {
         return Err("the name that it gives itself is too long".to_owned());
@@ -90,7 +90,7 @@ pub(super) fn placement(environment: &Environment, name: PluginName) -> DevicePl
     let Some(device) = environment.devices().find(|device| own.contains(&address(device))) else {
         return DevicePlacement::default();
     };
-    // A device without memory of its own is told by a panic.
+    // `ort` panics for a device without memory of its own.
     let memory = catch_panic(|| device.memory_info(false)).ok();
     DevicePlacement::for_plugin(device.ep().unwrap_or_default(), memory.as_ref())
 }

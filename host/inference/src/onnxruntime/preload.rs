@@ -38,7 +38,7 @@ const TENSORRT: &[&str] = &["nvinfer_10.dll", "nvinfer_plugin_10.dll", "nvonnxpa
 static FOR_CUDA: Once = Once::new();
 static FOR_TENSORRT: Once = Once::new();
 
-/// Loads what `provider` needs and lies beside `library`, or where the packages of Python put it.
+/// Loads the libraries of `provider` that lie beside `library`, or where Python's packages put them.
 /// Missing libraries are left to the system's loader; the provider's error names them.
 pub(super) fn preload(library: &Path, provider: ExecutionProvider) {
     if matches!(provider, ExecutionProvider::TensorRt | ExecutionProvider::Cuda) {

@@ -32,7 +32,7 @@ pub(super) struct OrtSession {
     positional: usize,
     controls: RunControls,
     typical_size: TypicalSize,
-    /// for models that take or give other values than plain tensors
+    /// for models with other values than plain tensors
     kinds: Option<NonTensorValues>,
 }
 
@@ -41,9 +41,8 @@ pub(super) struct OrtSession {
 struct TypicalSize(usize);
 
 impl TypicalSize {
-    /// Whether a run on so many bytes is far larger than others. The arena keeps what the largest
-    /// run ever took, so after such a run it is told to give back what it does not use; after each
-    /// run would cost the next one new pages.
+    /// Whether a run is far larger than others. The arena keeps the memory of the largest run, so it is
+    /// shrunk after such a run; shrinking after each run would cost the next one new pages.
     fn is_exceeded(&mut self, bytes: usize) -> bool {
         let typical_size = self.0;
         self.0 = if typical_size == 0 { bytes } else { typical_size - typical_size / 8 + bytes / 8 };

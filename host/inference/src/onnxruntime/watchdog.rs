@@ -39,7 +39,7 @@ struct WatchedRuns {
 /// The state that a session shares with the watchdog thread.
 struct WatchedRun {
     options: RunOptions,
-    /// the same for a run after which memory is given back
+    /// options of a run after which the arena is shrunk
     shrinking: RunOptions,
     /// nanoseconds since [`EPOCH`]; of no meaning while nothing runs
     deadline: AtomicU64,
@@ -104,7 +104,7 @@ impl Watchdog {
     }
 }
 
-/// For a run after which the arena of the CPU gives back what nothing uses: `onnxruntime`'s
+/// Run options that shrink the CPU's arena after the run: `onnxruntime`'s
 /// `kOrtRunOptionsConfigEnableMemoryArenaShrinkage`.
 pub(super) fn shrinking() -> Result<RunOptions, String> {
     let mut options = RunOptions::new().map_err(|error| error.to_string())?;

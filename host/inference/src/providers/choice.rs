@@ -73,7 +73,7 @@ pub(crate) struct FallbackChain {
 }
 
 impl ProviderChoice {
-    /// The providers that are asked for by name, in order.
+    /// The providers that are requested by name, in order.
     pub fn named(&self) -> &[ExecutionProvider] {
         match self {
             Self::These(providers) | Self::First(providers) => providers,

@@ -45,7 +45,7 @@ pub(super) struct Shared {
     pub(super) engine: Arc<dyn Engine>,
     pub(super) file: Arc<ModelFile>,
     pub(super) options: SessionOptions,
-    /// whether one thread of the process may be at such sessions at a time
+    /// whether only one thread of the process may use these sessions at a time
     pub(super) exclusive: bool,
     pub(super) pool: SessionPool,
     pub(super) retired: AtomicUsize,

@@ -56,9 +56,9 @@ pub struct SessionSet {
 }
 
 impl SessionSet {
-    /// A set of `instances` sessions (at least one); `first` is one that is made already. Where
-    /// neither their number nor their threads are asked for, and all run on the CPU, there is one
-    /// for a few callers, and one a core for more, made when they come.
+    /// A set of `instances` sessions (at least one); `first` is loaded already. If neither `instances`
+    /// nor threads are set, models on the CPU have one multi-threaded session for few callers, and one
+    /// single-threaded session a core, loaded on demand, for more.
     pub fn new(
         engine: Arc<dyn Engine>,
         file: Arc<ModelFile>,
@@ -92,12 +92,12 @@ impl SessionSet {
         })
     }
 
-    /// How many runs can go on at once, when there are callers for all.
+    /// The most runs at once.
     pub fn max_concurrency(&self) -> usize {
         self.shared.pool.max_concurrency()
     }
 
-    /// Sessions that are there for a single caller. [`Self::max_concurrency`] may be more.
+    /// Sessions that exist without load. [`Self::max_concurrency`] may be more.
     pub fn instances(&self) -> usize {
         self.shared.pool.multi_threaded()
     }
@@ -107,7 +107,7 @@ impl SessionSet {
         self.shared.pool.count()
     }
 
-    /// How many runs are best begun at once now, with so many callers as there are.
+    /// The number of runs to start at once under the current load.
     pub(super) fn target_concurrency(&self) -> usize {
         self.shared.pool.target_concurrency()
     }
@@ -117,13 +117,13 @@ impl SessionSet {
         self.shared.pool.count_caller()
     }
 
-    /// The bytes of input that cost as much as beginning a run, once enough runs of different sizes
-    /// were seen. They are looked at from the first call on.
+    /// The overhead of a run in bytes of input, once enough runs of different sizes were recorded.
+    /// Recording begins with the first call.
     pub(super) fn overhead_bytes(&self) -> Option<usize> {
         self.shared.cost_model.get_or_init(CostModel::new).start()
     }
 
-    /// How each session was made.
+    /// The options of each session.
     pub fn options(&self) -> &SessionOptions {
         &self.shared.options
     }

@@ -87,12 +87,12 @@ impl SessionPool {
         }
     }
 
-    /// How many runs can go on at once, when there are callers for all.
+    /// The most runs at once.
     pub(super) fn max_concurrency(&self) -> usize {
         self.single_threaded.as_ref().map_or(0, SingleThreaded::max_concurrency).max(self.multi_threaded.capacity())
     }
 
-    /// How many runs are best begun at once now.
+    /// The number of runs to start at once under the current load.
     pub(super) fn target_concurrency(&self) -> usize {
         match &self.single_threaded {
             Some(single_threaded) if single_threaded.is_crowded() => single_threaded.max_concurrency(),
@@ -143,7 +143,7 @@ impl SessionPool {
         !single_threaded.free.is_empty() || !single_threaded.is_full() && !self.multi_threaded.is_empty()
     }
 
-    /// The same as [`Self::pop`], when one is free. `None` if that is not before the deadline.
+    /// Waits until [`Self::pop`] finds a session; `None` at the deadline.
     #[cold]
     pub(super) fn wait(&self, short: bool, deadline: Option<Instant>) -> Option<SessionSlot> {
         let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -179,7 +179,7 @@ impl SessionPool {
         }
     }
 
-    /// Puts a session back in its place, for which another is to be made, or drops it where there is one by now.
+    /// Returns a retired session to its slot, or drops it if another was loaded meanwhile.
     pub(super) fn restore(&self, mut slot: SessionSlot) {
         if slot.session.is_some()
             && let Some(mut other) = self.slots(slot.mode).pop_at(slot.index)

@@ -14,8 +14,8 @@ impl ModelStep {
         plan_adaptations(given, &self.wanted[index]).map_err(|fault| self.with_input_name(index, fault))
     }
 
-    /// Whether a tensor that lies in a device's memory can be taken from there. The plan has chosen
-    /// that by what the model before declares, which need not be what it gives.
+    /// Whether a tensor in a device's memory fits unchanged. The plan relied on the previous model's
+    /// declaration, which its output may contradict.
     pub(super) fn check_unchanged(&self, index: usize, given: &TensorKind) -> Result<(), StepFailure> {
         let adaptations = self.adaptations(index, given)?;
         if adaptations.is_empty() {

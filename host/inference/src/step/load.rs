@@ -20,7 +20,7 @@ pub struct ModelOptions {
     pub providers: ProviderChoice,
     /// whether anything but the first choice is an error
     pub strict: bool,
-    /// what each provider is told
+    /// the options of each provider
     pub provider_options: ProviderOptions,
     /// how many runs may go on at once; each takes memory of its own. `None`: one for a few callers,
     /// and, on the CPU without `threads`, one a core for more
@@ -28,7 +28,7 @@ pub struct ModelOptions {
     /// threads of its own that one operator of each instance may use; `None`: a single instance
     /// uses the threads that models share, of several each has its part of the cores
     pub threads: Option<usize>,
-    /// how requests of several threads are put together
+    /// how requests are batched
     pub batch: BatchOptions,
     /// where `gpux build` keeps the model's optimized graph for the CPU
     pub optimized: Option<PathBuf>,
@@ -120,7 +120,7 @@ fn share_of_cores(cores: usize, instances: usize) -> Option<usize> {
     (instances > 1).then(|| (cores / instances).max(1))
 }
 
-/// Why a provider does not work, with what it was told: the cause may lie there.
+/// The reason with the provider's options, which may be the cause.
 fn with_options(reason: String, options: &ProviderOptions, provider: ExecutionProvider) -> String {
     let told: Vec<_> = options.user_values(provider).map(|(name, value)| format!("{name}={value}")).collect();
     if told.is_empty() { reason } else { format!("{reason} (with {})", told.join(", ")) }

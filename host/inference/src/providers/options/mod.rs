@@ -169,8 +169,8 @@ impl ProviderOptions {
         }
     }
 
-    /// Adds what holds unless an option says otherwise, and gives each folder that a provider keeps
-    /// things in its place below `folder`; without one, nothing is kept.
+    /// Adds the default caches, and places each provider's cache folders below `folder`; without one,
+    /// nothing is cached.
     pub fn set_cache_folder(&mut self, folder: Option<&Path>) {
         // An engine of TensorRT takes minutes to build.
         let tensorrt = self.0.entry(ExecutionProvider::TensorRt).or_default();
@@ -216,7 +216,7 @@ impl ProviderOptions {
         self.values(provider).filter(move |(name, _)| !added(name))
     }
 
-    /// The folders that `provider` is told to keep things in.
+    /// The cache folders of `provider`.
     pub fn folders(&self, provider: ExecutionProvider) -> impl Iterator<Item = &Path> {
         let is_folder = move |name: &str| find(provider, name).is_some_and(|option| option.kind == OptionKind::Folder);
         self.values(provider).filter(move |(name, _)| is_folder(name)).map(|(_, value)| Path::new(value))

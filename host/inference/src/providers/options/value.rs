@@ -1,4 +1,4 @@
-//! A value as written → what the provider's library is told.
+//! Checks a value and converts it for the provider's library.
 
 use serde_json::Value as Json;
 
@@ -9,7 +9,7 @@ use gpux_core::Size;
 /// The most characters of a text: a list of shapes fits, an attack on a parser does not.
 const LONGEST_TEXT: usize = 4096;
 
-/// What the library is told for `option`, which was written as `name`: more than one value where
+/// The library's values of `option`, which was written as `name`: more than one value where
 /// ONNX Runtime has split it up since.
 pub(super) fn values(
     provider: ExecutionProvider,

@@ -32,7 +32,7 @@ impl fmt::Display for Adaptation {
 
 /// The changes from a tensor of kind `given` to one of kind `wanted`. The plan's check and every run
 /// call this; open dimensions (`None`, [`Dim::Dynamic`]) match anything.
-pub fn plan_adaptations(given: &TensorKind, wanted: &TensorKind) -> Result<Adaptations, Mismatch> {
+pub(super) fn plan_adaptations(given: &TensorKind, wanted: &TensorKind) -> Result<Adaptations, Mismatch> {
     let mismatch = |because: String| Mismatch {
         expected: Kind::Tensor(wanted.clone()),
         given: Kind::Tensor(given.clone()),
@@ -159,8 +159,8 @@ pub(super) fn apply(
     adaptations: &[Adaptation],
     who: &dyn CancelCheck,
 ) -> Result<Tensor, TensorError> {
-    for plan_adaptations in adaptations {
-        tensor = match plan_adaptations {
+    for adaptation in adaptations {
+        tensor = match adaptation {
             Adaptation::Layout(layout) => change_layout(tensor, *layout, who)?,
             Adaptation::Batch => {
                 let mut shape = Vec::with_capacity(tensor.rank() + 1);

@@ -31,7 +31,7 @@ mod trial;
 mod validation;
 mod value;
 
-pub use adaptation::{Adaptation, Adaptations, plan_adaptations};
+pub use adaptation::{Adaptation, Adaptations};
 pub use background_work::PendingDrop;
 pub use batch::{BatchOptions, BatchSizes, Batcher};
 pub use convert::{Conversion, ConvertError, Precision, convert};
@@ -63,7 +63,7 @@ pub use sessions::{ModelInputs, SessionRunError, SessionSet};
 pub use step::{InputShapes, ModelOptions, ModelStep};
 pub use synthetic_inputs::{synthetic_inputs, synthetic_shape, synthetic_tensor};
 pub use trial::Trial;
-pub use validation::{ValidationRequest, ensure_validated, validate, validation_child};
+pub use validation::{ensure_validated, validation_child};
 pub use value::{OnnxValue, ValueError};
 
 #[cfg(test)]

@@ -289,8 +289,8 @@ fn bind<'a>(
 ) {
     let (Some(wanted), Some(given)) = (&wanted.shape, &given.shape) else { return };
     let mut given = given.clone();
-    for plan_adaptations in adaptations {
-        match plan_adaptations {
+    for adaptation in adaptations {
+        match adaptation {
             super::Adaptation::Layout(layout) => super::adaptation::move_channels(&mut given, *layout),
             super::Adaptation::Batch => given.insert(0, Dim::Fixed(1)),
             super::Adaptation::Cast(_) => {}

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::testing::{embedded, engines, model, onnxruntime, step, tensor};
+use super::validation::{ValidationRequest, validate};
 use super::*;
 use gpux_core::{Context, ElementType, Step as _, StepFailure, Tensor, Value};
 

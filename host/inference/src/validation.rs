@@ -34,7 +34,7 @@ const INPUT_LIMIT: usize = 1 << 24;
 
 /// The child's request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ValidationRequest {
+pub(super) struct ValidationRequest {
     /// libraries of plug-ins; first, because reading them makes known the names that follow
     #[serde(default)]
     pub plugins: Vec<ProviderLibrary>,
@@ -89,7 +89,7 @@ enum Verdict {
 /// Loads the model and runs it once on zeros. A failed run is no fault of the model: zeros may
 /// be values that it refuses. What counts is that the process lives, within its memory. Gives the
 /// time of a run if that was asked for and zeros can be run.
-pub fn validate(request: &ValidationRequest) -> Result<Option<Duration>, ModelLoadError> {
+pub(super) fn validate(request: &ValidationRequest) -> Result<Option<Duration>, ModelLoadError> {
     let file = Arc::new(ModelFile::open(&request.model)?);
     let engine: Arc<dyn Engine> = match &request.library {
         None => Arc::new(Embedded),

@@ -246,10 +246,10 @@ impl Shared {
             match request.next_action() {
                 NextAction::Answered(result) => return result,
                 NextAction::RunAlone => {
-                    let add_time = Arc::default();
+                    let timer = Arc::default();
                     self.sizes.count(request.rows);
-                    let result = self.sessions.run_timed(request.inputs.clone(), request.deadline, &add_time);
-                    request.add_time(add_time.elapsed());
+                    let result = self.sessions.run_timed(request.inputs.clone(), request.deadline, &timer);
+                    request.add_time(timer.elapsed());
                     return result;
                 }
                 NextAction::Lead => self.run_as_leader(request),

@@ -85,7 +85,7 @@ pub(super) fn difference(
     rules: &BatchRules,
     requests: &[&ModelInputs],
 ) -> Result<Option<String>, String> {
-    let run = |sample_request: ModelInputs| sessions.run(sample_request, None).map_err(|failure| failure.to_string());
+    let run = |inputs: ModelInputs| sessions.run(inputs, None).map_err(|failure| failure.to_string());
     let alone = requests.iter().map(|request| run((*request).clone())).collect::<Result<Vec<_>, _>>()?;
     let mut joined = rules.join(requests).map_err(|error| error.to_string())?;
     // Alone they run, so from here on a failure is an answer.
@@ -115,7 +115,7 @@ fn sample_request(
     rows: usize,
     number: usize,
 ) -> Option<ModelInputs> {
-    let mut sample_request: ModelInputs = smallvec![];
+    let mut inputs: ModelInputs = smallvec![];
     for (index, port) in signature.inputs.iter().enumerate().filter(|(_, port)| !port.optional) {
         let Kind::Tensor(kind) = &port.kind else { return None };
         let dim = |(axis, dim): (usize, &Dim)| match (axis, dim) {
@@ -125,9 +125,9 @@ fn sample_request(
         };
         let shape: Vec<_> = kind.shape.as_ref()?.iter().enumerate().map(dim).collect();
         let count = gpux_core::element_count(&shape).filter(|count| *count <= 1 << 24)?;
-        sample_request.push((index, sample_tensor(&port.name, kind.element()?, shape, count, spec, number)?));
+        inputs.push((index, sample_tensor(&port.name, kind.element()?, shape, count, spec, number)?));
     }
-    Some(sample_request)
+    Some(inputs)
 }
 
 /// Numbers in no order, and ones for a mask. Every second request is nearly all zeros: unlike its

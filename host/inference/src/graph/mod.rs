@@ -115,14 +115,14 @@ fn inspect_with(path: &Path, reader: impl ForwardRead, packed: PrepackedWeights)
     })
 }
 
-fn input_spec(input: &proto::ValueInfo, has_default: bool, loop_inputs: bool) -> InputSpec {
+fn input_spec(input: &proto::ValueInfo, has_default: bool, feeds_loop: bool) -> InputSpec {
     let kind = input.kind.as_ref();
     let optional = matches!(kind.and_then(|kind| kind.value.as_ref()), Some(proto::TypeValue::Optional(_)));
     InputSpec {
         name: input.name.clone(),
         kind: types::name(kind),
         shape: types::shape(kind),
-        required: !has_default && (!optional || loop_inputs),
+        required: !has_default && (!optional || feeds_loop),
         description: input.doc_string.clone(),
         value: types::onnx_type(kind),
     }

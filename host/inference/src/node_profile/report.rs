@@ -70,16 +70,16 @@ impl NodeReport {
 
     /// Counts the arithmetic of a run on the CPU.
     pub(super) fn count(&mut self, ran: &[NodeExecution]) {
-        for ran in ran {
-            let Some(flops) = flops(&ran.operator, &ran.inputs, &ran.outputs) else {
-                self.uncounted.insert(ran.operator.clone());
+        for node in ran {
+            let Some(flops) = flops(&node.operator, &node.inputs, &node.outputs) else {
+                self.uncounted.insert(node.operator.clone());
                 continue;
             };
             let add = |sum: &mut Option<u64>| *sum = Some(sum.unwrap_or(0).saturating_add(flops));
             add(&mut self.flops);
             // A function of the model's own runs as the operators that it is made of.
             if let Some(known) =
-                self.operators.iter_mut().find(|known| is_same_operator(&known.operator, &ran.operator))
+                self.operators.iter_mut().find(|known| is_same_operator(&known.operator, &node.operator))
             {
                 add(&mut known.flops);
             }

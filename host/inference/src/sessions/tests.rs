@@ -241,12 +241,12 @@ struct Cores {
     single_threaded: Result<(), ()>,
     lock: Arc<(Mutex<Gate>, Condvar)>,
     /// narrow sessions that are made; each takes a while
-    narrow_made: Arc<AtomicUsize>,
+    single_threaded_loads: Arc<AtomicUsize>,
 }
 
 #[derive(Default)]
 struct Gate {
-    target_concurrency: bool,
+    is_open: bool,
     callers: usize,
     runs: Vec<Option<usize>>,
 }
@@ -276,7 +276,7 @@ impl Engine for Cores {
         }
         if options.threads.is_some() {
             std::thread::sleep(Duration::from_millis(20));
-            self.narrow_made.fetch_add(1, Ordering::SeqCst);
+            self.single_threaded_loads.fetch_add(1, Ordering::SeqCst);
         }
         Ok(Box::new(OnCores { threads: options.threads, lock: self.lock.clone() }))
     }
@@ -290,7 +290,7 @@ impl Session for OnCores {
         lock.callers += 1;
         changed.notify_all();
         if inputs[0].1.as_slice::<i64>().unwrap()[0] == 1 {
-            lock = changed.wait_while(lock, |lock| !lock.target_concurrency).unwrap();
+            lock = changed.wait_while(lock, |lock| !lock.is_open).unwrap();
         }
         lock.callers -= 1;
         Ok(Vec::new())
@@ -299,7 +299,7 @@ impl Session for OnCores {
 
 impl Cores {
     fn new(count: usize, single_threaded: Result<(), ()>) -> Self {
-        Self { count, single_threaded, lock: Arc::default(), narrow_made: Arc::default() }
+        Self { count, single_threaded, lock: Arc::default(), single_threaded_loads: Arc::default() }
     }
 
     fn set(&self, options: SessionOptions, instances: Option<usize>) -> SessionSet {
@@ -308,13 +308,13 @@ impl Cores {
     }
 
     /// Waits until `callers` runs are at the gate.
-    fn wait_inside(&self, callers: usize) {
+    fn wait_for_callers(&self, callers: usize) {
         let (lock, changed) = &*self.lock;
         drop(changed.wait_while(lock.lock().unwrap(), |lock| lock.callers < callers).unwrap());
     }
 
-    fn target_concurrency(&self, target_concurrency: bool) {
-        self.lock.0.lock().unwrap().target_concurrency = target_concurrency;
+    fn open_gate(&self, is_open: bool) {
+        self.lock.0.lock().unwrap().is_open = is_open;
         self.lock.1.notify_all();
     }
 
@@ -336,21 +336,21 @@ fn loads_single_threaded_sessions_under_load() {
 
     std::thread::scope(|scope| {
         let first = scope.spawn(|| set.run(order(1), None).map(drop));
-        engine.wait_inside(1);
+        engine.wait_for_callers(1);
         // The second finds no session, has one made, and waits for whichever is free first.
         let second = scope.spawn(|| set.run(order(1), None).map(drop));
-        engine.wait_inside(2);
+        engine.wait_for_callers(2);
         assert_eq!((set.count(), set.target_concurrency()), (2, 2));
         assert_eq!(engine.runs(), [None, Some(1)]);
         let third = scope.spawn(|| set.run(order(1), None).map(drop));
-        engine.wait_inside(3);
+        engine.wait_for_callers(3);
         assert_eq!(set.count(), 3);
         // Now there is one a core, and nobody takes the wide one beside them.
         let fourth = scope.spawn(|| set.run(order(0), None).map(drop));
         while set.shared.pool.waiting() == 0 {
             std::thread::yield_now();
         }
-        engine.target_concurrency(true);
+        engine.open_gate(true);
         for caller in [first, second, third, fourth] {
             caller.join().unwrap().unwrap();
         }
@@ -406,11 +406,11 @@ fn survives_failed_loads_under_load() {
     let set = engine.set(SessionOptions::cpu(), None);
     std::thread::scope(|scope| {
         let callers: Vec<_> = (0..4).map(|_| scope.spawn(|| set.run(order(1), None).map(drop))).collect();
-        engine.wait_inside(1);
+        engine.wait_for_callers(1);
         while set.max_concurrency() > 1 {
             std::thread::yield_now();
         }
-        engine.target_concurrency(true);
+        engine.open_gate(true);
         for caller in callers {
             caller.join().unwrap().unwrap();
         }
@@ -427,5 +427,5 @@ fn dropping_a_model_waits_for_loading_sessions() {
     set.run(order(0), None).unwrap();
     drop(others);
     drop(set);
-    assert_eq!(engine.narrow_made.load(Ordering::SeqCst), 1);
+    assert_eq!(engine.single_threaded_loads.load(Ordering::SeqCst), 1);
 }

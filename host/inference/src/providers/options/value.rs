@@ -161,8 +161,8 @@ fn shapes(value: &Json) -> Option<String> {
         _ => return None,
     };
     let is_sound = |(name, sizes): &(String, Vec<u64>)| {
-        let normalize = !name.is_empty() && !name.contains([',', ':']) && !name.chars().any(char::is_control);
-        normalize && !sizes.is_empty() && sizes.len() <= 16 && sizes.iter().all(|size| (1..=1 << 31).contains(size))
+        let is_plain = !name.is_empty() && !name.contains([',', ':']) && !name.chars().any(char::is_control);
+        is_plain && !sizes.is_empty() && sizes.len() <= 16 && sizes.iter().all(|size| (1..=1 << 31).contains(size))
     };
     if entries.is_empty() || !entries.iter().all(is_sound) {
         return None;

@@ -1,5 +1,4 @@
-//! An answer, once it has gone out: counted, logged, traced. What ends before there is an answer is
-//! an answer too: the client has gone.
+//! Counts, logs and traces each response once it was sent, or the client has gone.
 
 use std::pin::Pin;
 use std::sync::Arc;

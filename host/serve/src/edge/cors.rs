@@ -1,4 +1,4 @@
-//! Pages of other origins: `--cors`.
+//! CORS (`--cors`).
 
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
 use http::request::Parts;

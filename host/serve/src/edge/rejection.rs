@@ -1,4 +1,4 @@
-//! A request that is not let in, answered as its protocol says it.
+//! Encodes the rejection of a request in the form of its protocol.
 
 use axum::body::Body;
 use axum::response::Response;

@@ -1,4 +1,4 @@
-//! The name of a request: its client's, or one of ours.
+//! Request IDs: the client's `X-Request-Id`, or a new one.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};

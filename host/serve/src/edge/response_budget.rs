@@ -1,5 +1,4 @@
-//! Large answers, which hold memory until their clients have taken them: what all of them hold is bounded,
-//! however many streams and connections they wait on.
+//! Bounds the memory that responses hold until their clients have read them.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! What every request passes before its protocol sees it, and every answer after: its name, its key,
-//! its trace, its line in the log, and what is counted of it.
+//! The service in front of every protocol: request IDs, authentication, limits, traces, the access log and metrics.
 
 use super::{access_log, cors, cross_site, drain_body, rejection, request_id, response_budget};
 use crate::protocol::route::{self, is_grpc};
@@ -99,11 +98,11 @@ impl EdgeService {
         let admitted = self.access.admit(head, peer.map(|peer| peer.address.ip()));
         let tenant = admitted.inspect_err(|error| {
             if matches!(error, ServeError::TooMany { .. }) {
-                self.server.metrics().none().refused(RejectionReason::Guesses);
+                self.server.metrics().none().note_rejection(RejectionReason::Guesses);
             }
         })?;
         let permit = tenant.as_ref().map(Tenant::begin_request).transpose();
-        Ok(permit.inspect_err(|exceeded| self.server.metrics().none().refused(exceeded.into()))?)
+        Ok(permit.inspect_err(|exceeded| self.server.metrics().none().note_rejection(exceeded.into()))?)
     }
 
     /// Waits before a guess is answered, as long as the server goes on.

@@ -134,7 +134,7 @@ impl ServeError {
     /// When the client may try again, where that would help.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Overload(refusal) => Some(refusal.retry_after()),
+            Self::Overload(rejection) => Some(rejection.retry_after()),
             Self::NotReady(_) => Some(Duration::from_secs(1)),
             // Whole seconds are the finest that HTTP can say.
             Self::TooMany { retry_after, .. } => Some(Duration::from_secs(retry_after.as_secs_f64().ceil() as u64)),

@@ -84,9 +84,9 @@ impl Execution {
 
     /// Runs the pipeline on the calling thread.
     pub fn infer(&self, values: Request, observer: Option<&mut dyn Observer>) -> Result<Outputs, ServeError> {
-        let short = self.loaded.short();
-        let shapes = short.and_then(|short| short.shapes(&values));
-        if self.is_inline && !short.zip(shapes).is_some_and(|(short, shapes)| short.knows(shapes)) {
+        let inline = self.loaded.inline_execution();
+        let shapes = inline.and_then(|inline| inline.shapes(&values));
+        if self.is_inline && !inline.zip(shapes).is_some_and(|(inline, shapes)| inline.contains(shapes)) {
             self.declined.set(true);
             return Err(Rejection::Expired.into());
         }
@@ -150,15 +150,15 @@ impl Execution {
 
     /// Notes the duration of the whole execution.
     fn note(&self, took: Duration) {
-        match self.loaded.short().zip(self.shapes.get()) {
-            Some((short, shapes)) if self.is_inline => short.note_inline_run(shapes, took),
-            Some((short, shapes)) => short.note_worker_run(shapes, took),
+        match self.loaded.inline_execution().zip(self.shapes.get()) {
+            Some((inline, shapes)) if self.is_inline => inline.note_inline_run(shapes, took),
+            Some((inline, shapes)) => inline.note_worker_run(shapes, took),
             None => {}
         }
     }
 
     /// Where the time went of an execution that began then and ends now, and in which the steps ran.
-    fn laps(&self, began: Instant, now: Instant) -> Option<StageTimings> {
+    fn timings(&self, began: Instant, now: Instant) -> Option<StageTimings> {
         let (start, end) = self.ran.get()?;
         Some(StageTimings { queued: self.queued, input: start - began, infer: end - start, output: now - end })
     }
@@ -194,10 +194,10 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// Rejects a request that the lane would not admit, before its body is read.
 pub(crate) fn check(loaded: &LoadedPipeline, options: &RequestOptions) -> Result<(), ServeError> {
     RequestContext::note(loaded.metrics());
-    if loaded.may_run_inline(options.bytes) {
+    if loaded.may_run_inline(options.body_bytes) {
         return Ok(());
     }
-    let refused = |refusal: &Rejection| loaded.metrics().refused(refusal.into());
+    let refused = |rejection: &Rejection| loaded.metrics().note_rejection(rejection.into());
     let (priority, client) = priority_and_client(RequestContext::current().as_deref(), options);
     let deadline = deadline(loaded, options, Instant::now());
     Ok(loaded.lane().check(deadline, priority, client).inspect_err(refused)?)
@@ -234,11 +234,11 @@ pub(crate) async fn execute<T: Send + 'static>(
         let now = Instant::now();
         execution.keep_response_permit();
         execution.note(now - began);
-        Ok((done, execution.laps(began, now).map(|laps| (laps, now))))
+        Ok((done, execution.timings(began, now).map(|timings| (timings, now))))
     };
     // Who drops the future, because the client has gone, has no result either.
     let failure = FailureOnDrop(loaded, arrived);
-    let turned = match context.as_ref().and_then(|context| context.slots().cloned()) {
+    let outcome = match context.as_ref().and_then(|context| context.slots().cloned()) {
         // A list or a stream has no more runs at once than its key allows.
         Some(slots) => {
             let (deadline, loaded) = (deadline(loaded, &options, arrived), loaded.clone());
@@ -250,11 +250,11 @@ pub(crate) async fn execute<T: Send + 'static>(
         }
         None => submit(loaded, options, arrived, context, timed).await,
     };
-    let (done, laps) = turned.unwrap_or_else(|error| (Err(error), None));
-    match (&done, laps) {
-        (Ok(_), Some((laps, now))) => {
+    let (done, timings) = outcome.unwrap_or_else(|error| (Err(error), None));
+    match (&done, timings) {
+        (Ok(_), Some((timings, now))) => {
             std::mem::forget(failure);
-            loaded.inferences().succeeded(arrived, now, laps, !loaded.pipeline().batches());
+            loaded.inferences().succeeded(arrived, now, timings, !loaded.pipeline().batches());
         }
         // A list is only recognized while it executes; its items are then executed one by one.
         (Ok(_), None) => std::mem::forget(failure),
@@ -262,7 +262,7 @@ pub(crate) async fn execute<T: Send + 'static>(
         (Err(error), None) if error.is_invalid() => std::mem::forget(failure),
         // The memory budget counts its rejections itself.
         (Err(ServeError::Overload(Rejection::Memory)), _) => {}
-        (Err(ServeError::Overload(refusal)), _) => loaded.metrics().refused(refusal.into()),
+        (Err(ServeError::Overload(rejection)), _) => loaded.metrics().note_rejection(rejection.into()),
         (Err(_), _) => {}
     }
     done
@@ -336,7 +336,7 @@ async fn submit<T: Send + 'static>(
         queued: Duration::ZERO,
         context,
         ran: Cell::new(None),
-        is_inline: loaded.may_run_inline(options.bytes),
+        is_inline: loaded.may_run_inline(options.body_bytes),
         declined: Cell::new(false),
         shapes: Cell::new(None),
         answer: Cell::new(None),
@@ -355,9 +355,9 @@ async fn submit<T: Send + 'static>(
     let job = move |slot: Result<Arc<dyn Waits>, Rejection>| {
         let slot = match slot {
             Ok(slot) => slot,
-            Err(refusal) => {
+            Err(rejection) => {
                 drop((execution, work));
-                let _ = answer.send(Err(refusal.into()));
+                let _ = answer.send(Err(rejection.into()));
                 return;
             }
         };

@@ -25,7 +25,7 @@ pub struct LoadedPipeline {
     steps: Steps,
     inferences: Arc<Inferences>,
     /// decides which requests run on the I/O thread; `None`: none does
-    short: Option<InlineExecution>,
+    inline_execution: Option<InlineExecution>,
     /// the room for answers
     answers: MemoryBudget,
 }
@@ -45,9 +45,9 @@ impl LoadedPipeline {
         let steps = metrics.steps(pipeline.plan());
         let inferences = metrics.inferences(&version_number(&pipeline.spec().version.value));
         inferences.add_batches(&pipeline);
-        let short = InlineExecution::for_pipeline(&pipeline);
+        let inline_execution = InlineExecution::for_pipeline(&pipeline);
         let pipeline = BackgroundDrop::new(pipeline);
-        Ok(Self { pipeline, lane, warm_up_report, metrics, steps, inferences, short, answers })
+        Ok(Self { pipeline, lane, warm_up_report, metrics, steps, inferences, inline_execution, answers })
     }
 
     /// Its name in its gpux.yml.
@@ -116,13 +116,13 @@ impl LoadedPipeline {
     }
 
     /// Decides which requests run inline, if any may.
-    pub(crate) const fn short(&self) -> Option<&InlineExecution> {
-        self.short.as_ref()
+    pub(crate) const fn inline_execution(&self) -> Option<&InlineExecution> {
+        self.inline_execution.as_ref()
     }
 
     /// Whether a request with a body of so many bytes may be such a one, and would wait for no other.
-    pub(crate) fn may_run_inline(&self, bytes: usize) -> bool {
-        self.short.as_ref().is_some_and(|short| short.may_be(bytes))
+    pub(crate) fn may_run_inline(&self, body_bytes: Option<usize>) -> bool {
+        self.inline_execution.as_ref().zip(body_bytes).is_some_and(|(inline, bytes)| inline.may_apply(bytes))
             && self.pipeline.models().all(|(_, model)| model.sessions().is_free())
     }
 }

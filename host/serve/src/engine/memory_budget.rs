@@ -118,7 +118,7 @@ impl RequestBudget {
 
     fn count(&self, reason: RejectionReason) {
         if let Some(context) = &self.context {
-            context.pipeline().unwrap_or(&self.limits.none).refused(reason);
+            context.pipeline().unwrap_or(&self.limits.none).note_rejection(reason);
         }
     }
 }

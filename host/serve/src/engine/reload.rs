@@ -1,5 +1,4 @@
-//! Pipelines loaded again, while they serve: when the operator says so, and where asked for, when
-//! their files change.
+//! Reloads pipelines while they serve: on SIGHUP, and with `--reload` when their files change.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};

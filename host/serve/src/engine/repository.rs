@@ -1,4 +1,4 @@
-//! The pipelines that are served, by name.
+//! The repository of pipelines, by name.
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;

@@ -116,7 +116,7 @@ impl RequestContext {
         }
         let paid = if again { tenant.take_token() } else { Ok(()) };
         paid.map_err(|exceeded| {
-            self.pipeline().unwrap_or_else(|| metrics.none()).refused(RejectionReason::from(&exceeded));
+            self.pipeline().unwrap_or_else(|| metrics.none()).note_rejection(RejectionReason::from(&exceeded));
             exceeded.into()
         })
     }

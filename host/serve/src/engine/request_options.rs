@@ -25,6 +25,6 @@ pub struct RequestOptions {
     pub timeout: Option<Duration>,
     /// how urgent it is
     pub priority: Priority,
-    /// size of what is to be read
-    pub bytes: usize,
+    /// size of the body; `None` if it is unknown, or if the request must not run on the I/O thread
+    pub body_bytes: Option<usize>,
 }

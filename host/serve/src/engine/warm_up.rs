@@ -1,5 +1,4 @@
-//! The first runs of a pipeline, before anybody waits for them: what is made on the first run
-//! (buffers, threads, pages) is there when the first request comes.
+//! Warm-up: runs a pipeline before its first request, so that buffers, threads and pages exist by then.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};

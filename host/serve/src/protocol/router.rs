@@ -1,4 +1,4 @@
-//! The HTTP API: `/health`, `/info`, `/predict`, and the same for each of several pipelines.
+//! Routes of every protocol.
 
 use std::sync::Arc;
 

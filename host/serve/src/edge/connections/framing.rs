@@ -1,4 +1,4 @@
-//! Where requests of HTTP/1 begin and end, told from their bytes as they come.
+//! Tracks where HTTP/1 requests begin and end in the bytes of a connection.
 //!
 //! hyper takes a request that has both `Transfer-Encoding` and `Content-Length` as the first says, drops the second,
 //! and closes the connection. Whoever stands before the server may have gone by the second, so such a request is

@@ -1,4 +1,4 @@
-//! Spans on their way to the collector: what is lost there is counted, and told.
+//! Queue of spans before the collector; counts and reports those that are lost.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

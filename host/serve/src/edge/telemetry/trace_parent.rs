@@ -1,4 +1,4 @@
-//! Under whose span a request is: what its `traceparent` and `tracestate` say (W3C Trace Context, level 1).
+//! The caller's span: `traceparent` and `tracestate` (W3C Trace Context, level 1).
 
 use http::HeaderMap;
 use opentelemetry::propagation::Extractor;

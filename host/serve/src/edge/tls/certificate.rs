@@ -1,4 +1,4 @@
-//! When a certificate is valid: all that is read of one here, so that its operator hears of it before clients do.
+//! The validity of certificates, so that the operator is warned before clients reject them.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,4 +1,4 @@
-//! Certificates: read at the start, and again when the operator says so.
+//! TLS certificates, loaded at the start and on SIGHUP.
 
 mod certificate;
 

@@ -39,7 +39,7 @@ impl Busy {
             Self { front: Arc::new(EdgeService::without_telemetry(&server).unwrap()), server, release: Some(release) };
         let (server, loaded) = (busy.server.clone(), busy.loaded("matrix"));
         tokio::spawn(async move {
-            let options = RequestOptions { bytes: usize::MAX, ..RequestOptions::default() };
+            let options = RequestOptions { body_bytes: None, ..RequestOptions::default() };
             let wait = move |_: &Execution| {
                 let _ = released.recv();
                 Ok(())
@@ -399,10 +399,10 @@ async fn runs_known_cheap_shapes_inline() {
     let texts = pipeline("texts", "{ type: text }", "json-template: { template: '{{ x }}' }");
     let server = Arc::new(Server::new(Settings::default(), LoadOptions::default()));
     server.add(&[numbers, texts]).unwrap();
-    assert!(server.repository().get("texts").unwrap().short().is_none(), "a text may be anything");
+    assert!(server.repository().get("texts").unwrap().inline_execution().is_none(), "a text may be anything");
 
     let loaded = server.repository().get("numbers").unwrap();
-    let short = loaded.short().unwrap();
+    let short = loaded.inline_execution().unwrap();
     let request = |numbers: &[f32]| loaded.plan().reader(&[]).json(serde_json::json!({ "x": numbers })).unwrap();
     let known = short.shapes(&request(&[1.0, 2.0])).unwrap();
     short.note_worker_run(known, Duration::ZERO);
@@ -413,8 +413,10 @@ async fn runs_known_cheap_shapes_inline() {
             begun.lock().unwrap().push(execution.is_inline());
             execution.infer(request.clone(), None)
         };
-        let outputs =
-            server.run(&loaded, RequestOptions { bytes: 100, ..RequestOptions::default() }, work).await.unwrap();
+        let outputs = server
+            .run(&loaded, RequestOptions { body_bytes: Some(100), ..RequestOptions::default() }, work)
+            .await
+            .unwrap();
         assert_eq!(outputs[0].1.as_tensor().unwrap().len(), numbers.len());
         let wanted = if is_inline { vec![true] } else { vec![true, false] };
         assert_eq!(*turns.lock().unwrap(), wanted, "{numbers:?}");
@@ -432,7 +434,7 @@ async fn runs_known_cheap_shapes_inline() {
         let share = (1.0 / count as f32).to_string();
         assert!(String::from_utf8_lossy(&body).contains(&vec![share; count].join(",")), "{body:?}");
     }
-    let large = RequestOptions { bytes: 1 << 20, ..RequestOptions::default() };
+    let large = RequestOptions { body_bytes: Some(1 << 20), ..RequestOptions::default() };
     let work = {
         let request = request(&[1.0, 2.0]);
         move |execution: &Execution| execution.infer(request.clone(), None).map(|_| execution.is_inline())
@@ -458,7 +460,7 @@ async fn dropped_items_release_their_slots() {
     let context = Arc::new(RequestContext::new("items", Some(permit), None));
     let (loaded, (release, released)) = (busy.loaded("matrix"), channel::<()>());
     let item = |work: Box<dyn Fn() + Send>| {
-        let options = RequestOptions { bytes: usize::MAX, ..RequestOptions::default() };
+        let options = RequestOptions { body_bytes: None, ..RequestOptions::default() };
         let loaded = loaded.clone();
         let run = async move {
             let work = move |_: &Execution| {
@@ -500,7 +502,7 @@ async fn permit_is_held_until_the_run_ends() {
         let _ = released.recv();
         Ok(())
     };
-    let options = RequestOptions { bytes: usize::MAX, ..RequestOptions::default() };
+    let options = RequestOptions { body_bytes: None, ..RequestOptions::default() };
     let mut left = Box::pin(context.scope(async move { execute(&loaded, options, work).await }));
     assert!(futures_util::poll!(&mut left).is_pending());
     begins.recv().unwrap();
@@ -551,7 +553,7 @@ async fn slot_is_free_once_the_response_is_sent() {
     for _ in 0..200 {
         let context = Arc::new(RequestContext::new("again", Some(tenant.begin_request().unwrap()), None));
         let loaded = busy.loaded("matrix");
-        let options = RequestOptions { bytes: usize::MAX, ..RequestOptions::default() };
+        let options = RequestOptions { body_bytes: None, ..RequestOptions::default() };
         context.scope(async move { execute(&loaded, options, |_: &Execution| Ok(())).await }).await.unwrap();
     }
 }

@@ -58,7 +58,7 @@ impl InlineExecution {
     }
 
     /// Whether a request with a body of this size may run inline.
-    pub(crate) fn may_be(&self, bytes: usize) -> bool {
+    pub(crate) fn may_apply(&self, bytes: usize) -> bool {
         bytes <= SMALL && self.any.load(Ordering::Relaxed)
     }
 
@@ -73,14 +73,14 @@ impl InlineExecution {
     }
 
     /// Whether requests of these shapes were cheap.
-    pub(crate) fn knows(&self, shapes: ShapeHash) -> bool {
-        self.place(shapes).load(Ordering::Relaxed) == shapes.0
+    pub(crate) fn contains(&self, shapes: ShapeHash) -> bool {
+        self.entry(shapes).load(Ordering::Relaxed) == shapes.0
     }
 
     /// Notes that a worker executed a request in `took`, from bytes to bytes.
     pub(crate) fn note_worker_run(&self, shapes: ShapeHash, took: Duration) {
-        if took < HOP_COST && !self.knows(shapes) {
-            self.place(shapes).store(shapes.0, Ordering::Relaxed);
+        if took < HOP_COST && !self.contains(shapes) {
+            self.entry(shapes).store(shapes.0, Ordering::Relaxed);
             self.any.store(true, Ordering::Relaxed);
         }
     }
@@ -88,11 +88,11 @@ impl InlineExecution {
     /// Notes that the I/O thread executed a request in `took`.
     pub(crate) fn note_inline_run(&self, shapes: ShapeHash, took: Duration) {
         if took >= TOO_LONG {
-            let _ = self.place(shapes).compare_exchange(shapes.0, 0, Ordering::Relaxed, Ordering::Relaxed);
+            let _ = self.entry(shapes).compare_exchange(shapes.0, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    fn place(&self, ShapeHash(hash): ShapeHash) -> &AtomicU64 {
+    fn entry(&self, ShapeHash(hash): ShapeHash) -> &AtomicU64 {
         &self.known[(hash >> (u64::BITS - KNOWN.ilog2())) as usize]
     }
 }
@@ -114,25 +114,25 @@ mod tests {
 
     #[test]
     fn learns_and_forgets_cheap_shapes() {
-        let short = InlineExecution::new();
-        let [row, column] = [[1, 8], [8, 1]].map(|shape| short.shapes(&request(&shape)).unwrap());
-        assert!(!short.may_be(1) && !short.knows(row));
-        short.note_worker_run(row, HOP_COST);
-        assert!(!short.may_be(1), "it took as long as a hop");
-        short.note_worker_run(row, HOP_COST / 2);
-        assert!(short.may_be(SMALL) && !short.may_be(SMALL + 1));
-        assert!(short.knows(row) && !short.knows(column), "as many numbers may take another time");
-        short.note_inline_run(row, TOO_LONG / 2);
-        assert!(short.knows(row));
-        short.note_inline_run(row, TOO_LONG);
-        assert!(!short.knows(row));
+        let inline = InlineExecution::new();
+        let [row, column] = [[1, 8], [8, 1]].map(|shape| inline.shapes(&request(&shape)).unwrap());
+        assert!(!inline.may_apply(1) && !inline.contains(row));
+        inline.note_worker_run(row, HOP_COST);
+        assert!(!inline.may_apply(1), "it took as long as a hop");
+        inline.note_worker_run(row, HOP_COST / 2);
+        assert!(inline.may_apply(SMALL) && !inline.may_apply(SMALL + 1));
+        assert!(inline.contains(row) && !inline.contains(column), "as many numbers may take another time");
+        inline.note_inline_run(row, TOO_LONG / 2);
+        assert!(inline.contains(row));
+        inline.note_inline_run(row, TOO_LONG);
+        assert!(!inline.contains(row));
     }
 
     #[test]
     fn hashes_shapes_of_small_tensors_only() {
-        let short = InlineExecution::new();
-        assert!(short.shapes(&request(&[SMALL / 4])).is_some());
-        assert!(short.shapes(&request(&[SMALL / 4 + 1])).is_none());
-        assert!(short.shapes(&vec![("x".to_owned(), Value::from("text"))]).is_none());
+        let inline = InlineExecution::new();
+        assert!(inline.shapes(&request(&[SMALL / 4])).is_some());
+        assert!(inline.shapes(&request(&[SMALL / 4 + 1])).is_none());
+        assert!(inline.shapes(&vec![("x".to_owned(), Value::from("text"))]).is_none());
     }
 }

@@ -1,5 +1,4 @@
-//! Counts that come and go with what is loaded, summed up over all of it: what is read here never
-//! falls, however often a pipeline is loaded again.
+//! Sums of counters whose sources come and go with reloads. A sum never decreases.
 
 use std::collections::BTreeMap;
 use std::fmt;

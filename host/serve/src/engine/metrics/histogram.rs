@@ -1,4 +1,4 @@
-//! Times, counted without a lock.
+//! Lock-free histograms of durations.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -99,7 +99,7 @@ impl PipelineMetrics {
     }
 
     /// A request did not run.
-    pub(crate) fn refused(&self, refused: RejectionReason) {
+    pub(crate) fn note_rejection(&self, refused: RejectionReason) {
         self.refusals.count(refused);
     }
 }

@@ -46,8 +46,8 @@ impl RejectionReason {
 }
 
 impl From<&Rejection> for RejectionReason {
-    fn from(refusal: &Rejection) -> Self {
-        match refusal {
+    fn from(rejection: &Rejection) -> Self {
+        match rejection {
             Rejection::Full { .. } => Self::Full,
             Rejection::Late { .. } => Self::Late,
             Rejection::Expired => Self::Expired,

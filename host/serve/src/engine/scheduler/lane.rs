@@ -1,4 +1,4 @@
-//! The requests of one pipeline: those that wait, and how long they take.
+//! The requests of one pipeline: its queue, and its use of worker time.
 
 use std::time::{Duration, Instant};
 

@@ -116,7 +116,7 @@ impl Lane {
         let State { lanes, next_job, clock, .. } = &mut *state;
         let Some(lane) = lanes.get_mut(&self.id) else { return Err(Rejection::Closing) };
         let victim = lane.admit(priority, client, deadline, Instant::now())?;
-        let refusal = lane.full();
+        let rejection = lane.full();
         let evicted = victim.and_then(|victim| lane.remove(victim));
         // A lane that was empty for long, or is new, has no claim on the time that it did not use.
         if !lane.has_work() {
@@ -127,7 +127,7 @@ impl Lane {
         lane.push(Waiting { job, deadline, cancelled }, position);
         self.shared.wake(state);
         if let Some(evicted) = evicted {
-            (evicted.job)(Err(refusal));
+            (evicted.job)(Err(rejection));
         }
         Ok(position)
     }

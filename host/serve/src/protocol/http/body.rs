@@ -1,4 +1,4 @@
-//! The bytes of a request, within bounds of size, time, and what all requests hold together.
+//! Request bodies, limited in size, time and memory.
 
 use std::error::Error;
 use std::io;
@@ -53,8 +53,7 @@ pub(crate) async fn read_for(
     server: &Server,
 ) -> Result<Bytes, ServeError> {
     let (arrived, said) = (Instant::now(), said(headers));
-    // Without `Content-Length`, a body may have the largest size.
-    let options = RequestOptions { timeout, priority, bytes: said.unwrap_or(usize::MAX) };
+    let options = RequestOptions { timeout, priority, body_bytes: said };
     let read = match server.check(loaded, &options) {
         Ok(()) => read_within(server.settings().max_body, said, headers, body, server).await,
         Err(error) => Err(error),

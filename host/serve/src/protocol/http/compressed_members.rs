@@ -1,4 +1,4 @@
-//! The members of a compressed body: each takes thousands of times as long to begin as its bytes say.
+//! Members of a compressed body. Their number is limited: beginning a member costs far more than its bytes.
 
 use std::io;
 use std::pin::Pin;

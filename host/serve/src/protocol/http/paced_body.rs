@@ -1,5 +1,5 @@
-//! Compressed bodies in morsels: nothing may come of a decompressed one, however large it is, and who reads
-//! it would wait for that on the thread of others.
+//! Splits compressed bodies into small parts. Decompression may produce nothing for long; the task yields between
+//! parts.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

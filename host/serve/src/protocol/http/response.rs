@@ -1,4 +1,4 @@
-//! Answers: JSON, and errors in it.
+//! Responses in JSON, and errors.
 
 use axum::body::Body;
 use axum::response::Response;

@@ -1,4 +1,4 @@
-//! The metrics as JSON: what people look for first.
+//! Metrics as JSON.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

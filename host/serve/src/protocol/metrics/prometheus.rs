@@ -1,4 +1,4 @@
-//! The metrics as Prometheus and OpenMetrics read them.
+//! Metrics for Prometheus and OpenMetrics.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Error;

@@ -1,4 +1,4 @@
-//! Metrics, family by family.
+//! Writes metric families.
 
 use std::fmt::Error;
 

@@ -1,4 +1,4 @@
-//! Errors, as each way of the protocol says them.
+//! Errors in the forms of REST and gRPC.
 
 use std::time::Duration;
 

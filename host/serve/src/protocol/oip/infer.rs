@@ -1,4 +1,4 @@
-//! One inference, whichever way it was asked for.
+//! Inference for REST and gRPC.
 
 use super::classification;
 use super::parameters;

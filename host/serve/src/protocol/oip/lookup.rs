@@ -1,4 +1,4 @@
-//! The pipeline that a name and a version stand for.
+//! Finds the pipeline of a model name and version.
 
 use std::sync::Arc;
 

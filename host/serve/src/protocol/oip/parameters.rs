@@ -1,4 +1,4 @@
-//! The parameters of requests: those that gpux knows, read and checked; all others are ignored.
+//! Parameters of requests: known ones are checked, others are ignored.
 
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ pub(super) fn options(parameters: &Parameters, bytes: usize) -> Result<RequestOp
         None | Some(0 | 2) => Priority::Normal,
         Some(_) => Priority::Low,
     };
-    Ok(RequestOptions { timeout, priority, bytes })
+    Ok(RequestOptions { timeout, priority, body_bytes: Some(bytes) })
 }
 
 #[cfg(test)]
@@ -113,8 +113,8 @@ mod tests {
         let parameters = |json: Json| json.as_object().cloned().unwrap();
         let asked = options(&parameters(json!({ "timeout": 1500, "priority": 1, "other": [1] })), 7).unwrap();
         assert_eq!(
-            (asked.timeout, asked.priority, asked.bytes),
-            (Some(Duration::from_micros(1500)), Priority::High, 7)
+            (asked.timeout, asked.priority, asked.body_bytes),
+            (Some(Duration::from_micros(1500)), Priority::High, Some(7))
         );
         assert_eq!(options(&parameters(json!({ "timeout": 0, "priority": 9 })), 0).unwrap().priority, Priority::Low);
         for wrong in [json!({ "timeout": -1 }), json!({ "timeout": [1] }), json!({ "priority": "high" })] {

@@ -1,4 +1,4 @@
-//! Where the models of a pipeline run, in the words of Triton's configuration.
+//! Instance groups of the models, as in Triton's configuration.
 
 use schemars::JsonSchema;
 use serde::Serialize;

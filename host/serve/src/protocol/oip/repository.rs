@@ -1,4 +1,4 @@
-//! The extension `model_repository`: what there is, and loading and unloading it.
+//! The extension `model_repository`: index, load and unload.
 
 use std::sync::Arc;
 

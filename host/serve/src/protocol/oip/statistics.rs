@@ -1,4 +1,4 @@
-//! The extension `statistics`: what inferences came to, whichever protocol asked for them.
+//! The extension `statistics`.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! A request that can be tried as it is: the one that warms the pipeline up.
+//! The example request of a pipeline: its warm-up request.
 
 use serde_json::{Map, Value as Json};
 

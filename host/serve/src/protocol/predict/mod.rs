@@ -161,9 +161,9 @@ async fn predict(
     let media_type = MediaType::from_headers(&head.headers)?;
     let (timeout, priority) = (options.timeout()?, options.priority.unwrap_or_default());
     let body = body::read_for(loaded, timeout, priority, &head.headers, body, server).await?;
-    // Looking at every value takes its time: a traced request is never short.
-    let bytes = if is_traced { usize::MAX } else { body.len() };
-    let options = RequestOptions { timeout, priority, bytes };
+    // A trace reads every value, which takes long: a traced request never runs inline.
+    let body_bytes = (!is_traced).then_some(body.len());
+    let options = RequestOptions { timeout, priority, body_bytes };
     let budget = decoded_size::is_counted(&body).then(|| server.request_budget().for_request().holding(body.len()));
     let turned = server.run(loaded, options, {
         let write = write.clone();
@@ -211,8 +211,8 @@ async fn list(
         return Err(ServeError::NotAcceptable("the results of a list are given as application/json only".to_owned()));
     }
     let at_once = loaded.pipeline().at_once().max(server.settings().workers);
-    // However short each is, many of them would keep the connection's thread.
-    let options = RequestOptions { bytes: usize::MAX, ..options };
+    // However cheap each is, many of them would block the I/O thread.
+    let options = RequestOptions { body_bytes: None, ..options };
     let each = |request: Result<Request, ValidationError>| {
         let write = write.clone();
         async move {

@@ -1,4 +1,4 @@
-//! Results, written as the client accepts them.
+//! Encodes results in the format that the client negotiated.
 
 use std::cmp::Reverse;
 

@@ -1,4 +1,4 @@
-//! A key as it comes, and what is kept of it.
+//! Digests of API keys, and the key in the head of a request.
 
 use std::hint::black_box;
 

@@ -1,4 +1,4 @@
-//! Answers over HTTP/2, which their client takes when it likes: as many may lie in memory as it has streams.
+//! Bodies of HTTP/2 responses: sent in parts, so that responses that a client leaves unread are noticed.
 
 use std::pin::Pin;
 use std::sync::Arc;

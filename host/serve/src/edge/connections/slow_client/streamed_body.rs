@@ -1,4 +1,4 @@
-//! Answers that are made while they are sent: compressed, or as the client of a stream asks for them.
+//! Bodies that are produced while they are sent, such as compressed ones and streams.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Requests of calls that are no inference: read within bounds before they are called.
+//! Reads requests of calls other than inference, within limits.
 
 use std::convert::Infallible;
 use std::future::Future;

@@ -204,7 +204,7 @@ mod tests {
     use super::super::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
     use super::*;
 
-    fn refusal(request: &ModelInferRequest) -> Option<String> {
+    fn rejection(request: &ModelInferRequest) -> Option<String> {
         check(&request.encode_to_vec()).err().map(|error| error.to_string())
     }
 
@@ -222,12 +222,12 @@ mod tests {
             inputs: vec![InferInputTensor::default(); many],
             ..ModelInferRequest::default()
         };
-        assert_eq!(refusal(&inputs(MAX_PARTS)), None);
-        assert!(refusal(&inputs(MAX_PARTS + 1)).unwrap().contains("4096 tensors"));
+        assert_eq!(rejection(&inputs(MAX_PARTS)), None);
+        assert!(rejection(&inputs(MAX_PARTS + 1)).unwrap().contains("4096 tensors"));
         // What lies beside the tensors is no part.
         let raw = vec![Bytes::new(); MAX_PARTS];
         let named = ModelInferRequest { id: "7".into(), raw_input_contents: raw, ..inputs(MAX_PARTS) };
-        assert_eq!(refusal(&named), None);
+        assert_eq!(rejection(&named), None);
         assert_eq!(Head::read(&named.encode_to_vec().into()).unwrap().id, "7");
     }
 
@@ -245,8 +245,8 @@ mod tests {
         };
         let most = MAX_PARTS - 2;
         for (own, inputs, outputs) in [(most, 0, 0), (0, most, 0), (0, 0, most), (1000, 1000, most - 2000)] {
-            assert_eq!(refusal(&of(own, inputs, outputs)), None);
-            assert!(refusal(&of(own, inputs, outputs + 1)).unwrap().contains("4096 tensors and parameters"));
+            assert_eq!(rejection(&of(own, inputs, outputs)), None);
+            assert!(rejection(&of(own, inputs, outputs + 1)).unwrap().contains("4096 tensors and parameters"));
         }
     }
 
@@ -304,8 +304,8 @@ mod tests {
             inputs: vec![InferInputTensor { shape: sizes, ..InferInputTensor::default() }; 2],
             ..ModelInferRequest::default()
         };
-        assert_eq!(refusal(&shape(vec![1000; MAX_AXES])), None);
-        assert!(refusal(&shape(vec![1; MAX_AXES + 1])).unwrap().contains("at most 64 axes"));
+        assert_eq!(rejection(&shape(vec![1000; MAX_AXES])), None);
+        assert!(rejection(&shape(vec![1; MAX_AXES + 1])).unwrap().contains("at most 64 axes"));
         let one_by_one = |axes: usize| check(&field(5, &[0x18, 1].repeat(axes)));
         one_by_one(MAX_AXES).unwrap();
         one_by_one(MAX_AXES + 1).unwrap_err();
@@ -331,8 +331,8 @@ mod tests {
             let input = InferInputTensor { contents: Some(contents), shape: vec![1], ..InferInputTensor::default() };
             ModelInferRequest { id: "7".into(), inputs: vec![input; 2], ..ModelInferRequest::default() }
         };
-        assert_eq!(refusal(&of(MAX_STRINGS / 2)), None);
-        assert!(refusal(&of(MAX_STRINGS / 2 + 1)).unwrap().contains("4194304 strings"));
+        assert_eq!(rejection(&of(MAX_STRINGS / 2)), None);
+        assert!(rejection(&of(MAX_STRINGS / 2 + 1)).unwrap().contains("4194304 strings"));
         let hidden = [&[0x7b, 0x7c][..], &[0x2a, 0].repeat(MAX_PARTS + 1)].concat();
         assert!(check(&hidden).is_err(), "what follows a group of an unknown field is counted");
     }
@@ -361,7 +361,7 @@ mod tests {
         let contents = InferTensorContents { fp32_contents: vec![1.0; MAX_FIELDS + 1], ..Default::default() };
         let input = InferInputTensor { contents: Some(contents), ..InferInputTensor::default() };
         let packed = ModelInferRequest { inputs: vec![input], ..ModelInferRequest::default() };
-        assert_eq!(refusal(&packed), None);
+        assert_eq!(rejection(&packed), None);
         let one_by_one = [0x35, 0, 0, 0, 0].repeat(MAX_FIELDS + 1);
         check(&field(5, &field(5, &one_by_one))).unwrap();
     }

@@ -1,4 +1,4 @@
-//! The fields of a message as they lie in its bytes.
+//! Reads the fields of a Protobuf message without decoding it.
 
 /// The number of each, and its bytes if it is of a kind that has a length. Ends at what is broken.
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);

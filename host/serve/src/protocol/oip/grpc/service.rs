@@ -1,4 +1,4 @@
-//! The calls of the service, but for inferences.
+//! The calls of the service, except inference.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The server itself, and its repository.
+//! Server metadata, health and the model repository.
 
 use std::sync::Arc;
 

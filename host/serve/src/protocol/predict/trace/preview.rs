@@ -1,4 +1,4 @@
-//! A value, as far as it can be shown in a few kilobytes.
+//! Previews of values, limited to a few kilobytes.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,4 @@
-//! Many numbers in a few.
+//! Statistics of the numbers of a tensor.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -9,30 +9,29 @@ use super::memory_permit::MemoryPermit;
 use crate::ServeError;
 use gpux_core::{ElementType, Kind, Plan};
 
-/// What texts up to this size, in bytes, become is not counted: that is little, as only those hold it which
-/// have their turn.
+/// Texts up to this size, in bytes, are not counted: only executing requests hold their decoded form.
 const SMALL: usize = 64 << 10;
 
 /// The most that the JSON trees of one text may take, in bytes; the parser rejects more.
 const TREES: usize = 64 << 20;
 
-/// Whether what a text becomes is worth the counting.
+/// Whether a text is large enough to be counted.
 pub(crate) const fn is_counted(json: &[u8]) -> bool {
     is_large(json.len())
 }
 
-/// Whether what so many bytes become is worth the counting.
+/// Whether this many bytes are enough to be counted.
 pub(crate) const fn is_large(bytes: usize) -> bool {
     bytes > SMALL
 }
 
-/// The share for a text that is read as a tree.
+/// Reserves memory for a text that is parsed into a tree.
 pub(crate) fn tree(json: &[u8], room: &RequestBudget) -> Result<MemoryPermit, ServeError> {
     room.reserve(bytes(json, size_of::<Json>()).min(TREES))
 }
 
-/// The share for tensors: of a text, whose widest numbers take so many bytes each, and of so many `raw` bytes, which
-/// are copied.
+/// Reserves memory for tensors: of a text whose widest numbers take `widest` bytes, and of `raw` bytes, which are
+/// copied.
 pub(crate) fn tensors(
     json: &[u8],
     widest: usize,
@@ -43,7 +42,7 @@ pub(crate) fn tensors(
     room.reserve(text.saturating_add(raw))
 }
 
-/// The share for requests to a pipeline: tensors where one type alone fits an input, trees for all others.
+/// Reserves memory for a pipeline's requests: tensors where an input has one element type, trees for all others.
 pub(crate) fn requests(json: &[u8], room: &RequestBudget, plan: &Plan) -> Result<MemoryPermit, ServeError> {
     let element = |kind: &Kind| if let Kind::Tensor(kind) = kind { kind.element() } else { None };
     let elements = || plan.inputs().iter().map(|input| element(&input.port.kind));
@@ -52,9 +51,9 @@ pub(crate) fn requests(json: &[u8], room: &RequestBudget, plan: &Plan) -> Result
     room.reserve(bytes(json, widest.unwrap_or(0)) + bytes(json, size_of::<Json>()).min(trees))
 }
 
-/// Bytes of memory for values that take so many each, and texts.
+/// Bytes of memory for values of `each` bytes, and texts.
 fn bytes(json: &[u8], each: usize) -> usize {
-    // As many at once as a byte counts.
+    // 255 at once: the most that a byte counts.
     let of = |chunk: &[u8], sought: u8| usize::from(chunk.iter().map(|byte| u8::from(*byte == sought)).sum::<u8>());
     let count = |sought: u8| json.chunks(255).map(|chunk| of(chunk, sought)).sum::<usize>();
     (count(b',') + 1).saturating_mul(each).saturating_add(count(b'"') / 2 * size_of::<String>())

@@ -16,7 +16,7 @@ use gpux::GpuxError;
 use gpux::Pipeline;
 use gpux_core::Plan;
 
-/// A pipeline, loaded and warm, with the queue before it.
+/// A pipeline that is loaded and warm, with its lane.
 pub struct LoadedPipeline {
     pipeline: BackgroundDrop<Pipeline>,
     lane: Lane,
@@ -26,12 +26,12 @@ pub struct LoadedPipeline {
     inferences: Arc<Inferences>,
     /// decides which requests run on the I/O thread; `None`: none does
     inline_execution: Option<InlineExecution>,
-    /// the room for answers
+    /// the memory budget of responses
     answers: MemoryBudget,
 }
 
 impl LoadedPipeline {
-    /// Warms the pipeline up and gives it a lane. Fails if a request does that it is to be warmed with.
+    /// Warms the pipeline up and adds a lane. Fails if a configured warm-up request fails.
     pub(crate) fn new(
         pipeline: Pipeline,
         scheduler: &Scheduler,
@@ -99,7 +99,7 @@ impl LoadedPipeline {
         &self.lane
     }
 
-    /// The room for answers, which is the server's.
+    /// The server's memory budget of responses.
     pub(crate) const fn response_budget(&self) -> &MemoryBudget {
         &self.answers
     }
@@ -120,7 +120,7 @@ impl LoadedPipeline {
         self.inline_execution.as_ref()
     }
 
-    /// Whether a request with a body of so many bytes may be such a one, and would wait for no other.
+    /// Whether a request with a body of this size may run inline, and a session is free for it.
     pub(crate) fn may_run_inline(&self, body_bytes: Option<usize>) -> bool {
         self.inline_execution.as_ref().zip(body_bytes).is_some_and(|(inline, bytes)| inline.may_apply(bytes))
             && self.pipeline.models().all(|(_, model)| model.sessions().is_free())
@@ -138,7 +138,7 @@ pub(crate) fn version_number(version: &str) -> String {
     let digits: String = version.trim_start_matches(['v', 'V']).chars().take_while(char::is_ascii_digit).collect();
     let trimmed = digits.trim_start_matches('0');
     match (digits.is_empty(), trimmed.is_empty() || trimmed.len() > MAX_DIGITS) {
-        // A version 0.x is the first that there is.
+        // A version 0.x counts as 1.
         (true, _) | (_, true) => "1".to_owned(),
         _ => trimmed.to_owned(),
     }

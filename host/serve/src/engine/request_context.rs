@@ -25,27 +25,26 @@ tokio::task_local! {
 #[derive(Debug)]
 pub(crate) struct RequestContext {
     id: Box<str>,
-    /// who shares the pipelines' time with others
+    /// the client, for fair shares of a pipeline's time
     client: Client,
-    /// of whose key it carries; `None` where keys are not asked for. It is the run's that goes on without its
-    /// client, too.
+    /// of its tenant; `None` where no key is needed. A run that continues without its client keeps it, too.
     permit: Option<TenantPermit>,
     /// slots for its executions, if its key limits how many run at once
     slots: Option<ConcurrencySlots>,
-    /// where its steps are told one by one, if somebody wants to see them
+    /// spans of its steps, if it is traced
     step_spans: Option<StepSpans>,
     pipeline: OnceLock<Arc<PipelineMetrics>>,
-    /// whether the first of its items has come
+    /// whether its first item has arrived
     begun: AtomicBool,
     queued_nanos: AtomicU64,
-    /// the room that was taken for its answer before that was made
+    /// memory that was reserved for its response
     response_permit: Mutex<Option<MemoryPermit>>,
 }
 
 impl RequestContext {
     pub(crate) fn new(id: &str, permit: Option<TenantPermit>, step_spans: Option<StepSpans>) -> Self {
         let slots = permit.as_ref().and_then(|permit| permit.tenant().slots());
-        // Keys that are read again may be other tenants: what was charged to one is then forgotten.
+        // A reload may create a new tenant, which starts without charges.
         let client = permit.as_ref().map(|permit| Client::Key(std::ptr::from_ref(permit.tenant()).addr()));
         Self {
             id: id.into(),
@@ -60,7 +59,7 @@ impl RequestContext {
         }
     }
 
-    /// The same of a request from this address, which counts where no key says whose it is.
+    /// The same for a request from this address, which identifies clients without a key.
     pub(crate) fn sent_from(self, address: Option<IpAddr>) -> Self {
         let client = match self.client {
             Client::Unknown => address.map_or(Client::Unknown, Client::from),
@@ -69,22 +68,22 @@ impl RequestContext {
         Self { client, ..self }
     }
 
-    /// That of the request that the calling task works for.
+    /// The context of the request that the calling task executes.
     pub(crate) fn current() -> Option<Arc<Self>> {
         CURRENT.try_with(Arc::clone).ok()
     }
 
-    /// `work` done for this request.
+    /// Runs a future in this context.
     pub(crate) fn scope<F: Future>(self: Arc<Self>, work: F) -> impl Future<Output = F::Output> {
         CURRENT.scope(self, work)
     }
 
-    /// The same for what does not wait.
+    /// Runs a closure in this context.
     pub(crate) fn within<T>(self: &Arc<Self>, work: impl FnOnce() -> T) -> T {
         CURRENT.sync_scope(self.clone(), work)
     }
 
-    /// The request's name.
+    /// The request ID.
     pub(crate) const fn id(&self) -> &str {
         &self.id
     }
@@ -94,20 +93,20 @@ impl RequestContext {
         self.permit.as_ref().map(TenantPermit::tenant)
     }
 
-    /// Whether the request that the calling task works for may use the pipeline. Where keys are asked
-    /// for (`guarded`), nobody without one may.
+    /// Whether the request that the calling task executes may use the pipeline. Where keys are needed (`guarded`), a
+    /// request without one may not.
     pub(crate) fn permits(guarded: bool, pipeline: &str) -> bool {
         !guarded
             || Self::current().is_some_and(|context| context.tenant().is_some_and(|tenant| tenant.can_use(pipeline)))
     }
 
-    /// The request that the calling task works for is about this pipeline.
+    /// Notes the pipeline of the request that the calling task executes.
     pub(crate) fn note(pipeline: &Arc<PipelineMetrics>) {
         let _ = CURRENT.try_with(|context| context.about(pipeline));
     }
 
-    /// An item of its list or its stream comes, whatever comes of it. Each after the first counts against its key,
-    /// which must be what it was.
+    /// Counts an item of its list or stream. Each after the first takes a token of its key, which must not have been
+    /// revoked.
     pub(crate) fn item(&self, metrics: &Metrics) -> Result<(), ServeError> {
         let again = self.begun.swap(true, Ordering::Relaxed);
         let Some(tenant) = self.tenant() else { return Ok(()) };
@@ -126,17 +125,17 @@ impl RequestContext {
         self.slots.as_ref()
     }
 
-    /// The pipeline that it is about.
+    /// Notes its pipeline.
     pub(crate) fn about(&self, pipeline: &Arc<PipelineMetrics>) {
         let _ = self.pipeline.set(pipeline.clone());
     }
 
-    /// The pipeline that it is about, if it got that far.
+    /// Its pipeline, if it is known.
     pub(crate) fn pipeline(&self) -> Option<&Arc<PipelineMetrics>> {
         self.pipeline.get()
     }
 
-    /// The priority that it gets when it asks for `asked`.
+    /// The priority that is granted when `asked` is requested.
     pub(crate) fn priority(&self, asked: Priority) -> Priority {
         self.tenant().map_or(asked, |tenant| tenant.priority(asked))
     }
@@ -146,19 +145,19 @@ impl RequestContext {
         self.client
     }
 
-    /// Keeps the room for its answer until that is sent. Lists and streams count theirs as they gather them.
+    /// Keeps the permit of its response until that is sent. Lists and streams reserve theirs as they collect results.
     pub(crate) fn keep_response_permit(&self, permit: MemoryPermit) {
         if !self.begun.load(Ordering::Relaxed) {
             *self.response_permit() = Some(permit);
         }
     }
 
-    /// The same of a list that is gathered.
+    /// The same for the results of a list.
     pub(crate) fn keep_list_permit(&self, permit: MemoryPermit) {
         *self.response_permit() = Some(permit);
     }
 
-    /// The room for its answer, if some was taken.
+    /// Takes the permit of its response, if there is one.
     pub(crate) fn take_response_permit(&self) -> Option<MemoryPermit> {
         self.response_permit().take()
     }
@@ -176,7 +175,7 @@ impl RequestContext {
         Duration::from_nanos(self.queued_nanos.load(Ordering::Relaxed))
     }
 
-    /// Where its steps are told one by one, if somebody wants to see them.
+    /// Spans of its steps, if it is traced.
     pub(crate) const fn step_spans(&self) -> Option<&StepSpans> {
         self.step_spans.as_ref()
     }

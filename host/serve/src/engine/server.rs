@@ -19,7 +19,7 @@ use crate::engine::source::Source;
 use crate::settings::Settings;
 use gpux::LoadOptions;
 
-/// The server behind its protocols.
+/// The engine behind the protocols: pipelines, budgets, metrics and the state of a shutdown.
 pub struct Server {
     settings: Settings,
     repository: Repository,
@@ -30,7 +30,7 @@ pub struct Server {
     documents: SingleFlight,
     scrapes: SingleFlight,
     closing: AtomicBool,
-    /// whether no connections are taken any more
+    /// whether connections are no longer accepted
     stopping: watch::Sender<bool>,
 }
 
@@ -75,17 +75,17 @@ impl Server {
         &self.request_budget
     }
 
-    /// The room for answers that wait for their clients.
+    /// The memory budget of responses.
     pub(crate) const fn response_budget(&self) -> &MemoryBudget {
         self.repository.response_budget()
     }
 
-    /// Where descriptions of the server are made.
+    /// Builds documents, one at a time.
     pub(crate) const fn documents(&self) -> &SingleFlight {
         &self.documents
     }
 
-    /// Where it is written what is counted.
+    /// Renders metrics, one at a time.
     pub(crate) const fn scrapes(&self) -> &SingleFlight {
         &self.scrapes
     }
@@ -95,7 +95,7 @@ impl Server {
         self.repository.add(sources)
     }
 
-    /// Whether requests would be answered: every pipeline is warm, and nobody asked the server to end.
+    /// Whether the server is ready: every pipeline is warm, and no shutdown has begun.
     pub fn is_ready(&self) -> bool {
         !self.closing.load(Ordering::Relaxed) && self.repository.is_ready()
     }
@@ -110,17 +110,17 @@ impl Server {
         &self.env
     }
 
-    /// Whether the server has been asked to end.
+    /// Whether a shutdown has begun.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Relaxed)
     }
 
-    /// Readiness ends; what is under way goes on.
+    /// Begins a shutdown: readiness ends, requests under way continue.
     pub fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
     }
 
-    /// No more connections are taken; what has no end of its own comes to one.
+    /// Stops accepting connections, and ends streams.
     pub(crate) fn stop(&self) {
         self.stopping.send_replace(true);
     }
@@ -135,9 +135,9 @@ impl Server {
         execution::check(loaded, options)
     }
 
-    /// Runs `work` while the pipeline executes it: bytes in, bytes out, on one thread. Fails at once if
-    /// there is no room or no time for it. Who drops the future takes the request back. `work` may be
-    /// begun on one thread and, where it turns out to be long, once more on another.
+    /// Runs `work` in the pipeline's lane: bytes in, bytes out, on one thread. Rejects the request at once if there is
+    /// no memory or no time for it. Dropping the future cancels the request. `work` may start on the I/O thread and,
+    /// where it is declined there, once more on a worker.
     pub async fn run<T: Send + 'static>(
         &self,
         loaded: &Arc<LoadedPipeline>,

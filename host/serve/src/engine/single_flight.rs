@@ -17,7 +17,7 @@ impl SingleFlight {
         Self(Arc::new(Semaphore::new(1)))
     }
 
-    /// Makes something for the request that the calling task works for.
+    /// Runs a job for the request that the calling task executes.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,

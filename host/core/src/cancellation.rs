@@ -1,12 +1,12 @@
 //! Long work on tensors that can be stopped.
 
-/// Who says whether work on a tensor goes on.
+/// Decides whether work on a tensor continues.
 pub trait CancelCheck {
-    /// So many elements more are done, or about to be: whether there is still somebody who wants them.
+    /// Called before or after work on `elements` more elements; `false` stops the work.
     fn can_continue(&self, elements: usize) -> bool;
 }
 
-/// Whatever it takes.
+/// Never stops.
 impl CancelCheck for () {
     fn can_continue(&self, _: usize) -> bool {
         true

@@ -1,4 +1,4 @@
-//! A request's deadline, for long work that looks at it now and then.
+//! A request's deadline, for long work that checks it at intervals.
 
 use std::cell::Cell;
 use std::io;
@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::cancellation::CancelCheck;
 use super::step::{Context, StepFailure};
 
-/// The request's time is over.
+/// The request's deadline has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the request's timeout passed")]
 pub struct DeadlineExceeded;
@@ -31,91 +31,90 @@ impl From<DeadlineExceeded> for io::Error {
     }
 }
 
-/// A request's deadline, for work that cannot hand a [`StepFailure`] through a library: it remembers
-/// that it was passed.
+/// A request's deadline. It remembers that it has passed, for work that cannot return a [`StepFailure`] through a
+/// library.
 #[derive(Debug, Default)]
 pub struct Deadline {
-    deadline: Option<Instant>,
-    late: Cell<bool>,
-    /// samples since the clock was asked
-    done: Cell<usize>,
-    /// how often it may still be asked
+    at: Option<Instant>,
+    exceeded: Cell<bool>,
+    /// samples since the clock was read
+    samples: Cell<usize>,
+    /// checks until it counts as passed
     #[cfg(any(test, feature = "testing"))]
     left: Cell<Option<usize>>,
 }
 
-/// Work that [`Tensor`](super::Tensor)'s own methods do in parts goes on as long as nobody is late.
+/// [`Tensor`](super::Tensor)'s methods stop at the deadline.
 impl CancelCheck for Deadline {
     fn can_continue(&self, elements: usize) -> bool {
         self.check_after(elements).is_ok()
     }
 }
 
-/// Samples that are worked on between two looks at the clock: some milliseconds.
+/// Samples between two reads of the clock: some milliseconds of work.
 const SAMPLES: usize = 1 << 20;
 
 impl Deadline {
-    /// Over the deadline of this request.
+    /// The deadline of the request.
     pub fn from_context(context: &Context) -> Self {
         Self::at(context.deadline)
     }
 
-    /// Over this deadline; with `None` it never passes.
+    /// Passes at `deadline`; with `None`, never.
     pub fn at(deadline: Option<Instant>) -> Self {
-        Self { deadline, ..Self::default() }
+        Self { at: deadline, ..Self::default() }
     }
 
-    /// A clock that says no after so many times.
+    /// Passes after `times` checks.
     #[cfg(any(test, feature = "testing"))]
     pub fn exceeded_after(times: usize) -> Self {
         Self { left: Cell::new(Some(times)), ..Self::default() }
     }
 
-    /// When it is, if ever.
+    /// The instant at which it passes, if any.
     pub const fn instant(&self) -> Option<Instant> {
-        self.deadline
+        self.at
     }
 
     /// Whether there is a deadline at all.
     pub const fn is_set(&self) -> bool {
-        self.deadline.is_some()
+        self.at.is_some()
     }
 
-    /// An error once the deadline has passed.
+    /// Fails once the deadline has passed.
     pub fn check(&self) -> Result<(), DeadlineExceeded> {
-        if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            self.late.set(true);
+        if self.at.is_some_and(|deadline| Instant::now() >= deadline) {
+            self.exceeded.set(true);
         }
         #[cfg(any(test, feature = "testing"))]
         match self.left.get() {
-            Some(0) => self.late.set(true),
+            Some(0) => self.exceeded.set(true),
             left => self.left.set(left.map(|left| left - 1)),
         }
         self.check_cached()
     }
 
-    /// As [`check`](Self::check), for work on so many samples more, or so many bytes: the clock is asked
-    /// once in a million.
+    /// [`check`](Self::check) for work on `samples` more samples or bytes; reads the clock once in a million.
     pub fn check_after(&self, samples: usize) -> Result<(), DeadlineExceeded> {
-        let done = self.done.get().saturating_add(samples);
-        if done < SAMPLES {
-            self.done.set(done);
+        let samples = self.samples.get().saturating_add(samples);
+        if samples < SAMPLES {
+            self.samples.set(samples);
             return self.check_cached();
         }
-        self.done.set(0);
+        self.samples.set(0);
         self.check()
     }
 
-    /// The last answer, without a look at the clock: once it was no, any other error is only what came of it.
+    /// The result of the last check, without reading the clock.
     pub fn check_cached(&self) -> Result<(), DeadlineExceeded> {
-        if self.late.get() { Err(DeadlineExceeded) } else { Ok(()) }
+        if self.exceeded.get() { Err(DeadlineExceeded) } else { Ok(()) }
     }
 
-    /// As [`check`](Self::check), but where `seconds` of work that cannot be stopped lie ahead.
+    /// [`check`](Self::check) before work that takes `seconds` and cannot be stopped.
     pub fn check_time_for(&self, seconds: f64) -> Result<(), DeadlineExceeded> {
-        let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let left = self.at.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.as_secs_f64() < seconds) {
-            self.late.set(true);
+            self.exceeded.set(true);
         }
         self.check()
     }

@@ -10,12 +10,8 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::element::ElementType;
-use super::plan::PlannedStep;
-use super::signature::{Dim, Kind, TensorKind};
-use super::step::{Context, StepFailure};
+use super::signature::{Dim, TensorKind};
 use super::tensor::Tensor;
-use super::value::Value;
-use super::wiring::Slots;
 
 /// The memory of a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -92,57 +88,6 @@ impl Placed<Tensor> {
             Self::Host(tensor) => tensor.byte_len(),
             Self::Device(tensor) => tensor.byte_len(),
         }
-    }
-}
-
-/// A step whose tensors may stay where it computes them.
-pub trait DeviceStep {
-    /// The memory in which output number `output` can be left; `None` for the host's alone.
-    fn leaves(&self, output: usize) -> Option<&Memory>;
-
-    /// The memory from which input number `input` can be taken; `None` for the host's alone, and
-    /// where what is `given` has to be changed first.
-    fn takes(&self, input: usize, given: &Kind) -> Option<&Memory>;
-
-    /// What [`Step::run`](super::Step::run) does; outputs whose number is true in `stay` are left in
-    /// the memory that [`leaves`](Self::leaves) tells.
-    fn run_placed(
-        &self,
-        inputs: Vec<Option<Placed<Value>>>,
-        stay: &[bool],
-        context: &mut Context,
-    ) -> Result<Vec<Placed<Value>>, StepFailure>;
-}
-
-/// Marks the outputs that stay on a device: all that read them take them from there.
-pub(super) fn mark_what_stays(steps: &mut [PlannedStep], outputs: Slots<'_>, slots: usize) {
-    // For each value the memory it is left in, for as long as nothing wants it elsewhere.
-    let mut memories: Vec<Option<Memory>> = vec![None; slots];
-    let mut kinds = vec![Kind::Any; slots];
-    let mut is_read = vec![false; slots];
-    for step in &*steps {
-        let device = step.step.device();
-        for (input, source) in step.inputs.iter().enumerate() {
-            let Some(source) = source else { continue };
-            let from = device.and_then(|device| device.takes(input, &kinds[source.slot]));
-            is_read[source.slot] = true;
-            if from != memories[source.slot].as_ref() {
-                memories[source.slot] = None;
-            }
-        }
-        for (output, ((_, slot), kind)) in step.outputs.iter().zip(&step.kinds).enumerate() {
-            memories[*slot] = device.and_then(|device| device.leaves(output)).cloned();
-            kinds[*slot] = kind.clone();
-        }
-    }
-    for (_, slot) in outputs {
-        memories[*slot] = None;
-    }
-    let stays = |slot: usize| is_read[slot] && memories[slot].is_some();
-    for step in steps {
-        step.stay = step.outputs.iter().map(|(_, slot)| stays(*slot)).collect();
-        let reads = step.inputs.iter().flatten().any(|source| stays(source.slot));
-        step.on_device = reads || step.stay.contains(&true);
     }
 }
 

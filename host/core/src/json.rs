@@ -19,10 +19,10 @@ use serde::Deserialize as _;
 use serde_json::Value as Json;
 
 use super::cancellation::CancelCheck;
-use super::cast::{bf16_from_f64, f16_from_f64};
 use super::element::ElementType;
 use super::signature::{Dim, Kind, TensorKind};
 use super::tensor::{MAX_AXES, Tensor, TensorData, TensorElement, TensorError, element_count, few_axes};
+use super::tensor::{bf16_from_f64, f16_from_f64};
 use super::value::Value;
 
 /// Levels of the JSON of a request: what the parser takes.

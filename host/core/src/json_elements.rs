@@ -5,10 +5,10 @@ use std::fmt;
 use half::{bf16, f16};
 use serde::de::{DeserializeSeed, Deserializer, Error, SeqAccess, Visitor};
 
-use super::cast::{bf16_from_f64, f16_from_f64};
 use super::element::ElementType;
 use super::json::{JsonError, special_float};
 use super::tensor::{Tensor, TensorElement};
+use super::tensor::{bf16_from_f64, f16_from_f64};
 
 /// Elements for which room is made before they are read: what a shape promises may never come.
 const MAX_ROOM: usize = 1 << 20;

@@ -5,7 +5,6 @@
 mod benchmark;
 mod cache;
 mod cancellation;
-mod cast;
 pub mod catch_panic;
 pub mod child_process;
 mod deadline;
@@ -44,9 +43,8 @@ mod wiring;
 pub use benchmark::{Benchmark, BenchmarkOptions, Metrics};
 pub use cache::CacheDir;
 pub use cancellation::CancelCheck;
-pub use cast::{bf16_from_f64, f16_from_f64};
 pub use deadline::{Deadline, DeadlineExceeded};
-pub use device::{DeviceStep, DeviceTensor, Memory, Placed};
+pub use device::{DeviceTensor, Memory, Placed};
 pub use element::{Element, ElementSet, ElementType, UnknownElementType};
 pub use failures::Failures;
 pub use json::{JsonError, float32_to_json, from_json, json_values, tensor_to_exact_json, to_json, to_json_while};
@@ -63,9 +61,11 @@ pub use request::{Reader, Request};
 pub use run::{Observer, Observers, Outputs, RunError, RunOptions, StepError, ValidationError, deadline_after};
 pub use schema_bounds::usable as usable_schema;
 pub use signature::{Dim, Kind, Mismatch, Port, Signature, TensorKind};
-pub use step::{Changes, Context, LimitExceeded, Step, StepFailure, Waits};
+pub use step::{Changes, Context, DeviceStep, LimitExceeded, Step, StepFailure, Waits};
 pub use suggest::{closest, list};
-pub use tensor::{MAX_AXES, Tensor, TensorData, TensorElement, TensorError, element_count, few_axes};
+pub use tensor::{
+    MAX_AXES, Tensor, TensorData, TensorElement, TensorError, bf16_from_f64, element_count, f16_from_f64, few_axes,
+};
 pub use trace::{StepTrace, Trace};
 pub use units::{Size, TimeSpan, UnitError, shorten};
 pub use value::Value;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::device::DeviceStep;
+use super::device::{Memory, Placed};
 use super::signature::{Kind, Mismatch, Signature};
 use super::value::Value;
 
@@ -73,6 +73,25 @@ pub trait Step: Send + Sync {
     fn details(&self) -> serde_json::Value {
         serde_json::Value::Object(serde_json::Map::new())
     }
+}
+
+/// A step whose tensors may stay where it computes them.
+pub trait DeviceStep {
+    /// The memory in which output number `output` can be left; `None` for the host's alone.
+    fn leaves(&self, output: usize) -> Option<&Memory>;
+
+    /// The memory from which input number `input` can be taken; `None` for the host's alone, and
+    /// where what is `given` has to be changed first.
+    fn takes(&self, input: usize, given: &Kind) -> Option<&Memory>;
+
+    /// What [`Step::run`](Step::run) does; outputs whose number is true in `stay` are left in
+    /// the memory that [`leaves`](Self::leaves) tells.
+    fn run_placed(
+        &self,
+        inputs: Vec<Option<Placed<Value>>>,
+        stay: &[bool],
+        context: &mut Context,
+    ) -> Result<Vec<Placed<Value>>, StepFailure>;
 }
 
 /// Somebody who wants to know when a run waits for others, or is with a model that runs several

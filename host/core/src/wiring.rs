@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::device::mark_what_stays;
+use super::device::Memory;
 use super::json;
 use super::plan::{Plan, PlanInput, PlanOutput, PlannedStep, Slot, Source};
 use super::signature::{Kind, Port};
@@ -45,7 +45,7 @@ impl Names {
 }
 
 /// Values by their names.
-pub(super) type Slots<'a> = &'a [(String, Slot)];
+type Slots<'a> = &'a [(String, Slot)];
 
 /// Which part of a step a wiring error is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -274,7 +274,7 @@ impl PlanBuilder {
         }
         let mut steps = self.steps;
         mark_last_reads(&mut steps, &chosen, self.kinds.len());
-        mark_what_stays(&mut steps, &chosen, self.kinds.len());
+        mark_device_values(&mut steps, &chosen, self.kinds.len());
         let outputs =
             chosen.into_iter().map(|(name, slot)| PlanOutput { name, slot, kind: self.kinds[slot].clone() }).collect();
         Ok(Plan::new(self.inputs, steps, outputs, self.kinds.len()))
@@ -302,5 +302,37 @@ fn mark_last_reads(steps: &mut [PlannedStep], outputs: Slots<'_>, slots: usize) 
         for source in step.inputs.iter_mut().rev().flatten() {
             source.last = !std::mem::replace(&mut read_later[source.slot], true);
         }
+    }
+}
+
+/// Marks the outputs that stay on a device: all that read them take them from there.
+fn mark_device_values(steps: &mut [PlannedStep], outputs: Slots<'_>, slots: usize) {
+    // For each value the memory it is left in, for as long as nothing wants it elsewhere.
+    let mut memories: Vec<Option<Memory>> = vec![None; slots];
+    let mut kinds = vec![Kind::Any; slots];
+    let mut is_read = vec![false; slots];
+    for step in &*steps {
+        let device = step.step.device();
+        for (input, source) in step.inputs.iter().enumerate() {
+            let Some(source) = source else { continue };
+            let from = device.and_then(|device| device.takes(input, &kinds[source.slot]));
+            is_read[source.slot] = true;
+            if from != memories[source.slot].as_ref() {
+                memories[source.slot] = None;
+            }
+        }
+        for (output, ((_, slot), kind)) in step.outputs.iter().zip(&step.kinds).enumerate() {
+            memories[*slot] = device.and_then(|device| device.leaves(output)).cloned();
+            kinds[*slot] = kind.clone();
+        }
+    }
+    for (_, slot) in outputs {
+        memories[*slot] = None;
+    }
+    let stays = |slot: usize| is_read[slot] && memories[slot].is_some();
+    for step in steps {
+        step.stay = step.outputs.iter().map(|(_, slot)| stays(*slot)).collect();
+        let reads = step.inputs.iter().flatten().any(|source| stays(source.slot));
+        step.on_device = reads || step.stay.contains(&true);
     }
 }

@@ -4,7 +4,10 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use super::*;
-use crate::{Names, Observer, Plan, PlanBuilder, Port, RunOptions, Signature, Step};
+use crate::{
+    Context, DeviceStep, Kind, Names, Observer, Plan, PlanBuilder, PlannedStep, Port, RunOptions, Signature, Step,
+    StepFailure, Value,
+};
 
 /// Adds one. With a memory it is a step that can leave its number there.
 struct Adds {

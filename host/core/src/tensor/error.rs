@@ -1,7 +1,9 @@
 //! What can be wrong with a tensor.
 
-use super::shape::MAX_AXES;
 use crate::ElementType;
+
+/// The most axes that a tensor has, as in NumPy.
+pub const MAX_AXES: usize = 64;
 
 /// Why a tensor could not be made or changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

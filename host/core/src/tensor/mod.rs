@@ -1,5 +1,6 @@
 //! Tensors: typed, row-major, shared until written to.
 
+mod cast;
 mod data;
 mod error;
 mod shape;
@@ -8,14 +9,15 @@ use std::sync::Arc;
 
 use half::{bf16, f16};
 
+pub use cast::{bf16_from_f64, f16_from_f64};
 pub use data::{TensorData, TensorElement};
-pub use error::TensorError;
-pub use shape::{MAX_AXES, element_count, few_axes};
+pub use error::{MAX_AXES, TensorError};
+pub use shape::{element_count, few_axes};
 
 use super::cancellation::CancelCheck;
 use super::element::ElementType;
 use super::metadata::Metadata;
-use super::{cast, strided};
+use super::strided;
 use crate::with_elements;
 use data::numeric;
 use shape::{sizes, strides};

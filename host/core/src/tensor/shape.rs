@@ -1,14 +1,11 @@
 //! How many elements a shape holds, and where they lie.
 
-use super::error::TensorError;
+use super::error::{MAX_AXES, TensorError};
 use crate::ElementType;
 
 /// The most that the other dimensions of an empty tensor may multiply to: code that walks a shape
 /// may trust that its parts are of a size that memory could hold.
 const MAX_EMPTY: usize = 1 << 20;
-
-/// The most axes that a tensor has, as in NumPy.
-pub const MAX_AXES: usize = 64;
 
 /// Elements in a tensor of this shape; `None` when the product overflows, when an empty tensor has
 /// absurd other dimensions, or when there are too many axes.

@@ -2,9 +2,8 @@
 
 use half::{bf16, f16};
 
-use super::cancellation::CancelCheck;
-use super::element::ElementType;
-use super::tensor::{TensorData, TensorElement};
+use super::data::{TensorData, TensorElement};
+use crate::{CancelCheck, ElementType};
 
 /// A number that converts to every other element type: integers to integers keep their lowest bits,
 /// floats to integers lose their fraction and stay within the range, NaN becomes 0.

@@ -1,68 +1,17 @@
 //! The host's side of the interfaces `builtins` and `models`: native steps, called by a guest.
 
-use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
 use super::bindings::{builtins, models, types};
+use super::builtin_cache::NAME;
 use super::checked;
 use super::failure::Stop;
 use super::log::plain;
-use super::schema;
 use super::state::{Phase, State};
 use gpux_core::catch_panic::catch_panic;
-use gpux_core::closest;
-use gpux_core::{Context, Dim, Kind, Registry, Signature, Site, Step, StepFailure, Value};
+use gpux_core::{Context, Dim, Kind, Signature, Step, StepFailure, Value};
 
 type Answer = wasmtime::Result<Result<Vec<types::NamedValue>, types::Error>>;
-
-/// Built-in steps that a component has used, ready to run: checking and reading options costs
-/// more than many a step.
-#[derive(Default)]
-pub(super) struct BuiltinCache(RwLock<HashMap<&'static str, Ready>>);
-
-type Ready = HashMap<Box<str>, Arc<dyn Step>>;
-
-/// Bytes of an unknown name that are shown.
-const NAME: usize = 200;
-/// Options kept for each built-in step; a component that varies them endlessly gains nothing.
-const KEPT: usize = 16;
-/// Bytes of options that are kept.
-const KEPT_OPTIONS: usize = 4 << 10;
-
-impl BuiltinCache {
-    /// The step `name` with `options`, or why there is none.
-    fn get(&self, registry: &Registry, name: &str, options: &str, depth: usize) -> Result<Arc<dyn Step>, String> {
-        let ready = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(step) = ready.get(name).and_then(|ready| ready.get(options)) {
-            return Ok(step.clone());
-        }
-        drop(ready);
-        let Some(builtin) = registry.builtin(name) else {
-            let near = closest(name, registry.builtins().map(|builtin| builtin.name));
-            let hint = near.map_or("`gpux steps` lists them".to_owned(), |near| format!("did you mean `{near}`?"));
-            return Err(format!("there is no built-in step `{}`; {hint}", plain(name, NAME)));
-        };
-        let empty = || Ok(serde_json::Value::Object(serde_json::Map::new()));
-        let parsed = if options.is_empty() { empty() } else { super::json::parse(options, depth, 1 << 20) };
-        let parsed = parsed.map_err(|why| format!("the options of `{name}` are {why}"))?;
-        let validator = schema::validator((builtin.schema)().as_value())?;
-        if let Some(fault) = schema::faults(&validator, &parsed).first() {
-            return Err(format!("the options of `{name}` do not fit: {}", fault.message));
-        }
-        let step: Arc<dyn Step> = (builtin.build)(parsed, &Site::Component)
-            .map_err(|error| format!("the options of `{name}` cannot work: {error}"))?
-            .into();
-        if options.len() <= KEPT_OPTIONS {
-            let mut ready = self.0.write().unwrap_or_else(PoisonError::into_inner);
-            let ready = ready.entry(builtin.name).or_default();
-            if ready.len() < KEPT {
-                ready.insert(options.into(), step.clone());
-            }
-        }
-        Ok(step)
-    }
-}
 
 impl builtins::Host for State {
     fn run(&mut self, name: String, options: String, inputs: Vec<types::NamedLentValue>) -> Answer {
@@ -108,7 +57,7 @@ impl models::Host for State {
         };
         let begin = Instant::now();
         let deadline = self.clock.request();
-        let outcome = step.run(call.inputs, &mut Context { deadline, ..self.caller.context() });
+        let outcome = step.run(call.inputs, &mut Context { deadline, ..self.model_context.context() });
         self.clock.uncount(begin);
         self.clock.check()?;
         self.give(step.signature(), outcome)

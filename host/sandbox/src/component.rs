@@ -118,9 +118,6 @@ impl From<Component> for Compiled {
     }
 }
 
-/// The bindings work on the state itself.
-pub(super) type Own = wasmtime::component::HasSelf<State>;
-
 /// Where a step's calls are; looked up once.
 pub(super) struct Calls {
     pub(super) describe: ComponentExportIndex,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::imports::{Because, Refusal};
+use super::refusal::{Because, Refusal};
 use gpux_core::{LimitExceeded, StepFailure};
 
 /// Why the sandbox, or a component in it, cannot be had.

@@ -4,7 +4,6 @@ use crossbeam_queue::ArrayQueue;
 use wasmtime::Store;
 
 use super::bindings::{Input, InputValue, types};
-use super::caller::Caller;
 use super::checked;
 use super::clock::Clock;
 use super::engine::{Place, Slot};
@@ -12,6 +11,7 @@ use super::failure::{Stop, failure};
 use super::limits::{bytes, exceeded};
 use super::linked::{Linked, Process};
 use super::log::Tail;
+use super::model_context::ModelContext;
 use super::state::{Phase, State};
 use gpux_core::{Context, Signature, StepFailure, Tensor, Value};
 
@@ -63,12 +63,12 @@ impl Guest {
         let clock = Clock::start("time", limits.time, context.deadline);
         let _running = self.linked.running();
         // Dropped behind the instance, which keeps its slot until then.
-        let caller = self.linked.caller(context);
+        let model_context = self.linked.model_context(context);
         let mut live = match self.live(found, clock) {
             Ok(live) => live,
             Err((outcome, state, _slot)) => return finished(Err(outcome), &mut state.into_data()),
         };
-        live.store.data_mut().caller = caller.clone();
+        live.store.data_mut().model_context = model_context.clone();
         let outcome = self.call(&mut live, inputs);
         let finished = finished(outcome, live.store.data_mut());
         // A trapped instance is dead, and one that failed is not trusted with another request. One
@@ -77,7 +77,7 @@ impl Guest {
             && !live.store.data().handles.hold_an_input()
         {
             // What it has had to wait for a model serves as well to wait for a request.
-            drop(caller);
+            drop(model_context);
             if let Some(place) = self.linked.place() {
                 let _ = idle.push((live, place));
             }
@@ -169,7 +169,7 @@ fn lend<'a>(
 
 fn finished(outcome: Result<Vec<Value>, StepFailure>, state: &mut State) -> Finished {
     // An instance that waits for its next request has no caller.
-    state.caller = Caller::default();
+    state.model_context = ModelContext::default();
     let log = std::mem::replace(&mut state.log, Tail::new(0));
     Finished { outcome, memory_peak: state.meter.peak(), log: log.into_lines() }
 }

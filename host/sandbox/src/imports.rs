@@ -1,18 +1,15 @@
 //! What a component imports, and what that takes.
 
-use std::borrow::Cow;
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use wasmtime::component::Linker;
 
 use super::bindings::{builtins, log, models, types};
-use super::component::Own;
 use super::direct;
 use super::error::SandboxError;
 use super::grants::{Capability, Grants};
-use super::state::State;
+use super::refusal::{Because, Refusal};
+use super::state::{HasState, State};
 use super::wasi;
 
 /// An interface that a component imports.
@@ -82,43 +79,6 @@ impl Interface {
     }
 }
 
-/// Imports that are not linked, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refusal {
-    /// the interfaces, as the component names them
-    pub imports: Vec<String>,
-    /// why
-    pub because: Because,
-}
-
-/// Why an import is not linked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Because {
-    /// it is not granted
-    NotGranted(Capability),
-    /// it never is, and why
-    Never(Cow<'static, str>),
-}
-
-/// At most this many interfaces are named in a message.
-const NAMED: usize = 3;
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown: Vec<_> = self.imports.iter().take(NAMED).map(|import| format!("`{import}`")).collect();
-        write!(f, "this component imports {}", shown.join(", "))?;
-        if self.imports.len() > NAMED {
-            write!(f, " and {} more", self.imports.len() - NAMED)?;
-        }
-        match &self.because {
-            // Not all of them are streams, and none of them does anything by itself.
-            Because::NotGranted(Capability::Stdio) => f.write_str(", and nothing of WASI is granted"),
-            Because::NotGranted(capability) => write!(f, " to {}, which is not granted", capability.words()),
-            Because::Never(why) => write!(f, ", which {why}"),
-        }
-    }
-}
-
 /// What a component with these imports cannot do without, given what is granted.
 ///
 /// Files and the environment are imported by habit: they give nothing without a folder or a
@@ -183,11 +143,11 @@ pub(super) fn link(linker: &mut Linker<State>, imports: &[Import], grants: &Gran
     for import in imports {
         let added = match Interface::named(&import.name) {
             Interface::Types => {
-                types::add_to_linker::<State, Own>(linker, |state| state).and_then(|()| direct::link(linker))
+                types::add_to_linker::<State, HasState>(linker, |state| state).and_then(|()| direct::link(linker))
             }
-            Interface::Log => log::add_to_linker::<State, Own>(linker, |state| state),
-            Interface::Builtins => builtins::add_to_linker::<State, Own>(linker, |state| state),
-            Interface::Models => models::add_to_linker::<State, Own>(linker, |state| state),
+            Interface::Log => log::add_to_linker::<State, HasState>(linker, |state| state),
+            Interface::Builtins => builtins::add_to_linker::<State, HasState>(linker, |state| state),
+            Interface::Models => models::add_to_linker::<State, HasState>(linker, |state| state),
             // An import of types alone needs nothing, unless one of them is a resource.
             Interface::Wasi(interface) if import.called || interface.capability == Capability::Stdio => {
                 interface.link(linker)

@@ -5,8 +5,9 @@ use serde::Serialize;
 use super::component::ComponentKind;
 use super::error::SandboxError;
 use super::grants::{Capability, Grants};
-use super::imports::{Because, Import, Interface, refusals};
+use super::imports::{Import, Interface, refusals};
 use super::prepare::{Described, Facts, Prepared, Start};
+use super::refusal::Because;
 use gpux_core::{Port, Signature};
 
 /// Everything that is known of a component outside a pipeline.

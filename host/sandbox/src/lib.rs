@@ -8,8 +8,8 @@
 #![forbid(unsafe_code)]
 
 mod bindings;
+mod builtin_cache;
 mod builtins;
-mod caller;
 mod checked;
 mod clock;
 mod component;
@@ -29,22 +29,27 @@ mod linked;
 mod load;
 mod log;
 mod meter;
+mod model_context;
+mod model_wait;
 mod native_code;
 mod prepare;
+mod refusal;
 mod schema;
+mod shared;
 mod slots;
 mod state;
 mod step;
 #[cfg(test)]
 mod tests;
 mod wasi;
+mod wasi_state;
 
 pub use component::{ComponentKind, componentize};
 pub use error::{OptionFault, SandboxError};
 pub use grants::{Capability, EnvGrant, FolderGrant, Grants, OpenFolder};
-pub use imports::{Because, Refusal};
 pub use inspect::{ComponentInfo, Need, PortInfo, SignatureInfo};
 pub use limits::Limits;
 pub use load::{LoadRequest, Sandbox, SandboxOptions};
 pub use prepare::{Start, prepare_answer};
+pub use refusal::{Because, Refusal};
 pub use step::ComponentStep;

@@ -7,13 +7,14 @@ use wasmtime::component::{ComponentExportIndex, ComponentNamedList, Instance, In
 use wasmtime::{Store, UpdateDeadline};
 
 use super::bindings::{Input, step, types};
-use super::caller::Caller;
 use super::clock::{Clock, Running};
 use super::component::{Calls, Compiled};
 use super::engine::{Machine, Place, Slot};
 use super::error::SandboxError;
+use super::model_context::ModelContext;
+use super::model_wait::ModelWait;
 use super::state::{Phase, Reach, State};
-use gpux_core::Context;
+use gpux_core::{Context, Waits};
 
 /// A compiled component with everything that one of its sandboxes needs.
 pub(super) struct Linked {
@@ -69,9 +70,15 @@ impl Linked {
         self.machine.ticker.guard()
     }
 
-    /// What the models are told that a guest of this request runs; nothing where none is granted.
-    pub(super) fn caller(&self, context: &Context) -> Caller {
-        if self.reach.grants.models.is_empty() { Caller::default() } else { Caller::new(context, &self.machine) }
+    /// The context of models that the guest of this request runs; empty where no model is granted.
+    pub(super) fn model_context(&self, context: &Context) -> ModelContext {
+        if self.reach.grants.models.is_empty() {
+            return ModelContext::default();
+        }
+        let report = |waits: &Arc<dyn Waits>| -> Arc<dyn Waits> {
+            Arc::new(ModelWait::new(waits.clone(), self.machine.clone()))
+        };
+        ModelContext { priority: context.priority, waits: context.waits.as_ref().map(report) }
     }
 
     /// A place for an instance to wait for its next request, if one is left.

@@ -10,11 +10,13 @@ use super::engine::Machine;
 use super::error::SandboxError;
 use super::grants::Grants;
 use super::guest::Guest;
-use super::imports::{self, Refusal};
+use super::imports;
 use super::inspect::ComponentInfo;
 use super::limits::{Limits, bytes as size_text, exceeded};
 use super::linked::Linked;
 use super::prepare::{self, Kept, Order, Prepared, Ready, Start, Watch};
+use super::refusal::Refusal;
+use super::shared::SandboxShared;
 use super::state::Reach;
 use super::step::ComponentStep;
 use gpux_core::CacheDir;
@@ -66,20 +68,10 @@ pub struct LoadRequest {
 /// Runs any number of components: it holds an engine, a pool of sandboxes, the thread that ticks
 /// for their deadlines, and what is compiled. A handle: a copy is the same sandbox.
 #[derive(Clone)]
-pub struct Sandbox(Arc<Home>);
-
-/// What the copies of a handle share, and the steps that were loaded through them.
-pub(super) struct Home {
-    machine: Arc<Machine>,
-    ceiling: Limits,
-    cache: Option<CacheDir>,
-    program: Option<PathBuf>,
-    /// where components are set up for want of a cache
-    _scratch: Option<Scratch>,
-}
+pub struct Sandbox(Arc<SandboxShared>);
 
 /// The sandboxes that are in use in this process, with the operator's word for each.
-static SHARED: Mutex<Vec<(SandboxOptions, Weak<Home>)>> = Mutex::new(Vec::new());
+static SHARED: Mutex<Vec<(SandboxOptions, Weak<SandboxShared>)>> = Mutex::new(Vec::new());
 
 impl Sandbox {
     /// The sandbox of this process under these options, which lives as long as a handle or a step
@@ -117,7 +109,7 @@ impl Sandbox {
             folders.push(std::env::temp_dir());
         }
         let machine = Arc::new(Machine::new(folders, &ceiling, slots)?);
-        Ok(Self(Arc::new(Home { machine, ceiling, cache, program, _scratch: scratch })))
+        Ok(Self(Arc::new(SandboxShared { machine, ceiling, cache, program, _scratch: scratch })))
     }
 
     /// What is not as it should be, though components run.

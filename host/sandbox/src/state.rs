@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use wasmtime::component::Resource;
 
-use super::builtins::BuiltinCache;
-use super::caller::Caller;
+use super::builtin_cache::BuiltinCache;
 use super::clock::Clock;
 use super::error::SandboxError;
 use super::failure::Stop;
@@ -14,7 +13,8 @@ use super::handles::{Handles, Held, cost};
 use super::limits::{Limits, bytes, exceeded};
 use super::log::Tail;
 use super::meter::Meter;
-use super::wasi::{Folders, Wasi};
+use super::model_context::ModelContext;
+use super::wasi_state::{Folders, Wasi};
 use gpux_core::{Registry, StepFailure, Tensor};
 
 /// What every sandbox of a step shares: what it may use and reach.
@@ -35,6 +35,9 @@ impl Reach {
     }
 }
 
+/// The bindings work on the state itself.
+pub(super) type HasState = wasmtime::component::HasSelf<State>;
+
 /// What a sandbox is there for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -50,7 +53,7 @@ pub(super) struct State {
     pub(super) phase: Phase,
     pub(super) meter: Meter,
     pub(super) clock: Clock,
-    pub(super) caller: Caller,
+    pub(super) model_context: ModelContext,
     pub(super) handles: Handles,
     pub(super) log: Tail,
     /// there if anything of WASI is granted
@@ -67,7 +70,7 @@ impl State {
             handles: Handles::default(),
             wasi: reach.grants.any_wasi().then(|| Box::new(Wasi::new(&reach.folders))),
             calls: 0,
-            caller: Caller::default(),
+            model_context: ModelContext::default(),
             phase,
             clock,
             reach,

@@ -6,8 +6,8 @@ use serde_json::{Value as Json, json};
 
 use super::grants::Capability;
 use super::guest::{Finished, Guest};
-use super::load::Home;
 use super::prepare::{Facts, Start};
+use super::shared::SandboxShared;
 use super::{imports, inspect};
 use gpux_core::{Context, Signature, Step, StepFailure, Value};
 
@@ -15,7 +15,7 @@ use gpux_core::{Context, Signature, Step, StepFailure, Value};
 /// from one request to the next, unless the step was loaded to be reused.
 pub struct ComponentStep {
     /// what it was loaded in, for the next that is loaded there
-    pub(super) _home: Arc<Home>,
+    pub(super) _home: Arc<SandboxShared>,
     pub(super) guest: Guest,
     pub(super) facts: Facts,
     pub(super) summary: String,

@@ -2,8 +2,8 @@
 //! it is worth, and whatever goes wrong ends there.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,9 @@ use super::super::error::SandboxError;
 use super::super::grants::Grants;
 use super::super::limits::{Limits, bytes, exceeded};
 use super::super::native_code::NativeCode;
-use super::{Order, Prepared, prepare};
+use super::processor_timer::Watch;
+use super::setup::prepare;
+use super::{Order, Prepared};
 use gpux_core::CacheDir;
 use gpux_core::Registry;
 use gpux_core::child_process::{self, ChildError};
@@ -103,41 +105,6 @@ fn sweep(work: &Path) {
             // Another process may be at it, too.
             let _ = std::fs::remove_dir_all(folder.path());
         }
-    }
-}
-
-/// What the machinery around a component may take of the processor: compiling it, taking it apart,
-/// and its snapshot. The guest's own work has clocks of its own, and does not count.
-#[derive(Default)]
-pub(crate) struct Watch(Mutex<Spent>);
-
-#[derive(Default)]
-struct Spent {
-    before: Duration,
-    /// the processor's time when the work that goes on began
-    since: Option<Duration>,
-}
-
-impl Watch {
-    /// Does work that counts. What counts is not nested.
-    pub(super) fn during<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.spent().since = Some(child_process::processor_time());
-        let done = work();
-        let mut spent = self.spent();
-        let now = child_process::processor_time();
-        if let Some(since) = spent.since.take() {
-            spent.before += now.saturating_sub(since);
-        }
-        done
-    }
-
-    fn taken(&self) -> Duration {
-        let spent = self.spent();
-        spent.before + spent.since.map_or(Duration::ZERO, |since| child_process::processor_time().saturating_sub(since))
-    }
-
-    fn spent(&self) -> MutexGuard<'_, Spent> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

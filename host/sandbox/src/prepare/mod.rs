@@ -7,6 +7,7 @@
 
 mod child;
 mod kept;
+mod processor_timer;
 mod setup;
 mod snapshot;
 mod tree;
@@ -18,8 +19,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 pub use self::child::answer as prepare_answer;
-pub(super) use self::child::{Watch, ask};
+pub(super) use self::child::ask;
 pub(super) use self::kept::Kept;
+pub(super) use self::processor_timer::Watch;
 pub(super) use self::setup::{prepare, signature};
 use super::component::ComponentKind;
 use super::error::SandboxError;

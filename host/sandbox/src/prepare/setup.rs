@@ -17,7 +17,7 @@ use super::super::linked::Linked;
 use super::super::native_code::NativeCode;
 use super::super::schema;
 use super::super::state::{Phase, Reach, State};
-use super::child::Watch;
+use super::processor_timer::Watch;
 use super::snapshot::Instrumented;
 use super::tree;
 use super::{Described, Facts, Order, Prepared, Ready, Start};

@@ -16,11 +16,13 @@ use wasmtime_wasi::runtime::poll_noop;
 
 use super::super::failure::Stop;
 use super::super::state::State;
-use super::ENTRY;
 #[cfg(unix)]
 use super::open::{How, beneath};
 use super::streams::{Input, Output, PIECE};
 use gpux_core::StepFailure;
+
+/// Bytes that a new file or folder is taken to cost the disk.
+const ENTRY: usize = 4 << 10;
 
 /// Bytes of a path: what systems allow.
 const PATH: usize = 4096;

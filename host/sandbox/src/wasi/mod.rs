@@ -14,29 +14,21 @@ mod random;
 mod stdio;
 mod streams;
 
-use std::sync::Arc;
 use std::time::Instant;
 
-use wasmtime::component::{Linker, Resource, ResourceTable, ResourceTableError};
-use wasmtime_wasi::filesystem::{Dir, OpenMode, WasiFilesystemCtx, WasiFilesystemCtxView};
+use wasmtime::component::{Linker, Resource, ResourceTableError};
 use wasmtime_wasi::p2::bindings::{cli, clocks as wasi_clocks, filesystem, random as wasi_random, sync};
-use wasmtime_wasi::random::WasiRandomCtx;
-use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
 
-use super::component::Own;
-use super::error::SandboxError;
 use super::failure::Stop;
-use super::grants::{Capability, FolderGrant, Grants};
+use super::grants::Capability;
 use super::limits::{bytes, exceeded};
-use super::state::State;
+use super::state::{HasState, State};
+use super::wasi_state::{Folders, Wasi};
 use gpux_core::StepFailure;
 
 /// Files and folders that one sandbox may hold open beside those it was granted: a process has
 /// few of them (often 1024), and every worker may run a guest.
 const OPEN_FILES: usize = 32;
-
-/// Bytes that a new file or folder is taken to cost the disk.
-const ENTRY: usize = 4 << 10;
 
 /// An interface that can be linked.
 pub(super) struct Interface {
@@ -50,7 +42,7 @@ pub(super) struct Interface {
 /// Adds an interface that the bindings cover.
 macro_rules! bound {
     ($($module:ident)::+) => {
-        |linker| $($module)::+::add_to_linker::<State, Own>(linker, |state| state)
+        |linker| $($module)::+::add_to_linker::<State, HasState>(linker, |state| state)
     };
 }
 
@@ -93,86 +85,6 @@ impl Interface {
 
     pub(super) fn link(&self, linker: &mut Linker<State>) -> wasmtime::Result<()> {
         (self.add)(linker)
-    }
-}
-
-/// The granted folders of a step, open since they were checked.
-#[derive(Clone, Default)]
-pub(super) struct Folders {
-    context: WasiFilesystemCtx,
-    /// each with the path that the component knows it by
-    dirs: Arc<[(Dir, String)]>,
-}
-
-impl Folders {
-    pub(super) fn open(grants: &mut Grants) -> Result<Self, SandboxError> {
-        if grants.dirs.is_empty() {
-            return Ok(Self::default());
-        }
-        let mut builder = WasiCtxBuilder::new();
-        // Files are read and written on the guest's own thread: calls are small, and the thread is
-        // the guest's until its deadline anyway.
-        builder.allow_blocking_current_thread(true);
-        let open = |dir: &mut FolderGrant| {
-            let (perms, mode) = if dir.writable {
-                (FsPerms::ReadWrite, OpenMode::READ | OpenMode::WRITE)
-            } else {
-                (FsPerms::ReadOnly, OpenMode::READ)
-            };
-            let opened = dir.open(None).and_then(|folder| folder.file().try_clone());
-            let opened =
-                opened.map_err(|error| SandboxError::Folder { folder: dir.folder.clone(), why: error.to_string() })?;
-            Ok((Dir::new(opened, perms, mode, true), dir.name.clone()))
-        };
-        let dirs = grants.dirs.iter_mut().map(open).collect::<Result<_, SandboxError>>()?;
-        Ok(Self { context: builder.build().filesystem().clone(), dirs })
-    }
-}
-
-/// What one sandbox holds of WASI.
-pub(super) struct Wasi {
-    folders: Folders,
-    table: ResourceTable,
-    /// entries of `table`
-    held: usize,
-    /// how many of them keep a file or a folder open
-    open: usize,
-    /// bytes written to files in this request
-    written: usize,
-    random: Option<WasiRandomCtx>,
-    /// what the monotonic clock counts from
-    begin: Instant,
-}
-
-impl Wasi {
-    pub(super) fn new(folders: &Folders) -> Self {
-        Self {
-            folders: folders.clone(),
-            table: ResourceTable::new(),
-            held: 0,
-            open: 0,
-            written: 0,
-            random: None,
-            begin: Instant::now(),
-        }
-    }
-
-    /// For the next request of the same instance.
-    pub(super) const fn renew(&mut self) {
-        self.written = 0;
-    }
-
-    /// How many pollables, streams, descriptors and listings the guest holds.
-    pub(super) const fn held(&self) -> usize {
-        self.held
-    }
-
-    fn random(&mut self) -> &mut WasiRandomCtx {
-        self.random.get_or_insert_default()
-    }
-
-    fn files(&mut self) -> WasiFilesystemCtxView<'_> {
-        WasiFilesystemCtxView { ctx: &mut self.folders.context, table: &mut self.table }
     }
 }
 

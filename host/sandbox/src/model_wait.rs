@@ -1,0 +1,52 @@
+//! Reports a guest's wait for a model to the pool that runs the guest.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::engine::{Machine, Place};
+use gpux_core::Waits;
+
+/// Reports waits only while it holds an idle permit: the thread that takes over meanwhile may need a
+/// sandbox, and must find a free slot. The permit stays until the request ends, because that thread goes
+/// on working when the guest resumes.
+pub(super) struct ModelWait {
+    waits: Arc<dyn Waits>,
+    machine: Arc<Machine>,
+    state: Mutex<WaitState>,
+}
+
+#[derive(Default)]
+struct WaitState {
+    place: Option<Place>,
+    /// whether the current wait was reported
+    is_reported: bool,
+}
+
+impl ModelWait {
+    pub(super) fn new(waits: Arc<dyn Waits>, machine: Arc<Machine>) -> Self {
+        Self { waits, machine, state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, WaitState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waits for ModelWait {
+    fn begin(&self) {
+        let mut state = self.state();
+        state.place = state.place.take().or_else(|| self.machine.place());
+        state.is_reported = state.place.is_some();
+        if state.is_reported {
+            drop(state);
+            self.waits.begin();
+        }
+    }
+
+    fn end(&self, for_it: Duration) {
+        let was_reported = std::mem::take(&mut self.state().is_reported);
+        if was_reported {
+            self.waits.end(for_it);
+        }
+    }
+}
